@@ -42,6 +42,7 @@ const CRATES: &[(&str, &str, Sees)] = &[
             "vmcp-wire",
             "vmcp-core",
             "vmcp-jwt",
+            "vmcp-jwks",
             "vmcp-introspection",
             "vmcp-protected-resource",
         ]),

@@ -1,4 +1,4 @@
-//! Who decides who is calling.
+//! The authenticator trait.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -8,23 +8,23 @@ use vmcp_core::Identity;
 
 use crate::AuthError;
 
-/// Tells from a request's headers who is calling.
+/// Authenticates callers by the headers of their requests.
 ///
-/// A closure from headers to a future of the answer is one. [`BearerAuthenticator`](crate::Bearer),
-/// [`LocalAuthenticator`](crate::Local) and [`AnonymousAuthenticator`](crate::Anonymous) are ready-made.
+/// Implemented by closures from headers to a future, and by [`BearerAuthenticator`](crate::BearerAuthenticator),
+/// [`LocalAuthenticator`](crate::LocalAuthenticator) and [`AnonymousAuthenticator`](crate::AnonymousAuthenticator).
 pub trait Authenticator: Send + Sync + 'static {
-    /// The answer, where it takes no waiting: then nothing is allocated for the wait. `None` asks for
-    /// [`authenticate`](Authenticate::authenticate).
+    /// Authenticates without waiting, and without allocating a future. `None` requires a call of
+    /// [`authenticate`](Authenticator::authenticate).
     fn try_now(&self, headers: &HeaderMap) -> Option<Result<Identity, AuthError>> {
         _ = headers;
         None
     }
 
-    /// The answer.
+    /// Authenticates the caller.
     fn authenticate<'a>(&'a self, headers: &'a HeaderMap) -> AuthenticationFuture<'a>;
 }
 
-/// The answer of [`Authenticator::authenticate`] and [`TokenVerifier::inspect`](crate::Inspect::inspect).
+/// Future of [`Authenticator::authenticate`] and [`TokenVerifier::verify`](crate::TokenVerifier::verify).
 pub type AuthenticationFuture<'a> =
     Pin<Box<dyn Future<Output = Result<Identity, AuthError>> + Send + 'a>>;
 

@@ -1,4 +1,4 @@
-//! Who presents a token.
+//! Authentication by bearer tokens.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -10,33 +10,32 @@ use vmcp_protected_resource::bearer_token;
 
 use crate::{AuthError, AuthenticationFuture, Authenticator};
 
-/// Tells whose a bearer token is.
+/// Verifies bearer tokens.
 pub trait TokenVerifier: Send + Sync + 'static {
-    /// The answer, where it takes no waiting.
+    /// Verifies a token without waiting. `None` requires a call of [`verify`](Self::verify).
     fn try_now(&self, token: &str) -> Option<Result<Identity, AuthError>> {
         _ = token;
         None
     }
 
-    /// The answer.
+    /// Verifies a token.
     fn verify<'a>(&'a self, token: &'a str) -> AuthenticationFuture<'a>;
 
-    /// Another number when answers that were given may not hold any more, because the keys have
-    /// changed.
+    /// Returns a number that changes when earlier results may no longer be valid, because the keys changed.
     fn epoch(&self) -> u64 {
         0
     }
 }
 
-/// Authenticates by a bearer token (RFC 6750 section 2.1) that `I` inspects.
+/// Authenticator for bearer tokens (RFC 6750 section 2.1) that `I` verifies.
 ///
-/// The scheme is read in any case. Tokens in the query or in a form are not read, and two
-/// `Authorization` headers are refused.
+/// The scheme is case-insensitive. Tokens in the query or in a form are ignored, and several `Authorization` headers
+/// are rejected.
 #[derive(Clone, Debug)]
 pub struct BearerAuthenticator<I>(I);
 
-/// Has JSON Web Tokens inspected by `J` and opaque tokens by `O`. A JSON Web Token that `J` refuses
-/// is refused: nobody else is asked.
+/// Verifier that passes JSON Web Tokens to `J` and opaque tokens to `O`. A JSON Web Token that `J` rejects is rejected;
+/// `O` never sees it.
 #[derive(Clone, Debug)]
 pub struct JwtOrOpaque<J, O> {
     jwt: J,
@@ -44,9 +43,9 @@ pub struct JwtOrOpaque<J, O> {
 }
 
 impl<I: TokenVerifier> BearerAuthenticator<I> {
-    /// Tokens are inspected by `inspect`.
-    pub fn new(inspect: I) -> Self {
-        Self(inspect)
+    /// Creates an authenticator for tokens that `verifier` verifies.
+    pub fn new(verifier: I) -> Self {
+        Self(verifier)
     }
 }
 
@@ -54,20 +53,20 @@ impl<I: TokenVerifier> Authenticator for BearerAuthenticator<I> {
     fn try_now(&self, headers: &HeaderMap) -> Option<Result<Identity, AuthError>> {
         match token(headers) {
             Ok(token) => self.0.try_now(token),
-            Err(refusal) => Some(Err(refusal)),
+            Err(error) => Some(Err(error)),
         }
     }
 
     fn authenticate<'a>(&'a self, headers: &'a HeaderMap) -> AuthenticationFuture<'a> {
         match token(headers) {
             Ok(token) => self.0.verify(token),
-            Err(refusal) => Box::pin(ready(Err(refusal))),
+            Err(error) => Box::pin(ready(Err(error))),
         }
     }
 }
 
 impl<J: TokenVerifier, O: TokenVerifier> JwtOrOpaque<J, O> {
-    /// `jwt` inspects JSON Web Tokens, `opaque` all others.
+    /// Creates a verifier that passes JSON Web Tokens to `jwt` and all others to `opaque`.
     pub fn new(jwt: J, opaque: O) -> Self {
         Self { jwt, opaque }
     }
@@ -83,7 +82,7 @@ impl<J: TokenVerifier, O: TokenVerifier> TokenVerifier for JwtOrOpaque<J, O> {
     }
 
     fn epoch(&self) -> u64 {
-        // One that changes with either.
+        // Changes with either epoch.
         self.jwt.epoch().rotate_left(1) ^ self.opaque.epoch()
     }
 }

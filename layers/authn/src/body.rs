@@ -1,4 +1,4 @@
-//! Streams end when the token that opened them does, or its session.
+//! The response body, which ends a stream with its token or session.
 
 use std::fmt;
 use std::pin::Pin;
@@ -10,13 +10,13 @@ use pin_project_lite::pin_project;
 use tokio::time::Sleep;
 use vmcp_core::EndingFuture;
 
-/// What a timer can wait at most; longer streams are not cut.
+/// Longest supported timer; longer streams have no deadline.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
 pin_project! {
-    /// A response's body. An event stream ends, without an error, when the caller's token expires:
-    /// the client opens it again with a new one. The answer to a `POST` has 10 minutes more. A session that
-    /// is over ends both at once.
+    /// Response body of [`Authentication`](crate::Authentication). An event stream ends without an error when the
+    /// caller's token expires, so that the client reopens it with a fresh token. The response to a `POST` may continue
+    /// for 10 minutes. The end of the session ends both immediately.
     pub struct ResponseBody<R> {
         #[pin]
         inner: R,
@@ -27,23 +27,22 @@ pin_project! {
 }
 
 impl<R> ResponseBody<R> {
-    /// Ends after `life` and when `session` is ready, if they are given.
+    /// Creates a body that ends after `life` and when `session` resolves, if given.
     pub(crate) fn new(inner: R, life: Option<Duration>, session: Option<EndingFuture>) -> Self {
         let life = life.filter(|life| *life <= LONGEST);
         let timer = life.map(|life| Box::pin(tokio::time::sleep(life)));
         Self { inner, timer, session, over: false }
     }
 
-    /// Whether nothing cuts it short.
+    /// Returns `true` if the body has no deadline.
     fn is_whole(&self) -> bool {
         self.timer.is_none() && self.session.is_none()
     }
 
-    /// The body itself where nothing cuts it short, so that a stack with one body type wraps streams
-    /// only.
+    /// Returns the inner body if it has no deadline, so that a stack with one body type wraps streams only.
     ///
     /// # Errors
-    /// It is a stream that ends with its token: then it is given back as it is.
+    /// Returns `self` if the body is a stream with a deadline.
     pub fn try_into_inner(self) -> Result<R, Self> {
         if self.is_whole() { Ok(self.inner) } else { Err(self) }
     }

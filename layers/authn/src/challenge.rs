@@ -1,4 +1,4 @@
-//! How a refusal looks on the wire.
+//! Responses to rejected requests.
 
 use bytes::Bytes;
 use http::header::{HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -8,17 +8,17 @@ use vmcp_protected_resource::{BearerChallenge, ProtectedResource, error_response
 
 use crate::AuthError;
 
-/// What challenges tell of this server (RFC 6750 section 3, RFC 9728 section 5.1).
+/// Parameters of challenges (RFC 6750 section 3, RFC 9728 section 5.1).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ChallengeParams {
     pub(crate) realm: Option<Box<str>>,
     pub(crate) resource: Option<ProtectedResource>,
-    /// The scopes that every token must have.
+    /// The required scopes.
     pub(crate) required: Vec<Box<str>>,
 }
 
 impl ChallengeParams {
-    /// The answer to a request that is not let in.
+    /// Returns the response to a rejected request.
     pub(crate) fn response<R: From<Bytes>>(&self, auth_error: &AuthError) -> Response<R> {
         let scopes;
         let (status, error, description) = match auth_error {
@@ -33,15 +33,15 @@ impl ChallengeParams {
                 (StatusCode::UNAUTHORIZED, "invalid_token", &**reason)
             }
             AuthError::InsufficientScope(needed) => {
-                scopes = format!("the token needs the scopes {}", needed.join(" "));
+                scopes = format!("the token requires the scopes {}", needed.join(" "));
                 (StatusCode::FORBIDDEN, "insufficient_scope", scopes.as_str())
             }
             AuthError::TooManyAttempts { .. } => {
-                let wait = "too many invalid tokens came from this address: wait";
+                let wait = "too many invalid tokens from this address: wait";
                 (StatusCode::TOO_MANY_REQUESTS, "too_many_requests", wait)
             }
             AuthError::Unavailable { .. } => {
-                let wait = "the identity provider cannot be reached: try again";
+                let wait = "the identity provider is unavailable: try again";
                 (StatusCode::SERVICE_UNAVAILABLE, "temporarily_unavailable", wait)
             }
         };
@@ -49,7 +49,7 @@ impl ChallengeParams {
         let headers = response.headers_mut();
         let error = Some((error, description));
         let challenge = match auth_error {
-            // Nothing was wrong with what was not there (RFC 6750 section 3.1).
+            // A request without credentials gets a challenge without an error (RFC 6750 section 3.1).
             AuthError::NoCredentials => self.header(None, self.advertised()),
             AuthError::InvalidRequest(_) | AuthError::InvalidToken(_) => {
                 self.header(error, self.advertised())
@@ -66,14 +66,14 @@ impl ChallengeParams {
         response
     }
 
-    /// The header for what somebody further in asks of the client, in the words of `message`.
+    /// Returns the header for a challenge of an inner service, described by `message`.
     pub(crate) fn header_for(&self, challenge: &Challenge, message: &str) -> Option<HeaderValue> {
         match challenge {
             Challenge::InvalidToken => {
                 self.header(Some(("invalid_token", message)), self.advertised())
             }
             Challenge::InsufficientScope(needed) => {
-                // A token for the operation alone would be refused at the door.
+                // This layer would reject a token with the scopes of the operation alone.
                 let mut all = self.required.clone();
                 let more: Vec<_> = needed.iter().filter(|it| !all.contains(*it)).cloned().collect();
                 all.extend(more);
@@ -86,7 +86,7 @@ impl ChallengeParams {
         self.resource.as_ref().map_or(&[], ProtectedResource::scopes)
     }
 
-    /// With the error and its description, if there is one.
+    /// Returns the header, with the error and its description if given.
     fn header(&self, error: Option<(&str, &str)>, scopes: &[Box<str>]) -> Option<HeaderValue> {
         let challenge = BearerChallenge {
             realm: self.realm.as_deref(),

@@ -1,54 +1,54 @@
-//! Why a request is not let in.
+//! Reasons for rejected requests.
 
 use std::borrow::Cow;
 
 use vmcp_jwt::{TokenError, VerifyError};
 use vmcp_protected_resource::BearerError;
 
-/// Why a request is not let in (RFC 6750 section 3.1). What stands in it is shown to the client, so
-/// nothing of a token and nothing that a parser said belongs there.
+/// The reason for a rejected request (RFC 6750 section 3.1). Its text is sent to the client, so it contains neither
+/// parts of a token nor the output of a parser.
 ///
-/// | Refusal | HTTP | `error` in the challenge | `error` in the body |
+/// | Error | HTTP | `error` in the challenge | `error` in the body |
 /// |---|---|---|---|
-/// | [`NoCredentials`](Refusal::NoCredentials) | 401 | none | `invalid_request` |
-/// | [`InvalidRequest`](Refusal::InvalidRequest) | 401 | `invalid_request` | the same |
-/// | [`InvalidToken`](Refusal::InvalidToken) | 401 | `invalid_token` | the same |
-/// | [`InsufficientScope`](Refusal::InsufficientScope) | 403 | `insufficient_scope` | the same |
-/// | [`TooManyAttempts`](Refusal::TooManyAttempts) | 429 and `Retry-After` | no challenge | `too_many_requests` |
-/// | [`Unavailable`](Refusal::Unavailable) | 503 and `Retry-After` | no challenge | `temporarily_unavailable` |
+/// | [`NoCredentials`](AuthError::NoCredentials) | 401 | none | `invalid_request` |
+/// | [`InvalidRequest`](AuthError::InvalidRequest) | 401 | `invalid_request` | the same |
+/// | [`InvalidToken`](AuthError::InvalidToken) | 401 | `invalid_token` | the same |
+/// | [`InsufficientScope`](AuthError::InsufficientScope) | 403 | `insufficient_scope` | the same |
+/// | [`TooManyAttempts`](AuthError::TooManyAttempts) | 429 and `Retry-After` | no challenge | `too_many_requests` |
+/// | [`Unavailable`](AuthError::Unavailable) | 503 and `Retry-After` | no challenge | `temporarily_unavailable` |
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AuthError {
-    /// There is no `Authorization` header.
+    /// The `Authorization` header is missing.
     NoCredentials,
-    /// There is one that is no single bearer token.
+    /// The `Authorization` header is not a single bearer token.
     InvalidRequest(Cow<'static, str>),
-    /// The token does not count, or does not count any more.
+    /// The token is invalid, expired or revoked.
     InvalidToken(Cow<'static, str>),
-    /// The token is good, but for less. These are all the scopes that are needed.
+    /// The token lacks scopes. Contains all required scopes.
     InsufficientScope(Vec<Box<str>>),
-    /// The address has presented too many tokens that are not valid.
+    /// The address presented too many invalid tokens.
     TooManyAttempts {
-        /// When trying again may help, in seconds.
+        /// Seconds after which a retry may succeed.
         retry_after: u32,
     },
-    /// Nobody can tell at the moment: the identity provider does not answer.
+    /// The identity provider is unavailable.
     Unavailable {
-        /// When trying again may help, in seconds.
+        /// Seconds after which a retry may succeed.
         retry_after: u32,
     },
 }
 
-/// When trying again may help after an identity provider could not be asked: it is asked again then.
+/// Seconds until an unavailable identity provider is asked again.
 const RETRY_AFTER_SECONDS: u32 = 5;
 
 impl AuthError {
-    /// The identity provider cannot be asked.
+    /// Creates the error of an unavailable identity provider.
     #[must_use]
     pub fn unavailable() -> Self {
         Self::Unavailable { retry_after: RETRY_AFTER_SECONDS }
     }
 
-    /// In fixed words, for who counts and records.
+    /// Returns the reason as a fixed text for metrics and audit events.
     #[must_use]
     pub fn reason(&self) -> &'static str {
         match self {

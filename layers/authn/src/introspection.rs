@@ -1,10 +1,10 @@
-//! Opaque tokens: the identity provider is asked about each.
+//! Verification of opaque tokens by introspection.
 
 use vmcp_introspection::{IntrospectedToken, IntrospectionClient, IntrospectionError};
 
 use crate::{AuthError, AuthenticationFuture, TokenVerifier};
 
-/// Asks about each token anew. Put [`CachedVerifier`](crate::Cached) around it.
+/// Introspects each token. Wrap it in a [`CachedVerifier`](crate::CachedVerifier).
 impl TokenVerifier for IntrospectionClient {
     fn verify<'a>(&'a self, token: &'a str) -> AuthenticationFuture<'a> {
         Box::pin(async move {

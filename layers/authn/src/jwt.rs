@@ -1,4 +1,4 @@
-//! Tokens that are verified with the issuer's keys.
+//! Verification of JSON Web Tokens.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,22 +8,21 @@ use vmcp_jwt::{KeySource, VerifiedToken, Verifier};
 
 use crate::{AuthError, AuthenticationFuture, TokenVerifier};
 
-/// The claim that names a session of the embedded authorization server. It is nobody else's business,
-/// so an identity's claims are without it.
+/// Claim with the session id of the embedded authorization server. It is internal, so identities do not contain it.
 const SESSION_CLAIM: &str = "tsid";
 
-/// Inspects JSON Web Tokens of one issuer.
+/// Verifier for the JSON Web Tokens of one issuer.
 pub struct JwtVerifier<K> {
     verifier: Verifier<K>,
     upstream: Option<Arc<dyn UpstreamTokenSource>>,
 }
 
-/// Finds the upstream tokens of a caller by what its token says, the claim `tsid` included.
+/// Finds the upstream tokens of a caller by its claims, including `tsid`.
 ///
-/// Only the issuer whose tokens it belongs to may be asked about: it is given to the [`JwtVerifier`] of the
-/// embedded authorization server, and to no other.
+/// Use it only for the issuer that stores these tokens: the [`JwtVerifier`] of the embedded authorization server, and
+/// no other.
 pub trait UpstreamTokenSource: Send + Sync + 'static {
-    /// Where the caller's upstream tokens are had from, if it has any.
+    /// Returns the upstream tokens of the caller, if there are any.
     fn upstream(&self, claims: &Claims) -> Option<Arc<dyn UpstreamTokens>>;
 }
 
@@ -37,13 +36,13 @@ where
 }
 
 impl<K: KeySource> JwtVerifier<K> {
-    /// Tokens that `verifier` accepts.
+    /// Creates a verifier for tokens that `verifier` accepts.
     #[must_use]
     pub fn new(verifier: Verifier<K>) -> Self {
         Self { verifier, upstream: None }
     }
 
-    /// Callers have the upstream tokens that `source` finds.
+    /// Attaches the upstream tokens that `source` finds to callers.
     #[must_use]
     pub fn upstream(mut self, source: impl UpstreamTokenSource) -> Self {
         self.upstream = Some(Arc::new(source));
@@ -61,9 +60,9 @@ impl<K: KeySource> JwtVerifier<K> {
     }
 }
 
-/// The caller that checked claims are about.
+/// Creates the identity of validated claims.
 pub(crate) fn identity(claims: Claims, token: &str) -> vmcp_core::IdentityBuilder {
-    let name = |claim| claims.text(claim).unwrap_or_default();
+    let name = |claim| claims.text(claim).expect("validated claims contain iss and sub");
     let identity = Identity::builder(name("iss"), name("sub")).token(token.into());
     identity.claims(claims.without(SESSION_CLAIM))
 }
@@ -78,7 +77,7 @@ impl<K: KeySource> TokenVerifier for JwtVerifier<K> {
         Box::pin(async move {
             let verified = self.verifier.verify(token).await;
             verified.map(|it| self.identity(it, token)).map_err(|error| {
-                tracing::debug!(%error, "a token is refused");
+                tracing::debug!(%error, "token_rejected");
                 error.into()
             })
         })

@@ -1,4 +1,4 @@
-//! What is asked of every caller.
+//! The layer and its settings.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use crate::challenge::ChallengeParams;
 use crate::scopes::enforced_scopes;
 use crate::{Authentication, Authenticator, ProtectedResource};
 
-/// The rate of invalid tokens of one address, unless set.
+/// Default rate of invalid tokens of one address.
 const INVALID_TOKEN_RATE: Rate = Rate { burst: 100, per_second: 5 };
 
-/// Lets in whom `A` knows. See the [crate docs](crate) for an example.
+/// Applies [`Authentication`] to requests. See the [crate docs](crate) for an example.
 pub struct AuthenticationLayer<A> {
     authenticator: Arc<A>,
     challenges: ChallengeParams,
@@ -23,7 +23,7 @@ pub struct AuthenticationLayer<A> {
 }
 
 impl<A: Authenticator> AuthenticationLayer<A> {
-    /// Whoever is calling, `authenticate` says.
+    /// Creates a layer that authenticates requests with `authenticator`.
     #[must_use]
     pub fn new(authenticator: A) -> Self {
         Self {
@@ -35,47 +35,47 @@ impl<A: Authenticator> AuthenticationLayer<A> {
         }
     }
 
-    /// How many tokens one address may present that are not known yet and turn out not to be valid: 100 at once and 5 a
-    /// second unless set. Beyond, such tokens are refused without being inspected, which spares the introspection
-    /// endpoint. The address is a `SocketAddr` in the request's extensions; without one, nothing is counted.
+    /// Sets how many invalid tokens that are not cached one address may present: 100 at once and 5 a second by default.
+    /// Further ones are rejected without verification, which protects the introspection endpoint. The address is a
+    /// `SocketAddr` in the request extensions; without one, no limit applies.
     #[must_use]
     pub fn invalid_token_rate(mut self, rate: Rate) -> Self {
         self.invalid_token_limiter = Arc::new(RateLimiter::new(rate));
         self
     }
 
-    /// Challenges tell where `resource` is described and which scopes to ask for.
+    /// Advertises the metadata and the scopes of `resource` in challenges.
     #[must_use]
     pub fn resource(mut self, resource: ProtectedResource) -> Self {
         self.challenges.resource = Some(resource);
         self
     }
 
-    /// Also answers requests for the RFC 9728 document of the [`resource`](Self::resource), to callers of any kind, at the
-    /// well-known paths. For services without a router; a server that has one serves
-    /// [`ProtectedResource::document`] itself.
+    /// Serves the metadata document (RFC 9728) of the [`resource`](Self::resource) at the well-known paths without
+    /// authentication, for services without a router. A server with a router serves [`ProtectedResource::document`]
+    /// itself.
     #[must_use]
     pub fn serve_metadata(mut self) -> Self {
         self.serves_metadata = true;
         self
     }
 
-    /// Challenges name this realm.
+    /// Sets the realm of challenges.
     #[must_use]
     pub fn realm(mut self, realm: &str) -> Self {
         self.challenges.realm = Some(realm.into());
         self
     }
 
-    /// Every token must have all of these scopes, in its claim `scope` or `scp`. `openid`, `profile`,
-    /// `email` and `offline_access` are not asked for: they concern the login.
+    /// Requires all of these scopes in the claim `scope` or `scp` of every token. `openid`, `profile`, `email` and
+    /// `offline_access` are not required: they concern the login only.
     #[must_use]
     pub fn require_scopes(mut self, scopes: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         self.challenges.required = enforced_scopes(scopes);
         self
     }
 
-    /// What time it is; the system's unless set. Streams end by it.
+    /// Sets the clock that ends streams.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
@@ -115,12 +115,12 @@ impl<A> fmt::Debug for AuthenticationLayer<A> {
     }
 }
 
-/// What the clones of a service share.
+/// State shared by the clones of a service.
 pub(crate) struct Inner<A> {
     pub(crate) authenticator: Arc<A>,
     pub(crate) challenges: ChallengeParams,
     pub(crate) serves_metadata: bool,
-    /// Counts tokens that took an inspection and are not valid.
+    /// Counts uncached tokens that turned out invalid.
     pub(crate) invalid_token_limiter: Arc<RateLimiter>,
     pub(crate) clock: Clock,
 }

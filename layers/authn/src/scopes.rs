@@ -1,11 +1,11 @@
-//! What a token is good for.
+//! Required scopes.
 
 use vmcp_core::{Claim, Claims};
 
-/// Scopes that say something to the identity provider only. Tokens need not carry them here.
+/// Scopes that concern the login at the identity provider only. Access tokens need not contain them.
 const LOGIN_SCOPES: [&str; 4] = ["openid", "profile", "email", "offline_access"];
 
-/// The ones that a token must have.
+/// Returns the scopes that a token must have.
 pub(crate) fn enforced_scopes(scopes: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<Box<str>> {
     scopes
         .into_iter()
@@ -14,8 +14,8 @@ pub(crate) fn enforced_scopes(scopes: impl IntoIterator<Item = impl AsRef<str>>)
         .collect()
 }
 
-/// Whether the claims grant `scope`: `scope` is a list with spaces (RFC 9068 section 2.2.3), `scp` an
-/// array or such a list.
+/// Returns `true` if the claims grant `scope`. The claim `scope` is a space-separated list (RFC 9068 section 2.2.3),
+/// `scp` an array or such a list.
 pub(crate) fn grants_scope(claims: Option<&Claims>, scope: &str) -> bool {
     let listed = |list: &str| list.split(' ').any(|one| one == scope);
     let granted = |claim: Claim<'_>| match claim.text() {

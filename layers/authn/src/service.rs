@@ -1,4 +1,4 @@
-//! Who may go in, and what is said on the way out.
+//! The middleware and its response future.
 
 use std::fmt;
 use std::future::Future;
@@ -20,20 +20,20 @@ use crate::layer::Inner;
 use crate::scopes::grants_scope;
 use crate::{AuthError, Authenticator, ResponseBody};
 
-/// How much longer than the caller's token the answer to a request may go on that came with it in time. Cut
-/// off, it would be lost: what was done is done, and few clients ask for the rest of it.
+/// Maximum time that the response to a request may outlast the caller's token. Its effects have happened, and few
+/// clients resume a truncated response.
 const RESPONSE_GRACE_PERIOD: Duration = Duration::from_secs(600);
 
-/// Lets requests through to `S` with the [`Identity`] of their caller, and answers the others.
+/// Authentication middleware. Forwards requests with the [`Identity`] of their caller and rejects all others.
 ///
-/// Its future is the inner one's, without an allocation, where the caller is known at once.
+/// The future allocates only if authentication has to wait.
 pub struct Authentication<S, A> {
     inner: S,
     inner_state: Arc<Inner<A>>,
 }
 
 pin_project! {
-    /// Waits for the caller's identity, where that takes waiting, and then for the answer.
+    /// Response future of [`Authentication`].
     pub struct ResponseFuture<F, A, R> {
         #[pin]
         state: FutureState<F, R>,
@@ -51,14 +51,14 @@ pin_project! {
     }
 }
 
-/// The inner call and how long streams of it may last, or the answer.
+/// Future of the inner call and the deadline of its streams, or of a rejection.
 type Authenticating<F, R> =
     Pin<Box<dyn Future<Output = Result<(F, StreamDeadline), Response<R>>> + Send>>;
 
-/// How long streams may last: as the token and the session do that they were opened with.
+/// Deadline of the streams of a request: the end of the caller's token or session.
 struct StreamDeadline {
     caller: Identity,
-    /// With a request that has an answer, as far as its method tells.
+    /// Set if the request expects a response, judging by the HTTP method.
     is_request: bool,
 }
 
@@ -67,12 +67,12 @@ impl<S, A> Authentication<S, A> {
         Self { inner, inner_state: Arc::new(inner_state) }
     }
 
-    /// The wrapped service.
+    /// Returns a reference to the inner service.
     pub fn get_ref(&self) -> &S {
         &self.inner
     }
 
-    /// Unwraps the service.
+    /// Consumes `self`, returning the inner service.
     pub fn into_inner(self) -> S {
         self.inner
     }
@@ -163,20 +163,20 @@ where
 }
 
 impl<A> Inner<A> {
-    /// The answer to a request for the description of the resource, if the layer serves it.
+    /// Returns the metadata document, if the request asks for it and the layer serves it.
     fn metadata<B, R: From<Bytes>>(&self, request: &Request<B>) -> Option<Response<R>> {
         let resource = self.challenges.resource.as_ref().filter(|_| self.serves_metadata)?;
         resource.response(request.method(), request.uri().path())
     }
 
-    /// Authenticates where that takes waiting, unless the address has presented too many invalid tokens.
+    /// Authenticates the caller asynchronously, unless the address presented too many invalid tokens.
     async fn authenticate(&self, head: &Parts) -> Result<Identity, AuthError>
     where
         A: Authenticator,
     {
         let address = head.extensions.get::<SocketAddr>().map(SocketAddr::ip);
         if let Some(address) = address {
-            // Counted before it is asked about: many may come at once.
+            // Counted before the verification, since many may arrive at once.
             self.invalid_token_limiter.admit(address, self.clock.now()).map_err(|wait| {
                 let seconds = u32::try_from(wait.as_secs()).unwrap_or(u32::MAX);
                 AuthError::TooManyAttempts { retry_after: seconds.max(1) }
@@ -191,7 +191,7 @@ impl<A> Inner<A> {
         result
     }
 
-    /// Makes a request of a known caller ready to go in; answers until when the caller is known.
+    /// Prepares the request of an authenticated caller and returns its stream deadline.
     fn admit<B>(
         &self,
         result: Result<Identity, AuthError>,
@@ -199,7 +199,7 @@ impl<A> Inner<A> {
     ) -> Result<StreamDeadline, AuthError> {
         let trail = request.extensions().get::<Trail>();
         let admitted = result.and_then(|identity| {
-            // Who lacks a scope is known, too.
+            // A caller without the required scopes is known, too.
             if let Some(trail) = trail {
                 trail.note_identity(&identity);
             }
@@ -215,7 +215,7 @@ impl<A> Inner<A> {
                 trail.note_denied(error.reason());
             }
         })?;
-        // Nobody further in needs it: strategies that exchange the token take it from the identity.
+        // Layers that exchange the token take it from the identity.
         request.headers_mut().remove(AUTHORIZATION);
         let is_request = request.method() != Method::GET;
         let deadline = StreamDeadline { caller: identity.clone(), is_request };
@@ -280,15 +280,12 @@ where
                         Err(response) => FutureState::Rejected { response: Some(response) },
                     }
                 }
-                StateProjection::Rejected { response } => match response.take() {
-                    Some(response) => {
-                        return Poll::Ready(Ok(
-                            response.map(|body| ResponseBody::new(body, None, None))
-                        ));
-                    }
-                    // Polled again after it was ready.
-                    None => return Poll::Pending,
-                },
+                StateProjection::Rejected { response } => {
+                    let response = response.take().expect("future polled after completion");
+                    return Poll::Ready(Ok(
+                        response.map(|body| ResponseBody::new(body, None, None))
+                    ));
+                }
             };
             this.state.set(next);
         }

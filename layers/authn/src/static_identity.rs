@@ -1,4 +1,4 @@
-//! Callers that present nothing.
+//! Authenticators without credentials.
 
 use std::future::ready;
 
@@ -8,20 +8,20 @@ use vmcp_core::Identity;
 
 use crate::{AuthError, AuthenticationFuture, Authenticator};
 
-/// The issuer of [`LocalAuthenticator`]'s identities: no URL, so no provider's.
+/// Issuer of the identities of [`LocalAuthenticator`]. Not a URL, so it is not the issuer of any provider.
 const LOCAL_ISSUER: &str = "local";
 
-/// Everybody is the anonymous caller. Tokens are not looked at.
+/// Authenticator that treats all callers as anonymous. Tokens are ignored.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AnonymousAuthenticator;
 
-/// Everybody is the user of this machine. For a server that listens on loopback only: tokens are not
-/// looked at.
+/// Authenticator that treats all callers as the user of this machine, for servers that listen on loopback only. Tokens
+/// are ignored.
 #[derive(Clone, Debug)]
 pub struct LocalAuthenticator(Identity);
 
 impl LocalAuthenticator {
-    /// The caller is `user`, with the claims `iss` (`local`), `sub` and `name`. An empty name becomes
+    /// Creates an authenticator for `user`, with the claims `iss` (`local`), `sub` and `name`. An empty name becomes
     /// `local`.
     #[must_use]
     pub fn new(user: &str) -> Self {

@@ -1,4 +1,4 @@
-//! Keys, tokens and an identity provider for tests.
+//! Test support: keys, tokens and clock.
 
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
@@ -22,7 +22,7 @@ pub(crate) fn clock() -> Clock {
     Clock::manual(SystemTime::UNIX_EPOCH + Duration::from_secs(NOW))
 }
 
-/// The set with the one key that signs, under the name `kid`.
+/// Returns the key set with the signing key under the id `kid`.
 pub(crate) fn keys(kid: &str) -> Arc<KeySet> {
     let x = URL_SAFE_NO_PAD.encode(PAIR.public_key());
     let set = json!({"keys": [{"kty": "OKP", "crv": "Ed25519", "kid": kid, "x": x}]});
@@ -33,12 +33,12 @@ pub(crate) fn rules() -> ValidationOptions {
     ValidationOptions::new(ISSUER, AUDIENCE)
 }
 
-/// Inspects tokens of the key `1`.
+/// Returns a verifier for tokens of the key `1`.
 pub(crate) fn jwt(clock: &Clock) -> JwtVerifier<Arc<KeySet>> {
     JwtVerifier::new(Verifier::new(keys("1"), rules()).clock(clock.clone()))
 }
 
-/// Claims of alice that hold for an hour, and `more`.
+/// Returns claims of alice that are valid for an hour, extended by `more`.
 pub(crate) fn claims(more: &Value) -> Value {
     let mut claims = json!({"iss": ISSUER, "aud": AUDIENCE, "sub": "alice", "exp": NOW + 3600});
     let object = claims.as_object_mut().unwrap();
@@ -46,7 +46,7 @@ pub(crate) fn claims(more: &Value) -> Value {
     claims
 }
 
-/// A token of the key `1` with these claims.
+/// Returns a token with these claims, signed with the key `1`.
 pub(crate) fn token(claims: &Value) -> String {
     let header = json!({"alg": "EdDSA", "kid": "1"}).to_string();
     let encode = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);

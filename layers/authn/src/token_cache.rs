@@ -1,4 +1,4 @@
-//! Tokens that were inspected are not inspected again for a while.
+//! A cache of token verification results.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -11,30 +11,29 @@ use vmcp_core::{Cache, Clock, Ending, EndingFuture, Flights, Identity, Seen};
 
 use crate::{AuthError, AuthenticationFuture, TokenVerifier};
 
-/// How many tokens are remembered, unless told otherwise.
+/// Default number of cached tokens.
 const DEFAULT_CAPACITY: usize = 10_000;
 
-/// How long a verified JSON Web Token is remembered: a decision that the issuer took back otherwise
-/// than by its keys is noticed by then.
+/// Time to live of a verified JSON Web Token. Bounds the delay until a revocation other than a key change takes
+/// effect.
 const VERIFIED_TTL: Duration = Duration::from_secs(300);
 
-/// How long an introspected token is remembered.
+/// Time to live of an introspected token.
 const INTROSPECTED_TTL: Duration = Duration::from_secs(60);
 
-/// How long what an introspected token opened may go on while the endpoint cannot be asked.
+/// Maximum time that the streams of an introspected token continue while the endpoint is unavailable.
 const MAX_UNCHECKED: Duration = Duration::from_secs(600);
 
-/// How long a refusal by introspection is remembered.
+/// Time to live of a rejection by introspection.
 const REJECTED_TTL: Duration = Duration::from_secs(5);
 
-/// Remembers what `I` said of a token, by its SHA-256, never beyond the token's expiry.
+/// Caches the results of `I` by the token's SHA-256, never beyond the token's expiry.
 ///
-/// What was said under other keys does not count ([`TokenVerifier::epoch`]), nor what was said of a caller whose
-/// session has ended ([`Identity::has_ended`]). Of many requests with the same new token, one waits for the
-/// answer and the others for that one.
+/// Results from other keys ([`TokenVerifier::epoch`]) and of ended sessions ([`Identity::has_ended`]) are ignored.
+/// Concurrent requests with the same new token share one verification.
 ///
-/// Where looking twice costs little, a token is remembered when it comes for the second time only: issuers
-/// that make a new one for each call would otherwise fill all places with what nobody asks for again.
+/// If verification is cheap, a token is cached at its second use: issuers that create a token for each call would
+/// otherwise fill the cache with tokens that are never used again.
 pub struct CachedVerifier<I>(Arc<TokenCache<I>>);
 
 struct TokenCache<I> {
@@ -42,9 +41,9 @@ struct TokenCache<I> {
     clock: Clock,
     accepted_ttl: Duration,
     rejected_ttl: Option<Duration>,
-    /// How often a token is inspected again while something is open that was opened with it.
+    /// Interval of repeated verification while a stream is open.
     recheck_interval: Option<Duration>,
-    /// Those that came once, where that is not enough.
+    /// Tokens that were used once, if the first use is not cached.
     seen: Option<Seen>,
     entries: Cache<Digest, CachedResult>,
     flights: Flights<Digest, Result<Identity, AuthError>>,
@@ -59,8 +58,8 @@ struct CachedResult {
 }
 
 impl<I: TokenVerifier> CachedVerifier<I> {
-    /// For inspecting that costs computation: what is accepted twice is remembered for 5 minutes, what is
-    /// refused not at all. 10,000 tokens.
+    /// Creates a cache for local verification: accepted tokens are cached for 5 minutes from their second use, rejected
+    /// ones are not cached. 10,000 tokens.
     #[must_use]
     pub fn verified(verifier: I, clock: Clock) -> Self {
         let mut cached = Self::new(verifier, clock, VERIFIED_TTL, None, DEFAULT_CAPACITY);
@@ -70,11 +69,12 @@ impl<I: TokenVerifier> CachedVerifier<I> {
         cached
     }
 
-    /// For inspecting that asks an authorization server: what is accepted is remembered for a minute, what is
-    /// refused for 5 s. 10,000 tokens.
+    /// Creates a cache for introspection: accepted tokens are cached for a minute, rejected ones for 5 s. 10,000
+    /// tokens.
     ///
-    /// A token may be revoked, and may have no expiry: what was opened with it is over ([`Identity::ended`]) once it
-    /// is refused, which is looked at every minute while that is open, or could not be asked about for 10 minutes.
+    /// The authorization server may revoke a token, and a token may lack an expiry. So the session of a token ends
+    /// ([`Identity::ended`]) when the server rejects the token, which is checked every minute while a stream is open,
+    /// or when the server has been unavailable for 10 minutes.
     #[must_use]
     pub fn introspected(verifier: I, clock: Clock) -> Self {
         let mut cached =
@@ -85,8 +85,8 @@ impl<I: TokenVerifier> CachedVerifier<I> {
         cached
     }
 
-    /// Remembers about `capacity` tokens, accepted ones for `accepted_ttl`, refused ones for
-    /// `rejected_ttl`. Whoever could not be asked is asked again.
+    /// Creates a cache for about `capacity` tokens, accepted ones for `accepted_ttl`, rejected ones for `rejected_ttl`.
+    /// Outages are not cached.
     #[must_use]
     pub fn new(
         verifier: I,
@@ -109,19 +109,19 @@ impl<I: TokenVerifier> CachedVerifier<I> {
         }))
     }
 
-    /// How many tokens are remembered: a gauge.
+    /// Returns the number of cached tokens.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.entries.len()
     }
 
-    /// Whether none is.
+    /// Returns `true` if no token is cached.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// A gauge for others to keep: [`len`](Self::len) for as long as this is there. It keeps nothing itself.
+    /// Returns a gauge of [`len`](Self::len) that does not keep the cache alive.
     pub fn gauge(&self) -> impl Fn() -> Option<usize> + Send + Sync + use<I> {
         let cache = Arc::downgrade(&self.0);
         move || cache.upgrade().map(|cache| cache.entries.len())
@@ -157,8 +157,7 @@ impl<I: TokenVerifier> TokenVerifier for CachedVerifier<I> {
                             .map(|it| RecheckedRevocation::attach(it, &cache, token, interval)),
                         None => result,
                     };
-                    // If the keys changed meanwhile, it is not known which ones the answer is by:
-                    // then the next request inspects again.
+                    // If the keys changed meanwhile, the result may come from either key set: do not cache it.
                     if cache.verifier.epoch() == before {
                         cache.insert(key, before, &result, cache.clock.now());
                     }
@@ -174,16 +173,16 @@ impl<I: TokenVerifier> TokenVerifier for CachedVerifier<I> {
     }
 }
 
-/// Inspects a token again, for as long as something that was opened with it is.
+/// Revocation check that verifies a token repeatedly while a stream is open.
 struct RecheckedRevocation<I> {
-    /// Gone with the layer that it belongs to, such as after a reload.
+    /// Weak, so that it ends with its layer, for example after a reload.
     cache: Weak<TokenCache<I>>,
     token: SecretString,
     interval: Duration,
 }
 
 impl<I: TokenVerifier> RecheckedRevocation<I> {
-    /// The caller, whose session ends with the token.
+    /// Returns the caller with a session that ends with the token.
     fn attach(
         caller: Identity,
         cache: &Arc<TokenCache<I>>,
@@ -256,8 +255,7 @@ impl<I> fmt::Debug for CachedVerifier<I> {
 
 fn digest(token: &str) -> Digest {
     let digest = digest::digest(&digest::SHA256, token.as_bytes());
-    // A SHA-256 has 32 bytes.
-    digest.as_ref().try_into().unwrap_or_default()
+    digest.as_ref().try_into().expect("SHA-256 digests have 32 bytes")
 }
 
 #[cfg(test)]

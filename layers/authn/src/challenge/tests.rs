@@ -18,7 +18,7 @@ fn challenges() -> ChallengeParams {
 const METADATA: &str =
     "resource_metadata=\"https://mcp.example/.well-known/oauth-protected-resource/mcp\"";
 
-/// Status, challenge and body.
+/// Returns status, challenge and body.
 fn response_parts(auth_error: &AuthError) -> (u16, Option<String>, String) {
     let response: Response<Bytes> = challenges().response(auth_error);
     let challenge = response.headers().get(WWW_AUTHENTICATE);
@@ -62,7 +62,7 @@ fn challenge_names_all_required_scopes() {
         challenge.unwrap(),
         format!(
             "Bearer {METADATA}, scope=\"mcp:list mcp:call\", error=\"insufficient_scope\", \
-             error_description=\"the token needs the scopes mcp:list mcp:call\""
+             error_description=\"the token requires the scopes mcp:list mcp:call\""
         )
     );
     let step_up = Challenge::InsufficientScope(vec!["admin".into(), "mcp:list".into()]);

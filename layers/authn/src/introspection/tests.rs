@@ -11,7 +11,7 @@ use super::*;
 use crate::testing::{AUDIENCE, ISSUER, clock, jwt, rules, token};
 use crate::{BearerAuthenticator, JwtOrOpaque, testing};
 
-/// An endpoint that always answers the same, and counts how often it is asked.
+/// Returns a client of an endpoint with a fixed response, and its request count.
 fn introspection(status: u16, response: &Value) -> (IntrospectionClient, Arc<AtomicUsize>) {
     let requests = Arc::new(AtomicUsize::new(0));
     let (response, counted) = (response.to_string(), Arc::clone(&requests));

@@ -31,7 +31,7 @@ fn layer()
     AuthenticationLayer::new(BearerAuthenticator::new(inspect)).resource(resource).clock(clock)
 }
 
-/// What the service inside got, answered by a layer around it.
+/// Sends a request through the layer and returns the request that the inner service received.
 async fn send_through<A: Authenticator>(
     layer: AuthenticationLayer<A>,
     request: Request<()>,
@@ -181,7 +181,7 @@ async fn session_claim_yields_upstream_tokens_and_is_removed() {
     let own = identity(inside);
     assert!(own.upstream().is_some());
     assert!(!own.claims().unwrap().has("tsid"));
-    // The same claim of an issuer that is not ours.
+    // The same claim of a foreign issuer.
     let (_, inside) = send_through(layer(), request()).await;
     let foreign = identity(inside);
     assert!(foreign.upstream().is_none());
@@ -210,7 +210,7 @@ async fn inner_challenge_gets_header() {
     }
 }
 
-/// A response whose body never ends.
+/// Returns a response whose body never ends.
 fn unbounded_stream(content_type: &str) -> Response<vmcp_core::Body> {
     struct Endless;
     impl http_body::Body for Endless {
@@ -266,7 +266,7 @@ async fn streams_end_with_token_other_bodies_do_not() {
     }
 }
 
-/// Knows everybody, after a while.
+/// Authenticator that accepts every caller after a while.
 struct Slow;
 
 impl Authenticator for Slow {
@@ -353,7 +353,7 @@ async fn tokens_never_appear_in_output() {
     }
 }
 
-/// Knows one token, and counts how often it is asked.
+/// Verifier for one token; counts its calls.
 #[derive(Clone, Default)]
 struct Endpoint(Arc<std::sync::atomic::AtomicUsize>);
 
@@ -382,7 +382,7 @@ async fn limits_invalid_opaque_tokens_by_address() {
     };
     let (own, other) = ([192, 0, 2, 1], [192, 0, 2, 2]);
     assert_eq!(send(own, "good").await.status(), 200);
-    // Valid tokens count for nothing.
+    // Valid tokens are not counted.
     for number in 0..500 {
         assert_eq!(send(own, &format!("good {number}").replace(' ', "-")).await.status(), 200);
     }
@@ -397,7 +397,7 @@ async fn limits_invalid_opaque_tokens_by_address() {
     let refused = send(own, "random").await;
     assert_eq!(refused.headers()["retry-after"], "1");
     assert!(!refused.headers().contains_key(WWW_AUTHENTICATE));
-    // Who is known already, and other addresses, are not concerned.
+    // Cached tokens and other addresses are unaffected.
     assert_eq!(send(own, "good").await.status(), 200);
     assert_eq!(send(other, "good-one").await.status(), 200);
     assert_eq!(send(other, "random").await.status(), 401);

@@ -9,7 +9,7 @@ use super::*;
 use crate::testing::{claims, clock, jwt, keys, rules, token};
 use crate::{AuthError, JwtVerifier};
 
-/// Answers after a second, and counts how often it was asked.
+/// Verifier that takes a second and counts its calls.
 struct SlowVerifier {
     asked: AtomicUsize,
     result: Mutex<Result<Identity, AuthError>>,
@@ -35,7 +35,7 @@ impl TokenVerifier for SlowVerifier {
     }
 }
 
-/// Answers by keys that change while it does.
+/// Verifier whose keys change during the verification.
 struct ChangingKeys(AtomicUsize);
 
 impl TokenVerifier for ChangingKeys {
@@ -51,7 +51,7 @@ impl TokenVerifier for ChangingKeys {
     }
 }
 
-/// Takes everybody for alice.
+/// Verifier that accepts every token as alice's.
 struct AcceptAll;
 
 impl TokenVerifier for AcceptAll {
@@ -189,7 +189,7 @@ async fn bounds_number_of_cached_tokens() {
     assert!(cached.len() <= 64, "{}", cached.len());
 }
 
-/// Callers by the name that their token is, of whose sessions some have ended; counts how often it inspects.
+/// Verifier for sessions that can end, with the token as subject; counts its calls.
 #[derive(Clone, Default)]
 struct Sessions(Arc<Mutex<Vec<String>>>, Arc<AtomicUsize>);
 
@@ -239,7 +239,7 @@ async fn ended_session_invalidates_only_its_token() {
     let (sessions, clock) = (Sessions::default(), clock());
     let cached = CachedVerifier::verified(Arc::new(sessions.clone()), clock.clone());
     for name in 0..500 {
-        // The first time it is not kept.
+        // The first use is not cached.
         for _ in 0..2 {
             assert!(verify(&cached, &name.to_string()).await.is_ok());
         }
@@ -259,7 +259,7 @@ async fn ended_session_invalidates_only_its_token() {
     assert_eq!(sessions.inspected(), inspected + 1);
 }
 
-/// A clock that goes with the timers of a test.
+/// Returns a clock that follows the test's paused time.
 fn ticking() -> Clock {
     let clock = clock();
     let moved = clock.clone();
@@ -290,7 +290,7 @@ async fn ends_streams_once_introspection_refuses() {
 
 #[tokio::test(start_paused = true)]
 async fn ends_streams_when_nothing_checks_tokens() {
-    // The endpoint is silent: a while is bridged.
+    // The endpoint is unavailable: streams continue for a while.
     let slow = SlowVerifier::new(Ok(alice()));
     let cached = Arc::new(CachedVerifier::introspected(Arc::clone(&slow), ticking()));
     let caller = verify(&*cached, "token").await.unwrap();
@@ -302,7 +302,7 @@ async fn ends_streams_when_nothing_checks_tokens() {
         (MAX_UNCHECKED..MAX_UNCHECKED + Duration::from_secs(125)).contains(&after),
         "{after:?}"
     );
-    // The layer is gone, as after a reload.
+    // The layer is dropped, as after a reload.
     *slow.result.lock().unwrap() = Ok(alice());
     let ended = caller.ended().unwrap();
     drop(cached);
