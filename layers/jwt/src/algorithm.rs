@@ -1,9 +1,9 @@
-//! Which signature algorithms there are, and which kind of key each one needs.
+//! Signature algorithms.
 
 use std::fmt;
 
-/// An asymmetric signature algorithm (RFC 7518 section 3.1, RFC 8037). `none` and the HMACs have no
-/// name here, so no token can ask for them.
+/// Asymmetric signature algorithm (RFC 7518 section 3.1, RFC 8037). `none` and HMAC have no variant, so tokens cannot
+/// request them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {
     /// RSASSA-PKCS1-v1_5 with SHA-256.
@@ -24,12 +24,12 @@ pub enum Algorithm {
     Es384,
     /// ECDSA on P-521 with SHA-512.
     Es512,
-    /// Ed25519, which tokens call `EdDSA` or `Ed25519` (RFC 9864).
+    /// Ed25519, named `EdDSA` or `Ed25519` in tokens (RFC 9864).
     EdDsa,
 }
 
 impl Algorithm {
-    /// All of them.
+    /// All algorithms.
     pub const ALL: [Self; 10] = [
         Self::Rs256,
         Self::Rs384,
@@ -43,7 +43,7 @@ impl Algorithm {
         Self::EdDsa,
     ];
 
-    /// The algorithm that `alg` names; `None` for one that is not verified here.
+    /// Returns the algorithm with this name; `None` if it is not supported.
     #[must_use]
     pub fn from_name(alg: &str) -> Option<Self> {
         if alg == "Ed25519" {
@@ -52,7 +52,7 @@ impl Algorithm {
         Self::ALL.into_iter().find(|algorithm| algorithm.name() == alg)
     }
 
-    /// Its name in the header `alg`.
+    /// Returns the name in the header `alg`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -1,12 +1,12 @@
-//! JSON that two readers cannot understand differently.
+//! Strict parsing of claims.
 
 use serde_json::{Map, Value};
 use vmcp_core::{Claims, ClaimsFault};
 
 use crate::TokenError;
 
-/// Reads a claims set: a JSON object in which no object has a member twice, since the one who signed
-/// and the one who reads could take different ones (RFC 7519 section 4).
+/// Parses a claims set: a JSON object without duplicate members at any depth, since signer and reader could interpret
+/// duplicates differently (RFC 7519 section 4).
 ///
 /// # Errors
 /// [`TokenError::Malformed`], or [`TokenError::TooManyClaims`] with more than
@@ -15,7 +15,7 @@ pub fn parse_claims(json: &[u8]) -> Result<Map<String, Value>, TokenError> {
     parse_claim_set(json.to_vec()).map(Map::from)
 }
 
-/// As [`parse_claims`], without making the tree.
+/// Like [`parse_claims`], without building a tree.
 pub(crate) fn parse_claim_set(json: Vec<u8>) -> Result<Claims, TokenError> {
     let text = String::from_utf8(json).map_err(|_| TokenError::Malformed)?;
     Claims::read(text).map_err(|error| match error {

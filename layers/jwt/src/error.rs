@@ -1,33 +1,33 @@
-//! Why a token is not accepted.
+//! Verification errors.
 
 use crate::KeySourceError;
 
-/// What is wrong with a token. The words are fixed: nothing of the token is in them, so they can be
-/// shown to its bearer.
+/// The error of an invalid token. Messages are fixed and contain no part of the token, so that they can be sent to the
+/// client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum TokenError {
-    /// Longer than [`MAX_TOKEN_SIZE`](crate::MAX_TOKEN).
+    /// The token is longer than [`MAX_TOKEN_SIZE`](crate::MAX_TOKEN_SIZE).
     #[error("the token is too long")]
     TooLong,
-    /// Not three parts of base64url, JSON with duplicate members, or no JSON.
+    /// The token does not have three base64url parts, or is not valid JSON without duplicate members.
     #[error("the token is malformed")]
     Malformed,
-    /// More claims than [`MAX_CLAIMS`](crate::MAX_CLAIMS).
+    /// The token has more claims than [`MAX_CLAIMS`](crate::MAX_CLAIMS).
     #[error("the token has too many claims")]
     TooManyClaims,
     /// `alg` is not one of the allowed algorithms.
     #[error("the token's algorithm is not allowed")]
     Algorithm,
-    /// `typ` or a claim says that it is no access token.
+    /// `typ` or a claim marks another kind of token.
     #[error("the token is not an access token")]
     Type,
-    /// It has critical extensions (`crit`), and none is understood.
+    /// The token has critical extensions (`crit`), which are not supported.
     #[error("the token needs an extension that is not supported")]
     Critical,
-    /// The issuer has no such key for this algorithm.
+    /// The issuer has no key with this id for the algorithm.
     #[error("the token's key is unknown")]
     UnknownKey,
-    /// The signature is not that key's.
+    /// The signature is wrong.
     #[error("the token's signature is wrong")]
     Signature,
     /// `iss` is not the configured issuer.
@@ -36,33 +36,33 @@ pub enum TokenError {
     /// `aud` does not name this server.
     #[error("the token is for another audience")]
     Audience,
-    /// `sub` is missing, empty or no string.
+    /// `sub` is missing, empty or not a string.
     #[error("the token has no valid subject")]
     Subject,
-    /// `exp` is missing or no date.
+    /// `exp` is missing or not a date.
     #[error("the token has no valid expiry")]
     Expiry,
-    /// Its time is over.
+    /// `exp` is in the past.
     #[error("the token has expired")]
     Expired,
-    /// Its time has not come.
+    /// `nbf` is in the future.
     #[error("the token is not valid yet")]
     NotYetValid,
-    /// `iat` is no date, or one that is still to come.
+    /// `iat` is not a date, or in the future.
     #[error("the token was issued in the future")]
     IssuedInFuture,
-    /// It is bound to a key (`cnf`) whose possession is not checked here.
+    /// The token is bound to a key (`cnf`), and proof of possession is not supported.
     #[error("the token is bound to a key, which is not supported")]
     Bound,
 }
 
-/// Why [`Verifier::verify`](crate::Verifier::verify) did not accept a token.
+/// The error of [`Verifier::verify`](crate::Verifier::verify).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VerifyError {
-    /// The token is at fault.
+    /// The token is invalid.
     #[error(transparent)]
     Token(#[from] TokenError),
-    /// The keys to check it with cannot be had: trying again later helps.
+    /// The keys are unavailable. A retry may succeed.
     #[error(transparent)]
     Keys(#[from] KeySourceError),
 }

@@ -1,50 +1,50 @@
-//! A public key as it is published.
+//! JSON Web Keys.
 
 use aws_lc_rs::digest;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
-/// The public part of a JSON Web Key (RFC 7517, RFC 7518 section 6, RFC 8037), for reading a set and
-/// for publishing one. Other members are ignored.
+/// Public JSON Web Key (RFC 7517, RFC 7518 section 6, RFC 8037), for parsing and for publishing key sets. Other members
+/// are ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Jwk {
     /// `RSA`, `EC` or `OKP`.
     pub kty: String,
-    /// Which of a set's keys it is.
+    /// The key id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kid: Option<String>,
-    /// The one algorithm that it is for.
+    /// The only algorithm of the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alg: Option<String>,
-    /// `sig`, or else it verifies nothing.
+    /// The use; a key with another value than `sig` verifies nothing.
     #[serde(default, rename = "use", skip_serializing_if = "Option::is_none")]
     pub usage: Option<String>,
-    /// With `verify` in it, or else it verifies nothing.
+    /// The operations; a key with other operations than `verify` verifies nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_ops: Option<Vec<String>>,
-    /// The curve of `EC` and `OKP`.
+    /// The curve of an `EC` or `OKP` key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crv: Option<String>,
-    /// The first coordinate of `EC`, the key of `OKP`.
+    /// The x coordinate of an `EC` key, or the public key of an `OKP` key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub x: Option<String>,
-    /// The second coordinate of `EC`.
+    /// The y coordinate of an `EC` key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub y: Option<String>,
-    /// The modulus of `RSA`.
+    /// The modulus of an `RSA` key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n: Option<String>,
-    /// The exponent of `RSA`.
+    /// The exponent of an `RSA` key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub e: Option<String>,
 }
 
 impl Jwk {
-    /// The SHA-256 thumbprint (RFC 7638), which names the key by what it is; good as a `kid`.
+    /// Returns the SHA-256 thumbprint (RFC 7638), which can serve as `kid`.
     #[must_use]
     pub fn thumbprint(&self) -> String {
-        // The required members of each kind, by name (RFC 7638 section 3.2).
+        // The required members of each key type in lexicographic order (RFC 7638 section 3.2).
         let members = [
             ("crv", &self.crv),
             ("e", &self.e),

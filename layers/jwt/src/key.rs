@@ -1,4 +1,4 @@
-//! A key that is ready to verify with.
+//! Verification keys.
 
 use std::fmt;
 
@@ -13,37 +13,36 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use crate::{Algorithm, Jwk};
 
-/// The shortest and the longest modulus in bits (RFC 7518 section 3.3; what the verifier takes).
+/// Supported lengths of the modulus in bits (RFC 7518 section 3.3).
 const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=8192;
 
-/// One public key, parsed once, with what its `alg`, `use` and `key_ops` allow.
+/// Public verification key, parsed once, for the algorithms that its `alg`, `use` and `key_ops` allow.
 pub struct Key {
     kid: Option<Box<str>>,
     thumbprint: Box<str>,
-    /// One for each algorithm that the key may be used with: a form of its own is what the verifier
-    /// works on without preparing anything.
+    /// One parsed key for each allowed algorithm, so that verification needs no preparation.
     verifying_keys: Vec<(Algorithm, ParsedPublicKey)>,
 }
 
-/// Why a key verifies nothing. In a set it is skipped; the others are used.
+/// The error of a key that cannot verify signatures. A key set skips such keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// `use` is not `sig`, or `key_ops` lacks `verify`.
-    #[error("it is not for verifying signatures")]
+    #[error("the key's use or key_ops do not allow verifying signatures")]
     Usage,
-    /// A symmetric key, or a kind or curve that is not known.
-    #[error("its kty or crv is not supported")]
+    /// The key is symmetric, or its type or curve is not supported.
+    #[error("the key's kty or crv is not supported")]
     Kind,
-    /// `alg` is no signature algorithm, or none for this kind of key.
-    #[error("its alg is not supported, or not for this kind of key")]
+    /// `alg` is not a supported signature algorithm, or does not fit the key type.
+    #[error("the key's alg is not supported or does not fit its kty")]
     Algorithm,
-    /// A number is missing, not base64url, of the wrong length, or no point of the curve.
-    #[error("its numbers are malformed or out of range")]
+    /// A parameter is missing, not base64url, of the wrong length, or not a point of the curve.
+    #[error("the key's parameters are malformed or out of range")]
     Numbers,
 }
 
 impl Key {
-    /// The key that `jwk` describes.
+    /// Creates a verification key from `jwk`.
     ///
     /// # Errors
     /// See [`KeyError`].
@@ -72,24 +71,24 @@ impl Key {
         Ok(Self { kid, thumbprint: jwk.thumbprint().into(), verifying_keys })
     }
 
-    /// Its name in the set.
+    /// Returns the key id.
     #[must_use]
     pub fn kid(&self) -> Option<&str> {
         self.kid.as_deref()
     }
 
-    /// Its SHA-256 thumbprint (RFC 7638).
+    /// Returns the SHA-256 thumbprint (RFC 7638).
     #[must_use]
     pub fn thumbprint(&self) -> &str {
         &self.thumbprint
     }
 
-    /// The algorithms that it may be used with.
+    /// Returns the algorithms of the key.
     pub fn algorithms(&self) -> impl Iterator<Item = Algorithm> {
         self.verifying_keys.iter().map(|(algorithm, _)| *algorithm)
     }
 
-    /// The form that verifies `algorithm`, if the key may be used with it.
+    /// Returns the parsed key for `algorithm`, if the key allows it.
     pub(crate) fn for_algorithm(&self, algorithm: Algorithm) -> Option<&ParsedPublicKey> {
         self.verifying_keys.iter().find(|(known, _)| *known == algorithm).map(|(_, key)| key)
     }

@@ -1,4 +1,4 @@
-//! The keys that an issuer signs with.
+//! JSON Web Key Sets.
 
 use std::fmt;
 
@@ -9,32 +9,32 @@ use serde_json::value::RawValue;
 
 use crate::{Algorithm, Jwk, Key};
 
-/// The largest set that is read, in bytes.
+/// Maximum size of a key set in bytes.
 pub const MAX_KEY_SET_SIZE: usize = 1024 * 1024;
 
-/// The most keys that a set may have, usable or not.
+/// Maximum number of keys in a set, unusable ones included.
 pub const MAX_KEYS: usize = 100;
 
-/// How many keys of the same `kid` are tried on one token.
+/// Maximum number of keys with the same `kid` that are tried for one token.
 const MAX_KEYS_PER_KID: usize = 4;
 
-/// The usable keys of an issuer (RFC 7517 section 5).
+/// Usable keys of an issuer (RFC 7517 section 5).
 pub struct KeySet {
     keys: Vec<Key>,
     fingerprint: u64,
 }
 
-/// Why a document is no key set.
+/// The error of an invalid key set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeySetError {
-    /// It is larger than [`MAX_KEY_SET_SIZE`].
+    /// The key set is larger than [`MAX_KEY_SET_SIZE`].
     #[error("the key set is larger than {MAX_KEY_SET_SIZE} bytes")]
     TooLarge,
-    /// It has more than [`MAX_KEYS`].
+    /// The key set has more than [`MAX_KEYS`] keys.
     #[error("the key set has more than {MAX_KEYS} keys")]
     TooManyKeys,
-    /// It is no JSON object with an array of objects in `keys`.
-    #[error("the document is no JSON Web Key Set")]
+    /// The document is not a JSON object with an array of objects in `keys`.
+    #[error("the document is not a JSON Web Key Set")]
     Malformed,
 }
 
@@ -45,11 +45,10 @@ struct Document<'a> {
 }
 
 impl KeySet {
-    /// The usable keys of the set in `json`. One that verifies nothing, or is malformed, is skipped
-    /// with a log line; so the set can turn out empty.
+    /// Parses a key set. Logs and skips unusable and malformed keys, so the result can be empty.
     ///
     /// # Errors
-    /// It is too large, has too many keys, or is no set.
+    /// The document is too large, has too many keys, or is not a key set.
     pub fn parse(json: &[u8]) -> Result<Self, KeySetError> {
         if json.len() > MAX_KEY_SET_SIZE {
             return Err(KeySetError::TooLarge);
@@ -61,39 +60,38 @@ impl KeySet {
         }
         let usable = |(index, raw): (usize, &&RawValue)| {
             let Ok(jwk) = serde_json::from_str::<Jwk>(raw.get()) else {
-                tracing::debug!(index, "a key of the set is malformed and skipped");
+                tracing::debug!(index, "malformed key skipped");
                 return None;
             };
             Key::new(&jwk)
                 .inspect_err(|error| {
-                    tracing::debug!(index, kid = jwk.kid, %error, "a key of the set is skipped");
+                    tracing::debug!(index, kid = jwk.kid, %error, "unusable key skipped");
                 })
                 .ok()
         };
         Ok(document.keys.iter().enumerate().filter_map(usable).collect())
     }
 
-    /// The keys.
+    /// Returns the keys.
     #[must_use]
     pub fn keys(&self) -> &[Key] {
         &self.keys
     }
 
-    /// Whether there are none: then no token passes.
+    /// Returns `true` if the set has no usable key.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// Two sets with the same fingerprint have the same keys under the same names: what was
-    /// verified with the one still holds with the other.
+    /// Returns a hash of keys and key ids. Sets with equal fingerprints verify the same tokens.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         self.fingerprint
     }
 
-    /// The keys that a token with this header can have been signed with. Without a `kid` it is the
-    /// only key for the algorithm, or none.
+    /// Returns the keys that may have signed a token with this header. Without a `kid`, returns the key only if it is
+    /// the only one for the algorithm.
     pub(crate) fn candidates(
         &self,
         kid: Option<&str>,
@@ -120,7 +118,7 @@ impl FromIterator<Key> for KeySet {
             .collect();
         names.sort_unstable();
         let hash = digest::digest(&digest::SHA256, names.join("\n").as_bytes());
-        let first = hash.as_ref().first_chunk().copied().unwrap_or_default();
+        let first = hash.as_ref().first_chunk().copied().expect("SHA-256 digests have 32 bytes");
         Self { keys, fingerprint: u64::from_be_bytes(first) }
     }
 }

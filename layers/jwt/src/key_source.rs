@@ -1,4 +1,4 @@
-//! Where the keys come from.
+//! Sources of verification keys.
 
 use std::future::ready;
 use std::pin::Pin;
@@ -6,49 +6,47 @@ use std::sync::Arc;
 
 use crate::KeySet;
 
-/// Gives a [`Verifier`](crate::Verifier) the issuer's keys.
+/// Source of the issuer's keys for a [`Verifier`](crate::Verifier).
 ///
-/// The crate `vmcp-jwks` has one that fetches them. A closure hands over keys of the same process,
-/// such as those of an authorization server that runs beside the verifier; `Arc<KeySet>` is a fixed
-/// set.
+/// The crate `vmcp-jwks` fetches them. A closure provides the keys of an authorization server in the same process;
+/// `Arc<KeySet>` is a fixed set.
 pub trait KeySource: Send + Sync + 'static {
-    /// The keys, if they are at hand. Asked for every token, so it must be quick.
+    /// Returns the cached keys, if there are any. Called for every token, so it must be fast.
     fn current(&self) -> Option<Arc<KeySet>>;
 
-    /// The keys, waiting for them: because there were none at hand, or because a token names a key
-    /// that is not in the set `lacking`. The answer can be that same set.
+    /// Returns the keys after waiting for them, if none are cached or if a token names a key that the set `lacking`
+    /// does not contain. The result may be that same set.
     ///
     /// # Errors
-    /// They cannot be had now.
+    /// The keys are unavailable.
     fn load(&self, lacking: Option<Arc<KeySet>>) -> KeysFuture;
 }
 
-/// The answer of [`KeySource::load`].
+/// Future of [`KeySource::load`].
 pub type KeysFuture = Pin<Box<dyn Future<Output = Result<Arc<KeySet>, KeySourceError>> + Send>>;
 
-/// Why keys cannot be had. Trying again later can help; what is wrong is the issuer's, or the
-/// configuration's, never the token's.
+/// The error of unavailable keys. The issuer or the configuration is at fault, never the token. A retry may succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeySourceError {
-    /// No connection, or it broke off, or an address or redirect that is not followed.
-    #[error("the issuer cannot be reached")]
+    /// The connection failed, or the address or redirect is not allowed.
+    #[error("failed to reach the issuer")]
     Unreachable,
-    /// No answer in time.
-    #[error("the issuer does not answer in time")]
+    /// The response did not arrive in time.
+    #[error("the issuer timed out")]
     TooSlow,
     /// A status other than 200.
-    #[error("the issuer answers with status {0}")]
+    #[error("the issuer returned status {0}")]
     Status(u16),
-    /// The answer is larger than [`MAX_KEY_SET_SIZE`](crate::MAX_SET).
-    #[error("the issuer's answer is too large")]
+    /// The response is larger than [`MAX_KEY_SET_SIZE`](crate::MAX_KEY_SET_SIZE).
+    #[error("the issuer's response is too large")]
     TooLarge,
-    /// The answer is no metadata document, or no key set.
-    #[error("the issuer's answer is malformed")]
+    /// The response is not a metadata document or a key set.
+    #[error("the issuer's response is malformed")]
     Malformed,
-    /// The metadata names another issuer (RFC 8414 section 3.3).
-    #[error("the issuer's metadata is of another issuer")]
+    /// The metadata contains another issuer (RFC 8414 section 3.3).
+    #[error("the metadata names another issuer")]
     WrongIssuer,
-    /// The set has no key that could verify a token.
+    /// The key set contains no usable key.
     #[error("the issuer publishes no usable key")]
     NoUsableKey,
 }

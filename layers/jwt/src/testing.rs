@@ -1,4 +1,4 @@
-//! Keys and tokens for tests.
+//! Test support: keys and tokens.
 
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
@@ -19,14 +19,14 @@ use crate::Algorithm;
 
 pub(crate) const ISSUER: &str = "https://id.example/t1";
 pub(crate) const AUDIENCE: &str = "https://mcp.example/mcp";
-/// 2026-07-28, a bit after noon.
+/// 2026-07-28, shortly after noon.
 pub(crate) const NOW: u64 = 1_785_240_000;
 
 pub(crate) fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(NOW)
 }
 
-/// A key pair that signs tokens.
+/// Signing key pair.
 pub(crate) enum Pair {
     Rsa(Box<RsaKeyPair>),
     Ec(EcdsaKeyPair, Algorithm),
@@ -34,7 +34,7 @@ pub(crate) enum Pair {
 }
 
 impl Pair {
-    /// One RSA key for all tests: making one takes its time.
+    /// Returns an RSA key that all tests share, since generation is slow.
     pub(crate) fn rsa() -> &'static Self {
         static RSA: OnceLock<Pair> = OnceLock::new();
         RSA.get_or_init(|| Self::Rsa(Box::new(RsaKeyPair::generate(KeySize::Rsa2048).unwrap())))
@@ -53,12 +53,12 @@ impl Pair {
         Self::Ed(Ed25519KeyPair::generate().unwrap())
     }
 
-    /// As it stands in a set.
+    /// Returns the public key as a JWK.
     pub(crate) fn jwk(&self, kid: &str) -> Value {
         let text = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
         match self {
             Self::Rsa(pair) => {
-                // DER of a 2048 bit RSAPublicKey: 9 bytes, the modulus, 2 bytes, the exponent.
+                // DER of a 2048-bit RSAPublicKey: 9 bytes, the modulus, 2 bytes, the exponent.
                 let der = pair.public_key().as_ref();
                 let (n, e) = (&der[9..265], &der[267..]);
                 json!({"kty": "RSA", "kid": kid, "n": text(n), "e": text(e)})
@@ -80,7 +80,7 @@ impl Pair {
         }
     }
 
-    /// A token with this header and these claims, signed as `algorithm` says.
+    /// Returns a token with this header and these claims, signed with `algorithm`.
     pub(crate) fn sign_text(&self, algorithm: Algorithm, header: &str, claims: &str) -> String {
         let encode = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
         let signed = format!("{}.{}", encode(header.as_bytes()), encode(claims.as_bytes()));
@@ -88,7 +88,7 @@ impl Pair {
         format!("{signed}.{}", encode(&signature))
     }
 
-    /// A token of the key `kid`.
+    /// Returns a token signed with the key `kid`.
     pub(crate) fn sign(&self, algorithm: Algorithm, kid: &str, claims: &Value) -> String {
         let header = json!({"alg": algorithm.name(), "kid": kid}).to_string();
         self.sign_text(algorithm, &header, &claims.to_string())
@@ -116,17 +116,17 @@ impl Pair {
     }
 }
 
-/// A set of these keys.
+/// Returns a key set.
 pub(crate) fn set(keys: &[Value]) -> String {
     json!({ "keys": keys }).to_string()
 }
 
-/// Claims that pass.
+/// Returns valid claims.
 pub(crate) fn claims() -> Value {
     json!({"iss": ISSUER, "aud": AUDIENCE, "sub": "alice", "exp": NOW + 3600, "iat": NOW})
 }
 
-/// Claims that pass but for one member; `null` takes it away.
+/// Returns valid claims with one member changed, or removed by `null`.
 pub(crate) fn claims_with(name: &str, value: Value) -> Value {
     let mut claims = claims();
     let object = claims.as_object_mut().unwrap();

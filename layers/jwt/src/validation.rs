@@ -1,4 +1,4 @@
-//! What the claims of a token must say.
+//! Validation of claims.
 
 use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
@@ -7,23 +7,23 @@ use vmcp_core::{Claim, Claims};
 
 use crate::TokenError;
 
-/// How far two clocks may differ, unless told otherwise.
+/// Default leeway between the clocks of issuer and server.
 pub const LEEWAY: Duration = Duration::from_secs(30);
 
-/// A token that was issued later than this from now is a mistake, or a forgery by a wrong clock.
+/// Maximum time that `iat` may be in the future. A later one is an error or a forgery.
 const MAX_ISSUED_AHEAD: Duration = Duration::from_secs(300);
 
-/// Seconds since 1970 at the end of the year 9999: what is beyond is no date.
+/// The end of the year 9999 in seconds since 1970, the last valid date.
 const MAX_DATE: u64 = 253_402_300_799;
 
-/// What the claims `token_use` (Amazon Cognito, Ory Hydra) and `typ` (Keycloak) say of access tokens, in any case.
+/// Values of the claims `token_use` (Amazon Cognito, Ory Hydra) and `typ` (Keycloak) in access tokens, in any case.
 const ACCESS_TOKEN: [&str; 6] =
     ["access", "access_token", "at+jwt", "application/at+jwt", "bearer", "jwt"];
 
-/// What they say of id tokens.
+/// Their values in id tokens.
 const ID_TOKEN: [&str; 2] = ["id", "id_token"];
 
-/// Whose tokens are accepted, and what they must say (RFC 7519 section 4.1, RFC 9068 section 4).
+/// Issuer, audience and further requirements of accepted tokens (RFC 7519 section 4.1, RFC 9068 section 4).
 #[derive(Clone, Debug)]
 pub struct ValidationOptions {
     issuer: Box<str>,
@@ -32,7 +32,7 @@ pub struct ValidationOptions {
     accepts_id_tokens: bool,
 }
 
-/// The claims that rules are about.
+/// Claims that are validated.
 #[derive(Default)]
 struct ValidatedClaims<'a> {
     issuer: Option<Cow<'a, str>>,
@@ -41,18 +41,18 @@ struct ValidatedClaims<'a> {
     expires_at: Option<Claim<'a>>,
     not_before: Option<Claim<'a>>,
     issued_at: Option<Claim<'a>>,
-    /// There is a `cnf`.
+    /// Set if `cnf` is present.
     has_confirmation: bool,
-    /// There is what only id tokens have.
+    /// Set if a mark of id tokens is present.
     is_id_token: bool,
-    /// It is neither an access token nor an id token: it says so, as refresh tokens do, or it has `events` (RFC 8417),
-    /// as logout tokens do.
+    /// Set if the token is marked as neither access token nor id token, like refresh tokens, or has `events` (RFC
+    /// 8417), like logout tokens.
     is_other_kind: bool,
 }
 
 impl ValidationOptions {
-    /// Tokens whose `iss` is exactly `issuer`, by code point, and whose `aud` is `audience` or a list
-    /// with it.
+    /// Creates options for tokens whose `iss` equals `issuer` by code point and whose `aud` is `audience` or a list
+    /// that contains it.
     #[must_use]
     pub fn new(issuer: &str, audience: &str) -> Self {
         Self {
@@ -63,31 +63,31 @@ impl ValidationOptions {
         }
     }
 
-    /// How far the issuer's clock may be off; 30 s unless set.
+    /// Sets the leeway; 30 s by default.
     #[must_use]
     pub fn leeway(mut self, leeway: Duration) -> Self {
         self.leeway = leeway;
         self
     }
 
-    /// Accepts id tokens (OpenID Connect Core section 2) too. They say who logged in at a client, not
-    /// what that client may do here, so they are refused unless this is called.
+    /// Accepts id tokens (OpenID Connect Core section 2) too. They prove a login at a client, not permissions at this
+    /// server, so they are rejected by default.
     #[must_use]
     pub fn accept_id_tokens(mut self) -> Self {
         self.accepts_id_tokens = true;
         self
     }
 
-    /// The issuer.
+    /// Returns the issuer.
     #[must_use]
     pub fn issuer(&self) -> &str {
         &self.issuer
     }
 
-    /// Checks `claims` at `now`; answers until when they hold, if they say so.
+    /// Validates `claims` at the time `now` and returns the end of their validity, if they contain one.
     ///
     /// # Errors
-    /// The first rule that is broken.
+    /// Returns the first violated rule.
     pub fn validate(
         &self,
         claims: &Claims,
@@ -118,10 +118,9 @@ impl ValidationOptions {
         if is_match { Ok(()) } else { Err(TokenError::Audience) }
     }
 
-    /// Tokens that mean something else, by what only they contain (RFC 8725 section 3.12).
+    /// Rejects other kinds of tokens by their distinctive claims (RFC 8725 section 3.12).
     fn validate_kind(&self, claims: &ValidatedClaims<'_>) -> Result<(), TokenError> {
-        // Proof of possession (RFC 7800) is not checked here, so such a token would be worth more in
-        // a thief's hand than its issuer meant.
+        // Proof of possession (RFC 7800) is not supported. Accepting the token without it would let a thief use it.
         if claims.has_confirmation {
             return Err(TokenError::Bound);
         }
@@ -153,7 +152,7 @@ impl ValidationOptions {
 }
 
 impl<'a> ValidatedClaims<'a> {
-    /// Goes through the claims once, rather than looking each of these up.
+    /// Collects the claims in one pass instead of looking each one up.
     fn read(claims: &'a Claims) -> Self {
         let mut validated = Self::default();
         for (name, value) in claims.iter() {
@@ -183,7 +182,7 @@ fn is_one_of(kind: &str, kinds: &[&str]) -> bool {
     kinds.iter().any(|known| known.eq_ignore_ascii_case(kind))
 }
 
-/// A `NumericDate`: seconds since 1970, which may have a fraction (RFC 7519 section 2).
+/// Parses a `NumericDate`: seconds since 1970, possibly with a fraction (RFC 7519 section 2).
 fn numeric_date(claim: Option<Claim<'_>>) -> Result<Option<SystemTime>, ()> {
     let Some(claim) = claim else { return Ok(None) };
     let seconds = if let Ok(whole) = claim.json().parse() {

@@ -1,4 +1,4 @@
-//! Tells whether a token is the issuer's, and still good.
+//! Verification of JSON Web Tokens.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,18 +14,18 @@ use vmcp_wire::{members, unquote, validate};
 use crate::claims::parse_claim_set;
 use crate::{Algorithm, KeySet, KeySource, TokenError, ValidationOptions, VerifyError};
 
-/// The longest token that is looked at, in bytes.
+/// Maximum size of a token in bytes.
 pub const MAX_TOKEN_SIZE: usize = 16 * 1024;
 
-/// The longest signature, in bytes: that of an RSA key of 8192 bits.
+/// Maximum size of a signature in bytes: that of an RSA key of 8192 bits.
 const MAX_SIGNATURE_SIZE: usize = 1024;
 
-/// The most members that the header of a token may have.
+/// Maximum number of header members.
 const MAX_HEADER_MEMBERS: usize = 32;
 
-/// Verifies JSON Web Tokens in compact form (RFC 7519, RFC 7515 section 7.1) by RFC 8725.
+/// Verifier of JSON Web Tokens in compact form (RFC 7519, RFC 7515 section 7.1) by RFC 8725.
 ///
-/// The header's `jku`, `jwk`, `x5u` and `x5c` are ignored: keys are the issuer's published ones only.
+/// The header members `jku`, `jwk`, `x5u` and `x5c` are ignored: only published keys of the issuer are used.
 pub struct Verifier<K> {
     keys: K,
     options: ValidationOptions,
@@ -34,25 +34,25 @@ pub struct Verifier<K> {
     cached_header: ArcSwapOption<Header>,
 }
 
-/// What a verified token says.
+/// Result of a successful verification.
 #[derive(Clone, Debug)]
 pub struct VerifiedToken {
-    /// All of its claims.
+    /// All claims.
     pub claims: Claims,
-    /// When it is accepted no longer: the claim `exp`, and the leeway of the rules.
+    /// End of the token's validity: the claim `exp` plus the leeway.
     pub expires_at: SystemTime,
 }
 
-/// A token taken apart.
+/// Parts of a compact token.
 struct TokenParts<'a> {
-    /// What the signature covers.
+    /// Header and payload as signed.
     signed: &'a str,
     header: Arc<Header>,
     payload: &'a str,
     signature: &'a str,
 }
 
-/// A header that was read. One issuer's tokens all begin alike, so the last one is remembered.
+/// Parsed header. The last one is cached, since the tokens of an issuer share their header.
 struct Header {
     encoded: Box<str>,
     algorithm: Algorithm,
@@ -60,14 +60,14 @@ struct Header {
 }
 
 impl<K: KeySource> Verifier<K> {
-    /// Verifies with the keys of `keys` by `options`, with every [`Algorithm`].
+    /// Creates a verifier with the keys of `keys` for all [`Algorithm`]s.
     #[must_use]
     pub fn new(keys: K, options: ValidationOptions) -> Self {
         let (algorithms, clock) = (Algorithm::ALL.into(), Clock::system());
         Self { keys, options, algorithms, clock, cached_header: ArcSwapOption::empty() }
     }
 
-    /// Only these algorithms.
+    /// Restricts the algorithms.
     #[must_use]
     pub fn algorithms(mut self, algorithms: &[Algorithm]) -> Self {
         self.algorithms = algorithms.into();
@@ -75,27 +75,27 @@ impl<K: KeySource> Verifier<K> {
         self
     }
 
-    /// What time it is; the system's unless set.
+    /// Sets the clock.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// The rules.
+    /// Returns the validation options.
     #[must_use]
     pub fn options(&self) -> &ValidationOptions {
         &self.options
     }
 
-    /// Where the keys come from.
+    /// Returns the key source.
     #[must_use]
     pub fn keys(&self) -> &K {
         &self.keys
     }
 
-    /// Verifies `token` with the keys at hand. `None` where that takes waiting: no keys are there, or
-    /// the token names one that is not.
+    /// Verifies `token` with the cached keys. Returns `None` if the keys have to be fetched: none are cached, or the
+    /// token names an unknown key.
     pub fn verify_now(&self, token: &str) -> Option<Result<VerifiedToken, TokenError>> {
         let parts = match self.split(token) {
             Ok(parts) => parts,
@@ -107,13 +107,13 @@ impl<K: KeySource> Verifier<K> {
         }
     }
 
-    /// Verifies `token`, waiting for keys where needed.
+    /// Verifies `token` and waits for keys if necessary.
     ///
     /// # Errors
-    /// The token is at fault, or the keys cannot be had.
+    /// The token is invalid, or the keys are unavailable.
     pub async fn verify(&self, token: &str) -> Result<VerifiedToken, VerifyError> {
         let parts = self.split(token)?;
-        // Nobody is asked for keys because of what is no signature.
+        // A malformed signature must not cause a fetch.
         decode(parts.signature)?;
         let keys = match self.keys.current() {
             Some(keys) => keys,
@@ -123,8 +123,7 @@ impl<K: KeySource> Verifier<K> {
             Err(TokenError::UnknownKey) => {}
             result => return Ok(result?),
         }
-        // Whoever makes up a token must not make the gateway ask the issuer: what it claims has to be
-        // right before somebody looks for its key.
+        // Forged tokens must not cause requests to the issuer: validate the claims before looking for an unknown key.
         self.parse_and_validate_claims(&parts)?;
         let refreshed = self.keys.load(Some(Arc::clone(&keys))).await?;
         if refreshed.fingerprint() == keys.fingerprint() {
@@ -151,7 +150,7 @@ impl<K: KeySource> Verifier<K> {
         Ok(Arc::new(self.parse_header(encoded)?))
     }
 
-    /// Only a header that was signed is remembered: made-up ones do not push it out.
+    /// Caches a header with a valid signature. Forged ones must not evict it.
     fn cache_header(&self, header: &Arc<Header>) {
         let cached = self.cached_header.load();
         if cached.as_ref().is_none_or(|cached| !Arc::ptr_eq(cached, header)) {
@@ -227,8 +226,8 @@ impl<K> fmt::Debug for Verifier<K> {
     }
 }
 
-/// Whether `token` is a JSON Web Token by its form: three parts, the first of which is a JSON object
-/// that names an algorithm. Such a token is verified and never asked about elsewhere.
+/// Returns `true` if `token` has the form of a JSON Web Token: three parts, the first of which is a JSON object with an
+/// algorithm. Such a token is verified locally and never introspected.
 #[must_use]
 pub fn is_jwt(token: &str) -> bool {
     if token.len() > MAX_TOKEN_SIZE || token.bytes().filter(|byte| *byte == b'.').count() != 2 {
@@ -240,8 +239,7 @@ pub fn is_jwt(token: &str) -> bool {
     })
 }
 
-/// What `typ` may say (RFC 8725 section 3.11): `JWT`, or an access token by RFC 9068. Every other
-/// kind of token says something else there.
+/// Returns `true` if `typ` allows an access token (RFC 8725 section 3.11): `JWT`, or an access token by RFC 9068.
 fn is_access_token(typ: &str) -> bool {
     const APPLICATION: &str = "application/";
     let prefixed =
@@ -254,7 +252,7 @@ fn decode(part: &str) -> Result<Vec<u8>, TokenError> {
     URL_SAFE_NO_PAD.decode(part).map_err(|_| TokenError::Malformed)
 }
 
-/// As [`decode`], without room of its own.
+/// Like [`decode`], into an existing buffer.
 fn decode_into<'a>(buffer: &'a mut [u8], part: &str) -> Result<&'a [u8], TokenError> {
     let length = URL_SAFE_NO_PAD.decode_slice(part, buffer).map_err(|_| TokenError::Malformed)?;
     Ok(&buffer[..length])

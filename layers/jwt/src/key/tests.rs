@@ -62,7 +62,7 @@ fn rejects_invalid_key_parameters() {
         with(rsa.clone(), "n", json!("not base64")),
         with(rsa.clone(), "n", json!(URL_SAFE_NO_PAD.encode(vec![0xff; 2000]))),
         with(rsa, "e", Value::Null),
-        // Another curve's name over these coordinates, and a point that is not on the curve.
+        // The name of another curve, and a point that is not on the curve.
         with(ec.clone(), "crv", json!("P-384")),
         with(ec, "x", json!(ones)),
         with(ed.jwk("1"), "x", json!(short)),

@@ -12,7 +12,7 @@ fn verifier(keys: &[Value]) -> Verifier<Arc<KeySet>> {
         .clock(Clock::manual(now()))
 }
 
-/// What becomes of a token with this header, signed by a known RSA key with RS256.
+/// Verifies a token with this header, signed with RS256 and a known RSA key.
 async fn with_header(header: &str) -> Result<VerifiedToken, VerifyError> {
     let token = Pair::rsa().sign_text(Algorithm::Rs256, header, &claims().to_string());
     verifier(&[Pair::rsa().jwk("1")]).verify(&token).await
@@ -60,7 +60,7 @@ async fn rejects_unsigned_and_symmetric_tokens() {
     let verifier = verifier(&[Pair::rsa().jwk("1")]);
     for alg in ["none", "None", "nOnE", "HS256", "HS512", "RS1", "ES256K", ""] {
         let header = encode(&json!({"alg": alg, "kid": "1"}).to_string());
-        // As the public key's bytes would sign it, were they taken for a secret.
+        // Signed with the bytes of the public key as an HMAC secret.
         let secret = Pair::rsa().jwk("1").to_string();
         let key = aws_lc_rs::hmac::Key::new(aws_lc_rs::hmac::HMAC_SHA256, secret.as_bytes());
         let signature = aws_lc_rs::hmac::sign(&key, format!("{header}.{payload}").as_bytes());
@@ -75,7 +75,7 @@ async fn rejects_unsigned_and_symmetric_tokens() {
 async fn binds_keys_to_their_algorithms() {
     let (ec, rsa) = (Pair::ec(Algorithm::Es256), Pair::rsa());
     let verifier = verifier(&[ec.jwk("ec"), rsa.jwk("rsa")]);
-    // An RSA header with the EC key's name, the other way round, and the wrong curve.
+    // An RSA algorithm with the id of the EC key, the reverse, and the wrong curve.
     for (pair, real, said, kid) in [
         (rsa, Algorithm::Rs256, "RS256", "ec"),
         (&ec, Algorithm::Es256, "ES256", "rsa"),
@@ -89,7 +89,7 @@ async fn binds_keys_to_their_algorithms() {
             "{said} {kid}"
         );
     }
-    // The right key, the wrong padding.
+    // The right key with the wrong padding.
     let header = json!({"alg": "PS256", "kid": "rsa"}).to_string();
     let token = rsa.sign_text(Algorithm::Rs256, &header, &claims().to_string());
     assert_eq!(token_error(verifier.verify(&token).await), TokenError::Signature);
@@ -201,7 +201,7 @@ async fn token_without_kid_uses_only_key() {
     assert_eq!(token_error(ambiguous), TokenError::UnknownKey);
 }
 
-/// Keys that are not at hand, or lack one, and how often somebody waited for others.
+/// Key source without cached keys, or without one of them; counts the loads.
 struct CountingSource {
     at_hand: Option<Arc<KeySet>>,
     times: Arc<AtomicUsize>,
