@@ -1,31 +1,31 @@
-//! From an issuer's name to the address of its keys.
+//! Discovery of the key set's URL by the issuer's metadata.
 
 use http::Uri;
 use http::uri::{Authority, Scheme};
 use serde::Deserialize;
 use vmcp_jwt::KeySourceError;
 
-/// How much of an issuer's name is logged, in characters.
+/// Maximum length of an issuer in logs, in characters.
 const MAX_LOGGED_ISSUER: usize = 200;
 
-/// Why an issuer or a key set's address cannot be asked.
+/// The error of an invalid issuer or key set URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SourceError {
-    /// It is no absolute `http` or `https` URL.
-    #[error("it must be an absolute http or https URL")]
+    /// The URL is not an absolute `http` or `https` URL.
+    #[error("use an absolute http or https URL")]
     NotAbsolute,
-    /// An issuer has neither query nor fragment (RFC 8414 section 2), and no URL here has user info.
-    #[error("it must have no user info, query or fragment")]
+    /// An issuer has a query or fragment (RFC 8414 section 2), or a URL has user info.
+    #[error("use a URL without user info, query and fragment")]
     Extra,
 }
 
-/// An issuer, and where its metadata may be.
+/// Issuer with the location of its metadata.
 #[derive(Clone, Debug)]
 pub(crate) struct Issuer {
     name: Box<str>,
     scheme: Scheme,
     authority: Authority,
-    /// Without a slash at the end; empty for none.
+    /// Path without a trailing slash; may be empty.
     path: Box<str>,
 }
 
@@ -49,8 +49,8 @@ impl Issuer {
         Ok(Self { name: name.into(), scheme, authority, path })
     }
 
-    /// Where the metadata is looked for: as OpenID Connect Discovery 1.0 section 4 appends, as
-    /// RFC 8414 section 3 inserts, and as its section 5 does for OpenID Connect.
+    /// Returns the URLs of the metadata in order of preference: appended as in OpenID Connect Discovery 1.0 section 4,
+    /// inserted as in RFC 8414 section 3, and as in its section 5 for OpenID Connect.
     pub(crate) fn metadata_urls(&self) -> Vec<Uri> {
         const OPENID: &str = "/.well-known/openid-configuration";
         const OAUTH: &str = "/.well-known/oauth-authorization-server";
@@ -78,24 +78,20 @@ impl Issuer {
         self.authority.host()
     }
 
-    /// Where the keys are, by the metadata in `json`.
+    /// Returns the URL of the key set from the metadata in `json`.
     pub(crate) fn jwks_uri(&self, json: &[u8]) -> Result<Uri, KeySourceError> {
         let metadata: Metadata =
             serde_json::from_slice(json).map_err(|_| KeySourceError::Malformed)?;
         if *metadata.issuer != *self.name {
-            // Often it is a slash at the end: whoever configured the name has to see both.
+            // Often they differ in a trailing slash only: log both for the operator.
             let found: String = metadata.issuer.chars().take(MAX_LOGGED_ISSUER).collect();
-            tracing::warn!(
-                configured = &*self.name,
-                found,
-                "an issuer's metadata names another one"
-            );
+            tracing::warn!(configured = &*self.name, found, "issuer_mismatch");
             return Err(KeySourceError::WrongIssuer);
         }
         parse_url(&metadata.jwks_uri).map_err(|_| KeySourceError::Malformed)
     }
 
-    /// Whether `uri` is at the issuer's own origin, which is trusted as the issuer itself is.
+    /// Returns `true` if `uri` has the issuer's own origin, which is trusted like the issuer.
     pub(crate) fn is_same_origin(&self, uri: &Uri) -> bool {
         let port = |scheme: &Scheme, port: Option<u16>| {
             port.unwrap_or(if *scheme == Scheme::HTTPS { 443 } else { 80 })
@@ -106,9 +102,9 @@ impl Issuer {
     }
 }
 
-/// An absolute URL without user info and fragment.
+/// Parses an absolute URL without user info and fragment.
 pub(crate) fn parse_url(text: &str) -> Result<Uri, SourceError> {
-    // A Uri has no fragment: it is cut off where one is parsed.
+    // `Uri` drops the fragment.
     if text.contains('#') {
         return Err(SourceError::Extra);
     }

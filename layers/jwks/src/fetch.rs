@@ -1,4 +1,4 @@
-//! One GET with a deadline and a cap.
+//! A bounded GET request.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use http::{Request, StatusCode, Uri};
 use vmcp_core::{Body, BodyError, HttpClient};
 use vmcp_jwt::{KeySourceError, MAX_KEY_SET_SIZE};
 
-/// How long one request may take, its whole answer included.
+/// Timeout of a request, including its response.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The answer's headers and its body, if its status is 200.
+/// Returns headers and body of a response with status 200.
 pub(crate) async fn get(
     client: &HttpClient,
     uri: &Uri,
@@ -28,7 +28,7 @@ async fn send_request(
     request.uri_mut().clone_from(uri);
     request.headers_mut().insert(ACCEPT, HeaderValue::from_static("application/json"));
     let response = client.send(request).await.map_err(|error| {
-        tracing::debug!(host = uri.host(), %error, "an issuer cannot be reached");
+        tracing::debug!(host = uri.host(), %error, "failed to reach the issuer");
         KeySourceError::Unreachable
     })?;
     let (head, body) = response.into_parts();

@@ -1,49 +1,48 @@
-//! How long a fetched set is used.
+//! Freshness of a key set.
 
 use std::time::{Duration, SystemTime};
 
 use http::HeaderMap;
 use vmcp_core::freshness;
 
-/// A set is not fetched again sooner than this, whatever its headers say.
+/// Minimum freshness lifetime, overriding the headers.
 const MIN_FRESHNESS: Duration = Duration::from_secs(60);
 
-/// A set is fetched again after this, whatever its headers say: it bounds how long a key that the
-/// issuer took back is still trusted.
+/// Maximum freshness lifetime, overriding the headers. Bounds how long a revoked key remains trusted.
 const MAX_FRESHNESS: Duration = Duration::from_secs(3600);
 
-/// For answers that don't say.
+/// Freshness lifetime of responses without one.
 const DEFAULT_FRESHNESS: Duration = Duration::from_secs(600);
 
-/// How long keys are used while the issuer cannot be asked.
+/// Maximum use of a key set while the issuer is unavailable.
 const MAX_STALENESS: Duration = Duration::from_secs(24 * 3600);
 
-/// Until when a set is what.
+/// Freshness of a key set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lifetime {
-    /// From then on the next one is fetched while this one is still used.
+    /// Start of the background refresh.
     refresh_at: SystemTime,
-    /// From then on it is used only if the next one cannot be had.
+    /// End of freshness: the set is used only if no other one is available.
     fresh_until: SystemTime,
-    /// From then on it is not used.
+    /// End of use.
     stale_until: SystemTime,
 }
 
-/// What may be done with a set.
+/// Phase in the lifetime of a key set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Use it.
+    /// The set is used.
     Fresh,
-    /// Use it, and fetch the next one meanwhile.
+    /// The set is used while the next one is fetched.
     RefreshDue,
-    /// Use it if the next one cannot be had.
+    /// The set is used if the next one is unavailable.
     Stale,
-    /// Don't.
+    /// The set is not used.
     Expired,
 }
 
 impl Lifetime {
-    /// Of an answer with these headers that came at `now` (RFC 9111 section 4.2).
+    /// Creates the lifetime of a response with these headers at `now` (RFC 9111 section 4.2).
     pub(crate) fn new(headers: &HeaderMap, now: SystemTime) -> Self {
         let fresh =
             freshness(headers).unwrap_or(DEFAULT_FRESHNESS).clamp(MIN_FRESHNESS, MAX_FRESHNESS);

@@ -1,4 +1,4 @@
-//! Keys that are fetched from the issuer, and fetched again before they get old.
+//! A key source that fetches and caches.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,25 +14,24 @@ use crate::discovery::{Issuer, SourceError, parse_url};
 use crate::fetch::get;
 use crate::lifetime::{Lifetime, Phase};
 
-/// How long a failed fetch is not repeated.
+/// Minimum time between a failed fetch and its retry.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How long a fetch may take, with all requests that finding the keys needs.
+/// Timeout of a fetch, including all requests for discovery.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often keys are fetched because a token names an unknown one.
+/// Minimum time between fetches for unknown keys.
 const UNKNOWN_KEY_INTERVAL: Duration = Duration::from_secs(30);
 
-/// The keys of an issuer on the network.
+/// Key source that fetches the keys of an issuer.
 ///
-/// Nothing is fetched before the first token. Then a set is used as long as its `Cache-Control` says,
-/// at least 60 s, at most 1 h and 10 minutes by default; after four fifths of that time the next one is
-/// fetched while tokens are verified with the old one. While the issuer cannot be asked, or answers
-/// nonsense or an empty set, the last set is used for up to 24 h. A token that names an unknown key
-/// causes a fetch, at most every 30 s. Of many that need the keys at once, one fetches them, within
-/// 10 s; a failed fetch is not repeated for 5 s.
+/// The first token causes the first fetch. A key set stays fresh as its `Cache-Control` states, between 60 s and 1 h,
+/// by default 10 minutes; after four fifths of that time, a background task fetches the next one. While the issuer is
+/// unavailable or returns no usable keys, the cached set is used for up to 24 h. A token with an unknown key causes a
+/// fetch, at most every 30 s. Concurrent callers share one fetch, which takes at most 10 s; a failed fetch is retried
+/// after 5 s at the earliest.
 ///
-/// Fetches ahead run as tasks of the current tokio runtime.
+/// Background fetches run as tasks of the current tokio runtime.
 #[derive(Clone)]
 pub struct JwksSource(Arc<CachedSource>);
 
@@ -52,7 +51,7 @@ enum KeySetLocation {
     Discovered { issuer: Issuer, keys: Mutex<Option<Uri>> },
 }
 
-/// One fetch ahead; the next may begin when it is dropped.
+/// Guard of a background refresh; the next one may start when it is dropped.
 struct RefreshGuard(JwksSource);
 
 struct CachedKeySet {
@@ -60,7 +59,7 @@ struct CachedKeySet {
     lifetime: Lifetime,
 }
 
-/// What must not happen too often.
+/// Times that limit the rate of fetches.
 #[derive(Default)]
 struct RefreshLimiter {
     failed: Option<(SystemTime, KeySourceError)>,
@@ -70,15 +69,14 @@ struct RefreshLimiter {
 // === impl JwksSource ===
 
 impl JwksSource {
-    /// The keys of `issuer`, found by its metadata (OpenID Connect Discovery, RFC 8414), which must be
-    /// of exactly this issuer.
+    /// Creates a source for the keys of `issuer`, discovered by its metadata (OpenID Connect Discovery, RFC 8414),
+    /// whose issuer must match exactly.
     ///
-    /// `configured` asks at the issuer's own origin, which the operator named; `supplied` asks where
-    /// else the metadata says that the keys are, which the operator did not name, so it should not
-    /// reach private addresses.
+    /// `configured` sends requests to the issuer's own origin, which the operator configured; `supplied` sends requests
+    /// to other origins in the metadata, so it should refuse private addresses.
     ///
     /// # Errors
-    /// `issuer` is no such URL.
+    /// `issuer` is not a valid issuer URL.
     pub fn discover(
         issuer: &str,
         configured: impl Into<HttpClient>,
@@ -90,10 +88,10 @@ impl JwksSource {
         Ok(Self::new(location, configured.into(), supplied.into(), clock))
     }
 
-    /// The keys at `url`.
+    /// Creates a source for the keys at `url`.
     ///
     /// # Errors
-    /// `url` is no such URL.
+    /// `url` is not a valid URL.
     pub fn from_url(
         url: &str,
         client: impl Into<HttpClient>,
@@ -131,7 +129,7 @@ impl KeySource for JwksSource {
         match lifetime.phase(now) {
             Phase::Fresh => {}
             Phase::RefreshDue => self.refresh_in_background(now),
-            // Whoever comes after a quiet time waits for new keys, unless it is known to be in vain.
+            // The first request after a pause waits for fresh keys, unless the last fetch failed.
             Phase::Stale if source.limiter().failed.is_some() => self.refresh_in_background(now),
             Phase::Stale | Phase::Expired => return None,
         }
@@ -156,7 +154,7 @@ impl JwksSource {
         }
         let guard = RefreshGuard(self.clone());
         runtime.spawn(async move {
-            // The outcome is in `cached` or in `limiter`.
+            // The result is in `cached` or in `limiter`.
             _ = guard.0.load(None).await;
         });
     }
@@ -179,7 +177,7 @@ impl Drop for RefreshGuard {
 // === impl Place ===
 
 impl KeySetLocation {
-    /// Who is asked first.
+    /// Returns the host of the first request.
     fn host(&self) -> Option<&str> {
         match self {
             Self::Fixed(uri) => uri.host(),
@@ -195,14 +193,14 @@ impl CachedSource {
         self.limiter.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The set that may be used if no other can be had.
+    /// Returns the key set to use if no other one is available.
     fn usable_key_set(&self, now: SystemTime) -> Option<Arc<KeySet>> {
         let cached = self.cached.load();
         let CachedKeySet { set, lifetime } = &**cached.as_ref()?;
         (lifetime.phase(now) != Phase::Expired).then(|| Arc::clone(set))
     }
 
-    /// What needs no fetch after all: somebody else fetched meanwhile, or it is too early.
+    /// Returns the result if no fetch is needed: another task has fetched, or it is too early for a retry.
     fn check_cached(
         &self,
         lacking: Option<&Arc<KeySet>>,
@@ -227,7 +225,7 @@ impl CachedSource {
             return Some(Err(error));
         }
         if limiter.last_unknown_key_fetch.is_some_and(|at| now < at + UNKNOWN_KEY_INTERVAL) {
-            // What nobody could check is not the token's fault.
+            // The token is not at fault if the keys are unavailable.
             let failed = limiter.failed.map(|(_, error)| error);
             return Some(failed.map_or_else(|| Ok(Arc::clone(lacking)), Err));
         }
@@ -255,8 +253,8 @@ impl CachedSource {
         let last = self.usable_key_set(now);
         let is_using_stale_keys = last.is_some();
         let host = self.location.host();
-        tracing::warn!(host, %error, is_using_stale_keys, "an issuer's keys cannot be fetched");
-        // Older keys don't help a token that names none of them.
+        tracing::warn!(host, %error, is_using_stale_keys, "key_set_fetch_failed");
+        // A cached set does not help a token with an unknown key.
         last.filter(|_| lacking.is_none()).ok_or(error)
     }
 
@@ -275,7 +273,7 @@ impl CachedSource {
         };
         let fetched = self.fetch_set(client, &uri).await;
         if let KeySetLocation::Discovered { keys, .. } = &self.location {
-            // Keys that are not there any more may be elsewhere.
+            // Missing keys may have moved: discover them again.
             *lock(keys) = fetched.is_ok().then_some(uri);
         }
         fetched
@@ -288,14 +286,14 @@ impl CachedSource {
     ) -> Result<(Arc<KeySet>, Lifetime), KeySourceError> {
         let (headers, json) = get(client, uri).await?;
         let set = KeySet::parse(&json).map_err(|error| {
-            tracing::debug!(%error, "an issuer's keys are malformed");
+            tracing::debug!(%error, "malformed key set");
             KeySourceError::Malformed
         })?;
         if set.is_empty() {
             return Err(KeySourceError::NoUsableKey);
         }
         let before = self.cached.load();
-        // The same keys stay the same object, so nobody takes them for other ones.
+        // An unchanged key set remains the same object, so that callers can compare pointers.
         let unchanged = before.as_ref().filter(|it| it.set.fingerprint() == set.fingerprint());
         let set = unchanged.map_or_else(|| Arc::new(set), |it| Arc::clone(&it.set));
         Ok((set, Lifetime::new(&headers, self.clock.now())))
@@ -306,7 +304,7 @@ impl CachedSource {
         for location in issuer.metadata_urls() {
             let found = match get(&self.configured, &location).await {
                 Ok((_, json)) => issuer.jwks_uri(&json),
-                // The other places are at the same host.
+                // The other URLs have the same host.
                 Err(error @ (KeySourceError::Unreachable | KeySourceError::TooSlow)) => {
                     return Err(error);
                 }

@@ -1,4 +1,4 @@
-//! Keys and tokens for tests.
+//! Test support: keys and tokens.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 
 pub(crate) const ISSUER: &str = "https://id.example/t1";
 pub(crate) const AUDIENCE: &str = "https://mcp.example/mcp";
-/// 2026-07-28, a bit after noon.
+/// 2026-07-28, shortly after noon.
 pub(crate) const NOW: u64 = 1_785_240_000;
 
 pub(crate) fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(NOW)
 }
 
-/// A key pair that signs tokens.
+/// Signing key pair.
 pub(crate) struct Pair(Ed25519KeyPair);
 
 impl Pair {
@@ -24,13 +24,13 @@ impl Pair {
         Self(Ed25519KeyPair::generate().unwrap())
     }
 
-    /// As it stands in a set.
+    /// Returns the public key as a JWK.
     pub(crate) fn jwk(&self, kid: &str) -> Value {
         let x = URL_SAFE_NO_PAD.encode(self.0.public_key().as_ref());
         json!({"kty": "OKP", "crv": "Ed25519", "kid": kid, "x": x})
     }
 
-    /// A token of the key `kid`.
+    /// Returns a token signed with the key `kid`.
     pub(crate) fn sign(&self, kid: &str, claims: &Value) -> String {
         let encode = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
         let header = json!({"alg": "EdDSA", "kid": kid}).to_string();
@@ -39,12 +39,12 @@ impl Pair {
     }
 }
 
-/// A set of these keys.
+/// Returns a key set.
 pub(crate) fn set(keys: &[Value]) -> String {
     json!({ "keys": keys }).to_string()
 }
 
-/// Claims that pass.
+/// Returns valid claims.
 pub(crate) fn claims() -> Value {
     json!({"iss": ISSUER, "aud": AUDIENCE, "sub": "alice", "exp": NOW + 3600, "iat": NOW})
 }

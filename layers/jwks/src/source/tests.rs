@@ -14,7 +14,7 @@ use crate::testing::{AUDIENCE, ISSUER, Pair, claims, now, set};
 
 type Client = BoxCloneSyncService<Request<Body>, Response<Body>, BoxError>;
 
-/// An issuer that answers what a test puts there, after a while.
+/// Fake issuer with configurable responses.
 #[derive(Clone, Default)]
 struct FakeIssuer(Arc<State>);
 
@@ -160,13 +160,13 @@ async fn refreshes_keys_in_background() {
     assert!(fixture.verify(&old, "1").await.is_ok());
     fixture.fake.publish(&[new.jwk("2")]);
     fixture.clock.advance(Duration::from_secs(500));
-    // Nobody waits for it.
+    // The refresh runs in the background.
     *fixture.fake.0.delay.lock().unwrap() = Duration::from_secs(1);
     assert!(fixture.verify(&old, "1").await.is_ok());
     tokio::time::sleep(Duration::from_secs(2)).await;
     fixture.wait_for_refresh().await;
     assert_eq!(fixture.fake.requests(), 2);
-    // The key that was taken back is not trusted any more.
+    // The removed key is rejected.
     let refused = fixture.verify(&old, "1").await;
     assert_eq!(refused.unwrap_err(), TokenError::UnknownKey.into());
     assert!(fixture.verify(&new, "2").await.is_ok());
