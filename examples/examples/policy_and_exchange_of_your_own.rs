@@ -51,7 +51,9 @@ use vmcp_authn::{AuthError, AuthenticationLayer};
 use vmcp_authz::{Action, AuthorizationLayer};
 use vmcp_core::{Body, BoxError, Caller, Clock, Identity, Item, Rejection, Verdict};
 use vmcp_decode::DecodeLayer;
-use vmcp_token_exchange::{Cached, ExchangeFault, Exchanged, Subject, TokenExchangeLayer};
+use vmcp_token_exchange::{
+    AccessToken, CachedExchange, ExchangeError, Subject, TokenExchangeLayer,
+};
 
 /// Who calls: whoever has one of the keys. What is kept as the token is what will be exchanged.
 fn who(headers: &HeaderMap) -> Result<Identity, AuthError> {
@@ -77,11 +79,12 @@ fn may(caller: &Identity, item: &Item<'_>, action: Action<'_>) -> Verdict {
 }
 
 /// What the backend is shown for them. Here is where a vault would be asked.
-async fn exchange(subject: Subject) -> Result<Exchanged, ExchangeFault> {
-    let refused = |code: &str| ExchangeFault::Refused { code: code.into() };
+async fn exchange(subject: Subject) -> Result<AccessToken, ExchangeError> {
+    let refused = |code: &str| ExchangeError::Rejected { code: code.into() };
     let name = subject.identity().subject().ok_or_else(|| refused("nobody"))?;
     println!("exchanged for {name}");
-    Exchanged::new(&format!("backend-token-of-{name}").into(), None).map_err(|_| refused("illegal"))
+    AccessToken::new(&format!("backend-token-of-{name}").into(), None)
+        .map_err(|_| refused("illegal"))
 }
 
 #[tokio::main]
@@ -91,7 +94,7 @@ async fn main() -> Result<(), BoxError> {
     let backend = arguments.next().unwrap_or_else(|| "http://127.0.0.1:8001/mcp".to_owned());
     let backend: Uri = backend.parse()?;
 
-    let client = TokenExchangeLayer::new(Cached::new(exchange, Clock::system()))
+    let client = TokenExchangeLayer::new(CachedExchange::new(exchange, Clock::system()))
         .layer(Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>());
     let proxy = service_fn(move |mut request: Request<Full<Bytes>>| {
         *request.uri_mut() = backend.clone();

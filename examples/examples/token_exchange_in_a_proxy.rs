@@ -47,7 +47,7 @@ use vmcp_authn::{AuthenticationLayer, BearerAuthenticator, JwtVerifier};
 use vmcp_core::{Body, BoxError, Caller, Clock, CredentialError, CredentialFault, Identity, cause};
 use vmcp_examples::Issuer;
 use vmcp_token_exchange::{
-    Cached, OAuthClient, Settings, TokenEndpoint, TokenExchangeLayer, TokenUrl,
+    CachedExchange, EndpointSettings, OAuthClient, TokenEndpoint, TokenExchangeLayer, TokenUrl,
 };
 
 #[tokio::main]
@@ -59,13 +59,13 @@ async fn main() -> Result<(), BoxError> {
         AuthenticationLayer::new(BearerAuthenticator::new(JwtVerifier::new(issuer.verifier())));
     let behind = stand_ins(issuer).await?;
 
-    let settings = Settings::new(TokenUrl::new(&format!("http://{behind}/token"))?)
+    let settings = EndpointSettings::new(TokenUrl::new(&format!("http://{behind}/token"))?)
         .client(OAuthClient::post("proxy", &"proxy's own secret".into())?)
         .audience("files");
     let client = Client::builder(TokioExecutor::new()).build_http::<Body>();
     let endpoint = TokenEndpoint::new(client, settings, Clock::system());
-    // Without `Cached`, the token endpoint would be asked for each request.
-    let backend = TokenExchangeLayer::new(Cached::new(endpoint, Clock::system()))
+    // Without `CachedExchange`, the token endpoint would be asked for each request.
+    let backend = TokenExchangeLayer::new(CachedExchange::new(endpoint, Clock::system()))
         .layer(Client::builder(TokioExecutor::new()).build_http::<Incoming>());
     let proxy = service_fn(move |request| {
         let forwarded = forward(backend.clone(), request, behind.clone());

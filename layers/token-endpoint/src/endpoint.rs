@@ -7,11 +7,11 @@ use http::Request;
 use tokio::time::timeout;
 use vmcp_core::{Body, BodyError, Clock, HttpClient};
 
-use crate::settings::{OAuthClient, Secret};
-use crate::{Bearer, ExchangeFault, Grant, Outage, Settings, answer, form};
+use crate::settings::{ClientSecret, OAuthClient};
+use crate::{BearerToken, EndpointError, EndpointSettings, ExchangeError, Grant, form, response};
 
 /// The largest answer that is read, in bytes.
-const MAX_BODY: usize = 1024 * 1024;
+const MAX_RESPONSE_SIZE: usize = 1024 * 1024;
 
 /// An authorization server's token endpoint (RFC 6749 section 3.2), asked over any HTTP client. See the
 /// [crate docs](crate) for an example.
@@ -19,13 +19,13 @@ const MAX_BODY: usize = 1024 * 1024;
 /// Redirects are not followed, and must not be by the client: they would carry a secret elsewhere.
 pub struct TokenEndpoint {
     client: HttpClient,
-    settings: Arc<Settings>,
+    settings: Arc<EndpointSettings>,
     clock: Clock,
 }
 
 impl TokenEndpoint {
     /// Asks over `client`.
-    pub fn new(client: impl Into<HttpClient>, settings: Settings, clock: Clock) -> Self {
+    pub fn new(client: impl Into<HttpClient>, settings: EndpointSettings, clock: Clock) -> Self {
         Self { client: client.into(), settings: Arc::new(settings), clock }
     }
 
@@ -33,8 +33,10 @@ impl TokenEndpoint {
     #[must_use]
     pub fn has_secret(&self) -> bool {
         match self.settings.client {
-            Some(OAuthClient { secret: Secret::Basic(_) | Secret::Post(_), .. }) => true,
-            Some(OAuthClient { secret: Secret::None, .. }) | None => false,
+            Some(OAuthClient {
+                secret: ClientSecret::Basic(_) | ClientSecret::Post(_), ..
+            }) => true,
+            Some(OAuthClient { secret: ClientSecret::None, .. }) | None => false,
         }
     }
 
@@ -42,17 +44,17 @@ impl TokenEndpoint {
     ///
     /// # Errors
     /// The answer is no, or none that can be used.
-    pub fn ask(
+    pub fn request_token(
         &self,
         grant: &Grant<'_>,
-    ) -> impl Future<Output = Result<Bearer, ExchangeFault>> + Send + use<> {
+    ) -> impl Future<Output = Result<BearerToken, ExchangeError>> + Send + use<> {
         let client = self.client.clone();
         let request = form::request(&self.settings, grant);
-        let (deadline, clock) = (self.settings.deadline, self.clock.clone());
+        let (limit, clock) = (self.settings.timeout, self.clock.clone());
         async move {
-            match timeout(deadline, send(client, request, clock)).await {
+            match timeout(limit, send(client, request, clock)).await {
                 Ok(outcome) => outcome,
-                Err(_) => Err(Outage::Slow.into()),
+                Err(_) => Err(EndpointError::TimedOut.into()),
             }
         }
     }
@@ -62,16 +64,16 @@ async fn send(
     client: HttpClient,
     request: Request<Body>,
     clock: Clock,
-) -> Result<Bearer, ExchangeFault> {
-    let asked_at = clock.now();
+) -> Result<BearerToken, ExchangeError> {
+    let requested_at = clock.now();
     let response = client.send(request).await;
-    let response = response.map_err(|error| Outage::Unreachable(Arc::from(error)))?;
+    let response = response.map_err(|error| EndpointError::Unreachable(Arc::from(error)))?;
     let (parts, body) = response.into_parts();
-    let body = vmcp_core::read(body, MAX_BODY).await.map_err(|error| match error {
-        BodyError::TooLarge { .. } => Outage::TooLarge,
-        BodyError::Broken(_) => Outage::Broken,
+    let body = vmcp_core::read(body, MAX_RESPONSE_SIZE).await.map_err(|error| match error {
+        BodyError::TooLarge { .. } => EndpointError::TooLarge,
+        BodyError::Broken(_) => EndpointError::Truncated,
     })?;
-    answer::read(parts.status, &parts.headers, &body, asked_at)
+    response::parse_response(parts.status, &parts.headers, &body, requested_at)
 }
 
 impl fmt::Debug for TokenEndpoint {

@@ -10,7 +10,7 @@ use secrecy::ExposeSecret;
 use vmcp_core::Body;
 
 use crate::TokenType;
-use crate::settings::{OAuthClient, Secret, Settings};
+use crate::settings::{ClientSecret, EndpointSettings, OAuthClient};
 
 /// What is asked for.
 #[derive(Clone, Copy)]
@@ -25,8 +25,8 @@ pub enum Grant<'a> {
 }
 
 /// The request, with nothing in it that the settings and the grant don't ask for.
-pub(crate) fn request(settings: &Settings, grant: &Grant<'_>) -> Request<Body> {
-    let Settings { url, client, audience, scope, resource, subject_token_type, deadline: _ } =
+pub(crate) fn request(settings: &EndpointSettings, grant: &Grant<'_>) -> Request<Body> {
+    let EndpointSettings { url, client, audience, scope, resource, subject_token_type, timeout: _ } =
         settings;
     let mut form = Serializer::new(String::new());
     match grant {
@@ -48,9 +48,9 @@ pub(crate) fn request(settings: &Settings, grant: &Grant<'_>) -> Request<Body> {
     let mut basic = None;
     if let Some(OAuthClient { id, secret }) = client {
         match secret {
-            Secret::None => _ = form.append_pair("client_id", id),
-            Secret::Basic(header) => basic = Some(header.clone()),
-            Secret::Post(secret) => {
+            ClientSecret::None => _ = form.append_pair("client_id", id),
+            ClientSecret::Basic(header) => basic = Some(header.clone()),
+            ClientSecret::Post(secret) => {
                 form.append_pair("client_id", id)
                     .append_pair("client_secret", secret.expose_secret());
             }

@@ -1,18 +1,18 @@
 #![doc = include_str!("../README.md")]
 
-mod answer;
 mod bearer;
 mod endpoint;
-mod fault;
+mod error;
 mod form;
-mod kind;
+mod response;
 mod settings;
+mod token_type;
 
 pub use self::{
-    bearer::{Bearer, IllegalToken},
+    bearer::{BearerToken, InvalidTokenError},
     endpoint::TokenEndpoint,
-    fault::{ExchangeFault, Outage},
+    error::{EndpointError, ExchangeError},
     form::Grant,
-    kind::TokenType,
-    settings::{OAuthClient, Settings, SettingsError, TokenUrl},
+    settings::{EndpointSettings, EndpointSettingsError, OAuthClient, TokenUrl},
+    token_type::TokenType,
 };

@@ -13,14 +13,14 @@ use secrecy::{ExposeSecret, SecretString};
 use crate::TokenType;
 
 /// How long the token endpoint may take, if nothing else is said.
-const PATIENCE: Duration = Duration::from_secs(10);
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A token endpoint and what is asked for there.
 ///
 /// # Defaults
 /// No client, no audience, no scopes, no resource; the subject token is an access token; 10 seconds.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct EndpointSettings {
     pub(crate) url: TokenUrl,
     pub(crate) client: Option<OAuthClient>,
     pub(crate) audience: Option<Box<str>>,
@@ -28,7 +28,7 @@ pub struct Settings {
     pub(crate) scope: Option<Box<str>>,
     pub(crate) resource: Option<Box<str>>,
     pub(crate) subject_token_type: TokenType,
-    pub(crate) deadline: Duration,
+    pub(crate) timeout: Duration,
 }
 
 /// Where the token endpoint is: an absolute URL without user information and fragment (RFC 6749
@@ -40,11 +40,11 @@ pub struct TokenUrl(pub(crate) Uri);
 #[derive(Clone)]
 pub struct OAuthClient {
     pub(crate) id: Box<str>,
-    pub(crate) secret: Secret,
+    pub(crate) secret: ClientSecret,
 }
 
 #[derive(Clone)]
-pub(crate) enum Secret {
+pub(crate) enum ClientSecret {
     None,
     /// The `Authorization` header as a whole.
     Basic(HeaderValue),
@@ -53,7 +53,7 @@ pub(crate) enum Secret {
 
 /// What a token endpoint cannot be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SettingsError {
+pub enum EndpointSettingsError {
     /// Not absolute, another scheme, user information or a fragment.
     #[error("the token URL is no absolute http(s) URL without user name and fragment")]
     Url,
@@ -76,7 +76,7 @@ pub enum SettingsError {
 
 // === impl Settings ===
 
-impl Settings {
+impl EndpointSettings {
     /// Exchanges at `url`, as nobody in particular.
     #[must_use]
     pub fn new(url: TokenUrl) -> Self {
@@ -87,7 +87,7 @@ impl Settings {
             scope: None,
             resource: None,
             subject_token_type: TokenType::default(),
-            deadline: PATIENCE,
+            timeout: DEFAULT_TIMEOUT,
         }
     }
 
@@ -108,17 +108,17 @@ impl Settings {
     /// What the new token is to permit. None leaves it to the authorization server.
     ///
     /// # Errors
-    /// [`SettingsError::Scope`].
+    /// [`EndpointSettingsError::Scope`].
     pub fn scopes<T: AsRef<str>>(
         mut self,
         scopes: impl IntoIterator<Item = T>,
-    ) -> Result<Self, SettingsError> {
+    ) -> Result<Self, EndpointSettingsError> {
         let mut joined = String::new();
         for scope in scopes {
             let scope = scope.as_ref();
             let legal = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\';
             if scope.is_empty() || !scope.bytes().all(legal) {
-                return Err(SettingsError::Scope);
+                return Err(EndpointSettingsError::Scope);
             }
             if !joined.is_empty() {
                 joined.push(' ');
@@ -132,14 +132,14 @@ impl Settings {
     /// Where the new token is to be used (RFC 8707, `resource`).
     ///
     /// # Errors
-    /// [`SettingsError::Resource`].
-    pub fn resource(mut self, resource: &str) -> Result<Self, SettingsError> {
+    /// [`EndpointSettingsError::Resource`].
+    pub fn resource(mut self, resource: &str) -> Result<Self, EndpointSettingsError> {
         let absolute = resource
             .split_once(':')
             .is_some_and(|(scheme, rest)| !rest.is_empty() && is_scheme(scheme));
         let legal = resource.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#');
         if !absolute || !legal {
-            return Err(SettingsError::Resource);
+            return Err(EndpointSettingsError::Resource);
         }
         self.resource = Some(resource.into());
         Ok(self)
@@ -154,8 +154,8 @@ impl Settings {
 
     /// How long an exchange may take, from connecting to the last byte.
     #[must_use]
-    pub fn deadline(mut self, deadline: Duration) -> Self {
-        self.deadline = deadline;
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
         self
     }
 }
@@ -172,31 +172,35 @@ impl TokenUrl {
     /// An https URL, or an http one of this machine (`localhost`, 127.0.0.0/8, `[::1]`).
     ///
     /// # Errors
-    /// [`SettingsError::Url`] or [`SettingsError::Insecure`].
-    pub fn new(url: &str) -> Result<Self, SettingsError> {
-        let url = Self::allowing_http(url)?;
+    /// [`EndpointSettingsError::Url`] or [`EndpointSettingsError::Insecure`].
+    pub fn new(url: &str) -> Result<Self, EndpointSettingsError> {
+        let url = Self::allow_http(url)?;
         let host = url.0.host().unwrap_or_default();
         let v4 = host.parse::<Ipv4Addr>().is_ok_and(|address| address.is_loopback());
         let local = v4 || host == "localhost" || host == "[::1]";
         if local || url.0.scheme_str() == Some("https") {
             Ok(url)
         } else {
-            Err(SettingsError::Insecure)
+            Err(EndpointSettingsError::Insecure)
         }
     }
 
     /// An https or http URL. With http whoever is on the way reads secret and tokens.
     ///
     /// # Errors
-    /// [`SettingsError::Url`].
-    pub fn allowing_http(url: &str) -> Result<Self, SettingsError> {
-        let uri = Uri::try_from(url).map_err(|_| SettingsError::Url)?;
+    /// [`EndpointSettingsError::Url`].
+    pub fn allow_http(url: &str) -> Result<Self, EndpointSettingsError> {
+        let uri = Uri::try_from(url).map_err(|_| EndpointSettingsError::Url)?;
         let http = matches!(uri.scheme_str(), Some("https" | "http"));
         let host = uri.authority().is_some_and(|authority| {
             !authority.host().is_empty() && !authority.as_str().contains('@')
         });
         // The parser drops a fragment silently.
-        if http && host && !url.contains('#') { Ok(Self(uri)) } else { Err(SettingsError::Url) }
+        if http && host && !url.contains('#') {
+            Ok(Self(uri))
+        } else {
+            Err(EndpointSettingsError::Url)
+        }
     }
 }
 
@@ -206,45 +210,45 @@ impl OAuthClient {
     /// One without a secret: its id is sent in the body (RFC 6749 section 3.2.1).
     ///
     /// # Errors
-    /// [`SettingsError::Client`].
-    pub fn public(id: &str) -> Result<Self, SettingsError> {
-        Self::checked(id, Secret::None)
+    /// [`EndpointSettingsError::Client`].
+    pub fn public(id: &str) -> Result<Self, EndpointSettingsError> {
+        Self::with_secret(id, ClientSecret::None)
     }
 
     /// One that authenticates with HTTP Basic (RFC 6749 section 2.3.1, `client_secret_basic`), the
     /// usual way.
     ///
     /// # Errors
-    /// [`SettingsError::Client`].
-    pub fn basic(id: &str, secret: &SecretString) -> Result<Self, SettingsError> {
-        let secret = printable(secret.expose_secret())?;
+    /// [`EndpointSettingsError::Client`].
+    pub fn basic(id: &str, secret: &SecretString) -> Result<Self, EndpointSettingsError> {
+        let secret = check_printable(secret.expose_secret())?;
         let pair = byte_serialize(id.as_bytes())
             .chain([":"])
             .chain(byte_serialize(secret.as_bytes()))
             .collect::<String>();
         let mut header = HeaderValue::try_from(format!("Basic {}", BASE64_STANDARD.encode(pair)))
-            .map_err(|_| SettingsError::Client)?;
+            .map_err(|_| EndpointSettingsError::Client)?;
         header.set_sensitive(true);
-        Self::checked(id, Secret::Basic(header))
+        Self::with_secret(id, ClientSecret::Basic(header))
     }
 
     /// One that sends its secret in the body (`client_secret_post`).
     ///
     /// # Errors
-    /// [`SettingsError::Client`].
-    pub fn post(id: &str, secret: &SecretString) -> Result<Self, SettingsError> {
-        printable(secret.expose_secret())?;
-        Self::checked(id, Secret::Post(secret.clone()))
+    /// [`EndpointSettingsError::Client`].
+    pub fn post(id: &str, secret: &SecretString) -> Result<Self, EndpointSettingsError> {
+        check_printable(secret.expose_secret())?;
+        Self::with_secret(id, ClientSecret::Post(secret.clone()))
     }
 
-    fn checked(id: &str, secret: Secret) -> Result<Self, SettingsError> {
-        Ok(Self { id: printable(id)?.into(), secret })
+    fn with_secret(id: &str, secret: ClientSecret) -> Result<Self, EndpointSettingsError> {
+        Ok(Self { id: check_printable(id)?.into(), secret })
     }
 }
 
-fn printable(text: &str) -> Result<&str, SettingsError> {
+fn check_printable(text: &str) -> Result<&str, EndpointSettingsError> {
     let legal = !text.is_empty() && text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
-    legal.then_some(text).ok_or(SettingsError::Client)
+    legal.then_some(text).ok_or(EndpointSettingsError::Client)
 }
 
 impl fmt::Debug for OAuthClient {
@@ -258,17 +262,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_url_is_https_or_confesses() {
+    fn requires_https_unless_allowed() {
         for url in ["https://idp.example/token?x=1", "http://127.0.0.1:9/t", "http://[::1]/t"] {
             assert!(TokenUrl::new(url).is_ok(), "{url}");
         }
         let plain = "http://idp.example/token";
-        assert_eq!(TokenUrl::new(plain), Err(SettingsError::Insecure));
-        assert!(TokenUrl::allowing_http(plain).is_ok());
+        assert_eq!(TokenUrl::new(plain), Err(EndpointSettingsError::Insecure));
+        assert!(TokenUrl::allow_http(plain).is_ok());
     }
 
     #[test]
-    fn refuses_urls_that_are_no_token_endpoints() {
+    fn rejects_invalid_token_urls() {
         for url in [
             "",
             "/token",
@@ -278,28 +282,32 @@ mod tests {
             "https://idp.example/#f",
             "https://",
         ] {
-            assert_eq!(TokenUrl::allowing_http(url), Err(SettingsError::Url), "{url}");
+            assert_eq!(TokenUrl::allow_http(url), Err(EndpointSettingsError::Url), "{url}");
         }
     }
 
     #[test]
-    fn refuses_scopes_and_resources_that_are_none() {
-        let settings = || Settings::new(TokenUrl::new("https://idp.example/").unwrap());
+    fn rejects_invalid_scopes_and_resources() {
+        let settings = || EndpointSettings::new(TokenUrl::new("https://idp.example/").unwrap());
         for scope in ["", "a b", "a\"", "a\\", "ü"] {
-            assert_eq!(settings().scopes([scope]).unwrap_err(), SettingsError::Scope, "{scope}");
+            assert_eq!(
+                settings().scopes([scope]).unwrap_err(),
+                EndpointSettingsError::Scope,
+                "{scope}"
+            );
         }
         for resource in ["", "/mcp", "https://a/#f", "https:", "ht tp://a", "1a:b"] {
             let error = settings().resource(resource).unwrap_err();
-            assert_eq!(error, SettingsError::Resource, "{resource}");
+            assert_eq!(error, EndpointSettingsError::Resource, "{resource}");
         }
         assert!(settings().resource("urn:example:files").is_ok());
     }
 
     #[test]
-    fn basic_encodes_before_it_joins() {
+    fn basic_encodes_id_and_secret_separately() {
         // A colon in the id must not end it.
         let client = OAuthClient::basic("a:b", &"s p%".to_owned().into()).unwrap();
-        let Secret::Basic(header) = &client.secret else { panic!() };
+        let ClientSecret::Basic(header) = &client.secret else { panic!() };
         let encoded = header.to_str().unwrap().strip_prefix("Basic ").unwrap();
         assert_eq!(BASE64_STANDARD.decode(encoded).unwrap(), b"a%3Ab:s+p%25");
         assert!(header.is_sensitive());

@@ -5,27 +5,27 @@ use std::time::SystemTime;
 
 use http::HeaderValue;
 use secrecy::SecretString;
-use vmcp_token_endpoint::{Bearer, Grant};
+use vmcp_token_endpoint::{BearerToken, Grant};
 
-use crate::{ExchangeFault, IllegalToken, Subject, TokenEndpoint};
+use crate::{ExchangeError, InvalidTokenError, Subject, TokenEndpoint};
 
 /// Exchanges a caller's token for one that the backend accepts. Closures that take a [`Subject`] and
 /// return such a future do so too.
 pub trait Exchange: Send + Sync + 'static {
     /// Gives the token. How long it may take is for the exchange to bound.
-    type Future: Future<Output = Result<Exchanged, ExchangeFault>> + Send + 'static;
+    type Future: Future<Output = Result<AccessToken, ExchangeError>> + Send + 'static;
 
     /// The backend's token for the caller.
     fn exchange(&self, subject: Subject) -> Self::Future;
 
     /// The gateway's own token, for probes and refreshes. `None`: it has none, and they go without.
-    fn own(&self) -> Option<Self::Future> {
+    fn client_credentials(&self) -> Option<Self::Future> {
         None
     }
 
     /// The backend did not take `token`: it is not to be given out again. Whether another one can
     /// be had by asking once more.
-    fn refused(&self, token: &Exchanged) -> bool {
+    fn invalidate(&self, token: &AccessToken) -> bool {
         _ = token;
         false
     }
@@ -33,16 +33,16 @@ pub trait Exchange: Send + Sync + 'static {
 
 /// A token for a backend, prepared for the header. Never shown by `Debug`; cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Exchanged {
-    bearer: Bearer,
+pub struct AccessToken {
+    bearer: BearerToken,
     /// Under which key it is kept.
-    pub(crate) kept: Option<crate::cached::Key>,
+    pub(crate) cache_key: Option<crate::token_cache::Key>,
 }
 
 impl<F, Fut> Exchange for F
 where
     F: Fn(Subject) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<Exchanged, ExchangeFault>> + Send + 'static,
+    Fut: Future<Output = Result<AccessToken, ExchangeError>> + Send + 'static,
 {
     type Future = Fut;
 
@@ -52,33 +52,36 @@ where
 }
 
 /// At a token endpoint; the gateway's own token by the client credentials grant, if the client has a
-/// secret. Asks each time: see [`Cached`](crate::Cached).
+/// secret. Asks each time: see [`CachedExchange`](crate::Cached).
 impl Exchange for TokenEndpoint {
-    type Future = Pin<Box<dyn Future<Output = Result<Exchanged, ExchangeFault>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<AccessToken, ExchangeError>> + Send>>;
 
     fn exchange(&self, subject: Subject) -> Self::Future {
-        let asked = self.ask(&Grant::Exchange { subject_token: subject.expose_token() });
-        Box::pin(async { Ok(asked.await?.into()) })
+        let future = self.request_token(&Grant::Exchange { subject_token: subject.expose_token() });
+        Box::pin(async { Ok(future.await?.into()) })
     }
 
-    fn own(&self) -> Option<Self::Future> {
-        let asked = self.has_secret().then(|| self.ask(&Grant::ClientCredentials))?;
-        Some(Box::pin(async { Ok(asked.await?.into()) }))
+    fn client_credentials(&self) -> Option<Self::Future> {
+        let future = self.has_secret().then(|| self.request_token(&Grant::ClientCredentials))?;
+        Some(Box::pin(async { Ok(future.await?.into()) }))
     }
 }
 
 // === impl Exchanged ===
 
-impl Exchanged {
+impl AccessToken {
     /// A bearer token (RFC 6750 section 2.1) and when it stops being valid, if that is known.
     ///
     /// # Errors
     /// No header can carry it.
-    pub fn new(token: &SecretString, expires_at: Option<SystemTime>) -> Result<Self, IllegalToken> {
-        Bearer::new(token, expires_at).map(Self::from)
+    pub fn new(
+        token: &SecretString,
+        expires_at: Option<SystemTime>,
+    ) -> Result<Self, InvalidTokenError> {
+        BearerToken::new(token, expires_at).map(Self::from)
     }
 
-    /// `Bearer`, a space and the token; marked sensitive.
+    /// `BearerToken`, a space and the token; marked sensitive.
     #[must_use]
     pub fn value(&self) -> &HeaderValue {
         self.bearer.value()
@@ -91,8 +94,8 @@ impl Exchanged {
     }
 }
 
-impl From<Bearer> for Exchanged {
-    fn from(bearer: Bearer) -> Self {
-        Self { bearer, kept: None }
+impl From<BearerToken> for AccessToken {
+    fn from(bearer: BearerToken) -> Self {
+        Self { bearer, cache_key: None }
     }
 }

@@ -14,22 +14,22 @@ pub struct TokenExchangeLayer<X, A = Once> {
     pub(crate) exchange: Arc<X>,
     pub(crate) header: HeaderName,
     pub(crate) upstream: Option<(Arc<str>, UpstreamKind)>,
-    pub(crate) again: A,
+    pub(crate) retry: A,
 }
 
 impl<X: Exchange> TokenExchangeLayer<X> {
     /// The caller's own token is exchanged, the new one goes into `Authorization`, and each request
     /// is sent once.
     pub fn new(exchange: X) -> Self {
-        Self { exchange: Arc::new(exchange), header: AUTHORIZATION, upstream: None, again: Once }
+        Self { exchange: Arc::new(exchange), header: AUTHORIZATION, upstream: None, retry: Once }
     }
 
     /// A request that the backend answered with 401 is sent a second time, with a fresh token, where
     /// the exchange can bring one. The body must be one that can be cloned.
     #[must_use]
-    pub fn resending(self) -> TokenExchangeLayer<X, Twice> {
-        let Self { exchange, header, upstream, again: Once } = self;
-        TokenExchangeLayer { exchange, header, upstream, again: Twice }
+    pub fn retry_on_unauthorized(self) -> TokenExchangeLayer<X, Twice> {
+        let Self { exchange, header, upstream, retry: Once } = self;
+        TokenExchangeLayer { exchange, header, upstream, retry: Twice }
     }
 }
 
@@ -56,7 +56,7 @@ impl<X, A: Clone> Clone for TokenExchangeLayer<X, A> {
             exchange: Arc::clone(&self.exchange),
             header: self.header.clone(),
             upstream: self.upstream.clone(),
-            again: self.again.clone(),
+            retry: self.retry.clone(),
         }
     }
 }

@@ -1,24 +1,24 @@
 #![doc = include_str!("../README.md")]
 
-mod cached;
 mod exchange;
 mod layer;
-mod renewal;
 mod service;
 mod subject;
+mod subject_token_source;
+mod token_cache;
 
 pub use self::{
-    cached::{Cached, CachedFuture},
-    exchange::{Exchange, Exchanged},
+    exchange::{AccessToken, Exchange},
     layer::TokenExchangeLayer,
     service::{ResponseFuture, TokenExchange},
     subject::Subject,
+    token_cache::{CachedExchange, CachedExchangeFuture},
 };
 pub use vmcp_core::{
     BoxError, Clock, CredentialError, CredentialFault, Identity, Once, Resend, Twice, UpstreamKind,
     UpstreamToken,
 };
 pub use vmcp_token_endpoint::{
-    ExchangeFault, IllegalToken, OAuthClient, Outage, Settings, SettingsError, TokenEndpoint,
-    TokenType, TokenUrl,
+    EndpointError, EndpointSettings, EndpointSettingsError, ExchangeError, InvalidTokenError,
+    OAuthClient, TokenEndpoint, TokenType, TokenUrl,
 };

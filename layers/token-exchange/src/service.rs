@@ -12,8 +12,8 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 use vmcp_core::{Backend, BoxError, Caller, CredentialError, CredentialFault};
 
-use crate::renewal::{NoToken, Renewal};
-use crate::{Exchange, ExchangeFault, Exchanged, Resend, Subject, TokenExchangeLayer};
+use crate::subject_token_source::{SubjectTokenSource, TokenError};
+use crate::{AccessToken, Exchange, ExchangeError, Resend, Subject, TokenExchangeLayer};
 
 /// Exchanges the token of whoever `S` is asked for. See the [crate docs](crate) for an example.
 #[derive(Debug)]
@@ -31,33 +31,33 @@ pin_project! {
         X: Exchange,
     {
         #[pin]
-        state: State<S::Response, X::Future, S::Future>,
+        state: FutureState<S::Response, X::Future, S::Future>,
         // What the request is sent with; gone when it is sent for the last time.
-        held: Option<(S, Request<B>)>,
-        asker: Option<Asker>,
+        pending_request: Option<(S, Request<B>)>,
+        principal: Option<Principal>,
         // Whose token of an upstream provider is exchanged; gone when another one was asked for.
-        renewal: Option<Renewal>,
-        token: Option<Exchanged>,
+        subject_source: Option<SubjectTokenSource>,
+        token: Option<AccessToken>,
         exchange: Arc<X>,
         header: HeaderName,
-        again: A,
+        retry: A,
     }
 }
 
 pin_project! {
     #[project = StateProjection]
-    enum State<R, X, F> {
-        Refused { fault: Option<NoToken> },
-        Finding { subject: Pin<Box<dyn Future<Output = Result<Subject, NoToken>> + Send>> },
+    enum FutureState<R, X, F> {
+        Rejected { fault: Option<TokenError> },
+        ResolvingSubject { subject: Pin<Box<dyn Future<Output = Result<Subject, TokenError>> + Send>> },
         Exchanging { #[pin] token: X },
         Ready,
-        Sent { #[pin] response: F },
-        SentAgain { response: Pin<Box<dyn Future<Output = Result<R, BoxError>> + Send>> },
+        Calling { #[pin] response: F },
+        Retrying { response: Pin<Box<dyn Future<Output = Result<R, BoxError>> + Send>> },
     }
 }
 
 /// Who needs the token.
-enum Asker {
+enum Principal {
     Gateway,
     User(Subject),
 }
@@ -107,34 +107,34 @@ where
         // The instance that was polled ready goes; a clone stays.
         let clone = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, clone);
-        let TokenExchangeLayer { exchange, header, upstream, again } = &self.layer;
+        let TokenExchangeLayer { exchange, header, upstream, retry } = &self.layer;
         let headers = request.headers_mut();
         // What a client sent to the gateway is not for backends.
         headers.remove(AUTHORIZATION);
         headers.remove(PROXY_AUTHORIZATION);
         headers.remove(header);
-        let (mut asker, mut renewal) = (None, None);
+        let (mut principal, mut subject_source) = (None, None);
         let state = match (request.extensions().get::<Caller>(), upstream) {
             (Some(Caller::User(identity)), Some((provider, kind))) => {
-                let known = Renewal::new(identity.clone(), Arc::clone(provider), *kind);
-                let subject = Box::pin(renewal.insert(known).clone().subject());
-                State::Finding { subject }
+                let known = SubjectTokenSource::new(identity.clone(), Arc::clone(provider), *kind);
+                let subject = Box::pin(subject_source.insert(known).clone().subject());
+                FutureState::ResolvingSubject { subject }
             }
-            (Some(caller), _) => match Asker::of(caller) {
-                Some(known) => State::asking(asker.insert(known), &**exchange),
-                None => State::refused(CredentialFault::NoCaller),
+            (Some(caller), _) => match Principal::new(caller) {
+                Some(known) => FutureState::exchanging(principal.insert(known), &**exchange),
+                None => FutureState::rejected(CredentialFault::NoCaller),
             },
-            (None, _) => State::refused(CredentialFault::NoCaller),
+            (None, _) => FutureState::rejected(CredentialFault::NoCaller),
         };
         ResponseFuture {
             state,
-            held: Some((inner, request)),
-            asker,
-            renewal,
+            pending_request: Some((inner, request)),
+            principal,
+            subject_source,
             token: None,
             exchange: Arc::clone(exchange),
             header: header.clone(),
-            again: again.clone(),
+            retry: retry.clone(),
         }
     }
 }
@@ -156,60 +156,71 @@ where
         let mut this = self.project();
         loop {
             match this.state.as_mut().project() {
-                StateProjection::Refused { fault } => {
+                StateProjection::Rejected { fault } => {
                     let Some(fault) = fault.take() else { return Poll::Pending };
-                    return Poll::Ready(Err(no_token(this.held.as_ref(), fault)));
+                    return Poll::Ready(Err(credential_error(
+                        this.pending_request.as_ref(),
+                        fault,
+                    )));
                 }
-                StateProjection::Finding { subject } => match ready!(subject.as_mut().poll(cx)) {
-                    Ok(subject) => {
-                        let asker = this.asker.insert(Asker::User(subject));
-                        this.state.set(State::asking(asker, &**this.exchange));
+                StateProjection::ResolvingSubject { subject } => {
+                    match ready!(subject.as_mut().poll(cx)) {
+                        Ok(subject) => {
+                            let principal = this.principal.insert(Principal::User(subject));
+                            this.state.set(FutureState::exchanging(principal, &**this.exchange));
+                        }
+                        Err(fault) => this.state.set(FutureState::Rejected { fault: Some(fault) }),
                     }
-                    Err(fault) => this.state.set(State::Refused { fault: Some(fault) }),
-                },
+                }
                 StateProjection::Exchanging { token } => match ready!(token.poll(cx)) {
                     Ok(token) => {
                         *this.token = Some(token);
-                        this.state.set(State::Ready);
+                        this.state.set(FutureState::Ready);
                     }
                     Err(fault) => {
-                        let next = State::renewing(this.renewal.take(), this.asker.as_ref(), fault);
+                        let next = FutureState::refreshing(
+                            this.subject_source.take(),
+                            this.principal.as_ref(),
+                            fault,
+                        );
                         this.state.set(next);
                     }
                 },
                 StateProjection::Ready => {
                     // Taken once: the state changes, or this future has ended.
-                    let Some((mut inner, mut request)) = this.held.take() else {
+                    let Some((mut inner, mut request)) = this.pending_request.take() else {
                         return Poll::Pending;
                     };
                     let mut copy = None;
                     if let Some(token) = &*this.token {
-                        copy = this.again.copy(&request);
+                        copy = this.retry.copy(&request);
                         request.headers_mut().insert(&*this.header, token.value().clone());
                     }
                     let response = inner.call(request);
-                    *this.held = copy.map(|copy| (inner, copy));
-                    this.state.set(State::Sent { response });
+                    *this.pending_request = copy.map(|copy| (inner, copy));
+                    this.state.set(FutureState::Calling { response });
                 }
-                StateProjection::Sent { response } => {
+                StateProjection::Calling { response } => {
                     let response = ready!(response.poll(cx)).map_err(Into::into)?;
                     if response.status() != StatusCode::UNAUTHORIZED {
                         return Poll::Ready(Ok(response));
                     }
-                    let refused = this.token.take();
-                    let more = refused.is_some_and(|token| this.exchange.refused(&token));
-                    let (Some((inner, request)), Some(asker), true) =
-                        (this.held.take(), this.asker.take(), more)
+                    let rejected_token = this.token.take();
+                    let can_retry =
+                        rejected_token.is_some_and(|token| this.exchange.invalidate(&token));
+                    let (Some((inner, request)), Some(principal), true) =
+                        (this.pending_request.take(), this.principal.take(), can_retry)
                     else {
                         return Poll::Ready(Ok(response));
                     };
                     // Gives its connection back before the second try asks for one.
                     drop(response);
-                    let token = asker.fresh(Arc::clone(this.exchange), this.renewal.take());
-                    let again = send_again(inner, request, token, this.header.clone());
-                    this.state.set(State::SentAgain { response: Box::pin(again) });
+                    let token = principal
+                        .fresh_token(Arc::clone(this.exchange), this.subject_source.take());
+                    let retry = send_retry(inner, request, token, this.header.clone());
+                    this.state.set(FutureState::Retrying { response: Box::pin(retry) });
                 }
-                StateProjection::SentAgain { response } => return response.as_mut().poll(cx),
+                StateProjection::Retrying { response } => return response.as_mut().poll(cx),
             }
         }
     }
@@ -217,21 +228,26 @@ where
 
 // === impl State ===
 
-impl<R, X, F> State<R, X, F> {
-    fn refused(fault: impl Into<NoToken>) -> Self {
-        Self::Refused { fault: Some(fault.into()) }
+impl<R, X, F> FutureState<R, X, F> {
+    fn rejected(fault: impl Into<TokenError>) -> Self {
+        Self::Rejected { fault: Some(fault.into()) }
     }
 
     /// Looks for another subject than that which was refused so, once.
-    fn renewing(renewal: Option<Renewal>, asker: Option<&Asker>, fault: ExchangeFault) -> Self {
-        let (Some(renewal), Some(Asker::User(subject))) = (renewal, asker) else {
-            return Self::refused(fault);
+    fn refreshing(
+        subject_source: Option<SubjectTokenSource>,
+        principal: Option<&Principal>,
+        fault: ExchangeError,
+    ) -> Self {
+        let (Some(subject_source), Some(Principal::User(subject))) = (subject_source, principal)
+        else {
+            return Self::rejected(fault);
         };
-        Self::Finding { subject: Box::pin(renewal.renewed(subject.clone(), fault)) }
+        Self::ResolvingSubject { subject: Box::pin(subject_source.refresh(subject.clone(), fault)) }
     }
 
-    fn asking<E: Exchange<Future = X>>(asker: &Asker, exchange: &E) -> Self {
-        match asker.ask(exchange) {
+    fn exchanging<E: Exchange<Future = X>>(principal: &Principal, exchange: &E) -> Self {
+        match principal.request_token(exchange) {
             Some(token) => Self::Exchanging { token },
             None => Self::Ready,
         }
@@ -240,26 +256,26 @@ impl<R, X, F> State<R, X, F> {
 
 // === impl Asker ===
 
-impl Asker {
+impl Principal {
     /// `None` for a user without a token.
-    fn of(caller: &Caller) -> Option<Self> {
+    fn new(caller: &Caller) -> Option<Self> {
         match caller {
             Caller::Gateway => Some(Self::Gateway),
-            Caller::User(identity) => Subject::of(identity).map(Self::User),
+            Caller::User(identity) => Subject::from_identity(identity).map(Self::User),
         }
     }
 
     /// A token for the second try, of another subject if the first one turns out to be the reason.
-    async fn fresh<X: Exchange>(
+    async fn fresh_token<X: Exchange>(
         self,
         exchange: Arc<X>,
-        renewal: Option<Renewal>,
-    ) -> Result<Option<Exchanged>, NoToken> {
-        let Some(asked) = self.ask(&*exchange) else { return Ok(None) };
-        match (asked.await, self, renewal) {
+        subject_source: Option<SubjectTokenSource>,
+    ) -> Result<Option<AccessToken>, TokenError> {
+        let Some(exchange_future) = self.request_token(&*exchange) else { return Ok(None) };
+        match (exchange_future.await, self, subject_source) {
             (Ok(token), _, _) => Ok(Some(token)),
-            (Err(fault), Self::User(subject), Some(renewal)) => {
-                let subject = renewal.renewed(subject, fault).await?;
+            (Err(fault), Self::User(subject), Some(subject_source)) => {
+                let subject = subject_source.refresh(subject, fault).await?;
                 Ok(Some(exchange.exchange(subject).await?))
             }
             (Err(fault), _, _) => Err(fault.into()),
@@ -267,16 +283,16 @@ impl Asker {
     }
 
     /// `None` for the gateway alone.
-    fn ask<X: Exchange>(&self, exchange: &X) -> Option<X::Future> {
+    fn request_token<X: Exchange>(&self, exchange: &X) -> Option<X::Future> {
         match self {
-            Self::Gateway => exchange.own(),
+            Self::Gateway => exchange.client_credentials(),
             Self::User(subject) => Some(exchange.exchange(subject.clone())),
         }
     }
 }
 
 /// The second and last try.
-async fn send_again<S, B, T>(
+async fn send_retry<S, B, T>(
     mut inner: S,
     mut request: Request<B>,
     token: T,
@@ -285,32 +301,38 @@ async fn send_again<S, B, T>(
 where
     S: Service<Request<B>>,
     S::Error: Into<BoxError>,
-    T: Future<Output = Result<Option<Exchanged>, NoToken>>,
+    T: Future<Output = Result<Option<AccessToken>, TokenError>>,
 {
     match token.await {
         Ok(Some(token)) => _ = request.headers_mut().insert(header, token.value().clone()),
         Ok(None) => {}
-        Err(fault) => return Err(no_token(Some(&((), request)), fault)),
+        Err(fault) => return Err(credential_error(Some(&((), request)), fault)),
     }
     poll_fn(|cx| inner.poll_ready(cx)).await.map_err(Into::into)?;
     inner.call(request).await.map_err(Into::into)
 }
 
-fn no_token<S, B>(held: Option<&(S, Request<B>)>, fault: NoToken) -> BoxError {
+fn credential_error<S, B>(
+    pending_request: Option<&(S, Request<B>)>,
+    fault: TokenError,
+) -> BoxError {
     match fault {
-        NoToken::Exchange(fault) => {
-            failed(held, CredentialFault::from(&fault), Some(Box::new(fault)))
-        }
-        NoToken::Subject(fault) => failed(held, fault, None),
+        TokenError::Exchange(fault) => new_credential_error(
+            pending_request,
+            CredentialFault::from(&fault),
+            Some(Box::new(fault)),
+        ),
+        TokenError::Subject(fault) => new_credential_error(pending_request, fault, None),
     }
 }
 
-fn failed<S, B>(
-    held: Option<&(S, Request<B>)>,
+fn new_credential_error<S, B>(
+    pending_request: Option<&(S, Request<B>)>,
     fault: CredentialFault,
     source: Option<BoxError>,
 ) -> BoxError {
-    let backend = held.and_then(|(_, request)| request.extensions().get::<Backend>().cloned());
+    let backend =
+        pending_request.and_then(|(_, request)| request.extensions().get::<Backend>().cloned());
     let backend = backend.unwrap_or_else(|| Backend::new("(unnamed)"));
     Box::new(CredentialError { backend, fault, source })
 }

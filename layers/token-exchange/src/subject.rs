@@ -20,7 +20,7 @@ pub struct Subject {
 impl Subject {
     /// The caller with the token that it came with; `None` if it came without.
     #[must_use]
-    pub fn of(identity: &Identity) -> Option<Self> {
+    pub fn from_identity(identity: &Identity) -> Option<Self> {
         identity.token()?;
         Some(Self { identity: identity.clone(), upstream: None })
     }
@@ -72,8 +72,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_caller_without_a_token_is_no_subject() {
-        assert!(Subject::of(&Identity::anonymous()).is_none());
-        assert!(Subject::of(&Identity::new("https://idp", "ann")).is_none());
+    fn caller_without_token_has_no_subject() {
+        assert!(Subject::from_identity(&Identity::anonymous()).is_none());
+        assert!(Subject::from_identity(&Identity::new("https://idp", "ann")).is_none());
     }
 }

@@ -30,7 +30,7 @@ use vmcp_egress::{Client, RedirectLayer};
 use vmcp_header_injection::{Credential, HeaderInjectionLayer, StaticHeadersLayer};
 use vmcp_telemetry::{ClientTelemetryLayer, Route, ServerTelemetryLayer};
 use vmcp_timeout::{Elapsed, TimeoutLayer};
-use vmcp_token_exchange::{Cached as CachedExchange, TokenEndpoint, TokenExchangeLayer, Twice};
+use vmcp_token_exchange::{CachedExchange, TokenEndpoint, TokenExchangeLayer, Twice};
 use vmcp_trace_context::MetaPropagation;
 
 pub use self::erased::{Answering, Erased};

@@ -11,7 +11,7 @@ use vmcp_core::{Caller, Clock, CredentialError, CredentialFault, Identity, cause
 use vmcp_egress::{Egress, FetchPolicy, Fetcher};
 use vmcp_tests::counterparts::{TokenServer, skipped};
 use vmcp_token_exchange::{
-    Cached, Exchange, ExchangeFault, OAuthClient, Settings, Subject, TokenEndpoint,
+    CachedExchange, EndpointSettings, Exchange, ExchangeError, OAuthClient, Subject, TokenEndpoint,
     TokenExchangeLayer, TokenUrl,
 };
 
@@ -23,12 +23,12 @@ fn secret(name: &str) -> String {
     format!("{name}: s3cr3t+/%")
 }
 
-fn settings(server: &TokenServer, client: OAuthClient) -> Settings {
+fn settings(server: &TokenServer, client: OAuthClient) -> EndpointSettings {
     let url = TokenUrl::new(&server.token_url()).unwrap();
-    Settings::new(url).client(client).scopes(["read"]).unwrap()
+    EndpointSettings::new(url).client(client).scopes(["read"]).unwrap()
 }
 
-fn endpoint(settings: Settings) -> TokenEndpoint {
+fn endpoint(settings: EndpointSettings) -> TokenEndpoint {
     let fetcher = Fetcher::new(Egress::default(), FetchPolicy::configured()).unwrap();
     TokenEndpoint::new(fetcher, settings, Clock::system())
 }
@@ -40,7 +40,8 @@ fn exchanging(server: &TokenServer, client: OAuthClient, audience: &str) -> Toke
 
 /// A user who has logged in at the server.
 async fn login(server: &TokenServer, name: &str) -> Identity {
-    let token = endpoint(settings(server, basic(name))).own().unwrap().await.unwrap();
+    let token =
+        endpoint(settings(server, basic(name))).client_credentials().unwrap().await.unwrap();
     let token = token.value().to_str().unwrap().strip_prefix("Bearer ").unwrap().to_owned();
     Identity::builder("https://idp.example", name).token(token.into()).build()
 }
@@ -51,10 +52,11 @@ fn claims(authorization: &str) -> Value {
 }
 
 async fn code(server: &TokenServer, client: OAuthClient, audience: &str, who: &Identity) -> String {
-    let exchange = exchanging(server, client, audience).exchange(Subject::of(who).unwrap());
+    let exchange =
+        exchanging(server, client, audience).exchange(Subject::from_identity(who).unwrap());
     match exchange.await.unwrap_err() {
-        ExchangeFault::Refused { code } => code.into(),
-        ExchangeFault::Unavailable(outage) => panic!("{outage}"),
+        ExchangeError::Rejected { code } => code.into(),
+        ExchangeError::Unavailable(outage) => panic!("{outage}"),
     }
 }
 
@@ -70,7 +72,8 @@ async fn a_real_server_exchanges_for_each_kind_of_client() {
     for (client, name) in
         [(basic("gateway"), "gateway"), (post, "gateway-post"), (public, "gateway-public")]
     {
-        let exchange = exchanging(&server, client, "files").exchange(Subject::of(&ann).unwrap());
+        let exchange =
+            exchanging(&server, client, "files").exchange(Subject::from_identity(&ann).unwrap());
         let token = exchange.await.unwrap();
         let claims = claims(token.value().to_str().unwrap());
         assert_eq!(
@@ -106,7 +109,8 @@ async fn users_keep_their_tokens_apart_and_when_the_server_has_gone() {
     let server = TokenServer::start().await.unwrap();
     let (ann, bob) = (login(&server, "ann").await, login(&server, "bob").await);
     let late = login(&server, "bob").await;
-    let cached = Cached::new(exchanging(&server, basic("gateway"), "files"), Clock::system());
+    let cached =
+        CachedExchange::new(exchanging(&server, basic("gateway"), "files"), Clock::system());
     let echo = service_fn(|request: Request<()>| async move {
         let header = &request.headers()["authorization"];
         Ok::<_, Infallible>(Response::new(header.to_str().unwrap().to_owned()))

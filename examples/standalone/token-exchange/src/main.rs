@@ -6,16 +6,16 @@ use http_body_util::{BodyExt, Full};
 use tower::{ServiceBuilder, ServiceExt, service_fn};
 use vmcp_core::{Body, BoxError, Caller, Clock, Identity};
 use vmcp_token_exchange::{
-    Cached, OAuthClient, Settings, TokenEndpoint, TokenExchangeLayer, TokenUrl,
+    CachedExchange, OAuthClient, EndpointSettings, TokenEndpoint, TokenExchangeLayer, TokenUrl,
 };
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), BoxError> {
-    let settings = Settings::new(TokenUrl::new("https://idp.example/token")?)
+    let settings = EndpointSettings::new(TokenUrl::new("https://idp.example/token")?)
         .client(OAuthClient::basic("gateway", &"s3cr3t".to_owned().into())?)
         .audience("files");
     let endpoint = TokenEndpoint::new(service_fn(token_endpoint), settings, Clock::system());
-    let layer = TokenExchangeLayer::new(Cached::new(endpoint, Clock::system()));
+    let layer = TokenExchangeLayer::new(CachedExchange::new(endpoint, Clock::system()));
     let service =
         ServiceBuilder::new().layer(layer).service(service_fn(|request: Request<()>| async move {
             Ok::<_, BoxError>(Response::new(request.headers()["authorization"].clone()))

@@ -18,25 +18,25 @@ type Form = BTreeMap<String, String>;
 
 const TOKEN: &str = r#"{"access_token":"new","token_type":"Bearer","expires_in":60}"#;
 
-fn settings() -> Settings {
-    Settings::new(TokenUrl::new("https://idp.example/token?tenant=1").unwrap())
+fn settings() -> EndpointSettings {
+    EndpointSettings::new(TokenUrl::new("https://idp.example/token?tenant=1").unwrap())
 }
 
 const EXCHANGE: Grant<'_> = Grant::Exchange { subject_token: "in+bound/=" };
 
-fn answer(status: u16, kind: &str, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
+fn respond(status: u16, kind: &str, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
     let builder = Response::builder().status(status).header(CONTENT_TYPE, kind);
     builder.body(Full::new(body.into())).unwrap()
 }
 
 /// What arrives when `settings` are used, and the outcome of a good answer.
-async fn asked(settings: Settings, grant: Grant<'_>) -> (Method, Uri, HeaderMap, Form) {
+async fn received(settings: EndpointSettings, grant: Grant<'_>) -> (Method, Uri, HeaderMap, Form) {
     let (client, mut peer): (_, Peer) = mock::pair();
     let endpoint = TokenEndpoint::new(client, settings, Clock::system());
-    let asking = endpoint.ask(&grant);
+    let asking = endpoint.request_token(&grant);
     let arrives = async {
         let (request, reply) = peer.next_request().await.unwrap();
-        reply.send_response(answer(200, "application/json", TOKEN));
+        reply.send_response(respond(200, "application/json", TOKEN));
         request
     };
     let (outcome, request) = tokio::join!(asking, arrives);
@@ -49,14 +49,14 @@ async fn asked(settings: Settings, grant: Grant<'_>) -> (Method, Uri, HeaderMap,
     (parts.method, parts.uri, parts.headers, form)
 }
 
-async fn outcome(reply: Response<Full<Bytes>>) -> Result<Bearer, ExchangeFault> {
+async fn outcome(reply: Response<Full<Bytes>>) -> Result<BearerToken, ExchangeError> {
     let (client, mut peer): (_, Peer) = mock::pair();
     let endpoint = TokenEndpoint::new(client, settings(), Clock::system());
     let arrives = async {
         let (_, sender) = peer.next_request().await.unwrap();
         sender.send_response(reply);
     };
-    let (outcome, ()) = tokio::join!(endpoint.ask(&EXCHANGE), arrives);
+    let (outcome, ()) = tokio::join!(endpoint.request_token(&EXCHANGE), arrives);
     // Whatever it says, it is asked once.
     drop(endpoint);
     assert!(peer.next_request().await.is_none());
@@ -68,14 +68,14 @@ fn form(pairs: &[(&str, &str)]) -> Form {
 }
 
 #[tokio::test]
-async fn asks_for_what_is_configured_and_nothing_else() {
+async fn sends_only_configured_parameters() {
     let plain = [
         ("grant_type", "urn:ietf:params:oauth:grant-type:token-exchange"),
         ("subject_token", "in+bound/="),
         ("subject_token_type", "urn:ietf:params:oauth:token-type:access_token"),
         ("requested_token_type", "urn:ietf:params:oauth:token-type:access_token"),
     ];
-    let (method, uri, headers, sent) = asked(settings(), EXCHANGE).await;
+    let (method, uri, headers, sent) = received(settings(), EXCHANGE).await;
     assert_eq!(
         (method, uri.to_string().as_str()),
         (Method::POST, "https://idp.example/token?tenant=1")
@@ -98,32 +98,32 @@ async fn asks_for_what_is_configured_and_nothing_else() {
         ("scope", "read write"),
         ("resource", "https://files.example/mcp"),
     ]));
-    assert_eq!(asked(all, EXCHANGE).await.3, expected);
+    assert_eq!(received(all, EXCHANGE).await.3, expected);
 }
 
 #[tokio::test]
-async fn a_client_authenticates_in_one_way_only() {
+async fn client_authenticates_in_one_way_only() {
     let secret = "s:1".to_owned().into();
     let basic = settings().client(OAuthClient::basic("gate", &secret).unwrap());
-    let (_, _, headers, sent) = asked(basic, EXCHANGE).await;
+    let (_, _, headers, sent) = received(basic, EXCHANGE).await;
     // gate:s%3A1
     assert_eq!(headers[AUTHORIZATION], "Basic Z2F0ZTpzJTNBMQ==");
     assert!(headers[AUTHORIZATION].is_sensitive());
     assert!(!sent.contains_key("client_id") && !sent.contains_key("client_secret"));
 
     let post = settings().client(OAuthClient::post("gate", &secret).unwrap());
-    let (_, _, headers, sent) = asked(post, EXCHANGE).await;
+    let (_, _, headers, sent) = received(post, EXCHANGE).await;
     assert_eq!((sent["client_id"].as_str(), sent["client_secret"].as_str()), ("gate", "s:1"));
     assert!(!headers.contains_key(AUTHORIZATION));
 
     let public = settings().client(OAuthClient::public("gate").unwrap());
-    let (_, _, headers, sent) = asked(public, EXCHANGE).await;
+    let (_, _, headers, sent) = received(public, EXCHANGE).await;
     assert_eq!(sent["client_id"], "gate");
     assert!(!sent.contains_key("client_secret") && !headers.contains_key(AUTHORIZATION));
 }
 
 #[tokio::test]
-async fn a_token_of_its_own_takes_a_client_with_a_secret() {
+async fn client_credentials_require_secret() {
     let endpoint = |settings| {
         let (client, _peer): (_, Peer) = mock::pair();
         TokenEndpoint::new(client, settings, Clock::system())
@@ -135,30 +135,32 @@ async fn a_token_of_its_own_takes_a_client_with_a_secret() {
     let client = OAuthClient::basic("gate", &"s".to_owned().into()).unwrap();
     let own = settings().client(client).audience("files").scopes(["read"]).unwrap();
     assert!(endpoint(own.clone()).has_secret());
-    let (_, _, headers, sent) = asked(own, Grant::ClientCredentials).await;
+    let (_, _, headers, sent) = received(own, Grant::ClientCredentials).await;
     let expected = [("grant_type", "client_credentials"), ("audience", "files"), ("scope", "read")];
     assert_eq!(sent, form(&expected));
     assert!(headers.contains_key(AUTHORIZATION));
 }
 
 #[tokio::test]
-async fn a_redirect_is_not_followed() {
-    let mut reply = answer(307, "application/json", "{}");
+async fn does_not_follow_redirects() {
+    let mut reply = respond(307, "application/json", "{}");
     reply.headers_mut().insert(LOCATION, "http://169.254.169.254/".parse().unwrap());
     let fault = outcome(reply).await.unwrap_err();
-    assert!(matches!(fault, ExchangeFault::Unavailable(Outage::Redirects)), "{fault}");
+    assert!(matches!(fault, ExchangeError::Unavailable(EndpointError::Redirect)), "{fault}");
 }
 
 #[tokio::test]
-async fn an_answer_over_a_mebibyte_is_not_read() {
-    let large =
-        format!(r#"{{"access_token":"a","token_type":"Bearer","x":"{}"}}"#, "x".repeat(MAX_BODY));
-    let fault = outcome(answer(200, "application/json", large)).await.unwrap_err();
-    assert!(matches!(fault, ExchangeFault::Unavailable(Outage::TooLarge)), "{fault}");
+async fn rejects_responses_over_one_mebibyte() {
+    let large = format!(
+        r#"{{"access_token":"a","token_type":"Bearer","x":"{}"}}"#,
+        "x".repeat(MAX_RESPONSE_SIZE)
+    );
+    let fault = outcome(respond(200, "application/json", large)).await.unwrap_err();
+    assert!(matches!(fault, ExchangeError::Unavailable(EndpointError::TooLarge)), "{fault}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_endpoint_costs_its_deadline_and_no_more() {
+async fn silent_endpoint_times_out() {
     let began = Instant::now();
     let (client, mut peer): (_, Peer) = mock::pair();
     let endpoint = TokenEndpoint::new(client, settings(), Clock::system());
@@ -168,15 +170,15 @@ async fn a_silent_endpoint_costs_its_deadline_and_no_more() {
         drop(arrived);
     };
     let fault = tokio::select! {
-        outcome = endpoint.ask(&EXCHANGE) => outcome.unwrap_err(),
+        outcome = endpoint.request_token(&EXCHANGE) => outcome.unwrap_err(),
         () = silent => panic!("it was answered"),
     };
-    assert!(matches!(fault, ExchangeFault::Unavailable(Outage::Slow)), "{fault}");
+    assert!(matches!(fault, ExchangeError::Unavailable(EndpointError::TimedOut)), "{fault}");
     assert_eq!(began.elapsed(), Duration::from_secs(10));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_trickles_has_the_same_deadline() {
+async fn slow_body_times_out() {
     let began = Instant::now();
     let client = tower::service_fn(|_: Request<Body>| async {
         let (mut sender, body) = http_body_util::channel::Channel::<Bytes>::new(1);
@@ -187,27 +189,27 @@ async fn a_body_that_trickles_has_the_same_deadline() {
         });
         Ok::<_, BoxError>(Response::new(body))
     });
-    let limited = settings().deadline(Duration::from_secs(3));
+    let limited = settings().timeout(Duration::from_secs(3));
     let endpoint = TokenEndpoint::new(client, limited, Clock::system());
-    let fault = endpoint.ask(&EXCHANGE).await.unwrap_err();
-    assert!(matches!(fault, ExchangeFault::Unavailable(Outage::Slow)), "{fault}");
+    let fault = endpoint.request_token(&EXCHANGE).await.unwrap_err();
+    assert!(matches!(fault, ExchangeError::Unavailable(EndpointError::TimedOut)), "{fault}");
     assert_eq!(began.elapsed(), Duration::from_secs(3));
 }
 
 #[tokio::test]
-async fn an_endpoint_that_cannot_be_reached_says_why_to_the_log_only() {
+async fn connection_error_appears_in_log_only() {
     let client = tower::service_fn(|_: Request<Body>| async {
         Err::<Response<Full<Bytes>>, BoxError>("refused by 10.0.0.7".into())
     });
     let endpoint = TokenEndpoint::new(client.boxed_clone(), settings(), Clock::system());
-    let fault = endpoint.ask(&EXCHANGE).await.unwrap_err();
+    let fault = endpoint.request_token(&EXCHANGE).await.unwrap_err();
     assert!(!fault.to_string().contains("10.0.0.7"));
     let cause = std::error::Error::source(&fault).unwrap();
     assert!(cause.to_string().contains("10.0.0.7"));
 }
 
 #[test]
-fn never_shows_a_secret() {
+fn never_reveals_secrets() {
     let secret = "canary-3f9a".to_owned().into();
     for client in
         [OAuthClient::basic("gate", &secret).unwrap(), OAuthClient::post("gate", &secret).unwrap()]

@@ -17,20 +17,22 @@ use vmcp_log_capture::Log;
 
 use super::*;
 use crate::{
-    Cached, ExchangeFault, OAuthClient, Once, Outage, Settings, TokenEndpoint, TokenUrl, Twice,
+    CachedExchange, EndpointError, EndpointSettings, ExchangeError, OAuthClient, Once,
+    TokenEndpoint, TokenUrl, Twice,
 };
 
 type Text = Full<Bytes>;
 type Peer = Handle<Request<Text>, Response<()>>;
 
-struct Keeper(Option<Result<&'static str, UpstreamError>>);
+struct FakeTokens(Option<Result<&'static str, UpstreamError>>);
 
-impl UpstreamTokens for Keeper {
+impl UpstreamTokens for FakeTokens {
     fn token<'a>(&'a self, provider: &'a str, kind: UpstreamKind) -> UpstreamFuture<'a> {
         assert_eq!((provider, kind), ("corp", UpstreamKind::Id));
         Box::pin(async move {
-            let Some(held) = self.0 else { return std::future::pending().await };
-            held.map(|value| UpstreamToken { value: value.to_owned().into(), expires_at: None })
+            let Some(pending_request) = self.0 else { return std::future::pending().await };
+            pending_request
+                .map(|value| UpstreamToken { value: value.to_owned().into(), expires_at: None })
         })
     }
 }
@@ -53,17 +55,17 @@ fn request(caller: Option<Caller>) -> Request<Text> {
 }
 
 /// Exchanges `abc` for `new-abc-1`, then `new-abc-2`.
-fn naming() -> impl Exchange {
+fn numbered_exchange() -> impl Exchange {
     let count = AtomicUsize::new(0);
     move |subject: Subject| {
         let count = count.fetch_add(1, Ordering::Relaxed) + 1;
         let token = format!("new-{}-{count}", subject.expose_token());
-        async move { Ok(Exchanged::new(&token.into(), None)?) }
+        async move { Ok(AccessToken::new(&token.into(), None)?) }
     }
 }
 
-fn remembering() -> TokenExchangeLayer<Cached<impl Exchange>> {
-    TokenExchangeLayer::new(Cached::new(naming(), Clock::system()))
+fn cached_layer() -> TokenExchangeLayer<CachedExchange<impl Exchange>> {
+    TokenExchangeLayer::new(CachedExchange::new(numbered_exchange(), Clock::system()))
 }
 
 /// Sends one request, has it answered with each of the statuses in turn, and returns what arrived.
@@ -76,8 +78,8 @@ async fn send<X: Exchange, A: Resend<Text>>(
     let backend = async {
         let mut arrived = Vec::new();
         for status in statuses {
-            let (request, answer) = peer.next_request().await.unwrap();
-            answer.send_response(Response::builder().status(*status).body(()).unwrap());
+            let (request, responder) = peer.next_request().await.unwrap();
+            responder.send_response(Response::builder().status(*status).body(()).unwrap());
             arrived.push(request);
         }
         arrived
@@ -108,40 +110,40 @@ fn authorization(request: &Request<Text>) -> &str {
 }
 
 #[tokio::test]
-async fn the_exchanged_token_takes_the_place_of_the_callers() {
-    let (arrived, _) = send(&remembering(), request(Some(user("ann", "abc"))), &[200]).await;
+async fn exchanged_token_replaces_token_of_caller() {
+    let (arrived, _) = send(&cached_layer(), request(Some(user("ann", "abc"))), &[200]).await;
     assert_eq!(authorization(&arrived[0]), "Bearer new-abc-1");
     assert!(arrived[0].headers()[AUTHORIZATION].is_sensitive());
     assert!(!arrived[0].headers().contains_key(PROXY_AUTHORIZATION));
 }
 
 #[tokio::test]
-async fn another_header_gets_the_token_and_the_callers_own_still_does_not_pass() {
-    let layer = remembering().header(HeaderName::from_static("x-token"));
+async fn custom_header_still_removes_client_authorization() {
+    let layer = cached_layer().header(HeaderName::from_static("x-token"));
     let (arrived, _) = send(&layer, request(Some(user("ann", "abc"))), &[200]).await;
     assert_eq!(arrived[0].headers()["x-token"], "Bearer new-abc-1");
     assert_eq!(authorization(&arrived[0]), "");
 }
 
 #[tokio::test]
-async fn without_a_caller_or_its_token_nothing_is_sent() {
+async fn fails_without_caller_or_token() {
     let nameless = Caller::User(Identity::anonymous());
     let tokenless = Caller::User(Identity::new("https://idp", "ann"));
     for caller in [None, Some(nameless.clone()), Some(tokenless)] {
-        assert_eq!(error(remembering(), caller).await, CredentialFault::NoCaller);
+        assert_eq!(error(cached_layer(), caller).await, CredentialFault::NoCaller);
     }
-    let upstream = remembering().upstream("corp", UpstreamKind::Id);
+    let upstream = cached_layer().upstream("corp", UpstreamKind::Id);
     for caller in [None, Some(nameless)] {
         assert_eq!(error(upstream.clone(), caller).await, CredentialFault::NoCaller);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_of_an_upstream_provider_is_exchanged_instead() {
-    let layer = || remembering().upstream("corp", UpstreamKind::Id);
-    let caller = |held| {
+async fn exchanges_upstream_token() {
+    let layer = || cached_layer().upstream("corp", UpstreamKind::Id);
+    let caller = |pending_request| {
         let own = Identity::builder("https://idp", "ann").token("own".to_owned().into());
-        Caller::User(own.upstream(Arc::new(Keeper(held))).build())
+        Caller::User(own.upstream(Arc::new(FakeTokens(pending_request))).build())
     };
     let (arrived, _) = send(&layer(), request(Some(caller(Some(Ok("idt"))))), &[200]).await;
     assert_eq!(authorization(&arrived[0]), "Bearer new-idt-1");
@@ -149,18 +151,19 @@ async fn a_token_of_an_upstream_provider_is_exchanged_instead() {
     let absent = CredentialFault::NoUpstreamToken { provider: "corp".into() };
     assert_eq!(error(layer(), Some(user("ann", "own"))).await, absent);
     assert_eq!(error(layer(), Some(caller(Some(Err(UpstreamError::Absent))))).await, absent);
-    for held in [Some(Err(UpstreamError::Unavailable)), None] {
-        let fault = error(layer(), Some(caller(held))).await;
+    for pending_request in [Some(Err(UpstreamError::Unavailable)), None] {
+        let fault = error(layer(), Some(caller(pending_request))).await;
         assert!(matches!(fault, CredentialFault::Unavailable { .. }), "{fault}");
     }
 }
 
 #[tokio::test]
-async fn an_exchange_that_fails_is_a_credential_error() {
-    let refused = ExchangeFault::Refused { code: "invalid_target".into() };
-    let down = ExchangeFault::from(Outage::Unreachable(Arc::new(io::Error::other("10.0.0.7"))));
+async fn failed_exchange_is_credential_error() {
+    let rejected_token = ExchangeError::Rejected { code: "invalid_target".into() };
+    let down =
+        ExchangeError::from(EndpointError::Unreachable(Arc::new(io::Error::other("10.0.0.7"))));
     for (fault, expected) in [
-        (refused, CredentialFault::Refused { reason: "invalid_target".into() }),
+        (rejected_token, CredentialFault::Refused { reason: "invalid_target".into() }),
         (down, CredentialFault::Unavailable { reason: "the token endpoint cannot be reached" }),
     ] {
         let layer = TokenExchangeLayer::new(move |_: Subject| {
@@ -172,29 +175,30 @@ async fn an_exchange_that_fails_is_a_credential_error() {
 }
 
 #[tokio::test]
-async fn the_gateway_without_a_token_of_its_own_goes_without() {
-    let layer = remembering().header(HeaderName::from_static("x-token"));
+async fn gateway_without_secret_sends_no_token() {
+    let layer = cached_layer().header(HeaderName::from_static("x-token"));
     for layer in [layer.clone(), layer.upstream("corp", UpstreamKind::Id)] {
-        let (arrived, answer) = send(&layer, request(Some(Caller::Gateway)), &[401]).await;
+        let (arrived, response) = send(&layer, request(Some(Caller::Gateway)), &[401]).await;
         assert_eq!(authorization(&arrived[0]), "");
         assert!(!arrived[0].headers().contains_key("x-token"));
-        assert_eq!(answer.status(), 401);
+        assert_eq!(response.status(), 401);
     }
 }
 
 #[tokio::test]
-async fn the_gateway_with_a_secret_has_a_token_of_its_own() {
+async fn gateway_with_secret_uses_client_credentials() {
     let count = Arc::new(AtomicUsize::new(0));
     let client = service_fn(move |_: Request<Body>| {
         let token = count.fetch_add(1, Ordering::Relaxed) + 1;
         let body = format!(r#"{{"access_token":"own-{token}","token_type":"Bearer"}}"#);
-        let answer = Response::builder().header("content-type", "application/json");
-        async move { answer.body(Text::from(body)) }
+        let response = Response::builder().header("content-type", "application/json");
+        async move { response.body(Text::from(body)) }
     });
-    let settings = Settings::new(TokenUrl::new("https://idp.example/").unwrap())
+    let settings = EndpointSettings::new(TokenUrl::new("https://idp.example/").unwrap())
         .client(OAuthClient::basic("gate", &"secret".to_owned().into()).unwrap());
     let endpoint = TokenEndpoint::new(client, settings, Clock::system());
-    let layer = TokenExchangeLayer::new(Cached::new(endpoint, Clock::system())).resending();
+    let layer = TokenExchangeLayer::new(CachedExchange::new(endpoint, Clock::system()))
+        .retry_on_unauthorized();
     for (statuses, tokens) in [(&[200][..], &["own-1"][..]), (&[401, 200], &["own-1", "own-2"])] {
         let (arrived, _) = send(&layer, request(Some(Caller::Gateway)), statuses).await;
         for (request, token) in arrived.iter().zip(tokens) {
@@ -204,34 +208,34 @@ async fn the_gateway_with_a_secret_has_a_token_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_refused_token_is_exchanged_anew_and_the_request_sent_again() {
-    let layer = remembering().resending();
+async fn retries_with_fresh_token_after_401() {
+    let layer = cached_layer().retry_on_unauthorized();
     let ann = || request(Some(user("ann", "abc")));
-    let (arrived, answer) = send(&layer, ann(), &[401, 200]).await;
-    assert_eq!(answer.status(), 200);
+    let (arrived, response) = send(&layer, ann(), &[401, 200]).await;
+    assert_eq!(response.status(), 200);
     let tokens: Vec<_> = arrived.iter().map(authorization).collect();
     assert_eq!(tokens, ["Bearer new-abc-1", "Bearer new-abc-2"]);
     for request in &arrived {
         assert_eq!(request.extensions().get::<Backend>().unwrap().name(), "files");
     }
     // A backend that takes no token at all is asked once per request from now on.
-    let (arrived, answer) = send(&layer, ann(), &[401]).await;
+    let (arrived, response) = send(&layer, ann(), &[401]).await;
     assert_eq!(
-        (authorization(&arrived[0]), answer.status()),
+        (authorization(&arrived[0]), response.status()),
         ("Bearer new-abc-2", StatusCode::UNAUTHORIZED)
     );
 }
 
 #[tokio::test]
-async fn a_second_refusal_passes() {
-    let layer = remembering().resending();
-    let (_, answer) = send(&layer, request(Some(user("ann", "abc"))), &[401, 401]).await;
-    assert_eq!(answer.status(), 401);
+async fn returns_second_401() {
+    let layer = cached_layer().retry_on_unauthorized();
+    let (_, response) = send(&layer, request(Some(user("ann", "abc"))), &[401, 401]).await;
+    assert_eq!(response.status(), 401);
 }
 
 #[tokio::test]
-async fn a_request_that_is_sent_once_leaves_the_fresh_token_to_the_next() {
-    let layer = remembering();
+async fn without_retry_next_request_gets_fresh_token() {
+    let layer = cached_layer();
     let ann = || request(Some(user("ann", "abc")));
     send(&layer, ann(), &[401]).await;
     let (arrived, _) = send(&layer, ann(), &[200]).await;
@@ -239,14 +243,14 @@ async fn a_request_that_is_sent_once_leaves_the_fresh_token_to_the_next() {
 }
 
 #[tokio::test]
-async fn what_is_not_remembered_is_not_tried_again() {
-    let layer = TokenExchangeLayer::new(naming()).resending();
+async fn uncached_exchange_is_not_retried() {
+    let layer = TokenExchangeLayer::new(numbered_exchange()).retry_on_unauthorized();
     send(&layer, request(Some(user("ann", "abc"))), &[401]).await;
 }
 
 #[tokio::test]
-async fn interleaved_users_never_get_each_others_token() {
-    let layer = remembering();
+async fn keeps_tokens_of_interleaved_users_apart() {
+    let layer = cached_layer();
     for round in 0..20 {
         let (name, token) = if round % 2 == 0 { ("ann", "a") } else { ("bob", "b") };
         let (arrived, _) = send(&layer, request(Some(user(name, token))), &[200]).await;
@@ -255,9 +259,9 @@ async fn interleaved_users_never_get_each_others_token() {
 }
 
 #[test]
-fn the_instance_that_was_ready_is_the_one_that_is_called() {
+fn calls_instance_that_was_ready() {
     let (mut service, mut peer) =
-        mock::spawn_layer::<Request<Text>, Response<()>, _>(remembering().resending());
+        mock::spawn_layer::<Request<Text>, Response<()>, _>(cached_layer().retry_on_unauthorized());
     peer.allow(0);
     assert_pending!(service.poll_ready());
     peer.allow(1);
@@ -265,22 +269,22 @@ fn the_instance_that_was_ready_is_the_one_that_is_called() {
     // Panics in the mock if a clone, which nobody polled, were called.
     let mut response = tokio_test::task::spawn(service.call(request(Some(user("ann", "abc")))));
     assert_pending!(response.poll());
-    let (_, answer) = assert_ready!(peer.poll_request()).unwrap();
-    answer.send_response(Response::builder().status(401).body(()).unwrap());
+    let (_, responder) = assert_ready!(peer.poll_request()).unwrap();
+    responder.send_response(Response::builder().status(401).body(()).unwrap());
     // The second try waits until the instance is ready again.
     assert_pending!(response.poll());
     assert_pending!(peer.poll_request());
     peer.allow(1);
     assert!(response.is_woken());
     assert_pending!(response.poll());
-    let (again, answer) = assert_ready!(peer.poll_request()).unwrap();
-    assert_eq!(authorization(&again), "Bearer new-abc-2");
-    answer.send_response(Response::new(()));
+    let (retry, responder) = assert_ready!(peer.poll_request()).unwrap();
+    assert_eq!(authorization(&retry), "Bearer new-abc-2");
+    responder.send_response(Response::new(()));
     assert_ready_ok!(response.poll());
 }
 
 #[test]
-fn any_body_will_do_where_nothing_is_sent_twice() {
+fn accepts_any_body_without_retry() {
     struct Stream;
     let request = Request::new(Stream);
     assert!(Once.copy(&request).is_none());
@@ -289,22 +293,24 @@ fn any_body_will_do_where_nothing_is_sent_twice() {
 
 /// The whole layer over an authorization server that repeats what it was sent.
 #[tokio::test(start_paused = true)]
-async fn no_secret_is_in_an_error_a_log_or_a_debug_form() {
+async fn secrets_never_appear_in_output() {
     let log = Log::of_this_thread();
     let clock = Clock::manual(std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000));
-    let asked = Arc::new(AtomicUsize::new(0));
+    let exchange_future = Arc::new(AtomicUsize::new(0));
     let client = service_fn(move |_: Request<Body>| {
-        let (status, body) = match asked.fetch_add(1, Ordering::Relaxed) {
+        let (status, body) = match exchange_future.fetch_add(1, Ordering::Relaxed) {
             0 => (200, r#"{"access_token":"canary-new","token_type":"Bearer","expires_in":3600}"#),
             1 => (400, r#"{"error":"canary-abc","error_description":"canary-secret"}"#),
             _ => (200, r#"{"access_token":["canary-abc"]}"#),
         };
-        let answer = Response::builder().status(status).header("content-type", "application/json");
-        async move { answer.body(Text::from(body)) }
+        let response =
+            Response::builder().status(status).header("content-type", "application/json");
+        async move { response.body(Text::from(body)) }
     });
-    let settings = Settings::new(TokenUrl::new("https://idp.example/").unwrap())
+    let settings = EndpointSettings::new(TokenUrl::new("https://idp.example/").unwrap())
         .client(OAuthClient::post("gate", &"canary-secret".to_owned().into()).unwrap());
-    let exchange = Cached::new(TokenEndpoint::new(client, settings, clock.clone()), clock.clone());
+    let exchange =
+        CachedExchange::new(TokenEndpoint::new(client, settings, clock.clone()), clock.clone());
     let mut shown = vec![format!("{exchange:?}")];
     let layer = TokenExchangeLayer::new(exchange);
     let ann = || request(Some(user("ann", "canary-abc")));
@@ -317,8 +323,8 @@ async fn no_secret_is_in_an_error_a_log_or_a_debug_form() {
     for _ in 0..2 {
         clock.advance(Duration::from_secs(3600));
         let (inner, _peer): (_, Peer) = mock::pair();
-        let failed = layer.layer(inner).oneshot(ann()).await.unwrap_err();
-        let mut error: Option<&dyn std::error::Error> = Some(failed.as_ref());
+        let new_credential_error = layer.layer(inner).oneshot(ann()).await.unwrap_err();
+        let mut error: Option<&dyn std::error::Error> = Some(new_credential_error.as_ref());
         while let Some(one) = error {
             shown.push(format!("{one} {one:?}"));
             error = one.source();
@@ -332,9 +338,9 @@ async fn no_secret_is_in_an_error_a_log_or_a_debug_form() {
 }
 
 /// Has `old`, and what it holds when that is not taken.
-struct Renewing(Result<&'static str, UpstreamError>, AtomicUsize);
+struct RefreshingTokens(Result<&'static str, UpstreamError>, AtomicUsize);
 
-impl UpstreamTokens for Renewing {
+impl UpstreamTokens for RefreshingTokens {
     fn token<'a>(&'a self, _: &'a str, _: UpstreamKind) -> UpstreamFuture<'a> {
         let token = UpstreamToken { value: "old".into(), expires_at: None };
         Box::pin(std::future::ready(Ok(token)))
@@ -344,52 +350,53 @@ impl UpstreamTokens for Renewing {
         &'a self,
         provider: &'a str,
         kind: UpstreamKind,
-        refused: &'a SecretString,
+        rejected_token: &'a SecretString,
     ) -> UpstreamFuture<'a> {
         assert_eq!(
-            (provider, kind, refused.expose_secret()),
+            (provider, kind, rejected_token.expose_secret()),
             ("corp", UpstreamKind::Access, "old")
         );
         self.1.fetch_add(1, Ordering::SeqCst);
-        let held = self.0.map(|value| UpstreamToken { value: value.into(), expires_at: None });
-        Box::pin(std::future::ready(held))
+        let pending_request =
+            self.0.map(|value| UpstreamToken { value: value.into(), expires_at: None });
+        Box::pin(std::future::ready(pending_request))
     }
 }
 
 /// Refuses `old` with this code, and `older` never comes.
-fn refusing(code: &'static str) -> impl Exchange {
+fn rejecting(code: &'static str) -> impl Exchange {
     move |subject: Subject| async move {
         if subject.expose_token() == "old" {
-            return Err(ExchangeFault::Refused { code: code.into() });
+            return Err(ExchangeError::Rejected { code: code.into() });
         }
-        Ok(Exchanged::new(&format!("for-{}", subject.expose_token()).as_str().into(), None)?)
+        Ok(AccessToken::new(&format!("for-{}", subject.expose_token()).as_str().into(), None)?)
     }
 }
 
-fn linked(keeper: &Arc<Renewing>) -> Request<Text> {
+fn linked(keeper: &Arc<RefreshingTokens>) -> Request<Text> {
     let keeper = Arc::clone(keeper) as Arc<dyn UpstreamTokens>;
     let identity = Identity::builder("https://idp", "ann").token("abc".into()).upstream(keeper);
     request(Some(Caller::User(identity.build())))
 }
 
 #[tokio::test]
-async fn an_upstream_token_that_the_exchange_does_not_take_is_renewed_once() {
-    let keeper = Arc::new(Renewing(Ok("new"), AtomicUsize::default()));
-    let layer = TokenExchangeLayer::new(refusing("invalid_grant")).resending();
+async fn refreshes_rejected_upstream_token_once() {
+    let keeper = Arc::new(RefreshingTokens(Ok("new"), AtomicUsize::default()));
+    let layer = TokenExchangeLayer::new(rejecting("invalid_grant")).retry_on_unauthorized();
     let layer = layer.upstream("corp", UpstreamKind::Access);
     let (arrived, _) = send(&layer, linked(&keeper), &[200]).await;
     assert_eq!(authorization(&arrived[0]), "Bearer for-new");
     assert_eq!(keeper.1.load(Ordering::SeqCst), 1);
     // Nor is it for ever: the renewed one is refused too.
-    let keeper = Arc::new(Renewing(Ok("old"), AtomicUsize::default()));
-    assert!(matches!(lost(&layer, &keeper).await, CredentialFault::Refused { .. }));
+    let keeper = Arc::new(RefreshingTokens(Ok("old"), AtomicUsize::default()));
+    assert!(matches!(fault_of(&layer, &keeper).await, CredentialFault::Refused { .. }));
     assert_eq!(keeper.1.load(Ordering::SeqCst), 1);
 }
 
 /// The fault of a request that is not sent.
-async fn lost<X: Exchange, A: Resend<Text>>(
+async fn fault_of<X: Exchange, A: Resend<Text>>(
     layer: &TokenExchangeLayer<X, A>,
-    keeper: &Arc<Renewing>,
+    keeper: &Arc<RefreshingTokens>,
 ) -> CredentialFault {
     let (inner, mut peer): (_, Peer) = mock::pair();
     let error = layer.layer(inner).oneshot(linked(keeper)).await.unwrap_err();
@@ -398,16 +405,23 @@ async fn lost<X: Exchange, A: Resend<Text>>(
 }
 
 #[tokio::test]
-async fn what_no_other_token_mends_is_answered_as_it_is() {
-    let held = |held| Arc::new(Renewing(held, AtomicUsize::default()));
+async fn returns_errors_unrelated_to_subject_token() {
+    let pending_request =
+        |pending_request| Arc::new(RefreshingTokens(pending_request, AtomicUsize::default()));
     let layer =
-        |code| TokenExchangeLayer::new(refusing(code)).upstream("corp", UpstreamKind::Access);
-    let refused = |code: &str| CredentialFault::Refused { reason: code.into() };
-    let away = held(Err(UpstreamError::Unavailable));
-    assert_eq!(lost(&layer("invalid_grant"), &away).await, refused("invalid_grant"));
+        |code| TokenExchangeLayer::new(rejecting(code)).upstream("corp", UpstreamKind::Access);
+    let rejected_token = |code: &str| CredentialFault::Refused { reason: code.into() };
+    let away = pending_request(Err(UpstreamError::Unavailable));
+    assert_eq!(fault_of(&layer("invalid_grant"), &away).await, rejected_token("invalid_grant"));
     let dead = CredentialFault::NoUpstreamToken { provider: "corp".into() };
-    assert_eq!(lost(&layer("invalid_request"), &held(Err(UpstreamError::Absent))).await, dead);
-    let unasked = held(Ok("new"));
-    assert_eq!(lost(&layer("invalid_target"), &unasked).await, refused("invalid_target"));
+    assert_eq!(
+        fault_of(&layer("invalid_request"), &pending_request(Err(UpstreamError::Absent))).await,
+        dead
+    );
+    let unasked = pending_request(Ok("new"));
+    assert_eq!(
+        fault_of(&layer("invalid_target"), &unasked).await,
+        rejected_token("invalid_target")
+    );
     assert_eq!(unasked.1.load(Ordering::SeqCst), 0);
 }

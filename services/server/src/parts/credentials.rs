@@ -14,7 +14,9 @@ use vmcp_config::{
 use vmcp_core::Clock;
 use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher};
 use vmcp_header_injection::{Credential, CredentialHeader, HeaderInjectionLayer};
-use vmcp_token_exchange::{OAuthClient, Settings, TokenEndpoint, TokenExchangeLayer, TokenUrl};
+use vmcp_token_exchange::{
+    EndpointSettings, OAuthClient, TokenEndpoint, TokenExchangeLayer, TokenUrl,
+};
 
 use super::environment;
 use crate::held::Held;
@@ -212,20 +214,20 @@ impl Converter<'_> {
         if secret.is_none() && !is_missing_allowed {
             return None;
         }
-        let mut settings = Settings::new(url.ok()?).subject_token_type(kind);
+        let mut settings = EndpointSettings::new(url.ok()?).subject_token_type(kind);
         settings = settings.audience(audience.as_deref().unwrap_or_default());
-        settings = client.into_iter().fold(settings, Settings::client);
+        settings = client.into_iter().fold(settings, EndpointSettings::client);
         // What the configuration takes for a scope is one.
         let settings = settings.scopes(&scopes).ok()?;
         let endpoint = TokenEndpoint::new(self.fetcher.clone(), settings, Clock::system());
-        let exchange = vmcp_token_exchange::Cached::new(endpoint, Clock::system());
+        let exchange = vmcp_token_exchange::CachedExchange::new(endpoint, Clock::system());
         self.held.add("exchanged_tokens", exchange.gauge());
-        let mut layer = TokenExchangeLayer::new(exchange).resending();
+        let mut layer = TokenExchangeLayer::new(exchange).retry_on_unauthorized();
         if let Some(header) = header {
             layer = layer.header(header);
         }
         if let Some(provider) = provider {
-            layer = layer.upstream(provider, kind.of_upstream());
+            layer = layer.upstream(provider, kind.upstream_kind());
         }
         Some(Credentials::Exchange(layer))
     }

@@ -8,43 +8,43 @@ use vmcp_core::CredentialFault;
 
 /// Why an exchange brought no token. Cheap to clone: all who wait for one exchange get it.
 #[derive(Clone, Debug, thiserror::Error)]
-pub enum ExchangeFault {
+pub enum ExchangeError {
     /// The authorization server answered, and its answer is no: trying again does not help.
     #[error("the authorization server refused: {code}")]
-    Refused {
+    Rejected {
         /// Its error code (RFC 6749 section 5.2, RFC 8693 section 2.2.2), or fixed words. Never a
         /// description.
         code: Box<str>,
     },
     /// There was no answer that can be used: trying again later helps.
     #[error(transparent)]
-    Unavailable(#[from] Outage),
+    Unavailable(#[from] EndpointError),
 }
 
 /// What is wrong with the token endpoint.
 #[derive(Clone, Debug, thiserror::Error)]
-pub enum Outage {
+pub enum EndpointError {
     /// No answer came.
     #[error("the token endpoint cannot be reached")]
     Unreachable(#[source] Arc<dyn Error + Send + Sync>),
     /// No answer came in time.
     #[error("the token endpoint did not answer in time")]
-    Slow,
+    TimedOut,
     /// The answer broke off.
     #[error("the answer of the token endpoint broke off")]
-    Broken,
+    Truncated,
     /// The answer is more than 1 MiB.
     #[error("the answer of the token endpoint is too large")]
     TooLarge,
     /// A redirect, which is never followed: it would carry a secret elsewhere.
     #[error("the token endpoint redirects")]
-    Redirects,
+    Redirect,
     /// An HTTP status that says nothing of the token.
     #[error("the token endpoint answered with status {0}")]
     Status(StatusCode),
     /// It says itself that it cannot answer now.
     #[error("the token endpoint reports a fault of its own")]
-    Faulty,
+    ServerError,
     /// Something else than JSON, an HTML page for example.
     #[error("the token endpoint did not answer with JSON")]
     NotJson,
@@ -59,16 +59,18 @@ pub enum Outage {
     WrongType,
 }
 
-impl Outage {
+impl EndpointError {
     /// The same in fixed words, which may be shown to anybody.
     #[must_use]
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Unreachable(_) => "the token endpoint cannot be reached",
-            Self::Slow => "the token endpoint did not answer in time",
-            Self::Broken | Self::TooLarge | Self::Status(_) | Self::Faulty | Self::Redirects => {
-                "the token endpoint failed"
-            }
+            Self::TimedOut => "the token endpoint did not answer in time",
+            Self::Truncated
+            | Self::TooLarge
+            | Self::Status(_)
+            | Self::ServerError
+            | Self::Redirect => "the token endpoint failed",
             Self::NotJson | Self::Malformed | Self::NoToken | Self::WrongType => {
                 "the token endpoint's answer is no token"
             }
@@ -76,11 +78,11 @@ impl Outage {
     }
 }
 
-impl From<&ExchangeFault> for CredentialFault {
-    fn from(fault: &ExchangeFault) -> Self {
+impl From<&ExchangeError> for CredentialFault {
+    fn from(fault: &ExchangeError) -> Self {
         match fault {
-            ExchangeFault::Refused { code } => Self::Refused { reason: code.clone() },
-            ExchangeFault::Unavailable(outage) => Self::Unavailable { reason: outage.reason() },
+            ExchangeError::Rejected { code } => Self::Refused { reason: code.clone() },
+            ExchangeError::Unavailable(error) => Self::Unavailable { reason: error.reason() },
         }
     }
 }

@@ -11,25 +11,25 @@ use aws_lc_rs::digest;
 use tokio::runtime::Handle;
 use vmcp_core::{Cache, Clock, Flights};
 
-use crate::{Exchange, ExchangeFault, Exchanged, Subject};
+use crate::{AccessToken, Exchange, ExchangeError, Subject};
 
 /// Entries, if nothing else is said.
-const CAPACITY: usize = 10_000;
+const DEFAULT_CAPACITY: usize = 10_000;
 /// A token is given up so long before it expires, or a quarter of its life before.
-const MARGIN: Duration = Duration::from_secs(30);
+const EXPIRY_MARGIN: Duration = Duration::from_secs(30);
 /// The life of a token of which the authorization server doesn't tell.
-const UNKNOWN: Duration = Duration::from_secs(60);
+const DEFAULT_LIFETIME: Duration = Duration::from_secs(60);
 /// No token is kept for longer.
-const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+const MAX_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
 /// A refusal is not asked for again so soon.
-const REFUSAL: Duration = Duration::from_secs(2);
+const REJECTION_TTL: Duration = Duration::from_secs(2);
 /// A replacement that is refused too is kept so long, or a backend that refuses everything would cost
 /// an exchange for each request.
-const REPLACED: Duration = Duration::from_secs(10);
+const REPLACEMENT_INTERVAL: Duration = Duration::from_secs(10);
 /// Between two tries to refresh a token ahead.
-const RETRY: Duration = Duration::from_secs(5);
+const REFRESH_RETRY_INTERVAL: Duration = Duration::from_secs(5);
 /// Refreshes at once.
-const REFRESHES: usize = 64;
+const MAX_REFRESHES: usize = 64;
 
 /// An exchange that remembers. A clone has the same memory.
 ///
@@ -42,9 +42,9 @@ const REFRESHES: usize = 64;
 ///
 /// The memory belongs to one exchange, thus to one token endpoint, client, audience, scopes and
 /// resource. Within it the key is a SHA-256 over issuer, subject and token.
-pub struct Cached<X>(Arc<Shared<X>>);
+pub struct CachedExchange<X>(Arc<TokenCache<X>>);
 
-struct Shared<X> {
+struct TokenCache<X> {
     exchange: X,
     clock: Clock,
     entries: Cache<Key, Arc<Entry>>,
@@ -54,7 +54,7 @@ struct Shared<X> {
     refreshing: AtomicUsize,
 }
 
-type Outcome = Result<Exchanged, ExchangeFault>;
+type Outcome = Result<AccessToken, ExchangeError>;
 
 struct Entry {
     outcome: Outcome,
@@ -67,34 +67,34 @@ struct Entry {
 pub(crate) struct Key([u8; 32]);
 
 /// What is asked for.
-enum Want<X: Exchange> {
-    Own(X::Future),
+enum GrantRequest<X: Exchange> {
+    ClientCredentials(X::Future),
     Exchange(Subject),
 }
 
-/// What [`Cached`] answers with: at once, if it remembers.
-pub struct CachedFuture(State);
+/// What [`CachedExchange`] answers with: at once, if it remembers.
+pub struct CachedExchangeFuture(FutureState);
 
-enum State {
+enum FutureState {
     /// Until it is taken.
-    There(Option<Outcome>),
-    Asked(Pin<Box<dyn Future<Output = Outcome> + Send>>),
+    Ready(Option<Outcome>),
+    Pending(Pin<Box<dyn Future<Output = Outcome> + Send>>),
 }
 
 /// Counts one refresh that is under way.
-struct Refreshing<X>(Arc<Shared<X>>);
+struct RefreshGuard<X>(Arc<TokenCache<X>>);
 
 // === impl Cached ===
 
-impl<X: Exchange> Cached<X> {
+impl<X: Exchange> CachedExchange<X> {
     /// Remembers 10,000 tokens of `exchange`.
     pub fn new(exchange: X, clock: Clock) -> Self {
-        Self::with_capacity(exchange, clock, CAPACITY)
+        Self::with_capacity(exchange, clock, DEFAULT_CAPACITY)
     }
 
     /// Remembers about `capacity` tokens of `exchange`.
     pub fn with_capacity(exchange: X, clock: Clock, capacity: usize) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(TokenCache {
             exchange,
             clock,
             entries: Cache::new(capacity),
@@ -118,75 +118,87 @@ impl<X: Exchange> Cached<X> {
 
     /// A gauge for others to keep: [`len`](Self::len) for as long as this is there. It keeps nothing itself.
     pub fn gauge(&self) -> impl Fn() -> Option<usize> + Send + Sync + use<X> {
-        let shared = Arc::downgrade(&self.0);
-        move || shared.upgrade().map(|shared| shared.entries.len())
+        let cache = Arc::downgrade(&self.0);
+        move || cache.upgrade().map(|cache| cache.entries.len())
     }
 
-    /// The outcome that is remembered. `again` is called if it is time to refresh it.
-    fn remembered(
+    /// The outcome that is remembered. `make_request` is called if it is time to refresh it.
+    fn cached_outcome(
         &self,
         key: Key,
-        again: impl FnOnce(&X) -> Option<Want<X>>,
-    ) -> Option<CachedFuture> {
-        let shared = &self.0;
-        let now = shared.clock.now();
-        let entry = shared.entries.get(&key, now)?;
+        make_request: impl FnOnce(&X) -> Option<GrantRequest<X>>,
+    ) -> Option<CachedExchangeFuture> {
+        let cache = &self.0;
+        let now = cache.clock.now();
+        let entry = cache.entries.get(&key, now)?;
         let outcome = entry.outcome.clone();
         if entry.is_due(now)
-            && let Some(want) = again(&shared.exchange)
+            && let Some(grant) = make_request(&cache.exchange)
         {
-            refresh(shared, key, want, entry);
+            refresh_in_background(cache, key, grant, entry);
         }
-        Some(CachedFuture(State::There(Some(outcome))))
+        Some(CachedExchangeFuture(FutureState::Ready(Some(outcome))))
     }
 
-    fn ask(&self, key: Key, want: Want<X>) -> CachedFuture {
-        CachedFuture(State::Asked(Box::pin(join(Arc::clone(&self.0), key, want, None))))
+    fn pending(&self, key: Key, grant: GrantRequest<X>) -> CachedExchangeFuture {
+        CachedExchangeFuture(FutureState::Pending(Box::pin(fetch_shared(
+            Arc::clone(&self.0),
+            key,
+            grant,
+            None,
+        ))))
     }
 }
 
-impl<X: Exchange> Exchange for Cached<X> {
-    type Future = CachedFuture;
+impl<X: Exchange> Exchange for CachedExchange<X> {
+    type Future = CachedExchangeFuture;
 
-    fn exchange(&self, subject: Subject) -> CachedFuture {
+    fn exchange(&self, subject: Subject) -> CachedExchangeFuture {
         let key = Key::of(&subject);
-        self.remembered(key, |_| Some(Want::Exchange(subject.clone())))
-            .unwrap_or_else(|| self.ask(key, Want::Exchange(subject)))
+        self.cached_outcome(key, |_| Some(GrantRequest::Exchange(subject.clone())))
+            .unwrap_or_else(|| self.pending(key, GrantRequest::Exchange(subject)))
     }
 
-    fn own(&self) -> Option<CachedFuture> {
-        let key = Key::own();
-        let found = self.remembered(key, |exchange| exchange.own().map(Want::Own));
-        found.or_else(|| Some(self.ask(key, Want::Own(self.0.exchange.own()?))))
+    fn client_credentials(&self) -> Option<CachedExchangeFuture> {
+        let key = Key::gateway();
+        let found = self.cached_outcome(key, |exchange| {
+            exchange.client_credentials().map(GrantRequest::ClientCredentials)
+        });
+        found.or_else(|| {
+            Some(self.pending(
+                key,
+                GrantRequest::ClientCredentials(self.0.exchange.client_credentials()?),
+            ))
+        })
     }
 
-    fn refused(&self, token: &Exchanged) -> bool {
-        let Some(key) = token.kept else { return false };
-        let shared = &self.0;
-        let now = shared.clock.now();
-        let Some(entry) = shared.entries.get(&key, now) else {
+    fn invalidate(&self, token: &AccessToken) -> bool {
+        let Some(key) = token.cache_key else { return false };
+        let cache = &self.0;
+        let now = cache.clock.now();
+        let Some(entry) = cache.entries.get(&key, now) else {
             // Somebody else's call was refused too, and its replacement is under way.
             return true;
         };
         match &entry.outcome {
             Ok(current) if current.value() != token.value() => return true,
-            Ok(_) if shared.replaced.get(&key, now).is_some() => return false,
+            Ok(_) if cache.replaced.get(&key, now).is_some() => return false,
             Ok(_) => {}
             Err(_) => return false,
         }
-        shared.replaced.insert(key, (), now + REPLACED, now);
-        shared.entries.remove(&key);
+        cache.replaced.insert(key, (), now + REPLACEMENT_INTERVAL, now);
+        cache.entries.remove(&key);
         true
     }
 }
 
-impl<X> Clone for Cached<X> {
+impl<X> Clone for CachedExchange<X> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
-impl<X> fmt::Debug for Cached<X> {
+impl<X> fmt::Debug for CachedExchange<X> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cached").field("entries", &self.0.entries).finish_non_exhaustive()
     }
@@ -194,85 +206,95 @@ impl<X> fmt::Debug for Cached<X> {
 
 // === impl Shared ===
 
-impl<X: Exchange> Shared<X> {
+impl<X: Exchange> TokenCache<X> {
     /// Exchanges, unless somebody did while this was being asked for. `stale` is what is known and
     /// not wanted.
-    async fn fetch(self: Arc<Self>, key: Key, want: Want<X>, stale: Option<Arc<Entry>>) -> Outcome {
+    async fn fetch(
+        self: Arc<Self>,
+        key: Key,
+        grant: GrantRequest<X>,
+        stale: Option<Arc<Entry>>,
+    ) -> Outcome {
         let now = self.clock.now();
         if let Some(entry) = self.entries.get(&key, now)
             && !stale.as_ref().is_some_and(|stale| Arc::ptr_eq(stale, &entry))
         {
             return entry.outcome.clone();
         }
-        let (asked, until) = match want {
-            Want::Own(asked) => (asked, None),
-            Want::Exchange(subject) => {
-                let until = subject.expires_at();
-                (self.exchange.exchange(subject), until)
+        let (future, subject_expiry) = match grant {
+            GrantRequest::ClientCredentials(future) => (future, None),
+            GrantRequest::Exchange(subject) => {
+                let subject_expiry = subject.expires_at();
+                (self.exchange.exchange(subject), subject_expiry)
             }
         };
-        match asked.await {
-            Ok(token) => Ok(self.keep(key, token, now, until)),
+        match future.await {
+            Ok(token) => Ok(self.insert(key, token, now, subject_expiry)),
             Err(fault) => {
-                if matches!(fault, ExchangeFault::Refused { .. }) && stale.is_none() {
+                if matches!(fault, ExchangeError::Rejected { .. }) && stale.is_none() {
                     let now = self.clock.now();
                     let entry = Entry::new(Err(fault.clone()), None);
-                    self.entries.insert(key, Arc::new(entry), now + REFUSAL, now);
+                    self.entries.insert(key, Arc::new(entry), now + REJECTION_TTL, now);
                 }
                 Err(fault)
             }
         }
     }
 
-    /// `asked_at` is when the life that the server named began at the earliest.
-    fn keep(
+    /// `requested_at` is when the life that the server named began at the earliest.
+    fn insert(
         &self,
         key: Key,
-        mut token: Exchanged,
-        asked_at: SystemTime,
-        until: Option<SystemTime>,
-    ) -> Exchanged {
-        let own = token.expires_at().unwrap_or(asked_at + UNKNOWN);
-        let end = until.map_or(own, |until| until.min(own));
-        let life = end.duration_since(asked_at).unwrap_or_default().min(LONGEST);
-        let kept_for = life.saturating_sub(MARGIN.min(life / 4));
+        mut token: AccessToken,
+        requested_at: SystemTime,
+        subject_expiry: Option<SystemTime>,
+    ) -> AccessToken {
+        let token_end = token.expires_at().unwrap_or(requested_at + DEFAULT_LIFETIME);
+        let end = subject_expiry.map_or(token_end, |subject_expiry| subject_expiry.min(token_end));
+        let lifetime = end.duration_since(requested_at).unwrap_or_default().min(MAX_LIFETIME);
+        let ttl = lifetime.saturating_sub(EXPIRY_MARGIN.min(lifetime / 4));
         let now = self.clock.now();
-        if asked_at + kept_for <= now {
+        if requested_at + ttl <= now {
             return token;
         }
-        token.kept = Some(key);
+        token.cache_key = Some(key);
         // A token that ends with the subject's own is not outlived by another one.
-        let refresh_at = (end == own).then(|| asked_at + kept_for / 4 * 3);
+        let refresh_at = (end == token_end).then(|| requested_at + ttl / 4 * 3);
         let entry = Entry::new(Ok(token.clone()), refresh_at);
-        self.entries.insert(key, Arc::new(entry), asked_at + kept_for, now);
+        self.entries.insert(key, Arc::new(entry), requested_at + ttl, now);
         token
     }
 }
 
-async fn join<X: Exchange>(
-    shared: Arc<Shared<X>>,
+async fn fetch_shared<X: Exchange>(
+    cache: Arc<TokenCache<X>>,
     key: Key,
-    want: Want<X>,
+    grant: GrantRequest<X>,
     stale: Option<Arc<Entry>>,
 ) -> Outcome {
-    let flight = Arc::clone(&shared);
-    shared.flights.join(key, move || flight.fetch(key, want, stale)).await
+    let flight = Arc::clone(&cache);
+    cache.flights.join(key, move || flight.fetch(key, grant, stale)).await
 }
 
 /// Exchanges anew in the background. Without a runtime, or with too many under way, it is left to
 /// the next try.
-fn refresh<X: Exchange>(shared: &Arc<Shared<X>>, key: Key, want: Want<X>, stale: Arc<Entry>) {
-    let counted = Refreshing(Arc::clone(shared));
-    if shared.refreshing.fetch_add(1, Ordering::Relaxed) >= REFRESHES {
+fn refresh_in_background<X: Exchange>(
+    cache: &Arc<TokenCache<X>>,
+    key: Key,
+    grant: GrantRequest<X>,
+    stale: Arc<Entry>,
+) {
+    let guard = RefreshGuard(Arc::clone(cache));
+    if cache.refreshing.fetch_add(1, Ordering::Relaxed) >= MAX_REFRESHES {
         return;
     }
     let Ok(runtime) = Handle::try_current() else { return };
     runtime.spawn(async move {
-        let shared = Arc::clone(&counted.0);
-        if let Err(fault) = join(shared, key, want, Some(stale)).await {
+        let cache = Arc::clone(&guard.0);
+        if let Err(fault) = fetch_shared(cache, key, grant, Some(stale)).await {
             tracing::warn!(%fault, "a token could not be refreshed ahead of its expiry");
         }
-        drop(counted);
+        drop(guard);
     });
 }
 
@@ -288,7 +310,10 @@ impl Entry {
         let at = self.refresh_at.load(Ordering::Relaxed);
         let order = Ordering::Relaxed;
         millis(now) >= at
-            && self.refresh_at.compare_exchange(at, millis(now + RETRY), order, order).is_ok()
+            && self
+                .refresh_at
+                .compare_exchange(at, millis(now + REFRESH_RETRY_INTERVAL), order, order)
+                .is_ok()
     }
 }
 
@@ -317,7 +342,7 @@ impl Key {
     }
 
     /// The gateway's own. Shorter than any subject's input, so that it is none's.
-    fn own() -> Self {
+    fn gateway() -> Self {
         Self::from(&digest::digest(&digest::SHA256, b"gateway"))
     }
 }
@@ -332,18 +357,18 @@ impl From<&digest::Digest> for Key {
 
 // === impl CachedFuture ===
 
-impl Future for CachedFuture {
+impl Future for CachedExchangeFuture {
     type Output = Outcome;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome> {
         match &mut self.get_mut().0 {
-            State::There(outcome) => outcome.take().map_or(Poll::Pending, Poll::Ready),
-            State::Asked(outcome) => outcome.as_mut().poll(cx),
+            FutureState::Ready(outcome) => outcome.take().map_or(Poll::Pending, Poll::Ready),
+            FutureState::Pending(outcome) => outcome.as_mut().poll(cx),
         }
     }
 }
 
-impl fmt::Debug for CachedFuture {
+impl fmt::Debug for CachedExchangeFuture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CachedFuture").finish_non_exhaustive()
     }
@@ -351,7 +376,7 @@ impl fmt::Debug for CachedFuture {
 
 // === impl Refreshing ===
 
-impl<X> Drop for Refreshing<X> {
+impl<X> Drop for RefreshGuard<X> {
     fn drop(&mut self) {
         self.0.refreshing.fetch_sub(1, Ordering::Relaxed);
     }

@@ -8,14 +8,14 @@ use secrecy::SecretString;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{Bearer, ExchangeFault, Outage, TokenType};
+use crate::{BearerToken, EndpointError, ExchangeError, TokenType};
 
 /// The longest error code that is passed on.
-const MAX_CODE: usize = 40;
+const MAX_CODE_LEN: usize = 40;
 
 /// RFC 6749 section 5.1 and RFC 8693 section 2.2.1. A member that stands twice is an error.
 #[derive(Deserialize)]
-struct Granted {
+struct TokenResponse {
     access_token: Option<SecretString>,
     token_type: Option<String>,
     issued_token_type: Option<String>,
@@ -25,63 +25,64 @@ struct Granted {
 
 /// RFC 6749 section 5.2. The description is not read: it may say anything.
 #[derive(Deserialize)]
-struct Denied {
+struct TokenErrorResponse {
     error: Option<String>,
 }
 
-/// The token of an answer to a request that was sent at `asked_at`.
-pub(crate) fn read(
+/// The token of an answer to a request that was sent at `requested_at`.
+pub(crate) fn parse_response(
     status: StatusCode,
     headers: &HeaderMap,
     body: &[u8],
-    asked_at: SystemTime,
-) -> Result<Bearer, ExchangeFault> {
+    requested_at: SystemTime,
+) -> Result<BearerToken, ExchangeError> {
     if status.is_redirection() {
-        return Err(Outage::Redirects.into());
+        return Err(EndpointError::Redirect.into());
     }
     if status == StatusCode::OK {
         return if is_json(headers) {
-            granted(body, asked_at)
+            parse_token(body, requested_at)
         } else {
-            Err(Outage::NotJson.into())
+            Err(EndpointError::NotJson.into())
         };
     }
-    let denies = [StatusCode::BAD_REQUEST, StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN];
-    if !denies.contains(&status) || !is_json(headers) {
-        return Err(Outage::Status(status).into());
+    let error_statuses = [StatusCode::BAD_REQUEST, StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN];
+    if !error_statuses.contains(&status) || !is_json(headers) {
+        return Err(EndpointError::Status(status).into());
     }
     // What serde says of the answer may quote it: none of it is passed on.
     match serde_json::from_slice(body) {
-        Ok(Denied { error: Some(code) }) => Err(denied(&code)),
-        Ok(Denied { error: None }) | Err(_) => Err(Outage::Status(status).into()),
+        Ok(TokenErrorResponse { error: Some(code) }) => Err(error_from_code(&code)),
+        Ok(TokenErrorResponse { error: None }) | Err(_) => {
+            Err(EndpointError::Status(status).into())
+        }
     }
 }
 
-fn granted(body: &[u8], asked_at: SystemTime) -> Result<Bearer, ExchangeFault> {
-    let Granted { access_token, token_type, issued_token_type, expires_in, error } =
-        serde_json::from_slice(body).map_err(|_| Outage::Malformed)?;
+fn parse_token(body: &[u8], requested_at: SystemTime) -> Result<BearerToken, ExchangeError> {
+    let TokenResponse { access_token, token_type, issued_token_type, expires_in, error } =
+        serde_json::from_slice(body).map_err(|_| EndpointError::Malformed)?;
     if let Some(code) = error {
-        return Err(denied(&code));
+        return Err(error_from_code(&code));
     }
     // A token of another type, `mac` or `N_A` for example, proves nothing in a bearer's header.
     if !token_type.is_some_and(|kind| kind.eq_ignore_ascii_case("bearer")) {
-        return Err(Outage::WrongType.into());
+        return Err(EndpointError::WrongType.into());
     }
-    let usable = [TokenType::AccessToken.urn(), TokenType::Jwt.urn()];
-    if issued_token_type.is_some_and(|kind| !usable.contains(&kind.as_str())) {
-        return Err(Outage::WrongType.into());
+    let accepted = [TokenType::AccessToken.urn(), TokenType::Jwt.urn()];
+    if issued_token_type.is_some_and(|kind| !accepted.contains(&kind.as_str())) {
+        return Err(EndpointError::WrongType.into());
     }
-    let token = access_token.ok_or(Outage::NoToken)?;
-    let expires_at = expires_in
-        .as_ref()
-        .and_then(seconds)
-        .map(|life| asked_at.checked_add(life).unwrap_or(asked_at + Duration::from_secs(86_400)));
-    Ok(Bearer::new(&token, expires_at)?)
+    let token = access_token.ok_or(EndpointError::NoToken)?;
+    let expires_at = expires_in.as_ref().and_then(parse_seconds).map(|lifetime| {
+        requested_at.checked_add(lifetime).unwrap_or(requested_at + Duration::from_secs(86_400))
+    });
+    Ok(BearerToken::new(&token, expires_at)?)
 }
 
 /// A number, or one in a string, as some servers write it. Nothing is left of a negative one. What is
 /// no number says nothing.
-fn seconds(value: &Value) -> Option<Duration> {
+fn parse_seconds(value: &Value) -> Option<Duration> {
     let seconds = match value {
         Value::Number(number) => number.as_f64()?,
         Value::String(text) => text.trim().parse::<f64>().ok()?,
@@ -96,14 +97,14 @@ fn seconds(value: &Value) -> Option<Duration> {
 
 /// A code tells the operator what to change. Those of the RFCs are lower-case words; what is not may
 /// be anything, a token for example, and is not passed on.
-fn denied(code: &str) -> ExchangeFault {
+fn error_from_code(code: &str) -> ExchangeError {
     if matches!(code, "temporarily_unavailable" | "server_error") {
-        return Outage::Faulty.into();
+        return EndpointError::ServerError.into();
     }
-    let word = (1..=MAX_CODE).contains(&code.len())
+    let is_plain_code = (1..=MAX_CODE_LEN).contains(&code.len())
         && code.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
-    let code = if word { code } else { "no reason that can be shown" };
-    ExchangeFault::Refused { code: code.into() }
+    let code = if is_plain_code { code } else { "no reason that can be shown" };
+    ExchangeError::Rejected { code: code.into() }
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

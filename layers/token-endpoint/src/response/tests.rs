@@ -9,27 +9,27 @@ fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_000)
 }
 
-fn answer(status: u16, kind: &str, body: &str) -> Result<Bearer, ExchangeFault> {
+fn parse(status: u16, kind: &str, body: &str) -> Result<BearerToken, ExchangeError> {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_str(kind).unwrap());
-    read(StatusCode::from_u16(status).unwrap(), &headers, body.as_bytes(), now())
+    parse_response(StatusCode::from_u16(status).unwrap(), &headers, body.as_bytes(), now())
 }
 
-fn json(status: u16, body: &str) -> Result<Bearer, ExchangeFault> {
-    answer(status, "application/json", body)
+fn json(status: u16, body: &str) -> Result<BearerToken, ExchangeError> {
+    parse(status, "application/json", body)
 }
 
-fn code(outcome: Result<Bearer, ExchangeFault>) -> String {
+fn code(outcome: Result<BearerToken, ExchangeError>) -> String {
     match outcome.unwrap_err() {
-        ExchangeFault::Refused { code } => code.into(),
-        ExchangeFault::Unavailable(outage) => panic!("{outage}"),
+        ExchangeError::Rejected { code } => code.into(),
+        ExchangeError::Unavailable(error) => panic!("{error}"),
     }
 }
 
-fn outage(outcome: Result<Bearer, ExchangeFault>) -> Outage {
+fn endpoint_error(outcome: Result<BearerToken, ExchangeError>) -> EndpointError {
     match outcome.unwrap_err() {
-        ExchangeFault::Unavailable(outage) => outage,
-        ExchangeFault::Refused { code } => panic!("{code}"),
+        ExchangeError::Unavailable(error) => error,
+        ExchangeError::Rejected { code } => panic!("{code}"),
     }
 }
 
@@ -42,60 +42,63 @@ fn expiry(expires_in: &str) -> Option<u64> {
 }
 
 #[test]
-fn a_bearer_token_is_taken_however_its_type_is_written() {
+fn accepts_bearer_type_in_any_case() {
     for kind in ["Bearer", "bearer", "BEARER"] {
         let body = format!(r#"{{"access_token":"abc","token_type":"{kind}","x":[1]}}"#);
-        let token = answer(200, "Application/JSON; charset=utf-8", &body).unwrap();
+        let token = parse(200, "Application/JSON; charset=utf-8", &body).unwrap();
         assert_eq!(token.value(), "Bearer abc");
         assert!(token.value().is_sensitive());
     }
 }
 
 #[test]
-fn refuses_tokens_of_another_type() {
+fn rejects_other_token_types() {
     for kind in [r#""mac""#, r#""N_A""#, r#""DPoP""#, r#""""#, "null"] {
         let body = format!(r#"{{"access_token":"abc","token_type":{kind}}}"#);
-        assert!(matches!(outage(json(200, &body)), Outage::WrongType), "{kind}");
+        assert!(matches!(endpoint_error(json(200, &body)), EndpointError::WrongType), "{kind}");
     }
     for issued in ["id_token", "refresh_token", "saml2"] {
         let body = format!(
             r#"{{"access_token":"abc","token_type":"Bearer","issued_token_type":"urn:ietf:params:oauth:token-type:{issued}"}}"#
         );
-        assert!(matches!(outage(json(200, &body)), Outage::WrongType), "{issued}");
+        assert!(matches!(endpoint_error(json(200, &body)), EndpointError::WrongType), "{issued}");
     }
-    assert!(matches!(outage(json(200, r#"{"access_token":"abc"}"#)), Outage::WrongType));
+    assert!(matches!(
+        endpoint_error(json(200, r#"{"access_token":"abc"}"#)),
+        EndpointError::WrongType
+    ));
 }
 
 #[test]
-fn refuses_an_answer_without_a_usable_token() {
+fn rejects_responses_without_usable_token() {
     for token in [r#""""#, "null", r#""a\r\nX-Admin: 1""#, r#""a b""#, r#""a\u0000""#, r#""ü""#] {
         let body = format!(r#"{{"access_token":{token},"token_type":"Bearer"}}"#);
-        assert!(matches!(outage(json(200, &body)), Outage::NoToken), "{token}");
+        assert!(matches!(endpoint_error(json(200, &body)), EndpointError::NoToken), "{token}");
     }
     let long = format!(r#"{{"access_token":"{}","token_type":"Bearer"}}"#, "a".repeat(16_385));
-    assert!(matches!(outage(json(200, &long)), Outage::NoToken));
+    assert!(matches!(endpoint_error(json(200, &long)), EndpointError::NoToken));
     for body in ["", "[]", "null", "{", r#"{"access_token":5}"#] {
-        assert!(matches!(outage(json(200, body)), Outage::Malformed), "{body}");
+        assert!(matches!(endpoint_error(json(200, body)), EndpointError::Malformed), "{body}");
     }
 }
 
 #[test]
-fn refuses_an_answer_that_says_something_twice() {
+fn rejects_duplicate_members() {
     let body = r#"{"access_token":"a","access_token":"b","token_type":"Bearer"}"#;
-    assert!(matches!(outage(json(200, body)), Outage::Malformed));
+    assert!(matches!(endpoint_error(json(200, body)), EndpointError::Malformed));
 }
 
 #[test]
-fn a_page_is_no_answer() {
+fn rejects_html_pages() {
     let page = "<html><body>access_token</body></html>";
-    assert!(matches!(outage(answer(200, "text/html", page)), Outage::NotJson));
+    assert!(matches!(endpoint_error(parse(200, "text/html", page)), EndpointError::NotJson));
     let token = r#"{"access_token":"a","token_type":"Bearer"}"#;
-    assert!(matches!(outage(answer(200, "text/plain", token)), Outage::NotJson));
-    assert!(matches!(outage(answer(400, "text/html", page)), Outage::Status(_)));
+    assert!(matches!(endpoint_error(parse(200, "text/plain", token)), EndpointError::NotJson));
+    assert!(matches!(endpoint_error(parse(400, "text/html", page)), EndpointError::Status(_)));
 }
 
 #[test]
-fn an_expiry_is_a_number_in_either_form() {
+fn parses_expiry_as_number_or_string() {
     assert_eq!(expiry("3600"), Some(3600));
     assert_eq!(expiry(r#""3600""#), Some(3600));
     assert_eq!(expiry("3599.9"), Some(3599));
@@ -110,7 +113,7 @@ fn an_expiry_is_a_number_in_either_form() {
 }
 
 #[test]
-fn a_refusal_has_its_code_and_never_its_description() {
+fn error_contains_code_but_no_description() {
     for known in [
         "invalid_grant",
         "invalid_request",
@@ -128,7 +131,7 @@ fn a_refusal_has_its_code_and_never_its_description() {
 }
 
 #[test]
-fn a_code_that_is_none_is_not_passed_on() {
+fn hides_invalid_error_codes() {
     for odd in ["canary-3f9a", "eyJhbGci.canary", r"\u001b[31mcanary", "", "Canary canary"] {
         let body = format!(r#"{{"error":"{odd}"}}"#);
         assert!(!code(json(400, &body)).contains("canary"), "{odd}");
@@ -138,24 +141,27 @@ fn a_code_that_is_none_is_not_passed_on() {
 }
 
 #[test]
-fn a_server_that_has_trouble_is_unavailable() {
+fn server_errors_are_unavailable() {
     for status in [404, 429, 500, 502, 503] {
-        assert!(matches!(outage(json(status, r#"{"error":"invalid_grant"}"#)), Outage::Status(_)));
+        assert!(matches!(
+            endpoint_error(json(status, r#"{"error":"invalid_grant"}"#)),
+            EndpointError::Status(_)
+        ));
     }
     for error in ["temporarily_unavailable", "server_error"] {
         let body = format!(r#"{{"error":"{error}"}}"#);
-        assert!(matches!(outage(json(400, &body)), Outage::Faulty));
+        assert!(matches!(endpoint_error(json(400, &body)), EndpointError::ServerError));
     }
-    assert!(matches!(outage(json(400, "{}")), Outage::Status(_)));
-    assert!(matches!(outage(json(401, r#"{"error":7}"#)), Outage::Status(_)));
+    assert!(matches!(endpoint_error(json(400, "{}")), EndpointError::Status(_)));
+    assert!(matches!(endpoint_error(json(401, r#"{"error":7}"#)), EndpointError::Status(_)));
     for status in [301, 302, 307, 308] {
-        assert!(matches!(outage(json(status, "{}")), Outage::Redirects));
+        assert!(matches!(endpoint_error(json(status, "{}")), EndpointError::Redirect));
     }
 }
 
 proptest! {
     #[test]
-    fn whatever_comes_a_token_is_one_that_a_header_carries(
+    fn every_accepted_token_fits_in_header(
         status in 200_u16..599,
         token in any::<String>(),
         kind in "(?i)bearer|mac|.*",
@@ -171,9 +177,9 @@ proptest! {
     }
 
     #[test]
-    fn bytes_that_are_no_answer_are_never_a_token(body in any::<Vec<u8>>()) {
+    fn arbitrary_bytes_are_never_a_token(body in any::<Vec<u8>>()) {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        prop_assert!(read(StatusCode::OK, &headers, &body, now()).is_err());
+        prop_assert!(parse_response(StatusCode::OK, &headers, &body, now()).is_err());
     }
 }

@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use vmcp_core::Identity;
 
 use super::*;
-use crate::Outage;
+use crate::EndpointError;
 
 /// What an authorization server does with the n-th request of a test, counted from 1.
 type Script = fn(usize, SystemTime) -> Outcome;
@@ -21,7 +21,7 @@ fn start() -> SystemTime {
 }
 
 fn token(name: &str, expires_at: Option<SystemTime>) -> Outcome {
-    Ok(Exchanged::new(&name.to_owned().into(), expires_at)?)
+    Ok(AccessToken::new(&name.to_owned().into(), expires_at)?)
 }
 
 fn hourly(count: usize, now: SystemTime) -> Outcome {
@@ -29,26 +29,26 @@ fn hourly(count: usize, now: SystemTime) -> Outcome {
 }
 
 fn refusing(_: usize, _: SystemTime) -> Outcome {
-    Err(ExchangeFault::Refused { code: "invalid_grant".into() })
+    Err(ExchangeError::Rejected { code: "invalid_grant".into() })
 }
 
 impl Server {
     /// A remembered exchange that takes a second and does as the script says.
-    fn cached(&self, clock: &Clock, script: Script) -> Cached<impl Exchange> {
-        let (asked, now) = (Arc::clone(&self.0), clock.clone());
+    fn cached(&self, clock: &Clock, script: Script) -> CachedExchange<impl Exchange> {
+        let (future, now) = (Arc::clone(&self.0), clock.clone());
         let exchange = move |subject: Subject| {
-            let mut asked = asked.lock().unwrap();
-            asked.push(subject.expose_token().to_owned());
-            let outcome = script(asked.len(), now.now());
+            let mut future = future.lock().unwrap();
+            future.push(subject.expose_token().to_owned());
+            let outcome = script(future.len(), now.now());
             async move {
                 sleep(Duration::from_secs(1)).await;
                 outcome
             }
         };
-        Cached::with_capacity(exchange, clock.clone(), 64)
+        CachedExchange::with_capacity(exchange, clock.clone(), 64)
     }
 
-    fn asked(&self) -> usize {
+    fn requests(&self) -> usize {
         self.0.lock().unwrap().len()
     }
 }
@@ -58,19 +58,19 @@ fn subject(name: &str, token: &str, expires_at: Option<SystemTime>) -> Subject {
     if let Some(at) = expires_at {
         identity = identity.expires_at(at);
     }
-    Subject::of(&identity.build()).unwrap()
+    Subject::from_identity(&identity.build()).unwrap()
 }
 
 fn ann() -> Subject {
     subject("ann", "inbound", None)
 }
 
-async fn value(cached: &Cached<impl Exchange>, subject: Subject) -> String {
+async fn value(cached: &CachedExchange<impl Exchange>, subject: Subject) -> String {
     cached.exchange(subject).await.unwrap().value().to_str().unwrap().to_owned()
 }
 
 /// Lets what runs in the background come to its end.
-async fn settle() {
+async fn run_background_tasks() {
     for _ in 0..4 {
         yield_now().await;
     }
@@ -78,7 +78,7 @@ async fn settle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_thousand_first_calls_cost_one_exchange() {
+async fn concurrent_first_calls_share_one_exchange() {
     let (server, clock) = (Server::default(), Clock::manual(start()));
     let cached = server.cached(&clock, hourly);
     let calls: Vec<_> = (0..1000)
@@ -90,11 +90,11 @@ async fn a_thousand_first_calls_cost_one_exchange() {
     for call in calls {
         assert_eq!(call.await.unwrap(), "Bearer t1");
     }
-    assert_eq!((server.asked(), cached.len()), (1, 1));
+    assert_eq!((server.requests(), cached.len()), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_gives_up_does_not_fail_the_others() {
+async fn cancelled_caller_does_not_fail_others() {
     let (server, clock) = (Server::default(), Clock::manual(start()));
     let cached = server.cached(&clock, hourly);
     let first = tokio::spawn(cached.exchange(ann()));
@@ -103,11 +103,11 @@ async fn who_gives_up_does_not_fail_the_others() {
     yield_now().await;
     first.abort();
     assert_eq!(second.await.unwrap().unwrap().value(), "Bearer t1");
-    assert_eq!(server.asked(), 1);
+    assert_eq!(server.requests(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_remembered_is_there_at_once() {
+async fn cached_token_is_ready_immediately() {
     let (server, clock) = (Server::default(), Clock::manual(start()));
     let cached = server.cached(&clock, hourly);
     value(&cached, ann()).await;
@@ -117,7 +117,7 @@ async fn what_is_remembered_is_there_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_gets_somebody_elses_token() {
+async fn keeps_tokens_of_subjects_apart() {
     let (server, clock) = (Server::default(), Clock::manual(start()));
     let cached = server.cached(&clock, hourly);
     let upstream = |name| {
@@ -131,7 +131,7 @@ async fn nobody_gets_somebody_elses_token() {
         ann(),
         subject("bob", "inbound", None),
         subject("ann", "newer", None),
-        Subject::of(&foreign.build()).unwrap(),
+        Subject::from_identity(&foreign.build()).unwrap(),
         upstream("carl"),
         upstream("dora"),
         // Parts that read the same when they are joined.
@@ -143,63 +143,63 @@ async fn nobody_gets_somebody_elses_token() {
             assert_eq!(value(&cached, subject.clone()).await, expected, "round {round}");
         }
     }
-    assert_eq!(server.asked(), subjects.len());
+    assert_eq!(server.requests(), subjects.len());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_is_given_up_before_it_expires() {
-    for (life, kept) in [(Some(3600), 3570), (Some(40), 30), (None, 45)] {
+async fn evicts_token_before_expiry() {
+    for (lifetime, cache_key) in [(Some(3600), 3570), (Some(40), 30), (None, 45)] {
         let (server, clock) = (Server::default(), Clock::manual(start()));
-        let script: Script = match life {
+        let script: Script = match lifetime {
             Some(3600) => hourly,
             Some(_) => |count, now| token(&count.to_string(), Some(now + Duration::from_secs(40))),
             None => |count, _| token(&count.to_string(), None),
         };
         let cached = server.cached(&clock, script);
         let got = cached.exchange(ann()).await.unwrap();
-        let key = got.kept.unwrap();
-        clock.advance(Duration::from_millis(kept * 1000 - 1));
-        assert!(cached.0.entries.get(&key, clock.now()).is_some(), "{life:?}");
+        let key = got.cache_key.unwrap();
+        clock.advance(Duration::from_millis(cache_key * 1000 - 1));
+        assert!(cached.0.entries.get(&key, clock.now()).is_some(), "{lifetime:?}");
         clock.advance(Duration::from_millis(1));
-        assert!(cached.0.entries.get(&key, clock.now()).is_none(), "{life:?}");
+        assert!(cached.0.entries.get(&key, clock.now()).is_none(), "{lifetime:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_never_outlives_the_one_it_was_exchanged_for() {
+async fn token_never_outlives_subject_token() {
     let (server, clock) = (Server::default(), Clock::manual(start()));
     let cached = server.cached(&clock, hourly);
     let short = || subject("ann", "inbound", Some(start() + Duration::from_secs(120)));
     value(&cached, short()).await;
     clock.advance(Duration::from_secs(89));
     value(&cached, short()).await;
-    settle().await;
-    assert_eq!(server.asked(), 1, "refreshed ahead in vain");
+    run_background_tasks().await;
+    assert_eq!(server.requests(), 1, "refreshed ahead in vain");
     clock.advance(Duration::from_secs(1));
     value(&cached, short()).await;
-    assert_eq!(server.asked(), 2);
+    assert_eq!(server.requests(), 2);
     let ended = subject("bob", "inbound", Some(start()));
     value(&cached, ended.clone()).await;
     value(&cached, ended).await;
-    assert_eq!(server.asked(), 4);
+    assert_eq!(server.requests(), 4);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_that_has_expired_already_is_used_once() {
+async fn expired_token_is_not_cached() {
     for script in [(|count, now| token(&count.to_string(), Some(now))) as Script, |count, now| {
         token(&count.to_string(), Some(now - Duration::from_secs(9)))
     }] {
         let (server, clock) = (Server::default(), Clock::manual(start()));
         let cached = server.cached(&clock, script);
         let first = cached.exchange(ann()).await.unwrap();
-        assert!(!cached.refused(&first), "another one would be no better");
+        assert!(!cached.invalidate(&first), "another one would be no better");
         value(&cached, ann()).await;
-        assert_eq!((server.asked(), cached.len()), (2, 0));
+        assert_eq!((server.requests(), cached.len()), (2, 0));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_is_refreshed_ahead_while_the_old_one_is_used() {
+async fn refreshes_token_in_background() {
     let (server, clock) = (Server::default(), Clock::manual(start()));
     let cached = server.cached(&clock, hourly);
     value(&cached, ann()).await;
@@ -207,52 +207,52 @@ async fn a_token_is_refreshed_ahead_while_the_old_one_is_used() {
     for _ in 0..100 {
         assert_eq!(value(&cached, ann()).await, "Bearer t1");
     }
-    settle().await;
+    run_background_tasks().await;
     assert_eq!(value(&cached, ann()).await, "Bearer t2");
-    assert_eq!(server.asked(), 2);
+    assert_eq!(server.requests(), 2);
     assert_eq!(cached.0.refreshing.load(Ordering::Relaxed), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refresh_that_fails_leaves_the_old_token_and_is_tried_again() {
+async fn failed_refresh_keeps_token_and_retries() {
     let (server, clock) = (Server::default(), Clock::manual(start()));
     let cached = server.cached(&clock, |count, now| match count {
         1 => hourly(1, now),
-        2 => Err(Outage::Slow.into()),
+        2 => Err(EndpointError::TimedOut.into()),
         3 => refusing(3, now),
         _ => hourly(count, now),
     });
     value(&cached, ann()).await;
     clock.advance(Duration::from_secs(2700));
-    for asked in 2..=4 {
+    for future in 2..=4 {
         assert_eq!(value(&cached, ann()).await, "Bearer t1");
-        settle().await;
-        assert_eq!(server.asked(), asked);
-        clock.advance(RETRY);
+        run_background_tasks().await;
+        assert_eq!(server.requests(), future);
+        clock.advance(REFRESH_RETRY_INTERVAL);
     }
     assert_eq!(value(&cached, ann()).await, "Bearer t4");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_is_remembered_for_two_seconds() {
+async fn caches_rejection_for_two_seconds() {
     let (server, clock) = (Server::default(), Clock::manual(start()));
     let cached = server.cached(&clock, refusing);
     for _ in 0..50 {
         let fault = cached.exchange(ann()).await.unwrap_err();
-        assert!(matches!(fault, ExchangeFault::Refused { .. }));
+        assert!(matches!(fault, ExchangeError::Rejected { .. }));
     }
-    assert_eq!(server.asked(), 1);
+    assert_eq!(server.requests(), 1);
     clock.advance(Duration::from_secs(2));
     cached.exchange(ann()).await.unwrap_err();
-    assert_eq!(server.asked(), 2);
+    assert_eq!(server.requests(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outage_is_not_remembered() {
+async fn does_not_cache_outages() {
     let (server, clock) = (Server::default(), Clock::manual(start()));
     let cached = server.cached(&clock, |count, now| match count {
-        1 => Err(Outage::Status(StatusCode::BAD_GATEWAY).into()),
-        2 => Err(Outage::Unreachable(Arc::new(io::Error::other("x"))).into()),
+        1 => Err(EndpointError::Status(StatusCode::BAD_GATEWAY).into()),
+        2 => Err(EndpointError::Unreachable(Arc::new(io::Error::other("x"))).into()),
         _ => hourly(count, now),
     });
     cached.exchange(ann()).await.unwrap_err();
@@ -261,28 +261,28 @@ async fn an_outage_is_not_remembered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_token_is_replaced_once() {
+async fn invalidated_token_is_replaced_once() {
     let (server, clock) = (Server::default(), Clock::manual(start()));
     let cached = server.cached(&clock, hourly);
     let first = cached.exchange(ann()).await.unwrap();
     // Many calls hear of it at once.
     for _ in 0..20 {
-        assert!(cached.refused(&first));
+        assert!(cached.invalidate(&first));
     }
     let second = cached.exchange(ann()).await.unwrap();
     assert_eq!(second.value(), "Bearer t2");
-    assert!(cached.refused(&first), "there is a newer one");
+    assert!(cached.invalidate(&first), "there is a newer one");
     // A backend that takes none of them does not cost an exchange for each request.
-    assert!(!cached.refused(&second));
+    assert!(!cached.invalidate(&second));
     assert_eq!(value(&cached, ann()).await, "Bearer t2");
-    assert_eq!(server.asked(), 2);
-    clock.advance(REPLACED);
-    assert!(cached.refused(&second));
+    assert_eq!(server.requests(), 2);
+    clock.advance(REPLACEMENT_INTERVAL);
+    assert!(cached.invalidate(&second));
     assert_eq!(value(&cached, ann()).await, "Bearer t3");
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_is_bounded() {
+async fn cache_is_bounded() {
     let (server, clock) = (Server::default(), Clock::manual(start()));
     let cached = server.cached(&clock, hourly);
     for user in 0..500 {
@@ -293,35 +293,35 @@ async fn it_is_bounded() {
 }
 
 /// Has a token of its own, and counts how often it gives it out.
-struct Own(Arc<AtomicUsize>);
+struct OwnToken(Arc<AtomicUsize>);
 
-impl Exchange for Own {
+impl Exchange for OwnToken {
     type Future = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
     fn exchange(&self, _: Subject) -> Self::Future {
         Box::pin(async { token("of-ann", None) })
     }
 
-    fn own(&self) -> Option<Self::Future> {
-        let asked = Arc::clone(&self.0);
+    fn client_credentials(&self) -> Option<Self::Future> {
+        let future = Arc::clone(&self.0);
         Some(Box::pin(async move {
-            asked.fetch_add(1, Ordering::Relaxed);
+            future.fetch_add(1, Ordering::Relaxed);
             token("own", None)
         }))
     }
 }
 
 #[tokio::test]
-async fn the_gateways_own_token_is_remembered_apart() {
-    let asked = Arc::new(AtomicUsize::new(0));
-    let cached = Cached::new(Own(Arc::clone(&asked)), Clock::manual(start()));
+async fn caches_client_credentials_token_separately() {
+    let future = Arc::new(AtomicUsize::new(0));
+    let cached = CachedExchange::new(OwnToken(Arc::clone(&future)), Clock::manual(start()));
     for _ in 0..3 {
-        assert_eq!(cached.own().unwrap().await.unwrap().value(), "Bearer own");
+        assert_eq!(cached.client_credentials().unwrap().await.unwrap().value(), "Bearer own");
         assert_eq!(value(&cached, ann()).await, "Bearer of-ann");
     }
-    assert_eq!(asked.load(Ordering::Relaxed), 1);
-    let none = Cached::new(|_: Subject| async { token("x", None) }, Clock::system());
-    assert!(none.own().is_none());
+    assert_eq!(future.load(Ordering::Relaxed), 1);
+    let none = CachedExchange::new(|_: Subject| async { token("x", None) }, Clock::system());
+    assert!(none.client_credentials().is_none());
 }
 
 proptest! {
@@ -332,7 +332,7 @@ proptest! {
     ) {
         let key = |(issuer, name, token): &(String, String, String)| {
             let identity = Identity::builder(issuer, name).token(token.clone().into()).build();
-            Key::of(&Subject::of(&identity).unwrap())
+            Key::of(&Subject::from_identity(&identity).unwrap())
         };
         prop_assert_eq!(key(&a) == key(&b), a == b);
     }

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use vmcp_core::UpstreamKind;
 
-use crate::SettingsError;
+use crate::EndpointSettingsError;
 
 /// What the token that is exchanged is (RFC 8693 section 3). From its URN or the last part of that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -36,7 +36,7 @@ impl TokenType {
 
     /// Which of an upstream provider's tokens is of this type.
     #[must_use]
-    pub fn of_upstream(self) -> UpstreamKind {
+    pub fn upstream_kind(self) -> UpstreamKind {
         match self {
             Self::AccessToken | Self::Jwt => UpstreamKind::Access,
             Self::IdToken => UpstreamKind::Id,
@@ -45,14 +45,14 @@ impl TokenType {
 }
 
 impl FromStr for TokenType {
-    type Err = SettingsError;
+    type Err = EndpointSettingsError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text.strip_prefix(URN).unwrap_or(text) {
             "access_token" => Ok(Self::AccessToken),
             "id_token" => Ok(Self::IdToken),
             "jwt" => Ok(Self::Jwt),
-            _ => Err(SettingsError::TokenType),
+            _ => Err(EndpointSettingsError::TokenType),
         }
     }
 }
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn token_types_are_read_in_both_forms() {
+    fn parses_both_forms_of_token_types() {
         for kind in [TokenType::AccessToken, TokenType::IdToken, TokenType::Jwt] {
             let urn = kind.urn();
             assert_eq!(urn.parse(), Ok(kind));
