@@ -1,4 +1,4 @@
-//! The token that was given out.
+//! Bearer tokens.
 
 use std::time::SystemTime;
 
@@ -7,28 +7,28 @@ use secrecy::{ExposeSecret, SecretString};
 
 use crate::{EndpointError, ExchangeError};
 
-/// The longest token, in bytes. It has to go into a header, and servers bound those.
+/// Maximum length of a token in bytes, since servers limit the size of headers.
 const MAX_TOKEN_LEN: usize = 16 * 1024;
 
-/// A bearer token (RFC 6750), prepared for the header. Never shown by `Debug`; cheap to clone.
+/// Bearer token (RFC 6750), prepared as a header value. Hidden in `Debug` output; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct BearerToken {
     value: HeaderValue,
     expires_at: Option<SystemTime>,
 }
 
-/// The token is empty, longer than 16 KiB, or has bytes other than visible ASCII.
+/// The error of a token that is empty, longer than 16 KiB, or contains bytes other than visible ASCII.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the token cannot stand in a header")]
+#[error("the token is not a valid header value")]
 pub struct InvalidTokenError;
 
 // === impl Bearer ===
 
 impl BearerToken {
-    /// A token (RFC 6750 section 2.1) and when it stops being valid, if that is known.
+    /// Creates a token (RFC 6750 section 2.1) with its expiry, if known.
     ///
     /// # Errors
-    /// No header can carry it.
+    /// The token is not a valid header value.
     pub fn new(
         token: &SecretString,
         expires_at: Option<SystemTime>,
@@ -41,18 +41,18 @@ impl BearerToken {
         }
         let mut value =
             HeaderValue::try_from(format!("Bearer {token}")).map_err(|_| InvalidTokenError)?;
-        // Never indexed by HPACK, never shown.
+        // Not indexed by HPACK, hidden in `Debug` output.
         value.set_sensitive(true);
         Ok(Self { value, expires_at })
     }
 
-    /// `BearerToken`, a space and the token; marked sensitive.
+    /// Returns `Bearer`, a space and the token; marked sensitive.
     #[must_use]
     pub fn value(&self) -> &HeaderValue {
         &self.value
     }
 
-    /// When it stops being valid, where the authorization server said so.
+    /// Returns the expiry, if the authorization server stated one.
     #[must_use]
     pub fn expires_at(&self) -> Option<SystemTime> {
         self.expires_at

@@ -1,4 +1,4 @@
-//! Asks the endpoint and waits for the answer.
+//! The client of a token endpoint.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,13 +10,12 @@ use vmcp_core::{Body, BodyError, Clock, HttpClient};
 use crate::settings::{ClientSecret, OAuthClient};
 use crate::{BearerToken, EndpointError, EndpointSettings, ExchangeError, Grant, form, response};
 
-/// The largest answer that is read, in bytes.
+/// Maximum size of a response in bytes.
 const MAX_RESPONSE_SIZE: usize = 1024 * 1024;
 
-/// An authorization server's token endpoint (RFC 6749 section 3.2), asked over any HTTP client. See the
-/// [crate docs](crate) for an example.
+/// Client of a token endpoint (RFC 6749 section 3.2). See the [crate docs](crate) for an example.
 ///
-/// Redirects are not followed, and must not be by the client: they would carry a secret elsewhere.
+/// It does not follow redirects, and neither must the HTTP client: a redirect would disclose the secret.
 pub struct TokenEndpoint {
     client: HttpClient,
     settings: Arc<EndpointSettings>,
@@ -24,12 +23,12 @@ pub struct TokenEndpoint {
 }
 
 impl TokenEndpoint {
-    /// Asks over `client`.
+    /// Creates a client that sends requests through `client`.
     pub fn new(client: impl Into<HttpClient>, settings: EndpointSettings, clock: Clock) -> Self {
         Self { client: client.into(), settings: Arc::new(settings), clock }
     }
 
-    /// Whether the client can authenticate, and so ask for a token of its own.
+    /// Returns `true` if the client has a secret, which the client credentials grant requires.
     #[must_use]
     pub fn has_secret(&self) -> bool {
         match self.settings.client {
@@ -40,10 +39,10 @@ impl TokenEndpoint {
         }
     }
 
-    /// Asks once, and waits no longer than the deadline of the settings.
+    /// Requests a token once, within the configured timeout.
     ///
     /// # Errors
-    /// The answer is no, or none that can be used.
+    /// The endpoint rejected the request, or returned no usable response.
     pub fn request_token(
         &self,
         grant: &Grant<'_>,

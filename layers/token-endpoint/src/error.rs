@@ -1,4 +1,4 @@
-//! Why there is no token for a backend.
+//! Errors of token requests.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -6,73 +6,72 @@ use std::sync::Arc;
 use http::StatusCode;
 use vmcp_core::CredentialFault;
 
-/// Why an exchange brought no token. Cheap to clone: all who wait for one exchange get it.
+/// The error of a token request. Cheap to clone for concurrent callers of one request.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ExchangeError {
-    /// The authorization server answered, and its answer is no: trying again does not help.
-    #[error("the authorization server refused: {code}")]
+    /// The authorization server rejected the request. A retry does not help.
+    #[error("the authorization server rejected the request: {code}")]
     Rejected {
-        /// Its error code (RFC 6749 section 5.2, RFC 8693 section 2.2.2), or fixed words. Never a
-        /// description.
+        /// The error code (RFC 6749 section 5.2, RFC 8693 section 2.2.2), or a fixed text. Never a description.
         code: Box<str>,
     },
-    /// There was no answer that can be used: trying again later helps.
+    /// There was no usable response. A retry may succeed.
     #[error(transparent)]
     Unavailable(#[from] EndpointError),
 }
 
-/// What is wrong with the token endpoint.
+/// The error of a token endpoint without a usable response.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum EndpointError {
-    /// No answer came.
-    #[error("the token endpoint cannot be reached")]
+    /// The connection failed.
+    #[error("failed to reach the token endpoint")]
     Unreachable(#[source] Arc<dyn Error + Send + Sync>),
-    /// No answer came in time.
-    #[error("the token endpoint did not answer in time")]
+    /// The response did not arrive in time.
+    #[error("the token endpoint timed out")]
     TimedOut,
-    /// The answer broke off.
-    #[error("the answer of the token endpoint broke off")]
+    /// The response was truncated.
+    #[error("the response of the token endpoint was truncated")]
     Truncated,
-    /// The answer is more than 1 MiB.
-    #[error("the answer of the token endpoint is too large")]
+    /// The response is larger than 1 MiB.
+    #[error("the response of the token endpoint is too large")]
     TooLarge,
-    /// A redirect, which is never followed: it would carry a secret elsewhere.
-    #[error("the token endpoint redirects")]
+    /// A redirect, which is not followed: it would disclose the secret.
+    #[error("the token endpoint returned a redirect")]
     Redirect,
-    /// An HTTP status that says nothing of the token.
-    #[error("the token endpoint answered with status {0}")]
+    /// Another HTTP status.
+    #[error("the token endpoint returned status {0}")]
     Status(StatusCode),
-    /// It says itself that it cannot answer now.
-    #[error("the token endpoint reports a fault of its own")]
+    /// An OAuth error that reports a failure of the server.
+    #[error("the token endpoint reported a server error")]
     ServerError,
-    /// Something else than JSON, an HTML page for example.
-    #[error("the token endpoint did not answer with JSON")]
+    /// The response is not JSON, but for example an HTML page.
+    #[error("the response of the token endpoint is not JSON")]
     NotJson,
-    /// JSON, but no answer of a token endpoint.
-    #[error("the token endpoint's answer is malformed")]
+    /// The response is not a valid token response.
+    #[error("the response of the token endpoint is malformed")]
     Malformed,
-    /// No access token, or one that no header can carry.
-    #[error("the token endpoint's answer has no usable access token")]
+    /// The response contains no access token, or one that is not a valid header value.
+    #[error("the response of the token endpoint contains no usable access token")]
     NoToken,
-    /// A token that is no bearer token, or no access token.
-    #[error("the token endpoint gave out a token of the wrong type")]
+    /// The token is not a bearer token, or not an access token.
+    #[error("the token endpoint returned a token of the wrong type")]
     WrongType,
 }
 
 impl EndpointError {
-    /// The same in fixed words, which may be shown to anybody.
+    /// Returns the error as a fixed text, which may be sent to clients.
     #[must_use]
     pub fn reason(&self) -> &'static str {
         match self {
-            Self::Unreachable(_) => "the token endpoint cannot be reached",
-            Self::TimedOut => "the token endpoint did not answer in time",
+            Self::Unreachable(_) => "failed to reach the token endpoint",
+            Self::TimedOut => "the token endpoint timed out",
             Self::Truncated
             | Self::TooLarge
             | Self::Status(_)
             | Self::ServerError
             | Self::Redirect => "the token endpoint failed",
             Self::NotJson | Self::Malformed | Self::NoToken | Self::WrongType => {
-                "the token endpoint's answer is no token"
+                "the token endpoint returned no token"
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What is sent to a token endpoint.
+//! Requests to a token endpoint.
 
 use std::fmt;
 
@@ -12,19 +12,19 @@ use vmcp_core::Body;
 use crate::TokenType;
 use crate::settings::{ClientSecret, EndpointSettings, OAuthClient};
 
-/// What is asked for.
+/// Grant of a token request.
 #[derive(Clone, Copy)]
 pub enum Grant<'a> {
-    /// A token for the client itself (RFC 6749 section 4.4).
+    /// Client credentials (RFC 6749 section 4.4).
     ClientCredentials,
-    /// A token for somebody else's (RFC 8693 section 2.1).
+    /// Token exchange (RFC 8693 section 2.1).
     Exchange {
-        /// Whoever's token it is exchanged for.
+        /// The token to exchange.
         subject_token: &'a str,
     },
 }
 
-/// The request, with nothing in it that the settings and the grant don't ask for.
+/// Builds a request with only the configured parameters.
 pub(crate) fn request(settings: &EndpointSettings, grant: &Grant<'_>) -> Request<Body> {
     let EndpointSettings { url, client, audience, scope, resource, subject_token_type, timeout: _ } =
         settings;
@@ -70,7 +70,7 @@ pub(crate) fn request(settings: &EndpointSettings, grant: &Grant<'_>) -> Request
 }
 
 impl fmt::Debug for Grant<'_> {
-    /// Which, without the token.
+    /// Names the grant without the token.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::ClientCredentials => "ClientCredentials",

@@ -1,4 +1,4 @@
-//! What a token endpoint's answer means.
+//! Parsing of token responses.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use crate::{BearerToken, EndpointError, ExchangeError, TokenType};
 
-/// The longest error code that is passed on.
+/// Maximum length of an error code that is passed on.
 const MAX_CODE_LEN: usize = 40;
 
-/// RFC 6749 section 5.1 and RFC 8693 section 2.2.1. A member that stands twice is an error.
+/// Token response (RFC 6749 section 5.1, RFC 8693 section 2.2.1). Duplicate members are an error.
 #[derive(Deserialize)]
 struct TokenResponse {
     access_token: Option<SecretString>,
@@ -23,13 +23,13 @@ struct TokenResponse {
     error: Option<String>,
 }
 
-/// RFC 6749 section 5.2. The description is not read: it may say anything.
+/// Error response (RFC 6749 section 5.2). The description is ignored: its content is arbitrary.
 #[derive(Deserialize)]
 struct TokenErrorResponse {
     error: Option<String>,
 }
 
-/// The token of an answer to a request that was sent at `requested_at`.
+/// Returns the token of a response to a request that was sent at `requested_at`.
 pub(crate) fn parse_response(
     status: StatusCode,
     headers: &HeaderMap,
@@ -50,7 +50,7 @@ pub(crate) fn parse_response(
     if !error_statuses.contains(&status) || !is_json(headers) {
         return Err(EndpointError::Status(status).into());
     }
-    // What serde says of the answer may quote it: none of it is passed on.
+    // Serde's errors may quote the response, so they are dropped.
     match serde_json::from_slice(body) {
         Ok(TokenErrorResponse { error: Some(code) }) => Err(error_from_code(&code)),
         Ok(TokenErrorResponse { error: None }) | Err(_) => {
@@ -65,7 +65,7 @@ fn parse_token(body: &[u8], requested_at: SystemTime) -> Result<BearerToken, Exc
     if let Some(code) = error {
         return Err(error_from_code(&code));
     }
-    // A token of another type, `mac` or `N_A` for example, proves nothing in a bearer's header.
+    // A token of another type, such as `mac` or `N_A`, is not valid as a bearer token.
     if !token_type.is_some_and(|kind| kind.eq_ignore_ascii_case("bearer")) {
         return Err(EndpointError::WrongType.into());
     }
@@ -80,8 +80,7 @@ fn parse_token(body: &[u8], requested_at: SystemTime) -> Result<BearerToken, Exc
     Ok(BearerToken::new(&token, expires_at)?)
 }
 
-/// A number, or one in a string, as some servers write it. Nothing is left of a negative one. What is
-/// no number says nothing.
+/// Parses a number of seconds, or a string that contains one. A negative number becomes zero; anything else is ignored.
 fn parse_seconds(value: &Value) -> Option<Duration> {
     let seconds = match value {
         Value::Number(number) => number.as_f64()?,
@@ -91,19 +90,19 @@ fn parse_seconds(value: &Value) -> Option<Duration> {
     if seconds.is_nan() {
         return None;
     }
-    // Beyond what a duration holds it never ends.
+    // A lifetime beyond the range of `Duration` never ends.
     Some(Duration::try_from_secs_f64(seconds.max(0.0).floor()).unwrap_or(Duration::MAX))
 }
 
-/// A code tells the operator what to change. Those of the RFCs are lower-case words; what is not may
-/// be anything, a token for example, and is not passed on.
+/// Returns the error for a code. The codes of the RFCs consist of lower-case words; other codes could contain anything,
+/// such as a token, and are not passed on.
 fn error_from_code(code: &str) -> ExchangeError {
     if matches!(code, "temporarily_unavailable" | "server_error") {
         return EndpointError::ServerError.into();
     }
     let is_plain_code = (1..=MAX_CODE_LEN).contains(&code.len())
         && code.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
-    let code = if is_plain_code { code } else { "no reason that can be shown" };
+    let code = if is_plain_code { code } else { "invalid error code" };
     ExchangeError::Rejected { code: code.into() }
 }
 

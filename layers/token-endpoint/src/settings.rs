@@ -1,4 +1,4 @@
-//! What a token endpoint is asked, and as whom.
+//! Settings of a token endpoint and its client.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -12,31 +12,30 @@ use secrecy::{ExposeSecret, SecretString};
 
 use crate::TokenType;
 
-/// How long the token endpoint may take, if nothing else is said.
+/// Default timeout of a request.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A token endpoint and what is asked for there.
+/// Settings of token requests.
 ///
 /// # Defaults
-/// No client, no audience, no scopes, no resource; the subject token is an access token; 10 seconds.
+/// No client, audience, scopes or resource; the subject token is an access token; 10 s timeout.
 #[derive(Clone, Debug)]
 pub struct EndpointSettings {
     pub(crate) url: TokenUrl,
     pub(crate) client: Option<OAuthClient>,
     pub(crate) audience: Option<Box<str>>,
-    /// Separated by blanks.
+    /// Separated by spaces.
     pub(crate) scope: Option<Box<str>>,
     pub(crate) resource: Option<Box<str>>,
     pub(crate) subject_token_type: TokenType,
     pub(crate) timeout: Duration,
 }
 
-/// Where the token endpoint is: an absolute URL without user information and fragment (RFC 6749
-/// section 3.2).
+/// URL of a token endpoint: absolute, without user info and fragment (RFC 6749 section 3.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenUrl(pub(crate) Uri);
 
-/// The OAuth client that asks (RFC 6749 section 2). Its secret is never shown.
+/// OAuth client (RFC 6749 section 2). Its secret is hidden in `Debug` output.
 #[derive(Clone)]
 pub struct OAuthClient {
     pub(crate) id: Box<str>,
@@ -46,38 +45,38 @@ pub struct OAuthClient {
 #[derive(Clone)]
 pub(crate) enum ClientSecret {
     None,
-    /// The `Authorization` header as a whole.
+    /// The complete `Authorization` header.
     Basic(HeaderValue),
     Post(SecretString),
 }
 
-/// What a token endpoint cannot be asked.
+/// The error of invalid settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EndpointSettingsError {
-    /// Not absolute, another scheme, user information or a fragment.
-    #[error("the token URL is no absolute http(s) URL without user name and fragment")]
+    /// The URL is not absolute, has another scheme, user info or a fragment.
+    #[error("use an absolute http(s) token URL without user info and fragment")]
     Url,
-    /// Secrets and tokens would cross the network unencrypted (RFC 6749 section 3.2).
+    /// The URL would transmit secrets and tokens unencrypted (RFC 6749 section 3.2).
     #[error("the token URL is not https")]
     Insecure,
-    /// RFC 6749 appendix A.1 and A.2.
-    #[error("client id and secret are one or more printable ASCII characters")]
+    /// The client id or secret is invalid (RFC 6749 appendix A.1 and A.2).
+    #[error("use one or more printable ASCII characters for client id and secret")]
     Client,
-    /// RFC 6749 section 3.3.
-    #[error("a scope is one or more printable ASCII characters but blank, quote and backslash")]
+    /// A scope is invalid (RFC 6749 section 3.3).
+    #[error("use printable ASCII characters other than space, quote and backslash in a scope")]
     Scope,
-    /// RFC 8707 section 2.
-    #[error("the resource is no absolute URI without a fragment")]
+    /// The resource is invalid (RFC 8707 section 2).
+    #[error("use an absolute URI without a fragment as resource")]
     Resource,
-    /// RFC 8693 section 3.
-    #[error("the subject token type is access_token, id_token or jwt, or the URN of one of them")]
+    /// The token type is unknown (RFC 8693 section 3).
+    #[error("use access_token, id_token, jwt or the URN of one of them as subject token type")]
     TokenType,
 }
 
 // === impl Settings ===
 
 impl EndpointSettings {
-    /// Exchanges at `url`, as nobody in particular.
+    /// Creates settings for the endpoint at `url`, without a client.
     #[must_use]
     pub fn new(url: TokenUrl) -> Self {
         Self {
@@ -91,21 +90,21 @@ impl EndpointSettings {
         }
     }
 
-    /// Asks as this client.
+    /// Sets the client.
     #[must_use]
     pub fn client(mut self, client: OAuthClient) -> Self {
         self.client = Some(client);
         self
     }
 
-    /// For whom the new token is to be (RFC 8693 section 2.1, `audience`). Empty asks for none.
+    /// Sets the audience of the new token (RFC 8693 section 2.1, `audience`). An empty one is not sent.
     #[must_use]
     pub fn audience(mut self, audience: &str) -> Self {
         self.audience = (!audience.is_empty()).then(|| audience.into());
         self
     }
 
-    /// What the new token is to permit. None leaves it to the authorization server.
+    /// Sets the scopes of the new token. Without scopes, the authorization server decides.
     ///
     /// # Errors
     /// [`EndpointSettingsError::Scope`].
@@ -129,7 +128,7 @@ impl EndpointSettings {
         Ok(self)
     }
 
-    /// Where the new token is to be used (RFC 8707, `resource`).
+    /// Sets the target service of the new token (RFC 8707, `resource`).
     ///
     /// # Errors
     /// [`EndpointSettingsError::Resource`].
@@ -145,14 +144,14 @@ impl EndpointSettings {
         Ok(self)
     }
 
-    /// What the subject token is.
+    /// Sets the type of the subject token.
     #[must_use]
     pub fn subject_token_type(mut self, kind: TokenType) -> Self {
         self.subject_token_type = kind;
         self
     }
 
-    /// How long an exchange may take, from connecting to the last byte.
+    /// Sets the timeout of a request, from connecting to the last byte.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
@@ -160,7 +159,7 @@ impl EndpointSettings {
     }
 }
 
-/// RFC 3986 section 3.1.
+/// Returns `true` for a valid scheme (RFC 3986 section 3.1).
 fn is_scheme(text: &str) -> bool {
     text.starts_with(|first: char| first.is_ascii_alphabetic())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
@@ -169,7 +168,7 @@ fn is_scheme(text: &str) -> bool {
 // === impl TokenUrl ===
 
 impl TokenUrl {
-    /// An https URL, or an http one of this machine (`localhost`, 127.0.0.0/8, `[::1]`).
+    /// Creates an https URL, or an http URL on loopback (`localhost`, 127.0.0.0/8, `[::1]`).
     ///
     /// # Errors
     /// [`EndpointSettingsError::Url`] or [`EndpointSettingsError::Insecure`].
@@ -185,7 +184,7 @@ impl TokenUrl {
         }
     }
 
-    /// An https or http URL. With http whoever is on the way reads secret and tokens.
+    /// Creates an https or http URL. Over http, secrets and tokens can be read in transit.
     ///
     /// # Errors
     /// [`EndpointSettingsError::Url`].
@@ -195,7 +194,7 @@ impl TokenUrl {
         let host = uri.authority().is_some_and(|authority| {
             !authority.host().is_empty() && !authority.as_str().contains('@')
         });
-        // The parser drops a fragment silently.
+        // `Uri` drops the fragment silently.
         if http && host && !url.contains('#') {
             Ok(Self(uri))
         } else {
@@ -207,7 +206,7 @@ impl TokenUrl {
 // === impl OAuthClient ===
 
 impl OAuthClient {
-    /// One without a secret: its id is sent in the body (RFC 6749 section 3.2.1).
+    /// Creates a client without a secret, whose id is sent in the body (RFC 6749 section 3.2.1).
     ///
     /// # Errors
     /// [`EndpointSettingsError::Client`].
@@ -215,8 +214,8 @@ impl OAuthClient {
         Self::with_secret(id, ClientSecret::None)
     }
 
-    /// One that authenticates with HTTP Basic (RFC 6749 section 2.3.1, `client_secret_basic`), the
-    /// usual way.
+    /// Creates a client that authenticates with HTTP Basic (RFC 6749 section 2.3.1, `client_secret_basic`), the usual
+    /// method.
     ///
     /// # Errors
     /// [`EndpointSettingsError::Client`].
@@ -232,7 +231,7 @@ impl OAuthClient {
         Self::with_secret(id, ClientSecret::Basic(header))
     }
 
-    /// One that sends its secret in the body (`client_secret_post`).
+    /// Creates a client that sends its secret in the body (`client_secret_post`).
     ///
     /// # Errors
     /// [`EndpointSettingsError::Client`].
@@ -305,7 +304,7 @@ mod tests {
 
     #[test]
     fn basic_encodes_id_and_secret_separately() {
-        // A colon in the id must not end it.
+        // The colon in the id must be encoded.
         let client = OAuthClient::basic("a:b", &"s p%".to_owned().into()).unwrap();
         let ClientSecret::Basic(header) = &client.secret else { panic!() };
         let encoded = header.to_str().unwrap().strip_prefix("Basic ").unwrap();

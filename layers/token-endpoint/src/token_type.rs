@@ -6,25 +6,25 @@ use vmcp_core::UpstreamKind;
 
 use crate::EndpointSettingsError;
 
-/// What the token that is exchanged is (RFC 8693 section 3). From its URN or the last part of that.
+/// Type of the subject token (RFC 8693 section 3). Parsed from the URN or its last part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TokenType {
     /// An access token.
     #[default]
     AccessToken,
-    /// An id token of OpenID Connect.
+    /// An OpenID Connect id token.
     IdToken,
-    /// A JWT of whatever kind.
+    /// Any JWT.
     Jwt,
 }
 
-/// What every token type's URN begins with.
+/// Prefix of the URNs of token types.
 const URN: &str = "urn:ietf:params:oauth:token-type:";
 
 // === impl TokenType ===
 
 impl TokenType {
-    /// Its name on the wire.
+    /// Returns the URN.
     #[must_use]
     pub fn urn(self) -> &'static str {
         match self {
@@ -34,7 +34,7 @@ impl TokenType {
         }
     }
 
-    /// Which of an upstream provider's tokens is of this type.
+    /// Returns the kind of an upstream provider's token of this type.
     #[must_use]
     pub fn upstream_kind(self) -> UpstreamKind {
         match self {

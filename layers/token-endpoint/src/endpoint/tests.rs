@@ -29,7 +29,7 @@ fn respond(status: u16, kind: &str, body: impl Into<Bytes>) -> Response<Full<Byt
     builder.body(Full::new(body.into())).unwrap()
 }
 
-/// What arrives when `settings` are used, and the outcome of a good answer.
+/// Returns the request that `settings` produce for a grant.
 async fn received(settings: EndpointSettings, grant: Grant<'_>) -> (Method, Uri, HeaderMap, Form) {
     let (client, mut peer): (_, Peer) = mock::pair();
     let endpoint = TokenEndpoint::new(client, settings, Clock::system());
@@ -57,7 +57,7 @@ async fn outcome(reply: Response<Full<Bytes>>) -> Result<BearerToken, ExchangeEr
         sender.send_response(reply);
     };
     let (outcome, ()) = tokio::join!(endpoint.request_token(&EXCHANGE), arrives);
-    // Whatever it says, it is asked once.
+    // There is exactly one request, whatever the response.
     drop(endpoint);
     assert!(peer.next_request().await.is_none());
     outcome
@@ -218,7 +218,7 @@ fn never_reveals_secrets() {
         let settings = settings().client(client);
         let shown = format!("{:?}", TokenEndpoint::new(mock, settings, Clock::system()));
         assert!(shown.contains("gate") && !shown.contains("canary"), "{shown}");
-        // Nor encoded, as Basic has it.
+        // The secret does not appear in its Basic encoding either.
         assert!(!shown.contains("Y2FuYXJ5"), "{shown}");
     }
     assert_eq!(format!("{EXCHANGE:?}"), "Exchange");

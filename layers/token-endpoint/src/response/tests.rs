@@ -125,7 +125,7 @@ fn error_contains_code_but_no_description() {
     ] {
         let body = format!(r#"{{"error":"{known}","error_description":"canary"}}"#);
         assert_eq!(code(json(400, &body)), known);
-        // Some answer so with status 200.
+        // Some servers return errors with status 200.
         assert_eq!(code(json(200, &body)), known);
     }
 }
