@@ -1,4 +1,4 @@
-//! What exchanges tokens, and what comes of it.
+//! The exchange trait and its result.
 
 use std::pin::Pin;
 use std::time::SystemTime;
@@ -9,33 +9,33 @@ use vmcp_token_endpoint::{BearerToken, Grant};
 
 use crate::{ExchangeError, InvalidTokenError, Subject, TokenEndpoint};
 
-/// Exchanges a caller's token for one that the backend accepts. Closures that take a [`Subject`] and
-/// return such a future do so too.
+/// Exchanges a caller's token for one that the backend accepts. Implemented by closures that take a [`Subject`] and
+/// return a future with the same output.
 pub trait Exchange: Send + Sync + 'static {
-    /// Gives the token. How long it may take is for the exchange to bound.
+    /// The future of a token. The exchange bounds its duration.
     type Future: Future<Output = Result<AccessToken, ExchangeError>> + Send + 'static;
 
-    /// The backend's token for the caller.
+    /// Returns the backend's token for the caller.
     fn exchange(&self, subject: Subject) -> Self::Future;
 
-    /// The gateway's own token, for probes and refreshes. `None`: it has none, and they go without.
+    /// Returns the gateway's own token, for probes and refreshes. Without one, they are sent without a token.
     fn client_credentials(&self) -> Option<Self::Future> {
         None
     }
 
-    /// The backend did not take `token`: it is not to be given out again. Whether another one can
-    /// be had by asking once more.
+    /// Invalidates `token`, which the backend rejected, and returns `true` if another exchange may provide a different
+    /// one.
     fn invalidate(&self, token: &AccessToken) -> bool {
         _ = token;
         false
     }
 }
 
-/// A token for a backend, prepared for the header. Never shown by `Debug`; cheap to clone.
+/// Access token for a backend, prepared as a header value. Hidden in `Debug` output; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct AccessToken {
     bearer: BearerToken,
-    /// Under which key it is kept.
+    /// The cache key, if the token is cached.
     pub(crate) cache_key: Option<crate::token_cache::Key>,
 }
 
@@ -51,8 +51,8 @@ where
     }
 }
 
-/// At a token endpoint; the gateway's own token by the client credentials grant, if the client has a
-/// secret. Asks each time: see [`CachedExchange`](crate::Cached).
+/// Exchanges tokens at a token endpoint; the gateway's own token comes from the client credentials grant, if the client
+/// has a secret. Sends a request each time: see [`CachedExchange`](crate::CachedExchange).
 impl Exchange for TokenEndpoint {
     type Future = Pin<Box<dyn Future<Output = Result<AccessToken, ExchangeError>> + Send>>;
 
@@ -70,10 +70,10 @@ impl Exchange for TokenEndpoint {
 // === impl Exchanged ===
 
 impl AccessToken {
-    /// A bearer token (RFC 6750 section 2.1) and when it stops being valid, if that is known.
+    /// Creates a bearer token (RFC 6750 section 2.1) with its expiry, if known.
     ///
     /// # Errors
-    /// No header can carry it.
+    /// The token is not a valid header value.
     pub fn new(
         token: &SecretString,
         expires_at: Option<SystemTime>,
@@ -81,13 +81,13 @@ impl AccessToken {
         BearerToken::new(token, expires_at).map(Self::from)
     }
 
-    /// `BearerToken`, a space and the token; marked sensitive.
+    /// Returns `Bearer`, a space and the token; marked sensitive.
     #[must_use]
     pub fn value(&self) -> &HeaderValue {
         self.bearer.value()
     }
 
-    /// When it stops being valid, where the authorization server said so.
+    /// Returns the expiry, if the authorization server stated one.
     #[must_use]
     pub fn expires_at(&self) -> Option<SystemTime> {
         self.bearer.expires_at()

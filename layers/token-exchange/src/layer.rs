@@ -1,4 +1,4 @@
-//! Whose token is exchanged, by what, and where the new one goes.
+//! The layer and its settings.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use vmcp_core::UpstreamKind;
 
 use crate::{Exchange, Once, TokenExchange, Twice};
 
-/// Exchanges the caller's token. See the [crate docs](crate) for an example.
+/// Applies [`TokenExchange`] to requests for a backend. See the [crate docs](crate) for an example.
 #[derive(Debug)]
 pub struct TokenExchangeLayer<X, A = Once> {
     pub(crate) exchange: Arc<X>,
@@ -18,14 +18,14 @@ pub struct TokenExchangeLayer<X, A = Once> {
 }
 
 impl<X: Exchange> TokenExchangeLayer<X> {
-    /// The caller's own token is exchanged, the new one goes into `Authorization`, and each request
-    /// is sent once.
+    /// Creates a layer that exchanges the caller's own token, sends the new one in `Authorization`, and sends each
+    /// request once.
     pub fn new(exchange: X) -> Self {
         Self { exchange: Arc::new(exchange), header: AUTHORIZATION, upstream: None, retry: Once }
     }
 
-    /// A request that the backend answered with 401 is sent a second time, with a fresh token, where
-    /// the exchange can bring one. The body must be one that can be cloned.
+    /// Retries a request once with a fresh token if the backend responds with 401 and the exchange can provide one. The
+    /// request body must be `Clone`.
     #[must_use]
     pub fn retry_on_unauthorized(self) -> TokenExchangeLayer<X, Twice> {
         let Self { exchange, header, upstream, retry: Once } = self;
@@ -34,15 +34,14 @@ impl<X: Exchange> TokenExchangeLayer<X> {
 }
 
 impl<X, A> TokenExchangeLayer<X, A> {
-    /// Another header for the new token. Whether the backend expects a secret there is for whoever
-    /// configures it to know.
+    /// Sets the header of the new token. The operator must ensure that the backend treats this header as a secret.
     #[must_use]
     pub fn header(mut self, header: HeaderName) -> Self {
         self.header = header;
         self
     }
 
-    /// The caller's token of an upstream provider is exchanged instead of the caller's own.
+    /// Exchanges the caller's token of an upstream provider instead of the caller's own.
     #[must_use]
     pub fn upstream(mut self, provider: &str, kind: UpstreamKind) -> Self {
         self.upstream = Some((provider.into(), kind));

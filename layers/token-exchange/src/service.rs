@@ -1,4 +1,4 @@
-//! Has the token exchanged, then sends the request with the new one.
+//! The middleware and its response future.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -15,7 +15,7 @@ use vmcp_core::{Backend, BoxError, Caller, CredentialError, CredentialFault};
 use crate::subject_token_source::{SubjectTokenSource, TokenError};
 use crate::{AccessToken, Exchange, ExchangeError, Resend, Subject, TokenExchangeLayer};
 
-/// Exchanges the token of whoever `S` is asked for. See the [crate docs](crate) for an example.
+/// Middleware that exchanges the caller's token. See the [crate docs](crate) for an example.
 #[derive(Debug)]
 pub struct TokenExchange<S, X, A> {
     inner: S,
@@ -23,8 +23,7 @@ pub struct TokenExchange<S, X, A> {
 }
 
 pin_project! {
-    /// Waits for the token, then for the response. Nothing is boxed while the exchange answers at
-    /// once and the backend takes its token.
+    /// Response future of [`TokenExchange`]. It allocates only to wait for an upstream token and for a retry.
     pub struct ResponseFuture<S, X, A, B>
     where
         S: Service<Request<B>>,
@@ -32,11 +31,11 @@ pin_project! {
     {
         #[pin]
         state: FutureState<S::Response, X::Future, S::Future>,
-        // What the request is sent with; gone when it is sent for the last time.
-        pending_request: Option<(S, Request<B>)>,
+        // Clones of the service and the request; `None` from the last attempt on.
+        pending: Option<(S, Request<B>)>,
         principal: Option<Principal>,
-        // Whose token of an upstream provider is exchanged; gone when another one was asked for.
-        subject_source: Option<SubjectTokenSource>,
+        // Source of the upstream token; `None` once it has provided a fresh one.
+        source: Option<SubjectTokenSource>,
         token: Option<AccessToken>,
         exchange: Arc<X>,
         header: HeaderName,
@@ -48,7 +47,7 @@ pin_project! {
     #[project = StateProjection]
     enum FutureState<R, X, F> {
         Rejected { fault: Option<TokenError> },
-        ResolvingSubject { subject: Pin<Box<dyn Future<Output = Result<Subject, TokenError>> + Send>> },
+        Resolving { subject: Pin<Box<dyn Future<Output = Result<Subject, TokenError>> + Send>> },
         Exchanging { #[pin] token: X },
         Ready,
         Calling { #[pin] response: F },
@@ -56,7 +55,7 @@ pin_project! {
     }
 }
 
-/// Who needs the token.
+/// Principal of the requested token.
 enum Principal {
     Gateway,
     User(Subject),
@@ -69,12 +68,12 @@ impl<S, X, A> TokenExchange<S, X, A> {
         Self { inner, layer }
     }
 
-    /// The wrapped service.
+    /// Returns a reference to the inner service.
     pub fn get_ref(&self) -> &S {
         &self.inner
     }
 
-    /// Unwraps the service.
+    /// Consumes `self`, returning the inner service.
     pub fn into_inner(self) -> S {
         self.inner
     }
@@ -104,21 +103,21 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        // The instance that was polled ready goes; a clone stays.
+        // The instance that was polled ready is called; a clone replaces it.
         let clone = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, clone);
         let TokenExchangeLayer { exchange, header, upstream, retry } = &self.layer;
         let headers = request.headers_mut();
-        // What a client sent to the gateway is not for backends.
+        // The client's credentials for the gateway are not meant for backends.
         headers.remove(AUTHORIZATION);
         headers.remove(PROXY_AUTHORIZATION);
         headers.remove(header);
-        let (mut principal, mut subject_source) = (None, None);
+        let (mut principal, mut source) = (None, None);
         let state = match (request.extensions().get::<Caller>(), upstream) {
             (Some(Caller::User(identity)), Some((provider, kind))) => {
                 let known = SubjectTokenSource::new(identity.clone(), Arc::clone(provider), *kind);
-                let subject = Box::pin(subject_source.insert(known).clone().subject());
-                FutureState::ResolvingSubject { subject }
+                let subject = Box::pin(source.insert(known).clone().subject());
+                FutureState::Resolving { subject }
             }
             (Some(caller), _) => match Principal::new(caller) {
                 Some(known) => FutureState::exchanging(principal.insert(known), &**exchange),
@@ -128,9 +127,9 @@ where
         };
         ResponseFuture {
             state,
-            pending_request: Some((inner, request)),
+            pending: Some((inner, request)),
             principal,
-            subject_source,
+            source,
             token: None,
             exchange: Arc::clone(exchange),
             header: header.clone(),
@@ -157,47 +156,36 @@ where
         loop {
             match this.state.as_mut().project() {
                 StateProjection::Rejected { fault } => {
-                    let Some(fault) = fault.take() else { return Poll::Pending };
-                    return Poll::Ready(Err(credential_error(
-                        this.pending_request.as_ref(),
-                        fault,
-                    )));
+                    let fault = fault.take().expect("future polled after completion");
+                    return Poll::Ready(Err(credential_error(this.pending.as_ref(), fault)));
                 }
-                StateProjection::ResolvingSubject { subject } => {
-                    match ready!(subject.as_mut().poll(cx)) {
-                        Ok(subject) => {
-                            let principal = this.principal.insert(Principal::User(subject));
-                            this.state.set(FutureState::exchanging(principal, &**this.exchange));
-                        }
-                        Err(fault) => this.state.set(FutureState::Rejected { fault: Some(fault) }),
+                StateProjection::Resolving { subject } => match ready!(subject.as_mut().poll(cx)) {
+                    Ok(subject) => {
+                        let principal = this.principal.insert(Principal::User(subject));
+                        this.state.set(FutureState::exchanging(principal, &**this.exchange));
                     }
-                }
+                    Err(fault) => this.state.set(FutureState::Rejected { fault: Some(fault) }),
+                },
                 StateProjection::Exchanging { token } => match ready!(token.poll(cx)) {
                     Ok(token) => {
                         *this.token = Some(token);
                         this.state.set(FutureState::Ready);
                     }
                     Err(fault) => {
-                        let next = FutureState::refreshing(
-                            this.subject_source.take(),
-                            this.principal.as_ref(),
-                            fault,
-                        );
-                        this.state.set(next);
+                        let (source, principal) = (this.source.take(), this.principal.as_ref());
+                        this.state.set(FutureState::refreshing(source, principal, fault));
                     }
                 },
                 StateProjection::Ready => {
-                    // Taken once: the state changes, or this future has ended.
-                    let Some((mut inner, mut request)) = this.pending_request.take() else {
-                        return Poll::Pending;
-                    };
+                    let (mut inner, mut request) =
+                        this.pending.take().expect("each attempt has a request");
                     let mut copy = None;
                     if let Some(token) = &*this.token {
                         copy = this.retry.copy(&request);
                         request.headers_mut().insert(&*this.header, token.value().clone());
                     }
                     let response = inner.call(request);
-                    *this.pending_request = copy.map(|copy| (inner, copy));
+                    *this.pending = copy.map(|copy| (inner, copy));
                     this.state.set(FutureState::Calling { response });
                 }
                 StateProjection::Calling { response } => {
@@ -205,18 +193,17 @@ where
                     if response.status() != StatusCode::UNAUTHORIZED {
                         return Poll::Ready(Ok(response));
                     }
-                    let rejected_token = this.token.take();
-                    let can_retry =
-                        rejected_token.is_some_and(|token| this.exchange.invalidate(&token));
+                    let rejected = this.token.take();
+                    let can_retry = rejected.is_some_and(|token| this.exchange.invalidate(&token));
                     let (Some((inner, request)), Some(principal), true) =
-                        (this.pending_request.take(), this.principal.take(), can_retry)
+                        (this.pending.take(), this.principal.take(), can_retry)
                     else {
                         return Poll::Ready(Ok(response));
                     };
-                    // Gives its connection back before the second try asks for one.
+                    // Frees the connection before the retry needs one.
                     drop(response);
-                    let token = principal
-                        .fresh_token(Arc::clone(this.exchange), this.subject_source.take());
+                    let token =
+                        principal.fresh_token(Arc::clone(this.exchange), this.source.take());
                     let retry = send_retry(inner, request, token, this.header.clone());
                     this.state.set(FutureState::Retrying { response: Box::pin(retry) });
                 }
@@ -233,17 +220,16 @@ impl<R, X, F> FutureState<R, X, F> {
         Self::Rejected { fault: Some(fault.into()) }
     }
 
-    /// Looks for another subject than that which was refused so, once.
+    /// Resolves another subject after the exchange rejected the first one, once.
     fn refreshing(
-        subject_source: Option<SubjectTokenSource>,
+        source: Option<SubjectTokenSource>,
         principal: Option<&Principal>,
         fault: ExchangeError,
     ) -> Self {
-        let (Some(subject_source), Some(Principal::User(subject))) = (subject_source, principal)
-        else {
+        let (Some(source), Some(Principal::User(subject))) = (source, principal) else {
             return Self::rejected(fault);
         };
-        Self::ResolvingSubject { subject: Box::pin(subject_source.refresh(subject.clone(), fault)) }
+        Self::Resolving { subject: Box::pin(source.refresh(subject.clone(), fault)) }
     }
 
     fn exchanging<E: Exchange<Future = X>>(principal: &Principal, exchange: &E) -> Self {
@@ -257,7 +243,7 @@ impl<R, X, F> FutureState<R, X, F> {
 // === impl Asker ===
 
 impl Principal {
-    /// `None` for a user without a token.
+    /// Returns `None` for a user without a token.
     fn new(caller: &Caller) -> Option<Self> {
         match caller {
             Caller::Gateway => Some(Self::Gateway),
@@ -265,24 +251,24 @@ impl Principal {
         }
     }
 
-    /// A token for the second try, of another subject if the first one turns out to be the reason.
+    /// Returns a token for the retry, of a refreshed subject token if the exchange rejects the first one.
     async fn fresh_token<X: Exchange>(
         self,
         exchange: Arc<X>,
-        subject_source: Option<SubjectTokenSource>,
+        source: Option<SubjectTokenSource>,
     ) -> Result<Option<AccessToken>, TokenError> {
         let Some(exchange_future) = self.request_token(&*exchange) else { return Ok(None) };
-        match (exchange_future.await, self, subject_source) {
+        match (exchange_future.await, self, source) {
             (Ok(token), _, _) => Ok(Some(token)),
-            (Err(fault), Self::User(subject), Some(subject_source)) => {
-                let subject = subject_source.refresh(subject, fault).await?;
+            (Err(fault), Self::User(subject), Some(source)) => {
+                let subject = source.refresh(subject, fault).await?;
                 Ok(Some(exchange.exchange(subject).await?))
             }
             (Err(fault), _, _) => Err(fault.into()),
         }
     }
 
-    /// `None` for the gateway alone.
+    /// Requests a token; `None` for a gateway without its own token.
     fn request_token<X: Exchange>(&self, exchange: &X) -> Option<X::Future> {
         match self {
             Self::Gateway => exchange.client_credentials(),
@@ -291,7 +277,7 @@ impl Principal {
     }
 }
 
-/// The second and last try.
+/// Sends the retry.
 async fn send_retry<S, B, T>(
     mut inner: S,
     mut request: Request<B>,
@@ -312,27 +298,21 @@ where
     inner.call(request).await.map_err(Into::into)
 }
 
-fn credential_error<S, B>(
-    pending_request: Option<&(S, Request<B>)>,
-    fault: TokenError,
-) -> BoxError {
+fn credential_error<S, B>(pending: Option<&(S, Request<B>)>, fault: TokenError) -> BoxError {
     match fault {
-        TokenError::Exchange(fault) => new_credential_error(
-            pending_request,
-            CredentialFault::from(&fault),
-            Some(Box::new(fault)),
-        ),
-        TokenError::Subject(fault) => new_credential_error(pending_request, fault, None),
+        TokenError::Exchange(fault) => {
+            new_credential_error(pending, CredentialFault::from(&fault), Some(Box::new(fault)))
+        }
+        TokenError::Subject(fault) => new_credential_error(pending, fault, None),
     }
 }
 
 fn new_credential_error<S, B>(
-    pending_request: Option<&(S, Request<B>)>,
+    pending: Option<&(S, Request<B>)>,
     fault: CredentialFault,
     source: Option<BoxError>,
 ) -> BoxError {
-    let backend =
-        pending_request.and_then(|(_, request)| request.extensions().get::<Backend>().cloned());
+    let backend = pending.and_then(|(_, request)| request.extensions().get::<Backend>().cloned());
     let backend = backend.unwrap_or_else(|| Backend::new("(unnamed)"));
     Box::new(CredentialError { backend, fault, source })
 }

@@ -1,4 +1,4 @@
-//! Whose token is exchanged, and which.
+//! Subjects of an exchange.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use std::time::SystemTime;
 use secrecy::ExposeSecret;
 use vmcp_core::{Identity, UpstreamToken};
 
-/// A caller and the token that is exchanged (RFC 8693 section 2.1, `subject_token`): the caller's own,
-/// or one that an upstream provider gave out for the caller. Cheap to clone.
+/// Caller with its subject token (RFC 8693 section 2.1): the caller's own token, or one that an upstream provider
+/// issued to the caller. Cheap to clone.
 #[derive(Clone)]
 pub struct Subject {
     identity: Identity,
@@ -18,37 +18,37 @@ pub struct Subject {
 // === impl Subject ===
 
 impl Subject {
-    /// The caller with the token that it came with; `None` if it came without.
+    /// Creates a subject with the caller's own token; `None` without one.
     #[must_use]
     pub fn from_identity(identity: &Identity) -> Option<Self> {
         identity.token()?;
         Some(Self { identity: identity.clone(), upstream: None })
     }
 
-    /// The caller with a token of an upstream provider.
+    /// Creates a subject with a token of an upstream provider.
     #[must_use]
     pub fn with_upstream(identity: &Identity, token: UpstreamToken) -> Self {
         Self { identity: identity.clone(), upstream: Some(Arc::new(token)) }
     }
 
-    /// The caller.
+    /// Returns the caller.
     #[must_use]
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// The token. It is a secret: not for logs, and not for a backend as it is.
+    /// Returns the token. It is a secret: do not log it or send it to a backend.
     #[must_use]
     pub fn expose_token(&self) -> &str {
         let token = match &self.upstream {
             Some(token) => Some(&token.value),
             None => self.identity.token(),
         };
-        // There is one, or there would be no subject.
+        // Both constructors require a token.
         token.map_or("", ExposeSecret::expose_secret)
     }
 
-    /// When that token stops being valid. What it is exchanged for is not used longer.
+    /// Returns the expiry of the token, which also limits the use of the exchanged one.
     #[must_use]
     pub fn expires_at(&self) -> Option<SystemTime> {
         match &self.upstream {

@@ -1,5 +1,4 @@
-//! Tokens of upstream providers that are exchanged: had from their keeper, and had anew when the authorization
-//! server does not take one.
+//! Subject tokens of upstream providers, refreshed if the authorization server rejects one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,10 +9,10 @@ use vmcp_core::{CredentialFault, Identity, UpstreamError, UpstreamKind};
 
 use crate::{ExchangeError, Subject};
 
-/// How long the keeper of upstream tokens may take. It may have to refresh one.
+/// Timeout of the upstream token store, which may have to refresh a token.
 const UPSTREAM_TOKEN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Whose token of which provider it is.
+/// Source of a caller's token of an upstream provider.
 #[derive(Clone)]
 pub(crate) struct SubjectTokenSource {
     identity: Identity,
@@ -21,11 +20,11 @@ pub(crate) struct SubjectTokenSource {
     kind: UpstreamKind,
 }
 
-/// Why there is no token for the backend.
+/// The error of a request without a token for the backend.
 pub(crate) enum TokenError {
     /// The exchange failed.
     Exchange(ExchangeError),
-    /// There is nothing to exchange.
+    /// The caller has no subject token.
     Subject(CredentialFault),
 }
 
@@ -48,7 +47,7 @@ impl SubjectTokenSource {
         Self { identity, provider, kind }
     }
 
-    /// The caller with its token of the provider.
+    /// Returns the caller with its token of the provider.
     pub(crate) async fn subject(self) -> Result<Subject, TokenError> {
         let Self { identity, provider, kind } = &self;
         if identity.subject().is_none() {
@@ -57,20 +56,20 @@ impl SubjectTokenSource {
         let tokens = identity.upstream().ok_or_else(|| self.not_linked())?;
         let Ok(result) = timeout(UPSTREAM_TOKEN_TIMEOUT, tokens.token(provider, *kind)).await
         else {
-            let reason = "the provider's token did not come in time";
+            let reason = "timed out waiting for the provider's token";
             return Err(CredentialFault::Unavailable { reason }.into());
         };
         let token = result.map_err(|error| match error {
             UpstreamError::Absent => self.not_linked(),
             UpstreamError::Unavailable => CredentialFault::Unavailable {
-                reason: "tokens of the provider cannot be had at the moment",
+                reason: "tokens of the provider are unavailable at the moment",
             },
         })?;
         Ok(Subject::with_upstream(identity, token))
     }
 
-    /// The caller with another token than that of `rejected`, which the exchange answered with `fault`. Where there
-    /// is no other one, or it would be answered alike, that is the answer.
+    /// Returns the caller with another token than that of `rejected`, for which the exchange failed with `fault`.
+    /// Returns `fault` without another token, or if another token would not help.
     pub(crate) async fn refresh(
         self,
         rejected: Subject,
@@ -92,8 +91,8 @@ impl SubjectTokenSource {
     }
 }
 
-/// Whether another subject token may be taken where one was refused so (RFC 6749 section 5.2, RFC 8693
-/// section 2.2.2).
+/// Returns `true` if the error concerns the subject token, so that another one may be accepted (RFC 6749 section 5.2,
+/// RFC 8693 section 2.2.2).
 fn concerns_subject(fault: &ExchangeError) -> bool {
     const CODES: [&str; 3] = ["invalid_grant", "invalid_request", "invalid_token"];
     matches!(fault, ExchangeError::Rejected { code } if CODES.contains(&&**code))

@@ -1,4 +1,4 @@
-//! Keeps exchanged tokens for as long as they and the tokens that they were exchanged for hold.
+//! A cache of exchanged tokens.
 
 use std::fmt;
 use std::pin::Pin;
@@ -13,42 +13,41 @@ use vmcp_core::{Cache, Clock, Flights};
 
 use crate::{AccessToken, Exchange, ExchangeError, Subject};
 
-/// Entries, if nothing else is said.
+/// Default capacity.
 const DEFAULT_CAPACITY: usize = 10_000;
-/// A token is given up so long before it expires, or a quarter of its life before.
+/// Time before expiry at which a token is evicted, or a quarter of its lifetime if that is shorter.
 const EXPIRY_MARGIN: Duration = Duration::from_secs(30);
-/// The life of a token of which the authorization server doesn't tell.
+/// Lifetime of a token without a stated expiry.
 const DEFAULT_LIFETIME: Duration = Duration::from_secs(60);
-/// No token is kept for longer.
+/// Maximum lifetime in the cache.
 const MAX_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
-/// A refusal is not asked for again so soon.
+/// Time to live of a rejection.
 const REJECTION_TTL: Duration = Duration::from_secs(2);
-/// A replacement that is refused too is kept so long, or a backend that refuses everything would cost
-/// an exchange for each request.
+/// Minimum time between replacements of a token. Otherwise a backend that rejects every token would cause an exchange
+/// for each request.
 const REPLACEMENT_INTERVAL: Duration = Duration::from_secs(10);
-/// Between two tries to refresh a token ahead.
+/// Minimum time between background refreshes of a token.
 const REFRESH_RETRY_INTERVAL: Duration = Duration::from_secs(5);
-/// Refreshes at once.
+/// Maximum number of concurrent background refreshes.
 const MAX_REFRESHES: usize = 64;
 
-/// An exchange that remembers. A clone has the same memory.
+/// Caches the tokens of an exchange. Clones share the cache.
 ///
-/// One exchange is made per subject and token, however many ask for it at once. It is kept until 30
-/// seconds, or a quarter of its life, before the exchanged token or the subject's own expires,
-/// whichever is earlier; for 45 seconds if the authorization server gave no expiry; for a day at most.
-/// In the last quarter of that time it is exchanged anew in the background, while requests go on with
-/// the old one. A refusal is kept for 2 seconds, an outage not at all. When it is full, what nobody
-/// asked for lately makes room.
+/// Concurrent requests for the same subject and token share one exchange. A token is cached until 30 seconds, or a
+/// quarter of its lifetime, before its own expiry or that of the subject token, whichever is earlier; for 45 seconds
+/// without a stated expiry; for a day at most. In the last quarter of that time, a background task exchanges the
+/// subject token again while requests use the cached one. Rejections are cached for 2 seconds, outages are not. A full
+/// cache evicts the least recently used entries.
 ///
-/// The memory belongs to one exchange, thus to one token endpoint, client, audience, scopes and
-/// resource. Within it the key is a SHA-256 over issuer, subject and token.
+/// A cache belongs to one exchange, that is, to one token endpoint, client, audience, scope and resource. Its key is
+/// the SHA-256 of issuer, subject and token.
 pub struct CachedExchange<X>(Arc<TokenCache<X>>);
 
 struct TokenCache<X> {
     exchange: X,
     clock: Clock,
     entries: Cache<Key, Arc<Entry>>,
-    /// Whose token was refused by the backend a moment ago.
+    /// Keys of the tokens that were replaced recently because a backend rejected them.
     replaced: Cache<Key, ()>,
     flights: Flights<Key, Outcome>,
     refreshing: AtomicUsize,
@@ -58,41 +57,42 @@ type Outcome = Result<AccessToken, ExchangeError>;
 
 struct Entry {
     outcome: Outcome,
-    /// In milliseconds since 1970. Whoever moves it on refreshes.
+    /// Milliseconds since 1970. The caller that advances it by compare-and-swap refreshes the token. `Relaxed`: no
+    /// other data depends on it.
     refresh_at: AtomicU64,
 }
 
-/// What a token is kept under.
+/// Cache key of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key([u8; 32]);
 
-/// What is asked for.
+/// Requested grant.
 enum GrantRequest<X: Exchange> {
     ClientCredentials(X::Future),
     Exchange(Subject),
 }
 
-/// What [`CachedExchange`] answers with: at once, if it remembers.
+/// Future of [`CachedExchange`]. Ready immediately for a cached token.
 pub struct CachedExchangeFuture(FutureState);
 
 enum FutureState {
-    /// Until it is taken.
+    /// `None` after completion.
     Ready(Option<Outcome>),
     Pending(Pin<Box<dyn Future<Output = Outcome> + Send>>),
 }
 
-/// Counts one refresh that is under way.
+/// Guard that counts a background refresh.
 struct RefreshGuard<X>(Arc<TokenCache<X>>);
 
 // === impl Cached ===
 
 impl<X: Exchange> CachedExchange<X> {
-    /// Remembers 10,000 tokens of `exchange`.
+    /// Creates a cache for 10,000 tokens of `exchange`.
     pub fn new(exchange: X, clock: Clock) -> Self {
         Self::with_capacity(exchange, clock, DEFAULT_CAPACITY)
     }
 
-    /// Remembers about `capacity` tokens of `exchange`.
+    /// Creates a cache for about `capacity` tokens of `exchange`.
     pub fn with_capacity(exchange: X, clock: Clock, capacity: usize) -> Self {
         Self(Arc::new(TokenCache {
             exchange,
@@ -104,25 +104,25 @@ impl<X: Exchange> CachedExchange<X> {
         }))
     }
 
-    /// How many tokens and refusals are remembered: a gauge.
+    /// Returns the number of cached tokens and rejections.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.entries.len()
     }
 
-    /// Whether none is.
+    /// Returns `true` if nothing is cached.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// A gauge for others to keep: [`len`](Self::len) for as long as this is there. It keeps nothing itself.
+    /// Returns a gauge of [`len`](Self::len) that does not keep the cache alive.
     pub fn gauge(&self) -> impl Fn() -> Option<usize> + Send + Sync + use<X> {
         let cache = Arc::downgrade(&self.0);
         move || cache.upgrade().map(|cache| cache.entries.len())
     }
 
-    /// The outcome that is remembered. `make_request` is called if it is time to refresh it.
+    /// Returns the cached outcome. Calls `make_request` if a refresh is due.
     fn cached_outcome(
         &self,
         key: Key,
@@ -177,7 +177,7 @@ impl<X: Exchange> Exchange for CachedExchange<X> {
         let cache = &self.0;
         let now = cache.clock.now();
         let Some(entry) = cache.entries.get(&key, now) else {
-            // Somebody else's call was refused too, and its replacement is under way.
+            // A concurrent call was rejected too, and the token is being replaced.
             return true;
         };
         match &entry.outcome {
@@ -207,8 +207,7 @@ impl<X> fmt::Debug for CachedExchange<X> {
 // === impl Shared ===
 
 impl<X: Exchange> TokenCache<X> {
-    /// Exchanges, unless somebody did while this was being asked for. `stale` is what is known and
-    /// not wanted.
+    /// Exchanges, unless a concurrent call has done so in the meantime. `stale` is the cached entry to replace.
     async fn fetch(
         self: Arc<Self>,
         key: Key,
@@ -241,7 +240,7 @@ impl<X: Exchange> TokenCache<X> {
         }
     }
 
-    /// `requested_at` is when the life that the server named began at the earliest.
+    /// Caches a token. `requested_at` is the earliest start of the stated lifetime.
     fn insert(
         &self,
         key: Key,
@@ -258,7 +257,7 @@ impl<X: Exchange> TokenCache<X> {
             return token;
         }
         token.cache_key = Some(key);
-        // A token that ends with the subject's own is not outlived by another one.
+        // Refreshing is useless if the subject token expires first.
         let refresh_at = (end == token_end).then(|| requested_at + ttl / 4 * 3);
         let entry = Entry::new(Ok(token.clone()), refresh_at);
         self.entries.insert(key, Arc::new(entry), requested_at + ttl, now);
@@ -276,8 +275,7 @@ async fn fetch_shared<X: Exchange>(
     cache.flights.join(key, move || flight.fetch(key, grant, stale)).await
 }
 
-/// Exchanges anew in the background. Without a runtime, or with too many under way, it is left to
-/// the next try.
+/// Exchanges in the background. Without a runtime, or beyond the limit of refreshes, a later call tries again.
 fn refresh_in_background<X: Exchange>(
     cache: &Arc<TokenCache<X>>,
     key: Key,
@@ -292,7 +290,7 @@ fn refresh_in_background<X: Exchange>(
     runtime.spawn(async move {
         let cache = Arc::clone(&guard.0);
         if let Err(fault) = fetch_shared(cache, key, grant, Some(stale)).await {
-            tracing::warn!(%fault, "a token could not be refreshed ahead of its expiry");
+            tracing::warn!(%fault, "token_refresh_failed");
         }
         drop(guard);
     });
@@ -305,7 +303,7 @@ impl Entry {
         Self { outcome, refresh_at: AtomicU64::new(refresh_at.map_or(u64::MAX, millis)) }
     }
 
-    /// Whether the asker is the one to refresh it.
+    /// Returns `true` if a refresh is due and the caller has to run it.
     fn is_due(&self, now: SystemTime) -> bool {
         let at = self.refresh_at.load(Ordering::Relaxed);
         let order = Ordering::Relaxed;
@@ -325,7 +323,7 @@ fn millis(at: SystemTime) -> u64 {
 // === impl Key ===
 
 impl Key {
-    /// The parts' lengths come first, so that no two subjects read the same.
+    /// Hashes the lengths of the parts first, so that different subjects have different inputs.
     fn of(subject: &Subject) -> Self {
         let identity = subject.identity();
         let parts = [
@@ -341,7 +339,7 @@ impl Key {
         Self::from(&hash.finish())
     }
 
-    /// The gateway's own. Shorter than any subject's input, so that it is none's.
+    /// Returns the key of the gateway's own token. Its input is shorter than that of any subject.
     fn gateway() -> Self {
         Self::from(&digest::digest(&digest::SHA256, b"gateway"))
     }
@@ -362,7 +360,9 @@ impl Future for CachedExchangeFuture {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome> {
         match &mut self.get_mut().0 {
-            FutureState::Ready(outcome) => outcome.take().map_or(Poll::Pending, Poll::Ready),
+            FutureState::Ready(outcome) => {
+                Poll::Ready(outcome.take().expect("future polled after completion"))
+            }
             FutureState::Pending(outcome) => outcome.as_mut().poll(cx),
         }
     }

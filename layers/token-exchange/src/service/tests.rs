@@ -68,7 +68,7 @@ fn cached_layer() -> TokenExchangeLayer<CachedExchange<impl Exchange>> {
     TokenExchangeLayer::new(CachedExchange::new(numbered_exchange(), Clock::system()))
 }
 
-/// Sends one request, has it answered with each of the statuses in turn, and returns what arrived.
+/// Sends one request to a backend with the given statuses and returns the requests that arrived.
 async fn send<X: Exchange, A: Resend<Text>>(
     layer: &TokenExchangeLayer<X, A>,
     request: Request<Text>,
@@ -89,7 +89,7 @@ async fn send<X: Exchange, A: Resend<Text>>(
     (arrived, response.unwrap())
 }
 
-/// The error of a request that must not be sent.
+/// Returns the error of a request that must not be sent.
 async fn error<X: Exchange>(
     layer: TokenExchangeLayer<X>,
     caller: Option<Caller>,
@@ -164,7 +164,7 @@ async fn failed_exchange_is_credential_error() {
         ExchangeError::from(EndpointError::Unreachable(Arc::new(io::Error::other("10.0.0.7"))));
     for (fault, expected) in [
         (rejected_token, CredentialFault::Refused { reason: "invalid_target".into() }),
-        (down, CredentialFault::Unavailable { reason: "the token endpoint cannot be reached" }),
+        (down, CredentialFault::Unavailable { reason: "failed to reach the token endpoint" }),
     ] {
         let layer = TokenExchangeLayer::new(move |_: Subject| {
             let fault = fault.clone();
@@ -218,7 +218,7 @@ async fn retries_with_fresh_token_after_401() {
     for request in &arrived {
         assert_eq!(request.extensions().get::<Backend>().unwrap().name(), "files");
     }
-    // A backend that takes no token at all is asked once per request from now on.
+    // From now on, a backend that rejects every token gets one request each.
     let (arrived, response) = send(&layer, ann(), &[401]).await;
     assert_eq!(
         (authorization(&arrived[0]), response.status()),
@@ -266,12 +266,12 @@ fn calls_instance_that_was_ready() {
     assert_pending!(service.poll_ready());
     peer.allow(1);
     assert_ready_ok!(service.poll_ready());
-    // Panics in the mock if a clone, which nobody polled, were called.
+    // The mock panics if an instance is called that was not polled ready.
     let mut response = tokio_test::task::spawn(service.call(request(Some(user("ann", "abc")))));
     assert_pending!(response.poll());
     let (_, responder) = assert_ready!(peer.poll_request()).unwrap();
     responder.send_response(Response::builder().status(401).body(()).unwrap());
-    // The second try waits until the instance is ready again.
+    // The retry waits until the instance is ready again.
     assert_pending!(response.poll());
     assert_pending!(peer.poll_request());
     peer.allow(1);
@@ -291,7 +291,7 @@ fn accepts_any_body_without_retry() {
     assert!(Twice.copy(&Request::new(())).is_some());
 }
 
-/// The whole layer over an authorization server that repeats what it was sent.
+/// Runs the whole layer with an authorization server that echoes its input.
 #[tokio::test(start_paused = true)]
 async fn secrets_never_appear_in_output() {
     let log = Log::of_this_thread();
@@ -316,28 +316,28 @@ async fn secrets_never_appear_in_output() {
     let ann = || request(Some(user("ann", "canary-abc")));
     let (arrived, _) = send(&layer, ann(), &[200]).await;
     shown.push(format!("{layer:?} {:?} {:?}", arrived[0].headers(), arrived[0].extensions()));
-    // The refresh ahead fails, and says so.
+    // The background refresh fails and logs the error.
     clock.advance(Duration::from_secs(3000));
     send(&layer, ann(), &[200]).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     for _ in 0..2 {
         clock.advance(Duration::from_secs(3600));
         let (inner, _peer): (_, Peer) = mock::pair();
-        let new_credential_error = layer.layer(inner).oneshot(ann()).await.unwrap_err();
-        let mut error: Option<&dyn std::error::Error> = Some(new_credential_error.as_ref());
+        let failure = layer.layer(inner).oneshot(ann()).await.unwrap_err();
+        let mut error: Option<&dyn std::error::Error> = Some(failure.as_ref());
         while let Some(one) = error {
             shown.push(format!("{one} {one:?}"));
             error = one.source();
         }
     }
     let logged = log.text();
-    assert!(logged.contains("could not be refreshed"), "{logged}");
+    assert!(logged.contains("token_refresh_failed"), "{logged}");
     for text in shown.iter().chain([&logged]) {
         assert!(!text.contains("canary"), "{text}");
     }
 }
 
-/// Has `old`, and what it holds when that is not taken.
+/// Upstream tokens: `old`, then the given result of a refresh.
 struct RefreshingTokens(Result<&'static str, UpstreamError>, AtomicUsize);
 
 impl UpstreamTokens for RefreshingTokens {
@@ -363,7 +363,7 @@ impl UpstreamTokens for RefreshingTokens {
     }
 }
 
-/// Refuses `old` with this code, and `older` never comes.
+/// Exchange that rejects `old` with this code.
 fn rejecting(code: &'static str) -> impl Exchange {
     move |subject: Subject| async move {
         if subject.expose_token() == "old" {
@@ -387,13 +387,13 @@ async fn refreshes_rejected_upstream_token_once() {
     let (arrived, _) = send(&layer, linked(&keeper), &[200]).await;
     assert_eq!(authorization(&arrived[0]), "Bearer for-new");
     assert_eq!(keeper.1.load(Ordering::SeqCst), 1);
-    // Nor is it for ever: the renewed one is refused too.
+    // A refreshed token that is rejected too is not refreshed again.
     let keeper = Arc::new(RefreshingTokens(Ok("old"), AtomicUsize::default()));
     assert!(matches!(fault_of(&layer, &keeper).await, CredentialFault::Refused { .. }));
     assert_eq!(keeper.1.load(Ordering::SeqCst), 1);
 }
 
-/// The fault of a request that is not sent.
+/// Returns the fault of a request that is not sent.
 async fn fault_of<X: Exchange, A: Resend<Text>>(
     layer: &TokenExchangeLayer<X, A>,
     keeper: &Arc<RefreshingTokens>,

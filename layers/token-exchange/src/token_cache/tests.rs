@@ -10,7 +10,7 @@ use vmcp_core::Identity;
 use super::*;
 use crate::EndpointError;
 
-/// What an authorization server does with the n-th request of a test, counted from 1.
+/// Script of the authorization server's outcomes by request number, starting with 1.
 type Script = fn(usize, SystemTime) -> Outcome;
 
 #[derive(Clone, Default)]
@@ -33,7 +33,7 @@ fn refusing(_: usize, _: SystemTime) -> Outcome {
 }
 
 impl Server {
-    /// A remembered exchange that takes a second and does as the script says.
+    /// Returns a cached exchange that takes a second and follows the script.
     fn cached(&self, clock: &Clock, script: Script) -> CachedExchange<impl Exchange> {
         let (future, now) = (Arc::clone(&self.0), clock.clone());
         let exchange = move |subject: Subject| {
@@ -69,7 +69,7 @@ async fn value(cached: &CachedExchange<impl Exchange>, subject: Subject) -> Stri
     cached.exchange(subject).await.unwrap().value().to_str().unwrap().to_owned()
 }
 
-/// Lets what runs in the background come to its end.
+/// Runs the background tasks to completion.
 async fn run_background_tasks() {
     for _ in 0..4 {
         yield_now().await;
@@ -126,7 +126,7 @@ async fn keeps_tokens_of_subjects_apart() {
         Subject::with_upstream(&Identity::new("https://idp", name), token)
     };
     let foreign = Identity::builder("https://other", "ann").token("inbound".to_owned().into());
-    // The same token as often as it can be, so that only the rest tells them apart.
+    // All have the same token, so that only the other parts differ.
     let subjects = [
         ann(),
         subject("bob", "inbound", None),
@@ -134,7 +134,7 @@ async fn keeps_tokens_of_subjects_apart() {
         Subject::from_identity(&foreign.build()).unwrap(),
         upstream("carl"),
         upstream("dora"),
-        // Parts that read the same when they are joined.
+        // Parts that are equal when concatenated.
         subject("annin", "bound", None),
     ];
     for round in 0..3 {
@@ -174,7 +174,7 @@ async fn token_never_outlives_subject_token() {
     clock.advance(Duration::from_secs(89));
     value(&cached, short()).await;
     run_background_tasks().await;
-    assert_eq!(server.requests(), 1, "refreshed ahead in vain");
+    assert_eq!(server.requests(), 1, "useless background refresh");
     clock.advance(Duration::from_secs(1));
     value(&cached, short()).await;
     assert_eq!(server.requests(), 2);
@@ -265,14 +265,14 @@ async fn invalidated_token_is_replaced_once() {
     let (server, clock) = (Server::default(), Clock::manual(start()));
     let cached = server.cached(&clock, hourly);
     let first = cached.exchange(ann()).await.unwrap();
-    // Many calls hear of it at once.
+    // Concurrent calls report the rejection.
     for _ in 0..20 {
         assert!(cached.invalidate(&first));
     }
     let second = cached.exchange(ann()).await.unwrap();
     assert_eq!(second.value(), "Bearer t2");
     assert!(cached.invalidate(&first), "there is a newer one");
-    // A backend that takes none of them does not cost an exchange for each request.
+    // A backend that rejects every token does not cause an exchange for each request.
     assert!(!cached.invalidate(&second));
     assert_eq!(value(&cached, ann()).await, "Bearer t2");
     assert_eq!(server.requests(), 2);
@@ -292,7 +292,7 @@ async fn cache_is_bounded() {
     assert!(cached.0.flights.is_empty());
 }
 
-/// Has a token of its own, and counts how often it gives it out.
+/// Exchange with client credentials; counts its tokens.
 struct OwnToken(Arc<AtomicUsize>);
 
 impl Exchange for OwnToken {
