@@ -152,7 +152,7 @@ impl Event {
     }
 }
 
-// === impl Text ===
+// === impl BoundedText ===
 
 impl BoundedText {
     /// Returns the longest prefix of `text` that fits.
@@ -180,7 +180,7 @@ impl Deref for BoundedText {
     }
 }
 
-// === impl Data ===
+// === impl PayloadExcerpt ===
 
 impl PayloadExcerpt {
     /// Creates an excerpt with the first `limit` bytes of `whole`.

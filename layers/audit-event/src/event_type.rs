@@ -138,7 +138,7 @@ fn names() -> String {
     EventType::ALL.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(", ")
 }
 
-// === impl Selection ===
+// === impl EventFilter ===
 
 impl EventFilter {
     /// All types.

@@ -39,7 +39,7 @@ struct Inner {
     clock: Clock,
 }
 
-// === impl Settings ===
+// === impl AuditSettings ===
 
 impl Default for AuditSettings {
     /// All events, errors detected, no excerpts (1,024 bytes if enabled), no trusted proxy.

@@ -109,7 +109,7 @@ impl<A> Clone for AuthenticationLayer<A> {
 
 impl<A> fmt::Debug for AuthenticationLayer<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AuthenticateLayer")
+        f.debug_struct("AuthenticationLayer")
             .field("challenges", &self.challenges)
             .finish_non_exhaustive()
     }

@@ -61,7 +61,7 @@ enum RequestStep {
 /// Authorizer that hides and denies everything, for a policy that failed.
 struct DenyAll;
 
-// === impl Authorize ===
+// === impl Authorization ===
 
 impl<S, P> Authorization<S, P> {
     pub(crate) fn new(inner: S, layer: AuthorizationLayer<P>) -> Self {
@@ -137,7 +137,7 @@ impl<S: Clone, P> Authorization<S, P> {
     }
 }
 
-// === impl AuthorizeLayer ===
+// === impl AuthorizationLayer ===
 
 impl<P: Policy> AuthorizationLayer<P> {
     /// Inserts the permissions into the request, and checks them unless that is delegated.
@@ -156,8 +156,8 @@ impl<P: Policy> AuthorizationLayer<P> {
             // Misconfigured stack.
             None if self.annotations().is_some() && request.method() == Method::POST => {
                 tracing::error!(
-                    "AuthorizeLayer found no vmcp_core::McpRequest and answers 500: put vmcp_decode::DecodeLayer, \
-                     or a layer that inserts one, outside of it"
+                    "AuthorizationLayer responds with 500: no vmcp_core::McpRequest found; \
+                     put vmcp_decode::DecodeLayer, or a layer that inserts one, outside of it"
                 );
                 RequestStep::Reject(Rejection::internal(), None)
             }
@@ -279,7 +279,7 @@ where
     }
 }
 
-// === impl Nothing ===
+// === impl DenyAll ===
 
 impl Admit for DenyAll {
     fn visible(&self, _: &Item<'_>) -> bool {

@@ -68,7 +68,7 @@ pub struct CircuitStatus {
 #[derive(Clone, Debug)]
 pub struct StateChanges(watch::Receiver<CircuitStatus>);
 
-// === impl Breaker ===
+// === impl CircuitHandle ===
 
 impl CircuitHandle {
     /// Creates a closed circuit for `backend`.
@@ -266,7 +266,7 @@ impl Drop for Permit {
     }
 }
 
-// === impl Changes ===
+// === impl StateChanges ===
 
 impl StateChanges {
     /// Waits for the next transition and returns the status after it. Transitions between two calls are merged.

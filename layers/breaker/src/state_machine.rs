@@ -71,7 +71,7 @@ pub struct Token {
     background: bool,
 }
 
-// === impl Ticket ===
+// === impl Token ===
 
 impl Token {
     pub(crate) const fn new(epoch: u32) -> Self {
@@ -92,7 +92,7 @@ impl Token {
     }
 }
 
-// === impl Settings ===
+// === impl CircuitSettings ===
 
 impl CircuitSettings {
     /// Creates settings: `failure_threshold` consecutive failures open the circuit for `timeout`.
@@ -117,7 +117,7 @@ impl Default for CircuitSettings {
     }
 }
 
-// === impl State ===
+// === impl CircuitState ===
 
 impl CircuitState {
     /// Returns the name in a resource's status (`circuitBreakerState`).
@@ -131,7 +131,7 @@ impl CircuitState {
     }
 }
 
-// === impl Circuit ===
+// === impl StateMachine ===
 
 impl StateMachine {
     /// Creates a closed circuit.

@@ -79,7 +79,7 @@ enum FutureState {
     Pending(Pin<Box<dyn Future<Output = Result<Option<HeaderValue>, CredentialFault>> + Send>>),
 }
 
-// === impl Credentials ===
+// === impl CredentialProvider ===
 
 impl<F, Fut> CredentialProvider for F
 where

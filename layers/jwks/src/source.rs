@@ -166,7 +166,7 @@ impl fmt::Debug for JwksSource {
     }
 }
 
-// === impl Ahead ===
+// === impl RefreshGuard ===
 
 impl Drop for RefreshGuard {
     fn drop(&mut self) {
@@ -174,7 +174,7 @@ impl Drop for RefreshGuard {
     }
 }
 
-// === impl Place ===
+// === impl KeySetLocation ===
 
 impl KeySetLocation {
     /// Returns the host of the first request.
@@ -186,7 +186,7 @@ impl KeySetLocation {
     }
 }
 
-// === impl Source ===
+// === impl CachedSource ===
 
 impl CachedSource {
     fn limiter(&self) -> MutexGuard<'_, RefreshLimiter> {

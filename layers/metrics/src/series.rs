@@ -84,7 +84,7 @@ pub(crate) struct NameBudget {
 
 type NamedInstruments<S> = RwLock<HashMap<Box<str>, Arc<BoundInstruments<S>>>>;
 
-// === impl Slot ===
+// === impl BoundInstruments ===
 
 impl<S> BoundInstruments<S> {
     fn new(method: &'static str, name: Option<&str>) -> Self {
@@ -127,7 +127,7 @@ impl<S> BoundInstruments<S> {
     }
 }
 
-// === impl Table ===
+// === impl InstrumentTable ===
 
 impl<S> InstrumentTable<S> {
     pub(crate) fn new(budget: Arc<NameBudget>) -> Self {
@@ -181,7 +181,7 @@ impl<S> InstrumentTable<S> {
     }
 }
 
-// === impl Budget ===
+// === impl NameBudget ===
 
 impl NameBudget {
     pub(crate) fn new() -> Arc<Self> {

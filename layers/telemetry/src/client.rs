@@ -85,7 +85,7 @@ impl<P> ClientTelemetryLayer<P> {
 
 impl<P> fmt::Debug for ClientTelemetryLayer<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OutgoingLayer").finish_non_exhaustive()
+        f.debug_struct("ClientTelemetryLayer").finish_non_exhaustive()
     }
 }
 

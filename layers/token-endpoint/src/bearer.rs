@@ -22,7 +22,7 @@ pub struct BearerToken {
 #[error("the token is not a valid header value")]
 pub struct InvalidTokenError;
 
-// === impl Bearer ===
+// === impl BearerToken ===
 
 impl BearerToken {
     /// Creates a token (RFC 6750 section 2.1) with its expiry, if known.

@@ -73,7 +73,7 @@ pub enum EndpointSettingsError {
     TokenType,
 }
 
-// === impl Settings ===
+// === impl EndpointSettings ===
 
 impl EndpointSettings {
     /// Creates settings for the endpoint at `url`, without a client.

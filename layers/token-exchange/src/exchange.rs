@@ -67,7 +67,7 @@ impl Exchange for TokenEndpoint {
     }
 }
 
-// === impl Exchanged ===
+// === impl AccessToken ===
 
 impl AccessToken {
     /// Creates a bearer token (RFC 6750 section 2.1) with its expiry, if known.

@@ -213,7 +213,7 @@ where
     }
 }
 
-// === impl State ===
+// === impl FutureState ===
 
 impl<R, X, F> FutureState<R, X, F> {
     fn rejected(fault: impl Into<TokenError>) -> Self {
@@ -240,7 +240,7 @@ impl<R, X, F> FutureState<R, X, F> {
     }
 }
 
-// === impl Asker ===
+// === impl Principal ===
 
 impl Principal {
     /// Returns `None` for a user without a token.

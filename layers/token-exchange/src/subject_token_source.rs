@@ -40,7 +40,7 @@ impl From<ExchangeError> for TokenError {
     }
 }
 
-// === impl Renewal ===
+// === impl SubjectTokenSource ===
 
 impl SubjectTokenSource {
     pub(crate) fn new(identity: Identity, provider: Arc<str>, kind: UpstreamKind) -> Self {

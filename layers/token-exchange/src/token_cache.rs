@@ -84,7 +84,7 @@ enum FutureState {
 /// Guard that counts a background refresh.
 struct RefreshGuard<X>(Arc<TokenCache<X>>);
 
-// === impl Cached ===
+// === impl CachedExchange ===
 
 impl<X: Exchange> CachedExchange<X> {
     /// Creates a cache for 10,000 tokens of `exchange`.
@@ -204,7 +204,7 @@ impl<X> fmt::Debug for CachedExchange<X> {
     }
 }
 
-// === impl Shared ===
+// === impl TokenCache ===
 
 impl<X: Exchange> TokenCache<X> {
     /// Exchanges, unless a concurrent call has done so in the meantime. `stale` is the cached entry to replace.
@@ -353,7 +353,7 @@ impl From<&digest::Digest> for Key {
     }
 }
 
-// === impl CachedFuture ===
+// === impl CachedExchangeFuture ===
 
 impl Future for CachedExchangeFuture {
     type Output = Outcome;
@@ -374,7 +374,7 @@ impl fmt::Debug for CachedExchangeFuture {
     }
 }
 
-// === impl Refreshing ===
+// === impl RefreshGuard ===
 
 impl<X> Drop for RefreshGuard<X> {
     fn drop(&mut self) {

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use vmcp_audit::{ClientInfo, EventDetails, Event, FieldValue, EventSource, EventTarget, BoundedText};
+use vmcp_audit::{
+    BoundedText, ClientInfo, Event, EventDetails, EventSource, EventTarget, FieldValue,
+};
 use vmcp_core::{Backend, Identity};
 
 use crate::json::Object;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::oneshot;
-use vmcp_audit::{Event, AuditSink, Capacity};
+use vmcp_audit::{AuditSink, Capacity, Event};
 
 use crate::queue::{Queue, QueueEntry};
 use crate::{LineSink, Writer, event_ids, line};

@@ -12,7 +12,7 @@ use opentelemetry_sdk::metrics::{
 };
 use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider, SpanProcessor, TracerProviderBuilder};
 use vmcp_metrics::{MAX_SERIES, names};
-use vmcp_telemetry::{TelemetryOptions, Recorder, SpanRecorder};
+use vmcp_telemetry::{Recorder, SpanRecorder, TelemetryOptions};
 
 use super::observe::MAX_VALUES;
 use super::{Inner, SCOPE, Telemetry};
