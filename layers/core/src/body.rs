@@ -30,7 +30,7 @@ enum Kind {
 
 /// Three pieces that go out one after the other, unjoined.
 struct Chain {
-    pieces: [Bytes; 3],
+    pieces: Vec<Bytes>,
     next: usize,
 }
 
@@ -59,8 +59,22 @@ impl Body {
     /// Three pieces, sent one after the other without being copied together: what frames a large
     /// prepared answer can differ from request to request.
     #[must_use]
-    pub fn chain(pieces: [Bytes; 3]) -> Self {
-        Self(Kind::Chain(Box::new(Chain { pieces, next: 0 })))
+    pub fn chain(pieces: impl Into<Vec<Bytes>>) -> Self {
+        Self(Kind::Chain(Box::new(Chain { pieces: pieces.into(), next: 0 })))
+    }
+
+    /// Replaces the longest piece of bytes that are there. A stream stays as it is.
+    #[must_use]
+    pub fn map_longest(mut self, replace: impl FnOnce(Bytes) -> Bytes) -> Self {
+        let longest = match &mut self.0 {
+            Kind::Full(bytes) => Some(bytes),
+            Kind::Chain(chain) => chain.pieces.iter_mut().max_by_key(|piece| piece.len()),
+            Kind::Empty | Kind::Stream(_) => None,
+        };
+        if let Some(longest) = longest {
+            *longest = replace(std::mem::take(longest));
+        }
+        self
     }
 
     /// The bytes, if all of them are there in one piece.

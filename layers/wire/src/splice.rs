@@ -17,10 +17,18 @@ use crate::{Member, Span, members, quote};
 ///
 /// The original has to be valid JSON where the methods on members are used; on other bytes they edit nothing sensible, but
 /// don't fail.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Splice<'a> {
     original: &'a [u8],
     edits: Edits<'a>,
+}
+
+/// Part of an edited message.
+enum Piece<'a> {
+    /// Bytes of the original.
+    Original { start: usize, end: usize },
+    /// Bytes of an edit.
+    New(&'a [u8]),
 }
 
 impl<'a> Splice<'a> {
@@ -83,25 +91,54 @@ impl<'a> Splice<'a> {
     #[must_use]
     pub fn finish(mut self) -> Bytes {
         self.settle();
-        let edits = self.edits.as_slice();
-        let added: usize = edits.iter().map(|edit| edit.with.len() + 1).sum();
+        let added: usize = self.edits.as_slice().iter().map(|edit| edit.with.len() + 1).sum();
         let mut out = Vec::with_capacity(self.original.len() + added);
+        self.write(|piece| match piece {
+            Piece::Original { start, end } => {
+                out.extend_from_slice(self.original.get(start..end).unwrap_or_default());
+            }
+            Piece::New(text) => out.extend_from_slice(text),
+        });
+        Bytes::from(out)
+    }
+
+    /// The edited message in pieces: slices of `original`, which has to be the message that this was made of, and what comes
+    /// between them. Nothing of the original is copied.
+    #[must_use]
+    pub fn pieces(mut self, original: &Bytes) -> Vec<Bytes> {
+        self.settle();
+        let mut out: Vec<Bytes> = Vec::new();
+        self.write(|piece| match piece {
+            Piece::Original { start, end } => {
+                let end = end.min(original.len());
+                out.push(original.slice(start.min(end)..end));
+            }
+            Piece::New(text) => out.push(Bytes::copy_from_slice(text)),
+        });
+        out
+    }
+
+    /// Passes the parts of the edited message on, in order.
+    fn write<'b>(&'b self, mut add: impl FnMut(Piece<'b>)) {
         let mut copied = 0;
         let mut appended_to = None;
-        for edit in edits {
+        for edit in self.edits.as_slice() {
             let (start, end) = (edit.span.start as usize, edit.span.end as usize);
-            out.extend_from_slice(self.original.get(copied..start).unwrap_or_default());
+            if copied < start {
+                add(Piece::Original { start: copied, end: start });
+            }
             copied = copied.max(end);
             if let Purpose::Appended { object } = edit.purpose {
                 if appended_to == Some(object) || self.keeps_members(object) {
-                    out.push(b',');
+                    add(Piece::New(b","));
                 }
                 appended_to = Some(object);
             }
-            out.extend_from_slice(&edit.with);
+            add(Piece::New(&edit.with));
         }
-        out.extend_from_slice(self.original.get(copied..).unwrap_or_default());
-        Bytes::from(out)
+        if copied < self.original.len() {
+            add(Piece::Original { start: copied, end: self.original.len() });
+        }
     }
 
     /// Returns the position of the closing brace of `object`. White space may follow it in the span of a whole message.

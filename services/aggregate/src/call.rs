@@ -146,14 +146,9 @@ impl Call {
         if held.is_empty() {
             return response;
         }
-        response.map(|body| match body.bytes() {
-            Some(bytes) => {
-                let attach = |bytes, reservation: Reservation| reservation.attach(bytes);
-                Body::from(held.into_iter().fold(bytes.clone(), attach))
-            }
-            // What streams counts by itself.
-            None => body,
-        })
+        let attach = |bytes, count: Reservation| count.attach(bytes);
+        // A stream counts by itself.
+        response.map(|body| body.map_longest(|bytes| held.into_iter().fold(bytes, attach)))
     }
 
     /// When the client left, if it did before it was answered.

@@ -30,7 +30,7 @@ pub(super) enum Purpose {
 }
 
 /// Edits by place; insertions stand before a replacement that begins at the same byte.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Edits<'a> {
     inline: [Edit<'a>; INLINE],
     count: usize,

@@ -1,5 +1,6 @@
 //! Edits, against a model that rebuilds everything.
 
+use bytes::Bytes;
 use serde_json::value::RawValue;
 use vmcp_wire::{Span, Splice, validate};
 
@@ -39,6 +40,8 @@ fn check_places(script: &[u8; SCRIPT], original: &[u8]) {
         let start = u32::try_from(start).unwrap();
         splice.replace(Span { start, end: u32::try_from(end).unwrap() }, with);
     }
+    let pieces = splice.clone().pieces(&Bytes::copy_from_slice(original));
+    assert_eq!(pieces.concat(), expected);
     assert_eq!(splice.finish(), expected);
 }
 
@@ -77,7 +80,9 @@ fn check_members(script: &[u8; SCRIPT], object: &[u8]) {
             }
         }
     }
+    let pieces = splice.clone().pieces(&Bytes::copy_from_slice(object));
     let edited = splice.finish();
+    assert_eq!(pieces.concat(), edited);
     assert_eq!(validate(&edited), Ok(()), "{edited:?}");
     let mut after = pairs(&read(&edited).unwrap());
     let untouched = |pairs: &[(String, String)]| -> Vec<_> {

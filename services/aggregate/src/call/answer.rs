@@ -205,8 +205,7 @@ fn shaped(status: StatusCode, message: Bytes, expected: &Expected) -> Result<Sha
         None => {}
     }
     let status = outgoing(status, &found, expected);
-    let message = translate(message, &found, expected)?;
-    Ok(Shaped::Ready(response(status, Body::from(message))))
+    Ok(Shaped::Ready(response(status, translated_body(message, &found, expected)?)))
 }
 
 /// How the request goes on, if the backend has not completed it and that is not to pass.
@@ -235,16 +234,35 @@ pub(crate) fn translate(
     found: &Head,
     expected: &Expected,
 ) -> Result<Bytes, BoxError> {
-    expected.note(found);
-    let anonymous = found.id.is_none_or(|id| id.of(&message) == b"null");
-    if expected.untouched() && !anonymous {
-        return Ok(message);
+    let edited = edit(&message, found, expected)?;
+    Ok(edited.map(Splice::finish).unwrap_or(message))
+}
+
+/// The same as a body. A long message is not copied: its bytes, which are counted, stay what is held.
+fn translated_body(message: Bytes, found: &Head, expected: &Expected) -> Result<Body, BoxError> {
+    if message.len() <= 4 * HEAD {
+        return translate(message, found, expected).map(Body::from);
     }
-    let Ok(Envelope::Answer { outcome, .. }) = scan(&message) else {
+    let edited = edit(&message, found, expected)?.map(|splice| splice.pieces(&message));
+    Ok(edited.map_or_else(|| Body::from(message), Body::chain))
+}
+
+/// The edits that the client's generation and id need; `None` without any.
+fn edit<'a>(
+    message: &'a Bytes,
+    found: &Head,
+    expected: &'a Expected,
+) -> Result<Option<Splice<'a>>, BoxError> {
+    expected.note(found);
+    let anonymous = found.id.is_none_or(|id| id.of(message) == b"null");
+    if expected.untouched() && !anonymous {
+        return Ok(None);
+    }
+    let Ok(Envelope::Answer { outcome, .. }) = scan(message) else {
         return Err(Failure::Malformed("no JSON-RPC answer").into());
     };
     let whole = Span { start: 0, end: u32::try_from(message.len()).unwrap_or(u32::MAX) };
-    let mut splice = Splice::new(&message);
+    let mut splice = Splice::new(message);
     match found.id {
         Some(id) => _ = splice.replace(id, expected.client_id.to_vec()),
         None => _ = splice.set_member(whole, "id", &expected.client_id),
@@ -266,7 +284,7 @@ pub(crate) fn translate(
             }
         }
     }
-    Ok(splice.finish())
+    Ok(Some(splice))
 }
 
 /// Whether enough is known to let the rest pass unread.

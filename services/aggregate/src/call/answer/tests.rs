@@ -187,3 +187,22 @@ async fn answers_that_are_held_count_for_the_budget() {
     assert_eq!(budget.counts().held, 0);
     assert!(answer(900_000).await.is_ok());
 }
+
+#[tokio::test]
+async fn long_answers_keep_their_count_when_edited() {
+    let budget = ByteBudget::new(1 << 20);
+    let expected = Expected { client_id: "\"own\"".into(), ..expected(Generation::Stateful) };
+    let text = "x".repeat(100_000);
+    let said = format!(r#"{{"jsonrpc":"2.0","id":7,"result":{{"content":"{text}"}}}}"#);
+    let mut count = budget.open(budget.backend("a"));
+    count.try_grow(said.len()).unwrap();
+    let body = Body::from(count.attach(said.into_bytes()));
+    let shaped = json(StatusCode::OK, body, &expected, Room::default()).await.unwrap();
+    let Shaped::Ready(response) = shaped else { panic!("not ready") };
+    assert!(budget.counts().held > 100_000);
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    let wanted = format!(
+        r#"{{"jsonrpc":"2.0","id":"own","result":{{"content":"{text}","resultType":"complete"}}}}"#
+    );
+    assert_eq!((body, budget.counts().held), (wanted.into(), 0));
+}
