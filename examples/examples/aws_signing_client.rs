@@ -1,5 +1,5 @@
-//! `vmcp-aws-sts` in front of a plain HTTP client: each request goes out signed with the credentials of the AWS role
-//! that its caller's groups lead to.
+//! `vmcp-aws-sts` in front of a plain HTTP client: signs each request with the credentials of the AWS role that the
+//! caller's groups map to.
 //!
 //! STS and the service are in this file too, and print what they get. Signatures are not checked here.
 //!
@@ -42,7 +42,7 @@ async fn main() -> Result<(), BoxError> {
     };
     let others = RoleArn::try_from("arn:aws:iam::123456789012:role/reader")?;
     let roles = Roles::new(Some(others), vec![admins], "groups")?;
-    // `Sts::new` asks the STS of the region; either way over the client that you have.
+    // `Sts::new` calls the STS endpoint of the region. Both use the HTTP client that the application already has.
     let client = Client::builder(TokioExecutor::new()).build_http::<Body>();
     let sts = Sts::at(&stand_ins.parse()?, &region, client);
     let layer = AwsStsLayer::new(region, roles, Cached::new(sts, 10_000, Clock::system()));
@@ -54,7 +54,7 @@ async fn main() -> Result<(), BoxError> {
         (Caller::User(ada.clone()), "instances"),
         (Caller::User(ada), "volumes"),
         (Caller::User(bob), "instances"),
-        // Such as a health probe, which is nobody's.
+        // A health probe, for example, has no caller.
         (Caller::Gateway, "instances"),
     ] {
         let mut request =
@@ -65,7 +65,7 @@ async fn main() -> Result<(), BoxError> {
     Ok(())
 }
 
-/// A user with the token that an identity provider gave, which is what STS is shown.
+/// Returns a user whose identity carries the identity provider's token, which the layer presents to STS.
 async fn login(issuer: &Issuer, name: &str, group: &str) -> Result<Identity, BoxError> {
     let token = issuer.token(name, &[group])?;
     let claims = issuer.verifier().verify(&token).await?.claims;

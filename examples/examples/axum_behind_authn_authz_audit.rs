@@ -1,14 +1,13 @@
-//! A service of your own, written with axum, that knows who calls, lets callers do what Cedar policies say, and has
-//! each request on record.
+//! An axum service that authenticates callers, authorizes them with Cedar policies, and audits each request.
 //!
-//! The program begins with a token each for two users, as lines that a shell takes over, and prints what is recorded.
+//! The program first prints a token for each of two users, as shell assignments, and then the audit events.
 //!
 //! ```text
 //! $ cargo run -p vmcp-examples --example axum_behind_authn_authz_audit -- 127.0.0.1:8080
 //! ann=…
 //! bob=…
 //! listening on 127.0.0.1:8080
-//! http_request denied: nobody POST
+//! http_request denied: anonymous POST
 //! mcp_tools_list success: ann tools/list
 //! mcp_tools_list success: bob tools/list
 //! mcp_tool_call denied: bob tools/call deploy
@@ -55,15 +54,15 @@ use vmcp_core::{BoxError, Clock, Identity, McpRequest};
 use vmcp_decode::DecodeLayer;
 use vmcp_examples::Issuer;
 
-/// Everybody who is known may ask for the weather; some may deploy, but not to production.
+/// Every authenticated caller may call `weather`. Some callers may call `deploy`, but not with `production`.
 const POLICIES: [&str; 2] = [
     r#"permit(principal, action, resource == Tool::"weather");"#,
     r#"permit(principal in Group::"ops", action, resource == Tool::"deploy")
        when { resource has arg_to && resource.arg_to == "test" };"#,
 ];
 
-/// Your own service. What it may be asked and by whom has been decided when it is called; who calls and what the
-/// message says is in the extensions.
+/// Handler of the application. Callers are authenticated and authorized before it runs; the extensions hold the caller's
+/// identity and the decoded message.
 async fn tools(
     Extension(caller): Extension<Identity>,
     Extension(message): Extension<McpRequest>,
@@ -79,10 +78,10 @@ async fn tools(
     ([(CONTENT_TYPE, "application/json")], answer)
 }
 
-/// One line for each event. `vmcp-audit-log` writes all that is known, as JSON.
+/// Prints one line per event. `vmcp-audit-log` writes complete events as JSON.
 fn print(event: Event) {
     let Event { kind, outcome, caller, target, .. } = event;
-    let caller = caller.as_ref().and_then(Identity::subject).unwrap_or("nobody");
+    let caller = caller.as_ref().and_then(Identity::subject).unwrap_or("anonymous");
     let name = target.name.as_deref().unwrap_or_default();
     let line = format!("{} {}: {caller} {} {name}", kind.name(), outcome.name(), &*target.method);
     println!("{}", line.trim_end());
@@ -96,7 +95,7 @@ async fn main() -> Result<(), BoxError> {
 
     let known = CachedVerifier::verified(JwtVerifier::new(issuer.verifier()), Clock::system());
     let layers = ServiceBuilder::new()
-        // Outermost, so that it has those on record who are not let in.
+        // Outermost, so that requests which authentication rejects are audited too.
         .layer(AuditLayer::new(Auditor::new(AuditSettings::default(), print)))
         .layer(AuthenticationLayer::new(BearerAuthenticator::new(known)).realm("tools"))
         .layer(DecodeLayer::new())

@@ -1,7 +1,7 @@
-//! The default stack plus one layer of your own: it numbers the requests, outside of everything else.
+//! The default stack with an additional outermost layer, which numbers the requests.
 //!
-//! Whatever fits around the gateway's MCP service will do. What fits around `BackendSettings::service` sees the
-//! requests to one backend in the same way.
+//! Any layer around the gateway's MCP service works the same way. A layer around `BackendSettings::service` handles the
+//! requests to one backend.
 //!
 //! ```text
 //! $ cargo run -p vmcp-examples --example default_plus_one -- 127.0.0.1:8080 http://127.0.0.1:8001/mcp
@@ -44,7 +44,7 @@ use vmcp_config::{File, Format};
 use vmcp_decode::DecodeLayer;
 use vmcp_egress::Egress;
 
-/// Gives each response the number of its request.
+/// Adds the number of the request to each response.
 #[derive(Clone, Debug, Default)]
 struct NumberLayer(Arc<AtomicU64>);
 

@@ -1,8 +1,8 @@
-//! A service of your own, written with axum, that is its own OAuth issuer: clients find it, register, send their user
-//! through your identity provider, and get tokens that are verified here. Nothing in it is about MCP.
+//! An axum service that is its own OAuth issuer: clients discover it, register, send their user through the identity
+//! provider, and get tokens that this service verifies. Nothing in it is specific to MCP.
 //!
-//! A client does with a browser what curl does here; what stands as `$client` and so on is what was printed before. The
-//! provider is in this file too and lets everybody in, so the way there is left out.
+//! The `curl` commands show the requests of a client and its browser; `$client` and the other variables are values of
+//! earlier responses. The provider is in this file too and accepts every user, so its login page is left out.
 //!
 //! ```text
 //! $ cargo run -p vmcp-examples --example embedded_auth_server -- 127.0.0.1:8080
@@ -61,7 +61,8 @@ use vmcp_core::{BoxError, Clock, Identity, UpstreamKind};
 use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher};
 use vmcp_upstream::{Client, Endpoint, Kind, MemoryRegistrations, Oauth2, Provider, StaticClient};
 
-/// Your own service. The user's token of the provider is at hand, and fresh, for whatever you ask there in their name.
+/// Handler of the application. The provider's token of the user is available, already refreshed, for upstream requests on
+/// the user's behalf.
 async fn notes(Extension(caller): Extension<Identity>) -> Result<String, StatusCode> {
     let upstream = caller.upstream().ok_or(StatusCode::UNAUTHORIZED)?;
     let token = upstream.token("corp", UpstreamKind::Access).await;
@@ -69,7 +70,7 @@ async fn notes(Extension(caller): Extension<Identity>) -> Result<String, StatusC
     Ok(format!("your notes, which the provider keeps for {}\n", token.value.expose_secret()))
 }
 
-/// Who a token speaks of. This process signed it, so nobody is asked.
+/// Verifier of access tokens. This process signed them, so verification needs no network request.
 struct Own(AuthServer, OwnTokens);
 
 impl TokenVerifier for Own {
@@ -86,11 +87,11 @@ impl TokenVerifier for Own {
     }
 }
 
-/// The issuer at `base`, whose tokens are for `resource`.
+/// Returns the issuer at `base` for tokens of `resource`.
 fn issuer(base: &str, resource: &str) -> Result<AuthServer, BoxError> {
     let provider = vmcp_upstream::Settings {
         name: "corp".into(),
-        // `Kind::Oidc` finds everything by the provider's issuer.
+        // `Kind::Oidc` discovers all endpoints from the provider's issuer.
         kind: Kind::Oauth2(Box::new(Oauth2 {
             authorization_endpoint: Endpoint::new(&format!("{base}/provider/login"))?,
             token_endpoint: Endpoint::new(&format!("{base}/provider/token"))?,
@@ -103,7 +104,7 @@ fn issuer(base: &str, resource: &str) -> Result<AuthServer, BoxError> {
         params: vmcp_upstream::Params::default(),
         client_name: "Notes".into(),
     };
-    // A provider of your own may be on any network, and this one speaks http.
+    // An application's own provider may be on any network; this one uses plain HTTP.
     let policy =
         FetchPolicy { addresses: FetchAddresses::Any, http: true, ..FetchPolicy::supplied() };
     let http = Fetcher::new(Egress::default(), policy)?;
@@ -115,7 +116,7 @@ fn issuer(base: &str, resource: &str) -> Result<AuthServer, BoxError> {
         Clock::system(),
     )?;
     let audiences = Audiences::new(vec![Audience::parse(resource)?]).ok_or("no audience")?;
-    // Without keys and secrets from files, and with this store, everything ends with the process.
+    // Without keys and secrets from files, and with the in-memory store, all state ends with the process.
     let keys = Keys::new::<Vec<u8>>(&[]).map_err(|(_, fault)| fault)?;
     let hmac = HmacRing::new(&[]).map_err(|(_, fault)| fault)?;
     let settings = Settings::new(IssuerUrl::parse(base)?, audiences, keys, hmac);
@@ -144,7 +145,7 @@ async fn main() -> Result<(), BoxError> {
         .route("/provider/token", provider)
         .merge(server.router());
     println!("listening on {}", listener.local_addr()?);
-    // Who asks too often is told apart by address.
+    // The rate limit counts by client address.
     let service = application.into_make_service_with_connect_info::<SocketAddr>();
     Ok(axum::serve(listener, service).await?)
 }

@@ -1,7 +1,7 @@
-//! `vmcp-decode` and `vmcp-timeout` in a bare hyper reverse proxy that has nothing else of vmcp.
+//! `vmcp-decode` and `vmcp-timeout` in a bare hyper reverse proxy without other vmcp crates.
 //!
-//! The proxy sends a call to one of two servers by the tool's name, which it knows from the decoded message, and gives
-//! the second less time.
+//! The proxy routes each call to one of two servers by the tool's name in the decoded message; the second server has a
+//! shorter timeout.
 //!
 //! ```text
 //! $ cargo run -p vmcp-examples --example layers_in_a_foreign_proxy -- 127.0.0.1:8080 127.0.0.1:8001 127.0.0.1:8001
@@ -66,7 +66,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let message = request.extensions().get::<McpRequest>();
         let is_quick = message.is_none_or(|message| !tool(message).starts_with("fixture_"));
         let (name, server) = if is_quick { ("quick", &quick) } else { ("other", &other) };
-        // The timeout layer looks here for whose time it is.
+        // The timeout layer selects the timeout by this extension.
         request.extensions_mut().insert(Backend::new(name));
         let forwarded = forward(client.clone(), request, server.clone());
         async move { Ok::<_, Infallible>(forwarded.await.unwrap_or_else(|error| refuse(&error))) }
@@ -84,7 +84,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// The tool that a call names; empty for every other message.
+/// Returns the tool of a call, or an empty text for other messages.
 fn tool(message: &McpRequest) -> String {
     let name = message.text(Key::Name);
     name.map(|name| name.read(&message.bytes).into_owned()).unwrap_or_default()
@@ -106,7 +106,7 @@ where
     Ok(client.oneshot(request).await?.map(Body::wrap))
 }
 
-/// The timeout layer fails with a cause that can be told from all others.
+/// Maps an error to a response; the timeout layer's error has its own type.
 fn refuse(error: &BoxError) -> Response<Body> {
     let status = match cause::<Elapsed>(error.as_ref()) {
         Some(_) => StatusCode::GATEWAY_TIMEOUT,

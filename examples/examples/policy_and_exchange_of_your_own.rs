@@ -1,5 +1,5 @@
-//! Closures as policies: who calls, what they may use, and with which token a backend is asked for them, is decided by
-//! code of your own. The layers do the rest: refusals, hidden names, filtered lists, kept tokens.
+//! Closures as authenticator, policy and token exchange. The layers do the rest: rejections, hidden names, filtered
+//! lists, token caching.
 //!
 //! ```text
 //! $ cargo run -p vmcp-examples --example policy_and_exchange_of_your_own -- 127.0.0.1:8080 http://127.0.0.1:8001/mcp
@@ -55,7 +55,7 @@ use vmcp_token_exchange::{
     AccessToken, CachedExchange, ExchangeError, Subject, TokenExchangeLayer,
 };
 
-/// Who calls: whoever has one of the keys. What is kept as the token is what will be exchanged.
+/// Authenticates callers by API key. The key is stored as the token that the exchange receives.
 fn who(headers: &HeaderMap) -> Result<Identity, AuthError> {
     let key = headers.get("x-key").and_then(|key| key.to_str().ok()).unwrap_or_default();
     let name = match key {
@@ -66,7 +66,7 @@ fn who(headers: &HeaderMap) -> Result<Identity, AuthError> {
     Ok(Identity::builder("https://keys.example.com", name).token(key.into()).build())
 }
 
-/// What they may use: everybody may know of `fixture_whoami`, Ann may use it, and nothing else exists.
+/// Decides on access: all callers see `fixture_whoami`, Ann may call it, and all other names are hidden.
 fn may(caller: &Identity, item: &Item<'_>, action: Action<'_>) -> Verdict {
     match (item.name, action) {
         ("fixture_whoami", Action::List) => Verdict::Permitted,
@@ -78,7 +78,7 @@ fn may(caller: &Identity, item: &Item<'_>, action: Action<'_>) -> Verdict {
     }
 }
 
-/// What the backend is shown for them. Here is where a vault would be asked.
+/// Returns the credentials for the backend. A real application would query its vault here.
 async fn exchange(subject: Subject) -> Result<AccessToken, ExchangeError> {
     let refused = |code: &str| ExchangeError::Rejected { code: code.into() };
     let name = subject.identity().subject().ok_or_else(|| refused("nobody"))?;

@@ -1,14 +1,14 @@
-//! A server written with rmcp behind vmcp's layers: foreign hosts, crowds, unknown callers and messages that could be
-//! read in two ways are refused before rmcp sees them, callers see and use what a policy lets them, and each request is
-//! on record. rmcp knows of none of this.
+//! An rmcp server behind vmcp's layers, which reject foreign hosts, excess load, unauthenticated callers and ambiguous
+//! messages before rmcp reads them, apply a policy to lists and calls, and audit each request. The rmcp server needs no
+//! change.
 //!
-//! The program begins with a token, as a line that a shell takes over, and prints what is recorded.
+//! The program first prints a token, as a shell assignment, and then the audit events.
 //!
 //! ```text
 //! $ cargo run -p vmcp-examples --example rmcp_behind_our_layers -- 127.0.0.1:8080
 //! ann=…
 //! listening on 127.0.0.1:8080
-//! http_request denied, nobody
+//! http_request denied, anonymous
 //! mcp_tool_call success, ann
 //! mcp_tools_list success, ann
 //! http_request failure, ann
@@ -68,7 +68,7 @@ use vmcp_core::{Body, BoxError, Clock, Identity};
 use vmcp_decode::DecodeLayer;
 use vmcp_examples::Issuer;
 
-/// `wipe` exists for nobody.
+/// No policy permits `wipe`.
 const POLICY: &str = r#"permit(principal, action, resource == Tool::"greet");"#;
 
 /// An MCP server with two tools.
@@ -102,12 +102,12 @@ impl ServerHandler for Greeter {
 }
 
 fn print(Event { kind, outcome, caller, .. }: Event) {
-    let caller = caller.as_ref().and_then(Identity::subject).unwrap_or("nobody");
+    let caller = caller.as_ref().and_then(Identity::subject).unwrap_or("anonymous");
     println!("{} {}, {caller}", kind.name(), outcome.name());
 }
 
-/// Layers that refuse answer with bytes, layers that watch an answer with a body around another, rmcp with one of its
-/// own: `Body` is any of them.
+/// Unifies the response bodies: rejecting layers return bytes, observing layers wrap the inner body, and rmcp has its own
+/// type.
 fn wrap<B>(response: Response<B>) -> Response<Body>
 where
     B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,

@@ -1,4 +1,4 @@
-//! The whole gateway as one route of an axum application, beside routes that the application has anyway.
+//! The complete gateway as one route of an axum application, beside the application's own routes.
 //!
 //! ```text
 //! $ cargo run -p vmcp-examples --example server_in_axum -- 127.0.0.1:8080 http://127.0.0.1:8001/mcp
@@ -51,7 +51,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The default stack, made of a configuration as `vmcp serve` would make it.
+/// Builds the default stack from a configuration, as `vmcp serve` does.
 fn gateway(backend: &str) -> Result<McpService, Box<dyn Error>> {
     let configuration = format!(
         "name: in-axum\n\

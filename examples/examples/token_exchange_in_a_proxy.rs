@@ -1,5 +1,5 @@
-//! `vmcp-authn` and `vmcp-token-exchange` in a bare hyper reverse proxy: what is behind it never sees a caller's token,
-//! but one that a token endpoint (RFC 8693) gave for it. Nothing here is about MCP.
+//! `vmcp-authn` and `vmcp-token-exchange` in a bare hyper reverse proxy: the backend receives a token that a token
+//! endpoint (RFC 8693) issued in exchange, never the caller's own. Nothing here is specific to MCP.
 //!
 //! Token endpoint and backend are in this file too, and print what they get.
 //!
@@ -64,7 +64,7 @@ async fn main() -> Result<(), BoxError> {
         .audience("files");
     let client = Client::builder(TokioExecutor::new()).build_http::<Body>();
     let endpoint = TokenEndpoint::new(client, settings, Clock::system());
-    // Without `CachedExchange`, the token endpoint would be asked for each request.
+    // Without `CachedExchange`, each request would call the token endpoint.
     let backend = TokenExchangeLayer::new(CachedExchange::new(endpoint, Clock::system()))
         .layer(Client::builder(TokioExecutor::new()).build_http::<Incoming>());
     let proxy = service_fn(move |request| {
@@ -96,14 +96,14 @@ where
     (target.scheme, target.authority) = (Some(Scheme::HTTP), Some(server));
     *request.uri_mut() = Uri::from_parts(target)?;
     request.headers_mut().remove(HOST);
-    // Whoever was let in is the one on whose behalf the backend is asked.
+    // The authenticated caller is the subject of the exchange.
     if let Some(identity) = request.extensions_mut().remove::<Identity>() {
         request.extensions_mut().insert(Caller::User(identity));
     }
     Ok(client.oneshot(request).await?.map(Body::wrap))
 }
 
-/// The layer fails with a cause that says who can help.
+/// Maps an error of the layer to a response. The cause tells if the caller or the operator can correct it.
 fn refuse(error: &BoxError) -> Response<Body> {
     let status = match cause::<CredentialError>(error.as_ref()).map(|error| &error.fault) {
         None => StatusCode::BAD_GATEWAY,
@@ -115,7 +115,7 @@ fn refuse(error: &BoxError) -> Response<Body> {
     response
 }
 
-/// A token endpoint, which takes the issuer's tokens except Eve's, and a backend.
+/// Starts a token endpoint, which accepts the issuer's tokens except Eve's, and a backend.
 async fn stand_ins(issuer: Arc<Issuer>) -> Result<Authority, BoxError> {
     let exchange = async move |form: Bytes| {
         let form: HashMap<_, _> = form_urlencoded::parse(&form).collect();

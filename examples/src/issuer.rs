@@ -1,4 +1,4 @@
-//! What stands in for an identity provider, so that the examples need none.
+//! Token issuer of the examples, in place of an identity provider.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 use vmcp_core::BoxError;
 use vmcp_jwt::{Jwk, Key, KeySet, ValidationOptions, Verifier};
 
-/// How long a token holds.
+/// Lifetime of a token.
 const LIFE: Duration = Duration::from_secs(3600);
 
-/// Signs tokens with a key that is made when it starts and lost when it ends.
+/// Signs tokens with a key that exists only in memory.
 ///
-/// With an identity provider of your own, a `vmcp_jwks::JwksSource` fetches its keys instead.
+/// With a real identity provider, a `vmcp_jwks::JwksSource` fetches its keys instead.
 #[derive(Debug)]
 pub struct Issuer {
     key: Ed25519KeyPair,
@@ -24,13 +24,13 @@ pub struct Issuer {
 }
 
 impl Issuer {
-    /// The `iss` claim of all its tokens.
+    /// The `iss` claim of its tokens.
     pub const NAME: &str = "https://id.example.com";
 
-    /// Gives out tokens for `audience`, the resource that they are to be shown to.
+    /// Creates an issuer of tokens for `audience`, the resource that accepts them.
     ///
     /// # Errors
-    /// No key can be made.
+    /// Returns an error if key generation fails.
     pub fn new(audience: &str) -> Result<Self, BoxError> {
         let key = Ed25519KeyPair::generate()?;
         let mut public = Jwk {
@@ -44,7 +44,7 @@ impl Issuer {
         Ok(Self { key, published, audience: audience.into() })
     }
 
-    /// What checks its tokens.
+    /// Returns the verifier of its tokens.
     #[must_use]
     pub fn verifier(&self) -> Verifier<Arc<KeySet>> {
         Verifier::new(
@@ -53,10 +53,10 @@ impl Issuer {
         )
     }
 
-    /// A token that holds for an hour, and says of `subject` that it is in these groups.
+    /// Returns a token of `subject` with these groups, valid for one hour.
     ///
     /// # Errors
-    /// The system's clock shows a time before 1970.
+    /// Returns an error if the system clock is set to a time before 1970.
     pub fn token(&self, subject: &str, groups: &[&str]) -> Result<String, BoxError> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs();
         let kid = self.published.keys().first().and_then(Key::kid);

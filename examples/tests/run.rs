@@ -1,9 +1,10 @@
-//! Runs each example and performs what the comment at its head shows.
+//! Runs each example and performs the session that its module comment shows.
 //!
-//! The commands there are read as they stand: `cargo run … --example NAME -- ARGUMENTS`, then `curl` with `-i`, `-H` and
-//! `-d`. What follows a command is what it has to print; `…` stands for anything, and `$name` for what is `$name` in later
-//! commands. After `-i` the status line and some headers follow. What the example itself prints may come in time with the other commands; lines such as `name=value`
-//! before it listens stand for `$name` in them. An example without other commands has to end by itself.
+//! The commands are parsed from the comment: `cargo run … --example NAME -- ARGUMENTS`, then `curl` with `-i`, `-H` and
+//! `-d`. The lines after a command are the expected output; `…` matches anything, and `$name` captures a value for later
+//! commands. After `-i` come the status line and some headers. Output of the example itself may appear between the other
+//! commands; lines such as `name=value` before it listens capture `$name`. An example without `curl` commands has to exit
+//! by itself.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
 
@@ -23,14 +24,14 @@ use tokio::time::timeout;
 use vmcp_tests::counterparts::Process;
 use vmcp_tests::fixture::{self, Generation};
 
-/// Where the comments say that the example and the server behind it listen.
+/// Addresses in the comments of the example and of the server behind it.
 const EXAMPLE: &str = "127.0.0.1:8080";
 const BEHIND: &str = "127.0.0.1:8001";
 
-/// A test that waits longer than this has found a fault.
+/// Deadline of each wait; exceeding it fails the test.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A command at the head of an example, and what it prints.
+/// A command in the comment of an example, and its expected output.
 struct Step {
     words: Vec<String>,
     printed: Vec<String>,
@@ -153,7 +154,7 @@ async fn next_line(out: &mut Lines<BufReader<ChildStdout>>) -> Option<String> {
     timeout(PATIENCE, out.next_line()).await.unwrap().unwrap()
 }
 
-/// The example's program, which `cargo test` builds before it runs this.
+/// Returns the path of the example's program, which `cargo test` builds before this test.
 fn program(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let program = test.parent().unwrap().with_file_name("examples").join(name);
@@ -161,7 +162,7 @@ fn program(name: &str) -> PathBuf {
     program
 }
 
-/// The steps in the first block of the comment at the head of a file.
+/// Parses the steps in the first code block of a file's module comment.
 fn steps(source: &str) -> Vec<Step> {
     let head = source.lines().map_while(|line| line.strip_prefix("//!"));
     let mut lines = head.skip_while(|line| line.trim() != "```text").skip(1).map(str::trim);
@@ -179,7 +180,7 @@ fn steps(source: &str) -> Vec<Step> {
     steps
 }
 
-/// A command's words, as a shell that knows quotes only around whole words would read them. Names stay as they are.
+/// Splits a command into words as a shell would, with quotes around whole words only. Variables are not expanded.
 fn words(command: &str) -> Vec<String> {
     let (mut words, mut rest) = (Vec::new(), command.trim_start());
     while let Some(first) = rest.chars().next() {
@@ -194,7 +195,7 @@ fn words(command: &str) -> Vec<String> {
     words
 }
 
-/// What `curl -i` would print.
+/// Performs a `curl` command and returns its output, with the head for `-i`.
 async fn curl(words: &[String], address: &str, names: &HashMap<String, String>) -> String {
     let put = |text: &str| {
         let text =
@@ -248,7 +249,7 @@ fn check(step: &Step, shown: &str, names: &mut HashMap<String, String>) {
     if words.iter().any(|word| word == "-i") {
         for line in printed {
             if line.contains(['…', '$']) {
-                // Also what follows the head.
+                // The text after the head is body.
                 assert_is(shown, &format!("…{line}…"), &place, names);
             } else {
                 assert!(head.lines().any(|have| have == line), "no {line:?}: {place}");
@@ -259,8 +260,8 @@ fn check(step: &Step, shown: &str, names: &mut HashMap<String, String>) {
     assert_is(body.trim(), &printed.join("\n"), &place, names);
 }
 
-/// `…` stands for anything, and `$name` for what is kept under that name: anything without quotes and spaces, up to what
-/// follows it.
+/// Asserts that the output matches: `…` matches anything, and `$name` matches its captured value or captures text without
+/// quotes and spaces up to the next literal.
 fn assert_is(shown: &str, wanted: &str, place: &str, names: &mut HashMap<String, String>) {
     let mut rest = shown;
     for piece in wanted.split('…').map(str::trim).filter(|piece| !piece.is_empty()) {

@@ -1,4 +1,4 @@
-//! One audit event for each request, recorded by a closure.
+//! Audit events, one per request, handled by a closure.
 
 use std::convert::Infallible;
 use std::sync::mpsc;

@@ -1,4 +1,4 @@
-//! Who calls a service of one's own: the bearer of a token that its issuer signed, and nobody else.
+//! Authentication for an HTTP service: accepts only bearer tokens that the configured issuer signed.
 
 use std::convert::Infallible;
 use std::sync::Arc;

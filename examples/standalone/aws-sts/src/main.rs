@@ -1,4 +1,4 @@
-//! Requests signed with the credentials of the role that the caller's claims lead to.
+//! Requests signed with the credentials of the AWS role that the caller's claims map to.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,7 +13,7 @@ use vmcp_core::{BoxError, Caller, Clock, Identity};
 async fn main() -> Result<(), BoxError> {
     let reader = RoleArn::try_from("arn:aws:iam::123456789012:role/reader")?;
     let roles = Roles::new(Some(reader), vec![], "groups")?;
-    // Stands in for `Sts::new(&region, client)`.
+    // Replaces `Sts::new(&region, client)`.
     let sts = |_, _| async {
         let until = SystemTime::now() + Duration::from_secs(3600);
         Credentials::new("ASIAEXAMPLE", &"secret".into(), &"token".into(), until)

@@ -1,4 +1,5 @@
-//! Which tool is called, in an HTTP service that reads no MCP itself; what is no message never reaches it.
+//! An HTTP service that logs the called tool without parsing MCP itself; the layer rejects bodies that are not MCP
+//! messages.
 
 use std::convert::Infallible;
 

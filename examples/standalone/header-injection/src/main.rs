@@ -1,4 +1,4 @@
-//! A credential in a header of every request that goes out.
+//! A credential header on every outgoing request.
 
 use http::{Request, Response};
 use tower::{ServiceBuilder, ServiceExt, service_fn};

@@ -1,4 +1,4 @@
-//! Metrics of an HTTP service, as Prometheus reads them.
+//! Metrics of an HTTP service in the Prometheus format.
 
 use std::convert::Infallible;
 

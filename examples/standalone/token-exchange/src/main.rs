@@ -1,4 +1,4 @@
-//! The caller's token goes to the token endpoint, and what comes back goes to the backend.
+//! Token exchange: the backend receives the token that a token endpoint issues for the caller's token.
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -28,7 +28,7 @@ async fn main() -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Stands in for an HTTP client: answers as an authorization server does.
+/// HTTP client substitute that responds like an authorization server.
 async fn token_endpoint(request: Request<Body>) -> Result<Response<Full<Bytes>>, BoxError> {
     let form = request.into_body().collect().await?.to_bytes();
     let form = std::str::from_utf8(&form)?;
