@@ -1,7 +1,7 @@
-//! `bench-backend`: an MCP server that costs little, stands behind what is measured, and counts what reaches it.
+//! `bench-backend`: a cheap MCP server behind the measured process, which counts the requests that reach it.
 //!
-//! It speaks both generations over streamable HTTP and answers with plain JSON. `GET /stats` tells what arrived, as
-//! [`Stats`]; `POST /change` renames one tool, announces that to every open stream and answers with the new name.
+//! It supports both generations over streamable HTTP and responds with plain JSON. `GET /stats` returns the counters as
+//! [`Stats`]; `POST /change` renames one tool, notifies every open stream and returns the new name.
 
 mod catalog;
 mod message;
@@ -45,13 +45,13 @@ struct Args {
     /// The address to listen on; port 0 takes a free one. The first line on stdout is the address.
     #[arg(long, default_value = "127.0.0.1:0")]
     listen: SocketAddr,
-    /// The name in serverInfo, and the beginning of session ids.
+    /// Name in serverInfo, and prefix of session ids.
     #[arg(long, default_value = "backend")]
     name: String,
-    /// How many tools there are: echo, blob and generated ones.
+    /// Number of tools: echo, blob and generated ones.
     #[arg(long, default_value_t = 10)]
     tools: usize,
-    /// What is spoken; the other generation is refused as a server that does not know it would.
+    /// Supported generation; requests of the other one are rejected as by a server that does not know it.
     #[arg(long, value_enum, default_value_t = Spoken::Both)]
     generation: Spoken,
     /// Worker threads.
@@ -59,7 +59,7 @@ struct Args {
     threads: usize,
 }
 
-/// Which generations a backend knows.
+/// Generations that a backend supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Spoken {
     Both,
@@ -102,7 +102,7 @@ async fn serve(args: Args) -> Result<ExitCode, Fault> {
         tokio::spawn(async move {
             let service =
                 service_fn(|request| async { Ok::<_, Infallible>(server.answer(request).await) });
-            // A client that goes away in the middle is no fault of the server.
+            // A client that disconnects early is not a fault of the server.
             _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
         });
     }
@@ -123,14 +123,14 @@ impl Server {
         }
     }
 
-    /// Renames a tool and says so.
+    /// Renames a tool and notifies every open stream.
     fn change(&self) -> Answer {
         let name = self.catalog.rename_one();
         self.streams.announce();
         json(StatusCode::OK, format!("\"{name}\""))
     }
 
-    /// The standing stream of a session.
+    /// Opens the notification stream of a session.
     fn listen(&self, request: &Request<Incoming>) -> Answer {
         self.counters.get.fetch_add(1, Relaxed);
         let wanted = request.headers().get(ACCEPT).is_some_and(|value| {
@@ -218,7 +218,7 @@ impl Server {
     }
 }
 
-/// The members of a call's result; `None` when there is no such tool.
+/// Returns the members of a call's result, or `None` if the tool does not exist.
 fn called(params: &Params<'_>) -> Option<String> {
     let name = params.name.as_deref()?;
     let arguments = params.arguments.as_ref();

@@ -1,4 +1,4 @@
-//! An MCP client over one connection that checks every answer.
+//! An MCP client over one connection that checks every response.
 
 mod answer;
 
@@ -22,40 +22,40 @@ use tokio::time::timeout;
 
 use crate::{Fault, Generation};
 
-/// The longest that an answer may take.
+/// Response timeout.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The largest answer, in bytes.
+/// Maximum response size in bytes.
 const LARGEST: usize = 64 << 20;
 
-/// The most pages of one list.
+/// Maximum number of pages of one list.
 const MOST_PAGES: usize = 100;
 
-/// What a desktop client declares.
+/// Client capabilities as a desktop client declares them.
 const CAPABILITIES: &str =
     r#"{"roots":{"listChanged":true},"sampling":{},"elicitation":{"form":{},"url":{}}}"#;
 
 const CLIENT: &str = r#"{"name":"bench-desktop","title":"Benchmark Desktop","version":"1.4.2"}"#;
 
-/// Number of loopback addresses that clients connect from.
+/// Number of loopback source addresses.
 const MACHINES: u8 = 250;
 
 const SESSION: &str = "mcp-session-id";
 
-/// Whom clients talk to, and how.
+/// MCP endpoint and protocol generation of the clients.
 #[derive(Debug)]
 pub struct Endpoint {
     address: String,
     path: Uri,
     host: HeaderValue,
     generation: Generation,
-    /// The members of `params` that go with every request, with a comma before them.
+    /// Members of `params` in every request, with a leading comma.
     meta: String,
     /// Number of connections, modulo 256.
     dialed: AtomicU8,
 }
 
-/// One connection, and at most one session at a time.
+/// A client with one connection and at most one session at a time.
 #[derive(Debug)]
 pub struct Client {
     endpoint: Arc<Endpoint>,
@@ -65,7 +65,7 @@ pub struct Client {
     serial: u64,
 }
 
-/// An event stream that is read on a connection of its own, until this is dropped.
+/// An event stream, read on its own connection until this is dropped.
 #[derive(Debug)]
 pub struct Listening(JoinHandle<()>);
 
@@ -76,10 +76,10 @@ struct Reply {
 }
 
 impl Endpoint {
-    /// The MCP endpoint at `url`, which names an address and a port: `http://127.0.0.1:4483/mcp`.
+    /// Parses the URL of an MCP endpoint with address and port: `http://127.0.0.1:4483/mcp`.
     ///
     /// # Errors
-    /// When `url` is no such thing.
+    /// Returns an error if `url` is not of this form.
     pub fn new(url: &str, generation: Generation) -> Result<Self, Fault> {
         let uri: Uri = url.parse().map_err(|error| format!("{url}: {error}"))?;
         let authority = uri.authority().ok_or_else(|| format!("{url} has no host"))?.as_str();
@@ -104,13 +104,13 @@ impl Endpoint {
         let stream = self.dial().await?;
         stream.set_nodelay(true)?;
         let (sender, connection) = handshake(TokioIo::new(stream)).await?;
-        // What goes wrong on the connection is told to whoever waits for an answer on it.
+        // A connection error surfaces in the request that awaits its response.
         tokio::spawn(async move { _ = connection.await });
         Ok(sender)
     }
 
-    /// Connects from the next of many loopback addresses, as clients on as many machines would: a gateway limits what one
-    /// address may have. Where there is only one, from that.
+    /// Connects from the next of many loopback addresses, like clients on as many machines, because a gateway limits each
+    /// address. Systems with a single loopback address use that one.
     async fn dial(&self) -> io::Result<TcpStream> {
         if let Ok(SocketAddr::V4(target)) = self.address.parse()
             && target.ip().is_loopback()
@@ -126,21 +126,21 @@ impl Endpoint {
 }
 
 impl Client {
-    /// A client that has not connected yet.
+    /// Creates a client without a connection.
     #[must_use]
     pub fn new(endpoint: Arc<Endpoint>) -> Self {
         Self { endpoint, sender: None, session: None, bearer: None, serial: 0 }
     }
 
-    /// Shows `bearer`, a token with its scheme, from now on.
+    /// Sends `bearer`, a token with its scheme, in subsequent requests.
     pub fn show(&mut self, bearer: Option<HeaderValue>) {
         self.bearer = bearer;
     }
 
-    /// Makes itself known as the generation does: a new session, or nothing at all.
+    /// Performs the handshake of the generation: a new session for stateful clients, nothing for stateless ones.
     ///
     /// # Errors
-    /// When there is no connection, or another answer than an `initialize` result.
+    /// Returns an error if the connection fails, or the response is not an `initialize` result.
     pub async fn open(&mut self) -> Result<(), Fault> {
         if self.endpoint.generation == Generation::Stateless {
             return Ok(());
@@ -159,10 +159,10 @@ impl Client {
         if reply.status == StatusCode::ACCEPTED { Ok(()) } else { Err(reply.unexpected()) }
     }
 
-    /// Calls a tool with `arguments`, a JSON object, and returns its answer.
+    /// Calls a tool with `arguments`, a JSON object, and returns its response.
     ///
     /// # Errors
-    /// When the answer is not the result of this call.
+    /// Returns an error if the response is not the result of this call.
     pub async fn call(&mut self, tool: &str, arguments: &str) -> Result<Called, Fault> {
         let id = self.next();
         let meta = &self.endpoint.meta;
@@ -173,10 +173,10 @@ impl Client {
         Ok(Called { id, message: reply.message(id)? })
     }
 
-    /// All names of tools, each page of them.
+    /// Lists all pages and returns the tool names.
     ///
     /// # Errors
-    /// When a page is no result, a name comes twice, or the list has no end.
+    /// Returns an error if a page is not a result, a name is repeated, or the list has too many pages.
     pub async fn list(&mut self) -> Result<BTreeSet<String>, Fault> {
         let mut names = BTreeSet::new();
         let mut cursor: Option<String> = None;
@@ -199,10 +199,10 @@ impl Client {
         Err("the list has no end".into())
     }
 
-    /// The session's standing stream, on a connection of its own.
+    /// Opens the notification stream of the session on its own connection.
     ///
     /// # Errors
-    /// When the answer is no event stream.
+    /// Returns an error if the response is not an event stream.
     pub async fn listen(&self) -> Result<Listening, Fault> {
         let mut sender = self.endpoint.connect().await?;
         let mut request = self.request(Method::GET, "", None, String::new())?;
@@ -215,7 +215,7 @@ impl Client {
         Ok(Listening(tokio::spawn(drain(sender, response.into_body()))))
     }
 
-    /// Takes the session along, to end it later; the client has none then.
+    /// Takes the session out of the client, so that the caller can end it later.
     pub fn leave(&mut self) -> Option<HeaderValue> {
         self.session.take()
     }
@@ -223,7 +223,7 @@ impl Client {
     /// Ends a session.
     ///
     /// # Errors
-    /// When it could not be ended.
+    /// Returns an error if the server does not end the session.
     pub async fn end(&mut self, session: HeaderValue) -> Result<(), Fault> {
         self.session = Some(session);
         let reply = self.send(Method::DELETE, "", None, String::new()).await;
@@ -303,7 +303,7 @@ impl Client {
 }
 
 impl Reply {
-    /// The message in it that answers `id`.
+    /// Returns the message that responds to `id`.
     fn message(&self, id: u64) -> Result<Bytes, Fault> {
         if self.status != StatusCode::OK {
             return Err(self.unexpected());
@@ -331,13 +331,13 @@ fn is_stream(headers: &HeaderMap) -> bool {
     headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"))
 }
 
-/// Reads to the end. The sender keeps the connection open until then.
+/// Reads the body to its end and keeps the connection open until then.
 async fn drain(sender: SendRequest<Full<Bytes>>, mut body: Incoming) {
     while let Some(Ok(_)) = body.frame().await {}
     drop(sender);
 }
 
-/// The answer to a call.
+/// Response to a call.
 #[derive(Debug)]
 pub struct Called {
     id: u64,
@@ -345,19 +345,19 @@ pub struct Called {
 }
 
 impl Called {
-    /// Whether it is the text that `expected`, a JSON string, stands for.
+    /// Checks that the result is the text in `expected`, a JSON string.
     ///
     /// # Errors
-    /// When it is anything else.
+    /// Returns an error if the result differs.
     pub fn is(&self, expected: &str) -> Result<(), Fault> {
         let text = answer::text(&self.message, self.id)?;
         if text.get() == expected { Ok(()) } else { Err("the text of another call".into()) }
     }
 
-    /// Whether it is a text of `length` bytes without escapes.
+    /// Checks that the result is a text of `length` bytes without escapes.
     ///
     /// # Errors
-    /// When it is anything else.
+    /// Returns an error if the result differs.
     pub fn is_long(&self, length: usize) -> Result<(), Fault> {
         let found = answer::text(&self.message, self.id)?.get().len();
         if found == length + 2 { Ok(()) } else { Err(format!("a text of {found} bytes").into()) }

@@ -1,4 +1,4 @@
-//! `bench`: starts backends, a bare proxy and the gateway as it is shipped, measures them in turn, prints one table.
+//! `bench`: starts backends, a bare proxy and the shipped gateway, measures them in turn, and prints one table.
 
 mod change;
 mod full;
@@ -33,24 +33,24 @@ use crate::{Fault, Generation};
 #[derive(Debug, Parser)]
 #[command(name = "bench")]
 struct Args {
-    /// The gateway; without it, the package vmcp is built in this program's own profile.
+    /// Path of the gateway; by default, the package vmcp is built in this program's own profile.
     #[arg(long, value_name = "PATH")]
     vmcp: Option<PathBuf>,
-    /// Takes the three tools that lie beside this program as they are.
+    /// Use the three tools beside this program without building them.
     #[arg(long)]
     no_build: bool,
-    /// A few requests each: shows that everything is answered as it should be, and no figures worth reading.
+    /// Send a few requests per row: checks correctness only, the figures are not meaningful.
     #[arg(long)]
     smoke: bool,
-    /// How often each row is measured on each target; the medians are shown.
+    /// Repetitions of each row on each target; the table shows medians.
     #[arg(long, default_value_t = 5)]
     repetitions: usize,
-    /// Only the rows whose names begin with this. Repeatable.
+    /// Only rows whose names begin with this prefix. Repeatable.
     #[arg(long, value_name = "NAME")]
     profile_row: Vec<String>,
 }
 
-/// How much is measured.
+/// Amount of work per row.
 #[derive(Clone, Copy, Debug)]
 struct Effort {
     repetitions: usize,
@@ -58,7 +58,7 @@ struct Effort {
 }
 
 impl Effort {
-    /// `full` requests, or as many as show that it works.
+    /// Returns `full` requests, or the few that a smoke run needs.
     fn requests(self, full: u64) -> u64 {
         if self.smoke { full.min(40) } else { full }
     }
@@ -67,7 +67,7 @@ impl Effort {
         if self.smoke { full.min(4) } else { full }
     }
 
-    /// `full` single measurements, where a row has more than one anyway.
+    /// Returns `full` samples for rows that take several, or the few that a smoke run needs.
     fn samples(self, full: usize) -> usize {
         if self.smoke { 1 } else { full }
     }
@@ -78,7 +78,7 @@ impl Effort {
 pub fn main() -> ExitCode {
     let args = Args::parse();
     crate::run(1, async {
-        // Dropped when a signal comes, the run takes the processes that it has started with it.
+        // On a signal, dropping the run kills the processes that it started.
         tokio::select! {
             outcome = bench(args) => outcome,
             stopped = stopped() => Err(stopped.err().unwrap_or_else(|| "stopped".into())),
@@ -86,7 +86,7 @@ pub fn main() -> ExitCode {
     })
 }
 
-/// Ready when this program is asked to stop.
+/// Completes on a termination signal.
 async fn stopped() -> Result<(), Fault> {
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::select! {
@@ -124,14 +124,14 @@ async fn bench(args: Args) -> Result<ExitCode, Fault> {
             lines.push(line);
         }
     }
-    // The order of the table is that of the list, not that of the worlds.
+    // The table keeps the order of the list, whatever the order of the worlds.
     lines.sort_by_key(|(row, _)| ROWS.iter().position(|known| known.name == row.name));
     println!("{}", table::render(&lines, &programs, effort));
     let all_correct = lines.iter().all(|(_, measured)| measured.is_ok());
     Ok(if all_correct { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Each has processes of its own.
+/// Returns the combinations to measure, each with its own processes.
 fn worlds() -> impl Iterator<Item = (Generation, Stack)> {
     let generations = [Generation::Stateful, Generation::Stateless];
     let stacks = [Stack::Plain, Stack::Full, Stack::FullWithArguments];

@@ -8,20 +8,20 @@ pub mod proxy;
 pub mod summary;
 pub mod usage;
 
-/// What went wrong, in words for whoever runs the benchmark.
+/// Error of a benchmark run, shown to the operator.
 pub type Fault = Box<dyn std::error::Error + Send + Sync>;
 
-/// How MCP is spoken.
+/// Protocol generation of MCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Generation {
     /// MCP 2025-11-25: `initialize`, then a session.
     Stateful,
-    /// MCP 2026-07-28: every request carries what is needed.
+    /// MCP 2026-07-28: stateless requests.
     Stateless,
 }
 
 impl Generation {
-    /// The revision, as it stands in `MCP-Protocol-Version`.
+    /// Returns the revision for `MCP-Protocol-Version`.
     #[must_use]
     pub fn revision(self) -> &'static str {
         match self {
@@ -30,7 +30,7 @@ impl Generation {
         }
     }
 
-    /// The word for it on command lines and in names of rows.
+    /// Returns its name on command lines and in row names.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -40,7 +40,7 @@ impl Generation {
     }
 }
 
-/// Runs a program's future on a runtime of `threads` and turns a fault into a message and a failing status.
+/// Runs a program's future on a runtime of `threads`; prints an error and returns a failing exit code.
 fn run(
     threads: usize,
     program: impl Future<Output = Result<std::process::ExitCode, Fault>>,

@@ -1,5 +1,5 @@
-//! `bench-load`: closed-loop load. Each worker has one connection and one session, asks its next question when the last
-//! one is answered, and checks every answer. Prints one line of JSON, a [`Report`].
+//! `bench-load`: closed-loop load. Each worker has one connection and one session, sends the next request after the last
+//! response, and checks every response. Prints one line of JSON, a [`Report`].
 
 mod tokens;
 mod worker;
@@ -29,100 +29,100 @@ pub struct Plan {
     /// The MCP endpoint, with an address and a port.
     #[arg(long)]
     pub url: String,
-    /// What one request is.
+    /// Request type.
     #[arg(long, value_enum, default_value_t = Mode::Call)]
     pub mode: Mode,
-    /// How MCP is spoken.
+    /// Protocol generation.
     #[arg(long, value_enum, default_value_t = Generation::Stateful)]
     pub generation: Generation,
     /// The tools to call, in turn.
     #[arg(long, value_delimiter = ',', default_value = "echo")]
     pub tool: Vec<String>,
-    /// The length of a call's text, in bytes; of a blob's answer.
+    /// Text length of a call, or of a blob response, in bytes.
     #[arg(long, default_value_t = 200)]
     pub bytes: usize,
-    /// How many distinct tools a list has to have; 0 takes any number.
+    /// Expected number of distinct tools in a list; 0 accepts any number.
     #[arg(long, default_value_t = 0)]
     pub expect_tools: usize,
-    /// Workers.
+    /// Number of workers.
     #[arg(long, default_value_t = 16)]
     pub connections: usize,
-    /// Requests that are measured; sessions, when they are held.
+    /// Measured requests; for `hold`, sessions.
     #[arg(long, default_value_t = 10_000)]
     pub requests: u64,
-    /// Requests before that.
+    /// Requests before the measured ones.
     #[arg(long, default_value_t = 500)]
     pub warmup: u64,
-    /// Each held session opens its standing GET stream, on a connection of its own.
+    /// Open the GET stream of each held session on its own connection.
     #[arg(long)]
     pub streams: bool,
-    /// How long sessions rest before memory is read a second time, in milliseconds.
+    /// Pause before memory is read a second time, in milliseconds.
     #[arg(long, default_value_t = 0)]
     pub settle_ms: u64,
-    /// A file with bearer tokens, one a line. Each worker keeps to one of them, the first to the first one and so on.
+    /// File of bearer tokens, one a line. Worker `n` uses token `n`, wrapping around.
     #[arg(long, value_name = "FILE")]
     pub tokens: Option<PathBuf>,
-    /// Each request, and each session's beginning, takes a token of its own.
+    /// Use a different token for each request and for each session.
     #[arg(long, requires = "tokens")]
     pub each_token_once: bool,
-    /// A process whose time and memory are read: NAME=PID. Repeatable.
+    /// Process whose CPU time and memory are reported: NAME=PID. Repeatable.
     #[arg(long)]
     pub watch: Vec<Watch>,
 }
 
-/// What one request is.
+/// Request type of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Mode {
-    /// `tools/call` with a text, which has to come back.
+    /// `tools/call` with a text that the server echoes.
     Call,
-    /// `tools/call` with a length, of which text has to come back.
+    /// `tools/call` with the length of the expected text.
     Blob,
-    /// `tools/list`, every page.
+    /// `tools/list`, all pages.
     List,
     /// A new session: `initialize` and `notifications/initialized`.
     Init,
-    /// A session as an SDK client leaves it: opened, listed once, each tool called once, then idle.
+    /// An idle session of an SDK client: opened, listed once, each tool called once.
     Hold,
 }
 
-/// A process to watch.
+/// A watched process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watch {
     name: String,
     pid: u32,
 }
 
-/// What a run showed.
+/// Result of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
-    /// Calls that were sent of each tool, warm-up included.
+    /// Calls sent per tool, warm-up included.
     pub sent: BTreeMap<String, u64>,
-    /// Measured requests that were answered as they should be.
+    /// Measured requests with a correct response.
     pub ok: u32,
-    /// Everything that was not, warm-up included.
+    /// All other requests, warm-up included.
     pub errors: usize,
-    /// The first of the errors.
+    /// The first error.
     pub first_error: Option<String>,
-    /// From the first measured request to the last answer.
+    /// Seconds from the first measured request to the last response.
     pub seconds: f64,
-    /// Answers in a second.
+    /// Responses per second.
     pub rate: f64,
-    /// The median of the time to an answer, in microseconds.
+    /// Median latency in microseconds.
     pub p50_us: f64,
-    /// The time that 99 of 100 answers keep within, in microseconds.
+    /// 99th percentile of latency in microseconds.
     pub p99_us: f64,
-    /// By the names that were given.
+    /// Watched processes by name.
     pub processes: BTreeMap<String, Cost>,
 }
 
-/// What a watched process spent on the measured requests.
+/// Resources that a watched process used for the measured requests.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Cost {
-    /// Time on a processor per answered request, in microseconds.
+    /// CPU time per response in microseconds.
     pub cpu_us: f64,
     /// Resident memory before the first measured request, in KiB.
     pub before_kib: u64,
-    /// Resident memory after the last answer and the rest, everything still open, in KiB.
+    /// Resident memory after the last response and the pause, with all sessions open, in KiB.
     pub after_kib: u64,
 }
 
@@ -146,10 +146,10 @@ pub fn main() -> ExitCode {
     })
 }
 
-/// Runs a plan to its end. Sessions are ended after everything is read.
+/// Runs a plan to its end. Sessions are ended after all counters are read.
 ///
 /// # Errors
-/// When the plan cannot be begun; what goes wrong later is counted in the report.
+/// Returns an error if the plan cannot start. Later errors are counted in the report.
 pub async fn run(plan: Plan) -> Result<Report, Fault> {
     let endpoint = Arc::new(Endpoint::new(&plan.url, plan.generation)?);
     let watch = plan.watch.clone();

@@ -1,7 +1,7 @@
-//! `bench-proxy`: the least that one hop over HTTP can cost.
+//! `bench-proxy`: lower bound for the cost of one HTTP hop.
 //!
-//! A reverse proxy over hyper with the pool of hyper-util's legacy client. It reads no body: bytes go through as they
-//! come. What a gateway spends beyond it is the gateway's own work.
+//! A reverse proxy over hyper with the pool of hyper-util's legacy client. It forwards bodies without parsing them. The
+//! difference to this proxy is the gateway's own work.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -30,7 +30,7 @@ struct Args {
     /// The address to listen on; port 0 takes a free one. The first line on stdout is the address.
     #[arg(long, default_value = "127.0.0.1:0")]
     listen: SocketAddr,
-    /// The server behind.
+    /// Address of the server behind the proxy.
     #[arg(long)]
     to: SocketAddr,
     /// Worker threads.
@@ -38,7 +38,7 @@ struct Args {
     threads: usize,
 }
 
-/// One direction each: into the pool, and out of it.
+/// A proxy with a pool of connections to its server.
 #[derive(Clone)]
 struct Proxy {
     pool: Client<HttpConnector, Incoming>,
@@ -70,7 +70,7 @@ async fn serve(args: Args) -> Result<ExitCode, Fault> {
         let proxy = proxy.clone();
         tokio::spawn(async move {
             let service = service_fn(|request| proxy.forward(request));
-            // A client that goes away in the middle is no fault of the proxy.
+            // A client that disconnects early is not a fault of the proxy.
             _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
         });
     }

@@ -1,15 +1,15 @@
-//! From many numbers to one.
+//! Percentiles and medians.
 
 use std::time::Duration;
 
-/// The value that `per_mille` of all values do not exceed (nearest rank). `sorted` is ascending; nothing gives zero.
+/// Returns the percentile at `per_mille` by nearest rank. `sorted` is ascending; an empty slice yields zero.
 #[must_use]
 pub fn percentile(sorted: &[Duration], per_mille: usize) -> Duration {
     let rank = (sorted.len() * per_mille).div_ceil(1000);
     sorted.get(rank.saturating_sub(1)).copied().unwrap_or_default()
 }
 
-/// The middle value, or the mean of the two in the middle. Nothing gives zero.
+/// Returns the median, with the mean of the two middle values of an even number. An empty slice yields zero.
 #[must_use]
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
@@ -21,7 +21,7 @@ pub fn median(mut values: Vec<f64>) -> f64 {
     }
 }
 
-/// Microseconds, for tables.
+/// Converts a duration to microseconds.
 #[must_use]
 pub fn micros(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e6

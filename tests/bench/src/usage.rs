@@ -1,4 +1,4 @@
-//! What a process has cost so far, read from `/proc`.
+//! CPU time and memory of a process, read from `/proc`.
 
 use std::fs;
 use std::time::Duration;
@@ -8,22 +8,22 @@ use crate::Fault;
 /// One tick of the counters in `/proc/PID/stat`: `USER_HZ` is 100 on every Linux.
 const TICK: Duration = Duration::from_millis(10);
 
-/// What a process has used until now.
+/// Counters of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Time on a processor, in whole ticks, all threads that ever were.
+    /// CPU time of all threads, past ones included, in whole ticks.
     coarse: Duration,
-    /// Time on a processor to the nanosecond, the threads that are there.
+    /// CPU time of the current threads in nanoseconds.
     fine: Duration,
-    /// Memory that is resident, in KiB.
+    /// Resident memory in KiB.
     pub resident_kib: u64,
 }
 
 impl Usage {
-    /// Reads the counters of a process that runs.
+    /// Reads the counters of a running process.
     ///
     /// # Errors
-    /// When there is no such process, or no `/proc`.
+    /// Returns an error if the process does not exist, or `/proc` is missing.
     pub fn of(pid: u32) -> Result<Self, Fault> {
         let read = |name: &str| {
             fs::read_to_string(format!("/proc/{pid}/{name}"))
@@ -40,9 +40,9 @@ impl Usage {
         Ok(Self { coarse, fine, resident_kib })
     }
 
-    /// Time on a processor since `before`.
+    /// Returns the CPU time since `before`.
     ///
-    /// The fine counter forgets threads that have ended; where the coarse one proves more, that counts.
+    /// The fine counter omits threads that have ended; a larger difference of the coarse counter takes precedence.
     #[must_use]
     pub fn since(&self, before: &Self) -> Duration {
         let fine = self.fine.saturating_sub(before.fine);
@@ -51,9 +51,9 @@ impl Usage {
     }
 }
 
-/// User and system time in the text of `stat`.
+/// Parses user and system time from the text of `stat`.
 fn ticks(stat: &str) -> Option<Duration> {
-    // The program's name may hold anything; it ends at the last parenthesis.
+    // The program's name may contain any character; it ends at the last parenthesis.
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_ascii_whitespace().skip(11);
     let user: u32 = fields.next()?.parse().ok()?;
@@ -61,13 +61,13 @@ fn ticks(stat: &str) -> Option<Duration> {
     Some(TICK * (user + system))
 }
 
-/// The first number of `schedstat`.
+/// Parses the first number of `schedstat`.
 fn on_processor(schedstat: &str) -> Option<Duration> {
     let nanos = schedstat.split_ascii_whitespace().next()?.parse().ok()?;
     Some(Duration::from_nanos(nanos))
 }
 
-/// `VmRSS` in the text of `status`, in KiB.
+/// Parses `VmRSS` from the text of `status`, in KiB.
 fn resident(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     line.split_ascii_whitespace().next()?.parse().ok()

@@ -1,4 +1,4 @@
-//! The whole benchmark with a few requests each: every answer right, every call at its backend once.
+//! Smoke run of the whole benchmark: every response is correct, and every call reaches its backend once.
 
 use std::process::Command;
 

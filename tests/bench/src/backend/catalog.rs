@@ -1,4 +1,4 @@
-//! The tools that a backend offers.
+//! Tools of a backend.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -6,22 +6,22 @@ const ECHO: &str = r#"{"name":"echo","description":"Returns the text that it is 
 
 const BLOB: &str = r#"{"name":"blob","description":"Returns text of a given length.","inputSchema":{"type":"object","properties":{"bytes":{"type":"integer","minimum":0,"description":"How long"}},"required":["bytes"]}}"#;
 
-/// A list whose last tool can change its name; how many tools there are stays the same.
+/// Tool list of constant length whose last tool can be renamed.
 #[derive(Debug)]
 pub(super) struct Catalog(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
-    /// All definitions but the last, with commas behind them.
+    /// All definitions but the last, each followed by a comma.
     fixed: String,
     last: String,
-    /// How often the last tool was renamed.
+    /// Number of renames of the last tool.
     edition: u64,
     count: usize,
 }
 
 impl Catalog {
-    /// A catalog of `count` tools, at least three.
+    /// Creates a catalog of `count` tools, at least three.
     pub(super) fn new(count: usize) -> Self {
         let count = count.max(3);
         let mut fixed = format!("{ECHO},{BLOB},");
@@ -33,7 +33,7 @@ impl Catalog {
         Self(Mutex::new(State { fixed, last, edition: 0, count }))
     }
 
-    /// Gives the last tool another name and returns that.
+    /// Renames the last tool and returns its new name.
     pub(super) fn rename_one(&self) -> String {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.edition += 1;
@@ -42,7 +42,7 @@ impl Catalog {
         name
     }
 
-    /// The members of the result of `tools/list`.
+    /// Returns the members of a `tools/list` result.
     pub(super) fn members(&self, stateless: bool) -> String {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let hints = if stateless { r#","ttlMs":300000,"cacheScope":"public""# } else { "" };
@@ -54,7 +54,7 @@ fn name(number: usize, edition: u64) -> String {
     if edition == 0 { format!("tool_{number:04}") } else { format!("tool_{number:04}_v{edition}") }
 }
 
-/// A definition of the size that such definitions have in practice.
+/// Returns a definition of typical size.
 fn definition(name: &str) -> String {
     format!(
         r#"{{"name":"{name}","title":"Search records","description":"Searches the records of one project and returns those that match, newest first.","inputSchema":{{"type":"object","properties":{{"query":{{"type":"string","description":"Words that a record has to contain"}},"limit":{{"type":"integer","minimum":1,"maximum":100,"description":"The most records"}}}},"required":["query"]}},"annotations":{{"readOnlyHint":true}}}}"#

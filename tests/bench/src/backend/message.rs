@@ -1,4 +1,4 @@
-//! As much of a message as the backend needs.
+//! Parsed members of a message that the backend needs.
 
 use std::borrow::Cow;
 

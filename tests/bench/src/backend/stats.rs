@@ -1,4 +1,4 @@
-//! What reached a backend.
+//! Counters of the requests that reach a backend.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,7 +14,7 @@ pub struct Stats {
     pub discover: u64,
     /// `tools/list`.
     pub list: u64,
-    /// `tools/call`, with or without success.
+    /// `tools/call`, successful or not.
     pub call: u64,
     /// `subscriptions/listen`.
     pub listen: u64,
@@ -26,7 +26,7 @@ pub struct Stats {
     pub delete: u64,
     /// Every other method.
     pub other: u64,
-    /// Connections that were accepted.
+    /// Accepted connections.
     pub connections: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The streams that wait to hear of changes.
+//! Open notification streams.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http_body::Frame;
 use http_body_util::channel::{Channel, Sender};
 
-/// How many events may wait for a slow reader. One that falls behind further is let go.
+/// Event queue capacity per stream. A reader that falls further behind is disconnected.
 const WAITING: usize = 16;
 
 const METHOD: &str = "notifications/tools/list_changed";
@@ -17,15 +17,15 @@ pub(super) struct Streams(Mutex<Vec<Stream>>);
 #[derive(Debug)]
 struct Stream {
     sender: Sender<Bytes>,
-    /// What is sent at a change.
+    /// Event of a list change.
     event: Bytes,
 }
 
 impl Streams {
-    /// Opens one: for a session, or for the `subscriptions/listen` request with this id.
+    /// Opens a stream for a session, or for the `subscriptions/listen` request with this id.
     pub(super) fn open(&self, subscription: Option<&str>) -> Channel<Bytes> {
         let (mut sender, body) = Channel::new(WAITING);
-        // A first event makes that the head of the response leaves at once.
+        // An initial event makes the server send the response head at once.
         let (first, message) = match subscription {
             Some(id) => {
                 let meta = format!(r#""_meta":{{"io.modelcontextprotocol/subscriptionId":{id}}}"#);
@@ -48,7 +48,7 @@ impl Streams {
         body
     }
 
-    /// Tells every open stream that the list has changed.
+    /// Notifies every open stream that the list has changed.
     pub(super) fn announce(&self) {
         let mut streams = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         streams

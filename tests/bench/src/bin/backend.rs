@@ -1,4 +1,4 @@
-//! See [`vmcp_bench::backend`].
+//! Runs [`vmcp_bench::backend`].
 
 fn main() -> std::process::ExitCode {
     vmcp_bench::backend::main()

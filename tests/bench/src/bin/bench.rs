@@ -1,4 +1,4 @@
-//! See [`vmcp_bench::driver`].
+//! Runs [`vmcp_bench::driver`].
 
 fn main() -> std::process::ExitCode {
     vmcp_bench::driver::main()

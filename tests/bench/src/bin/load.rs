@@ -1,4 +1,4 @@
-//! See [`vmcp_bench::load`].
+//! Runs [`vmcp_bench::load`].
 
 fn main() -> std::process::ExitCode {
     vmcp_bench::load::main()

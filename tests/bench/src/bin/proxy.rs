@@ -1,4 +1,4 @@
-//! See [`vmcp_bench::proxy`].
+//! Runs [`vmcp_bench::proxy`].
 
 fn main() -> std::process::ExitCode {
     vmcp_bench::proxy::main()

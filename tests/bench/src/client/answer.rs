@@ -1,4 +1,4 @@
-//! What has to be in an answer.
+//! Checks of responses.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -57,7 +57,7 @@ struct Tool<'a> {
     name: Cow<'a, str>,
 }
 
-/// The result in `message`, which has to answer `id`.
+/// Parses the result in `message`, which has to be the response to `id`.
 fn result<'a, T: Deserialize<'a>>(message: &'a [u8], id: u64) -> Result<T, Fault> {
     let answer: Answer<'a> = serde_json::from_slice(message)?;
     if let Some(error) = answer.error {
@@ -70,7 +70,7 @@ fn result<'a, T: Deserialize<'a>>(message: &'a [u8], id: u64) -> Result<T, Fault
     Ok(serde_json::from_str(result.get())?)
 }
 
-/// Whether `message` welcomes a client of `revision`.
+/// Checks that `message` is an `initialize` result with this `revision`.
 pub(super) fn welcome(message: &[u8], id: u64, revision: &str) -> Result<(), Fault> {
     let Welcome { protocol_version } = result(message, id)?;
     if protocol_version == revision {
@@ -80,13 +80,13 @@ pub(super) fn welcome(message: &[u8], id: u64, revision: &str) -> Result<(), Fau
     }
 }
 
-/// The text of a successful call, as JSON.
+/// Returns the text of a successful call, as JSON.
 pub(super) fn text(message: &[u8], id: u64) -> Result<&RawValue, Fault> {
     let CallResult { content: [Content { text }], is_error } = result(message, id)?;
     if is_error { Err(format!("the tool failed: {text}").into()) } else { Ok(text) }
 }
 
-/// Adds the names of a page and returns how to ask for the next one.
+/// Adds the names of a page and returns the cursor of the next one.
 pub(super) fn page(
     message: &[u8],
     id: u64,
@@ -101,7 +101,7 @@ pub(super) fn page(
     Ok(next_cursor)
 }
 
-/// The message in an event stream that answers `id`.
+/// Returns the message in an event stream that responds to `id`.
 pub(super) fn in_stream(stream: &Bytes, id: u64) -> Result<Bytes, Fault> {
     let answers = |message: &[u8]| {
         serde_json::from_slice::<Answer<'_>>(message).is_ok_and(|message| {

@@ -1,5 +1,5 @@
-//! The first list after every backend has changed: what all of that costs the gateway, from hearing of it to the answer,
-//! beside one list through the proxy.
+//! First list after a change of every backend: the gateway's cost from the notifications to the response, beside one list
+//! through the proxy.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,18 +15,18 @@ use crate::client::Client;
 use crate::summary::{median, micros};
 use crate::usage::Usage;
 
-/// How often it is measured.
+/// Number of samples.
 const SAMPLES: usize = 9;
 
-/// The quiet before each measurement, and between the gateway's questions and the client's.
+/// Pause before each measurement, and between the gateway's and the client's list requests.
 const QUIET: Duration = Duration::from_millis(100);
 
-/// One measurement.
+/// One sample.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
-    /// Time on a processor, in microseconds.
+    /// CPU time in microseconds.
     cpu: f64,
-    /// Time to the answer of the list, in microseconds.
+    /// List latency in microseconds.
     list: f64,
 }
 
@@ -36,7 +36,7 @@ pub(super) async fn measure(world: &World, effort: Effort) -> Result<Measured, F
     gateway.open().await?;
     proxy.open().await?;
     let mut samples = (Vec::new(), Vec::new());
-    // The first one is for warming up.
+    // The first sample is a warm-up.
     for turn in 0..=effort.samples(SAMPLES) {
         let changed = after_change(world, &mut gateway).await?;
         let plain = plain(&world.list_proxy, &mut proxy).await?;
@@ -69,7 +69,7 @@ async fn after_change(world: &World, client: &mut Client) -> Result<Sample, Faul
     let names: BTreeSet<_> =
         (1..).zip(names).map(|(number, name): (usize, _)| format!("be{number}_{name}")).collect();
     let deadline = Instant::now() + PATIENCE;
-    // The gateway is not asked before it had its chance to hear: a client that polls would be measured too.
+    // No request is sent before the gateway has processed the notifications: polling would be measured too.
     loop {
         let now = world.stats().await?;
         if asked.iter().zip(&now).all(|(asked, now)| now.list > asked.list) {
@@ -92,7 +92,7 @@ async fn after_change(world: &World, client: &mut Client) -> Result<Sample, Faul
     }
 }
 
-/// One list through the proxy, after the same rest.
+/// Measures one list through the proxy after the same pause.
 async fn plain(proxy: &Front, client: &mut Client) -> Result<Sample, Fault> {
     sleep(QUIET * 2).await;
     let before = Usage::of(proxy.pid())?;

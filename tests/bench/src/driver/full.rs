@@ -1,4 +1,4 @@
-//! A gateway with everything on: who calls, what they may, a record of it, metrics and traces.
+//! A gateway with all features on: authentication, authorization, audit, metrics and traces.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -19,13 +19,13 @@ use super::tokens::{AUDIENCE, Algorithm};
 use super::world::{Front, GLANCE, PATIENCE};
 use crate::Fault;
 
-/// The share of traces that are kept, as it is without a word about it.
+/// Default trace sampling ratio.
 const SAMPLED: &str = "0.05";
 
-/// What is measured, as records name it.
+/// Audit event types of the measured operations.
 const KINDS: [&str; 2] = [r#""type":"mcp_tool_call""#, r#""type":"mcp_tools_list""#];
 
-/// What surrounds such a gateway.
+/// Surroundings of a gateway with all features on.
 #[derive(Debug)]
 pub(super) struct Full {
     outside: Outside,
@@ -38,14 +38,14 @@ pub(super) struct Full {
 /// Tokens for a run of the load tool.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tokens<'a> {
-    /// One a line.
+    /// Token file, one token a line.
     pub(super) file: &'a Path,
-    /// Each is for one request; otherwise each is for one connection.
+    /// Use each token for one request; otherwise for one connection.
     pub(super) each_once: bool,
 }
 
 impl Full {
-    /// With policies that look at `arguments`, or with none that does.
+    /// Starts the surroundings, with policies that inspect `arguments` or with none that does.
     pub(super) async fn start(programs: &Programs, arguments: bool) -> Result<Self, Fault> {
         let outside = Outside::start().await?;
         let repeated = programs.scratch("tokens-repeated");
@@ -55,7 +55,7 @@ impl Full {
         Ok(Self { outside, audit, repeated, new: programs.scratch("tokens-new"), arguments })
     }
 
-    /// The sections of the configuration.
+    /// Returns the sections of the configuration.
     pub(super) fn sections(&self) -> String {
         let url = self.outside.url();
         let all = json!({
@@ -73,26 +73,26 @@ impl Full {
                 "enablePrometheusMetricsPath": true,
             },
         });
-        // One section a line; JSON is YAML.
+        // One section a line; JSON is valid YAML.
         let sections = all.as_object().into_iter().flatten();
         sections.fold(String::new(), |lines, (name, section)| {
             lines + name + ": " + &section.to_string() + "\n"
         })
     }
 
-    /// A token of somebody, with its scheme.
+    /// Returns one valid token with its scheme.
     pub(super) fn bearer(&self) -> Result<HeaderValue, Fault> {
         let tokens = fs::read_to_string(&self.repeated)?;
         let token = tokens.lines().next().ok_or("there are no tokens")?;
         Ok(HeaderValue::from_str(&format!("Bearer {token}"))?)
     }
 
-    /// The tokens that come again and again.
+    /// Returns the repeated tokens.
     pub(super) fn repeated(&self) -> Tokens<'_> {
         Tokens { file: &self.repeated, each_once: false }
     }
 
-    /// `count` tokens that nobody has seen.
+    /// Signs `count` new tokens.
     pub(super) async fn new_ones(
         &self,
         algorithm: Algorithm,
@@ -100,17 +100,17 @@ impl Full {
     ) -> Result<Tokens<'_>, Fault> {
         let (keys, url, file) =
             (Arc::clone(self.outside.keys()), self.outside.url().to_owned(), self.new.clone());
-        // It takes seconds, and the collector shares this thread.
+        // Signing takes seconds, and the collector shares this thread.
         spawn_blocking(move || keys.write_new(&url, algorithm, count, &file)).await??;
         Ok(Tokens { file: &self.new, each_once: true })
     }
 
-    /// Forgets what was recorded until now.
+    /// Truncates the audit log.
     pub(super) fn forget(&self) -> Result<(), Fault> {
         Ok(File::options().write(true).open(&self.audit)?.set_len(0)?)
     }
 
-    /// Whether everything was on while `front` was measured, and all of its `requests` are on record.
+    /// Checks that all features were on while `front` was measured and that all of its `requests` were audited.
     pub(super) async fn prove(
         &self,
         front: &Front,
@@ -126,14 +126,14 @@ impl Full {
         if metrics.status() != StatusCode::OK || metrics.body().is_empty() {
             return Err("there are no metrics".into());
         }
-        // Of so few requests, perhaps none is traced.
+        // With so few requests, sampling may select none.
         if !effort.smoke && self.outside.collected() == 0 {
             return Err("no trace was sent".into());
         }
         Ok(())
     }
 
-    /// Waits until that many requests are on record: one that is not cost less than it should have.
+    /// Waits until this many requests are audited: a request without audit event costs less than it should.
     async fn recorded(&self, requests: u64) -> Result<(), Fault> {
         let deadline = Instant::now() + PATIENCE;
         loop {

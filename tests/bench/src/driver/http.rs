@@ -1,4 +1,4 @@
-//! One request on a connection of its own.
+//! A single HTTP request on its own connection.
 
 use bytes::Bytes;
 use http::header::HOST;
@@ -10,10 +10,10 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::Fault;
 
-/// The largest answer, in bytes.
+/// Maximum response size in bytes.
 const LARGEST: usize = 1 << 20;
 
-/// Asks the server at `address` for `path`.
+/// Sends a request for `path` to the server at `address`.
 pub(super) async fn fetch(
     method: Method,
     address: &str,
@@ -32,7 +32,7 @@ pub(super) async fn fetch(
     Ok(Response::from_parts(parts, body))
 }
 
-/// A port that nobody listens on.
+/// Returns an unused loopback port.
 pub(super) async fn free_port() -> Result<u16, Fault> {
     Ok(TcpListener::bind("127.0.0.1:0").await?.local_addr()?.port())
 }

@@ -1,4 +1,4 @@
-//! Rows of requests in a closed loop: runs them on both targets in turn, and counts at the backends.
+//! Closed-loop load rows: runs them on both targets in turn, and checks the counters of the backends.
 
 use clap::ValueEnum;
 use tokio::process::Command;
@@ -13,7 +13,7 @@ use crate::load::{Mode, Report};
 use crate::summary::median;
 use crate::{Fault, Generation};
 
-/// What the load tool is told.
+/// Options of one run of the load tool.
 #[derive(Debug)]
 pub(super) struct Order<'a> {
     pub(super) generation: Generation,
@@ -29,10 +29,10 @@ pub(super) struct Order<'a> {
     pub(super) tokens: Option<Tokens<'a>>,
 }
 
-/// The name that the measured process has in reports.
+/// Name of the measured process in reports.
 pub(super) const TARGET: &str = "target";
 
-/// Puts load on `front` and returns the report, if it is without errors.
+/// Puts load on `front` and returns the report if it contains no error.
 pub(super) async fn run(
     programs: &Programs,
     front: &Front,
@@ -91,7 +91,7 @@ pub(super) async fn measure(
     }
     for turn in 0..effort.repetitions {
         let tokens = tokens(load, world, effort).await?;
-        // Whoever comes second profits from what the first has warmed: they take turns in that too.
+        // The second target profits from caches that the first has warmed, so the order alternates.
         for gateway in [turn % 2 == 0, turn % 2 != 0] {
             let report = once(load, world, programs, effort, tokens, gateway).await;
             let report = report.map_err(|fault| {
@@ -117,7 +117,7 @@ pub(super) async fn measure(
     })
 }
 
-/// Those of both targets: the proxy passes them on.
+/// Returns the tokens for both targets: the proxy forwards them.
 async fn tokens<'a>(
     load: &Load,
     world: &'a World,
@@ -182,7 +182,7 @@ async fn once(
     Ok(report)
 }
 
-/// Whether every call reached its backend exactly once, and no other one.
+/// Checks that every call reached its backend exactly once, and no other backend.
 fn arrived(reached: &[u64], report: &Report) -> Result<(), Fault> {
     let mut expected = vec![0; reached.len()];
     for (tool, sent) in &report.sent {

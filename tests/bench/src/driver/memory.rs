@@ -1,4 +1,4 @@
-//! Rows of memory. Each figure is of a process that has done nothing else before.
+//! Memory rows. Each figure comes from a fresh process.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ use crate::load::{Cost, Mode, Report};
 use crate::summary::median;
 use crate::usage::Usage;
 
-/// How often each figure is taken.
+/// Number of samples per figure.
 const SAMPLES: usize = 3;
 
-/// The rest before memory is read, in milliseconds.
+/// Pause before memory is read, in milliseconds.
 const REST: u64 = 2_000;
 
-/// Sessions before the first one that is counted: buffers and pools have their size then.
+/// Sessions before the first counted one, so that buffers and pools have their final size.
 const WARMUP: u64 = 500;
 
 pub(super) async fn idle(
@@ -141,12 +141,12 @@ fn cost(report: &Report) -> Result<Cost, Fault> {
     report.processes.get(TARGET).copied().ok_or_else(|| "nothing was watched".into())
 }
 
-/// Resident memory now, in MiB.
+/// Returns the resident memory in MiB.
 fn resident(front: &Front) -> Result<f64, Fault> {
     Ok(small(Usage::of(front.pid())?.resident_kib) / 1024.0)
 }
 
-/// KiB of a process on one machine: never as much as 4 TiB.
+/// Converts KiB of one process without loss: it never reaches 4 TiB.
 fn small(kib: u64) -> f64 {
     f64::from(u32::try_from(kib).unwrap_or(u32::MAX))
 }

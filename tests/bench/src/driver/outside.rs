@@ -1,4 +1,4 @@
-//! What a gateway with everything on talks to besides its backends: who issues tokens, and who collects traces.
+//! External services of a gateway with all features on: token issuer and trace collector.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use super::tokens::Keys;
 use crate::Fault;
 
-/// Both, behind one address, until this is dropped.
+/// Issuer and collector behind one address, stopped when this is dropped.
 #[derive(Debug)]
 pub(super) struct Outside {
     url: String,
@@ -42,7 +42,7 @@ impl Outside {
         Ok(Self { url, keys, collected, serving: tokio::spawn(serve(listener, documents)) })
     }
 
-    /// The issuer, which is the collector too.
+    /// Returns the URL of the issuer, which is the collector too.
     pub(super) fn url(&self) -> &str {
         &self.url
     }
@@ -51,7 +51,7 @@ impl Outside {
         &self.keys
     }
 
-    /// How often the collector was sent something.
+    /// Returns the number of exports that the collector received.
     pub(super) fn collected(&self) -> u64 {
         self.collected.load(Relaxed)
     }
@@ -76,7 +76,7 @@ async fn serve(listener: TcpListener, documents: Arc<Documents>) {
             let service = service_fn(|request| async {
                 Ok::<_, Infallible>(documents.answer(request).await)
             });
-            // A client that goes away in the middle is no fault of the server.
+            // A client that disconnects early is not a fault of the server.
             _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
         });
     }
@@ -88,7 +88,7 @@ impl Documents {
         let (kind, document) = match parts.uri.path() {
             "/.well-known/openid-configuration" => ("application/json", self.discovery.clone()),
             "/keys" => ("application/json", self.keys.clone()),
-            // An empty message in protobuf: everything was taken.
+            // An empty protobuf message means that the export was accepted.
             "/v1/traces" | "/v1/metrics" => {
                 let whole = body.collect().await.is_ok();
                 self.collected.fetch_add(u64::from(whole), Relaxed);

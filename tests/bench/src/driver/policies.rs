@@ -1,17 +1,17 @@
-//! Fifty policies, as a company with teams, tenants and rules about risky tools would have them.
+//! Fifty policies of a fictitious company with teams, tenants and rules for risky tools.
 
 use super::rows::BACKENDS;
 
-/// Who calls: that many people, each in a team.
+/// Number of users, each a member of one team.
 pub(super) const USERS: usize = 16;
 
-/// The company's customers, one of which each caller works for.
+/// Number of tenants; each caller works for one of them.
 pub(super) const TENANTS: usize = 8;
 
-/// The policies, in the order in which somebody would write them. With `arguments`, one of them looks at what a tool is
-/// called with, so that no call's decision is the next one's.
+/// Returns the policies in an order natural to their author. With `arguments`, one of them inspects a tool's arguments,
+/// so that no decision can be reused for the next call.
 ///
-/// Every caller sees all tools of the backends but their blobs.
+/// Every caller sees all tools of the backends except their blobs.
 pub(super) fn policies(arguments: bool) -> Vec<String> {
     let mut all = vec![STAFF.to_owned()];
     all.extend((1..=BACKENDS).map(|backend| tool("staff", &format!("be{backend}_echo"))));

@@ -1,4 +1,4 @@
-//! A program that runs for as long as its handle lives.
+//! A child process that lives as long as its handle.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use tokio::time::timeout;
 
 use crate::Fault;
 
-/// How long a tool may take to say where it listens.
+/// Startup timeout of a tool.
 const START: Duration = Duration::from_secs(20);
 
-/// Killed when it is dropped.
+/// A child process, killed on drop.
 #[derive(Debug)]
 pub(super) struct Process {
     child: Child,
@@ -23,7 +23,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts a program whose log goes to `log`.
+    /// Starts a program that logs to `log`.
     pub(super) fn start(command: &mut Command, log: &Path) -> Result<Self, Fault> {
         let child = command
             .stdin(Stdio::null())
@@ -35,7 +35,7 @@ impl Process {
         Ok(Self { child, pid, log: log.to_owned() })
     }
 
-    /// Starts a tool and waits for the address that it prints.
+    /// Starts a tool and reads the address that it prints.
     pub(super) async fn announced(
         command: &mut Command,
         log: &Path,
@@ -55,17 +55,17 @@ impl Process {
         self.pid
     }
 
-    /// Whether it has ended.
+    /// Returns `true` if the process has exited.
     pub(super) fn ended(&mut self) -> Result<bool, Fault> {
         Ok(self.child.try_wait()?.is_some())
     }
 
-    /// Ends it and waits until it is gone.
+    /// Kills the process and waits for its exit.
     pub(super) async fn end(mut self) -> Result<(), Fault> {
         Ok(self.child.kill().await?)
     }
 
-    /// What happened, with the end of the log.
+    /// Returns an error with this text and the end of the log.
     pub(super) fn fault(&self, what: &str) -> Fault {
         let log = fs::read_to_string(&self.log).unwrap_or_default();
         let last: Vec<_> = log.lines().rev().take(5).collect();

@@ -1,4 +1,4 @@
-//! Where the programs are.
+//! Locations of the measured programs.
 
 use std::env;
 use std::fs;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::Fault;
 
-/// The programs of a run, and a place for what they write.
+/// The programs of a run and a directory for their output.
 #[derive(Debug)]
 pub(super) struct Programs {
     pub(super) backend: PathBuf,
@@ -18,7 +18,7 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// The tools beside this program, and the gateway at `vmcp`. What is missing of these is built.
+    /// Finds the tools beside this program, and the gateway at `vmcp`; builds the missing ones.
     pub(super) fn find(vmcp: Option<PathBuf>, build_tools: bool) -> Result<Self, Fault> {
         let this = env::current_exe()?;
         let beside = this.parent().ok_or("this program is in no directory")?;
@@ -28,7 +28,7 @@ impl Programs {
         }
         let vmcp = vmcp.map_or_else(
             || {
-                // On its own, so that the features that the tools need do not get into it.
+                // Built in a separate run of cargo, so that feature unification with the tools does not affect it.
                 build(beside, "vmcp", &["vmcp"])?;
                 Ok::<_, Fault>(beside.join("vmcp"))
             },
@@ -52,7 +52,7 @@ impl Programs {
         Ok(programs)
     }
 
-    /// A file of this run.
+    /// Returns the path of a file of this run.
     pub(super) fn scratch(&self, name: &str) -> PathBuf {
         self.scratch.join(name)
     }
@@ -60,12 +60,12 @@ impl Programs {
 
 impl Drop for Programs {
     fn drop(&mut self) {
-        // What stays behind in the system's own place for such files does no harm.
+        // Remaining files in the system's temporary directory are harmless.
         _ = fs::remove_dir_all(&self.scratch);
     }
 }
 
-/// Builds programs of a package into the directory `profile`, as this program was built.
+/// Builds programs of a package into the directory `profile`, with the profile of this program.
 fn build(profile: &Path, package: &str, bins: &[&str]) -> Result<(), Fault> {
     let target = profile.parent().ok_or("this program is in no target directory")?;
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));

@@ -1,16 +1,16 @@
-//! What is measured, and what it may cost.
+//! Rows of the table and their limits.
 
 use super::tokens::Algorithm;
 use crate::Generation;
 use crate::load::Mode;
 
-/// Tools of one backend.
+/// Tools per backend.
 pub(super) const TOOLS: usize = 200;
 
 /// Backends behind the gateway.
 pub(super) const BACKENDS: usize = 5;
 
-/// One row of the table.
+/// A row of the table.
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) name: &'static str,
@@ -21,14 +21,14 @@ pub(super) struct Row {
     pub(super) limits: &'static [Limit],
 }
 
-/// What the gateway does besides passing on.
+/// Features of the measured gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stack {
-    /// Nothing: clients are anonymous, everything is at its default.
+    /// None: anonymous clients and default settings.
     Plain,
-    /// Everything, with policies that look at no arguments.
+    /// All, with policies that inspect no arguments.
     Full,
-    /// Everything, with policies of which one does.
+    /// All, with one policy that inspects arguments.
     FullWithArguments,
 }
 
@@ -36,32 +36,32 @@ pub(super) enum Stack {
 pub(super) enum Kind {
     /// Requests in a closed loop.
     Load(Load),
-    /// The first list after every backend has changed.
+    /// First list after a change of every backend.
     Change,
-    /// Memory before anybody has asked anything.
+    /// Memory before the first request.
     Idle,
     /// Memory of idle sessions.
     Sessions(Held),
-    /// Memory with this many connections in use.
+    /// Memory with this many active connections.
     Connections(usize),
-    /// From the start of the process to the first answer.
+    /// Time from process start to the first response.
     Start,
 }
 
-/// See [`Kind::Load`].
+/// Parameters of [`Kind::Load`].
 #[derive(Debug)]
 pub(super) struct Load {
     pub(super) mode: Mode,
     pub(super) bytes: usize,
     pub(super) connections: usize,
     pub(super) requests: u64,
-    /// The gateway is asked for a tool of each backend in turn, instead of the first one's.
+    /// Call the tools of all backends in turn instead of the first backend's only.
     pub(super) spread: bool,
-    /// Each request's token is new. Otherwise they repeat, where there are any.
+    /// Use a new token for each request. By default tokens repeat, if there are any.
     pub(super) new_tokens: Option<Algorithm>,
 }
 
-/// See [`Kind::Sessions`].
+/// Parameters of [`Kind::Sessions`].
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) backends: usize,
@@ -69,16 +69,16 @@ pub(super) struct Held {
     pub(super) streams: bool,
 }
 
-/// The most that the gateway may need. Ratios are of its figure and the proxy's.
+/// Limit of the gateway's figure. Ratios compare it with the proxy's figure.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Limit {
-    /// Times the proxy's time on a processor per request.
+    /// Maximum ratio of CPU time per request.
     Cpu(f64),
-    /// At least this part of the proxy's requests in a second.
+    /// Minimum ratio of requests per second.
     Rate(f64),
-    /// At most this in the unit of the row.
+    /// Maximum value in the unit of the row.
     Value(f64),
-    /// Times the proxy's value in the unit of the row.
+    /// Maximum ratio of values in the unit of the row.
     Times(f64),
 }
 

@@ -1,4 +1,4 @@
-//! From the start of a process to its first answered `initialize`.
+//! Time from process start to the first `initialize` response.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::world::{ANYBODY, Front, PATIENCE, World};
 use crate::summary::median;
 use crate::{Fault, Generation};
 
-/// How often it is measured.
+/// Number of samples.
 const SAMPLES: usize = 9;
 
 pub(super) async fn measure(
@@ -34,9 +34,9 @@ pub(super) async fn measure(
     Ok(Measured { value: Some(pair), ..Measured::default() })
 }
 
-/// Milliseconds from `start` to the answer.
+/// Returns the milliseconds from `start` to the response.
 async fn answered(front: Front, start: Instant, generation: Generation) -> Result<f64, Fault> {
-    // No sleep: the shortest one is as long as what is measured.
+    // Retries without a sleep: the shortest sleep takes as long as the measured time.
     while TcpStream::connect(front.address()).await.is_err() {
         if start.elapsed() > PATIENCE {
             return Err("nobody listens".into());
@@ -46,7 +46,7 @@ async fn answered(front: Front, start: Instant, generation: Generation) -> Resul
     front.client(generation)?.open().await?;
     let took = start.elapsed().as_secs_f64() * 1e3;
     front.end().await?;
-    // What the end of a process leaves behind is not for the next one to clean up.
+    // Wait for cleanup of the old process, so that it does not overlap with the next start.
     sleep(Duration::from_millis(50)).await;
     Ok(took)
 }

@@ -1,4 +1,4 @@
-//! The table at the end.
+//! Rendering of the result table.
 
 use std::thread::available_parallelism;
 
@@ -7,23 +7,23 @@ use super::programs::Programs;
 use super::rows::{Limit, Row};
 use crate::Fault;
 
-/// The gateway's figure and the proxy's.
+/// Figures of the gateway and of the proxy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Pair {
     pub(super) gateway: f64,
     pub(super) proxy: f64,
 }
 
-/// What a row has of figures.
+/// Figures of one row.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Measured {
-    /// Requests in a second.
+    /// Requests per second.
     pub(super) rate: Option<Pair>,
     /// Microseconds.
     pub(super) p50: Option<Pair>,
     /// Microseconds.
     pub(super) p99: Option<Pair>,
-    /// Microseconds on a processor per request.
+    /// CPU time per request in microseconds.
     pub(super) cpu: Option<Pair>,
     /// In the unit of the row.
     pub(super) value: Option<Pair>,
@@ -31,13 +31,13 @@ pub(super) struct Measured {
 
 impl Pair {
     fn ratio(self) -> f64 {
-        // The smallest figure that can be told from nothing keeps the ratio finite.
+        // A lower bound for the divisor keeps the ratio finite.
         self.gateway / self.proxy.max(0.001)
     }
 }
 
 impl Limit {
-    /// The limit in words, and whether it is met; `None` if there is no figure for it.
+    /// Returns the limit as text and if it is met, or `None` without a figure for it.
     fn judge(self, measured: &Measured) -> Option<(String, bool)> {
         Some(match self {
             Self::Cpu(most) => (format!("CPU <= {most:.2}x"), measured.cpu?.ratio() <= most),
@@ -48,7 +48,7 @@ impl Limit {
     }
 }
 
-/// The whole table, in Markdown.
+/// Renders the whole table in Markdown.
 pub(super) fn render(
     lines: &[(&Row, Result<Measured, Fault>)],
     programs: &Programs,
@@ -68,7 +68,7 @@ pub(super) fn render(
     out
 }
 
-/// One row of it.
+/// Renders one row.
 pub(super) fn line((row, measured): &(&Row, Result<Measured, Fault>), effort: Effort) -> String {
     let Row { name, what, generation: _, stack: _, kind: _, limits } = row;
     match measured {
@@ -91,13 +91,13 @@ fn cell(pair: Option<Pair>) -> String {
     let Some(pair) = pair else { return String::new() };
     let digits = if pair.gateway.max(pair.proxy) < 100.0 { 2 } else { 0 };
     let Pair { gateway, proxy } = pair;
-    // Beside next to nothing, a ratio says nothing.
+    // A ratio to a figure near zero is meaningless.
     let ratio = if proxy < 0.1 { "-".to_owned() } else { format!("{:.2}", pair.ratio()) };
     format!("{gateway:.digits$} / {proxy:.digits$} = {ratio}")
 }
 
 fn verdict(limits: &[Limit], measured: &Measured, effort: Effort) -> String {
-    // So few requests show nothing.
+    // So few requests yield no meaningful figure.
     if effort.smoke {
         return "correct".to_owned();
     }

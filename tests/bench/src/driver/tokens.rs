@@ -1,4 +1,4 @@
-//! Tokens, signed before anything is measured.
+//! Tokens, signed before the measurement.
 
 use std::fs;
 use std::path::Path;
@@ -16,25 +16,25 @@ use serde_json::{Value, json};
 use super::policies::{TENANTS, USERS};
 use crate::Fault;
 
-/// For whom tokens are.
+/// Audience of the tokens.
 pub(super) const AUDIENCE: &str = "http://localhost/mcp";
 
-/// How many tokens there are when they repeat.
+/// Number of repeated tokens.
 const REPEATED: usize = 64;
 
-/// How long a token is good, in seconds.
+/// Token lifetime in seconds.
 const LIFETIME: u64 = 3_600;
 
-/// How tokens are signed.
+/// Signature algorithm of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Algorithm {
     /// RSA of 2048 bits.
     Rs256,
-    /// P-256.
+    /// ECDSA on P-256.
     Es256,
 }
 
-/// An issuer's keys, one for each algorithm.
+/// Keys of the issuer, one per algorithm.
 #[derive(Debug)]
 pub(super) struct Keys {
     rsa: RsaKeyPair,
@@ -51,12 +51,12 @@ impl Keys {
         })
     }
 
-    /// The set that an issuer publishes (RFC 7517).
+    /// Returns the published key set (RFC 7517).
     pub(super) fn published(&self) -> Value {
         // DER of an RSAPublicKey of 2048 bits: 9 bytes, the modulus, 2 bytes, the exponent.
         let rsa = self.rsa.public_key().as_ref();
         let (n, e) = (encoded(&rsa[9..265]), encoded(&rsa[267..]));
-        // SEC 1, uncompressed: a byte that says so, then two coordinates.
+        // SEC 1, uncompressed: a format byte, then two coordinates.
         let point = self.ec.public_key().as_ref();
         let (x, y) = (encoded(&point[1..33]), encoded(&point[33..]));
         json!({"keys": [
@@ -86,7 +86,7 @@ impl Keys {
         Ok(token)
     }
 
-    /// Writes the tokens of all people, one a line: the line `n` is of the person `n % 16`.
+    /// Writes one token a line; line `n` is a token of user `n % 16`.
     pub(super) fn write_repeated(&self, issuer: &str, to: &Path) -> Result<(), Fault> {
         let now = now()?;
         self.write(to, REPEATED, |serial| {
@@ -94,7 +94,7 @@ impl Keys {
         })
     }
 
-    /// Writes `count` tokens of one person, which say the same but when they were issued and which one they are.
+    /// Writes `count` tokens of one user that differ only in `iat` and `jti`.
     pub(super) fn write_new(
         &self,
         issuer: &str,
@@ -105,7 +105,7 @@ impl Keys {
         let now = now()?;
         self.write(to, count, |serial| {
             let back = u64::try_from(serial).unwrap_or_default() % 240;
-            // The time goes in too: no other run's token is the same.
+            // The time is part of the id, so that tokens differ between runs.
             (algorithm, claims(issuer, 0, &format!("n{now}-{serial}"), now - back))
         })
     }
@@ -126,7 +126,7 @@ impl Keys {
     }
 }
 
-/// What an identity provider of a company says of somebody.
+/// Returns typical claims of a company's identity provider.
 fn claims(issuer: &str, user: usize, id: &str, begin: u64) -> Value {
     json!({
         "iss": issuer,

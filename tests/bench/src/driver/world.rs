@@ -1,4 +1,4 @@
-//! The processes that are measured together.
+//! The processes of one measurement.
 
 use std::fs;
 use std::sync::Arc;
@@ -19,32 +19,32 @@ use crate::backend::Stats;
 use crate::client::{Client, Endpoint};
 use crate::{Fault, Generation};
 
-/// How long a process may take to be ready, or to do what it does by itself.
+/// Timeout for process startup and background work.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How often it is looked whether it has.
+/// Poll interval.
 pub(super) const GLANCE: Duration = Duration::from_millis(10);
 
-/// The section of the configuration by which anybody may do anything.
+/// Configuration section that allows everything to anonymous clients.
 pub(super) const ANYBODY: &str = "incomingAuth: {type: anonymous}\n";
 
-/// Everything of one generation and one way to run the gateway.
+/// All processes for one generation and one gateway setup.
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) generation: Generation,
-    /// Those behind the gateway.
+    /// Backends of the gateway.
     pub(super) backends: Vec<Backend>,
-    /// How many tools clients of the gateway are shown.
+    /// Number of tools that the gateway lists to clients.
     pub(super) visible: usize,
-    /// One that has as many tools as those.
+    /// A single backend with as many tools as all of the others together.
     pub(super) large: Backend,
-    /// Before the first of the backends.
+    /// Proxy of the first backend.
     pub(super) proxy: Front,
-    /// Before the large one.
+    /// Proxy of the large backend.
     pub(super) list_proxy: Front,
-    /// Before all.
+    /// Gateway of all backends.
     pub(super) gateway: Front,
-    /// What is around the gateway, unless that is plain.
+    /// External services of the gateway, unless its setup is plain.
     pub(super) full: Option<Full>,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Backend {
     _process: Process,
 }
 
-/// What clients connect to.
+/// Endpoint that clients connect to.
 #[derive(Debug)]
 pub(super) struct Front {
     address: String,
@@ -62,7 +62,7 @@ pub(super) struct Front {
 }
 
 impl World {
-    /// Starts everything and waits until the gateway lists what there is.
+    /// Starts all processes and waits until the gateway lists all tools.
     pub(super) async fn start(
         programs: &Programs,
         generation: Generation,
@@ -73,7 +73,7 @@ impl World {
             Stack::Full => Some(Full::start(programs, false).await?),
             Stack::FullWithArguments => Some(Full::start(programs, true).await?),
         };
-        // The policies show nobody the blobs.
+        // The policies hide the blob tools.
         let visible = TOOLS * BACKENDS - if full.is_some() { BACKENDS } else { 0 };
         let backend = |number: usize, tools| {
             let name = format!("{}{number}", generation.word());
@@ -90,7 +90,7 @@ impl World {
         Ok(Self { generation, backends, visible, large, proxy, list_proxy, gateway, full })
     }
 
-    /// What reached each backend behind the gateway until now.
+    /// Returns the counters of each backend of the gateway.
     pub(super) async fn stats(&self) -> Result<Vec<Stats>, Fault> {
         try_join_all(self.backends.iter().map(Backend::stats)).await
     }
@@ -124,7 +124,7 @@ impl Backend {
 }
 
 impl Front {
-    /// The bare proxy, when it listens.
+    /// Starts the bare proxy and waits until it listens.
     pub(super) async fn proxy(programs: &Programs, to: &Backend) -> Result<Self, Fault> {
         let mut command = Command::new(&programs.proxy);
         command.args(["--to", &to.address]);
@@ -133,7 +133,7 @@ impl Front {
         Ok(Self { address, process })
     }
 
-    /// The bare proxy, as soon as its process exists.
+    /// Starts the bare proxy without waiting for it.
     pub(super) async fn proxy_at_once(programs: &Programs, to: &Backend) -> Result<Self, Fault> {
         let address = format!("127.0.0.1:{}", free_port().await?);
         let mut command = Command::new(&programs.proxy);
@@ -142,7 +142,7 @@ impl Front {
         Ok(Self { address, process })
     }
 
-    /// The gateway, when it is ready.
+    /// Starts the gateway and waits until it is ready.
     pub(super) async fn gateway(
         programs: &Programs,
         backends: &[Backend],
@@ -166,7 +166,7 @@ impl Front {
         }
     }
 
-    /// The gateway, as soon as its process exists.
+    /// Starts the gateway without waiting for it.
     pub(super) async fn gateway_at_once(
         programs: &Programs,
         backends: &[Backend],
@@ -194,7 +194,7 @@ impl Front {
         &self.address
     }
 
-    /// The MCP endpoint.
+    /// Returns the URL of the MCP endpoint.
     pub(super) fn url(&self) -> String {
         format!("http://{}/mcp", self.address)
     }
@@ -203,12 +203,12 @@ impl Front {
         self.process.end().await
     }
 
-    /// A client of it that has not connected yet.
+    /// Returns an unconnected client.
     pub(super) fn client(&self, generation: Generation) -> Result<Client, Fault> {
         Ok(Client::new(Arc::new(Endpoint::new(&self.url(), generation)?)))
     }
 
-    /// Waits until `count` tools are listed to whoever shows `bearer`.
+    /// Waits until a client with token `bearer` lists `count` tools.
     pub(super) async fn until_listed(
         &self,
         generation: Generation,
@@ -238,7 +238,7 @@ impl Front {
     }
 }
 
-/// A configuration with these sections and backends, be1 and so on, and defaults.
+/// Returns a configuration with these sections and backends `be1`, `be2` and so on, and default settings.
 fn configuration<'a>(sections: &str, addresses: impl Iterator<Item = &'a str>) -> String {
     let mut yaml = format!("name: bench\n{sections}backends:\n");
     for (number, address) in (1..).zip(addresses) {

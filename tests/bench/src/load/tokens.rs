@@ -1,4 +1,4 @@
-//! The tokens that workers show.
+//! Bearer tokens of the workers.
 
 use std::fs;
 use std::path::Path;
@@ -9,17 +9,17 @@ use http::HeaderValue;
 
 use crate::Fault;
 
-/// All of a run.
+/// All tokens of a run.
 #[derive(Debug)]
 pub(super) struct Tokens {
-    /// With their scheme.
+    /// Tokens with their scheme.
     all: Vec<HeaderValue>,
     each_once: bool,
     taken: AtomicUsize,
 }
 
 impl Tokens {
-    /// Those in `file`, one a line.
+    /// Reads the tokens in `file`, one a line.
     pub(super) fn read(file: Option<&Path>, each_once: bool) -> Result<Self, Fault> {
         let text = match file {
             Some(file) => {
@@ -35,7 +35,7 @@ impl Tokens {
         Ok(Self { all, each_once, taken: AtomicUsize::new(0) })
     }
 
-    /// What `worker` shows next; nothing if there are no tokens at all.
+    /// Returns the next token of `worker`, or `None` without tokens.
     pub(super) fn next(&self, worker: usize) -> Result<Option<HeaderValue>, Fault> {
         if self.all.is_empty() {
             return Ok(None);

@@ -15,13 +15,13 @@ use super::{Mode, Plan};
 use crate::Fault;
 use crate::client::{Client, Endpoint, Listening};
 
-/// How often a worker tries to open its session before it counts that as an error.
+/// Attempts to open a session before it counts as an error.
 const ATTEMPTS: usize = 3;
 
-/// How many errors end a worker's run: what does not answer would keep it for as long as a client waits, each time.
+/// Errors that end a worker's run: a server that does not respond would cost a full timeout each time.
 const PATIENCE: usize = 3;
 
-/// What the workers of a run have in common.
+/// State shared by the workers of a run.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) plan: Plan,
@@ -32,7 +32,7 @@ pub(super) struct Shared {
     filler: String,
 }
 
-/// What one worker did.
+/// Result of one worker.
 #[derive(Debug, Default)]
 pub(super) struct Worked {
     pub(super) latencies: Vec<Duration>,
@@ -45,7 +45,7 @@ struct Worker {
     number: usize,
     shared: Arc<Shared>,
     client: Client,
-    /// Sessions that are left open, with their streams.
+    /// Open sessions with their streams.
     kept: Vec<(Option<HeaderValue>, Option<Listening>)>,
     worked: Worked,
 }
@@ -62,7 +62,7 @@ impl Shared {
         }
     }
 
-    /// Waits until every worker, and whoever reads the counters, is as far.
+    /// Waits at the barrier that all workers and the reader of the counters share.
     pub(super) async fn pause(&self) {
         self.barrier.wait().await;
     }
@@ -85,8 +85,8 @@ impl Worked {
     }
 }
 
-/// Warms up, measures, waits while everything stays open, then ends its sessions. The four pauses are those of
-/// [`super::run`].
+/// Runs one worker: warms up, measures, waits while everything stays open, then ends its sessions. The four pauses are
+/// those of [`super::run`].
 pub(super) async fn worker(number: usize, shared: Arc<Shared>, endpoint: Arc<Endpoint>) -> Worked {
     let mut worker = Worker {
         number,
@@ -120,7 +120,7 @@ pub(super) async fn worker(number: usize, shared: Arc<Shared>, endpoint: Arc<End
 }
 
 impl Worker {
-    /// The session that all requests of this worker belong to. A gateway that has just started may need a moment.
+    /// Opens the session of this worker. A gateway that has just started may need several attempts.
     async fn open(&mut self) -> Result<(), Fault> {
         self.client.show(self.shared.tokens.next(self.number)?);
         let mut outcome = self.client.open().await;
@@ -132,7 +132,7 @@ impl Worker {
         outcome
     }
 
-    /// The number of the next request, if there is one left and not too much went wrong.
+    /// Returns the number of the next request, or `None` if none is left or too many failed.
     fn next(&self, left: &AtomicU64) -> Option<u64> {
         if self.worked.errors >= PATIENCE {
             return None;
@@ -140,7 +140,7 @@ impl Worker {
         left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).ok()
     }
 
-    /// One request. `phase` and `serial` make its arguments distinct.
+    /// Sends one request. `phase` and `serial` make its arguments distinct.
     async fn once(&mut self, serial: u64, phase: &str) -> Result<(), Fault> {
         let shared = Arc::clone(&self.shared);
         let plan = &shared.plan;
@@ -202,7 +202,7 @@ impl Worker {
         }
     }
 
-    /// Ends all sessions, so that the next run finds none.
+    /// Ends all sessions, so that the next run starts without them.
     async fn end(mut self) -> Worked {
         self.kept.push((self.client.leave(), None));
         for (session, stream) in std::mem::take(&mut self.kept) {
