@@ -1,5 +1,5 @@
-//! Who a gateway trusts, as small as a test can use it: an issuer of tokens, a token endpoint that exchanges them, an
-//! STS, and two identity providers that people are sent to.
+//! Identity services of a gateway, reduced to the needs of tests: a token issuer, a token endpoint (RFC 8693), an STS,
+//! and two identity providers with logins.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -18,25 +18,24 @@ use serde_json::{Value, json};
 use crate::backends::{Answer, Listening};
 use crate::counterparts::{Fault, parameter};
 
-/// How long tokens count.
+/// Token lifetime.
 const LIFETIME: Duration = Duration::from_secs(3600);
 
-/// An authority that is running. What it gives out names whom it was given for.
+/// A running authority. Its tokens and credentials contain the name of their user.
 #[derive(Debug)]
 pub struct Authority {
     listening: Listening,
     pair: Arc<Ed25519KeyPair>,
 }
 
-/// The providers that people are sent to. Their tokens are `PROVIDER-access-of-NAME-NUMBER`, each with a number of its
-/// own.
+/// Identity providers for logins. Their tokens are `PROVIDER-access-of-NAME-NUMBER`, each with a distinct number.
 pub const PROVIDERS: [&str; 2] = ["corp", "git"];
 
 impl Authority {
-    /// Starts one.
+    /// Starts an authority.
     ///
     /// # Errors
-    /// When there is no port left, or no randomness.
+    /// Returns an error if no port is free, or key generation fails.
     pub fn start() -> Result<Self, Fault> {
         let pair = Arc::new(Ed25519KeyPair::generate().map_err(|_| "no key")?);
         let behind = Arc::clone(&pair);
@@ -44,31 +43,31 @@ impl Authority {
         Ok(Self { listening, pair })
     }
 
-    /// Its issuer.
+    /// Returns its issuer.
     #[must_use]
     pub fn issuer(&self) -> String {
         format!("http://127.0.0.1:{}", self.listening.port())
     }
 
-    /// Where it exchanges tokens: for `exchanged-for-NAME`.
+    /// Returns the token endpoint, which issues `exchanged-for-NAME`.
     #[must_use]
     pub fn token_url(&self) -> String {
         format!("{}/token", self.issuer())
     }
 
-    /// Where its STS is. The key id is `ASIA` with the name, the session token `sts-session-of-NAME`.
+    /// Returns the STS endpoint. The key id is `ASIA` with the name, the session token `sts-session-of-NAME`.
     #[must_use]
     pub fn sts_url(&self) -> String {
         format!("{}/sts", self.issuer())
     }
 
-    /// A token of the user for an audience; another `number` makes another token.
+    /// Returns a token of the user for an audience; tokens with different `number`s differ.
     #[must_use]
     pub fn token(&self, user: &str, audience: &str, number: u32) -> String {
         self.token_until(user, audience, number, SystemTime::now() + LIFETIME)
     }
 
-    /// As [`Authority::token`], good until then.
+    /// As [`Authority::token`], with this expiry.
     #[must_use]
     pub fn token_until(
         &self,
@@ -87,7 +86,7 @@ impl Authority {
         format!("{signed}.{signature}")
     }
 
-    /// The section of a configuration that trusts it, for this audience.
+    /// Returns the configuration section that trusts its tokens for this audience.
     #[must_use]
     pub fn section(&self, audience: &str) -> String {
         let issuer = self.issuer();
@@ -97,8 +96,8 @@ impl Authority {
         )
     }
 
-    /// The sections of a gateway of this origin that is an issuer itself, and sends people to both providers. Their
-    /// access tokens live for so many seconds.
+    /// Returns the sections of a gateway at this origin with its own authorization server and both providers, whose
+    /// access tokens live this many seconds.
     #[must_use]
     pub fn own_section(&self, origin: &str, lifetime: u64) -> String {
         let at = self.issuer();
@@ -151,7 +150,7 @@ async fn answer(pair: Arc<Ed25519KeyPair>, request: Request<Incoming>) -> Answer
     }
 }
 
-/// One of the providers: people say who they are, and get a code that names them.
+/// Handles a request to one of the providers: the user submits a name and gets a code that contains it.
 fn at_provider(name: &str, place: &str, parts: &http::request::Parts, form: &str) -> Answer {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -195,13 +194,13 @@ fn at_provider(name: &str, place: &str, parts: &http::request::Parts, form: &str
     }
 }
 
-/// Whom a token of a provider is of.
+/// Returns the user of a provider's token.
 fn user_of(token: &str) -> String {
     let user = token.split_once("-of-").and_then(|(_, rest)| rest.split('-').next());
     user.unwrap_or("nobody").to_owned()
 }
 
-/// The subject of the token in this field of a form.
+/// Returns the subject of the token in this field of a form.
 fn subject(form: &str, field: &str) -> String {
     let token = form.split('&').find_map(|pair| pair.strip_prefix(field)?.strip_prefix('='));
     let claims =

@@ -1,8 +1,7 @@
-//! Small MCP servers to put behind the gateway: [`Good`] ones whose every word a test decides,
-//! [`Bad`] ones, and [`Mirror`]s.
+//! Small MCP servers to put behind the gateway: [`Good`] ones with scripted responses, [`Bad`] ones, and [`Mirror`]s.
 //!
-//! They are written over hyper alone, so that a test sees the bytes and headers that really arrive, and can answer what
-//! no library would let it answer.
+//! They use hyper directly, so that a test sees the exact bytes and headers of requests, and can send responses that no
+//! library would produce.
 
 mod bad;
 mod good;
@@ -35,10 +34,10 @@ pub const VERSION: &str = "mcp-protocol-version";
 /// The revision of the stateless generation.
 pub const STATELESS: &str = "2026-07-28";
 
-/// How many events may wait for the gateway to read them.
+/// Event queue capacity per stream.
 const QUEUE: usize = 1024;
 
-/// An answer of one piece.
+/// Returns a response with a complete body.
 fn whole(status: StatusCode, media: &'static str, body: impl Into<Bytes>) -> Answer {
     let mut response = Response::new(Full::new(body.into()).map_err(Into::into).boxed());
     *response.status_mut() = status;
@@ -46,12 +45,12 @@ fn whole(status: StatusCode, media: &'static str, body: impl Into<Bytes>) -> Ans
     response
 }
 
-/// A JSON answer.
+/// Returns a JSON response.
 fn json_answer(status: StatusCode, message: &Value) -> Answer {
     whole(status, "application/json", message.to_string())
 }
 
-/// An event stream, and what feeds it: it ends when the sender is dropped.
+/// Returns an event stream and its sender; the stream ends when the sender is dropped.
 fn event_stream() -> (Answer, mpsc::Sender<Bytes>) {
     let (sender, mut receiver) = mpsc::channel::<Bytes>(QUEUE);
     let frames = futures_util::stream::poll_fn(move |cx| {
@@ -66,12 +65,12 @@ fn event_stream() -> (Answer, mpsc::Sender<Bytes>) {
     (response, sender)
 }
 
-/// A message as an event.
+/// Formats a message as an event.
 fn event(message: &Value) -> Bytes {
     format!("data: {message}\n\n").into()
 }
 
-/// A body that breaks off.
+/// Returns a body that fails after `start`.
 fn broken(start: &str) -> Answer {
     let start = Bytes::copy_from_slice(start.as_bytes());
     let frames = [Ok(Frame::data(start)), Err("broken off".into())];

@@ -1,4 +1,4 @@
-//! An MCP client for tests that look at the bytes: whatever is told to it is sent, right or wrong.
+//! An MCP client for tests at the level of bytes: it sends its input unchanged, valid or not.
 
 mod events;
 mod line;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::backends::{SESSION, STATELESS, VERSION};
 use crate::counterparts::{Fault, Reply};
 
-/// A client of one of the generations, with a connection that it keeps.
+/// A client of one generation with a persistent connection.
 #[derive(Debug)]
 pub struct Caller {
     line: Line,
@@ -37,7 +37,7 @@ impl Caller {
         Self { line: Line::to(url), session: None, revision, capabilities, bearer: None, serial: 0 }
     }
 
-    /// A client of the stateless generation that has a token.
+    /// A client of the stateless generation with a token.
     #[must_use]
     pub fn stateless_as(url: &str, token: &str) -> Self {
         let mut caller = Self::stateless(url);
@@ -45,26 +45,26 @@ impl Caller {
         caller
     }
 
-    /// A client of the stateful generation, that has opened a session.
+    /// Connects a client of the stateful generation and opens a session.
     ///
     /// # Errors
-    /// When it gets none.
+    /// Returns an error if no session is opened.
     pub async fn stateful(url: &str) -> Result<Self, Fault> {
         Self::stateful_with(url, json!({})).await
     }
 
-    /// A client of the stateful generation with these capabilities, that has opened a session.
+    /// Connects a client of the stateful generation with these capabilities and opens a session.
     ///
     /// # Errors
-    /// When it gets none.
+    /// Returns an error if no session is opened.
     pub async fn stateful_with(url: &str, capabilities: Value) -> Result<Self, Fault> {
         Self::open(url, capabilities, None).await
     }
 
-    /// A client of the stateful generation that has a token and has opened a session.
+    /// Connects a client of the stateful generation with a token and opens a session.
     ///
     /// # Errors
-    /// When it gets none.
+    /// Returns an error if no session is opened.
     pub async fn stateful_as(url: &str, token: &str) -> Result<Self, Fault> {
         Self::stateful_with_token(url, json!({}), token).await
     }
@@ -72,7 +72,7 @@ impl Caller {
     /// As [`Caller::stateful_as`], with these capabilities.
     ///
     /// # Errors
-    /// When it gets no session.
+    /// Returns an error if no session is opened.
     pub async fn stateful_with_token(
         url: &str,
         capabilities: Value,
@@ -101,23 +101,23 @@ impl Caller {
         Ok(caller)
     }
 
-    /// From now on it shows this token.
+    /// Sends this token in subsequent requests.
     pub fn comes_with(&mut self, token: &str) {
         self.bearer = Some(token.to_owned());
     }
 
-    /// From now on it names this session, which may be somebody else's.
+    /// Sends this session id in subsequent requests, possibly another client's.
     pub fn names_session(&mut self, session: &str) {
         self.session = Some(session.to_owned());
     }
 
-    /// Its session, if it is of that generation.
+    /// Returns its session id, if it is stateful.
     #[must_use]
     pub fn session(&self) -> Option<&str> {
         self.session.as_deref()
     }
 
-    /// Its connection.
+    /// Returns its connection.
     pub fn line(&mut self) -> &mut Line {
         &mut self.line
     }
@@ -130,7 +130,7 @@ impl Caller {
         }
     }
 
-    /// The headers that go with a message.
+    /// Returns the headers for a message.
     #[must_use]
     pub fn headers(&self, message: &Value) -> HeaderMap {
         let mut headers = HeaderMap::new();
@@ -159,7 +159,7 @@ impl Caller {
         headers
     }
 
-    /// A request with a new id.
+    /// Creates a request with a new id.
     pub fn request(&mut self, method: &str, params: Value) -> Value {
         self.serial += 1;
         let mut params = params;
@@ -177,33 +177,33 @@ impl Caller {
     /// Posts a message as this client.
     ///
     /// # Errors
-    /// When there is no whole answer in time.
+    /// Returns an error if no complete response arrives in time.
     pub async fn post(&mut self, message: &Value) -> Result<Reply, Fault> {
         let headers = self.headers(message);
         self.line.post(&headers, message).await
     }
 
-    /// Makes a request and gives the whole answer.
+    /// Sends a request and returns the HTTP response.
     ///
     /// # Errors
-    /// When there is no whole answer in time.
+    /// Returns an error if no complete response arrives in time.
     pub async fn reply(&mut self, method: &str, params: Value) -> Result<Reply, Fault> {
         let message = self.request(method, params);
         self.post(&message).await
     }
 
-    /// Makes a request and gives the JSON-RPC message that answers it.
+    /// Sends a request and returns the JSON-RPC response.
     ///
     /// # Errors
-    /// When there is none in time.
+    /// Returns an error if none arrives in time.
     pub async fn ask(&mut self, method: &str, params: Value) -> Result<Value, Fault> {
         self.reply(method, params).await?.message()
     }
 
-    /// Makes a request that must succeed and gives its result.
+    /// Sends a request that must succeed and returns its result.
     ///
     /// # Errors
-    /// When it does not; the message has the answer.
+    /// Returns an error with the response if the request fails.
     pub async fn result(&mut self, method: &str, params: Value) -> Result<Value, Fault> {
         let mut answer = self.ask(method, params).await?;
         match answer["result"].take() {
@@ -215,15 +215,15 @@ impl Caller {
     /// Calls a tool.
     ///
     /// # Errors
-    /// When the call fails; the message has the answer.
+    /// Returns an error with the response if the call fails.
     pub async fn call(&mut self, tool: &str, arguments: Value) -> Result<Value, Fault> {
         self.result("tools/call", json!({ "name": tool, "arguments": arguments })).await
     }
 
-    /// The names of all tools, over all pages.
+    /// Lists the names of all tools, over all pages.
     ///
     /// # Errors
-    /// When there is no list.
+    /// Returns an error if a list request fails.
     pub async fn tools(&mut self) -> Result<Vec<String>, Fault> {
         let mut names = Vec::new();
         let mut params = json!({});
@@ -238,10 +238,10 @@ impl Caller {
         }
     }
 
-    /// Posts a request on a connection of its own and reads the answer as a stream.
+    /// Posts a request on its own connection and reads the response as a stream.
     ///
     /// # Errors
-    /// When no stream begins.
+    /// Returns an error if no stream is opened.
     pub async fn stream(&mut self, method: &str, params: Value) -> Result<Events, Fault> {
         let message = self.request(method, params);
         let headers = self.headers(&message);
@@ -249,11 +249,11 @@ impl Caller {
         Events::open(self.line.url(), Method::POST, &headers, body).await
     }
 
-    /// Opens the stream on which it hears what it did not ask for: of a session the one of `GET`, else
-    /// `subscriptions/listen`, whose acknowledgement is read.
+    /// Opens the notification stream: for a session by `GET`, otherwise by `subscriptions/listen`, whose acknowledgement
+    /// is consumed.
     ///
     /// # Errors
-    /// When no stream begins.
+    /// Returns an error if no stream is opened.
     pub async fn listen(&mut self) -> Result<Events, Fault> {
         if self.session.is_some() {
             let headers = self.headers(&Value::Null);
@@ -269,7 +269,7 @@ impl Caller {
     /// Ends the session.
     ///
     /// # Errors
-    /// When there is no whole answer in time.
+    /// Returns an error if no complete response arrives in time.
     pub async fn leave(&mut self) -> Result<Reply, Fault> {
         let headers = self.headers(&Value::Null);
         self.line.send(Method::DELETE, "/mcp", &headers, "").await

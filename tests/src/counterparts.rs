@@ -1,7 +1,7 @@
-//! The real MCP clients, servers and test suite that vmcp is tested with, installed and run by the tests themselves.
+//! MCP clients, servers and the test suite of other projects, installed and run by the tests.
 //!
-//! Everything is pinned in `tests/tools`, and installed once into `target/counterparts`. Where Node.js or Python is
-//! missing the tests fail, unless `VMCP_TEST_SKIP_REAL=1` says that this is intended.
+//! All versions are pinned in `tests/tools` and installed once into `target/counterparts`. Without Node.js or Python the
+//! tests fail, unless `VMCP_TEST_SKIP_REAL=1` is set.
 
 mod authorization;
 mod aws;
@@ -63,11 +63,10 @@ use std::{env, fmt, fs, io};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep};
 
-/// Why a counterpart could not be used. Tests only print it, so it shows as plain text wherever it is shown: what a
-/// program logged keeps its lines.
+/// Failure to use a counterpart. `Debug` prints plain text too, so that quoted logs keep their lines.
 pub struct Fault(Box<dyn Error + Send + Sync>);
 
-/// Between two looks at something that is not ready yet.
+/// Poll interval.
 const GLANCE: Duration = Duration::from_millis(20);
 
 impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for Fault {
@@ -88,7 +87,7 @@ impl fmt::Debug for Fault {
     }
 }
 
-/// Whether the tests against real counterparts are to be skipped.
+/// Returns `true` if the tests against real counterparts are to be skipped.
 #[must_use]
 pub fn skipped() -> bool {
     let skipped = env::var_os("VMCP_TEST_SKIP_REAL").is_some_and(|value| value == "1");
@@ -98,18 +97,18 @@ pub fn skipped() -> bool {
     skipped
 }
 
-/// A TCP port on the loopback interface that nobody listens on right now.
+/// Returns an unused TCP port of the loopback interface.
 ///
 /// # Errors
-/// When the system has none.
+/// Returns an error if no port is free.
 pub async fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?.local_addr()?.port())
 }
 
-/// Waits until somebody accepts connections on the loopback port.
+/// Waits until a server accepts connections on the loopback port.
 ///
 /// # Errors
-/// When nobody does within the time given, or the process that should has ended.
+/// Returns an error on a timeout, or if the server's process has exited.
 pub async fn until_listening(
     port: u16,
     process: &mut Process,
@@ -137,10 +136,10 @@ pub async fn until_listening(
     Ok(())
 }
 
-/// The build directory that the running test was built into.
+/// Returns the build directory of the running test.
 ///
 /// # Errors
-/// When the running program is not a test of Cargo's.
+/// Returns an error if the running program is not a test built by Cargo.
 fn profile_dir() -> Result<PathBuf, Fault> {
     let program = env::current_exe()?;
     let dir = program.parent().ok_or("the running program has no folder")?;
@@ -148,7 +147,7 @@ fn profile_dir() -> Result<PathBuf, Fault> {
     Ok(dir.to_owned())
 }
 
-/// Where installations and the output of runs go.
+/// Returns the directory for installations and output of runs.
 fn scratch_dir() -> Result<PathBuf, Fault> {
     let profile = profile_dir()?;
     let dir = profile.parent().unwrap_or(&profile).join("counterparts");
@@ -156,7 +155,7 @@ fn scratch_dir() -> Result<PathBuf, Fault> {
     Ok(dir)
 }
 
-/// A new folder among those of runs.
+/// Creates a directory for a run.
 fn folder(kind: &str) -> Result<PathBuf, Fault> {
     static MADE: AtomicU64 = AtomicU64::new(0);
     let number = MADE.fetch_add(1, Ordering::Relaxed);
@@ -166,7 +165,7 @@ fn folder(kind: &str) -> Result<PathBuf, Fault> {
     Ok(folder)
 }
 
-/// `tests/tools` of the source tree.
+/// Returns `tests/tools` of the source tree.
 fn tools_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tools")
 }

@@ -1,7 +1,8 @@
-//! An MCP server with everything that the MCP conformance suite calls, for tests to put a gateway in front of.
+//! An MCP server with everything that the MCP conformance suite calls, as a backend for tests.
 //!
-//! It is built on rmcp, so that the gateway meets somebody else's reading of the protocol, in both generations. Beyond
-//! the suite's `test_*` names it has a few `fixture_*` tools that change its catalog and tell what reached it.
+//! It is built on rmcp, so that the gateway meets an independent implementation of the protocol, in both generations.
+//! Beyond the suite's `test_*` names it has a few `fixture_*` tools that change its catalog and return the received
+//! request.
 
 mod catalog;
 mod forms;
@@ -21,24 +22,24 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use tokio::net::TcpListener;
 
-/// Which revisions of MCP the fixture speaks.
+/// Revisions of MCP that the fixture supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum Generation {
-    /// 2025-11-25 and older: sessions.
+    /// 2025-11-25 and older, with sessions.
     Stateful,
-    /// 2026-07-28: each request for itself.
+    /// 2026-07-28, stateless.
     Stateless,
     /// Both.
     #[default]
     Both,
-    /// Both, each with a catalog of its own: clients see and use what their revision of the suite asks for.
+    /// Both, each with its own catalog: the tools and prompts that its revision of the suite expects.
     Differing,
 }
 
 /// Serves the fixture at `/mcp` until the process ends.
 ///
 /// # Errors
-/// When the listener fails.
+/// Returns an error if the listener fails.
 pub async fn serve(listener: TcpListener, generation: Generation) -> io::Result<()> {
     let gate = Gate::new(generation);
     loop {
@@ -49,7 +50,7 @@ pub async fn serve(listener: TcpListener, generation: Generation) -> io::Result<
                 let gate = gate.clone();
                 async move { Ok::<_, Infallible>(gate.handle(request).await) }
             });
-            // A client that breaks its connection is not the fixture's concern.
+            // A broken connection of a client is not an error of the fixture.
             let _ = auto::Builder::new(TokioExecutor::new())
                 .serve_connection(TokioIo::new(stream), service)
                 .await;

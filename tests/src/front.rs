@@ -1,4 +1,4 @@
-//! What stands before servers: it sends their clients to one of them, and some answers never arrive.
+//! Load balancer for tests that can drop or delay responses.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,32 +9,32 @@ use tokio::task::JoinHandle;
 
 use crate::counterparts::Fault;
 
-/// How much of an answer is passed on at once, in bytes.
+/// Maximum number of bytes forwarded at once.
 const CHUNK: usize = 16 * 1024;
 
-/// A load balancer with one server at a time. It ends with this.
+/// A load balancer with one server at a time, stopped on drop.
 #[derive(Debug)]
 pub struct Front {
     port: u16,
     target: watch::Sender<u16>,
     trouble: Arc<Mutex<Trouble>>,
-    /// Whether an answer is held back.
+    /// True while a response is delayed.
     held: watch::Sender<bool>,
     serving: JoinHandle<()>,
 }
 
-/// What becomes of answers.
+/// Fault of the next responses.
 #[derive(Debug)]
 enum Trouble {
-    /// They arrive.
+    /// Responses are forwarded.
     None,
-    /// The next one is lost, with its connection.
+    /// The next response is dropped with its connection.
     Lose,
-    /// After so many none arrives any more.
+    /// After this many responses, all further ones are delayed.
     Hold(usize),
 }
 
-/// What becomes of one answer.
+/// Handling of one response.
 enum Fate {
     Arrives,
     Lost,
@@ -42,10 +42,10 @@ enum Fate {
 }
 
 impl Front {
-    /// Starts one that leads nowhere yet.
+    /// Starts a load balancer without a server.
     ///
     /// # Errors
-    /// When there is no port left.
+    /// Returns an error if no port is free.
     pub async fn start() -> Result<Self, Fault> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let port = listener.local_addr()?.port();
@@ -56,47 +56,47 @@ impl Front {
         let serving = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let (to, ahead, holding) = (to.clone(), Arc::clone(&ahead), holding.clone());
-                // Whoever is cut off on the way notices.
+                // A client whose connection is cut sees the error itself.
                 tokio::spawn(async move { drop(join(client, to, &ahead, &holding).await) });
             }
         });
         Ok(Self { port, target, trouble, held, serving })
     }
 
-    /// Where it listens, on the loopback interface.
+    /// Returns its port on the loopback interface.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Where clients find it.
+    /// Returns its origin for clients.
     #[must_use]
     pub fn origin(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// Sends clients to this port from now on, and ends all connections to another one.
+    /// Routes clients to this port from now on, and closes all connections to other ports.
     pub fn leads_to(&self, port: u16) {
         self.target.send_replace(port);
     }
 
-    /// Loses the next answer: its server has done what it was asked for, and whoever asked never hears of it.
+    /// Drops the next response: its server has processed the request, but the client receives no response.
     pub fn loses_an_answer(&self) {
         self.is_troubled_by(Trouble::Lose);
     }
 
-    /// Lets so many answers arrive from now on, and no more. Servers go on doing what they are asked for.
+    /// Forwards this many further responses and delays the rest. Servers go on processing requests.
     pub fn holds_answers_after(&self, count: usize) {
         self.is_troubled_by(Trouble::Hold(count));
     }
 
-    /// Waits until an answer is held back.
+    /// Waits until a response is delayed.
     pub async fn held(&self) {
-        // Whoever holds it back lives as long as this.
+        // The sender lives as long as this load balancer.
         drop(self.held.subscribe().wait_for(|held| *held).await);
     }
 
-    /// Lets all answers arrive again, those first that were held back.
+    /// Forwards all responses again, the delayed ones first.
     pub fn releases(&self) {
         self.is_troubled_by(Trouble::None);
         self.held.send_replace(false);

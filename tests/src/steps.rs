@@ -1,5 +1,5 @@
-//! A client of a gateway that is its own authorization server, and the browser of whoever uses it, one step at a time:
-//! each is one exchange with the gateway, and can be taken again where it was not answered.
+//! A client of the gateway's own authorization server with its user's browser. Each step is one exchange with the gateway
+//! and can be retried after a missing response.
 
 use aws_lc_rs::digest;
 use base64::Engine;
@@ -12,47 +12,47 @@ use crate::counterparts::{Fault, Person, Reply, leads_to, parameter, post, post_
 const VERIFIER: &str = "verifier-verifier-verifier-verifier-verifie";
 const BACK: &str = "http://127.0.0.1:9/callback";
 
-/// What a client with two providers before it goes through.
+/// Step of a login at a gateway with two upstream providers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// It registers (RFC 7591).
+    /// The client registers (RFC 7591).
     Register,
     /// The browser opens the authorization endpoint.
     Authorize,
-    /// The person agrees.
+    /// The user consents.
     Consent,
-    /// The browser comes back from the first provider.
+    /// The browser returns from the first provider.
     First,
-    /// The browser comes back from the second one.
+    /// The browser returns from the second provider.
     Second,
     /// The client redeems its code.
     Token,
-    /// The client renews its tokens.
+    /// The client refreshes its tokens.
     Refresh,
 }
 
-/// What came of a step.
+/// Result of a step.
 #[derive(Debug)]
 pub enum Taken {
-    /// The next one can be taken.
+    /// The login can proceed.
     Done,
-    /// Nobody answered, or somebody who cannot now: it can be taken again.
+    /// No response, or a temporary error: the step can be retried.
     Unanswered(String),
-    /// It was refused; the text is the answer, or where it told the client so.
+    /// The step was rejected; the text is the response, or the redirect with the error.
     Refused(String),
 }
 
-/// A client, as far as it has come.
+/// A client in the middle of a login.
 #[derive(Debug)]
 pub struct Login {
     origin: String,
     person: Person,
     client: String,
-    /// The page that asks the person, and where it is.
+    /// Consent page and its URL.
     page: Option<(String, Reply)>,
-    /// Where the browser is sent next.
+    /// Next URL of the browser.
     next: String,
-    /// Where a provider sent the browser back to.
+    /// Redirect URL after a provider's login.
     callback: Option<String>,
     /// The access token.
     pub access: String,
@@ -60,14 +60,14 @@ pub struct Login {
     pub refresh: String,
 }
 
-/// What an exchange was answered.
+/// Classified response of an exchange.
 enum Answer {
     Page(Reply),
     None(Taken),
 }
 
 impl Step {
-    /// All of them, in order.
+    /// All steps in order.
     pub const ALL: [Self; 7] = [
         Self::Register,
         Self::Authorize,
@@ -80,7 +80,7 @@ impl Step {
 }
 
 impl Login {
-    /// Somebody at the gateway of this origin.
+    /// Creates a client and its user at the gateway of this origin.
     #[must_use]
     pub fn new(origin: &str, person: &str) -> Self {
         Self {
@@ -98,7 +98,7 @@ impl Login {
     /// Takes all steps up to this one.
     ///
     /// # Errors
-    /// When one of them is not answered, or refused.
+    /// Returns an error if one of them gets no response, or a rejection.
     pub async fn goes(&mut self, last: Step) -> Result<(), Fault> {
         for step in Step::ALL {
             match self.takes(step).await? {
@@ -110,10 +110,10 @@ impl Login {
         Ok(())
     }
 
-    /// Takes a step, after all that come before it.
+    /// Takes one step, after all previous ones.
     ///
     /// # Errors
-    /// When a provider leads nowhere, or an answer makes no sense.
+    /// Returns an error if a provider returns no redirect, or a response is invalid.
     pub async fn takes(&mut self, step: Step) -> Result<Taken, Fault> {
         match step {
             Step::Register => self.registers().await,
@@ -134,26 +134,26 @@ impl Login {
         }
     }
 
-    /// Gives its tokens back (RFC 7009).
+    /// Revokes its tokens (RFC 7009).
     ///
     /// # Errors
-    /// When that is not done.
+    /// Returns an error if the server rejects the request.
     pub async fn revokes(&self) -> Result<(), Fault> {
         let form = format!("token={}&client_id={}", self.refresh, self.client);
         let reply = post_form(&format!("{}/oauth/revoke", self.origin), &form).await?;
         if reply.status == StatusCode::OK { Ok(()) } else { Err(format!("{reply:?}").into()) }
     }
 
-    /// A client that is known by the URL of its metadata document, and does not register.
+    /// Creates a client with the URL of its metadata document as id, which does not register.
     #[must_use]
     pub fn of_document(origin: &str, person: &str, url: &str) -> Self {
         Self { client: url.to_owned(), ..Self::new(origin, person) }
     }
 
-    /// Unlinks a provider, on the page of connections of this origin.
+    /// Unlinks a provider on the connections page of this origin.
     ///
     /// # Errors
-    /// When that is not done.
+    /// Returns an error if the server rejects the request.
     pub async fn unlinks(&mut self, origin: &str, provider: &str) -> Result<(), Fault> {
         let page = connections(origin);
         let shown = self.person.opens(&page).await?;
@@ -162,24 +162,24 @@ impl Login {
         if reply.status == StatusCode::OK { Ok(()) } else { Err(format!("{reply:?}").into()) }
     }
 
-    /// Has this account log in at providers from now on, in the same browser.
+    /// Uses this account for subsequent provider logins, in the same browser.
     pub fn changes_account(&mut self, name: &str) {
         self.person.changes_account(name);
     }
 
-    /// Begins to link a provider again, on the page of connections, and logs in at the provider.
+    /// Starts relinking a provider on the connections page, and logs in at the provider.
     ///
     /// # Errors
-    /// When the page or the provider leads nowhere.
+    /// Returns an error if the page or the provider returns no redirect.
     pub async fn starts_link(&mut self, provider: &str) -> Result<(), Fault> {
         let shown = self.person.opens(&connections(&self.origin)).await?;
         self.submits_link(&shown, &format!("provider={provider}&action=link")).await
     }
 
-    /// Confirms on the page that asks that another account is linked, and logs in at the provider once more.
+    /// Confirms the link of another account, and logs in at the provider once more.
     ///
     /// # Errors
-    /// When the page or the provider leads nowhere.
+    /// Returns an error if the page or the provider returns no redirect.
     pub async fn confirms_link(&mut self, page: &Reply, provider: &str) -> Result<(), Fault> {
         self.submits_link(page, &format!("provider={provider}&other=yes&action=link")).await
     }
@@ -193,10 +193,10 @@ impl Login {
         Ok(())
     }
 
-    /// Comes back from the provider that is linked again.
+    /// Returns from the provider that is linked again.
     ///
     /// # Errors
-    /// When the response does not come in time.
+    /// Returns an error if no response arrives in time.
     pub async fn ends_link(&mut self) -> Result<Reply, Fault> {
         let callback = self.callback.take().ok_or("no link was begun")?;
         self.person.opens(&callback).await
@@ -238,7 +238,7 @@ impl Login {
     async fn agrees(&mut self) -> Result<Taken, Fault> {
         let (here, page) = self.page.as_ref().ok_or("no page")?;
         if let Some(place) = leads_to(page) {
-            // Somebody who agreed before is not asked again.
+            // A user who consented before sees no consent page.
             self.next = place;
             return Ok(Taken::Done);
         }
@@ -289,12 +289,12 @@ impl Login {
     }
 }
 
-/// The page of connections.
+/// Returns the URL of the connections page.
 fn connections(origin: &str) -> String {
     format!("{origin}/oauth/connections")
 }
 
-/// A form with these fields, and those that tell the session that the page shows first.
+/// Returns a form with these fields and those that identify the first session on the page.
 fn link_form(page: &Reply, fields: &str) -> Result<String, Fault> {
     let html = String::from_utf8_lossy(&page.body);
     let field = |name: &str| {
@@ -307,7 +307,7 @@ fn link_form(page: &Reply, fields: &str) -> Result<String, Fault> {
     Ok(format!("csrf={csrf}&session={session}&{fields}"))
 }
 
-/// Sorts out what nobody is helped by.
+/// Classifies a response; transport errors and temporary errors count as unanswered.
 fn answered(reply: Result<Reply, Fault>) -> Answer {
     let said =
         |reply: &Reply| format!("{}: {}", reply.status, String::from_utf8_lossy(&reply.body));

@@ -1,4 +1,4 @@
-//! Any text as a claims set: what is read bit by bit says what the tree says.
+//! Any text as a claims set: the streaming parser and the tree parser agree.
 #![no_main]
 
 use vmcp_core::{Claim, Claims, ClaimsFault, MAX_CLAIMS};

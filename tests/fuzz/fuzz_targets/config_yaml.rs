@@ -1,4 +1,4 @@
-//! Any text as a configuration: nothing panics, and what is accepted survives being written.
+//! Any text as a configuration: parsing never panics, and accepted configurations survive a round trip.
 #![no_main]
 
 #[path = "../../../services/config/tests/it/survives.rs"]

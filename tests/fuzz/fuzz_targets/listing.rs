@@ -1,4 +1,4 @@
-//! Any bytes as two answers with lists, apart at a byte 0xFF: what was known before changes nothing.
+//! Any bytes as two list responses, separated by a byte 0xFF: the first does not affect the result of the second.
 #![no_main]
 
 #[path = "../../../layers/wire/tests/properties/listing.rs"]

@@ -1,4 +1,4 @@
-//! Any two lines as redirect URIs: what is taken leads where it says, and covers nothing else.
+//! Any two lines as redirect URIs: an accepted URI redirects to its own address, and matches no other URI.
 #![no_main]
 
 #[path = "../../../services/auth-server/tests/properties/redirect.rs"]

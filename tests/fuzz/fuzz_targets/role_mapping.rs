@@ -1,4 +1,4 @@
-//! Any text as an expression over claims: it is refused, or ends within bounds.
+//! Any text as an expression over claims: it is rejected, or evaluates within its bounds.
 #![no_main]
 
 use vmcp_role_mapping::{RoleMapping, RoleMatch, Roles};

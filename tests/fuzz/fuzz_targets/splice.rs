@@ -1,4 +1,4 @@
-//! Any edits of any object: what they don't touch survives byte for byte.
+//! Any edits of any object: all other members stay unchanged byte for byte.
 #![no_main]
 #![allow(dead_code, reason = "the property tests use more of these modules")]
 

@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tracing::subscriber::{DefaultGuard, NoSubscriber};
 use tracing::{Dispatch, Level, Subscriber};
 
-/// What is logged as long as this lives, as text.
+/// Log output captured while this lives, as text.
 #[must_use = "it hears nothing once it is dropped"]
 pub struct Log {
     written: Written,
-    /// With a single subscriber, tracing asks the thread that meets an event first whether anybody listens: another
-    /// test's thread would say no for all.
+    /// Second dispatcher. With a single subscriber, tracing caches the interest of the first thread that meets a
+    /// callsite, and another test's thread would disable it for all.
     _second: Dispatch,
     _listens: Option<DefaultGuard>,
 }
@@ -21,7 +21,7 @@ pub struct Log {
 struct Written(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
-    /// What this thread logs, and with it each task of a runtime that runs on this thread alone.
+    /// Captures the log of this thread, which includes all tasks of a runtime that runs on this thread alone.
     pub fn of_this_thread() -> Self {
         let written = Written::default();
         let second = Dispatch::new(NoSubscriber::default());
@@ -29,16 +29,16 @@ impl Log {
         Self { written, _second: second, _listens: Some(listens) }
     }
 
-    /// What all threads of the process log, from now to its end: for programs with a single test.
+    /// Captures the log of all threads until the process ends: for programs with a single test.
     pub fn of_the_process() -> Self {
         let written = Written::default();
         let second = Dispatch::new(NoSubscriber::default());
-        // A second one in the process would hear nothing, as its user's first assertion tells.
+        // A second global capture would stay empty, and its first assertion would fail.
         _ = tracing::subscriber::set_global_default(subscriber(written.clone()));
         Self { written, _second: second, _listens: None }
     }
 
-    /// What was logged so far.
+    /// Returns the text logged so far.
     #[must_use]
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.written.0.lock().unwrap_or_else(PoisonError::into_inner))

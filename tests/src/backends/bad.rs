@@ -1,4 +1,4 @@
-//! Servers as they should not be.
+//! Servers with faults.
 
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -16,38 +16,38 @@ use super::listening::listen;
 use super::{Answer, Good, Listening, whole};
 use crate::counterparts::{Fault, free_port};
 
-/// How late a [`Bad::Slow`] server answers everything.
+/// Response delay of a [`Bad::Slow`] server.
 const LATE: Duration = Duration::from_secs(2);
 
-/// A way to be of no use to a gateway.
+/// A fault of a backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bad {
-    /// Connecting never ends.
+    /// The connection is never established.
     HungOnConnect,
-    /// It takes the connection and then does nothing.
+    /// The server accepts the connection and sends nothing.
     HungAfterAccept,
-    /// Nobody listens.
+    /// The port refuses connections.
     Refusing,
-    /// Everything is an HTML page with status 200.
+    /// Every response is an HTML page with status 200.
     Html,
-    /// Everything is JSON, but nothing is JSON-RPC.
+    /// Every response is JSON, but not JSON-RPC.
     Nonsense,
-    /// Every body goes on for ever, as fast as it is read.
+    /// Every body is endless.
     Endless,
-    /// It works, two seconds late.
+    /// Every response takes two seconds.
     Slow,
-    /// Its lists and results break off in the middle.
+    /// Lists and results break off in the middle.
     Dying,
 }
 
 /// A running bad server.
 #[derive(Debug)]
 pub enum Running {
-    /// It listens in some way.
+    /// A listener with a fault.
     Here(Listening),
-    /// It works, but for its manners.
+    /// A working server with a fault in its responses.
     Odd(Good),
-    /// Nobody listens at the port.
+    /// A port without a listener.
     Away(u16),
 }
 
@@ -64,7 +64,7 @@ impl Bad {
         Self::Dying,
     ];
 
-    /// What it is called as a backend.
+    /// Returns its backend name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -79,18 +79,18 @@ impl Bad {
         }
     }
 
-    /// Starts one.
+    /// Starts a server at a free port.
     ///
     /// # Errors
-    /// When there is no port for it.
+    /// Returns an error if no port is free.
     pub async fn start(self) -> Result<Running, Fault> {
         self.start_at(0).await
     }
 
-    /// Starts one at this port; at a free one if it is 0.
+    /// Starts a server at this port, or at a free one for 0.
     ///
     /// # Errors
-    /// When the port is taken.
+    /// Returns an error if the port is in use.
     pub async fn start_at(self, port: u16) -> Result<Running, Fault> {
         Ok(match self {
             Self::HungOnConnect => Running::Here(full_queue(port).await?),
@@ -110,7 +110,7 @@ impl Bad {
 }
 
 impl Running {
-    /// Its MCP endpoint.
+    /// Returns the URL of its MCP endpoint.
     #[must_use]
     pub fn url(&self) -> String {
         match self {
@@ -121,7 +121,7 @@ impl Running {
     }
 }
 
-/// A listener whose queue of connections is full: the system lets further ones hang.
+/// Starts a listener with a full accept queue, so that further connections hang.
 async fn full_queue(port: u16) -> Result<Listening, Fault> {
     let listener = listen(port, 1)?;
     let address = listener.local_addr()?;
@@ -135,7 +135,7 @@ async fn full_queue(port: u16) -> Result<Listening, Fault> {
     }))
 }
 
-/// A listener that keeps its connections and never says a word.
+/// Starts a listener that keeps its connections open and sends nothing.
 fn mute(port: u16) -> Result<Listening, Fault> {
     let listener = listen(port, 1024)?;
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, listener.local_addr()?.port()));
@@ -147,7 +147,7 @@ fn mute(port: u16) -> Result<Listening, Fault> {
     }))
 }
 
-/// A string that never ends.
+/// Returns a response with an endless JSON string.
 fn endless() -> Answer {
     let chunk = Bytes::from(vec![b'a'; 64 << 10]);
     let start = stream::iter([Bytes::from_static(b"{\"jsonrpc\":\"2.0\",\"result\":\"")]);

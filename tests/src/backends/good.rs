@@ -1,4 +1,4 @@
-//! A well-behaved server whose every word a test decides.
+//! A conforming server with scripted behavior.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use super::{Listening, talk};
 use crate::counterparts::Fault;
 use crate::fixture::Generation;
 
-/// The tools that every one of these servers has.
+/// Tools of every [`Good`] server.
 ///
-/// `echo` tells what reached it, `slow` answers after `ms`, `stream` too but with progress and, as many as `flood`
-/// says, log messages before, `ask` asks the client.
+/// `echo` returns the request, `slow` responds after `ms`, `stream` also sends progress and, before it, `flood` log
+/// messages, `ask` sends a request to the client.
 const TOOLS: [&str; 4] = ["echo", "slow", "stream", "ask"];
 
 /// A running server.
@@ -23,7 +23,7 @@ pub struct Good {
     listening: Listening,
 }
 
-/// A server that is not running yet.
+/// Builder of a server.
 #[derive(Debug, Clone)]
 pub struct Setup {
     manners: Manners,
@@ -32,7 +32,7 @@ pub struct Setup {
 }
 
 impl Good {
-    /// A server of both generations with the tools `echo`, `slow`, `stream` and `ask`.
+    /// Returns a builder of a server with both generations and the tools `echo`, `slow`, `stream` and `ask`.
     #[must_use]
     pub fn named(name: &str) -> Setup {
         let tool = |name| json!({ "name": name, "inputSchema": { "type": "object" } }).to_string();
@@ -48,76 +48,76 @@ impl Good {
         Setup { manners, offer, port: 0 }
     }
 
-    /// Its MCP endpoint.
+    /// Returns the URL of its MCP endpoint.
     #[must_use]
     pub fn url(&self) -> String {
         self.listening.url()
     }
 
-    /// What it is called.
+    /// Returns its name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.state.manners.name
     }
 
-    /// Where it listens, for another one that comes back in its place.
+    /// Returns its port, for a server that replaces it.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.listening.port()
     }
 
-    /// Breaks its connections and waits until its port is free.
+    /// Closes its connections and waits until its port is free.
     pub async fn stop(self) {
         self.listening.stop().await;
     }
 
-    /// How many sessions are open.
+    /// Returns the number of open sessions.
     #[must_use]
     pub fn sessions(&self) -> usize {
         self.state.sessions()
     }
 
-    /// The sessions that were ended by `DELETE`.
+    /// Returns the sessions that were ended by `DELETE`.
     #[must_use]
     pub fn ended(&self) -> Vec<String> {
         lock(&self.state.ended).clone()
     }
 
-    /// How often a method was asked for.
+    /// Returns the number of requests with this method.
     #[must_use]
     pub fn count(&self, method: &str) -> u64 {
         lock(&self.state.counts).get(method).copied().unwrap_or_default()
     }
 
-    /// The last `tools/call`, as it came.
+    /// Returns the last `tools/call`, unchanged.
     #[must_use]
     pub fn last_call(&self) -> String {
         String::from_utf8_lossy(&lock(&self.state.last_call)).into_owned()
     }
 
-    /// Forgets every session, as after a restart, and from now on says so in this way.
+    /// Forgets every session, as after a restart, and rejects unknown sessions in this way.
     pub fn forget(&self, how: Forgetting) {
         self.state.forget(how);
     }
 
-    /// Adds a tool, of which clients are told.
+    /// Adds a tool and notifies clients.
     pub fn add_tool(&self, name: &str) {
         let tool = json!({ "name": name, "inputSchema": { "type": "object" } });
         lock(&self.state.offer).tools.push(tool.to_string());
-        // That nobody listens is no fault.
+        // Sending without receivers is not an error.
         _ = self.state.changes.send("notifications/tools/list_changed");
     }
 }
 
 impl Setup {
-    /// Speaks this generation alone.
+    /// Restricts the server to this generation.
     #[must_use]
     pub fn speaking(mut self, generation: Generation) -> Self {
         self.manners.generation = generation;
         self
     }
 
-    /// Answers everything this much later.
+    /// Delays every response.
     #[must_use]
     pub fn late(mut self, late: Duration) -> Self {
         self.manners.late = late;
@@ -131,14 +131,14 @@ impl Setup {
         self
     }
 
-    /// Has these instructions.
+    /// Sets the instructions.
     #[must_use]
     pub fn saying(mut self, instructions: &str) -> Self {
         self.manners.instructions = Some(instructions.to_owned());
         self
     }
 
-    /// Offers these tools alone, given as the JSON texts that list them, in pages of `page`.
+    /// Offers only these tools, given as JSON definitions, in pages of `page`.
     #[must_use]
     pub fn tools(mut self, tools: impl IntoIterator<Item = String>, page: usize) -> Self {
         self.offer.tools = tools.into_iter().collect();
@@ -146,14 +146,14 @@ impl Setup {
         self
     }
 
-    /// Offers these prompts, given as the JSON texts that list them.
+    /// Offers these prompts, given as JSON definitions.
     #[must_use]
     pub fn prompts(mut self, prompts: impl IntoIterator<Item = String>) -> Self {
         self.offer.prompts = prompts.into_iter().collect();
         self
     }
 
-    /// Offers these resources and resource templates, given as the JSON texts that list them.
+    /// Offers these resources and resource templates, given as JSON definitions.
     #[must_use]
     pub fn resources(
         mut self,
@@ -165,17 +165,17 @@ impl Setup {
         self
     }
 
-    /// Listens at this port.
+    /// Sets the port.
     #[must_use]
     pub fn at(mut self, port: u16) -> Self {
         self.port = port;
         self
     }
 
-    /// Starts it.
+    /// Starts the server.
     ///
     /// # Errors
-    /// When the port is taken.
+    /// Returns an error if the port is in use.
     pub fn start(self) -> Result<Good, Fault> {
         let Self { manners, offer, port } = self;
         let state = Arc::new(State::new(manners, offer));

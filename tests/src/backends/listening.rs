@@ -1,4 +1,4 @@
-//! The listening side that all of these servers share.
+//! HTTP listener shared by all of these servers.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -16,10 +16,10 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::counterparts::Fault;
 
-/// What one of these servers answers. An error in its body breaks the connection.
+/// Response of a test server. An error in its body breaks the connection.
 pub type Answer = Response<BoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>>;
 
-/// A server that answers until this is dropped; then its connections break.
+/// A server that runs until this is dropped; then its connections break.
 #[derive(Debug)]
 pub struct Listening {
     address: SocketAddr,
@@ -27,10 +27,10 @@ pub struct Listening {
 }
 
 impl Listening {
-    /// Answers with `behaviour` at `port`; port 0 takes a free one.
+    /// Serves `behaviour` at `port`; port 0 takes a free one.
     ///
     /// # Errors
-    /// When the port is taken.
+    /// Returns an error if the port is in use.
     pub fn start<F, A>(port: u16, behaviour: F) -> Result<Self, Fault>
     where
         F: Fn(Request<Incoming>) -> A + Clone + Send + Sync + 'static,
@@ -41,7 +41,7 @@ impl Listening {
         let accepting = tokio::spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                // Without it small answers wait for acknowledgements; failing to set it is only slow.
+                // Without it, small responses wait for acknowledgements; a failure only costs time.
                 _ = stream.set_nodelay(true);
                 let behaviour = behaviour.clone();
                 connections.spawn(async move {
@@ -49,7 +49,7 @@ impl Listening {
                         let answer = behaviour(request);
                         async move { Ok::<_, Infallible>(answer.await) }
                     });
-                    // Connections that the gateway breaks are no concern of the server.
+                    // Connections that the gateway breaks are not a fault of the server.
                     _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
                 });
                 while connections.try_join_next().is_some() {}
@@ -66,20 +66,20 @@ impl Listening {
         Self { address, accepting: tokio::spawn(task) }
     }
 
-    /// Its MCP endpoint.
+    /// Returns the URL of its MCP endpoint.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}/mcp", self.address)
     }
 
-    /// Breaks its connections and waits until the port is free.
+    /// Closes its connections and waits until the port is free.
     pub async fn stop(mut self) {
         self.accepting.abort();
-        // That it was aborted is all that there is to know.
+        // The only possible result is that of the abort.
         _ = (&mut self.accepting).await;
     }
 
-    /// Where it listens.
+    /// Returns its port.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.address.port()
@@ -92,7 +92,7 @@ impl Drop for Listening {
     }
 }
 
-/// Listens on the loopback interface, also where a server has just gone.
+/// Listens on the loopback interface, at a port that may just have been released.
 pub(super) fn listen(port: u16, backlog: u32) -> Result<TcpListener, Fault> {
     let socket = TcpSocket::new_v4()?;
     socket.set_reuseaddr(true)?;

@@ -1,4 +1,4 @@
-//! A server that shows everybody what it was shown, and remembers it.
+//! A server that returns each request's headers and parameters, and records them.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::counterparts::Fault;
 
-/// The headers of the transport. All others are credentials, or something that should not have come.
+/// Headers of the transport. All others are credentials, or must not reach a backend.
 const TRANSPORT: [&str; 9] = [
     "host",
     "accept",
@@ -30,7 +30,7 @@ const TRANSPORT: [&str; 9] = [
     "connection",
 ];
 
-/// How a mirror speaks.
+/// Protocol of a mirror.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Voice {
     /// MCP 2025-11-25, with sessions.
@@ -41,15 +41,15 @@ pub enum Voice {
     Sse,
 }
 
-/// A running server. Whatever it lists, reads, answers and reports on the way has in it the headers that came with the
-/// request, its session, and its parameters.
+/// A running mirror. Its lists, contents, results and notifications contain the request's headers, session and
+/// parameters.
 #[derive(Debug)]
 pub struct Mirror {
     state: Arc<State>,
     listening: Listening,
 }
 
-/// A request as it came.
+/// A recorded request.
 #[derive(Debug, Clone)]
 pub struct Shown {
     /// The path with the query.
@@ -64,7 +64,7 @@ pub struct Shown {
 struct State {
     voice: Voice,
     shown: Mutex<Vec<Shown>>,
-    /// What feeds the streams of the deprecated transport, and of the other sessions nothing.
+    /// Sessions, with the event sender for those of the deprecated transport.
     sessions: Mutex<HashMap<String, Option<mpsc::Sender<Bytes>>>>,
     serial: AtomicU64,
 }
@@ -73,7 +73,7 @@ impl Voice {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Stateful, Self::Stateless, Self::Sse];
 
-    /// Its name, for a backend.
+    /// Returns its backend name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -83,7 +83,7 @@ impl Voice {
         }
     }
 
-    /// The transport, as a configuration calls it.
+    /// Returns the transport's name in a configuration.
     #[must_use]
     pub fn transport(self) -> &'static str {
         if self == Self::Sse { "sse" } else { "streamable-http" }
@@ -91,10 +91,10 @@ impl Voice {
 }
 
 impl Mirror {
-    /// Starts one.
+    /// Starts a mirror.
     ///
     /// # Errors
-    /// When there is no port left.
+    /// Returns an error if no port is free.
     pub fn start(voice: Voice) -> Result<Self, Fault> {
         let state = Arc::new(State {
             voice,
@@ -107,14 +107,14 @@ impl Mirror {
         Ok(Self { state, listening })
     }
 
-    /// Its endpoint.
+    /// Returns the URL of its endpoint.
     #[must_use]
     pub fn url(&self) -> String {
         let url = self.listening.url();
         if self.state.voice == Voice::Sse { url.replace("/mcp", "/sse") } else { url }
     }
 
-    /// Every request so far.
+    /// Returns every request so far.
     #[must_use]
     pub fn shown(&self) -> Vec<Shown> {
         lock(&self.state.shown).clone()
@@ -122,13 +122,13 @@ impl Mirror {
 }
 
 impl Shown {
-    /// The value of a header; empty if it did not come.
+    /// Returns the value of a header, or an empty text if it is missing.
     #[must_use]
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 
-    /// Everything that came, in one text.
+    /// Returns the whole request as one text.
     #[must_use]
     pub fn text(&self) -> String {
         format!("{}\n{:?}\n{}", self.path, self.headers, self.body)
@@ -200,17 +200,17 @@ impl State {
         answer
     }
 
-    /// The stream of the deprecated transport; its first event says where to post.
+    /// Opens the stream of the deprecated transport; its first event names the endpoint for messages.
     fn open_stream(&self) -> Answer {
         let (answer, sender) = event_stream();
         let session = self.open(Some(sender.clone()));
         let first = format!("event: endpoint\ndata: /messages?session={session}\n\n");
-        // The queue is empty.
+        // The queue of a new stream has room.
         _ = sender.try_send(first.into());
         answer
     }
 
-    /// A message of the deprecated transport, whose answer goes to its stream.
+    /// Handles a message of the deprecated transport and sends the response to its stream.
     async fn on_stream(&self, session: &str, headers: &HeaderMap, message: &Value) -> Answer {
         let stream = lock(&self.sessions).get(session).cloned().flatten();
         let Some(stream) = stream else {
@@ -218,14 +218,14 @@ impl State {
         };
         if message.get("id").is_some() {
             for said in self.messages(Some(session), headers, message) {
-                // Whoever has gone hears nothing.
+                // A client that has closed its stream receives no response.
                 _ = stream.send(event(&said)).await;
             }
         }
         whole(StatusCode::ACCEPTED, "text/plain", "Accepted")
     }
 
-    /// What answers a request: the result, and before that of `stream` its progress.
+    /// Returns the messages for a request: the result, and before that of `stream` its progress.
     fn messages(&self, session: Option<&str>, headers: &HeaderMap, message: &Value) -> Vec<Value> {
         let params = &message["params"];
         let seen = seen(session, headers, params);
@@ -244,7 +244,7 @@ impl State {
                 said["supportedVersions"] = json!([STATELESS]);
                 said
             }
-            // What is listed has in it what the lister was shown as: everybody's catalog is another one.
+            // Listed names contain the client's credential, so that each caller's catalog differs.
             "tools/list" => {
                 let tool = |name: &str| {
                     json!({ "name": name, "description": credential(headers),
@@ -283,7 +283,7 @@ fn hello(revision: &str, voice: Voice) -> Value {
     })
 }
 
-/// The headers that are not of the transport, as one text.
+/// Returns the headers outside of the transport as one text.
 fn credential(headers: &HeaderMap) -> String {
     let others = headers.iter().filter(|(name, _)| !TRANSPORT.contains(&name.as_str()));
     let line = |(name, value): (&HeaderName, &HeaderValue)| {
@@ -292,7 +292,7 @@ fn credential(headers: &HeaderMap) -> String {
     others.map(line).collect::<Vec<_>>().concat()
 }
 
-/// The session, the credential and the arguments, as one text.
+/// Returns session, credential and arguments as one text.
 fn seen(session: Option<&str>, headers: &HeaderMap, params: &Value) -> String {
     let session = session.unwrap_or("none");
     format!("session: {session}\n{}arguments: {}", credential(headers), params["arguments"])

@@ -1,4 +1,4 @@
-//! What a [`Good`](super::Good) server remembers.
+//! State of a [`Good`](super::Good) server.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,19 +13,19 @@ use tokio::sync::{broadcast, oneshot, watch};
 use super::{Answer, json_answer};
 use crate::fixture::Generation;
 
-/// How many changes a stream may be behind.
+/// Change queue capacity per stream.
 const CHANGES: usize = 256;
 
-/// How a server says that it does not know a session.
+/// Rejection of an unknown session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Forgetting {
-    /// 404, as MCP 2025-11-25 has it.
+    /// 404, as required by MCP 2025-11-25.
     NotFound,
-    /// 400 with error -32000 and no id, as servers in use have it.
+    /// 400 with error -32000 and without an id, as sent by deployed servers.
     BadRequest,
 }
 
-/// The things that are listed, each as the JSON text that lists it.
+/// Listed items, each as its JSON definition.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Offer {
     pub(super) tools: Vec<String>,
@@ -34,7 +34,7 @@ pub(super) struct Offer {
     pub(super) templates: Vec<String>,
 }
 
-/// How the server was set up.
+/// Settings of a server.
 #[derive(Debug, Clone)]
 pub(super) struct Manners {
     pub(super) name: String,
@@ -45,7 +45,7 @@ pub(super) struct Manners {
     pub(super) instructions: Option<String>,
 }
 
-/// See the module.
+/// State shared by all requests of a server.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) manners: Manners,
@@ -63,9 +63,9 @@ pub(super) struct State {
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) id: String,
-    /// True once it is over.
+    /// True after the session has ended.
     pub(super) over: watch::Sender<bool>,
-    /// Where the answer to the session's question goes. Every question has the id 1.
+    /// Sender that completes the session's server request. Every server request has the id 1.
     pub(super) question: Mutex<Option<oneshot::Sender<Value>>>,
 }
 
@@ -106,7 +106,7 @@ impl State {
         lock(&self.sessions).len()
     }
 
-    /// Ends a session that the client no longer wants.
+    /// Ends a session at the client's request.
     pub(super) fn end(&self, id: &str) -> bool {
         let ended = lock(&self.sessions).remove(id);
         if let Some(session) = &ended {
@@ -116,7 +116,7 @@ impl State {
         ended.is_some()
     }
 
-    /// Forgets every session, as after a restart, and from now on says so in this way.
+    /// Forgets every session, as after a restart, and rejects unknown sessions in this way.
     pub(super) fn forget(&self, how: Forgetting) {
         *lock(&self.forgetting) = how;
         for (_, session) in lock(&self.sessions).drain() {
@@ -124,7 +124,7 @@ impl State {
         }
     }
 
-    /// The answer to a request whose session is unknown.
+    /// Returns the rejection of an unknown session.
     pub(super) fn unknown_session(&self) -> Answer {
         let (status, code) = match *lock(&self.forgetting) {
             Forgetting::NotFound => (StatusCode::NOT_FOUND, -32001),
@@ -135,7 +135,7 @@ impl State {
     }
 }
 
-/// A panic elsewhere leaves these tables whole.
+/// A panic elsewhere leaves these tables consistent.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! How a [`Good`](super::Good) server answers.
+//! Responses of a [`Good`](super::Good) server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::state::{Session, State, lock};
 use super::{Answer, SESSION, STATELESS, VERSION, broken, event, event_stream, json_answer, whole};
 use crate::fixture::Generation;
 
-/// A request on its way through the server.
+/// A request in progress.
 struct Asked {
     state: Arc<State>,
     /// `None` for stateless requests.
@@ -24,7 +24,7 @@ struct Asked {
     message: Value,
 }
 
-/// Answers one request.
+/// Handles one request.
 pub(super) async fn answer(state: Arc<State>, request: Request<Incoming>) -> Answer {
     sleep(state.manners.late).await;
     let (parts, body) = request.into_parts();
@@ -103,7 +103,7 @@ async fn by_method(
     }
 }
 
-/// The answer to `initialize`.
+/// Returns the response to `initialize`.
 fn welcome(state: &State, message: &Value) -> Answer {
     let session = state.open();
     let result = json!({
@@ -126,7 +126,7 @@ fn capabilities() -> Value {
         "completions": {}, "logging": {} })
 }
 
-/// The stream of a session that no request opened.
+/// Returns the notification stream of a session.
 fn standing(state: &Arc<State>, session: &Arc<Session>) -> Answer {
     let (answer, sender) = event_stream();
     let mut changes = state.changes.subscribe();
@@ -146,7 +146,7 @@ fn standing(state: &Arc<State>, session: &Arc<Session>) -> Answer {
 }
 
 impl Asked {
-    /// A result in the words of the request's generation. `members` is the inside of a JSON object.
+    /// Returns a result in the format of the request's generation. `members` are the members of a JSON object.
     fn result(&self, members: &str) -> String {
         let id = &self.message["id"];
         let extra = if self.session.is_none() {
@@ -154,7 +154,7 @@ impl Asked {
         } else {
             ""
         };
-        // Written by hand, so that what is offered goes out as it was given.
+        // Formatted by hand, so that offered definitions are sent unchanged.
         format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{{extra}{members}}}}}"#)
     }
 
@@ -207,7 +207,7 @@ impl Asked {
             _ => json!([STATELESS]),
         };
         let instructions = json!(self.state.manners.instructions);
-        // What it speaks it still says, even if it breaks off its lists.
+        // The server still announces its revisions, even if it breaks off its lists.
         whole(
             StatusCode::OK,
             "application/json",
@@ -228,7 +228,7 @@ impl Asked {
         self.respond(&format!(r#""{member}":[{items}]{next}"#))
     }
 
-    /// What reached the server, as the result of a tool.
+    /// Returns the received request as the result of a tool.
     fn seen(&self) -> String {
         let headers: serde_json::Map<String, Value> = self
             .headers
@@ -263,7 +263,7 @@ impl Asked {
         }
     }
 
-    /// Waits, and tells whether the session is still there then.
+    /// Waits, then returns `true` if the session still exists.
     async fn lasts(&self, wait: Duration) -> bool {
         let Some(session) = &self.session else {
             sleep(wait).await;
@@ -276,7 +276,7 @@ impl Asked {
         }
     }
 
-    /// Progress, and after a while the result.
+    /// Sends progress, and the result after a delay.
     fn stream(self, wait: Duration) -> Answer {
         let (answer, sender) = event_stream();
         tokio::spawn(async move {
@@ -294,7 +294,7 @@ impl Asked {
         answer
     }
 
-    /// As many log messages of 1 KiB as the arguments say, as fast as they are read.
+    /// Sends the requested number of 1 KiB log messages as fast as the client reads.
     async fn flood(&self, sender: &mpsc::Sender<Bytes>) {
         let count = self.message["params"]["arguments"]["flood"].as_u64().unwrap_or(0);
         for number in 0..count {
@@ -307,7 +307,7 @@ impl Asked {
         }
     }
 
-    /// Asks the client something, under an id that every server uses.
+    /// Sends a server request, with an id that every server uses.
     fn ask(self) -> Answer {
         let arguments = &self.message["params"]["arguments"];
         let question = json!({
@@ -351,7 +351,7 @@ impl Asked {
         json_answer(StatusCode::OK, &message)
     }
 
-    /// Takes the answer to the session's question.
+    /// Handles the response to the session's server request.
     fn answered(self) -> Answer {
         let waiting = self.session.as_ref().and_then(|session| lock(&session.question).take());
         match waiting.filter(|_| self.message["id"] == 1) {
@@ -363,7 +363,7 @@ impl Asked {
         }
     }
 
-    /// The stream of changes of a stateless client.
+    /// Opens the `subscriptions/listen` stream of a stateless client.
     fn listen(self) -> Answer {
         let (answer, sender) = event_stream();
         let mut changes = self.state.changes.subscribe();

@@ -10,10 +10,10 @@ use vmcp_tests::fixture::{self, Generation};
 /// An MCP server with everything that the conformance suite calls.
 #[derive(Debug, Parser)]
 struct Options {
-    /// Where to listen; port 0 takes a free one.
+    /// Address to listen on; port 0 takes a free one.
     #[arg(long, default_value = "127.0.0.1:0")]
     listen: SocketAddr,
-    /// Which revisions to speak.
+    /// Supported revisions.
     #[arg(long, value_enum, default_value_t)]
     generation: Generation,
     /// Print `ready URL` once connections are accepted.

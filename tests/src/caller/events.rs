@@ -1,4 +1,4 @@
-//! An answer that comes bit by bit.
+//! A streamed response.
 
 use std::time::Duration;
 
@@ -13,21 +13,21 @@ use tokio::time::timeout;
 use super::line::{PATIENCE, connect, request, with_media};
 use crate::counterparts::Fault;
 
-/// The events of a stream that is open.
+/// Events of an open stream.
 #[derive(Debug)]
 pub struct Events {
     body: Incoming,
     read: BytesMut,
     last_id: Option<String>,
-    /// The connection lives as long as this.
+    /// Keeps the connection open.
     _sender: SendRequest<Full<Bytes>>,
 }
 
 impl Events {
-    /// Opens a stream on a connection of its own.
+    /// Opens a stream on its own connection.
     ///
     /// # Errors
-    /// When the answer is no event stream; the message has it.
+    /// Returns an error with the response if it is not an event stream.
     pub async fn open(
         url: &str,
         method: Method,
@@ -48,24 +48,24 @@ impl Events {
         Ok(Self { body, read: BytesMut::new(), last_id: None, _sender: sender })
     }
 
-    /// The next message; `None` at the end of the stream.
+    /// Returns the next message, or `None` at the end of the stream.
     ///
     /// # Errors
-    /// When nothing comes in time, or the connection breaks.
+    /// Returns an error on a timeout, or if the connection breaks.
     pub async fn next(&mut self) -> Result<Option<Value>, Fault> {
         self.next_within(PATIENCE).await
     }
 
-    /// The next message, if it comes within this time; `None` at the end of the stream.
+    /// Returns the next message if it arrives in this time, or `None` at the end of the stream.
     ///
     /// # Errors
-    /// When nothing comes in time, or the connection breaks.
+    /// Returns an error on a timeout, or if the connection breaks.
     pub async fn next_within(&mut self, patience: Duration) -> Result<Option<Value>, Fault> {
         let message = timeout(patience, self.read_on()).await;
         message.map_err(|_| format!("nothing on the stream within {patience:?}"))?
     }
 
-    /// The id of the last event.
+    /// Returns the id of the last event.
     #[must_use]
     pub fn last_id(&self) -> Option<&str> {
         self.last_id.as_deref()

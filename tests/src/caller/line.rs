@@ -1,4 +1,4 @@
-//! One connection, kept as long as the server keeps it.
+//! A persistent connection.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use tokio::time::timeout;
 
 use crate::counterparts::{Fault, Reply};
 
-/// A test that waits longer than this for an answer has found a fault.
+/// Response timeout; exceeding it fails the test.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A connection to a server, opened when it is needed.
+/// A connection to a server, opened on first use.
 #[derive(Debug)]
 pub struct Line {
     url: String,
@@ -25,13 +25,13 @@ pub struct Line {
 }
 
 impl Line {
-    /// To the server that has this URL.
+    /// Creates a connection to the server of this URL.
     #[must_use]
     pub fn to(url: &str) -> Self {
         Self { url: url.to_owned(), sender: None }
     }
 
-    /// The URL.
+    /// Returns the URL.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
@@ -40,16 +40,16 @@ impl Line {
     /// Posts a message with the headers of MCP and these.
     ///
     /// # Errors
-    /// When there is no whole answer in time.
+    /// Returns an error if no complete response arrives in time.
     pub async fn post(&mut self, headers: &HeaderMap, message: &Value) -> Result<Reply, Fault> {
         let headers = with_media(headers, &Method::POST);
         self.send(Method::POST, "/mcp", &headers, message.to_string()).await
     }
 
-    /// Sends exactly this, with a `Host` if the headers have none.
+    /// Sends the request unchanged, with a `Host` if the headers lack one.
     ///
     /// # Errors
-    /// When there is no whole answer in time.
+    /// Returns an error if no complete response arrives in time.
     pub async fn send(
         &mut self,
         method: Method,
@@ -75,7 +75,7 @@ impl Line {
             Some(sender) => sender,
             None => connect(&self.url).await?,
         };
-        // The server may have closed it meanwhile, which shows when it is waited for.
+        // The server may have closed the connection meanwhile, which shows while the client waits for readiness.
         if sender.ready().await.is_err() {
             sender = connect(&self.url).await?;
         }
@@ -85,7 +85,7 @@ impl Line {
     }
 }
 
-/// `headers` with what MCP wants in every request.
+/// Adds the headers that MCP requires in every request to `headers`.
 pub(super) fn with_media(headers: &HeaderMap, method: &Method) -> HeaderMap {
     let mut all = headers.clone();
     let mut set = |name: HeaderName, value| {

@@ -1,4 +1,4 @@
-//! Running the conformance suite's scenarios for authorization servers.
+//! Runs of the conformance suite's scenarios for authorization servers.
 
 use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::{Check, Fault, Person, Process, Status, free_port, get, npm, scratch_dir};
 
-/// Until the suite has done something; interpreters start slowly on a busy machine.
+/// Timeout of the suite's next output; interpreters start slowly on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 static RUNS: AtomicU64 = AtomicU64::new(0);
@@ -23,11 +23,11 @@ struct Written {
     error_message: Option<String>,
 }
 
-/// Runs all scenarios against the server that is `issuer`, as the public client `client`, which may be sent back to
-/// loopback addresses at any port; `person` logs in.
+/// Runs all scenarios against the server `issuer`, as the public client `client` with loopback redirect URIs at any
+/// port; `person` logs in.
 ///
 /// # Errors
-/// When the suite cannot be installed or does not finish; unmet requirements are no error here.
+/// Returns an error if the suite cannot be installed or does not finish. Unmet requirements are not errors.
 pub async fn run_authorization_suite(
     issuer: &str,
     client: &str,
@@ -49,7 +49,7 @@ pub async fn run_authorization_suite(
     let mut said = String::new();
     while let Some(line) = timeout(PATIENCE, lines.next_line()).await?? {
         if line.starts_with(issuer) && line.contains("code_challenge=") {
-            // The person's browser goes where the server sends it, which is the suite.
+            // The browser follows the server's redirect to the suite.
             let back = person.logs_in(&line).await?;
             get(&back).await?;
         }

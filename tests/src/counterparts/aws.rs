@@ -1,4 +1,4 @@
-//! What stands for AWS: an STS that gives out credentials, and a service that checks signatures.
+//! Substitutes for AWS: an STS that issues credentials, and a service that verifies signatures.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,17 +9,17 @@ use tokio::process::Command;
 
 use super::{Fault, Process, free_port, python, scratch_dir, until_listening};
 
-/// Until one listens; interpreters start slowly on a busy machine.
+/// Startup timeout; interpreters start slowly on a busy machine.
 const START: Duration = Duration::from_secs(60);
 
-/// A running `moto` server, whose STS takes every token.
+/// A running `moto` server, whose STS accepts every token.
 #[derive(Debug)]
 pub struct Sts {
     port: u16,
     _process: Process,
 }
 
-/// A running service that makes each request's signature anew with `botocore`, and takes no other.
+/// A running service that recomputes each request's signature with `botocore` and rejects mismatches.
 #[derive(Debug)]
 pub struct SignedService {
     port: u16,
@@ -27,14 +27,14 @@ pub struct SignedService {
     _process: Process,
 }
 
-/// What belongs to an access key id.
+/// Secret key and session token by access key id.
 pub type AccessKeys = BTreeMap<String, [String; 2]>;
 
 impl Sts {
-    /// Starts one at a free port.
+    /// Starts an STS at a free port.
     ///
     /// # Errors
-    /// When it cannot be installed or does not come up.
+    /// Returns an error if the installation or the startup fails.
     pub async fn start() -> Result<Self, Fault> {
         let python = python().await?;
         let port = free_port().await?;
@@ -45,7 +45,7 @@ impl Sts {
         Ok(Self { port, _process: process })
     }
 
-    /// Its endpoint.
+    /// Returns its endpoint.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}/", self.port)
@@ -53,10 +53,10 @@ impl Sts {
 }
 
 impl SignedService {
-    /// Starts one at a free port, that knows no credentials yet.
+    /// Starts a service at a free port without known credentials.
     ///
     /// # Errors
-    /// When it cannot be installed or does not come up.
+    /// Returns an error if the installation or the startup fails.
     pub async fn start(region: &str, service: &str) -> Result<Self, Fault> {
         let python = python().await?;
         let port = free_port().await?;
@@ -70,16 +70,16 @@ impl SignedService {
         Ok(Self { port, keys, _process: process })
     }
 
-    /// Where it listens.
+    /// Returns its URL.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}/", self.port)
     }
 
-    /// Lets it know these credentials, and no others any more.
+    /// Replaces the known credentials.
     ///
     /// # Errors
-    /// When they cannot be written down.
+    /// Returns an error if the file cannot be written.
     pub fn knows(&self, keys: &AccessKeys) -> Result<(), Fault> {
         Ok(fs::write(&self.keys, serde_json::to_vec(keys)?)?)
     }

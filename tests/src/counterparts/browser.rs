@@ -1,4 +1,4 @@
-//! A person's browser: Chromium of Debian's packages, driven by a script in `tests/tools`.
+//! A user's browser: Chromium from Debian's packages, driven by a script in `tests/tools`.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::install::chromium;
 use super::{Fault, Process, npm, scratch_dir};
 
-/// Until a page is there; browsers start slowly on a busy machine.
+/// Page load timeout; browsers start slowly on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 static STARTED: AtomicU64 = AtomicU64::new(0);
@@ -25,82 +25,82 @@ pub struct Browser {
     lines: Lines<BufReader<ChildStdout>>,
     input: ChildStdin,
     process: Process,
-    // Goes after the process that writes into it.
+    // Dropped after the process that writes into it.
     _profile: Profile,
 }
 
-/// What a browser keeps while it runs: cookies, caches.
+/// Profile directory of a browser: cookies, caches.
 #[derive(Debug)]
 struct Profile(PathBuf);
 
-/// What a browser is like.
+/// Settings of a browser window.
 #[derive(Debug, Clone, Copy)]
 pub struct Window {
-    /// Whether pages may run scripts.
+    /// True if pages may run scripts.
     pub scripts: bool,
     /// In CSS pixels.
     pub width: u32,
-    /// Whether the person likes dark pages.
+    /// True if the user prefers a dark color scheme.
     pub dark: bool,
 }
 
-/// What somebody has before them, or a screen reader reads out.
+/// A page as seen by its user or read by a screen reader.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Sight {
-    /// The address.
+    /// Address.
     pub url: String,
-    /// The title.
+    /// Title.
     pub title: String,
-    /// The language that the page says it is in.
+    /// Declared language.
     pub lang: String,
-    /// The text.
+    /// Text.
     pub text: String,
-    /// The headings of the first level.
+    /// Headings of the first level.
     pub headings: Vec<String>,
-    /// Whether one has to scroll sideways.
+    /// True if the page needs horizontal scrolling.
     pub overflows: bool,
-    /// What the keyboard acts on.
+    /// The focused element.
     pub focus: Option<Focus>,
-    /// What the browser complained about since the last sight: policies that were violated, requests that failed.
+    /// Complaints since the last page view: policy violations, failed requests.
     pub complaints: Vec<Complaint>,
-    /// What an audit found amiss.
+    /// Violations that the accessibility audit found.
     #[serde(default)]
     pub audit: Vec<String>,
     /// The text of each frame in the page.
     pub framed: Vec<String>,
 }
 
-/// What the keyboard acts on.
+/// The focused element.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Focus {
-    /// What it is called.
+    /// Its accessible name.
     pub name: String,
-    /// How wide the ring around it is, in CSS pixels.
+    /// Width of its focus ring in CSS pixels.
     pub ring: f64,
 }
 
-/// Something that the browser complained about.
+/// A message in the browser's console.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Complaint {
-    /// The address of the page.
+    /// Address of the page.
     pub at: String,
-    /// In its own words.
+    /// Text of the message.
     pub text: String,
 }
 
 impl Window {
-    /// That of a desktop, for pages that may do what they want.
+    /// A desktop window with scripts.
     pub const WIDE: Self = Self { scripts: true, width: 1280, dark: false };
 
-    /// That of a small telephone.
+    /// A window as narrow as a small phone.
     pub const NARROW: Self = Self { width: 360, ..Self::WIDE };
 }
 
 impl Browser {
-    /// Opens one, without cookies.
+    /// Starts a browser without cookies.
     ///
     /// # Errors
-    /// When it cannot be installed or does not come up.
+    /// Returns an error if the installation or the startup fails.
     pub async fn start(window: Window) -> Result<Self, Fault> {
         let (npm, chromium) = (npm().await?, chromium().await?);
         let Window { scripts, width, dark } = window;
@@ -122,18 +122,18 @@ impl Browser {
         Ok(Self { lines, input, process, _profile: profile })
     }
 
-    /// Goes to an address.
+    /// Navigates to an address.
     ///
     /// # Errors
-    /// When there is no page.
+    /// Returns an error if no page loads.
     pub async fn open(&mut self, url: &str) -> Result<Sight, Fault> {
         self.act(&json!({ "open": url })).await
     }
 
-    /// Presses a key, as `Tab` or `Shift+Tab`.
+    /// Presses a key, such as `Tab` or `Shift+Tab`.
     ///
     /// # Errors
-    /// When there is no such key.
+    /// Returns an error if the key does not exist.
     pub async fn press(&mut self, key: &str) -> Result<Sight, Fault> {
         self.act(&json!({ "press": key })).await
     }
@@ -141,7 +141,7 @@ impl Browser {
     /// Fills in the field of this name.
     ///
     /// # Errors
-    /// When there is none.
+    /// Returns an error if the element is missing.
     pub async fn fill(&mut self, field: &str, text: &str) -> Result<Sight, Fault> {
         self.act(&json!({ "fill": field, "with": text })).await
     }
@@ -149,31 +149,31 @@ impl Browser {
     /// Clicks on the button of this name.
     ///
     /// # Errors
-    /// When there is none, or there are several.
+    /// Returns an error if the button is missing, or not unique.
     pub async fn click(&mut self, button: &str) -> Result<Sight, Fault> {
         self.act(&json!({ "click": button })).await
     }
 
-    /// Follows the link whose name has this in it.
+    /// Follows the link whose name contains this text.
     ///
     /// # Errors
-    /// When there is none.
+    /// Returns an error if the element is missing.
     pub async fn follow(&mut self, link: &str) -> Result<Sight, Fault> {
         self.act(&json!({ "follow": link })).await
     }
 
-    /// Waits until the address begins so.
+    /// Waits until the address begins with this text.
     ///
     /// # Errors
-    /// When that takes too long.
+    /// Returns an error on a timeout.
     pub async fn until(&mut self, start: &str) -> Result<Sight, Fault> {
         self.act(&json!({ "until": start })).await
     }
 
-    /// Has the page looked at by axe, which knows what keeps whom from using it.
+    /// Runs the accessibility audit of axe on the page.
     ///
     /// # Errors
-    /// When axe fails.
+    /// Returns an error if axe fails.
     pub async fn audit(&mut self) -> Result<Sight, Fault> {
         self.act(&json!({ "audit": true })).await
     }
@@ -193,7 +193,7 @@ impl Browser {
 
 impl Drop for Profile {
     fn drop(&mut self) {
-        // The browser ends when it loses the one who drives it, and may write until then: some of it may stay.
+        // The browser exits when its driver does, and may write until then; some of its files may remain.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

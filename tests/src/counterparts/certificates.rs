@@ -1,4 +1,4 @@
-//! Certificates for counterparts that speak TLS.
+//! Certificates for counterparts that use TLS.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,18 +6,18 @@ use std::sync::OnceLock;
 
 use super::{Fault, folder};
 
-/// A CA, a certificate of the loopback interface's, and its key, in files.
+/// Files of a CA, a certificate for the loopback interface, and its key.
 #[derive(Debug, Clone)]
 pub struct Certificates {
     folder: PathBuf,
 }
 
 impl Certificates {
-    /// A CA of its own, and a certificate for `localhost` and 127.0.0.1. `trusted` are further CAs that the
-    /// servers trust among themselves.
+    /// Creates a CA and a certificate for `localhost` and 127.0.0.1. `trusted` are further CAs that the servers trust
+    /// among themselves.
     ///
     /// # Errors
-    /// When there is no room for files.
+    /// Returns an error if the files cannot be written.
     pub fn new(trusted: &[&Self]) -> Result<Self, Fault> {
         let folder = folder("tls")?;
         let mut ca = rcgen::CertificateParams::new(Vec::new())?;
@@ -41,7 +41,7 @@ impl Certificates {
         Ok(Self { folder })
     }
 
-    /// Those of this test program. Its own requests trust nobody else.
+    /// Returns the certificates of this test program, the only ones that its own requests trust.
     ///
     /// # Errors
     /// As [`Certificates::new`].
@@ -51,33 +51,33 @@ impl Certificates {
         shared.as_ref().map_err(|fault| fault.as_str().into())
     }
 
-    /// The path of the CA's certificate.
+    /// Returns the path of the CA certificate.
     #[must_use]
     pub fn ca(&self) -> String {
         self.file("ca.pem")
     }
 
-    /// The CA's certificate (PEM).
+    /// Returns the CA certificate (PEM).
     ///
     /// # Errors
-    /// When the file is gone.
+    /// Returns an error if the file is missing.
     pub fn pem(&self) -> Result<Vec<u8>, Fault> {
         Ok(fs::read(self.folder.join("ca.pem"))?)
     }
 
-    /// The path of the server's certificate.
+    /// Returns the path of the server certificate.
     #[must_use]
     pub fn certificate(&self) -> String {
         self.file("certificate.pem")
     }
 
-    /// The path of the server's key.
+    /// Returns the path of the server key.
     #[must_use]
     pub fn key(&self) -> String {
         self.file("key.pem")
     }
 
-    /// The path of all CAs that the servers trust.
+    /// Returns the path of all CAs that the servers trust.
     #[must_use]
     pub fn trusted(&self) -> String {
         self.file("trusted.pem")

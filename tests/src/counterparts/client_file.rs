@@ -1,4 +1,4 @@
-//! The file of an MCP client, taken over by `vmcp init --from`, with the bridges that it prints running.
+//! An MCP client's configuration file, imported by `vmcp init --from`, with the stdio bridges that it prints running.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,27 +9,27 @@ use tokio::process::Command;
 use super::process::output;
 use super::{Fault, Gateway, Process, folder, free_port, program, python, until_listening};
 
-/// Until a bridge listens; interpreters start slowly on a busy machine.
+/// Startup timeout of a bridge; interpreters start slowly on a busy machine.
 const START: Duration = Duration::from_secs(60);
 
-/// A gateway with the configuration made of a client's file, and its bridges.
+/// A gateway with an imported configuration, and its bridges.
 #[derive(Debug)]
 pub struct ImportedFile {
     /// The gateway.
     pub gateway: Gateway,
     /// The configuration.
     pub configuration: String,
-    /// The message that `init` ended with.
+    /// The last message of `init`.
     pub message: String,
     bridges: Vec<Process>,
 }
 
 impl ImportedFile {
-    /// Takes over the file `name` with this text, starts each bridge by the command in the comments, as a shell would,
-    /// then the gateway. Both see `variables`.
+    /// Imports the file `name` with this text, starts each bridge by the command in the comments, as a shell would, then
+    /// the gateway. Both run with `variables`.
     ///
     /// # Errors
-    /// A program fails, or a bridge or the gateway is not up in time.
+    /// Returns an error if a program fails, or a bridge or the gateway is not ready in time.
     pub async fn start(name: &str, text: &str, variables: &[(&str, &str)]) -> Result<Self, Fault> {
         let folder = folder("client")?;
         let file = folder.join(name);
@@ -60,14 +60,14 @@ impl ImportedFile {
         Ok(Self { gateway, configuration, message, bridges })
     }
 
-    /// The number of bridges that run.
+    /// Returns the number of running bridges.
     #[must_use]
     pub fn bridges(&self) -> usize {
         self.bridges.len()
     }
 }
 
-/// The command at another port, which the configuration gets too: tests run beside each other.
+/// Starts the command at a free port and sets that port in the configuration, because tests run in parallel.
 async fn at_free_port(command: &str, configuration: &mut String) -> Result<(String, u16), Fault> {
     let printed = command.rsplit_once("port=").and_then(|(_, rest)| rest.strip_suffix(")'"));
     let printed = printed.ok_or_else(|| format!("no port in {command}"))?;
@@ -77,13 +77,13 @@ async fn at_free_port(command: &str, configuration: &mut String) -> Result<(Stri
     Ok((command.replace(&format!("port={printed})"), &format!("port={port})")), port))
 }
 
-/// The folders of `vmcp`, of Python with its packages, and of the system.
+/// Returns the directories of `vmcp`, of Python with its packages, and of the system.
 async fn search_path() -> Result<String, Fault> {
     let of = |program: PathBuf| program.parent().map(Path::to_path_buf).unwrap_or_default();
     let folders = [of(program().await?), of(python().await?.interpreter())];
     let system = std::env::var("PATH").unwrap_or_default();
     let own = folders.iter().map(|folder| folder.to_string_lossy()).collect::<Vec<_>>().join(":");
-    // Asked once, so that a broken installation is told as such.
+    // Requested once here, so that an installation failure is reported as such.
     let mut check = Command::new("python3");
     check.env("PATH", format!("{own}:{system}")).args(["-c", "import fastmcp"]);
     output("python3", check).await?;

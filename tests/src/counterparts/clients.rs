@@ -14,10 +14,10 @@ use tokio::time::timeout;
 use super::process::output;
 use super::{Fault, Npm, Process, npm, python, scratch_dir};
 
-/// Until a client has connected and subscribed; interpreters start slowly on a busy machine.
+/// Timeout to connect and subscribe; interpreters start slowly on a busy machine.
 const START: Duration = Duration::from_secs(30);
 
-/// A client that somebody else wrote.
+/// A client of another project.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Client {
     /// The Python SDK.
@@ -32,94 +32,94 @@ pub enum Client {
     Inspector,
 }
 
-/// How a client decides which generation of MCP it speaks.
+/// Selection of the protocol generation by a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Era {
-    /// With a session, whatever the server could do.
+    /// With a session, whatever the server supports.
     Legacy,
-    /// Without, whatever the server could do.
+    /// Without a session, whatever the server supports.
     Modern,
-    /// It asks the server.
+    /// The client negotiates with the server.
     Auto,
 }
 
-/// What a client is to do once it has listed everything.
+/// Requests of a client after the lists.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Plan {
-    /// A tool to call.
+    /// Tool to call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
     /// Its arguments.
     pub arguments: Map<String, Value>,
-    /// A resource to read.
+    /// Resource to read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource: Option<String>,
-    /// A prompt to get.
+    /// Prompt to get.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
     /// Its arguments.
     pub prompt_arguments: BTreeMap<String, String>,
 }
 
-/// What a client saw.
+/// Results of a client run.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct Seen {
-    /// The revision, if the client tells.
+    /// The revision, if the client reports it.
     pub protocol: Option<String>,
-    /// Names of tools.
+    /// Tool names.
     pub tools: Vec<String>,
-    /// URIs of resources.
+    /// Resource URIs.
     pub resources: Vec<String>,
-    /// Names of prompts.
+    /// Prompt names.
     pub prompts: Vec<String>,
-    /// The text that the tool answered.
+    /// Text of the tool's result.
     pub call: Option<String>,
-    /// Whether the tool failed.
+    /// True if the tool failed.
     pub failed: bool,
-    /// The text of the resource.
+    /// Text of the resource.
     pub resource: Option<String>,
-    /// The text of the prompt.
+    /// Text of the prompt.
     pub prompt: Option<String>,
 }
 
-/// A connected client that waits for changes.
+/// A connected client that receives change notifications.
 #[derive(Debug)]
 pub struct Watcher {
     lines: Lines<BufReader<ChildStdout>>,
     process: Process,
-    // The scripts end when this does.
+    // The scripts exit when their input closes.
     _input: ChildStdin,
 }
 
-/// A change that a client heard of.
+/// A change that a client was notified of.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Change {
     /// The notification, without `notifications/`; or `ready`, `error`, `ended`.
     pub event: String,
-    /// When, in milliseconds since the epoch.
+    /// Time in milliseconds since the epoch.
     pub at: f64,
-    /// Which resource.
+    /// URI of the resource.
     #[serde(default)]
     pub uri: Option<String>,
 }
 
-/// What a client was asked, and what its calls came to.
+/// Server requests that a client received, and results of its calls.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Asked {
-    /// The messages of the questions, as they came.
+    /// Messages of the server requests, as received.
     pub asked: Vec<String>,
-    /// Each call's own message and what the tool answered.
+    /// Messages and results of the calls.
     pub answers: Vec<Answer>,
 }
 
 /// One call of [`Asked`].
 #[derive(Debug, Clone, Deserialize)]
 pub struct Answer {
-    /// The message that the call was to ask.
+    /// Message of the server request that the call triggers.
     pub message: String,
-    /// The text of the result.
+    /// Text of the result.
     pub answer: String,
 }
 
@@ -128,7 +128,7 @@ impl Client {
     pub const ALL: [Self; 5] =
         [Self::PythonMcp, Self::FastMcp, Self::TypeScript1, Self::TypeScript2, Self::Inspector];
 
-    /// The eras that the client can be told to speak.
+    /// Returns the eras that the client supports.
     #[must_use]
     pub fn eras(self) -> &'static [Era] {
         match self {
@@ -137,10 +137,10 @@ impl Client {
         }
     }
 
-    /// Connects, lists, does what the plan says, and ends.
+    /// Connects, lists, performs the plan, and exits.
     ///
     /// # Errors
-    /// When the client cannot be installed, or fails; the message has what it said.
+    /// Returns an error with the client's output if it cannot be installed, or fails.
     pub async fn run(self, url: &str, era: Era, plan: &Plan) -> Result<Seen, Fault> {
         let script = match self {
             Self::PythonMcp => "drive.py",
@@ -156,7 +156,7 @@ impl Client {
 }
 
 impl Era {
-    /// What the scripts call it.
+    /// Returns its name in the scripts.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -168,10 +168,10 @@ impl Era {
 }
 
 impl Watcher {
-    /// Connects a client, subscribes it to every change of lists and to the resource, and waits until it stands.
+    /// Connects a client, subscribes it to every list change and to the resource, and waits for the subscription.
     ///
     /// # Errors
-    /// When the client has no such script, or fails.
+    /// Returns an error if the client has no such script, or fails.
     pub async fn start(client: Client, url: &str, era: Era, resource: &str) -> Result<Self, Fault> {
         let script = match client {
             Client::PythonMcp => "watch.py",
@@ -190,10 +190,10 @@ impl Watcher {
         Ok(watcher)
     }
 
-    /// The next change of this kind; others before it are passed over.
+    /// Returns the next change of this kind and skips others.
     ///
     /// # Errors
-    /// When it does not come in time, or the client ends.
+    /// Returns an error on a timeout, or if the client exits.
     pub async fn next(&mut self, event: &str, within: Duration) -> Result<Change, Fault> {
         let wait = async {
             while let Some(line) = self.lines.next_line().await? {
@@ -213,10 +213,10 @@ impl Watcher {
     }
 }
 
-/// Calls a tool that asks, `calls` times at once, and answers each question after a while.
+/// Calls a tool that sends a server request, `calls` times concurrently, and responds to each after a delay.
 ///
 /// # Errors
-/// When the client cannot be installed, or fails.
+/// Returns an error if the client cannot be installed, or fails.
 pub async fn ask(
     url: &str,
     era: Era,
@@ -230,7 +230,7 @@ pub async fn ask(
     last_line(&output(&format!("the answering client {name}"), command).await?)
 }
 
-/// The command that runs one of our scripts, by its extension.
+/// Returns the command that runs a script, by its extension.
 pub(super) async fn script_command(script: &str) -> Result<Command, Fault> {
     let (interpreter, path) =
         if PathBuf::from(script).extension().is_some_and(|extension| extension == "py") {
@@ -289,7 +289,7 @@ async fn inspect(url: &str, era: Era, plan: &Plan) -> Result<Seen, Fault> {
     Ok(seen)
 }
 
-/// The Inspector makes one request and ends.
+/// Invocation of the Inspector for one request.
 struct Inspector<'a> {
     npm: Npm,
     url: &'a str,

@@ -1,4 +1,4 @@
-//! Servers with extensions of MCP, which run on Node.js without packages.
+//! Servers with MCP extensions, which run on Node.js without packages.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::process::Command;
 
 use super::{Fault, Process, free_port, get, npm, post, until_listening};
 
-/// Until a server listens; interpreters start slowly on a busy machine.
+/// Startup timeout; interpreters start slowly on a busy machine.
 const START: Duration = Duration::from_secs(60);
 
 /// A running server of `tests/tools/npm`.
@@ -19,26 +19,26 @@ pub struct ExtensionServer {
 }
 
 impl ExtensionServer {
-    /// Starts a stateless server with the tasks extension. `tasks-server.mjs` says what its tools do.
+    /// Starts a stateless server with the tasks extension. `tasks-server.mjs` documents its tools.
     ///
     /// # Errors
-    /// When it does not come up.
+    /// Returns an error if the startup fails.
     pub async fn tasks() -> Result<Self, Fault> {
         Self::start("tasks-server.mjs", &[]).await
     }
 
-    /// Starts a server with MCP Apps, in both generations. `apps-server.mjs` says what its tools do.
+    /// Starts a server with MCP Apps, in both generations. `apps-server.mjs` documents its tools.
     ///
     /// # Errors
-    /// When it does not come up.
+    /// Returns an error if the startup fails.
     pub async fn apps(name: &str) -> Result<Self, Fault> {
         Self::start("apps-server.mjs", &[name]).await
     }
 
-    /// As [`ExtensionServer::apps`], with a template that fits all resources and no user interface.
+    /// As [`ExtensionServer::apps`], with a template that matches all resources and without user interfaces.
     ///
     /// # Errors
-    /// When it does not come up.
+    /// Returns an error if the startup fails.
     pub async fn greedy_apps(name: &str) -> Result<Self, Fault> {
         Self::start("apps-server.mjs", &[name, "greedy"]).await
     }
@@ -57,16 +57,16 @@ impl ExtensionServer {
         format!("http://127.0.0.1:{}{path}", self.port)
     }
 
-    /// Its MCP endpoint.
+    /// Returns the URL of its MCP endpoint.
     #[must_use]
     pub fn url(&self) -> String {
         self.page("/mcp")
     }
 
-    /// The requests of this method that reached it: `name` is `Mcp-Name`, and `params`.
+    /// Returns the received requests of this method: `name` is `Mcp-Name`, and `params`.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// Returns an error if the server does not respond.
     pub async fn requests(&self, method: &str) -> Result<Vec<Value>, Fault> {
         let reply = get(&self.page("/state")).await?;
         let mut state: Value = serde_json::from_slice(&reply.body)?;
@@ -79,7 +79,7 @@ impl ExtensionServer {
     /// Completes the tasks of `hold`.
     ///
     /// # Errors
-    /// When it does not answer so.
+    /// Returns an error on another response.
     pub async fn finish(&self) -> Result<(), Fault> {
         let reply = post(&self.page("/finish"), &HeaderMap::new(), &json!({})).await?;
         if reply.status == StatusCode::OK { Ok(()) } else { Err(format!("{reply:?}").into()) }

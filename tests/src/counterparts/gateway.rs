@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{Fault, GLANCE, Process, Reply, free_port, get, profile_dir, scratch_dir};
 
-/// Until `/readyz` answers 200.
+/// Timeout until `/readyz` responds with 200.
 const START: Duration = Duration::from_secs(20);
 
 static STARTED: AtomicU64 = AtomicU64::new(0);
@@ -31,12 +31,12 @@ impl Gateway {
     /// Starts the gateway with this configuration and waits until it is ready.
     ///
     /// # Errors
-    /// When the program cannot be built, refuses the configuration, or is not ready in time; the message has its log.
+    /// Returns an error with the log if the program cannot be built, rejects the configuration, or is not ready in time.
     pub async fn start(yaml: &str) -> Result<Self, Fault> {
         Self::start_with(yaml, &[]).await
     }
 
-    /// As [`Gateway::start`], with further arguments of the command line.
+    /// As [`Gateway::start`], with further command-line arguments.
     ///
     /// # Errors
     /// As [`Gateway::start`].
@@ -44,7 +44,7 @@ impl Gateway {
         Self::run(|_| yaml.to_owned(), arguments, &[]).await
     }
 
-    /// As [`Gateway::start`], with variables of the environment.
+    /// As [`Gateway::start`], with environment variables.
     ///
     /// # Errors
     /// As [`Gateway::start`].
@@ -52,7 +52,7 @@ impl Gateway {
         Self::run(|_| yaml.to_owned(), &[], variables).await
     }
 
-    /// As [`Gateway::start`], with a configuration that knows the URL of the endpoint.
+    /// As [`Gateway::start`], with a configuration that contains the URL of the endpoint.
     ///
     /// # Errors
     /// As [`Gateway::start`].
@@ -60,7 +60,7 @@ impl Gateway {
         Self::run(yaml, &[], &[]).await
     }
 
-    /// As [`Gateway::start_knowing`], with variables of the environment.
+    /// As [`Gateway::start_knowing`], with environment variables.
     ///
     /// # Errors
     /// As [`Gateway::start`].
@@ -95,7 +95,7 @@ impl Gateway {
         Ok(gateway)
     }
 
-    /// A gateway in front of one MCP endpoint, that shows its names as they are.
+    /// Starts a gateway with one backend and without name prefixes.
     ///
     /// # Errors
     /// As [`Gateway::start`].
@@ -112,43 +112,43 @@ impl Gateway {
         .await
     }
 
-    /// Its MCP endpoint.
+    /// Returns the URL of its MCP endpoint.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Its process id.
+    /// Returns its process id.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
 
-    /// Where it listens, on the loopback interface.
+    /// Returns its port on the loopback interface.
     #[must_use]
     pub fn port(&self) -> u16 {
         let port = self.url.trim_end_matches("/mcp").rsplit(':').next();
         port.and_then(|port| port.parse().ok()).unwrap_or_default()
     }
 
-    /// Ends it at once, the hard way, and waits until it is gone.
+    /// Kills the gateway and waits for its exit.
     ///
     /// # Errors
-    /// When it cannot be ended.
+    /// Returns an error if the process cannot be killed.
     pub async fn kill(self) -> Result<(), Fault> {
         self.process.kill().await
     }
 
-    /// The file that it was configured with, for tests that change it.
+    /// Returns the configuration file, for tests that change it.
     #[must_use]
     pub fn config(&self) -> &Path {
         &self.config
     }
 
-    /// Its page at a path such as `/status`.
+    /// Fetches a page such as `/status`.
     ///
     /// # Errors
-    /// When there is no whole answer in time.
+    /// Returns an error if no complete response arrives in time.
     pub async fn page(&self, path: &str) -> Result<Reply, Fault> {
         get(&self.url.replace("/mcp", path)).await
     }
@@ -156,30 +156,30 @@ impl Gateway {
     /// Sends it a signal, such as `HUP`.
     ///
     /// # Errors
-    /// When it cannot be sent.
+    /// Returns an error if the signal cannot be sent.
     pub async fn signal(&self, name: &str) -> Result<(), Fault> {
         let pid = self.pid().to_string();
         let sent = Command::new("kill").args(["-s", name, &pid]).status().await?;
         if sent.success() { Ok(()) } else { Err(format!("kill ended with {sent}").into()) }
     }
 
-    /// How the process ended, if it did.
+    /// Returns the exit status, if the process has exited.
     ///
     /// # Errors
-    /// When the system cannot tell.
+    /// Returns an error if the system reports no status.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>, Fault> {
         self.process.ended()
     }
 
-    /// Waits for the end of the process.
+    /// Waits for the exit of the process.
     ///
     /// # Errors
-    /// When the system cannot tell.
+    /// Returns an error if the system reports no status.
     pub async fn end(&mut self) -> Result<ExitStatus, Fault> {
         self.process.end().await
     }
 
-    /// The end of its log.
+    /// Returns the end of its log.
     #[must_use]
     pub fn log(&self) -> String {
         self.process.log()
@@ -204,8 +204,8 @@ impl Gateway {
     }
 }
 
-/// The program of the package `vmcp`: `VMCP_BIN` if that is set, else what lies beside the running test, built anew
-/// when one of its sources is younger.
+/// Returns the program of the package `vmcp`: `VMCP_BIN` if that is set, otherwise the one beside the running test,
+/// rebuilt if a source is newer.
 pub(super) async fn program() -> Result<PathBuf, Fault> {
     static DONE: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let found = || DONE.get_or_init(|| find().map_err(|fault| fault.to_string())).clone();
@@ -218,7 +218,7 @@ fn find() -> Result<PathBuf, Fault> {
     }
     let profile = profile_dir()?;
     let program = profile.join("vmcp");
-    // Two test programs must not both find it stale and build.
+    // The lock keeps two test programs from building concurrently.
     let guard = fs::File::create(scratch_dir()?.join("vmcp.lock"))?;
     guard.lock()?;
     if !is_fresh(&program).unwrap_or(false) {
@@ -227,12 +227,12 @@ fn find() -> Result<PathBuf, Fault> {
     Ok(program)
 }
 
-/// Whether the program is younger than every source that its dependency file names.
+/// Returns `true` if the program is newer than every source in its dependency file.
 fn is_fresh(program: &Path) -> Option<bool> {
     let built = modified(program)?;
     let listed = fs::read_to_string(program.with_extension("d")).ok()?;
     let (_, sources) = listed.split_once(": ")?;
-    // Spaces within a path are escaped; such a path is then not found, and the program counts as stale.
+    // Spaces within a path are escaped; such a path is not found, and the program counts as stale.
     let fresh = |source| modified(Path::new(source)).is_some_and(|changed| changed <= built);
     Some(sources.split_whitespace().all(fresh))
 }

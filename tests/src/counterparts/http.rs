@@ -1,5 +1,5 @@
-//! Just enough of an HTTP client for tests: one connection for each request, no redirects, the whole answer at once.
-//! Over TLS it trusts the certificates of this test program alone.
+//! A minimal HTTP client for tests: one connection per request, no redirects, complete responses. Over TLS it trusts only
+//! the certificates of this test program.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,25 +21,25 @@ use tokio_rustls::TlsConnector;
 
 use super::{Certificates, Fault};
 
-/// A test that waits longer than this for an answer has found a fault.
+/// Response timeout; exceeding it fails the test.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// An answer.
+/// A response.
 #[derive(Debug, Clone)]
 pub struct Reply {
-    /// Its status.
+    /// Status.
     pub status: StatusCode,
-    /// Its headers.
+    /// Headers.
     pub headers: HeaderMap,
-    /// Its whole body.
+    /// Complete body.
     pub body: Bytes,
 }
 
 impl Reply {
-    /// The JSON-RPC answer: the body, or of an event stream the last event that has data.
+    /// Returns the JSON-RPC response: the body, or the last event of a stream that has data.
     ///
     /// # Errors
-    /// When there is none.
+    /// Returns an error if the body contains none.
     pub fn message(&self) -> Result<Value, Fault> {
         let text = std::str::from_utf8(&self.body)?;
         let is_stream = self
@@ -58,10 +58,10 @@ impl Reply {
     }
 }
 
-/// Gets a page.
+/// Sends a `GET` request.
 ///
 /// # Errors
-/// When there is no whole answer in time.
+/// Returns an error if no complete response arrives in time.
 pub async fn get(url: &str) -> Result<Reply, Fault> {
     exchange(Method::GET, url, &HeaderMap::new(), Bytes::new()).await
 }
@@ -69,7 +69,7 @@ pub async fn get(url: &str) -> Result<Reply, Fault> {
 /// Posts a JSON message as an MCP client does.
 ///
 /// # Errors
-/// When there is no whole answer in time.
+/// Returns an error if no complete response arrives in time.
 pub async fn post(url: &str, extra: &HeaderMap, message: &Value) -> Result<Reply, Fault> {
     let mut headers = extra.clone();
     headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
@@ -83,7 +83,7 @@ pub async fn post(url: &str, extra: &HeaderMap, message: &Value) -> Result<Reply
 /// Posts a form (`application/x-www-form-urlencoded`).
 ///
 /// # Errors
-/// When there is no whole answer in time.
+/// Returns an error if no complete response arrives in time.
 pub async fn post_form(url: &str, form: &str) -> Result<Reply, Fault> {
     let mut headers = HeaderMap::new();
     let media = header::HeaderValue::from_static("application/x-www-form-urlencoded");
@@ -91,7 +91,7 @@ pub async fn post_form(url: &str, form: &str) -> Result<Reply, Fault> {
     exchange(Method::POST, url, &headers, Bytes::from(form.to_owned())).await
 }
 
-/// Sends exactly this.
+/// Sends the request unchanged.
 pub(crate) async fn exchange(
     method: Method,
     url: &str,

@@ -1,4 +1,4 @@
-//! An identity provider whose keys rotate.
+//! An identity provider with key rotation.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use tokio::process::Command;
 
 use super::{Fault, Process, free_port, npm, scratch_dir, until_listening};
 
-/// Until it listens; interpreters start slowly on a busy machine.
+/// Startup timeout; interpreters start slowly on a busy machine.
 const START: Duration = Duration::from_secs(60);
 
-/// A running `oidc-provider`. `identity.mjs` says which clients and resources it has.
+/// A running `oidc-provider`. `identity.mjs` defines its clients and resources.
 #[derive(Debug)]
 pub struct IdentityProvider {
     port: u16,
@@ -20,10 +20,10 @@ pub struct IdentityProvider {
 }
 
 impl IdentityProvider {
-    /// Starts one at a free port.
+    /// Starts a provider at a free port.
     ///
     /// # Errors
-    /// When it cannot be installed or does not come up.
+    /// Returns an error if the installation or the startup fails.
     pub async fn start() -> Result<Self, Fault> {
         let port = free_port().await?;
         let keys = scratch_dir()?.join(format!("keys-{}-{port}.json", process::id()));
@@ -32,16 +32,16 @@ impl IdentityProvider {
         Ok(this)
     }
 
-    /// Its issuer.
+    /// Returns its issuer.
     #[must_use]
     pub fn issuer(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// Starts it again with new signing keys; the older ones are still published.
+    /// Restarts it with new signing keys; the older ones are still published.
     ///
     /// # Errors
-    /// When it does not come up.
+    /// Returns an error if the startup fails.
     pub async fn rotate(&mut self) -> Result<(), Fault> {
         self.stop().await?;
         let npm = npm().await?;
@@ -53,10 +53,10 @@ impl IdentityProvider {
         Ok(())
     }
 
-    /// Ends it at once.
+    /// Kills the provider.
     ///
     /// # Errors
-    /// When it cannot be ended.
+    /// Returns an error if the process cannot be killed.
     pub async fn stop(&mut self) -> Result<(), Fault> {
         match self.process.take() {
             Some(process) => process.kill().await,
@@ -67,7 +67,7 @@ impl IdentityProvider {
 
 impl Drop for IdentityProvider {
     fn drop(&mut self) {
-        // Whoever starts one has keys of its own; a file that is left over is in nobody's way.
+        // Each provider has its own keys, so a remaining file does no harm.
         let _ = fs::remove_file(&self.keys);
     }
 }

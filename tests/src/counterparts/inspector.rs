@@ -1,4 +1,4 @@
-//! The MCP Inspector, that logs in by itself and keeps its tokens.
+//! The MCP Inspector, which logs in by itself and stores its tokens.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -11,33 +11,33 @@ use tokio::time::{sleep, timeout};
 
 use super::{Era, Fault, GLANCE, Person, Process, folder, free_port, npm};
 
-/// Until it has done what it was told; interpreters start slowly on a busy machine.
+/// Run timeout; interpreters start slowly on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What it says before the page that somebody is to open.
+/// Output before the login page's URL.
 const ASKS: &str = "Please navigate to: ";
 
-/// An Inspector that knows the URL of a server alone, and what it stored before.
+/// An Inspector with the URL of a server and its own token storage.
 #[derive(Debug)]
 pub struct Inspector {
     url: String,
     era: Era,
     home: PathBuf,
-    /// Where a browser comes back to it.
+    /// Redirect URI of its logins.
     callback: String,
     person: Person,
-    /// How often it asked for somebody.
+    /// Number of logins that it asked for.
     logins: u32,
 }
 
 impl Inspector {
-    /// One that has stored nothing yet, of this person.
+    /// Creates an Inspector for this person, with empty token storage.
     ///
     /// # Errors
-    /// When there is no room or no port.
+    /// Returns an error if the directory or the port cannot be allocated.
     pub async fn new(url: &str, era: Era, person: Person) -> Result<Self, Fault> {
         let home = folder("inspector")?;
-        // It logs in where it can open a browser: here the test is the browser.
+        // The Inspector logs in if it can open a browser: the test acts as the browser.
         for name in ["xdg-open", "open"] {
             fs::write(home.join(name), "#!/bin/sh\n")?;
             fs::set_permissions(home.join(name), Permissions::from_mode(0o755))?;
@@ -46,16 +46,16 @@ impl Inspector {
         Ok(Self { url: url.to_owned(), era, home, callback, person, logins: 0 })
     }
 
-    /// How often it asked for somebody to log in.
+    /// Returns the number of logins that it asked for.
     #[must_use]
     pub fn logins(&self) -> u32 {
         self.logins
     }
 
-    /// What it prints for a method and further arguments, after the person did in the browser what it asked for.
+    /// Runs a method with further arguments and returns the output. The person completes a login if one is asked for.
     ///
     /// # Errors
-    /// When it fails; the message has what it said.
+    /// Returns an error with the Inspector's output if it fails.
     pub async fn ask(&mut self, arguments: &[&str]) -> Result<Value, Fault> {
         let npm = npm().await?;
         let mut command = Command::new(npm.node24());
@@ -82,7 +82,7 @@ impl Inspector {
         serde_json::from_str(&printed).map_err(|error| format!("{error} in {printed}").into())
     }
 
-    /// All that it prints. The person does what it asks for meanwhile.
+    /// Returns the complete output. The person completes logins meanwhile.
     async fn hears(&mut self, process: &mut Process) -> Result<String, Fault> {
         let (mut lines, _input) = process.lines()?;
         let (mut printed, mut asked) = (String::new(), false);
@@ -108,7 +108,7 @@ impl Inspector {
 
 impl Drop for Inspector {
     fn drop(&mut self) {
-        // It has tokens in it.
+        // The directory contains tokens.
         let _ = fs::remove_dir_all(&self.home);
     }
 }

@@ -1,4 +1,4 @@
-//! Installing what the lock files name, once for all test programs.
+//! Installation of the pinned packages, once for all test programs.
 
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hasher};
@@ -29,36 +29,36 @@ pub(super) struct Debian {
 }
 
 impl Debian {
-    /// One of their programs.
+    /// Returns the path of a program.
     pub(super) fn program(&self, name: &str) -> PathBuf {
         self.root.join("usr/bin").join(name)
     }
 
-    /// One of their other files.
+    /// Returns the path of another file.
     pub(super) fn file(&self, path: &str) -> PathBuf {
         self.root.join(path)
     }
 
-    /// Where their libraries are.
+    /// Returns the directory of the libraries.
     pub(super) fn libraries(&self) -> PathBuf {
         self.root.join("libraries")
     }
 }
 
 impl Npm {
-    /// Node.js 24, which some packages need and the system's may not be.
+    /// Returns Node.js 24, which some packages need regardless of the system's version.
     #[must_use]
     pub fn node24(&self) -> PathBuf {
         self.root.join("node_modules/node/bin/node")
     }
 
-    /// A file of an installed package.
+    /// Returns a file of an installed package.
     #[must_use]
     pub fn module(&self, path: &str) -> PathBuf {
         self.root.join("node_modules").join(path)
     }
 
-    /// One of our scripts in `tests/tools/npm`, at a place from where it finds the packages.
+    /// Returns a script of `tests/tools/npm` at a path from which it finds the packages.
     #[must_use]
     pub fn script(&self, name: &str) -> PathBuf {
         self.root.join(name)
@@ -66,59 +66,59 @@ impl Npm {
 }
 
 impl Python {
-    /// The interpreter that sees the packages.
+    /// Returns the interpreter with access to the packages.
     #[must_use]
     pub fn interpreter(&self) -> PathBuf {
         self.root.join("bin/python")
     }
 
-    /// One of our scripts in `tests/tools/python`.
+    /// Returns a script of `tests/tools/python`.
     #[must_use]
     pub fn script(&self, name: &str) -> PathBuf {
         tools_dir().join("python").join(name)
     }
 }
 
-/// The npm packages, installed if they are not yet.
+/// Installs the npm packages on first use.
 ///
 /// # Errors
-/// When Node.js or npm is missing, or the registry cannot be reached.
+/// Returns an error if Node.js or npm is missing, or the registry cannot be reached.
 pub async fn npm() -> Result<Npm, Fault> {
     static DONE: OnceLock<Result<Npm, String>> = OnceLock::new();
     once(&DONE, install_npm).await
 }
 
-/// The Python packages, installed if they are not yet.
+/// Installs the Python packages on first use.
 ///
 /// # Errors
-/// When Python or its `venv` module is missing, or the registry cannot be reached.
+/// Returns an error if Python or its `venv` module is missing, or the registry cannot be reached.
 pub async fn python() -> Result<Python, Fault> {
     static DONE: OnceLock<Result<Python, String>> = OnceLock::new();
     once(&DONE, install_python).await
 }
 
-/// Redis, of Debian's packages, unpacked if it is not yet.
+/// Unpacks Redis from Debian's packages on first use.
 ///
 /// # Errors
-/// When this is no Debian, or its mirror cannot be reached.
+/// Returns an error if the system is not Debian, or the mirror is unreachable.
 pub(super) async fn redis() -> Result<Debian, Fault> {
     static DONE: OnceLock<Result<Debian, String>> = OnceLock::new();
     once(&DONE, || install_debian("redis", false)).await
 }
 
-/// Valkey, of what Debian adds to its release afterwards, unpacked if it is not yet.
+/// Unpacks Valkey from Debian's backports on first use.
 ///
 /// # Errors
-/// When this is no Debian 12, or its mirror cannot be reached.
+/// Returns an error if the system is not Debian 12, or the mirror is unreachable.
 pub(super) async fn valkey() -> Result<Debian, Fault> {
     static DONE: OnceLock<Result<Debian, String>> = OnceLock::new();
     once(&DONE, || install_debian("valkey", true)).await
 }
 
-/// Chromium, of Debian's packages, unpacked if it is not yet.
+/// Unpacks Chromium from Debian's packages on first use.
 ///
 /// # Errors
-/// When this is no Debian, or its mirror cannot be reached.
+/// Returns an error if the system is not Debian, or the mirror is unreachable.
 pub(super) async fn chromium() -> Result<Debian, Fault> {
     static DONE: OnceLock<Result<Debian, String>> = OnceLock::new();
     once(&DONE, install_chromium).await
@@ -175,12 +175,12 @@ fn install_debian(kind: &str, backports: bool) -> Result<Debian, Fault> {
         let list = fs::read_to_string(from.join(&list))?;
         let download = |lists: &[String]| {
             let mut command = Command::new("apt-get");
-            // As if nothing was installed here: what is may be of a version that the mirror has no more.
+            // As on an empty system: the installed packages may have versions that the mirror no longer offers.
             command.arg("--option=Dir::State::status=/dev/null").args(lists).arg("download");
             run(command.args(list.lines()).current_dir(root))
         };
         if backports || download(&[]).is_err() {
-            // The system's lists lack them, are old or missing, and only its owner may renew them.
+            // The system's package lists may be missing or old, and only root may update them.
             let place = |name| format!("--option=Dir::{name}={}", root.display());
             let mut own = vec![place("State::Lists") + "/lists", place("Cache") + "/cache"];
             own.push("--option=Debug::NoLocking=1".to_owned());
@@ -206,7 +206,7 @@ fn install_debian(kind: &str, backports: bool) -> Result<Debian, Fault> {
     Ok(Debian { root })
 }
 
-/// The mirrors that the system knows, each with a release.
+/// Returns the configured mirrors, each with a release.
 fn releases() -> Result<String, Fault> {
     let out = Command::new("apt-get")
         .args(["indextargets", "--format", "$(REPO_URI) $(RELEASE)", "Identifier: Packages"])
@@ -214,7 +214,7 @@ fn releases() -> Result<String, Fault> {
     Ok(String::from_utf8(out.stdout)?)
 }
 
-/// Where Debian's release is, and what was added to it afterwards.
+/// Returns mirror and suite of Debian's backports.
 fn backports_of(releases: &str) -> Result<String, Fault> {
     let mut pairs = releases.lines().filter_map(|line| line.split_once(' '));
     let (mirror, release) = pairs
@@ -228,7 +228,7 @@ fn backports_of(releases: &str) -> Result<String, Fault> {
         .concat())
 }
 
-/// Chromium with the fonts that came along, whatever the machine has.
+/// Installs Chromium with its own fonts, independent of the machine's.
 fn install_chromium() -> Result<Debian, Fault> {
     let installed = install_debian("chromium", false)?;
     let root = installed.root.display();
@@ -240,8 +240,8 @@ fn install_chromium() -> Result<Debian, Fault> {
     Ok(installed)
 }
 
-/// Puts all libraries into one folder. Packages have them in one that is named after the machine's architecture, below
-/// `lib` or `usr/lib`, or a level deeper.
+/// Collects all libraries in one directory. Packages install them below `lib` or `usr/lib`, in a directory named after
+/// the architecture, or one level deeper.
 fn gather_libraries(root: &Path) -> Result<(), Fault> {
     let libraries = root.join("libraries");
     fs::create_dir(&libraries)?;
@@ -261,7 +261,7 @@ fn gather_libraries(root: &Path) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Fills a folder of its own for this state of the lock files, unless that is done already. Other test programs wait.
+/// Fills a directory for this state of the lock files, unless it exists. Other test programs wait.
 fn install(
     kind: &str,
     from: &Path,
@@ -287,7 +287,7 @@ fn install(
     Ok(root)
 }
 
-/// Writes a file so that a program that starts at this moment sees the old or the new one, but whole.
+/// Replaces a file atomically, so that a program that starts meanwhile sees the old or the new one.
 fn publish(what: &[u8], to: &Path) -> Result<(), Fault> {
     if fs::read(to).ok().as_deref() != Some(what) {
         let beside = to.with_extension(format!("{}.new", std::process::id()));

@@ -1,4 +1,4 @@
-//! Logging in: an identity provider with pages to log in at, and clients that do all that no person does.
+//! Logins: an identity provider with login pages, and clients that act without a person.
 
 use std::time::Duration;
 
@@ -11,17 +11,17 @@ use tokio::time::timeout;
 use super::clients::script_command;
 use super::{Client, Era, Fault, Person, Process, free_port, npm, until_listening};
 
-/// Until one listens, or a client has done what it was told; interpreters start slowly on a busy machine.
+/// Timeout of startup and client steps; interpreters start slowly on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A running `oidc-provider` that people log in at. See `login.mjs`.
+/// A running `oidc-provider` with login pages, defined in `login.mjs`.
 #[derive(Debug)]
 pub struct LoginProvider {
     port: u16,
     _process: Process,
 }
 
-/// A client that has logged in as somebody, and is connected.
+/// A connected client with a logged-in user.
 #[derive(Debug)]
 pub struct LoggedIn {
     person: Person,
@@ -31,30 +31,30 @@ pub struct LoggedIn {
     known: Known,
 }
 
-/// What a client knows of its tokens.
+/// Token state of a client.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub struct Known {
-    /// The scope of the last one, if the provider named it.
+    /// Scope of the last token, if the provider named it.
     pub scope: Option<String>,
-    /// How often somebody was sent to the provider.
+    /// Number of authorization requests.
     pub authorizations: u32,
-    /// How often it was given tokens.
+    /// Number of token responses.
     pub tokens: u32,
 }
 
 impl LoginProvider {
-    /// Starts one at a free port.
+    /// Starts a provider at a free port.
     ///
     /// # Errors
-    /// When it cannot be installed or does not come up.
+    /// Returns an error if the installation or the startup fails.
     pub async fn start() -> Result<Self, Fault> {
         Self::with_tokens(Duration::from_secs(3600), Duration::ZERO).await
     }
 
-    /// As [`LoginProvider::start`], with tokens that live as long as this, by a clock that is late by so much.
+    /// As [`LoginProvider::start`], with this token lifetime and a clock that runs `late`.
     ///
     /// # Errors
-    /// When it cannot be installed or does not come up.
+    /// Returns an error if the installation or the startup fails.
     pub async fn with_tokens(lifetime: Duration, late: Duration) -> Result<Self, Fault> {
         let npm = npm().await?;
         let port = free_port().await?;
@@ -66,7 +66,7 @@ impl LoginProvider {
         Ok(Self { port, _process: process })
     }
 
-    /// Its issuer.
+    /// Returns its issuer.
     #[must_use]
     pub fn issuer(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
@@ -74,11 +74,11 @@ impl LoginProvider {
 }
 
 impl LoggedIn {
-    /// Starts a client that knows the URL alone, and logs in as `person` where it says. With `refreshes` it asks for
-    /// tokens that it can have renewed.
+    /// Starts a client that knows only the URL, and completes the login as `person`. With `refreshes` it requests refresh
+    /// tokens.
     ///
     /// # Errors
-    /// When there is no such client, or it does not connect; the message has what it said.
+    /// Returns an error with the client's output if it is not supported, or does not connect.
     pub async fn start(
         client: Client,
         url: &str,
@@ -104,29 +104,29 @@ impl LoggedIn {
         Ok(this)
     }
 
-    /// The names of all tools.
+    /// Lists the names of all tools.
     ///
     /// # Errors
-    /// When there is no list; the message has what the client said.
+    /// Returns an error with the client's output if the list request fails.
     pub async fn tools(&mut self) -> Result<Vec<String>, Fault> {
         self.told(&json!({ "list": true })).await
     }
 
-    /// The text that a tool answers.
+    /// Calls a tool and returns the text of its result.
     ///
     /// # Errors
-    /// When the call fails; the message has what the client said.
+    /// Returns an error with the client's output if the call fails.
     pub async fn call(&mut self, tool: &str) -> Result<String, Fault> {
         Ok(self.told(&json!({ "call": tool })).await?.concat())
     }
 
-    /// What it knows of its tokens.
+    /// Returns the token state.
     #[must_use]
     pub fn known(&self) -> &Known {
         &self.known
     }
 
-    /// The scopes that the provider was asked for, one text for each time that the person was sent there.
+    /// Returns the requested scopes, one text per authorization request.
     #[must_use]
     pub fn asked(&self) -> &[String] {
         self.person.asked()
@@ -142,7 +142,7 @@ impl LoggedIn {
         Ok(self.input.write_all(format!("{line}\n").as_bytes()).await?)
     }
 
-    /// What the client says next, once the person has done what it wants them to do.
+    /// Returns the client's next line, after the person completed the requested login.
     async fn hear(&mut self) -> Result<Value, Fault> {
         loop {
             let line = timeout(PATIENCE, self.lines.next_line()).await;

@@ -7,7 +7,7 @@ use super::clients::{last_line, script_command};
 use super::process::output;
 use super::{Era, Fault};
 
-/// A tool with its arguments.
+/// A tool call.
 #[derive(Debug, Clone)]
 pub struct OldCall<'a> {
     /// The tool.
@@ -16,27 +16,27 @@ pub struct OldCall<'a> {
     pub arguments: Value,
 }
 
-/// What the client saw and heard.
+/// Results of the client.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Heard {
-    /// The revision.
+    /// Revision.
     pub protocol: String,
-    /// Names of tools.
+    /// Tool names.
     pub tools: Vec<String>,
-    /// The progress of the first call, as it came.
+    /// Progress of the first call, in order.
     pub progress: Vec<f64>,
-    /// The text that the first call answered.
+    /// Text of the first call's result.
     pub counted: String,
-    /// The messages of the questions.
+    /// Messages of the server requests.
     pub asked: Vec<String>,
-    /// The text that the second call answered.
+    /// Text of the second call's result.
     pub answer: String,
 }
 
-/// Connects over HTTP+SSE, lists, calls a tool that tells of its progress, then one that asks, and ends.
+/// Connects over HTTP+SSE, lists, calls a tool with progress, then one that sends a server request, and exits.
 ///
 /// # Errors
-/// When the client cannot be installed, or fails; the message has what it said.
+/// Returns an error with the client's output if it cannot be installed, or fails.
 pub async fn old_client(
     url: &str,
     era: Era,

@@ -1,4 +1,4 @@
-//! A collector of traces and metrics, of parts that OpenTelemetry and gRPC publish.
+//! A collector of traces and metrics, built on packages of OpenTelemetry and gRPC.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use tokio::process::Command;
 
 use super::{Fault, Process, free_port, python, scratch_dir, until_listening};
 
-/// Until it listens; interpreters start slowly on a busy machine.
+/// Startup timeout; interpreters start slowly on a busy machine.
 const START: Duration = Duration::from_secs(60);
 
-/// A running collector that speaks OTLP over HTTP and over gRPC, and wants [`Collector::SECRET`].
+/// A running OTLP collector over HTTP and gRPC that requires [`Collector::SECRET`].
 #[derive(Debug)]
 pub struct Collector {
     http: u16,
@@ -23,21 +23,21 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// The `authorization` that it wants.
+    /// Required `authorization` header.
     pub const SECRET: &str = "Bearer collector-secret";
 
-    /// Starts one at free ports.
+    /// Starts a collector at free ports.
     ///
     /// # Errors
-    /// When it cannot be installed or does not come up.
+    /// Returns an error if the installation or the startup fails.
     pub async fn start() -> Result<Self, Fault> {
         Self::start_with(&[]).await
     }
 
-    /// Starts one that speaks TLS, with a certificate for localhost and its key: PEM files.
+    /// Starts a collector with TLS: a certificate for localhost and its key, as PEM files.
     ///
     /// # Errors
-    /// When it cannot be installed or does not come up.
+    /// Returns an error if the installation or the startup fails.
     pub async fn encrypted(certificate: &Path, key: &Path) -> Result<Self, Fault> {
         Self::start_with(&[certificate, key]).await
     }
@@ -56,19 +56,19 @@ impl Collector {
         Ok(Self { http, grpc, scheme, file, _process: process })
     }
 
-    /// Where it speaks OTLP over HTTP.
+    /// Returns the OTLP/HTTP endpoint.
     #[must_use]
     pub fn http(&self) -> String {
         format!("{}://localhost:{}", self.scheme, self.http)
     }
 
-    /// Where it speaks OTLP over gRPC.
+    /// Returns the OTLP/gRPC endpoint.
     #[must_use]
     pub fn grpc(&self) -> String {
         format!("{}://localhost:{}", self.scheme, self.grpc)
     }
 
-    /// What it was sent over `http` or `grpc`, of the kind `traces` or `metrics`, as JSON.
+    /// Returns the exports over `http` or `grpc`, of the kind `traces` or `metrics`, as JSON.
     #[must_use]
     pub fn got(&self, over: &str, kind: &str) -> Vec<Value> {
         let text = fs::read_to_string(&self.file).unwrap_or_default();

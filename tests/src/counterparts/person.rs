@@ -1,4 +1,4 @@
-//! The person in front of the browser.
+//! A simulated user with a browser.
 
 use std::collections::BTreeMap;
 
@@ -7,54 +7,53 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use super::http::exchange;
 use super::{Fault, Reply};
 
-/// How many pages and redirects a login may have.
+/// Maximum number of pages and redirects in a login.
 const STEPS: usize = 20;
 
-/// Somebody with a browser, whose cookies stay.
+/// A user with a browser and its cookies.
 #[derive(Debug, Clone)]
 pub struct Person {
     name: String,
     cookies: BTreeMap<String, String>,
-    /// The scopes that the provider was asked for, one text for each login.
+    /// Scopes requested at the provider, one text per login.
     asked: Vec<String>,
 }
 
 impl Person {
-    /// Somebody who has not logged in anywhere yet.
+    /// Creates a user without cookies.
     #[must_use]
     pub fn named(name: &str) -> Self {
         Self { name: name.to_owned(), cookies: BTreeMap::new(), asked: Vec::new() }
     }
 
-    /// Logs in under this name from now on: providers, whose cookies begin with an underscore, have forgotten the other
-    /// one.
+    /// Switches to this account: drops the cookies of providers, whose names begin with an underscore.
     pub fn changes_account(&mut self, name: &str) {
         name.clone_into(&mut self.name);
         self.cookies.retain(|cookie, _| !cookie.starts_with('_'));
     }
 
-    /// The scopes that the provider was asked for, one text for each login.
+    /// Returns the scopes requested at the provider, one text per login.
     #[must_use]
     pub fn asked(&self) -> &[String] {
         &self.asked
     }
 
-    /// Opens the page, logs in and consents to whatever is asked, at however many providers that leads through. Where
-    /// the client then sent the browser to.
+    /// Opens the page and completes every login and consent, at any number of providers. Returns the URL that the client
+    /// then sent the browser to.
     ///
     /// # Errors
-    /// When the pages lead nowhere.
+    /// Returns an error if the pages do not lead there.
     pub async fn logs_in(&mut self, page: &str) -> Result<String, Fault> {
         self.asked.push(parameter(page, "scope").unwrap_or_default());
         let back = parameter(page, "redirect_uri").ok_or("nowhere to come back to")?;
         self.walks(page, &back).await
     }
 
-    /// Opens the page, logs in and consents to whatever is asked, until the browser is sent to a place that begins so.
-    /// That place, which is not opened.
+    /// Opens the page and completes every login and consent until a redirect to a URL with this prefix. Returns that URL
+    /// without opening it.
     ///
     /// # Errors
-    /// When the pages lead nowhere.
+    /// Returns an error if the pages do not lead there.
     pub async fn walks(&mut self, page: &str, goal: &str) -> Result<String, Fault> {
         let mut here = page.to_owned();
         let mut next = self.opens(page).await?;
@@ -77,24 +76,24 @@ impl Person {
     /// Opens a page.
     ///
     /// # Errors
-    /// When there is no whole answer in time.
+    /// Returns an error if no complete response arrives in time.
     pub async fn opens(&mut self, page: &str) -> Result<Reply, Fault> {
         self.visit(Method::GET, page, "").await
     }
 
-    /// Sends a form.
+    /// Submits a form.
     ///
     /// # Errors
-    /// When there is no whole answer in time.
+    /// Returns an error if no complete response arrives in time.
     pub async fn sends(&mut self, place: &str, form: &str) -> Result<Reply, Fault> {
         self.visit(Method::POST, place, form).await
     }
 
-    /// Where the form of a page at `here` goes, and what this person sends with it: who they are to a provider, that
-    /// they agree to an authorization server.
+    /// Returns the target of the form on a page at `here`, and this user's input: the name for a provider, consent for an
+    /// authorization server.
     ///
     /// # Errors
-    /// When the page has no such form; the message has the page.
+    /// Returns an error with the page if it has no such form.
     pub fn fills_in(&self, here: &str, page: &Reply) -> Result<(String, String), Fault> {
         let html = String::from_utf8_lossy(&page.body);
         let action = between(&html, "action=\"", "\"").filter(|_| page.status == StatusCode::OK);
@@ -126,7 +125,7 @@ impl Person {
         for cookie in reply.headers.get_all(header::SET_COOKIE) {
             let pair = cookie.to_str()?.split(';').next().unwrap_or_default();
             let (name, value) = pair.split_once('=').ok_or("a cookie without a value")?;
-            // Whichever path it is for: the provider takes no harm from too many.
+            // Cookie paths are ignored: the provider accepts superfluous cookies.
             if value.is_empty() {
                 self.cookies.remove(name);
             } else {
@@ -137,7 +136,7 @@ impl Person {
     }
 }
 
-/// Where a page sends the browser, by a redirect or by itself.
+/// Returns the target of a page's redirect, by header or by meta refresh.
 #[must_use]
 pub fn leads_to(page: &Reply) -> Option<String> {
     if let Some(place) = page.headers.get(header::LOCATION) {
@@ -147,14 +146,14 @@ pub fn leads_to(page: &Reply) -> Option<String> {
     between(&html, "content=\"0;url=", "\"").map(|place| place.replace("&amp;", "&"))
 }
 
-/// A parameter of a URL, decoded as far as scopes and URLs need it.
+/// Returns a decoded parameter of a URL, as far as scopes and URLs need decoding.
 pub(crate) fn parameter(url: &str, name: &str) -> Option<String> {
     let (_, query) = url.split_once('?')?;
     let value = query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))?;
     Some(value.replace('+', " ").replace("%20", " ").replace("%3A", ":").replace("%2F", "/"))
 }
 
-/// A place as a page at `here` names it.
+/// Resolves a URL relative to the page at `here`.
 fn absolute(here: &str, place: &str) -> String {
     if !place.starts_with('/') {
         return place.to_owned();

@@ -11,12 +11,12 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use super::{Fault, scratch_dir};
 
-/// How much of a log a message quotes, in bytes.
+/// Maximum length of a quoted log in bytes.
 const QUOTED: usize = 4000;
 
 static STARTED: AtomicU64 = AtomicU64::new(0);
 
-/// A running program with everything that it started, killed when this is dropped.
+/// A running program with its descendants, killed on drop.
 pub struct Process {
     name: String,
     child: Child,
@@ -25,11 +25,11 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts the program. What it writes to standard error is kept for messages; standard output too, unless
-    /// [`Process::lines`] is wanted, for which `piped` is true.
+    /// Starts the program. Its standard error is kept for messages; so is its standard output, unless `piped` reserves it
+    /// for [`Process::lines`].
     ///
     /// # Errors
-    /// When the program cannot be started.
+    /// Returns an error if the program cannot be started.
     pub fn start(name: &str, mut command: Command, piped: bool) -> Result<Self, Fault> {
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let logs = scratch_dir()?.join("logs");
@@ -54,57 +54,57 @@ impl Process {
         Ok(Self { name: name.to_owned(), child, group, log })
     }
 
-    /// The process id.
+    /// Returns the process id.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.group
     }
 
-    /// How the process ended, if it did.
+    /// Returns the exit status, if the process has exited.
     ///
     /// # Errors
-    /// When the system cannot tell.
+    /// Returns an error if the system reports no status.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>, Fault> {
         Ok(self.child.try_wait()?)
     }
 
-    /// Waits for the end.
+    /// Waits for the exit.
     ///
     /// # Errors
-    /// When the system cannot tell.
+    /// Returns an error if the system reports no status.
     pub async fn end(&mut self) -> Result<ExitStatus, Fault> {
         Ok(self.child.wait().await?)
     }
 
-    /// The lines of its standard output, once, and its standard input.
+    /// Returns its standard output as lines, and its standard input; only once.
     ///
     /// # Errors
-    /// When the process was not started `piped`, or on a second call.
+    /// Returns an error if the process was not started `piped`, or on a second call.
     pub fn lines(&mut self) -> Result<(Lines<BufReader<ChildStdout>>, ChildStdin), Fault> {
         let out = self.child.stdout.take().ok_or("standard output is not piped")?;
         let input = self.child.stdin.take().ok_or("standard input is not piped")?;
         Ok((BufReader::new(out).lines(), input))
     }
 
-    /// The end of what it logged.
+    /// Returns the end of its log.
     #[must_use]
     pub fn log(&self) -> String {
         let log = fs::read(&self.log).unwrap_or_default();
         String::from_utf8_lossy(&log[log.len().saturating_sub(QUOTED)..]).into_owned()
     }
 
-    /// Ends it and everything it started, the hard way, and waits until it is gone.
+    /// Kills the process with its descendants and waits for its exit.
     ///
     /// # Errors
-    /// When the system cannot tell.
+    /// Returns an error if the system reports no status.
     pub async fn kill(mut self) -> Result<(), Fault> {
         self.end_now().await
     }
 
-    /// As [`Process::kill`], for who keeps it.
+    /// As [`Process::kill`], by reference.
     ///
     /// # Errors
-    /// When the system cannot tell.
+    /// Returns an error if the system reports no status.
     pub async fn end_now(&mut self) -> Result<(), Fault> {
         self.strike();
         self.child.wait().await?;
@@ -112,7 +112,7 @@ impl Process {
     }
 
     fn strike(&self) {
-        // The group outlives its leader for as long as any member lives; an empty one is no fault.
+        // The process group lives as long as any member; an empty group is not an error.
         let _ = std::process::Command::new("kill")
             .args(["-KILL", "--", &format!("-{}", self.group)])
             .stdout(Stdio::null())
@@ -125,7 +125,7 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.strike();
         if !std::thread::panicking() {
-            // The log of a test that succeeds is of no use to anybody.
+            // The log of a successful test is not needed.
             let _ = fs::remove_file(&self.log);
         }
     }
@@ -146,10 +146,10 @@ impl fmt::Debug for Process {
     }
 }
 
-/// Runs a program to its end and gives what it printed.
+/// Runs a program to its end and returns its output.
 ///
 /// # Errors
-/// When it cannot be started or fails; the message quotes what it printed.
+/// Returns an error with the program's output if it cannot be started, or fails.
 pub(super) async fn output(name: &str, mut command: Command) -> Result<String, Fault> {
     let out = command.stdin(Stdio::null()).kill_on_drop(true).output().await.map_err(|error| {
         format!("cannot start {name} ({}): {error}", command.as_std().get_program().display())

@@ -13,21 +13,21 @@ use super::install::{Debian, redis, valkey};
 use super::process::output;
 use super::{Certificates, Fault, GLANCE, folder, free_port};
 
-/// How long a server may take to start, and a group of them to find each other.
+/// Timeout for a server's start and for the formation of a group.
 const START: Duration = Duration::from_secs(20);
 
-/// A running Redis, killed when this is dropped, or when the program that started it ends.
+/// A running Redis, killed on drop or when the test program exits.
 #[derive(Debug)]
 pub struct Redis {
     make: Make,
-    /// Where it listens, on the loopback interface.
+    /// Port on the loopback interface.
     pub port: u16,
     folder: PathBuf,
     arguments: Vec<String>,
     running: Option<Running>,
 }
 
-/// Who made a server.
+/// Implementation of a server.
 #[derive(Clone, Copy, Debug)]
 enum Make {
     Redis,
@@ -36,40 +36,40 @@ enum Make {
 
 #[derive(Debug)]
 struct Running {
-    /// The server dies when this closes.
+    /// Kept open: the server exits when this closes.
     tether: ChildStdin,
     child: Child,
 }
 
-/// Three masters with a replica each.
+/// A cluster of three masters with a replica each.
 #[derive(Debug)]
 pub struct RedisCluster {
-    /// Its nodes.
+    /// Nodes of the cluster.
     pub nodes: Vec<Redis>,
 }
 
 /// A master with a replica, and three Sentinels that watch it as `mymaster`.
 #[derive(Debug)]
 pub struct RedisSentinels {
-    /// The master, and the replica that takes over.
+    /// Master and replica.
     pub servers: [Redis; 2],
-    /// Those who watch.
+    /// The Sentinels.
     pub sentinels: Vec<Redis>,
 }
 
 impl Redis {
-    /// Starts a server with these arguments besides what all have.
+    /// Starts a server with these arguments in addition to the common ones.
     ///
     /// # Errors
-    /// When it cannot be installed, or doesn't start.
+    /// Returns an error if the installation or the startup fails.
     pub async fn start(arguments: &[&str]) -> Result<Self, Fault> {
         Self::made_by(Make::Redis, arguments).await
     }
 
-    /// As [`Redis::start`], of Valkey.
+    /// As [`Redis::start`], with Valkey.
     ///
     /// # Errors
-    /// When it cannot be installed, or doesn't start.
+    /// Returns an error if the installation or the startup fails.
     pub async fn valkey(arguments: &[&str]) -> Result<Self, Fault> {
         Self::made_by(Make::Valkey, arguments).await
     }
@@ -82,10 +82,10 @@ impl Redis {
         Ok(server)
     }
 
-    /// Starts it again, where it was.
+    /// Restarts it at the same port.
     ///
     /// # Errors
-    /// When it doesn't start.
+    /// Returns an error if the startup fails.
     pub async fn run(&mut self) -> Result<(), Fault> {
         let (tools, program) = self.make.program().await?;
         let mut command = Command::new("sh");
@@ -115,10 +115,10 @@ impl Redis {
         Ok(())
     }
 
-    /// Kills it, the hard way, and waits until it is gone.
+    /// Kills the server and waits for its exit.
     ///
     /// # Errors
-    /// When the system cannot tell.
+    /// Returns an error if the system reports no status.
     pub fn kill(&mut self) -> Result<(), Fault> {
         if let Some(Running { tether, mut child }) = self.running.take() {
             drop(tether);
@@ -130,7 +130,7 @@ impl Redis {
     /// Sends it a signal, such as `STOP`.
     ///
     /// # Errors
-    /// When it cannot be sent.
+    /// Returns an error if the signal cannot be sent.
     pub async fn signal(&self, name: &str) -> Result<(), Fault> {
         let pid = fs::read_to_string(self.folder.join("server.pid"))?;
         let mut command = tokio::process::Command::new("kill");
@@ -138,10 +138,10 @@ impl Redis {
         if sent.success() { Ok(()) } else { Err(format!("kill ended with {sent}").into()) }
     }
 
-    /// What it answers to a command, as `redis-cli` prints it. Arguments of `redis-cli` may stand before.
+    /// Returns the output of `redis-cli` for a command, preceded by options of `redis-cli` if any.
     ///
     /// # Errors
-    /// When the server cannot be reached.
+    /// Returns an error if the server is unreachable.
     pub async fn cli<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Result<String, Fault> {
         let port = self.port.to_string();
         let mut all = ["-h", "127.0.0.1", "-p", &port].map(OsStr::new).to_vec();
@@ -149,7 +149,7 @@ impl Redis {
         cli(&all).await
     }
 
-    /// What it logged.
+    /// Returns the complete log.
     #[must_use]
     pub fn log(&self) -> String {
         fs::read_to_string(self.folder.join("server.log")).unwrap_or_default()
@@ -176,7 +176,7 @@ impl RedisCluster {
     /// Starts a cluster.
     ///
     /// # Errors
-    /// When it cannot be installed, or doesn't come together.
+    /// Returns an error if the installation fails, or the cluster does not form.
     pub async fn start(tls: Option<&Certificates>) -> Result<Self, Fault> {
         let mut nodes = Vec::new();
         let secured = tls.map(Certificates::arguments).unwrap_or_default();
@@ -205,10 +205,10 @@ impl RedisCluster {
 }
 
 impl RedisSentinels {
-    /// Starts them. `tls` is the servers', `sentinel_tls` the Sentinels'.
+    /// Starts the group. `tls` is for the servers, `sentinel_tls` for the Sentinels.
     ///
     /// # Errors
-    /// When they cannot be installed, or don't find each other.
+    /// Returns an error if the installation fails, or the group does not form.
     pub async fn start(
         tls: Option<&Certificates>,
         sentinel_tls: Option<&Certificates>,
@@ -239,10 +239,10 @@ impl RedisSentinels {
 }
 
 impl Redis {
-    /// Waits until a command's answer has this text.
+    /// Waits until a command's response contains this text.
     ///
     /// # Errors
-    /// When it takes too long.
+    /// Returns an error on a timeout.
     pub async fn until<S: AsRef<OsStr>>(&self, command: &[S], text: &str) -> Result<(), Fault> {
         let until = Instant::now() + START;
         loop {
@@ -258,7 +258,7 @@ impl Redis {
     }
 }
 
-/// A command, over TLS if that is how the server is asked.
+/// Adds the TLS options of `redis-cli` to a command, if TLS is on.
 fn command(tls: Option<&Certificates>, command: &[&str]) -> Vec<String> {
     let plain = || command.iter().map(|word| (*word).to_owned()).collect();
     tls.map_or_else(plain, |tls| tls.cli(command))
@@ -282,7 +282,7 @@ async fn sentinel(
             format!("port {port}")
         },
     ];
-    // A Sentinel has one set of certificates, for those who ask it and for the servers that it watches.
+    // A Sentinel uses one set of certificates both for its clients and for the servers that it watches.
     for pair in sentinel_tls.or(tls).map(Certificates::arguments).unwrap_or_default().chunks(2) {
         settings.push(pair.join(" ").trim_start_matches("--").to_owned());
     }
@@ -297,7 +297,7 @@ async fn sentinel(
 }
 
 impl Certificates {
-    /// What tells a server to use them.
+    /// Returns the server options that enable them.
     #[must_use]
     pub fn arguments(&self) -> Vec<String> {
         [
@@ -311,7 +311,7 @@ impl Certificates {
         .collect()
     }
 
-    /// A command, with what tells `redis-cli` to use them.
+    /// Prefixes a command with the `redis-cli` options that enable them.
     #[must_use]
     pub fn cli(&self, command: &[&str]) -> Vec<String> {
         let ca = self.ca();

@@ -1,4 +1,4 @@
-//! MCP servers to put behind the gateway: our fixture, and real ones.
+//! MCP servers to put behind the gateway: the fixture, and servers of other projects.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::{Fault, Npm, Process, free_port, npm, post, profile_dir, python, until_listening};
 use crate::fixture::Generation;
 
-/// Until a server listens; interpreters start slowly on a busy machine.
+/// Startup timeout; interpreters start slowly on a busy machine.
 const START: Duration = Duration::from_secs(60);
 
 /// A running `vmcp-fixture`.
@@ -22,7 +22,7 @@ pub struct Fixture {
     _input: ChildStdin,
 }
 
-/// A running server that somebody else wrote.
+/// A running server of another project.
 #[derive(Debug)]
 pub struct Backend {
     url: String,
@@ -33,7 +33,7 @@ impl Fixture {
     /// Starts a fixture at a free port.
     ///
     /// # Errors
-    /// When it does not come up.
+    /// Returns an error if the startup fails.
     pub async fn start(generation: Generation) -> Result<Self, Fault> {
         Self::start_at("127.0.0.1:0", generation).await
     }
@@ -56,16 +56,16 @@ impl Fixture {
         Ok(Self { url: url.to_owned(), generation, process, _input: input })
     }
 
-    /// Its MCP endpoint.
+    /// Returns the URL of its MCP endpoint.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Kills it and starts a new one, that remembers nothing, at the same address.
+    /// Kills it and starts a new one without state at the same address.
     ///
     /// # Errors
-    /// When the new one does not come up.
+    /// Returns an error if the startup of the new one fails.
     pub async fn restart(self) -> Result<Self, Fault> {
         let Self { url, generation, process, _input } = self;
         process.kill().await?;
@@ -73,10 +73,10 @@ impl Fixture {
         Self::start_at(address.ok_or("the fixture has an odd URL")?, generation).await
     }
 
-    /// Calls a tool directly, past any gateway, and gives its result.
+    /// Calls a tool directly, without a gateway, and returns its result.
     ///
     /// # Errors
-    /// When the call fails.
+    /// Returns an error if the call fails.
     pub async fn call(&self, tool: &str, arguments: Value) -> Result<Value, Fault> {
         let mut params = json!({ "name": tool });
         params["arguments"] = arguments;
@@ -116,26 +116,26 @@ impl Fixture {
 }
 
 impl Backend {
-    /// `server-everything` over streamable HTTP.
+    /// Starts `server-everything` over streamable HTTP.
     ///
     /// # Errors
-    /// When it cannot be installed or does not come up.
+    /// Returns an error if the installation or the startup fails.
     pub async fn everything_http() -> Result<Self, Fault> {
         everything("streamableHttp", "mcp").await
     }
 
-    /// `server-everything` over the deprecated HTTP+SSE transport.
+    /// Starts `server-everything` over the deprecated HTTP+SSE transport.
     ///
     /// # Errors
-    /// When it cannot be installed or does not come up.
+    /// Returns an error if the installation or the startup fails.
     pub async fn everything_sse() -> Result<Self, Fault> {
         everything("sse", "sse").await
     }
 
-    /// A FastMCP server over the deprecated HTTP+SSE transport, with the tools `count` and `ask`.
+    /// Starts a FastMCP server over the deprecated HTTP+SSE transport, with the tools `count` and `ask`.
     ///
     /// # Errors
-    /// When it cannot be installed or does not come up.
+    /// Returns an error if the installation or the startup fails.
     pub async fn asking_sse() -> Result<Self, Fault> {
         let python = python().await?;
         let port = free_port().await?;
@@ -144,20 +144,20 @@ impl Backend {
         listening("serve_sse", command, port, "sse").await
     }
 
-    /// `mcp-server-time`, bridged from stdio.
+    /// Starts `mcp-server-time`, bridged from stdio.
     ///
     /// # Errors
-    /// When it cannot be installed or does not come up.
+    /// Returns an error if the installation or the startup fails.
     pub async fn time() -> Result<Self, Fault> {
         let python = python().await?.interpreter();
         let python = python.to_str().ok_or("the path of Python is not text")?;
         bridge("http", &[python, "-m", "mcp_server_time", "--local-timezone", "UTC"]).await
     }
 
-    /// `server-memory`, bridged from stdio.
+    /// Starts `server-memory`, bridged from stdio.
     ///
     /// # Errors
-    /// When it cannot be installed or does not come up.
+    /// Returns an error if the installation or the startup fails.
     pub async fn memory() -> Result<Self, Fault> {
         let npm = npm().await?;
         let (node, server) =
@@ -166,13 +166,13 @@ impl Backend {
         bridge("http", &[command[0]?, command[1]?]).await
     }
 
-    /// Its endpoint.
+    /// Returns its endpoint.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The process, for messages.
+    /// Returns its process, for messages.
     #[must_use]
     pub fn process(&self) -> &Process {
         &self.process
@@ -184,7 +184,7 @@ async fn everything(transport: &str, path: &str) -> Result<Backend, Fault> {
     let port = free_port().await?;
     let mut command = Command::new(npm.node24());
     command
-        // The server would listen on every interface.
+        // By default the server listens on every interface.
         .arg("--import")
         .arg(npm.script("loopback.mjs"))
         .arg(npm.module("@modelcontextprotocol/server-everything/dist/index.js"))

@@ -1,4 +1,4 @@
-//! Running the MCP conformance suite, and comparing what two runs found.
+//! Runs of the MCP conformance suite, and comparison of two runs.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -33,57 +33,57 @@ const TASKS_SCENARIOS: [&str; 10] = [
 
 static RUNS: AtomicU64 = AtomicU64::new(0);
 
-/// A revision of MCP that the suite has requirements for.
+/// A revision of MCP that the suite covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Revision {
-    /// The last one with sessions.
+    /// The last revision with sessions.
     V2025_11_25,
-    /// The first one without.
+    /// The first revision without sessions.
     V2026_07_28,
 }
 
-/// What a check came to; the order is from best to worst.
+/// Result of a check, ordered from best to worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Status {
-    /// It holds.
+    /// The requirement holds.
     Success,
-    /// Nothing was checked, something was noted.
+    /// Nothing was checked, the suite left a note.
     Info,
-    /// It doesn't apply.
+    /// The requirement does not apply.
     Skipped,
-    /// It doesn't hold, but only should.
+    /// A recommendation does not hold.
     Warning,
-    /// It doesn't hold.
+    /// The requirement does not hold.
     Failure,
 }
 
-/// One requirement, as one scenario found it.
+/// A requirement as checked by one scenario.
 #[derive(Debug, Clone)]
 pub struct Check {
-    /// The scenario that looked.
+    /// Scenario of the check.
     pub scenario: String,
     /// The suite's id of the requirement.
     pub id: String,
-    /// What it came to; where a scenario looks several times, the worst.
+    /// Result; for several checks in one scenario, the worst.
     pub status: Status,
-    /// What the suite says about it.
+    /// The suite's message.
     pub error: Option<String>,
 }
 
-/// What one run of the suite found, as far as the revision scores it.
+/// Result of one run of the suite, limited to the checks that the revision scores.
 #[derive(Debug, Clone)]
 pub struct Report {
     /// The checks, ordered by scenario and id.
     pub checks: Vec<Check>,
 }
 
-/// A check that held in one run and does not in another.
+/// A check that holds in one run and not in another.
 #[derive(Debug, Clone)]
 pub struct Lost {
-    /// The check as the worse run has it; none if it was not made there at all.
+    /// The check in the worse run; `None` if it was not made.
     pub now: Option<Check>,
-    /// The check as the better run has it.
+    /// The check in the better run.
     pub before: Check,
 }
 
@@ -96,7 +96,7 @@ struct Written {
 }
 
 impl Revision {
-    /// The date that names it.
+    /// Returns the date of the revision.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -107,13 +107,13 @@ impl Revision {
 }
 
 impl Report {
-    /// How many checks hold.
+    /// Returns the number of checks that hold.
     #[must_use]
     pub fn passed(&self) -> usize {
         self.checks.iter().filter(|check| check.status == Status::Success).count()
     }
 
-    /// How many checks were really made.
+    /// Returns the number of checks made.
     #[must_use]
     pub fn made(&self) -> usize {
         self.checks
@@ -122,12 +122,12 @@ impl Report {
             .count()
     }
 
-    /// The checks that should hold and do not.
+    /// Returns the requirements that do not hold.
     pub fn unmet(&self) -> impl Iterator<Item = &Check> {
         self.checks.iter().filter(|check| check.status >= Status::Warning)
     }
 
-    /// The checks that held before and do not here.
+    /// Returns the checks that hold in `before` but not here.
     #[must_use]
     pub fn lost(&self, before: &Self) -> Vec<Lost> {
         let key = |check: &Check| (check.scenario.clone(), check.id.clone());
@@ -141,7 +141,7 @@ impl Report {
         .collect()
     }
 
-    /// Lost checks as lines for a reader, each with the suite's reason.
+    /// Formats the lost checks as lines, each with the suite's message.
     #[must_use]
     pub fn diff(&self, before: &Self) -> String {
         let lost = self.lost(before);
@@ -212,12 +212,12 @@ impl fmt::Display for Lost {
 /// Runs the suite's server requirements against an MCP endpoint.
 ///
 /// # Errors
-/// When the suite cannot be installed or does not finish; unmet requirements are no error here.
+/// Returns an error if the suite cannot be installed or does not finish. Unmet requirements are not errors.
 pub async fn run_suite(url: &str, revision: Revision) -> Result<Report, Fault> {
     run_required(url, revision, None).await
 }
 
-/// As [`run_suite`], against an endpoint that wants this token in every request.
+/// As [`run_suite`], against an endpoint that requires this token.
 ///
 /// # Errors
 /// As [`run_suite`].
@@ -234,10 +234,10 @@ pub async fn run_tasks_suite(url: &str) -> Result<Report, Fault> {
     run(url, ["--suite", "pending"], &scored, None).await
 }
 
-/// The suite's list of its scenarios: each with the part of the suite that it is in.
+/// Returns the suite's scenarios, each with its part of the suite.
 ///
 /// # Errors
-/// When the suite cannot be installed, or prints something else.
+/// Returns an error if the suite cannot be installed, or its output does not parse.
 pub async fn scenarios() -> Result<Vec<(String, String)>, Fault> {
     let npm = npm().await?;
     let mut command = Command::new(npm.node24());
@@ -253,7 +253,7 @@ async fn run_required(url: &str, revision: Revision, token: Option<&str>) -> Res
     run(url, ["--requirements", revision.name()], &scored, token).await
 }
 
-/// Runs a selection of the suite, of which these scenarios count.
+/// Runs a selection of the suite and counts only these scenarios.
 async fn run(
     url: &str,
     selection: [&str; 2],
@@ -275,7 +275,7 @@ async fn run(
         .args(selection)
         .args(["--timeout", "15000", "-o"])
         .arg(&dir);
-    // The exit code counts scenarios that are not scored, so a failure says nothing by itself.
+    // The exit code covers unscored scenarios too, so it is ignored.
     let said = output("the conformance suite", command).await;
     let report = Report::read(&dir, scored).map_err(|fault| match said {
         Ok(_) => fault,
@@ -288,7 +288,7 @@ async fn run(
     Ok(report)
 }
 
-/// The scenarios that `list` prints as `  - NAME [REVISIONS]` below the title of a part.
+/// Parses the scenarios that `list` prints as `  - NAME [REVISIONS]` below the title of a part.
 fn listed(printed: &str) -> Vec<(String, String)> {
     let (mut part, mut all) = (String::new(), Vec::new());
     for line in printed.lines() {
@@ -303,7 +303,7 @@ fn listed(printed: &str) -> Vec<(String, String)> {
     all
 }
 
-/// The scenarios below `server:` in the suite's list of requirements.
+/// Parses the scenarios below `server:` in the suite's list of requirements.
 fn scored(requirements: &str) -> Vec<String> {
     let section = requirements.lines().skip_while(|line| *line != "server:").skip(1);
     let names = section.map_while(|line| line.trim_start().strip_prefix("- "));

@@ -1,4 +1,4 @@
-//! An authorization server that exchanges tokens.
+//! An authorization server with token exchange.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use tokio::process::Command;
 
 use super::{Fault, Process, free_port, npm, until_listening};
 
-/// Until it listens; interpreters start slowly on a busy machine.
+/// Startup timeout; interpreters start slowly on a busy machine.
 const START: Duration = Duration::from_secs(60);
 
-/// A running `oidc-provider` whose token endpoint knows RFC 8693. `exchange-tokens.mjs` says which clients it has.
+/// A running `oidc-provider` with token exchange (RFC 8693). `exchange-tokens.mjs` defines its clients.
 #[derive(Debug)]
 pub struct TokenServer {
     port: u16,
@@ -17,10 +17,10 @@ pub struct TokenServer {
 }
 
 impl TokenServer {
-    /// Starts one at a free port.
+    /// Starts a server at a free port.
     ///
     /// # Errors
-    /// When it cannot be installed or does not come up.
+    /// Returns an error if the installation or the startup fails.
     pub async fn start() -> Result<Self, Fault> {
         let npm = npm().await?;
         let port = free_port().await?;
@@ -31,16 +31,16 @@ impl TokenServer {
         Ok(Self { port, process })
     }
 
-    /// Its token endpoint.
+    /// Returns its token endpoint.
     #[must_use]
     pub fn token_url(&self) -> String {
         format!("http://127.0.0.1:{}/token", self.port)
     }
 
-    /// Ends it at once.
+    /// Kills the server.
     ///
     /// # Errors
-    /// When it cannot be ended.
+    /// Returns an error if the process cannot be killed.
     pub async fn kill(self) -> Result<(), Fault> {
         self.process.kill().await
     }

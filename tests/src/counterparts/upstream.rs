@@ -1,4 +1,4 @@
-//! An identity provider that a server sends its users to.
+//! An upstream identity provider of an authorization server.
 
 use std::time::Duration;
 
@@ -10,27 +10,27 @@ use tokio::process::Command;
 use super::http::exchange;
 use super::{Certificates, Fault, Process, free_port, npm, until_listening};
 
-/// Until it listens; interpreters start slowly on a busy machine.
+/// Startup timeout; interpreters start slowly on a busy machine.
 const START: Duration = Duration::from_secs(60);
 
-/// Where its users come back to; the port does not matter.
+/// Redirect URI; the provider ignores the port.
 const CALLBACK: &str = "http://127.0.0.1:9/oauth/callback";
 
-/// A running `oidc-provider`. `upstream.mjs` says which clients it has.
+/// A running `oidc-provider`. `upstream.mjs` defines its clients.
 #[derive(Debug)]
 pub struct UpstreamProvider {
     port: u16,
     scheme: &'static str,
-    /// What its program was started with.
+    /// Arguments of its program.
     arguments: Vec<String>,
     process: Process,
 }
 
 impl UpstreamProvider {
-    /// Starts one at a free port, whose refresh tokens are good for one refresh if it `rotates`.
+    /// Starts a provider at a free port. With `rotates`, each refresh token is valid for one use.
     ///
     /// # Errors
-    /// When it cannot be installed or does not come up.
+    /// Returns an error if the installation or the startup fails.
     pub async fn start(rotates: bool) -> Result<Self, Fault> {
         Self::start_for(CALLBACK, rotates).await
     }
@@ -38,15 +38,15 @@ impl UpstreamProvider {
     /// As [`UpstreamProvider::start`], over TLS, with the certificate of this test program.
     ///
     /// # Errors
-    /// When it cannot be installed or does not come up.
+    /// Returns an error if the installation or the startup fails.
     pub async fn start_secured(rotates: bool) -> Result<Self, Fault> {
         Self::run(CALLBACK, rotates, Some(Certificates::shared()?)).await
     }
 
-    /// As [`UpstreamProvider::start`], for a server that its users come back to at `callback`.
+    /// As [`UpstreamProvider::start`], with the redirect URI `callback`.
     ///
     /// # Errors
-    /// When it cannot be installed or does not come up.
+    /// Returns an error if the installation or the startup fails.
     pub async fn start_for(callback: &str, rotates: bool) -> Result<Self, Fault> {
         Self::run(callback, rotates, None).await
     }
@@ -76,26 +76,26 @@ impl UpstreamProvider {
         Ok(process)
     }
 
-    /// Has it know nothing any more: it ends at once, and begins anew where it was.
+    /// Discards its state: kills the provider and restarts it at the same port.
     ///
     /// # Errors
-    /// When it doesn't come up again.
+    /// Returns an error if the restart fails.
     pub async fn forgets(&mut self) -> Result<(), Fault> {
         self.process.end_now().await?;
         self.process = Self::listens(self.port, &self.arguments).await?;
         Ok(())
     }
 
-    /// Its issuer.
+    /// Returns its issuer.
     #[must_use]
     pub fn issuer(&self) -> String {
         format!("{}://127.0.0.1:{}", self.scheme, self.port)
     }
 
-    /// The account of a token, which is shown as an `Authorization` header is.
+    /// Returns the account of a token, given as an `Authorization` header.
     ///
     /// # Errors
-    /// When the token does not count, or the response does not come in time.
+    /// Returns an error if the token is invalid, or no response arrives in time.
     pub async fn account(&self, authorization: &str) -> Result<String, Fault> {
         let mut headers = HeaderMap::new();
         headers.insert(header::AUTHORIZATION, HeaderValue::try_from(authorization)?);
@@ -106,10 +106,10 @@ impl UpstreamProvider {
         account.ok_or_else(|| format!("no account: {}: {claims}", reply.status).into())
     }
 
-    /// Ends it at once.
+    /// Kills the provider.
     ///
     /// # Errors
-    /// When it cannot be ended.
+    /// Returns an error if the process cannot be killed.
     pub async fn kill(self) -> Result<(), Fault> {
         self.process.kill().await
     }
