@@ -1,5 +1,5 @@
-//! Each crate below `layers/` is one that somebody takes alone: it builds with its own features only, whatever the rest
-//! of the workspace asks of the same dependencies, and what it shows needs no crate that its user would not have anyway.
+//! Each crate below `layers/` is usable on its own: it builds with its own features only, independent of feature
+//! unification in the workspace, and its public API exposes no crate that its user would not have anyway.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use self::exposed::exposed;
 
-/// What every layer may show: the language's own, and what each HTTP service in Rust has.
+/// Crates that every layer may expose: the standard library and the base crates of Rust HTTP services.
 const COMMON: &[&str] = &[
     "core",
     "alloc",
@@ -25,11 +25,11 @@ const COMMON: &[&str] = &[
     "http_body",
     "tower_layer",
     "tower_service",
-    // In a bound that nobody can name, of projected types.
+    // Appears in a bound of projected types, which users cannot name.
     "pin_project_lite",
 ];
 
-/// What a crate may show besides, because that is what it is for.
+/// Further crates that a layer may expose because they are its purpose.
 const PURPOSE: &[(&str, &[&str], &str)] = &[
     ("vmcp-core", &["secrecy", "serde_json"], "tokens are secrets, claims are JSON"),
     ("vmcp-jwt", &["serde_core", "serde_json"], "keys and claims are JSON"),
@@ -61,7 +61,7 @@ fn metadata() -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The packages below `layers/`, and the features that each has.
+/// Returns the packages below `layers/` with their features.
 fn layers(metadata: &Value) -> BTreeMap<String, Vec<String>> {
     let is_layer = |package: &&Value| {
         let manifest = Path::new(package["manifest_path"].as_str().unwrap());
@@ -75,7 +75,7 @@ fn layers(metadata: &Value) -> BTreeMap<String, Vec<String>> {
         .collect()
 }
 
-/// Runs it; answers what it said if it fails.
+/// Runs a command and returns its output if it fails.
 fn said_in_failure(command: &mut Command) -> Option<String> {
     let output = command.output().unwrap();
     let failed = !output.status.success();
@@ -106,11 +106,10 @@ fn each_layer_builds_alone_with_each_of_its_features() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// What rustdoc knows of a package, all features on.
+/// Returns rustdoc's JSON for a package with all features.
 fn documented(package: &str, metadata: &Value) -> Value {
     let target = PathBuf::from(metadata["target_directory"].as_str().unwrap());
-    // The form is still unstable: the wrapper lets this one run of rustdoc write it, and cargo does not build anything
-    // anew for that.
+    // The JSON format is unstable: the wrapper enables it for this run of rustdoc only, so that cargo rebuilds nothing.
     let wrapper = root().join("tests/tools/rustdoc-json");
     let mut cargo = cargo();
     cargo.env("RUSTDOC", fs::canonicalize(wrapper).unwrap());
@@ -121,12 +120,12 @@ fn documented(package: &str, metadata: &Value) -> Value {
     serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap()
 }
 
-/// The name of a type in `NAME in ITEM`.
+/// Returns the type in `NAME in ITEM`.
 fn type_of(shown: &str) -> &str {
     shown.split(' ').next().unwrap_or(shown)
 }
 
-/// Whether the package makes tower layers: it depends on `tower-layer`.
+/// Returns `true` if the package depends on `tower-layer`.
 fn is_layer(metadata: &Value, package: &str) -> bool {
     let packages = metadata["packages"].as_array().unwrap();
     let package = packages.iter().find(|known| known["name"] == package).unwrap();
@@ -135,7 +134,7 @@ fn is_layer(metadata: &Value, package: &str) -> bool {
         .any(|dependency| dependency["name"] == "tower-layer" && dependency["kind"].is_null())
 }
 
-/// The names that the documented crate re-exports.
+/// Returns the names that the documented crate re-exports.
 fn reexported(documented: &Value) -> BTreeSet<String> {
     let items = documented["index"].as_object().unwrap().values();
     let names = items.filter_map(|item| item["inner"]["use"]["name"].as_str());
@@ -152,7 +151,7 @@ fn a_layer_shows_no_type_that_its_user_would_need_another_crate_for() {
             COMMON.iter().chain(purpose.flat_map(|(_, crates, _)| *crates)).copied().collect();
         let documentation = documented(package, &metadata);
         let shown = exposed(&documentation);
-        // Of ours, those that its row in the house's table allows.
+        // Of the workspace's crates, only those that its row in the dependency table allows.
         let foreign = shown.iter().filter(|(of, _)| !of.starts_with("vmcp_"));
         for (of, types) in foreign.filter(|(of, _)| !allowed.contains(of.as_str())) {
             broken.push(format!("{package} shows of {of}: {types:?}"));

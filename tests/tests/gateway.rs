@@ -1,5 +1,5 @@
-//! What the gateway does over the wire with clients and backends that behave badly, come and go, or try to see each
-//! other, and with what backends offer. The program is the one that is shipped.
+//! End-to-end tests of the shipped program: faulty clients and backends, restarts, isolation between callers, and
+//! aggregation.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
 

@@ -1,5 +1,5 @@
-//! The rules of the house, as far as neither the compiler nor Clippy can hold them: who depends on whom, how long a
-//! file is, what a crate brings along. Each message says which file breaks the rule.
+//! Repository rules that neither the compiler nor Clippy checks: dependencies, file lengths, contents of crates. Each
+//! message names the file that breaks the rule.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -10,19 +10,19 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// The longest that a file may be without its tests.
+/// Maximum lines of a file without tests.
 const LINES: usize = 400;
 
-/// What the lines of a crate of `layers/` stay below without its tests.
+/// Maximum lines of a crate in `layers/` without tests.
 const LAYER: usize = 3_000;
 
-/// The crates of `layers/` that may be longer, and why.
+/// Exceptions for crates in `layers/`, each with its reason.
 const LONGER: &[(&str, &str)] = &[
     ("core", "the ground: the words that all layers share"),
     ("wire", "the ground: one reader of messages, in whose parts nobody is interested alone"),
 ];
 
-/// What a crate may see of the others. Every crate has a row, in the order of the dependencies.
+/// Dependency table of the workspace's crates, in dependency order. Every crate has a row.
 const CRATES: &[(&str, &str, Sees)] = &[
     ("vmcp-wire", "layers/wire", Sees::Only(&[])),
     ("vmcp-core", "layers/core", Sees::Only(&["vmcp-wire"])),
@@ -126,32 +126,30 @@ const CRATES: &[(&str, &str, Sees)] = &[
     ("vmcp-examples", "examples", Sees::AllAbove),
 ];
 
-/// The crates that any layer may depend on; the row of one that stands on more says so. A layer never depends on
-/// another layer.
+/// Base crates that any layer may depend on; other dependencies are listed in its row. A layer never depends on another
+/// layer.
 const GROUND: &[&str] = &["vmcp-wire", "vmcp-core", "vmcp-jwt"];
 
-/// What the tests of any crate may use.
+/// Allowed development dependency of every crate.
 const LOG_CAPTURE: &str = "vmcp-log-capture";
 
-/// Which crates of the workspace a crate may depend on.
+/// Dependencies of a crate inside the workspace.
 #[derive(Clone, Copy)]
 enum Sees {
     Only(&'static [&'static str]),
     AllAbove,
 }
 
-/// Found nowhere, tests included: a test that is skipped, a trace left behind. In two parts, so that this file does not
-/// find itself.
+/// Forbidden everywhere, tests included: skipped tests and debug output. Split in two, so that this file does not match.
 const NOWHERE: [(&str, &str); 2] = [("#[ig", "nore"), ("db", "g!(")];
 
-/// Found in tests only.
+/// Allowed in tests only.
 const IN_TESTS: &[&str] = &[".unwrap()", "panic!(", "todo!(", "unimplemented!(", "unreachable!("];
 
-/// Where somebody's own files are, besides the place of this checkout: a path into one of these means nothing on
-/// another machine.
+/// Private directories besides that of this checkout: a path into one of these is meaningless on another machine.
 const PRIVATE: &[&str] = &["root", "work", "tmp"];
 
-/// Generated folders, and the version control's own.
+/// Generated directories, and that of the version control system.
 const SKIPPED: &[&str] =
     &[".git", "target", "node_modules", ".venv", "__pycache__", "corpus", "artifacts"];
 
@@ -170,7 +168,7 @@ fn packages() -> Vec<Value> {
     metadata["packages"].as_array().unwrap().clone()
 }
 
-/// All files below a folder that a person wrote, with their paths from the workspace's root.
+/// Collects all hand-written files below a directory, with paths relative to the workspace root.
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let entry = entry.unwrap();
@@ -186,7 +184,7 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The text files among them. A file that a build took away meanwhile, or that is no text, is none.
+/// Returns the text files. Skips binary files and files that a build removes meanwhile.
 fn texts() -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     files(root(), &mut found);
@@ -198,15 +196,15 @@ fn rust_files() -> impl Iterator<Item = (PathBuf, String)> {
     texts().into_iter().filter(|(path, _)| path.extension().is_some_and(|ending| ending == "rs"))
 }
 
-/// Whether a whole file is test code: an integration test, a `tests` module or what several of them share (`testing`),
-/// a fuzz target.
+/// Returns `true` if a whole file is test code: an integration test, a `tests` module, a shared `testing` module, a fuzz
+/// target.
 fn is_test(path: &Path) -> bool {
     let inside = path.strip_prefix("tests/bench").or(path.strip_prefix("tests")).unwrap_or(path);
     let names = ["tests", "tests.rs", "testing.rs", "fuzz"];
     inside.iter().any(|part| names.iter().any(|name| part == *name))
 }
 
-/// A file's lines up to its test module.
+/// Returns a file's lines up to its test module.
 fn without_tests(text: &str) -> Vec<&str> {
     let lines: Vec<_> = text.lines().collect();
     let begins_tests = |pair: &[&str]| {
@@ -385,7 +383,7 @@ fn no_file_knows_the_machine_it_was_written_on() {
     let places = || PRIVATE.iter().map(|place| format!("/{place}/"));
     for (path, text) in texts() {
         for sought in places().chain([checkout.clone()]) {
-            // In a longer path, or in a URL, it is a folder like any other.
+            // In a longer path or in a URL, the name is an ordinary path segment.
             let inside = |before: char| before.is_alphanumeric() || "-_.~}>$".contains(before);
             for (at, _) in text.match_indices(&sought) {
                 if !text[..at].ends_with(inside) {
@@ -431,7 +429,7 @@ fn tests_named_in_security_exist() {
         .filter(|name| name.contains('_'))
         .collect();
     assert!(named.len() > 20, "the threat model names the tests in its last column");
-    // Scripts are named by their path.
+    // Scripts are referenced by their path.
     let exists = |name: &str| {
         if name.contains('/') { root().join(name).is_file() } else { functions.contains(name) }
     };

@@ -1,5 +1,5 @@
-//! The layers as a stranger gets them: programs outside of the workspace, each with one layer, are built against what
-//! `cargo package` makes, and run.
+//! The published form of the layers: programs outside of the workspace, each with one layer, are built against the
+//! output of `cargo package`, and run.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -11,7 +11,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// The programs in `examples/standalone`, and what each says when its layer does what it is for.
+/// Programs in `examples/standalone`, each with the expected output.
 const PROGRAMS: &[(&str, &str)] = &[
     ("audit", "HttpRequest: Success\n"),
     ("authn", "hello alice; nobody: 401\n"),
@@ -32,7 +32,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("token-exchange", "authorization: Bearer fresh\n"),
 ];
 
-/// As the workspace builds what is not its own, so that it is not built once more.
+/// Profile settings of the workspace, so that cargo reuses its builds of the dependencies.
 const PROFILE: &str =
     "[profile.dev]\ndebug = \"line-tables-only\"\n\n[profile.dev.package.\"*\"]\ndebug = false\n";
 
@@ -40,7 +40,7 @@ fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
 
-/// Runs it; answers what it printed.
+/// Runs a command and returns its output.
 fn output(command: &mut Command) -> String {
     let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -56,7 +56,7 @@ fn cargo(folder: &Path) -> Command {
 
 struct Workspace {
     target: PathBuf,
-    /// Name and version of each package below `layers/`.
+    /// Returns name and version of each package below `layers/`.
     layers: Vec<(String, String)>,
 }
 
@@ -86,7 +86,7 @@ fn packaged(workspace: &Workspace, to: &Path) {
     output(&mut cargo);
     for (name, version) in &workspace.layers {
         let archive = workspace.target.join("package").join(format!("{name}-{version}.crate"));
-        // With the time of now: the archive's is the same for whatever is in it, so cargo would not see a change.
+        // With the current time: the archive's times are constant, so cargo would not detect a change.
         output(Command::new("tar").arg("-xzmf").arg(archive).arg("-C").arg(to));
         let folder = to.join(format!("{name}-{version}"));
         for file in ["README.md", "LICENSE", "Cargo.toml", "src/lib.rs"] {
@@ -131,7 +131,7 @@ fn a_program_with_a_single_layer_runs_on_the_packages_alone() {
         let program = folder.join(program);
         let name = program.file_name().unwrap();
         copy(&root().join("examples/standalone").join(name), &program);
-        // The versions of everybody else that the workspace is tested with.
+        // The versions of dependencies that the workspace is tested with.
         fs::copy(root().join("Cargo.lock"), program.join("Cargo.lock")).unwrap();
         let mut cargo = cargo(&program);
         cargo.args(["run", "--quiet", "--offline", "--target-dir"]).arg(&workspace.target);

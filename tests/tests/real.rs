@@ -1,6 +1,6 @@
-//! The gateway among real MCP clients, servers and the conformance suite.
+//! Tests of the gateway with real MCP clients and servers, and with the conformance suite.
 //!
-//! One test program for all of them, so that the counterparts are installed once. See `vmcp_tests::counterparts`.
+//! A single test program installs the counterparts once. See `vmcp_tests::counterparts`.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
 

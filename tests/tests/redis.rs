@@ -1,6 +1,6 @@
-//! What the authorization server remembers, in a real Redis: one server, a cluster, and what Sentinel says.
+//! The authorization server's state in a real Redis: one server, a cluster, and Sentinel.
 //!
-//! One test program for all of them, so that Redis is installed once. See `vmcp_tests::counterparts`.
+//! A single test program installs Redis once. See `vmcp_tests::counterparts`.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
 

@@ -1,10 +1,11 @@
-//! Reads rustdoc's JSON, no more of it than is needed here, so that it can change elsewhere.
+//! Parser of rustdoc's JSON, limited to the needed parts, so that changes elsewhere do not matter.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-/// Which types and traits of other crates the documented one shows, each with the item that does.
+/// Returns the types and traits of other crates in the public API of the documented one, each with the item that
+/// exposes it.
 pub(crate) fn exposed(documented: &Value) -> BTreeMap<String, BTreeSet<String>> {
     let reader = Reader {
         paths: documented["paths"].as_object().unwrap(),
@@ -26,7 +27,7 @@ struct Reader<'a> {
     crates: &'a Map<String, Value>,
 }
 
-/// Ours, public, and not what every type has anyway.
+/// Returns `true` for public items of the crate, except implementations that every type has.
 fn is_shown(item: &Value) -> bool {
     if item["crate_id"] != 0 {
         return false;
@@ -35,7 +36,7 @@ fn is_shown(item: &Value) -> bool {
         Some(implementation) => {
             implementation["blanket_impl"].is_null() && implementation["is_synthetic"] != true
         }
-        // What is not public is there only as a part of what is: variants and members of traits.
+        // Other items are part of public ones: variants and members of traits.
         None => item["visibility"] == "public" || item["visibility"] == "default",
     }
 }
@@ -60,7 +61,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The crate and the name of what these members refer to, if it is another crate's.
+    /// Returns crate and name of the referenced item, if it belongs to another crate.
     fn foreign(&self, members: &Map<String, Value>) -> Option<(String, String)> {
         let path = self.paths.get(&members.get("id")?.to_string())?;
         let of = &self.crates.get(&path["crate_id"].to_string())?["name"];

@@ -1,4 +1,4 @@
-//! What several backends offer, as one client sees it.
+//! Aggregated capabilities of several backends.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use vmcp_tests::fixture::Generation;
 
 use crate::common::{both, gateway, gateway_with, status, until};
 
-/// A tool with everything that a tool can have, written as nobody would write it twice.
+/// A tool with every possible field, in unusual but valid JSON.
 const RICH: &str = concat!(
     r#"{"x-first":1.10,"name":"rich","title":"Rich \u0041","description":"a\/b","icons":[{"src":"data:,x","sizes":["any"]}],"#,
     r#""inputSchema":{"type":"object","properties":{"n":{"minimum":1e2,"maximum":12345678901234567890123}},"required":[]},"#,
@@ -29,7 +29,7 @@ fn names(all: &[&str]) -> BTreeSet<String> {
     all.iter().map(|name| (*name).to_owned()).collect()
 }
 
-/// The tools that both generations see, which are the same.
+/// Lists the tools in both generations and asserts that they are equal.
 async fn seen(url: &str) -> BTreeSet<String> {
     let mut lists = Vec::new();
     for mut caller in both(url).await.unwrap() {
@@ -93,7 +93,7 @@ async fn under_manual_names_are_told_apart_by_overrides() {
     assert_eq!(seen(gateway.url()).await, names(&["other", "x", "y"]));
     assert_eq!(backend_of(gateway.url(), "x").await, json!(["a", "x"]));
     assert_eq!(backend_of(gateway.url(), "other").await, json!(["b", "x"]));
-    // A conflict that appears later drops its contenders and is told.
+    // A later conflict removes its contenders and sends a notification.
     b.add_tool("y");
     let mut caller = Caller::stateless(gateway.url());
     until("the new conflict is settled", async || caller.tools().await.unwrap() == ["other", "x"])
@@ -185,7 +185,7 @@ async fn definitions_stay_byte_for_byte_what_the_backend_wrote() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn arguments_and_results_stay_byte_for_byte() {
-    // 2^64 and more digits than a double holds, an escape that nobody needs, and the order of keys.
+    // Numbers beyond the precision of a double, a superfluous escape, and the order of keys.
     let arguments = r#"{"z":18446744073709551616.10,"a":"\u0041\/","m":{"b":1,"a":[1.0,-0]}}"#;
     for generation in [Generation::Stateful, Generation::Stateless] {
         let good = Good::named("a").speaking(generation).start().unwrap();
@@ -283,7 +283,7 @@ async fn a_change_of_one_backend_is_told_to_every_client_that_listens() {
         for (caller, stream) in callers.iter_mut().zip(&mut streams) {
             let told = stream.next().await.unwrap().unwrap();
             assert_eq!(told["method"], "notifications/tools/list_changed", "{told}");
-            // Whoever is told sees it.
+            // Notified clients list the new catalog.
             assert!(caller.tools().await.unwrap().contains(&"a_new".to_owned()));
         }
     }

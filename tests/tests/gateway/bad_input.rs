@@ -1,5 +1,5 @@
-//! What clients send that they should not: each gets the status and the JSON-RPC error that the revision names and a
-//! message that says what to do, while another client notices nothing.
+//! Invalid requests: each gets the status and the JSON-RPC error of its revision and a message with a remedy, while other
+//! clients are not affected.
 
 #[path = "bad_input/headers.rs"]
 mod headers;
@@ -25,7 +25,7 @@ use vmcp_tests::counterparts::{Gateway, Reply};
 
 use crate::common::gateway;
 
-/// A gateway, and a client of each generation that uses it all the while.
+/// A gateway, and a client of each generation that uses it continuously.
 struct Scene {
     gateway: Gateway,
     _good: Good,
@@ -34,7 +34,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// In front of one backend, `a`, with the usual tools.
+    /// Starts a gateway with one backend, `a`, with the usual tools.
     async fn start() -> Self {
         Self::before(Good::named("a").start().unwrap()).await
     }
@@ -51,7 +51,7 @@ impl Scene {
         self.gateway.url()
     }
 
-    /// The process is alive and the neighbours never noticed anything.
+    /// Asserts that the process runs and that the continuous clients saw no error.
     async fn finish(mut self) {
         self.over.store(true, Ordering::Relaxed);
         for neighbour in self.neighbours {
@@ -63,7 +63,7 @@ impl Scene {
     }
 }
 
-/// Calls a tool again and again. How often.
+/// Calls a tool continuously and returns the number of calls.
 async fn live_on(mut caller: Caller, over: Arc<AtomicBool>) -> u32 {
     let mut calls = 0;
     while !over.load(Ordering::Relaxed) || calls == 0 {
@@ -75,7 +75,7 @@ async fn live_on(mut caller: Caller, over: Arc<AtomicBool>) -> u32 {
     calls
 }
 
-/// One request and what has to come of it.
+/// A request and its expected response.
 struct Case {
     what: String,
     method: Method,
@@ -84,14 +84,14 @@ struct Case {
     body: Bytes,
     status: u16,
     code: Option<i64>,
-    /// A part of the message that says what to do.
+    /// Expected part of the message.
     tells: &'static str,
-    /// The id of the answer; it has none otherwise.
+    /// Expected id of the response.
     id: Option<Value>,
 }
 
 impl Case {
-    /// A request with what it is about, for messages of tests.
+    /// Creates a request with a description for assertion messages.
     fn new(method: Method, what: impl Into<String>) -> Self {
         Self {
             what: what.into(),
@@ -106,7 +106,7 @@ impl Case {
         }
     }
 
-    /// A `POST` of this body with the right media types.
+    /// Creates a `POST` of this body with the right media types.
     fn post(body: impl Into<Bytes>) -> Self {
         let body = body.into();
         let what: String = String::from_utf8_lossy(&body).chars().take(160).collect();
@@ -120,7 +120,7 @@ impl Case {
         self
     }
 
-    /// Sets a header, or takes it away if the value is empty.
+    /// Sets a header, or removes it for an empty value.
     fn header(mut self, name: &str, value: &str) -> Self {
         let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
         if value.is_empty() {
@@ -131,7 +131,7 @@ impl Case {
         self
     }
 
-    /// Sends a header a second time.
+    /// Adds a second header of the same name.
     fn again(mut self, name: &'static str, value: &'static str) -> Self {
         self.headers.append(name, HeaderValue::from_static(value));
         self
@@ -142,19 +142,19 @@ impl Case {
         self
     }
 
-    /// Is refused so.
+    /// Expects this rejection.
     fn gets(mut self, status: u16, code: i64, tells: &'static str) -> Self {
         (self.status, self.code, self.tells) = (status, Some(code), tells);
         self
     }
 
-    /// Is answered so, without a JSON-RPC error.
+    /// Expects this status without a JSON-RPC error.
     fn passes(mut self, status: u16) -> Self {
         self.status = status;
         self
     }
 
-    /// The refusal names this id.
+    /// Expects this id in the rejection.
     fn with_id(mut self, id: impl Into<Value>) -> Self {
         self.id = Some(id.into());
         self
@@ -174,7 +174,7 @@ impl Case {
     }
 }
 
-/// Checks all cases over one connection, then that nobody else was disturbed.
+/// Checks all cases over one connection, then that other clients were not affected.
 async fn check_all(scene: Scene, cases: impl IntoIterator<Item = Case>) {
     let mut line = Line::to(scene.url());
     for case in cases {
@@ -183,7 +183,7 @@ async fn check_all(scene: Scene, cases: impl IntoIterator<Item = Case>) {
     scene.finish().await;
 }
 
-/// A message of a client with its headers, to be changed.
+/// Returns a client's message with its headers, for modification.
 fn asked(caller: &mut Caller, method: &str, params: Value) -> Case {
     let message = caller.request(method, params);
     let id = message["id"].clone();

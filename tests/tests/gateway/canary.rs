@@ -1,5 +1,5 @@
-//! Two users, each way of showing credentials, each pair of generations, at the same time: nothing of the one reaches
-//! the other, and no token that a client came with reaches a backend.
+//! Two users, each credential strategy and each pair of generations concurrently: data of one user never reaches the
+//! other, and client tokens never reach a backend.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fmt::Write;
@@ -17,22 +17,22 @@ use crate::common::until_ready;
 const AUDIENCE: &str = "http://localhost/mcp";
 const USERS: [&str; 2] = ["ann", "bob"];
 
-/// How often each client asks each backend for everything.
+/// Number of requests of each kind per client and backend.
 const ROUNDS: usize = 4;
 
-/// What only users ask for.
+/// Methods that only users call.
 const ASKED: [&str; 3] = ["tools/call", "prompts/get", "resources/read"];
 
-/// A way of showing credentials.
+/// A credential strategy for backends.
 struct Strategy {
     name: &'static str,
-    /// As `outgoingAuth.default` has it.
+    /// Value of `outgoingAuth.default`.
     section: fn(&Authority) -> String,
-    /// What a request of the user's shows to a backend.
+    /// Expected credential in a user's requests to a backend.
     credential: fn(&str) -> Vec<String>,
-    /// Whether each user shows something of their own.
+    /// True if credentials differ between users.
     personal: bool,
-    /// Whether the gateway is the issuer of its clients' tokens.
+    /// True if the gateway issues its clients' tokens.
     own: bool,
 }
 
@@ -101,20 +101,21 @@ const STRATEGIES: [Strategy; 6] = [
     },
 ];
 
-/// How long the providers' tokens live, in seconds: those with 45 left are renewed at their next use, which is each.
+/// Lifetime of the providers' tokens in seconds. The gateway refreshes tokens with 45 seconds left, so each use
+/// refreshes.
 const LIFETIME: u64 = 45;
 
-/// What was answered to a user's client, and where.
+/// Responses to one user's client.
 struct Heard {
     user: &'static str,
     client: &'static str,
-    /// The client's session at the gateway.
+    /// Session of the client at the gateway.
     session: Option<String>,
-    /// The backend that was asked, what for, and everything that came back.
+    /// Backend, method and response.
     answers: Vec<(Voice, &'static str, String)>,
 }
 
-/// What belongs to a user alone.
+/// Returns the texts that identify a user.
 fn belongings(user: &str) -> Vec<String> {
     let kinds = ["access", "refresh"];
     let at_providers = PROVIDERS
@@ -139,7 +140,7 @@ fn text(reply: &Reply) -> String {
     text + &String::from_utf8_lossy(&reply.body)
 }
 
-/// Asks every backend for everything, again and again, with a token that changes.
+/// Sends every request to every backend repeatedly, with changing tokens.
 async fn asks(
     strategy: &Strategy,
     mut caller: Caller,
@@ -183,7 +184,7 @@ async fn asks(
     Heard { user, client, session: caller.session().map(str::to_owned), answers }
 }
 
-/// The sessions of backends that a text names.
+/// Returns the backend session ids in a text.
 fn sessions(text: &str, voice: Voice) -> BTreeSet<String> {
     let start = format!("{}-session-", voice.name());
     let found = text.match_indices(&start).map(|(at, _)| {
@@ -193,7 +194,7 @@ fn sessions(text: &str, voice: Voice) -> BTreeSet<String> {
     found.collect()
 }
 
-/// What came back to each user is theirs.
+/// Asserts that each response belongs to its user.
 fn assert_answers_are_their_owners(
     strategy: &Strategy,
     heard: &[Heard],
@@ -224,7 +225,7 @@ fn assert_answers_are_their_owners(
             for (owner, thing) in owned.iter().filter(|(owner, _)| *owner != one.user) {
                 assert!(!holds(text, thing), "{cell}: {owner}'s {thing} in {text}");
             }
-            // That it is really their own shows that there was something to mix up.
+            // The user's own data in the response shows that a mix-up would be visible.
             if ["echo", "stream", "prompt"].contains(what) {
                 assert!(text.contains(&format!("word-of-{}", one.user)), "{cell}: {text}");
             }
@@ -243,7 +244,7 @@ fn assert_answers_are_their_owners(
     }
 }
 
-/// Whether the text has this in it, and not only as the beginning of a longer number.
+/// Returns `true` if the text contains this, except as the prefix of a longer number.
 fn holds(text: &str, thing: &str) -> bool {
     text.match_indices(thing).any(|(at, _)| {
         let after = text[at + thing.len()..].chars().next();
@@ -256,7 +257,7 @@ fn signature(token: &str) -> &str {
     token.rsplit('.').next().unwrap()
 }
 
-/// What reached a backend has nothing in it that a client came with for the gateway, and no request is of two users.
+/// Asserts that backend requests contain no credential of a client and belong to at most one user.
 fn assert_requests_are_of_one_user(
     strategy: &Strategy,
     voice: Voice,
@@ -289,7 +290,7 @@ fn assert_requests_are_of_one_user(
             _ => Some("AWS4-HMAC-SHA256 Credential=ASIA"),
         };
         let found = request.header("authorization");
-        // The gateway asks for itself whether a backend is there, and shows nothing of anybody's then.
+        // The gateway's own health checks carry no user's credentials.
         let own = strategy.personal && of.is_empty() && found.is_empty();
         assert!(!own || !ASKED.iter().any(|method| request.body.contains(method)), "{cell}");
         assert!(own || found.starts_with(expected.unwrap_or_default()), "{cell}");
@@ -299,7 +300,7 @@ fn assert_requests_are_of_one_user(
     assert_eq!(calls, heard.len() * ROUNDS * 2, "{}: {} backend", strategy.name, voice.name());
 }
 
-/// Users are shown with more than one token of theirs.
+/// Asserts that backends saw more than one token per user.
 fn assert_tokens_were_renewed(heard: &[Heard]) {
     for user in USERS {
         let start = format!("git-access-of-{user}-");
@@ -312,7 +313,7 @@ fn assert_tokens_were_renewed(heard: &[Heard]) {
     }
 }
 
-/// Somebody else's session is nobody's.
+/// Asserts that a session is not usable by another user.
 async fn assert_sessions_cannot_be_taken(
     strategy: &Strategy,
     url: &str,
@@ -333,7 +334,7 @@ async fn assert_sessions_cannot_be_taken(
     }
 }
 
-/// Three tokens of each user.
+/// Returns three tokens per user.
 async fn tokens(strategy: &Strategy, authority: &Authority, gateway: &Gateway) -> [Vec<String>; 2] {
     if !strategy.own {
         return USERS

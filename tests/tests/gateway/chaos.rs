@@ -1,4 +1,4 @@
-//! Backends that hang, refuse, talk nonsense, are slow or die: the others are as good as without them.
+//! Backends that hang, reject, send garbage, are slow or die, without effect on the others.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use vmcp_tests::fixture::Generation;
 
 use crate::common::{both, config, gateway, median, memory, status, until};
 
-/// The shortest time that a bad backend is given. Whatever waits for one takes at least that long.
+/// Minimum timeout of a faulty backend. A request that waits for one takes at least this long.
 const SHORTEST: Duration = Duration::from_secs(1);
 
-/// How often each thing is measured.
+/// Number of measurements.
 const ROUNDS: usize = 50;
 
-/// The most memory that a gateway may need among all these backends, in KiB.
+/// Maximum memory of a gateway with all of these backends, in KiB.
 const MOST_MEMORY: u64 = 256 << 10;
 
 fn sections(mode: &str) -> String {
@@ -33,7 +33,7 @@ fn five() -> Vec<Good> {
     all.map(|(name, speaks)| Good::named(name).speaking(speaks).start().unwrap()).collect()
 }
 
-/// What is measured.
+/// Measured requests.
 const ASKED: [&str; 6] = [
     "initialize",
     "server/discover",
@@ -43,11 +43,11 @@ const ASKED: [&str; 6] = [
     "call, stateless",
 ];
 
-/// The times of each thing asked.
+/// Durations per measured request.
 #[derive(Default)]
 struct Times([Vec<Duration>; ASKED.len()]);
 
-/// A gateway with a client of each generation and what they measured.
+/// A gateway with a client of each generation and their measurements.
 struct Side {
     gateway: Gateway,
     session: Caller,
@@ -58,14 +58,14 @@ struct Side {
 impl Side {
     async fn before(backends: Vec<(String, String)>, mode: &str) -> Self {
         let gateway = Gateway::start(&config(backends, &sections(mode))).await.unwrap();
-        // Before anything is known of the backends.
+        // Before the first response of a backend.
         let begun = Instant::now();
         let [session, stateless] = both(gateway.url()).await.unwrap();
         assert!(begun.elapsed() < SHORTEST, "initialize waited {:?}", begun.elapsed());
         Self { gateway, session, stateless, times: Times::default() }
     }
 
-    /// Asks everything once. Lists are not asked for if they have to fail.
+    /// Sends every request once. Lists are skipped if they have to fail.
     async fn round(&mut self, number: usize, lists: bool) {
         let Self { gateway, session, stateless, times: Times(times) } = self;
         let tool = format!("{}_echo", ["a", "b", "c", "d", "e"][number % 5]);
@@ -101,7 +101,7 @@ fn assert_lists(answer: &Value) {
     }
 }
 
-/// A clear error that can be tried again.
+/// Asserts that the error names the backend and permits a retry.
 fn assert_names_a_bad_one(answer: &Value) {
     let error = &answer["error"];
     let said = error["message"].as_str().unwrap_or_else(|| panic!("{answer}"));
@@ -120,7 +120,7 @@ async fn assert_the_good_notice_nothing(mode: &str) {
     let names = || good.iter().map(|good| (good.name().to_owned(), good.url()));
     let urls = bad.iter().map(|(name, running)| (name.clone(), running.url()));
     let mut alone = Side::before(names().collect(), mode).await;
-    // The bad ones come first and last: neither order may matter.
+    // Faulty backends come first and last: their order must not matter.
     let mut urls: Vec<_> = urls.collect();
     let last = urls.split_off(4);
     let mut among = Side::before(urls.into_iter().chain(names()).chain(last).collect(), mode).await;
@@ -131,7 +131,7 @@ async fn assert_the_good_notice_nothing(mode: &str) {
             for good in &good {
                 answered &= caller.call(&format!("{}_echo", good.name()), json!({})).await.is_ok();
             }
-            // Until every first answer is there or late, lists wait for them.
+            // Lists wait until every backend has responded or timed out once.
             _ = caller.ask("tools/list", json!({})).await;
             answered
         })
@@ -178,7 +178,7 @@ async fn a_list_fails_at_once_when_a_backend_is_known_to_be_down() {
     let begun = Instant::now();
     for mut caller in both(gateway.url()).await.unwrap() {
         let reply = caller.reply("tools/list", json!({})).await.unwrap();
-        // Clients take other statuses as the end of their connection.
+        // Clients treat other statuses as the end of their connection.
         assert_eq!(reply.status, 200, "{reply:?}");
         assert_names_a_bad_one(&reply.message().unwrap());
     }
@@ -213,7 +213,7 @@ async fn a_backend_that_dies_in_the_middle_of_a_call_is_named_and_costs_that_cal
                 let error = &answer["error"];
                 assert_eq!(error["code"], -32603, "{what}: {answer}");
                 assert_eq!(error["data"]["backend"], "dying", "{what}: {answer}");
-                // The tool says nothing of itself, and may have acted.
+                // The tool has no annotations, so it may have had side effects.
                 assert_eq!(error["data"]["retryable"], false, "{what}: {answer}");
                 let message = error["message"].as_str().unwrap();
                 assert!(message.contains("may have acted"), "{what}: {answer}");
@@ -239,7 +239,7 @@ async fn calls_of_a_bad_backend_end_in_time_and_name_it() {
         let mut known = Caller::stateless(gateway.url());
         until("it is known", async || known.call("odd_echo", json!({})).await.is_ok()).await;
         good.stop().await;
-        // What it offered is remembered, and what it became answers.
+        // The catalog is remembered; calls get the backend's current error.
         let _now = bad.start_at(port).await.unwrap();
         for mut caller in callers {
             let begun = Instant::now();

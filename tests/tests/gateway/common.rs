@@ -1,4 +1,4 @@
-//! What the tests of this program share.
+//! Shared functions of these tests.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use vmcp_tests::backends::Good;
 use vmcp_tests::caller::Caller;
 use vmcp_tests::counterparts::{Fault, Gateway};
 
-/// Something that is waited for and has not come by then is missing.
+/// Default timeout.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
 
-/// A configuration with these backends, and further sections as YAML.
+/// Returns a configuration with these backends and further sections as YAML.
 pub(crate) fn config<N: AsRef<str>, U: AsRef<str>>(
     backends: impl IntoIterator<Item = (N, U)>,
     sections: &str,
@@ -25,25 +25,25 @@ pub(crate) fn config<N: AsRef<str>, U: AsRef<str>>(
     yaml + sections
 }
 
-/// A gateway in front of these, under the default rules.
+/// Starts a gateway for these backends with default settings.
 pub(crate) async fn gateway(backends: &[&Good]) -> Gateway {
     gateway_with(backends, "").await
 }
 
-/// A gateway in front of these, with further sections of its configuration; it knows what they offer.
+/// Starts a gateway for these backends with further sections, and waits for their catalogs.
 pub(crate) async fn gateway_with(backends: &[&Good], sections: &str) -> Gateway {
     let all = backends.iter().map(|good| (good.name(), good.url()));
     ready(&config(all, sections)).await
 }
 
-/// A gateway with this configuration, that knows what its backends offer.
+/// Starts a gateway with this configuration and waits for the catalogs of its backends.
 pub(crate) async fn ready(yaml: &str) -> Gateway {
     let gateway = Gateway::start(yaml).await.unwrap();
     until_ready(&gateway).await;
     gateway
 }
 
-/// Waits until it knows what its backends offer.
+/// Waits until the gateway has the catalogs of its backends.
 pub(crate) async fn until_ready(gateway: &Gateway) {
     let ready = async |status: Value| {
         status["backends"].as_array().unwrap().iter().all(|backend| backend["status"] == "ready")
@@ -51,12 +51,12 @@ pub(crate) async fn until_ready(gateway: &Gateway) {
     until("every backend is ready", async || ready(status(gateway).await).await).await;
 }
 
-/// What `/status` shows.
+/// Returns the JSON of `/status`.
 pub(crate) async fn status(gateway: &Gateway) -> Value {
     gateway.page("/status").await.unwrap().message().unwrap()
 }
 
-/// Looks again and again until something holds.
+/// Polls until a condition holds.
 pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + SOON;
     while !holds().await {
@@ -65,19 +65,19 @@ pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// A client of each generation.
+/// Returns a client of each generation.
 pub(crate) async fn both(url: &str) -> Result<[Caller; 2], Fault> {
     Ok([Caller::stateful(url).await?, Caller::stateless(url)])
 }
 
-/// The resident memory of a process, in KiB.
+/// Returns the resident memory of a process in KiB.
 pub(crate) fn memory(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// The middle one of some times.
+/// Returns the median.
 pub(crate) fn median(times: &mut [Duration]) -> Duration {
     times.sort();
     times[times.len() / 2]

@@ -1,4 +1,4 @@
-//! Callers that share a gateway and its backends see nothing of each other, in every pair of generations.
+//! Isolation of callers that share a gateway and its backends, in every pair of generations.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ use crate::common::{both, gateway};
 
 const BACKENDS: [Generation; 2] = [Generation::Stateful, Generation::Stateless];
 
-/// What a client may send that is for the gateway alone.
+/// Client headers that must not reach a backend.
 const SECRETS: [(&str, &str); 8] = [
     ("authorization", "Bearer canary"),
     ("proxy-authorization", "Basic canary"),
@@ -25,7 +25,7 @@ const SECRETS: [(&str, &str); 8] = [
     ("mcp-param-canary", "canary"),
 ];
 
-/// The headers that may reach a backend.
+/// Headers that may reach a backend.
 const SENT: [&str; 8] = [
     "host",
     "accept",
@@ -37,7 +37,7 @@ const SENT: [&str; 8] = [
     "mcp-name",
 ];
 
-/// The headers that may reach a client.
+/// Headers that may reach a client.
 const RECEIVED: [&str; 6] = [
     "content-type",
     "content-length",
@@ -96,13 +96,13 @@ async fn no_header_crosses_in_either_direction() {
     }
 }
 
-/// Calls a tool again and again. The sessions that the backend was spoken to in.
+/// Calls a tool repeatedly and returns the backend sessions of the calls.
 async fn calls(mut caller: Caller, who: &'static str) -> HashSet<String> {
     let mut sessions = HashSet::new();
     for number in 0..50 {
         let word = format!("{who} {number}");
         let tool = ["a_echo", "a_stream", "a_slow"][number % 3];
-        // Both use the same ids and tokens at the same time.
+        // Both clients use the same ids and tokens concurrently.
         let params = json!({ "name": tool, "arguments": { "word": word, "ms": 2 },
             "_meta": { "progressToken": number } });
         let mut stream = Vec::new();
@@ -158,7 +158,7 @@ async fn clients_that_share_a_session_of_a_backend_get_their_own_answers() {
     assert_eq!(shared.len(), 1, "{shared:?}");
 }
 
-/// Asks with a question of its own and reads the stream up to it.
+/// Sends a call that triggers a server request and reads the stream up to it.
 async fn asked(caller: &mut Caller, tool: &str, word: &str) -> (Events, Value) {
     let params = json!({ "name": tool, "arguments": { "question": word } });
     let mut stream = caller.stream("tools/call", params).await.unwrap();
@@ -188,7 +188,7 @@ async fn answers_find_the_backend_that_asked() {
         let url = gateway.url();
         let mut ann = Caller::stateful_with(url, elicits()).await.unwrap();
         let mut bob = Caller::stateful_with(url, elicits()).await.unwrap();
-        // Every backend asks under id 1, each of them both clients, all at the same time.
+        // Every backend sends server requests with id 1 to both clients concurrently.
         let mut questions = Vec::new();
         for (who, caller) in [("ann", &mut ann), ("bob", &mut bob)] {
             for backend in ["a", "b"] {

@@ -1,4 +1,4 @@
-//! The configuration changes again and again while everything is in use.
+//! Configuration reloads under continuous use.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use vmcp_tests::fixture::Generation;
 
 use crate::common::{config, memory, status, until};
 
-/// How often the file changes, unless `VMCP_RELOADS` says otherwise.
+/// Number of reloads, unless `VMCP_RELOADS` is set.
 const RELOADS: u64 = 100;
 
-/// The open streams of each generation.
+/// Number of open streams per generation.
 const STREAMS: usize = 50;
 
-/// How much the memory may grow between the first tenth of the changes and the last one, in KiB.
+/// Maximum memory growth between the first and the last tenth of the reloads, in KiB.
 const GROWTH: u64 = 8 << 10;
 
-/// What changes between the two: a description, a timeout, and a backend.
+/// Returns one of two configurations that differ in a description, a timeout and a backend.
 fn variant(odd: bool, backends: &[Good], coming: &Good) -> String {
     let (words, wait) = if odd { ("odd", "7s") } else { ("even", "8s") };
     let all = backends.iter().chain(odd.then_some(coming));
@@ -38,7 +38,7 @@ fn variant(odd: bool, backends: &[Good], coming: &Good) -> String {
     )
 }
 
-/// Replaces the file at once, as editors and Kubernetes do.
+/// Replaces the file atomically, as editors and Kubernetes do.
 fn write(path: &Path, yaml: &str) {
     let new = path.with_extension("new");
     std::fs::write(&new, yaml).unwrap();
@@ -52,7 +52,7 @@ async fn reloads(gateway: &Gateway) -> u64 {
     configuration["reloads"].as_u64().unwrap()
 }
 
-/// Changes the file and waits until the gateway has taken it over.
+/// Changes the file and waits until the gateway has reloaded it.
 async fn change(gateway: &Gateway, yaml: &str) {
     let before = reloads(gateway).await;
     write(gateway.config(), yaml);
@@ -68,7 +68,7 @@ async fn change(gateway: &Gateway, yaml: &str) {
 async fn reload_of_audit_keeps_events_of_calls_under_way() {
     let good = Good::named("good").start().unwrap();
     let gateway = crate::common::gateway(&[&good]).await;
-    // The folder is that of other runs too.
+    // Other runs share the directory.
     let file = |name: &str| gateway.config().with_file_name(format!("{name}-{}", gateway.pid()));
     for name in ["first", "second"] {
         _ = std::fs::remove_file(file(name));
@@ -91,7 +91,7 @@ async fn reload_of_audit_keeps_events_of_calls_under_way() {
     until("the call is on record", async || calls() > 0).await;
 }
 
-/// What everybody shares.
+/// State shared by all clients.
 #[derive(Default)]
 struct Load {
     over: AtomicBool,
@@ -106,7 +106,7 @@ impl Load {
     }
 }
 
-/// Uses what is always there, and its own sessions with the backends.
+/// Calls permanent tools in one session.
 async fn work(mut caller: Caller, load: Arc<Load>) {
     let mut known: [Option<Value>; 3] = Default::default();
     let mut number = 0;
@@ -130,7 +130,7 @@ async fn work(mut caller: Caller, load: Arc<Load>) {
     }
 }
 
-/// Comes, calls and goes.
+/// Connects, calls and disconnects repeatedly.
 async fn visit(url: String, load: Arc<Load>) {
     while load.goes_on() {
         let mut caller = Caller::stateful(&url).await.unwrap();
@@ -140,7 +140,7 @@ async fn visit(url: String, load: Arc<Load>) {
     }
 }
 
-/// Calls what is there every other time: it is answered, or unknown.
+/// Calls a tool that exists in every other configuration: it succeeds, or is unknown.
 async fn try_coming(mut caller: Caller, load: Arc<Load>) {
     while load.goes_on() {
         for tool in ["coming_slow", "coming_stream"] {
@@ -153,7 +153,7 @@ async fn try_coming(mut caller: Caller, load: Arc<Load>) {
     }
 }
 
-/// Reads a stream that must not end before everything else has.
+/// Reads a stream that must not end before all other clients have finished.
 async fn hear(mut events: Events, _caller: Caller, load: Arc<Load>) -> u64 {
     let mut told = 0;
     loop {
@@ -185,7 +185,7 @@ async fn start_load(url: &str, load: &Arc<Load>) -> (Vec<JoinHandle<()>>, Vec<Jo
     }
     for _ in 0..STREAMS {
         let mut session = Caller::stateful(url).await.unwrap();
-        // The backend's own stream becomes a part of the client's.
+        // The backend's notification stream feeds the client's.
         session.call("stateful_echo", json!({})).await.unwrap();
         for mut caller in [session, Caller::stateless(url)] {
             let events = caller.listen().await.unwrap();
@@ -223,7 +223,7 @@ async fn changing_the_configuration_all_the_time_disturbs_nobody() {
         }
     }
     let took = begun.elapsed();
-    // Whoever listens still does.
+    // Listeners keep their streams.
     let told = load.told.load(Ordering::Relaxed);
     backends[0].add_tool("last");
     until("every stream is told", async || {
@@ -265,11 +265,11 @@ async fn a_change_that_is_wrong_is_told_and_not_taken() {
     .await;
     caller.call("a_echo", json!({})).await.unwrap();
     write(gateway.config(), &config([("a", good.url())], "aggregation: {excludeAllTools: true}\n"));
-    // Without a signal: the file is looked at.
+    // Without a signal: the gateway polls the file.
     let told = stream.next().await.unwrap().unwrap();
     assert_eq!(told["method"], "notifications/tools/list_changed");
     assert!(caller.tools().await.unwrap().is_empty());
-    // Clients are told a moment before the outcome is noted.
+    // Clients are notified shortly before the outcome is recorded.
     until("the mistake is forgotten", async || {
         status(&gateway).await["configuration"]["last_error"] == Value::Null
     })

@@ -1,4 +1,4 @@
-//! Sessions of clients and with backends: when they begin, how long they live, how they end.
+//! Client and backend sessions: start, lifetime and end.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use vmcp_tests::fixture::Generation;
 
 use crate::common::{both, config, gateway, memory, status, until};
 
-/// The most sessions that there may be.
+/// Maximum number of sessions.
 const CAP: usize = 10_000;
 
 fn stateful(name: &str) -> Good {
     Good::named(name).speaking(Generation::Stateful).start().unwrap()
 }
 
-/// The backend's session that a call went into.
+/// Returns the backend session of a call.
 async fn session_of(caller: &mut Caller, tool: &str) -> Value {
     caller.call(tool, json!({})).await.unwrap()["structuredContent"]["session"].clone()
 }
@@ -55,7 +55,7 @@ async fn flood_of_sessions_ends_no_session_of_others() {
     let gateway = Gateway::start_with(&yaml, &["--trusted-proxies", "1"]).await.unwrap();
     let mut first = Caller::stateful(gateway.url()).await.unwrap();
     let before = memory(gateway.pid());
-    // One address has at most a tenth of all.
+    // One address may have at most a tenth of all sessions.
     let mut line = Line::to(gateway.url());
     for _ in 0..CAP / 10 + 10 {
         assert_eq!(hello(&mut line, 0).await.status, StatusCode::OK);
@@ -79,7 +79,7 @@ async fn flood_of_sessions_ends_no_session_of_others() {
     let each = (memory(gateway.pid()) - before) * 1024 / CAP as u64;
     eprintln!("{each} bytes for each session that has done nothing yet");
     assert!(each < 2048, "{each}");
-    // Another address takes the place of one of those that have the most.
+    // A session of another address evicts one of an address with the most sessions.
     assert_eq!(hello(&mut line, 99).await.status, StatusCode::OK);
     assert_eq!(sessions(&gateway).await, CAP);
     first.call("a_echo", json!({})).await.unwrap();
@@ -91,7 +91,7 @@ async fn sessions(gateway: &Gateway) -> usize {
     usize::try_from(status(gateway).await["sessions"].as_u64().unwrap()).unwrap()
 }
 
-/// Opens a session from an address that a trusted proxy tells.
+/// Opens a session from an address that a trusted proxy reports.
 async fn hello(line: &mut Line, address: u8) -> vmcp_tests::counterparts::Reply {
     let params = json!({
         "protocolVersion": "2025-11-25",
@@ -108,7 +108,7 @@ async fn hello(line: &mut Line, address: u8) -> vmcp_tests::counterparts::Reply 
 async fn a_backend_session_begins_with_its_first_use_and_ends_with_the_client_s() {
     let (a, b) = (stateful("a"), stateful("b"));
     let gateway = gateway(&[&a, &b]).await;
-    // The gateway's own, in which it observes.
+    // The gateway's own session for notifications.
     assert_eq!((a.sessions(), b.sessions()), (1, 1));
     let mut caller = Caller::stateful(gateway.url()).await.unwrap();
     caller.tools().await.unwrap();
@@ -175,7 +175,7 @@ async fn many_answers_in_streams_are_no_reason_to_refuse_more() {
     }
 }
 
-/// Calls that are under way when the gateway is told to stop.
+/// Starts calls that are in flight at the shutdown.
 async fn start_calls(url: &str, count: &mut u64) -> Vec<tokio::task::JoinHandle<Value>> {
     let mut calls = Vec::new();
     for tool in ["old_slow", "old_stream", "new_slow", "new_stream"] {
@@ -212,7 +212,7 @@ async fn a_gateway_that_is_told_to_stop_ends_what_is_under_way() {
     assert_eq!(ended["result"]["resultType"], "complete", "{ended}");
     assert_eq!(listening.next().await.unwrap(), None);
     assert!(begun.elapsed() < Duration::from_millis(500), "{:?}", begun.elapsed());
-    // Whoever looks whether it is ready gets no connection, or is told that it is not.
+    // A readiness probe gets no connection, or 503.
     let ready = gateway.page("/readyz").await;
     assert!(ready.is_err() || ready.unwrap().status == StatusCode::SERVICE_UNAVAILABLE);
     for call in calls {

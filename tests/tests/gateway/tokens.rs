@@ -1,4 +1,4 @@
-//! What becomes of streams and answers when tokens end.
+//! Streams and responses after token expiry.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,7 +10,7 @@ use vmcp_tests::fixture::Generation;
 
 use crate::common::{config, ready};
 
-/// How far clocks may be apart.
+/// Allowed clock skew.
 const LEEWAY: Duration = Duration::from_secs(30);
 
 const AUDIENCE: &str = "http://localhost/mcp";
@@ -30,7 +30,7 @@ async fn who_is_let_in_within_the_leeway_is_answered_like_everybody_else() {
         let mut callers =
             [Caller::stateful_as(url, &token).await.unwrap(), Caller::stateless_as(url, &token)];
         for (number, caller) in callers.iter_mut().enumerate() {
-            // The stream of the answer has the answer in it.
+            // The response's stream contains the response.
             let params =
                 json!({ "name": "a_stream", "arguments": {}, "_meta": { "progressToken": 1 } });
             let answer = caller.ask("tools/call", params).await.unwrap();
@@ -57,7 +57,7 @@ async fn an_answer_outlives_the_token_that_it_was_asked_for_with_and_a_standing_
         .await
         .unwrap();
     let mut eve = Caller::stateless_as(url, &long);
-    // Good for two seconds more.
+    // Valid for two more seconds.
     let until = SystemTime::now() - LEEWAY + Duration::from_secs(2);
     let short = authority.token_until("ann", AUDIENCE, 2, until);
     ann.comes_with(&short);

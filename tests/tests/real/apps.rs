@@ -1,4 +1,4 @@
-//! MCP Apps: two servers whose tools and user interfaces have the same names and URIs, and one that would answer for all.
+//! MCP Apps: two servers whose tools and user interfaces have the same names and URIs, and one with a catch-all template.
 
 use serde_json::{Value, json};
 use vmcp_tests::caller::Caller;
@@ -41,7 +41,7 @@ impl Apps {
     }
 }
 
-/// The URI of a tool's user interface, by either member that may name it.
+/// Returns the URI of a tool's user interface from either member that may contain it.
 fn interface(tool: &Value) -> Option<&str> {
     let meta = &tool["_meta"];
     meta["ui"]["resourceUri"].as_str().or(meta["ui/resourceUri"].as_str())
@@ -141,7 +141,7 @@ async fn app_calls_own_backend_under_original_name() {
         "several backends have a tool named refresh: call it alpha_refresh or beta_refresh";
     for mut caller in apps.callers().await {
         for backend in ["alpha", "beta"] {
-            // No other backend has it.
+            // The name is unique to one backend.
             let save = format!("{backend}_save");
             assert_eq!(server(&mut caller, &save).await.as_deref(), Ok(backend));
         }
@@ -152,7 +152,7 @@ async fn app_calls_own_backend_under_original_name() {
         let unknown = server(&mut caller, "declared_not").await.unwrap_err();
         assert_eq!(unknown["message"], "unknown tool: declared_not");
     }
-    // A session tells which app it has opened: by calling the tool, or by reading its page.
+    // A session has opened an app if it called its tool or read its page.
     let [mut calling, _] = apps.callers().await;
     assert_eq!(server(&mut calling, "beta_show").await.as_deref(), Ok("beta"));
     assert_eq!(server(&mut calling, "refresh").await.as_deref(), Ok("beta"));
@@ -160,10 +160,10 @@ async fn app_calls_own_backend_under_original_name() {
     let uri = json!({ "uri": "ui://app/alpha.html" });
     reading.result("resources/read", uri).await.unwrap();
     assert_eq!(server(&mut reading, "refresh").await.as_deref(), Ok("alpha"));
-    // With both open, nothing tells them apart.
+    // With both apps open, the URI is ambiguous.
     assert_eq!(server(&mut calling, "alpha_show").await.as_deref(), Ok("alpha"));
     let refused = server(&mut calling, "refresh").await.unwrap_err();
     assert_eq!(refused["message"], ambiguous);
-    // What is advertised is always there.
+    // Advertised resources are always readable.
     assert_eq!(server(&mut calling, "alpha_refresh").await.as_deref(), Ok("alpha"));
 }

@@ -49,7 +49,7 @@ impl World {
             Arc::new(oauth2(&second, &callback, &store, &hmac)),
         ];
         let settings = Settings::new(url, audiences, keys, hmac);
-        // Nobody in these tests is known by a document: the metadata says that one could be.
+        // No client of these tests uses a metadata document, although the server announces support.
         let documents = tower::service_fn(|_: http::Request<Body>| async {
             Err::<http::Response<Body>, BoxError>("no documents here".into())
         });
@@ -60,12 +60,12 @@ impl World {
         Self { issuer, resource, server, first, second }
     }
 
-    /// Where the first provider is.
+    /// Returns the issuer of the first provider.
     pub(super) fn first(&self) -> String {
         self.first.issuer()
     }
 
-    /// Where the second one is.
+    /// Returns the issuer of the second provider.
     pub(super) fn second(&self) -> String {
         self.second.issuer()
     }
@@ -74,13 +74,13 @@ impl World {
         self.register_as("Editor").await
     }
 
-    /// Registers a client that calls itself so.
+    /// Registers a client with this name.
     pub(super) async fn register_as(&self, name: &str) -> String {
         register(&self.issuer, name).await
     }
 }
 
-/// Registers a client that calls itself so.
+/// Registers a client with this name.
 pub(super) async fn register(issuer: &str, name: &str) -> String {
     let document = serde_json::json!({
         "redirect_uris": ["http://127.0.0.1/callback"], "client_name": name,
@@ -136,7 +136,7 @@ fn oidc(
     provider(settings("corp", callback, kind), store, hmac)
 }
 
-/// One that this server registers itself at.
+/// Configures a provider with dynamic registration.
 fn oauth2(
     idp: &UpstreamProvider,
     callback: &str,
@@ -196,7 +196,7 @@ async fn a_person_logs_in_at_two_providers_and_the_tokens_of_both_are_there_for_
         tokens.token("corp", UpstreamKind::Id).await.unwrap().value.expose_secret().contains('.')
     );
 
-    // The client keeps its session, whatever becomes of the providers.
+    // The client keeps its session, whatever happens to the providers.
     let refresh = got["refresh_token"].as_str().unwrap();
     world.first.kill().await.unwrap();
     world.second.kill().await.unwrap();

@@ -1,4 +1,4 @@
-//! Signing requests with credentials of an STS, for a service, that others wrote.
+//! Request signing with credentials of an STS, against independent implementations.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -15,12 +15,12 @@ use vmcp_core::{Body, BoxError, Caller, Clock, Identity};
 use vmcp_egress::{Egress, FetchPolicy, Fetcher, Target};
 use vmcp_tests::counterparts::{self, AccessKeys, SignedService, skipped};
 
-/// What STS gave out, in the order of the calls: the caller's session and the credentials.
+/// Credentials issued by STS in the order of the calls, each with its session name.
 type Given = Arc<Mutex<Vec<(String, AccessKeys)>>>;
 
 const REGION: &str = "eu-central-1";
 
-/// A client that notes what STS answers.
+/// Returns a client that records the responses of STS.
 fn noting(
     given: &Given,
 ) -> impl Service<Request<Body>, Response = Response<Body>, Error = BoxError, Future: Send>
@@ -70,7 +70,7 @@ fn caller(name: &str, groups: &[&str]) -> Caller {
     let Value::Object(claims) = serde_json::json!({ "sub": name, "groups": groups }) else {
         panic!("claims are an object")
     };
-    // STS is shown this token, and the role follows from its claims.
+    // STS receives this token, and the role follows from its claims.
     let payload = BASE64_URL_SAFE_NO_PAD.encode(Value::from(claims.clone()).to_string());
     let token = format!("e30.{payload}.c").into();
     Caller::User(Identity::builder("https://idp.example", name).claims(claims).token(token).build())
@@ -135,7 +135,7 @@ async fn what_is_signed_with_credentials_of_a_real_sts_is_taken_by_another_verif
         assert!(covered.contains(&"mcp-protocol-version".into()), "{answer}");
     }
 
-    // Somebody else gets another role and other credentials.
+    // Another user gets another role and other credentials.
     send(&signing, "GET", &url, "", caller("auth0|bob", &[])).await;
     let (session, bobs) = given.lock().unwrap().pop().unwrap();
     assert!(session.contains(":assumed-role/reader/auth0-bob-"), "{session}");

@@ -1,4 +1,4 @@
-//! How soon a real client hears of a backend's change.
+//! Latency of change notifications for real clients.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -8,10 +8,10 @@ use vmcp_tests::fixture::Generation;
 
 const WATCHED: &str = "test://watched-resource";
 
-/// What the user of a client may notice.
+/// Maximum latency of a notification.
 const SOON: Duration = Duration::from_secs(1);
 
-/// Until a test gives up waiting; a late notification is told from a lost one.
+/// Test timeout, long enough to distinguish a late notification from a lost one.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 const WATCHERS: [(Client, Era); 5] = [
@@ -56,7 +56,7 @@ async fn a_real_client_sees_list_changed_directly() {
     }
 }
 
-/// One of the generations behind the gateway, every watcher in front of it; then the backend restarts.
+/// Runs every watcher in front of a backend of this generation, then restarts the backend.
 async fn assert_every_client_hears(generation: Generation) {
     let mut fixture = Fixture::start(generation).await.unwrap();
     let gateway = Gateway::before(fixture.url()).await.unwrap();
@@ -68,7 +68,7 @@ async fn assert_every_client_hears(generation: Generation) {
         watchers.push((watcher, who));
     }
     fixture = fixture.restart().await.unwrap();
-    // The new backend lacks the tools that the old one got: noticing that it is back is itself a change.
+    // The new backend lacks the added tools, so its return is itself a change.
     for (watcher, who) in &mut watchers {
         let change = watcher.next("tools/list_changed", PATIENCE).await;
         change.unwrap_or_else(|fault| panic!("{who}, after a restart: {fault}"));

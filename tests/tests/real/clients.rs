@@ -1,4 +1,4 @@
-//! Clients that somebody else wrote, in each era that they speak.
+//! Clients of other projects, in each era that they support.
 
 use vmcp_tests::counterparts::{Client, Era, Fixture, Gateway, Plan, Seen, skipped};
 use vmcp_tests::fixture::Generation;
@@ -32,7 +32,7 @@ fn assert_saw_everything(seen: &Seen, who: &str) {
     );
 }
 
-/// Runs every client in every era, and names all that went wrong.
+/// Runs every client in every era, and reports all failures.
 async fn assert_all_clients_work(url: &str) {
     let mut faults = Vec::new();
     for client in Client::ALL {

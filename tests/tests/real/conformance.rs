@@ -1,4 +1,5 @@
-//! The MCP conformance suite, directly against the fixture and through the gateway in all four cells.
+//! The MCP conformance suite, directly against the fixture and through the gateway in all four combinations of
+//! generations.
 
 use vmcp_tests::authority::Authority;
 use vmcp_tests::counterparts::{
@@ -6,7 +7,7 @@ use vmcp_tests::counterparts::{
 };
 use vmcp_tests::fixture::Generation;
 
-/// How many checks each revision makes of a server that can everything.
+/// Number of checks per revision for a server with all capabilities.
 const CHECKS_2025_11_25: usize = 70;
 const CHECKS_2026_07_28: usize = 119;
 
@@ -84,7 +85,7 @@ async fn each_generation_of_one_backend_scores_as_directly() {
     }
 }
 
-/// Prints every check that the mixed cell loses, and fails when it is one without a reason in the list.
+/// Prints every check that the mixed combination loses, and fails for losses without a listed reason.
 async fn assert_only_known_losses(
     generation: Generation,
     revision: Revision,
@@ -116,7 +117,7 @@ async fn stateful_client_stateless_backend_prints_each_lost_check() {
 
 const NO_KEY: &str = "the suite expects the key of the fixture's question; a question of the older revision has none";
 
-/// What a backend from before 2026-07-28 cannot know, whoever stands in front of it.
+/// Checks that depend on information a backend from before 2026-07-28 cannot provide through any gateway.
 const BEYOND_A_STATEFUL_BACKEND: &[(&str, &str)] = &[
     (
         "sep-2575-server-rejects-undeclared-capability",
@@ -144,7 +145,7 @@ async fn stateless_client_stateful_backend_prints_each_lost_check() {
     .await;
 }
 
-/// A gateway that wants a token and asks policies, in front of a backend of the same generation.
+/// Runs the suite through a gateway with authentication and policies, in front of a backend of the same generation.
 async fn with_a_token(generation: Generation, revision: Revision) -> Report {
     let audience = "http://localhost/mcp";
     let authority = Authority::start().unwrap();
@@ -178,7 +179,7 @@ async fn who_has_a_token_scores_the_same() {
     }
 }
 
-/// Why the suite's scenarios about authorization cannot be run against a resource server.
+/// Reasons why the suite's authorization scenarios do not apply to a resource server.
 const AUTHORIZATION: [(&str, &str); 2] = [
     ("Client", "the suite is the server, and looks at an OAuth client that it starts"),
     (
@@ -206,7 +207,7 @@ async fn the_suite_has_no_scenario_about_authorization_for_a_resource_server() {
         assert!(!names.is_empty(), "no scenario of {part}");
         eprintln!("not run, {}: {reason}: {}", names.len(), names.join(", "));
     }
-    // One that turns up in another part is to be run here.
+    // A scenario that appears in another part has to be run here.
     let known = |part: &str| AUTHORIZATION.iter().any(|(known, _)| *known == part);
     let new: Vec<_> = all.iter().filter(|(part, _)| !known(part)).collect();
     assert!(new.is_empty(), "{new:?}");

@@ -1,4 +1,4 @@
-//! What the doctor says of the gateway in front of the authorization server, and of the gateway that is one.
+//! Findings of `vmcp doctor` for a gateway with an external authorization server, and for one with its own.
 
 use url::Url;
 use vmcp_doctor::{Client, examine};
@@ -8,7 +8,7 @@ use vmcp_tests::counterparts::{Gateway, skipped};
 use super::auth_server::World;
 use super::issuing::Ground;
 
-/// Every client finds all that it needs, and registers where it would.
+/// Asserts that the doctor reports no problem for discovery and registration.
 async fn finds_nothing_amiss(gateway: &Gateway) {
     let policy =
         FetchPolicy { addresses: FetchAddresses::Any, http: true, ..FetchPolicy::supplied() };

@@ -1,5 +1,4 @@
-//! Redis fails over while people log in and clients renew their tokens at gateways that are their own authorization
-//! servers.
+//! Redis failover during logins and token refreshes at gateways with their own authorization servers.
 
 use futures_util::future::join_all;
 use serde_json::json;
@@ -12,16 +11,16 @@ use vmcp_tests::steps::{Login, Step, Taken};
 
 use crate::issuing::Ground;
 
-/// How long a group may take to agree on a new master.
+/// Timeout for the election of a new master.
 const FAILOVER: Duration = Duration::from_secs(60);
 
 const SECOND: Duration = Duration::from_secs(1);
 const PASSWORD: &str = "canary";
 
-/// The last steps before a server dies: the browser is at the first provider, or the client has its tokens.
+/// Last steps before a server dies: the browser is at the first provider, or the client has its tokens.
 const MOMENTS: [Step; 2] = [Step::Consent, Step::Token];
 
-/// Takes a step until it is done; what was answered in between.
+/// Retries a step until it succeeds and returns the responses in between.
 async fn takes(login: &mut Login, step: Step) -> Vec<String> {
     let (begun, mut answers) = (Instant::now(), Vec::new());
     loop {
@@ -34,7 +33,7 @@ async fn takes(login: &mut Login, step: Step) -> Vec<String> {
     }
 }
 
-/// Asks every server for a password from now on.
+/// Requires a password at every server from now on.
 async fn guard(servers: impl IntoIterator<Item = &Redis>) {
     let servers: Vec<_> = servers.into_iter().collect();
     for setting in ["masterauth", "requirepass"] {
@@ -52,7 +51,7 @@ fn settings(address: Address) -> Settings {
     Settings { address, credentials: Credentials { user: None, password }, tls: None, timeouts }
 }
 
-/// Waits until a replica has what was written so far: what is written later on another connection, at the latest.
+/// Waits until a replica has all previous writes, proven by a later write on another connection.
 async fn until_replicated(settings: &Settings, key: &str) {
     let redis = Client::connect(settings.clone()).await.unwrap();
     let (mut write, mut wait) = (cmd("SET"), cmd("WAIT"));
@@ -63,7 +62,7 @@ async fn until_replicated(settings: &Settings, key: &str) {
     assert_eq!(replicas, vmcp_redis::Value::Int(1));
 }
 
-/// A key of the gateway's that a server has, if it has any.
+/// Returns a key of the gateway's on a server, if there is one.
 async fn key(server: &Redis) -> Option<String> {
     let asked = ["-a", PASSWORD, "--no-auth-warning", "KEYS", "vmcp:auth:v1:*"];
     let keys = server.cli(&asked).await.unwrap();
@@ -75,14 +74,14 @@ async fn is_master(server: &Redis) -> bool {
     role.starts_with("master")
 }
 
-/// Somebody who logged in up to this step.
+/// Performs a login up to this step.
 async fn login(gateway: &Gateway, last: Step) -> Login {
     let mut login = Login::new(gateway.url().trim_end_matches("/mcp"), "ann");
     login.goes(last).await.unwrap();
     login
 }
 
-/// Takes the steps that are left, and uses what came of them.
+/// Performs the remaining steps and uses the resulting tokens.
 async fn goes_on(gateway: &Gateway, login: &mut Login, last: Step) {
     let begun = Instant::now();
     let left = Step::ALL.into_iter().skip_while(|step| *step != last).skip(1);
@@ -124,7 +123,7 @@ async fn a_login_and_a_refresh_go_on_when_sentinel_fails_over() {
             tls: None,
         });
         until_replicated(&settings(address), "written").await;
-        // One of those who watch dies as well; two are enough to agree.
+        // One Sentinel dies as well; two are a majority.
         group.sentinels[0].kill().unwrap();
         group.servers[0].kill().unwrap();
         goes_on(&gateway, &mut login, last).await;

@@ -1,4 +1,4 @@
-//! The fixture's own promises, on which the other tests rest.
+//! Behavior of the fixture that the other tests depend on.
 
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::{Value, json};

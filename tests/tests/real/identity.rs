@@ -1,4 +1,4 @@
-//! Callers of an identity provider that somebody else wrote.
+//! Callers authenticated by an independent identity provider.
 
 use std::convert::Infallible;
 use std::time::{Duration, SystemTime};
@@ -32,7 +32,7 @@ fn secret(name: &str) -> String {
     format!("{name}: s3cr3t+/%")
 }
 
-/// A token of alice's, of this kind.
+/// Returns a token of alice's, of this kind.
 async fn token(provider: &IdentityProvider, kind: &str) -> String {
     let credentials = BASE64_STANDARD.encode("alice:alice%3A+s3cr3t%2B%2F%25");
     let form = format!("grant_type=client_credentials&scope=mcp:call&resource=urn:token:{kind}");
@@ -46,7 +46,7 @@ async fn token(provider: &IdentityProvider, kind: &str) -> String {
     answer["access_token"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
 }
 
-/// A service that answers with the caller's subject and groups, behind the whole of authentication.
+/// Returns a service that responds with the caller's subject and groups, behind the complete authentication.
 fn guarded(provider: &IdentityProvider, clock: &Clock) -> Guarded {
     let (ours, theirs) = (fetcher(FetchPolicy::configured()), fetcher(FetchPolicy::supplied()));
     let issuer = provider.issuer();
@@ -103,7 +103,7 @@ async fn tokens_of_a_real_provider_count_through_rotation_and_outage() {
     assert_eq!(status(&service, &token(&provider, "foreign").await).await, 401);
     assert_eq!(status(&service, "made-up").await, 401);
 
-    // New keys are known with the first token that they sign, and the old ones still count.
+    // New keys are fetched for the first token that they sign; the old keys remain valid.
     provider.rotate().await.unwrap();
     let (unseen, late) = (token(&provider, "opaque").await, token(&provider, "RS256").await);
     for kind in ["RS256", "ES256"] {
@@ -115,7 +115,7 @@ async fn tokens_of_a_real_provider_count_through_rotation_and_outage() {
         assert_eq!(status(&service, token).await, 200);
     }
 
-    // Without the provider only what nobody has seen yet has to wait.
+    // Without the provider, only tokens signed with unknown keys are rejected.
     provider.rotate().await.unwrap();
     let of_new_key = token(&provider, "RS256").await;
     provider.stop().await.unwrap();

@@ -1,4 +1,4 @@
-//! The files of real clients, taken over by `vmcp init --from`: a tool of each server is called in both generations.
+//! Configuration files of real clients, imported by `vmcp init --from`: a tool of each server is called in both generations.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 use vmcp_tests::counterparts::{Backend, Client, Era, ImportedFile, Plan, npm, python, skipped};
 
-/// The programs that the files start.
+/// Programs in the files.
 struct Programs {
     python: String,
     node: String,
@@ -37,7 +37,7 @@ const TIME: (&str, &str, &str) = ("get_current_time", "{\"timezone\": \"UTC\"}",
 const MEMORY: (&str, &str, &str) = ("read_graph", "{}", "entities");
 const ECHO: (&str, &str, &str) = ("echo", "{\"message\": \"hello\"}", "Echo: hello");
 
-/// Takes over the file, then calls a tool of each backend with its arguments and looks for the words in the result.
+/// Imports the file, then calls a tool of each backend with its arguments and looks for the text in the result.
 async fn call_each(
     name: &str,
     text: &str,
@@ -54,7 +54,7 @@ async fn call_each(
                 ..Plan::default()
             };
             let called = async {
-                // The gateway offers a backend once it has answered for the first time.
+                // The gateway lists a backend's tools after its first response.
                 loop {
                     let run = Client::PythonMcp.run(imported.gateway.url(), era, &plan).await;
                     match run {
@@ -151,7 +151,7 @@ async fn imports_file_of_vscode_with_inputs_and_comments() {
     let everything = Backend::everything_http().await.unwrap();
     let text = format!(
         r#"{{
-  // Written by an editor.
+  // In the format of an editor.
   "inputs": [
     {{"type": "promptString", "id": "api-key", "description": "API key", "password": true}},
   ],

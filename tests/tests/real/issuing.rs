@@ -1,5 +1,5 @@
-//! What gateways that are their own authorization servers stand among: two identity providers that somebody else wrote,
-//! a backend, and the secrets that replicas share.
+//! Surroundings of gateways with their own authorization servers: two independent identity providers, a backend, and the
+//! secrets that replicas share.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,22 +8,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use vmcp_tests::counterparts::{Certificates, Fixture, Gateway, UpstreamProvider};
 use vmcp_tests::fixture::Generation;
 
-/// Around gateways; its files are removed with this.
+/// Surroundings of gateways; dropping this removes the files.
 pub(super) struct Ground {
     pub(super) first: UpstreamProvider,
-    /// The one that rotates its refresh tokens, and whose token the backend is shown.
+    /// Provider that rotates its refresh tokens; the backend receives its token.
     pub(super) second: UpstreamProvider,
     pub(super) fixture: Fixture,
     secrets: PathBuf,
 }
 
 impl Ground {
-    /// Both providers are known by their endpoints.
+    /// Configures both providers by their endpoints.
     pub(super) async fn plain() -> Self {
         Self::around(UpstreamProvider::start(false).await.unwrap()).await
     }
 
-    /// The first provider speaks TLS, and is known by its issuer alone.
+    /// Configures the first provider over TLS by its issuer alone.
     pub(super) async fn secured() -> Self {
         Self::around(UpstreamProvider::start_secured(false).await.unwrap()).await
     }
@@ -50,34 +50,34 @@ impl Ground {
         Self { first, second, fixture, secrets }
     }
 
-    /// A reference to one of the secrets.
+    /// Returns a reference to one of the secrets.
     pub(super) fn secret(&self, name: &str) -> String {
         format!("{{file: \"{}\"}}", self.secrets.join(name).display())
     }
 
-    /// Writes another secret in the place of one.
+    /// Replaces one of the secrets.
     pub(super) fn rotates(&self, name: &str, text: &str) {
         fs::write(self.secrets.join(name), text).unwrap();
     }
 
-    /// A gateway by itself, that trusts the providers' certificates.
+    /// Starts a single gateway that trusts the providers' certificates.
     pub(super) async fn gateway(&self, storage: &str) -> Gateway {
         self.trusting(Certificates::shared().unwrap(), storage).await
     }
 
-    /// A gateway by itself, that trusts these certificates.
+    /// Starts a single gateway that trusts these certificates.
     pub(super) async fn trusting(&self, certificates: &Certificates, storage: &str) -> Gateway {
         let yaml = |url: &str| self.config(url.trim_end_matches("/mcp"), storage);
         let variables = [("SSL_CERT_FILE", &*certificates.ca())];
         Gateway::start_knowing_among(yaml, &variables).await.unwrap()
     }
 
-    /// A gateway that clients know by this origin, and that is reached elsewhere.
+    /// Starts a gateway with this public origin behind another address.
     pub(super) async fn replica(&self, origin: &str, storage: &str) -> Gateway {
         Gateway::start(&self.config(origin, storage)).await.unwrap()
     }
 
-    /// `authServer.storage`, with this Redis and its password.
+    /// Returns `authServer.storage` with this Redis and its password.
     pub(super) fn redis(&self, place: &str) -> String {
         let password = self.secret("password");
         format!(
@@ -109,7 +109,7 @@ impl Ground {
         )
     }
 
-    /// The client that it knows already.
+    /// Returns the provider with a preregistered client.
     fn first(&self, origin: &str) -> String {
         let at = self.first.issuer();
         let client =
@@ -123,7 +123,7 @@ impl Ground {
         oauth2("first", &at, &(client + &common))
     }
 
-    /// A client that registers itself.
+    /// Returns the provider with dynamic registration.
     fn second(&self, origin: &str) -> String {
         let (at, token) = (self.second.issuer(), self.secret("token"));
         let client = format!(

@@ -1,5 +1,4 @@
-//! Real clients that know nothing but the URL of the gateway, and log in at an identity provider that somebody else
-//! wrote.
+//! Real clients that know only the URL of the gateway, and log in at an independent identity provider.
 
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use vmcp_tests::counterparts::{
 };
 use vmcp_tests::fixture::Generation;
 
-/// The clients that can log in, in the eras that they speak.
+/// Clients that support login, in their eras.
 const CLIENTS: [(Client, Era); 7] = [
     (Client::PythonMcp, Era::Legacy),
     (Client::PythonMcp, Era::Modern),
@@ -22,14 +21,14 @@ const CLIENTS: [(Client, Era); 7] = [
     (Client::TypeScript2, Era::Auto),
 ];
 
-/// Everybody may use everything.
+/// Permits everything to all callers.
 const ALL: &str = "'permit(principal, action, resource);'";
 
-/// Whoever has the scope `admin` may use one of the tools, everybody the others.
+/// Permits one of the tools only to callers with the scope `admin`, all others to all callers.
 const STEP_UP: &str = "'permit(principal, action, resource) unless {resource == Tool::\"fixture_whoami\"};', \
      '@scopes(\"admin\") permit(principal, action, resource == Tool::\"fixture_whoami\");'";
 
-/// A gateway that lets in whom the provider knows, with `tools` for a scope.
+/// Starts a gateway that accepts the provider's tokens and advertises the scopes `openid` and `tools`.
 async fn gateway(provider: &LoginProvider, fixture: &Fixture, policies: &str) -> Gateway {
     let (issuer, backend) = (provider.issuer(), fixture.url());
     let yaml = |url: &str| {
@@ -54,7 +53,7 @@ fn who(client: Client, era: Era) -> String {
     format!("{client:?} in era {}", era.name())
 }
 
-/// Runs all of them at the same time, and names all that went wrong.
+/// Runs all clients concurrently, and reports all failures.
 async fn each<F: Future<Output = Result<(), Fault>>>(check: impl Fn(Client, Era) -> F) {
     let checks = CLIENTS.map(|(client, era)| {
         let check = check(client, era);
@@ -68,7 +67,7 @@ fn expect(holds: bool, what: impl FnOnce() -> String) -> Result<(), Fault> {
     if holds { Ok(()) } else { Err(what().into()) }
 }
 
-/// What reached the backend.
+/// Returns the request that reached the backend.
 async fn whoami(client: &mut LoggedIn) -> Result<Value, Fault> {
     Ok(serde_json::from_str(&client.call("fixture_whoami").await?)?)
 }
@@ -97,7 +96,7 @@ async fn real_clients_log_in_with_nothing_but_the_url() {
             let seen = whoami(&mut client).await?;
             expect(!has_credential(&seen), || seen.to_string())?;
             let known = client.known();
-            // What the challenge named is what the client asked for, once.
+            // The client requested the challenge's scopes once.
             expect(known.authorizations == 1 && client.asked() == ["openid tools"], || {
                 format!("{known:?}, {:?}", client.asked())
             })
@@ -111,7 +110,7 @@ async fn a_session_goes_on_when_its_clients_token_is_renewed() {
     if skipped() {
         return;
     }
-    // The gateway allows for clocks that are up to 30 seconds apart.
+    // The gateway allows 30 seconds of clock skew.
     let late = Duration::from_secs(27);
     let provider = LoginProvider::with_tokens(Duration::from_secs(1), late).await.unwrap();
     let fixture = Fixture::start(Generation::Stateful).await.unwrap();
@@ -154,12 +153,12 @@ async fn a_client_asks_for_the_scopes_that_a_tool_needs_and_goes_on() {
             whoami(&mut client).await?;
             let asked = client.asked();
             let scopes: Vec<_> = asked[asked.len() - 1].split(' ').collect();
-            // With what it had, so that it loses nothing.
+            // Together with its previous scopes, so that it keeps them.
             expect(
                 asked.len() == 2 && ["admin", "tools"].iter().all(|it| scopes.contains(it)),
                 || format!("asked for {asked:?}"),
             )?;
-            // It has what it needs now.
+            // The client has all required scopes now.
             whoami(&mut client).await?;
             expect(client.known().authorizations == 2, || format!("{:?}", client.known()))
         }

@@ -6,7 +6,7 @@ use vmcp_tests::counterparts::{
 };
 use vmcp_tests::fixture::Generation;
 
-/// What the client posts to is beside the MCP endpoint.
+/// Returns the HTTP+SSE endpoint, a sibling of the MCP endpoint.
 fn stream_of(gateway: &Gateway) -> String {
     gateway.url().replace("/mcp", "/sse")
 }
@@ -15,8 +15,8 @@ fn call(tool: &str, arguments: Value) -> OldCall<'_> {
     OldCall { tool, arguments }
 }
 
-/// Runs the client in the eras that it can be told over this transport: it asks a server that it takes for a new one
-/// first, and then shakes hands as it does at once in the other.
+/// Runs the client in the eras that it supports over this transport: in one it probes for a stateless server first, in
+/// the other it sends `initialize` at once.
 async fn run(url: &str, counting: OldCall<'_>, asking: OldCall<'_>) -> Vec<Heard> {
     let mut heard = Vec::new();
     for era in [Era::Legacy, Era::Auto] {

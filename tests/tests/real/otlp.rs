@@ -1,4 +1,4 @@
-//! Traces and metrics at a collector that somebody else wrote.
+//! Traces and metrics at an independent collector.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -31,7 +31,7 @@ fn settings(endpoint: &str, secret: &str) -> Settings {
     }
 }
 
-/// Everything that one call gives to record, sent before this returns.
+/// Records all signals of one call, and exports them before it returns.
 async fn record(settings: Settings, protocol: &'static str, ca_bundle: Option<&Path>) -> bool {
     let policy = FetchPolicy {
         addresses: FetchAddresses::Any,

@@ -1,5 +1,5 @@
-//! Real clients that know nothing but the URL of the gateway, which is its own authorization server and sends people
-//! through identity providers that somebody else wrote.
+//! Real clients that know only the URL of the gateway, which is its own authorization server and delegates logins to
+//! independent identity providers.
 
 use futures_util::future::join_all;
 use http::StatusCode;
@@ -14,10 +14,10 @@ use vmcp_tests::steps::{Login, Step, Taken};
 use crate::auth_server::register;
 use crate::issuing::Ground;
 
-/// Until tokens that live for a minute, the least there is, were renewed.
+/// Timeout for the refresh of tokens with the minimum lifetime of one minute.
 const RENEWED: Duration = Duration::from_secs(120);
 
-/// Logs in, lists, and calls a tool that tells what the backend was shown.
+/// Logs in, lists, and calls a tool that returns the headers that the backend received.
 async fn comes_through(client: Client, era: Era, gateway: &Gateway, ground: &Ground) {
     let who = format!("{client:?} in era {}", era.name());
     let client = LoggedIn::start(client, gateway.url(), era, true, Person::named("ann")).await;
@@ -75,7 +75,7 @@ async fn clients_renew_their_tokens_at_the_gateway_and_go_on() {
     let renewing = [
         (Client::PythonMcp, Era::Legacy),
         (Client::PythonMcp, Era::Modern),
-        // It asks for no `offline_access`: that it registered the grant type is enough.
+        // The client requests no `offline_access`: the registered grant type suffices.
         (Client::TypeScript1, Era::Legacy),
         (Client::TypeScript2, Era::Modern),
     ]
@@ -125,7 +125,7 @@ async fn the_inspector_logs_in_keeps_its_tokens_and_logs_in_anew_when_told_to() 
         let listed = inspector.ask(&["tools/list"]).await.unwrap();
         let tools = listed["tools"].as_array().unwrap();
         assert!(tools.iter().any(|tool| tool["name"] == "fixture_whoami"), "{listed}");
-        // What it stored is enough from now on.
+        // The stored tokens suffice from now on.
         let call = ["tools/call", "--tool-name", "fixture_whoami"];
         let called = inspector.ask(&[&call[..], &["--stored-auth-only"]].concat()).await.unwrap();
         let text = called["content"][0]["text"].as_str().unwrap();
@@ -218,7 +218,7 @@ async fn a_rotated_password_of_redis_is_taken_over_and_logins_go_on() {
         assert!(Instant::now() < deadline, "{status}\n{}", gateway.log());
         sleep(Duration::from_millis(200)).await;
     }
-    // What was connected with the old one is so no longer.
+    // Closes the connections that were authenticated with the old password.
     for kind in ["normal", "pubsub"] {
         redis.cli(&asked("other", &format!("CLIENT KILL TYPE {kind}"))).await.unwrap();
     }

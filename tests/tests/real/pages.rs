@@ -16,7 +16,7 @@ use super::auth_server::{VERIFIER, World, register, token};
 struct Place {
     _servers: Box<dyn Any + Send>,
     issuer: String,
-    /// Where people log in, in order.
+    /// Providers for logins, in order.
     providers: Vec<String>,
     client: String,
     redirect: String,
@@ -27,7 +27,7 @@ impl Place {
         Self::with_client("Editor").await
     }
 
-    /// With a client that calls itself so.
+    /// Starts a server with a client of this name.
     async fn with_client(name: &str) -> Self {
         let world = World::start().await;
         let client = world.register_as(name).await;
@@ -35,9 +35,9 @@ impl Place {
         Self::of(world.issuer.clone(), providers, client, Box::new(world)).await
     }
 
-    /// The server as it is shipped, with one provider.
+    /// Starts the shipped server with one provider.
     async fn shipped() -> Self {
-        // The port of a native client's redirect URI is free.
+        // The port of a native client's redirect URI is arbitrary.
         let callback = "http://127.0.0.1/mcp/oauth/callback";
         let provider = UpstreamProvider::start_for(callback, false).await.unwrap();
         let idp = provider.issuer();
@@ -87,7 +87,7 @@ impl Place {
         )
     }
 
-    /// A page of the client's that has another one in a frame.
+    /// Returns a page of the client that embeds another one in a frame.
     fn framing(&self, page: &str) -> String {
         self.redirect.replace("/callback", "/frame?") + page
     }
@@ -96,13 +96,13 @@ impl Place {
         format!("{}/oauth/connections", self.issuer)
     }
 
-    /// What the browser complained about on pages of this server.
+    /// Returns the browser's complaints about pages of this server.
     fn complaints(&self, sight: &Sight) -> Vec<String> {
         let ours = sight.complaints.iter().filter(|it| it.at.starts_with(&self.issuer));
         ours.map(|it| it.text.clone()).collect()
     }
 
-    /// Logs in at both providers, after somebody agreed.
+    /// Logs in at both providers, after the consent.
     async fn log_in(&self, browser: &mut Browser, who: &str) -> Sight {
         for provider in &self.providers {
             self.at_provider(browser, provider, who).await;
@@ -122,7 +122,7 @@ impl Place {
         browser.click("Continue").await.unwrap();
     }
 
-    /// Logs in with whatever the pages need, in a window of this kind.
+    /// Performs a complete login in a window of this kind.
     async fn logged_in(&self, window: Window) -> Browser {
         let mut browser = Browser::start(window).await.unwrap();
         browser.open(&self.authorize()).await.unwrap();
@@ -146,13 +146,13 @@ fn parameter<'a>(url: &'a str, name: &str) -> Option<&'a str> {
     query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
 }
 
-/// Each kind of window that pages are looked at in.
+/// Returns each kind of window in which pages are audited.
 fn windows() -> impl Iterator<Item = Window> {
     let dark = |window| Window { dark: true, ..window };
     [Window::WIDE, dark(Window::WIDE), Window::NARROW, dark(Window::NARROW)].into_iter()
 }
 
-/// What keeps somebody from using the page before them.
+/// Returns the accessibility problems of the current page.
 async fn amiss(place: &Place, browser: &mut Browser, window: Window) -> Vec<String> {
     let sight = browser.audit().await.unwrap();
     let mut found = sight.audit.clone();
@@ -208,14 +208,14 @@ async fn a_person_who_denies_is_taken_back_to_a_client_that_is_told() {
     let mut browser = Browser::start(Window::WIDE).await.unwrap();
     browser.open(&place.authorize()).await.unwrap();
     browser.click("Deny").await.unwrap();
-    // The person never allowed this client anything: nothing but the person leads there.
+    // The user never authorized this client: the login requires the consent page.
     browser.follow("Go back to").await.unwrap();
     let back = browser.until(&place.redirect).await.unwrap();
     assert_eq!(parameter(&back.url, "error"), Some("access_denied"));
     assert_eq!(parameter(&back.url, "state"), Some("the-state"));
     assert!(parameter(&back.url, "iss").is_some());
     assert_eq!(place.complaints(&back), [""; 0]);
-    // Who thinks better of it is asked again.
+    // A user who retries after a denial sees the consent page again.
     let again = browser.open(&place.authorize()).await.unwrap();
     assert_eq!(again.headings, ["Allow Editor to use vmcp for you?"]);
     browser.click("Allow").await.unwrap();
@@ -238,7 +238,7 @@ async fn pages_are_used_by_anybody_in_a_small_window_and_in_the_dark() {
         found.extend(amiss(&place, &mut browser, window).await);
         browser.open(&place.authorize().replace("client_id=", "client_id=un")).await.unwrap();
         let mut trouble = amiss(&place, &mut browser, window).await;
-        // The status of a page is no complaint about it.
+        // A page's own error status is not a complaint about it.
         trouble.retain(|what| !what.contains("Failed to load resource"));
         found.extend(trouble);
     }

@@ -1,4 +1,4 @@
-//! Two clients whose questions interleave on one backend.
+//! Interleaved server requests of one backend to two clients.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use vmcp_tests::fixture::Generation;
 
 const CALLS: usize = 5;
 
-/// Each call was asked its own question once, and got its own answer.
+/// Asserts that each call triggered its own server request once, and got its own response.
 fn assert_nothing_crossed(asked: &Asked, name: &str) {
     let mut questions = asked.asked.clone();
     questions.sort();

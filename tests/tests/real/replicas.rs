@@ -1,5 +1,5 @@
-//! Two replicas of a gateway that is its own authorization server, with the same Redis, keys and secrets, behind a load
-//! balancer: to clients they are one, and one of them may die at any moment.
+//! Two replicas of a gateway with its own authorization server, with the same Redis, keys and secrets, behind a load
+//! balancer: clients see one server, and either replica may die at any moment.
 
 #[path = "replicas/links.rs"]
 mod links;
@@ -15,26 +15,26 @@ use vmcp_tests::steps::{Login, Step, Taken};
 
 use crate::issuing::Ground;
 
-/// Until one replica has heard what the other was told.
+/// Timeout for the propagation of a change to the other replica.
 const SOON: Duration = Duration::from_secs(10);
 
-/// How often a step asks Redis, at most.
+/// Maximum number of Redis requests per step.
 const MOST: usize = 10;
 
-/// Two replicas and what is around them.
+/// Two replicas and their surroundings.
 struct Pair {
     ground: Ground,
     redis: Redis,
     front: Front,
-    /// The first of them is the one that clients are sent to.
+    /// The first one receives the clients.
     replicas: [Replica; 2],
-    /// Further keys of `authServer`.
+    /// Additional keys of `authServer`.
     more: &'static str,
 }
 
 struct Replica {
     gateway: Gateway,
-    /// On its way to Redis.
+    /// Proxy between the replicas and Redis.
     wire: Front,
 }
 
@@ -70,13 +70,13 @@ impl Pair {
         Login::new(&self.front.origin(), person)
     }
 
-    /// Sends clients to the other one.
+    /// Routes clients to the other replica.
     fn switch(&mut self) {
         self.replicas.swap(0, 1);
         self.front.leads_to(self.replicas[0].gateway.port());
     }
 
-    /// Kills the one that clients are sent to, and has them sent to the other one. Another one takes its place.
+    /// Kills the replica that receives the clients, routes clients to the other one, and starts a replacement.
     async fn kill(&mut self) {
         let another = Replica::start(&self.ground, &self.redis, &self.front, self.more).await;
         let dead = std::mem::replace(&mut self.replicas[0], another);
@@ -84,8 +84,8 @@ impl Pair {
         self.switch();
     }
 
-    /// Takes this step again and all that are left, from the beginning if it is refused, and uses what came of them.
-    /// Whether it was begun anew.
+    /// Retries this step and takes all further ones, from the beginning after a rejection, and uses the resulting tokens.
+    /// Returns `true` if the login started over.
     async fn goes_on(&self, login: &mut Login, step: Step) -> bool {
         let refused = match login.takes(step).await.unwrap() {
             Taken::Done => false,
@@ -105,7 +105,7 @@ impl Pair {
         refused
     }
 
-    /// What the backend is shown of the second provider's.
+    /// Returns the second provider's token that the backend received.
     async fn shown(&self, token: &str) -> String {
         let mut caller = Caller::stateless_as(&self.url(), token);
         let result = caller.call("fixture_whoami", json!({})).await.unwrap();
@@ -131,7 +131,7 @@ async fn what_begins_at_one_replica_goes_on_at_the_other() {
         done(&mut login, step).await;
         pair.switch();
     }
-    // A token of one counts at the other, which has the providers' tokens as well.
+    // A token of one replica is valid at the other, which has the providers' tokens as well.
     let here = pair.shown(&login.access).await;
     pair.switch();
     assert_eq!(pair.shown(&login.access).await, here);
@@ -159,7 +159,7 @@ async fn a_session_that_is_revoked_at_one_replica_ends_at_the_other() {
         let rest = async { while let Ok(Some(_)) = stream.next().await {} };
         timeout(SOON, rest).await.expect("the stream ends");
     }
-    // Lists need the upstream token too, whose absence has the same status.
+    // Lists need the upstream token too; without it they get the same status.
     for (caller, method) in callers.iter_mut().zip(["ping", "server/discover"]) {
         let reply = caller.reply(method, json!({})).await.unwrap();
         assert_eq!(reply.status, 401, "{reply:?}");
@@ -174,7 +174,7 @@ async fn unlinked_token_is_unused_by_stopped_replica_when_it_goes_on() {
     let mut pair = Pair::start().await;
     let mut login = pair.login("ann");
     login.goes(Step::Token).await.unwrap();
-    // Both replicas have it at hand.
+    // Both replicas have it cached.
     for _ in 0..2 {
         pair.switch();
         assert!(pair.shown(&login.access).await.starts_with("Bearer "));
@@ -198,7 +198,7 @@ async fn refuses_to_start_with_other_provider_under_known_name() {
     }
     let pair = Pair::start().await;
     pair.login("ann").goes(Step::Token).await.unwrap();
-    // Other providers of the same names, and everything else alike.
+    // Other providers of the same names, with equal settings otherwise.
     let elsewhere = Ground::plain().await;
     let storage = pair.ground.redis(&format!("addr: \"127.0.0.1:{}\"", pair.redis.port));
     let config = elsewhere.config(&pair.front.origin(), &storage);
@@ -207,7 +207,7 @@ async fn refuses_to_start_with_other_provider_under_known_name() {
     for part in ["failed to use upstream provider first", "another name"] {
         assert!(refused.contains(part), "{refused}");
     }
-    // The replicas that there are go on.
+    // The existing replicas continue.
     assert!(pair.login("bob").goes(Step::Token).await.is_ok());
 }
 
@@ -248,7 +248,7 @@ async fn a_login_goes_on_or_is_begun_anew_when_a_replica_is_killed_before_anybod
         pair.kill().await;
         anew.extend(pair.goes_on(&mut login, lost).await.then_some(lost));
     }
-    // What counts once was used up by the answer that nobody heard: the person or the client begins anew.
+    // The lost response has consumed the single-use value: the user or the client starts over.
     assert_eq!(anew, [Step::Consent, Step::First, Step::Second, Step::Token]);
 }
 
@@ -265,7 +265,7 @@ async fn a_login_goes_on_or_is_begun_anew_when_a_replica_is_killed_after_any_rou
             for step in Step::ALL.into_iter().take_while(|step| *step != killed) {
                 done(&mut login, step).await;
             }
-            // Redis does what it is asked for, and its replica hears of no more than this.
+            // Redis processes every request, but the gateway replica receives only this many responses.
             pair.replicas[0].wire.holds_answers_after(before);
             let taken = {
                 let mut taking = Box::pin(login.takes(killed));
@@ -278,7 +278,7 @@ async fn a_login_goes_on_or_is_begun_anew_when_a_replica_is_killed_after_any_rou
                 }
             };
             if let Taken::Done = taken.unwrap() {
-                // That many there are not.
+                // The step made fewer Redis requests than that.
                 pair.kill().await;
                 break;
             }
@@ -289,7 +289,7 @@ async fn a_login_goes_on_or_is_begun_anew_when_a_replica_is_killed_after_any_rou
     for (step, before, anew) in &points {
         assert!(!(*anew && never.contains(step)), "{step:?} begun anew after {before}: {points:?}");
     }
-    // As often as they are documented to ask Redis, at least.
+    // At least the documented number of Redis requests per step.
     let times = [1, 2, 2, 4, 4, 2, 3];
     for (step, times) in Step::ALL.into_iter().zip(times) {
         let found = points.iter().filter(|(killed, ..)| *killed == step).count();

@@ -1,4 +1,4 @@
-//! Servers that somebody else wrote, as backends.
+//! Servers of other projects as backends.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use serde_json::json;
 use tokio::time::timeout;
 use vmcp_tests::counterparts::{Backend, Client, Era, Gateway, Plan, Seen, skipped};
 
-/// How the names of each backend's tools begin.
+/// Prefixes of each backend's tools.
 const PREFIXES: [&str; 4] = ["everything_", "oldthing_", "time_", "memory_"];
 
 struct Backends {
@@ -54,8 +54,8 @@ async fn call(url: &str, era: Era, tool: &str, arguments: serde_json::Value) -> 
     Client::PythonMcp.run(url, era, &plan).await.unwrap()
 }
 
-/// Waits until clients of the older generation are offered something of each backend: on a busy machine
-/// a bridge takes its time, and meanwhile the others are offered without it.
+/// Waits until clients of the older generation see tools of each backend: a bridge may start slowly, and the gateway
+/// lists the others meanwhile.
 async fn until_all_are_offered(gateway: &Gateway) {
     let offered = async {
         loop {
@@ -83,7 +83,7 @@ async fn real_servers_answer_directly() {
     assert!(seen.call.unwrap().contains("\"UTC\""));
     let seen = call(memory.url(), Era::Legacy, "read_graph", json!({})).await;
     assert!(seen.call.unwrap().contains("entities"));
-    // No client of ours speaks the deprecated transport; that it listens is checked at its start.
+    // No available client speaks the deprecated transport; the startup check covers it.
     drop(everything_sse);
 }
 
@@ -105,8 +105,7 @@ async fn real_servers_answer_through_the_gateway() {
         let seen =
             call(gateway.url(), era, "time_get_current_time", json!({ "timezone": "UTC" })).await;
         assert!(seen.call.as_ref().unwrap().contains("\"UTC\""), "{era:?}");
-        // In the newer generation the bridge checks this server's answers by a model that they are too
-        // old for, and has no tools to offer.
+        // In the newer generation the bridge rejects this server's outdated results, and offers no tools.
         let seen = if era == Era::Legacy {
             let seen = call(gateway.url(), era, "memory_read_graph", json!({})).await;
             assert!(seen.call.as_ref().unwrap().contains("entities"), "{era:?}");
@@ -114,7 +113,7 @@ async fn real_servers_answer_through_the_gateway() {
         } else {
             seen
         };
-        // Each generation is listed as the bridge offers it there.
+        // Each generation lists the bridge's tools of that generation.
         let listed = PREFIXES.iter().filter(|prefix| era == Era::Legacy || **prefix != "memory_");
         for prefix in listed {
             assert!(

@@ -7,10 +7,10 @@ use tokio::time::{Instant, sleep};
 use vmcp_tests::caller::Caller;
 use vmcp_tests::counterparts::{ExtensionServer, Gateway, Report, run_tasks_suite, skipped};
 
-/// How many checks the suite makes of a server with tasks.
+/// Number of checks for a server with tasks.
 const CHECKS: usize = 44;
 
-/// Until a task is over.
+/// Timeout of a task.
 const SOON: Duration = Duration::from_secs(10);
 
 fn assert_full_marks(report: &Report) {
@@ -38,7 +38,7 @@ async fn tasks_scenarios_score_through_gateway() {
     assert_full_marks(&run_tasks_suite(gateway.url()).await.unwrap());
 }
 
-/// Two servers with equal tools behind one gateway, and a client that declares tasks.
+/// Starts two servers with equal tools behind one gateway, and a client that declares tasks.
 async fn two_servers() -> ([ExtensionServer; 2], Gateway, Caller) {
     let servers =
         [ExtensionServer::tasks().await.unwrap(), ExtensionServer::tasks().await.unwrap()];
@@ -57,7 +57,7 @@ async fn two_servers() -> ([ExtensionServer; 2], Gateway, Caller) {
     (servers, gateway, caller)
 }
 
-/// Asks for a task until it has this status.
+/// Polls a task until it has this status.
 async fn until(caller: &mut Caller, id: &Value, status: &str) -> Value {
     let start = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! Exchanging tokens at an authorization server that somebody else wrote.
+//! Token exchange at an independent authorization server.
 
 use std::convert::Infallible;
 
@@ -38,7 +38,7 @@ fn exchanging(server: &TokenServer, client: OAuthClient, audience: &str) -> Toke
     endpoint(settings.resource("https://files.example/mcp").unwrap())
 }
 
-/// A user who has logged in at the server.
+/// Returns a user who has logged in at the server.
 async fn login(server: &TokenServer, name: &str) -> Identity {
     let token =
         endpoint(settings(server, basic(name))).client_credentials().unwrap().await.unwrap();
@@ -97,7 +97,7 @@ async fn a_real_servers_refusals_keep_their_codes() {
     assert_eq!(code(&server, basic("gateway"), "mail", &ann).await, "invalid_target");
     assert_eq!(code(&server, basic("gateway"), "files", &stranger.build()).await, "invalid_grant");
     assert_eq!(code(&server, impostor, "files", &ann).await, "invalid_client");
-    // A client that may not exchange.
+    // A client without permission to exchange.
     assert_eq!(code(&server, basic("bob"), "files", &ann).await, "invalid_request");
 }
 

@@ -1,4 +1,4 @@
-//! Logins at identity providers that somebody else wrote.
+//! Logins at independent identity providers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ fn dynamic(idp: &UpstreamProvider, token: &str) -> Client {
     Client::Dynamic(dynamic.software_id("vmcp"))
 }
 
-/// What the browser came back with.
+/// Returns the parameters of the browser's redirect.
 fn answer(back: &str) -> (String, AuthorizationResponse) {
     let query = back.split_once('?').unwrap().1;
     let decoded = |value: &str| value.replace("%3A", ":").replace("%2F", "/");
@@ -83,7 +83,7 @@ async fn browse(provider: &Provider, name: &str) -> (AuthorizationState, Authori
     let back = Person::named(name).logs_in(&page.to_string()).await.unwrap();
     let (state, answer) = answer(&back);
     assert_eq!(state, "st4te");
-    // As a store would keep it.
+    // In the form in which a store keeps it.
     let kept = serde_json::to_vec(&Plaintext(&leg)).unwrap();
     (serde_json::from_slice::<Plaintext<AuthorizationState>>(&kept).unwrap().0, answer)
 }
@@ -117,7 +117,7 @@ async fn every_kind_of_client_logs_in_and_keeps_its_tokens_fresh() {
         provider.check().await.unwrap();
         let login = login(&provider, "alice").await;
         assert_eq!((&*login.subject, login.is_synthetic), ("alice", false), "{id}");
-        // The id token doesn't say them; the discovered userinfo endpoint does.
+        // The id token lacks the claims; the discovered userinfo endpoint has them.
         assert_eq!(login.name.as_deref(), Some("The alice"));
         assert_eq!(login.email.as_deref(), Some("alice@example.com"));
         assert!(login.tokens.expires_at.unwrap() > SystemTime::now());
@@ -154,7 +154,7 @@ async fn a_user_logs_in_at_two_providers_of_which_one_rotates() {
     let newer = two.refresh(&there.tokens).await.unwrap();
     assert_ne!(newer.refresh.as_ref().unwrap().expose_secret(), refresh_token(&there));
     let newest = two.refresh(&newer).await.unwrap();
-    // A token that was used up ends the grant, the newest included; the other provider's is another one.
+    // Reuse of a token ends the grant with its newest token; the other provider's grant is not affected.
     assert_eq!(two.refresh(&there.tokens).await.unwrap_err(), RefreshError::GrantEnded);
     assert_eq!(two.refresh(&newest).await.unwrap_err(), RefreshError::GrantEnded);
     assert!(one.refresh(&here.tokens).await.is_ok());
@@ -184,7 +184,7 @@ async fn a_real_provider_refuses_what_is_not_its_due() {
     let refused = provider.finish(&leg, other).await.unwrap_err();
     assert_eq!(refused, AuthorizationResponseError::WrongIssuer.into());
 
-    // The verifier of another login, then the right one: the code is burnt or not, but never good for both.
+    // The verifier of another login, then the right one: the code may be consumed, but is never valid for both.
     let mut kept: Value = serde_json::to_value(Plaintext(&leg)).unwrap();
     kept["verifier"] = json!("a".repeat(43));
     let stolen = serde_json::from_value::<Plaintext<AuthorizationState>>(kept).unwrap().0;

@@ -1,5 +1,4 @@
-//! The store in Redis holds what every store has to hold, on one server and in a cluster, as a user that may do no more
-//! than it needs, and on Valkey.
+//! The store contract in Redis, on one server and in a cluster, as a user with minimal permissions, and on Valkey.
 
 use tokio::sync::OnceCell;
 use vmcp_auth_store::Limits;
@@ -13,7 +12,7 @@ mod one_server {
     use super::*;
 
     async fn fresh(limits: Limits) -> TestEnv {
-        // It ends with the test program.
+        // The server exits with the test program.
         static SERVER: OnceCell<Redis> = OnceCell::const_new();
         let server = SERVER.get_or_init(async || Redis::start(&[]).await.unwrap()).await;
         world(&standalone(server.port), limits).await
@@ -25,7 +24,7 @@ mod one_server {
 mod restricted_user {
     use super::*;
 
-    /// What is documented, with the keys of the one namespace.
+    /// Documented ACL, with the keys of the only namespace.
     const RULES: &str = "on >secret ~vmcp:auth:v1:{*}:* &vmcp:auth:v1:{*}:* -@all +@hash +@sortedset +@scripting \
                          +@pubsub +@connection +del +pexpire +pttl";
 

@@ -1,4 +1,4 @@
-//! Clients that are known by a metadata document, at two replicas of an authorization server on one Redis. The document
+//! Clients with a metadata document at two replicas of an authorization server on one Redis. The document
 //! comes from a fake host: `vmcp` fetches it from public addresses only, which a test does not have.
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -30,13 +30,13 @@ use crate::fixtures::{clock, namespace, standalone};
 
 const URL: &str = "https://app.example/client.json";
 
-/// Longer than a document is kept whose headers say nothing.
+/// Longer than the default cache lifetime of a document.
 const KEPT: Duration = Duration::from_secs(301);
 
-/// Until one replica has heard what the other was told.
+/// Timeout for the propagation of a change to the other replica.
 const SOON: Duration = Duration::from_secs(10);
 
-/// Two replicas behind a load balancer, and the host of the document.
+/// Two replicas behind a load balancer, and the document's host.
 struct World {
     clock: Clock,
     front: Front,
@@ -51,7 +51,7 @@ struct World {
 struct Replica {
     server: AuthServer,
     port: u16,
-    /// Ends with this.
+    /// Stopped on drop.
     _tasks: JoinSet<()>,
 }
 
@@ -152,7 +152,7 @@ impl World {
         self.front.leads_to(self.replicas[replica].port);
     }
 
-    /// Logs a person in at the first replica, and renews the tokens at both: each has the document.
+    /// Logs a user in at the first replica, and refreshes the tokens at both: each has the document.
     async fn logged_in(&self, person: &str) -> Login {
         let mut login = Login::of_document(&self.front.origin(), person, URL);
         self.sends_clients_to(0);
@@ -185,7 +185,7 @@ impl World {
         assert!(heard.is_ok(), "{:?}", self.verified(login));
     }
 
-    /// Returns the error with which this replica refuses a refresh.
+    /// Returns the error with which this replica rejects a refresh.
     async fn refused(&self, login: &mut Login, replica: usize) -> String {
         self.sends_clients_to(replica);
         match login.takes(Step::Refresh).await.unwrap() {
@@ -213,11 +213,11 @@ async fn withdrawn_document_ends_grants_on_all_replicas() {
         let said = world.refused(&mut login, 0).await;
         assert!(said.contains("invalid_grant"), "{status}: {said}");
         world.is_revoked(&login).await;
-        // The other replica asks for the document itself.
+        // The other replica fetches the document itself.
         let said = world.refused(&mut other, 1).await;
         assert!(said.contains("invalid_grant"), "{status}: {said}");
         world.is_revoked(&other).await;
-        // Nor do the grants come back with the document, a replica that starts, or both.
+        // The document's return or a new replica does not restore the grants.
         *world.document.lock().unwrap() = (StatusCode::OK, document());
         world.clock.advance(KEPT);
         world.replicas[0] = world.replica().await;
@@ -252,7 +252,7 @@ async fn changed_document_counts_on_all_replicas() {
             let said = world.refused(&mut login, replica).await;
             assert!(said.contains(error), "{member} {replica}: {said}");
         }
-        // The refused refreshes used nothing up.
+        // The rejected refreshes consumed no token.
         *world.document.lock().unwrap() = (StatusCode::OK, document());
         world.clock.advance(KEPT);
         for replica in [0, 1] {

@@ -1,4 +1,4 @@
-//! A server dies during a login and a refresh: nothing is left that cannot be finished.
+//! Failure of a server during a login and a refresh: every flow can still be completed.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use vmcp_tests::counterparts::{Certificates, Redis, RedisCluster, RedisSentinels
 
 use crate::fixtures::{TIMEOUTS, standalone, world};
 
-/// How long a group may take to agree on a new master.
+/// Timeout for the election of a new master.
 const FAILOVER: Duration = Duration::from_secs(60);
 
 const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -61,7 +61,7 @@ fn grant(clock: &Clock) -> Grant {
     }
 }
 
-/// A login up to its code.
+/// Performs a login up to its code.
 async fn login(store: &dyn Store, clock: &Clock) -> Digest {
     let (head, now) = (head(), SystemTime::into(clock.now()));
     let sealed = Ciphertext::from_bytes(*b"tokens");
@@ -112,7 +112,7 @@ async fn refresh(store: &dyn Store, generation: u32) -> RotationOutcome {
     until(async || store.rotate(&GrantId::from_bytes([1; 16]), &presented, &next).await).await
 }
 
-/// A step, as a client takes it that tries again when it is told to.
+/// Retries a step as a client does on a retryable error.
 async fn until<T, F: Future<Output = Result<T, StoreError>>>(step: impl Fn() -> F) -> T {
     let deadline = Instant::now() + FAILOVER;
     loop {
@@ -148,7 +148,7 @@ async fn sentinel_fails_over_during_a_login_and_a_refresh() {
     let code = login(&*store, &clock).await;
     let [master, successor] = &mut group.servers;
     until_replicated(&settings, &store).await;
-    // One of those who watch dies as well; two are enough to agree.
+    // One Sentinel dies as well; two are a majority.
     group.sentinels[0].kill().unwrap();
     master.kill().unwrap();
     let begun = Instant::now();
@@ -158,7 +158,7 @@ async fn sentinel_fails_over_during_a_login_and_a_refresh() {
     assert!(matches!(refresh(&*replica, 1).await, RotationOutcome::Rotated(_)));
     let role = tls.cli(&["ROLE"]);
     assert!(successor.cli(&role).await.unwrap().starts_with("master"));
-    // Whoever listened listens on.
+    // Subscribers keep their subscription.
     until(async || store.end_session(&head().id).await).await;
     let heard = timeout(FAILOVER, revocations.next()).await.unwrap().unwrap();
     assert_eq!(heard.session, head().id);
@@ -177,7 +177,7 @@ async fn a_master_that_no_sentinel_knows_is_named() {
     let port = group.sentinels[1].port;
     let right = Settings { address: address("mymaster", port), ..standalone(0) };
     Client::connect(right).await.unwrap();
-    // One that doesn't answer delays nobody.
+    // A server that does not respond delays no request.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let nodes =
         [silent.local_addr().unwrap().port(), port].map(|port| Node::new("127.0.0.1", port));
@@ -221,12 +221,12 @@ async fn a_cluster_node_dies_during_a_login_and_a_refresh() {
     assert_eq!(heard.session, head().id);
 }
 
-/// What a store's keys begin with.
+/// Returns the key prefix of a store.
 fn prefix(store: &Arc<dyn Store>) -> String {
     format!("{store:?}").split('"').nth(1).unwrap().to_owned()
 }
 
-/// Waits until a replica has what was written so far: what is written later on another connection, at the latest.
+/// Waits until a replica has all previous writes, proven by a later write on another connection.
 async fn until_replicated(settings: &Settings, store: &Arc<dyn Store>) {
     let (redis, key) = (Client::connect(settings.clone()).await.unwrap(), prefix(store));
     let mut write = cmd("SET");
@@ -238,11 +238,11 @@ async fn until_replicated(settings: &Settings, store: &Arc<dyn Store>) {
     assert_eq!(replicas, vmcp_redis::Value::Int(1));
 }
 
-/// Which node of a cluster serves keys that begin like this.
+/// Returns the index of the node that serves keys with this prefix.
 async fn serving(cluster: &RedisCluster, tls: &Certificates, prefix: String) -> usize {
     for (number, node) in cluster.nodes.iter().enumerate() {
         let question = tls.cli(&["GET", &prefix]);
-        // A replica says where its master is.
+        // A replica reports the address of its master.
         if !node.cli(&question).await.unwrap().contains("MOVED") {
             return number;
         }
@@ -265,7 +265,7 @@ async fn a_slot_that_moves_is_followed_and_scripts_wait_for_all_of_it() {
         command
     };
     redis.call("{foo}1", &set("{foo}1"), Idempotency::Idempotent).await.unwrap();
-    // "foo" is in slot 12182, which the third of three nodes serves first.
+    // "foo" is in slot 12182, initially on the third of three nodes.
     let (from, to) = (&cluster.nodes[2], &cluster.nodes[0]);
     let names = [
         from.cli(&["CLUSTER", "MYID"]).await.unwrap(),
@@ -274,10 +274,10 @@ async fn a_slot_that_moves_is_followed_and_scripts_wait_for_all_of_it() {
     let [old, new] = names.each_ref().map(|name| name.trim());
     to.cli(&["CLUSTER", "SETSLOT", "12182", "IMPORTING", old]).await.unwrap();
     from.cli(&["CLUSTER", "SETSLOT", "12182", "MIGRATING", new]).await.unwrap();
-    // What is not there any more is asked for where it will be.
+    // A moved key is requested from its new node.
     redis.call("{foo}2", &set("{foo}2"), Idempotency::Idempotent).await.unwrap();
     assert_eq!(to.cli(&["CLUSTER", "COUNTKEYSINSLOT", "12182"]).await.unwrap().trim(), "1");
-    // A script could find one of its keys here and another there.
+    // A script could find its keys on different nodes.
     let script = vmcp_redis::Script::new("return redis.call('GET', '{foo}1')");
     let arguments = Vec::<String>::new();
     let running =
@@ -364,7 +364,7 @@ async fn a_user_of_a_cluster_may_ask_for_its_slots() {
     assert!(matches!(denied, Error::PermissionDenied { .. }), "{denied}");
 }
 
-/// Stands between a store and Redis, and loses the answer that comes after `cut` was set.
+/// Proxies a store's connection to Redis, and drops the first response after `cut` is set.
 async fn lossy(server: u16, cut: Arc<AtomicBool>) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -406,19 +406,19 @@ async fn a_step_whose_answer_was_lost_is_whole() {
     let TestEnv { store, clock, .. } = world(&standalone(port), Limits::default()).await;
     let code = login(&*store, &clock).await;
     let challenge = CodeChallenge::of_verifier("verifier");
-    // Scripts are sent whole once, which would be the answer that gets lost.
+    // A script is sent in full once; otherwise that response would be the dropped one.
     for _ in 0..2 {
         store.redeem_code(&Digest::of("none"), &head().client, &challenge).await.unwrap();
         store.start_grant(&Digest::of("none"), &grant(&clock)).await.unwrap();
         assert_eq!(refresh(&*store, 0).await, RotationOutcome::NotFound);
     }
-    // Taking a code is not the same when done twice: who asked is told that it is not known.
+    // Redeeming a code is not idempotent: the retry gets the rejection of an unknown code.
     cut.store(true, Ordering::SeqCst);
     let lost = store.redeem_code(&code, &head().client, &challenge).await.unwrap_err();
     assert_eq!(lost, StoreError::Unavailable);
     let again = store.redeem_code(&code, &head().client, &challenge).await.unwrap();
     assert_eq!(again.outcome, RedeemOutcome::InProgress);
-    // The other steps of a token are asked for again, and come to the same.
+    // The other steps of a token are retried with the same result.
     cut.store(true, Ordering::SeqCst);
     assert_eq!(store.start_grant(&code, &grant(&clock)).await, Ok(GrantInsertOutcome::Inserted));
     cut.store(true, Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! Stores in a Redis that a test started.
+//! Stores in a test's own Redis.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +16,7 @@ pub(crate) const TIMEOUTS: Timeouts = Timeouts {
     write: Duration::from_secs(3),
 };
 
-/// Settings for a server without TLS and password.
+/// Returns settings for a server without TLS and password.
 pub(crate) fn standalone(port: u16) -> Settings {
     Settings {
         address: Address::Standalone(Node::new("127.0.0.1", port)),
@@ -26,18 +26,18 @@ pub(crate) fn standalone(port: u16) -> Settings {
     }
 }
 
-/// A name that no other test has.
+/// Returns a name unique to the test.
 pub(crate) fn namespace() -> Namespace {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     Namespace::new(&format!("test/{}", NEXT.fetch_add(1, Ordering::Relaxed))).unwrap()
 }
 
-/// A clock at a moment in 2027.
+/// Returns a clock set to 2027.
 pub(crate) fn clock() -> Clock {
     Clock::manual(SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000))
 }
 
-/// An empty store, seen by two replicas with connections of their own.
+/// Creates an empty store and opens it for two replicas with separate connections.
 pub(crate) async fn world(settings: &Settings, limits: Limits) -> TestEnv {
     let (clock, namespace) = (clock(), namespace());
     let start = async || {

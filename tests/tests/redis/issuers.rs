@@ -1,4 +1,4 @@
-//! What a version kept that did not know the issuers of providers.
+//! Records of versions that did not store the issuers of providers.
 
 use vmcp_auth_store::contract::TestEnv;
 use vmcp_auth_store::{
@@ -18,7 +18,7 @@ fn subject(issuer: &str) -> Subject {
     }
 }
 
-/// A store with a person, and a session with a row.
+/// Returns a store with a user and a session with an upstream token.
 async fn old(server: &Redis) -> TestEnv {
     let world = world(&standalone(server.port), Limits::default()).await;
     let said = format!("{:?}", world.store);
@@ -53,7 +53,7 @@ async fn migrates_people_to_issuers_of_first_start() {
     let anybody = |number: u8| UserId::new(format!("new {number}")).unwrap();
     let of = |subject: &Subject| [(subject.provider.clone(), subject.issuer.clone())];
     assert_eq!(store.conflicting_issuers(&of(&own)).await, Ok(vec![]));
-    // From now on the name is that issuer's, and so are the people.
+    // From now on the name and its users belong to that issuer.
     assert_eq!(replica.conflicting_issuers(&of(&other)).await, Ok(of(&own).to_vec()));
     assert_eq!(replica.upsert_user(&other, &anybody(1), &profile).await, Ok(anybody(1)));
     assert_eq!(store.upsert_user(&own, &anybody(2), &profile).await, Ok(alice.clone()));

@@ -1,4 +1,4 @@
-//! Who asks, over what, and for how long: a setting that is wrong is named at the start.
+//! Connection settings (user, TLS, timeouts): an invalid setting is reported at startup.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ fn secret(text: &str) -> SecretString {
     text.to_owned().into()
 }
 
-/// Settings with a user and a password.
+/// Returns settings with a user and a password.
 fn as_user(port: u16, user: Option<&str>, password: &str) -> Settings {
     let user = user.map(secret);
     Settings {
@@ -108,14 +108,14 @@ async fn tls_trusts_the_given_ca_or_anybody_who_was_told_so() {
     let wrong = Tls::with_ca(&other.pem().unwrap()).unwrap();
     let refused = Client::connect(over(Some(wrong))).await.unwrap_err();
     assert!(matches!(refused, Error::Tls { .. }), "{refused}");
-    // Plain text to a port that speaks TLS.
+    // Plain text to a TLS port.
     let refused = Client::connect(over(None)).await.unwrap_err();
     assert!(refused.is_temporary(), "{refused}");
 }
 
 #[tokio::test]
 async fn nobody_waits_for_a_connection_longer_than_the_dial_timeout() {
-    // It accepts, and never says anything.
+    // The server accepts connections and sends nothing.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let timeouts = Timeouts { dial: Duration::from_millis(300), ..TIMEOUTS };
     let settings = Settings {
@@ -143,7 +143,7 @@ async fn nobody_waits_for_an_answer_longer_than_the_read_timeout() {
     let slow = redis.call("key", &sleep, Idempotency::NotIdempotent).await.unwrap_err();
     assert!(matches!(slow, Error::Timeout { .. }), "{slow}");
     assert!(begun.elapsed() < Duration::from_millis(900));
-    // What changes nothing is asked again, until the dial timeout.
+    // Idempotent commands are retried until the dial timeout.
     redis.call("key", &cmd("PING"), Idempotency::Idempotent).await.unwrap();
 }
 
@@ -180,7 +180,7 @@ async fn redis_may_go_and_come_back() {
     assert_eq!(store.ready().await, Err(StoreError::Unavailable));
     assert!(begun.elapsed() < Duration::from_secs(5));
     server.run().await.unwrap();
-    // Its scripts are gone too.
+    // The server's scripts are lost too.
     assert_eq!(store.take_login(&Digest::of("state")).await, Ok(None));
 }
 
@@ -194,7 +194,7 @@ async fn what_is_corrupt_is_an_error_that_names_its_kind() {
     let key = Digest::of("state");
     let keys = server.cli(&["--scan"]).await.unwrap();
     assert!(keys.lines().all(|key| key.starts_with("vmcp:auth:v1:{test/")), "{keys}");
-    // The name is this test's own: the only one on its server.
+    // The name is unique to this test and its server.
     let clients = vmcp_auth_store::ClientId::new("broken").unwrap();
     let prefix = format!("{store:?}");
     let prefix = prefix.split('"').nth(1).unwrap();
@@ -205,7 +205,7 @@ async fn what_is_corrupt_is_an_error_that_names_its_kind() {
     assert_eq!(store.login(&key).await, Err(StoreError::Corrupt { what: "login" }));
     assert_eq!(store.client(&clients).await, Err(StoreError::Corrupt { what: "client" }));
     assert_eq!(store.take_login(&key).await, Err(StoreError::Corrupt { what: "login" }));
-    // Another kind of key in its place is the server's refusal, and no panic.
+    // A key of another type yields a rejection by the server, not a panic.
     server.cli(&["SET", &name("client", "broken"), "text"]).await.unwrap();
     assert_eq!(store.client(&clients).await, Err(StoreError::Unavailable));
     let _: Arc<dyn Store> = store;

@@ -1,4 +1,4 @@
-//! What each step costs: commands, as Redis itself sees them.
+//! Redis commands per step, as counted by Redis itself.
 
 use std::time::{Duration, SystemTime};
 
@@ -18,7 +18,7 @@ use vmcp_tests::counterparts::{Redis, skipped};
 
 use crate::fixtures::{standalone, world};
 
-/// Sees all commands that a server gets.
+/// A monitor of all commands at a server.
 struct Monitor {
     lines: Lines<BufReader<OwnedReadHalf>>,
     _commands: OwnedWriteHalf,
@@ -35,7 +35,7 @@ impl Monitor {
         Self { lines, _commands: commands, server }
     }
 
-    /// The commands since the last time, without those that scripts issue.
+    /// Returns the commands since the last call, without those that scripts issue.
     async fn commands(&mut self) -> Vec<String> {
         let mut other = TcpStream::connect(("127.0.0.1", self.server)).await.unwrap();
         other.write_all(b"ECHO so-far\r\n").await.unwrap();
@@ -145,8 +145,8 @@ fn grant(head: &SessionHead, now: Timestamp) -> Grant {
     }
 }
 
-/// Takes a step and counts its commands. The first time a script is used it is sent whole, so each step is taken twice
-/// and the second time counts.
+/// Takes a step and counts its commands. The first use of a script sends its source, so each step is taken twice and the
+/// second run counts.
 macro_rules! costs {
     ($monitor:ident, $step:expr) => {{
         let _ = $step.await;
@@ -251,12 +251,12 @@ async fn a_token_costs_two_commands_and_its_verification_none() {
         assert!(matches!(answer.outcome, RedeemOutcome::Redeemed(_)));
         let grant = grant(&head, now);
         assert_eq!(store.start_grant(&code, &grant).await, Ok(GrantInsertOutcome::Inserted));
-        // The first time, each script is sent whole.
+        // The first run sends the source of each script.
         let redeemed = monitor.commands().await.len();
         assert_eq!(redeemed, if round == 0 { 4 } else { 2 });
         let revocation = store.end_session(&head.id).await.unwrap().unwrap();
         monitor.commands().await;
-        // What was revoked is heard, without a question.
+        // Revocations arrive as messages, without a request.
         assert_eq!(revocations.next().await, Some(revocation));
         assert_eq!(monitor.commands().await, [""; 0]);
     }

@@ -1,4 +1,4 @@
-//! Records that nothing reads, such as those of a newer version, beside ones that are good.
+//! Unreadable records, such as those of a newer version, beside readable ones.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::fixtures::{standalone, world};
 const LATER: &str = "9999999999999";
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// What all keys begin with.
+/// Returns the prefix of all keys.
 fn prefix(store: &dyn Store) -> String {
     let said = format!("{store:?}");
     said.split_once("prefix: \"").unwrap().1.split_once('"').unwrap().0.to_owned()

@@ -1,4 +1,4 @@
-//! Headers that say something else than the message, and revisions that nobody knows.
+//! Headers that contradict the message, and unknown revisions.
 
 use serde_json::{Value, json};
 use vmcp_tests::backends::Good;
@@ -8,7 +8,7 @@ use super::{Case, Scene, asked, check_all};
 
 const PING: &str = r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#;
 
-/// A tool whose arguments travel in headers too.
+/// A tool with arguments that are also sent as headers.
 const QUERY: &str = r#"{"name":"query","inputSchema":{"type":"object","properties":{
     "region":{"type":"string","x-mcp-header":"Region"},
     "limit":{"type":"integer","x-mcp-header":"Limit"}}}}"#;
@@ -41,7 +41,7 @@ async fn the_headers_of_a_stateless_request_have_to_say_what_it_says() {
         mismatch(echo(caller).header("mcp-name", "a_slow"), "Mcp-Name differs"),
         mismatch(echo(caller).header("mcp-name", "A_ECHO"), "Mcp-Name differs"),
         mismatch(echo(caller).again("mcp-name", "a_echo"), "more than once"),
-        // "a_slow", and then what is no base64 or no text.
+        // "a_slow", then invalid base64 and invalid text.
         mismatch(echo(caller).header("mcp-name", "=?base64?YV9zbG93?="), "Mcp-Name differs"),
         mismatch(echo(caller).header("mcp-name", "=?base64?YV9l!2hv?="), "not valid base64"),
         mismatch(echo(caller).header("mcp-name", "=?base64?YV9lY2hv"), "Mcp-Name differs"),
@@ -127,7 +127,7 @@ async fn revisions_that_nobody_knows_are_refused_with_those_that_are_spoken() {
         assert!(supported.contains(&json!("2026-07-28")), "{message}");
         assert!(supported.contains(&json!("2025-11-25")), "{message}");
     }
-    // Older revisions of the same generation are as good as the one of the handshake.
+    // Older revisions of the same generation are accepted in place of the negotiated one.
     let older = asked(&mut session, "ping", json!({})).header("mcp-protocol-version", "2025-03-26");
     older.passes(200).check(&mut line).await;
     asked(&mut session, "ping", json!({}))

@@ -1,4 +1,4 @@
-//! What is wrong with a request before its message is read.
+//! Requests that are invalid before their message is parsed.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method};
@@ -57,7 +57,7 @@ async fn what_is_too_large_is_refused_with_the_limit() {
     );
     Case::post(large).gets(413, -32600, "8388608 bytes").check(&mut Line::to(scene.url())).await;
     let mut caller = Caller::stateless(scene.url());
-    // What is just small enough passes both ways.
+    // A body below the limit passes in both directions.
     let word = "a".repeat(7 << 20);
     let seen = caller.call("a_echo", json!({ "word": word })).await.unwrap();
     assert_eq!(seen["structuredContent"]["params"]["arguments"]["word"], word);
@@ -111,7 +111,7 @@ async fn foreign_hosts_and_origins_are_refused() {
         .into_iter()
         .map(|host| Case::post(PING).header("host", host).gets(403, -32600, "--allow-host"));
     let others = [
-        // A page of this machine may, and the refusal is about the session then.
+        // A page of this machine passes the origin check, so the rejection is about the session.
         Case::post(PING)
             .header("origin", "http://localhost:6274")
             .gets(400, -32600, "Mcp-Session-Id")
@@ -209,7 +209,7 @@ async fn a_stream_that_cannot_be_resumed_does_not_end_the_session() {
             .headers(headers.clone())
             .header("accept", "text/event-stream")
             .header("last-event-id", id)
-            // 404 would tell the client that its session is over.
+            // 404 would tell the client that its session has ended.
             .gets(400, -32600, "open one without it");
         case.check(&mut Line::to(scene.url())).await;
     }

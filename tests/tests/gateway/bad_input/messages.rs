@@ -1,4 +1,4 @@
-//! Bodies that are no message, or more than one, or one that can be read in two ways.
+//! Bodies with invalid, multiple or ambiguous messages.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::{Case, Scene, check_all};
 
-/// A call with an id, and something in place of the parameters' inside.
+/// Returns a call with an id and this text inside the parameters.
 fn call(params: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{{params}}}}}"#)
 }
@@ -87,7 +87,7 @@ async fn a_member_that_stands_twice_is_refused_however_it_is_written() {
     ];
     let mut cases: Vec<Case> =
         twice.map(|body| Case::post(body).gets(400, -32600, "send it once").with_id(7)).into();
-    // Which of two ids is answered? Neither.
+    // A message with two ids gets no response to either.
     let ids = r#"{"jsonrpc":"2.0","id":7,"id":8,"method":"ping"}"#;
     cases.push(Case::post(ids).gets(400, -32600, "send it once"));
     check_all(Scene::start().await, cases).await;
@@ -103,7 +103,7 @@ async fn a_member_that_can_be_mistaken_for_another_is_refused() {
         call(&format!(r#"{echo},"NAME":"a_slow""#)),
         call(&format!(r#"{echo},"name\u0000x":"a_slow""#)),
         call(&format!(r#"{echo},"Arguments":{{}}"#)),
-        // Some readers fold the Kelvin sign and the long s into letters.
+        // Some parsers fold the Kelvin sign and the long s into letters.
         call(&format!(r#"{echo},"argument\u017f":{{}}"#)),
     ];
     let cases =

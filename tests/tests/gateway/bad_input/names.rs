@@ -1,5 +1,5 @@
-//! Names, cursors and methods that do not exist, and parameters of the wrong kind. The code is the same for both
-//! generations but for resources; to a stateful client an error of the message is no error of HTTP.
+//! Unknown names, cursors and methods, and parameters of the wrong type. Both generations use the same codes except for
+//! resources; a stateful client receives message errors with HTTP status 200.
 
 use serde_json::{Value, json};
 use vmcp_tests::backends::Good;
@@ -8,7 +8,7 @@ use vmcp_tests::caller::{Caller, Line};
 use super::{Case, Scene, asked};
 use crate::common::both;
 
-/// In both generations.
+/// Checks the rejections in both generations.
 async fn each_refuses(scene: Scene, cases: &[(&str, Value, &'static str)], code: [i64; 2]) {
     for (index, mut caller) in both(scene.url()).await.unwrap().into_iter().enumerate() {
         let status = if index == 0 {
@@ -98,7 +98,7 @@ async fn parameters_of_the_wrong_kind_are_named() {
         ("tools/list", json!({ "cursor": "nonsense" }), "start without one"),
         ("tools/list", json!({ "cursor": "" }), "start without one"),
         ("tools/list", json!({ "cursor": long() }), "start without one"),
-        // A cursor of prompts, as the gateway would make it.
+        // A cursor for prompts, in the gateway's format.
         ("tools/list", json!({ "cursor": "cHJvbXB0cwphX3g" }), "start without one"),
         ("prompts/list", json!({ "cursor": "x" }), "start without one"),
         ("resources/list", json!({ "cursor": "x" }), "start without one"),

@@ -1,4 +1,4 @@
-//! Answers to questions that nobody asked, and state that is not what the gateway gave.
+//! Unsolicited responses, and altered request state.
 
 use http::HeaderMap;
 use serde_json::{Value, json};
@@ -55,7 +55,7 @@ async fn a_question_is_answered_by_the_session_that_was_asked_and_once() {
     scene.finish().await;
 }
 
-/// What the gateway gives a stateless client with a question: the question's key, and the state.
+/// Returns the key of the gateway's server request to a stateless client, and the state.
 async fn state_of(caller: &mut Caller, question: &str) -> (String, String) {
     let arguments = json!({ "name": "a_ask", "arguments": { "question": question } });
     let result = caller.result("tools/call", arguments).await.unwrap();
@@ -85,7 +85,7 @@ async fn assert_state_is_checked(generation: Generation) {
         retry("a_ask", "which?", ""),
         retry("a_ask", "which?", &state[..state.len() - 4]),
         retry("a_ask", "which?", &"A".repeat(100_000)),
-        // What was authorized is what runs: the state is of no use to another request.
+        // Only the authorized request runs: the state is not valid for another one.
         retry("a_ask", "another?", &state),
         retry("a_echo", "which?", &state),
     ] {

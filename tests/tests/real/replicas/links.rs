@@ -1,4 +1,4 @@
-//! Links to a second provider that are renewed, with another account.
+//! Relinking of a second provider with another account.
 
 use http::StatusCode;
 use tokio::time::{Duration, sleep};
@@ -7,11 +7,12 @@ use vmcp_tests::steps::{Login, Step};
 
 use super::Pair;
 
-/// Until a replica reads the link again that it has at hand, at most.
+/// Maximum age of a replica's cached link.
 const REREAD: Duration = Duration::from_secs(1);
 
 impl Pair {
-    /// The account at the second provider whose token each replica shows the backend. Leads to the first one again.
+    /// Returns the account at the second provider whose token each replica sends to the backend, and routes clients to the
+    /// first replica again.
     async fn accounts(&mut self, login: &Login) -> [String; 2] {
         let mut accounts = [String::new(), String::new()];
         for account in &mut accounts {
@@ -31,7 +32,7 @@ fn is_linked(page: &Reply) -> bool {
     leads_to(page).is_some_and(|place| place.ends_with("/oauth/connections"))
 }
 
-/// A pair that knows a person, who begins to link the second provider again with another account.
+/// Returns a pair with a logged-in user who has started to relink the second provider with another account.
 async fn changed() -> (Pair, Login) {
     let mut pair = Pair::start().await;
     let mut login = pair.login("ann");
@@ -53,7 +54,7 @@ async fn links_other_account_only_if_confirmed_on_any_replica() {
     assert!(asks(&asked), "{asked:?}");
     sleep(REREAD).await;
     assert_eq!(pair.accounts(&login).await, ["ann", "ann"]);
-    // The page of one replica is answered at the other one.
+    // The other replica accepts the form of this replica's page.
     pair.switch();
     login.confirms_link(&asked, "second").await.unwrap();
     pair.switch();
@@ -61,7 +62,7 @@ async fn links_other_account_only_if_confirmed_on_any_replica() {
     assert!(is_linked(&linked), "{linked:?}");
     sleep(REREAD).await;
     assert_eq!(pair.accounts(&login).await, ["mallory", "mallory"]);
-    // The account that is linked now is not asked about.
+    // The currently linked account needs no confirmation.
     login.starts_link("second").await.unwrap();
     pair.switch();
     let linked = login.ends_link().await.unwrap();
@@ -74,7 +75,7 @@ async fn links_other_account_only_if_confirmed_after_restart() {
         return;
     }
     let (mut pair, mut login) = changed().await;
-    // Neither replica is one that was there when the link was begun.
+    // Both replicas were started after the relinking began.
     pair.kill().await;
     pair.kill().await;
     let asked = login.ends_link().await.unwrap();

@@ -1,4 +1,4 @@
-//! Revocations, while a replica or Redis is stopped (SIGSTOP) at the worst moment.
+//! Revocations while a replica or Redis is stopped (SIGSTOP) at the worst moment.
 
 use std::fs;
 
@@ -11,10 +11,10 @@ use vmcp_tests::steps::{Login, Step, Taken};
 
 use super::{Pair, SOON, done};
 
-/// How often it is tried what depends on the moment.
+/// Number of repetitions of timing-dependent tests.
 const ROUNDS: usize = 5;
 
-/// How many answers of Redis a replica waits for at its start, at least.
+/// Minimum number of Redis responses that a replica awaits at its start.
 const ANSWERS: usize = 6;
 
 impl Pair {
@@ -27,8 +27,7 @@ impl Pair {
     }
 }
 
-/// The status of what each of these gateways answers by itself: a backend would want an upstream token, and without one
-/// that is a 401 too.
+/// Returns each gateway's own response status: a backend call would need an upstream token, and its absence is a 401 too.
 async fn statuses(gateways: &[&Gateway], token: &str) -> Vec<u16> {
     let mut statuses = Vec::new();
     for gateway in gateways {
@@ -68,7 +67,7 @@ async fn token_revoked_while_a_replica_starts_is_refused() {
         return;
     }
     let pair = Pair::start().await;
-    // It has heard so many answers of Redis, and the next one comes when the token has been revoked.
+    // The replica has received this many responses from Redis, and the next one arrives after the revocation.
     for heard in 0..ANSWERS {
         let login = logged_in(&pair).await;
         let wire = Front::start().await.unwrap();
@@ -100,11 +99,11 @@ async fn starts_while_redis_is_stopped_only_to_refuse() {
     let storage = pair.ground.redis(&format!("addr: \"127.0.0.1:{}\"", pair.redis.port));
     let config = pair.ground.config(&pair.front.origin(), &storage);
     match Gateway::start(&config).await {
-        // Nothing is served without what was revoked.
+        // No request is served without the revocations.
         Err(fault) => assert!(fault.to_string().contains("Redis"), "{fault}"),
         Ok(gateway) => assert_eq!(statuses(&[&gateway], &other.access).await, [503]),
     }
-    // What the others knew they go on to know.
+    // The running replicas still know the revocation.
     let known = [&pair.replicas[0].gateway, &pair.replicas[1].gateway];
     assert_eq!(statuses(&known, &login.access).await, [401, 401]);
     pair.redis.signal("CONT").await.unwrap();
@@ -145,7 +144,7 @@ async fn reload_with_shorter_lifespan_keeps_revocations_of_stopped_replica() {
     let gateways = [&pair.replicas[0].gateway, &pair.replicas[1].gateway];
     pair.stops(1).await;
     login.revokes().await.unwrap();
-    // The configuration changes on both, while one of them is stopped.
+    // The configuration changes on both replicas while one of them is stopped.
     for gateway in gateways {
         let text = fs::read_to_string(gateway.config()).unwrap();
         let shorter = "authServer:\n  tokenLifespans: {accessTokenLifespan: 1m}\n";
@@ -178,7 +177,7 @@ async fn refusal_of_the_person_ends_sessions_on_stopped_replica() {
     let gateways = [&pair.replicas[0].gateway, &pair.replicas[1].gateway];
     assert_eq!(statuses(&gateways, &login.access).await, [200, 200]);
     sleep(Duration::from_millis(1100)).await;
-    // The provider still knows the person.
+    // The provider still has the user's session.
     done(&mut login, Step::Refresh).await;
     assert_eq!(statuses(&gateways, &login.access).await, [200, 200]);
     pair.ground.first.forgets().await.unwrap();
@@ -189,14 +188,14 @@ async fn refusal_of_the_person_ends_sessions_on_stopped_replica() {
     pair.continues(1).await;
     let gateways = [&pair.replicas[1].gateway, &pair.replicas[0].gateway];
     assert_eq!(statuses(&gateways, &login.access).await, [401, 401]);
-    // It is asked about the person's other session, too.
+    // The provider is asked about the user's other session, too.
     let ended = async {
         while statuses(&gateways, &other.access).await != [401, 401] {
             sleep(Duration::from_millis(50)).await;
         }
     };
     assert!(timeout(SOON, ended).await.is_ok(), "the other session goes on");
-    // Nor does the other replica renew it.
+    // The other replica does not refresh it either.
     pair.switch();
     let taken = login.takes(Step::Refresh).await.unwrap();
     assert!(matches!(&taken, Taken::Refused(said) if said.contains("invalid_grant")), "{taken:?}");
@@ -209,7 +208,7 @@ async fn unlink_leads_to_another_catalog_on_stopped_replica() {
     }
     let pair = Pair::start().await;
     let other = logged_in(&pair).await;
-    // The page of connections shows the newest session first.
+    // The connections page lists the newest session first.
     let mut login = logged_in(&pair).await;
     let gateways = [&pair.replicas[0].gateway, &pair.replicas[1].gateway];
     for token in [&login.access, &other.access] {
@@ -227,7 +226,7 @@ async fn unlink_leads_to_another_catalog_on_stopped_replica() {
     }
 }
 
-/// The number of tools that a gateway lists.
+/// Returns the number of tools that a gateway lists.
 async fn tools(gateway: &Gateway, token: &str) -> usize {
     let mut caller = Caller::stateless_as(gateway.url(), token);
     let listed = caller.reply("tools/list", json!({})).await.unwrap();
