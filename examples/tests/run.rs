@@ -43,7 +43,7 @@ async fn the_server_in_axum_does_what_it_shows() {
 }
 
 #[tokio::test]
-async fn the_layers_in_a_foreign_proxy_do_what_they_show() {
+async fn layers_in_a_foreign_proxy_match_output() {
     run("layers_in_a_foreign_proxy").await;
 }
 
@@ -53,22 +53,22 @@ async fn rmcp_behind_our_layers_does_what_it_shows() {
 }
 
 #[tokio::test]
-async fn the_default_stack_plus_one_does_what_it_shows() {
+async fn default_plus_one_matches_output() {
     run("default_plus_one").await;
 }
 
 #[tokio::test]
-async fn axum_behind_authn_authz_and_audit_does_what_it_shows() {
+async fn axum_behind_authn_authz_audit_matches_output() {
     run("axum_behind_authn_authz_audit").await;
 }
 
 #[tokio::test]
-async fn the_token_exchange_in_a_proxy_does_what_it_shows() {
+async fn token_exchange_in_a_proxy_matches_output() {
     run("token_exchange_in_a_proxy").await;
 }
 
 #[tokio::test]
-async fn the_policy_and_exchange_of_ones_own_do_what_they_show() {
+async fn custom_policy_and_exchange_match_output() {
     run("policy_and_exchange_of_your_own").await;
 }
 

@@ -83,7 +83,7 @@ fn said_in_failure(command: &mut Command) -> Option<String> {
 }
 
 #[test]
-fn each_layer_builds_alone_with_each_of_its_features() {
+fn each_layer_builds_alone_with_each_feature() {
     let layers = layers(&metadata());
     assert!(layers.len() > 10, "{layers:?}");
     let mut failures = Vec::new();
@@ -142,7 +142,7 @@ fn reexported(documented: &Value) -> BTreeSet<String> {
 }
 
 #[test]
-fn a_layer_shows_no_type_that_its_user_would_need_another_crate_for() {
+fn layers_expose_no_foreign_types() {
     let metadata = metadata();
     let mut broken = Vec::new();
     for package in layers(&metadata).keys() {

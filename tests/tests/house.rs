@@ -260,7 +260,7 @@ fn dependencies_point_towards_the_ground() {
 }
 
 #[test]
-fn every_crate_has_a_readme_a_description_and_the_workspace_lints() {
+fn crates_have_readme_description_and_workspace_lints() {
     let mut broken = Vec::new();
     for package in packages() {
         let name = package["name"].as_str().unwrap();
@@ -292,7 +292,7 @@ fn every_crate_has_a_readme_a_description_and_the_workspace_lints() {
 }
 
 #[test]
-fn the_crate_docs_of_a_library_are_its_readme() {
+fn library_crate_docs_are_its_readme() {
     let mut broken = Vec::new();
     for package in packages() {
         let targets = package["targets"].as_array().unwrap();
@@ -307,7 +307,7 @@ fn the_crate_docs_of_a_library_are_its_readme() {
 }
 
 #[test]
-fn no_file_is_longer_than_a_reader_holds_in_mind() {
+fn files_stay_below_maximum_length() {
     let broken: Vec<_> = rust_files()
         .filter(|(path, _)| !is_test(path))
         .map(|(path, text)| (path, without_tests(&text).len()))
@@ -318,7 +318,7 @@ fn no_file_is_longer_than_a_reader_holds_in_mind() {
 }
 
 #[test]
-fn a_layer_is_no_more_than_somebody_reads_before_taking_it() {
+fn layers_stay_below_maximum_length() {
     let layer = |path: &Path| {
         let mut parts = path.components().filter_map(|part| part.as_os_str().to_str());
         match (parts.next(), parts.next(), parts.next()) {
@@ -342,7 +342,7 @@ fn a_layer_is_no_more_than_somebody_reads_before_taking_it() {
 }
 
 #[test]
-fn nothing_gives_up_outside_tests_and_nothing_is_skipped_anywhere() {
+fn no_panics_outside_tests_and_no_skipped_tests() {
     let mut broken = Vec::new();
     let mut report = |path: &Path, line: &str, why: &str| {
         broken.push(format!("{}: {why} in {:?}", path.display(), line.trim()));
@@ -377,7 +377,7 @@ fn nothing_gives_up_outside_tests_and_nothing_is_skipped_anywhere() {
 }
 
 #[test]
-fn no_file_knows_the_machine_it_was_written_on() {
+fn files_contain_no_machine_specific_paths() {
     let mut broken = Vec::new();
     let checkout = fs::canonicalize(root()).unwrap().display().to_string();
     let places = || PRIVATE.iter().map(|place| format!("/{place}/"));

@@ -110,7 +110,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[test]
-fn a_program_with_a_single_layer_runs_on_the_packages_alone() {
+fn single_layer_programs_run_on_packages_alone() {
     let workspace = workspace();
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("standalone");
     _ = fs::remove_dir_all(&folder);

@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_does_not_care_for_order_or_outliers() {
+    fn median_ignores_order_and_outliers() {
         assert!((median(vec![9.0, 1.0, 2.0]) - 2.0).abs() < f64::EPSILON);
         assert!((median(vec![4.0, 1000.0, 1.0, 2.0]) - 3.0).abs() < f64::EPSILON);
     }

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_times_behind_a_name_with_spaces_and_parentheses() {
+    fn reads_times_after_name_with_spaces_and_parentheses() {
         let stat = "42 (a) b (c) S 1 42 42 0 -1 4194560 900 0 0 0 150 25 0 0 20 0 3 0 100 1 1";
         assert_eq!(ticks(stat), Some(Duration::from_millis(1750)));
         assert_eq!(ticks("42 (cut off) S 1 2"), None);

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_message_of_a_stream_is_its_last_data() {
+    fn returns_last_data_of_stream_as_message() {
         let reply = reply(
             "text/event-stream",
             "id: 0\ndata: \n\ndata: {\"id\":1}\n\ndata:{\"id\":2}\n\n: bye\n\n",

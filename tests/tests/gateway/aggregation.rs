@@ -68,7 +68,7 @@ async fn prefixes_tell_equal_names_apart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn priority_gives_a_name_to_the_first_in_order_and_tells_of_it() {
+async fn priority_assigns_name_to_first_backend_and_reports() {
     let (a, b, c) =
         (with_tools("a", &["x", "y"]), with_tools("b", &["x", "z"]), with_tools("c", &["z"]));
     let sections = "aggregation:\n  conflictResolution: priority\n  \
@@ -102,7 +102,7 @@ async fn under_manual_names_are_told_apart_by_overrides() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn filters_look_at_names_after_overrides_and_what_is_hidden_is_unknown() {
+async fn filters_apply_after_overrides_and_hide_names() {
     let a = with_tools("a", &["x", "y", "z"]);
     let b = with_tools("b", &["x"]);
     let sections = "aggregation:\n  tools:\n  - workload: a\n    filter: [new, z]\n    overrides:\n      \
@@ -154,7 +154,7 @@ async fn pages_of_backends_become_pages_for_clients() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn definitions_stay_byte_for_byte_what_the_backend_wrote() {
+async fn forwards_definitions_byte_for_byte() {
     for generation in [Generation::Stateful, Generation::Stateless] {
         let good = Good::named("a").speaking(generation).tools([RICH.to_owned()], 10);
         let prompt =
@@ -253,7 +253,7 @@ async fn everything_else_is_routed_by_name_or_uri() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn instructions_are_merged_under_the_names_of_their_backends() {
+async fn merges_instructions_under_backend_names() {
     let a = Good::named("a").saying("Use a\nwisely.").start().unwrap();
     let b = Good::named("b").start().unwrap();
     let c = Good::named("c").saying("Use \"c\".").start().unwrap();
@@ -269,7 +269,7 @@ async fn instructions_are_merged_under_the_names_of_their_backends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_of_one_backend_is_told_to_every_client_that_listens() {
+async fn notifies_all_listening_clients_of_backend_change() {
     for generation in [Generation::Stateful, Generation::Stateless] {
         let a = Good::named("a").speaking(generation).start().unwrap();
         let b = Good::named("b").start().unwrap();

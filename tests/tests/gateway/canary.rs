@@ -404,6 +404,6 @@ async fn nothing_crosses(strategy: &Strategy) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_of_one_user_reaches_the_other_whatever_backends_are_shown() {
+async fn isolates_users_under_every_credential_strategy() {
     futures_util::future::join_all(STRATEGIES.iter().map(nothing_crosses)).await;
 }

@@ -156,17 +156,17 @@ async fn assert_the_good_notice_nothing(mode: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bad_backends_cost_the_others_nothing_in_best_effort() {
+async fn faulty_backends_leave_others_unaffected_best_effort() {
     assert_the_good_notice_nothing("best_effort").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bad_backends_cost_the_others_nothing_in_fail() {
+async fn faulty_backends_leave_others_unaffected_fail() {
     assert_the_good_notice_nothing("fail").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_fails_at_once_when_a_backend_is_known_to_be_down() {
+async fn list_fails_immediately_for_known_down_backend() {
     let slow = Good::named("slow").late(Duration::from_secs(2)).start().unwrap();
     let down = Bad::Refusing.start().await.unwrap();
     let all = [("slow", slow.url()), ("refusing", down.url())];
@@ -186,7 +186,7 @@ async fn a_list_fails_at_once_when_a_backend_is_known_to_be_down() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_backend_that_dies_in_the_middle_of_a_call_is_named_and_costs_that_call_only() {
+async fn dying_backend_fails_only_its_call() {
     for generation in [Generation::Stateful, Generation::Stateless] {
         for tool in ["slow", "stream"] {
             let dying = Good::named("dying").speaking(generation).start().unwrap();
@@ -228,7 +228,7 @@ async fn a_backend_that_dies_in_the_middle_of_a_call_is_named_and_costs_that_cal
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_of_a_bad_backend_end_in_time_and_name_it() {
+async fn calls_of_faulty_backend_end_in_time() {
     for bad in [Bad::HungAfterAccept, Bad::Html, Bad::Nonsense, Bad::Endless, Bad::Refusing] {
         let good = Good::named("odd").start().unwrap();
         let other = Good::named("fine").start().unwrap();
@@ -257,7 +257,7 @@ async fn calls_of_a_bad_backend_end_in_time_and_name_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_backend_that_comes_back_is_used_at_once_and_observed_soon() {
+async fn returning_backend_is_used_immediately() {
     let away = Good::named("away").start().unwrap();
     let port = away.port();
     let all = [("away", away.url())];
@@ -282,7 +282,7 @@ async fn a_backend_that_comes_back_is_used_at_once_and_observed_soon() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_backend_that_starts_after_the_gateway_is_offered_without_being_asked_for() {
+async fn lists_backend_that_starts_after_gateway() {
     let Ok(vmcp_tests::backends::Running::Away(port)) = Bad::Refusing.start().await else {
         panic!("somebody listens");
     };
@@ -302,7 +302,7 @@ async fn a_backend_that_starts_after_the_gateway_is_offered_without_being_asked_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_backend_that_talks_without_end_to_a_client_that_does_not_listen_costs_little_memory() {
+async fn bounds_memory_for_flooding_backend_and_idle_client() {
     for generation in [Generation::Stateful, Generation::Stateless] {
         let chatty = Good::named("chatty").speaking(generation).start().unwrap();
         let gateway = gateway(&[&chatty]).await;

@@ -125,7 +125,7 @@ async fn calls(mut caller: Caller, who: &'static str) -> HashSet<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_that_interleave_get_their_own_answers_in_their_own_sessions() {
+async fn interleaved_calls_keep_their_responses_and_sessions() {
     for generation in BACKENDS {
         let good = Good::named("a").speaking(generation).start().unwrap();
         let gateway = gateway(&[&good]).await;
@@ -147,7 +147,7 @@ async fn calls_that_interleave_get_their_own_answers_in_their_own_sessions() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn clients_that_share_a_session_of_a_backend_get_their_own_answers() {
+async fn clients_of_shared_backend_session_get_own_responses() {
     let good = Good::named("a").speaking(Generation::Stateful).start().unwrap();
     let gateway = gateway(&[&good]).await;
     let mut tasks = JoinSet::new();
@@ -209,7 +209,7 @@ async fn answers_find_the_backend_that_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn answers_of_stateless_clients_find_the_backend_that_asked() {
+async fn routes_responses_of_stateless_clients_to_requesting_backend() {
     for generation in BACKENDS {
         let good = ["a", "b"].map(|name| Good::named(name).speaking(generation).start().unwrap());
         let gateway = gateway(&[&good[0], &good[1]]).await;

@@ -65,7 +65,7 @@ async fn change(gateway: &Gateway, yaml: &str) {
 }
 
 #[tokio::test]
-async fn reload_of_audit_keeps_events_of_calls_under_way() {
+async fn audit_reload_keeps_events_of_running_calls() {
     let good = Good::named("good").start().unwrap();
     let gateway = crate::common::gateway(&[&good]).await;
     // Other runs share the directory.
@@ -250,7 +250,7 @@ async fn changing_the_configuration_all_the_time_disturbs_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_that_is_wrong_is_told_and_not_taken() {
+async fn rejects_and_reports_invalid_reload() {
     let good = Good::named("a").start().unwrap();
     let gateway = crate::common::gateway(&[&good]).await;
     let mut caller = Caller::stateful(gateway.url()).await.unwrap();

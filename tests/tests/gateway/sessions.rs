@@ -25,7 +25,7 @@ async fn session_of(caller: &mut Caller, tool: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_that_is_used_lives_and_an_idle_one_ends_with_its_backend_session() {
+async fn idle_session_ends_with_its_backend_session() {
     let good = stateful("a");
     let yaml = config([("a", good.url())], "");
     let gateway = Gateway::start_with(&yaml, &["--session-ttl", "2s"]).await.unwrap();
@@ -105,7 +105,7 @@ async fn hello(line: &mut Line, address: u8) -> vmcp_tests::counterparts::Reply 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_backend_session_begins_with_its_first_use_and_ends_with_the_client_s() {
+async fn backend_session_spans_first_use_to_client_end() {
     let (a, b) = (stateful("a"), stateful("b"));
     let gateway = gateway(&[&a, &b]).await;
     // The gateway's own session for notifications.
@@ -127,7 +127,7 @@ async fn a_backend_session_begins_with_its_first_use_and_ends_with_the_client_s(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_that_the_backend_forgot_is_opened_anew_once() {
+async fn reopens_forgotten_backend_session_once() {
     for how in [Forgetting::NotFound, Forgetting::BadRequest] {
         let good = stateful("a");
         let gateway = gateway(&[&good]).await;
@@ -144,7 +144,7 @@ async fn a_session_that_the_backend_forgot_is_opened_anew_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_that_broke_is_read_on_where_it_ended() {
+async fn resumes_broken_stream_at_last_event() {
     let good = stateful("a");
     let gateway = gateway(&[&good]).await;
     let mut caller = Caller::stateful(gateway.url()).await.unwrap();
@@ -164,7 +164,7 @@ async fn a_stream_that_broke_is_read_on_where_it_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_answers_in_streams_are_no_reason_to_refuse_more() {
+async fn accepts_many_sequential_streamed_responses() {
     for generation in [Generation::Stateful, Generation::Stateless] {
         let good = Good::named("a").speaking(generation).start().unwrap();
         let gateway = gateway(&[&good]).await;
@@ -191,7 +191,7 @@ async fn start_calls(url: &str, count: &mut u64) -> Vec<tokio::task::JoinHandle<
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gateway_that_is_told_to_stop_ends_what_is_under_way() {
+async fn graceful_shutdown_completes_running_calls() {
     let old = stateful("old");
     let new = Good::named("new").speaking(Generation::Stateless).start().unwrap();
     let mut gateway = gateway(&[&old, &new]).await;

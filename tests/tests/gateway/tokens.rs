@@ -16,7 +16,7 @@ const LEEWAY: Duration = Duration::from_secs(30);
 const AUDIENCE: &str = "http://localhost/mcp";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_let_in_within_the_leeway_is_answered_like_everybody_else() {
+async fn serves_normally_within_token_leeway() {
     let authority = Authority::start().unwrap();
     for generation in [Generation::Stateful, Generation::Stateless] {
         let good = Good::named("a").speaking(generation).start().unwrap();
@@ -45,7 +45,7 @@ async fn who_is_let_in_within_the_leeway_is_answered_like_everybody_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_outlives_the_token_that_it_was_asked_for_with_and_a_standing_stream_does_not() {
+async fn response_outlives_token_but_notification_stream_does_not() {
     let authority = Authority::start().unwrap();
     let good = Good::named("a").speaking(Generation::Stateful).start().unwrap();
     let yaml = config([("a", good.url())], "");

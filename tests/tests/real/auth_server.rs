@@ -159,7 +159,7 @@ fn oauth2(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_person_logs_in_at_two_providers_and_the_tokens_of_both_are_there_for_the_client() {
+async fn login_at_two_providers_yields_both_tokens() {
     if skipped() {
         return;
     }
@@ -210,7 +210,7 @@ async fn a_person_logs_in_at_two_providers_and_the_tokens_of_both_are_there_for_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_conformance_suite_finds_nothing_amiss_in_the_authorization_server() {
+async fn authorization_server_passes_conformance_suite() {
     if skipped() {
         return;
     }

@@ -97,7 +97,7 @@ where
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_signed_with_credentials_of_a_real_sts_is_taken_by_another_verifier() {
+async fn independent_verifier_accepts_signature_with_sts_credentials() {
     if skipped() {
         return;
     }

@@ -80,7 +80,7 @@ async fn assert_every_client_hears(generation: Generation) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_real_client_sees_list_changed_within_a_second_stateful_backend() {
+async fn real_clients_see_change_promptly_stateful_backend() {
     if skipped() {
         return;
     }
@@ -88,7 +88,7 @@ async fn a_real_client_sees_list_changed_within_a_second_stateful_backend() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_real_client_sees_list_changed_within_a_second_stateless_backend() {
+async fn real_clients_see_change_promptly_stateless_backend() {
     if skipped() {
         return;
     }

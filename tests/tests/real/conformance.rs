@@ -29,7 +29,7 @@ fn assert_full_marks(report: &Report, checks: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_fixture_scores_full_marks_directly_2025_11_25() {
+async fn fixture_passes_directly_2025_11_25() {
     if skipped() {
         return;
     }
@@ -39,7 +39,7 @@ async fn the_fixture_scores_full_marks_directly_2025_11_25() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_fixture_scores_full_marks_directly_2026_07_28() {
+async fn fixture_passes_directly_2026_07_28() {
     if skipped() {
         return;
     }
@@ -49,7 +49,7 @@ async fn the_fixture_scores_full_marks_directly_2026_07_28() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn through_the_gateway_2025_11_25_scores_the_same() {
+async fn gateway_scores_the_same_2025_11_25() {
     if skipped() {
         return;
     }
@@ -60,7 +60,7 @@ async fn through_the_gateway_2025_11_25_scores_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn through_the_gateway_2026_07_28_scores_the_same() {
+async fn gateway_scores_the_same_2026_07_28() {
     if skipped() {
         return;
     }
@@ -167,7 +167,7 @@ async fn with_a_token(generation: Generation, revision: Revision) -> Report {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_has_a_token_scores_the_same() {
+async fn authenticated_client_scores_the_same() {
     if skipped() {
         return;
     }
@@ -189,7 +189,7 @@ const AUTHORIZATION: [(&str, &str); 2] = [
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_suite_has_no_scenario_about_authorization_for_a_resource_server() {
+async fn suite_has_no_authorization_scenario_for_resource_servers() {
     if skipped() {
         return;
     }

@@ -24,7 +24,7 @@ async fn finds_nothing_amiss(gateway: &Gateway) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_client_finds_its_way_to_the_authorization_server_and_is_registered() {
+async fn every_client_discovers_authorization_server_and_registers() {
     if skipped() {
         return;
     }
@@ -42,7 +42,7 @@ async fn every_client_finds_its_way_to_the_authorization_server_and_is_registere
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_client_finds_its_way_to_a_gateway_that_is_the_authorization_server() {
+async fn every_client_discovers_gateway_with_own_authorization_server() {
     if skipped() {
         return;
     }

@@ -96,7 +96,7 @@ async fn goes_on(gateway: &Gateway, login: &mut Login, last: Step) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_login_and_a_refresh_go_on_when_sentinel_fails_over() {
+async fn login_and_refresh_survive_sentinel_failover() {
     if skipped() {
         return;
     }
@@ -132,7 +132,7 @@ async fn a_login_and_a_refresh_go_on_when_sentinel_fails_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_login_and_a_refresh_go_on_when_a_cluster_node_dies() {
+async fn login_and_refresh_survive_cluster_node_failure() {
     if skipped() {
         return;
     }

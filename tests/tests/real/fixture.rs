@@ -69,7 +69,7 @@ async fn the_stateless_fixture_refuses_a_session() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restarted_fixture_has_forgotten_what_it_was_told() {
+async fn restarted_fixture_has_no_state() {
     for generation in [Generation::Stateful, Generation::Stateless] {
         let fixture = Fixture::start(generation).await.unwrap();
         let url = fixture.url().to_owned();

@@ -85,7 +85,7 @@ async fn status(service: &Guarded, token: &str) -> u16 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tokens_of_a_real_provider_count_through_rotation_and_outage() {
+async fn provider_tokens_remain_valid_through_rotation_and_outage() {
     if skipped() {
         return;
     }

@@ -77,7 +77,7 @@ fn has_credential(seen: &Value) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn real_clients_log_in_with_nothing_but_the_url() {
+async fn real_clients_log_in_with_url_alone() {
     if skipped() {
         return;
     }
@@ -106,7 +106,7 @@ async fn real_clients_log_in_with_nothing_but_the_url() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_goes_on_when_its_clients_token_is_renewed() {
+async fn session_survives_token_refresh() {
     if skipped() {
         return;
     }
@@ -135,7 +135,7 @@ async fn a_session_goes_on_when_its_clients_token_is_renewed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_asks_for_the_scopes_that_a_tool_needs_and_goes_on() {
+async fn client_requests_additional_scopes_and_retries() {
     if skipped() {
         return;
     }

@@ -26,7 +26,7 @@ async fn run(url: &str, counting: OldCall<'_>, asking: OldCall<'_>) -> Vec<Heard
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_real_old_client_lists_calls_and_answers_through_the_gateway() {
+async fn sse_client_lists_calls_and_responds_through_gateway() {
     if skipped() {
         return;
     }
@@ -46,7 +46,7 @@ async fn a_real_old_client_lists_calls_and_answers_through_the_gateway() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_real_old_client_and_a_real_old_server_meet_through_the_gateway() {
+async fn sse_client_uses_sse_server_through_gateway() {
     if skipped() {
         return;
     }

@@ -95,7 +95,7 @@ fn check(collector: &Collector, over: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_collector_takes_traces_and_metrics_over_http_and_over_grpc() {
+async fn exports_traces_and_metrics_over_http_and_grpc() {
     if skipped() {
         return;
     }
@@ -107,7 +107,7 @@ async fn a_collector_takes_traces_and_metrics_over_http_and_over_grpc() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_may_not_send_learns_it_over_http_and_over_grpc() {
+async fn reports_rejected_exports_over_http_and_grpc() {
     if skipped() {
         return;
     }
@@ -120,7 +120,7 @@ async fn who_may_not_send_learns_it_over_http_and_over_grpc() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_collector_with_a_certificate_is_trusted_over_http_and_over_grpc() {
+async fn trusts_collector_certificate_over_http_and_grpc() {
     if skipped() {
         return;
     }

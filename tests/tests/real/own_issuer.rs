@@ -37,7 +37,7 @@ async fn comes_through(client: Client, era: Era, gateway: &Gateway, ground: &Gro
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn clients_log_in_through_two_providers_and_their_backend_is_shown_the_second_ones_token() {
+async fn login_through_two_providers_forwards_second_token() {
     if skipped() {
         return;
     }
@@ -54,8 +54,7 @@ async fn clients_log_in_through_two_providers_and_their_backend_is_shown_the_sec
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_logs_in_through_a_provider_that_is_known_by_its_issuer_and_one_by_its_endpoints()
-{
+async fn logs_in_through_discovered_and_configured_providers() {
     if skipped() {
         return;
     }
@@ -66,7 +65,7 @@ async fn a_client_logs_in_through_a_provider_that_is_known_by_its_issuer_and_one
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn clients_renew_their_tokens_at_the_gateway_and_go_on() {
+async fn clients_refresh_tokens_at_gateway() {
     if skipped() {
         return;
     }
@@ -98,7 +97,7 @@ async fn clients_renew_their_tokens_at_the_gateway_and_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_conformance_suite_finds_nothing_amiss_in_the_authorization_server_as_it_is_shipped() {
+async fn shipped_authorization_server_passes_conformance_suite() {
     if skipped() {
         return;
     }
@@ -113,7 +112,7 @@ async fn the_conformance_suite_finds_nothing_amiss_in_the_authorization_server_a
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_inspector_logs_in_keeps_its_tokens_and_logs_in_anew_when_told_to() {
+async fn inspector_stores_tokens_and_logs_in_again() {
     if skipped() {
         return;
     }
@@ -139,7 +138,7 @@ async fn the_inspector_logs_in_keeps_its_tokens_and_logs_in_anew_when_told_to() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_is_sent_to_a_provider_whose_certificate_nobody_vouches_for() {
+async fn rejects_login_at_provider_with_untrusted_certificate() {
     if skipped() {
         return;
     }
@@ -158,7 +157,7 @@ async fn nobody_is_sent_to_a_provider_whose_certificate_nobody_vouches_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_logs_in_where_the_state_is_in_redis_and_its_user_may_do_no_more_than_it_needs() {
+async fn logs_in_with_minimal_redis_permissions() {
     if skipped() {
         return;
     }
@@ -191,7 +190,7 @@ async fn a_client_logs_in_where_the_state_is_in_redis_and_its_user_may_do_no_mor
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rotated_password_of_redis_is_taken_over_and_logins_go_on() {
+async fn logins_continue_after_redis_password_rotation() {
     if skipped() {
         return;
     }

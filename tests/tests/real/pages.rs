@@ -165,7 +165,7 @@ async fn amiss(place: &Place, browser: &mut Browser, window: Window) -> Vec<Stri
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_person_agrees_with_the_keyboard_alone_where_pages_run_no_scripts() {
+async fn consents_by_keyboard_without_scripts() {
     if skipped() {
         return;
     }
@@ -200,7 +200,7 @@ async fn a_person_agrees_with_the_keyboard_alone_where_pages_run_no_scripts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_person_who_denies_is_taken_back_to_a_client_that_is_told() {
+async fn denial_redirects_to_client_with_error() {
     if skipped() {
         return;
     }
@@ -224,7 +224,7 @@ async fn a_person_who_denies_is_taken_back_to_a_client_that_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pages_are_used_by_anybody_in_a_small_window_and_in_the_dark() {
+async fn pages_are_accessible_in_small_and_dark_windows() {
     if skipped() {
         return;
     }
@@ -246,7 +246,7 @@ async fn pages_are_used_by_anybody_in_a_small_window_and_in_the_dark() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_name_that_a_client_gives_itself_breaks_a_page_or_becomes_part_of_it() {
+async fn client_names_never_break_or_inject_into_pages() {
     if skipped() {
         return;
     }
@@ -264,7 +264,7 @@ async fn no_name_that_a_client_gives_itself_breaks_a_page_or_becomes_part_of_it(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_person_unlinks_links_again_and_logs_out_on_the_page_of_connections() {
+async fn connections_page_unlinks_relinks_and_logs_out() {
     if skipped() {
         return;
     }
@@ -296,7 +296,7 @@ async fn a_person_unlinks_links_again_and_logs_out_on_the_page_of_connections() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_person_uses_the_pages_of_the_server_as_it_is_shipped() {
+async fn shipped_server_serves_usable_pages() {
     if skipped() {
         return;
     }
@@ -312,7 +312,7 @@ async fn a_person_uses_the_pages_of_the_server_as_it_is_shipped() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_other_site_shows_a_page_in_a_frame() {
+async fn pages_refuse_framing_by_other_sites() {
     if skipped() {
         return;
     }

@@ -121,7 +121,7 @@ async fn done(login: &mut Login, step: Step) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_begins_at_one_replica_goes_on_at_the_other() {
+async fn flows_continue_at_the_other_replica() {
     if skipped() {
         return;
     }
@@ -138,7 +138,7 @@ async fn what_begins_at_one_replica_goes_on_at_the_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_that_is_revoked_at_one_replica_ends_at_the_other() {
+async fn session_revocation_reaches_the_other_replica() {
     if skipped() {
         return;
     }
@@ -167,7 +167,7 @@ async fn a_session_that_is_revoked_at_one_replica_ends_at_the_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unlinked_token_is_unused_by_stopped_replica_when_it_goes_on() {
+async fn resumed_replica_does_not_use_unlinked_token() {
     if skipped() {
         return;
     }
@@ -192,7 +192,7 @@ async fn unlinked_token_is_unused_by_stopped_replica_when_it_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn refuses_to_start_with_other_provider_under_known_name() {
+async fn rejects_other_provider_under_known_name_at_startup() {
     if skipped() {
         return;
     }
@@ -212,7 +212,7 @@ async fn refuses_to_start_with_other_provider_under_known_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_login_goes_on_at_another_replica_when_one_is_killed_after_any_step() {
+async fn login_survives_replica_kill_after_any_step() {
     if skipped() {
         return;
     }
@@ -230,8 +230,7 @@ async fn a_login_goes_on_at_another_replica_when_one_is_killed_after_any_step() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_login_goes_on_or_is_begun_anew_when_a_replica_is_killed_before_anybody_hears_its_answer()
-{
+async fn login_recovers_from_replica_kill_before_response() {
     if skipped() {
         return;
     }
@@ -253,7 +252,7 @@ async fn a_login_goes_on_or_is_begun_anew_when_a_replica_is_killed_before_anybod
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_login_goes_on_or_is_begun_anew_when_a_replica_is_killed_after_any_round_trip_to_redis() {
+async fn login_recovers_from_replica_kill_between_redis_requests() {
     if skipped() {
         return;
     }

@@ -61,7 +61,7 @@ async fn code(server: &TokenServer, client: OAuthClient, audience: &str, who: &I
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_real_server_exchanges_for_each_kind_of_client() {
+async fn exchanges_at_real_server_for_each_client_type() {
     if skipped() {
         return;
     }
@@ -102,7 +102,7 @@ async fn a_real_servers_refusals_keep_their_codes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn users_keep_their_tokens_apart_and_when_the_server_has_gone() {
+async fn cached_tokens_are_per_user_and_survive_outage() {
     if skipped() {
         return;
     }

@@ -105,7 +105,7 @@ fn code(fault: &ProviderError) -> &str {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_kind_of_client_logs_in_and_keeps_its_tokens_fresh() {
+async fn each_client_type_logs_in_and_refreshes() {
     if skipped() {
         return;
     }
@@ -133,7 +133,7 @@ async fn every_kind_of_client_logs_in_and_keeps_its_tokens_fresh() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_logs_in_at_two_providers_of_which_one_rotates() {
+async fn logs_in_at_rotating_and_non_rotating_providers() {
     if skipped() {
         return;
     }
@@ -167,7 +167,7 @@ async fn a_user_logs_in_at_two_providers_of_which_one_rotates() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_real_provider_refuses_what_is_not_its_due() {
+async fn rejects_invalid_authorization_responses() {
     if skipped() {
         return;
     }

@@ -126,7 +126,7 @@ async fn until<T, F: Future<Output = Result<T, StoreError>>>(step: impl Fn() -> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sentinel_fails_over_during_a_login_and_a_refresh() {
+async fn login_and_refresh_survive_sentinel_failover() {
     if skipped() {
         return;
     }
@@ -195,7 +195,7 @@ async fn a_master_that_no_sentinel_knows_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_node_dies_during_a_login_and_a_refresh() {
+async fn login_and_refresh_survive_cluster_node_failure() {
     if skipped() {
         return;
     }
@@ -251,7 +251,7 @@ async fn serving(cluster: &RedisCluster, tls: &Certificates, prefix: String) -> 
 }
 
 #[tokio::test]
-async fn a_slot_that_moves_is_followed_and_scripts_wait_for_all_of_it() {
+async fn follows_moving_slot_and_delays_scripts() {
     if skipped() {
         return;
     }
@@ -307,7 +307,7 @@ async fn a_server_outside_a_cluster_is_named() {
 }
 
 #[tokio::test]
-async fn a_sentinel_that_asks_for_a_password_gets_it() {
+async fn authenticates_at_sentinel_with_password() {
     if skipped() {
         return;
     }
@@ -334,7 +334,7 @@ async fn a_sentinel_that_asks_for_a_password_gets_it() {
 }
 
 #[tokio::test]
-async fn a_user_of_a_cluster_may_ask_for_its_slots() {
+async fn cluster_user_may_query_slots() {
     if skipped() {
         return;
     }

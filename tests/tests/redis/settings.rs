@@ -38,7 +38,7 @@ async fn works(settings: &Settings) {
 }
 
 #[tokio::test]
-async fn a_password_alone_is_enough_and_a_wrong_one_is_named() {
+async fn accepts_password_alone_and_reports_wrong_password() {
     if skipped() {
         return;
     }
@@ -59,7 +59,7 @@ async fn a_password_alone_is_enough_and_a_wrong_one_is_named() {
 }
 
 #[tokio::test]
-async fn a_user_needs_what_is_documented_and_a_denied_command_is_named() {
+async fn documented_permissions_suffice_and_denied_command_is_named() {
     if skipped() {
         return;
     }
@@ -94,7 +94,7 @@ async fn a_user_needs_what_is_documented_and_a_denied_command_is_named() {
 }
 
 #[tokio::test]
-async fn tls_trusts_the_given_ca_or_anybody_who_was_told_so() {
+async fn tls_trusts_given_ca_or_skips_verification() {
     if skipped() {
         return;
     }
@@ -114,7 +114,7 @@ async fn tls_trusts_the_given_ca_or_anybody_who_was_told_so() {
 }
 
 #[tokio::test]
-async fn nobody_waits_for_a_connection_longer_than_the_dial_timeout() {
+async fn connection_attempts_end_at_dial_timeout() {
     // The server accepts connections and sends nothing.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let timeouts = Timeouts { dial: Duration::from_millis(300), ..TIMEOUTS };
@@ -130,7 +130,7 @@ async fn nobody_waits_for_a_connection_longer_than_the_dial_timeout() {
 }
 
 #[tokio::test]
-async fn nobody_waits_for_an_answer_longer_than_the_read_timeout() {
+async fn responses_time_out_at_read_timeout() {
     if skipped() {
         return;
     }
@@ -148,7 +148,7 @@ async fn nobody_waits_for_an_answer_longer_than_the_read_timeout() {
 }
 
 #[tokio::test]
-async fn a_server_that_takes_nothing_is_given_up_after_the_write_timeout() {
+async fn writes_time_out_at_write_timeout() {
     let deaf = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let timeouts = Timeouts {
         write: Duration::from_millis(200),
@@ -185,7 +185,7 @@ async fn redis_may_go_and_come_back() {
 }
 
 #[tokio::test]
-async fn what_is_corrupt_is_an_error_that_names_its_kind() {
+async fn corrupt_record_error_names_its_kind() {
     if skipped() {
         return;
     }

@@ -221,7 +221,7 @@ async fn each_step_is_one_command() {
 }
 
 #[tokio::test]
-async fn a_token_costs_two_commands_and_its_verification_none() {
+async fn token_needs_two_commands_and_verification_none() {
     if skipped() {
         return;
     }

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn open_streams_hear_of_changes_and_closed_ones_are_forgotten() {
+    async fn notifies_open_streams_and_forgets_closed_ones() {
         let streams = Streams::default();
         let mut session = streams.open(None);
         drop(streams.open(Some("7")));

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_came_twice_or_elsewhere_is_noticed() {
+    fn detects_repeated_and_misrouted_calls() {
         assert!(arrived(&[3, 2, 0], &sent(&[("be1_echo", 3), ("be2_echo", 2)])).is_ok());
         assert!(arrived(&[4, 2, 0], &sent(&[("be1_echo", 3), ("be2_echo", 2)])).is_err());
         assert!(arrived(&[2, 3, 0], &sent(&[("be1_echo", 3), ("be2_echo", 2)])).is_err());

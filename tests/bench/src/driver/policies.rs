@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_are_fifty_and_one_of_them_may_look_at_arguments() {
+    fn defines_fifty_policies_with_one_on_arguments() {
         for arguments in [false, true] {
             let policies = policies(arguments);
             assert_eq!(policies.len(), 50);

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_have_as_many_digits_as_are_worth_reading() {
+    fn rounds_cells_to_significant_digits() {
         assert_eq!(cell(Some(pair(1234.5, 1000.0))), "1234 / 1000 = 1.23");
         assert_eq!(cell(Some(pair(1.5, 1.0))), "1.50 / 1.00 = 1.50");
         assert_eq!(cell(Some(pair(6.0, 0.04))), "6.00 / 0.04 = -");

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_that_repeat_are_of_sixteen_people_in_turn() {
+    fn repeated_tokens_alternate_between_sixteen_users() {
         let keys = Keys::generate().unwrap();
         let tokens = lines(|path| keys.write_repeated("http://i", path), "repeated");
         assert_eq!(tokens.len(), 64);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn new_tokens_differ_in_nothing_but_time_and_name() {
+    fn new_tokens_differ_only_in_time_and_id() {
         let keys = Keys::generate().unwrap();
         let write = |path: &Path| keys.write_new("http://i", Algorithm::Es256, 300, path);
         let tokens = lines(write, "new");

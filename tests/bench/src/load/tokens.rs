@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_taken_once_and_none_is_made_up() {
+    fn uses_each_token_once_and_then_fails() {
         let tokens = tokens(true);
         assert_eq!(tokens.next(1).unwrap().unwrap(), "a");
         assert_eq!(tokens.next(1).unwrap().unwrap(), "b");

@@ -19,7 +19,7 @@ fn echo(caller: &mut Caller) -> Case {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_headers_of_a_stateless_request_have_to_say_what_it_says() {
+async fn rejects_stateless_headers_that_contradict_body() {
     let scene = Scene::start().await;
     let caller = &mut Caller::stateless(scene.url());
     let mismatch = |case: Case, tells| case.gets(400, -32020, tells);
@@ -60,7 +60,7 @@ async fn the_headers_of_a_stateless_request_have_to_say_what_it_says() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn arguments_that_travel_in_headers_have_to_agree_with_them() {
+async fn rejects_argument_headers_that_contradict_arguments() {
     let tools = [QUERY, ECHO].map(str::to_owned);
     let scene = Scene::before(Good::named("a").tools(tools, 10).start().unwrap()).await;
     let caller = &mut Caller::stateless(scene.url());
@@ -101,7 +101,7 @@ async fn arguments_that_travel_in_headers_have_to_agree_with_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn revisions_that_nobody_knows_are_refused_with_those_that_are_spoken() {
+async fn rejects_unknown_revisions_and_lists_supported_ones() {
     let scene = Scene::start().await;
     let mut line = Line::to(scene.url());
     let mut session = Caller::stateful(scene.url()).await.unwrap();

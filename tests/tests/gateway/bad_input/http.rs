@@ -49,7 +49,7 @@ async fn media_types_have_to_fit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_too_large_is_refused_with_the_limit() {
+async fn rejects_oversized_requests_and_names_limit() {
     let scene = Scene::start().await;
     let large = format!(
         r#"{{"jsonrpc":"2.0","id":7,"method":"ping","params":{{"a":"{}"}}}}"#,
@@ -67,7 +67,7 @@ async fn what_is_too_large_is_refused_with_the_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn methods_and_paths_that_are_not_there_are_answered_in_json() {
+async fn rejects_unknown_methods_and_paths_in_json() {
     let scene = Scene::start().await;
     let mut line = Line::to(scene.url());
     for method in [Method::PUT, Method::PATCH, Method::HEAD, Method::OPTIONS] {
@@ -129,7 +129,7 @@ async fn foreign_hosts_and_origins_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_of_this_machine_may_ask_first_and_read_the_answer() {
+async fn local_page_passes_preflight_and_reads_response() {
     let scene = Scene::start().await;
     let mut line = Line::to(scene.url());
     let origin = "http://localhost:6274";
@@ -170,7 +170,7 @@ async fn a_page_of_this_machine_may_ask_first_and_read_the_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sessions_that_are_missing_unknown_or_over_are_told_apart_by_what_to_do() {
+async fn distinguishes_missing_unknown_and_ended_sessions() {
     let scene = Scene::start().await;
     let mut line = Line::to(scene.url());
     let mut caller = Caller::stateful(scene.url()).await.unwrap();
@@ -200,7 +200,7 @@ async fn sessions_that_are_missing_unknown_or_over_are_told_apart_by_what_to_do(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_that_cannot_be_resumed_does_not_end_the_session() {
+async fn failed_stream_resumption_keeps_session() {
     let scene = Scene::start().await;
     let mut caller = Caller::stateful(scene.url()).await.unwrap();
     let headers = caller.headers(&serde_json::Value::Null);

@@ -12,7 +12,7 @@ fn call(params: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_json_is_a_parse_error() {
+async fn rejects_invalid_json_as_parse_error() {
     let deep = "[".repeat(200) + &"]".repeat(200);
     let cases = [
         Case::post("").gets(400, -32700, "send one JSON text"),
@@ -38,7 +38,7 @@ async fn what_is_no_json_is_a_parse_error() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_json_but_no_message_is_an_invalid_request() {
+async fn rejects_non_message_json_as_invalid_request() {
     let mut crowd = String::new();
     for number in 0..70 {
         write!(crowd, r#","m{number}":0"#).unwrap();
@@ -72,7 +72,7 @@ async fn what_is_json_but_no_message_is_an_invalid_request() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_that_stands_twice_is_refused_however_it_is_written() {
+async fn rejects_duplicate_members_in_any_escaping() {
     let echo = r#""name":"a_echo""#;
     let meta = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28""#;
     let twice = [
@@ -94,7 +94,7 @@ async fn a_member_that_stands_twice_is_refused_however_it_is_written() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_that_can_be_mistaken_for_another_is_refused() {
+async fn rejects_members_with_ambiguous_names() {
     let echo = r#""name":"a_echo""#;
     let cases = [
         r#"{"jsonrpc":"2.0","id":7,"method":"ping","Method":"tools/list"}"#.to_owned(),

@@ -57,7 +57,7 @@ async fn names_that_do_not_exist_are_echoed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_resource_that_does_not_exist_has_its_own_code_in_sessions() {
+async fn unknown_resource_has_own_code_in_sessions() {
     let template = r#"{"uriTemplate":"file:///{path}","name":"files"}"#.to_owned();
     let good = Good::named("a").resources([], [template]).start().unwrap();
     let scene = Scene::before(good).await;
@@ -137,7 +137,7 @@ async fn methods_of_the_other_generation_are_not_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_handshake_and_a_level_have_to_be_whole() {
+async fn rejects_incomplete_parameters() {
     let scene = Scene::start().await;
     let mut session = Caller::stateful(scene.url()).await.unwrap();
     let mut line = Line::to(scene.url());
@@ -184,7 +184,7 @@ async fn a_handshake_and_a_level_have_to_be_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn notifications_that_mean_nothing_here_are_taken_and_forgotten() {
+async fn ignores_unknown_notifications() {
     let scene = Scene::start().await;
     let session = Caller::stateful(scene.url()).await.unwrap();
     let stateless = Caller::stateless(scene.url());

@@ -30,7 +30,7 @@ async fn an_answer_that_nobody_waits_for_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_question_is_answered_by_the_session_that_was_asked_and_once() {
+async fn accepts_one_response_from_requested_session_only() {
     let scene =
         Scene::before(Good::named("a").speaking(Generation::Stateful).start().unwrap()).await;
     let mut asked = Caller::stateful_with(scene.url(), elicits()).await.unwrap();
@@ -100,12 +100,12 @@ async fn assert_state_is_checked(generation: Generation) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn state_of_a_stateless_backend_cannot_be_changed_or_used_elsewhere() {
+async fn rejects_altered_or_moved_state_of_stateless_backend() {
     assert_state_is_checked(Generation::Stateless).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_handle_of_a_parked_call_cannot_be_changed_or_used_elsewhere() {
+async fn rejects_altered_or_moved_handle_of_suspended_call() {
     assert_state_is_checked(Generation::Stateful).await;
 }
 

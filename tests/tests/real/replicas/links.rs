@@ -44,7 +44,7 @@ async fn changed() -> (Pair, Login) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn links_other_account_only_if_confirmed_on_any_replica() {
+async fn links_other_account_on_any_replica_after_confirmation() {
     if skipped() {
         return;
     }

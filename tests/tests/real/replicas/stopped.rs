@@ -44,7 +44,7 @@ async fn logged_in(pair: &Pair) -> Login {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn revoked_token_is_refused_by_stopped_replica_when_it_goes_on() {
+async fn resumed_replica_rejects_revoked_token() {
     if skipped() {
         return;
     }
@@ -135,7 +135,7 @@ async fn revocation_is_not_claimed_while_redis_is_stopped() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn reload_with_shorter_lifespan_keeps_revocations_of_stopped_replica() {
+async fn shorter_lifespan_keeps_revocations_of_stopped_replica() {
     if skipped() {
         return;
     }
@@ -167,7 +167,7 @@ async fn reload_with_shorter_lifespan_keeps_revocations_of_stopped_replica() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn refusal_of_the_person_ends_sessions_on_stopped_replica() {
+async fn user_rejection_ends_sessions_on_stopped_replica() {
     if skipped() {
         return;
     }
