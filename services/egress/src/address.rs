@@ -48,7 +48,7 @@ const RESERVED_V6: [(Ipv6Addr, u32); 3] = [
 impl AddressPolicy {
     /// Whether a client with this policy connects to `address`.
     #[must_use]
-    pub fn admits(self, address: IpAddr) -> bool {
+    pub fn allows(self, address: IpAddr) -> bool {
         match self {
             Self::Any => true,
             Self::PublicOnly => match address {

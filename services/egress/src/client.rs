@@ -19,9 +19,9 @@ use vmcp_core::BoxError;
 
 use crate::{
     Error, Incoming, Origin,
-    begun::Begun,
-    exchange::{Answered, Failure, exchange},
-    pool::{Lease, Link, Pool},
+    exchange::{ExchangeError, ReceivedResponse, exchange},
+    fast_path::FastPathFuture,
+    pool::{Pool, PoolGuard, PooledConnection},
 };
 
 /// What follows from the body alone.
@@ -50,8 +50,8 @@ impl Client {
     }
 
     /// The client that a lease is of.
-    pub(crate) fn of(lease: &Lease, max_body: u64) -> Self {
-        Self { pool: lease.pool(), max_body }
+    pub(crate) fn of(guard: &PoolGuard, max_body: u64) -> Self {
+        Self { pool: guard.pool(), max_body }
     }
 
     /// The same client with another cap on the bytes of a response's body.
@@ -81,43 +81,43 @@ impl Client {
         mut request: Request<Full<Bytes>>,
     ) -> Result<Response<Incoming>, Error> {
         self.prepare(&mut request)?;
-        let lease = self.pool.lease().await?;
-        let link = lease.link().await?;
+        let guard = self.pool.acquire().await?;
+        let link = guard.connection().await?;
         match self.attempt(link, request).await {
-            Ok(answered) => answered.accept(lease, self.max_body),
-            Err(Failure { unsent: Some(request), .. }) => self.again(request, lease).await,
-            Err(Failure { error, .. }) => Err(error),
+            Ok(received) => received.accept(guard, self.max_body),
+            Err(ExchangeError { unsent: Some(request), .. }) => self.retry(request, guard).await,
+            Err(ExchangeError { error, .. }) => Err(error),
         }
     }
 
     /// Sends a request once more, of which nothing was written, on a new connection.
-    pub(crate) async fn again(
+    pub(crate) async fn retry(
         &self,
         request: Request<Full<Bytes>>,
-        lease: Lease,
+        guard: PoolGuard,
     ) -> Result<Response<Incoming>, Error> {
-        lease.forget_shared();
-        let link = lease.fresh_link().await?;
+        guard.drop_shared();
+        let link = guard.new_connection().await?;
         match self.attempt(link, request).await {
-            Ok(answered) => answered.accept(lease, self.max_body),
-            Err(Failure { error, .. }) => Err(error),
+            Ok(received) => received.accept(guard, self.max_body),
+            Err(ExchangeError { error, .. }) => Err(error),
         }
     }
 
     async fn attempt(
         &self,
-        link: Link,
+        link: PooledConnection,
         mut request: Request<Full<Bytes>>,
-    ) -> Result<Answered, Failure> {
+    ) -> Result<ReceivedResponse, ExchangeError> {
         match link {
-            Link::One(connection) => {
+            PooledConnection::Exclusive(connection) => {
                 self.in_origin_form(&mut request);
                 exchange(connection, request).await
             }
-            Link::Many(mut connection) => {
+            PooledConnection::Shared(mut connection) => {
                 self.in_absolute_form(&mut request);
                 let response = connection.send(request).await?;
-                Ok(Answered { response, connection: None })
+                Ok(ReceivedResponse { response, connection: None })
             }
         }
     }
@@ -136,7 +136,7 @@ impl Client {
 
     fn check(&self, request: &Request<Full<Bytes>>) -> Result<(), Error> {
         let uri = request.uri();
-        let ours = match (uri.scheme(), uri.authority()) {
+        let is_own_origin = match (uri.scheme(), uri.authority()) {
             (None, None) => request.method() != Method::CONNECT,
             (Some(scheme), Some(authority)) => {
                 (*authority == self.pool.authority && *scheme == self.scheme())
@@ -144,7 +144,11 @@ impl Client {
             }
             _ => false,
         };
-        if ours { Ok(()) } else { Err(Error::WrongOrigin { origin: self.pool.origin.clone() }) }
+        if is_own_origin {
+            Ok(())
+        } else {
+            Err(Error::WrongOrigin { origin: self.pool.origin.clone() })
+        }
     }
 
     fn scheme(&self) -> Scheme {
@@ -186,10 +190,14 @@ impl Service<Request<Full<Bytes>>> for Client {
     fn call(&mut self, mut request: Request<Full<Bytes>>) -> ResponseFuture {
         // Most requests find an idle connection, and then nothing of them has to be kept.
         if self.prepare(&mut request).is_ok()
-            && let Some((lease, connection)) = self.pool.idle_lease()
+            && let Some((guard, connection)) = self.pool.acquire_idle()
         {
             self.in_origin_form(&mut request);
-            return Box::pin(Begun::new(exchange(connection, request), lease, self.max_body));
+            return Box::pin(FastPathFuture::new(
+                exchange(connection, request),
+                guard,
+                self.max_body,
+            ));
         }
         let this = self.clone();
         Box::pin(async move { this.send(request).await.map_err(BoxError::from) })

@@ -100,13 +100,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn refuses_an_announced_length_without_reading() {
+    async fn rejects_announced_length_without_reading() {
         let error = collect(Full::new(Bytes::from_static(b"abc")), 2).await.unwrap_err();
         assert!(matches!(error.downcast_ref(), Some(Error::BodyTooLarge { limit: 2 })));
     }
 
     #[tokio::test]
-    async fn reports_what_the_body_reports() {
+    async fn forwards_errors_of_the_body() {
         let body = StreamBody::new(futures_util::stream::iter([Err::<Frame<Bytes>, BoxError>(
             "broken".into(),
         )]));

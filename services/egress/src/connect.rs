@@ -28,10 +28,10 @@ use crate::{
 const MAX_ADDRESSES: usize = 16;
 
 /// The least time that one of several addresses gets before the next is tried.
-const MIN_ATTEMPT: Duration = Duration::from_millis(250);
+const MIN_ATTEMPT_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Finds out about a peer that vanished while a stream is silent, as event streams are for hours.
-const KEEP_ALIVE: Duration = Duration::from_secs(30);
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
 
 pub(crate) async fn connect(
     shared: &Shared,
@@ -44,7 +44,7 @@ pub(crate) async fn connect(
     let tcp = tcp(origin, policy, settings).await?;
     let Some(trust) = trust else { return Ok(Stream::plain(tcp)) };
 
-    let has_leaf = trust.holds_leaf();
+    let has_leaf = trust.has_end_entity_certificate();
     let failed = |source: BoxError| {
         let source = if origin.is_hidden() { without_names(source) } else { source };
         Error::Tls { origin: origin.clone(), source, has_leaf }
@@ -88,14 +88,14 @@ async fn tcp(
         .await
         .map_err(|_elapsed| Error::ConnectTimeout { origin: origin.clone() })??;
     let admitted: Vec<_> =
-        addresses.into_iter().filter(|address| policy.admits(address.ip())).collect();
+        addresses.into_iter().filter(|address| policy.allows(address.ip())).collect();
 
     let mut last = Error::AddressRefused { origin: origin.clone() };
     for (index, &address) in admitted.iter().enumerate() {
         let left = deadline.saturating_duration_since(Instant::now());
         let untried = u32::try_from(admitted.len() - index).unwrap_or(u32::MAX);
-        let patience = (left / untried).max(MIN_ATTEMPT).min(left);
-        last = match timeout(patience, TcpStream::connect(address)).await {
+        let limit_time = (left / untried).max(MIN_ATTEMPT_TIMEOUT).min(left);
+        last = match timeout(limit_time, TcpStream::connect(address)).await {
             Ok(Ok(tcp)) => {
                 prepare(&tcp);
                 return Ok(tcp);
@@ -135,7 +135,8 @@ async fn resolve(origin: &Origin) -> Result<Vec<SocketAddr>, Error> {
 }
 
 fn prepare(tcp: &TcpStream) {
-    let keep_alive = TcpKeepalive::new().with_time(KEEP_ALIVE).with_interval(KEEP_ALIVE);
+    let keep_alive =
+        TcpKeepalive::new().with_time(KEEP_ALIVE_INTERVAL).with_interval(KEEP_ALIVE_INTERVAL);
     // A socket that refuses an option still carries requests.
     let nodelay = tcp.set_nodelay(true);
     let keep_alive = SockRef::from(tcp).set_tcp_keepalive(&keep_alive);

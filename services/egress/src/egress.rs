@@ -36,7 +36,7 @@ pub struct Target {
     /// Which versions of HTTP are spoken.
     pub versions: Versions,
     /// What messages call the backend's origin; `None` shows the origin itself.
-    pub shown_origin: Option<Arc<str>>,
+    pub display_origin: Option<Arc<str>>,
 }
 
 /// Which versions of HTTP a client speaks.
@@ -96,10 +96,10 @@ impl Egress {
     /// The URL isn't `http` or `https`, has no host or has user info, or the CA bundle can't be
     /// used. Messages about the bundle name the file.
     pub fn client(&self, url: &Url, target: Target) -> Result<Client, ConfigError> {
-        let Target { ca_bundle, addresses, versions, shown_origin } = target;
+        let Target { ca_bundle, addresses, versions, display_origin } = target;
         let mut origin = Origin::of(url)?;
-        if let Some(label) = shown_origin {
-            origin = origin.shown_as(label);
+        if let Some(label) = display_origin {
+            origin = origin.with_label(label);
         }
         // Read also where it isn't used: a mistake in it must not wait for the day the URL becomes
         // `https`.
@@ -125,8 +125,8 @@ impl Egress {
 
 #[cfg(test)]
 impl Egress {
-    pub(crate) fn opened(&self) -> OpenGuard {
-        self.shared.opened()
+    pub(crate) fn count_open(&self) -> OpenGuard {
+        self.shared.count_open()
     }
 }
 
@@ -160,13 +160,13 @@ impl Target {
     }
 
     fn reaching(addresses: AddressPolicy) -> Self {
-        Self { ca_bundle: None, addresses, versions: Versions::default(), shown_origin: None }
+        Self { ca_bundle: None, addresses, versions: Versions::default(), display_origin: None }
     }
 
     /// Calls the origin `label` in messages: for URLs whose host may be a secret.
     #[must_use]
-    pub fn with_shown_origin(self, label: impl Into<Arc<str>>) -> Self {
-        Self { shown_origin: Some(label.into()), ..self }
+    pub fn with_display_origin(self, label: impl Into<Arc<str>>) -> Self {
+        Self { display_origin: Some(label.into()), ..self }
     }
 
     /// Speaks these versions of HTTP.
@@ -184,7 +184,7 @@ impl Target {
 }
 
 impl Shared {
-    pub(crate) fn opened(&self) -> OpenGuard {
+    pub(crate) fn count_open(&self) -> OpenGuard {
         self.open.fetch_add(1, Ordering::Relaxed);
         OpenGuard(Arc::clone(&self.open))
     }

@@ -79,7 +79,7 @@ pub enum FetchError {
     },
     /// The answer did not arrive in time.
     #[error("{origin} did not answer within {limit:?}")]
-    TooSlow {
+    Timeout {
         /// Where the request went.
         origin: Origin,
         /// How long it had.
@@ -97,9 +97,9 @@ pub enum FetchError {
 /// A URL that the operator configured and one that was read from a fetched document are not the
 /// same: make two fetchers, by [`FetchPolicy::configured`] and [`FetchPolicy::supplied`].
 #[derive(Clone)]
-pub struct Fetcher(Arc<Shared>);
+pub struct Fetcher(Arc<FetcherInner>);
 
-struct Shared {
+struct FetcherInner {
     egress: Egress,
     policy: FetchPolicy,
     /// The one that was used last is at the end.
@@ -136,11 +136,11 @@ impl FetchPolicy {
     ///
     /// [`FetchError::Url`] or [`FetchError::Insecure`].
     pub fn check(&self, url: &Url) -> Result<(), FetchError> {
-        self.admit(&Origin::of(url)?).map(drop)
+        self.address_policy(&Origin::of(url)?).map(drop)
     }
 
     /// Which addresses may be connected to for `origin`, if it may be asked at all.
-    fn admit(&self, origin: &Origin) -> Result<AddressPolicy, FetchError> {
+    fn address_policy(&self, origin: &Origin) -> Result<AddressPolicy, FetchError> {
         let loopback = match origin.host() {
             Host::Domain(name) => name == "localhost",
             Host::Ipv4(v4) => v4.is_loopback(),
@@ -169,7 +169,7 @@ impl Fetcher {
     pub fn new(egress: Egress, policy: FetchPolicy) -> Result<Self, ConfigError> {
         // Read here for its mistakes; each origin's client reads it again.
         Trust::new(policy.ca_bundle.as_deref())?;
-        Ok(Self(Arc::new(Shared { egress, policy, clients: Mutex::default() })))
+        Ok(Self(Arc::new(FetcherInner { egress, policy, clients: Mutex::default() })))
     }
 
     /// Sends `request`; the answer is complete.
@@ -183,7 +183,7 @@ impl Fetcher {
         let limit = self.0.policy.deadline;
         let exchange = self.0.exchange(client, request);
         let Ok(answer) = tokio::time::timeout(limit, exchange).await else {
-            return Err(FetchError::TooSlow { origin, limit }.into());
+            return Err(FetchError::Timeout { origin, limit }.into());
         };
         answer
     }
@@ -211,11 +211,11 @@ impl fmt::Debug for Fetcher {
     }
 }
 
-// === impl Shared ===
+// === impl FetcherInner ===
 
-impl Shared {
+impl FetcherInner {
     fn client(&self, origin: &Origin) -> Result<Client, FetchError> {
-        let addresses = self.policy.admit(origin)?;
+        let addresses = self.policy.address_policy(origin)?;
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(at) = clients.iter().position(|client| client.origin() == origin) {
             let client = clients.remove(at);
@@ -225,7 +225,7 @@ impl Shared {
         let url = Url::parse(&origin.url()).map_err(|_| FetchError::Malformed)?;
         let FetchPolicy { ca_bundle, versions, .. } = &self.policy;
         let ca_bundle = ca_bundle.clone();
-        let target = Target { ca_bundle, addresses, versions: *versions, shown_origin: None };
+        let target = Target { ca_bundle, addresses, versions: *versions, display_origin: None };
         let client = self.egress.client(&url, target)?.with_max_body(self.policy.max_body as u64);
         if clients.len() == MAX_ORIGINS {
             clients.remove(0);
@@ -248,9 +248,9 @@ impl Shared {
         loop {
             let response = client.send(next.clone()).await?;
             let status = response.status();
-            let asked = Asked { method: next.method(), uri: next.uri(), followed };
+            let context = RedirectContext { method: next.method(), uri: next.uri(), followed };
             if follows
-                && let Some(uri) = asked.redirected(client.origin(), status, response.headers())?
+                && let Some(uri) = context.target(client.origin(), status, response.headers())?
             {
                 *next.uri_mut() = uri;
                 followed += 1;
@@ -271,15 +271,15 @@ impl Shared {
 }
 
 /// What a response answers.
-struct Asked<'a> {
+struct RedirectContext<'a> {
     method: &'a Method,
     uri: &'a Uri,
     followed: usize,
 }
 
-impl Asked<'_> {
+impl RedirectContext<'_> {
     /// Where the response sends the request, if anywhere (RFC 9110 section 15.4).
-    fn redirected(
+    fn target(
         &self,
         origin: &Origin,
         status: StatusCode,
@@ -288,29 +288,29 @@ impl Asked<'_> {
         if !matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) {
             return Ok(None);
         }
-        let refuse = |to, reason| Err(Error::Redirected { to, reason });
+        let reject = |to, reason| Err(Error::Redirected { to, reason });
         let target = headers
             .get(header::LOCATION)
             .and_then(|location| location.to_str().ok())
             .and_then(|location| Url::parse(&self.uri.to_string()).ok()?.join(location).ok());
         let Some(target) = target else {
-            return refuse(None, "it has no valid Location");
+            return reject(None, "it has no valid Location");
         };
         let Ok(to) = Origin::of(&target) else {
-            return refuse(None, "its Location is no http or https URL without user info");
+            return reject(None, "its Location is no http or https URL without user info");
         };
         if self.method != Method::GET {
-            return refuse(Some(to), "only a GET is sent again");
+            return reject(Some(to), "only a GET is sent again");
         }
         if to != *origin {
-            return refuse(Some(to), "it leads to another origin");
+            return reject(Some(to), "it leads to another origin");
         }
         if self.followed >= MAX_REDIRECTS {
-            return refuse(Some(to), "there are too many");
+            return reject(Some(to), "there are too many");
         }
         match target[..url::Position::AfterQuery].parse() {
             Ok(uri) => Ok(Some(uri)),
-            Err(_) => refuse(Some(to), "it has no valid Location"),
+            Err(_) => reject(Some(to), "it has no valid Location"),
         }
     }
 }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use vmcp_core::BoxError;
 
-use crate::{Error, exchange::Connection, json_end::JsonEnd, pool::Lease};
+use crate::{Error, exchange::Connection, json_completeness::JsonCompleteness, pool::PoolGuard};
 
 /// How much of a body that nobody reads to its end is skipped to keep the connection, provided
 /// that it has arrived already.
@@ -34,25 +34,25 @@ pub struct Incoming {
     limit: Option<u64>,
     received: u64,
     /// How far JSON has come whose only end is that of the connection.
-    json: Option<JsonEnd>,
+    json: Option<JsonCompleteness>,
 }
 
 /// What has to be kept for as long as the body lasts.
 enum Source {
-    One { connection: Box<Connection>, lease: Lease },
-    Many { _lease: Lease },
+    Exclusive { connection: Box<Connection>, guard: PoolGuard },
+    Shared { _lease: PoolGuard },
 }
 
 impl Incoming {
     /// The body of a response on a connection of its own.
-    pub(crate) fn one(
+    pub(crate) fn exclusive(
         body: hyper::body::Incoming,
         connection: Box<Connection>,
-        lease: Lease,
+        guard: PoolGuard,
         limit: Option<u64>,
-        json: Option<JsonEnd>,
+        json: Option<JsonCompleteness>,
     ) -> Self {
-        let source = Some(Source::One { connection, lease });
+        let source = Some(Source::Exclusive { connection, guard });
         let mut this = Self { body, source, limit, received: 0, json };
         if this.body.is_end_stream() {
             this.release();
@@ -61,8 +61,12 @@ impl Incoming {
     }
 
     /// The body of a response on a shared connection.
-    pub(crate) fn many(body: hyper::body::Incoming, lease: Lease, limit: Option<u64>) -> Self {
-        let source = (!body.is_end_stream()).then_some(Source::Many { _lease: lease });
+    pub(crate) fn shared(
+        body: hyper::body::Incoming,
+        guard: PoolGuard,
+        limit: Option<u64>,
+    ) -> Self {
+        let source = (!body.is_end_stream()).then_some(Source::Shared { _lease: guard });
         Self { body, source, limit, received: 0, json: None }
     }
 
@@ -70,8 +74,8 @@ impl Incoming {
         let body = &mut self.body;
         let polled = match &mut self.source {
             None => return Poll::Ready(None),
-            Some(Source::Many { .. }) => Pin::new(body).poll_frame(cx),
-            Some(Source::One { connection, .. }) => {
+            Some(Source::Shared { .. }) => Pin::new(body).poll_frame(cx),
+            Some(Source::Exclusive { connection, .. }) => {
                 // A short body is there with its head, and then nothing has to be driven.
                 let mut polled = connection.take(body);
                 if polled.is_pending() {
@@ -83,7 +87,7 @@ impl Incoming {
                     return Poll::Ready(Some(Err(closed)));
                 }
                 if polled.is_pending() {
-                    connection.listen(cx);
+                    connection.register_task(cx);
                 }
                 polled
             }
@@ -109,14 +113,14 @@ impl Incoming {
     }
 
     fn release(&mut self) {
-        if let Some(Source::One { connection, lease }) = self.source.take() {
-            lease.release(connection);
+        if let Some(Source::Exclusive { connection, guard }) = self.source.take() {
+            guard.release(connection);
         }
     }
 
     /// Whether the rest of the body has arrived and is short enough to be skipped.
     fn skip_to_end(&mut self) -> bool {
-        let Some(Source::One { connection, .. }) = &mut self.source else { return false };
+        let Some(Source::Exclusive { connection, .. }) = &mut self.source else { return false };
         let mut skipped = 0;
         while skipped <= MAX_SKIPPED {
             connection.drive();
@@ -142,7 +146,7 @@ impl Body for Incoming {
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match self.poll_source(cx) {
             Poll::Pending => Poll::Pending,
-            Poll::Ready(None) if self.json.take().is_some_and(JsonEnd::is_cut) => {
+            Poll::Ready(None) if self.json.take().is_some_and(JsonCompleteness::is_incomplete) => {
                 self.source = None;
                 let closed = Error::Closed { sent: true, source: None };
                 Poll::Ready(Some(Err(closed.into())))

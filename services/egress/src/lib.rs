@@ -1,24 +1,24 @@
 #![doc = include_str!("../README.md")]
 
 mod address;
-mod begun;
 mod client;
 mod collect;
 mod connect;
 mod egress;
 mod error;
 mod exchange;
+mod fast_path;
 mod fetch;
+mod http2;
 mod incoming;
-mod json_end;
-mod multiplex;
+mod json_completeness;
 mod origin;
 mod pool;
+mod read_phase;
 mod reaper;
 mod redirect;
 mod settings;
 mod stream;
-mod taking;
 mod tls;
 
 pub use self::{

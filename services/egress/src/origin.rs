@@ -12,7 +12,7 @@ use url::{Host, Url};
 use crate::ConfigError;
 
 /// Scheme, host and port of a URL. Its `Display` never shows user info, path or query, and with
-/// [`shown_as`](Self::shown_as) nothing of the URL.
+/// [`with_label`](Self::with_label) nothing of the URL.
 #[derive(Clone)]
 pub struct Origin {
     secure: bool,
@@ -45,7 +45,7 @@ impl Origin {
 
     /// The same origin, which messages call `label`: for one whose host may be a secret.
     #[must_use]
-    pub fn shown_as(self, label: impl Into<Arc<str>>) -> Self {
+    pub fn with_label(self, label: impl Into<Arc<str>>) -> Self {
         Self { label: Some(label.into()), ..self }
     }
 

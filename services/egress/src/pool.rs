@@ -18,7 +18,7 @@ use vmcp_core::PerLane;
 
 use crate::{
     AddressPolicy, ConfigError, Error, Origin, Settings, Versions, connect::connect,
-    egress::Shared, exchange::Connection, multiplex::Multiplexed, reaper, tls::Trust,
+    egress::Shared, exchange::Connection, http2::Http2Connection, reaper, tls::Trust,
 };
 
 /// What a client's clones share.
@@ -36,33 +36,33 @@ pub(crate) struct Pool {
     permits: Semaphore,
     /// The last one in is the first one out, so that a pool that has become too large shrinks. Each
     /// event loop keeps those that it has opened: they wake nobody else.
-    idle: PerLane<Mutex<Vec<Idle>>>,
-    multiplexed: Mutex<Option<Shareable>>,
+    idle: PerLane<Mutex<Vec<IdleConnection>>>,
+    shared_connection: Mutex<Option<SharedConnection>>,
     /// Held while it is open whether a new connection can be shared.
     opening: tokio::sync::Mutex<()>,
     /// Whether the last TLS handshake chose HTTP/1.1: then connections are opened side by side.
-    one_by_one: AtomicBool,
+    uses_http1: AtomicBool,
 }
 
-struct Idle {
+struct IdleConnection {
     connection: Box<Connection>,
     since: Instant,
 }
 
-struct Shareable {
-    connection: Multiplexed,
+struct SharedConnection {
+    connection: Http2Connection,
     used: Instant,
 }
 
 /// The right to one exchange. Given back when dropped.
-pub(crate) struct Lease {
+pub(crate) struct PoolGuard {
     pool: Arc<Pool>,
 }
 
 /// What a lease is exercised on.
-pub(crate) enum Link {
-    One(Box<Connection>),
-    Many(Multiplexed),
+pub(crate) enum PooledConnection {
+    Exclusive(Box<Connection>),
+    Shared(Http2Connection),
 }
 
 impl Pool {
@@ -87,14 +87,14 @@ impl Pool {
             versions,
             permits,
             idle: PerLane::new(),
-            multiplexed: Mutex::default(),
+            shared_connection: Mutex::default(),
             opening: tokio::sync::Mutex::default(),
-            one_by_one: AtomicBool::new(false),
+            uses_http1: AtomicBool::new(false),
         }))
     }
 
     /// Waits for a turn.
-    pub(crate) async fn lease(self: &Arc<Self>) -> Result<Lease, Error> {
+    pub(crate) async fn acquire(self: &Arc<Self>) -> Result<PoolGuard, Error> {
         let permit = match self.permits.try_acquire() {
             Ok(permit) => permit,
             Err(_none_left) => {
@@ -108,15 +108,15 @@ impl Pool {
             }
         };
         permit.forget();
-        Ok(Lease { pool: Arc::clone(self) })
+        Ok(PoolGuard { pool: Arc::clone(self) })
     }
 
     /// A turn and an idle connection, if both are to be had without waiting.
-    pub(crate) fn idle_lease(self: &Arc<Self>) -> Option<(Lease, Box<Connection>)> {
+    pub(crate) fn acquire_idle(self: &Arc<Self>) -> Option<(PoolGuard, Box<Connection>)> {
         self.permits.try_acquire().ok()?.forget();
-        let lease = Lease { pool: Arc::clone(self) };
+        let guard = PoolGuard { pool: Arc::clone(self) };
         let connection = self.pop_idle()?;
-        Some((lease, connection))
+        Some((guard, connection))
     }
 
     /// The idle connection used last that still works. Those that don't are closed on the way.
@@ -136,19 +136,19 @@ impl Pool {
             if idle.len() >= settings.max_idle_per_origin.div_ceil(self.idle.lanes()) {
                 return;
             }
-            idle.push(Idle { connection, since: Instant::now() });
+            idle.push(IdleConnection { connection, since: Instant::now() });
         }
         reaper::ensure(&self.shared);
     }
 
     /// Whether a connection may be one that all share.
-    fn may_share(&self) -> bool {
+    fn can_share(&self) -> bool {
         self.trust.is_some() || self.versions == Versions::Http2
     }
 
     /// The shared connection, if there is one that still works.
-    fn shareable(&self) -> Option<Multiplexed> {
-        let mut slot = lock(&self.multiplexed);
+    fn usable_shared_connection(&self) -> Option<Http2Connection> {
+        let mut slot = lock(&self.shared_connection);
         match &mut *slot {
             Some(entry) if !entry.connection.is_closed() => {
                 entry.used = Instant::now();
@@ -161,7 +161,7 @@ impl Pool {
         }
     }
 
-    async fn open(&self) -> Result<Link, Error> {
+    async fn open(&self) -> Result<PooledConnection, Error> {
         let Self { shared, origin, policy, trust, versions, .. } = self;
         let max_head = shared.settings.max_head;
         let stream = connect(shared, origin, *policy, trust.as_ref(), *versions).await?;
@@ -171,31 +171,33 @@ impl Pool {
             return Err(Error::Tls { origin: origin.clone(), source, has_leaf: false });
         }
         if *versions == Versions::Negotiated && !chosen {
-            self.one_by_one.store(true, Ordering::Relaxed);
-            return Connection::open(stream, max_head, shared.opened()).await.map(Link::One);
+            self.uses_http1.store(true, Ordering::Relaxed);
+            return Connection::open(stream, max_head, shared.count_open())
+                .await
+                .map(PooledConnection::Exclusive);
         }
-        self.one_by_one.store(false, Ordering::Relaxed);
-        let connection = Multiplexed::open(stream, max_head, shared.opened()).await?;
-        let entry = Shareable { connection: connection.clone(), used: Instant::now() };
-        *lock(&self.multiplexed) = Some(entry);
+        self.uses_http1.store(false, Ordering::Relaxed);
+        let connection = Http2Connection::open(stream, max_head, shared.count_open()).await?;
+        let entry = SharedConnection { connection: connection.clone(), used: Instant::now() };
+        *lock(&self.shared_connection) = Some(entry);
         reaper::ensure(&self.shared);
-        Ok(Link::Many(connection))
+        Ok(PooledConnection::Shared(connection))
     }
 
     /// Opens a connection, or takes the shared one that another exchange has opened meanwhile.
-    async fn open_or_share(&self) -> Result<Link, Error> {
-        if !self.may_share() || self.one_by_one.load(Ordering::Relaxed) {
+    async fn open_or_share(&self) -> Result<PooledConnection, Error> {
+        if !self.can_share() || self.uses_http1.load(Ordering::Relaxed) {
             return self.open().await;
         }
         let settings = &self.shared.settings;
-        let patience = settings.connect_timeout + settings.tls_timeout;
+        let limit_time = settings.connect_timeout + settings.tls_timeout;
         // Those who wait must not inherit the whole time that the one before them took.
-        timeout(patience, async {
+        timeout(limit_time, async {
             let turn = self.opening.lock().await;
-            if let Some(connection) = self.shareable() {
-                return Ok(Link::Many(connection));
+            if let Some(connection) = self.usable_shared_connection() {
+                return Ok(PooledConnection::Shared(connection));
             }
-            if self.one_by_one.load(Ordering::Relaxed) {
+            if self.uses_http1.load(Ordering::Relaxed) {
                 drop(turn);
             }
             self.open().await
@@ -213,7 +215,7 @@ impl Pool {
             });
         }
 
-        let mut slot = lock(&self.multiplexed);
+        let mut slot = lock(&self.shared_connection);
         if let Some(entry) = &mut *slot {
             if self.in_flight() > 0 {
                 entry.used = now;
@@ -226,18 +228,18 @@ impl Pool {
 
     /// How many connections wait for their next request.
     pub(crate) fn idle(&self) -> usize {
-        let shared = usize::from(lock(&self.multiplexed).is_some() && self.in_flight() == 0);
-        self.alone() + shared
+        let shared = usize::from(lock(&self.shared_connection).is_some() && self.in_flight() == 0);
+        self.exclusive_idle() + shared
     }
 
     /// How many connections wait that nobody shares.
-    fn alone(&self) -> usize {
+    fn exclusive_idle(&self) -> usize {
         self.idle.iter().map(|idle| lock(idle).len()).sum()
     }
 
     /// Closes a connection that waits for another event loop's requests, if a new one would be too many.
-    fn make_room(&self) {
-        if self.alone() + self.in_flight() > limit(&self.shared.settings) {
+    fn evict_idle(&self) {
+        if self.exclusive_idle() + self.in_flight() > limit(&self.shared.settings) {
             drop(self.idle.iter().find_map(|idle| lock(idle).pop()));
         }
     }
@@ -249,49 +251,49 @@ impl Pool {
 
     /// Whether there is anything that the reaper has to come back for.
     pub(crate) fn needs_reaping(&self) -> bool {
-        self.alone() > 0 || lock(&self.multiplexed).is_some()
+        self.exclusive_idle() > 0 || lock(&self.shared_connection).is_some()
     }
 }
 
-impl Lease {
+impl PoolGuard {
     pub(crate) fn pool(&self) -> Arc<Pool> {
         Arc::clone(&self.pool)
     }
 
     /// A connection to exercise the lease on: an idle or shared one, or else a new one.
-    pub(crate) async fn link(&self) -> Result<Link, Error> {
+    pub(crate) async fn connection(&self) -> Result<PooledConnection, Error> {
         if let Some(connection) = self.pool.pop_idle() {
-            return Ok(Link::One(connection));
+            return Ok(PooledConnection::Exclusive(connection));
         }
-        if self.pool.may_share()
-            && let Some(connection) = self.pool.shareable()
+        if self.pool.can_share()
+            && let Some(connection) = self.pool.usable_shared_connection()
         {
-            return Ok(Link::Many(connection));
+            return Ok(PooledConnection::Shared(connection));
         }
-        self.fresh_link().await
+        self.new_connection().await
     }
 
     /// A connection that no request has been sent on.
-    pub(crate) async fn fresh_link(&self) -> Result<Link, Error> {
-        self.pool.make_room();
+    pub(crate) async fn new_connection(&self) -> Result<PooledConnection, Error> {
+        self.pool.evict_idle();
         // Boxed: connecting is rare and its future is large.
         Box::pin(self.pool.open_or_share()).await
     }
 
     /// Gives up the shared connection, so that the next link is another one.
-    pub(crate) fn forget_shared(&self) {
-        *lock(&self.pool.multiplexed) = None;
+    pub(crate) fn drop_shared(&self) {
+        *lock(&self.pool.shared_connection) = None;
     }
 
     /// Ends the exchange and keeps its connection for another one, if it can serve one.
     pub(crate) fn release(self, mut connection: Box<Connection>) {
-        if connection.comes_to_rest() {
+        if connection.prepare_for_pool() {
             self.pool.push_idle(connection);
         }
     }
 }
 
-impl Drop for Lease {
+impl Drop for PoolGuard {
     fn drop(&mut self) {
         self.pool.permits.add_permits(1);
     }

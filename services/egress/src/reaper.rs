@@ -47,12 +47,12 @@ pub(crate) fn ensure(shared: &Arc<Shared>) {
 
 /// Ends the task's duty if nothing is left, unless something became idle at the same moment.
 fn is_done(shared: &Shared) -> bool {
-    let anything_left = || shared.pools().iter().any(|pool| pool.needs_reaping());
-    if anything_left() {
+    let has_work = || shared.pools().iter().any(|pool| pool.needs_reaping());
+    if has_work() {
         return false;
     }
     // Who makes a connection idle looks at this after it has released the pool's lock, which is
     // taken again below: one of the two sees the other.
     shared.reaping.store(false, Ordering::SeqCst);
-    !anything_left() || shared.reaping.swap(true, Ordering::SeqCst)
+    !has_work() || shared.reaping.swap(true, Ordering::SeqCst)
 }

@@ -48,7 +48,7 @@ pin_project! {
         inner: S,
         origin: Arc<Origin>,
         // What is sent to the next place, if the answer names one.
-        again: Request<Full<Bytes>>,
+        next_request: Request<Full<Bytes>>,
         followed: usize,
         #[pin]
         step: Step<F>,
@@ -59,9 +59,9 @@ pin_project! {
     #[project = StepPinned]
     enum Step<F> {
         /// The answer is awaited.
-        Asked { #[pin] future: F },
+        AwaitingResponse { #[pin] future: F },
         /// The next place is known, and the inner service is not ready yet.
-        Sent,
+        AwaitingReady,
     }
 }
 
@@ -114,9 +114,9 @@ where
     fn call(&mut self, request: Request<Full<Bytes>>) -> Self::Future {
         // For the places that follow: it is polled ready before it is asked.
         let inner = self.inner.clone();
-        let again = request.clone();
-        let step = Step::Asked { future: self.inner.call(request) };
-        RedirectFuture { inner, origin: Arc::clone(&self.origin), again, followed: 0, step }
+        let next_request = request.clone();
+        let step = Step::AwaitingResponse { future: self.inner.call(request) };
+        RedirectFuture { inner, origin: Arc::clone(&self.origin), next_request, followed: 0, step }
     }
 }
 
@@ -131,21 +131,21 @@ where
         let mut this = self.project();
         loop {
             match this.step.as_mut().project() {
-                StepPinned::Asked { future } => {
+                StepPinned::AwaitingResponse { future } => {
                     let response = ready!(future.poll(cx)).map_err(Into::into)?;
-                    let asked = this.again.uri();
-                    let next = destination(this.origin, asked, &response, *this.followed)?;
+                    let requested = this.next_request.uri();
+                    let next = destination(this.origin, requested, &response, *this.followed)?;
                     let Some(uri) = next else { return Poll::Ready(Ok(response)) };
                     *this.followed += 1;
-                    *this.again.uri_mut() = uri;
+                    *this.next_request.uri_mut() = uri;
                     // Here the response gives its connection back, before another one is asked for.
                     drop(response);
-                    this.step.set(Step::Sent);
+                    this.step.set(Step::AwaitingReady);
                 }
-                StepPinned::Sent => {
+                StepPinned::AwaitingReady => {
                     ready!(this.inner.poll_ready(cx)).map_err(Into::into)?;
-                    let future = this.inner.call(this.again.clone());
-                    this.step.set(Step::Asked { future });
+                    let future = this.inner.call(this.next_request.clone());
+                    this.step.set(Step::AwaitingResponse { future });
                 }
             }
         }
@@ -164,7 +164,7 @@ impl<S, F> fmt::Debug for RedirectFuture<S, F> {
 /// Where the response sends the request, if anywhere.
 fn destination<B>(
     origin: &Origin,
-    asked: &Uri,
+    requested: &Uri,
     response: &Response<B>,
     followed: usize,
 ) -> Result<Option<Uri>, Error> {
@@ -174,10 +174,10 @@ fn destination<B>(
         _ => return Ok(None),
     };
     // Of a hidden origin another one tells too much: most redirects lead to the same host.
-    let refuse = |to: Option<Origin>, reason| {
+    let reject = |to: Option<Origin>, reason| {
         Err(Error::Redirected { to: to.filter(|_| !origin.is_hidden()), reason })
     };
-    let path = asked.path_and_query().map_or("/", |path| path.as_str());
+    let path = requested.path_and_query().map_or("/", |path| path.as_str());
     let target = response
         .headers()
         .get(header::LOCATION)
@@ -186,25 +186,25 @@ fn destination<B>(
             Url::parse(&format!("{}{path}", origin.url())).ok()?.join(location).ok()
         });
     let Some(target) = target else {
-        return refuse(None, "it has no valid Location");
+        return reject(None, "it has no valid Location");
     };
     let Ok(to) = Origin::of(&target) else {
-        return refuse(None, "its Location is no http or https URL without user info");
+        return reject(None, "its Location is no http or https URL without user info");
     };
     if !keeps_method {
-        return refuse(
+        return reject(
             Some(to),
             "only 307 and 308 keep the method and the body: configure the URL that it leads to",
         );
     }
     if to != *origin {
-        return refuse(Some(to), "it leads to another origin: configure the URL there");
+        return reject(Some(to), "it leads to another origin: configure the URL there");
     }
     if followed >= MAX_REDIRECTS {
-        return refuse(Some(to), "there are too many");
+        return reject(Some(to), "there are too many");
     }
     match target[url::Position::BeforePath..url::Position::AfterQuery].parse() {
         Ok(uri) => Ok(Some(uri)),
-        Err(_) => refuse(Some(to), "it has no valid Location"),
+        Err(_) => reject(Some(to), "it has no valid Location"),
     }
 }

@@ -13,7 +13,7 @@ use tokio_rustls::client::TlsStream;
 
 /// Up to this many bytes are copied together and written at once: a short copy costs less than what
 /// the kernel does for a list of buffers.
-const JOINED: usize = 2048;
+const MAX_COALESCED_WRITE: usize = 2048;
 
 pub(crate) enum Stream {
     Plain(TokioIo<TcpStream>),
@@ -92,7 +92,7 @@ impl Write for Stream {
     ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Plain(io) => {
-                let mut joined = [0; JOINED];
+                let mut joined = [0; MAX_COALESCED_WRITE];
                 match join(bufs, &mut joined) {
                     Some(joined) => Pin::new(io).poll_write(cx, joined),
                     None => Pin::new(io).poll_write_vectored(cx, bufs),
@@ -104,7 +104,7 @@ impl Write for Stream {
 }
 
 /// The contents of `bufs` in a row, if they fit.
-fn join<'a>(bufs: &[IoSlice<'_>], room: &'a mut [u8; JOINED]) -> Option<&'a [u8]> {
+fn join<'a>(bufs: &[IoSlice<'_>], room: &'a mut [u8; MAX_COALESCED_WRITE]) -> Option<&'a [u8]> {
     let mut length = 0;
     for buf in bufs {
         let end = length + buf.len();

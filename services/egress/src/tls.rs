@@ -44,7 +44,7 @@ impl Trust {
 
     /// Whether the bundle holds a certificate that is neither an authority's nor signed by itself: none that a server
     /// shows is signed by it. Read after a failure alone.
-    pub(crate) fn holds_leaf(&self) -> bool {
+    pub(crate) fn has_end_entity_certificate(&self) -> bool {
         self.bundle.iter().any(is_leaf)
     }
 

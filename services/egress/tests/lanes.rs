@@ -36,7 +36,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_event_loop_keeps_its_connections_and_all_of_them_keep_to_the_cap() {
+    async fn event_loops_share_the_connection_limit() {
         plan_lanes(2);
         let lanes = [event_loop(1), event_loop(2)];
 

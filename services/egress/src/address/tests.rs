@@ -3,11 +3,11 @@ use proptest::prelude::*;
 use super::*;
 
 fn public(address: &str) -> bool {
-    AddressPolicy::PublicOnly.admits(address.parse().unwrap())
+    AddressPolicy::PublicOnly.allows(address.parse().unwrap())
 }
 
 #[test]
-fn refuses_both_ends_of_every_reserved_range() {
+fn rejects_both_ends_of_reserved_ranges() {
     for range in [
         ["0.0.0.0", "0.255.255.255"],
         ["10.0.0.0", "10.255.255.255"],
@@ -45,13 +45,13 @@ fn refuses_both_ends_of_every_reserved_range() {
     ] {
         for end in range {
             assert!(!public(end), "{end} is not public");
-            assert!(AddressPolicy::Any.admits(end.parse().unwrap()));
+            assert!(AddressPolicy::Any.allows(end.parse().unwrap()));
         }
     }
 }
 
 #[test]
-fn admits_the_neighbours_of_every_reserved_range() {
+fn allows_neighbors_of_reserved_ranges() {
     for address in [
         "1.0.0.0",
         "9.255.255.255",
@@ -92,9 +92,9 @@ fn admits_the_neighbours_of_every_reserved_range() {
 
 proptest! {
     #[test]
-    fn judges_an_embedded_address_as_the_plain_one(bits: u32, tail: u64) {
+    fn classifies_embedded_addresses_like_plain_ones(bits: u32, tail: u64) {
         let v4 = Ipv4Addr::from_bits(bits);
-        let plain = AddressPolicy::PublicOnly.admits(v4.into());
+        let plain = AddressPolicy::PublicOnly.allows(v4.into());
         let [a, b, c, d] = v4.octets();
         let (high, low) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
         for embedded in [
@@ -104,12 +104,12 @@ proptest! {
                 0x2002 << 112 | u128::from(bits) << 80 | u128::from(tail),
             ),
         ] {
-            prop_assert_eq!(AddressPolicy::PublicOnly.admits(embedded.into()), plain);
+            prop_assert_eq!(AddressPolicy::PublicOnly.allows(embedded.into()), plain);
         }
     }
 
     #[test]
-    fn agrees_with_the_standard_library_where_it_has_a_word(bits: u32) {
+    fn agrees_with_the_standard_library(bits: u32) {
         let v4 = Ipv4Addr::from_bits(bits);
         if v4.is_private()
             || v4.is_loopback()
@@ -119,17 +119,17 @@ proptest! {
             || v4.is_multicast()
             || v4.is_unspecified()
         {
-            prop_assert!(!AddressPolicy::PublicOnly.admits(v4.into()));
+            prop_assert!(!AddressPolicy::PublicOnly.allows(v4.into()));
         }
     }
 
     #[test]
-    fn never_admits_an_address_outside_global_unicast(bits: u128) {
+    fn rejects_addresses_outside_global_unicast(bits: u128) {
         let v6 = Ipv6Addr::from_bits(bits);
         let [a, b, ..] = v6.segments();
         let translated = v6.to_ipv4_mapped().is_some() || (a, b) == (0x64, 0xff9b);
         if a & 0xe000 != 0x2000 && !translated {
-            prop_assert!(!AddressPolicy::PublicOnly.admits(v6.into()));
+            prop_assert!(!AddressPolicy::PublicOnly.allows(v6.into()));
         }
     }
 }

@@ -14,7 +14,7 @@ async fn pair() -> (Box<Connection>, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let (server, _) = listener.accept().await.unwrap();
-    let open = Egress::default().opened();
+    let open = Egress::default().count_open();
     (Connection::open(Stream::plain(client), 64 * 1024, open).await.unwrap(), server)
 }
 
@@ -30,30 +30,30 @@ async fn settle() {
 }
 
 #[tokio::test]
-async fn hands_the_request_back_when_the_peer_left_before_it_was_written() {
+async fn returns_the_request_if_nothing_was_written() {
     let (connection, server) = pair().await;
     drop(server);
     settle().await;
-    let failure = exchange(connection, request()).await.err().unwrap();
-    assert!(!failure.error.sent(), "{:?}", failure.error);
-    let unsent = failure.unsent.unwrap();
+    let error = exchange(connection, request()).await.err().unwrap();
+    assert!(!error.error.sent(), "{:?}", error.error);
+    let unsent = error.unsent.unwrap();
     assert_eq!(unsent.into_body().collect().await.unwrap().to_bytes(), "body");
 }
 
 #[tokio::test]
-async fn keeps_the_request_when_the_peer_left_after_it_was_written() {
+async fn keeps_the_request_if_it_was_written() {
     let (connection, mut server) = pair().await;
     let serve = async {
         assert!(server.read(&mut [0; 1024]).await.unwrap() > 0);
         drop(server);
     };
-    let (failure, ()) = tokio::join!(exchange(connection, request()), serve);
-    let failure = failure.err().unwrap();
-    assert!(failure.error.sent() && failure.unsent.is_none(), "{:?}", failure.error);
+    let (error, ()) = tokio::join!(exchange(connection, request()), serve);
+    let error = error.err().unwrap();
+    assert!(error.error.sent() && error.unsent.is_none(), "{:?}", error.error);
 }
 
 #[tokio::test]
-async fn a_resting_connection_wakes_nobody() {
+async fn idle_connection_wakes_no_task() {
     struct Count(AtomicUsize);
     impl std::task::Wake for Count {
         fn wake(self: Arc<Self>) {
@@ -66,8 +66,8 @@ async fn a_resting_connection_wakes_nobody() {
     let count = Arc::new(Count(AtomicUsize::new(0)));
     let waker = Waker::from(Arc::clone(&count));
     connection.drive();
-    connection.listen(&Context::from_waker(&waker));
-    assert!(connection.comes_to_rest());
+    connection.register_task(&Context::from_waker(&waker));
+    assert!(connection.prepare_for_pool());
     drop(waker);
     assert_eq!(Arc::strong_count(&count), 1, "the last task's memory is free");
     drop(server);
@@ -77,18 +77,18 @@ async fn a_resting_connection_wakes_nobody() {
 }
 
 #[tokio::test]
-async fn a_body_that_was_taken_says_nothing_of_the_peer() {
+async fn reading_a_body_reveals_nothing_about_the_peer() {
     let (connection, mut server) = pair().await;
     let serve = async {
         assert!(server.read(&mut [0; 1024]).await.unwrap() > 0);
         server.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await.unwrap();
         server
     };
-    let (answered, server) = tokio::join!(exchange(connection, request()), serve);
-    let Answered { response, connection } = answered.ok().unwrap();
+    let (received, server) = tokio::join!(exchange(connection, request()), serve);
+    let ReceivedResponse { response, connection } = received.ok().unwrap();
     let (mut connection, mut body) = (connection.unwrap(), response.into_body());
     assert!(connection.take(&mut body).is_ready() && body.is_end_stream());
-    assert!(!connection.bell.rung.load(Ordering::Acquire));
+    assert!(!connection.driver_waker.is_woken.load(Ordering::Acquire));
     assert!(connection.is_usable());
     drop(server);
     settle().await;

@@ -39,19 +39,19 @@ async fn get(policy: FetchPolicy, url: &str) -> Result<Response<Body>, BoxError>
     fetcher(policy).fetch(Request::get(url).body(Body::empty()).unwrap()).await
 }
 
-async fn failure(policy: FetchPolicy, url: &str) -> String {
+async fn error(policy: FetchPolicy, url: &str) -> String {
     get(policy, url).await.unwrap_err().to_string()
 }
 
 #[tokio::test]
-async fn an_answer_is_there_as_a_whole() {
+async fn returns_the_complete_response() {
     let url = serve(|_| ok("{}")).await;
     let response = get(FetchPolicy::configured(), &format!("{url}/keys?x=1")).await.unwrap();
     assert_eq!(response.body().bytes().unwrap(), "{}");
 }
 
 #[tokio::test]
-async fn a_form_is_posted_with_its_length() {
+async fn posts_a_form_with_its_length() {
     let url =
         serve(|request| ok(if request.contains("content-length: 7\r\n") { "y" } else { "n" }))
             .await;
@@ -62,29 +62,29 @@ async fn a_form_is_posted_with_its_length() {
 }
 
 #[tokio::test]
-async fn only_a_configured_url_may_be_on_loopback() {
+async fn only_configured_urls_may_be_loopback() {
     let url = serve(|_| ok("")).await;
     assert!(get(FetchPolicy::configured(), &url).await.is_ok());
-    assert!(failure(FetchPolicy::supplied(), &url).await.contains("https only"));
+    assert!(error(FetchPolicy::supplied(), &url).await.contains("https only"));
     let with_http = FetchPolicy { http: true, ..FetchPolicy::supplied() };
-    assert!(failure(with_http, &url).await.contains("no public address"));
+    assert!(error(with_http, &url).await.contains("no public address"));
     let any = FetchPolicy { addresses: FetchAddresses::Any, http: true, ..FetchPolicy::supplied() };
     assert!(get(any, &url).await.is_ok());
 }
 
 #[tokio::test]
-async fn private_addresses_are_not_connected_to() {
+async fn rejects_private_addresses() {
     for host in ["169.254.169.254", "10.0.0.1", "[::ffff:127.0.0.1]", "[fd00::1]", "0.0.0.0"] {
         let url = format!("https://{host}/latest/meta-data");
         for policy in [FetchPolicy::configured(), FetchPolicy::supplied()] {
-            let said = failure(policy, &url).await;
+            let said = error(policy, &url).await;
             assert!(said.contains("no public address"), "{host}: {said}");
         }
     }
 }
 
 #[tokio::test]
-async fn a_get_follows_redirects_within_its_origin() {
+async fn get_follows_redirects_within_its_origin() {
     let url = serve(|request| match request.split(' ').nth(1) {
         Some("/a") => redirect(302, "/b?q=1"),
         Some("/b?q=1") => redirect(308, "c"),
@@ -94,7 +94,7 @@ async fn a_get_follows_redirects_within_its_origin() {
     .await;
     let response = get(FetchPolicy::configured(), &format!("{url}/a")).await.unwrap();
     assert_eq!(response.body().bytes().unwrap(), "there");
-    let said = failure(FetchPolicy::configured(), &format!("{url}/endless")).await;
+    let said = error(FetchPolicy::configured(), &format!("{url}/endless")).await;
     assert!(said.contains("too many"), "{said}");
     let stays = FetchPolicy { redirects: false, ..FetchPolicy::configured() };
     assert_eq!(get(stays, &format!("{url}/a")).await.unwrap().status(), 302);
@@ -104,7 +104,7 @@ async fn a_get_follows_redirects_within_its_origin() {
 }
 
 #[tokio::test]
-async fn a_redirect_elsewhere_is_an_error() {
+async fn rejects_redirect_to_other_origin() {
     for to in ["http://169.254.169.254/keys", "https://127.0.0.1/", "//other.example/", "ftp://x/"]
     {
         let url = serve(move |_| redirect(302, to)).await;
@@ -115,7 +115,7 @@ async fn a_redirect_elsewhere_is_an_error() {
 }
 
 #[tokio::test]
-async fn too_much_and_too_slow_are_errors() {
+async fn limits_size_and_time() {
     let url = serve(|_| {
         let head =
             "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
@@ -123,25 +123,25 @@ async fn too_much_and_too_slow_are_errors() {
     })
     .await;
     let small = FetchPolicy { max_body: 100, ..FetchPolicy::configured() };
-    assert!(failure(small, &url).await.contains("longer than 100 bytes"));
+    assert!(error(small, &url).await.contains("longer than 100 bytes"));
 
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     tokio::time::pause();
-    let said = failure(FetchPolicy::configured(), &url).await;
+    let said = error(FetchPolicy::configured(), &url).await;
     assert!(said.contains("did not answer within 30s"), "{said}");
 }
 
 #[tokio::test]
-async fn refuses_what_is_no_absolute_url() {
+async fn rejects_urls_that_are_not_absolute() {
     for url in ["/keys", "ftp://host/", "https://user:secret@host/"] {
-        let said = failure(FetchPolicy::configured(), url).await;
+        let said = error(FetchPolicy::configured(), url).await;
         assert!(!said.contains("secret"), "{said}");
     }
 }
 
 #[test]
-fn a_url_can_be_checked_before_anything_is_asked() {
+fn checks_urls_without_a_request() {
     let check = |policy: FetchPolicy, url: &str| policy.check(&Url::parse(url).unwrap());
     for url in ["https://id.example", "http://localhost:1", "http://[::1]/", "https://10.0.0.1/"] {
         assert!(check(FetchPolicy::configured(), url).is_ok(), "{url}");
@@ -154,13 +154,13 @@ fn a_url_can_be_checked_before_anything_is_asked() {
 }
 
 #[tokio::test]
-async fn refuses_a_bundle_that_cannot_be_read_before_it_is_needed() {
+async fn rejects_unreadable_bundle_at_construction() {
     let policy = FetchPolicy { ca_bundle: Some("missing.pem".into()), ..FetchPolicy::supplied() };
     assert!(Fetcher::new(Egress::default(), policy).is_err());
 }
 
 #[test]
-fn the_origins_that_were_used_last_are_kept() {
+fn keeps_recently_used_origins() {
     let fetcher = fetcher(FetchPolicy::supplied());
     let ask = |host: usize| {
         let uri = format!("https://host-{host}.example/").parse().unwrap();

@@ -20,7 +20,7 @@ async fn failure(url: &str, target: Target) -> Error {
 }
 
 #[tokio::test]
-async fn says_that_the_connection_was_refused() {
+async fn reports_refused_connection() {
     let unused = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let url = format!("http://{unused}/secret?secret");
     let error = failure(&url, Target::allowing_private_addresses()).await;
@@ -29,7 +29,7 @@ async fn says_that_the_connection_was_refused() {
 }
 
 #[tokio::test]
-async fn says_that_the_name_is_unknown() {
+async fn reports_unknown_name() {
     let error = failure("http://unknown.invalid/", Target::allowing_private_addresses()).await;
     assert!(matches!(error, Error::Connect { cause: ConnectCause::Dns, .. }), "{error:?}");
     assert_eq!(error.kind(), "connect");
@@ -46,7 +46,7 @@ async fn connects_by_name() {
 }
 
 #[tokio::test]
-async fn public_only_refuses_private_addresses_however_they_are_written() {
+async fn public_only_rejects_private_addresses_in_any_notation() {
     let server = Server::answering(OK).await;
     let port = server.url.port().unwrap();
     for host in [
@@ -83,7 +83,7 @@ async fn black_hole() -> (Vec<TcpStream>, TcpListener, SocketAddr) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn gives_up_connecting_in_time() {
+async fn connecting_times_out() {
     let (_queued, _listener, address) = black_hole().await;
     let begun = Instant::now();
     let error = failure(&format!("http://{address}/"), Target::allowing_private_addresses()).await;
@@ -92,7 +92,7 @@ async fn gives_up_connecting_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn gives_up_a_silent_tls_handshake_in_time() {
+async fn tls_handshake_times_out() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let begun = Instant::now();
@@ -102,7 +102,7 @@ async fn gives_up_a_silent_tls_handshake_in_time() {
 }
 
 #[tokio::test]
-async fn says_that_the_peer_speaks_no_tls() {
+async fn reports_a_peer_without_tls() {
     let server = Server::start(|mut peer| async move {
         peer.stirred().await;
         peer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
@@ -114,7 +114,7 @@ async fn says_that_the_peer_speaks_no_tls() {
 }
 
 #[tokio::test]
-async fn refuses_urls_that_it_cannot_honour() {
+async fn rejects_unsupported_urls() {
     for (url, expected) in [
         ("ftp://host/", "the URL's scheme is \"ftp\"; it must be http or https"),
         ("data:text/plain,secret", "the URL's scheme is \"data\"; it must be http or https"),
@@ -130,7 +130,7 @@ async fn refuses_urls_that_it_cannot_honour() {
 }
 
 #[tokio::test]
-async fn refuses_ca_bundles_that_it_cannot_use_and_names_the_file() {
+async fn rejects_invalid_ca_bundles() {
     let directory = std::env::temp_dir().join(format!("vmcp-egress-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
     let url = Url::parse("http://host/").unwrap();

@@ -181,7 +181,7 @@ async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, lea
 const BOTH: &[&[u8]] = &[b"h2", b"http/1.1"];
 
 #[tokio::test]
-async fn trusts_the_bundle_and_speaks_http1_where_http2_is_not_offered() {
+async fn trusts_bundle_and_falls_back_to_http1() {
     let authority = Authority::new("http1");
     for protocols in [&[b"http/1.1".as_slice()][..], &[]] {
         let server = authority.serve("localhost", protocols).await;
@@ -238,9 +238,9 @@ async fn names_end_entity_certificates_in_bundles() {
 }
 
 #[tokio::test]
-async fn hidden_origins_show_in_no_error() {
+async fn hidden_origins_appear_in_no_error() {
     let authority = Authority::new("hidden");
-    let hidden = || authority.target().with_shown_origin("https://${HOST}");
+    let hidden = || authority.target().with_display_origin("https://${HOST}");
     let shows = |error: Error, host: &str| {
         let mut text = format!("{error} {error:?}");
         let mut source = std::error::Error::source(&error);
@@ -265,7 +265,7 @@ async fn hidden_origins_show_in_no_error() {
 }
 
 #[tokio::test]
-async fn refuses_a_certificate_of_somebody_else() {
+async fn rejects_certificate_of_other_authority() {
     let (ours, theirs) = (Authority::new("ours"), Authority::new("theirs"));
     let server = theirs.serve("localhost", BOTH).await;
     let error = exchange(&ours.client(&server), "a").await.unwrap_err();
@@ -277,7 +277,7 @@ async fn refuses_a_certificate_of_somebody_else() {
 }
 
 #[tokio::test]
-async fn refuses_a_certificate_of_another_name() {
+async fn rejects_certificate_of_other_name() {
     let authority = Authority::new("name");
     let server = authority.serve("elsewhere.example", BOTH).await;
     let error = exchange(&authority.client(&server), "a").await.unwrap_err();
@@ -285,7 +285,7 @@ async fn refuses_a_certificate_of_another_name() {
 }
 
 #[tokio::test]
-async fn end_without_close_notify_is_no_end_of_a_body() {
+async fn missing_close_notify_fails_the_body() {
     let authority = Authority::new("truncated");
     for media in ["application/json", "text/event-stream", "text/plain"] {
         for closes in [true, false] {
@@ -368,7 +368,7 @@ async fn opens_a_new_http2_connection_after_goaway() {
 }
 
 #[tokio::test]
-async fn resets_the_stream_of_a_dropped_body_and_keeps_the_connection() {
+async fn dropped_body_resets_its_stream_only() {
     let authority = Authority::new("reset");
     let server = authority.serve("localhost", BOTH).await;
     let egress = Egress::default();
@@ -395,7 +395,7 @@ async fn caps_bodies_over_http2() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn closes_an_http2_connection_that_nobody_uses() {
+async fn closes_unused_http2_connection() {
     let authority = Authority::new("idle");
     let server = authority.serve("localhost", BOTH).await;
     // Shorter than the interval of pings, which a paused clock would not let the server answer.
@@ -413,7 +413,7 @@ async fn closes_an_http2_connection_that_nobody_uses() {
 }
 
 #[tokio::test]
-async fn sends_on_a_new_connection_what_a_closed_one_took_no_byte_of() {
+async fn retries_unsent_request_on_new_connection() {
     let authority = Authority::new("again");
     // With TLS 1.2 the server has the last word in the handshake, so its close arrives before the
     // client can write.
@@ -440,7 +440,7 @@ async fn sends_on_a_new_connection_what_a_closed_one_took_no_byte_of() {
 }
 
 #[tokio::test]
-async fn http2_alone_is_spoken_by_prior_knowledge_where_there_is_no_tls() {
+async fn http2_without_tls_uses_prior_knowledge() {
     let server = start(None).await;
     let target = Target::allowing_private_addresses().with_versions(Versions::Http2);
     let client = Egress::default().client(&server.url, target).unwrap();
@@ -453,7 +453,7 @@ async fn http2_alone_is_spoken_by_prior_knowledge_where_there_is_no_tls() {
 }
 
 #[tokio::test]
-async fn http2_alone_is_not_settled_for_less() {
+async fn http2_only_rejects_http1() {
     let authority = Authority::new("alone");
     for (protocols, works) in [(BOTH, true), (&[b"http/1.1".as_slice()], false), (&[], false)] {
         let server = authority.serve("localhost", protocols).await;
@@ -467,7 +467,7 @@ async fn http2_alone_is_not_settled_for_less() {
 }
 
 #[tokio::test]
-async fn what_is_fetched_comes_with_its_trailers() {
+async fn fetched_response_has_its_trailers() {
     let server = start(None).await;
     let policy = FetchPolicy {
         addresses: FetchAddresses::Any,

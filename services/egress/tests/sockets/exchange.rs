@@ -22,7 +22,7 @@ async fn keeps_a_connection_for_the_next_request() {
 }
 
 #[tokio::test]
-async fn gives_the_connection_back_with_the_last_byte_of_a_known_length() {
+async fn last_byte_returns_the_connection() {
     let server = Server::answering(OK).await;
     let client = server.client();
     let mut body = client.send(post("a")).await.unwrap().into_body();
@@ -51,7 +51,7 @@ async fn sends_origin_form_with_host_and_the_true_length() {
 }
 
 #[tokio::test]
-async fn leaves_a_given_host_alone() {
+async fn keeps_an_existing_host_header() {
     let server = Server::answering(OK).await;
     let request =
         Request::get("/").header(header::HOST, "named.example").body(Full::default()).unwrap();
@@ -60,7 +60,7 @@ async fn leaves_a_given_host_alone() {
 }
 
 #[tokio::test]
-async fn refuses_a_request_for_another_origin() {
+async fn rejects_request_for_other_origin() {
     let server = Server::answering(OK).await;
     let client = server.client();
     for uri in [
@@ -106,7 +106,7 @@ async fn serves_concurrent_requests_on_as_many_connections() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn never_mixes_answers_whatever_becomes_of_the_others() {
+async fn never_mixes_responses() {
     let server = Server::start(|mut peer| async move {
         let mut served = 0;
         while let Some(request) = peer.request().await {
@@ -153,7 +153,7 @@ async fn never_mixes_answers_whatever_becomes_of_the_others() {
 }
 
 #[tokio::test]
-async fn replaces_an_idle_connection_that_the_backend_has_closed() {
+async fn replaces_closed_idle_connection() {
     let server = Server::start(|mut peer| async move {
         peer.request().await;
         peer.write(OK).await;
@@ -171,7 +171,7 @@ async fn replaces_an_idle_connection_that_the_backend_has_closed() {
 }
 
 #[tokio::test]
-async fn replaces_an_idle_connection_on_which_the_backend_spoke_unasked() {
+async fn replaces_idle_connection_with_unexpected_data() {
     let server = Server::start(|mut peer| async move {
         while peer.request().await.is_some() {
             peer.write(OK).await;
@@ -190,7 +190,7 @@ async fn replaces_an_idle_connection_on_which_the_backend_spoke_unasked() {
 }
 
 #[tokio::test]
-async fn never_sends_again_what_may_have_been_read() {
+async fn never_retries_a_request_that_was_read() {
     for silent in [true, false] {
         let server = Server::start(move |mut peer| async move {
             if peer.index == 0 {
@@ -213,7 +213,7 @@ async fn never_sends_again_what_may_have_been_read() {
 }
 
 #[tokio::test]
-async fn reports_a_body_that_breaks_off() {
+async fn reports_truncated_body() {
     for answer in [
         "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf",
         "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n",
@@ -231,7 +231,7 @@ async fn reports_a_body_that_breaks_off() {
 }
 
 #[tokio::test]
-async fn closes_the_connection_when_a_body_is_dropped_early() {
+async fn early_body_drop_closes_the_connection() {
     let closed = Arc::new(Notify::new());
     let notify = Arc::clone(&closed);
     let server = Server::start(move |mut peer| {
@@ -252,7 +252,7 @@ async fn closes_the_connection_when_a_body_is_dropped_early() {
 }
 
 #[tokio::test]
-async fn closes_the_connection_when_nobody_waits_for_the_answer() {
+async fn dropped_request_closes_the_connection() {
     let closed = Arc::new(Notify::new());
     let notify = Arc::clone(&closed);
     let server = Server::start(move |mut peer| {
@@ -272,7 +272,7 @@ async fn closes_the_connection_when_nobody_waits_for_the_answer() {
 }
 
 #[tokio::test]
-async fn keeps_the_connection_of_an_unread_body_that_has_arrived() {
+async fn unread_arrived_body_keeps_the_connection() {
     let server = Server::answering(OK).await;
     let client = server.client();
     for _ in 0..3 {
@@ -303,7 +303,7 @@ async fn moves_large_bodies_both_ways() {
 }
 
 #[tokio::test]
-async fn takes_an_answer_that_comes_before_the_request_was_read() {
+async fn accepts_response_before_request_is_read() {
     let server = Server::start(|mut peer| async move {
         peer.stirred().await;
         peer.write(b"HTTP/1.1 413 Content Too Large\r\ncontent-length: 2\r\n\r\nno").await;
@@ -320,7 +320,7 @@ async fn takes_an_answer_that_comes_before_the_request_was_read() {
 }
 
 #[tokio::test]
-async fn refuses_bodies_over_the_cap() {
+async fn rejects_bodies_over_the_limit() {
     for answer in [
         "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n123456789",
         "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\n12345\r\n4\r\n6789\r\n0\r\n\r\n",
@@ -342,7 +342,7 @@ async fn refuses_bodies_over_the_cap() {
 }
 
 #[tokio::test]
-async fn has_no_cap_on_a_whole_event_stream() {
+async fn event_streams_are_unlimited() {
     let server = Server::start(|mut peer| async move {
         peer.request().await;
         peer.write(

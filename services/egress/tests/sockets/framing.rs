@@ -7,7 +7,7 @@ use vmcp_egress::Error;
 use crate::support::{OK, Server, exchange, post};
 
 #[tokio::test]
-async fn reads_each_framing_and_keeps_the_connection_where_it_may() {
+async fn reads_each_framing_and_reuses_connections() {
     const HEAD: &str = "HTTP/1.1 200 OK\r\n";
     for (method, answer, body, kept) in [
         (Method::POST, format!("{HEAD}content-length: 4\r\n\r\nbody"), "body", true),
@@ -84,7 +84,7 @@ async fn reads_a_body_that_ends_with_the_connection() {
 }
 
 #[tokio::test]
-async fn reports_json_that_ends_before_it_is_whole() {
+async fn reports_incomplete_json() {
     const HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/json; charset=utf-8\r\n\r\n";
     for (body, whole) in [
         (r#" {"a":[1,"}]\"{",{}]} "#, true),
@@ -123,7 +123,7 @@ async fn reports_json_that_ends_before_it_is_whole() {
 }
 
 #[tokio::test]
-async fn reports_a_connection_that_is_reset() {
+async fn reports_reset_connection() {
     for media in ["application/json", "text/event-stream", "text/plain"] {
         let server = Server::start(move |mut peer| async move {
             peer.request().await;
@@ -144,7 +144,7 @@ async fn reports_a_connection_that_is_reset() {
 }
 
 #[tokio::test]
-async fn hands_trailers_on_and_keeps_the_connection() {
+async fn forwards_trailers_and_keeps_the_connection() {
     let server = Server::answering(
         b"HTTP/1.1 200 OK\r\ntrailer: x-sum\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nx-sum: 7\r\n\r\n",
     )
@@ -189,7 +189,7 @@ async fn streams_each_chunk_as_it_arrives() {
 }
 
 #[tokio::test]
-async fn refuses_what_is_no_valid_answer() {
+async fn rejects_invalid_responses() {
     let long = format!("HTTP/1.1 200 OK\r\nx: {}\r\ncontent-length: 0\r\n\r\n", "y".repeat(70_000));
     let many = format!("HTTP/1.1 200 OK\r\n{}content-length: 0\r\n\r\n", "x: y\r\n".repeat(200));
     for answer in [

@@ -45,7 +45,7 @@ async fn two_part() -> Server {
 }
 
 #[tokio::test]
-async fn opens_no_more_than_the_cap_and_serves_who_waits_in_order() {
+async fn limits_connections_and_queues_in_order() {
     let server = patient().await;
     let client =
         server.client_with(Settings { max_connections_per_origin: 2, ..Settings::default() });
@@ -75,7 +75,7 @@ async fn opens_no_more_than_the_cap_and_serves_who_waits_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn gives_up_waiting_for_a_connection() {
+async fn waiting_for_a_connection_times_out() {
     let server = patient().await;
     let client =
         server.client_with(Settings { max_connections_per_origin: 1, ..Settings::default() });
@@ -94,7 +94,7 @@ async fn gives_up_waiting_for_a_connection() {
 }
 
 #[tokio::test]
-async fn a_cancelled_wait_gives_its_turn_back() {
+async fn cancelled_wait_returns_its_permit() {
     let server = patient().await;
     let client =
         server.client_with(Settings { max_connections_per_origin: 1, ..Settings::default() });
@@ -118,7 +118,7 @@ async fn a_cancelled_wait_gives_its_turn_back() {
 }
 
 #[tokio::test]
-async fn counts_what_is_open_idle_and_in_flight() {
+async fn counts_open_idle_and_active_connections() {
     let server = two_part().await;
     let egress = Egress::default();
     let client = server.client_of(&egress);
@@ -145,7 +145,7 @@ async fn keeps_no_more_idle_connections_than_allowed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn closes_what_has_been_idle_for_too_long() {
+async fn closes_connections_after_idle_timeout() {
     let server = two_part().await;
     let egress = Egress::default();
     let client = server.client_of(&egress);
@@ -167,7 +167,7 @@ async fn closes_what_has_been_idle_for_too_long() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn closes_what_the_backend_has_closed_without_waiting_for_a_request() {
+async fn reaper_closes_connections_closed_by_backend() {
     let server = Server::start(|mut peer| async move {
         peer.request().await;
         peer.write(OK).await;
@@ -185,7 +185,7 @@ async fn closes_what_the_backend_has_closed_without_waiting_for_a_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn leaves_no_task_behind_when_the_factory_is_gone() {
+async fn dropped_factory_leaves_no_task() {
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let server = two_part().await;
     let before = tasks();
@@ -198,7 +198,7 @@ async fn leaves_no_task_behind_when_the_factory_is_gone() {
 }
 
 #[tokio::test]
-async fn a_body_may_outlive_the_client() {
+async fn body_may_outlive_the_client() {
     let server = two_part().await;
     let egress = Egress::default();
     let client = server.client_of(&egress);

@@ -71,7 +71,7 @@ async fn follows_307_and_308_within_the_origin() {
 }
 
 #[tokio::test]
-async fn refuses_every_other_redirect_and_names_at_most_the_origin() {
+async fn rejects_other_redirects_and_names_origin_only() {
     for (status, location, to) in [
         (301, Some("/new"), Some("http://backend:8080")),
         (302, Some("/new"), Some("http://backend:8080")),
@@ -97,7 +97,7 @@ async fn refuses_every_other_redirect_and_names_at_most_the_origin() {
 }
 
 #[tokio::test]
-async fn follows_five_redirects_and_no_sixth() {
+async fn follows_at_most_five_redirects() {
     let (outcome, asked) = follow(307, Some("/mcp?again")).await;
     let error = outcome.unwrap_err();
     assert_eq!(
@@ -108,7 +108,7 @@ async fn follows_five_redirects_and_no_sixth() {
 }
 
 #[tokio::test]
-async fn hands_on_what_is_no_redirect() {
+async fn forwards_other_responses() {
     for status in [200, 204, 300, 304, 400, 404, 503] {
         let (outcome, asked) = follow(status, Some("/new")).await;
         assert_eq!(outcome.unwrap(), status);
@@ -153,7 +153,7 @@ async fn redirects_of_hidden_origins_name_no_host() {
         Ok::<_, BoxError>(response)
     });
     let origin = Origin::of(&Url::parse("http://canary.test").unwrap()).unwrap();
-    let layer = RedirectLayer::new(origin.shown_as("http://${HOST}"));
+    let layer = RedirectLayer::new(origin.with_label("http://${HOST}"));
     let error = layer.layer(inner).oneshot(post("body")).await.unwrap_err();
     let text = format!("{error} {error:?}");
     assert!(text.contains("leads to another origin") && !text.contains("canary"), "{text}");

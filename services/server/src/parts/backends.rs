@@ -70,7 +70,7 @@ fn one(
     let refusing = Refusing {
         name: name.clone(),
         url: url.clone(),
-        is_hidden: target.shown_origin.is_some(),
+        is_hidden: target.display_origin.is_some(),
         ca_bundle: target.ca_bundle.clone(),
         strategy: shown.name,
         issuers: Arc::clone(issuers),
@@ -125,7 +125,7 @@ fn target(url: &BackendUrl, kind: BackendKind, print: &mut DefaultHasher) -> Tar
     // Backends are the operator's own choice, and usually on private addresses.
     let mut target = Target::allowing_private_addresses();
     if let Some(origin) = url.hidden_origin() {
-        target = target.with_shown_origin(origin);
+        target = target.with_display_origin(origin);
     }
     if let BackendKind::Entry { ca_bundle_path: Some(path) } = kind {
         // A bundle that was renewed under the same name is another one.

@@ -10,48 +10,48 @@ use bytes::Bytes;
 use http_body::{Body, Frame};
 use hyper::body::Incoming;
 
-use crate::exchange::silent;
+use crate::exchange::noop_context;
 
 /// What polling a body gives.
-pub(crate) type Polled = Poll<Option<Result<Frame<Bytes>, hyper::Error>>>;
+pub(crate) type PolledFrame = Poll<Option<Result<Frame<Bytes>, hyper::Error>>>;
 
 thread_local! {
     /// What this thread does with a body now.
-    static TAKING: Cell<Taking> = const { Cell::new(Taking::Nothing) };
+    static PHASE: Cell<ReadPhase> = const { Cell::new(ReadPhase::Idle) };
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Taking {
-    Nothing,
-    Frame,
+enum ReadPhase {
+    Idle,
+    ReadingFrame,
     /// And hyper wanted the driver woken.
-    FrameHeard,
+    DriverWoken,
 }
 
 /// Ends the taking, also when the body panics.
-struct Taken;
+struct PhaseGuard;
 
 /// Takes what there is of `body`, and whether the driver has to look for more.
-pub(crate) fn take(body: &mut Incoming) -> (Polled, bool) {
-    TAKING.set(Taking::Frame);
-    let taken = Taken;
-    let frame = Pin::new(&mut *body).poll_frame(&mut silent());
-    let heard = TAKING.get() == Taking::FrameHeard;
-    drop(taken);
-    (frame, heard && !body.is_end_stream())
+pub(crate) fn poll_frame(body: &mut Incoming) -> (PolledFrame, bool) {
+    PHASE.set(ReadPhase::ReadingFrame);
+    let guard = PhaseGuard;
+    let frame = Pin::new(&mut *body).poll_frame(&mut noop_context());
+    let is_driver_woken = PHASE.get() == ReadPhase::DriverWoken;
+    drop(guard);
+    (frame, is_driver_woken && !body.is_end_stream())
 }
 
 /// Whether this thread takes a frame now, which then is all that a connection is told of.
-pub(crate) fn hears() -> bool {
-    if TAKING.get() == Taking::Nothing {
+pub(crate) fn suppress_wake() -> bool {
+    if PHASE.get() == ReadPhase::Idle {
         return false;
     }
-    TAKING.set(Taking::FrameHeard);
+    PHASE.set(ReadPhase::DriverWoken);
     true
 }
 
-impl Drop for Taken {
+impl Drop for PhaseGuard {
     fn drop(&mut self) {
-        TAKING.set(Taking::Nothing);
+        PHASE.set(ReadPhase::Idle);
     }
 }

@@ -5,7 +5,7 @@
 /// A body without a length ends with its connection (RFC 9112, section 6.3), and so does one whose sender died. Objects and
 /// arrays show which it was. What is neither, and what follows them, is not looked at.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct JsonEnd {
+pub(crate) struct JsonCompleteness {
     state: State,
     depth: u64,
 }
@@ -14,43 +14,43 @@ pub(crate) struct JsonEnd {
 enum State {
     /// Nothing but white space has come.
     #[default]
-    Blank,
+    Start,
     /// Between the tokens of an object or array.
     Structure,
-    Text,
+    String,
     /// Behind a backslash in a text.
     Escape,
     /// The value is whole, or cannot be followed.
-    Over,
+    Complete,
 }
 
-impl JsonEnd {
+impl JsonCompleteness {
     /// Takes in the next bytes.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.state = match (self.state, byte) {
-                (State::Over, _) => return,
-                (State::Blank, b' ' | b'\t' | b'\r' | b'\n') => State::Blank,
-                (State::Blank | State::Structure, b'{' | b'[') => {
+                (State::Complete, _) => return,
+                (State::Start, b' ' | b'\t' | b'\r' | b'\n') => State::Start,
+                (State::Start | State::Structure, b'{' | b'[') => {
                     self.depth += 1;
                     State::Structure
                 }
-                (State::Blank, _) => State::Over,
+                (State::Start, _) => State::Complete,
                 (State::Structure, b'}' | b']') => {
                     self.depth -= 1;
-                    if self.depth == 0 { State::Over } else { State::Structure }
+                    if self.depth == 0 { State::Complete } else { State::Structure }
                 }
-                (State::Structure, b'"') | (State::Escape, _) => State::Text,
-                (State::Text, b'\\') => State::Escape,
-                (State::Text, b'"') | (State::Structure, _) => State::Structure,
-                (State::Text, _) => State::Text,
+                (State::Structure, b'"') | (State::Escape, _) => State::String,
+                (State::String, b'\\') => State::Escape,
+                (State::String, b'"') | (State::Structure, _) => State::Structure,
+                (State::String, _) => State::String,
             };
         }
     }
 
     /// Whether the end of the connection cuts an object or array.
-    pub(crate) fn is_cut(self) -> bool {
-        !matches!(self.state, State::Blank | State::Over)
+    pub(crate) fn is_incomplete(self) -> bool {
+        !matches!(self.state, State::Start | State::Complete)
     }
 }
 
@@ -60,21 +60,21 @@ mod tests {
 
     use super::*;
 
-    fn is_cut(parts: &[&[u8]]) -> bool {
-        let mut end = JsonEnd::default();
+    fn is_incomplete(parts: &[&[u8]]) -> bool {
+        let mut end = JsonCompleteness::default();
         for part in parts {
             end.push(part);
         }
-        end.is_cut()
+        end.is_incomplete()
     }
 
     #[test]
-    fn follows_texts_and_escapes() {
+    fn follows_strings_and_escapes() {
         for whole in ["", "  ", "7", "\"a", "{}", "[]x", r#"{"a":"}"}"#, r#"["\\","\"]"]"#] {
-            assert!(!is_cut(&[whole.as_bytes()]), "{whole}");
+            assert!(!is_incomplete(&[whole.as_bytes()]), "{whole}");
         }
         for cut in ["{", " [", r#"{"a":"}"#, r#"["\""#, r#"["\"]"#, r#"["a\\\"]"#, "[[]"] {
-            assert!(is_cut(&[cut.as_bytes()]), "{cut}");
+            assert!(is_incomplete(&[cut.as_bytes()]), "{cut}");
         }
     }
 
@@ -96,16 +96,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_prefix_is_cut(text in json(), at in 0usize..10_000) {
+        fn every_prefix_is_incomplete(text in json(), at in 0usize..10_000) {
             let (first, second) = text.as_bytes().split_at(at % text.len());
-            prop_assert!(!is_cut(&[first, second]));
-            prop_assert_eq!(is_cut(&[first]), !first.is_empty());
+            prop_assert!(!is_incomplete(&[first, second]));
+            prop_assert_eq!(is_incomplete(&[first]), !first.is_empty());
         }
 
         #[test]
-        fn takes_any_bytes(parts in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 0..5)) {
+        fn accepts_any_bytes(parts in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 0..5)) {
             let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
-            prop_assert_eq!(is_cut(&parts), is_cut(&[&parts.concat()]));
+            prop_assert_eq!(is_incomplete(&parts), is_incomplete(&[&parts.concat()]));
         }
     }
 }

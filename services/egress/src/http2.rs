@@ -11,7 +11,7 @@ use http_body_util::Full;
 use hyper::{body::Incoming, client::conn::http2};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
-use crate::{Error, egress::OpenGuard, exchange::Failure, stream::Stream};
+use crate::{Error, egress::OpenGuard, exchange::ExchangeError, stream::Stream};
 
 /// How often a connection with open streams is asked whether it still lives, and how long the
 /// answer may take.
@@ -20,11 +20,11 @@ const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A handle on the shared connection. Clones share it.
 #[derive(Clone)]
-pub(crate) struct Multiplexed {
+pub(crate) struct Http2Connection {
     sender: http2::SendRequest<Full<Bytes>>,
 }
 
-impl Multiplexed {
+impl Http2Connection {
     pub(crate) async fn open(
         stream: Stream,
         max_head: usize,
@@ -56,7 +56,7 @@ impl Multiplexed {
     pub(crate) async fn send(
         &mut self,
         request: Request<Full<Bytes>>,
-    ) -> Result<Response<Incoming>, Failure> {
-        self.sender.try_send_request(request).await.map_err(Failure::from)
+    ) -> Result<Response<Incoming>, ExchangeError> {
+        self.sender.try_send_request(request).await.map_err(ExchangeError::from)
     }
 }
