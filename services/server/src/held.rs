@@ -1,4 +1,4 @@
-//! How much the process keeps in memory for a while, by kind: what is bounded can also be watched.
+//! Gauges of entries in bounded in-memory caches and tables, by kind.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 type Gauge = Arc<dyn Fn() -> Option<usize> + Send + Sync>;
 
-/// Gauges of what the parts of a server keep. They keep nothing alive.
+/// Collection of gauges. Gauges hold weak references, so they keep no cache alive.
 #[derive(Clone, Default)]
 pub(crate) struct Held(Vec<(&'static str, Gauge)>);
 
 impl Held {
-    /// Counts what `gauge` counts as well, until that gives nothing any more.
+    /// Adds a gauge, which counts until it returns `None`.
     pub(crate) fn add(
         &mut self,
         kind: &'static str,
@@ -20,13 +20,13 @@ impl Held {
         self.0.push((kind, Arc::new(gauge)));
     }
 
-    /// Counts what `more` counts as well, and no longer what is gone.
+    /// Adds the gauges of `more` and removes those whose cache was dropped.
     pub(crate) fn take_over(&mut self, more: Self) {
         self.0.retain(|(_, gauge)| gauge().is_some());
         self.0.extend(more.0);
     }
 
-    /// How much there is of each kind.
+    /// Returns the number of entries by kind.
     pub(crate) fn counts(&self) -> BTreeMap<&'static str, usize> {
         let mut counts = BTreeMap::new();
         for (kind, gauge) in &self.0 {

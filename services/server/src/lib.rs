@@ -14,7 +14,7 @@ pub mod serve;
 pub mod stack;
 mod stream_scope;
 
-/// What the project's README shows compiles and runs.
+/// Compiles and runs the examples of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;

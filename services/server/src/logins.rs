@@ -1,5 +1,5 @@
-//! What happens at the embedded authorization server, as audit events beside those of MCP requests: the same sink, the
-//! same format, the same choice of types.
+//! Audit events of the embedded authorization server. They use the sink, the format and the event filter of MCP
+//! requests.
 
 mod visit;
 
@@ -18,22 +18,21 @@ use vmcp_core::Identity;
 use self::visit::VISIT;
 pub(crate) use self::visit::VisitLayer;
 
-/// How many characters of a session's digest stand in an event: enough to tell sessions apart.
+/// Number of characters of a session digest in an event, enough to tell sessions apart.
 const SESSION: usize = 16;
 
-/// Where the events go: to whoever records at the time. A reload may bring another one, and what lives on from before
-/// tells that one.
+/// Current auditor. A reload may replace it; requests that began before the reload use the new one.
 #[derive(Debug, Default)]
 pub(crate) struct Logins(ArcSwapOption<Auditor>);
 
-/// Is told what happens at one issuer.
+/// Observer that turns the events of one issuer into audit events.
 pub(crate) struct Recorder {
     issuer: String,
     logins: Arc<Logins>,
 }
 
 impl Logins {
-    /// From now on events go here, or nowhere.
+    /// Replaces the auditor; `None` stops recording.
     pub(crate) fn go_to(&self, auditor: Option<&Auditor>) {
         self.0.store(auditor.cloned().map(Arc::new));
     }
@@ -51,7 +50,7 @@ impl Recorder {
             return None;
         }
         let mut event = Event::new(kind, outcome(&what), auditor.now());
-        // What nobody asked for, such as a link that breaks, comes from here.
+        // Events without a request, such as the loss of a provider link, have a local source.
         event.source = EventSource::Local;
         _ = VISIT.try_with(|visit| {
             event.source = visit.source.clone();
@@ -131,7 +130,7 @@ fn outcome(what: &Happened<'_>) -> Outcome {
     }
 }
 
-/// What only this kind of event has to say.
+/// Adds the fields that are specific to the kind of event.
 fn describe(what: &Happened<'_>, event: &mut Event) {
     let Event { target, details, client, .. } = event;
     let more = &mut details.more;
@@ -185,7 +184,7 @@ fn refused(refusal: &Refusal, more: &mut Vec<(&'static str, FieldValue)>) {
     more.push(("reason", text(reason)));
 }
 
-/// It is about a provider; the client stands beside it.
+/// Makes the provider the target of the event and moves the client to `client_id`.
 fn of_provider(provider: &str, target: &mut EventTarget) {
     target.kind = "upstream_provider";
     let client = target.name.replace(provider.into());
@@ -196,12 +195,12 @@ fn text(text: &str) -> FieldValue {
     FieldValue::Text(text.into())
 }
 
-/// As OAuth writes lists.
+/// Joins a list with spaces, as OAuth does.
 fn words(words: &[String]) -> FieldValue {
     text(&words.join(" "))
 }
 
-/// What stands for a session: its name is what its tokens are found by.
+/// Returns a digest of the session identifier: the identifier itself is a lookup key of tokens.
 fn print(session: SessionId) -> String {
     let digest = Digest::of(["audit\0", &session.to_text()].concat()).to_text();
     digest.chars().take(SESSION).collect()

@@ -32,10 +32,10 @@ pub(crate) use self::client::Clients;
 use self::client::{Client, Seat};
 use self::stream::Stream;
 
-/// Where such a client opens its stream.
+/// Path of the event stream.
 pub(crate) const STREAM: &str = "/sse";
 
-/// Where it posts its messages.
+/// Path for messages of the client.
 pub(crate) const MESSAGES: &str = "/messages";
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -122,7 +122,7 @@ fn not_allowed(message: &'static str, allowed: &'static str) -> Response<Body> {
     response
 }
 
-/// Who calls, as authentication found out.
+/// Returns the identity that authentication determined.
 fn caller(parts: &request::Parts) -> Identity {
     parts.extensions.get::<Identity>().cloned().unwrap_or_else(Identity::anonymous)
 }
@@ -181,8 +181,8 @@ where
     let request = carry(&client, parts, message.clone());
     let asked = Asked { inner: inner.clone(), client, seat, message, handshake };
     let mut answering = Box::pin(inner.oneshot(request));
-    // What is refused without waiting, and as no message in particular, is refused here: the client
-    // could not tell on its stream what it is about.
+    // Rejections that are immediate and carry no request id go to the HTTP response: on the stream, the client could
+    // not match them to a message.
     if let Some(Ok(response)) = (&mut answering).now_or_never() {
         if !response.status().is_success() && !forward::is_answer(&response) {
             asked.failed();

@@ -45,30 +45,30 @@ pub use self::unstacked::Unstacked;
 pub use self::unsupported::Unsupported;
 use crate::held::Held;
 
-/// What the server is made of, for one configuration.
+/// Components of a server, built from one configuration.
 #[derive(Debug)]
 pub struct Parts {
-    /// For the aggregating service.
+    /// Settings of the aggregating service.
     pub settings: Unstacked,
-    /// For what stands before it.
+    /// Authentication and authorization of incoming requests.
     pub guards: Guards,
-    /// What is recorded of what clients do; `None` is nothing.
+    /// Audit recording; `None` disables it.
     pub records: Option<Records>,
-    /// What is measured and traced; `None` is nothing.
+    /// Metrics and traces; `None` disables them.
     pub measures: Option<Measures>,
-    /// The embedded authorization server; `None` is none.
+    /// Embedded authorization server, if one is configured.
     pub issuing: Option<Issuing>,
-    /// What is legal and probably not what was meant.
+    /// Settings that are valid but probably unintended.
     pub warnings: Vec<Warning>,
-    /// What is shown of the configuration.
+    /// Description of the configuration for `/status`.
     pub about: About,
-    /// The level of the log.
+    /// `true` for debug logging.
     pub debug: bool,
-    /// How much the credentials of backends take in memory.
+    /// Gauges of the credential caches.
     pub(crate) held: Held,
 }
 
-/// What `/status` and `inspect` show of the configuration as it is.
+/// Description of the configuration for `/status` and `inspect`.
 #[derive(Clone, Debug, Default)]
 pub struct About {
     /// The server's name.
@@ -77,18 +77,18 @@ pub struct About {
     pub group: String,
     /// `metadata` of the server.
     pub metadata: std::collections::BTreeMap<String, String>,
-    /// Whether lists fail as long as a backend has not answered (`partialFailureMode: fail`).
+    /// `true` if lists fail while a backend has not responded (`partialFailureMode: fail`).
     pub is_strict: bool,
     /// By backend: whether it is an entry, and its metadata with the group in it.
     pub backends: std::collections::BTreeMap<String, AboutBackend>,
 }
 
-/// What is shown of one backend's configuration.
+/// Description of one backend's configuration.
 #[derive(Clone, Debug, Default)]
 pub struct AboutBackend {
     /// Its endpoint, without credentials and query.
     pub url: String,
-    /// Whether it is of `type: entry`.
+    /// `true` for a backend of `type: entry`.
     pub entry: bool,
     /// The strategy by which it is shown credentials.
     pub auth: &'static str,
@@ -97,10 +97,10 @@ pub struct AboutBackend {
 }
 
 impl Parts {
-    /// The parts that `file` asks for.
+    /// Builds the components that `file` configures.
     ///
     /// # Errors
-    /// All sections without a runtime, or all values that cannot be used.
+    /// Returns all unsupported sections, or all invalid values.
     pub fn new(file: File, egress: &Egress) -> Result<Self, PartsError> {
         let contradictions = file.contradictions();
         let built = Self::build(file, egress);
@@ -113,7 +113,7 @@ impl Parts {
         Err(error)
     }
 
-    /// As [`Parts::new`], whether or not the sections contradict each other.
+    /// Builds the components without a check for contradictions between sections.
     fn build(file: File, egress: &Egress) -> Result<Self, PartsError> {
         let unsupported = unsupported::find(&file);
         let group = file.group().to_owned();
@@ -201,7 +201,7 @@ fn settings(
     }
 }
 
-/// `incomingAuth` and `authServer`: who is let in, and who gives them tokens if that is this server.
+/// Converts `incomingAuth` and `authServer` into authentication, authorization and the embedded authorization server.
 fn front(
     name: &str,
     incoming: IncomingAuth,
@@ -222,7 +222,7 @@ fn front(
 struct Failures {
     partial_failure: PartialFailure,
     checks: Checks,
-    /// `None` is no circuit breaker.
+    /// Circuit breaker of each backend; `None` disables it.
     breaking: Option<CircuitSettings>,
 }
 
@@ -232,7 +232,7 @@ fn failures(failures: &FailureHandling) -> Failures {
         health_check_timeout,
         unhealthy_threshold,
         partial_failure_mode,
-        // Of whoever reports to Kubernetes; here it is refused.
+        // Applies only under the operator; rejected as unsupported elsewhere.
         status_reporting_interval: _,
         circuit_breaker: CircuitBreaker { enabled, failure_threshold, timeout },
     } = failures;
@@ -240,7 +240,7 @@ fn failures(failures: &FailureHandling) -> Failures {
         PartialFailureMode::Fail => PartialFailure::Fail,
         PartialFailureMode::BestEffort => PartialFailure::BestEffort,
     };
-    // What the configuration takes for a threshold is one, and for a timeout, below the interval.
+    // The configuration guarantees a positive threshold, and a timeout below the interval.
     let threshold = NonZeroU32::new(*unhealthy_threshold).unwrap_or(NonZeroU32::MIN);
     let (interval, timeout_of) = ((*health_check_interval).into(), (*health_check_timeout).into());
     let checks = Checks::new(interval, timeout_of, threshold);

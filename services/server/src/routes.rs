@@ -1,4 +1,4 @@
-//! What is answered at which path.
+//! Routing of requests by path.
 
 mod access;
 mod answering;
@@ -42,17 +42,17 @@ use crate::stream_scope::StreamScope;
 #[derive(Clone, Debug)]
 pub(crate) struct Routes {
     pub(crate) shared: Arc<Shared>,
-    /// Who is at the other end of the connection.
+    /// Address of the peer.
     pub(crate) peer: SocketAddr,
-    /// Who may ask for what is not for clients.
+    /// Access to the administration endpoints on this listener.
     pub(crate) access: Access,
-    /// Whether the listener is for that alone.
+    /// `true` if the listener serves only the administration endpoints.
     pub(crate) is_admin: bool,
-    /// The place of a connection that found none for requests: until it has one, it is for probes.
+    /// Ticket of a connection in the reserve, which serves only probes until a regular place is free.
     pub(crate) ticket: Option<Ticket>,
 }
 
-/// What all connections share.
+/// State that all connections share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) fixed: Fixed,
@@ -60,7 +60,7 @@ pub(crate) struct Shared {
     pub(crate) about: arc_swap::ArcSwap<About>,
     pub(crate) reloads: Reloads,
     pub(crate) draining: AtomicBool,
-    /// Whether each backend of the first configuration has answered or failed, or had the time to. Set once.
+    /// Set once, when each backend of the first configuration has responded, failed or timed out.
     pub(crate) settled: Arc<AtomicBool>,
     pub(crate) connections: Arc<std::sync::atomic::AtomicUsize>,
     pub(crate) limit: ConnectionLimit,
@@ -69,15 +69,15 @@ pub(crate) struct Shared {
     pub(crate) retired_logs: Mutex<Vec<LogHandle>>,
 }
 
-/// What a reload leaves as it is.
+/// State that a reload does not change.
 #[derive(Debug)]
 pub(crate) struct Fixed {
     pub(crate) telemetry: Option<Telemetry>,
-    /// Whether clients of the server can read the metrics.
+    /// `true` if clients of the server can read the metrics.
     pub(crate) shows_metrics: bool,
     pub(crate) measures: Option<Measures>,
     pub(crate) crowd: CrowdLayer,
-    /// How failed requests are logged: at one rate for all stacks.
+    /// Log of failed requests, with one rate limit for all stacks.
     pub(crate) log: RequestLogLayer,
     /// Which hosts are served whatever the configuration says.
     pub(crate) hosts: HostsLayer,
@@ -87,12 +87,12 @@ pub(crate) struct Fixed {
     pub(crate) budget: ByteBudget,
     pub(crate) old: Arc<Clients>,
     pub(crate) gateway: Gateway,
-    /// Where what happens at the authorization server is recorded.
+    /// Recorder of the authorization server's audit events.
     pub(crate) logins: Arc<Logins>,
     pub(crate) recorded: Recorded,
 }
 
-/// What answers requests. A request runs to its end on the stack that it began with.
+/// Services that handle requests, replaced on reload. A request completes on the stack that it began on.
 #[derive(Debug)]
 pub(crate) struct Stacks {
     mcp: McpService,
@@ -101,7 +101,7 @@ pub(crate) struct Stacks {
     hosts: HostsLayer,
     pub(crate) guards: Guards,
     pub(crate) recording: Option<Recording>,
-    /// Ends the streams that were opened here, where a later configuration does not let them go on.
+    /// Ends the streams of this configuration when a reload does not keep them.
     pub(crate) streams: StreamScope,
     /// The authorization server and what is in front of it.
     issuer: Option<(Issuer, McpService)>,
@@ -164,7 +164,7 @@ impl Fixed {
 /// The paths of probes.
 const PROBES: [&str; 4] = ["/livez", "/readyz", "/health", "/ping"];
 
-/// Who answers.
+/// Service that handles a request.
 enum Kind<'a> {
     Mcp,
     Old,
@@ -214,7 +214,7 @@ impl hyper::service::Service<Request<Incoming>> for Routes {
     }
 }
 
-/// Whether a path is none of the authorization server's.
+/// Returns `true` if the path is not a path of the authorization server.
 pub(crate) fn is_own_path(path: &str) -> bool {
     const OWN: [&str; 9] =
         ["/mcp", STREAM, MESSAGES, "/livez", "/health", "/ping", "/readyz", "/status", "/metrics"];
@@ -224,14 +224,15 @@ pub(crate) fn is_own_path(path: &str) -> bool {
 }
 
 impl Routes {
-    /// Who asks: behind a proxy all would be one otherwise, and one that asks too often would hold up everybody.
+    /// Returns the client address, from `X-Forwarded-For` behind trusted proxies. Otherwise all clients behind a proxy
+    /// would share one rate limit.
     fn source(&self, headers: &http::HeaderMap) -> SocketAddr {
         let trusted = self.shared.fixed.recorded.trusted_proxies;
         let address = vmcp_audit::forwarded_for(headers, trusted);
         SocketAddr::new(address.unwrap_or(self.peer.ip()), self.peer.port())
     }
 
-    /// The endpoints that are not for clients. They take time that event loops do not have.
+    /// Handles the administration endpoints on blocking threads, because rendering would delay the event loop.
     fn admin(&self, request: &Request<Quiet<Incoming>>) -> Answering {
         let (headers, path) = (request.headers(), request.uri().path());
         let mut hosts = self.shared.stacks.load().hosts.clone();
@@ -239,7 +240,7 @@ impl Routes {
             hosts = hosts.on_loopback();
         }
         let refused = match path {
-            // Probes name whichever host they like.
+            // Probes may send any host.
             "/livez" | "/readyz" => return Answering::Done(Some(self.small(request))),
             "/metrics" => {
                 let known = hosts.check_host(request.uri(), headers);
@@ -255,7 +256,7 @@ impl Routes {
         Answering::Rendering(tokio::task::spawn_blocking(move || shared.admin(&path)))
     }
 
-    /// The endpoints beside MCP. None of them waits for anything.
+    /// Handles the endpoints that respond immediately.
     fn small(&self, request: &Request<Quiet<Incoming>>) -> Response<Body> {
         let shared = &self.shared;
         let path = request.uri().path();
@@ -273,19 +274,19 @@ impl Routes {
                 document(StatusCode::SERVICE_UNAVAILABLE, &json!({"status": "starting"}))
             }
             "/readyz" => document(StatusCode::OK, &json!({"status": "ready", "mode": "static"})),
-            // Whoever looks at the address in a browser, or writes it with a slash too many.
+            // Requests from a browser, or with a wrong trailing slash.
             "/" | "/mcp/" | "/sse/" => {
                 let message = "MCP clients connect to /mcp; /status tells how the server does";
                 document(StatusCode::NOT_FOUND, &json!({"error": "not_found", "message": message}))
             }
             path => self
                 .resource(request.method(), path)
-                // Clients look for an authorization server: there is none, in a form they can read.
+                // Clients probe for an authorization server and expect an error as JSON.
                 .unwrap_or_else(|| document(StatusCode::NOT_FOUND, &json!({"error": "not_found"}))),
         }
     }
 
-    /// Who gives out tokens for this server (RFC 9728), if tokens are asked for.
+    /// Returns the protected resource metadata (RFC 9728), if tokens are required.
     fn resource(&self, method: &http::Method, path: &str) -> Option<Response<Body>> {
         self.shared.stacks.load().guards.resource.as_ref()?.response(method, path)
     }
@@ -314,7 +315,7 @@ impl Shared {
         }
     }
 
-    /// Leaves an audit log to the requests that are under way.
+    /// Keeps an audit log open for the requests under way that still write to it.
     pub(crate) fn retire(&self, log: LogHandle) {
         let mut retired = self.retired_logs.lock().unwrap_or_else(PoisonError::into_inner);
         retired.retain(|log| !log.is_finished());
@@ -326,12 +327,12 @@ impl Shared {
         self.retired_logs.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Counts what this counts as well.
+    /// Adds gauges.
     pub(crate) fn hold(&self, more: Held) {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).take_over(more);
     }
 
-    /// How much is kept in memory for a while, by kind.
+    /// Returns the number of entries in caches and tables, by kind.
     pub(crate) fn held(&self) -> BTreeMap<&'static str, usize> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner).counts();
         let Kept {

@@ -59,41 +59,41 @@ use crate::routes::{Access, Fixed, Routes, Shared};
 pub use crate::routes::{AdminToken, AdminTokenError};
 use crate::stream_scope::StreamScope;
 
-/// How a server listens and what bounds it. Everything else is in its configuration.
+/// Listeners and limits of a server. The configuration holds all other settings.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where to listen.
+    /// Address of the main listener.
     pub address: SocketAddr,
-    /// Hosts that are served besides those of the loopback interface.
+    /// Accepted hosts besides those of the loopback interface.
     pub allowed_hosts: Vec<String>,
     /// Origins whose pages may use the server.
     pub allowed_origins: Vec<String>,
-    /// Where `/status`, `/metrics` and `/api/backends/health` are served besides. Without an address, on 127.0.0.1:4484
-    /// for a server that other machines reach.
+    /// Additional address for `/status`, `/metrics` and `/api/backends/health`. The default for a server on a network
+    /// address is 127.0.0.1:4484.
     pub admin_address: Option<SocketAddr>,
-    /// The token for them. Without one, a main port that other machines reach has `/metrics` alone.
+    /// Token for these endpoints. Without a token, a main listener on a network address serves only `/metrics`.
     pub admin_token: Option<AdminToken>,
-    /// Whether other machines may use the server with `incomingAuth` of type `anonymous`.
+    /// Accept requests from other machines with `incomingAuth` of type `anonymous`.
     pub allow_anonymous_network: bool,
-    /// The most connections. 256 more are answered where they ask for `/livez` and `/readyz`, and 503 otherwise.
+    /// Maximum number of connections. 256 more are accepted for `/livez` and `/readyz`; other requests on them get 503.
     pub connections: usize,
-    /// The most requests under way.
+    /// Maximum number of concurrent requests.
     pub requests: usize,
-    /// The largest message of a client, in bytes.
+    /// Maximum size of a client's message, in bytes.
     pub message_bytes: usize,
     /// The most bytes of messages that are held at once, without those of up to 4 KiB. One caller may hold half of what the
     /// others leave. At least twice `message_bytes`.
     pub buffered_bytes: usize,
-    /// How long connections may go on after the server was told to stop.
+    /// Time that connections get to finish after the signal to stop.
     pub drain: Duration,
     /// Threads that answer requests, each with connections of its own. `None` answers on the runtime that
     /// runs the server. Announce as many with [`vmcp_core::plan_lanes`] before the parts are made, or they
     /// share connections to backends.
     pub threads: Option<NonZeroUsize>,
-    /// What stateless clients carry between rounds is sealed by the first and opened by all. Without
-    /// any, a random key is made, which this process alone knows.
+    /// Keys that seal the state which stateless clients carry between requests. The first key seals, all keys open.
+    /// Without keys, the process generates a random one that no other replica knows.
     pub seal_keys: Vec<SealKey>,
-    /// How events are recorded.
+    /// Audit options.
     pub recorded: Recorded,
     /// Limits of the aggregating service.
     pub limits: Limits,
@@ -121,7 +121,7 @@ impl Default for Options {
     }
 }
 
-/// A server that listens already and answers once it is run.
+/// Server with bound listeners, which accepts connections once it runs.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
@@ -132,7 +132,7 @@ pub struct Server {
     lanes: Option<Lanes>,
 }
 
-/// Why a server cannot start.
+/// Error that prevents a server from starting.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The address cannot be listened on.
@@ -151,13 +151,13 @@ pub enum ServeError {
         /// The system's reason.
         source: io::Error,
     },
-    /// Other machines would be let in without being asked who they are (`incomingAuth.type`).
+    /// A network address was configured without authentication of callers (`incomingAuth.type`).
     #[error(transparent)]
     Exposed(#[from] ExposureError),
-    /// The system gives no more threads.
+    /// The operating system failed to start a thread.
     #[error("cannot start a thread: {0}")]
     Thread(#[source] io::Error),
-    /// There is no randomness to make keys of.
+    /// The operating system's random generator failed.
     #[error(transparent)]
     Random(#[from] vmcp_aggregate::NoRandom),
     /// The audit file cannot be written (`audit.logFile`).
@@ -236,10 +236,10 @@ impl Server {
         Ok(Self { listener, admin, routes, options, egress, lanes })
     }
 
-    /// Where it listens: the port is the real one even if port 0 was asked for.
+    /// Returns the address of the main listener, with the actual port if port 0 was requested.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the error of the operating system.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
@@ -282,7 +282,7 @@ impl Server {
                         tracing::debug!(%peer, "connection refused: all places are busy");
                         continue;
                     };
-                    // What has a place for requests need not ask for one at each.
+                    // A connection with a regular place needs no check per request.
                     let asks = ticket.is_reserve().then(|| ticket.clone());
                     let routes = Routes { peer, ticket: asks, ..routes.clone() };
                     let serving = connection(stream, routes, graceful.watcher(), activity);

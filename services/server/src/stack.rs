@@ -40,31 +40,31 @@ use crate::logins::VisitLayer;
 use crate::old_clients::{Clients, OldClients};
 use crate::request_log::{RequestLog, RequestLogLayer};
 
-/// What answers a request to the MCP endpoint.
+/// Service of the MCP endpoint.
 pub type McpService = CatchPanic<RequestLog<Either<Erased, Crowd<Hosts<Door<Core>>>>>>;
 
-/// What answers clients of the deprecated HTTP+SSE transport.
+/// Service of the deprecated HTTP+SSE transport.
 pub type OldService =
     CatchPanic<RequestLog<Either<Erased, Crowd<Hosts<Door<OldClients<CatchPanic<Core>>>>>>>>;
 
 /// The layers around the aggregating service.
 #[derive(Clone, Debug)]
 pub struct Incoming {
-    /// What is measured and traced; `None` is nothing.
+    /// Metrics and traces; `None` disables them.
     pub telemetry: Option<ServerTelemetryLayer>,
-    /// How failed requests are logged.
+    /// Log of failed requests.
     pub log: RequestLogLayer,
-    /// How many requests may be under way.
+    /// Limit of concurrent requests.
     pub crowd: CrowdLayer,
     /// Which hosts and origins are served.
     pub hosts: HostsLayer,
-    /// What is recorded; `None` records nothing.
+    /// Audit; `None` disables it.
     pub audit: Option<AuditLayer>,
-    /// Who is let in; `None` lets in everybody as the anonymous caller.
+    /// Authentication layer; `None` treats all callers as anonymous.
     pub authenticate: Option<AuthenticationLayer<Arc<dyn Authenticator>>>,
-    /// How messages are read.
+    /// Decoder of messages.
     pub decode: DecodeLayer,
-    /// What callers may see and do; `None` permits everything.
+    /// Authorization layer; `None` permits everything.
     pub authorize: Option<AuthorizationLayer<Cedar>>,
 }
 
@@ -76,13 +76,13 @@ impl Incoming {
         let Self { telemetry, log, crowd, hosts, audit, authenticate, decode: _, authorize: _ } =
             self;
         let inner = ServiceBuilder::new()
-            // Before anything is read or computed: what is too much is refused at the least cost.
+            // Shed load first, before any per-request work.
             .layer(crowd)
             // Before the body is read: a page of a foreign origin gets nothing parsed, and a
             // preflight, which carries neither body nor token, is answered here.
             .layer(hosts)
-            // Around authentication, so that who is refused is on record. Before the decoder: nobody
-            // unknown has bytes parsed.
+            // Around authentication, so that rejected callers are audited. Before the decoder, so that bodies of
+            // unauthenticated callers are not parsed.
             .service(door(audit, authenticate, core));
         // Outermost: a bug anywhere below is one failed request, not a dead connection. Then what
         // logs and measures, so that what is refused for being too much is logged and counted too.
@@ -92,7 +92,7 @@ impl Incoming {
     /// The stack for old clients, outermost first. What they post is decoded and authorized as if it
     /// had come to the MCP endpoint.
     pub(crate) fn old(self, clients: Arc<Clients>, gateway: Gateway) -> OldService {
-        // What clients post is counted where it is read, and once.
+        // The legacy transport already charges messages to the byte budget.
         let core = self.core(&self.decode.clone().without_budget(), gateway);
         let Self { telemetry, log, crowd, hosts, audit, authenticate, decode: _, authorize: _ } =
             self;
@@ -109,10 +109,10 @@ impl Incoming {
         CatchPanicLayer.layer(log.layer(watched(telemetry, inner)))
     }
 
-    /// What only somebody who is let in gets to, outermost first.
+    /// Returns the decoder and the authorization layer, which run after authentication.
     fn core(&self, decode: &DecodeLayer, gateway: Gateway) -> Core {
-        // The decoder is outside of the policies, which judge what a message says, and these are
-        // innermost: whoever lists and routes asks them.
+        // The decoder comes before authorization, which needs the decoded message. Authorization is innermost, because
+        // the gateway asks it for each list entry and route.
         match self.authorize.clone() {
             None => Core::Open(decode.layer(gateway)),
             Some(authorize) => Core::Judged(decode.layer(authorize.layer(gateway))),
@@ -123,23 +123,24 @@ impl Incoming {
 /// The layers around the authorization server.
 #[derive(Clone, Debug)]
 pub(crate) struct Front {
-    /// What is measured and traced; `None` is nothing.
+    /// Metrics and traces; `None` disables them.
     pub(crate) telemetry: Option<ServerTelemetryLayer>,
-    /// How failed requests are logged.
+    /// Log of failed requests.
     pub(crate) log: RequestLogLayer,
-    /// How many requests may be under way.
+    /// Limit of concurrent requests.
     pub(crate) crowd: CrowdLayer,
     /// Which hosts are served.
     pub(crate) hosts: HostsLayer,
-    /// Where what happens is recorded.
+    /// Layer that records request fields for audit events.
     pub(crate) visits: VisitLayer,
 }
 
 impl Front {
-    /// What answers requests to the authorization server, outermost first.
+    /// Returns the service of the authorization server, outermost layer first.
     pub(crate) fn stack(self, pages: axum::Router) -> McpService {
         let Self { telemetry, log, crowd, hosts, visits } = self;
-        // Innermost: whoever routes knows which template a path fits, and the path itself is told to nobody.
+        // Innermost: the router sets the path template as a label. The path itself may hold secrets and is not
+        // recorded.
         let pages = Erased::new(pages.layer(axum::middleware::from_fn(routed)), Body::wrap);
         let inner = ServiceBuilder::new()
             // Both for the reasons that they have before MCP, but that pages of any origin may ask: the
@@ -181,7 +182,7 @@ where
     }
 }
 
-/// Why a request failed, in a word that becomes a label.
+/// Classifies an error for the metrics label.
 fn word(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     if cause::<CircuitOpen>(error).is_some() {
         return Some("circuit_open");
@@ -213,24 +214,24 @@ where
     })
 }
 
-/// What is around the connection to one backend.
+/// The layers around the connection to one backend.
 #[derive(Clone, Debug)]
 pub struct Outgoing {
-    /// What is measured and traced; `None` is nothing.
+    /// Metrics and traces; `None` disables them.
     pub telemetry: Option<ClientTelemetryLayer>,
-    /// Leaves the backend alone when it fails.
+    /// Circuit breaker, if enabled.
     pub breaker: Option<CircuitHandle>,
-    /// What the backend is shown.
+    /// Credentials for the backend.
     pub credentials: Credentials,
     /// Headers of each request; `None` adds none.
     pub headers: Option<StaticHeadersLayer>,
-    /// How long it may take.
+    /// Timeouts.
     pub timeouts: TimeoutLayer,
     /// Its connections.
     pub client: Client,
 }
 
-/// What a backend is shown: one strategy of seed section 5.2.
+/// Credentials for a backend: one strategy of seed section 5.2.
 #[derive(Clone, Debug, Default)]
 pub enum Credentials {
     /// Nothing.
@@ -249,8 +250,8 @@ impl Outgoing {
     #[must_use]
     pub fn stack(self) -> BackendService {
         let Self { telemetry, breaker, credentials, headers, timeouts, client } = self;
-        // Outside the credentials: the next place is shown them anew, as it was asked for them. Same
-        // origin, 307 and 308 only: the body is sent again as it is.
+        // Outside the credentials, so that the target of a redirect gets credentials of its own. Redirects are followed
+        // within the same origin and for 307 and 308 only, because the body is sent again unchanged.
         let redirects = RedirectLayer::new(client.origin().clone());
         // Around the connection alone: the time is that of the backend's next frame, not that of who
         // gives credentials, who has a deadline of their own.
@@ -258,7 +259,7 @@ impl Outgoing {
         // Outside the credentials, so that a signature is over these headers too; inside the redirects, so that the next
         // place gets them as well.
         let headers = option_layer(headers);
-        // Innermost of what changes a request: a signature is over what really goes out.
+        // Innermost of the layers that change a request: a signature covers the final request.
         let stack = match credentials {
             Credentials::None => BackendService::new(redirects.layer(headers.layer(connection))),
             Credentials::Header(layer) => {
@@ -271,15 +272,15 @@ impl Outgoing {
                 BackendService::new(redirects.layer(headers.layer(layer.layer(connection))))
             }
         };
-        // Outside the credentials, so that an open circuit asks nobody for any; outside the timeout,
-        // so that a wait in vain counts as a failure.
+        // Outside the credentials, so that an open circuit requests no tokens. Outside the timeout, so that a timeout
+        // counts as a failure.
         let stack = match breaker {
             None => stack,
             Some(breaker) => {
                 BackendService::new(CircuitBreakerLayer::new(breaker).classify(class).layer(stack))
             }
         };
-        // Outermost: what an open circuit refuses was asked for too, and is counted.
+        // Outermost, so that rejections of an open circuit are counted.
         match telemetry {
             None => stack,
             Some(layer) => measured(stack, layer),
@@ -287,12 +288,12 @@ impl Outgoing {
     }
 }
 
-/// What measures and traces requests to a backend.
+/// Adds metrics and traces to a backend's service.
 pub(crate) fn measured(service: BackendService, telemetry: ClientTelemetryLayer) -> BackendService {
     BackendService::new(telemetry.classify(word).propagator(MetaPropagation).layer(service))
 }
 
-/// What a backend's answer says of it. A limit of this side says nothing.
+/// Classifies a result for the circuit breaker. Errors from limits of the gateway are neutral.
 fn class(seen: CallResult<'_>) -> Outcome {
     match seen {
         CallResult::Error(error)
@@ -304,7 +305,7 @@ fn class(seen: CallResult<'_>) -> Outcome {
     }
 }
 
-/// Says of a request that was not sent that it was not: its backend cannot have acted on it.
+/// Marks errors of requests that were not sent, which the backend cannot have acted on.
 fn unsent(error: BoxError) -> BoxError {
     match cause::<vmcp_egress::Error>(error.as_ref()) {
         Some(vmcp_egress::Error::Overloaded { .. }) => NotSent::by_own_limit(error).into(),

@@ -10,7 +10,8 @@ use http_body::{Frame, SizeHint};
 use tokio::sync::watch;
 use vmcp_core::{Body, BoxError, EndingFuture, Media, Standing};
 
-/// How much longer the answer to a request may go on: cut off, it would be lost although what was done is done.
+/// Time that a response stream may continue after its scope ended. Cutting it off would lose the result of a call that
+/// the backend has executed.
 const ANSWER: Duration = Duration::from_secs(600);
 
 /// Event streams that were opened under one configuration. A clone is the same scope.
@@ -62,7 +63,7 @@ impl http_body::Body for ScopedBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         if !self.is_over && self.ended.as_mut().poll(cx).is_ready() {
             self.is_over = true;
-            // What is behind it ends now rather than with the connection.
+            // Drops the inner body now instead of with the connection.
             self.inner = Body::empty();
         }
         if self.is_over { Poll::Ready(None) } else { Pin::new(&mut self.inner).poll_frame(cx) }

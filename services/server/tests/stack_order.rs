@@ -138,7 +138,7 @@ async fn a_preflight_is_answered_without_a_message() {
     assert_eq!(status(stack(1), preflight).await, 204);
 }
 
-/// Nobody.
+/// Returns an authenticator that rejects all callers.
 fn nobody() -> Arc<dyn Authenticator> {
     Arc::new(|_: &HeaderMap| async { Err::<Identity, _>(AuthError::NoCredentials) })
 }
@@ -329,7 +329,7 @@ async fn what_an_open_circuit_refuses_is_measured_too() {
     let telemetry = Telemetry::builder(settings).build().unwrap();
     let (service, _) = measured(&url, Credentials::None, Some(telemetry.outgoing()));
     assert_eq!(send(&service, &url, Caller::Gateway).await.unwrap(), 503);
-    // The gateway's own attempt is no error of the backend; a caller's is.
+    // Rejected requests of the gateway itself do not count as errors of the backend; those of callers do.
     assert!(send(&service, &url, Caller::Gateway).await.is_err());
     assert!(send(&service, &url, Caller::User(Identity::anonymous())).await.is_err());
     let text = telemetry.scrape().unwrap().text();

@@ -53,7 +53,7 @@ pub(super) fn attribute(text: &str) -> Result<(String, String), String> {
     Ok((key.to_owned(), value.to_owned()))
 }
 
-/// What a `Host` header can be. One that no request could have would never be served.
+/// Validates a `Host` header value of `--allow-host`. A value that no request can carry would never match.
 pub(super) fn host_name(text: &str) -> Result<String, String> {
     if is_place(text) {
         return Ok(text.to_owned());
@@ -62,7 +62,7 @@ pub(super) fn host_name(text: &str) -> Result<String, String> {
         .to_owned())
 }
 
-/// What an `Origin` header can be (RFC 6454 section 7), or `*` for any.
+/// Validates an `Origin` header value (RFC 6454 section 7), or `*` for any origin.
 pub(super) fn origin(text: &str) -> Result<String, String> {
     let known = ["*", "null"].contains(&text);
     if known

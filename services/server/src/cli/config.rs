@@ -31,13 +31,13 @@ pub(crate) struct Loaded {
     pub(crate) egress: Egress,
 }
 
-/// Everything that is wrong with a file.
+/// All errors of a configuration file.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
-    /// Why it cannot even be read.
+    /// Reason why the file cannot be read or parsed.
     pub(crate) unreadable: Option<String>,
     pub(crate) mistakes: Vec<Mistake>,
-    /// How many mistakes there are besides those.
+    /// Number of configuration errors beyond those in `mistakes`.
     pub(crate) more: usize,
     pub(crate) unsupported: Vec<Unsupported>,
 }

@@ -13,14 +13,14 @@ use super::outcome::Failure;
 use crate::parts::Parts;
 use crate::routes::transport;
 
-/// What the backends said.
+/// Report of the backends after the first contact.
 #[derive(Debug)]
 pub(crate) struct Seen {
     timeout: Duration,
     pub(crate) report: Report,
-    /// Why clients would get no lists, if they would not.
+    /// Reason why clients would get no lists; `None` if they would.
     pub(crate) broken: Option<&'static str>,
-    /// What policies name and no backend has.
+    /// Items that policies name and no backend offers.
     pub(crate) unmatched: Vec<NamedItem>,
 }
 
@@ -31,7 +31,7 @@ const KINDS: [(&str, &str); 4] = [
     ("resource template", "resourceTemplates"),
 ];
 
-/// How long a backend may take to answer unless an option says it.
+/// Default time for a backend to respond.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Starts the service without a listener, waits until every backend has answered or failed, and
@@ -53,7 +53,8 @@ pub(crate) async fn connect(parts: Parts, timeout: Duration) -> Result<Seen, Fai
     Ok(Seen { timeout, report, broken, unmatched })
 }
 
-/// Why clients would get no lists, if they would not: then `validate --connect`, `inspect` and `list` fail.
+/// Returns the reason why clients would get no lists, in which case `validate --connect`, `inspect` and `list` fail.
+/// Returns `None` if clients would get lists.
 pub(crate) fn no_lists(report: &Report, is_strict: bool) -> Option<&'static str> {
     (!report.serves_lists(is_strict)).then_some(if is_strict {
         "not every backend answers, and lists fail as long as that is so \
@@ -64,7 +65,7 @@ pub(crate) fn no_lists(report: &Report, is_strict: bool) -> Option<&'static str>
 }
 
 impl Seen {
-    /// How many of each kind a backend offers to clients of one generation, hidden ones too.
+    /// Counts the items that a backend offers to clients of one generation, by kind. Hidden items count, too.
     fn offers(
         &self,
         backend: &str,
@@ -77,8 +78,8 @@ impl Seen {
         })
     }
 
-    /// How many of each kind a backend offers to clients of the newer generation, and to those of the older one where
-    /// these are others.
+    /// Describes the number of items of each kind that a backend offers to stateless clients. Numbers for stateful
+    /// clients are added if they differ.
     fn offers_in_words(&self, backend: &str) -> String {
         let counts = self.offers(backend, Generation::Stateless);
         let counts = counts.zip(self.offers(backend, Generation::Stateful));
@@ -90,7 +91,7 @@ impl Seen {
         words.collect::<Vec<_>>().join(", ")
     }
 
-    /// How many of each kind clients see, in words.
+    /// Describes the number of items of each kind that clients see.
     pub(crate) fn offered(&self) -> String {
         let counts = KINDS.into_iter().map(|(kind, _)| {
             let count = self.report.shown(kind, Generation::Stateless);
@@ -141,12 +142,12 @@ impl Seen {
     }
 }
 
-/// Whether something is offered to clients of one generation.
+/// Returns `true` if clients of this generation are offered the entry.
 pub(crate) fn is_offered(entry: &Entry, generation: Generation) -> bool {
     entry.generation.is_none_or(|only| only == generation)
 }
 
-/// Why a backend offers nothing.
+/// Returns the reason why a backend offers nothing.
 fn trouble(backend: &BackendReport, timeout: Duration) -> Option<String> {
     let silent = (!backend.offered).then(|| format!("no answer within {timeout:?}"));
     backend.detail.clone().or_else(|| backend.failure.clone()).or(silent)

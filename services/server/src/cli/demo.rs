@@ -59,7 +59,7 @@ fn configuration(examples: &Examples) -> String {
     text
 }
 
-/// What is running and how clients connect.
+/// Describes the running servers and the way for clients to connect.
 fn welcome(url: &str, configuration: &str) -> String {
     format!(
         r#"Three example servers behind one endpoint: {url}

@@ -31,7 +31,7 @@ pub(crate) struct Init {
     /// The name of the server.
     #[arg(long, default_value = "my-tools")]
     name: String,
-    /// Where to write; standard output if absent.
+    /// File to write; standard output if absent.
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Overwrite the file if it exists.

@@ -54,7 +54,7 @@ fn renamed(entry: &Entry) -> Vec<&'static str> {
     overridden.into_iter().chain(prefixed).collect()
 }
 
-/// Why clients don't see it, in words.
+/// Describes the reason why clients do not see the entry.
 pub(crate) fn because(entry: &Entry) -> Option<String> {
     entry.because.as_ref().map(|because| match because {
         Because::Hidden(Hides::ExcludeAllTools) => "aggregation.excludeAllTools".to_owned(),

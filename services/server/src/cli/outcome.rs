@@ -1,4 +1,4 @@
-//! How a command ends and what it prints.
+//! Exit status and output of commands.
 
 use std::future::Future;
 use std::io::{self, Write};
@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 
-/// Why a command ends without what was asked for.
+/// Reason why a command failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The configuration, the backends or the machine are at fault.
@@ -18,7 +18,7 @@ pub(crate) enum Failure {
     Usage(String),
 }
 
-/// How a result is printed.
+/// Output format of a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Form {
     /// For people.
@@ -31,7 +31,7 @@ pub(crate) enum Form {
 /// The choice of a form, for the commands whose result has both.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Printed {
-    /// How the result is printed.
+    /// Output format.
     #[arg(short = 'o', long = "format", value_name = "FORM", default_value = "text")]
     pub(crate) form: Form,
 }
@@ -59,7 +59,7 @@ pub(crate) fn print_json(value: &Value) {
     print(&format!("{value:#}\n"));
 }
 
-/// Prints a line for whoever sits at the terminal.
+/// Prints a line to standard error.
 pub(crate) fn complain(message: &str) {
     _ = writeln!(io::stderr().lock(), "{message}");
 }

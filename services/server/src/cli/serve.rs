@@ -32,7 +32,7 @@ pub(crate) struct Serve {
     /// The port to listen on; 0 takes a free one.
     #[arg(long, default_value_t = 4483)]
     port: u16,
-    /// How long an unused session lives, such as 30m or 1h30m.
+    /// Idle timeout of sessions, such as 30m or 1h30m.
     #[arg(
         long,
         default_value = "30m",
@@ -62,7 +62,7 @@ pub(crate) struct Serve {
     /// Threads that answer requests; as many as there are processors to run on if this is not given.
     #[arg(long, value_name = "NUMBER", value_parser = threads)]
     threads: Option<NonZeroUsize>,
-    /// How long requests may go on after the server was told to stop.
+    /// Time that requests under way get to finish after the server received the signal to stop.
     #[arg(long, default_value = "10s", value_name = "DURATION")]
     drain: Duration,
     /// A host name that is served, besides those of this machine. Repeatable.
@@ -71,15 +71,16 @@ pub(crate) struct Serve {
     /// An origin whose pages may use the server, such as https://app.example.com. Repeatable.
     #[arg(long, value_name = "ORIGIN", value_parser = origin)]
     allow_origin: Vec<String>,
-    /// Where /status, /metrics and /api/backends/health are served alone. For a server that other machines reach it is
-    /// 127.0.0.1:4484 unless told otherwise: its main port does not show them.
+    /// Separate address for /status, /metrics and /api/backends/health. The default for a server on a network address
+    /// is 127.0.0.1:4484: its main port does not serve these paths.
     #[arg(long, value_name = "ADDRESS:PORT")]
     admin_listen: Option<SocketAddr>,
     /// A file with a token of at least 16 characters that requests for /status, /metrics and /api/backends/health have to
     /// show as a bearer token. With it the main port shows them to other machines too.
     #[arg(long, value_name = "FILE", value_parser = admin_token)]
     admin_token_file: Option<AdminToken>,
-    /// Let other machines use the server with incomingAuth of type anonymous: whoever reaches it may use all backends.
+    /// Let other machines use the server with incomingAuth of type anonymous: any client that reaches it may use all
+    /// backends.
     #[arg(long)]
     allow_anonymous_network: bool,
     /// A file with a key, as `openssl rand -hex 32` prints one, for what stateless clients carry from
@@ -87,9 +88,9 @@ pub(crate) struct Serve {
     /// before the old ones. Repeatable; without any, a key is made up at each start.
     #[arg(long, value_name = "FILE", value_parser = seal_key)]
     seal_key: Vec<SealKey>,
-    /// How many proxies in front are trusted to add who they were asked by to X-Forwarded-For: the address
-    /// that the outermost of them saw is the source of audit events, and what the limits of the authorization
-    /// server, of sessions, of held bytes and of requests under way count by.
+    /// Number of trusted reverse proxies; selects the client address from X-Forwarded-For. Audit events show this
+    /// address, and the limits of the authorization server, of sessions, of buffered bytes and of concurrent requests
+    /// count by it.
     #[arg(long, default_value = "0", value_name = "NUMBER")]
     trusted_proxies: usize,
     /// A resource attribute of all telemetry signals, besides telemetry.customAttributes, which it overrides. Repeatable.
@@ -99,13 +100,13 @@ pub(crate) struct Serve {
     /// operational.logLevel.
     #[arg(long, default_value = "auto", value_name = "FORMAT")]
     log_format: LogFormat,
-    /// What becomes of audit events that cannot be written as fast as they come, because the disk is full
-    /// for example: they are dropped and counted, or answers wait for them.
+    /// Handling of audit events that cannot be written as fast as they occur, for example because the disk is full:
+    /// drop and count them, or delay responses.
     #[arg(long, default_value = "drop", value_name = "WHAT")]
     audit_overflow: AuditOverflow,
 }
 
-/// What becomes of audit events for which there is no room.
+/// Handling of audit events that exceed the capacity of the queue.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum AuditOverflow {
     Drop,
@@ -228,7 +229,7 @@ impl Serve {
     }
 }
 
-/// Why the server cannot start, and what to do.
+/// Describes a start-up error and its remedy.
 pub(crate) fn refused(error: &ServeError) -> Failure {
     let in_use = |address: &SocketAddr, option: &str| {
         let port = address.port();

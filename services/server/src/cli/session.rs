@@ -22,7 +22,7 @@ const MAX_EVENT: usize = 64 << 20;
 #[derive(Debug)]
 pub(crate) struct Session {
     gateway: Gateway,
-    /// Whether lists fail as long as a backend has not answered.
+    /// `true` if lists fail while a backend has not responded.
     is_strict: bool,
 }
 
@@ -39,7 +39,7 @@ impl Session {
         Ok(Self { gateway, is_strict: about.is_strict })
     }
 
-    /// Why clients would get no lists, if they would not.
+    /// Returns the reason why clients would get no lists; `None` if they would.
     pub(crate) fn no_lists(&self) -> Option<&'static str> {
         super::connect::no_lists(&self.gateway.report(), self.is_strict)
     }

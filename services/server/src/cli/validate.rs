@@ -27,7 +27,7 @@ pub(crate) struct Validate {
     /// Ask the backends too: whether each answers, and which names collide.
     #[arg(long)]
     connect: bool,
-    /// How long each backend may take to answer, such as 30s.
+    /// Time limit for each backend to respond, such as 30s.
     #[arg(long, value_name = "DURATION", default_value = "5s", requires = "connect", value_parser = positive)]
     timeout: Duration,
     #[command(flatten)]
@@ -129,7 +129,7 @@ impl Validate {
     }
 }
 
-/// What the file comes to: a word for each thing that is often wrong.
+/// Summarizes the settings that are most often wrong, as name and value.
 fn facts(file: &File) -> [(&'static str, String); 8] {
     let failures = &file.operational.failure_handling;
     [

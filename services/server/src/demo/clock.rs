@@ -103,7 +103,7 @@ fn date(days: i64) -> String {
     format!("{year:04}-{month:02}-{day:02}")
 }
 
-/// The day, counted from 1970-01-01, of a date. `None` if there is no such date.
+/// Returns the number of days from 1970-01-01 to a date; `None` if the date does not exist.
 fn days_of(text: &str) -> Option<i64> {
     let mut parts = text.splitn(3, '-');
     let mut number = |digits: usize| {
@@ -118,7 +118,7 @@ fn days_of(text: &str) -> Option<i64> {
     let of_year = (153 * from_march + 2) / 5 + day - 1;
     let of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + of_year;
     let days = era * 146_097 + of_era - 719_468;
-    // What is no date, such as 2026-02-30, comes out as another one.
+    // A date that does not exist, such as 2026-02-30, converts back to a different text.
     (date(days) == text).then_some(days)
 }
 

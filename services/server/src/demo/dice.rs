@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::example::{Example, Fault, Talk, failed, text, tool};
 
-/// How long a die rolls.
+/// Duration of one roll.
 const ROLL: Duration = Duration::from_millis(100);
 
 const SIDES: std::ops::RangeInclusive<u64> = 2..=1000;
@@ -78,7 +78,7 @@ async fn roll(arguments: &Value, talk: &Talk) -> Result<Value, Fault> {
 
 /// One of the sides, each as likely as the others; `None` when the system has no random numbers.
 fn fair(sides: u64) -> Option<u64> {
-    // What is left over at the end of the range would favour the first sides.
+    // Reject the rest of the range, which would favor the first sides.
     let end = u64::MAX - u64::MAX % sides;
     loop {
         let random = getrandom::u64().ok()?;

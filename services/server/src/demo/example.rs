@@ -1,4 +1,4 @@
-//! What an example is, whichever generation of the protocol carries it.
+//! Behavior of an example server, independent of the protocol generation.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use super::stateful::Session;
 
-/// What an MCP server does, without how it is reached.
+/// An MCP server without its transport.
 pub(super) trait Example: Send + Sync + 'static {
     const NAME: &'static str;
     const INSTRUCTIONS: &'static str;
@@ -24,7 +24,7 @@ pub(super) trait Example: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Value, Fault>> + Send;
 }
 
-/// Why there is no result.
+/// Error of a request.
 #[derive(Debug)]
 pub(super) struct Fault {
     pub(super) code: i32,
@@ -38,7 +38,7 @@ pub(super) struct Talk {
     pub(super) token: Option<Value>,
     /// Messages that go out before the answer.
     pub(super) messages: mpsc::Sender<Value>,
-    /// Where the protocol has one.
+    /// Session of the request; `None` in the stateless protocol.
     pub(super) session: Option<Arc<Session>>,
 }
 

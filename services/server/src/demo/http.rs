@@ -24,10 +24,10 @@ use super::example::{Example, Fault, Talk};
 /// The largest message, in bytes.
 const LARGEST: usize = 1 << 20;
 
-/// The most connections: the gateway's own, and whoever finds the port.
+/// Maximum number of connections: those of the gateway and of any other client on this machine.
 const CONNECTIONS: usize = 512;
 
-/// How many messages may wait in a stream.
+/// Capacity of a stream's message queue.
 pub(super) const QUEUE: usize = 16;
 
 /// A generation of the protocol.
@@ -54,7 +54,7 @@ pub(super) async fn serve<S: Speaks>(listener: TcpListener, server: Arc<S>) {
                 let server = Arc::clone(&server);
                 async move { Ok::<_, Infallible>(answer(server, request).await) }
             });
-            // A connection that breaks concerns nobody else.
+            // A connection error affects that connection alone.
             _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
             drop(seat);
         });
@@ -107,7 +107,7 @@ where
 /// An event stream and what feeds it.
 pub(super) fn event_stream() -> (mpsc::Sender<Value>, Response<Body>) {
     let (sender, messages) = mpsc::channel::<Value>(QUEUE);
-    // The stream holds the receiver, so that whoever sends notices when the client goes.
+    // The stream owns the receiver, so that the sender notices a disconnect.
     let events = stream::unfold(messages, |mut messages| async move {
         let message = messages.recv().await?;
         let event = Bytes::from(format!("event: message\ndata: {message}\n\n"));

@@ -22,7 +22,7 @@ const SESSIONS: usize = 1024;
 /// The most resources that one session may be subscribed to.
 const SUBSCRIPTIONS: usize = 256;
 
-/// How long a question waits for its answer.
+/// Time limit for the response to a server request.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// An example that is spoken to in sessions.
@@ -43,7 +43,7 @@ pub(super) struct Sessions {
 #[derive(Debug)]
 pub(super) struct Session {
     number: u64,
-    /// Whether the client can be asked something.
+    /// `true` if the client accepts server requests.
     asks: bool,
     standing: Mutex<Option<mpsc::Sender<Value>>>,
     subscribed: Mutex<HashSet<String>>,
@@ -52,7 +52,7 @@ pub(super) struct Session {
     all: Weak<Sessions>,
 }
 
-/// What a client said to a question.
+/// Response of a client to a server request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Said {
     Accept(Value),
@@ -243,7 +243,7 @@ impl Session {
     fn answered(&self, id: &Value, result: Option<&Value>) {
         let waiting = id.as_u64().and_then(|id| lock(&self.questions).remove(&id));
         if let Some(waiting) = waiting {
-            // Whoever asked may have given up.
+            // The receiver is gone if the request timed out.
             _ = waiting.send(result.cloned().unwrap_or_default());
         }
     }

@@ -54,22 +54,22 @@ pub struct Hosts<S> {
 /// The service's future, or what was answered in its place.
 #[derive(Debug)]
 pub enum ResponseFuture<F, R> {
-    /// For the origin, if there is one, that may read the answer.
+    /// Waits for the inner service. An origin adds CORS headers to the response.
     Serving(F, Option<HeaderValue>),
-    /// Answered.
+    /// Rejected without a call of the inner service.
     Answered(Option<Response<R>>),
 }
 
 impl HostsLayer {
-    /// For a server that only this machine reaches: loopback names and `hosts` are served.
+    /// Creates a layer for a server on loopback. It accepts loopback names and `hosts`.
     #[must_use]
     pub fn loopback(hosts: Vec<String>, origins: Vec<String>) -> Self {
         Self(Arc::new(Known { hosts: Some(hosts), own: Vec::new(), origins }), Origins::Known)
     }
 
-    /// For a server on a network: any host is served, or only `hosts` if there are some. As long as there are none, a
-    /// page of the host itself needs https or an address instead of a name: over plain http anybody's name may
-    /// lead here (DNS rebinding).
+    /// Creates a layer for a server on a network address. It accepts any host, or only `hosts` if the list is not
+    /// empty. Without an allow-list, same-origin pages need HTTPS or an IP literal: DNS rebinding can point any
+    /// plain-HTTP host name here.
     #[must_use]
     pub fn network(hosts: Vec<String>, origins: Vec<String>) -> Self {
         let hosts = (!hosts.is_empty()).then_some(hosts);
@@ -84,7 +84,7 @@ impl HostsLayer {
         Self(Arc::new(known), self.1)
     }
 
-    /// The same for a listener on loopback: a host that is not known is refused there whatever is served elsewhere.
+    /// Returns the layer for a listener on loopback, which rejects unknown hosts even without an allow-list.
     #[must_use]
     pub fn on_loopback(&self) -> Self {
         let Known { hosts, own, origins } = &*self.0;
@@ -93,7 +93,7 @@ impl HostsLayer {
         Self(Arc::new(known), self.1)
     }
 
-    /// The same hosts, for what decides itself which origins may read it.
+    /// Returns a layer with the same hosts that leaves the check of origins to the inner service.
     #[must_use]
     pub fn of_any_origin(self) -> Self {
         Self(self.0, Origins::Any)
@@ -162,7 +162,7 @@ impl HostsLayer {
         host.is_loopback() || hosts.iter().chain(&self.0.own).any(|known| host.is(known))
     }
 
-    /// Whether a page comes from the server that it asks, under a name that nobody else can have given it.
+    /// Returns `true` if the page is of the same origin, under a host that DNS rebinding cannot have forged.
     fn is_own(&self, scheme: &str, place: Place<'_>, host: Place<'_>) -> bool {
         let trusted = self.0.hosts.is_some()
             || scheme.eq_ignore_ascii_case("https")

@@ -18,7 +18,7 @@ impl<'a> Place<'a> {
         };
         let (name, port) = text.split_at_checked(end)?;
         let is_port = match port.strip_prefix(':') {
-            // A sign is no digit, although it can be parsed.
+            // `parse` would accept a sign.
             Some(digits) => {
                 digits.len() <= 5 && !digits.starts_with('+') && digits.parse::<u16>().is_ok()
             }
@@ -39,15 +39,15 @@ impl<'a> Place<'a> {
         self.name.trim_start_matches('[').trim_end_matches(']').parse().ok()
     }
 
-    /// Whether it is this machine's own loopback interface.
+    /// Returns `true` for the loopback interface of this machine.
     pub(super) fn is_loopback(self) -> bool {
-        // How nearly everybody writes it, before anything is parsed.
+        // Fast path: the usual names need no parsing.
         self.name == "127.0.0.1"
             || self.name.eq_ignore_ascii_case("localhost")
             || self.address().is_some_and(|address| address.is_loopback())
     }
 
-    /// Whether it is a known host, which stands for all ports if it has none.
+    /// Returns `true` if this is the known host. A known host without a port matches all ports.
     pub(super) fn is(self, known: &str) -> bool {
         known.eq_ignore_ascii_case(self.text) || known.eq_ignore_ascii_case(self.name)
     }

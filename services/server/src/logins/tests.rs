@@ -111,7 +111,7 @@ fn an_event_says_who_which_client_and_which_session() {
     let session = fact(&event, "session").unwrap();
     assert_eq!(session.len(), SESSION);
     assert!(!SessionId::from_bytes([7; 16]).to_text().contains(session), "{session}");
-    // Nobody asked for it.
+    // The event was caused by no request.
     assert!(matches!(event.source, EventSource::Local));
 }
 
@@ -159,7 +159,7 @@ async fn what_happens_while_a_request_is_answered_says_where_it_came_from() {
     assert_eq!(address.unwrap().to_string(), "192.0.2.7");
     assert_eq!((&*event.target.endpoint, &*event.target.method), ("/oauth/consent", "POST"));
     assert_eq!(event.details.duration, Some(Duration::from_millis(30)));
-    // Where nothing is recorded any more, nothing is made.
+    // Without an auditor, no event is built.
     logins.go_to(None);
     service.oneshot(request()).await.unwrap();
     assert!(taken.lock().unwrap().is_empty());

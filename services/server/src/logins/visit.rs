@@ -1,4 +1,4 @@
-//! The request during which something happens at the authorization server: whoever is told finds it here.
+//! Task-local record of the request that the authorization server handles, for its audit events.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -18,7 +18,7 @@ tokio::task_local! {
     pub(super) static VISIT: Visit;
 }
 
-/// What an event says of the request.
+/// Request fields of an audit event.
 #[derive(Clone, Debug)]
 pub(crate) struct Visit {
     pub(super) source: EventSource,
@@ -27,11 +27,11 @@ pub(crate) struct Visit {
     pub(super) began: Instant,
 }
 
-/// Keeps the request's head for what happens while it is answered, if anything is recorded.
+/// Layer that stores the request fields of audit events in a task-local variable, if an auditor is set.
 #[derive(Clone, Debug)]
 pub(crate) struct VisitLayer(pub(crate) Arc<Logins>);
 
-/// See [`VisitLayer`].
+/// Middleware of [`VisitLayer`].
 #[derive(Clone, Debug)]
 pub(crate) struct Visited<S> {
     inner: S,

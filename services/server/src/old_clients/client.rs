@@ -19,7 +19,7 @@ use super::{EVENTS, LAST_EVENT, SESSION};
 /// The most messages of one client that are being answered.
 const MOST_SEATS: usize = 64;
 
-/// The most messages that wait for one client to read them. Whoever has more waits.
+/// Capacity of a client's message queue. Senders wait while it is full.
 const QUEUE: usize = 64;
 
 /// See the module.
@@ -31,22 +31,22 @@ pub(crate) struct Clients {
     draining: AtomicBool,
 }
 
-/// One of them.
+/// State of one client.
 #[derive(Debug)]
 pub(super) struct Client {
     id: SessionId,
     owner: Identity,
-    /// What it opened its stream with.
+    /// Headers of the request that opened the stream.
     headers: HeaderMap,
     /// Its session at `/mcp`, once that has answered the handshake.
     session: OnceLock<HeaderValue>,
-    /// Whether a handshake was begun.
+    /// Set when the client's first `initialize` request arrives.
     begun: AtomicBool,
     followed: AtomicBool,
     seats: Arc<Semaphore>,
     /// The budget that messages to it count for, and as whose.
     budget: Option<(ByteBudget, BudgetOwner)>,
-    /// `None` when no more messages are taken: the stream ends with the last one that is answered.
+    /// Queue of outgoing messages; `None` once the stream is closing. It ends after the last response.
     queue: Mutex<Option<Sender<Bytes>>>,
 }
 
@@ -58,12 +58,12 @@ pub(super) struct Seat {
 }
 
 impl Clients {
-    /// At most `most` at a time, with messages that are read by the rules of `decode`.
+    /// Creates a table of at most `most` clients, whose messages are decoded by `decode`.
     pub(crate) fn new(most: usize, decode: DecodeLayer) -> Self {
         Self { open: Mutex::default(), most, decode, draining: AtomicBool::new(false) }
     }
 
-    /// How many there are.
+    /// Returns the number of open streams.
     pub(crate) fn len(&self) -> usize {
         lock(&self.open).len()
     }
@@ -180,7 +180,7 @@ impl Client {
         Some(request)
     }
 
-    /// Counts a message that waits for the client until it was sent. `None` where there is no room for it.
+    /// Charges a message to the byte budget until it was sent. Returns `None` if the budget has no room for it.
     pub(super) async fn hold(&self, message: Bytes) -> Option<Bytes> {
         let Some((budget, owner)) = &self.budget else {
             return Some(message);
@@ -194,7 +194,7 @@ impl Client {
         Some(reservation.attach(message))
     }
 
-    /// Takes no more messages.
+    /// Closes the queue.
     pub(super) fn close(&self) {
         lock(&self.queue).take();
     }

@@ -15,24 +15,24 @@ use vmcp_wire::{Envelope, Span, Splice, scan};
 use super::Inner;
 use super::client::{Client, Seat};
 
-/// The largest message that is held on its way, in bytes.
+/// Maximum size of a forwarded message, in bytes.
 const LARGEST: usize = 64 << 20;
 
-/// Between a stream that ended and the next.
+/// Delay before a stream is reopened.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How often one answer's stream is picked up again.
+/// Maximum number of resumptions of one response stream.
 const MOST_RESUMPTIONS: usize = 100;
 
-/// How far an event stream was read.
+/// Read position of an event stream.
 #[derive(Default)]
 struct Read {
     answered: bool,
-    /// What it can be resumed behind.
+    /// Event identifier for a resumption.
     last: Option<HeaderValue>,
 }
 
-/// Whether a response that is there as a whole is an answer to a certain message.
+/// Returns `true` if the body is complete and holds a response with a request id.
 pub(super) fn is_answer(response: &Response<Body>) -> bool {
     response
         .body()
@@ -82,7 +82,7 @@ pub(super) async fn answer<S: Inner>(
     seat.send(message.unwrap_or_else(|| Rejection::internal().to_json(Some(&id)))).await;
 }
 
-/// Sends what the session says unasked to the client, until one of them ends.
+/// Forwards the notification stream of the session to the client, until one of them ends.
 pub(super) async fn standing<S: Inner>(inner: &S, client: &Client, seat: &Seat) {
     let mut read = Read::default();
     while !client.is_closed() {
@@ -92,7 +92,7 @@ pub(super) async fn standing<S: Inner>(inner: &S, client: &Client, seat: &Seat) 
             if read.last.take().is_some() {
                 continue;
             }
-            // The session is over. The client cannot begin anew on this stream: its end says so.
+            // The session is over. The client needs a new stream to initialize again, so this one ends.
             return client.close();
         }
         if Media::of(response.headers()) == Media::Events {
@@ -102,7 +102,7 @@ pub(super) async fn standing<S: Inner>(inner: &S, client: &Client, seat: &Seat) 
     }
 }
 
-/// The message of a response that is no stream.
+/// Reads the message of a response that is not an event stream.
 async fn whole(response: Response<Body>) -> Option<Bytes> {
     if Media::of(response.headers()) != Media::Json {
         return None;

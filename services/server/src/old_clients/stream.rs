@@ -16,13 +16,13 @@ use vmcp_wire::sse;
 use super::MESSAGES;
 use super::client::{Client, Clients};
 
-/// How often a silent stream shows that it is alive.
+/// Interval of keep-alive comments on an idle stream.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// How long a client may take to shake hands.
+/// Time limit for the client to complete initialization.
 const HANDSHAKE: Duration = Duration::from_secs(60);
 
-/// What happens when a client goes.
+/// Callback for a client's disconnect.
 pub(super) type Leave = Box<dyn FnOnce() + Send>;
 
 /// A response body. When the client goes, `leave` is called.

@@ -16,7 +16,7 @@ const HELLO: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}
 const READY: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 const LIST: &str = r#"{"jsonrpc":"2.0","id":"one","method":"tools/list"}"#;
 
-/// What stands at `/mcp`.
+/// Fake service at `/mcp`.
 #[derive(Clone)]
 struct Mcp(Arc<dyn Fn(Request<Bytes>) -> Answering + Send + Sync>);
 
@@ -54,7 +54,7 @@ fn accepted() -> Response<Body> {
     response
 }
 
-/// What stands at `/mcp` and answers handshakes by itself.
+/// Creates a fake service at `/mcp` that responds to `initialize` itself.
 fn mcp(answer: impl Fn(&Request<Bytes>) -> Answering + Send + Sync + 'static) -> Mcp {
     Mcp(Arc::new(move |request| {
         if request.body() == HELLO {
@@ -134,7 +134,7 @@ impl Old {
         send(&self.service, Method::POST, &self.address, &Identity::anonymous(), message).await
     }
 
-    /// What comes next on the stream; nothing when that has ended.
+    /// Returns the next event of the stream, or an empty text after its end.
     async fn event(&mut self) -> String {
         let Some(frame) = self.stream.frame().await else { return String::new() };
         String::from_utf8(frame.unwrap().into_data().unwrap().to_vec()).unwrap()

@@ -1,5 +1,5 @@
-//! What to tell the operator about a backend that refuses the gateway's credentials: the issuer that it wants tokens of
-//! (RFC 9728), and the section of the configuration that provides them.
+//! Advice for the operator about a backend that rejects the gateway's credentials: the issuers that the backend accepts
+//! (RFC 9728), and the section of the configuration that provides their tokens.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use vmcp_config::{AuthServer, IncomingAuth, IncomingMethod, SecretFile};
 use vmcp_core::Body;
 use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher};
 
-/// How long the look-up may take. A list of clients may wait for it.
+/// Time limit of the metadata request. A list request of a client may wait for it.
 const LIMIT: Duration = Duration::from_secs(2);
 
 /// The largest metadata that is read, in bytes.
@@ -44,7 +44,7 @@ pub(super) struct Issuers {
 pub(super) struct Refusing {
     pub(super) name: String,
     pub(super) url: Url,
-    /// Whether its host may be a secret.
+    /// `true` if the host may be a secret.
     pub(super) is_hidden: bool,
     pub(super) ca_bundle: Option<PathBuf>,
     /// The type of its credentials in the configuration.
@@ -53,7 +53,7 @@ pub(super) struct Refusing {
     pub(super) egress: Egress,
 }
 
-/// What a backend's metadata says.
+/// Requirements from a backend's protected resource metadata.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Wanted {
     issuers: Vec<String>,
@@ -77,7 +77,7 @@ impl Issuers {
         Self { callers, upstreams: providers.map(upstream).collect() }
     }
 
-    /// What to change to show `backend` tokens of `issuer`.
+    /// Returns the configuration change that sends tokens of `issuer` to `backend`.
     fn remedy(&self, issuer: &str, backend: &str) -> Option<String> {
         let is = |known: &str| known.trim_end_matches('/') == issuer.trim_end_matches('/');
         let below = |known: &str| {

@@ -19,7 +19,7 @@ use super::unstacked::Unreached;
 use super::{AboutBackend, environment, headers};
 use crate::stack::Outgoing;
 
-/// What holds for all backends.
+/// Settings that all backends share.
 pub(super) struct Around<'a> {
     pub(super) waiting: &'a Timeouts,
     pub(super) strategies: &'a Strategies,
@@ -83,7 +83,7 @@ fn one(
     })?;
     let transport = spoken(transport);
     transport.hash(&mut print);
-    // What was opened for one credential is not for another.
+    // A connection that was opened with one credential must not serve another.
     shown.print.hash(&mut print);
     let fingerprint = print.finish();
     time::Duration::from(waiting.of(&name)).hash(&mut print);
@@ -120,7 +120,7 @@ fn spoken(transport: Spoken) -> Transport {
     }
 }
 
-/// How a backend is found and trusted.
+/// Builds the connection target: address, trust anchors and redaction.
 fn target(url: &BackendUrl, kind: BackendKind, print: &mut DefaultHasher) -> Target {
     // Backends are the operator's own choice, and usually on private addresses.
     let mut target = Target::allowing_private_addresses();
@@ -163,7 +163,7 @@ fn mistake(index: usize, key: &str, found: String, allowed: String) -> Mistake {
     Mistake::new(format!("backends[{index}].{key}"), found, allowed)
 }
 
-/// What is shown of a backend.
+/// Describes a backend's configuration for `/status`.
 pub(super) fn about(
     backend: &Backend,
     group: &str,

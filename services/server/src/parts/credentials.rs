@@ -22,17 +22,17 @@ use super::environment;
 use crate::held::Held;
 use crate::stack::Credentials;
 
-/// How many callers' credentials of one strategy are remembered.
+/// Maximum number of callers whose credentials are cached per strategy.
 const REMEMBERED: usize = 10_000;
 
-/// Where STS is if not where AWS documents it for the region: the variable that AWS's own tools read.
+/// Environment variable that overrides the regional STS endpoint, as in the AWS tools.
 const STS_ENDPOINT: &str = "AWS_ENDPOINT_URL_STS";
 
-/// What is shown to whom.
+/// Strategies for outgoing authentication, by backend.
 pub(super) struct Strategies {
     default: Option<Shown>,
     backends: HashMap<String, Shown>,
-    /// How much they keep.
+    /// Gauges of the credential caches.
     pub(super) held: Held,
 }
 
@@ -42,10 +42,9 @@ pub(super) struct Shown {
     pub(super) credentials: Credentials,
     /// Its name in the configuration.
     pub(super) name: &'static str,
-    /// Whose the offer is of a backend that is shown this: a credential that depends on who calls shows
-    /// what is offered to that caller.
+    /// Scope of the backend's catalog. Credentials that depend on the caller make the catalog specific to that caller.
     pub(super) catalog: Sharing,
-    /// A digest of everything that it depends on, secrets included: another one is another backend.
+    /// Digest of all inputs, secrets included. A different digest means a different backend.
     pub(super) print: u64,
     /// The header that holds the credential; `None` without one.
     pub(super) header: Option<http::HeaderName>,
@@ -91,7 +90,7 @@ pub(super) fn strategies(
 }
 
 impl Strategies {
-    /// What `backend` is shown: its own entry, else the default, else nothing (seed section 5.2).
+    /// Returns the strategy of `backend`: its own entry, else the default, else no credentials (seed section 5.2).
     pub(super) fn of(&self, backend: &str) -> Shown {
         let shown = self.backends.get(backend).or(self.default.as_ref());
         shown.cloned().unwrap_or_else(Shown::nothing)
@@ -209,7 +208,7 @@ impl Converter<'_> {
                 Err(())
             }
         };
-        // What is wrong was told above, all of it.
+        // The errors are recorded above, all of them.
         let (client, header) = (client?, header.ok()?);
         if secret.is_none() && !is_missing_allowed {
             return None;
@@ -217,7 +216,7 @@ impl Converter<'_> {
         let mut settings = EndpointSettings::new(url.ok()?).subject_token_type(kind);
         settings = settings.audience(audience.as_deref().unwrap_or_default());
         settings = client.into_iter().fold(settings, EndpointSettings::client);
-        // What the configuration takes for a scope is one.
+        // The configuration accepts only valid scopes.
         let settings = settings.scopes(&scopes).ok()?;
         let endpoint = TokenEndpoint::new(self.fetcher.clone(), settings, Clock::system());
         let exchange = vmcp_token_exchange::CachedExchange::new(endpoint, Clock::system());
@@ -284,7 +283,7 @@ impl Converter<'_> {
                 RoleMatch::Matcher(matcher) => vmcp_aws_sts::RoleMatch::Matcher(matcher),
             };
             (role_arn.as_str(), priority, format!("{matches:?}")).hash(print);
-            // What the configuration takes for a role's name is one.
+            // The configuration accepts only valid role ARNs.
             let role = RoleArn::try_from(role_arn.as_str()).ok()?;
             mappings.push(RoleMapping { role, matches, priority });
         }

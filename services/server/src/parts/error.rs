@@ -1,4 +1,4 @@
-//! Why no server can be made of a configuration: everything at once.
+//! Errors of a configuration that no server can be built from, reported all at once.
 
 use std::fmt;
 
@@ -15,9 +15,9 @@ pub struct PartsError {
     /// Mistakes: first those of the document itself, then values that only turned out to be unusable now, such as a
     /// file that cannot be read.
     pub mistakes: Vec<Mistake>,
-    /// How many mistakes of the document itself are in `mistakes`.
+    /// Number of leading `mistakes` that are errors of the document itself.
     pub in_document: usize,
-    /// How many mistakes there are besides those.
+    /// Number of errors beyond those in `mistakes`.
     pub more: usize,
 }
 
@@ -33,7 +33,7 @@ impl fmt::Display for PartsError {
 }
 
 impl PartsError {
-    /// Whether only another document helps, whatever becomes of the files and variables that this one names.
+    /// Returns `true` if only a different document helps, and no change to the files and variables that it names.
     pub(crate) fn is_permanent(&self) -> bool {
         self.in_document > 0 || self.mistakes.is_empty()
     }
@@ -67,7 +67,7 @@ impl Parts {
     }
 }
 
-/// What is wrong with the rest of a document with mistakes.
+/// Returns the remaining errors of a document that has parse errors.
 fn further(file: File, found: &Mistakes, egress: &Egress) -> PartsError {
     // Without knowing how clients are authenticated, nothing contradicts it.
     let is_known = found.iter().all(|mistake| !mistake.path.starts_with("incomingAuth"));
@@ -77,8 +77,8 @@ fn further(file: File, found: &Mistakes, egress: &Egress) -> PartsError {
     error
 }
 
-/// Whether what is wrong at `path` may only follow from `mistake`: it is the same value, within it, or around it. An
-/// unknown key may be any other key of its object, misspelt.
+/// Returns `true` if the error at `path` may be a consequence of `mistake`: both concern the same value, or one of them
+/// contains the other. An unknown key may be a misspelling of any other key of its object.
 fn is_related(mistake: &Mistake, path: &str) -> bool {
     let within = |inner: &str, outer: &str| {
         inner

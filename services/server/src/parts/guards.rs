@@ -1,4 +1,4 @@
-//! `incomingAuth`: who is let in, and what they may see and do.
+//! `incomingAuth`: authentication and authorization of callers.
 
 mod policies;
 
@@ -28,25 +28,26 @@ use crate::held::Held;
 /// Tokens that need not be verified again, as they are counted.
 const VERIFIED: &str = "verified_tokens";
 
-/// Who is let in, and what they may see and do.
+/// Authentication and authorization of callers.
 #[derive(Clone, Debug)]
 pub struct Guards {
-    /// `None` lets in everybody as the anonymous caller.
+    /// Authentication layer; `None` treats all callers as anonymous.
     pub authenticate: Option<AuthenticationLayer<Arc<dyn Authenticator>>>,
-    /// What clients find out about who gives out tokens (RFC 9728).
+    /// Protected resource metadata (RFC 9728), which names the authorization servers.
     pub resource: Option<ProtectedResource>,
     /// `None` permits everything.
     pub authorize: Option<AuthorizationLayer<Cedar>>,
-    /// Tokens of the embedded authorization server are taken, once it is there; until then nobody is let in.
+    /// Verification of tokens of the embedded authorization server. Until that server is started, all requests are
+    /// rejected.
     own: Option<OwnDoor>,
     held: Held,
     own_hosts: Vec<String>,
-    /// What all of it was made of, the server's name among it, which policies speak of: the same again
-    /// keeps the keys that were fetched and the decisions that were made.
+    /// Inputs of this value, with the server's name, which policies can read. If they are unchanged, fetched keys and
+    /// cached decisions are reused.
     made_of: (String, IncomingAuth),
 }
 
-/// How tokens of the embedded authorization server are asked for.
+/// Settings for verifying tokens of the embedded authorization server.
 #[derive(Clone, Debug)]
 struct OwnDoor {
     issuer: String,
@@ -106,7 +107,7 @@ pub(super) fn guards(
 }
 
 impl Guards {
-    /// Everybody is let in and may do everything.
+    /// Treats all callers as anonymous and permits every action.
     #[must_use]
     pub fn none() -> Self {
         let made_of = (String::new(), IncomingAuth::anonymous());
@@ -115,7 +116,7 @@ impl Guards {
         Self { authenticate, resource, authorize, own, held, own_hosts, made_of }
     }
 
-    /// Lets in whoever has a token of the server that knows these sessions, if that is who is asked for.
+    /// Verifies tokens against the sessions of the embedded authorization server, if the configuration uses it.
     #[must_use]
     pub(crate) fn for_sessions(mut self, sessions: Option<&Sessions>) -> Self {
         if let (Some(door), Some(sessions)) = (&self.own, sessions)
@@ -128,12 +129,12 @@ impl Guards {
         self
     }
 
-    /// How much they keep.
+    /// Returns the gauges of the caches.
     pub(crate) fn held(&self) -> Held {
         self.held.clone()
     }
 
-    /// What callers may hear on streams that are open already.
+    /// Returns the authorizer of notifications on open streams.
     pub(crate) fn admissions(&self) -> Option<Admissions> {
         let authorize = self.authorize.clone()?;
         Some(Admissions::new(move |identity| match authorize.permissions(identity) {
@@ -153,9 +154,9 @@ impl Guards {
         &self.own_hosts
     }
 
-    /// Whether streams that were opened under `before` may go on. Under another authentication their callers are not
-    /// known; and where policies read claims of an upstream provider, nothing waits for those before each message, so
-    /// changed policies reach a stream only when it is opened again.
+    /// Returns `true` if streams that were opened under `before` may continue. A change of authentication ends them. So
+    /// does a change of policies that read claims of an upstream provider, because messages on a stream do not wait for
+    /// the provider.
     pub(crate) fn keep_streams_of(&self, before: &Self) -> bool {
         let (_, now) = &self.made_of;
         let (_, then) = &before.made_of;
@@ -168,12 +169,12 @@ impl Guards {
         now.method == then.method && is_judged_the_same
     }
 
-    /// How callers are let in.
+    /// Returns the authentication method.
     pub(crate) fn method(&self) -> &IncomingMethod {
         &self.made_of.1.method
     }
 
-    /// Whether they come of the same configuration as `other`.
+    /// Returns `true` if both were built from the same configuration.
     pub(crate) fn same(&self, other: &Self) -> bool {
         self.made_of == other.made_of
     }
@@ -190,7 +191,7 @@ impl Converter<'_> {
     fn own(&mut self, oidc: Oidc) -> Option<OwnDoor> {
         const AT: &str = "incomingAuth.oidc";
         let resource = self.resource(AT, &oidc);
-        // It has nobody to authenticate to, but a variable that is not there is a mistake all the same.
+        // The secret is unused for this method, but a missing variable is still an error.
         _ = self.secret(AT, &oidc);
         let Oidc {
             issuer,
@@ -268,7 +269,7 @@ impl Converter<'_> {
         Some((layer, resource))
     }
 
-    /// What reaches the issuer itself, and what reaches wherever its documents point to.
+    /// Creates one fetcher for the configured issuer, and one for the URLs in its documents.
     fn fetchers(&mut self, at: &str, oidc: &Oidc) -> Option<(Fetcher, Fetcher)> {
         let configured = opened(FetchPolicy::configured(), oidc);
         let mut reachable = true;
@@ -339,12 +340,12 @@ impl OwnDoor {
     }
 }
 
-/// Before there is a server that could know somebody.
+/// Rejects all requests until the authorization server is started.
 fn nobody(_: &HeaderMap) -> Ready<Result<Identity, AuthError>> {
     ready(Err(AuthError::unavailable()))
 }
 
-/// What the section allows beyond the usual.
+/// Extends a fetch policy by the exceptions of the section.
 fn opened(policy: FetchPolicy, oidc: &Oidc) -> FetchPolicy {
     let private = oidc.jwks_allow_private_ip;
     FetchPolicy {

@@ -62,7 +62,7 @@ pub(super) fn layer(
 }
 
 impl Shown {
-    /// Whether the strategy sets or removes this header.
+    /// Returns `true` if the strategy sets or removes this header.
     fn sets(&self, name: &http::HeaderName) -> bool {
         match &self.header {
             None => false,

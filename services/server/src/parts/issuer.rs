@@ -1,5 +1,4 @@
-//! `authServer`: what the embedded authorization server is made of. Nobody is asked anything, and nothing is
-//! stored, before it is started.
+//! `authServer`: components of the embedded authorization server. Building them sends no request and stores nothing.
 
 mod asked;
 mod convert;
@@ -34,7 +33,7 @@ pub struct Issuing {
     settings: Settings,
     upstreams: Vec<vmcp_upstream::Settings>,
     fetchers: Fetchers,
-    /// Where its state is kept.
+    /// Storage of the authorization state.
     pub(crate) storage: Storage,
     /// A digest of where that is.
     pub(crate) place_print: u64,
@@ -44,7 +43,7 @@ pub struct Issuing {
     pub(crate) print: u64,
 }
 
-/// What reaches others.
+/// HTTP clients of the authorization server.
 #[derive(Clone, Debug)]
 struct Fetchers {
     /// Addresses that the operator named.
@@ -55,7 +54,7 @@ struct Fetchers {
     documents: Fetcher,
 }
 
-/// What comes of the section.
+/// Result of converting the section.
 #[derive(Debug, Default)]
 pub(super) struct Converted {
     pub(super) issuing: Option<Issuing>,
@@ -170,7 +169,7 @@ fn upstreams(providers: &[Arc<Asked>]) -> Vec<Arc<dyn Upstream>> {
     providers.iter().map(|provider| Arc::clone(provider) as Arc<dyn Upstream>).collect()
 }
 
-/// A store that ends with whoever asked for it.
+/// Creates a memory store. Its state is lost when the store is dropped.
 fn forgotten() -> Arc<dyn Store> {
     Arc::new(MemoryStore::new(Limits::default(), Clock::system()))
 }

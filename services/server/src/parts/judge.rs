@@ -1,4 +1,4 @@
-//! What policies say of callers who are only supposed.
+//! Policy evaluation for hypothetical callers.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ impl Judge {
         self.0.as_ref().map_or_else(Vec::new, |cedar| cedar.named_items())
     }
 
-    /// What a caller with these claims may see and do.
+    /// Returns the permissions of a caller with these claims.
     pub(crate) fn admission(&self, identity: &Identity) -> Admission {
         match &self.0 {
             Some(cedar) => cedar.evaluate_hypothetical(identity),

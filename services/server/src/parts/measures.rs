@@ -14,7 +14,7 @@ const PROTOCOL: &str = "OTEL_EXPORTER_OTLP_PROTOCOL";
 /// The largest export, in bytes: thousands of labels make some megabytes.
 const LARGEST: usize = 64 * 1024 * 1024;
 
-/// What is measured and traced, and where it goes.
+/// Metrics and traces, and their destinations.
 #[derive(Clone, Debug)]
 pub struct Measures {
     settings: Settings,
@@ -23,7 +23,7 @@ pub struct Measures {
     made_of: Section,
 }
 
-/// What the section asks for, and what is wrong with it.
+/// Converts the section, and returns its error.
 pub(super) fn measures(
     name: &str,
     section: Option<Section>,
@@ -101,13 +101,13 @@ impl Measures {
         self.settings.custom_attributes.extend(attributes.iter().cloned());
     }
 
-    /// Whether `other` comes of the same configuration.
+    /// Returns `true` if both were built from the same configuration.
     pub(crate) fn same(&self, other: &Self) -> bool {
         self.made_of == other.made_of
     }
 }
 
-/// How the collector is reached.
+/// Returns the fetch policy for the collector.
 fn reach(insecure: bool, ca_bundle: Option<&Path>) -> FetchPolicy {
     FetchPolicy {
         // The operator named it: it is often beside this server.
@@ -123,7 +123,7 @@ fn reach(insecure: bool, ca_bundle: Option<&Path>) -> FetchPolicy {
     }
 }
 
-/// Why what is to be sent would not arrive.
+/// Returns an error if the collector cannot be reached with these settings.
 fn unreachable_collector(settings: &Settings) -> Option<Mistake> {
     if settings.sampling.is_none() && !settings.metrics {
         return None;
@@ -134,7 +134,7 @@ fn unreachable_collector(settings: &Settings) -> Option<Mistake> {
     spoken().err().map(|error| told(&error))
 }
 
-/// How the collector is spoken to.
+/// Returns the protocol of the collector.
 fn spoken() -> Result<Protocol, SettingsError> {
     std::env::var(PROTOCOL).unwrap_or_default().parse()
 }
@@ -143,7 +143,7 @@ fn mistake(key: &str, found: String, allowed: String) -> Mistake {
     Mistake::new(format!("telemetry.{key}"), found, allowed)
 }
 
-/// Where a setting stands that is none, what is there and what may be.
+/// Converts an invalid setting into a configuration error: path, found value and allowed values.
 fn told(error: &SettingsError) -> Mistake {
     let (key, found, allowed) = match error {
         SettingsError::Endpoint(text) => {

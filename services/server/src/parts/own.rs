@@ -1,4 +1,4 @@
-//! Tokens of the embedded authorization server, which are verified where they were issued: nobody is asked.
+//! Verification of tokens of the embedded authorization server, in process and without a request.
 
 use std::fmt;
 use std::future::ready;
@@ -16,7 +16,7 @@ use vmcp_core::{Ending, EndingFuture, Identity};
 #[derive(Clone)]
 pub(crate) struct Sessions {
     server: Arc<ArcSwap<AuthServer>>,
-    /// How many have ended.
+    /// Number of ended sessions.
     ended: watch::Sender<u64>,
 }
 

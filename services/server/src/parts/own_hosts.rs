@@ -3,8 +3,8 @@
 use url::{Host, Url};
 use vmcp_config::{AuthServer, IncomingAuth, IncomingMethod, Issuer, SecretFile};
 
-/// Returns the hosts of the resource, the issuer and the authorization endpoint, without ports: a proxy in front may
-/// listen on another one. The issuer of `incomingAuth` alone is somebody else.
+/// Returns the hosts of the resource, the issuer and the authorization endpoint. Ports are left out, because a reverse
+/// proxy may listen on another one. The issuer of `incomingAuth` alone is a different server.
 pub(super) fn own_hosts(
     incoming: &IncomingAuth,
     section: Option<&AuthServer<SecretFile>>,
@@ -23,7 +23,7 @@ pub(super) fn own_hosts(
     hosts
 }
 
-/// Returns the host of a web address. A resource may be a name that is no URL.
+/// Returns the host of a web address, or `None` if the resource identifier is not a web address.
 fn host(address: &str) -> Option<String> {
     let url = Url::parse(address).ok().filter(|url| matches!(url.scheme(), "http" | "https"))?;
     Some(match url.host()? {

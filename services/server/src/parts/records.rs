@@ -8,26 +8,24 @@ use vmcp_audit::{Auditor, EventFilter};
 use vmcp_audit_log::{FileSink, Log, OpenError, Overflow, StdoutSink};
 use vmcp_config::{Audit, EventType, Mistake};
 
-/// What is recorded, and where.
+/// Settings of audit recording.
 #[derive(Clone, Debug)]
 pub struct Records {
     events: vmcp_audit::AuditSettings,
     log: vmcp_audit_log::Settings,
     /// `None` is the standard output.
     file: Option<PathBuf>,
-    /// What all of it was made of.
+    /// Configuration that this value was built from.
     made_of: Audit,
 }
 
-/// How events are recorded, whatever the configuration says of which.
+/// Audit options from the command line.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Recorded {
-    /// How many proxies in front are trusted to have added themselves to `X-Forwarded-For`: the address that
-    /// the outermost of them saw is the source of an event, and of a request to the authorization server. With
-    /// 0 it is the one at the other end.
+    /// Number of trusted reverse proxies; selects the client address from `X-Forwarded-For`. The address is the source
+    /// of audit events and of requests to the authorization server. With 0, the peer address is used.
     pub trusted_proxies: usize,
-    /// Whether answers wait for room where events cannot be written as fast as they come; otherwise events
-    /// are dropped and counted.
+    /// Handling of events that exceed the capacity: delay responses, or drop and count events.
     pub overflow: Overflow,
 }
 
@@ -39,7 +37,7 @@ pub(crate) struct Recording {
     made_of: Audit,
 }
 
-/// What the section asks for, and why that cannot be recorded; `None` is nothing.
+/// Converts the section into settings, or into an error if events cannot be recorded. `None` disables recording.
 pub(super) fn records(audit: Audit) -> (Option<Records>, Option<Mistake>) {
     let made_of = audit.clone();
     let Audit {
@@ -59,7 +57,7 @@ pub(super) fn records(audit: Audit) -> (Option<Records>, Option<Mistake>) {
         include_request_data,
         include_response_data,
         max_data_size: usize::try_from(max_data_size).unwrap_or(usize::MAX),
-        // Who is in front is for whoever starts the server to know.
+        // A command-line option sets the number of proxies.
         trusted_proxies: 0,
     };
     let log = vmcp_audit_log::Settings {
@@ -123,7 +121,7 @@ impl Records {
         Ok(Recording { auditor: Auditor::new(events, log.clone()), log, made_of })
     }
 
-    /// Whether `recording` comes of the same configuration.
+    /// Returns `true` if `recording` was built from the same configuration.
     pub(crate) fn same(&self, recording: &Recording) -> bool {
         self.made_of == recording.made_of
     }

@@ -6,16 +6,16 @@ use std::fmt;
 use vmcp_config::{FailureHandling, File, Operational, OutgoingAuth, SessionStorage, Source};
 
 const LEAVE_OUT: &str = "leave it out";
-/// It is how often somebody tells Kubernetes, and nothing on one machine does.
+/// The interval applies only under the operator.
 const NO_REPORTS: &str =
     "this server reports to no Kubernetes: leave it at its default, and see /status";
 
 /// A section that nothing in this version would read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsupported {
-    /// Where it stands in the configuration.
+    /// Path of the section in the configuration.
     pub path: String,
-    /// What to do instead.
+    /// Supported alternative.
     pub instead: &'static str,
 }
 

@@ -41,12 +41,12 @@ pub enum AdminTokenError {
     },
 }
 
-/// Who may ask on one listener.
+/// Access to the administration endpoints on one listener.
 #[derive(Clone, Debug)]
 pub(crate) struct Access {
-    /// Whether the listener is open to those who reach it: it is on loopback, or there for this.
+    /// `true` if the listener needs no token: it is on loopback, or a separate administration listener.
     pub(crate) is_private: bool,
-    /// Whether it is the listener for this alone, on loopback.
+    /// `true` for a separate administration listener on loopback.
     pub(crate) is_loopback: bool,
     pub(crate) token: Option<AdminToken>,
 }

@@ -17,18 +17,18 @@ use crate::serve::Quiet;
 use crate::stack::McpService;
 use crate::stream_scope::StreamScope;
 
-/// The MCP service's future, or an answer that is there.
+/// Response future of all endpoints.
 pub(crate) enum Answering {
-    /// From the MCP endpoint, or one of those for old clients: both have this type.
+    /// Request to the MCP endpoint or to the deprecated HTTP+SSE transport, which have the same type.
     Mcp {
         future: <McpService as Service<Request<Quiet<Incoming>>>>::Future,
-        /// How long streams may last.
+        /// Scope of event streams in the response.
         scope: Option<StreamScope>,
         is_get: bool,
     },
-    /// From one of the others.
+    /// Immediate response.
     Done(Option<Response<Body>>),
-    /// From one that takes its time, on a thread of its own.
+    /// Response that a blocking thread renders.
     Rendering(JoinHandle<Response<Body>>),
 }
 

@@ -5,7 +5,7 @@ use vmcp_aggregate::Gateway;
 use vmcp_aggregate::status::{CheckError, Checked};
 use vmcp_breaker::health::Health;
 
-/// What `/api/backends/health` shows: how many backends are how, and each one by its name.
+/// Returns the body of `/api/backends/health`: the number of backends by health, and each backend by name.
 pub(super) fn health(gateway: &Gateway) -> Value {
     use Health::{Degraded, Ready, Unauthenticated, Unavailable, Unknown};
     let reports = gateway.backends();
@@ -28,7 +28,7 @@ pub(super) fn health(gateway: &Gateway) -> Value {
     json!({"monitoring_enabled": monitoring, "summary": summary, "backends": backends})
 }
 
-/// What checks have seen of a backend.
+/// Returns the results of health checks.
 pub(super) fn checked(checked: &Checked) -> Value {
     let Checked {
         health: _,
@@ -51,7 +51,7 @@ pub(super) fn checked(checked: &Checked) -> Value {
     })
 }
 
-/// How the circuit to a backend stands, in the words of the resource's status (seed section 2.10).
+/// Returns the state of a circuit, in the terms of the resource's status (seed section 2.10).
 pub(super) fn circuit(breaker: &vmcp_breaker::CircuitHandle) -> Value {
     let vmcp_breaker::CircuitStatus { state, failures, last_changed } = breaker.status();
     json!({

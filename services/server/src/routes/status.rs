@@ -27,7 +27,7 @@ impl Shared {
         }
     }
 
-    /// What `/status` shows.
+    /// Returns the body of `/status`.
     fn status(&self) -> Value {
         let report = self.fixed.gateway.report();
         let about = self.about.load();
@@ -52,7 +52,7 @@ impl Shared {
                 })
             })
             .collect();
-        // Whether clients get lists.
+        // `true` if clients get lists.
         let is_healthy = report.serves_lists(about.is_strict);
         let offered = |generation| {
             let shown = |kind| report.shown(kind, generation);

@@ -16,11 +16,11 @@ pub(super) struct Activity(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    /// What times are counted from.
+    /// Start of the time scale.
     epoch: Instant,
     /// Nanoseconds after `epoch` since when no request is under way, or [`BUSY`]. Written by the connection's task alone.
     idle_since: AtomicU64,
-    /// Set once, by whoever takes the connection's place. The connection is closed when it is idle.
+    /// Set once, when another connection takes the place of this one. The connection closes when it is idle.
     is_evicted: AtomicBool,
     ear: Arc<Ear>,
 }
@@ -34,7 +34,7 @@ impl Activity {
         this
     }
 
-    /// What wakes the connection's task.
+    /// Returns the waker of the connection's task.
     pub(super) fn ear(&self) -> &Arc<Ear> {
         &self.0.ear
     }
@@ -68,7 +68,7 @@ impl Activity {
         self.0.ear.rouse();
     }
 
-    /// Whether the connection is to be closed now. For its own task.
+    /// Returns `true` if the connection must close now. Called by its own task.
     pub(super) fn is_over(&self) -> bool {
         self.0.is_evicted.load(Ordering::Acquire) && self.idle().is_some()
     }

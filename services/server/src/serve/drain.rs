@@ -1,4 +1,4 @@
-//! The end of a server.
+//! Graceful shutdown.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use vmcp_audit_log::LogHandle;
 
 use crate::routes::Shared;
 
-/// How long the last events may take to be written when the server stops.
+/// Time limit for writing the last audit events and measurements at shutdown.
 const LAST_LINES: Duration = Duration::from_secs(5);
 
-/// Ends what is under way, connections after `limit`.
+/// Completes requests under way. Connections are closed after `limit`.
 pub(super) async fn drain(shared: &Shared, graceful: GracefulShutdown, limit: Duration) {
     shared.draining.store(true, Ordering::Release);
-    // First those that would open a stream anew when it ends.
+    // Streams of this transport come first: they would otherwise reopen their inner streams.
     shared.fixed.old.drain();
     shared.fixed.gateway.drain();
     let connections = shared.connections.load(Ordering::Relaxed);
@@ -26,7 +26,7 @@ pub(super) async fn drain(shared: &Shared, graceful: GracefulShutdown, limit: Du
     shared.fixed.gateway.close().await;
     if let Some(recording) = &shared.stacks.load_full().recording {
         recording.log.close();
-        // A disk that hangs does not hold up the end.
+        // A blocked disk must not delay the shutdown.
         _ = tokio::time::timeout(LAST_LINES, recording.log.flush()).await;
     }
     let retired = shared.retired_logs();

@@ -1,4 +1,4 @@
-//! Which callers a server may let in without asking who they are: those of its own machine, unless it is told otherwise.
+//! Check that a server without authentication listens on loopback, unless the operator allows anonymous network access.
 
 use std::net::SocketAddr;
 
@@ -6,15 +6,15 @@ use vmcp_config::{IncomingMethod, Mistake};
 
 use crate::parts::Guards;
 
-/// Where the server listens, and whether the network may use it anonymously.
+/// Listener address, and permission for anonymous network access.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Exposure {
     pub(crate) address: SocketAddr,
-    /// Whether anonymous callers of other machines are let in.
+    /// `true` if anonymous callers on other machines are accepted.
     pub(crate) allow_anonymous: bool,
 }
 
-/// Why a server does not listen on a network.
+/// Error for a configuration that must not listen on a network address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExposureError {
     /// Callers of other machines would be the local user.

@@ -74,7 +74,7 @@ pub(super) fn show(shared: &Arc<Shared>, egress: &Egress) {
     });
 }
 
-/// What the authorization server remembers, if there is one.
+/// Registers the gauges of the authorization server, if there is one.
 fn issuer(shared: &Arc<Shared>, telemetry: &Telemetry) {
     let watched = Arc::downgrade(shared);
     telemetry.observe_each(&names::AUTH_HELD, names::AUTH_KIND, move |tell| {

@@ -21,7 +21,7 @@ use super::activity::Activity;
 #[derive(Clone)]
 pub(super) struct HeadTimer {
     entry: Entry,
-    /// Whether the head of the first request is not awaited yet.
+    /// `true` until the head of the first request is awaited.
     is_new: Arc<AtomicBool>,
     activity: Activity,
 }
@@ -31,7 +31,7 @@ type Entry = Arc<Mutex<Option<Pin<Box<Sleep>>>>>;
 /// The time that a client may take for the head of a request, and that a connection may be idle.
 pub(super) const HEAD: Duration = Duration::from_secs(75);
 
-/// How long the head of a connection's first request may take: who connects has something to ask.
+/// Time limit for the head of a connection's first request, which clients send immediately.
 const FIRST_HEAD: Duration = Duration::from_secs(10);
 
 /// One deadline. There is one at a time: while it is there, the connection is idle.

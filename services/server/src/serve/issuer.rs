@@ -24,7 +24,7 @@ struct Running {
     server: AuthServer,
     store: Arc<dyn Store>,
     sessions: Sessions,
-    /// What it was made of.
+    /// Digest of the settings.
     print: u64,
     issuer: String,
     storage_kind: &'static str,
@@ -35,7 +35,7 @@ struct Running {
     _watching: [Task; 2],
 }
 
-/// What stays where the issuer and its store do.
+/// State that survives a reload which keeps the issuer and its store.
 struct Kept {
     observer: Arc<dyn Observer>,
     seen: Arc<Seen>,
@@ -45,16 +45,16 @@ struct Kept {
 /// Time to wait at start until the store has told which sessions were revoked.
 const FIRST_READ: Duration = Duration::from_secs(5);
 
-/// Why it cannot run.
+/// Error that prevents the authorization server from starting.
 #[derive(Debug, thiserror::Error)]
 pub enum IssuerError {
-    /// Its state cannot be kept.
+    /// The store cannot be opened.
     #[error(transparent)]
     Storage(#[from] StorageError),
-    /// What it was told cannot work together.
+    /// The settings are inconsistent.
     #[error("authServer: {0}")]
     Start(#[from] StartFault),
-    /// A provider is another one than before.
+    /// The identity of a provider has changed.
     #[error("authServer.upstreamProviders: {0}")]
     Provider(#[from] ProviderFault),
     /// It would be another one.
@@ -142,7 +142,7 @@ impl Issuer {
         }))
     }
 
-    /// From now on this one knows which sessions are over.
+    /// Makes this instance the source of session revocations.
     pub(crate) fn take_over(&self) {
         self.0.sessions.replace(&self.0.server);
     }
@@ -151,12 +151,12 @@ impl Issuer {
         &self.0.sessions
     }
 
-    /// Whether it is the same one.
+    /// Returns `true` if both are the same instance.
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// What `/status` shows of it.
+    /// Returns the status for `/status`.
     pub(crate) fn to_json(&self) -> Value {
         let Running { issuer, storage_kind, upstreams, kept, .. } = &*self.0;
         let report = Report {
@@ -173,7 +173,7 @@ impl Issuer {
         shown
     }
 
-    /// How much the process holds, by kind.
+    /// Returns the number of entries in memory, by kind.
     pub(crate) fn held(&self) -> [(&'static str, usize); 5] {
         let Sizes { documents, addresses, revoked, rows, left_alone } = self.0.server.sizes();
         [
@@ -185,7 +185,7 @@ impl Issuer {
         ]
     }
 
-    /// How much the store holds, by kind, as far as it was seen.
+    /// Returns the number of entries in the store at the last check, by kind.
     pub(crate) fn stored(&self) -> [(&'static str, usize); 8] {
         let Counts { clients, logins, codes, grants, sessions, users, browsers, registrations } =
             self.0.kept.seen.counts();
@@ -201,7 +201,7 @@ impl Issuer {
         ]
     }
 
-    /// What kind of store it is, and whether it answers; `None` if it was not asked yet.
+    /// Returns the kind of the store and its availability, which is `None` before the first check.
     pub(crate) fn store(&self) -> (&'static str, Option<bool>) {
         (self.0.storage_kind, self.0.kept.seen.is_up())
     }

@@ -22,7 +22,7 @@ pub(super) struct Lanes(Vec<Lane>);
 #[derive(Debug)]
 struct Lane {
     runtime: Handle,
-    /// How many connections it serves.
+    /// Number of connections of this worker.
     connections: Arc<AtomicUsize>,
     /// Dropped, it ends the loop.
     _running: oneshot::Sender<()>,

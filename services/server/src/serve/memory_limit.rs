@@ -1,15 +1,15 @@
-//! The memory that the process may use, as its control group says.
+//! Memory limit of the process's control group.
 
 use std::fs;
 use std::path::{Component, Path};
 
-/// The part of it that messages under way may take.
+/// Divisor of the memory limit that yields the budget of messages.
 const PART: usize = 4;
 
-/// What they may take where there is no limit.
+/// Budget of messages without a memory limit.
 const DEFAULT: usize = 128 << 20;
 
-/// Values from here on are no limit: version 1 has no word for that.
+/// Values from here on mean no limit, which cgroup v1 expresses as a large number.
 const UNLIMITED: u64 = 1 << 60;
 
 /// The bytes that messages under way may take unless an operator chooses: a quarter of the memory limit, but room for one

@@ -151,12 +151,12 @@ impl ConnectionLimit {
 }
 
 impl Ticket {
-    /// Whether the connection began in the reserve.
+    /// Returns `true` if the connection has only a reserve place.
     pub(super) fn is_reserve(&self) -> bool {
         self.0.lock().is_err()
     }
 
-    /// Whether the connection may make requests: it has a place for them, or gets one now.
+    /// Returns `true` if the connection may send requests: it has a regular place, or takes one now.
     pub(crate) fn admit(&self) -> bool {
         let mut place = self.0.lock();
         if place.is_ok() {
@@ -211,7 +211,7 @@ mod tests {
         tickets.push(limit.admit(&all[3]).unwrap());
         let evicted = |all: &[Activity]| -> Vec<_> { all.iter().map(Activity::is_over).collect() };
         assert_eq!(evicted(&all[..4]), [false, true, false, false]);
-        // It ends once it is evicted, and nobody's place with it.
+        // Closing an evicted connection releases no place: its successor has it.
         drop(tickets.remove(1));
         assert_eq!((limit.requests.lock().len(), limit.evictions()), (3, 1));
         assert!(tickets.iter().all(|ticket| !ticket.is_reserve()));

@@ -1,9 +1,8 @@
-//! Keeps a connection's task from being woken in vain.
+//! Suppresses needless wake-ups of connection tasks.
 //!
-//! hyper tells a connection's task whenever a chunk of a request's body is taken, so that it reads the
-//! next one, and does so after the last chunk too. Here the body is taken within that same task, which
-//! then is woken by itself: each call would go through the run queue and all layers once more, for
-//! nothing.
+//! hyper wakes a connection's task whenever a chunk of a request's body is read, even after the last one, so that the
+//! task reads the next chunk from the socket. Here the same task reads the body, so each request would pass through the
+//! run queue and all layers a second time without effect.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -16,7 +15,7 @@ use futures_util::task::AtomicWaker;
 use http_body::{Body, Frame, SizeHint};
 
 thread_local! {
-    /// What this thread does with a connection's body now.
+    /// State of the current body read on this thread.
     static TAKING: Cell<Taking> = const { Cell::new(Taking::Nothing) };
 }
 
@@ -24,11 +23,11 @@ thread_local! {
 enum Taking {
     Nothing,
     Frame,
-    /// And hyper wanted the task woken.
+    /// hyper requested a wake-up during the read.
     FrameHeard,
 }
 
-/// Ends the taking, also when the body panics.
+/// Guard that resets the state, even if the body panics.
 struct Taken;
 
 /// The waker of a connection.

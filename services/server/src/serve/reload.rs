@@ -22,8 +22,7 @@ use crate::parts::{Issuing, Measures, Parts, Records};
 use crate::routes::Shared;
 use crate::stream_scope::StreamScope;
 
-/// How often the files are looked at. A mounted ConfigMap changes by a swapped link, which file events
-/// miss and a look does not.
+/// Poll interval of files. A mounted ConfigMap changes by a symbolic link swap, which file events miss.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// The first and the longest pause before a reload is tried again that failed for a reason outside the file.
@@ -52,7 +51,7 @@ impl Retry {
     }
 }
 
-/// What became of the changes so far.
+/// Outcome of the reloads so far.
 #[derive(Debug, Default)]
 pub struct Reloads(Mutex<State>);
 
@@ -92,7 +91,7 @@ impl Reloads {
         self.note(outcome.map(|_| ()));
     }
 
-    /// Whether the last reload failed with this message.
+    /// Returns `true` if the last reload failed with this message.
     fn is_last(&self, error: &str) -> bool {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.last_error.as_deref() == Some(error)
@@ -121,7 +120,7 @@ pub(crate) fn watch(
     shared: Arc<Shared>,
     egress: Egress,
 ) {
-    // At once: until somebody listens for it, the signal ends the process.
+    // Installed first: without a handler, the signal ends the process.
     let mut hangup = signal(SignalKind::hangup()).ok();
     tokio::spawn(async move {
         // The first look reads the file: it may have changed since it became `text`.
@@ -140,7 +139,7 @@ pub(crate) fn watch(
             }
             seen = now;
             if asked && let Some(recording) = &shared.stacks.load().recording {
-                // Whoever rotates the file says so by the same signal.
+                // Log rotation sends the same signal.
                 recording.log.reopen();
             }
             if asked {
@@ -266,7 +265,7 @@ async fn issuer(
     }
 }
 
-/// Whether a section that may be missing is what it was.
+/// Returns `true` if an optional section has not changed.
 fn unchanged<N, O>(new: Option<&N>, old: Option<&O>, same: impl Fn(&N, &O) -> bool) -> bool {
     match (new, old) {
         (Some(new), Some(old)) => same(new, old),

@@ -13,7 +13,7 @@ pub struct SealKey {
     exposed: Option<Box<str>>,
 }
 
-/// Why a file holds no key.
+/// Error of reading a seal key.
 #[derive(Debug, thiserror::Error)]
 pub enum SealKeyError {
     /// The file cannot be read.
@@ -24,7 +24,7 @@ pub enum SealKeyError {
         /// The system's reason.
         source: std::io::Error,
     },
-    /// Its content is no key.
+    /// The content is not a key.
     #[error("{path} must hold 64 hexadecimal digits, such as `openssl rand -hex 32` prints")]
     NoKey {
         /// The file.

@@ -15,21 +15,21 @@ use vmcp_decode::Decode;
 
 use super::erased::{Answering, Erased};
 
-/// The decoder and what is behind it.
+/// Decoder with optional authorization.
 #[derive(Clone, Debug)]
 pub enum Core {
-    /// Everybody may do everything.
+    /// Without authorization: every action is permitted.
     Open(Decode<Gateway>),
-    /// Policies decide.
+    /// With Cedar policies.
     Judged(Decode<Authorization<Gateway, Cedar>>),
 }
 
-/// Who comes in to `S`.
+/// Optional audit and authentication around `S`.
 #[derive(Clone, Debug)]
 pub enum Door<S> {
-    /// Everybody, without a trace.
+    /// Without audit and authentication.
     Open(S),
-    /// Who is known, or on record.
+    /// With audit, authentication or both.
     Guarded(Erased),
 }
 

@@ -1,4 +1,4 @@
-//! What is authorized is what a backend is asked: messages that could be read in two ways never get there.
+//! Ambiguous messages are rejected: the message that authorization sees is the message that a backend gets.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -46,7 +46,7 @@ fn call(port: u16, media: &str, body: &str, name: &str) -> u16 {
     request(port, "POST", "/mcp", &headers, body).status
 }
 
-/// How many calls have reached the backend.
+/// Returns the number of calls that reached the backend.
 fn calls(backend: &Backend) -> usize {
     backend.heads().iter().filter(|head| head.contains("mcp-method: tools/call")).count()
 }

@@ -1,4 +1,4 @@
-//! What is recorded of what clients do.
+//! Audit events of client requests.
 
 use std::path::Path;
 
@@ -141,7 +141,7 @@ fn where_no_event_may_be_lost_answers_wait_for_room() {
             assert!(Instant::now() < patience && !asking.is_finished());
             std::thread::yield_now();
         }
-        // From now on nobody is answered, and half of them were not.
+        // From now on responses wait for room in the queue; half of the calls are still pending.
         assert!(!asking.is_finished());
     }
 }
@@ -249,7 +249,7 @@ fn what_happens_at_the_authorization_server_is_in_the_same_file() {
     }
 }
 
-/// What the events of a whole login say.
+/// Checks the events of a complete login.
 fn check_login(events: &[Value], client: &str) {
     let issued = &events[5];
     assert_eq!(issued["component"], "vmcp-auth-server");

@@ -76,7 +76,7 @@ fn behind_a_trusted_proxy_one_that_asks_too_often_holds_up_nobody_else() {
     let path = folder.write("vmcp.yaml", &format!("name: x\n{}", sections(&[&corp], "")));
     let (_server, port) = Running::serve(&path, &["--trusted-proxies", "1"]);
     let registers = |address: &str| {
-        // What stands before the proxy's own entry anybody can write.
+        // Any client can write the entries before the proxy's own.
         let forwarded = format!("203.0.113.1, {address}");
         let headers = [("content-type", "application/json"), ("x-forwarded-for", &*forwarded)];
         let document = json!({"redirect_uris": ["http://127.0.0.1/cb"]}).to_string();
@@ -149,7 +149,7 @@ fn a_token_that_a_backend_does_not_take_is_renewed_once_for_all_who_call_with_it
         provider.forms().iter().filter(|form| form.contains("grant_type=refresh_token")).count()
     };
 
-    // It took the token back before it expires: nobody who calls notices, and the provider is asked once.
+    // The backend rejects the token before it expires. Callers see no error, and the provider gets one refresh request.
     b.refuses("git-access-1");
     std::thread::scope(|scope| {
         for _ in 0..8 {
@@ -165,7 +165,7 @@ fn a_token_that_a_backend_does_not_take_is_renewed_once_for_all_who_call_with_it
     assert!(refused.to_string().contains("401"), "{refused}");
     assert_eq!(refreshes(&git), 1);
 
-    // Where the grant turns out to be dead, a login helps; the other backend is as before.
+    // If the grant is invalid, the user has to log in again. The other backend is unaffected.
     corp.forgets();
     assert_eq!(text(&call(port, &client, "a_x").message()), "done");
     a.refuses("corp-access-1");
@@ -430,7 +430,7 @@ fn aws_is_shown_the_first_providers_token_unless_another_is_named() {
         let variables = [("AWS_ENDPOINT_URL_STS", endpoint.as_str())];
         let (_server, port) = Running::serve_with(&file, &[], &variables);
         let before = sts.forms().len();
-        // What is there gives no credentials of AWS; that it was asked with the right token is the point.
+        // The fake endpoint returns no AWS credentials; the test checks only the token in the request.
         call(port, &Client::logged_in(port), "a_x");
         let forms = sts.forms().split_off(before);
         assert!(!forms.is_empty());
@@ -517,7 +517,7 @@ fn tightened_policies_end_streams_of_callers_that_a_provider_vouches_for() {
         let ended = ended.clone();
         std::thread::spawn(move || {
             stream.read(&mut String::new());
-            // Nobody waits any more once the test has failed.
+            // The receiver is gone if the test has failed.
             _ = ended.send(());
         });
     }
@@ -536,7 +536,7 @@ fn tightened_policies_end_streams_of_callers_that_a_provider_vouches_for() {
     streams(port, &client.access);
 }
 
-/// What `/status` shows of the authorization server, once that is so.
+/// Polls `/status` until the authorization server's section meets the condition, and returns it.
 fn shown(port: u16, is_so: impl Fn(&serde_json::Value) -> bool) -> serde_json::Value {
     let patience = tokio::time::Instant::now() + std::time::Duration::from_secs(20);
     loop {
@@ -563,7 +563,7 @@ fn the_status_shows_the_store_and_how_each_provider_was_found() {
         let upstream = &shown["upstreams"][at];
         format!("{} {} {}", upstream["name"], upstream["type"], upstream["status"]).replace('"', "")
     };
-    // Nobody has logged in there yet, and they say nothing of themselves.
+    // Without a login, the status of providers that publish no metadata is unknown.
     assert_eq!(state(&before, 0), "corp oauth2 unknown");
     assert!(before["upstreams"][0]["url"].as_str().unwrap().ends_with("/auth"), "{before}");
     let _client = Client::logged_in(port);

@@ -120,7 +120,7 @@ fn hints_are_those_that_the_gateway_has_and_errors_are_told() {
     assert_eq!(paid["verdict"], "hidden");
     let error = paid["errors"][0].as_str().unwrap();
     assert!(error.contains("policy3") && error.contains("readOnlyHint"), "{error}");
-    // Nobody is asked for annotations.
+    // With `--offline`, no backend is asked for annotations.
     let offline = world.json(&auditor, &["--tool", "a_look", "--offline"]);
     assert_eq!((&offline["verdict"], offline.get("sees")), (&json!("hidden"), None));
 }

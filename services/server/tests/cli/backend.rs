@@ -20,7 +20,7 @@ pub(crate) struct Backend {
     cut: Arc<Mutex<Option<(Cut, usize)>>>,
 }
 
-/// How the answer to a call breaks off.
+/// The way in which the response to a call is cut off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cut {
     /// JSON that ends with the connection.
@@ -100,12 +100,12 @@ impl Backend {
         backend
     }
 
-    /// Whether it is of the older generation.
+    /// Returns `true` for a backend of the stateful generation.
     pub(crate) fn stateful(&self) -> bool {
         self.stateful
     }
 
-    /// From now on it answers 503, or as usual.
+    /// Makes the backend respond with 503, or normally again.
     pub(crate) fn breaks(&self, broken: bool) {
         self.broken.store(broken, Ordering::Relaxed);
     }
@@ -152,7 +152,7 @@ impl Backend {
             let refused = self.refused.lock().unwrap().iter().any(|token| head.contains(token));
             let answer = match (stateful, body["id"].is_null()) {
                 _ if refused => json!({"error": "invalid_token"}).to_string(),
-                // Nothing is said to a notification, or to what is no message.
+                // Notifications and invalid messages get no response body.
                 (true, true) => String::new(),
                 (true, false) => answer_older(&body, tools).to_string(),
                 (false, _) => answer(&body, tools).to_string(),

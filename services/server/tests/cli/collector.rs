@@ -23,10 +23,10 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::aws_lc_rs;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 
-/// How long nothing more may come before it was all.
+/// Idle time after which all exports have arrived.
 const QUIET: Duration = Duration::from_millis(200);
 
-/// It collects until the test ends.
+/// OpenTelemetry collector that runs until the test ends.
 #[derive(Debug)]
 pub(crate) struct Collector {
     port: u16,
@@ -50,7 +50,7 @@ impl Collector {
         Self::with(None)
     }
 
-    /// One whose certificate is of an authority that nobody knows.
+    /// Starts a collector with a certificate of a private certificate authority.
     pub(crate) fn encrypted() -> Self {
         Self::with(Some(private_authority(&[b"h2", b"http/1.1"])))
     }
@@ -78,7 +78,7 @@ impl Collector {
         format!("{scheme}://localhost:{}", self.port)
     }
 
-    /// What has come; to be asked for when whoever sends has ended.
+    /// Returns the exports so far. Called after the exporter has ended.
     pub(crate) fn all(&self) -> Vec<Got> {
         std::iter::from_fn(|| self.got.recv_timeout(QUIET).ok()).collect()
     }
@@ -93,7 +93,8 @@ impl Collector {
     }
 }
 
-/// TLS for `localhost` with a certificate of an authority that nobody knows, and that authority as PEM.
+/// Returns a TLS acceptor for `localhost` with a certificate of a new private authority, and the authority's
+/// certificate as PEM.
 pub(crate) fn private_authority(protocols: &[&[u8]]) -> (TlsAcceptor, String) {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -128,7 +129,7 @@ async fn connection(tcp: tokio::net::TcpStream, acceptor: Option<TlsAcceptor>, g
         async move { Ok::<_, Infallible>(take(request, &got).await) }
     });
     let builder = Builder::new(TokioExecutor::new());
-    // That somebody hangs up is no matter of the test.
+    // Connection errors are irrelevant to the tests.
     _ = match acceptor {
         None => builder.serve_connection(TokioIo::new(tcp), take).await,
         Some(acceptor) => {

@@ -1,4 +1,4 @@
-//! What the keys of the configuration do.
+//! Effects of the configuration's keys.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Backends at the wrong transport or path, and such as want credentials: what is wrong is told with the remedy.
+//! Diagnosis of backends with the wrong transport, the wrong path or missing credentials. Each error names the remedy.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -59,7 +59,7 @@ impl Server {
         Self { port, asked }
     }
 
-    /// What it was asked for, by method and path.
+    /// Returns the method and path of each request.
     fn asked(&self) -> Vec<String> {
         self.asked.lock().unwrap().clone()
     }

@@ -1,4 +1,4 @@
-//! What the configuration says reaches what runs it: each key is seen from outside the program.
+//! Effects of the configuration's keys, observed from outside the process.
 
 use serde_json::{Value, json};
 use tokio::io::copy_bidirectional;
@@ -128,7 +128,7 @@ fn encrypted(behind: u16) -> (u16, String) {
                 let (tcp, _) = listener.accept().await.unwrap();
                 let acceptor = acceptor.clone();
                 tokio::spawn(async move {
-                    // Whoever does not trust the certificate hangs up.
+                    // A client that does not trust the certificate disconnects.
                     let Ok(mut outer) = acceptor.accept(tcp).await else { return };
                     let mut inner = TcpStream::connect(("127.0.0.1", behind)).await.unwrap();
                     _ = copy_bidirectional(&mut outer, &mut inner).await;

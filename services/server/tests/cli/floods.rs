@@ -94,7 +94,7 @@ fn unfinished_bodies_hold_nobody_up() {
     let (server, port) = Running::serve(&file, &arguments);
     assert_eq!(text(&Stateless(port).call("a_x", &json!({}))), "done");
     let idle = memory(server.id());
-    // What is only announced takes nothing from anybody, not even from the same address.
+    // Announced bytes that were not sent take nothing from the budget, not even from the share of the same address.
     let _announced: Vec<_> = (0..400).map(|_| announce(port, "10.0.0.1", 900 * KB)).collect();
     assert_eq!(call(port, "10.0.0.1", 500 * KB), 400);
     let mut stalled: Vec<_> = (0..400).map(|_| announce(port, "10.0.0.1", 900 * KB)).collect();
@@ -119,7 +119,7 @@ fn unfinished_bodies_hold_nobody_up() {
     assert!(others > 1 && most_held > 0);
     assert_eq!(metric(port, "vmcp_buffered_bytes_limit"), BUDGET);
     assert!(metric(port, "vmcp_buffered_bytes_refused_total") > 0);
-    // One that was refused is told so.
+    // A rejected request gets a 503 response.
     let refused = stalled.iter_mut().find_map(|stream| {
         let mut answer = [0; 400];
         let length = stream.read(&mut answer).ok().filter(|length| *length > 0)?;
@@ -190,7 +190,7 @@ fn idle_connection_makes_room_for_a_new_one() {
     assert_eq!(get(&mut newer, "/nowhere"), 404);
     assert_eq!(new.read(&mut [0; 10]).unwrap(), 0);
     assert_eq!(get(&mut used, "/nowhere"), 404);
-    // What a request is under way on stays.
+    // A connection with a request under way stays open.
     busy.write_all(b"no JSON...").unwrap();
     let mut answer = [0; 100];
     let length = busy.read(&mut answer).unwrap();

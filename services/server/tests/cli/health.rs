@@ -115,7 +115,7 @@ fn a_backend_that_answers_401_is_there_and_unauthenticated() {
 #[test]
 fn fifty_checks_are_made_in_one_session_over_one_connection() {
     let (folder, keeper) = (Folder::new(), Keeper::start());
-    // Sooner than a connection that nobody uses is closed, and with time for a busy machine.
+    // Shorter than the idle timeout of connections, with a margin for a busy machine.
     let file = folder.write("vmcp.yaml", &config(&keeper, &checks("100ms", "99ms", 1000)));
     let (server, port) = Running::serve(&file, &[]);
     until_status(port, "ready");

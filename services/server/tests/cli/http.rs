@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// How long a test waits for bytes.
+/// Time limit for reads in tests.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// An answer whose body is still to be read.

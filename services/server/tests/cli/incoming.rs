@@ -1,4 +1,4 @@
-//! Who is let in, and what they may see and do.
+//! Authentication and authorization of callers.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn file(backend: &Backend, section: &str) -> String {
     )
 }
 
-/// A stateless request of whoever has `token`.
+/// Sends a stateless request with `token`.
 pub(crate) fn ask(port: u16, token: Option<&str>, method: &str, params: &Value) -> Answer {
     let mut params = params.clone();
     params["_meta"] = json!({

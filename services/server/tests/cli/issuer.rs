@@ -18,7 +18,7 @@ pub(crate) struct Issuer {
     forms: Arc<Mutex<Vec<String>>>,
 }
 
-/// Whose token a form wants to exchange.
+/// Returns the subject of the token that a form wants to exchange.
 fn subject(form: &str) -> String {
     let token = form.split('&').find_map(|pair| pair.strip_prefix("subject_token="));
     let Some(claims) = token.and_then(|token| token.split('.').nth(1)) else {
@@ -86,7 +86,7 @@ impl Issuer {
         write!(stream, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).unwrap();
     }
 
-    /// What its token endpoint was asked.
+    /// Returns the forms that the token endpoint received.
     pub(crate) fn forms(&self) -> Vec<String> {
         self.forms.lock().unwrap().clone()
     }

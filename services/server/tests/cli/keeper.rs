@@ -28,14 +28,14 @@ struct State {
     connections: Mutex<Vec<TcpStream>>,
 }
 
-/// What becomes of requests.
+/// Response behavior of the backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mood {
-    /// They are answered.
+    /// Requests get a normal response.
     Well,
-    /// They are answered when the mood changes.
+    /// Responses wait until the mood changes.
     Hung,
-    /// They are answered 401.
+    /// Requests get 401.
     Refusing,
 }
 
@@ -79,10 +79,10 @@ impl Keeper {
         self.state.changed.notify_all();
     }
 
-    /// Nobody listens any more, and all connections break.
+    /// Closes the listener and all connections.
     pub(crate) fn die(&self) {
         self.state.dead.store(true, Ordering::Release);
-        // It notices when somebody comes.
+        // A connection wakes the accept loop, which then ends.
         _ = TcpStream::connect(("127.0.0.1", self.port));
         for stream in self.state.connections.lock().unwrap().drain(..) {
             _ = stream.shutdown(Shutdown::Both);
@@ -96,7 +96,7 @@ impl Keeper {
         self.serve(TcpListener::bind(("127.0.0.1", self.port)).unwrap());
     }
 
-    /// Sessions that are open, and how many ever were.
+    /// Returns the number of open sessions, and of all sessions so far.
     pub(crate) fn sessions(&self) -> (usize, usize) {
         let open = self.state.sessions.lock().unwrap().len();
         (open, self.state.opened.load(Ordering::Relaxed))
@@ -106,7 +106,7 @@ impl Keeper {
         self.state.pings.load(Ordering::Relaxed)
     }
 
-    /// How often somebody has connected.
+    /// Returns the number of accepted connections.
     pub(crate) fn connections(&self) -> usize {
         self.state.connections.lock().unwrap().len()
     }

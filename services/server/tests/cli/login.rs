@@ -26,14 +26,14 @@ pub(crate) struct Provider {
 }
 
 struct State {
-    /// How long access tokens live.
+    /// Lifetime of access tokens.
     expires_in: u64,
     dead: AtomicBool,
     count: AtomicU64,
     forms: Mutex<Vec<String>>,
 }
 
-/// A client and the browser of whoever uses it.
+/// A client and the browser of its user.
 pub(crate) struct Client {
     port: u16,
     id: String,
@@ -67,7 +67,7 @@ impl Provider {
         self.state.dead.store(true, Ordering::Relaxed);
     }
 
-    /// What its token endpoint was asked.
+    /// Returns the forms that the token endpoint received.
     pub(crate) fn forms(&self) -> Vec<String> {
         self.state.forms.lock().unwrap().clone()
     }
@@ -129,7 +129,7 @@ impl Provider {
         let body = document.to_string();
         let head =
             format!("HTTP/1.1 {status} X\r\ncontent-type: application/json\r\nconnection: close");
-        // Whoever asked may have gone.
+        // The client may have disconnected.
         _ = write!(stream, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
     }
 }
@@ -210,7 +210,7 @@ impl Client {
         panic!("still not logged in");
     }
 
-    /// Where the browser is sent by what is at a path; a page that asks is answered yes.
+    /// Requests a page, submits any form on it, and returns the redirect target.
     fn browse(&mut self, method: &str, at: &str, form: &str) -> Option<String> {
         let cookie = self.cookie.clone();
         let headers = [("cookie", &*cookie), ("content-type", "application/x-www-form-urlencoded")];
@@ -234,7 +234,7 @@ impl Client {
         Some(format!("http{}", to.unwrap_or_else(|| panic!("{method} {at}: {status} {page}"))))
     }
 
-    /// What it is known by.
+    /// Returns the client identifier.
     pub(crate) fn id(&self) -> &str {
         &self.id
     }

@@ -1,4 +1,4 @@
-//! What backends are shown, and when they are left alone.
+//! Credentials for backends, and circuit breakers.
 
 use std::time::Duration;
 
@@ -276,7 +276,7 @@ fn a_backend_that_fails_too_often_is_left_alone_and_comes_back() {
 #[test]
 fn a_tool_whose_backend_cannot_be_given_credentials_is_not_unknown() {
     let (folder, backend, issuer) = (Folder::new(), Backend::start(&["x"]), Issuer::start());
-    // Nobody listens at the token endpoint, so nobody can say what the caller is offered.
+    // The token endpoint is unreachable, so the caller's list of tools is unknown.
     let outgoing = "outgoingAuth: {source: inline, default: {type: token_exchange, \
                     tokenExchange: {tokenUrl: \"http://127.0.0.1:1/token\", clientId: client}}}\n\
                     operational: {failureHandling: {partialFailureMode: best_effort}}\n";

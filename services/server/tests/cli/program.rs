@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-/// How long a test waits for a line.
+/// Time limit for a line of output.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A command that has ended.

@@ -130,7 +130,7 @@ fn a_secret_that_is_changed_in_its_place_is_taken_over_without_a_signal() {
     server.logs("configuration reloaded");
     let second = kid(port);
     assert_ne!(first, second);
-    // What cannot be a key is refused, and the one that is there stays.
+    // An invalid key is rejected, and the current one stays in use.
     folder.write("key.pem", "no key");
     server.logs("authServer.signingKeySecretRefs[0].file");
     assert_eq!(kid(port), second);

@@ -1,4 +1,4 @@
-//! What is measured and traced.
+//! Metrics and traces.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -44,7 +44,7 @@ fn metrics_are_shown_only_where_that_is_asked_for() {
         "vmcp_backend_requests_total",
         // As the dashboard and the alerts ask for it.
         r#"vmcp_backend_healthy{vmcp_backend_name="a"} 1"#,
-        // One of whoever looks after the backend, one of the event loop that the call was on.
+        // One connection of the backend's background task, one of the event loop that handled the call.
         "vmcp_backend_connections 2",
         r#"vmcp_cache_entries{vmcp_cache_name="list_views"} 0"#,
     ] {
@@ -61,8 +61,8 @@ fn each_event_loop_keeps_the_connections_to_backends_that_it_has_opened() {
     let file = folder.write("vmcp.yaml", &config(&backend, "enablePrometheusMetricsPath: true"));
     let (_server, port) = Running::serve(&file, &["--threads", "2"]);
     let call = || assert_eq!(text(&Stateless(port).call("a_x", &json!({}))), "done");
-    // One of whoever looks after the backend, and one of each loop. A connection goes to the loop that
-    // serves the fewest, which may still be the one that has just served another.
+    // One connection of the backend's background task, and one of each event loop. A client connection goes to the loop
+    // with the fewest connections, which may be the one that handled the last call.
     let all = || metrics(port).contains("vmcp_backend_connections 3");
     let both = (0..100).any(|_| {
         call();
@@ -251,7 +251,7 @@ const OVER_GRPC: [&str; 2] = [
     "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
 ];
 
-/// Where things came, each once, all over the same version of HTTP.
+/// Returns the paths that received exports, each once. All requests must have the same HTTP version.
 fn paths(collector: &Collector, version: http::Version) -> Vec<String> {
     let got = collector.all();
     assert!(got.iter().all(|got| got.version == version), "{got:?}");

@@ -108,7 +108,7 @@ fn connecting_tells_how_each_backend_was_found_and_each_conflict_was_settled() {
 
 #[test]
 fn a_backend_that_fails_fails_the_check_only_if_lists_would() {
-    // Nobody listens on port 1.
+    // Port 1 has no listener.
     let text = |mode: &str| {
         format!(
             "name: x\nincomingAuth: {{type: anonymous}}\n\

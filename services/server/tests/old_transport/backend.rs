@@ -28,10 +28,10 @@ pub(crate) struct Backend {
 
 #[derive(Default)]
 struct State {
-    /// What the first event says; `None` is the right thing.
+    /// Data of the first event; `None` sends the correct one.
     endpoint: Option<String>,
     sessions: Mutex<HashMap<u64, UnboundedSender<Bytes>>>,
-    /// How many streams were ever opened.
+    /// Number of streams opened so far.
     opened: Mutex<u64>,
     /// By session: the calls that wait for the client's answer.
     asking: Mutex<HashMap<u64, Value>>,
@@ -66,7 +66,7 @@ impl Backend {
         self.state.received.lock().unwrap().clone()
     }
 
-    /// How many streams are open.
+    /// Returns the number of open streams.
     pub(crate) fn streams(&self) -> usize {
         let mut sessions = self.state.sessions.lock().unwrap();
         sessions.retain(|_, stream| !stream.is_closed());

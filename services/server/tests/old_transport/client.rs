@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use vmcp_wire::sse::Reader;
 
-/// What has not come by then is missing.
+/// Time limit for each message.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
 
 /// One request on a connection of its own.
@@ -51,7 +51,7 @@ pub(crate) struct Old {
     events: UnboundedReceiver<Value>,
     reader: JoinHandle<()>,
     serial: u64,
-    /// What came that was not waited for.
+    /// Messages that arrived while the test waited for another one.
     pub(crate) unasked: Vec<Value>,
 }
 

@@ -1,4 +1,4 @@
-//! What is asked about, and whether it is there.
+//! Target of an authorization query, and its lookup in the backends' lists.
 
 use std::fmt::Write as _;
 
@@ -14,7 +14,7 @@ use crate::cli::outcome::Failure;
 /// The most names that are suggested.
 const SUGGESTED: usize = 10;
 
-/// Which thing.
+/// Command-line options that name one item.
 #[derive(Debug, Args)]
 #[group(multiple = false)]
 pub(crate) struct What {
@@ -29,7 +29,7 @@ pub(crate) struct What {
     resource: Option<String>,
 }
 
-/// A thing that somebody offers, or is said to.
+/// A tool, prompt or resource, as a backend lists it or as the command line names it.
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) kind: ItemKind,
@@ -49,7 +49,7 @@ impl Asked {
     }
 }
 
-/// What an entry is.
+/// Returns the kind of an entry.
 pub(crate) fn kind(entry: &Entry) -> ItemKind {
     match entry.kind {
         "tool" => ItemKind::Tool,
@@ -71,7 +71,7 @@ impl What {
         tool.or(prompt).or(resource)
     }
 
-    /// As it is said, where no backend is asked.
+    /// Returns the item as the command line names it, without a lookup.
     pub(crate) fn supposed(&self) -> Option<Asked> {
         let (kind, name) = self.named()?;
         let template = kind == ItemKind::Resource && name.contains('{');
@@ -79,7 +79,7 @@ impl What {
         Some(Asked { kind, name: name.to_owned(), hints: Hints::default(), backend: None })
     }
 
-    /// As the backends offer it to clients of one generation.
+    /// Looks the item up in the lists that clients of one generation get.
     pub(crate) fn among(&self, seen: &Seen, client: Generation) -> Result<Option<Asked>, Failure> {
         let Some((wanted, name)) = self.named() else { return Ok(None) };
         let located = wanted == ItemKind::Resource;
@@ -104,7 +104,7 @@ impl What {
         }
         let template = |entry: &Entry| kind(entry) == ItemKind::ResourceTemplate;
         if located && entries().any(template) {
-            // What templates stand for is not listed: the backend that has it would say so.
+            // The resources of a template are not listed; the backend that has the template owns the resource.
             let (kind, hints) = (ItemKind::Resource, Hints::default());
             let backend = seen.report.resource_backend(name, client);
             let backend = backend.map(|name| backend_of(&name));

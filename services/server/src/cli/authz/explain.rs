@@ -98,7 +98,7 @@ fn decided(
     (asked, explained)
 }
 
-/// What whoever asks should know of the configuration.
+/// Returns remarks on the configuration that the reader of the explanation needs.
 fn notes(file: &File, identity: &Identity) -> Vec<String> {
     let incoming = &file.incoming_auth;
     let mut notes = Vec::new();

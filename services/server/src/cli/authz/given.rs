@@ -1,4 +1,4 @@
-//! Who calls and with what, as the command line says it.
+//! Caller and arguments of an authorization query, from the command line.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use crate::cli::outcome::Failure;
 /// The largest file of claims, in bytes: what a token can hold is less.
 const LARGEST: u64 = 1 << 20;
 
-/// On whose behalf.
+/// Command-line options that describe the caller.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 pub(crate) struct Who {
@@ -119,7 +119,7 @@ impl Given {
     }
 }
 
-/// Whether `json` is one value that a message could hold, by the rules that hold for messages.
+/// Checks that `json` is a single value that passes the checks for MCP messages.
 fn alone(json: &str) -> Result<(), String> {
     let head = r#"{"jsonrpc":"2.0","id":1,"method":"m","params":"#;
     let message = format!("{head}{{\"arguments\":{json}}}}}");

@@ -1,4 +1,4 @@
-//! What was found out, for people and for programs.
+//! Output of `vmcp authz explain`, as text and as JSON.
 
 use std::fmt::Write as _;
 
@@ -18,7 +18,7 @@ const KINDS: [(ItemKind, &str, &str); 4] = [
     (ItemKind::ResourceTemplate, "resource templates", "resourceTemplates"),
 ];
 
-/// The whole answer.
+/// Complete result of one query.
 #[derive(Debug)]
 pub(crate) struct Told<'a> {
     pub(crate) identity: &'a Identity,
@@ -26,10 +26,10 @@ pub(crate) struct Told<'a> {
     pub(crate) lists: Option<Lists>,
 }
 
-/// Of each kind: what the caller sees, and how many there are.
+/// Per kind: the visible names, and the total number of entries.
 pub(crate) type Lists = [(Vec<String>, usize); 4];
 
-/// What of everything that clients of one generation are offered the caller sees.
+/// Returns the entries that the caller can see, for clients of one generation.
 pub(crate) fn lists(report: &Report, admission: &Admission, client: Generation) -> Lists {
     KINDS.map(|(of, ..)| {
         let entries = report.entries.iter().filter(|entry| is_offered(entry, client));
@@ -91,7 +91,7 @@ impl Told<'_> {
     }
 }
 
-/// What is decided, with what the client is answered.
+/// Describes the decision together with the response that the client gets.
 fn verdict(explained: &Explanation) -> String {
     match &explained.verdict {
         Verdict::Permitted => "permitted".to_owned(),

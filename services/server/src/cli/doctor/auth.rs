@@ -13,7 +13,7 @@ use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher};
 use crate::cli::outcome::{Failure, Form, Printed, block_on, print, print_json};
 use crate::cli::table::plain;
 
-/// How long a client waits for each answer: Claude, which says so, no longer than that.
+/// Time limit for each response. Claude documents that it waits no longer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Args)]
@@ -57,7 +57,7 @@ impl Auth {
             Who::Vscode => Client::VsCode,
             Who::Inspector => Client::Inspector,
         };
-        // Whoever runs this asks for it, and may well have the server in a network of their own.
+        // The operator starts this check, and the server may be in a private network.
         let policy = FetchPolicy {
             addresses: FetchAddresses::Any,
             http: true,

@@ -12,7 +12,7 @@ pub(super) struct ClientServer {
     /// The project that has it; `None` for all projects.
     pub(super) project: Option<String>,
     pub(super) connection: Connection,
-    /// Whether the client does not use it.
+    /// `true` if the server is disabled in the client.
     pub(super) is_disabled: bool,
     /// The tools that the client uses; empty for all.
     pub(super) tools: Vec<String>,
@@ -39,7 +39,7 @@ pub(super) struct Stdio {
     pub(super) environment: BTreeMap<String, String>,
     pub(super) environment_file: Option<String>,
     pub(super) folder: Option<String>,
-    /// Whether the client fills placeholders in these texts.
+    /// `true` if the client fills placeholders in these texts.
     pub(super) has_placeholders: bool,
 }
 
@@ -89,7 +89,7 @@ impl ClientServer {
         }
     }
 
-    /// Whether both are the same server, whichever project has it.
+    /// Returns `true` if both describe the same server, regardless of the project.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         let project = self.project.clone();
         *self == Self { project, ..other.clone() }
@@ -134,8 +134,8 @@ impl Stdio {
     }
 }
 
-/// Whether the deprecated transport is spoken. Clients that do not say find out by trying; where the file does not, its
-/// customary path does.
+/// Returns `true` for the deprecated HTTP+SSE transport. If the file does not name a transport, the conventional path
+/// of the URL decides.
 fn is_sse(kind: Option<&str>, url: &str) -> bool {
     match kind {
         Some(kind) => kind.eq_ignore_ascii_case("sse"),

@@ -92,7 +92,7 @@ pub(super) fn without_secrets(url: &str, prefix: &str) -> SecretFreeUrl {
     found
 }
 
-/// Whether a header is certainly no secret, by its name and by its value.
+/// Returns `true` if the header's name and value show that it is not a secret.
 pub(super) fn is_harmless(header: &str, value: &str) -> bool {
     let name = header.to_ascii_lowercase();
     let last = name.rsplit(['-', '_']).next().unwrap_or_default();
@@ -105,7 +105,7 @@ pub(super) fn is_harmless(header: &str, value: &str) -> bool {
         && !is_token(value)
 }
 
-/// Whether a text looks like a token: long, of letters and digits.
+/// Returns `true` if a text looks like a token: long, with letters and digits.
 fn is_token(text: &str) -> bool {
     let of = |kind: fn(&char) -> bool| text.chars().filter(kind).count();
     text.len() >= MIN_TOKEN && of(char::is_ascii_digit) >= 2 && of(char::is_ascii_alphabetic) >= 2

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// What every file begins with: an editor that knows the schema completes and checks.
+/// First lines of every file. Editors use the schema for completion and checks.
 const HEAD: &str = "\
 # yaml-language-server: $schema=vmcp.schema.json
 # The editor's schema is written by: vmcp schema > vmcp.schema.json

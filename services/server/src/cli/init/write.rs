@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// Writes `text` to `path`. Without `force` a file that exists is left alone.
 pub(super) fn write(path: &Path, text: &str, force: bool) -> Result<(), String> {
-    // Whoever reserves the name owns it: two that run at once cannot both write.
+    // Reserving the name first keeps two concurrent runs from both writing the file.
     let reserved = if force { Ok(()) } else { create(path, "") };
     let written = reserved.and_then(|()| {
         replace(path, text).inspect_err(|_| {

@@ -67,7 +67,7 @@ impl Converter<'_> {
     }
 }
 
-/// Where a mistake in the policies is, what is there and what is wrong with it.
+/// Returns the path, the found value and the allowed values for a policy error.
 fn told(fault: &PolicyError) -> (String, String, String) {
     match fault {
         PolicyError::NoPolicies => {

@@ -1,4 +1,4 @@
-//! Upstream providers that remember how they were found the last time somebody asked them.
+//! Upstream providers that record the outcome of their last request.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,20 +18,20 @@ use super::report::Found;
 pub(crate) struct Asked {
     provider: Provider,
     kind: &'static str,
-    /// Where it is, as it was configured.
+    /// Configured address.
     at: String,
-    /// Whether it says something of itself that can be looked for without a login.
+    /// `true` if the provider publishes metadata that can be fetched without a login.
     is_discovered: bool,
     memory: Mutex<Memory>,
 }
 
 #[derive(Default)]
 struct Memory {
-    /// Why logins cannot be begun.
+    /// Error of the last attempt to begin a login.
     begin: Option<String>,
-    /// Why it does not answer this server.
+    /// Error of the last response to this server.
     answer: Option<String>,
-    /// It did once.
+    /// `true` after the first successful response.
     has_answered: bool,
 }
 
@@ -47,7 +47,7 @@ impl Asked {
         Self { provider, kind, at, is_discovered, memory: Mutex::default() }
     }
 
-    /// Asks for what it says of itself, if anything can be learnt by that. Nobody is logged in or registered.
+    /// Fetches the provider's metadata, if it publishes any. Performs no login and no registration.
     pub(crate) async fn check(&self) {
         if !self.is_discovered {
             return;
@@ -62,7 +62,7 @@ impl Asked {
         memory.begin = trouble;
     }
 
-    /// How it was found the last time.
+    /// Returns the outcome of the last request.
     pub(crate) fn found(&self) -> Found {
         let Memory { begin, answer, has_answered } = &*self.memory();
         let message = begin.clone().or_else(|| answer.clone());
@@ -165,8 +165,8 @@ impl fmt::Debug for Asked {
     }
 }
 
-/// What is wrong with the provider, or with what this server is to it. What a browser brings along says nothing of
-/// either: anybody can make that up.
+/// Returns the error if the provider or this server's registration causes it. Errors in data from the browser do not
+/// count: any client can send invalid data.
 fn trouble(fault: &ProviderError) -> Option<String> {
     match fault {
         ProviderError::Unavailable { .. }

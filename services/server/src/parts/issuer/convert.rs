@@ -18,7 +18,7 @@ use crate::routes::is_own_path;
 const AT: &str = "authServer";
 const OIDC: &str = "incomingAuth.oidc";
 
-/// What clients may ask for besides the scopes that are required of them.
+/// Scopes that clients may request besides the required ones.
 const STANDARD: [&str; 4] = ["openid", "profile", "email", "offline_access"];
 
 impl Converter {
@@ -100,8 +100,8 @@ impl Converter {
             .ok()
     }
 
-    /// The one resource that tokens are issued for: the one that clients are told to ask for, and that is
-    /// asked for here.
+    /// Returns the only resource that tokens are issued for. The resource that clients request must be the audience
+    /// that this server requires.
     fn audiences(&mut self, oidc: &Oidc) -> Option<Audiences> {
         let at = format!("{OIDC}.audience");
         let found = format!("\"{}\"", oidc.audience);
@@ -154,11 +154,11 @@ impl Converter {
         ring.ok()
     }
 
-    /// What is in each of the files that `at` names.
+    /// Reads the files that `at` names.
     fn contents(&mut self, at: &str, refs: &[SecretFile]) -> Option<Vec<SecretSlice<u8>>> {
         let files = refs.iter().enumerate();
         let read = files.map(|(index, file)| self.files.bytes(&format!("{at}[{index}]"), file));
-        // All of them first, so that all that cannot be read is told.
+        // Read all files before failing, so that every unreadable one is reported.
         read.collect::<Vec<_>>().into_iter().collect()
     }
 
@@ -167,7 +167,7 @@ impl Converter {
             *lifespans;
         let (access, refresh) = (access_token_lifespan.into(), refresh_token_lifespan.into());
         let (code, usual) = (auth_code_lifespan.into(), Lifespans::default());
-        // Each beside those that are right, so that all that are wrong are told.
+        // Test each value together with valid ones, so that every invalid one is reported.
         for tried in [
             Lifespans::new(access, usual.refresh(), usual.code()),
             Lifespans::new(usual.access(), refresh, usual.code()),
@@ -185,7 +185,7 @@ impl Converter {
         Lifespans::new(access, refresh, code).ok()
     }
 
-    /// What would send somebody elsewhere for what is here.
+    /// Rejects settings that refer to another server for data of the embedded one.
     fn elsewhere(&mut self, oidc: &Oidc) {
         let keys = format!("{}/.well-known/jwks.json", oidc.issuer);
         if let Some(url) = oidc.jwks_url.as_ref().filter(|url| url.as_str() != keys) {

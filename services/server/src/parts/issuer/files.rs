@@ -62,7 +62,7 @@ impl Files {
 /// The bytes, or what is wrong with the file.
 fn read(path: &Path) -> Result<Vec<u8>, String> {
     let unreadable = |error: io::Error| format!("which cannot be read ({error})");
-    // Anything else may make whoever opens it wait.
+    // Opening a FIFO or a device may block.
     if !path.metadata().map_err(unreadable)?.is_file() {
         return Err("which is no regular file".to_owned());
     }

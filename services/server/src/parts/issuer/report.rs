@@ -1,4 +1,4 @@
-//! What `/status` and `inspect` show of the authorization server.
+//! Status of the authorization server for `/status` and `inspect`.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio::time::timeout;
 
 use super::{Arc, Asked, Issuing, Store};
 
-/// How long the store may take to answer.
+/// Time limit for the store's response.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The authorization server, and what it needs.
@@ -18,14 +18,14 @@ pub(crate) struct Report {
     pub(crate) upstreams: Vec<Found>,
 }
 
-/// Where the state is kept, and whether that answers.
+/// Kind and status of the store.
 #[derive(Clone, Debug)]
 pub(crate) struct Stored {
     /// `memory` or `redis`.
     pub(crate) kind: &'static str,
     /// One of `ready`, `unavailable` and `unknown`.
     pub(crate) status: &'static str,
-    /// What is wrong.
+    /// Error, if the status is `unavailable`.
     pub(crate) message: Option<String>,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Found {
     pub(crate) at: String,
     /// One of `ready`, `unavailable` and `unknown`.
     pub(crate) status: &'static str,
-    /// What is wrong.
+    /// Error, if the status is `unavailable`.
     pub(crate) message: Option<String>,
 }
 
@@ -84,7 +84,7 @@ impl Report {
 // === impl Stored ===
 
 impl Stored {
-    /// `found` is how it was the last time; `None` if nobody has looked yet.
+    /// Creates the status from the last result; `found` is `None` before the first check.
     pub(crate) fn new(kind: &'static str, found: Option<Result<(), String>>) -> Self {
         match found {
             None => Self { kind, status: "unknown", message: None },

@@ -16,7 +16,7 @@ use super::Converter;
 const AT: &str = "authServer.storage";
 const REDIS: &str = "authServer.storage.redis";
 
-/// Where the state is kept.
+/// Storage of the authorization state.
 #[derive(Clone, Debug)]
 pub(crate) enum Storage {
     /// In the process.
@@ -25,7 +25,7 @@ pub(crate) enum Storage {
     Redis(Box<Settings>, Namespace),
 }
 
-/// Why the state cannot be kept there (`authServer.storage.redis`).
+/// Error that prevents the use of the configured store (`authServer.storage.redis`).
 #[derive(Debug, thiserror::Error)]
 #[error("{REDIS}: {0}")]
 pub struct StorageError(#[from] StartError);
@@ -39,10 +39,10 @@ impl Storage {
         }
     }
 
-    /// Where it is kept from now on.
+    /// Opens the store.
     ///
     /// # Errors
-    /// Redis cannot be reached, or does not let its user do what is needed.
+    /// Returns an error if Redis cannot be reached, or if the permissions of its user are insufficient.
     pub(crate) async fn open(&self) -> Result<Arc<dyn Store>, StorageError> {
         let (limits, clock) = (Limits::default(), Clock::system());
         match self {
@@ -148,7 +148,7 @@ impl Converter {
 
 fn node(address: &HostPort) -> Node {
     let (host, port) = address.as_str().rsplit_once(':').unwrap_or((address.as_str(), ""));
-    // What the configuration takes for a port is one.
+    // The configuration accepts only valid ports.
     Node::new(host.trim_start_matches('[').trim_end_matches(']'), port.parse().unwrap_or(6379))
 }
 

@@ -16,7 +16,7 @@ use vmcp_upstream::{
 
 use super::Converter;
 
-/// What both kinds of provider are told.
+/// Settings that both kinds of provider share.
 struct Common {
     redirect_uri: Option<ExactUrl>,
     scopes: Vec<String>,

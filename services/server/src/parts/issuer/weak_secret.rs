@@ -12,19 +12,20 @@ const MIN_ENTROPY: f64 = 90.0;
 const WORDS: [&str; 8] =
     ["password", "passwort", "secret", "changeme", "change-me", "change_me", "example", "qwerty"];
 
-/// Whether a secret does not look random. One that does may be guessable all the same: this finds mistakes.
+/// Returns `true` if a secret does not look random. The check finds mistakes; a secret that passes it may still be
+/// guessable.
 pub(super) fn is_weak(secret: &SecretSlice<u8>) -> bool {
     let secret = secret.expose_secret().trim_ascii();
     has_period(secret) || is_sequence(secret) || has_word(secret) || entropy(secret) < MIN_ENTROPY
 }
 
-/// Whether it is one part again and again.
+/// Returns `true` if the secret repeats one part.
 fn has_period(secret: &[u8]) -> bool {
     let mut periods = 1..=secret.len() / 2;
     periods.any(|period| secret.iter().skip(period).zip(secret).all(|(one, other)| one == other))
 }
 
-/// Whether it counts up or down.
+/// Returns `true` if most bytes count up or down.
 fn is_sequence(secret: &[u8]) -> bool {
     let steps = |step: u8| {
         let pairs = secret.iter().skip(1).zip(secret);
@@ -39,7 +40,7 @@ fn has_word(secret: &[u8]) -> bool {
     WORDS.iter().any(|word| text.windows(word.len()).any(|part| part == word.as_bytes()))
 }
 
-/// What the frequencies of its bytes leave open, in bits.
+/// Returns the entropy of the byte frequencies, in bits.
 fn entropy(secret: &[u8]) -> f64 {
     let mut counts: HashMap<u8, u32> = HashMap::new();
     for byte in secret {

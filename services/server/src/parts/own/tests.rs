@@ -13,7 +13,7 @@ use super::*;
 
 const RESOURCE: &str = "https://mcp.example/mcp";
 
-/// A provider that nobody logs in at.
+/// A provider that accepts no logins.
 #[derive(Debug)]
 struct Closed(Uri);
 

@@ -11,38 +11,38 @@ use vmcp_auth_store::{Counts, Store};
 
 use crate::parts::{Asked, Stored};
 
-/// How often the store is asked.
+/// Interval of store checks.
 const LOOK: Duration = Duration::from_secs(15);
 
-/// How long it may take.
+/// Time limit of a store check.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How often providers are asked what they say of themselves, and how often while one does not answer.
+/// Interval of provider checks, and the shorter one while a provider fails.
 const CHECK: Duration = Duration::from_secs(300);
 const CHECK_AGAIN: Duration = Duration::from_secs(30);
 
-/// What was seen of the store.
+/// Result of the last store check.
 #[derive(Debug, Default)]
 pub(super) struct Seen(ArcSwap<Look>);
 
 #[derive(Debug, Default)]
 struct Look {
     counts: Counts,
-    /// `None` before the first one.
+    /// `None` before the first check.
     found: Option<Result<(), String>>,
 }
 
-/// Ends what it stands for with itself.
+/// Handle that aborts its task when dropped.
 #[derive(Debug)]
 pub(super) struct Task(AbortHandle);
 
 impl Seen {
-    /// How much there was when the store last answered.
+    /// Returns the counts of the last successful check.
     pub(super) fn counts(&self) -> Counts {
         self.0.load().counts
     }
 
-    /// Whether it answers; `None` if it was not asked yet.
+    /// Returns `true` if the last check succeeded; `None` before the first one.
     pub(super) fn is_up(&self) -> Option<bool> {
         self.0.load().found.as_ref().map(Result::is_ok)
     }

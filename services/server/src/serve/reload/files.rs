@@ -8,19 +8,19 @@ use vmcp_config::{File, Format};
 /// The most files that are watched.
 const MOST: usize = 1024;
 
-/// What is read at a start only.
+/// Path prefix of settings that are read only at start.
 const AT_A_START: &str = "telemetry.";
 
-/// What the files were that a configuration names, to see when one is another.
+/// Metadata of the files that a configuration names, for change detection.
 #[derive(Debug, Default)]
 pub struct NamedFiles {
     files: Vec<(PathBuf, Option<Stamp>)>,
-    /// What they were when they were looked at last.
+    /// Metadata at the last poll.
     last: Vec<Option<Stamp>>,
 }
 
-/// What a file is, as far as it can be seen without reading it. Links are followed: where a mounted Secret changes by a
-/// swapped link, another file is there.
+/// Metadata that identifies the content of a file without reading it. Symbolic links are followed, so the link swap of
+/// a mounted Secret shows up as a different file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     place: (u64, u64),
@@ -59,8 +59,8 @@ impl NamedFiles {
         Self { files: files.into_iter().map(|(stamp, path)| (path, stamp)).collect(), last }
     }
 
-    /// Whether one is another than it was, and all are what they were at the last call: a file that is still being
-    /// written is not read.
+    /// Returns `true` if a file has changed and no file has changed since the last call, so that a partially written
+    /// file is not read.
     pub(super) fn have_changed(&mut self) -> bool {
         let now: Vec<_> = self.files.iter().map(|(path, _)| stamp(path)).collect();
         let is_still = now == self.last;
