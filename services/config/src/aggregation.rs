@@ -13,23 +13,23 @@ use crate::{
     tree::Node,
 };
 
-/// How the tools of all backends become one list.
+/// Aggregation of the tools of all backends into one list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Aggregation<R: Reference = NoRef> {
-    /// How names that several backends use are kept apart.
+    /// Resolution of name conflicts between backends.
     pub conflict_resolution: ConflictResolution,
     /// Hides all backend tools from clients; composite tools still reach them.
     pub exclude_all_tools: bool,
-    /// What is shown of a backend's tools and how, at most one entry per backend.
+    /// Selection and overrides of a backend's tools, at most one entry per backend.
     pub tools: Vec<WorkloadTools<R>>,
 }
 
-/// How names that several backends use are kept apart.
+/// Resolution of name conflicts between backends.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ConflictResolution {
     /// Every name gets its backend's prefix.
     Prefix {
-        /// What the prefix looks like.
+        /// Format of the prefix.
         format: PrefixFormat,
     },
     /// The first backend in the order has the name; the others' tools of that name are dropped.
@@ -37,16 +37,16 @@ pub enum ConflictResolution {
         /// Names of backends. Those not listed come last, by name.
         order: Vec<String>,
     },
-    /// Overrides say it for each conflict.
+    /// An override resolves each conflict.
     Manual,
 }
 
-/// What is put before a tool's name: text in which `{workload}` stands for the backend's name.
+/// Format of a tool name's prefix: text in which `{workload}` is replaced by the backend's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrefixFormat(String);
 
 section! {
-    /// What is shown of one backend's tools, and how.
+    /// Selection and overrides of one backend's tools.
     pub struct WorkloadTools<R: Reference> {
         /// Name of the backend.
         pub workload: String, [Limit::NotEmpty];
@@ -62,7 +62,7 @@ section! {
 }
 
 section! {
-    /// What one tool is shown with instead of what its backend says.
+    /// Values that replace those of the backend's tool definition.
     pub struct ToolOverride {
         /// The name to show and to call it by.
         pub name: Option<String>, [Limit::NotEmpty];
@@ -91,7 +91,7 @@ section_with_default! {
 }
 
 choice! {
-    /// How names that several backends use are kept apart.
+    /// Strategy for name conflicts between backends.
     enum StrategyWord {
         /// With a prefix.
         Prefix = "prefix",
@@ -103,16 +103,16 @@ choice! {
 }
 
 section! {
-    /// How the tools of all backends become one list.
+    /// Aggregation of the tools of all backends into one list.
     struct AggregationForm<R: Reference> {
-        /// How names that several backends use are kept apart. prefix: every name gets its backend's prefix. priority:
-        /// the first backend in the order has the name. manual: overrides say it for each conflict.
+        /// Strategy for name conflicts between backends. prefix: every name gets its backend's prefix. priority: the
+        /// first backend in the order has the name. manual: overrides resolve each conflict.
         conflict_resolution: StrategyWord = StrategyWord::Prefix;
         /// Details of the conflict resolution.
         conflict_resolution_config: ConflictResolutionConfig = ConflictResolutionConfig::default();
         /// Hides all backend tools from clients; composite tools still reach them.
         exclude_all_tools: bool = false;
-        /// What is shown of a backend's tools and how, at most one entry per backend.
+        /// Selection and overrides of a backend's tools, at most one entry per backend.
         tools: Vec<WorkloadTools<R>> = Vec::new();
     }
     rules [Rule::Unique("tools", "workload")]
@@ -121,7 +121,7 @@ section! {
 section_with_default! {
     /// Details of the conflict resolution.
     struct ConflictResolutionConfig {
-        /// What is put before each name under `prefix`; {workload} stands for the backend's name.
+        /// Prefix of each name under `prefix`; {workload} is replaced by the backend's name.
         prefix_format: PrefixFormat = PrefixFormat::default();
         /// Names of backends under `priority`, the first wins. Those not listed come last, by name.
         priority_order: Vec<String> = Vec::new(), [Limit::EachNotEmpty];
@@ -193,7 +193,8 @@ impl<R: Reference> Default for Aggregation<R> {
     }
 }
 
-/// What the chosen strategy would not read is refused. The default prefix may stand there: resources are defaulted.
+/// Rejects settings that the chosen strategy does not use. The default prefix is accepted, because defaults are written
+/// into resources.
 fn check_config(
     strategy: StrategyWord,
     config: &ConflictResolutionConfig,

@@ -1,11 +1,11 @@
-//! What is recorded of what clients did (`audit`).
+//! Audit events of client requests (`audit`).
 
 use crate::shape::{Limit, choice, section_with_default};
 
 section_with_default! {
     /// Records of MCP operations, and of logins at the embedded authorization server, one JSON line each.
     pub struct Audit {
-        /// Whether there are any.
+        /// Enables audit events.
         pub enabled: bool = false;
         /// Name of the component in each record.
         pub component: Option<String>;
@@ -27,7 +27,7 @@ section_with_default! {
 }
 
 choice! {
-    /// What a record is about.
+    /// Type of an audit event.
     pub enum EventType {
         /// `initialize`.
         McpInitialize = "mcp_initialize",
@@ -109,7 +109,7 @@ choice! {
 }
 
 impl Audit {
-    /// Whether every type of event that would be recorded is excluded.
+    /// Returns `true` if all event types that would be recorded are excluded.
     #[must_use]
     pub fn records_nothing(&self) -> bool {
         let is_excluded = |kind: &&str| {

@@ -41,12 +41,12 @@ section! {
         pub hmac_secret_refs: Vec<S> = Vec::new();
         /// Keys that sign tokens. The first signs, all verify. None makes one up at each start, for development.
         pub signing_key_secret_refs: Vec<S> = Vec::new(), [Limit::MaxItems(5)];
-        /// Where the server's state is kept.
+        /// Storage of the server's state.
         pub storage: Storage<S> = Storage::Memory;
-        /// How long what is issued is valid.
+        /// Lifetimes of tokens and codes.
         pub token_lifespans: TokenLifespans = TokenLifespans::default();
-        /// How often the first upstream provider is asked, when a client refreshes, whether it still knows the user. Its
-        /// refusal ends the user's sessions.
+        /// Interval at which a refresh by a client makes the server check the user with the first upstream provider. If
+        /// the provider rejects the user, the user's sessions end.
         pub upstream_check_interval: Duration = Duration::from_secs(3600), [Limit::Positive];
         /// Identity providers that users log in at, at least one.
         pub upstream_providers: Vec<Upstream<S>>, [Limit::MinItems(1)];
@@ -55,7 +55,7 @@ section! {
 }
 
 section_with_default! {
-    /// How long what is issued is valid.
+    /// Lifetimes of tokens and codes.
     pub struct TokenLifespans {
         /// Access tokens.
         pub access_token_lifespan: Duration = Duration::from_secs(3600), [Limit::Positive];

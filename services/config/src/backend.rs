@@ -21,11 +21,11 @@ use crate::{
 pub struct Backend<D: BackendDocument = InFile> {
     /// Unique in its document. Prefixes, timeouts and credentials refer to it.
     pub name: String,
-    /// Where MCP is served.
+    /// URL of the MCP endpoint.
     pub url: D::Url,
-    /// How MCP is spoken there.
+    /// Transport of the MCP endpoint.
     pub transport: Transport,
-    /// What stands there.
+    /// Kind of backend.
     pub kind: BackendKind,
     /// Headers of each request to the backend, by name. Never any in a resource.
     pub headers: D::Headers,
@@ -33,7 +33,7 @@ pub struct Backend<D: BackendDocument = InFile> {
     pub metadata: BTreeMap<String, String>,
 }
 
-/// What a backend is.
+/// Kind of backend.
 #[derive(Clone, Debug, PartialEq)]
 pub enum BackendKind {
     /// A workload of ours or its proxy; no `type` in the document.
@@ -46,7 +46,7 @@ pub enum BackendKind {
 }
 
 choice! {
-    /// How MCP is spoken to a backend.
+    /// MCP transport of a backend.
     pub enum Transport {
         /// HTTP+SSE of the 2024-11-05 revision.
         Sse = "sse",
@@ -56,7 +56,7 @@ choice! {
 }
 
 choice! {
-    /// What a backend is, on paper.
+    /// Value of `type`.
     enum KindWord {
         /// No type.
         Workload = "",
@@ -72,7 +72,7 @@ section! {
         name: String, [Limit::NotEmpty];
         /// Base URL where MCP is served. In a file, ${NAME} is an environment variable that `variables` lists.
         url: D::Url;
-        /// How MCP is spoken to the backend: streamable-http, or sse for the deprecated HTTP+SSE.
+        /// MCP transport: streamable-http, or sse for the deprecated HTTP+SSE.
         transport: Transport;
         /// `entry` for a remote server that is connected to directly; empty or absent for a workload.
         r#type: KindWord = KindWord::Workload;

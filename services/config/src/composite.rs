@@ -20,7 +20,7 @@ section! {
     pub struct CompositeTool {
         /// Unique name of the tool.
         pub name: String, [Limit::NotEmpty];
-        /// What the tool does.
+        /// Description for clients.
         pub description: Option<String>;
         /// JSON Schema of the arguments: `type: object` and what belongs to it.
         pub parameters: Option<Map<String, Value>>;

@@ -1,4 +1,4 @@
-//! Where reading has got to, and what was wrong so far.
+//! Position in the document and errors found while reading.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use crate::{
 pub struct NamedFile {
     /// The setting that names it.
     pub at: String,
-    /// Where it is.
+    /// Path of the file.
     pub path: PathBuf,
 }
 
@@ -42,7 +42,7 @@ impl Context {
         Self { is_lossy: true, ..Self::default() }
     }
 
-    /// Whether mistakes are passed over, and what cannot be read is replaced.
+    /// Returns `true` in lossy mode, which replaces invalid values by placeholders.
     pub(crate) fn is_lossy(&self) -> bool {
         self.is_lossy
     }
@@ -141,12 +141,12 @@ impl Context {
         self.mistakes.push(Mistake { path, ..mistake });
     }
 
-    /// How many mistakes there are so far, to see whether a part added any.
+    /// Returns the number of errors so far. Callers compare it to detect new errors.
     pub(crate) fn count(&self) -> usize {
         self.mistakes.len() + self.beyond
     }
 
-    /// Whether further mistakes are only counted, so that looking for good words is in vain.
+    /// Returns `true` if further errors are only counted, so that computing suggestions has no effect.
     pub(crate) fn is_full(&self) -> bool {
         self.mistakes.len() >= KEPT
     }

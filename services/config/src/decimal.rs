@@ -19,7 +19,7 @@ pub struct Decimal {
     value: f64,
 }
 
-/// The text is no decimal number.
+/// Error for text that is not a decimal number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a decimal number such as 0.5")]
 pub struct DecimalError;

@@ -15,7 +15,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Duration(time::Duration);
 
-/// Why text is no duration.
+/// Error for text that is not a duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DurationError {
     /// The text has another form.
@@ -51,7 +51,7 @@ impl Duration {
         self.0
     }
 
-    /// Whether it is no time at all.
+    /// Returns `true` if the duration is zero.
     #[must_use]
     pub const fn is_zero(self) -> bool {
         self.0.is_zero()

@@ -1,13 +1,13 @@
-//! What a reader of the configuration is told: every mistake at once, each with its place.
+//! Configuration errors. A reader reports all of them at once, each with its path.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// Mistakes beyond this number are counted, not kept: nobody fixes two hundred at a time.
+/// Maximum number of errors that are kept. Further errors are only counted.
 pub(crate) const KEPT: usize = 200;
 
-/// What is found where a key stands that the object does not have.
+/// Value of [`Mistake::found`] for a key that the object does not have.
 pub(crate) const UNKNOWN_KEY: &str = "an unknown key";
 
 /// One thing in a document that has to be changed before it can be used.
@@ -15,16 +15,16 @@ pub(crate) const UNKNOWN_KEY: &str = "an unknown key";
 /// Prints as one line. Serialises as `{path, line?, found, allowed, suggestion?}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Mistake {
-    /// Where, from the root of the document: `backends[1].transport`. Empty for the document itself.
+    /// Path from the root of the document: `backends[1].transport`. Empty for the document itself.
     pub path: String,
     /// The line, counted from 1. Absent when the document was read as JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
-    /// What is there. Values of secret fields are never quoted.
+    /// Found value. Values of secret fields are never quoted.
     pub found: String,
-    /// What may stand there instead.
+    /// Allowed values.
     pub allowed: String,
-    /// What was probably meant.
+    /// Suggested correction.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suggestion: Option<String>,
 }
@@ -41,11 +41,11 @@ pub struct Mistakes {
 /// Something that is legal and probably not what was meant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Warning {
-    /// Where, as in [`Mistake::path`].
+    /// Path, as in [`Mistake::path`].
     pub path: String,
-    /// What will happen.
+    /// Consequence of the setting.
     pub message: String,
-    /// What was probably meant.
+    /// Suggested correction.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suggestion: Option<String>,
 }
@@ -64,7 +64,7 @@ impl Mistake {
         Self { path, line: None, found, allowed, suggestion: None }
     }
 
-    /// Whether a key stands there that the object does not have.
+    /// Returns `true` if the error is an unknown key.
     #[must_use]
     pub fn is_unknown_key(&self) -> bool {
         self.found == UNKNOWN_KEY
@@ -114,7 +114,7 @@ impl Mistakes {
         self.list.iter()
     }
 
-    /// How many there are, with those that were not kept.
+    /// Returns the total number of errors, including those that were not kept.
     #[must_use]
     pub fn count(&self) -> usize {
         self.list.len() + self.beyond

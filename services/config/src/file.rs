@@ -35,7 +35,7 @@ section! {
         pub group_ref: Option<String>;
         /// Free-form data shown in the status.
         pub metadata: BTreeMap<String, String> = BTreeMap::new();
-        /// How the tools of all backends become one list.
+        /// Aggregation of the tools of all backends into one list.
         pub aggregation: Aggregation<ResourceRef> = Aggregation::default();
         /// Records of what clients did.
         pub audit: Audit = Audit::default();
@@ -45,7 +45,7 @@ section! {
         pub composite_tool_refs: Vec<ResourceRef> = Vec::new();
         /// Tools made of several steps.
         pub composite_tools: Vec<CompositeTool> = Vec::new();
-        /// Who may connect. Overwritten from the resource.
+        /// Authentication and authorization of callers. Overwritten from the resource.
         pub incoming_auth: Option<IncomingAuth>;
         /// Credentials shown to backends. Overwritten from the resource.
         pub outgoing_auth: Option<OutgoingAuth>;
@@ -53,7 +53,7 @@ section! {
         pub operational: Operational = Operational::default();
         /// Shows clients a search instead of all tools.
         pub optimizer: Option<Optimizer>;
-        /// Where client sessions are kept. Overwritten from the resource.
+        /// Storage of client sessions. Overwritten from the resource.
         pub session_storage: SessionStorage = SessionStorage::default();
         /// Traces and metrics. Prefer a telemetry resource.
         pub telemetry: Option<Telemetry>;
@@ -77,7 +77,7 @@ section! {
         pub group_ref: Option<String>;
         /// Free-form data shown in the status.
         pub metadata: BTreeMap<String, String> = BTreeMap::new();
-        /// How the tools of all backends become one list.
+        /// Aggregation of the tools of all backends into one list.
         pub aggregation: Aggregation = Aggregation::default();
         /// Records of what clients did.
         pub audit: Audit = Audit::default();
@@ -87,7 +87,7 @@ section! {
         pub variables: Vec<EnvName> = Vec::new();
         /// Tools made of several steps.
         pub composite_tools: Vec<CompositeTool> = Vec::new();
-        /// Who may connect.
+        /// Authentication and authorization of callers.
         pub incoming_auth: IncomingAuth;
         /// Credentials shown to backends.
         pub outgoing_auth: OutgoingAuth = OutgoingAuth::default();
@@ -95,7 +95,7 @@ section! {
         pub operational: Operational = Operational::default();
         /// Shows clients a search instead of all tools.
         pub optimizer: Option<Optimizer>;
-        /// Where client sessions are kept.
+        /// Storage of client sessions.
         pub session_storage: SessionStorage = SessionStorage::default();
         /// Traces and metrics.
         pub telemetry: Option<Telemetry>;
@@ -120,7 +120,7 @@ section! {
 #[error("cannot write the configuration as YAML: {0}")]
 pub struct WriteError(String);
 
-/// How a document is written.
+/// Format of a document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
     /// YAML 1.2, and so JSON too.
@@ -133,7 +133,7 @@ pub enum Format {
 // === impl Format ===
 
 impl Format {
-    /// What the name of a file says: `.json` is JSON, everything else YAML.
+    /// Returns the format for a file name: JSON for `.json`, YAML for all others.
     #[must_use]
     pub fn of(path: &Path) -> Self {
         match path.extension() {
@@ -177,8 +177,8 @@ impl File {
         crate::shape::parse(&tree(text, format)?)
     }
 
-    /// Reads what can be read of a document with mistakes, so that the rest of it can be checked as well: defaults and
-    /// placeholders are in the place of what is wrong or missing. `None` if there is no document at all.
+    /// Reads the valid parts of a document with errors, so that they can be checked as well. Defaults and placeholders
+    /// replace invalid and missing values. Returns `None` for text that is not a document.
     #[must_use]
     pub fn parse_lossy(text: &str, format: Format) -> Option<Self> {
         crate::shape::parse_lossy(&tree(text, format).ok()?)

@@ -1,4 +1,4 @@
-//! Who may connect (`incomingAuth`).
+//! Authentication and authorization of callers (`incomingAuth`).
 
 use url::Url;
 
@@ -9,16 +9,16 @@ use crate::{
     tree::Node,
 };
 
-/// Who may connect, and what they may do.
+/// Authentication and authorization of callers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IncomingAuth {
-    /// How clients are authenticated.
+    /// Authentication method.
     pub method: IncomingMethod,
-    /// What the authenticated may do.
+    /// Authorization of authenticated callers.
     pub authz: Authz,
 }
 
-/// How clients are authenticated.
+/// Authentication method.
 #[derive(Clone, Debug, PartialEq)]
 pub enum IncomingMethod {
     /// Not at all.
@@ -29,13 +29,13 @@ pub enum IncomingMethod {
     Oidc(Box<Oidc>),
 }
 
-/// What the authenticated may do.
+/// Authorization of authenticated callers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Authz {
-    /// Everything.
+    /// Every action.
     #[default]
     None,
-    /// What Cedar policies permit.
+    /// Actions that Cedar policies permit.
     Cedar(Cedar),
 }
 
@@ -68,7 +68,7 @@ section! {
         pub resource: Option<String>;
         /// RFC 7662 endpoint for opaque tokens.
         pub introspection_url: Option<Url>;
-        /// Where the issuer's keys are, instead of what discovery says.
+        /// URL of the issuer's keys, instead of the discovered one.
         pub jwks_url: Option<Url>;
         /// Accept an issuer over http. For development.
         pub insecure_allow_http: bool = false;
@@ -81,7 +81,7 @@ section! {
 }
 
 choice! {
-    /// How clients are authenticated.
+    /// Authentication method.
     enum MethodWord {
         /// By tokens.
         Oidc = "oidc",
@@ -93,23 +93,23 @@ choice! {
 }
 
 choice! {
-    /// Who decides.
+    /// Authorization method.
     enum AuthzWord {
         /// Cedar policies.
         Cedar = "cedar",
-        /// Nobody.
+        /// No authorization.
         None = "none",
     }
 }
 
 section! {
-    /// Who may connect, and what they may do.
+    /// Authentication and authorization of callers.
     struct IncomingAuthForm {
-        /// How clients are authenticated: by tokens (oidc), as the user of this machine (local), not at all (anonymous).
+        /// Authentication method: by tokens (oidc), as the user of this machine (local), none (anonymous).
         r#type: MethodWord;
         /// The OpenID provider. Required with `type: oidc`.
         oidc: Option<Oidc>;
-        /// What the authenticated may do. Absent is everything.
+        /// Authorization of authenticated callers. Absent permits everything.
         authz: Option<Authz>;
     }
     rules [Rule::Variants {
@@ -124,7 +124,7 @@ section! {
 }
 
 section! {
-    /// What the authenticated may do.
+    /// Authorization of authenticated callers.
     struct AuthzForm {
         /// `cedar` for policies, `none` for everything.
         r#type: AuthzWord;
@@ -152,7 +152,7 @@ alternative!(Authz as AuthzForm, or Authz::None);
 // === impl IncomingAuth ===
 
 impl IncomingAuth {
-    /// Nobody is asked who they are, and everything is permitted.
+    /// Returns settings without authentication and authorization.
     #[must_use]
     pub fn anonymous() -> Self {
         Self { method: IncomingMethod::Anonymous, authz: Authz::None }

@@ -1,4 +1,4 @@
-//! How long to wait and what to do when a backend fails (`operational`).
+//! Timeouts and failure handling (`operational`).
 
 use std::collections::BTreeMap;
 
@@ -17,25 +17,25 @@ section_with_default! {
     pub struct Operational {
         /// `debug` for more detail. Absent means the info level.
         pub log_level: Option<LogLevel>;
-        /// How long to wait for a backend.
+        /// Timeouts for backends.
         pub timeouts: Timeouts = Timeouts::default();
-        /// What to do when a backend fails.
+        /// Handling of backend failures.
         pub failure_handling: FailureHandling = FailureHandling::default();
     }
 }
 
 section_with_default! {
-    /// How long to wait for a backend's next answer. The wait stands still while a question is with the client.
+    /// Timeouts for a backend's next response. A timeout is paused while a server request is with the client.
     pub struct Timeouts {
-        /// The wait for a backend without an entry in `perWorkload`.
+        /// Timeout for a backend without an entry in `perWorkload`.
         pub default: Duration = Duration::from_secs(30), [Limit::Positive];
-        /// The wait by backend name.
+        /// Timeout by backend name.
         pub per_workload: BTreeMap<String, Duration> = BTreeMap::new(), [Limit::Positive];
     }
 }
 
 section_with_default! {
-    /// When a backend counts as unhealthy, and what a request does about it.
+    /// Criteria for unhealthy backends, and the handling of requests to them.
     pub struct FailureHandling {
         /// Time between two health checks of a backend.
         pub health_check_interval: Duration = INTERVAL, [Limit::Positive];
@@ -47,26 +47,26 @@ section_with_default! {
         pub partial_failure_mode: PartialFailureMode = PartialFailureMode::Fail;
         /// Time between two reports of backend health to Kubernetes.
         pub status_reporting_interval: Duration = Duration::from_secs(30), [Limit::Positive];
-        /// Stops asking a backend that keeps failing.
+        /// Circuit breaker of each backend.
         pub circuit_breaker: CircuitBreaker = CircuitBreaker::default();
     }
     rules [Rule::Also(within_the_interval)]
 }
 
 section_with_default! {
-    /// Stops asking a backend that keeps failing, for a while.
+    /// Circuit breaker, which rejects requests to a failing backend for a while.
     pub struct CircuitBreaker {
-        /// Whether there is one.
+        /// Enables the circuit breaker.
         pub enabled: bool = false;
         /// Failures in a row that open the circuit.
         pub failure_threshold: u32 = 5, [Limit::Range(1, 0xffff_ffff)];
-        /// How long the circuit stays open before one request may try again. At least 1s.
+        /// Time that the circuit stays open before one request may probe the backend. At least 1s.
         pub timeout: Duration = Duration::from_secs(60), [Limit::AtLeast(Duration::from_secs(1))];
     }
 }
 
 choice! {
-    /// How much is logged.
+    /// Log level.
     pub enum LogLevel {
         /// Every decision.
         Debug = "debug",
@@ -74,11 +74,11 @@ choice! {
 }
 
 choice! {
-    /// What a list is worth when a backend is missing.
+    /// Handling of lists while a backend is unavailable.
     pub enum PartialFailureMode {
-        /// Nothing: it fails, names the backend and may be tried again.
+        /// The list request fails with an error that names the backend and permits a retry.
         Fail = "fail",
-        /// What it holds.
+        /// The list holds the items of the available backends.
         BestEffort = "best_effort",
     }
 }

@@ -13,7 +13,7 @@ section_with_default! {
     pub struct Optimizer {
         /// Base URL of the embedding service. Absent searches by keywords only.
         pub embedding_service: Option<Url>;
-        /// How long to wait for the embedding service.
+        /// Timeout of the embedding service.
         pub embedding_service_timeout: Duration = Duration::from_secs(30), [Limit::Positive];
         /// Share of meaning against keywords: "0.0" is all keywords, "1.0" is all meaning.
         pub hybrid_search_semantic_ratio: Decimal = Decimal::hundredths(0, 50), [Limit::AtMost(1.0)];

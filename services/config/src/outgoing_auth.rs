@@ -1,4 +1,4 @@
-//! What a backend is shown as credentials (`outgoingAuth`).
+//! Credentials for backends (`outgoingAuth`).
 
 mod aws_sts;
 mod forms;
@@ -28,7 +28,7 @@ section_with_default! {
 }
 
 choice! {
-    /// Where credentials come from.
+    /// Source of credentials.
     pub enum Source {
         /// From this document.
         Inline = "inline",
@@ -37,7 +37,7 @@ choice! {
     }
 }
 
-/// What one backend is shown.
+/// Credentials for one backend.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Strategy {
     /// Nothing.
@@ -57,11 +57,11 @@ pub enum Strategy {
 pub struct HeaderInjection {
     /// Name of the header.
     pub header_name: HeaderName,
-    /// Where its value is.
+    /// Location of the value.
     pub value: HeaderValue,
 }
 
-/// Where a header's value is.
+/// Location of a header's value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HeaderValue {
     /// In the document.
@@ -81,7 +81,7 @@ section! {
 // === impl OutgoingAuth ===
 
 impl OutgoingAuth {
-    /// What `backend` is shown: its own entry, or else the default.
+    /// Returns the strategy for `backend`: its own entry, or else the default.
     #[must_use]
     pub fn of(&self, backend: &str) -> Option<&Strategy> {
         self.backends.get(backend).or(self.default.as_ref())
@@ -98,7 +98,7 @@ impl OutgoingAuth {
 }
 
 impl Default for Source {
-    /// What holds without the section. With the section, the key is required.
+    /// Returns the settings that apply without the section. Within the section, the key is required.
     fn default() -> Self {
         Self::Inline
     }

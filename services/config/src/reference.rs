@@ -2,7 +2,7 @@
 
 use crate::shape::{Limit, Shape, section};
 
-/// What stands where a resource may name another one: [`ResourceRef`] in a resource, [`NoRef`] in a file.
+/// Reference from one resource to another: [`ResourceRef`] in a resource, [`NoRef`] in a file.
 pub trait Reference: Shape + Clone + std::fmt::Debug + PartialEq + Send + Sync + 'static {}
 
 section! {

@@ -1,4 +1,4 @@
-//! Where client sessions are kept (`sessionStorage`).
+//! Storage of client sessions (`sessionStorage`).
 
 use crate::{
     context::Context,
@@ -6,7 +6,7 @@ use crate::{
     tree::Node,
 };
 
-/// Where client sessions are kept.
+/// Storage of client sessions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum SessionStorage {
     /// In the process.
@@ -23,12 +23,12 @@ pub struct SessionRedis {
     pub address: String,
     /// Number of the database.
     pub db: u32,
-    /// What all keys begin with.
+    /// Prefix of all keys.
     pub key_prefix: Option<String>,
 }
 
 choice! {
-    /// Where client sessions are kept.
+    /// Kind of storage.
     enum ProviderWord {
         /// In the process.
         Memory = "memory",
@@ -38,7 +38,7 @@ choice! {
 }
 
 section! {
-    /// Where client sessions are kept. The Redis password is in the environment variable VMCP_SESSION_REDIS_PASSWORD.
+    /// Storage of client sessions. The Redis password is in the environment variable VMCP_SESSION_REDIS_PASSWORD.
     struct SessionStorageForm {
         /// `memory` for one process, `redis` for several that share sessions.
         provider: ProviderWord;
@@ -46,7 +46,7 @@ section! {
         address: Option<String>, [Limit::NotEmpty];
         /// Number of the Redis database.
         db: Option<u32>, [Limit::Range(0, 0x7fff_ffff)];
-        /// What all keys in Redis begin with.
+        /// Prefix of all keys in Redis.
         key_prefix: Option<String>;
     }
     rules [Rule::Variants {

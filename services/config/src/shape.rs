@@ -1,8 +1,8 @@
-//! How a field is read from a tree, written, and described in the JSON Schema, in one place for all three.
+//! Reader, writer and JSON Schema of a field, from one definition.
 //!
-//! [`section!`] describes an object once: names, types, defaults, limits, documentation. Reader, writer and schema follow
-//! from that one description, so they cannot disagree. [`alternative!`] does the same for types that are an enum in Rust
-//! and a flat object with a discriminating key on paper.
+//! [`section!`] describes an object once: names, types, defaults, limits, documentation. Reader, writer and schema are
+//! generated from that description, so they cannot disagree. [`alternative!`] does the same for types that are an enum
+//! in Rust and a flat object with a discriminating key in the document.
 
 mod choice;
 mod fields;
@@ -33,28 +33,28 @@ pub trait Shape: Serialize + JsonSchema + Sized {
         None
     }
 
-    /// Whether the key is left out when written.
+    /// Returns `true` if the key is omitted when written.
     fn is_absent(&self) -> bool {
         false
     }
 
-    /// Whether messages must not quote the value.
+    /// Returns `true` if messages must not quote the value.
     fn is_secret() -> bool {
         false
     }
 
-    /// Whether it is written as text: `""` for an optional one says the same as leaving it out.
+    /// Returns `true` for types that are written as text. For an optional field, `""` is equivalent to an absent key.
     fn is_text() -> bool {
         false
     }
 
-    /// Whether it is any text, rather than a word, number or address in text: then `""` says the same as leaving the key
-    /// out where the field has a default.
+    /// Returns `true` for free text, as opposed to a keyword, number or address in text. If the field has a default,
+    /// `""` is then equivalent to an absent key.
     fn is_free_text() -> bool {
         false
     }
 
-    /// Whether `""` says the same as leaving the key out, also without a default.
+    /// Returns `true` if `""` is equivalent to an absent key even without a default.
     fn empty_is_absent() -> bool {
         false
     }
@@ -64,7 +64,7 @@ pub trait Shape: Serialize + JsonSchema + Sized {
         None
     }
 
-    /// Whether there is no such value, so that the schema leaves the field out.
+    /// Returns `true` if the type has no values, so that the schema omits the field.
     fn is_never() -> bool {
         false
     }

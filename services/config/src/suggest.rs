@@ -2,7 +2,7 @@
 
 /// The nearest of `known`, if it is near enough that proposing it helps.
 pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // Names are short; a long one is no misspelling, and the distance is quadratic.
+    // Names are short, and the distance takes quadratic time, so long words get no suggestion.
     if word.len() > 64 {
         return None;
     }

@@ -90,13 +90,13 @@ impl Template {
         })
     }
 
-    /// Whether there is no placeholder in the text.
+    /// Returns `true` if the text contains no placeholder.
     #[must_use]
     pub fn is_literal(&self) -> bool {
         self.variables().next().is_none()
     }
 
-    /// Whether the text begins with a placeholder.
+    /// Returns `true` if the text begins with a placeholder.
     pub(crate) fn starts_with_variable(&self) -> bool {
         matches!(self.parts.first(), Some(Part::Variable { .. }))
     }

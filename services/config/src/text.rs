@@ -202,12 +202,12 @@ text_type! {
 }
 
 text_type! {
-    /// An http:// or https:// URL that somebody else compares as text, so kept as text.
+    /// An http:// or https:// URL that peers compare as text, so the text is kept unchanged.
     ExactUrl, patterns::HTTP, such as "https://placeholder.invalid", and has_host
 }
 
 text_type! {
-    /// An https:// URL that somebody else compares as text, so kept as text.
+    /// An https:// URL that peers compare as text, so the text is kept unchanged.
     ExactHttpsUrl, patterns::HTTPS, such as "https://placeholder.invalid", and has_host
 }
 
@@ -244,7 +244,7 @@ fn secure_issuer(text: &str) -> bool {
     plain && (url.scheme() == "https" || is_loopback(&url))
 }
 
-/// Whether `url` names this machine: `localhost` or a loopback address.
+/// Returns `true` if `url` names this machine: `localhost` or a loopback address.
 pub(crate) fn is_loopback(url: &url::Url) -> bool {
     match url.host() {
         Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),

@@ -26,7 +26,7 @@ pub struct Node {
     pub(crate) kind: Kind,
 }
 
-/// What a value is, before a field says what it should be.
+/// Value before the type of its field is known.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Kind {
     /// Quoted, or a block of text: always text.
@@ -47,7 +47,7 @@ pub(crate) struct Entry {
     pub(crate) merges: bool,
 }
 
-/// What an unquoted scalar means in the YAML 1.2 core schema (section 10.3.2).
+/// Type of an unquoted scalar in the YAML 1.2 core schema (section 10.3.2).
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Plain {
     Null,
@@ -70,7 +70,7 @@ impl Node {
         }
     }
 
-    /// Whether a key stands there without a value.
+    /// Returns `true` for null, which is also the value of a key without one.
     pub(crate) fn is_null(&self) -> bool {
         matches!(&self.kind, Kind::Plain(text) if resolve(text) == Plain::Null)
     }
@@ -100,7 +100,7 @@ impl Node {
         }
     }
 
-    /// How a message names this value. Never longer than a line.
+    /// Describes the value for messages, in at most one line.
     pub(crate) fn describe(&self) -> String {
         match &self.kind {
             Kind::Text(text) => format!("\"{}\"", shorten(text)),
@@ -178,7 +178,7 @@ fn merge_key(entry: &Entry) -> Mistake {
     }
 }
 
-/// What the unquoted scalar `text` means.
+/// Resolves the unquoted scalar `text`.
 pub(crate) fn resolve(text: &str) -> Plain {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Plain::Null,

@@ -1,4 +1,4 @@
-//! What is legal and probably not what was meant.
+//! Warnings for settings that are valid but probably unintended.
 
 mod unread;
 
@@ -21,8 +21,8 @@ use crate::{
 use self::unread::Unread;
 
 impl File {
-    /// What is legal and probably not what was meant: names of backends that there are none of, and the like. Of
-    /// unknown names the first 200.
+    /// Returns warnings for settings that are valid but probably unintended, such as names of unknown backends. At most
+    /// 200 unknown names are reported.
     #[must_use]
     pub fn warnings(&self) -> Vec<Warning> {
         let Self {
@@ -176,7 +176,7 @@ fn plaintext_credentials<'a>(
     }
 }
 
-/// What stands before the names of tools should be made of what they may be made of.
+/// Warns about prefixes that are equal or nested, or that tool names should not begin with.
 fn odd_prefixes<D: BackendDocument>(
     backends: &[Backend<D>],
     resolution: &ConflictResolution,

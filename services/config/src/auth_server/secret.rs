@@ -1,11 +1,11 @@
-//! How a secret is found.
+//! Locations of secrets.
 
 use crate::{
     shape::{Limit, Shape, section},
     text::FilePath,
 };
 
-/// How a secret is found: [`SecretRef`] in a resource, [`SecretFile`] in a file.
+/// Location of a secret: [`SecretRef`] in a resource, [`SecretFile`] in a file.
 pub trait SecretLocation:
     Shape + Clone + std::fmt::Debug + PartialEq + Send + Sync + 'static
 {

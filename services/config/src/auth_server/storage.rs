@@ -1,4 +1,4 @@
-//! Where the authorization server's state is kept.
+//! Storage of the authorization server's state.
 
 use super::SecretLocation;
 use crate::{
@@ -9,10 +9,10 @@ use crate::{
     tree::Node,
 };
 
-/// Where the authorization server's state is kept.
+/// Storage of the authorization server's state.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Storage<S: SecretLocation> {
-    /// In the process; gone after a restart.
+    /// In memory; lost on restart.
     Memory,
     /// In Redis.
     Redis(Box<Redis<S>>),
@@ -21,9 +21,9 @@ pub enum Storage<S: SecretLocation> {
 /// The Redis that holds the authorization server's state.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Redis<S: SecretLocation> {
-    /// Who the server is to Redis.
+    /// Credentials for Redis.
     pub acl_user_config: RedisAcl<S>,
-    /// Where Redis is.
+    /// Address of Redis.
     pub address: RedisAddress<S>,
     /// The longest that connecting may take.
     pub dial_timeout: Duration,
@@ -35,14 +35,14 @@ pub struct Redis<S: SecretLocation> {
     pub tls: Option<RedisTls<S>>,
 }
 
-/// Where Redis is.
+/// Address of Redis.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RedisAddress<S: SecretLocation> {
     /// One server.
     Standalone(HostPort),
     /// A node of a cluster.
     Cluster(HostPort),
-    /// What Sentinel says.
+    /// The master that Sentinel reports.
     Sentinel {
         /// The Sentinels and the master they watch.
         config: Sentinel,
@@ -62,7 +62,7 @@ pub struct Sentinel {
     pub nodes: SentinelNodes,
 }
 
-/// Where the Sentinels are.
+/// Addresses of the Sentinels.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SentinelNodes {
     /// At these addresses, at least one.
@@ -72,7 +72,7 @@ pub enum SentinelNodes {
 }
 
 section! {
-    /// Who the server is to Redis.
+    /// Credentials for Redis.
     pub struct RedisAcl<S: SecretLocation> {
         /// The password.
         pub password_secret_ref: S;
@@ -104,7 +104,7 @@ section! {
 }
 
 choice! {
-    /// Where state is kept.
+    /// Kind of storage.
     enum StorageWord {
         /// In the process.
         Memory = "memory",
@@ -114,7 +114,7 @@ choice! {
 }
 
 section! {
-    /// Where the authorization server's state is kept.
+    /// Storage of the authorization server's state.
     struct StorageForm<S: SecretLocation> {
         /// `memory` for one process, `redis` for several.
         r#type: StorageWord = StorageWord::Memory;
@@ -134,7 +134,7 @@ section! {
 section! {
     /// The Redis that holds the authorization server's state.
     struct RedisForm<S: SecretLocation> {
-        /// Who the server is to Redis.
+        /// Credentials for Redis.
         acl_user_config: RedisAcl<S>;
         /// Address of one server or, with `clusterMode`, of a node of the cluster.
         addr: Option<HostPort>;

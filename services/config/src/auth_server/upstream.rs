@@ -17,11 +17,11 @@ use crate::{
 pub struct Upstream<S: SecretLocation> {
     /// Unique name; routes and sessions refer to it.
     pub name: ProviderName,
-    /// What it speaks.
+    /// Protocol and settings of the provider.
     pub kind: UpstreamKind<S>,
 }
 
-/// What an identity provider speaks.
+/// Protocol and settings of an identity provider.
 #[derive(Clone, Debug, PartialEq)]
 pub enum UpstreamKind<S: SecretLocation> {
     /// OpenID Connect.
@@ -39,7 +39,7 @@ section! {
         pub client_id: String, [Limit::NotEmpty];
         /// That client's secret. Absent is a public client with PKCE.
         pub client_secret_ref: Option<S>;
-        /// Where the provider sends users back to. Absent is `{resourceUrl}/oauth/callback`.
+        /// Redirect URI for the provider. Absent is `{resourceUrl}/oauth/callback`.
         pub redirect_uri: Option<ExactUrl>;
         /// Scopes to ask for.
         pub scopes: Vec<String> = vec!["openid".to_owned(), "offline_access".to_owned()], [
@@ -47,7 +47,7 @@ section! {
         ];
         /// More parameters of the authorization request.
         pub additional_authorization_params: BTreeMap<String, String> = BTreeMap::new(), [Limit::MaxItems(16)];
-        /// Where and how the provider says who the user is, instead of what discovery says.
+        /// Source of the user's identity, instead of the discovered userinfo endpoint.
         pub user_info_override: Option<UserInfo>;
     }
     check OidcUpstream::check
@@ -60,38 +60,38 @@ pub struct Oauth2Upstream<S: SecretLocation> {
     pub authorization_endpoint: Url,
     /// The token endpoint.
     pub token_endpoint: Url,
-    /// Who this server is there.
+    /// Client registration at the provider.
     pub client: Client<S>,
-    /// Where the provider sends users back to. `None` is `{resourceUrl}/oauth/callback`.
+    /// Redirect URI for the provider. `None` is `{resourceUrl}/oauth/callback`.
     pub redirect_uri: Option<ExactUrl>,
     /// Scopes to ask for.
     pub scopes: Vec<String>,
     /// More parameters of the authorization request.
     pub additional_authorization_params: BTreeMap<String, String>,
-    /// Where a token answer that is not RFC 6749's has its members.
+    /// Paths of members in token responses that do not follow RFC 6749.
     pub token_response_mapping: Option<TokenResponseMapping>,
-    /// Where and how the provider says who the user is. `None` makes up a subject from the access token.
+    /// Source of the user's identity. `None` derives a subject from the access token.
     pub user_info: Option<UserInfo>,
 }
 
-/// Who this server is to an upstream provider.
+/// Client registration of this server at an upstream provider.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Client<S: SecretLocation> {
-    /// A client that is known there.
+    /// A client that is registered at the provider.
     Static {
         /// Its identifier.
         id: String,
         /// Its secret. `None` is a public client with PKCE.
         secret: Option<S>,
     },
-    /// One that registers itself (RFC 7591).
+    /// A client that registers itself (RFC 7591).
     Dynamic(Dcr<S>),
 }
 
 /// Dynamic client registration at an upstream provider (RFC 7591).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dcr<S: SecretLocation> {
-    /// Where to register.
+    /// Registration endpoint.
     pub endpoint: DcrEndpoint,
     /// Bearer token of the registration request.
     pub initial_access_token: Option<S>,
@@ -101,17 +101,17 @@ pub struct Dcr<S: SecretLocation> {
     pub software_statement: Option<String>,
 }
 
-/// Where to register.
+/// Registration endpoint.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DcrEndpoint {
-    /// Where this discovery document says (RFC 8414).
+    /// Endpoint named by this discovery document (RFC 8414).
     Discovery(ExactHttpsUrl),
-    /// Here.
+    /// This endpoint.
     Registration(Url),
 }
 
 section! {
-    /// Where a token answer that is not RFC 6749's has its members, in dot notation.
+    /// Paths of members in token responses that do not follow RFC 6749, in dot notation.
     pub struct TokenResponseMapping {
         /// The access token.
         pub access_token_path: String, [Limit::NotEmpty];
@@ -125,7 +125,7 @@ section! {
 }
 
 choice! {
-    /// What an identity provider speaks.
+    /// Protocol of an identity provider.
     enum UpstreamWord {
         /// OpenID Connect.
         Oidc = "oidc",
@@ -169,15 +169,15 @@ section! {
         client_secret_ref: Option<S>;
         /// Registers a client at the provider (RFC 7591). Instead of `clientId`.
         dcr_config: Option<Dcr<S>>;
-        /// Where the provider sends users back to. Absent is `{resourceUrl}/oauth/callback`.
+        /// Redirect URI for the provider. Absent is `{resourceUrl}/oauth/callback`.
         redirect_uri: Option<ExactUrl>;
         /// Scopes to ask for.
         scopes: Vec<String> = Vec::new(), [Limit::EachMatches(&patterns::SCOPE)];
         /// More parameters of the authorization request.
         additional_authorization_params: BTreeMap<String, String> = BTreeMap::new(), [Limit::MaxItems(16)];
-        /// Where a token answer that is not RFC 6749's has its members.
+        /// Paths of members in token responses that do not follow RFC 6749.
         token_response_mapping: Option<TokenResponseMapping>;
-        /// Where and how the provider says who the user is. Absent makes up a subject from the access token.
+        /// Source of the user's identity. Absent derives a subject from the access token.
         user_info: Option<UserInfo>;
     }
     rules [

@@ -7,7 +7,7 @@ use url::Url;
 use crate::shape::{Limit, choice, section, section_with_default};
 
 section! {
-    /// Where and how an upstream provider says who the user is.
+    /// Endpoint and field mapping that determine the user's identity.
     pub struct UserInfo {
         /// The userinfo endpoint.
         pub endpoint_url: Url;
@@ -15,7 +15,7 @@ section! {
         pub http_method: HttpMethod = HttpMethod::Get;
         /// More headers of the request.
         pub additional_headers: BTreeMap<String, String> = BTreeMap::new();
-        /// Which members of the answer mean what. Absent is OpenID's names.
+        /// Mapping of the response's members. Absent uses the names of OpenID Connect.
         pub field_mapping: FieldMapping = FieldMapping::default();
     }
 }
@@ -31,13 +31,13 @@ choice! {
 }
 
 section_with_default! {
-    /// Which members of the userinfo answer mean what; the first that is not empty counts.
+    /// Mapping of userinfo members. Of several members, the first that is not empty is used.
     pub struct FieldMapping {
-        /// Who the user is.
+        /// Members with the user's unique identifier.
         pub subject_fields: Vec<String> = vec!["sub".to_owned()], [Limit::MinItems(1)];
-        /// What the user is called.
+        /// Members with the user's display name.
         pub name_fields: Vec<String> = vec!["name".to_owned()];
-        /// The user's address.
+        /// Members with the user's email address.
         pub email_fields: Vec<String> = vec!["email".to_owned()];
     }
 }

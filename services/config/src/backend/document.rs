@@ -197,7 +197,7 @@ impl Headers {
         self.0.iter()
     }
 
-    /// Whether there are none.
+    /// Returns `true` if there are no headers.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

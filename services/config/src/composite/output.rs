@@ -1,4 +1,4 @@
-//! What a composite tool answers with.
+//! Output of a composite tool.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ section! {
     pub struct Property {
         /// Type of the value.
         pub r#type: OutputType;
-        /// What the value means.
+        /// Description of the value.
         pub description: Option<String>;
         /// Template of the value, such as {{.steps.search.output.title}}; for an object, JSON text.
         pub value: Option<String>, [Limit::NotEmpty];

@@ -15,7 +15,7 @@ use crate::{
 pub struct Step {
     /// Unique in its tool.
     pub id: String,
-    /// What is done.
+    /// Action of the step.
     pub kind: StepKind,
     /// Template; the step is skipped unless it is true.
     pub condition: Option<String>,
@@ -25,11 +25,11 @@ pub struct Step {
     pub timeout: Option<Duration>,
     /// Output when the step is skipped or fails and the tool goes on.
     pub default_results: Option<Value>,
-    /// What happens when the step fails.
+    /// Handling of the step's failure.
     pub on_error: OnError,
 }
 
-/// What a step does.
+/// Action of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StepKind {
     /// Calls a tool.
@@ -54,18 +54,18 @@ pub enum StepKind {
     ForEach {
         /// Template of a JSON array.
         collection: String,
-        /// What templates call the item.
+        /// Name of the item in templates.
         item_var: String,
         /// The most items, at most 1000.
         max_iterations: u32,
         /// The most calls at a time, at most 50.
         max_parallel: u32,
-        /// What is done for each item.
+        /// Step that runs for each item.
         step: InnerStep,
     },
 }
 
-/// What happens when a step fails.
+/// Handling of a step's failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum OnError {
     /// The tool fails.
@@ -75,31 +75,31 @@ pub enum OnError {
     Continue,
     /// The step is tried again.
     Retry {
-        /// So many times.
+        /// Number of retries.
         count: u32,
-        /// After so long. `None` leaves it to the engine.
+        /// Delay before a retry. `None` leaves the delay to the engine.
         delay: Option<Duration>,
     },
 }
 
 section! {
-    /// What is done for each item: a call of a tool.
+    /// Step that runs for each item: a call of a tool.
     pub struct InnerStep {
         /// Name of the step in messages.
         pub id: Option<String>;
-        /// Calls a tool; there is no other type here.
+        /// Type of the step; only calls of tools are supported.
         pub r#type: InnerType = InnerType::Tool;
         /// The tool, as workload.tool_name.
         pub tool: String, [Limit::NotEmpty];
         /// Arguments; first-level text is a template.
         pub arguments: Map<String, Value> = Map::new();
-        /// What happens when the call fails.
+        /// Handling of a failed call.
         pub on_error: OnError = OnError::Abort;
     }
 }
 
 choice! {
-    /// What an inner step does.
+    /// Action of an inner step.
     pub enum InnerType {
         /// Calls a tool.
         Tool = "tool",
@@ -107,19 +107,19 @@ choice! {
 }
 
 choice! {
-    /// What happens when the user doesn't answer.
+    /// Handling of an elicitation that the user declines or cancels.
     pub enum AnswerAction {
-        /// The tool ends here, well.
+        /// The tool ends successfully without the remaining steps.
         SkipRemaining = "skip_remaining",
         /// The tool fails.
         Abort = "abort",
-        /// The next step is done.
+        /// The next step runs.
         Continue = "continue",
     }
 }
 
 section! {
-    /// What happens when the user doesn't answer.
+    /// Handling of an elicitation that the user declines or cancels.
     pub struct Answer {
         /// skip_remaining ends the tool, abort fails it, continue goes to the next step.
         pub action: AnswerAction = AnswerAction::Abort;
@@ -127,7 +127,7 @@ section! {
 }
 
 choice! {
-    /// What a step does.
+    /// Action of a step.
     enum StepWord {
         /// Calls a tool.
         Tool = "tool",
@@ -139,7 +139,7 @@ choice! {
 }
 
 choice! {
-    /// What happens when a step fails.
+    /// Handling of a step's failure.
     enum ErrorWord {
         /// The tool fails.
         Abort = "abort",
@@ -169,25 +169,25 @@ section! {
         timeout: Option<Duration>, [Limit::Positive];
         /// Output when the step is skipped, or fails and the tool goes on.
         default_results: Option<Value>;
-        /// What happens when the step fails.
+        /// Handling of the step's failure.
         on_error: OnError = OnError::Abort;
         /// Template of the question. Only with `type: elicitation`.
         message: Option<String>, [Limit::NotEmpty];
         /// JSON Schema of the answer. Only with `type: elicitation`.
         schema: Option<Map<String, Value>>;
-        /// What happens when the user declines. Only with `type: elicitation`.
+        /// Handling of a declined elicitation. Only with `type: elicitation`.
         on_decline: Option<Answer>;
-        /// What happens when the user closes the question. Only with `type: elicitation`.
+        /// Handling of a cancelled elicitation. Only with `type: elicitation`.
         on_cancel: Option<Answer>;
         /// Template of a JSON array. Only with `type: forEach`.
         collection: Option<String>, [Limit::NotEmpty];
-        /// What templates call the item; `item` when absent. Only with `type: forEach`.
+        /// Name of the item in templates; `item` when absent. Only with `type: forEach`.
         item_var: Option<String>, [Limit::Matches(&patterns::IDENTIFIER)];
         /// The most items; 100 when absent. Only with `type: forEach`.
         max_iterations: Option<u32>, [Limit::Range(1, 1000)];
         /// The most calls at a time; 10 when absent. Only with `type: forEach`.
         max_parallel: Option<u32>, [Limit::Range(1, 50)];
-        /// What is done for each item. Only with `type: forEach`.
+        /// Step that runs for each item. Only with `type: forEach`.
         step: Option<InnerStep>;
     }
     rules [Rule::Variants {
@@ -217,13 +217,13 @@ section! {
 }
 
 section! {
-    /// What happens when a step fails.
+    /// Handling of a step's failure.
     struct OnErrorForm {
         /// abort fails the tool, continue goes on with defaultResults, retry tries again.
         action: ErrorWord = ErrorWord::Abort;
-        /// How many times to try again, 1 to 10. Only with `action: retry`.
+        /// Number of retries, 1 to 10. Only with `action: retry`.
         retry_count: Option<u32>, [Limit::Range(1, 10)];
-        /// How long to wait before. Only with `action: retry`.
+        /// Delay before a retry. Only with `action: retry`.
         retry_delay: Option<Duration>;
     }
     rules [Rule::Variants {

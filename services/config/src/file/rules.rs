@@ -59,7 +59,7 @@ fn check_variables(node: &Node, listed: &BTreeSet<&str>, cx: &mut Context) {
 /// The embedded authorization server is the provider that clients are authenticated by (seed 5.1).
 pub(super) fn issuer(node: &Node, cx: &mut Context) {
     let own = at(node, &["authServer", "issuer"]).and_then(Node::text);
-    // What is wrong by itself is refused by its own reader.
+    // The reader of the value already rejects an invalid issuer.
     let Some(own) = own.filter(|own| Issuer::new(own).is_some()) else { return };
     let Some(incoming) = node.get("incomingAuth") else { return };
     if let Some(other) = incoming.get("type").and_then(Node::text).filter(without_tokens) {

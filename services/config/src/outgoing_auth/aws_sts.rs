@@ -20,7 +20,7 @@ section! {
         pub role_mappings: Vec<RoleMapping> = Vec::new();
         /// Service that requests are signed for.
         pub service: String = "aws-mcp".to_owned(), [Limit::NotEmpty];
-        /// How long the credentials are valid, in seconds.
+        /// Lifetime of the credentials, in seconds.
         pub session_duration: u32 = 3600, [Limit::Range(900, 43200)];
         /// Claim whose value names the session.
         pub session_name_claim: String = "sub".to_owned(), [Limit::NotEmpty];
@@ -37,13 +37,13 @@ section! {
 pub struct RoleMapping {
     /// The role.
     pub role_arn: RoleArn,
-    /// Whom it is for.
+    /// Callers that the role applies to.
     pub matches: RoleMatch,
     /// Lower comes first. `None` comes last; equal ones in the order of the document.
     pub priority: Option<u32>,
 }
 
-/// Whom a role is for.
+/// Callers that a role applies to.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RoleMatch {
     /// Callers whose role claim is or contains this value.

@@ -1,4 +1,4 @@
-//! How the strategies are written: a `type` and the object that belongs to it.
+//! Document form of the strategies: a `type` and the object that belongs to it.
 
 use super::{AwsSts, HeaderInjection, HeaderValue, Strategy, TokenExchange, UpstreamInject};
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
 };
 
 choice! {
-    /// What one backend is shown.
+    /// Credentials for one backend.
     enum StrategyWord {
         /// Nothing.
         Unauthenticated = "unauthenticated",
@@ -25,7 +25,7 @@ choice! {
 }
 
 section! {
-    /// What a backend is shown as credentials: the `type` and the object that belongs to it.
+    /// Credentials for a backend: the `type` and the object that belongs to it.
     struct StrategyForm {
         /// Which kind of credentials.
         r#type: StrategyWord;

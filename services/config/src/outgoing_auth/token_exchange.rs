@@ -9,7 +9,7 @@ use crate::{
     tree::Node,
 };
 
-/// How the caller's token is exchanged.
+/// Token exchange for the caller's token.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokenExchange {
     /// The token endpoint.
@@ -22,7 +22,7 @@ pub struct TokenExchange {
     pub client_secret: Option<ClientSecret>,
     /// Scopes to ask for.
     pub scopes: Vec<String>,
-    /// What kind of token is exchanged.
+    /// Type of the subject token.
     pub subject_token_type: TokenType,
     /// The upstream provider whose token is exchanged instead of the caller's own.
     pub subject_provider_name: Option<ProviderName>,
@@ -30,7 +30,7 @@ pub struct TokenExchange {
     pub external_token_header_name: Option<HeaderName>,
 }
 
-/// Where a client's secret is.
+/// Location of a client's secret.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ClientSecret {
     /// In the document.
@@ -40,7 +40,7 @@ pub enum ClientSecret {
 }
 
 choice! {
-    /// What kind of token is exchanged (RFC 8693, section 3).
+    /// Type of a token (RFC 8693, section 3).
     pub enum TokenType {
         /// An access token.
         AccessToken = "urn:ietf:params:oauth:token-type:access_token" | "access_token" | "",
@@ -66,7 +66,7 @@ section! {
         client_secret_env: Option<EnvName>;
         /// Scopes to ask for.
         scopes: Vec<String> = Vec::new(), [Limit::EachMatches(&patterns::SCOPE)];
-        /// What kind of token is exchanged.
+        /// Type of the subject token.
         subject_token_type: TokenType = TokenType::AccessToken;
         /// Upstream provider whose token is exchanged instead of the caller's own. Absent with an embedded authorization
         /// server takes its first upstream.

@@ -113,7 +113,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Whether `""` says the same as leaving the key out: for text that may be left out.
+/// Returns `true` if `""` is equivalent to an absent key: for text with a default or optional text.
 fn empty_is_absent<T: Shape>(default: Option<&T>) -> bool {
     T::empty_is_absent() || (T::is_free_text() && default.is_some())
 }

@@ -56,11 +56,11 @@ pub(crate) enum Rule {
     Unique(&'static str, &'static str),
     /// A key that belongs elsewhere, and where.
     Elsewhere(&'static str, &'static str),
-    /// What no other rule can say. Sees the tree, so it holds beside other mistakes.
+    /// Custom rule. It checks the tree, so it also runs on documents with other errors.
     Also(fn(&Node, &mut Context)),
 }
 
-/// What one value of a discriminating key asks of the others.
+/// Requirements that one value of a discriminating key imposes on other keys.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Variant {
     pub(crate) value: &'static str,
@@ -71,7 +71,7 @@ pub(crate) struct Variant {
 // === impl Limit ===
 
 impl Limit {
-    /// Whether `node` keeps to the limit; reports it if not. Values of another type are the reader's business.
+    /// Reports an error and returns `false` if `node` violates the limit. The reader handles values of another type.
     pub(crate) fn check(self, node: &Node, secret: bool, cx: &mut Context) -> bool {
         let broken = match (self, &node.kind) {
             (Self::Range(least, most), Kind::Plain(_)) => {
@@ -179,7 +179,7 @@ impl Limit {
                 let key = if of_map { "maxProperties" } else { "maxItems" };
                 schema.insert(key.to_owned(), json!(most));
             }
-            // A pattern that says this of text would help nobody.
+            // A regular expression for these limits would not be readable.
             Self::AtMost(_) | Self::Positive | Self::AtLeast(_) => {}
             Self::EachNotEmpty | Self::EachMatches(_) => {
                 if let Some(Value::Object(items)) = schema.get_mut("items") {

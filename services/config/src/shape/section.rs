@@ -135,7 +135,7 @@ macro_rules! alternative {
             fn read(node: &$crate::tree::Node, cx: &mut $crate::context::Context) -> Option<Self> {
                 let before = cx.count();
                 let wire = <$wire as $crate::shape::Shape>::read(node, cx)?;
-                // With a rule between the keys broken, there is no telling which alternative was meant.
+                // After a violation of a rule between keys, the intended alternative is unknown.
                 if cx.count() > before { None } else { Self::from_wire(wire, node, cx) }
             }
 

@@ -1,4 +1,4 @@
-//! How values without fields of their own are read: text, numbers, lists, maps.
+//! Readers of values without fields: text, numbers, lists, maps.
 
 use std::collections::BTreeMap;
 
@@ -138,7 +138,7 @@ impl Shape for Url {
                 None
             }
             Err(error) => {
-                // What stands before an @ may be a password.
+                // The part before an @ may be a password.
                 let found = if text.contains('@') { "a URL with an @" } else { &node.describe() };
                 cx.refuse_as(node, format!("{found} ({error})"), allowed, None);
                 None

@@ -1,5 +1,5 @@
-//! No field is read by nobody: `leaves.txt` lists every leaf of the schema with the tests that show its effect, or with
-//! the section that `serve` refuses to start with while nothing runs it.
+//! Every field has an effect: `leaves.txt` lists each leaf of the schema with the tests that show its effect, or with
+//! the unsupported section that makes `serve` reject the configuration.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -122,7 +122,7 @@ fn holds(folder: &Path, text: &str) -> bool {
     })
 }
 
-/// Adds the path of each leaf below `schema`: a value without keys of its own, or with keys that nobody prescribes.
+/// Adds the path of each leaf below `schema`: a value without keys, or with keys that the schema does not define.
 fn walk<'a>(
     root: &'a Value,
     schema: &'a Value,

@@ -1,4 +1,4 @@
-//! What is read of a document with mistakes.
+//! Lossy reading of documents with errors.
 
 use vmcp_config::{File, Format, IncomingMethod, Strategy};
 

@@ -1,4 +1,4 @@
-//! What is written is read as the same.
+//! Documents survive writing and reading unchanged.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};

@@ -9,8 +9,8 @@ use vmcp_config::{Config, File, Format, config_schema, schema};
 
 use crate::support::FULL;
 
-/// What a schema cannot say: rules between values, arithmetic on text, forms of URLs beyond their beginning. A document
-/// that breaks none but these may be valid.
+/// Rules that the schema cannot express: rules between values, arithmetic on text, and URL forms beyond a prefix. The
+/// schema may accept a document that violates only these.
 const BEYOND_THE_SCHEMA: &[&str] = &[
     "a value that no other entry has",
     "each backend once",
@@ -56,7 +56,7 @@ fn full() -> Value {
     serde_saphyr::from_str(FULL).unwrap()
 }
 
-/// Whether parser and schema say the same about `document`; the disagreement, if there is one.
+/// Returns the disagreement between parser and schema about `document`, if there is one.
 fn disagreement(validator: &Validator, document: &Value) -> Option<String> {
     let valid = validator.validate(document);
     match (File::parse(&document.to_string(), Format::Json), valid) {

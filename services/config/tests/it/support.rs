@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Shared test helpers.
 
 use vmcp_config::{Config, File, Format};
 

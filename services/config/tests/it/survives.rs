@@ -1,4 +1,5 @@
-//! What holds for any text: no panic, and what is accepted is written and read again as the same.
+//! Properties of the reader for any text: it does not panic, and accepted documents survive writing and reading
+//! unchanged.
 
 use vmcp_config::{File, Format};
 

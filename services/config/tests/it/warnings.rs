@@ -1,4 +1,4 @@
-//! What is legal and probably not what was meant.
+//! Warnings for settings that are valid but probably unintended.
 
 use crate::support::{config, file};
 
