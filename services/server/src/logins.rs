@@ -105,7 +105,7 @@ fn kind(what: &Happened<'_>) -> EventType {
     }
 }
 
-/// As of MCP requests: by the status, also where the answer goes through the browser.
+/// Derives the outcome from the status, as for MCP requests, even if the browser carries the response.
 fn outcome(what: &Happened<'_>) -> Outcome {
     match what {
         Happened::LoginFailed { refusal, .. }

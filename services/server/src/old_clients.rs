@@ -1,9 +1,7 @@
-//! Clients that speak the deprecated HTTP+SSE transport (MCP 2024-11-05, Transports), put onto the
-//! same service as all others.
+//! Deprecated HTTP+SSE transport (MCP 2024-11-05, Transports), served by the same stack as the MCP endpoint.
 //!
-//! `GET /sse` opens a stream, whose first event names an address to post messages to. Each message
-//! posted there becomes a request to `/mcp`, with all that stands before that; what is answered goes
-//! back on the stream. The session behind it ends with the stream.
+//! `GET /sse` opens an event stream, whose first event names the URL for messages. Each message to that URL becomes a
+//! request to `/mcp`, and its response is sent on the stream. The session ends with the stream.
 
 mod client;
 mod forward;
@@ -43,16 +41,16 @@ const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 const EITHER: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 
-/// Answers [`STREAM`] and [`MESSAGES`] by what `S` answers at `/mcp`.
+/// Service of [`STREAM`] and [`MESSAGES`] in front of `S`, the service of `/mcp`.
 ///
-/// The future is boxed: a message is read before `S` is called.
+/// The future is boxed, because a message is read before `S` is called.
 #[derive(Clone, Debug)]
 pub struct OldClients<S> {
     inner: S,
     clients: Arc<Clients>,
 }
 
-/// A service for one request with the whole message.
+/// A service whose request bodies are complete messages.
 pub(crate) trait Inner:
     Service<
         Request<Full<Bytes>>,
@@ -142,7 +140,7 @@ fn open<S: Inner>(
     let (client, queue) = clients.open(owner, parts.headers, &parts.extensions)?;
     let ending = Arc::clone(&client);
     let leave = Box::new(move || {
-        // Without a session there is nothing to end.
+        // Without a session there is none to end.
         if let Some(request) = ending.own(Method::DELETE, None)
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
@@ -197,7 +195,7 @@ where
     Ok(accepted)
 }
 
-/// A message on its way.
+/// State of a message that is being forwarded.
 struct Asked<S> {
     inner: S,
     client: Arc<Client>,
@@ -207,7 +205,7 @@ struct Asked<S> {
 }
 
 impl<S: Inner> Asked<S> {
-    /// Takes the response to the client's stream, for as long as that is open.
+    /// Forwards the response to the client's stream while the stream is open.
     async fn forward(
         self,
         answering: impl Future<Output = Result<Response<Body>, Infallible>> + Send,
@@ -243,7 +241,7 @@ impl<S: Inner> Asked<S> {
         }
     }
 
-    /// Puts what the session says unasked onto the stream too.
+    /// Forwards the session's notification stream to the client.
     fn follow(&self) {
         let (inner, client) = (self.inner.clone(), Arc::clone(&self.client));
         if let Some(seat) = client.standing() {
@@ -258,7 +256,7 @@ impl<S: Inner> Asked<S> {
     }
 }
 
-/// The client's own request, as it goes to `/mcp`.
+/// Builds the request to `/mcp` from the client's request.
 fn carry(client: &Client, mut parts: request::Parts, message: Bytes) -> Request<Full<Bytes>> {
     parts.uri = Uri::from_static("/mcp");
     let headers = &mut parts.headers;
@@ -286,7 +284,7 @@ fn is_initialized(message: &[u8]) -> bool {
     )
 }
 
-/// `sessionId` of an address that [`STREAM`] has named.
+/// Returns the `sessionId` of a message URL.
 fn session_of(uri: &Uri) -> Option<&str> {
     uri.query()?.split('&').find_map(|pair| pair.strip_prefix("sessionId="))
 }

@@ -1,5 +1,5 @@
-//! From configuration to the parts of the server. Every conversion takes its section apart without
-//! `..`, so that a new field fails to compile until it is wired.
+//! Conversion of the configuration into the components of the server. Each conversion destructures its section without
+//! `..`, so that a new field does not compile until it is used.
 
 mod advice;
 mod aggregation;
@@ -71,26 +71,26 @@ pub struct Parts {
 /// Description of the configuration for `/status` and `inspect`.
 #[derive(Clone, Debug, Default)]
 pub struct About {
-    /// The server's name.
+    /// Name of the server.
     pub name: String,
-    /// The group of the backends.
+    /// Group of the backends.
     pub group: String,
     /// `metadata` of the server.
     pub metadata: std::collections::BTreeMap<String, String>,
     /// `true` if lists fail while a backend has not responded (`partialFailureMode: fail`).
     pub is_strict: bool,
-    /// By backend: whether it is an entry, and its metadata with the group in it.
+    /// Descriptions by backend name.
     pub backends: std::collections::BTreeMap<String, AboutBackend>,
 }
 
 /// Description of one backend's configuration.
 #[derive(Clone, Debug, Default)]
 pub struct AboutBackend {
-    /// Its endpoint, without credentials and query.
+    /// URL without credentials and query.
     pub url: String,
     /// `true` for a backend of `type: entry`.
     pub entry: bool,
-    /// The strategy by which it is shown credentials.
+    /// Strategy of outgoing authentication.
     pub auth: &'static str,
     /// Its metadata, with `group` set by the server.
     pub metadata: std::collections::BTreeMap<String, String>,
@@ -124,7 +124,7 @@ impl Parts {
             aggregation,
             audit,
             backends,
-            // Checked with the document: placeholders read no other variables.
+            // Checked with the document: placeholders read no unlisted variables.
             variables: _,
             composite_tools: _,
             incoming_auth,
@@ -179,12 +179,12 @@ impl Parts {
     }
 }
 
-/// The name of the provider that users log in at first.
+/// Returns the name of the first provider that users log in at.
 fn first_provider(section: Option<&AuthServer<SecretFile>>) -> Option<&str> {
     section?.upstream_providers.first().map(|upstream| upstream.name.as_str())
 }
 
-/// The settings of the aggregating service, without backends.
+/// Returns the settings of the aggregating service, without backends.
 fn settings(
     name: String,
     rules: Rules,
@@ -218,7 +218,7 @@ fn front(
     (guards.map(|guards| guards.with_own_hosts(hosts)), converted)
 }
 
-/// `operational.failureHandling`.
+/// Settings of `operational.failureHandling`.
 struct Failures {
     partial_failure: PartialFailure,
     checks: Checks,

@@ -38,7 +38,7 @@ use crate::serve::{ConnectionLimit, Exposure, Issuer, Quiet, Reloads, Ticket};
 use crate::stack::{self, McpService, OldService};
 use crate::stream_scope::StreamScope;
 
-/// Everything that a connection needs to answer requests.
+/// HTTP service of one connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Routes {
     pub(crate) shared: Arc<Shared>,
@@ -79,11 +79,11 @@ pub(crate) struct Fixed {
     pub(crate) crowd: CrowdLayer,
     /// Log of failed requests, with one rate limit for all stacks.
     pub(crate) log: RequestLogLayer,
-    /// Which hosts are served whatever the configuration says.
+    /// Allowed hosts that the configuration cannot change.
     pub(crate) hosts: HostsLayer,
     pub(crate) exposure: Exposure,
     pub(crate) decode: DecodeLayer,
-    /// Bytes of messages that are held.
+    /// Budget of buffered message bytes.
     pub(crate) budget: ByteBudget,
     pub(crate) old: Arc<Clients>,
     pub(crate) gateway: Gateway,
@@ -97,18 +97,18 @@ pub(crate) struct Fixed {
 pub(crate) struct Stacks {
     mcp: McpService,
     old: OldService,
-    /// Which hosts are served.
+    /// Allowed hosts.
     hosts: HostsLayer,
     pub(crate) guards: Guards,
     pub(crate) recording: Option<Recording>,
     /// Ends the streams of this configuration when a reload does not keep them.
     pub(crate) streams: StreamScope,
-    /// The authorization server and what is in front of it.
+    /// The authorization server and its stack.
     issuer: Option<(Issuer, McpService)>,
 }
 
 impl Stacks {
-    /// The authorization server, if there is one.
+    /// Returns the authorization server, if there is one.
     pub(crate) fn issuer(&self) -> Option<&Issuer> {
         self.issuer.as_ref().map(|(issuer, _)| issuer)
     }
@@ -161,7 +161,7 @@ impl Fixed {
     }
 }
 
-/// The paths of probes.
+/// Paths of health probes.
 const PROBES: [&str; 4] = ["/livez", "/readyz", "/health", "/ping"];
 
 /// Service that handles a request.
@@ -322,7 +322,7 @@ impl Shared {
         retired.push(log);
     }
 
-    /// The audit logs of earlier configurations that are still written to.
+    /// Returns the audit logs of earlier configurations that are still in use.
     pub(crate) fn retired_logs(&self) -> Vec<LogHandle> {
         self.retired_logs.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -369,7 +369,7 @@ pub(crate) fn transport(transport: vmcp_aggregate::settings::Transport) -> &'sta
     }
 }
 
-/// The answer on a connection that is one too many. It is closed.
+/// Returns the response for a connection beyond the limit, which is then closed.
 fn all_connections_are_busy() -> Response<Body> {
     let message = "all connections are in use (--max-connections): try again in 1 s";
     let mut response = Rejection::overloaded(message, 1).into_response::<Body>(None);

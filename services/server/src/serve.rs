@@ -1,4 +1,4 @@
-//! Listens, reloads, drains.
+//! Listeners, reload and graceful shutdown.
 
 mod accept_error;
 mod activity;
@@ -66,7 +66,7 @@ pub struct Options {
     pub address: SocketAddr,
     /// Accepted hosts besides those of the loopback interface.
     pub allowed_hosts: Vec<String>,
-    /// Origins whose pages may use the server.
+    /// Origins of pages that may send requests.
     pub allowed_origins: Vec<String>,
     /// Additional address for `/status`, `/metrics` and `/api/backends/health`. The default for a server on a network
     /// address is 127.0.0.1:4484.
@@ -81,14 +81,14 @@ pub struct Options {
     pub requests: usize,
     /// Maximum size of a client's message, in bytes.
     pub message_bytes: usize,
-    /// The most bytes of messages that are held at once, without those of up to 4 KiB. One caller may hold half of what the
-    /// others leave. At least twice `message_bytes`.
+    /// Maximum number of bytes in buffered messages, apart from messages of up to 4 KiB. One caller may take half of
+    /// the bytes that other callers leave. At least twice `message_bytes`.
     pub buffered_bytes: usize,
     /// Time that connections get to finish after the signal to stop.
     pub drain: Duration,
-    /// Threads that answer requests, each with connections of its own. `None` answers on the runtime that
-    /// runs the server. Announce as many with [`vmcp_core::plan_lanes`] before the parts are made, or they
-    /// share connections to backends.
+    /// Number of worker threads, each with its own connections. `None` handles requests on the runtime that runs the
+    /// server. Call [`vmcp_core::plan_lanes`] with this number before the parts are built; otherwise the workers share
+    /// connections to backends.
     pub threads: Option<NonZeroUsize>,
     /// Keys that seal the state which stateless clients carry between requests. The first key seals, all keys open.
     /// Without keys, the process generates a random one that no other replica knows.
@@ -135,20 +135,20 @@ pub struct Server {
 /// Error that prevents a server from starting.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The address cannot be listened on.
+    /// The address is unavailable.
     #[error("cannot listen on {address}: {source}")]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// The system's reason.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// The address of `--admin-listen` cannot be listened on.
+    /// The address of `--admin-listen` is unavailable.
     #[error("cannot listen on {address} for /status (--admin-listen): {source}")]
     AdminListen {
         /// The address.
         address: SocketAddr,
-        /// The system's reason.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// A network address was configured without authentication of callers (`incomingAuth.type`).
@@ -163,22 +163,22 @@ pub enum ServeError {
     /// The audit file cannot be written (`audit.logFile`).
     #[error("audit.logFile: {0}")]
     Audit(#[from] vmcp_audit_log::OpenError),
-    /// The collector's client cannot be made (`telemetry`).
+    /// The exporter cannot be built (`telemetry`).
     #[error("telemetry: {0}")]
     Telemetry(#[from] vmcp_telemetry_export::BuildError),
-    /// The authorization server cannot run (`authServer`).
+    /// The authorization server cannot start (`authServer`).
     #[error(transparent)]
     Issuer(#[from] IssuerError),
 }
 
-/// The most streams of clients that speak the deprecated transport.
+/// Maximum number of streams of the deprecated HTTP+SSE transport.
 const OLD_CLIENTS: usize = 1024;
 
 impl Server {
-    /// Listens and starts to look at the backends.
+    /// Binds the listeners and connects to the backends.
     ///
     /// # Errors
-    /// When the address is taken, or the system has no random numbers.
+    /// Returns an error if an address is unavailable, or if the random generator of the operating system fails.
     pub async fn start(parts: Parts, egress: Egress, options: Options) -> Result<Self, ServeError> {
         let address = options.address;
         let exposure = Exposure { address, allow_anonymous: options.allow_anonymous_network };
@@ -244,20 +244,19 @@ impl Server {
         self.listener.local_addr()
     }
 
-    /// The service behind it.
+    /// Returns the aggregating service.
     #[must_use]
     pub fn gateway(&self) -> &Gateway {
         &self.routes.shared.fixed.gateway
     }
 
-    /// Reloads its configuration from `path` when that is no longer `text`, which the server was made
-    /// of, when one of `files`, which that names, is no longer what it was, or when the process gets
-    /// SIGHUP.
+    /// Reloads the configuration from `path` when the file differs from `text`, which this server was built from, when
+    /// one of the named `files` changes, or on SIGHUP.
     pub fn watch(&self, path: PathBuf, text: String, files: NamedFiles) {
         reload::watch(path, text, files, Arc::clone(&self.routes.shared), self.egress.clone());
     }
 
-    /// Answers until `stop` is ready, then drains.
+    /// Accepts connections until `stop` is ready, then shuts down gracefully.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let Self { listener, admin, routes, options, egress: _, lanes } = self;
         let _admin = admin.map(|listener| admin::start(listener, &routes));
@@ -312,7 +311,7 @@ fn budget(options: &Options) -> ByteBudget {
 
 fn crowd(options: &Options) -> CrowdLayer {
     let all = CrowdLayer::new(options.requests);
-    // Behind proxies a connection carries many clients, so that their requests have shares.
+    // Behind a reverse proxy, a connection carries many clients, so requests are limited by client address.
     if options.recorded.trusted_proxies > 0 { all.by_address() } else { all }
 }
 
@@ -326,7 +325,7 @@ async fn start_issuer(
     }
 }
 
-/// Turns true when each backend has answered or failed, or had the time to.
+/// Returns a flag that becomes true when each backend has responded, failed or timed out.
 fn settled(gateway: Gateway) -> Arc<AtomicBool> {
     let settled = Arc::<AtomicBool>::default();
     let setting = Arc::clone(&settled);
@@ -342,7 +341,7 @@ fn access(options: &Options) -> Access {
     Access { is_private, is_loopback: false, token: options.admin_token.clone() }
 }
 
-/// Which hosts are served whatever the configuration says.
+/// Returns the allowed hosts that the configuration cannot change.
 fn hosts(options: &Options) -> HostsLayer {
     let (hosts, origins) = (options.allowed_hosts.clone(), options.allowed_origins.clone());
     if options.address.ip().to_canonical().is_loopback() {

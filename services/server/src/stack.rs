@@ -1,5 +1,5 @@
-//! The default stack, one function each way. The order is the point of this file: each layer stands
-//! where it stands for the reason beside it, and each reason has a test in `tests/stack_order.rs`.
+//! The default stacks, one function each. The order of layers matters: the comment at each layer gives the reason for
+//! its position, and a test in `tests/stack_order.rs` checks it.
 
 mod erased;
 mod optional;
@@ -56,7 +56,7 @@ pub struct Incoming {
     pub log: RequestLogLayer,
     /// Limit of concurrent requests.
     pub crowd: CrowdLayer,
-    /// Which hosts and origins are served.
+    /// Allowed hosts and origins.
     pub hosts: HostsLayer,
     /// Audit; `None` disables it.
     pub audit: Option<AuditLayer>,
@@ -69,7 +69,7 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// The incoming stack, outermost first.
+    /// Returns the incoming stack, outermost layer first.
     #[must_use]
     pub fn stack(self, gateway: Gateway) -> McpService {
         let core = self.core(&self.decode, gateway);
@@ -78,27 +78,26 @@ impl Incoming {
         let inner = ServiceBuilder::new()
             // Shed load first, before any per-request work.
             .layer(crowd)
-            // Before the body is read: a page of a foreign origin gets nothing parsed, and a
-            // preflight, which carries neither body nor token, is answered here.
+            // Before the body is read, so that pages of foreign origins get nothing parsed. CORS preflights carry
+            // neither a body nor a token and are handled here.
             .layer(hosts)
             // Around authentication, so that rejected callers are audited. Before the decoder, so that bodies of
             // unauthenticated callers are not parsed.
             .service(door(audit, authenticate, core));
-        // Outermost: a bug anywhere below is one failed request, not a dead connection. Then what
-        // logs and measures, so that what is refused for being too much is logged and counted too.
+        // Outermost, so that a panic fails one request and does not close the connection. Log and metrics are next, so
+        // that rejections of the concurrency limit are logged and counted.
         CatchPanicLayer.layer(log.layer(watched(telemetry, inner)))
     }
 
-    /// The stack for old clients, outermost first. What they post is decoded and authorized as if it
-    /// had come to the MCP endpoint.
+    /// Returns the stack of the deprecated HTTP+SSE transport, outermost layer first. Messages are decoded and
+    /// authorized as on the MCP endpoint.
     pub(crate) fn old(self, clients: Arc<Clients>, gateway: Gateway) -> OldService {
         // The legacy transport already charges messages to the byte budget.
         let core = self.core(&self.decode.clone().without_budget(), gateway);
         let Self { telemetry, log, crowd, hosts, audit, authenticate, decode: _, authorize: _ } =
             self;
         let inner = ServiceBuilder::new()
-            // All for the reasons that they have above: these paths read bodies too, and a stream is
-            // its opener's.
+            // The same order as above: these paths read bodies too, and a stream belongs to the caller that opened it.
             .layer(crowd)
             .layer(hosts)
             .service(door(
@@ -129,7 +128,7 @@ pub(crate) struct Front {
     pub(crate) log: RequestLogLayer,
     /// Limit of concurrent requests.
     pub(crate) crowd: CrowdLayer,
-    /// Which hosts are served.
+    /// Allowed hosts.
     pub(crate) hosts: HostsLayer,
     /// Layer that records request fields for audit events.
     pub(crate) visits: VisitLayer,
@@ -143,12 +142,12 @@ impl Front {
         // recorded.
         let pages = Erased::new(pages.layer(axum::middleware::from_fn(routed)), Body::wrap);
         let inner = ServiceBuilder::new()
-            // Both for the reasons that they have before MCP, but that pages of any origin may ask: the
-            // server says itself which of its endpoints they may read, and none of those heeds cookies.
+            // The same order as on the MCP endpoint, but with any origin: the server sets CORS headers by endpoint, and
+            // none of its CORS endpoints uses cookies.
             .layer(crowd)
             .layer(hosts.of_any_origin())
-            // Around what happens, so that each event knows its request; not around what is refused before
-            // it gets anywhere.
+            // Around the router, so that each audit event has the fields of its request. Inside the limits, whose
+            // rejections cause no such events.
             .service(Erased::new(visits.layer(pages), |body| body));
         CatchPanicLayer.layer(log.layer(Either::Left(match telemetry {
             None => Erased::new(inner, |body| body),
@@ -157,7 +156,7 @@ impl Front {
     }
 }
 
-/// Says outward which route a request took.
+/// Adds the matched route to the response.
 async fn routed(
     path: Option<MatchedPath>,
     request: axum::extract::Request,
@@ -205,7 +204,7 @@ where
 {
     Door::Guarded(match (audit, authenticate) {
         (None, None) => return Door::Open(inner),
-        // Only streams, which end with the token, are not what they were.
+        // Only event streams have a different body type, because they end when the token expires.
         (None, Some(known)) => {
             Erased::new(known.layer(inner), |body| body.try_into_inner().unwrap_or_else(Body::wrap))
         }
@@ -223,41 +222,41 @@ pub struct Outgoing {
     pub breaker: Option<CircuitHandle>,
     /// Credentials for the backend.
     pub credentials: Credentials,
-    /// Headers of each request; `None` adds none.
+    /// Static headers of each request, if there are any.
     pub headers: Option<StaticHeadersLayer>,
     /// Timeouts.
     pub timeouts: TimeoutLayer,
-    /// Its connections.
+    /// HTTP client of the backend.
     pub client: Client,
 }
 
 /// Credentials for a backend: one strategy of seed section 5.2.
 #[derive(Clone, Debug, Default)]
 pub enum Credentials {
-    /// Nothing.
+    /// No credentials.
     #[default]
     None,
     /// A header: fixed, or the caller's token of an upstream provider.
     Header(HeaderInjectionLayer<Credential, Twice>),
-    /// A token that the caller's was exchanged for.
+    /// A token from a token exchange with the caller's token.
     Exchange(TokenExchangeLayer<CachedExchange<TokenEndpoint>, Twice>),
-    /// A signature with the credentials of an AWS role.
+    /// A SigV4 signature with the credentials of an AWS role.
     Sts(AwsStsLayer<CachedRole<Sts>>),
 }
 
 impl Outgoing {
-    /// The outgoing stack, innermost first.
+    /// Returns the outgoing stack, innermost layer first.
     #[must_use]
     pub fn stack(self) -> BackendService {
         let Self { telemetry, breaker, credentials, headers, timeouts, client } = self;
         // Outside the credentials, so that the target of a redirect gets credentials of its own. Redirects are followed
         // within the same origin and for 307 and 308 only, because the body is sent again unchanged.
         let redirects = RedirectLayer::new(client.origin().clone());
-        // Around the connection alone: the time is that of the backend's next frame, not that of who
-        // gives credentials, who has a deadline of their own.
+        // Around the connection alone: the timeout applies to the backend's next frame. Credential providers have
+        // timeouts of their own.
         let connection = timeouts.layer(MapErrLayer::new(unsent).layer(client));
-        // Outside the credentials, so that a signature is over these headers too; inside the redirects, so that the next
-        // place gets them as well.
+        // Outside the credentials, so that a signature covers these headers. Inside the redirects, so that the target
+        // of a redirect gets them as well.
         let headers = option_layer(headers);
         // Innermost of the layers that change a request: a signature covers the final request.
         let stack = match credentials {

@@ -1,4 +1,4 @@
-//! Middleware that refuses requests while too many are under way.
+//! Middleware that limits concurrent requests.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -14,35 +14,35 @@ use tower_layer::Layer;
 use tower_service::Service;
 use vmcp_core::{Rejection, network};
 
-/// The part of all requests that one address may have.
+/// Divisor of the limit that yields the share of one address.
 const PART: usize = 4;
 
-/// The least that it may have.
+/// Minimum share of one address.
 const MIN_SHARE: usize = 16;
 
-/// Makes [`Crowd`].
+/// Layer that applies [`Crowd`].
 #[derive(Clone, Debug)]
 pub struct CrowdLayer(Arc<Seats>);
 
-/// Places for requests.
+/// Permits for requests.
 #[derive(Debug)]
 struct Seats {
     all: Arc<Semaphore>,
     limit: usize,
-    /// Requests by address; `None` where they have no shares.
+    /// Concurrent requests by address; `None` disables shares.
     by_address: Option<Mutex<HashMap<IpAddr, usize>>>,
 }
 
-/// Answers 503 with `Retry-After` while too many requests are under way.
+/// Middleware that responds with 503 and `Retry-After` while too many requests are under way.
 ///
-/// A request counts until its response begins: streams are bounded by the connections they are on.
+/// A request counts until its response begins: streams are bounded by the limit of connections.
 #[derive(Clone, Debug)]
 pub struct Crowd<S> {
     inner: S,
     seats: Arc<Seats>,
 }
 
-/// Place of a request, until this is dropped.
+/// Permit of a request, released on drop.
 #[derive(Debug)]
 pub struct Seat {
     _permit: OwnedSemaphorePermit,
@@ -56,17 +56,17 @@ struct Share {
     address: IpAddr,
 }
 
-/// The service's future, or the refusal.
+/// Response future of [`Crowd`].
 #[derive(Debug)]
 pub enum ResponseFuture<F> {
-    /// Under way.
+    /// Waits for the inner service.
     Seated(F, Seat),
-    /// Refused.
+    /// The limit is reached.
     Full,
 }
 
 impl CrowdLayer {
-    /// At most `requests` at a time.
+    /// Creates a layer for at most `requests` concurrent requests.
     #[must_use]
     pub fn new(requests: usize) -> Self {
         let limit = requests.min(Semaphore::MAX_PERMITS);
@@ -74,8 +74,8 @@ impl CrowdLayer {
         Self(Arc::new(Seats { all, limit, by_address: None }))
     }
 
-    /// Gives each address ([`SocketAddr`] in a request's extensions) a share: while half of all places are taken, no address
-    /// that has a quarter of all gets another one.
+    /// Limits each address ([`SocketAddr`] in a request's extensions) to a share: while half of all permits are taken,
+    /// an address that has a quarter of all gets no more.
     #[must_use]
     pub fn by_address(self) -> Self {
         let Seats { all, limit, by_address: _ } = &*self.0;
@@ -85,7 +85,7 @@ impl CrowdLayer {
 }
 
 impl Seats {
-    /// Gives a request a place.
+    /// Acquires a permit for a request.
     fn take(self: &Arc<Self>, extensions: &Extensions) -> Option<Seat> {
         let permit = Arc::clone(&self.all).try_acquire_owned().ok()?;
         let share = match &self.by_address {

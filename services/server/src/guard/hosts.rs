@@ -1,8 +1,7 @@
-//! Middleware that serves known hosts and origins only, and answers CORS preflights.
+//! Middleware that accepts known hosts and origins only, and handles CORS preflights.
 //!
-//! A page that a browser loads from somewhere can make requests to a server on the same machine. It
-//! gives itself away by `Host` (DNS rebinding) or `Origin` (MCP 2025-11-25, Streamable HTTP, Security
-//! Warning).
+//! A page from any site can make the browser send requests to a server on the same machine. Such requests are
+//! recognized by `Host` (DNS rebinding) or `Origin` (MCP 2025-11-25, Streamable HTTP, Security Warning).
 
 use std::future::Future;
 use std::pin::Pin;
@@ -24,34 +23,34 @@ const ALLOWED_METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE
 const EXPOSED: HeaderValue =
     HeaderValue::from_static("mcp-session-id, www-authenticate, retry-after");
 
-/// Makes [`Hosts`].
+/// Layer that applies [`Hosts`].
 #[derive(Clone, Debug)]
 pub struct HostsLayer(Arc<Known>, Origins);
 
 #[derive(Debug)]
 struct Known {
-    /// Hosts besides those of the loopback interface; `None` serves any host.
+    /// Hosts besides those of the loopback interface; `None` accepts any host.
     hosts: Option<Vec<String>>,
-    /// Hosts under which this server is known by its configuration. They open no list that is not there.
+    /// Hosts that the configuration names as this server's. They extend an allow-list and never create one.
     own: Vec<String>,
     origins: Vec<String>,
 }
 
-/// Which origins are looked at.
+/// Check of origins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origins {
     Known,
     Any,
 }
 
-/// Refuses foreign hosts and origins with 403.
+/// Middleware that rejects foreign hosts and origins with 403.
 #[derive(Clone, Debug)]
 pub struct Hosts<S> {
     inner: S,
     layer: HostsLayer,
 }
 
-/// The service's future, or what was answered in its place.
+/// Response future of [`Hosts`].
 #[derive(Debug)]
 pub enum ResponseFuture<F, R> {
     /// Waits for the inner service. An origin adds CORS headers to the response.
@@ -76,7 +75,7 @@ impl HostsLayer {
         Self(Arc::new(Known { hosts, own: Vec::new(), origins }), Origins::Known)
     }
 
-    /// Serves the hosts of `own` as well, which the configuration names as this server's.
+    /// Returns a layer that also accepts the hosts of `own`, which the configuration names as this server's.
     #[must_use]
     pub fn with_own(&self, own: Vec<String>) -> Self {
         let Known { hosts, own: _, origins } = &*self.0;
@@ -99,10 +98,10 @@ impl HostsLayer {
         Self(self.0, Origins::Any)
     }
 
-    /// The origin that may read the answer, if the request names one.
+    /// Returns the origin that may read the response, if the request names one.
     ///
     /// # Errors
-    /// A 403 for a host or origin that is not served.
+    /// Returns a 403 for a host or origin that is not allowed.
     pub fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<Option<HeaderValue>, Rejection> {
         let host = Self::host(uri, headers)?;
         if !self.serves(host) {
@@ -120,7 +119,7 @@ impl HostsLayer {
             return Ok(Some(origin.clone()));
         }
         let (scheme, place) = text.split_once("://").unwrap_or_default();
-        // Pages of other schemes, such as extensions, are in no place that their host names.
+        // Origins of other schemes, such as extensions, have no host in the sense of this check.
         let is_page = ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
         match is_page.then(|| Place::parse(place)).flatten() {
             Some(place)
@@ -133,23 +132,23 @@ impl HostsLayer {
         }
     }
 
-    /// As [`check`](Self::check) without origins, for endpoints that programs ask by address: no page can have made a name
-    /// lead to an address.
+    /// Checks the host as [`check`](Self::check) does, but not the origin, and accepts IP literals, which DNS rebinding
+    /// cannot forge. For endpoints that programs request by address.
     ///
     /// # Errors
-    /// A 403 for a host name that is not served.
+    /// Returns a 403 for a host name that is not allowed.
     pub fn check_host(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Rejection> {
         let host = Self::host(uri, headers)?;
         if self.serves(host) || host.address().is_some() { Ok(()) } else { Err(foreign_host()) }
     }
 
-    /// The one host that a request names (RFC 9112, 3.2).
+    /// Returns the host of a request (RFC 9112, 3.2).
     fn host<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Result<Place<'a>, Rejection> {
         let host = match only(headers, &header::HOST) {
             Some(host) => host.map_err(|_more| foreign_host())?.to_str().unwrap_or_default(),
             None => uri.authority().map(http::uri::Authority::as_str).unwrap_or_default(),
         };
-        // A target with a host is for that one, whatever the header says.
+        // An absolute request target must name the same host as the header.
         let is_other = |named: &http::uri::Authority| !named.as_str().eq_ignore_ascii_case(host);
         if uri.authority().is_some_and(is_other) {
             return Err(foreign_host());
@@ -176,7 +175,7 @@ fn foreign_host() -> Rejection {
     Rejection::foreign_host("this Host is not served here: see --allow-host")
 }
 
-/// The header if there is one; an error if there are more.
+/// Returns the only value of a header, an error for more than one, `None` if it is absent.
 fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<Result<&'a HeaderValue, ()>> {
     let mut all = headers.get_all(name).iter();
     let first = all.next()?;
@@ -254,8 +253,8 @@ fn preflight<R: From<Bytes>>(origin: HeaderValue, asked: &HeaderMap) -> Response
     response
 }
 
-/// The headers of MCP, and those of the arguments that the page means to repeat in headers: their
-/// names are the tools' own (MCP 2026-07-28, Streamable HTTP).
+/// Returns the MCP headers and the requested headers for tool arguments, whose names the tools define (MCP 2026-07-28,
+/// Streamable HTTP).
 fn allowed_headers(asked: &HeaderMap) -> HeaderValue {
     let asked = asked.get(header::ACCESS_CONTROL_REQUEST_HEADERS);
     let mut all = ALLOWED_HEADERS.to_owned();
@@ -268,11 +267,11 @@ fn allowed_headers(asked: &HeaderMap) -> HeaderValue {
     HeaderValue::try_from(all).unwrap_or(HeaderValue::from_static(ALLOWED_HEADERS))
 }
 
-/// Lets a page of `origin` read the response.
+/// Adds the CORS headers that let pages of `origin` read the response.
 fn readable_by(origin: HeaderValue, headers: &mut HeaderMap) {
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
-    // The response may vary by more than the origin.
+    // The response may vary by other headers, too.
     headers.append(header::VARY, HeaderValue::from_static("origin"));
 }
 

@@ -1,4 +1,4 @@
-//! Middleware that turns a panic below into a 500.
+//! Middleware that converts panics into 500 responses.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,15 +13,15 @@ use tower_layer::Layer;
 use tower_service::Service;
 use vmcp_core::Rejection;
 
-/// Makes [`CatchPanic`].
+/// Layer that applies [`CatchPanic`].
 #[derive(Clone, Copy, Debug)]
 pub struct CatchPanicLayer;
 
-/// Answers 500 where the service below panics.
+/// Middleware that responds with 500 if the inner service panics.
 #[derive(Clone, Debug)]
 pub struct CatchPanic<S>(S);
 
-/// The service's future, caught.
+/// Response future of [`CatchPanic`].
 #[derive(Debug)]
 pub struct ResponseFuture<F>(Option<CatchUnwind<AssertUnwindSafe<F>>>);
 

@@ -1,4 +1,4 @@
-//! The host that a request or a page names.
+//! Hosts in request headers and origins.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv6Addr};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place<'a> {
     pub(super) text: &'a str,
-    /// Without the port; an IPv6 address with its brackets.
+    /// Host without the port; an IPv6 address keeps its brackets.
     name: &'a str,
 }
 

@@ -1,4 +1,4 @@
-//! The clients with an open stream.
+//! Table of clients with an open event stream.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,13 +16,13 @@ use vmcp_session::SessionId;
 
 use super::{EVENTS, LAST_EVENT, SESSION};
 
-/// The most messages of one client that are being answered.
+/// Maximum number of concurrent messages of one client.
 const MOST_SEATS: usize = 64;
 
 /// Capacity of a client's message queue. Senders wait while it is full.
 const QUEUE: usize = 64;
 
-/// See the module.
+/// Table of clients by session identifier.
 #[derive(Debug)]
 pub(crate) struct Clients {
     open: Mutex<HashMap<SessionId, Arc<Client>>>,
@@ -38,19 +38,19 @@ pub(super) struct Client {
     owner: Identity,
     /// Headers of the request that opened the stream.
     headers: HeaderMap,
-    /// Its session at `/mcp`, once that has answered the handshake.
+    /// MCP session of the client, set by the response to `initialize`.
     session: OnceLock<HeaderValue>,
     /// Set when the client's first `initialize` request arrives.
     begun: AtomicBool,
     followed: AtomicBool,
     seats: Arc<Semaphore>,
-    /// The budget that messages to it count for, and as whose.
+    /// Byte budget for messages to the client, and the owner of the share.
     budget: Option<(ByteBudget, BudgetOwner)>,
     /// Queue of outgoing messages; `None` once the stream is closing. It ends after the last response.
     queue: Mutex<Option<Sender<Bytes>>>,
 }
 
-/// A place on the stream.
+/// Permit to send on the stream.
 #[derive(Debug)]
 pub(super) struct Seat {
     queue: Sender<Bytes>,
@@ -72,7 +72,7 @@ impl Clients {
         &self.decode
     }
 
-    /// Ends the streams, each when what is being answered on it has been.
+    /// Closes the streams. Each ends after the pending responses.
     pub(crate) fn drain(&self) {
         self.draining.store(true, Ordering::Release);
         lock(&self.open).values().for_each(|client| client.close());
@@ -120,7 +120,7 @@ impl Client {
         self.id
     }
 
-    /// Takes a place for one message.
+    /// Acquires a permit for one message.
     pub(super) fn seat(&self) -> Result<Seat, Rejection> {
         let queue = lock(&self.queue).clone().ok_or_else(super::no_stream)?;
         match Arc::clone(&self.seats).try_acquire_owned() {
@@ -129,25 +129,25 @@ impl Client {
         }
     }
 
-    /// The place of what comes unasked, given once.
+    /// Returns the permit of the notification stream on the first call.
     pub(super) fn standing(&self) -> Option<Seat> {
         let queue = lock(&self.queue).clone()?;
         let first = !self.followed.swap(true, Ordering::AcqRel);
         first.then_some(Seat { queue, _permit: None })
     }
 
-    /// Begins a handshake; `false` when one was begun.
+    /// Begins initialization. Returns `false` if it has begun already.
     pub(super) fn begin(&self) -> bool {
         !self.begun.swap(true, Ordering::AcqRel)
     }
 
-    /// The handshake came to nothing: another one may be tried.
+    /// Permits another `initialize` request after one that failed.
     pub(super) fn begin_again(&self) {
         self.begun.store(false, Ordering::Release);
     }
 
     pub(super) fn set_session(&self, session: HeaderValue) {
-        // Handshakes come one at a time, and none after one that succeeded.
+        // There is one `initialize` request at a time, and none after success.
         _ = self.session.set(session);
     }
 
@@ -159,7 +159,7 @@ impl Client {
         self.session.get().is_some()
     }
 
-    /// A request on behalf of the client within its session, if it has one.
+    /// Builds a request on behalf of the client within its session; `None` without a session.
     pub(super) fn own(
         &self,
         method: Method,
@@ -205,12 +205,12 @@ impl Client {
 }
 
 impl Seat {
-    /// Sends a message as soon as the client has room for it. Whether the stream is still there.
+    /// Sends a message when the queue has room. Returns `true` if the stream is still open.
     pub(super) async fn send(&self, message: Bytes) -> bool {
         self.queue.send(message).await.is_ok()
     }
 
-    /// Ready when the client has closed its stream.
+    /// Completes when the client has closed its stream.
     pub(super) fn closed(&self) -> impl Future<Output = ()> + Send + use<> {
         let queue = self.queue.clone();
         async move { queue.closed().await }

@@ -1,4 +1,4 @@
-//! `outgoingAuth`: what each backend is shown.
+//! `outgoingAuth`: credentials for backends.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -36,42 +36,42 @@ pub(super) struct Strategies {
     pub(super) held: Held,
 }
 
-/// One strategy, ready to be used.
+/// Converted strategy.
 #[derive(Clone)]
 pub(super) struct Shown {
     pub(super) credentials: Credentials,
-    /// Its name in the configuration.
+    /// Name of the strategy in the configuration.
     pub(super) name: &'static str,
     /// Scope of the backend's catalog. Credentials that depend on the caller make the catalog specific to that caller.
     pub(super) catalog: Sharing,
     /// Digest of all inputs, secrets included. A different digest means a different backend.
     pub(super) print: u64,
-    /// The header that holds the credential; `None` without one.
+    /// Header of the credential, if the strategy sets one.
     pub(super) header: Option<http::HeaderName>,
 }
 
-/// Converts strategies and gathers what is wrong with them.
+/// Converter of strategies, which collects errors.
 struct Converter<'a> {
     fetcher: &'a Fetcher,
-    /// The first provider that users log in at, if they do so here.
+    /// First provider that users log in at, with an embedded authorization server.
     first: Option<&'a str>,
     held: Held,
     mistakes: Vec<Mistake>,
 }
 
-/// All strategies, and what is wrong with some. `first` is the first provider that users log in at here.
+/// Converts all strategies, and returns the errors. `first` is the first provider that users log in at here.
 pub(super) fn strategies(
     outgoing: OutgoingAuth,
     first: Option<&str>,
     egress: &Egress,
 ) -> (Strategies, Vec<Mistake>) {
     let OutgoingAuth { source: _, default, backends } = outgoing;
-    // Authorities that the operator named, on whichever network they are. Which of them may be asked
-    // without TLS, those on this machine, was checked with their URLs.
+    // The operator configures these servers, so they may be on any network. The check of their URLs permits plain HTTP
+    // on loopback only.
     let policy =
         FetchPolicy { addresses: FetchAddresses::Any, http: true, ..FetchPolicy::supplied() };
     let Ok(fetcher) = Fetcher::new(egress.clone(), policy) else {
-        // Without a CA bundle there is nothing to be wrong with it.
+        // Without a CA bundle this cannot fail.
         let none = Strategies { default: None, backends: HashMap::new(), held: Held::default() };
         return (none, Vec::new());
     };
@@ -187,7 +187,7 @@ impl Converter<'_> {
             TokenType::IdToken => vmcp_token_exchange::TokenType::IdToken,
             TokenType::Jwt => vmcp_token_exchange::TokenType::Jwt,
         };
-        // Without a name it is the first one, where users log in here (seed section 2.9.6).
+        // Defaults to the first provider, if users log in here (seed section 2.9.6).
         let provider = subject_provider_name.as_ref().map(ProviderName::as_str).or(self.first);
         let header = external_token_header_name.as_ref().map(HeaderName::as_str);
         let shown = secret.as_ref().map(ExposeSecret::expose_secret);
@@ -231,7 +231,7 @@ impl Converter<'_> {
         Some(Credentials::Exchange(layer))
     }
 
-    /// The OAuth client that asks; `None` is a mistake.
+    /// Returns the OAuth client of the gateway; `None` after an error.
     #[expect(clippy::option_option, reason = "no client is as good as one; a wrong one is not")]
     fn client(
         &mut self,
@@ -272,7 +272,7 @@ impl Converter<'_> {
         } = settings;
         (region.as_str(), fallback_role_arn.as_ref().map(vmcp_config::RoleArn::as_str)).hash(print);
         (&role_claim, &service, session_duration, &session_name_claim).hash(print);
-        // As for an exchange (seed 001 section 2.6).
+        // Defaults as for a token exchange (seed 001 section 2.6).
         let provider = subject_provider_name.as_ref().map(ProviderName::as_str).or(self.first);
         provider.hash(print);
         let mut mappings = Vec::with_capacity(role_mappings.len());
@@ -308,7 +308,7 @@ impl Converter<'_> {
         Some(Credentials::Sts(layer))
     }
 
-    /// The STS of a region, or the one that the environment names; `None` is a mistake.
+    /// Returns the STS endpoint of a region, or the one that the environment names; `None` after an error.
     fn sts_of(
         &mut self,
         at: &str,
@@ -320,7 +320,7 @@ impl Converter<'_> {
             return Some(Sts::new(region, client));
         };
         endpoint.hash(print);
-        // Callers' tokens go there: what holds for the URL of a token endpoint holds for this one.
+        // Callers' tokens are sent here, so the URL must meet the requirements for a token endpoint.
         let uri: Option<Uri> = TokenUrl::new(&endpoint).ok().and_then(|_| endpoint.parse().ok());
         let Some(uri) = uri else {
             let allowed = "an https:// URL, or http:// on this machine".to_owned();
@@ -342,7 +342,7 @@ impl Converter<'_> {
         }
     }
 
-    /// The value of an environment variable.
+    /// Returns the value of an environment variable.
     fn variable(&mut self, at: &str, name: &EnvName) -> Option<SecretString> {
         environment::secret(at, name).map_err(|mistake| self.mistakes.push(mistake)).ok()
     }
@@ -352,7 +352,7 @@ impl Converter<'_> {
     }
 }
 
-/// The header that holds the credential of a strategy.
+/// Returns the header that holds the credential of a strategy.
 fn header_of(strategy: &Strategy) -> Option<http::HeaderName> {
     let named = match strategy {
         Strategy::Unauthenticated => return None,

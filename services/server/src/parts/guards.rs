@@ -25,7 +25,7 @@ use super::environment;
 use super::own::{Own, Sessions};
 use crate::held::Held;
 
-/// Tokens that need not be verified again, as they are counted.
+/// Gauge name of the cache of verified tokens.
 const VERIFIED: &str = "verified_tokens";
 
 /// Authentication and authorization of callers.
@@ -56,7 +56,7 @@ struct OwnDoor {
     resource: ProtectedResource,
 }
 
-/// The layer, and what it tells clients of itself.
+/// Authentication layer with its protected resource metadata.
 type Authentication = (AuthenticationLayer<Arc<dyn Authenticator>>, ProtectedResource);
 
 struct Converter<'a> {
@@ -66,7 +66,7 @@ struct Converter<'a> {
     warnings: Vec<Warning>,
 }
 
-/// The guards of the server called `name`, which may be its own issuer, and what is wrong with them.
+/// Converts the section for the server `name`, which may embed its issuer, and returns the errors.
 pub(super) fn guards(
     name: &str,
     incoming: IncomingAuth,
@@ -139,8 +139,8 @@ impl Guards {
         let authorize = self.authorize.clone()?;
         Some(Admissions::new(move |identity| match authorize.permissions(identity) {
             PermissionsFuture::Ready(admission) => Some(admission),
-            // Nothing waits for a provider before each message: what was admitted at first holds until a reload
-            // changes the policies, which ends the stream.
+            // Messages do not wait for a provider: the first permissions apply until a reload changes the policies,
+            // which ends the stream.
             PermissionsFuture::Pending(_) => None,
         }))
     }
@@ -149,7 +149,7 @@ impl Guards {
         Self { own_hosts, ..self }
     }
 
-    /// The hosts under which the configuration knows this server.
+    /// Returns the hosts that the configuration names as this server's.
     pub(crate) fn own_hosts(&self) -> &[String] {
         &self.own_hosts
     }
@@ -180,14 +180,14 @@ impl Guards {
     }
 }
 
-/// The name that the system's user goes by.
+/// Returns the name of the operating system's user.
 fn user() -> String {
     let named = |variable| std::env::var(variable).ok().filter(|name| !name.is_empty());
     named("USER").or_else(|| named("LOGNAME")).unwrap_or_default()
 }
 
 impl Converter<'_> {
-    /// Tokens of this server itself.
+    /// Prepares verification of tokens of the embedded authorization server.
     fn own(&mut self, oidc: Oidc) -> Option<OwnDoor> {
         const AT: &str = "incomingAuth.oidc";
         let resource = self.resource(AT, &oidc);
@@ -287,7 +287,7 @@ impl Converter<'_> {
         fetcher(configured).zip(fetcher(supplied)).filter(|_| reachable)
     }
 
-    /// The client's secret; an error was told.
+    /// Returns the client's secret. Errors are recorded.
     fn secret(&mut self, at: &str, oidc: &Oidc) -> Result<Option<SecretString>, ()> {
         let Some(name) = &oidc.client_secret_env else { return Ok(None) };
         match environment::secret(&format!("{at}.clientSecretEnv"), name) {

@@ -11,22 +11,21 @@ use vmcp_auth_store::SessionId;
 use vmcp_authn::{AuthError, AuthenticationFuture, TokenVerifier};
 use vmcp_core::{Ending, EndingFuture, Identity};
 
-/// Which sessions are over, as the server knows that is there now: a reload may bring another one, and what
-/// was opened before goes on.
+/// Source of session revocations. A reload may replace the server behind it without affecting waiting streams.
 #[derive(Clone)]
 pub(crate) struct Sessions {
     server: Arc<ArcSwap<AuthServer>>,
-    /// Number of ended sessions.
+    /// Change counter: incremented when a session ends or the server is replaced.
     ended: watch::Sender<u64>,
 }
 
-/// The end of one of them.
+/// Revocation of one session.
 struct End {
     sessions: Sessions,
     session: SessionId,
 }
 
-/// Inspects them.
+/// Verifier of tokens of the embedded authorization server.
 pub(super) struct Own {
     tokens: OwnTokens,
     sessions: Sessions,
@@ -35,7 +34,7 @@ pub(super) struct Own {
 // === impl Sessions ===
 
 impl Sessions {
-    /// Those of `server`.
+    /// Creates the source for `server`.
     pub(crate) fn new(server: &AuthServer) -> Self {
         let sessions = Self {
             server: Arc::new(ArcSwap::from_pointee(server.clone())),
@@ -45,8 +44,8 @@ impl Sessions {
         sessions
     }
 
-    /// From now on `server` knows. It shares the revoked sessions with the one before, so what listens to that one
-    /// hears of them.
+    /// Replaces the server. The new one shares the revoked sessions with its predecessor, so that waiting streams see
+    /// them.
     pub(crate) fn replace(&self, server: &AuthServer) {
         self.server.store(Arc::new(server.clone()));
         self.ended.send_modify(|count| *count += 1);
@@ -69,11 +68,11 @@ impl Sessions {
         self.server.load().has_ended(session)
     }
 
-    /// Waits until the session is over.
+    /// Waits until the session is revoked.
     async fn ended(self, session: SessionId) {
         let mut count = self.ended.subscribe();
         while !self.has_ended(session) {
-            // The sender is here, so there is always a next one to wait for.
+            // `self` holds the sender, so the channel cannot close.
             if count.changed().await.is_err() {
                 return;
             }
@@ -102,7 +101,7 @@ impl Ending for End {
 // === impl Own ===
 
 impl Own {
-    /// Those for the resource `audience`; `None` if the server issues none for it.
+    /// Creates a verifier for the resource `audience`; `None` if the server issues no tokens for it.
     pub(super) fn new(sessions: &Sessions, audience: &str) -> Option<Self> {
         let tokens = sessions.server().verifier(audience)?;
         Some(Self { tokens, sessions: sessions.clone() })

@@ -1,5 +1,4 @@
-//! The settings of the aggregating service before the outgoing stacks are put together: what measures in them
-//! is there only when it has been started.
+//! Settings of the aggregating service before the outgoing stacks are built, which need the started telemetry.
 
 use std::time::Duration;
 
@@ -11,15 +10,15 @@ use vmcp_telemetry_export::Telemetry;
 
 use crate::stack::{self, Outgoing};
 
-/// See the module.
+/// Settings of the aggregating service without outgoing stacks.
 #[derive(Clone, Debug)]
 pub struct Unstacked {
-    /// Without backends.
+    /// Settings without backends.
     pub(super) settings: Settings,
     pub(super) backends: Vec<Unreached>,
 }
 
-/// A backend without what reaches it.
+/// Backend without its outgoing stack.
 #[derive(Clone, Debug)]
 pub(super) struct Unreached {
     pub(super) backend: Backend,
@@ -34,7 +33,7 @@ pub(super) struct Unreached {
 }
 
 impl Unstacked {
-    /// The settings, with stacks in which `telemetry` measures, if anything does.
+    /// Returns the settings with complete stacks. They report to `telemetry`, if enabled.
     #[must_use]
     pub fn stacked(self, telemetry: Option<&Telemetry>) -> Settings {
         let Self { settings, backends } = self;
@@ -58,14 +57,14 @@ impl Unreached {
         } = self;
         let breaker = outgoing.breaker.clone();
         let (telemetry, around) = match (transport, telemetry) {
-            // A post of HTTP+SSE says nothing of the answer, which comes by the stream.
+            // In HTTP+SSE, the response to a POST does not carry the result, which arrives on the stream.
             (Transport::Sse, Some(layer)) => {
                 let around = move |service| stack::measured(service, layer.clone());
                 (None, Around::new(around))
             }
             (_, telemetry) => (telemetry, Around::default()),
         };
-        // Nor does it say anything to the circuit, which stands where the answers are seen.
+        // The circuit breaker is around the stream instead, where results are seen.
         let inner = breaker.clone().filter(|_| transport != Transport::Sse);
         let service = Outgoing { telemetry, breaker: inner, ..outgoing }.stack();
         BackendSettings {
