@@ -1,4 +1,4 @@
-//! Limit on how long event streams may last: as long as the authentication that they were opened under.
+//! Lifetime of event streams, which ends with the authentication settings that they were opened under.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -18,7 +18,7 @@ const ANSWER: Duration = Duration::from_secs(600);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StreamScope(watch::Sender<bool>);
 
-/// Body of an event stream, which ends without an error when its scope does: the client opens it again.
+/// Body of an event stream that ends with its scope, without an error, so that the client reconnects.
 struct ScopedBody {
     inner: Body,
     ended: EndingFuture,
@@ -31,7 +31,7 @@ impl StreamScope {
         self.0.send_replace(true);
     }
 
-    /// Binds the stream of a response to the scope. Other responses are as they were.
+    /// Binds the event stream of a response to the scope. Other responses are unchanged.
     pub(crate) fn bound(&self, response: Response<Body>, is_get: bool) -> Response<Body> {
         if Media::of(response.headers()) != Media::Events {
             return response;
@@ -42,8 +42,8 @@ impl StreamScope {
         response.map(|inner| {
             let ended = async move {
                 if scope.wait_for(|is_over| *is_over).await.is_err() {
-                    // A configuration that is gone without having been ended was replaced by one that keeps the
-                    // streams, which holds the same scope; so this is the end of the process.
+                    // A configuration that is dropped without `end` was replaced by one that keeps the streams and
+                    // shares the scope. A closed channel therefore means that the process ends.
                     std::future::pending::<()>().await;
                 }
                 tokio::time::sleep(more).await;

@@ -1,4 +1,4 @@
-//! From responses of streamable HTTP to messages on one stream.
+//! Conversion of Streamable HTTP responses into messages on one event stream.
 
 use std::time::Duration;
 
@@ -40,8 +40,8 @@ pub(super) fn is_answer(response: &Response<Body>) -> bool {
         .is_some_and(|bytes| matches!(scan(bytes), Ok(Envelope::Answer { id: Some(_), .. })))
 }
 
-/// Sends the messages of the response to `asked` to the client. A request is always answered, if only
-/// with an error: its client waits for nothing else.
+/// Sends the messages of the response to `asked` to the client. A request always gets a response, at least an error,
+/// because the client has no other sign of failure.
 pub(super) async fn answer<S: Inner>(
     inner: &S,
     client: &Client,
@@ -110,7 +110,7 @@ async fn whole(response: Response<Body>) -> Option<Bytes> {
     Some(Limited::new(response.into_body(), LARGEST).collect().await.ok()?.to_bytes())
 }
 
-/// An answer with the id of the request: an error may have been found before the id was.
+/// Sets the request id in a response without one, which an error before the id was parsed has.
 fn named(message: Bytes, id: &[u8]) -> Bytes {
     match scan(&message) {
         Ok(Envelope::Answer { id: None, .. }) => {
@@ -124,7 +124,7 @@ fn named(message: Bytes, id: &[u8]) -> Bytes {
     }
 }
 
-/// Sends all events that have data.
+/// Forwards all events that carry data.
 async fn drain(mut body: Body, client: &Client, seat: &Seat, id: Option<&[u8]>, read: &mut Read) {
     let mut reader = Reader::new(LARGEST);
     loop {

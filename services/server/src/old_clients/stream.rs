@@ -1,4 +1,4 @@
-//! The stream of one client.
+//! Event stream of one client.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -25,7 +25,7 @@ const HANDSHAKE: Duration = Duration::from_secs(60);
 /// Callback for a client's disconnect.
 pub(super) type Leave = Box<dyn FnOnce() + Send>;
 
-/// A response body. When the client goes, `leave` is called.
+/// Response body of the stream. Calls `leave` when the client disconnects.
 pub(super) struct Stream {
     client: Arc<Client>,
     queue: Receiver<Bytes>,

@@ -20,13 +20,13 @@ use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher};
 /// Time limit of the metadata request. A list request of a client may wait for it.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// The largest metadata that is read, in bytes.
+/// Maximum size of metadata, in bytes.
 const MAX_METADATA: usize = 64 << 10;
 
-/// The most issuers and scopes that are shown.
+/// Maximum number of issuers and scopes in a message.
 const MAX_SHOWN: usize = 5;
 
-/// The longest issuer or scope that is shown, in bytes.
+/// Maximum length of an issuer or scope in a message, in bytes.
 const MAX_LENGTH: usize = 200;
 
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
@@ -34,20 +34,20 @@ const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 /// Issuers whose tokens the configuration can provide.
 #[derive(Debug, Default)]
 pub(super) struct Issuers {
-    /// Of the tokens that callers present.
+    /// Issuer of the tokens that callers present.
     callers: Option<String>,
-    /// Upstream providers by name: the issuer, or the authorization endpoint where the configuration has no issuer.
+    /// Upstream providers by name, each with its issuer, or with its authorization endpoint if no issuer is configured.
     upstreams: Vec<(String, String)>,
 }
 
-/// A backend whose credentials may be refused.
+/// A backend that may reject its credentials.
 pub(super) struct Refusing {
     pub(super) name: String,
     pub(super) url: Url,
     /// `true` if the host may be a secret.
     pub(super) is_hidden: bool,
     pub(super) ca_bundle: Option<PathBuf>,
-    /// The type of its credentials in the configuration.
+    /// Type of its credentials in the configuration.
     pub(super) strategy: &'static str,
     pub(super) issuers: Arc<Issuers>,
     pub(super) egress: Egress,
@@ -120,7 +120,7 @@ impl Refusing {
                 ),
             };
         };
-        // An issuer at the host itself tells the host.
+        // An issuer on the backend's host would reveal a hidden host.
         let shown = |issuer: &&String| {
             !*is_hidden || Url::parse(issuer).is_ok_and(|it| it.host_str() != url.host_str())
         };
@@ -141,7 +141,8 @@ impl Refusing {
         format!("the server wants tokens of {named}{scopes}: {remedy}")
     }
 
-    /// Reads the metadata that the challenge names, or else what is at the well-known places (RFC 9728, 3.1 and 5.1).
+    /// Reads the metadata that the challenge names, or else the metadata at the well-known URLs (RFC 9728, 3.1 and
+    /// 5.1).
     async fn look_up(&self, headers: &HeaderMap) -> Option<Wanted> {
         let challenge = vmcp_doctor::parse_bearer_challenge(headers).unwrap_or_default();
         let named = challenge.resource_metadata.as_deref();
@@ -180,7 +181,8 @@ impl Refusing {
             redirects: false,
             ..FetchPolicy::supplied()
         };
-        // The operator named the backend's origin, on whichever network that is. All else is the backend's choice.
+        // The operator configured the backend's origin, which may be on any network. The backend chooses all other
+        // URLs.
         let policy = if place.origin() == url.origin() {
             let (addresses, ca_bundle) = (FetchAddresses::Any, ca_bundle.clone());
             FetchPolicy { addresses, http: true, ca_bundle, ..bounded }
@@ -210,7 +212,7 @@ impl Wanted {
     }
 }
 
-/// A URL without user info, query and fragment.
+/// Returns `true` for a URL without user info, query and fragment.
 fn is_issuer(text: &str) -> bool {
     Url::parse(text).is_ok_and(|url| {
         matches!(url.scheme(), "http" | "https")
@@ -219,7 +221,7 @@ fn is_issuer(text: &str) -> bool {
     })
 }
 
-/// The first short texts of visible ASCII: what a backend says ends up in logs and on terminals.
+/// Returns the first short texts of visible ASCII, because text from a backend is written to logs and terminals.
 fn harmless<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<String> {
     let is_harmless = |text: &&str| {
         (1..=MAX_LENGTH).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())

@@ -1,4 +1,4 @@
-//! `backends`: what reaches each of them, as far as configuration says.
+//! `backends`: connection settings of each backend.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -28,7 +28,7 @@ pub(super) struct Around<'a> {
     pub(super) egress: &'a Egress,
 }
 
-/// The backends that can be reached out to, and what is wrong with the others.
+/// Returns the valid backends, and the errors of the others.
 pub(super) fn settings(
     backends: Vec<Backend>,
     around: &Around<'_>,
@@ -122,20 +122,20 @@ fn spoken(transport: Spoken) -> Transport {
 
 /// Builds the connection target: address, trust anchors and redaction.
 fn target(url: &BackendUrl, kind: BackendKind, print: &mut DefaultHasher) -> Target {
-    // Backends are the operator's own choice, and usually on private addresses.
+    // The operator configures backends, usually on private addresses.
     let mut target = Target::allowing_private_addresses();
     if let Some(origin) = url.hidden_origin() {
         target = target.with_display_origin(origin);
     }
     if let BackendKind::Entry { ca_bundle_path: Some(path) } = kind {
-        // A bundle that was renewed under the same name is another one.
+        // A bundle renewed under the same path changes the fingerprint.
         std::fs::read(path.as_path()).unwrap_or_default().hash(print);
         target = target.with_ca_bundle(path.as_path());
     }
     target
 }
 
-/// One time for each backend that has its own, and one for the others.
+/// Builds the timeout layer from the default and the timeouts per backend.
 fn layer(waiting: &Timeouts) -> TimeoutLayer {
     let Timeouts { default, per_workload } = waiting;
     let of = |(name, time): (&String, &vmcp_config::Duration)| {
@@ -176,7 +176,7 @@ pub(super) fn about(
     (backend.name.clone(), AboutBackend { url: shown_url(&backend.url), entry, auth, metadata })
 }
 
-/// A URL without what may be secret in it: with the names of variables in place of their values, and without query.
+/// Returns a URL for display: names of variables replace their values, and the query is removed.
 fn shown_url(url: &BackendUrl) -> String {
     match url {
         BackendUrl::Literal(url) => {

@@ -7,13 +7,12 @@ use vmcp_egress::Egress;
 
 use super::{Parts, Unsupported};
 
-/// Everything that is wrong with a configuration.
+/// Errors of a configuration.
 #[derive(Debug, Default, thiserror::Error)]
 pub struct PartsError {
-    /// Sections that nothing in this version would read.
+    /// Sections that this version does not support.
     pub unsupported: Vec<Unsupported>,
-    /// Mistakes: first those of the document itself, then values that only turned out to be unusable now, such as a
-    /// file that cannot be read.
+    /// Errors of the document first, then of values that are unusable now, such as a file that cannot be read.
     pub mistakes: Vec<Mistake>,
     /// Number of leading `mistakes` that are errors of the document itself.
     pub in_document: usize,
@@ -40,11 +39,11 @@ impl PartsError {
 }
 
 impl Parts {
-    /// Reads a document and makes the parts that it asks for.
+    /// Parses a document and builds the components that it configures.
     ///
     /// # Errors
-    /// All mistakes at once: those of the document, those between its sections, and those of what it names. Of a
-    /// document with mistakes everything else is checked as well.
+    /// Returns all errors: of the document, of combinations of sections, and of the files and variables that the
+    /// document names. The valid parts of a document with errors are checked as well.
     pub fn read(text: &str, egress: &Egress) -> Result<(File, Self), PartsError> {
         let found = match File::parse(text, Format::Yaml) {
             Ok(file) => return Self::new(file.clone(), egress).map(|parts| (file, parts)),
@@ -69,7 +68,7 @@ impl Parts {
 
 /// Returns the remaining errors of a document that has parse errors.
 fn further(file: File, found: &Mistakes, egress: &Egress) -> PartsError {
-    // Without knowing how clients are authenticated, nothing contradicts it.
+    // Contradictions are unknown without valid authentication settings.
     let is_known = found.iter().all(|mistake| !mistake.path.starts_with("incomingAuth"));
     let contradictions = if is_known { file.contradictions() } else { Vec::new() };
     let mut error = Parts::build(file, egress).err().unwrap_or_default();

@@ -28,29 +28,29 @@ pub(crate) use self::report::{Found, Report, Stored};
 pub(crate) use self::storage::Storage;
 pub use self::storage::StorageError;
 
-/// An embedded authorization server that can be started.
+/// Embedded authorization server, ready to start.
 pub struct Issuing {
     settings: Settings,
     upstreams: Vec<vmcp_upstream::Settings>,
     fetchers: Fetchers,
     /// Storage of the authorization state.
     pub(crate) storage: Storage,
-    /// A digest of where that is.
+    /// Digest of the storage address.
     pub(crate) place_print: u64,
-    /// The same with what it is reached with: passwords and certificates.
+    /// Digest of the storage address and its credentials: passwords and certificates.
     pub(crate) storage_print: u64,
-    /// A digest of all that it is made of, secrets included.
+    /// Digest of all inputs, secrets included.
     pub(crate) print: u64,
 }
 
 /// HTTP clients of the authorization server.
 #[derive(Clone, Debug)]
 struct Fetchers {
-    /// Addresses that the operator named.
+    /// Fetcher for URLs that the operator configured.
     configured: Fetcher,
-    /// Addresses that only a provider's metadata names.
+    /// Fetcher for URLs that only a provider's metadata names.
     supplied: Fetcher,
-    /// Metadata documents of clients.
+    /// Fetcher for metadata documents of clients.
     documents: Fetcher,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Converted {
     pub(super) warnings: Vec<Warning>,
 }
 
-/// Converts the section and gathers what is wrong with it.
+/// Converter of the section, which collects errors.
 #[derive(Default)]
 struct Converter {
     files: Files,
@@ -70,7 +70,7 @@ struct Converter {
     warnings: Vec<Warning>,
 }
 
-/// The section of the server called `name`.
+/// Converts the section of the server `name`.
 pub(super) fn issuing(
     name: &str,
     section: Section<SecretFile>,
@@ -94,16 +94,16 @@ pub(super) fn issuing(
 // === impl Issuing ===
 
 impl Issuing {
-    /// The issuer's identifier.
+    /// Returns the issuer identifier.
     pub(crate) fn issuer(&self) -> &str {
         self.settings.issuer.as_str()
     }
 
-    /// The server, with its state in `store`, and its providers. It tells `observer` what happens. Keys and secrets
-    /// that were made up for `before` stay.
+    /// Creates the server with its state in `store`, and its providers. It reports events to `observer`. Generated keys
+    /// and secrets of `before` are kept.
     ///
     /// # Errors
-    /// What cannot work together.
+    /// Returns an error if the settings are inconsistent.
     pub(crate) fn serve(
         &self,
         store: Arc<dyn Store>,
@@ -128,7 +128,7 @@ impl Issuing {
         Ok((server.observed_by(observer), providers))
     }
 
-    /// Starts a server whose state is forgotten, and returns all that any server would refuse.
+    /// Creates a server with temporary state, and returns all errors.
     fn try_out(&self) -> Vec<StartFault> {
         let store = forgotten();
         let providers = upstreams(&self.providers(&store, &self.settings.hmac));
@@ -136,7 +136,7 @@ impl Issuing {
             AuthServer::new(settings.clone(), Arc::clone(&store), providers, Clock::system())
         };
         let Err(first) = start(&self.settings, providers.clone()) else { return Vec::new() };
-        // A server says the first thing only. Of its scopes and its providers, each is tried by itself.
+        // A server reports only its first error, so each scope and each provider is tested separately.
         let with = |scopes| Settings { baseline_scopes: scopes, ..self.settings.clone() };
         let scopes = self.settings.baseline_scopes.iter().filter_map(|it| Scopes::new([it]).ok());
         let scopes = scopes.filter_map(|scope| match start(&with(scope), Vec::new()) {
@@ -152,7 +152,7 @@ impl Issuing {
     fn providers(&self, store: &Arc<dyn Store>, secrets: &HmacRing) -> Vec<Arc<Asked>> {
         let provider = |settings: &vmcp_upstream::Settings| {
             let provider = self.fetchers.provider(settings, store, secrets);
-            // Each was made once already, when the section was converted.
+            // The conversion of the section already succeeded once for each provider.
             provider.ok().map(|provider| Arc::new(Asked::new(provider, settings)))
         };
         self.upstreams.iter().filter_map(provider).collect()
@@ -178,8 +178,8 @@ fn forgotten() -> Arc<dyn Store> {
 
 impl Fetchers {
     fn new(egress: &Egress) -> Option<Self> {
-        // Providers that the operator named are on whichever network they are. Which of them may be asked
-        // without TLS was checked with their URLs.
+        // The operator configures these providers, so they may be on any network. The check of their URLs decides on
+        // plain HTTP.
         let configured =
             FetchPolicy { addresses: FetchAddresses::Any, http: true, ..FetchPolicy::supplied() };
         let documents = FetchPolicy { redirects: false, ..FetchPolicy::supplied() };

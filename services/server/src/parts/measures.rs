@@ -1,4 +1,4 @@
-//! `telemetry`: what is measured and traced, and where it goes.
+//! `telemetry`: metrics and traces, and their destinations.
 
 use std::path::Path;
 
@@ -8,17 +8,17 @@ use vmcp_telemetry_export::{
     BuildError, Endpoint, Headers, Protocol, SamplingRatio, Settings, SettingsError, Telemetry,
 };
 
-/// The variable that says how the collector is spoken to.
+/// Environment variable for the collector's protocol.
 const PROTOCOL: &str = "OTEL_EXPORTER_OTLP_PROTOCOL";
 
-/// The largest export, in bytes: thousands of labels make some megabytes.
+/// Maximum size of an export, in bytes. Thousands of label sets take some megabytes.
 const LARGEST: usize = 64 * 1024 * 1024;
 
 /// Metrics and traces, and their destinations.
 #[derive(Clone, Debug)]
 pub struct Measures {
     settings: Settings,
-    /// Reaches the collector.
+    /// HTTP client for the collector.
     fetcher: Fetcher,
     made_of: Section,
 }
@@ -84,10 +84,10 @@ pub(super) fn measures(
 }
 
 impl Measures {
-    /// Begins to measure, within a tokio runtime.
+    /// Starts the exporter within a tokio runtime.
     ///
     /// # Errors
-    /// The exporter refuses its settings, or a variable of the environment.
+    /// Returns an error if the settings or the environment variables of the exporter are invalid.
     pub(crate) fn start(self) -> Result<Telemetry, BuildError> {
         let Self { settings, fetcher, made_of: _ } = self;
         Telemetry::builder(settings)
@@ -110,7 +110,7 @@ impl Measures {
 /// Returns the fetch policy for the collector.
 fn reach(insecure: bool, ca_bundle: Option<&Path>) -> FetchPolicy {
     FetchPolicy {
-        // The operator named it: it is often beside this server.
+        // The operator configures the collector, which is often on a private address.
         addresses: FetchAddresses::Any,
         http: insecure,
         ca_bundle: ca_bundle.map(Path::to_owned),

@@ -1,4 +1,4 @@
-//! `audit`: what is recorded of what clients did, and where.
+//! `audit`: audit events of client requests, and their destination.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ pub struct Recorded {
     pub overflow: Overflow,
 }
 
-/// Recording that goes on. Ends with [`Log::close`].
+/// Running audit recording. Ends with [`Log::close`].
 #[derive(Clone, Debug)]
 pub(crate) struct Recording {
     pub(crate) auditor: Auditor,
@@ -76,7 +76,7 @@ pub(super) fn records(audit: Audit) -> (Option<Records>, Option<Mistake>) {
     (Some(Records { events, log, file, made_of }), wrong)
 }
 
-/// Checks that a file can be appended to, or made, without making it.
+/// Checks without a side effect that a file can be appended to or created.
 fn unwritable(file: &Path) -> Result<(), String> {
     let access = |path: &Path, access| {
         rustix::fs::access(path, access).map_err(|error| io::Error::from(error).to_string())
@@ -95,15 +95,15 @@ fn unwritable(file: &Path) -> Result<(), String> {
 }
 
 fn named(kinds: &[EventType]) -> Vec<vmcp_audit::EventType> {
-    // The same names on both sides: a test says so.
+    // A test checks that both crates use the same names.
     kinds.iter().filter_map(|kind| kind.as_str().parse().ok()).collect()
 }
 
 impl Records {
-    /// Begins to record.
+    /// Starts recording.
     ///
     /// # Errors
-    /// The file can be neither opened nor made.
+    /// Returns an error if the file can be neither opened nor created.
     pub(crate) fn start(self, recorded: Recorded) -> Result<Recording, OpenError> {
         let Self { events, log, file, made_of } = self;
         let Recorded { trusted_proxies, overflow } = recorded;

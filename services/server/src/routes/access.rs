@@ -1,4 +1,4 @@
-//! Access to `/status`, `/metrics` and `/api/backends/*`, which tell more than clients of the server may know.
+//! Access control for `/status`, `/metrics` and `/api/backends/*`, which show more than clients may know.
 
 use std::fmt;
 use std::path::Path;
@@ -13,7 +13,7 @@ use vmcp_core::Body;
 
 use super::document;
 
-/// The shortest token, in bytes.
+/// Minimum length of a token, in bytes.
 const MIN_TOKEN: usize = 16;
 
 /// A bearer token for these endpoints.
@@ -28,7 +28,7 @@ pub enum AdminTokenError {
     Unreadable {
         /// The file.
         path: String,
-        /// The system's reason.
+        /// Error of the operating system.
         source: std::io::Error,
     },
     /// The content is not a token.
@@ -52,10 +52,10 @@ pub(crate) struct Access {
 }
 
 impl AdminToken {
-    /// Reads a token; white space around it does not count.
+    /// Reads a token from a file, and ignores surrounding white space.
     ///
     /// # Errors
-    /// The file cannot be read or holds something else. The content is not shown.
+    /// Returns an error, which does not show the content, if the file cannot be read or does not hold a token.
     pub fn read(path: &Path) -> Result<Self, AdminTokenError> {
         let name = || path.display().to_string();
         let text = std::fs::read_to_string(path)
@@ -77,8 +77,8 @@ impl AdminToken {
 }
 
 impl Access {
-    /// Checks a request for what shows names and addresses: on a listener that the network reaches, only a token opens it.
-    /// Returns the answer to one that is refused.
+    /// Checks a request for an endpoint that shows names and addresses. Listeners on a network address require the
+    /// token. Returns the response to a rejected request.
     pub(crate) fn refuse(&self, headers: &HeaderMap) -> Option<Response<Body>> {
         match &self.token {
             Some(token) if token.is_in(headers) => None,

@@ -1,4 +1,4 @@
-//! Answer to a request, which may still be on its way.
+//! Response future of all endpoints.
 
 use std::convert::Infallible;
 use std::future::Future;

@@ -1,4 +1,4 @@
-//! The health of the backends, for `/status` and `/api/backends/health`.
+//! Backend health for `/status` and `/api/backends/health`.
 
 use serde_json::{Map, Value, json};
 use vmcp_aggregate::Gateway;
@@ -62,7 +62,7 @@ pub(super) fn circuit(breaker: &vmcp_breaker::CircuitHandle) -> Value {
     })
 }
 
-/// A point in time as dashboards read it; `None` for what no calendar has.
+/// Formats a point in time by RFC 3339; `None` for times out of range.
 fn rfc3339(at: std::time::SystemTime) -> Option<String> {
     jiff::Timestamp::try_from(at).ok().map(|at| format!("{at:.0}"))
 }

@@ -1,4 +1,4 @@
-//! Answers to requests that are not for clients.
+//! Responses of the administration endpoints.
 
 use std::sync::atomic::Ordering;
 
@@ -11,7 +11,7 @@ use super::{Shared, backends, document, transport};
 use crate::serve::Issuer;
 
 impl Shared {
-    /// The answer to a request that is not for clients.
+    /// Returns the response of an administration endpoint.
     pub(super) fn admin(&self, path: &str) -> Response<Body> {
         let missing = || document(StatusCode::NOT_FOUND, &json!({"error": "not_found"}));
         match path {

@@ -12,8 +12,8 @@ const DEFAULT: usize = 128 << 20;
 /// Values from here on mean no limit, which cgroup v1 expresses as a large number.
 const UNLIMITED: u64 = 1 << 60;
 
-/// The bytes that messages under way may take unless an operator chooses: a quarter of the memory limit, but room for one
-/// message of `largest` bytes in the half that one caller may hold.
+/// Returns the default budget of buffered message bytes: a quarter of the memory limit, and at least so much that one
+/// message of `largest` bytes fits into the half that one caller may take.
 pub(crate) fn default_budget(largest: usize) -> usize {
     budget(limit_below(Path::new("/")), largest)
 }
@@ -23,7 +23,7 @@ fn budget(limit: Option<u64>, largest: usize) -> usize {
     limit.map_or(DEFAULT, quarter).max(2 * largest)
 }
 
-/// The smallest limit of the process's control groups and those around them, of either version.
+/// Returns the lowest limit among the process's control groups and their ancestors, for cgroup v1 and v2.
 fn limit_below(root: &Path) -> Option<u64> {
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
     let mounts = root.join("sys/fs/cgroup");
@@ -32,7 +32,7 @@ fn limit_below(root: &Path) -> Option<u64> {
         let mut parts = line.splitn(3, ':').skip(1);
         let (controllers, path) = (parts.next()?, parts.next()?);
         if controllers.is_empty() {
-            // Beside version 1, version 2 is mounted below it.
+            // On hybrid systems, cgroup v2 is mounted below v1.
             let both = ["", "unified"].map(|mount| mounts.join(mount));
             return both.iter().filter_map(|mount| smallest(mount, path, "memory.max")).min();
         }

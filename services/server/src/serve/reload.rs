@@ -1,5 +1,5 @@
-//! Takes over a changed configuration file, or a changed file that it names: parsed and built as a whole
-//! first, swapped only if nothing is wrong with it.
+//! Reload of a changed configuration file, or of a changed file that it names. The new configuration is parsed and
+//! built completely before it replaces the current one.
 
 mod changes;
 mod files;
@@ -25,18 +25,18 @@ use crate::stream_scope::StreamScope;
 /// Poll interval of files. A mounted ConfigMap changes by a symbolic link swap, which file events miss.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The first and the longest pause before a reload is tried again that failed for a reason outside the file.
+/// First and longest delay before a retry of a reload that failed for a reason outside the file.
 const RETRY_PAUSE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(60));
 
-/// The cause of a reload that failed.
+/// Error of a reload.
 enum ReloadError {
-    /// The file has to change.
+    /// Permanent: the file has to change.
     File(String),
-    /// The same file may do later: something that it names cannot be read, reached or written now.
+    /// Temporary: something that the file names cannot be read, reached or written now.
     Passing(String),
 }
 
-/// When a reload is tried again.
+/// Time of the next retry.
 #[derive(Clone, Copy)]
 struct Retry {
     at: Instant,
@@ -44,7 +44,7 @@ struct Retry {
 }
 
 impl Retry {
-    /// The retry after one more failure.
+    /// Returns the next retry after another failure.
     fn after(last: Option<Self>) -> Self {
         let pause = last.map_or(RETRY_PAUSE.0, |last| RETRY_PAUSE.1.min(last.pause * 2));
         Self { at: Instant::now() + pause, pause }
@@ -72,8 +72,7 @@ impl Reloads {
         })
     }
 
-    /// Logs and counts what came of a reload. One that is `retried` and fails as it did before is neither news nor one
-    /// more refusal.
+    /// Logs and counts the outcome of a reload. A retry that fails with the same error is neither logged nor counted.
     fn report(&self, outcome: Result<String, ReloadError>, retried: bool) {
         let outcome = outcome.map_err(|error| match error {
             ReloadError::File(error) | ReloadError::Passing(error) => error,
@@ -112,7 +111,7 @@ impl Reloads {
     }
 }
 
-/// Watches `path`, and `files`, which its `text` names, for as long as the process lives.
+/// Watches `path`, and the `files` that its `text` names, until the process ends.
 pub(crate) fn watch(
     path: PathBuf,
     mut text: String,
@@ -123,7 +122,7 @@ pub(crate) fn watch(
     // Installed first: without a handler, the signal ends the process.
     let mut hangup = signal(SignalKind::hangup()).ok();
     tokio::spawn(async move {
-        // The first look reads the file: it may have changed since it became `text`.
+        // The first poll reads the file, which may have changed since `text` was read.
         let mut seen = None;
         let mut retry: Option<Retry> = None;
         loop {
@@ -147,11 +146,11 @@ pub(crate) fn watch(
             }
             let before = text.clone();
             let outcome = match tokio::fs::read_to_string(&path).await {
-                // Touched, not changed.
+                // The file was touched, but not changed.
                 Ok(new) if !again && new == text => continue,
                 Ok(new) => {
                     text = new;
-                    // Before they are read: what changes in between is seen the next time.
+                    // Record the metadata before the files are read, so that the next poll detects changes in between.
                     files = NamedFiles::of(&text);
                     take(&text, &shared, &egress).await
                 }
@@ -169,12 +168,12 @@ pub(crate) fn watch(
     });
 }
 
-/// The difference between two texts of the configuration, in words.
+/// Describes the difference between two configurations.
 fn changed(before: &str, after: &str) -> String {
     let parse = |text| vmcp_config::File::parse(text, vmcp_config::Format::Yaml).ok();
     let changes = match (parse(before), parse(after)) {
         (Some(before), Some(after)) => changes::changes(&before, &after),
-        // The text at the start was not valid, so all of it is new.
+        // The text at the start was invalid, so all sections count as new.
         (None, _) | (_, None) => vec!["all sections".to_owned()],
     };
     if changes.is_empty() {
@@ -218,7 +217,7 @@ async fn take(text: &str, shared: &Shared, egress: &Egress) -> Result<(), Reload
         }
         _ => current.recording.clone().filter(|_| recorded),
     };
-    // From here on nothing fails.
+    // No error can occur after this point.
     crate::cli::log::set_debug(debug);
     for warning in warnings {
         tracing::warn!("{warning}");
@@ -229,7 +228,7 @@ async fn take(text: &str, shared: &Shared, egress: &Egress) -> Result<(), Reload
     }
     let guards = guards.for_sessions(issuer.as_ref().map(Issuer::sessions));
     shared.fixed.gateway.reload(settings).await;
-    // Keys that were fetched and decisions that were made are kept where nothing changed.
+    // Keep fetched keys and cached decisions where nothing changed.
     let guarded = is_issuer_kept && current.guards.same(&guards);
     if !guarded {
         shared.fixed.gateway.admit_by(guards.admissions());
@@ -245,14 +244,14 @@ async fn take(text: &str, shared: &Shared, egress: &Egress) -> Result<(), Reload
         }
     }
     if !recorded && let Some(ended) = &current.recording {
-        // Not closed: the events of requests under way belong there. It closes with the last of them.
+        // Requests under way still write events there. The log closes after the last of them.
         shared.retire(ended.log.handle());
     }
     shared.about.store(Arc::new(about));
     Ok(())
 }
 
-/// The authorization server that the new configuration asks for: the one that is there, if it can be.
+/// Returns the authorization server for the new configuration, which is the current one if possible.
 async fn issuer(
     wanted: Option<&Issuing>,
     current: Option<&Issuer>,

@@ -1,11 +1,11 @@
-//! Keys that replicas share: what one has sealed for a client, all can open.
+//! Seal keys, which replicas share so that each can open what another one has sealed.
 
 use std::fmt;
 use std::path::Path;
 
 use crate::file_mode::is_readable_by_others;
 
-/// A key of 256 bits.
+/// 256-bit key.
 #[derive(Clone)]
 pub struct SealKey {
     key: [u8; 32],
@@ -21,7 +21,7 @@ pub enum SealKeyError {
     Unreadable {
         /// The file.
         path: String,
-        /// The system's reason.
+        /// Error of the operating system.
         source: std::io::Error,
     },
     /// The content is not a key.
@@ -33,10 +33,10 @@ pub enum SealKeyError {
 }
 
 impl SealKey {
-    /// Reads a key: 64 hexadecimal digits, white space around them aside.
+    /// Reads a key of 64 hexadecimal digits, and ignores surrounding white space.
     ///
     /// # Errors
-    /// When the file cannot be read or holds something else. What it holds is not shown.
+    /// Returns an error, which does not show the content, if the file cannot be read or does not hold a key.
     pub fn read(path: &Path) -> Result<Self, SealKeyError> {
         let name = || path.display().to_string();
         let text = std::fs::read_to_string(path)
@@ -46,7 +46,7 @@ impl SealKey {
         Ok(Self { exposed, ..key })
     }
 
-    /// The file that it was read from, if every user of the machine may read that.
+    /// Returns the path of the file if every user of the machine can read it.
     pub(crate) fn exposed(&self) -> Option<&str> {
         self.exposed.as_deref()
     }

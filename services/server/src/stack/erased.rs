@@ -1,4 +1,4 @@
-//! A service without its type: what the configuration asks for decides which layers it is made of.
+//! Type-erased services, because the configuration decides which layers a stack has.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -13,7 +13,7 @@ use tower::ServiceExt;
 use tower_service::Service;
 use vmcp_core::{Body, BoxError};
 
-/// An answer on its way.
+/// Boxed response future.
 pub type Answering = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
 /// Always ready: each request goes to a clone of the service behind. A clone of this costs a reference
@@ -41,7 +41,7 @@ pin_project! {
 }
 
 impl Erased {
-    /// Forgets the type of `service`, and of its answers' bodies.
+    /// Erases the type of `service` and of its response bodies.
     pub(super) fn new<S, R>(service: S, body: fn(R) -> Body) -> Self
     where
         S: Service<Request<Body>, Response = Response<R>, Error = Infallible>,
@@ -62,7 +62,7 @@ where
 {
     fn answer(&self, request: Request<Body>) -> Answering {
         let (mut service, body) = (self.service.clone(), self.body);
-        // All that is put behind this is ready at once, and a request that need not wait need not be kept.
+        // Inner services are usually ready, so that the common case stores no copy of the request.
         match service.poll_ready(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(Ok(())) => Box::pin(Answer { inner: service.call(request), body }),
             Poll::Ready(Err(never)) => match never {},

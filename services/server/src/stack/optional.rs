@@ -1,5 +1,4 @@
-//! Layers that only some configurations ask for. Without them a request does not even pay for a type
-//! that was forgotten.
+//! Optional layers. Stacks without them avoid the cost of type erasure.
 
 use std::convert::Infallible;
 use std::task::{Context, Poll};
@@ -44,7 +43,7 @@ where
     type Future = Answering;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        // All three are ready at any time: what they limit they refuse.
+        // All inner services are always ready: their limits reject instead of delaying.
         Poll::Ready(Ok(()))
     }
 

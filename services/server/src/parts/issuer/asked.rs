@@ -14,7 +14,7 @@ use vmcp_upstream::{
 
 use super::report::Found;
 
-/// A provider that remembers.
+/// A provider that records the outcome of its last request.
 pub(crate) struct Asked {
     provider: Provider,
     kind: &'static str,
@@ -217,8 +217,7 @@ mod tests {
         Asked::new(provider.unwrap(), &settings)
     }
 
-    /// Without that, the authorization server could not tell one provider's answer from another's
-    /// (RFC 9700 section 4.4).
+    /// Otherwise the authorization server could not detect a mix-up of providers (RFC 9700 section 4.4).
     #[test]
     fn it_has_the_issuer_that_its_provider_has() {
         let client = || StaticClient::new("us", None).unwrap();

@@ -1,4 +1,4 @@
-//! The section itself: who the issuer is, what it signs with, how long what it issues holds.
+//! Conversion of the section: issuer, signing keys and lifetimes.
 
 use std::hash::{Hash, Hasher};
 
@@ -198,7 +198,7 @@ impl Converter {
         }
     }
 
-    /// Tells what the parts cannot be together.
+    /// Reports settings that are invalid in combination.
     fn try_out(&mut self, issuing: &Issuing, places: &[(String, String)]) {
         for (settings, (_, at)) in issuing.upstreams.iter().zip(places) {
             let path = settings.redirect_uri.uri().path();
@@ -258,7 +258,7 @@ impl Converter {
     }
 }
 
-/// A provider's name, and where its settings are.
+/// Returns a provider's name and the path of its settings.
 fn place((index, upstream): (usize, &Upstream<SecretFile>)) -> (String, String) {
     let kind = match upstream.kind {
         UpstreamKind::Oidc(_) => "oidcConfig",

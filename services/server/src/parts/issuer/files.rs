@@ -1,4 +1,4 @@
-//! Secrets that stand in files.
+//! Secrets in files.
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash};
@@ -10,21 +10,21 @@ use vmcp_config::{Mistake, SecretFile};
 
 use crate::file_mode::is_readable_by_others;
 
-/// The largest file that is taken for a secret, in bytes.
+/// Maximum size of a secret file, in bytes.
 const LARGEST: u64 = 64 << 10;
 
-/// Reads them, and remembers what it could not read.
+/// Reader of secret files, which collects errors.
 #[derive(Default)]
 pub(super) struct Files {
     pub(super) mistakes: Vec<Mistake>,
-    /// Paths of the configuration and of files that others than the owner and the group may read.
+    /// Configuration path and file path of files that users beyond the owner and the group can read.
     pub(super) exposed: Vec<(String, String)>,
-    /// Of everything that was read.
+    /// Digest of all contents.
     pub(super) print: DefaultHasher,
 }
 
 impl Files {
-    /// The bytes of the file that stands at `at`, as they are; `None` is a mistake.
+    /// Returns the content of the file that the setting at `at` names; `None` after an error.
     pub(super) fn bytes(&mut self, at: &str, secret: &SecretFile) -> Option<SecretSlice<u8>> {
         let SecretFile { file } = secret;
         match read(file.as_path()) {
@@ -45,7 +45,8 @@ impl Files {
         }
     }
 
-    /// The text of the file that stands at `at`, without the end of its last line; `None` is a mistake.
+    /// Returns the text of the file that the setting at `at` names, without the final line break; `None` after an
+    /// error.
     pub(super) fn text(&mut self, at: &str, secret: &SecretFile) -> Option<SecretString> {
         let bytes = self.bytes(at, secret)?;
         let text = std::str::from_utf8(bytes.expose_secret()).ok();
@@ -59,7 +60,7 @@ impl Files {
     }
 }
 
-/// The bytes, or what is wrong with the file.
+/// Returns the content, or the reason why the file is unusable.
 fn read(path: &Path) -> Result<Vec<u8>, String> {
     let unreadable = |error: io::Error| format!("which cannot be read ({error})");
     // Opening a FIFO or a device may block.

@@ -10,7 +10,7 @@ use super::{Arc, Asked, Issuing, Store};
 /// Time limit for the store's response.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The authorization server, and what it needs.
+/// Status of the authorization server, its store and its providers.
 #[derive(Clone, Debug)]
 pub(crate) struct Report {
     pub(crate) issuer: String,
@@ -29,13 +29,13 @@ pub(crate) struct Stored {
     pub(crate) message: Option<String>,
 }
 
-/// An upstream provider, as it was found.
+/// Status of an upstream provider.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     pub(crate) name: String,
     /// `oidc` or `oauth2`.
     pub(crate) kind: &'static str,
-    /// Its issuer, or where it sends people to log in.
+    /// Issuer, or the authorization endpoint without one.
     pub(crate) at: String,
     /// One of `ready`, `unavailable` and `unknown`.
     pub(crate) status: &'static str,
@@ -44,7 +44,7 @@ pub(crate) struct Found {
 }
 
 impl Issuing {
-    /// Asks the store and the providers, as a server would at its start.
+    /// Checks the store and the providers as a server does at start.
     pub(crate) async fn look(&self) -> Report {
         let opened = timeout(PATIENCE, self.storage.open()).await;
         let found = match &opened {

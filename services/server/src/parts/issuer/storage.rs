@@ -1,4 +1,4 @@
-//! `authServer.storage`: where the authorization server's state is kept.
+//! `authServer.storage`: storage of the authorization server's state.
 
 use std::sync::Arc;
 
@@ -19,9 +19,9 @@ const REDIS: &str = "authServer.storage.redis";
 /// Storage of the authorization state.
 #[derive(Clone, Debug)]
 pub(crate) enum Storage {
-    /// In the process.
+    /// In memory.
     Memory,
-    /// In Redis, under this name.
+    /// In Redis, under this namespace.
     Redis(Box<Settings>, Namespace),
 }
 
@@ -31,7 +31,7 @@ pub(crate) enum Storage {
 pub struct StorageError(#[from] StartError);
 
 impl Storage {
-    /// It in a word.
+    /// Returns the kind of storage.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Memory => "memory",
@@ -93,7 +93,7 @@ impl Converter {
                 write: write_timeout.into(),
             },
         };
-        // Of an issuer only few characters are not those of a name, such as the brackets of an address.
+        // Only few characters of an issuer are invalid in a namespace, such as the brackets of an IPv6 address.
         let named =
             issuer.replace(|c: char| !c.is_ascii_alphanumeric() && !"-._/:".contains(c), "_");
         let namespace = Namespace::new(&named).map_err(|error| {
@@ -152,7 +152,7 @@ fn node(address: &HostPort) -> Node {
     Node::new(host.trim_start_matches('[').trim_end_matches(']'), port.parse().unwrap_or(6379))
 }
 
-/// A name that resolves within the cluster.
+/// Returns the DNS name of the Service within the cluster.
 fn behind(service: SentinelService) -> Node {
     let SentinelService { name, namespace, port } = service;
     let host = match namespace {

@@ -1,4 +1,4 @@
-//! `authServer.upstreamProviders`: where users log in.
+//! `authServer.upstreamProviders`: providers that users log in at.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ struct Common {
 }
 
 impl Converter {
-    /// The provider whose settings are at `at`, for the server called `name` at `resource`.
+    /// Converts the provider at `at`, for the server `name` at `resource`.
     pub(super) fn upstream(
         &mut self,
         at: &str,
@@ -206,7 +206,7 @@ impl Converter {
         Some(UserInfo { endpoint: endpoint?, method, headers: headers?, fields: fields? })
     }
 
-    /// An address that the operator named, with a warning if who is on the way can read what goes there.
+    /// Converts a URL that the operator configured, with a warning if its traffic is not encrypted.
     fn endpoint(&mut self, at: String, url: &str) -> Option<Endpoint> {
         let endpoint = match Endpoint::new(url) {
             Err(SettingsError::Insecure) => {
@@ -218,7 +218,7 @@ impl Converter {
         self.taken(at, &format!("\"{url}\""), endpoint)
     }
 
-    /// The secret in a file; `None` is a mistake.
+    /// Reads the secret from a file; `None` after an error.
     #[expect(clippy::option_option, reason = "no secret is as good as one; an unreadable is not")]
     fn secret(&mut self, at: &str, secret: Option<SecretFile>) -> Option<Option<SecretString>> {
         match secret {

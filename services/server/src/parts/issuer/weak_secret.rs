@@ -1,14 +1,13 @@
-//! Secrets that can be guessed.
+//! Detection of guessable secrets.
 
 use std::collections::HashMap;
 
 use secrecy::{ExposeSecret, SecretSlice};
 
-/// The least entropy that the frequencies of a secret's bytes must leave it, in bits. Random hexadecimal digits have
-/// more from 32 on.
+/// Minimum entropy of a secret's byte frequencies, in bits. Random hexadecimal text has more from 32 digits on.
 const MIN_ENTROPY: f64 = 90.0;
 
-/// Words that placeholders are made of.
+/// Words that are common in placeholders.
 const WORDS: [&str; 8] =
     ["password", "passwort", "secret", "changeme", "change-me", "change_me", "example", "qwerty"];
 

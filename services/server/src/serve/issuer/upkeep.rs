@@ -1,5 +1,4 @@
-//! Looks after what the authorization server needs: how much its store holds and whether it answers, and whether its
-//! providers are there.
+//! Periodic checks of the authorization server's store and providers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,7 +62,7 @@ impl Seen {
 }
 
 impl Task {
-    /// Looks at the store from time to time.
+    /// Starts the periodic check of the store.
     pub(super) fn of_store(seen: &Arc<Seen>, store: &Arc<dyn Store>) -> Self {
         let (seen, store) = (Arc::clone(seen), Arc::clone(store));
         Self::spawn(async move {
@@ -74,7 +73,7 @@ impl Task {
         })
     }
 
-    /// Asks the providers from time to time.
+    /// Starts the periodic check of the providers.
     pub(super) fn of_providers(providers: Vec<Arc<Asked>>) -> Self {
         Self::spawn(async move {
             loop {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use vmcp_config::{Backend, File};
 
-/// The sections that differ, and the backends that were added, removed and changed. Empty if the document says the same
-/// in other words, or only files that it names have changed.
+/// Returns the sections that differ, and the backends that were added, removed and changed. The list is empty if the
+/// documents are equivalent, or if only named files have changed.
 pub(super) fn changes(old: &File, new: &File) -> Vec<String> {
     let File {
         name,

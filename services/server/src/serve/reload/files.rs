@@ -1,11 +1,11 @@
-//! The files that a configuration names: secrets, keys, CA bundles.
+//! Files that a configuration names: secrets, keys, CA bundles.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use vmcp_config::{File, Format};
 
-/// The most files that are watched.
+/// Maximum number of watched files.
 const MOST: usize = 1024;
 
 /// Path prefix of settings that are read only at start.
@@ -40,9 +40,9 @@ pub(super) fn stamp(path: &Path) -> Option<Stamp> {
 }
 
 impl NamedFiles {
-    /// Those that the configuration `text` names, as they are now: to be called before they are read. Of more than
-    /// 1,024 the rest is not watched. The collector's CA bundle is none of them, since telemetry is set up at a start
-    /// only.
+    /// Records the current metadata of the files that the configuration `text` names. Call it before these files are
+    /// read. Of more than 1,024 files, the rest is not watched. The collector's CA bundle is excluded, because
+    /// telemetry is set up at start only.
     #[must_use]
     pub fn of(text: &str) -> Self {
         let named = File::named_files(text, Format::Yaml).into_iter();
@@ -148,7 +148,7 @@ mod tests {
         symlink("..data/secret", at("secret")).unwrap();
         let mut files = folder.watched("secret");
         assert!(!files.have_changed());
-        // As the kubelet does it: a new link takes the old one's place at once.
+        // The kubelet replaces the link atomically, too.
         symlink("..2", at("..data_tmp")).unwrap();
         fs::rename(at("..data_tmp"), at("..data")).unwrap();
         assert!(!files.have_changed());
