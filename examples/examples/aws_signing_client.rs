@@ -25,7 +25,9 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use tokio::net::TcpListener;
 use tower::{Layer, ServiceExt};
-use vmcp_aws_sts::{AwsStsLayer, Cached, Region, RoleArn, RoleMapping, RoleMatch, Roles, Sts};
+use vmcp_aws_sts::{
+    AwsStsLayer, CredentialCache, Region, RoleArn, RoleMapping, RoleMappings, RoleMatch, Sts,
+};
 use vmcp_core::{Body, BoxError, Caller, Clock, Identity};
 use vmcp_examples::Issuer;
 
@@ -41,11 +43,11 @@ async fn main() -> Result<(), BoxError> {
         priority: None,
     };
     let others = RoleArn::try_from("arn:aws:iam::123456789012:role/reader")?;
-    let roles = Roles::new(Some(others), vec![admins], "groups")?;
+    let roles = RoleMappings::new(Some(others), vec![admins], "groups")?;
     // `Sts::new` calls the STS endpoint of the region. Both use the HTTP client that the application already has.
     let client = Client::builder(TokioExecutor::new()).build_http::<Body>();
-    let sts = Sts::at(&stand_ins.parse()?, &region, client);
-    let layer = AwsStsLayer::new(region, roles, Cached::new(sts, 10_000, Clock::system()));
+    let sts = Sts::with_endpoint(&stand_ins.parse()?, &region, client);
+    let layer = AwsStsLayer::new(region, roles, CredentialCache::new(sts, 10_000, Clock::system()));
 
     let client = layer.layer(Client::builder(TokioExecutor::new()).build_http());
     let (ada, bob) =

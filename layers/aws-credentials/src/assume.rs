@@ -14,28 +14,28 @@ use crate::{RoleArn, SessionDuration, SessionName};
 /// Who gets to be what: one caller in one role. Two with the same [`key`](Assumption::key) may use
 /// the same credentials; a caller's refreshed token makes no difference.
 #[derive(Clone, Debug)]
-pub struct Assumption {
+pub struct RoleSession {
     role: RoleArn,
     session: SessionName,
     duration: SessionDuration,
     key: [u8; 32],
 }
 
-/// Gets the credentials of a role. [`Sts`](crate::Sts) asks AWS, [`Cached`](crate::Cached) keeps
+/// Gets the credentials of a role. [`Sts`](crate::Sts) asks AWS, [`CredentialCache`](crate::Cached) keeps
 /// what another one got.
 ///
-/// A closure that takes an [`Assumption`] and the caller's token is one too.
+/// A closure that takes an [`RoleSession`] and the caller's token is one too.
 pub trait AssumeRole: Send + Sync + 'static {
     /// Credentials of the assumption's role, against the caller's `token`.
     fn assume(
         &self,
-        assumption: &Arc<Assumption>,
+        role_session: &Arc<RoleSession>,
         token: &SecretString,
     ) -> impl Future<Output = Result<Arc<Credentials>, AssumeError>> + Send;
 
     /// The service no longer takes these credentials: who keeps any, forgets them.
-    fn forget(&self, assumption: &Assumption, credentials: &Credentials) {
-        let _ = (assumption, credentials);
+    fn invalidate(&self, role_session: &RoleSession, credentials: &Credentials) {
+        let _ = (role_session, credentials);
     }
 }
 
@@ -51,14 +51,14 @@ pub struct Credentials {
 /// What was given is nothing that a request can be signed with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the credentials are empty, longer than 16 KiB, or not of visible ASCII characters")]
-pub struct MalformedCredentials;
+pub struct InvalidCredentialsError;
 
 /// Why there are no credentials.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AssumeError {
     /// The caller's token, or the caller in that role, is not accepted. Trying again does not help.
     #[error("the role was refused: {code}")]
-    Refused {
+    Rejected {
         /// An error code of the STS API, or fixed words. Never text of the answer.
         code: Box<str>,
     },
@@ -72,7 +72,7 @@ pub enum AssumeError {
 
 // === impl Assumption ===
 
-impl Assumption {
+impl RoleSession {
     /// `holder` is what tells the token's holder from all others, such as issuer and subject. Its
     /// parts are kept apart: `["a", "bc"]` is not `["ab", "c"]`.
     #[must_use]
@@ -127,15 +127,15 @@ pub fn digest<'a>(parts: impl Iterator<Item = &'a [u8]>) -> [u8; 32] {
 
 impl<F, Fut> AssumeRole for F
 where
-    F: Fn(Arc<Assumption>, SecretString) -> Fut + Send + Sync + 'static,
+    F: Fn(Arc<RoleSession>, SecretString) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<Credentials, AssumeError>> + Send,
 {
     async fn assume(
         &self,
-        assumption: &Arc<Assumption>,
+        role_session: &Arc<RoleSession>,
         token: &SecretString,
     ) -> Result<Arc<Credentials>, AssumeError> {
-        self(Arc::clone(assumption), token.clone()).await.map(Arc::new)
+        self(Arc::clone(role_session), token.clone()).await.map(Arc::new)
     }
 }
 
@@ -151,13 +151,13 @@ impl Credentials {
         secret_access_key: &SecretString,
         session_token: &SecretString,
         expires_at: SystemTime,
-    ) -> Result<Self, MalformedCredentials> {
+    ) -> Result<Self, InvalidCredentialsError> {
         let (secret, token) = (secret_access_key.expose_secret(), session_token.expose_secret());
         let usable = |part: &str| {
             (1..=16 << 10).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_graphic())
         };
         if ![access_key_id, secret, token].into_iter().all(usable) {
-            return Err(MalformedCredentials);
+            return Err(InvalidCredentialsError);
         }
         let signing = aws_credential_types::Credentials::new(
             access_key_id,
@@ -200,7 +200,7 @@ impl fmt::Debug for Credentials {
 impl From<AssumeError> for CredentialFault {
     fn from(error: AssumeError) -> Self {
         match error {
-            AssumeError::Refused { code } => Self::Refused { reason: code },
+            AssumeError::Rejected { code } => Self::Refused { reason: code },
             AssumeError::Unavailable { reason } => Self::Unavailable { reason },
         }
     }

@@ -1,15 +1,15 @@
 #![doc = include_str!("../README.md")]
 
 mod assume;
-mod cached;
+mod credential_cache;
 mod names;
 mod sign;
 mod sts;
 
 pub use self::{
-    assume::{AssumeError, AssumeRole, Assumption, Credentials, MalformedCredentials, digest},
-    cached::Cached,
+    assume::{AssumeError, AssumeRole, Credentials, InvalidCredentialsError, RoleSession, digest},
+    credential_cache::CredentialCache,
     names::{NameError, Region, RoleArn, ServiceName, SessionDuration, SessionName},
-    sign::UnsignableRequest,
+    sign::SigningError,
     sts::Sts,
 };

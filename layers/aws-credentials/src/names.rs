@@ -73,7 +73,7 @@ impl TryFrom<&str> for Region {
         if country && words && areas > 0 && number && text.len() <= 64 {
             Ok(Self(text.into()))
         } else {
-            Err(NameError::Region(shown(text)))
+            Err(NameError::Region(truncated(text)))
         }
     }
 }
@@ -92,7 +92,9 @@ impl TryFrom<&str> for RoleArn {
     type Error = NameError;
 
     fn try_from(text: &str) -> Result<Self, NameError> {
-        is_role(text).then(|| Self(text.into())).ok_or_else(|| NameError::RoleArn(shown(text)))
+        is_role_arn(text)
+            .then(|| Self(text.into()))
+            .ok_or_else(|| NameError::RoleArn(truncated(text)))
     }
 }
 
@@ -102,7 +104,7 @@ impl fmt::Debug for RoleArn {
     }
 }
 
-fn is_role(text: &str) -> bool {
+fn is_role_arn(text: &str) -> bool {
     // 2,048 is the limit of STS.
     let mut parts = text.splitn(6, ':');
     let mut next = || parts.next().unwrap_or_default();
@@ -144,7 +146,7 @@ impl TryFrom<&str> for ServiceName {
         if (1..=64).contains(&text.len()) && text.bytes().all(plain) {
             Ok(Self(text.into()))
         } else {
-            Err(NameError::ServiceName(shown(text)))
+            Err(NameError::ServiceName(truncated(text)))
         }
     }
 }
@@ -190,19 +192,19 @@ impl SessionName {
     /// then `-` and eight hexadecimal digits of the text's SHA-256 are appended, so that different
     /// callers keep different names. `None` for an empty text.
     #[must_use]
-    pub fn of(text: &str) -> Option<Self> {
-        const LONGEST: usize = 64;
+    pub fn from_text(text: &str) -> Option<Self> {
+        const MAX_LEN: usize = 64;
         const SUFFIX: usize = 9;
         if text.is_empty() {
             return None;
         }
-        if (2..=LONGEST).contains(&text.len()) && text.bytes().all(is_session_byte) {
+        if (2..=MAX_LEN).contains(&text.len()) && text.bytes().all(is_session_byte) {
             return Some(Self(text.into()));
         }
-        let kept = text.chars().take(LONGEST - SUFFIX).map(|letter| {
+        let sanitized = text.chars().take(MAX_LEN - SUFFIX).map(|letter| {
             if letter.is_ascii() && is_session_byte(letter as u8) { letter } else { '-' }
         });
-        let mut name: String = kept.collect();
+        let mut name: String = sanitized.collect();
         name.push('-');
         for byte in &Sha256::digest(text)[..4] {
             for half in [byte >> 4, byte & 15] {
@@ -234,7 +236,7 @@ fn is_session_byte(byte: u8) -> bool {
 }
 
 /// Enough of it to be found in a configuration.
-fn shown(text: &str) -> Box<str> {
+fn truncated(text: &str) -> Box<str> {
     text.chars().take(128).collect::<String>().into()
 }
 
@@ -245,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_region_is_a_country_an_area_and_a_number() {
+    fn validates_regions() {
         for good in ["eu-central-1", "us-gov-west-1", "cn-north-1", "us-isob-east-12"] {
             assert!(Region::try_from(good).is_ok(), "{good}");
         }
@@ -264,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn an_arn_is_that_of_a_role() {
+    fn validates_role_arns() {
         for good in [
             "arn:aws:iam::123456789012:role/reader",
             "arn:aws-cn:iam::123456789012:role/path/a+b=c,d.e@f-g_h",
@@ -289,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_lasts_a_quarter_of_an_hour_to_twelve_hours() {
+    fn validates_session_duration() {
         assert!(SessionDuration::try_from(899).is_err());
         assert!(SessionDuration::try_from(900).is_ok());
         assert!(SessionDuration::try_from(43_200).is_ok());
@@ -298,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_name_fits_into_a_credential_scope() {
+    fn validates_service_names() {
         assert_eq!(ServiceName::default().as_str(), "aws-mcp");
         assert!(ServiceName::try_from("bedrock-agentcore").is_ok());
         for bad in ["", "a/b", "a b", "ä"] {
@@ -307,30 +309,30 @@ mod tests {
     }
 
     #[test]
-    fn a_legal_session_name_stays_as_it_is() {
-        assert_eq!(SessionName::of("ada@example.com").unwrap().as_str(), "ada@example.com");
+    fn keeps_valid_session_names() {
+        assert_eq!(SessionName::from_text("ada@example.com").unwrap().as_str(), "ada@example.com");
         let longest = "a".repeat(64);
-        assert_eq!(SessionName::of(&longest).unwrap().as_str(), longest);
-        assert!(SessionName::of("").is_none());
+        assert_eq!(SessionName::from_text(&longest).unwrap().as_str(), longest);
+        assert!(SessionName::from_text("").is_none());
     }
 
     #[test]
-    fn an_illegal_session_name_is_changed_and_stays_unlike_others() {
-        let name = SessionName::of("auth0|ada").unwrap();
+    fn sanitized_session_names_stay_distinct() {
+        let name = SessionName::from_text("auth0|ada").unwrap();
         assert!(name.as_str().starts_with("auth0-ada-"), "{name:?}");
         for other in ["auth0-ada", "auth0#ada", "auth0 ada"] {
-            assert_ne!(SessionName::of(other).unwrap(), name);
+            assert_ne!(SessionName::from_text(other).unwrap(), name);
         }
         let (one, two) = ("a".repeat(65), format!("{}b", "a".repeat(64)));
-        assert_eq!(SessionName::of(&one).unwrap().as_str().len(), 64);
-        assert_ne!(SessionName::of(&one), SessionName::of(&two));
-        assert_eq!(SessionName::of("a").unwrap().as_str().len(), 10);
+        assert_eq!(SessionName::from_text(&one).unwrap().as_str().len(), 64);
+        assert_ne!(SessionName::from_text(&one), SessionName::from_text(&two));
+        assert_eq!(SessionName::from_text("a").unwrap().as_str().len(), 10);
     }
 
     proptest! {
         #[test]
-        fn every_text_gives_a_name_that_aws_takes(text in "\\PC{1,200}") {
-            let name = SessionName::of(&text).unwrap();
+        fn every_text_gives_valid_session_name(text in "\\PC{1,200}") {
+            let name = SessionName::from_text(&text).unwrap();
             prop_assert!((2..=64).contains(&name.as_str().len()));
             prop_assert!(name.as_str().bytes().all(is_session_byte));
         }

@@ -21,7 +21,7 @@ const CONTENT_SHA256: HeaderName = HeaderName::from_static("x-amz-content-sha256
 
 /// A request that cannot be signed, and was not sent.
 #[derive(Debug, thiserror::Error)]
-pub enum UnsignableRequest {
+pub enum SigningError {
     /// Its body is larger than 10 MiB.
     #[error("a request of more than {limit} bytes cannot be signed")]
     TooLarge {
@@ -30,10 +30,10 @@ pub enum UnsignableRequest {
     },
     /// Its body broke off.
     #[error("the request's body broke off")]
-    Broken(#[source] BoxError),
+    Truncated(#[source] BoxError),
     /// Its body did not come to its end in time.
     #[error("the request's body did not end in time")]
-    TooSlow,
+    TimedOut,
     /// Neither its URI nor a `Host` header says where it goes.
     #[error("the request does not say which host it goes to")]
     NoHost,
@@ -54,14 +54,14 @@ impl Credentials {
         body: &[u8],
         (region, service): (&Region, &ServiceName),
         now: SystemTime,
-    ) -> Result<(), UnsignableRequest> {
+    ) -> Result<(), SigningError> {
         // What came with the request is not the caller's to say.
         for header in [AUTHORIZATION, DATE, SECURITY_TOKEN, CONTENT_SHA256] {
             parts.headers.remove(header);
         }
         let host = host(parts)?;
         let target = format!("https://{}{}", host, path(&parts.uri));
-        parts.headers.insert(HOST, malformed(HeaderValue::from_str(&host))?);
+        parts.headers.insert(HOST, map_malformed(HeaderValue::from_str(&host))?);
 
         let mut settings = SigningSettings::default();
         settings.payload_checksum_kind = PayloadChecksumKind::XAmzSha256;
@@ -72,18 +72,19 @@ impl Credentials {
             .time(now)
             .settings(settings)
             .build();
-        let settings = malformed(settings)?.into();
-        let headers = parts.headers.iter().filter(|(name, _)| covers(name)).filter_map(value);
+        let settings = map_malformed(settings)?.into();
+        let headers =
+            parts.headers.iter().filter(|(name, _)| is_signed_header(name)).filter_map(header_text);
         let method = parts.method.as_str();
         let request = SignableRequest::new(method, target, headers, SignableBody::Bytes(body));
-        let output = malformed(http_request::sign(malformed(request)?, &settings))?;
-        let (made, _) = output.into_parts().0.into_parts();
-        for header in made {
-            let mut value = malformed(HeaderValue::from_str(header.value()))?;
+        let output = map_malformed(http_request::sign(map_malformed(request)?, &settings))?;
+        let (signed_headers, _) = output.into_parts().0.into_parts();
+        for header in signed_headers {
+            let mut value = map_malformed(HeaderValue::from_str(header.value()))?;
             value.set_sensitive(
                 header.sensitive() || header.name().eq_ignore_ascii_case("authorization"),
             );
-            let name = malformed(HeaderName::from_bytes(header.name().as_bytes()))?;
+            let name = map_malformed(HeaderName::from_bytes(header.name().as_bytes()))?;
             parts.headers.insert(name, value);
         }
         Ok(())
@@ -92,37 +93,38 @@ impl Credentials {
 
 /// Which headers are covered: those that AWS asks for, and those that say what is wanted. Others may
 /// change on the way.
-fn covers(name: &HeaderName) -> bool {
+fn is_signed_header(name: &HeaderName) -> bool {
     let text = name.as_str();
     name == HOST || name == CONTENT_TYPE || text.starts_with("x-amz-") || text.starts_with("mcp-")
 }
 
 /// A value that is no text cannot be covered, and is not asked for.
-fn value<'a>((name, value): (&'a HeaderName, &'a HeaderValue)) -> Option<(&'a str, &'a str)> {
+fn header_text<'a>((name, value): (&'a HeaderName, &'a HeaderValue)) -> Option<(&'a str, &'a str)> {
     Some((name.as_str(), str::from_utf8(value.as_bytes()).ok()?))
 }
 
 /// The host as the request is going to name it: in small letters, without user info and without the
 /// scheme's own port.
-fn host(parts: &Parts) -> Result<String, UnsignableRequest> {
+fn host(parts: &Parts) -> Result<String, SigningError> {
     let default = if parts.uri.scheme() == Some(&Scheme::HTTP) { 80 } else { 443 };
     let from_uri = |authority: &Authority| match authority.port_u16() {
         Some(port) if port != default => format!("{}:{port}", authority.host()),
         _ => authority.host().to_owned(),
     };
-    let given = || parts.headers.get(HOST).and_then(|host| host.to_str().ok()).map(str::to_owned);
-    let host = parts.uri.authority().map(from_uri).or_else(given);
+    let from_header =
+        || parts.headers.get(HOST).and_then(|host| host.to_str().ok()).map(str::to_owned);
+    let host = parts.uri.authority().map(from_uri).or_else(from_header);
     host.filter(|host| !host.is_empty())
         .map(|host| host.to_ascii_lowercase())
-        .ok_or(UnsignableRequest::NoHost)
+        .ok_or(SigningError::NoHost)
 }
 
 fn path(uri: &Uri) -> &str {
     uri.path_and_query().map_or("/", |path| path.as_str())
 }
 
-fn malformed<T, E: Into<BoxError>>(outcome: Result<T, E>) -> Result<T, UnsignableRequest> {
-    outcome.map_err(|error| UnsignableRequest::Malformed(error.into()))
+fn map_malformed<T, E: Into<BoxError>>(outcome: Result<T, E>) -> Result<T, SigningError> {
+    outcome.map_err(|error| SigningError::Malformed(error.into()))
 }
 
 #[cfg(test)]

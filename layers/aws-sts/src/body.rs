@@ -13,26 +13,26 @@ pin_project! {
     #[derive(Debug)]
     pub struct ResponseBody<R> {
         #[pin]
-        kind: Kind<R>,
+        kind: BodyKind<R>,
     }
 }
 
 pin_project! {
     #[derive(Debug)]
-    #[project = KindPinned]
-    enum Kind<R> {
-        Passed { #[pin] body: R },
-        Read { bytes: Bytes },
+    #[project = BodyKindProjection]
+    enum BodyKind<R> {
+        Forwarded { #[pin] body: R },
+        Buffered { bytes: Bytes },
     }
 }
 
 impl<R> ResponseBody<R> {
-    pub(crate) fn passed(body: R) -> Self {
-        Self { kind: Kind::Passed { body } }
+    pub(crate) fn forward(body: R) -> Self {
+        Self { kind: BodyKind::Forwarded { body } }
     }
 
-    pub(crate) fn read(bytes: Bytes) -> Self {
-        Self { kind: Kind::Read { bytes } }
+    pub(crate) fn buffered(bytes: Bytes) -> Self {
+        Self { kind: BodyKind::Buffered { bytes } }
     }
 }
 
@@ -49,23 +49,25 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match self.project().kind.project() {
-            KindPinned::Passed { body } => body.poll_frame(cx).map_err(Into::into),
-            KindPinned::Read { bytes } if bytes.is_empty() => Poll::Ready(None),
-            KindPinned::Read { bytes } => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            BodyKindProjection::Forwarded { body } => body.poll_frame(cx).map_err(Into::into),
+            BodyKindProjection::Buffered { bytes } if bytes.is_empty() => Poll::Ready(None),
+            BodyKindProjection::Buffered { bytes } => {
+                Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes)))))
+            }
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
-            Kind::Passed { body } => body.is_end_stream(),
-            Kind::Read { bytes } => bytes.is_empty(),
+            BodyKind::Forwarded { body } => body.is_end_stream(),
+            BodyKind::Buffered { bytes } => bytes.is_empty(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
-            Kind::Passed { body } => body.size_hint(),
-            Kind::Read { bytes } => SizeHint::with_exact(bytes.len() as u64),
+            BodyKind::Forwarded { body } => body.size_hint(),
+            BodyKind::Buffered { bytes } => SizeHint::with_exact(bytes.len() as u64),
         }
     }
 }

@@ -7,51 +7,51 @@ use std::time::Duration;
 use tower_layer::Layer;
 use vmcp_core::{Cache, Clock};
 
-use crate::service::Plan;
-use crate::{AwsSts, Region, Roles, ServiceName, SessionDuration, Subject};
+use crate::service::SigningPlan;
+use crate::{AwsSts, Region, RoleMappings, ServiceName, SessionDuration, Subject};
 
-/// How long credentials may take, unless [`AwsStsLayer::deadline`] says otherwise.
-const DEADLINE: Duration = Duration::from_secs(15);
+/// How long credentials may take, unless [`AwsStsLayer::timeout`] says otherwise.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(15);
 /// For how many tokens it is remembered which role they lead to.
-const PLANS: usize = 4096;
+const MAX_PLANS: usize = 4096;
 
 /// Signs requests with the credentials of the role that the caller's claims lead to. See the
 /// [crate docs](crate) for an example.
 pub struct AwsStsLayer<A> {
-    pub(crate) settings: Arc<Settings<A>>,
+    pub(crate) settings: Arc<AwsStsSettings<A>>,
 }
 
-pub(crate) struct Settings<A> {
+pub(crate) struct AwsStsSettings<A> {
     pub(crate) region: Region,
     pub(crate) service: ServiceName,
-    pub(crate) roles: Arc<Roles>,
+    pub(crate) roles: Arc<RoleMappings>,
     pub(crate) subject: Subject,
     pub(crate) session_name_claim: Box<str>,
     pub(crate) duration: SessionDuration,
-    pub(crate) deadline: Duration,
+    pub(crate) timeout: Duration,
     pub(crate) assume: Arc<A>,
     pub(crate) clock: Clock,
-    pub(crate) plans: Arc<Cache<[u8; 32], Plan>>,
+    pub(crate) plans: Arc<Cache<[u8; 32], SigningPlan>>,
 }
 
 // === impl AwsStsLayer ===
 
 impl<A> AwsStsLayer<A> {
     /// Signs for the service `aws-mcp` in `region`, in the role that `roles` finds, with credentials
-    /// that `assume` gets, usually a [`Cached`](crate::Cached) [`Sts`](crate::Sts).
+    /// that `assume` gets, usually a [`CredentialCache`](crate::Cached) [`Sts`](crate::Sts).
     #[must_use]
-    pub fn new(region: Region, roles: Roles, assume: A) -> Self {
-        let settings = Settings {
+    pub fn new(region: Region, roles: RoleMappings, assume: A) -> Self {
+        let settings = AwsStsSettings {
             region,
             service: ServiceName::default(),
             roles: Arc::new(roles),
             subject: Subject::default(),
             session_name_claim: "sub".into(),
             duration: SessionDuration::default(),
-            deadline: DEADLINE,
+            timeout: DEFAULT_TIMEOUT,
             assume: Arc::new(assume),
             clock: Clock::system(),
-            plans: Arc::new(Cache::new(PLANS)),
+            plans: Arc::new(Cache::new(MAX_PLANS)),
         };
         Self { settings: Arc::new(settings) }
     }
@@ -83,8 +83,8 @@ impl<A> AwsStsLayer<A> {
     /// How long it may take to get credentials, the upstream provider's token included: 15 seconds
     /// otherwise.
     #[must_use]
-    pub fn deadline(self, deadline: Duration) -> Self {
-        self.with(|settings| settings.deadline = deadline)
+    pub fn timeout(self, timeout: Duration) -> Self {
+        self.with(|settings| settings.timeout = timeout)
     }
 
     /// The clock that signatures are dated by.
@@ -100,11 +100,11 @@ impl<A> AwsStsLayer<A> {
         move || plans.upgrade().map(|plans| plans.len())
     }
 
-    fn with(self, change: impl FnOnce(&mut Settings<A>)) -> Self {
-        let mut settings = Settings::clone(&self.settings);
+    fn with(self, change: impl FnOnce(&mut AwsStsSettings<A>)) -> Self {
+        let mut settings = AwsStsSettings::clone(&self.settings);
         change(&mut settings);
         // Other settings lead to other roles and sessions.
-        settings.plans = Arc::new(Cache::new(PLANS));
+        settings.plans = Arc::new(Cache::new(MAX_PLANS));
         Self { settings: Arc::new(settings) }
     }
 }
@@ -125,14 +125,14 @@ impl<S, A> Layer<S> for AwsStsLayer<A> {
 
 impl<A> fmt::Debug for AwsStsLayer<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Settings {
+        let AwsStsSettings {
             region,
             service,
             roles,
             subject,
             session_name_claim,
             duration,
-            deadline,
+            timeout,
             assume: _,
             clock: _,
             plans: _,
@@ -144,14 +144,14 @@ impl<A> fmt::Debug for AwsStsLayer<A> {
             .field("subject", subject)
             .field("session_name_claim", session_name_claim)
             .field("duration", duration)
-            .field("deadline", deadline)
+            .field("deadline", timeout)
             .finish_non_exhaustive()
     }
 }
 
 // === impl Settings ===
 
-impl<A> Clone for Settings<A> {
+impl<A> Clone for AwsStsSettings<A> {
     fn clone(&self) -> Self {
         Self {
             region: self.region.clone(),
@@ -160,7 +160,7 @@ impl<A> Clone for Settings<A> {
             subject: self.subject.clone(),
             session_name_claim: self.session_name_claim.clone(),
             duration: self.duration,
-            deadline: self.deadline,
+            timeout: self.timeout,
             assume: Arc::clone(&self.assume),
             clock: self.clock.clone(),
             plans: Arc::clone(&self.plans),

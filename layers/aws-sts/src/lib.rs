@@ -2,7 +2,7 @@
 
 mod body;
 mod layer;
-mod refusal;
+mod rejection;
 mod service;
 mod subject;
 
@@ -17,13 +17,13 @@ pub use self::{
     subject::Subject,
 };
 pub use vmcp_aws_credentials::{
-    AssumeError, AssumeRole, Assumption, Cached, Credentials, MalformedCredentials, NameError,
-    Region, RoleArn, ServiceName, SessionDuration, SessionName, Sts, UnsignableRequest,
+    AssumeError, AssumeRole, CredentialCache, Credentials, InvalidCredentialsError, NameError,
+    Region, RoleArn, RoleSession, ServiceName, SessionDuration, SessionName, SigningError, Sts,
 };
-pub use vmcp_role_mapping::{MappingError, MatcherError, NoRole, RoleMatch, RolesError};
+pub use vmcp_role_mapping::{MappingError, MatcherError, RoleError, RoleMappingsError, RoleMatch};
 
 /// Which AWS role whose claims lead to.
-pub type Roles = vmcp_role_mapping::Roles<RoleArn>;
+pub type RoleMappings = vmcp_role_mapping::RoleMappings<RoleArn>;
 
 /// Whom an AWS role is for.
 pub type RoleMapping = vmcp_role_mapping::RoleMapping<RoleArn>;

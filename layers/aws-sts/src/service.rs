@@ -16,22 +16,22 @@ use vmcp_core::{
     Backend, BodyError, BoxError, Caller, CredentialError, CredentialFault, Identity, read,
 };
 
-use crate::layer::Settings;
-use crate::refusal::outdated;
-use crate::subject::Presented;
+use crate::layer::AwsStsSettings;
+use crate::rejection::has_expired_credentials;
+use crate::subject::WebIdentityToken;
 use crate::{
-    AssumeRole, Assumption, AwsStsLayer, Credentials, NoRole, ResponseBody, UnsignableRequest,
+    AssumeRole, AwsStsLayer, Credentials, ResponseBody, RoleError, RoleSession, SigningError,
 };
 
 /// The largest body that is signed.
-const LARGEST: usize = 10 << 20;
+const MAX_BODY_SIZE: usize = 10 << 20;
 /// How long a request's body may take. That of an aggregating service is there at once.
-const PATIENCE: Duration = Duration::from_secs(30);
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// For how long it is remembered which role a token leads to.
-const REMEMBERED: Duration = Duration::from_mins(5);
+const PLAN_TTL: Duration = Duration::from_mins(5);
 
 /// Which role a token leads to, or why none.
-pub(crate) type Plan = Result<Arc<Assumption>, CredentialFault>;
+pub(crate) type SigningPlan = Result<Arc<RoleSession>, CredentialFault>;
 
 /// What [`AwsSts`] answers with. Boxed: signing waits for the body and for credentials.
 pub type ResponseFuture<R> =
@@ -92,11 +92,13 @@ where
                 }
                 // Unsigned: that the backend refuses it shows that it is there.
                 Some(Caller::Gateway) => {
-                    strip(request.headers_mut());
-                    let answer = inner.call(request).await.map_err(Into::into)?;
-                    Ok(answer.map(ResponseBody::passed))
+                    remove_client_credentials(request.headers_mut());
+                    let response = inner.call(request).await.map_err(Into::into)?;
+                    Ok(response.map(ResponseBody::forward))
                 }
-                None => Err(failed(request.extensions().get(), CredentialFault::NoCaller)),
+                None => {
+                    Err(credential_error(request.extensions().get(), CredentialFault::NoCaller))
+                }
             }
         })
     }
@@ -116,7 +118,7 @@ impl<S, A> fmt::Debug for AwsSts<S, A> {
 
 // === impl Settings ===
 
-impl<A: AssumeRole> Settings<A> {
+impl<A: AssumeRole> AwsStsSettings<A> {
     async fn send<S, B, R>(
         &self,
         inner: &mut S,
@@ -132,95 +134,98 @@ impl<A: AssumeRole> Settings<A> {
         R::Error: Into<BoxError>,
     {
         let (mut parts, body) = request.into_parts();
-        strip(&mut parts.headers);
+        remove_client_credentials(&mut parts.headers);
         let backend = parts.extensions.get::<Backend>().cloned();
-        let fault = |fault| failed(backend.as_ref(), fault);
-        let unsignable = |error: UnsignableRequest| {
+        let fault = |fault| credential_error(backend.as_ref(), fault);
+        let unsignable = |error: SigningError| {
             let fault = CredentialFault::Request { reason: reason(&error) };
-            refused(backend.as_ref(), fault, Some(error.into()))
+            credential_error_with_source(backend.as_ref(), fault, Some(error.into()))
         };
-        let body = whole(body).await.map_err(unsignable)?;
-        let (presented, assumption, credentials) =
-            tokio::time::timeout(self.deadline, self.credentials(identity))
+        let body = read_body(body).await.map_err(unsignable)?;
+        let (token, role_session, credentials) =
+            tokio::time::timeout(self.timeout, self.credentials(identity))
                 .await
                 .unwrap_or(Err(CredentialFault::Unavailable { reason: "they took too long" }))
                 .map_err(fault)?;
 
-        let first = self.signed(parts.clone(), &body, &credentials).map_err(unsignable)?;
-        let answer = inner.call(first).await.map_err(Into::into)?;
-        let (outdated, answer) = outdated(answer).await?;
-        if !outdated {
-            return Ok(answer);
+        let first_request =
+            self.sign_request(parts.clone(), &body, &credentials).map_err(unsignable)?;
+        let response = inner.call(first_request).await.map_err(Into::into)?;
+        let (has_expired_credentials, response) = has_expired_credentials(response).await?;
+        if !has_expired_credentials {
+            return Ok(response);
         }
-        self.assume.forget(&assumption, &credentials);
-        let again = self.assume.assume(&assumption, &presented.token);
-        let Ok(Ok(renewed)) = tokio::time::timeout(self.deadline, again).await else {
-            return Ok(answer);
+        self.assume.invalidate(&role_session, &credentials);
+        let retry = self.assume.assume(&role_session, &token.value);
+        let Ok(Ok(renewed)) = tokio::time::timeout(self.timeout, retry).await else {
+            return Ok(response);
         };
         if renewed.access_key_id() == credentials.access_key_id() {
-            return Ok(answer);
+            return Ok(response);
         }
         // With a date and a signature of its own.
-        let second = self.signed(parts, &body, &renewed).map_err(unsignable)?;
+        let second_request = self.sign_request(parts, &body, &renewed).map_err(unsignable)?;
         poll_fn(|cx| inner.poll_ready(cx)).await.map_err(Into::into)?;
-        let answer = inner.call(second).await.map_err(Into::into)?;
-        Ok(answer.map(ResponseBody::passed))
+        let response = inner.call(second_request).await.map_err(Into::into)?;
+        Ok(response.map(ResponseBody::forward))
     }
 
     async fn credentials<'a>(
         &'a self,
         identity: &'a Identity,
-    ) -> Result<(Presented<'a>, Arc<Assumption>, Arc<Credentials>), CredentialFault> {
-        let mut presented = self.subject.of(identity).await?;
-        let mut assumption = self.plan(&presented)?;
-        let credentials = match self.assume.assume(&assumption, &presented.token).await {
+    ) -> Result<(WebIdentityToken<'a>, Arc<RoleSession>, Arc<Credentials>), CredentialFault> {
+        let mut token = self.subject.resolve(identity).await?;
+        let mut role_session = self.plan(&token)?;
+        let credentials = match self.assume.assume(&role_session, &token.value).await {
             Ok(credentials) => credentials,
             Err(error) => {
-                presented = presented.renewed(identity, error).await?;
-                assumption = self.plan(&presented)?;
-                self.assume.assume(&assumption, &presented.token).await?
+                token = token.refresh(identity, error).await?;
+                role_session = self.plan(&token)?;
+                self.assume.assume(&role_session, &token.value).await?
             }
         };
         if credentials.expires_at() <= self.clock.now() {
             let reason = "they had expired when they came";
             return Err(CredentialFault::Unavailable { reason });
         }
-        Ok((presented, assumption, credentials))
+        Ok((token, role_session, credentials))
     }
 
     /// Which role the token leads to, remembered for a while: expressions are evaluated once per
     /// token.
-    fn plan(&self, presented: &Presented<'_>) -> Plan {
-        let (key, now) = (presented.key(), self.clock.now());
+    fn plan(&self, token: &WebIdentityToken<'_>) -> SigningPlan {
+        let (key, now) = (token.key(), self.clock.now());
         if let Some(plan) = self.plans.get(&key, now) {
             return plan;
         }
-        let plan = self.planned(presented);
-        self.plans.insert(key, plan.clone(), now + REMEMBERED, now);
+        let plan = self.create_plan(token);
+        self.plans.insert(key, plan.clone(), now + PLAN_TTL, now);
         plan
     }
 
-    fn planned(&self, presented: &Presented<'_>) -> Plan {
-        let refused = |reason: &str| CredentialFault::Refused { reason: reason.into() };
-        let claims = presented.claims();
-        let role = self.roles.choose(&claims).map_err(|error| match error {
-            NoRole::Unmapped => refused("no role is mapped to the caller's claims"),
-            NoRole::TooCostly => refused("the caller's claims are too large for the role mappings"),
+    fn create_plan(&self, token: &WebIdentityToken<'_>) -> SigningPlan {
+        let rejected = |reason: &str| CredentialFault::Refused { reason: reason.into() };
+        let claims = token.claims();
+        let role = self.roles.select(&claims).map_err(|error| match error {
+            RoleError::Unmapped => rejected("no role is mapped to the caller's claims"),
+            RoleError::TooCostly => {
+                rejected("the caller's claims are too large for the role mappings")
+            }
         })?;
-        let session = presented
+        let session = token
             .session(&claims, &self.session_name_claim)
-            .ok_or_else(|| refused("the token has no claim that names the session"))?;
-        let holder = presented.holder(&claims);
+            .ok_or_else(|| rejected("the token has no claim that names the session"))?;
+        let holder = token.holder_parts(&claims);
         let holder = holder.each_ref().map(AsRef::as_ref);
-        Ok(Arc::new(Assumption::new(role.clone(), session, self.duration, &holder)))
+        Ok(Arc::new(RoleSession::new(role.clone(), session, self.duration, &holder)))
     }
 
-    fn signed<B: From<Bytes>>(
+    fn sign_request<B: From<Bytes>>(
         &self,
         mut parts: Parts,
         body: &Bytes,
         credentials: &Credentials,
-    ) -> Result<Request<B>, UnsignableRequest> {
+    ) -> Result<Request<B>, SigningError> {
         let scope = (&self.region, &self.service);
         credentials.sign(&mut parts, body, scope, self.clock.now())?;
         Ok(Request::from_parts(parts, body.clone().into()))
@@ -228,28 +233,28 @@ impl<A: AssumeRole> Settings<A> {
 }
 
 /// What a client sent to the gateway is not for backends.
-fn strip(headers: &mut HeaderMap) {
+fn remove_client_credentials(headers: &mut HeaderMap) {
     headers.remove(AUTHORIZATION);
     headers.remove(PROXY_AUTHORIZATION);
 }
 
-async fn whole<B>(body: B) -> Result<Bytes, UnsignableRequest>
+async fn read_body<B>(body: B) -> Result<Bytes, SigningError>
 where
     B: http_body::Body<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
-    let body = tokio::time::timeout(PATIENCE, read(body, LARGEST)).await;
-    body.map_err(|_| UnsignableRequest::TooSlow)?.map_err(|error| match error {
-        BodyError::TooLarge { limit } => UnsignableRequest::TooLarge { limit },
-        BodyError::Broken(error) => UnsignableRequest::Broken(error),
+    let body = tokio::time::timeout(BODY_TIMEOUT, read(body, MAX_BODY_SIZE)).await;
+    body.map_err(|_| SigningError::TimedOut)?.map_err(|error| match error {
+        BodyError::TooLarge { limit } => SigningError::TooLarge { limit },
+        BodyError::Broken(error) => SigningError::Truncated(error),
     })
 }
 
-fn failed(backend: Option<&Backend>, fault: CredentialFault) -> BoxError {
-    refused(backend, fault, None)
+fn credential_error(backend: Option<&Backend>, fault: CredentialFault) -> BoxError {
+    credential_error_with_source(backend, fault, None)
 }
 
-fn refused(
+fn credential_error_with_source(
     backend: Option<&Backend>,
     fault: CredentialFault,
     source: Option<BoxError>,
@@ -259,13 +264,13 @@ fn refused(
 }
 
 /// What a client may be told of a request that cannot be signed.
-fn reason(error: &UnsignableRequest) -> &'static str {
+fn reason(error: &SigningError) -> &'static str {
     match error {
-        UnsignableRequest::TooLarge { .. } => "its body is larger than 10 MiB",
-        UnsignableRequest::Broken(_) => "its body broke off",
-        UnsignableRequest::TooSlow => "its body did not end in time",
-        UnsignableRequest::NoHost => "it names no host",
-        UnsignableRequest::Malformed(_) => "its target or headers cannot be signed",
+        SigningError::TooLarge { .. } => "its body is larger than 10 MiB",
+        SigningError::Truncated(_) => "its body broke off",
+        SigningError::TimedOut => "its body did not end in time",
+        SigningError::NoHost => "it names no host",
+        SigningError::Malformed(_) => "its target or headers cannot be signed",
     }
 }
 

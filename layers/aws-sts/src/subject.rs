@@ -13,7 +13,7 @@ use vmcp_core::{Claims, CredentialFault, Identity, UpstreamError, UpstreamKind};
 use crate::{AssumeError, SessionName};
 
 /// STS takes no longer ones.
-const LONGEST_TOKEN: usize = 20_000;
+const MAX_TOKEN_LEN: usize = 20_000;
 
 /// Whose token the role is assumed with. The role and the session's name follow from the claims of
 /// that same token.
@@ -27,8 +27,8 @@ pub enum Subject {
 }
 
 /// A token that is going to be presented to STS.
-pub(crate) struct Presented<'a> {
-    pub(crate) token: Cow<'a, SecretString>,
+pub(crate) struct WebIdentityToken<'a> {
+    pub(crate) value: Cow<'a, SecretString>,
     issuer: &'a str,
     subject: &'a str,
     /// Empty for a caller's own token.
@@ -39,21 +39,21 @@ pub(crate) struct Presented<'a> {
 
 impl Subject {
     /// The token of `identity`.
-    pub(crate) async fn of<'a>(
+    pub(crate) async fn resolve<'a>(
         &'a self,
         identity: &'a Identity,
-    ) -> Result<Presented<'a>, CredentialFault> {
+    ) -> Result<WebIdentityToken<'a>, CredentialFault> {
         let (Some(issuer), Some(subject)) = (identity.issuer(), identity.subject()) else {
             return Err(CredentialFault::NoCaller);
         };
         let (token, provider) = match self {
             Self::Caller => (Cow::Borrowed(identity.token().ok_or(CredentialFault::NoCaller)?), ""),
             Self::Upstream(provider) => {
-                let absent = || CredentialFault::NoUpstreamToken { provider: provider.clone() };
-                let tokens = identity.upstream().ok_or_else(absent)?;
+                let not_linked = || CredentialFault::NoUpstreamToken { provider: provider.clone() };
+                let tokens = identity.upstream().ok_or_else(not_linked)?;
                 let token = tokens.token(provider, UpstreamKind::Access).await;
                 let token = token.map_err(|error| match error {
-                    UpstreamError::Absent => absent(),
+                    UpstreamError::Absent => not_linked(),
                     UpstreamError::Unavailable => CredentialFault::Unavailable {
                         reason: "the upstream provider's token cannot be had",
                     },
@@ -61,15 +61,15 @@ impl Subject {
                 (Cow::Owned(token.value), &**provider)
             }
         };
-        Presented { token, issuer, subject, provider }.checked()
+        WebIdentityToken { value: token, issuer, subject, provider }.validate()
     }
 }
 
 // === impl Presented ===
 
-impl<'a> Presented<'a> {
-    fn checked(self) -> Result<Self, CredentialFault> {
-        if self.token.expose_secret().len() > LONGEST_TOKEN {
+impl<'a> WebIdentityToken<'a> {
+    fn validate(self) -> Result<Self, CredentialFault> {
+        if self.value.expose_secret().len() > MAX_TOKEN_LEN {
             let reason = "the token is longer than STS takes".into();
             return Err(CredentialFault::Refused { reason });
         }
@@ -78,19 +78,20 @@ impl<'a> Presented<'a> {
 
     /// Another token of the same provider than this one, which STS answered with `error`. Where there is no
     /// other one, or another would be answered alike, that is the answer.
-    pub(crate) async fn renewed(
+    pub(crate) async fn refresh(
         &self,
         identity: &'a Identity,
         error: AssumeError,
     ) -> Result<Self, CredentialFault> {
         let tokens = identity.upstream().filter(|_| !self.provider.is_empty());
-        let Some(tokens) = tokens.filter(|_| is_about_the_token(&error)) else {
+        let Some(tokens) = tokens.filter(|_| concerns_token(&error)) else {
             return Err(error.into());
         };
-        match tokens.renewed(self.provider, UpstreamKind::Access, &self.token).await {
+        match tokens.renewed(self.provider, UpstreamKind::Access, &self.value).await {
             Ok(token) => {
                 let Self { issuer, subject, provider, .. } = *self;
-                Presented { token: Cow::Owned(token.value), issuer, subject, provider }.checked()
+                WebIdentityToken { value: Cow::Owned(token.value), issuer, subject, provider }
+                    .validate()
             }
             Err(UpstreamError::Absent) => {
                 Err(CredentialFault::NoUpstreamToken { provider: self.provider.into() })
@@ -101,7 +102,7 @@ impl<'a> Presented<'a> {
 
     /// What tells this very token of this caller from every other.
     pub(crate) fn key(&self) -> [u8; 32] {
-        let parts = [self.provider, self.issuer, self.subject, self.token.expose_secret()];
+        let parts = [self.provider, self.issuer, self.subject, self.value.expose_secret()];
         digest(parts.iter().map(|part| part.as_bytes()))
     }
 
@@ -109,16 +110,18 @@ impl<'a> Presented<'a> {
     /// caller, but STS sees the token alone, and so does the trust policy of the role. The signature was verified
     /// when the token was accepted or obtained, and STS verifies it again.
     pub(crate) fn claims(&self) -> Claims {
-        payload(self.token.expose_secret()).unwrap_or_default()
+        decode_claims(self.value.expose_secret()).unwrap_or_default()
     }
 
     /// The session's name: the text or whole number in `claim`, or the caller's subject if the token
     /// is one that says nothing.
     pub(crate) fn session(&self, claims: &Claims, claim: &str) -> Option<SessionName> {
         match claims.object().get(claim) {
-            Some(Value::String(name)) => SessionName::of(name),
-            Some(Value::Number(number)) if !number.is_f64() => SessionName::of(&number.to_string()),
-            None if claims.is_empty() => SessionName::of(self.subject),
+            Some(Value::String(name)) => SessionName::from_text(name),
+            Some(Value::Number(number)) if !number.is_f64() => {
+                SessionName::from_text(&number.to_string())
+            }
+            None if claims.is_empty() => SessionName::from_text(self.subject),
             _ => None,
         }
     }
@@ -127,43 +130,43 @@ impl<'a> Presented<'a> {
     /// caller, and all that the token says but for what changes with each token. The trust policy of
     /// a role may look at any of it, such as `aud`, `azp`, `amr` and session tags. A token that
     /// doesn't say whose it is stands for itself.
-    pub(crate) fn holder<'b>(&'b self, claims: &Claims) -> [Cow<'b, str>; 5] {
+    pub(crate) fn holder_parts<'b>(&'b self, claims: &Claims) -> [Cow<'b, str>; 5] {
         let [provider, issuer, subject] =
             [self.provider, self.issuer, self.subject].map(Cow::Borrowed);
         let is_own = self.provider.is_empty();
         let names_holder = claims.text("iss").is_some() && claims.text("sub").is_some();
-        let lasting = if is_own || names_holder { lasting(claims) } else { None };
-        let (lasting, token) = match lasting {
+        let stable = if is_own || names_holder { stable_claims(claims) } else { None };
+        let (stable_claims, token) = match stable {
             Some(lasting) => (Cow::Owned(lasting), ""),
-            None => (Cow::Borrowed(""), self.token.expose_secret()),
+            None => (Cow::Borrowed(""), self.value.expose_secret()),
         };
-        [provider, issuer, subject, lasting, Cow::Borrowed(token)]
+        [provider, issuer, subject, stable_claims, Cow::Borrowed(token)]
     }
 }
 
 /// Claims that differ between two tokens of the same kind, and that no policy of AWS can look at.
-const OF_ONE_TOKEN: [&str; 6] = ["at_hash", "exp", "iat", "jti", "nbf", "nonce"];
+const PER_TOKEN_CLAIMS: [&str; 6] = ["at_hash", "exp", "iat", "jti", "nbf", "nonce"];
 
 /// The other claims, in one order whatever theirs is.
-fn lasting(claims: &Claims) -> Option<String> {
+fn stable_claims(claims: &Claims) -> Option<String> {
     let lasting = claims.object().iter();
-    let lasting = lasting.filter(|(name, _)| !OF_ONE_TOKEN.contains(&name.as_str()));
+    let lasting = lasting.filter(|(name, _)| !PER_TOKEN_CLAIMS.contains(&name.as_str()));
     serde_json::to_string(&lasting.collect::<BTreeMap<_, _>>()).ok()
 }
 
 /// Whether STS says that it is the token's fault (`AssumeRoleWithWebIdentity`, errors).
-fn is_about_the_token(error: &AssumeError) -> bool {
+fn concerns_token(error: &AssumeError) -> bool {
     const CODES: [&str; 2] = ["ExpiredTokenException", "InvalidIdentityToken"];
-    matches!(error, AssumeError::Refused { code } if CODES.contains(&&**code))
+    matches!(error, AssumeError::Rejected { code } if CODES.contains(&&**code))
 }
 
-fn payload(token: &str) -> Option<Claims> {
+fn decode_claims(token: &str) -> Option<Claims> {
     let mut parts = token.split('.');
-    let (Some(_), Some(payload), Some(_), None) =
+    let (Some(_), Some(decode_claims), Some(_), None) =
         (parts.next(), parts.next(), parts.next(), parts.next())
     else {
         return None;
     };
-    let text = String::from_utf8(BASE64_URL_SAFE_NO_PAD.decode(payload).ok()?).ok()?;
+    let text = String::from_utf8(BASE64_URL_SAFE_NO_PAD.decode(decode_claims).ok()?).ok()?;
     Claims::read(text).ok()
 }

@@ -16,20 +16,20 @@ use cel::objects::{Key, Map};
 use serde_json::Value;
 use vmcp_core::Claims;
 
-use crate::NoRole;
+use crate::RoleError;
 
 /// What one choice may cost: a few tenths of a second at the very worst.
-const BUDGET: i64 = 8_000_000;
+const MAX_COST: i64 = 8_000_000;
 /// How much the claims may weigh: about 500 KiB of text, or as many values.
-const HEAVIEST: i64 = 16_384;
+const MAX_WEIGHT: i64 = 16_384;
 /// How deep claims may nest.
-const DEEPEST: usize = 32;
+const MAX_DEPTH: usize = 32;
 const BYTES_PER_UNIT: usize = 32;
 
 /// What is left for one choice, and what the claims weigh.
 #[derive(Clone, Copy)]
-pub(crate) struct Budget {
-    left: i64,
+pub(crate) struct CostBudget {
+    remaining: i64,
     weight: i64,
 }
 
@@ -45,27 +45,27 @@ pub(crate) struct Cost {
 thread_local! {
     // An evaluation stays on its thread, and functions of the interpreter have no other way to what
     // belongs to one evaluation alone.
-    static CURRENT: Cell<Budget> = const { Cell::new(Budget { left: 0, weight: 0 }) };
+    static CURRENT: Cell<CostBudget> = const { Cell::new(CostBudget { remaining: 0, weight: 0 }) };
 }
 
 // === impl Budget ===
 
-impl Budget {
-    pub(crate) fn full() -> Self {
-        Self { left: BUDGET, weight: 0 }
+impl CostBudget {
+    pub(crate) fn new() -> Self {
+        Self { remaining: MAX_COST, weight: 0 }
     }
 
     /// The claims as the interpreter takes them, and their weight noted.
-    pub(crate) fn weigh(&mut self, claims: &Claims) -> Result<CelValue, NoRole> {
+    pub(crate) fn convert_claims(&mut self, claims: &Claims) -> Result<CelValue, RoleError> {
         let mut weight = 1;
         let map = claims
             .object()
             .iter()
             .map(|(name, value)| Some((key(name, &mut weight), convert(value, 1, &mut weight)?)))
             .collect::<Option<HashMap<_, _>>>();
-        let map = map.filter(|_| weight <= HEAVIEST).ok_or(NoRole::TooCostly)?;
+        let map = map.filter(|_| weight <= MAX_WEIGHT).ok_or(RoleError::TooCostly)?;
         self.weight = weight;
-        self.left -= weight;
+        self.remaining -= weight;
         Ok(CelValue::Map(Map { map: Arc::new(map) }))
     }
 
@@ -74,18 +74,18 @@ impl Budget {
         &mut self,
         cost: Cost,
         evaluate: impl FnOnce() -> T,
-    ) -> Result<T, NoRole> {
+    ) -> Result<T, RoleError> {
         self.charge(cost)?;
         CURRENT.set(*self);
         let outcome = evaluate();
         *self = CURRENT.get();
-        if self.left < 0 { Err(NoRole::TooCostly) } else { Ok(outcome) }
+        if self.remaining < 0 { Err(RoleError::TooCostly) } else { Ok(outcome) }
     }
 
-    fn charge(&mut self, Cost { nodes, heavy }: Cost) -> Result<(), NoRole> {
-        let units = nodes.saturating_add(heavy.saturating_mul(self.weight));
-        self.left = self.left.saturating_sub(units);
-        if self.left < 0 { Err(NoRole::TooCostly) } else { Ok(()) }
+    fn charge(&mut self, Cost { nodes, heavy }: Cost) -> Result<(), RoleError> {
+        let text_units = nodes.saturating_add(heavy.saturating_mul(self.weight));
+        self.remaining = self.remaining.saturating_sub(text_units);
+        if self.remaining < 0 { Err(RoleError::TooCostly) } else { Ok(()) }
     }
 }
 
@@ -108,7 +108,7 @@ pub(crate) fn charge_round(nodes: i64, heavy: i64) -> bool {
 
 fn convert(value: &Value, depth: usize, weight: &mut i64) -> Option<CelValue> {
     *weight += 1;
-    if depth > DEEPEST || *weight > HEAVIEST {
+    if depth > MAX_DEPTH || *weight > MAX_WEIGHT {
         return None;
     }
     Some(match value {
@@ -139,11 +139,11 @@ fn key(name: &str, weight: &mut i64) -> Key {
 }
 
 fn copy(text: &str, weight: &mut i64) -> String {
-    *weight += units(text.len());
+    *weight += text_units(text.len());
     // What is too heavy is not copied either.
-    if *weight > HEAVIEST { String::new() } else { text.to_owned() }
+    if *weight > MAX_WEIGHT { String::new() } else { text.to_owned() }
 }
 
-fn units(bytes: usize) -> i64 {
+fn text_units(bytes: usize) -> i64 {
     i64::try_from(bytes / BYTES_PER_UNIT).unwrap_or(i64::MAX / 4)
 }

@@ -3,9 +3,11 @@
 mod cost;
 mod matcher;
 mod parse;
-mod roles;
+mod role_mappings;
 
 pub use self::{
     matcher::MatcherError,
-    roles::{MappingError, NoRole, RoleMapping, RoleMatch, Roles, RolesError},
+    role_mappings::{
+        MappingError, RoleError, RoleMapping, RoleMappings, RoleMappingsError, RoleMatch,
+    },
 };

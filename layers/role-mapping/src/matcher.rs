@@ -10,24 +10,24 @@ use cel::extractors::This;
 use cel::{Context, Value};
 use regex_lite::{Regex, RegexBuilder};
 
-use crate::NoRole;
-use crate::cost::{Budget, Cost, charge_round};
-use crate::parse::{brackets, parse};
+use crate::RoleError;
+use crate::cost::{Cost, CostBudget, charge_round};
+use crate::parse::{max_bracket_depth, parse};
 
-const LONGEST: usize = 2048;
-const DEEPEST_BRACKETS: usize = 16;
-const DEEPEST: usize = 48;
-const MOST_LOOPS: usize = 8;
-const DEEPEST_LOOPS: usize = 2;
-const MOST_SUMS: usize = 8;
-const LONGEST_PATTERN: usize = 256;
-const MOST_PATTERNS: usize = 1000;
+const MAX_LENGTH: usize = 2048;
+const MAX_BRACKET_DEPTH: usize = 16;
+const MAX_DEPTH: usize = 48;
+const MAX_LOOPS: usize = 8;
+const MAX_LOOP_DEPTH: usize = 2;
+const MAX_SUMS: usize = 8;
+const MAX_PATTERN_LENGTH: usize = 256;
+const MAX_PATTERNS: usize = 1000;
 /// In bytes of memory: some hundred states, each of which may look at each byte of a text.
-const PATTERN_SIZE: usize = 8 << 10;
+const MAX_PATTERN_MEMORY: usize = 8 << 10;
 /// What matching one byte of text costs.
-const PATTERN_UNITS: i64 = 64;
+const PATTERN_COST: i64 = 64;
 /// What a round of a loop costs besides its body: a scope's variable and a copy of the element.
-const ROUND_UNITS: i64 = 16;
+const ROUND_COST: i64 = 16;
 
 // Names that no expression can contain.
 const ROUND: &str = "@round";
@@ -114,22 +114,22 @@ pub(crate) struct Matcher {
 }
 
 /// Walks an expression, checks it, and puts the charges in.
-struct Walk<'a> {
+struct CostVisitor<'a> {
     /// The variables of the loops around, the innermost last.
     loops: Vec<String>,
     depth: usize,
-    seen_loops: usize,
-    seen_sums: usize,
+    loop_count: usize,
+    sum_count: usize,
     patterns: &'a mut Vec<Regex>,
 }
 
 /// What was found out about a piece of an expression.
 #[derive(Clone, Copy, Default)]
-struct Piece {
+struct CostNode {
     cost: Cost,
     /// Whether its value may be as large as the claims. That of the innermost loop's own variable is
     /// not: all rounds together see each element once, which is charged where the loop begins.
-    large: bool,
+    is_large: bool,
 }
 
 // === impl Matcher ===
@@ -138,16 +138,17 @@ impl Matcher {
     /// Reads and checks `source`. Regular expressions go to `patterns`, which
     /// [`functions`] is to be given afterwards.
     pub(crate) fn compile(source: &str, patterns: &mut Vec<Regex>) -> Result<Self, MatcherError> {
-        if source.len() > LONGEST {
+        if source.len() > MAX_LENGTH {
             return Err(MatcherError::TooLong);
         }
-        if brackets(source) > DEEPEST_BRACKETS {
+        if max_bracket_depth(source) > MAX_BRACKET_DEPTH {
             return Err(MatcherError::TooDeep);
         }
         let mut expression = parse(source)?;
-        let mut walk = Walk { loops: Vec::new(), depth: 0, seen_loops: 0, seen_sums: 0, patterns };
+        let mut visitor =
+            CostVisitor { loops: Vec::new(), depth: 0, loop_count: 0, sum_count: 0, patterns };
         let is_condition = can_be_bool(&expression);
-        let Piece { cost, large: _ } = walk.visit(&mut expression)?;
+        let CostNode { cost, is_large: _ } = visitor.visit(&mut expression)?;
         if !is_condition {
             return Err(MatcherError::NotBoolean);
         }
@@ -158,8 +159,8 @@ impl Matcher {
     pub(crate) fn matches(
         &self,
         scope: &Context<'_, '_>,
-        budget: &mut Budget,
-    ) -> Result<bool, NoRole> {
+        budget: &mut CostBudget,
+    ) -> Result<bool, RoleError> {
         let evaluate = || Value::resolve(&self.expression, scope);
         let outcome = budget.spend(self.cost, || catch_unwind(AssertUnwindSafe(evaluate)))?;
         Ok(matches!(outcome, Ok(Ok(Value::Bool(true)))))
@@ -169,7 +170,7 @@ impl Matcher {
 /// Whether the value of an expression may be true or false. Of claims, and of the branches of a conditional, that is
 /// only known when it is evaluated.
 fn can_be_bool(node: &IdedExpr) -> bool {
-    const OTHERS: [&str; 12] = [
+    const NON_BOOLEAN: [&str; 12] = [
         operators::ADD,
         operators::SUBSTRACT,
         operators::MULTIPLY,
@@ -187,7 +188,7 @@ fn can_be_bool(node: &IdedExpr) -> bool {
         Expr::Literal(literal) => matches!(literal, LiteralValue::Boolean(_)),
         Expr::Ident(name) => name != "claims" && !TYPES.contains(&name.as_str()),
         Expr::List(_) | Expr::Map(_) => false,
-        Expr::Call(call) => !OTHERS.contains(&call.func_name.as_str()),
+        Expr::Call(call) => !NON_BOOLEAN.contains(&call.func_name.as_str()),
         // Of the loops, `filter` alone gathers a list.
         Expr::Comprehension(it) => !matches!(it.accu_init.expr, Expr::List(_)),
         Expr::Select(_) | Expr::Struct(_) | Expr::Unspecified => true,
@@ -202,7 +203,7 @@ pub(crate) fn functions(patterns: Vec<Regex>) -> Context<'static, 'static> {
     _ = context.add_function(ROUND, charge_round);
     let matches = move |This(text): This<Arc<String>>, pattern: i64| {
         let pattern = usize::try_from(pattern).ok().and_then(|index| patterns.get(index));
-        let units = i64::try_from(text.len()).unwrap_or(i64::MAX).saturating_mul(PATTERN_UNITS);
+        let units = i64::try_from(text.len()).unwrap_or(i64::MAX).saturating_mul(PATTERN_COST);
         charge_round(units, 0) && pattern.is_some_and(|pattern| pattern.is_match(&text))
     };
     _ = context.add_function(MATCHES, matches);
@@ -211,20 +212,20 @@ pub(crate) fn functions(patterns: Vec<Regex>) -> Context<'static, 'static> {
 
 // === impl Walk ===
 
-impl Walk<'_> {
-    fn visit(&mut self, node: &mut IdedExpr) -> Result<Piece, MatcherError> {
-        if self.depth == DEEPEST {
+impl CostVisitor<'_> {
+    fn visit(&mut self, node: &mut IdedExpr) -> Result<CostNode, MatcherError> {
+        if self.depth == MAX_DEPTH {
             return Err(MatcherError::TooDeep);
         }
         self.depth += 1;
-        let piece = match &mut node.expr {
-            Expr::Literal(literal) => Ok(Piece::of_literal(literal)),
+        let node_cost = match &mut node.expr {
+            Expr::Literal(literal) => Ok(CostNode::of_literal(literal)),
             Expr::Ident(name) => self.name(name),
-            Expr::Select(select) => self.visit(&mut select.operand).map(Piece::within),
+            Expr::Select(select) => self.visit(&mut select.operand).map(CostNode::within),
             Expr::Call(call) => self.call(call),
             Expr::List(list) => self.all(&mut list.elements),
             Expr::Map(map) => {
-                let mut all = Piece::default();
+                let mut all = CostNode::default();
                 for entry in &mut map.entries {
                     let EntryExpr::MapEntry(entry) = &mut entry.expr else {
                         return Err(MatcherError::Syntax("not a map".into()));
@@ -238,37 +239,37 @@ impl Walk<'_> {
             Expr::Unspecified => Err(MatcherError::Syntax("it is incomplete".into())),
         };
         self.depth -= 1;
-        piece
+        node_cost
     }
 
-    fn all(&mut self, nodes: &mut [IdedExpr]) -> Result<Piece, MatcherError> {
-        let mut all = Piece::default();
+    fn all(&mut self, nodes: &mut [IdedExpr]) -> Result<CostNode, MatcherError> {
+        let mut all = CostNode::default();
         for node in nodes {
             all = all.and(self.visit(node)?);
         }
         Ok(all.within())
     }
 
-    fn name(&self, name: &str) -> Result<Piece, MatcherError> {
+    fn name(&self, name: &str) -> Result<CostNode, MatcherError> {
         if self.loops.last().is_some_and(|variable| variable == name) {
-            return Ok(Piece::default().within());
+            return Ok(CostNode::default().within());
         }
         if name == "claims" || self.loops.iter().any(|variable| variable == name) {
-            return Ok(Piece { large: true, ..Piece::default() }.within());
+            return Ok(CostNode { is_large: true, ..CostNode::default() }.within());
         }
         if TYPES.contains(&name) {
-            return Ok(Piece::default().within());
+            return Ok(CostNode::default().within());
         }
         Err(MatcherError::UnknownName(name.into()))
     }
 
-    fn call(&mut self, call: &mut CallExpr) -> Result<Piece, MatcherError> {
-        let mut operands = Piece::default();
+    fn call(&mut self, call: &mut CallExpr) -> Result<CostNode, MatcherError> {
+        let mut operands = CostNode::default();
         if call.func_name == "matches" {
             self.pattern(call)?;
         } else if call.func_name == operators::ADD {
-            self.seen_sums += 1;
-            if self.seen_sums > MOST_SUMS {
+            self.sum_count += 1;
+            if self.sum_count > MAX_SUMS {
                 return Err(MatcherError::TooManySums);
             }
         } else if !OPERATORS.contains(&&*call.func_name) && !FUNCTIONS.contains(&&*call.func_name) {
@@ -282,33 +283,35 @@ impl Walk<'_> {
 
     /// Compiles the pattern of `matches`, and puts its place there instead.
     fn pattern(&mut self, call: &mut CallExpr) -> Result<(), MatcherError> {
-        let wrong = |problem: &str| MatcherError::Pattern(problem.into());
+        let pattern_error = |problem: &str| MatcherError::Pattern(problem.into());
         let arguments = call.args.len() + usize::from(call.target.is_some());
         let Some(IdedExpr { expr: Expr::Literal(literal), .. }) = call.args.last_mut() else {
-            return Err(wrong("it is no literal"));
+            return Err(pattern_error("it is no literal"));
         };
         let LiteralValue::String(pattern) = &*literal else {
-            return Err(wrong("it is no text"));
+            return Err(pattern_error("it is no text"));
         };
         let pattern = pattern.inner();
-        if arguments != 2 || pattern.len() > LONGEST_PATTERN || self.patterns.len() == MOST_PATTERNS
+        if arguments != 2
+            || pattern.len() > MAX_PATTERN_LENGTH
+            || self.patterns.len() == MAX_PATTERNS
         {
-            return Err(wrong("it is too long, or there are too many"));
+            return Err(pattern_error("it is too long, or there are too many"));
         }
         let pattern = RegexBuilder::new(pattern)
-            .size_limit(PATTERN_SIZE)
+            .size_limit(MAX_PATTERN_MEMORY)
             .build()
-            .map_err(|error| wrong(&error.to_string()))?;
-        let place = i64::try_from(self.patterns.len()).unwrap_or(i64::MAX);
+            .map_err(|error| pattern_error(&error.to_string()))?;
+        let index = i64::try_from(self.patterns.len()).unwrap_or(i64::MAX);
         self.patterns.push(pattern);
-        *literal = LiteralValue::Int(place.into());
+        *literal = LiteralValue::Int(index.into());
         MATCHES.clone_into(&mut call.func_name);
         Ok(())
     }
 
-    fn comprehension(&mut self, it: &mut ComprehensionExpr) -> Result<Piece, MatcherError> {
-        self.seen_loops += 1;
-        if self.seen_loops > MOST_LOOPS || self.loops.len() == DEEPEST_LOOPS {
+    fn comprehension(&mut self, it: &mut ComprehensionExpr) -> Result<CostNode, MatcherError> {
+        self.loop_count += 1;
+        if self.loop_count > MAX_LOOPS || self.loops.len() == MAX_LOOP_DEPTH {
             return Err(MatcherError::TooManyLoops);
         }
         let range = self.visit(&mut it.iter_range)?;
@@ -318,17 +321,17 @@ impl Walk<'_> {
         let body = self.visit(condition);
         self.loops.pop();
         let body = body?.cost;
-        charged(condition, body);
+        insert_charge(condition, body);
         // All rounds together see each element once, with each node of the body.
         let once = Cost { nodes: 1, heavy: 1 + body.nodes };
         // What `filter` makes may be as large as what it was made of.
-        Ok(Piece { cost: range.cost.and(once), large: range.large })
+        Ok(CostNode { cost: range.cost.and(once), is_large: range.is_large })
     }
 }
 
 // === impl Piece ===
 
-impl Piece {
+impl CostNode {
     fn of_literal(literal: &LiteralValue) -> Self {
         let bytes = match literal {
             LiteralValue::String(text) => text.inner().len(),
@@ -336,23 +339,23 @@ impl Piece {
             _ => 0,
         };
         let nodes = 1 + i64::try_from(bytes / 32).unwrap_or(i64::MAX);
-        Self { cost: Cost { nodes, heavy: 0 }, large: false }
+        Self { cost: Cost { nodes, heavy: 0 }, is_large: false }
     }
 
     fn and(self, other: Self) -> Self {
-        Self { cost: self.cost.and(other.cost), large: self.large || other.large }
+        Self { cost: self.cost.and(other.cost), is_large: self.is_large || other.is_large }
     }
 
     /// The node that has this piece below it.
     fn within(self) -> Self {
-        let node = Cost { nodes: 1, heavy: i64::from(self.large) };
-        Self { cost: self.cost.and(node), large: self.large }
+        let node = Cost { nodes: 1, heavy: i64::from(self.is_large) };
+        Self { cost: self.cost.and(node), is_large: self.is_large }
     }
 }
 
 /// The condition that the body of `all`, `exists`, `exists_one` or `filter` is; `None` for `map`.
 fn condition(it: &mut ComprehensionExpr) -> Option<&mut IdedExpr> {
-    let own = |node: &IdedExpr, variable: &str| matches!(&node.expr, Expr::Ident(name) if name == variable);
+    let is_variable = |node: &IdedExpr, variable: &str| matches!(&node.expr, Expr::Ident(name) if name == variable);
     let makes_list = matches!(it.accu_init.expr, Expr::List(_));
     let Expr::Call(step) = &mut it.loop_step.expr else { return None };
     match (step.func_name.as_str(), step.args.as_mut_slice()) {
@@ -361,25 +364,27 @@ fn condition(it: &mut ComprehensionExpr) -> Option<&mut IdedExpr> {
         }
         (operators::CONDITIONAL, [condition, step, _]) => {
             let Expr::Call(step) = &step.expr else { return None };
-            let kept = |added: &IdedExpr| match &added.expr {
-                Expr::List(list) => matches!(&*list.elements, [one] if own(one, &it.iter_var)),
+            let is_kept_element = |added: &IdedExpr| match &added.expr {
+                Expr::List(list) => {
+                    matches!(&*list.elements, [one] if is_variable(one, &it.iter_var))
+                }
                 _ => !makes_list,
             };
-            matches!(&*step.args, [_, added] if kept(added)).then_some(condition)
+            matches!(&*step.args, [_, added] if is_kept_element(added)).then_some(condition)
         }
         _ => None,
     }
 }
 
 /// Makes `condition` one that is charged for before each round, and false when nothing is left.
-fn charged(condition: &mut IdedExpr, cost: Cost) {
+fn insert_charge(condition: &mut IdedExpr, cost: Cost) {
     let node = |expr| IdedExpr { id: 0, expr };
     let call = |name: &str, args| {
         let func_name = name.to_owned();
         node(Expr::Call(CallExpr { func_name, target: None, args }))
     };
     let number = |number: i64| node(Expr::Literal(LiteralValue::Int(number.into())));
-    let round = call(ROUND, vec![number(ROUND_UNITS + cost.nodes), number(cost.heavy)]);
+    let round = call(ROUND, vec![number(ROUND_COST + cost.nodes), number(cost.heavy)]);
     let never = node(Expr::Literal(LiteralValue::Boolean(false.into())));
     let original = std::mem::take(condition);
     *condition = call(operators::CONDITIONAL, vec![round, original, never]);

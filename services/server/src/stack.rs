@@ -18,7 +18,7 @@ use vmcp_aggregate::settings::BackendService;
 use vmcp_audit::AuditLayer;
 use vmcp_authn::{AuthenticationLayer, Authenticator};
 use vmcp_authz::AuthorizationLayer;
-use vmcp_aws_sts::{AwsStsLayer, Cached as CachedRole, Sts};
+use vmcp_aws_sts::{AwsStsLayer, CredentialCache, Sts};
 use vmcp_breaker::{
     CallResult, CircuitBreakerLayer, CircuitHandle, CircuitOpen, Classifier, DefaultClassifier,
     Outcome,
@@ -241,7 +241,7 @@ pub enum Credentials {
     /// A token from a token exchange with the caller's token.
     Exchange(TokenExchangeLayer<CachedExchange<TokenEndpoint>, Twice>),
     /// A SigV4 signature with the credentials of an AWS role.
-    Sts(AwsStsLayer<CachedRole<Sts>>),
+    Sts(AwsStsLayer<CredentialCache<Sts>>),
 }
 
 impl Outgoing {

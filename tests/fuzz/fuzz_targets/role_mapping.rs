@@ -1,9 +1,9 @@
 //! Any text as an expression over claims: it is rejected, or evaluates within its bounds.
 #![no_main]
 
-use vmcp_role_mapping::{RoleMapping, RoleMatch, Roles};
+use vmcp_role_mapping::{RoleMapping, RoleMatch, RoleMappings};
 
-#[path = "../../../layers/role-mapping/src/roles/tests/any.rs"]
-mod any;
+#[path = "../../../layers/role-mapping/src/role_mappings/tests/arbitrary.rs"]
+mod arbitrary;
 
-libfuzzer_sys::fuzz_target!(|source: &str| any::check(source));
+libfuzzer_sys::fuzz_target!(|source: &str| arbitrary::check(source));

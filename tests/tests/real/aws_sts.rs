@@ -10,7 +10,9 @@ use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use serde_json::Value;
 use tower::{Layer, Service, ServiceExt, service_fn};
-use vmcp_aws_sts::{AwsStsLayer, Cached, Region, RoleArn, RoleMapping, RoleMatch, Roles, Sts};
+use vmcp_aws_sts::{
+    AwsStsLayer, CredentialCache, Region, RoleArn, RoleMapping, RoleMappings, RoleMatch, Sts,
+};
 use vmcp_core::{Body, BoxError, Caller, Clock, Identity};
 use vmcp_egress::{Egress, FetchPolicy, Fetcher, Target};
 use vmcp_tests::counterparts::{self, AccessKeys, SignedService, skipped};
@@ -54,16 +56,16 @@ fn arn(name: &str) -> RoleArn {
     RoleArn::try_from(&*format!("arn:aws:iam::123456789012:role/{name}")).unwrap()
 }
 
-fn layer(sts: &counterparts::Sts, given: &Given) -> AwsStsLayer<Cached<Sts>> {
+fn layer(sts: &counterparts::Sts, given: &Given) -> AwsStsLayer<CredentialCache<Sts>> {
     let region = Region::try_from(REGION).unwrap();
     let admins = RoleMapping {
         role: arn("admin"),
         matches: RoleMatch::Matcher("'admins' in claims.groups".to_owned()),
         priority: None,
     };
-    let roles = Roles::new(Some(arn("reader")), vec![admins], "groups").unwrap();
-    let sts = Sts::at(&sts.url().parse().unwrap(), &region, noting(given));
-    AwsStsLayer::new(region, roles, Cached::new(sts, 100, Clock::system()))
+    let roles = RoleMappings::new(Some(arn("reader")), vec![admins], "groups").unwrap();
+    let sts = Sts::with_endpoint(&sts.url().parse().unwrap(), &region, noting(given));
+    AwsStsLayer::new(region, roles, CredentialCache::new(sts, 100, Clock::system()))
 }
 
 fn caller(name: &str, groups: &[&str]) -> Caller {

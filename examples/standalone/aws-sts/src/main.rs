@@ -6,20 +6,20 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use tower::{ServiceBuilder, ServiceExt, service_fn};
-use vmcp_aws_sts::{AssumeError, AwsStsLayer, Cached, Credentials, Region, RoleArn, Roles};
+use vmcp_aws_sts::{AssumeError, AwsStsLayer, CredentialCache, Credentials, Region, RoleArn, RoleMappings};
 use vmcp_core::{BoxError, Caller, Clock, Identity};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), BoxError> {
     let reader = RoleArn::try_from("arn:aws:iam::123456789012:role/reader")?;
-    let roles = Roles::new(Some(reader), vec![], "groups")?;
+    let roles = RoleMappings::new(Some(reader), vec![], "groups")?;
     // Replaces `Sts::new(&region, client)`.
     let sts = |_, _| async {
         let until = SystemTime::now() + Duration::from_secs(3600);
         Credentials::new("ASIAEXAMPLE", &"secret".into(), &"token".into(), until)
             .map_err(|_| AssumeError::Unavailable { reason: "malformed" })
     };
-    let cached = Cached::new(sts, 100, Clock::system());
+    let cached = CredentialCache::new(sts, 100, Clock::system());
     let layer = AwsStsLayer::new(Region::try_from("eu-central-1")?, roles, cached);
     let service = ServiceBuilder::new().layer(layer).service(service_fn(
         |request: Request<Full<Bytes>>| async move {

@@ -13,7 +13,7 @@ fn sign_with(
     token: &str,
     region: &str,
     service: &str,
-) -> Result<(Parts, String), UnsignableRequest> {
+) -> Result<(Parts, String), SigningError> {
     let now = SystemTime::UNIX_EPOCH + Duration::from_secs(WHEN);
     let secret = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY".into();
     let credentials = Credentials::new("AKIDEXAMPLE", &secret, &token.into(), now).unwrap();
@@ -27,7 +27,7 @@ fn sign_with(
 }
 
 #[test]
-fn a_get_has_the_signature_that_another_signer_gives_it() {
+fn signs_get_like_botocore() {
     let request = Request::get("https://example.amazonaws.com/").body("").unwrap();
     let (parts, authorization) = sign_with(request, "token", "us-east-1", "aws-mcp").unwrap();
     assert_eq!(
@@ -40,7 +40,7 @@ fn a_get_has_the_signature_that_another_signer_gives_it() {
 }
 
 #[test]
-fn an_encoded_path_and_a_query_have_the_signature_that_another_signer_gives_them() {
+fn signs_encoded_path_and_query_like_botocore() {
     let target = "https://bedrock-agentcore.us-east-1.amazonaws.com/runtimes/\
         arn%3Aaws%3Abedrock-agentcore%3Aus-east-1%3A123456789012%3Aruntime%2Fx/invocations\
         ?qualifier=DEFAULT&a=b%20c";
@@ -59,7 +59,7 @@ fn an_encoded_path_and_a_query_have_the_signature_that_another_signer_gives_them
 }
 
 #[test]
-fn odd_paths_ports_and_header_values_have_the_signature_that_another_signer_gives_them() {
+fn signs_unusual_requests_like_botocore() {
     let request = Request::delete("http://127.0.0.1:4566/a/../b//c/./d?B=2&A=1&A=0")
         .header("mcp-protocol-version", " 2026-07-28   x ")
         .body("")
@@ -70,7 +70,7 @@ fn odd_paths_ports_and_header_values_have_the_signature_that_another_signer_give
 }
 
 #[test]
-fn what_the_request_said_of_its_signature_counts_for_nothing() {
+fn replaces_signature_headers_of_request() {
     let signed = |headers: &[(&str, &str)]| {
         let mut request = Request::get("https://example.amazonaws.com/");
         for (name, value) in headers {
@@ -91,8 +91,8 @@ fn what_the_request_said_of_its_signature_counts_for_nothing() {
 }
 
 #[test]
-fn the_host_is_named_as_it_goes_out() {
-    for (target, given, expected) in [
+fn signs_host_as_sent() {
+    for (target, from_header, expected) in [
         ("https://Example.com:443/", None, "example.com"),
         ("http://example.com:80/", None, "example.com"),
         ("http://example.com:443/", None, "example.com:443"),
@@ -102,8 +102,8 @@ fn the_host_is_named_as_it_goes_out() {
         ("/mcp", Some("example.com:8080"), "example.com:8080"),
     ] {
         let mut request = Request::get(target);
-        if let Some(given) = given {
-            request = request.header("host", given);
+        if let Some(from_header) = from_header {
+            request = request.header("host", from_header);
         }
         let (parts, _) =
             sign_with(request.body("").unwrap(), "token", "us-east-1", "aws-mcp").unwrap();
@@ -113,14 +113,14 @@ fn the_host_is_named_as_it_goes_out() {
 }
 
 #[test]
-fn a_request_to_nowhere_is_not_signed() {
+fn rejects_request_without_host() {
     let request = Request::get("/mcp").body("").unwrap();
     let error = sign_with(request, "token", "us-east-1", "aws-mcp").unwrap_err();
-    assert!(matches!(error, UnsignableRequest::NoHost));
+    assert!(matches!(error, SigningError::NoHost));
 }
 
 #[test]
-fn a_header_that_is_no_text_is_not_covered_and_does_no_harm() {
+fn skips_non_text_headers() {
     let odd = HeaderValue::from_bytes(b"\xff").unwrap();
     let request = Request::get("https://example.com/").header("mcp-name", odd).body("").unwrap();
     let (_, authorization) = sign_with(request, "token", "us-east-1", "aws-mcp").unwrap();

@@ -10,10 +10,10 @@ use bytes::Bytes;
 use http::{Request, Response};
 use vmcp_core::{Body, BoxError, HttpClient, read};
 
-use super::quiet::Heard;
+use super::suppress_tracing::RestoreTracing;
 
 /// How much of an answer is read. Those of STS have about 2 KiB.
-const LONGEST_ANSWER: usize = 64 << 10;
+const MAX_RESPONSE_SIZE: usize = 64 << 10;
 
 /// The client behind the SDK's trait.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl HttpConnector for Connector {
             let (parts, body) = request.into_parts();
             let body = body.bytes().map(Bytes::copy_from_slice);
             let body = Body::from(body.ok_or_else(|| user("a body that is a stream".into()))?);
-            let sending = Heard::new(send(client, Request::from_parts(parts, body)));
+            let sending = RestoreTracing::new(send(client, Request::from_parts(parts, body)));
             let response = sending.await.map_err(ConnectorError::io)?;
             HttpResponse::try_from(response).map_err(|error| user(error.into()))
         })
@@ -41,7 +41,7 @@ impl HttpConnector for Connector {
 
 async fn send(client: HttpClient, request: Request<Body>) -> Result<Response<SdkBody>, BoxError> {
     let (parts, body) = client.send(request).await?.into_parts();
-    let body = read(body, LONGEST_ANSWER).await?;
+    let body = read(body, MAX_RESPONSE_SIZE).await?;
     Ok(Response::from_parts(parts, SdkBody::from(body)))
 }
 

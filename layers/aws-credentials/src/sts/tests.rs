@@ -27,13 +27,13 @@ fn region(name: &str) -> Region {
     Region::try_from(name).unwrap()
 }
 
-fn assumption() -> Arc<Assumption> {
+fn role_session() -> Arc<RoleSession> {
     let role = RoleArn::try_from("arn:aws:iam::123456789012:role/reader").unwrap();
-    let session = SessionName::of("ada").unwrap();
-    Arc::new(Assumption::new(role, session, SessionDuration::default(), &["i", "s"]))
+    let session = SessionName::from_text("ada").unwrap();
+    Arc::new(RoleSession::new(role, session, SessionDuration::default(), &["i", "s"]))
 }
 
-fn stand_in(
+fn fake_client(
     seen: &Seen,
     status: u16,
     answer: &'static str,
@@ -64,15 +64,15 @@ fn form(body: &[u8]) -> HashMap<String, String> {
     pairs.collect()
 }
 
-async fn ask(sts: &Sts, token: &str) -> Result<Arc<Credentials>, AssumeError> {
-    sts.assume(&assumption(), &token.into()).await
+async fn assume(sts: &Sts, token: &str) -> Result<Arc<Credentials>, AssumeError> {
+    sts.assume(&role_session(), &token.into()).await
 }
 
 #[tokio::test]
-async fn the_call_is_unsigned_and_says_who_in_which_role_for_how_long() {
+async fn sends_unsigned_request_with_role_session() {
     let seen = Seen::default();
-    let sts = Sts::new(&region("eu-central-1"), stand_in(&seen, 200, GOOD));
-    let credentials = ask(&sts, CANARY).await.unwrap();
+    let sts = Sts::new(&region("eu-central-1"), fake_client(&seen, 200, GOOD));
+    let credentials = assume(&sts, CANARY).await.unwrap();
     assert_eq!(credentials.access_key_id(), "ASIAEXAMPLE");
     let expected = SystemTime::UNIX_EPOCH + Duration::from_secs(IN_2030);
     assert_eq!(credentials.expires_at(), expected);
@@ -93,26 +93,26 @@ async fn the_call_is_unsigned_and_says_who_in_which_role_for_how_long() {
 }
 
 #[tokio::test]
-async fn each_region_has_its_own_endpoint() {
+async fn uses_endpoint_of_region() {
     for (name, host) in [
         ("us-east-1", "sts.us-east-1.amazonaws.com"),
         ("cn-north-1", "sts.cn-north-1.amazonaws.com.cn"),
         ("us-gov-west-1", "sts.us-gov-west-1.amazonaws.com"),
     ] {
         let seen = Seen::default();
-        ask(&Sts::new(&region(name), stand_in(&seen, 200, GOOD)), CANARY).await.unwrap();
+        assume(&Sts::new(&region(name), fake_client(&seen, 200, GOOD)), CANARY).await.unwrap();
         let (parts, _) = seen.lock().unwrap().pop().unwrap();
         assert_eq!((parts.uri.scheme_str(), parts.uri.host()), (Some("https"), Some(host)));
     }
     let seen = Seen::default();
     let endpoint = Uri::from_static("http://127.0.0.1:4566");
-    let sts = Sts::at(&endpoint, &region("us-east-1"), stand_in(&seen, 200, GOOD));
-    ask(&sts, CANARY).await.unwrap();
+    let sts = Sts::with_endpoint(&endpoint, &region("us-east-1"), fake_client(&seen, 200, GOOD));
+    assume(&sts, CANARY).await.unwrap();
     assert_eq!(seen.lock().unwrap().pop().unwrap().0.uri, "http://127.0.0.1:4566/");
 }
 
 #[tokio::test]
-async fn what_sts_says_is_translated_and_never_repeated() {
+async fn maps_sts_errors_to_fixed_texts() {
     macro_rules! error {
         ($code:literal) => {
             concat!(
@@ -122,16 +122,16 @@ async fn what_sts_says_is_translated_and_never_repeated() {
             )
         };
     }
-    let refused = |code: &str| AssumeError::Refused { code: code.into() };
+    let rejected = |code: &str| AssumeError::Rejected { code: code.into() };
     let unavailable = |reason| AssumeError::Unavailable { reason };
     let rows = [
-        (400, error!("ExpiredTokenException"), refused("ExpiredTokenException")),
-        (400, error!("InvalidIdentityToken"), refused("InvalidIdentityToken")),
-        (403, error!("IDPRejectedClaim"), refused("IDPRejectedClaim")),
-        (403, error!("AccessDenied"), refused("AccessDenied")),
-        (403, error!("RegionDisabledException"), refused("RegionDisabledException")),
-        (403, error!("canary"), refused("STS gave an unknown reason")),
-        (403, "<html>canary</html>", refused("STS gave an unknown reason")),
+        (400, error!("ExpiredTokenException"), rejected("ExpiredTokenException")),
+        (400, error!("InvalidIdentityToken"), rejected("InvalidIdentityToken")),
+        (403, error!("IDPRejectedClaim"), rejected("IDPRejectedClaim")),
+        (403, error!("AccessDenied"), rejected("AccessDenied")),
+        (403, error!("RegionDisabledException"), rejected("RegionDisabledException")),
+        (403, error!("canary"), rejected("STS gave an unknown reason")),
+        (403, "<html>canary</html>", rejected("STS gave an unknown reason")),
         (
             400,
             error!("IDPCommunicationError"),
@@ -146,18 +146,18 @@ async fn what_sts_says_is_translated_and_never_repeated() {
         (200, "{\"canary\":1}", unavailable("STS gave an answer that cannot be read")),
         (200, "", unavailable("STS gave an answer that cannot be read")),
     ];
-    for (status, answer, expected) in rows {
+    for (status, response, expected) in rows {
         let seen = Seen::default();
-        let sts = Sts::new(&region("us-east-1"), stand_in(&seen, status, answer));
-        let error = ask(&sts, CANARY).await.unwrap_err();
+        let sts = Sts::new(&region("us-east-1"), fake_client(&seen, status, response));
+        let error = assume(&sts, CANARY).await.unwrap_err();
         assert!(!format!("{error} {error:?}").contains("canary"), "{error:?}");
-        assert_eq!(error, expected, "{status} {answer}");
+        assert_eq!(error, expected, "{status} {response}");
         assert_eq!(seen.lock().unwrap().len(), 1, "asked once");
     }
 }
 
 #[tokio::test]
-async fn an_answer_without_usable_credentials_is_none() {
+async fn rejects_response_without_usable_credentials() {
     let unusable = [
         GOOD.replace("ASIAEXAMPLE", ""),
         GOOD.replace("canary-secret", "a b"),
@@ -167,68 +167,68 @@ async fn an_answer_without_usable_credentials_is_none() {
         "<AssumeRoleWithWebIdentityResponse><AssumeRoleWithWebIdentityResult/></AssumeRoleWithWebIdentityResponse>"
             .to_owned(),
     ];
-    for answer in unusable {
-        let answer: &'static str = answer.leak();
-        let sts = Sts::new(&region("us-east-1"), stand_in(&Seen::default(), 200, answer));
-        let error = ask(&sts, CANARY).await.unwrap_err();
-        assert!(matches!(error, AssumeError::Unavailable { .. }), "{answer}: {error:?}");
+    for response in unusable {
+        let response: &'static str = response.leak();
+        let sts = Sts::new(&region("us-east-1"), fake_client(&Seen::default(), 200, response));
+        let error = assume(&sts, CANARY).await.unwrap_err();
+        assert!(matches!(error, AssumeError::Unavailable { .. }), "{response}: {error:?}");
     }
 }
 
 #[tokio::test]
-async fn a_huge_answer_is_not_read_to_its_end() {
-    let answer: &'static str = format!("{GOOD}{}", " ".repeat(64 << 10)).leak();
-    let sts = Sts::new(&region("us-east-1"), stand_in(&Seen::default(), 200, answer));
+async fn rejects_oversized_responses() {
+    let response: &'static str = format!("{GOOD}{}", " ".repeat(64 << 10)).leak();
+    let sts = Sts::new(&region("us-east-1"), fake_client(&Seen::default(), 200, response));
     let expected = AssumeError::Unavailable { reason: "STS cannot be reached" };
-    assert_eq!(ask(&sts, CANARY).await.unwrap_err(), expected);
+    assert_eq!(assume(&sts, CANARY).await.unwrap_err(), expected);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_does_not_come_is_not_waited_for() {
+async fn times_out_without_response() {
     let silent = service_fn(|_: Request<Body>| {
         std::future::pending::<Result<Response<Full<Bytes>>, BoxError>>()
     });
-    let sts = Sts::new(&region("us-east-1"), silent).deadline(Duration::from_secs(3));
+    let sts = Sts::new(&region("us-east-1"), silent).timeout(Duration::from_secs(3));
     let began = tokio::time::Instant::now();
     let expected = AssumeError::Unavailable { reason: "STS did not answer in time" };
-    assert_eq!(ask(&sts, CANARY).await.unwrap_err(), expected);
+    assert_eq!(assume(&sts, CANARY).await.unwrap_err(), expected);
     assert_eq!(began.elapsed().as_secs(), 3);
 }
 
 #[tokio::test]
-async fn a_client_that_fails_is_a_fault_that_passes() {
+async fn client_errors_are_unavailable() {
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&calls);
     let broken = service_fn(move |_: Request<Body>| {
         counted.fetch_add(1, Ordering::Relaxed);
         std::future::ready(Err::<Response<Full<Bytes>>, BoxError>("canary".into()))
     });
-    let error = ask(&Sts::new(&region("us-east-1"), broken), CANARY).await.unwrap_err();
+    let error = assume(&Sts::new(&region("us-east-1"), broken), CANARY).await.unwrap_err();
     assert_eq!(error, AssumeError::Unavailable { reason: "STS cannot be reached" });
     assert_eq!(calls.load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test]
-async fn a_token_that_sts_would_not_take_is_not_sent() {
+async fn rejects_tokens_of_invalid_length() {
     for token in ["abc".to_owned(), "a".repeat(20_001)] {
         let seen = Seen::default();
-        let sts = Sts::new(&region("us-east-1"), stand_in(&seen, 200, GOOD));
-        assert!(matches!(ask(&sts, &token).await, Err(AssumeError::Refused { .. })));
+        let sts = Sts::new(&region("us-east-1"), fake_client(&seen, 200, GOOD));
+        assert!(matches!(assume(&sts, &token).await, Err(AssumeError::Rejected { .. })));
         assert!(seen.lock().unwrap().is_empty());
     }
 }
 
 #[tokio::test]
-async fn no_token_and_no_credential_reaches_the_most_talkative_log() {
+async fn secrets_never_reach_trace_log() {
     let log = Log::of_this_thread();
     let seen = Seen::default();
-    let inner = stand_in(&seen, 200, GOOD);
+    let inner = fake_client(&seen, 200, GOOD);
     let talkative = service_fn(move |request: Request<Body>| {
         tracing::info!("the client is heard");
         inner.clone().call(request)
     });
     let sts = Sts::new(&region("us-east-1"), talkative);
-    let credentials = ask(&sts, CANARY).await.unwrap();
+    let credentials = assume(&sts, CANARY).await.unwrap();
     tracing::info!(?credentials, ?sts, "done");
     let log = log.text();
     assert!(log.contains("the client is heard") && log.contains("done"), "{log}");

@@ -15,7 +15,9 @@ use vmcp_core::{
 };
 
 use super::*;
-use crate::{AssumeError, Cached, Region, RoleArn, RoleMapping, RoleMatch, Roles, Subject};
+use crate::{
+    AssumeError, CredentialCache, Region, RoleArn, RoleMapping, RoleMappings, RoleMatch, Subject,
+};
 
 type Sent = Request<Full<Bytes>>;
 type Answer = Response<Full<Bytes>>;
@@ -29,13 +31,13 @@ fn arn(name: &str) -> RoleArn {
     RoleArn::try_from(&*format!("arn:aws:iam::123456789012:role/{name}")).unwrap()
 }
 
-fn roles() -> Roles {
+fn roles() -> RoleMappings {
     let mapping = RoleMapping {
         role: arn("admin"),
         matches: RoleMatch::Matcher("'admins' in claims.groups".into()),
         priority: None,
     };
-    Roles::new(Some(arn("reader")), vec![mapping], "groups").unwrap()
+    RoleMappings::new(Some(arn("reader")), vec![mapping], "groups").unwrap()
 }
 
 fn clock() -> Clock {
@@ -46,10 +48,10 @@ fn clock() -> Clock {
 fn sts() -> (impl AssumeRole + Clone, Arc<AtomicUsize>) {
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&calls);
-    let assume = move |assumption: Arc<Assumption>, _: SecretString| {
+    let assume = move |role_session: Arc<RoleSession>, _: SecretString| {
         let call = counted.fetch_add(1, Ordering::SeqCst);
-        let role = assumption.role().as_str().rsplit('/').next().unwrap().to_owned();
-        let id = format!("{role}.{}.{call}", assumption.session().as_str());
+        let role = role_session.role().as_str().rsplit('/').next().unwrap().to_owned();
+        let id = format!("{role}.{}.{call}", role_session.session().as_str());
         let until = SystemTime::UNIX_EPOCH + Duration::from_secs(WHEN + 3600);
         let made = Credentials::new(
             &id,
@@ -144,7 +146,7 @@ fn fault(error: &BoxError) -> CredentialFault {
 }
 
 #[tokio::test]
-async fn what_is_sent_is_signed_and_carries_nothing_that_came_with_it() {
+async fn signs_request_and_removes_client_credentials() {
     let (assume, _) = sts();
     let (answer, sent) = exchange(&layer(assume), by(ada()), fine).await;
     assert_eq!(answer.unwrap().body(), "fine");
@@ -169,7 +171,7 @@ async fn what_is_sent_is_signed_and_carries_nothing_that_came_with_it() {
 }
 
 #[tokio::test]
-async fn get_and_delete_are_signed_too() {
+async fn signs_get_and_delete() {
     for method in ["GET", "DELETE"] {
         let (assume, _) = sts();
         let mut request = by(ada());
@@ -183,7 +185,7 @@ async fn get_and_delete_are_signed_too() {
 }
 
 #[tokio::test]
-async fn the_gateway_itself_goes_unsigned_and_without_any_credentials() {
+async fn gateway_requests_are_unsigned() {
     let (assume, calls) = sts();
     let (answer, sent) = exchange(&layer(assume), request(Some(Caller::Gateway)), fine).await;
     assert_eq!(answer.unwrap().status(), 200);
@@ -193,7 +195,7 @@ async fn the_gateway_itself_goes_unsigned_and_without_any_credentials() {
 }
 
 #[tokio::test]
-async fn without_a_caller_or_a_token_nothing_is_sent() {
+async fn fails_without_caller_or_token() {
     let nameless = by(Identity::anonymous());
     let tokenless = by(Identity::new("https://issuer", "ada"));
     for request in [request(None), nameless, tokenless] {
@@ -206,9 +208,9 @@ async fn without_a_caller_or_a_token_nothing_is_sent() {
 }
 
 #[tokio::test]
-async fn two_callers_never_share_a_signature() {
+async fn callers_never_share_signatures() {
     let (assume, calls) = sts();
-    let layer = layer(Cached::new(assume, 64, clock()));
+    let layer = layer(CredentialCache::new(assume, 64, clock()));
     let callers = [
         (ada(), "admin.ada.0"),
         (identity("bob", json!({"sub": "bob", "groups": []})), "reader.bob.1"),
@@ -225,9 +227,9 @@ async fn two_callers_never_share_a_signature() {
 }
 
 #[tokio::test]
-async fn a_refreshed_token_of_the_same_caller_keeps_its_credentials() {
+async fn refreshed_token_keeps_credentials() {
     let (assume, calls) = sts();
-    let layer = layer(Cached::new(assume, 64, clock()));
+    let layer = layer(CredentialCache::new(assume, 64, clock()));
     for token in ["one", "two", "three"] {
         let caller = identity("ada", json!({"sub": "ada", "jti": token}));
         exchange(&layer, by(caller), fine).await.0.unwrap();
@@ -236,7 +238,7 @@ async fn a_refreshed_token_of_the_same_caller_keeps_its_credentials() {
 }
 
 #[tokio::test]
-async fn tokens_that_sts_tells_apart_never_share_credentials() {
+async fn different_claims_never_share_credentials() {
     let base = json!({"sub": "ada", "iss": "https://issuer", "aud": "one", "jti": "1", "exp": 10});
     let tags = |value: &str| json!({"principal_tags": {"team": [value]}});
     let others = [
@@ -260,7 +262,7 @@ async fn tokens_that_sts_tells_apart_never_share_credentials() {
         claims
     };
     let (assume, calls) = sts();
-    let own = layer(Cached::new(assume, 64, clock()));
+    let own = layer(CredentialCache::new(assume, 64, clock()));
     // Refreshed tokens of the same kind share.
     for jti in ["1", "22", "333"] {
         for other in &others {
@@ -270,7 +272,8 @@ async fn tokens_that_sts_tells_apart_never_share_credentials() {
         assert_eq!(calls.load(Ordering::SeqCst), others.len());
     }
     let (assume, calls) = sts();
-    let theirs = layer(Cached::new(assume, 64, clock())).subject(Subject::Upstream("corp".into()));
+    let theirs =
+        layer(CredentialCache::new(assume, 64, clock())).subject(Subject::Upstream("corp".into()));
     for jti in ["1", "22", "333"] {
         for other in &others {
             let presented: &'static str = jwt(&token(other, jti)).leak();
@@ -283,9 +286,9 @@ async fn tokens_that_sts_tells_apart_never_share_credentials() {
 }
 
 #[tokio::test]
-async fn a_role_follows_a_token_with_other_claims_at_once() {
+async fn new_claims_change_role_immediately() {
     let (assume, _) = sts();
-    let layer = layer(Cached::new(assume, 64, clock()));
+    let layer = layer(CredentialCache::new(assume, 64, clock()));
     let with = |token: &str, groups: Value| {
         identity("ada", json!({"sub": "ada", "jti": token, "groups": groups}))
     };
@@ -319,7 +322,7 @@ async fn upstream(
 }
 
 #[tokio::test]
-async fn the_claims_of_the_token_that_is_presented_choose_the_role() {
+async fn claims_of_presented_token_select_role() {
     // {"iss":"https://corp","sub":"corp-ada","groups":["admins"]}
     let token =
         "e30.eyJpc3MiOiJodHRwczovL2NvcnAiLCJzdWIiOiJjb3JwLWFkYSIsImdyb3VwcyI6WyJhZG1pbnMiXX0.x";
@@ -328,7 +331,7 @@ async fn the_claims_of_the_token_that_is_presented_choose_the_role() {
 }
 
 #[tokio::test]
-async fn an_opaque_upstream_token_has_no_claims_and_gets_the_fallback_role() {
+async fn opaque_upstream_token_gets_fallback_role() {
     for opaque in ["opaque", "a.b.c", "e30.!!.x", "e30.W10.x"] {
         let (_, sent) = upstream(Ok(opaque)).await;
         assert_eq!(key_id(sent[0].headers()), "reader.ada.0", "{opaque}");
@@ -337,7 +340,7 @@ async fn an_opaque_upstream_token_has_no_claims_and_gets_the_fallback_role() {
 
 /// Introspection tells about the caller; the token that STS is shown says nothing itself.
 #[tokio::test]
-async fn an_opaque_token_gets_the_fallback_role_whatever_introspection_says() {
+async fn opaque_token_ignores_introspected_claims() {
     let Value::Object(claims) = json!({"sub": "ada", "groups": ["admins"]}) else { panic!() };
     for opaque in ["opaque", "a.b.c"] {
         let caller = Identity::builder("https://issuer", "ada").claims(claims.clone());
@@ -349,7 +352,7 @@ async fn an_opaque_token_gets_the_fallback_role_whatever_introspection_says() {
 }
 
 #[tokio::test]
-async fn accounts_of_one_caller_at_the_provider_never_share_credentials() {
+async fn provider_accounts_never_share_credentials() {
     let token = |claims: Value| -> &'static str {
         format!("e30.{}.x", BASE64_URL_SAFE_NO_PAD.encode(claims.to_string())).leak()
     };
@@ -357,7 +360,7 @@ async fn accounts_of_one_caller_at_the_provider_never_share_credentials() {
         token(json!({"iss": issuer, "sub": subject, "name": "one", "jti": jti}))
     };
     let (assume, calls) = sts();
-    let layer = layer(Cached::new(assume, 64, clock()))
+    let layer = layer(CredentialCache::new(assume, 64, clock()))
         .subject(Subject::Upstream("corp".into()))
         .session_name_claim("name");
     for (presented, asked) in [
@@ -380,7 +383,7 @@ async fn accounts_of_one_caller_at_the_provider_never_share_credentials() {
 }
 
 #[tokio::test]
-async fn an_upstream_token_that_is_not_there_says_who_can_help() {
+async fn missing_upstream_token_names_provider() {
     let (answer, sent) = upstream(Err(UpstreamError::Absent)).await;
     let provider = "corp".into();
     assert_eq!(fault(&answer.unwrap_err()), CredentialFault::NoUpstreamToken { provider });
@@ -394,7 +397,7 @@ async fn an_upstream_token_that_is_not_there_says_who_can_help() {
 }
 
 #[tokio::test]
-async fn a_session_without_a_name_is_refused() {
+async fn rejects_session_without_name() {
     for claims in
         [json!({"groups": []}), json!({"sub": ["a"]}), json!({"sub": ""}), json!({"sub": 1.5})]
     {
@@ -411,11 +414,11 @@ async fn a_session_without_a_name_is_refused() {
 }
 
 #[tokio::test]
-async fn a_caller_whom_no_role_is_mapped_to_is_refused() {
+async fn rejects_caller_without_role() {
     let (assume, _) = sts();
     let mapping =
         RoleMapping { role: arn("x"), matches: RoleMatch::Claim("nobody".into()), priority: None };
-    let roles = Roles::new(None, vec![mapping], "groups").unwrap();
+    let roles = RoleMappings::new(None, vec![mapping], "groups").unwrap();
     let layer = AwsStsLayer::new(Region::try_from("eu-central-1").unwrap(), roles, assume);
     let (answer, sent) = exchange(&layer, by(ada()), fine).await;
     let reason = "no role is mapped to the caller's claims".into();
@@ -424,10 +427,10 @@ async fn a_caller_whom_no_role_is_mapped_to_is_refused() {
 }
 
 #[tokio::test]
-async fn what_sts_answers_reaches_the_caller_as_a_fixed_code() {
+async fn sts_errors_become_fixed_codes() {
     let rows = [
         (
-            AssumeError::Refused { code: "AccessDenied".into() },
+            AssumeError::Rejected { code: "AccessDenied".into() },
             CredentialFault::Refused { reason: "AccessDenied".into() },
         ),
         (
@@ -436,7 +439,7 @@ async fn what_sts_answers_reaches_the_caller_as_a_fixed_code() {
         ),
     ];
     for (error, expected) in rows {
-        let failing = move |_: Arc<Assumption>, _: SecretString| {
+        let failing = move |_: Arc<RoleSession>, _: SecretString| {
             std::future::ready(Err::<Credentials, _>(error.clone()))
         };
         let (answer, sent) = exchange(&layer(failing), by(ada()), fine).await;
@@ -448,20 +451,20 @@ async fn what_sts_answers_reaches_the_caller_as_a_fixed_code() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn credentials_that_do_not_come_are_not_waited_for() {
-    let silent = |_: Arc<Assumption>, _: SecretString| {
+async fn credentials_time_out() {
+    let silent = |_: Arc<RoleSession>, _: SecretString| {
         std::future::pending::<Result<Credentials, AssumeError>>()
     };
     let began = tokio::time::Instant::now();
-    let layer = layer(silent).deadline(Duration::from_secs(4));
+    let layer = layer(silent).timeout(Duration::from_secs(4));
     let (answer, sent) = exchange(&layer, by(ada()), fine).await;
     assert!(matches!(fault(&answer.unwrap_err()), CredentialFault::Unavailable { .. }));
     assert_eq!((began.elapsed().as_secs(), sent.len()), (4, 0));
 }
 
 #[tokio::test]
-async fn credentials_that_have_expired_are_not_used() {
-    let old = |_: Arc<Assumption>, _: SecretString| {
+async fn rejects_expired_credentials() {
+    let old = |_: Arc<RoleSession>, _: SecretString| {
         let until = SystemTime::UNIX_EPOCH + Duration::from_secs(WHEN);
         let made = Credentials::new("A", &"s".into(), &"t".into(), until).unwrap();
         std::future::ready(Ok::<_, AssumeError>(made))
@@ -478,7 +481,7 @@ fn forbidden(body: &'static str) -> Answer {
 }
 
 #[tokio::test]
-async fn credentials_that_ran_out_on_the_way_are_replaced_once_and_signed_anew() {
+async fn retries_once_with_renewed_credentials() {
     let bodies = [
         "<Error><Code>ExpiredToken</Code></Error>",
         "{\"__type\":\"com.amazonaws#ExpiredTokenException\"}",
@@ -499,7 +502,7 @@ async fn credentials_that_ran_out_on_the_way_are_replaced_once_and_signed_anew()
 }
 
 #[tokio::test]
-async fn the_second_signature_has_a_date_of_its_own() {
+async fn retry_has_its_own_signature_date() {
     let (assume, _) = sts();
     let time = clock();
     let layer = layer(assume).clock(time.clone());
@@ -513,7 +516,7 @@ async fn the_second_signature_has_a_date_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_refusal_for_good_or_a_second_time_reaches_the_caller_whole() {
+async fn forwards_final_rejections() {
     let (assume, calls) = sts();
     let denied = "{\"code\":\"AccessDeniedException\"}";
     let (answer, sent) = exchange(&layer(assume), by(ada()), move |_| forbidden(denied)).await;
@@ -532,14 +535,14 @@ async fn a_refusal_for_good_or_a_second_time_reaches_the_caller_whole() {
 
     // Fresh from the cache: the same credentials would be refused again.
     let (assume, calls) = sts();
-    let layer = layer(Cached::new(assume, 16, clock()));
+    let layer = layer(CredentialCache::new(assume, 16, clock()));
     let (answer, sent) = exchange(&layer, by(ada()), move |_| forbidden(expired)).await;
     assert_eq!(answer.unwrap().body(), expired);
     assert_eq!((sent.len(), calls.load(Ordering::SeqCst)), (1, 1));
 }
 
 #[tokio::test]
-async fn a_named_error_decides_and_a_long_refusal_is_not_held_up() {
+async fn error_type_header_avoids_buffering() {
     let named = |name: &'static str| {
         move |place: usize| {
             let mut answer = forbidden("x");
@@ -564,7 +567,7 @@ async fn a_named_error_decides_and_a_long_refusal_is_not_held_up() {
 }
 
 #[tokio::test]
-async fn a_body_of_ten_mebibytes_is_signed_and_one_byte_more_is_not() {
+async fn signs_bodies_up_to_ten_mebibytes() {
     let of = |length: usize| {
         let mut request = by(ada());
         *request.body_mut() = Full::new(Bytes::from(vec![b' '; length]));
@@ -577,8 +580,8 @@ async fn a_body_of_ten_mebibytes_is_signed_and_one_byte_more_is_not() {
     let (answer, sent) = exchange(&layer, of((10 << 20) + 1), fine).await;
     let error = answer.unwrap_err();
     assert!(matches!(
-        cause::<UnsignableRequest>(error.as_ref()),
-        Some(UnsignableRequest::TooLarge { limit: 10_485_760 })
+        cause::<SigningError>(error.as_ref()),
+        Some(SigningError::TooLarge { limit: 10_485_760 })
     ));
     // Which says nothing of the service that it was to go to.
     let fault = cause::<CredentialError>(error.as_ref()).map(|error| error.fault.clone());
@@ -588,7 +591,7 @@ async fn a_body_of_ten_mebibytes_is_signed_and_one_byte_more_is_not() {
 }
 
 #[tokio::test]
-async fn it_is_ready_when_what_is_below_is() {
+async fn forwards_inner_readiness() {
     let (assume, _) = sts();
     let (mut service, mut handle) =
         mock::spawn_with(|inner: mock::Mock<Sent, Answer>| layer(assume.clone()).layer(inner));
@@ -606,9 +609,9 @@ async fn it_is_ready_when_what_is_below_is() {
 }
 
 #[tokio::test]
-async fn neither_layer_nor_service_shows_a_secret() {
+async fn debug_output_contains_no_secrets() {
     let (assume, _) = sts();
-    let layer = layer(Cached::new(assume, 16, clock()));
+    let layer = layer(CredentialCache::new(assume, 16, clock()));
     let service = layer
         .clone()
         .layer(tower::service_fn(|_: Sent| std::future::ready(Ok::<_, BoxError>(fine(0)))));
@@ -645,7 +648,7 @@ impl UpstreamTokens for Renewing {
 }
 
 #[tokio::test]
-async fn an_upstream_token_that_sts_does_not_take_is_renewed_once() {
+async fn refreshes_rejected_upstream_token_once() {
     let code = |code: &str| CredentialFault::Refused { reason: code.into() };
     let absent = CredentialFault::NoUpstreamToken { provider: "corp".into() };
     for (held, refusal, calls, outcome) in [
@@ -663,9 +666,9 @@ async fn an_upstream_token_that_sts_does_not_take_is_renewed_once() {
     ] {
         let asked = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&asked);
-        let assume = move |_: Arc<Assumption>, token: SecretString| {
+        let assume = move |_: Arc<RoleSession>, token: SecretString| {
             counted.fetch_add(1, Ordering::SeqCst);
-            let error = AssumeError::Refused { code: refusal.into() };
+            let error = AssumeError::Rejected { code: refusal.into() };
             let until = SystemTime::UNIX_EPOCH + Duration::from_secs(WHEN + 3600);
             let made = Credentials::new("id", &CANARY.into(), &CANARY.into(), until).unwrap();
             let refused = token.expose_secret() == "old";

@@ -6,7 +6,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use http::Uri;
 use secrecy::{ExposeSecret, SecretString};
 use vmcp_aggregate::settings::Sharing;
-use vmcp_aws_sts::{AwsStsLayer, RoleArn, RoleMapping, Roles, RolesError, Sts, Subject};
+use vmcp_aws_sts::{
+    AwsStsLayer, RoleArn, RoleMapping, RoleMappings, RoleMappingsError, Sts, Subject,
+};
 use vmcp_config::{
     AwsSts, ClientSecret, EnvName, HeaderInjection, HeaderName, HeaderValue, Mistake, OutgoingAuth,
     ProviderName, RoleMatch, Strategy, TokenExchange, TokenType, UpstreamInject,
@@ -288,7 +290,7 @@ impl Converter<'_> {
             mappings.push(RoleMapping { role, matches, priority });
         }
         let fallback = fallback_role_arn.and_then(|arn| RoleArn::try_from(arn.as_str()).ok());
-        let roles = Roles::new(fallback, mappings, &role_claim);
+        let roles = RoleMappings::new(fallback, mappings, &role_claim);
         let roles = roles.map_err(|error| self.refuse_roles(at, &error));
         let service = vmcp_aws_sts::ServiceName::try_from(service.as_str()).map_err(|error| {
             self.refuse(format!("{at}.service"), format!("\"{service}\""), error.to_string());
@@ -296,7 +298,7 @@ impl Converter<'_> {
         let region = vmcp_aws_sts::Region::try_from(region.as_str()).ok()?;
         let duration = vmcp_aws_sts::SessionDuration::try_from(session_duration).ok()?;
         let sts = self.sts_of(at, &region, print)?;
-        let assume = vmcp_aws_sts::Cached::new(sts, REMEMBERED, Clock::system());
+        let assume = vmcp_aws_sts::CredentialCache::new(sts, REMEMBERED, Clock::system());
         self.held.add("aws_credentials", assume.gauge());
         let subject = provider.map_or(Subject::Caller, |name| Subject::Upstream(name.into()));
         let layer = AwsStsLayer::new(region, roles.ok()?, assume)
@@ -327,11 +329,11 @@ impl Converter<'_> {
             self.refuse(at.to_owned(), format!("{STS_ENDPOINT}=\"{endpoint}\""), allowed);
             return None;
         };
-        Some(Sts::at(&uri, region, client))
+        Some(Sts::with_endpoint(&uri, region, client))
     }
 
-    fn refuse_roles(&mut self, at: &str, error: &RolesError) {
-        let RolesError::Mappings(mappings) = error else {
+    fn refuse_roles(&mut self, at: &str, error: &RoleMappingsError) {
+        let RoleMappingsError::Mappings(mappings) = error else {
             let found = "no usable roles".to_owned();
             return self.refuse(format!("{at}.roleMappings"), found, error.to_string());
         };

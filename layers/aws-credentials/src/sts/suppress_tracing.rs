@@ -10,21 +10,21 @@ use tracing::Dispatch;
 use tracing::dispatcher::{get_default, with_default};
 
 thread_local! {
-    static OUTSIDE: RefCell<Option<Dispatch>> = const { RefCell::new(None) };
+    static OUTER_DISPATCH: RefCell<Option<Dispatch>> = const { RefCell::new(None) };
 }
 
 pin_project! {
     /// A future none of whose spans and events reach anybody. At its trace level the SDK records
     /// tokens and credentials.
-    pub(super) struct Quiet<F> {
+    pub(super) struct SuppressTracing<F> {
         #[pin]
         inner: F,
     }
 }
 
 pin_project! {
-    /// A future within a [`Quiet`] one that is heard by whoever hears what is around that.
-    pub(super) struct Heard<F> {
+    /// A future within a [`SuppressTracing`] one that is heard by whoever hears what is around that.
+    pub(super) struct RestoreTracing<F> {
         #[pin]
         inner: F,
     }
@@ -32,25 +32,25 @@ pin_project! {
 
 // === impl Quiet ===
 
-impl<F> Quiet<F> {
+impl<F> SuppressTracing<F> {
     pub(super) fn new(inner: F) -> Self {
         Self { inner }
     }
 }
 
-impl<F: Future> Future for Quiet<F> {
+impl<F: Future> Future for SuppressTracing<F> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        let outside = get_default(Dispatch::clone);
-        let before = OUTSIDE.replace(Some(outside));
-        let polled = with_default(&Dispatch::none(), || self.project().inner.poll(cx));
-        OUTSIDE.set(before);
-        polled
+        let outer = get_default(Dispatch::clone);
+        let before = OUTER_DISPATCH.replace(Some(outer));
+        let poll = with_default(&Dispatch::none(), || self.project().inner.poll(cx));
+        OUTER_DISPATCH.set(before);
+        poll
     }
 }
 
-impl<F> fmt::Debug for Quiet<F> {
+impl<F> fmt::Debug for SuppressTracing<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Quiet").finish_non_exhaustive()
     }
@@ -58,25 +58,25 @@ impl<F> fmt::Debug for Quiet<F> {
 
 // === impl Heard ===
 
-impl<F> Heard<F> {
+impl<F> RestoreTracing<F> {
     pub(super) fn new(inner: F) -> Self {
         Self { inner }
     }
 }
 
-impl<F: Future> Future for Heard<F> {
+impl<F: Future> Future for RestoreTracing<F> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let inner = self.project().inner;
-        match OUTSIDE.with_borrow(Clone::clone) {
-            Some(outside) => with_default(&outside, || inner.poll(cx)),
+        match OUTER_DISPATCH.with_borrow(Clone::clone) {
+            Some(outer) => with_default(&outer, || inner.poll(cx)),
             None => inner.poll(cx),
         }
     }
 }
 
-impl<F> fmt::Debug for Heard<F> {
+impl<F> fmt::Debug for RestoreTracing<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Heard").finish_non_exhaustive()
     }

@@ -2,17 +2,17 @@
 
 use serde_json::{Value, json};
 
-use crate::{RoleMapping, RoleMatch, Roles};
+use crate::{RoleMapping, RoleMappings, RoleMatch};
 
 /// Panics, or overflows the stack, or takes for ever if an expression can do that.
 pub(crate) fn check(source: &str) {
     let matches = RoleMatch::Matcher(source.to_owned());
     let mapping = RoleMapping { role: "role", matches, priority: None };
-    let Ok(roles) = Roles::new(None, vec![mapping], "groups") else { return };
+    let Ok(roles) = RoleMappings::new(None, vec![mapping], "groups") else { return };
     let list: Vec<_> = (0..500).collect();
     if let Value::Object(claims) =
         json!({ "a": list, "b": "text", "c": { "d": [1.5, null, true] } })
     {
-        _ = roles.choose(&claims.into());
+        _ = roles.select(&claims.into());
     }
 }

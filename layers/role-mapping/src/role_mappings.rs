@@ -7,19 +7,19 @@ use serde_json::Value;
 use vmcp_core::Claims;
 
 use crate::MatcherError;
-use crate::cost::Budget;
+use crate::cost::CostBudget;
 use crate::matcher::{self, Matcher};
 
 /// How many mappings there may be.
-const MOST_MAPPINGS: usize = 1000;
+const MAX_MAPPINGS: usize = 1000;
 
 /// Which role whose claims lead to. The mapping with the lowest priority that matches wins.
 ///
 /// What a role is, `R`, is for whoever asks. Everything that can be wrong is found when it is made. What one choice may cost is bounded: see
-/// [`MatcherError`] for what an expression may be, and [`NoRole::TooCostly`] for when it is too much
+/// [`MatcherError`] for what an expression may be, and [`RoleError::TooCostly`] for when it is too much
 /// for the claims at hand.
-pub struct Roles<R> {
-    mappings: Box<[Mapping<R>]>,
+pub struct RoleMappings<R> {
+    mappings: Box<[CompiledMapping<R>]>,
     fallback: Option<R>,
     claim: Box<str>,
     /// What expressions may call. Making one costs more than evaluating most expressions, so each
@@ -49,19 +49,19 @@ pub enum RoleMatch {
     Matcher(String),
 }
 
-struct Mapping<R> {
+struct CompiledMapping<R> {
     role: R,
-    test: Test,
+    condition: MatchCondition,
 }
 
-enum Test {
+enum MatchCondition {
     Claim(String),
     Matcher(Matcher),
 }
 
 /// Why a set of mappings is none.
 #[derive(Debug, thiserror::Error)]
-pub enum RolesError {
+pub enum RoleMappingsError {
     /// Nobody could ever get a role.
     #[error("neither a role mapping nor a fallback role is configured")]
     NoRoles,
@@ -69,7 +69,7 @@ pub enum RolesError {
     #[error("{0} role mappings are more than 1000")]
     TooMany(usize),
     /// Some mappings are wrong. All of them are told, in their order.
-    #[error("{}", list(.0))]
+    #[error("{}", join_errors(.0))]
     Mappings(Vec<MappingError>),
 }
 
@@ -85,7 +85,7 @@ pub struct MappingError {
 
 /// Why a caller gets no role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoRole {
+pub enum RoleError {
     /// No mapping matches, and there is no fallback.
     #[error("no role is mapped to the caller's claims")]
     Unmapped,
@@ -97,7 +97,7 @@ pub enum NoRole {
 
 // === impl Roles ===
 
-impl<R> Roles<R> {
+impl<R> RoleMappings<R> {
     /// The mappings, and the role of those whom none of them matches. `claim` is the name of the
     /// claim that [`RoleMatch::Claim`] looks into, usually `groups`.
     ///
@@ -108,31 +108,31 @@ impl<R> Roles<R> {
         fallback: Option<R>,
         mappings: Vec<RoleMapping<R>>,
         claim: &str,
-    ) -> Result<Self, RolesError> {
+    ) -> Result<Self, RoleMappingsError> {
         if mappings.is_empty() && fallback.is_none() {
-            return Err(RolesError::NoRoles);
+            return Err(RoleMappingsError::NoRoles);
         }
-        if mappings.len() > MOST_MAPPINGS {
-            return Err(RolesError::TooMany(mappings.len()));
+        if mappings.len() > MAX_MAPPINGS {
+            return Err(RoleMappingsError::TooMany(mappings.len()));
         }
         let mut compiled = Vec::with_capacity(mappings.len());
-        let mut wrong = Vec::new();
+        let mut errors = Vec::new();
         let mut patterns = Vec::new();
         for (index, mapping) in mappings.into_iter().enumerate() {
             let RoleMapping { role, matches, priority } = mapping;
-            let test = match matches {
-                RoleMatch::Claim(value) => Ok(Test::Claim(value)),
+            let condition = match matches {
+                RoleMatch::Claim(value) => Ok(MatchCondition::Claim(value)),
                 RoleMatch::Matcher(source) => {
-                    Matcher::compile(&source, &mut patterns).map(Test::Matcher)
+                    Matcher::compile(&source, &mut patterns).map(MatchCondition::Matcher)
                 }
             };
-            match test {
-                Ok(test) => compiled.push((priority, Mapping { role, test })),
-                Err(problem) => wrong.push(MappingError { index, problem }),
+            match condition {
+                Ok(condition) => compiled.push((priority, CompiledMapping { role, condition })),
+                Err(problem) => errors.push(MappingError { index, problem }),
             }
         }
-        if !wrong.is_empty() {
-            return Err(RolesError::Mappings(wrong));
+        if !errors.is_empty() {
+            return Err(RoleMappingsError::Mappings(errors));
         }
         // Stable: the order of the configuration decides between equals.
         compiled.sort_by_key(|(priority, _)| (priority.is_none(), *priority));
@@ -149,40 +149,42 @@ impl<R> Roles<R> {
     ///
     /// # Errors
     /// None does, or finding out costs too much.
-    pub fn choose(&self, claims: &Claims) -> Result<&R, NoRole> {
-        let mut scope = None;
-        let mut budget = Budget::full();
-        for Mapping { role, test } in &self.mappings {
-            let matches = match test {
-                Test::Claim(value) => has(claims.object().get(&*self.claim), value),
-                Test::Matcher(matcher) => {
-                    let scope = match &mut scope {
-                        Some(scope) => scope,
-                        none => none.insert(self.scope(claims, &mut budget)?),
+    pub fn select(&self, claims: &Claims) -> Result<&R, RoleError> {
+        let mut context = None;
+        let mut budget = CostBudget::new();
+        for CompiledMapping { role, condition } in &self.mappings {
+            let matches = match condition {
+                MatchCondition::Claim(value) => {
+                    claim_contains(claims.object().get(&*self.claim), value)
+                }
+                MatchCondition::Matcher(matcher) => {
+                    let context = match &mut context {
+                        Some(context) => context,
+                        none => none.insert(self.context(claims, &mut budget)?),
                     };
-                    matcher.matches(scope, &mut budget)?
+                    matcher.matches(context, &mut budget)?
                 }
             };
             if matches {
                 return Ok(role);
             }
         }
-        self.fallback.as_ref().ok_or(NoRole::Unmapped)
+        self.fallback.as_ref().ok_or(RoleError::Unmapped)
     }
 
-    fn scope<'a>(
+    fn context<'a>(
         &'a self,
         claims: &Claims,
-        budget: &mut Budget,
-    ) -> Result<Context<'a, 'static>, NoRole> {
-        let claims: CelValue = budget.weigh(claims)?;
-        let mut scope = self.functions.new_inner_scope();
-        scope.add_variable_from_value("claims", claims);
-        Ok(scope)
+        budget: &mut CostBudget,
+    ) -> Result<Context<'a, 'static>, RoleError> {
+        let claims: CelValue = budget.convert_claims(claims)?;
+        let mut context = self.functions.new_inner_scope();
+        context.add_variable_from_value("claims", claims);
+        Ok(context)
     }
 }
 
-impl<R: fmt::Debug> fmt::Debug for Roles<R> {
+impl<R: fmt::Debug> fmt::Debug for RoleMappings<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let roles: Vec<_> = self.mappings.iter().map(|mapping| &mapping.role).collect();
         f.debug_struct("Roles")
@@ -194,15 +196,17 @@ impl<R: fmt::Debug> fmt::Debug for Roles<R> {
 }
 
 /// A claim that is one text counts as a list of one.
-fn has(claim: Option<&Value>, value: &str) -> bool {
+fn claim_contains(claim: Option<&Value>, value: &str) -> bool {
     match claim {
         Some(Value::String(text)) => text == value,
-        Some(Value::Array(list)) => list.iter().any(|item| item.as_str() == Some(value)),
+        Some(Value::Array(join_errors)) => {
+            join_errors.iter().any(|item| item.as_str() == Some(value))
+        }
         _ => false,
     }
 }
 
-fn list(errors: &[MappingError]) -> String {
+fn join_errors(errors: &[MappingError]) -> String {
     let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
     errors.join("; ")
 }

@@ -9,9 +9,9 @@ use vmcp_core::{BoxError, read};
 use crate::ResponseBody;
 
 /// How long an answer is that is looked into.
-const LONGEST: usize = 16 << 10;
+const MAX_INSPECTED: usize = 16 << 10;
 /// How long it may take to arrive.
-const PATIENCE: Duration = Duration::from_secs(5);
+const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The codes of AWS (IAM User Guide, "common errors"), in both spellings that services use.
 const CODES: [&str; 3] = ["ExpiredToken", "InvalidClientTokenId", "UnrecognizedClientException"];
@@ -19,10 +19,10 @@ const CODES: [&str; 3] = ["ExpiredToken", "InvalidClientTokenId", "UnrecognizedC
 /// The refusal did not come to its end.
 #[derive(Debug, thiserror::Error)]
 #[error("the backend's refusal did not end in time")]
-struct Endless;
+struct BodyTimeout;
 
 /// Whether `response` says so, and the response, of which nothing is lost.
-pub(crate) async fn outdated<R>(
+pub(crate) async fn has_expired_credentials<R>(
     response: Response<R>,
 ) -> Result<(bool, Response<ResponseBody<R>>), BoxError>
 where
@@ -30,25 +30,27 @@ where
     R::Error: Into<BoxError>,
 {
     if response.status() != StatusCode::FORBIDDEN {
-        return Ok((false, response.map(ResponseBody::passed)));
+        return Ok((false, response.map(ResponseBody::forward)));
     }
     // `Name:http://…` in some services.
-    let named = response.headers().get("x-amzn-errortype").and_then(|name| name.to_str().ok());
-    if let Some(named) = named {
-        let outdated = says(named.split(':').next().unwrap_or_default().as_bytes());
-        return Ok((outdated, response.map(ResponseBody::passed)));
+    let error_type = response.headers().get("x-amzn-errortype").and_then(|name| name.to_str().ok());
+    if let Some(error_type) = error_type {
+        let has_expired_credentials =
+            contains_code(error_type.split(':').next().unwrap_or_default().as_bytes());
+        return Ok((has_expired_credentials, response.map(ResponseBody::forward)));
     }
     // One of unknown length may be a stream, which is not held up.
-    let short = response.body().size_hint().upper().is_some_and(|upper| upper <= LONGEST as u64);
+    let short =
+        response.body().size_hint().upper().is_some_and(|upper| upper <= MAX_INSPECTED as u64);
     if !short {
-        return Ok((false, response.map(ResponseBody::passed)));
+        return Ok((false, response.map(ResponseBody::forward)));
     }
     let (parts, body) = response.into_parts();
-    let body = tokio::time::timeout(PATIENCE, read(body, LONGEST)).await;
-    let body = body.map_err(|_| Endless)??;
-    Ok((says(&body), Response::from_parts(parts, ResponseBody::read(body))))
+    let body = tokio::time::timeout(BODY_TIMEOUT, read(body, MAX_INSPECTED)).await;
+    let body = body.map_err(|_| BodyTimeout)??;
+    Ok((contains_code(&body), Response::from_parts(parts, ResponseBody::buffered(body))))
 }
 
-fn says(text: &[u8]) -> bool {
+fn contains_code(text: &[u8]) -> bool {
     CODES.iter().any(|code| text.windows(code.len()).any(|window| window == code.as_bytes()))
 }

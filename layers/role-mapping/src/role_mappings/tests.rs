@@ -1,4 +1,4 @@
-mod any;
+mod arbitrary;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -18,19 +18,19 @@ fn mapping(matches: RoleMatch, name: &str, priority: Option<u32>) -> RoleMapping
     RoleMapping { role: arn(name), matches, priority }
 }
 
-fn matcher(source: &str) -> Result<Roles<String>, RolesError> {
+fn matcher(source: &str) -> Result<RoleMappings<String>, RoleMappingsError> {
     let mapping = mapping(RoleMatch::Matcher(source.into()), "hit", None);
-    Roles::new(Some(arn("fallback")), vec![mapping], "groups")
+    RoleMappings::new(Some(arn("fallback")), vec![mapping], "groups")
 }
 
-fn hits(source: &str, given: Value) -> bool {
+fn matches(source: &str, given: Value) -> bool {
     let roles = matcher(source).unwrap_or_else(|error| panic!("{source}: {error}"));
-    roles.choose(&claims(given)).unwrap() == &arn("hit")
+    roles.select(&claims(given)).unwrap() == &arn("hit")
 }
 
-fn problem(source: &str) -> MatcherError {
+fn error_of(source: &str) -> MatcherError {
     match matcher(source) {
-        Err(RolesError::Mappings(mut errors)) => errors.remove(0).problem,
+        Err(RoleMappingsError::Mappings(mut errors)) => errors.remove(0).problem,
         other => panic!("{source}: {other:?}"),
     }
 }
@@ -40,13 +40,16 @@ fn claim(value: &str) -> RoleMatch {
 }
 
 #[test]
-fn neither_a_mapping_nor_a_fallback_is_refused() {
-    assert!(matches!(Roles::<String>::new(None, Vec::new(), "groups"), Err(RolesError::NoRoles)));
+fn rejects_missing_mappings_and_fallback() {
+    assert!(matches!(
+        RoleMappings::<String>::new(None, Vec::new(), "groups"),
+        Err(RoleMappingsError::NoRoles)
+    ));
 }
 
 #[test]
-fn the_lowest_priority_wins_and_an_absent_one_comes_last_in_order() {
-    let roles = Roles::new(
+fn selects_lowest_priority_then_order() {
+    let roles = RoleMappings::new(
         None,
         vec![
             mapping(claim("a"), "last-1", None),
@@ -59,43 +62,46 @@ fn the_lowest_priority_wins_and_an_absent_one_comes_last_in_order() {
         "groups",
     )
     .unwrap();
-    let choose = |groups: Value| roles.choose(&claims(json!({ "groups": groups }))).cloned();
-    assert_eq!(choose(json!(["a", "b", "c"])), Ok(arn("zero")));
-    assert_eq!(choose(json!(["a", "b"])), Ok(arn("nine-1")));
-    assert_eq!(choose(json!(["a"])), Ok(arn("last-1")));
-    assert_eq!(choose(json!(["a", "d"])), Ok(arn("most")));
-    assert_eq!(choose(json!([])), Err(NoRole::Unmapped));
+    let select = |groups: Value| roles.select(&claims(json!({ "groups": groups }))).cloned();
+    assert_eq!(select(json!(["a", "b", "c"])), Ok(arn("zero")));
+    assert_eq!(select(json!(["a", "b"])), Ok(arn("nine-1")));
+    assert_eq!(select(json!(["a"])), Ok(arn("last-1")));
+    assert_eq!(select(json!(["a", "d"])), Ok(arn("most")));
+    assert_eq!(select(json!([])), Err(RoleError::Unmapped));
 }
 
 #[test]
-fn a_text_claim_is_a_list_of_one() {
-    let roles = Roles::new(None, vec![mapping(claim("admins"), "x", None)], "role").unwrap();
-    assert!(roles.choose(&claims(json!({"role": "admins"}))).is_ok());
-    assert!(roles.choose(&claims(json!({"role": "admins,users"}))).is_err());
-    assert!(roles.choose(&claims(json!({"role": {"admins": true}}))).is_err());
-    assert!(roles.choose(&claims(json!({"groups": ["admins"]}))).is_err());
+fn text_claim_is_list_of_one() {
+    let roles = RoleMappings::new(None, vec![mapping(claim("admins"), "x", None)], "role").unwrap();
+    assert!(roles.select(&claims(json!({"role": "admins"}))).is_ok());
+    assert!(roles.select(&claims(json!({"role": "admins,users"}))).is_err());
+    assert!(roles.select(&claims(json!({"role": {"admins": true}}))).is_err());
+    assert!(roles.select(&claims(json!({"groups": ["admins"]}))).is_err());
 }
 
 #[test]
-fn a_mapped_value_is_never_evaluated() {
+fn mapped_values_are_never_evaluated() {
     for nasty in ["x\" in claims || true || \"", "'] || true || ['", "\\", "true", "claims"] {
-        let roles =
-            Roles::new(Some(arn("fallback")), vec![mapping(claim(nasty), "hit", None)], nasty)
-                .unwrap();
-        assert_eq!(roles.choose(&claims(json!({"groups": ["x"]}))), Ok(&arn("fallback")));
-        assert_eq!(roles.choose(&claims(json!({ nasty: [nasty] }))), Ok(&arn("hit")));
+        let roles = RoleMappings::new(
+            Some(arn("fallback")),
+            vec![mapping(claim(nasty), "hit", None)],
+            nasty,
+        )
+        .unwrap();
+        assert_eq!(roles.select(&claims(json!({"groups": ["x"]}))), Ok(&arn("fallback")));
+        assert_eq!(roles.select(&claims(json!({ nasty: [nasty] }))), Ok(&arn("hit")));
     }
 }
 
 #[test]
-fn what_a_claim_says_is_never_evaluated() {
+fn claims_are_never_evaluated() {
     let nasty = "a\"' || true || claims.groups == ['";
-    assert!(!hits("\"admins\" in claims.groups", json!({"groups": [nasty]})));
-    assert!(!hits("claims.sub == 'admin'", json!({"sub": nasty})));
+    assert!(!matches("\"admins\" in claims.groups", json!({"groups": [nasty]})));
+    assert!(!matches("claims.sub == 'admin'", json!({"sub": nasty})));
 }
 
 #[test]
-fn expressions_read_claims_as_cel_has_it() {
+fn expressions_follow_cel_semantics() {
     let given = json!({
         "sub": "ada", "groups": ["dev", "ops"], "level": 3, "score": 1.5, "verified": true,
         "realm": {"roles": [{"name": "reader"}]},
@@ -118,7 +124,7 @@ fn expressions_read_claims_as_cel_has_it() {
         "'x' in claims.absent || claims.sub == 'ada'",
         "claims.groups.exists(claims, claims == 'dev')",
     ] {
-        assert!(hits(yes, given.clone()), "{yes}");
+        assert!(matches(yes, given.clone()), "{yes}");
     }
     for no in [
         "'admins' in claims.groups",
@@ -131,18 +137,18 @@ fn expressions_read_claims_as_cel_has_it() {
         "claims.sub.matches('^b')",
         "'a' in claims.level",
     ] {
-        assert!(!hits(no, given.clone()), "{no}");
+        assert!(!matches(no, given.clone()), "{no}");
     }
 }
 
 #[test]
-fn all_wrong_mappings_are_told_at_once() {
+fn reports_all_invalid_mappings() {
     let wrong = vec![
         mapping(RoleMatch::Matcher("claims.a ==".into()), "a", None),
         mapping(claim("fine"), "b", None),
         mapping(RoleMatch::Matcher("groups == 1".into()), "c", Some(1)),
     ];
-    let Err(RolesError::Mappings(errors)) = Roles::new(None, wrong, "groups") else {
+    let Err(RoleMappingsError::Mappings(errors)) = RoleMappings::new(None, wrong, "groups") else {
         panic!("refused")
     };
     assert_eq!(errors.iter().map(|error| error.index).collect::<Vec<_>>(), [0, 2]);
@@ -151,21 +157,24 @@ fn all_wrong_mappings_are_told_at_once() {
 }
 
 #[test]
-fn what_could_explode_is_refused_when_it_is_made() {
+fn rejects_expressions_with_unbounded_cost() {
     use MatcherError as E;
     let long = format!("claims.sub == '{}'", "x".repeat(2048));
-    assert_eq!(problem(&long), E::TooLong);
-    assert_eq!(problem("claims.a.map(x, claims) == []"), E::MapMacro);
-    assert_eq!(problem("claims.a.map(x, true, claims) == []"), E::MapMacro);
+    assert_eq!(error_of(&long), E::TooLong);
+    assert_eq!(error_of("claims.a.map(x, claims) == []"), E::MapMacro);
+    assert_eq!(error_of("claims.a.map(x, true, claims) == []"), E::MapMacro);
     let sums = vec!["claims.a"; 20].join(" + ");
-    assert_eq!(problem(&format!("{sums} == ''")), E::TooManySums);
+    assert_eq!(error_of(&format!("{sums} == ''")), E::TooManySums);
     let deep = "claims.a.all(a, claims.a.all(b, claims.a.all(c, true)))";
-    assert_eq!(problem(deep), E::TooManyLoops);
+    assert_eq!(error_of(deep), E::TooManyLoops);
     let many = ["claims.a.all(a, a)"; 9].join(" && ");
-    assert_eq!(problem(&many), E::TooManyLoops);
+    assert_eq!(error_of(&many), E::TooManyLoops);
     for unknown in ["claims.a.replace('a', 'b')", "f(claims)", "optional.of(1)", "claims.a.join()"]
     {
-        assert!(matches!(problem(unknown), E::UnknownFunction(_) | E::UnknownName(_)), "{unknown}");
+        assert!(
+            matches!(error_of(unknown), E::UnknownFunction(_) | E::UnknownName(_)),
+            "{unknown}"
+        );
     }
     for pattern in [
         "claims.a.matches(claims.b)",
@@ -174,12 +183,12 @@ fn what_could_explode_is_refused_when_it_is_made() {
         "claims.a.matches(1)",
         "matches('a')",
     ] {
-        assert!(matches!(problem(pattern), E::Pattern(_)), "{pattern}");
+        assert!(matches!(error_of(pattern), E::Pattern(_)), "{pattern}");
     }
 }
 
 #[test]
-fn expressions_without_a_truth_value_are_refused() {
+fn rejects_non_boolean_expressions() {
     for source in [
         "'admins'",
         "1 + 1",
@@ -189,7 +198,7 @@ fn expressions_without_a_truth_value_are_refused() {
         "string(claims.a)",
         "claims.a.filter(x, true)",
     ] {
-        let Err(RolesError::Mappings(errors)) = matcher(source) else { panic!("{source}") };
+        let Err(RoleMappingsError::Mappings(errors)) = matcher(source) else { panic!("{source}") };
         assert_eq!(errors[0].problem, MatcherError::NotBoolean, "{source}");
     }
     for source in [
@@ -205,14 +214,14 @@ fn expressions_without_a_truth_value_are_refused() {
 }
 
 #[test]
-fn nesting_is_refused_before_it_meets_the_stack() {
+fn rejects_deep_nesting_before_stack_overflow() {
     for (open, close) in
         [("(", ")"), ("[", "]"), ("{1:", "}"), ("!", ""), ("-", ""), ("claims.a?", ""), ("!(", ")")]
     {
         for times in [10, 17, 90, 600, 2000] {
             let source = format!("{}claims{}", open.repeat(times), close.repeat(times));
             // Refused or not, it comes back.
-            _ = matcher(&source).map(|roles| roles.choose(&claims(json!({ "a": [] }))).cloned());
+            _ = matcher(&source).map(|roles| roles.select(&claims(json!({ "a": [] }))).cloned());
         }
     }
     for chain in
@@ -220,7 +229,7 @@ fn nesting_is_refused_before_it_meets_the_stack() {
     {
         for times in [10, 60, 100, 200, 600] {
             let roles = matcher(&format!("claims{}", chain.repeat(times)));
-            _ = roles.map(|roles| roles.choose(&claims(json!({ "a": [] }))).cloned());
+            _ = roles.map(|roles| roles.select(&claims(json!({ "a": [] }))).cloned());
         }
     }
     // Within the bounds for brackets, and each bracket a dozen of the parser's calls.
@@ -233,64 +242,68 @@ fn nesting_is_refused_before_it_meets_the_stack() {
     ] {
         assert!(matcher(unfinished).is_err(), "{unfinished}");
     }
-    assert!(matches!(problem(&"(".repeat(1000)), MatcherError::TooDeep));
-    assert!(matches!(problem(&format!("claims{}", ".a".repeat(100))), MatcherError::TooDeep));
+    assert!(matches!(error_of(&"(".repeat(1000)), MatcherError::TooDeep));
+    assert!(matches!(error_of(&format!("claims{}", ".a".repeat(100))), MatcherError::TooDeep));
 }
 
 #[test]
-fn a_choice_that_costs_too_much_is_refused_and_not_answered_with_the_fallback() {
+fn too_costly_selection_fails_without_fallback() {
     let many: Vec<_> = (0..6000).map(|number| number.to_string()).collect();
     let given = claims(json!({ "a": many }));
     let roles = matcher("claims.a.all(x, claims.a.exists(y, x == y))").unwrap();
     let began = tokio::time::Instant::now();
-    assert_eq!(roles.choose(&given), Err(NoRole::TooCostly));
+    assert_eq!(roles.select(&given), Err(RoleError::TooCostly));
     assert!(began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
     // Errors and short circuits inside of the expression don't hide it.
     let roles = matcher("true || claims.a.all(x, claims.a.exists(y, x == y))").unwrap();
-    assert_eq!(roles.choose(&given), Ok(&arn("hit")));
+    assert_eq!(roles.select(&given), Ok(&arn("hit")));
     let roles = matcher("claims.a.all(x, claims.a.exists(y, x == y)) || true").unwrap();
-    assert_eq!(roles.choose(&given), Err(NoRole::TooCostly));
+    assert_eq!(roles.select(&given), Err(RoleError::TooCostly));
 }
 
 #[test]
-fn a_flat_loop_over_thousands_of_groups_is_no_problem() {
+fn evaluates_loop_over_thousands_of_groups() {
     let groups: Vec<_> = (0..2000).map(|number| format!("group-{number:030}")).collect();
     let last = groups.last().unwrap().clone();
     let given = json!({ "groups": groups });
-    assert!(hits(&format!("claims.groups.exists(g, g == '{last}')"), given.clone()));
-    assert!(hits(
+    assert!(matches(&format!("claims.groups.exists(g, g == '{last}')"), given.clone()));
+    assert!(matches(
         "claims.groups.all(g, g.startsWith('group-') && g.matches('^group-[0-9]+$'))",
         given
     ));
 }
 
 #[test]
-fn a_loop_in_a_loop_over_usual_claims_is_no_problem() {
+fn evaluates_nested_loops_over_usual_claims() {
     let list = |name: &str, many: u32| -> Vec<_> {
         (0..many).map(|number| format!("{name}-{number:020}")).collect()
     };
     let mut groups = list("group", 200);
     groups.push("allowed-00000000000000000019".to_owned());
     let given = json!({ "groups": groups, "allowed": list("allowed", 20) });
-    assert!(hits("claims.groups.exists(g, claims.allowed.exists(a, a == g))", given.clone()));
-    assert!(hits("claims.groups.exists(g, g in claims.allowed)", given));
+    assert!(matches("claims.groups.exists(g, claims.allowed.exists(a, a == g))", given.clone()));
+    assert!(matches("claims.groups.exists(g, g in claims.allowed)", given));
 }
 
 #[test]
-fn claims_that_are_too_large_or_too_deep_are_refused() {
+fn rejects_oversized_and_deep_claims() {
     let roles = matcher("claims.sub == 'ada'").unwrap();
     let deep = (0..40).fold(json!(1), |inner, _| json!([inner]));
-    assert_eq!(roles.choose(&claims(json!({ "a": deep }))), Err(NoRole::TooCostly));
-    assert_eq!(roles.choose(&claims(json!({ "a": "x".repeat(1 << 20) }))), Err(NoRole::TooCostly));
+    assert_eq!(roles.select(&claims(json!({ "a": deep }))), Err(RoleError::TooCostly));
+    assert_eq!(
+        roles.select(&claims(json!({ "a": "x".repeat(1 << 20) }))),
+        Err(RoleError::TooCostly)
+    );
     let many: Vec<_> = (0..20_000).collect();
-    assert_eq!(roles.choose(&claims(json!({ "a": many }))), Err(NoRole::TooCostly));
+    assert_eq!(roles.select(&claims(json!({ "a": many }))), Err(RoleError::TooCostly));
     // Nobody looks at them where no expression is asked.
-    let plain = Roles::new(Some(arn("fallback")), vec![mapping(claim("a"), "a", None)], "groups");
-    assert!(plain.unwrap().choose(&claims(json!({ "a": "x".repeat(1 << 20) }))).is_ok());
+    let plain =
+        RoleMappings::new(Some(arn("fallback")), vec![mapping(claim("a"), "a", None)], "groups");
+    assert!(plain.unwrap().select(&claims(json!({ "a": "x".repeat(1 << 20) }))).is_ok());
 }
 
 #[test]
-fn the_dearest_expressions_end_soon() {
+fn costliest_expressions_end_soon() {
     let list: Vec<_> = (0..3000).map(|_| "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa").collect();
     let given = claims(json!({ "a": list, "s": "a".repeat(100_000) }));
     let equal = vec!["claims == claims"; 100].join(" && ");
@@ -309,7 +322,7 @@ fn the_dearest_expressions_end_soon() {
     for source in dear {
         let roles = matcher(source).unwrap();
         let began = tokio::time::Instant::now();
-        let chosen = roles.choose(&given).cloned();
+        let chosen = roles.select(&given).cloned();
         let took = began.elapsed();
         println!("{took:>12?} {chosen:?} {}", source.chars().take(80).collect::<String>());
         // Without optimisation, and on a busy machine.
@@ -319,17 +332,17 @@ fn the_dearest_expressions_end_soon() {
 
 proptest! {
     #[test]
-    fn text_is_read_or_refused_but_never_more(source in "\\PC{0,80}") {
-        any::check(&source);
+    fn compiles_or_rejects_arbitrary_text(source in "\\PC{0,80}") {
+        arbitrary::check(&source);
     }
 
     #[test]
-    fn pieces_of_expressions_end_in_time(
+    fn generated_expressions_end_in_time(
         pieces in proptest::collection::vec(proptest::sample::select(vec![
             "claims", ".a", ".exists(x, ", ".all(y, ", ".filter(z, ", "x", "y", "z", ")", "(", " == ", " in ",
             " && ", " || ", "'t'", "1", "[", "]", ", ", "has(", "!", ".matches('a+')", " + ", "?", ":", "size(",
         ]), 1..30),
     ) {
-        any::check(&pieces.concat());
+        arbitrary::check(&pieces.concat());
     }
 }

@@ -1,0 +1,183 @@
+//! Keeping credentials for as long as they hold.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use secrecy::SecretString;
+use vmcp_core::{Cache, Clock, Flights};
+
+use crate::{AssumeError, AssumeRole, Credentials, RoleSession};
+
+/// How long before their expiry credentials are no longer used, if they live twice as long.
+const EXPIRY_MARGIN: Duration = Duration::from_mins(5);
+/// Between two tries to renew credentials that still hold.
+const RENEWAL_INTERVAL: Duration = Duration::from_secs(30);
+/// Credentials that are younger are not forgotten: new ones would fare no better, and a backend
+/// that always says so must not cause a call to STS each time.
+const MIN_AGE: Duration = Duration::from_secs(30);
+
+/// Keeps what another [`AssumeRole`] got, per role, session name, duration and holder.
+///
+/// Credentials are used until five minutes before they expire, or for half of their life if that is
+/// shorter. For the last stretch before that new ones are fetched beside the requests, once in 30
+/// seconds at most while that fails. Of many that want the same credentials at once, one fetches
+/// them. A clone shares everything.
+pub struct CredentialCache<A> {
+    inner: Arc<Inner<A>>,
+}
+
+struct Inner<A> {
+    source: A,
+    clock: Clock,
+    entries: Cache<[u8; 32], Arc<CachedCredentials>>,
+    flights: Flights<[u8; 32], Result<Arc<Credentials>, AssumeError>>,
+}
+
+struct CachedCredentials {
+    credentials: Arc<Credentials>,
+    fetched_at: SystemTime,
+    /// In seconds since 1970.
+    renew_at: AtomicU64,
+}
+
+// === impl Cached ===
+
+impl<A: AssumeRole> CredentialCache<A> {
+    /// Keeps about `capacity` sets of credentials that `inner` gets.
+    #[must_use]
+    pub fn new(source: A, capacity: usize, clock: Clock) -> Self {
+        let (entries, flights) = (Cache::new(capacity), Flights::new());
+        Self { inner: Arc::new(Inner { source, clock, entries, flights }) }
+    }
+
+    /// How many sets of credentials are kept: a gauge.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.inner.entries.len()
+    }
+
+    /// Whether none is.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// A gauge for others to keep: [`len`](Self::len) for as long as this is there. It keeps nothing itself.
+    pub fn gauge(&self) -> impl Fn() -> Option<usize> + Send + Sync + use<A> {
+        let inner = Arc::downgrade(&self.inner);
+        move || inner.upgrade().map(|inner| inner.entries.len())
+    }
+
+    async fn fetch(
+        &self,
+        role_session: &Arc<RoleSession>,
+        token: &SecretString,
+    ) -> Result<Arc<Credentials>, AssumeError> {
+        let key = *role_session.key();
+        let fetch = || {
+            let (inner, role_session) = (Arc::clone(&self.inner), Arc::clone(role_session));
+            let token = token.clone();
+            async move { inner.fetch(&role_session, &token).await }
+        };
+        self.inner.flights.join(key, fetch).await
+    }
+
+    /// Fetches new credentials while the old ones still hold.
+    fn renew(&self, role_session: &Arc<RoleSession>, token: &SecretString) {
+        // Without a runtime nothing runs beside the request; the next one after the margin waits.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let (this, role_session, token) = (self.clone(), Arc::clone(role_session), token.clone());
+        runtime.spawn(async move {
+            if let Err(error) = this.fetch(&role_session, &token).await {
+                tracing::debug!(role = ?role_session.role(), %error, "renewing credentials failed");
+            }
+        });
+    }
+}
+
+impl<A: AssumeRole> AssumeRole for CredentialCache<A> {
+    async fn assume(
+        &self,
+        role_session: &Arc<RoleSession>,
+        token: &SecretString,
+    ) -> Result<Arc<Credentials>, AssumeError> {
+        let now = self.inner.clock.now();
+        let Some(cached) = self.inner.entries.get(role_session.key(), now) else {
+            return self.fetch(role_session, token).await;
+        };
+        if cached.is_renewal_due(self.inner.clock.unix()) {
+            self.renew(role_session, token);
+        }
+        Ok(Arc::clone(&cached.credentials))
+    }
+
+    fn invalidate(&self, role_session: &RoleSession, credentials: &Credentials) {
+        let Inner { source, clock, entries, flights: _ } = &*self.inner;
+        let now = clock.now();
+        let Some(cached) = entries.get(role_session.key(), now) else { return };
+        let same = cached.credentials.access_key_id() == credentials.access_key_id();
+        if same && cached.fetched_at + MIN_AGE <= now {
+            entries.remove(role_session.key());
+        }
+        source.invalidate(role_session, credentials);
+    }
+}
+
+impl<A> Clone for CredentialCache<A> {
+    fn clone(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner) }
+    }
+}
+
+impl<A> fmt::Debug for CredentialCache<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cached").field("kept", &self.inner.entries).finish_non_exhaustive()
+    }
+}
+
+// === impl Shared ===
+
+impl<A: AssumeRole> Inner<A> {
+    async fn fetch(
+        &self,
+        role_session: &Arc<RoleSession>,
+        token: &SecretString,
+    ) -> Result<Arc<Credentials>, AssumeError> {
+        let credentials = self.source.assume(role_session, token).await?;
+        let now = self.clock.now();
+        let lifetime = credentials.expires_at().duration_since(now).unwrap_or_default();
+        let margin = EXPIRY_MARGIN.min(lifetime / 2);
+        let use_until = now + lifetime.saturating_sub(margin);
+        let cached = CachedCredentials {
+            credentials: Arc::clone(&credentials),
+            fetched_at: now,
+            renew_at: AtomicU64::new(unix_seconds(use_until - margin / 2)),
+        };
+        self.entries.insert(*role_session.key(), Arc::new(cached), use_until, now);
+        Ok(credentials)
+    }
+}
+
+// === impl Held ===
+
+impl CachedCredentials {
+    /// Whether it is time to renew them, and the asking request is the one to do it.
+    fn is_renewal_due(&self, now: u64) -> bool {
+        let at = self.renew_at.load(Ordering::Relaxed);
+        let next = now + RENEWAL_INTERVAL.as_secs();
+        now >= at
+            && self
+                .renew_at
+                .compare_exchange(at, next, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+    }
+}
+
+fn unix_seconds(at: SystemTime) -> u64 {
+    at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+#[cfg(test)]
+mod tests;
