@@ -214,7 +214,7 @@ fn releases() -> Result<String, Fault> {
     Ok(String::from_utf8(out.stdout)?)
 }
 
-/// Returns mirror and suite of Debian's backports.
+/// Returns the package sources of Debian's release and its backports.
 fn backports_of(releases: &str) -> Result<String, Fault> {
     let mut pairs = releases.lines().filter_map(|line| line.split_once(' '));
     let (mirror, release) = pairs

@@ -94,7 +94,7 @@ impl Keys {
         })
     }
 
-    /// Writes `count` tokens of one user that differ only in `iat` and `jti`.
+    /// Writes `count` tokens of one user that differ only in `iat`, `exp` and `jti`.
     pub(super) fn write_new(
         &self,
         issuer: &str,
