@@ -4,10 +4,10 @@
 //! cargo run --release -p vmcp-egress --example versus_legacy [seconds per turn] [turns] [size]
 //! ```
 //!
-//! 64 callers send POSTs of 200 bytes (or `size`) to an echo server in another process: first from tasks of
-//! this process, then through this process as a reverse proxy, with the callers in a third process.
-//! Requests per second and this process's CPU time per request; the last line of each table is the
-//! ratio of ours to the other's. Only the ratios mean anything.
+//! 64 callers send POSTs of 200 bytes (or `size`) to an echo server in another process: first from
+//! tasks of this process, then through this process as a reverse proxy, with the callers in a third
+//! process. Prints requests per second and the CPU time of this process per request; the last line
+//! of each table is the ratio of this client to the other. Only the ratios are meaningful.
 
 use std::{
     future::Future,
@@ -42,10 +42,10 @@ const CALLERS: usize = 64;
 
 type Legacy = legacy::Client<HttpConnector, Full<Bytes>>;
 
-/// Ends the process it belongs to.
+/// Guard that ends a child process.
 struct Helper(Child);
 
-/// What a set of callers does.
+/// Work of a set of callers.
 #[derive(Clone)]
 struct Job {
     url: Url,
@@ -139,7 +139,7 @@ async fn call_legacy(client: Legacy, job: Job) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Runs 64 callers for some seconds and says what they did and what it cost.
+/// Runs 64 callers for some seconds and returns their work and its cost.
 async fn measure<F>(seconds: u64, job: Job, caller: impl Fn(Job) -> F) -> Result<Tally, BoxError>
 where
     F: Future<Output = Result<(), BoxError>> + Send + 'static,
@@ -158,7 +158,7 @@ where
     Ok(Tally { requests, seconds: as_float(seconds), cpu: cpu()? - begun })
 }
 
-/// Has another process call the proxy at `url`.
+/// Runs callers in another process against the proxy at `url`.
 async fn proxied(url: &Url, seconds: u64, size: usize) -> Result<Tally, BoxError> {
     let begun = cpu()?;
     let (url, text, size) = (url.to_string(), seconds.to_string(), size.to_string());
@@ -173,7 +173,7 @@ async fn proxied(url: &Url, seconds: u64, size: usize) -> Result<Tally, BoxError
     })
 }
 
-/// User and system time of this process in seconds (proc(5), `/proc/pid/stat`).
+/// Returns the user and system time of this process in seconds (proc(5), `/proc/pid/stat`).
 fn cpu() -> Result<f64, BoxError> {
     const TICKS_PER_SECOND: f64 = 100.0;
     let stat = std::fs::read_to_string("/proc/self/stat")?;
@@ -204,7 +204,7 @@ async fn serve() -> Result<(), BoxError> {
     std::future::pending().await
 }
 
-/// Serves requests with what `forward` makes of their bodies.
+/// Serves requests with the result of `forward` for their bodies.
 async fn proxy<F, B>(
     forward: impl Fn(Bytes) -> F + Clone + Send + Sync + 'static,
 ) -> Result<Url, BoxError>

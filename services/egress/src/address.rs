@@ -1,24 +1,25 @@
-//! Which addresses a client may connect to.
+//! Address policy of a client.
 //!
-//! A URL that somebody else chose must not make the gateway talk to its own network. The check is
-//! on resolved addresses, and exactly the checked addresses are connected to, so a name that
-//! resolves differently a moment later changes nothing.
+//! A URL from an untrusted source must not make the gateway connect to its own network. The policy
+//! applies to resolved addresses, and the client connects to exactly these addresses, so a later
+//! change of the name's resolution has no effect.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Which addresses a client may connect to.
+/// Addresses that a client may connect to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressPolicy {
-    /// All. For backends that the operator named: in a cluster their addresses are private.
+    /// All addresses. For backends that the operator configured: in a cluster their addresses are
+    /// private.
     Any,
-    /// Only addresses that are reachable globally, by the IANA special-purpose registries
-    /// (RFC 6890). Loopback, private, link-local, unique local, shared (RFC 6598), multicast,
-    /// unspecified, documentation and benchmarking addresses are refused, and so are their
-    /// IPv4-mapped, 6to4 (RFC 3056) and NAT64 (RFC 6052) forms.
+    /// Globally reachable addresses only, according to the IANA special-purpose registries (RFC
+    /// 6890). Rejects loopback, private, link-local, unique local, shared (RFC 6598), multicast,
+    /// unspecified, documentation and benchmarking addresses, and their IPv4-mapped, 6to4 (RFC
+    /// 3056) and NAT64 (RFC 6052) forms.
     PublicOnly,
 }
 
-/// Network, prefix length. RFC 6890 and the IANA registry; 192.88.99.0/24 is RFC 7526.
+/// Networks with prefix lengths: RFC 6890 and the IANA registry; RFC 7526 for 192.88.99.0/24.
 const RESERVED_V4: [(Ipv4Addr, u32); 15] = [
     (Ipv4Addr::UNSPECIFIED, 8),
     (Ipv4Addr::new(10, 0, 0, 0), 8),
@@ -37,8 +38,8 @@ const RESERVED_V4: [(Ipv4Addr, u32); 15] = [
     (Ipv4Addr::new(240, 0, 0, 0), 4),
 ];
 
-/// Only 2000::/3 is global unicast; these parts of it are not. 2001::/23 includes Teredo, whose
-/// embedded addresses are obfuscated, and ORCHID.
+/// Reserved parts of 2000::/3, the only global unicast range. 2001::/23 includes ORCHID and Teredo,
+/// whose embedded addresses are obfuscated.
 const RESERVED_V6: [(Ipv6Addr, u32); 3] = [
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23),
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32),
@@ -46,7 +47,7 @@ const RESERVED_V6: [(Ipv6Addr, u32); 3] = [
 ];
 
 impl AddressPolicy {
-    /// Whether a client with this policy connects to `address`.
+    /// Returns whether a client with this policy may connect to `address`.
     #[must_use]
     pub fn allows(self, address: IpAddr) -> bool {
         match self {

@@ -1,4 +1,4 @@
-//! One origin's client: takes a request, hands back a response.
+//! Client of one origin.
 
 use std::{
     fmt,
@@ -24,20 +24,21 @@ use crate::{
     pool::{Pool, PoolGuard, PooledConnection},
 };
 
-/// What follows from the body alone.
+/// Headers that follow from the body.
 static FRAMING: [HeaderName; 2] = [header::CONTENT_LENGTH, header::TRANSFER_ENCODING];
 
-/// What [`Client`] answers as a [`Service`].
+/// Future of [`Client`] as a [`Service`].
 pub type ResponseFuture =
     Pin<Box<dyn Future<Output = Result<Response<Incoming>, BoxError>> + Send>>;
 
-/// Sends requests to one origin. A clone shares its connections.
+/// HTTP client of one origin. Clones share the connections.
 ///
-/// The request's URI is a path or an absolute URI of this origin. `Host` is set unless the request
-/// has one; `Content-Length` and `Transfer-Encoding` always follow from the body. Nothing else is
-/// added: no `Accept-Encoding`, no cookies, and no proxy of the environment is used.
+/// The URI of a request is a path or an absolute URI of this origin. The client sets `Host` unless
+/// the request has it, and always sets `Content-Length` and `Transfer-Encoding` from the body. It
+/// adds no other header, such as `Accept-Encoding` or cookies, and uses no proxy from the
+/// environment.
 ///
-/// A request is sent a second time, on a new connection, only if not one byte of it was written.
+/// It retries a request once, on a new connection, only if no byte of it was written.
 #[derive(Clone)]
 pub struct Client {
     pool: Arc<Pool>,
@@ -49,33 +50,33 @@ impl Client {
         Self { pool, max_body }
     }
 
-    /// The client that a lease is of.
+    /// Returns the client that a guard belongs to.
     pub(crate) fn of(guard: &PoolGuard, max_body: u64) -> Self {
         Self { pool: guard.pool(), max_body }
     }
 
-    /// The same client with another cap on the bytes of a response's body.
+    /// Sets the maximum size of a response body in bytes.
     #[must_use]
     pub fn with_max_body(mut self, max_body: u64) -> Self {
         self.max_body = max_body;
         self
     }
 
-    /// Where requests go.
+    /// Returns the origin of this client.
     #[must_use]
     pub fn origin(&self) -> &Origin {
         &self.pool.origin
     }
 
-    /// Sends `request`; the answer is there when its head has arrived.
+    /// Sends `request` and returns the response once its head has arrived.
     ///
-    /// Dropping the future closes the connection it used. There is no deadline on the answer: that
-    /// is the caller's to set.
+    /// Dropping the future closes its connection. The response has no timeout: the caller has to
+    /// set one.
     ///
     /// # Errors
     ///
-    /// Every variant of [`Error`] except [`Error::Redirected`]; [`Error::sent`] tells whether the
-    /// backend may have acted on the request.
+    /// Every variant of [`Error`] except [`Error::Redirected`]. [`Error::sent`] returns whether the
+    /// backend may have processed the request.
     pub async fn send(
         &self,
         mut request: Request<Full<Bytes>>,
@@ -90,7 +91,7 @@ impl Client {
         }
     }
 
-    /// Sends a request once more, of which nothing was written, on a new connection.
+    /// Retries a request of which nothing was written, on a new connection.
     pub(crate) async fn retry(
         &self,
         request: Request<Full<Bytes>>,
@@ -125,7 +126,7 @@ impl Client {
     fn prepare(&self, request: &mut Request<Full<Bytes>>) -> Result<(), Error> {
         self.check(request)?;
         let headers = request.headers_mut();
-        // Requests are rarely made with them, and a glance at the names is less than two look-ups.
+        // Requests rarely have them, and scanning the names is faster than two lookups.
         if headers.keys().any(|name| FRAMING.contains(name)) {
             for name in &FRAMING {
                 headers.remove(name);
@@ -162,13 +163,14 @@ impl Client {
         request.headers_mut().entry(header::HOST).or_insert_with(|| self.pool.host.clone());
     }
 
-    /// HTTP/2 takes `:scheme` and `:authority` from the URI (RFC 9113, 8.3.1).
+    /// Sets the URI to absolute form: HTTP/2 takes `:scheme` and `:authority` from it (RFC 9113,
+    /// 8.3.1).
     fn in_absolute_form(&self, request: &mut Request<Full<Bytes>>) {
         let mut parts = http::uri::Parts::default();
         parts.scheme = Some(self.scheme());
         parts.authority = Some(self.pool.authority.clone());
         parts.path_and_query = Some(path_and_query(request.uri()));
-        // All three parts are there, which is all that is asked of them.
+        // Cannot fail: `from_parts` only requires all three parts.
         if let Ok(uri) = Uri::from_parts(parts) {
             *request.uri_mut() = uri;
         }
@@ -182,13 +184,12 @@ impl Service<Request<Full<Bytes>>> for Client {
     type Future = ResponseFuture;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        // Waiting for a turn is part of the call: a turn that was taken here could be kept for
-        // ever.
+        // Waiting for a permit is part of the call: a permit taken here might never be used.
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, mut request: Request<Full<Bytes>>) -> ResponseFuture {
-        // Most requests find an idle connection, and then nothing of them has to be kept.
+        // Most requests find an idle connection and need no further state.
         if self.prepare(&mut request).is_ok()
             && let Some((guard, connection)) = self.pool.acquire_idle()
         {

@@ -1,4 +1,4 @@
-//! A whole body in one piece, up to a cap.
+//! Collection of a body into one buffer, up to a limit.
 
 use std::{future::poll_fn, pin::pin};
 
@@ -9,15 +9,15 @@ use vmcp_core::BoxError;
 
 use crate::Error;
 
-/// How much is reserved on a peer's word before bytes have arrived.
+/// Maximum capacity to reserve before bytes have arrived: the peer's announced length is untrusted.
 const MAX_RESERVED: usize = 64 * 1024;
 
-/// Reads `body` to its end and returns its bytes; trailers are dropped. A body of one chunk is not
-/// copied.
+/// Reads `body` to its end and returns its bytes without trailers. Does not copy a body of one
+/// chunk.
 ///
 /// # Errors
 ///
-/// [`Error::BodyTooLarge`] if there are more than `limit` bytes; what the body reports.
+/// [`Error::BodyTooLarge`] for more than `limit` bytes, or the error of the body.
 pub async fn collect<B>(body: B, limit: usize) -> Result<Bytes, BoxError>
 where
     B: Body<Data = Bytes>,
@@ -26,7 +26,7 @@ where
     Ok(collect_all(body, limit).await?.0)
 }
 
-/// The same with the trailers.
+/// Like [`collect`], with the trailers.
 pub(crate) async fn collect_all<B>(
     body: B,
     limit: usize,

@@ -1,4 +1,4 @@
-//! From an origin to an open stream: resolve, check, connect, encrypt. Every step has a deadline.
+//! Connection setup: resolution, address policy, TCP, TLS. Every step has a timeout.
 
 use std::{
     io,
@@ -24,13 +24,14 @@ use crate::{
     tls::{self, Trust},
 };
 
-/// A name with more addresses than this is tried at the first ones only.
+/// Maximum number of a name's addresses to try.
 const MAX_ADDRESSES: usize = 16;
 
-/// The least time that one of several addresses gets before the next is tried.
+/// Minimum time for one of several addresses before the next one is tried.
 const MIN_ATTEMPT_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// Finds out about a peer that vanished while a stream is silent, as event streams are for hours.
+/// Interval of TCP keep-alive: detects a vanished peer while a stream is silent, as event streams
+/// are for hours.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
 
 pub(crate) async fn connect(
@@ -61,7 +62,7 @@ pub(crate) async fn connect(
     }
 }
 
-/// The error without the names that a certificate was checked against.
+/// Removes the names that a certificate was checked against from an error.
 fn without_names(error: BoxError) -> BoxError {
     let named = |error: &rustls::Error| {
         matches!(
@@ -137,10 +138,10 @@ async fn resolve(origin: &Origin) -> Result<Vec<SocketAddr>, Error> {
 fn prepare(tcp: &TcpStream) {
     let keep_alive =
         TcpKeepalive::new().with_time(KEEP_ALIVE_INTERVAL).with_interval(KEEP_ALIVE_INTERVAL);
-    // A socket that refuses an option still carries requests.
+    // A socket works without these options as well.
     let nodelay = tcp.set_nodelay(true);
     let keep_alive = SockRef::from(tcp).set_tcp_keepalive(&keep_alive);
     if let Err(error) = nodelay.and(keep_alive) {
-        tracing::debug!(%error, "a socket option could not be set");
+        tracing::debug!(%error, "failed to set a socket option");
     }
 }

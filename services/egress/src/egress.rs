@@ -1,4 +1,4 @@
-//! The factory of clients, and what they share: limits, system roots, gauges and the reaper.
+//! Factory of clients, with their shared state: limits, system roots, gauges and the reaper.
 
 use std::{
     fmt,
@@ -17,64 +17,65 @@ use crate::{
     tls::{SystemRoots, Trust},
 };
 
-/// The process's way out: makes one [`Client`] per backend and counts what all of them have open.
+/// Factory of one [`Client`] per backend, which counts the connections of all of them.
 ///
-/// A clone is the same factory. Nothing is opened or loaded before the first request: the system's
-/// TLS roots are read when the first `https` origin connects.
+/// Clones share the state. Nothing is opened or loaded before the first request: the system's root
+/// certificates are read when the first `https` origin connects.
 #[derive(Clone)]
 pub struct Egress {
     shared: Arc<Shared>,
 }
 
-/// How a client finds and trusts its backend.
+/// Settings of a client for one backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// A PEM file whose certificates are trusted in addition to the system's.
+    /// PEM file with certificates to trust in addition to the system's.
     pub ca_bundle: Option<PathBuf>,
-    /// Which addresses may be connected to.
+    /// Addresses that the client may connect to.
     pub addresses: AddressPolicy,
-    /// Which versions of HTTP are spoken.
+    /// HTTP versions of the client.
     pub versions: Versions,
-    /// What messages call the backend's origin; `None` shows the origin itself.
+    /// Name of the backend's origin in messages; `None` for the origin itself.
     pub display_origin: Option<Arc<str>>,
 }
 
-/// Which versions of HTTP a client speaks.
+/// HTTP versions of a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Versions {
-    /// Over TLS HTTP/2 or HTTP/1.1, as the server chooses; else HTTP/1.1.
+    /// HTTP/2 or HTTP/1.1 over TLS, as the server chooses; otherwise HTTP/1.1.
     #[default]
     Negotiated,
-    /// HTTP/2 alone, without TLS by prior knowledge (RFC 9113, 3.3). For gRPC.
+    /// HTTP/2 only, without TLS by prior knowledge (RFC 9113, 3.3). For gRPC.
     Http2,
 }
 
-/// How much is open, read at one moment.
+/// Number of connections and exchanges at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gauges {
-    /// Connections, in use or not.
+    /// Connections, including idle ones.
     pub open: usize,
-    /// Connections that wait for their next request.
+    /// Connections without an exchange.
     pub idle: usize,
-    /// Exchanges between the request and the end of the response's body.
+    /// Exchanges, from the request to the end of the response body.
     pub in_flight: usize,
 }
 
-/// What all clients of one factory share.
+/// Shared state of all clients of a factory.
 pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) roots: SystemRoots,
     pub(crate) open: Arc<AtomicUsize>,
-    /// Whether a reaper task runs.
+    /// `true` while a reaper task runs. See [`reaper`](crate::reaper) for the protocol that never
+    /// leaves an idle connection without one.
     pub(crate) reaping: AtomicBool,
     pools: Mutex<Vec<Weak<Pool>>>,
 }
 
-/// Counts a connection as open for as long as it lives.
+/// Guard that counts a connection as open.
 pub(crate) struct OpenGuard(Arc<AtomicUsize>);
 
 impl Egress {
-    /// A factory whose clients keep to `settings`.
+    /// Creates a factory with `settings`.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
         Self {
@@ -88,20 +89,20 @@ impl Egress {
         }
     }
 
-    /// A client for the origin of `url`, with connections of its own. Path and query of `url` are
-    /// not used. Clone the client instead of making a second one for the same backend.
+    /// Creates a client with its own connections for the origin of `url`; path and query are
+    /// ignored. Clone the client instead of creating a second one for the same backend.
     ///
     /// # Errors
     ///
-    /// The URL isn't `http` or `https`, has no host or has user info, or the CA bundle can't be
-    /// used. Messages about the bundle name the file.
+    /// The URL has another scheme than `http` and `https`, no host or user info, or the CA bundle
+    /// is invalid. Messages about the bundle contain its path.
     pub fn client(&self, url: &Url, target: Target) -> Result<Client, ConfigError> {
         let Target { ca_bundle, addresses, versions, display_origin } = target;
         let mut origin = Origin::of(url)?;
         if let Some(label) = display_origin {
             origin = origin.with_label(label);
         }
-        // Read also where it isn't used: a mistake in it must not wait for the day the URL becomes
+        // Read for `http` as well: an invalid bundle must not go unnoticed until the URL becomes
         // `https`.
         let trust = Trust::new(ca_bundle.as_deref())?;
         let trust = origin.is_secure().then_some(trust);
@@ -110,7 +111,8 @@ impl Egress {
         Ok(Client::new(pool, self.shared.settings.max_body))
     }
 
-    /// How much is open now. Asks every client, so it is for a scrape and not for a request.
+    /// Returns the current numbers. Iterates over all clients, so call it per scrape, not per
+    /// request.
     #[must_use]
     pub fn gauges(&self) -> Gauges {
         let open = self.shared.open.load(Ordering::Relaxed);
@@ -146,14 +148,15 @@ impl fmt::Debug for Egress {
 }
 
 impl Target {
-    /// For URLs that somebody outside chose: public addresses and the system's roots only.
+    /// Creates a target for untrusted URLs: public addresses and the system's root certificates
+    /// only.
     #[must_use]
     pub fn public_only() -> Self {
         Self::reaching(AddressPolicy::PublicOnly)
     }
 
-    /// For backends that the operator named: also connects to loopback, link-local (where clouds
-    /// keep instance credentials) and every other private address.
+    /// Creates a target for configured backends: also connects to loopback, link-local (with the
+    /// instance credentials of clouds) and all other private addresses.
     #[must_use]
     pub fn allowing_private_addresses() -> Self {
         Self::reaching(AddressPolicy::Any)
@@ -163,19 +166,19 @@ impl Target {
         Self { ca_bundle: None, addresses, versions: Versions::default(), display_origin: None }
     }
 
-    /// Calls the origin `label` in messages: for URLs whose host may be a secret.
+    /// Sets the name of the origin in messages, for URLs whose host may be a secret.
     #[must_use]
     pub fn with_display_origin(self, label: impl Into<Arc<str>>) -> Self {
         Self { display_origin: Some(label.into()), ..self }
     }
 
-    /// Speaks these versions of HTTP.
+    /// Sets the HTTP versions.
     #[must_use]
     pub fn with_versions(self, versions: Versions) -> Self {
         Self { versions, ..self }
     }
 
-    /// Trusts the certificates of the PEM file at `path` in addition to the system's.
+    /// Trusts the certificates in the PEM file at `path` in addition to the system's.
     #[must_use]
     pub fn with_ca_bundle(mut self, path: impl Into<PathBuf>) -> Self {
         self.ca_bundle = Some(path.into());
@@ -189,14 +192,14 @@ impl Shared {
         OpenGuard(Arc::clone(&self.open))
     }
 
-    /// The clients that are still in use.
+    /// Returns the pools of all existing clients.
     pub(crate) fn pools(&self) -> Vec<Arc<Pool>> {
         self.lock_pools().iter().filter_map(Weak::upgrade).collect()
     }
 
     fn register(&self, pool: &Arc<Pool>) {
         let mut pools = self.lock_pools();
-        // Reloads make new clients; the list must not keep those that are gone.
+        // Reloads create new clients: remove the pools of dropped ones.
         pools.retain(|pool| pool.strong_count() > 0);
         pools.push(Arc::downgrade(pool));
     }

@@ -1,4 +1,4 @@
-//! What can go wrong, who is at fault, and whether the backend may have acted.
+//! Errors of exchanges and of configuration.
 
 use std::{io, path::PathBuf};
 
@@ -7,95 +7,94 @@ use vmcp_core::BoxError;
 
 use crate::Origin;
 
-/// Why an exchange failed.
+/// Error of an exchange.
 ///
-/// No message contains user info, a path or a query of a URL.
+/// Messages contain no user info, path or query of a URL.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The name resolves to no address that [`AddressPolicy::PublicOnly`](crate::AddressPolicy)
-    /// admits.
-    #[error("{origin} has no public address; private and reserved addresses are not connected to")]
+    /// The name has no address that [`AddressPolicy::PublicOnly`](crate::AddressPolicy) allows.
+    #[error("{origin} has no public address; private and reserved addresses are not allowed")]
     AddressRefused {
-        /// Where the request was to go.
+        /// Origin of the request.
         origin: Origin,
     },
-    /// The response's body is longer than the client accepts.
-    #[error("the response body is longer than {limit} bytes")]
+    /// The response body exceeds the limit.
+    #[error("the response body exceeds {limit} bytes")]
     BodyTooLarge {
-        /// The cap in bytes.
+        /// Limit in bytes.
         limit: u64,
     },
-    /// The connection ended before the whole response had arrived.
+    /// The connection ended before the response was complete.
     #[error("the backend closed the connection {}", if *.sent { "before the response was complete" } else { "before the request was sent" })]
     Closed {
-        /// Whether a byte of the request may have been written.
+        /// `true` if a byte of the request may have been written.
         sent: bool,
-        /// What the connection reported.
+        /// Error of the connection.
         #[source]
         source: Option<BoxError>,
     },
-    /// No connection could be made.
-    #[error("cannot connect to {origin}: {cause}")]
+    /// The connection could not be established.
+    #[error("failed to connect to {origin}: {cause}")]
     Connect {
-        /// Where the request was to go.
+        /// Origin of the request.
         origin: Origin,
-        /// Which step failed.
+        /// Step that failed.
         cause: ConnectCause,
-        /// What the operating system reported.
+        /// Error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// Resolution, connecting or the TLS handshake took too long.
-    #[error("connecting to {origin} took too long")]
+    /// Resolution, connecting or the TLS handshake timed out.
+    #[error("failed to connect to {origin}: timed out")]
     ConnectTimeout {
-        /// Where the request was to go.
+        /// Origin of the request.
         origin: Origin,
     },
     /// All connections were in use for as long as a request may wait.
     #[error("all {limit} connections to {origin} are in use")]
     Overloaded {
-        /// Where the request was to go.
+        /// Origin of the request.
         origin: Origin,
-        /// How many exchanges may run at the same time.
+        /// Maximum number of concurrent exchanges.
         limit: usize,
     },
-    /// The backend answered something that is not the HTTP that was asked for.
-    #[error("the backend does not speak valid HTTP: {reason}")]
+    /// The response is not valid HTTP, or not of the expected version.
+    #[error("the backend sent invalid HTTP: {reason}")]
     Protocol {
-        /// What is wrong with it.
+        /// Reason.
         reason: &'static str,
-        /// What the parser reported.
+        /// Error of the parser.
         #[source]
         source: Option<BoxError>,
     },
-    /// The backend redirects to where [`Redirect`](crate::Redirect) doesn't follow.
-    #[error("the backend redirects{} and this is not followed: {reason}", .to.as_ref().map(|to| format!(" to {to}")).unwrap_or_default())]
+    /// The backend sent a redirect that [`Redirect`](crate::Redirect) does not follow.
+    #[error("the backend redirects{}, which is not followed: {reason}", .to.as_ref().map(|to| format!(" to {to}")).unwrap_or_default())]
     Redirected {
-        /// The origin it redirects to, if it named one.
+        /// Origin of the redirect, if it is known.
         to: Option<Origin>,
-        /// Which rule stands against it.
+        /// Rule that the redirect violates.
         reason: &'static str,
     },
     /// The TLS handshake failed.
     #[error("the TLS handshake with {origin} failed: {source}{}", remedy(source, *.has_leaf))]
     Tls {
-        /// Where the request was to go.
+        /// Origin of the request.
         origin: Origin,
-        /// What was wrong: the certificate, the protocol version, or the peer is no TLS server.
+        /// Cause: the certificate, the protocol version, or a peer without TLS.
         #[source]
         source: BoxError,
-        /// Whether the CA bundle holds a certificate that cannot sign others.
+        /// `true` if the CA bundle has a certificate that cannot sign others.
         has_leaf: bool,
     },
-    /// The request was given to a client of another origin. A mistake of the caller.
-    #[error("this client sends to {origin} only")]
+    /// The request is for another origin. Error of the caller.
+    #[error("the request is for another origin; this client is for {origin}")]
     WrongOrigin {
-        /// The client's origin.
+        /// Origin of the client.
         origin: Origin,
     },
 }
 
-/// What to change after a failed handshake, where its cause tells.
+/// Returns the change that fixes a failed handshake, if its cause is known.
 fn remedy(source: &BoxError, has_leaf: bool) -> &'static str {
     let rustls_error = |error: &io::Error| {
         error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()).cloned()
@@ -104,17 +103,17 @@ fn remedy(source: &BoxError, has_leaf: bool) -> &'static str {
     let error = error.or_else(|| source.downcast_ref::<rustls::Error>().cloned());
     match error {
         Some(rustls::Error::InvalidMessage(_)) => {
-            ": the server answers without TLS, plain HTTP on an https URL; use http:// in the URL"
+            ": the server responds without TLS, plain HTTP on an https URL; use http:// in the URL"
         }
         Some(rustls::Error::InvalidCertificate(error)) => match error {
             CertificateError::UnknownIssuer | CertificateError::BadSignature if has_leaf => {
-                ": the CA bundle holds an end-entity certificate, which signs no other; put the certificate of the \
-                 authority that has signed the server's into it"
+                ": the CA bundle holds an end-entity certificate, which cannot sign others; add the certificate of the \
+                                 authority that signed the server's"
             }
-            // An authority of the same name with another key signs badly.
+            // An authority of the same name with another key yields a bad signature.
             CertificateError::UnknownIssuer | CertificateError::BadSignature => {
                 ": no trusted authority has signed the certificate; configure a CA bundle with the certificate of \
-                 its authority, not with its own"
+                                 its authority, not with the server's own"
             }
             CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
                 ": renew the certificate of the server, or set the clock"
@@ -122,10 +121,11 @@ fn remedy(source: &BoxError, has_leaf: bool) -> &'static str {
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
                 ": use a host name in the URL that the certificate is for"
             }
-            // What the library has no variant for: a server that shows the certificate of an authority as its own.
+            // The library has no variant for a server that uses the certificate of an authority as
+            // its own.
             CertificateError::Other(other) if other.to_string() == "CaUsedAsEndEntity" => {
-                ": the server uses the certificate of an authority as its own; give it a certificate that an authority \
-                 has signed"
+                ": the server uses the certificate of an authority as its own; give it a certificate that is signed by an \
+                                 authority"
             }
             _ => "",
         },
@@ -133,53 +133,53 @@ fn remedy(source: &BoxError, has_leaf: bool) -> &'static str {
     }
 }
 
-/// Which step of connecting failed.
+/// Step of connecting that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectCause {
     /// The name has no address.
-    #[error("the name cannot be resolved")]
+    #[error("failed to resolve the name")]
     Dns,
-    /// Nobody listens there.
+    /// The peer refused the connection.
     #[error("connection refused")]
     Refused,
-    /// No route, or another failure of the network.
+    /// No route, or another network failure.
     #[error("unreachable")]
     Unreachable,
 }
 
-/// Why a client cannot be made from its configuration.
+/// Error of a client's configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// The CA bundle has no certificate in it.
+    /// The CA bundle has no certificate.
     #[error("the CA bundle {} contains no certificate", .path.display())]
     CaBundleEmpty {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// The CA bundle isn't PEM, or a certificate in it is malformed.
-    #[error("the CA bundle {} is not a list of PEM certificates: {reason}", .path.display())]
+    /// The CA bundle is not PEM, or has a malformed certificate.
+    #[error("the CA bundle {} is invalid: {reason}; it must be a list of PEM certificates", .path.display())]
     CaBundleInvalid {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Reason.
         reason: String,
     },
     /// The CA bundle cannot be read.
-    #[error("the CA bundle {} cannot be read: {source}", .path.display())]
+    #[error("failed to read the CA bundle {}: {source}", .path.display())]
     CaBundleUnreadable {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the operating system reported.
+        /// Error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// The URL names no host.
+    /// The URL has no host.
     #[error("the URL has no host")]
     NoHost,
-    /// The URL's scheme is neither `http` nor `https`.
-    #[error("the URL's scheme is {found:?}; it must be http or https")]
+    /// The scheme of the URL is neither `http` nor `https`.
+    #[error("the URL has the scheme {found:?}; it must be http or https")]
     Scheme {
-        /// The scheme that was given.
+        /// Scheme of the URL.
         found: String,
     },
     /// The URL contains user info.
@@ -188,7 +188,7 @@ pub enum ConfigError {
 }
 
 impl Error {
-    /// A short name for logs and metrics that stays the same across releases.
+    /// Returns a short name for logs and metrics that is stable across releases.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -205,7 +205,7 @@ impl Error {
         }
     }
 
-    /// Whether no connection came about.
+    /// Returns whether no connection was established.
     #[must_use]
     pub fn is_connect(&self) -> bool {
         match self {
@@ -222,8 +222,8 @@ impl Error {
         }
     }
 
-    /// Whether a byte of the request may have reached the backend: if so, the backend may have
-    /// acted on it, and the request must not be sent again.
+    /// Returns whether a byte of the request may have reached the backend. If so, the backend may
+    /// have processed it, and the request must not be repeated.
     #[must_use]
     pub fn sent(&self) -> bool {
         match self {
@@ -238,7 +238,7 @@ impl Error {
         }
     }
 
-    /// Classifies what hyper reported after the request may have been written.
+    /// Classifies an error of hyper after the request may have been written.
     pub(crate) fn after_sending(source: hyper::Error) -> Self {
         Self::from_hyper(source, true)
     }

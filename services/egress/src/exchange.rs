@@ -1,13 +1,13 @@
-//! One HTTP/1.1 connection, driven by whoever uses it.
+//! HTTP/1.1 connection, driven by its current user.
 //!
 //! hyper splits a connection into a sender and a future that moves the bytes, and expects the
-//! future on a task of its own. Here both stay together and the task that waits for the response
-//! polls the future itself: no second task is woken for a request and none for a response.
+//! future to run in its own task. Here the task that waits for the response polls the future
+//! itself: neither a request nor a response wakes a second task.
 //!
-//! What hyper's two halves exchange becomes visible only while the future is polled, so the halves
-//! are asked with a waker that does nothing, always after the future. The future itself is polled with
-//! a [`DriverWaker`]: a task that is woken for another reason doesn't poll it in vain, and what the halves
-//! tell each other meanwhile wakes no task.
+//! The two halves exchange data only while the future is polled. So the halves are polled with a
+//! no-op waker, always after the future. The future is polled with a [`DriverWaker`]: a task that
+//! is woken for another reason does not poll it unnecessarily, and communication between the halves
+//! wakes no task.
 
 use std::{
     future::{Future, poll_fn},
@@ -41,52 +41,51 @@ use crate::{
     stream::Stream,
 };
 
-/// How much is read of a body before somebody takes it: a 64 KiB answer with its head in one call. Also
-/// what an idle connection may hold, if its answers were that large.
+/// Maximum read-ahead of a body: a 64 KiB response with its head in one call. Also the maximum
+/// buffer of an idle connection.
 const MAX_READ_AHEAD: usize = 96 * 1024;
 
-/// A connection with its driver.
+/// Connection with its driver.
 pub(crate) struct Connection {
     sender: http1::SendRequest<Full<Bytes>>,
     driver: http1::Connection<Stream, Full<Bytes>>,
     driver_waker: Arc<DriverWaker>,
-    /// The bell, as the driver knows it.
+    /// `driver_waker` as a [`Waker`] for the driver.
     waker: Waker,
     finished: bool,
     _open: OpenGuard,
 }
 
-/// Rings when the driver may have something to do.
+/// Records that the driver has to be polled, and wakes the task that waits for it.
 #[derive(Default)]
 struct DriverWaker {
     is_woken: AtomicBool,
-    /// The task that waits for that.
+    /// Task that waits for the driver; empty while the connection is idle.
     task: AtomicWaker,
 }
 
 pin_project! {
-    /// From a request to the head of its response, on a connection of its own. Nothing is written before
-    /// this is polled.
+    /// Future of the response head, with its connection. Writes nothing before the first poll.
     pub(crate) struct Exchange<F> {
-        // Outside the task's budget: an answer that is there must not be taken for a missing one.
+        // Outside of the task's budget: an available response must not appear as missing.
         #[pin]
         response: Unconstrained<F>,
-        // `None` once it is answered.
+        // `None` after completion.
         connection: Option<Box<Connection>>,
     }
 }
 
-/// What hyper says of a request.
+/// Result of hyper for a request.
 pub(crate) type SendResult = Result<Response<Incoming>, TrySendError<Request<Full<Bytes>>>>;
 
-/// The head of a response, and where its body comes from.
+/// Response head with the connection of its body.
 pub(crate) struct ReceivedResponse {
     pub(crate) response: Response<Incoming>,
-    /// `None` where the connection is shared.
+    /// `None` for a shared connection.
     pub(crate) connection: Option<Box<Connection>>,
 }
 
-/// An exchange that failed, with the request if no byte of it was written.
+/// Failed exchange, with the request if no byte of it was written.
 pub(crate) struct ExchangeError {
     pub(crate) error: Error,
     pub(crate) unsent: Option<Request<Full<Bytes>>>,
@@ -108,17 +107,17 @@ impl Connection {
         let waker = Waker::from(Arc::clone(&driver_waker));
         let mut this =
             Box::new(Self { sender, driver, driver_waker, waker, finished: false, _open: open });
-        // hyper takes a request only once its driver has asked for one.
+        // hyper accepts a request only after its driver has asked for one.
         this.poll_driver();
         Ok(this)
     }
 
-    /// Whether the driver has ended: what has not arrived will not arrive any more.
+    /// Returns whether the driver has ended: nothing more will arrive.
     pub(crate) fn is_finished(&self) -> bool {
         self.finished
     }
 
-    /// Moves bytes, if there may be any to move. Until [`Self::listen`], it wakes nobody.
+    /// Polls the driver if it was woken. Wakes no task until [`Self::register_task`].
     pub(crate) fn drive(&mut self) {
         self.clear_task();
         if self.driver_waker.is_woken.swap(false, Ordering::AcqRel) {
@@ -126,7 +125,7 @@ impl Connection {
         }
     }
 
-    /// Takes what has come of the body that arrives on this connection.
+    /// Returns the available part of the body on this connection.
     pub(crate) fn take(&self, body: &mut Incoming) -> PolledFrame {
         let (frame, more) = poll_frame(body);
         if more {
@@ -135,10 +134,10 @@ impl Connection {
         frame
     }
 
-    /// Has `cx` woken when there may be bytes to move.
+    /// Wakes the task of `cx` when the driver has to be polled.
     pub(crate) fn register_task(&self, cx: &Context<'_>) {
         self.driver_waker.task.register(cx.waker());
-        // It may have rung before anybody listened.
+        // The driver may have been woken before the registration.
         if self.driver_waker.is_woken.load(Ordering::Acquire) {
             self.driver_waker.task.wake();
         }
@@ -148,12 +147,12 @@ impl Connection {
         drop(self.driver_waker.task.take());
     }
 
-    /// Whether the peer is still there, has sent nothing unasked, and the connection can take a
-    /// request.
+    /// Returns whether the peer is connected, has sent no unexpected data, and the connection can
+    /// take a request.
     pub(crate) fn is_usable(&mut self) -> bool {
-        // hyper reads on behind an answer until nothing is there: what has come since has rung.
+        // hyper reads after a response until no data is left: later data has woken the driver.
         if self.driver_waker.is_woken.load(Ordering::Acquire) {
-            // Outside the task's budget: an exhausted one would make every peer look alive.
+            // Outside of the task's budget: an exhausted budget would make every peer appear alive.
             let looking = unconstrained(poll_fn(|_| {
                 self.drive();
                 Poll::Ready(())
@@ -163,8 +162,8 @@ impl Connection {
         self.is_ready_for_request()
     }
 
-    /// Whether the connection can take a request, as far as the last drive knows. Forgets the task
-    /// that listened, so that a pooled connection neither wakes a task nor keeps its memory.
+    /// Returns whether the connection can take a request, according to the last poll. Drops the
+    /// registered task: a pooled connection must neither wake a task nor keep its memory.
     pub(crate) fn prepare_for_pool(&mut self) -> bool {
         self.clear_task();
         self.is_ready_for_request()
@@ -182,22 +181,22 @@ impl Connection {
         if let Poll::Ready(outcome) = Pin::new(&mut self.driver).poll(&mut cx) {
             self.finished = true;
             if let Err(error) = outcome {
-                tracing::debug!(%error, "an idle connection ended");
+                tracing::debug!(%error, "idle connection ended");
             }
         } else if !has_budget_remaining() {
-            // It was told that nothing is there without looking.
+            // An exhausted budget reports `Pending` without reading the socket.
             self.driver_waker.is_woken.store(true, Ordering::Release);
         }
     }
 }
 
-/// Hands `request` to `connection`.
+/// Sends `request` on `connection`.
 pub(crate) fn exchange(
     mut connection: Box<Connection>,
     request: Request<Full<Bytes>>,
 ) -> Exchange<impl Future<Output = SendResult> + Send> {
     let response = unconstrained(connection.sender.try_send_request(request));
-    // The driver is to look, whether or not it was told of the request.
+    // Poll the driver, whether or not the sender has woken it.
     connection.driver_waker.is_woken.store(true, Ordering::Release);
     Exchange { response, connection: Some(connection) }
 }
@@ -219,7 +218,7 @@ impl<F: Future<Output = SendResult>> Future for Exchange<F> {
                 Ok(response) => Ok(ReceivedResponse { response, connection: Some(connection) }),
                 Err(error) => Err(error.into()),
             }),
-            // Nobody is left who could bring the answer.
+            // The driver has ended without a response.
             (Poll::Pending, Some(_)) => {
                 let error = Error::Closed { sent: true, source: None };
                 Poll::Ready(Err(ExchangeError { error, unsent: None }))
@@ -230,7 +229,7 @@ impl<F: Future<Output = SendResult>> Future for Exchange<F> {
 }
 
 impl ReceivedResponse {
-    /// The response with a body that gives the connection and the lease back at its end.
+    /// Returns the response with a body that releases the connection and the guard at its end.
     pub(crate) fn accept(
         self,
         guard: PoolGuard,
@@ -238,7 +237,7 @@ impl ReceivedResponse {
     ) -> Result<Response<crate::Incoming>, Error> {
         let Self { response, connection } = self;
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            return Err(Error::Protocol { reason: "it switches protocols unasked", source: None });
+            return Err(Error::Protocol { reason: "unexpected protocol switch", source: None });
         }
         let limit = (Media::of(response.headers()) != Media::Events).then_some(max_body);
         if let Some(limit) = limit

@@ -1,4 +1,4 @@
-//! A request that found an idle connection, which is nearly every one.
+//! Fast path of a request that finds an idle connection, which nearly every request does.
 
 use std::{
     future::Future,
@@ -18,12 +18,12 @@ use crate::{
 };
 
 pin_project! {
-    /// Waits for the answer, and begins anew if the connection turns out to be closed before anything
-    /// was written.
+    /// Waits for the response; retries if the connection turns out to be closed before anything was
+    /// written.
     pub(crate) struct FastPathFuture<F> {
         #[pin]
         exchange: Exchange<F>,
-        // `None` once it is answered.
+        // `None` after completion.
         guard: Option<PoolGuard>,
         max_body: u64,
         retry: Option<ResponseFuture>,

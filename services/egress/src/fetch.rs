@@ -1,4 +1,4 @@
-//! Single requests to whichever origin: key sets, metadata, token endpoints.
+//! Single requests to any origin: key sets, metadata, token endpoints.
 
 use std::{
     fmt,
@@ -21,101 +21,102 @@ use crate::{
     collect::collect_all, tls::Trust,
 };
 
-/// How many redirects of one request are followed.
+/// Maximum number of redirects of one request.
 const MAX_REDIRECTS: usize = 5;
 
-/// How many origins keep their connections.
+/// Maximum number of origins with pooled connections.
 const MAX_ORIGINS: usize = 32;
 
-/// What [`Fetcher`] answers.
+/// Future of [`Fetcher`].
 pub type FetchFuture = Pin<Box<dyn Future<Output = Result<Response<Body>, BoxError>> + Send>>;
 
-/// Where a [`Fetcher`] may go, and how much of what it gets it takes.
+/// Destinations and limits of a [`Fetcher`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchPolicy {
-    /// Which addresses are connected to.
+    /// Addresses that the fetcher may connect to.
     pub addresses: FetchAddresses,
-    /// Whether `http` URLs are allowed. To the hosts that [`FetchAddresses::PublicOrLoopback`]
-    /// takes for loopback they always are.
+    /// Allows `http` URLs. They are always allowed for the loopback hosts of
+    /// [`FetchAddresses::PublicOrLoopback`].
     pub http: bool,
-    /// A PEM file whose certificates are trusted in addition to the system's.
+    /// PEM file with certificates to trust in addition to the system's.
     pub ca_bundle: Option<PathBuf>,
-    /// How long one exchange may take, from the wait for a connection to the last byte of the
-    /// answer, redirects included.
+    /// Maximum duration of an exchange, from the wait for a connection to the last byte of the
+    /// response, including redirects.
     pub deadline: Duration,
-    /// How many bytes a body may have, the request's and the response's.
+    /// Maximum size of a request or response body in bytes.
     pub max_body: usize,
-    /// Which versions of HTTP are spoken.
+    /// HTTP versions of the fetcher.
     pub versions: Versions,
-    /// Whether a GET goes on where its answer leads, on the same origin.
+    /// Follows redirects of a GET within the origin.
     pub redirects: bool,
 }
 
-/// Which addresses a [`Fetcher`] connects to.
+/// Addresses that a [`Fetcher`] may connect to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FetchAddresses {
-    /// Public ones, by [`AddressPolicy::PublicOnly`].
+    /// Public addresses, as in [`AddressPolicy::PublicOnly`].
     Public,
-    /// Public ones, and any for a URL whose host is `localhost`, 127.0.0.0/8 or `::1`.
+    /// Public addresses, and all addresses for a URL with the host `localhost`, 127.0.0.0/8 or
+    /// `::1`.
     PublicOrLoopback,
-    /// All.
+    /// All addresses.
     Any,
 }
 
-/// Why a request was not sent, or its answer not taken, beside the reasons of [`Error`].
+/// Error of a fetch, in addition to [`Error`].
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
     /// The URI is not absolute, or its scheme is neither `http` nor `https`.
-    #[error("the URL cannot be fetched: {0}")]
+    #[error("invalid URL: {0}")]
     Url(#[from] ConfigError),
-    /// The URI cannot be read as a URL.
+    /// The URI is not a valid URL.
     #[error("the URL is malformed or not absolute")]
     Malformed,
-    /// `http` is not allowed there.
-    #[error("{origin} is asked with https only")]
+    /// `http` is not allowed for this origin.
+    #[error("{origin} requires https")]
     Insecure {
-        /// Where the request was to go.
+        /// Origin of the request.
         origin: Origin,
     },
-    /// The answer did not arrive in time.
-    #[error("{origin} did not answer within {limit:?}")]
+    /// The response did not arrive in time.
+    #[error("{origin} did not respond within {limit:?}")]
     Timeout {
-        /// Where the request went.
+        /// Origin of the request.
         origin: Origin,
-        /// How long it had.
+        /// Time limit.
         limit: Duration,
     },
 }
 
-/// Sends single requests with absolute URIs and hands back whole answers, trailers included.
+/// Sends single requests with absolute URIs and returns complete responses, including trailers.
 ///
-/// Each origin has a [`Client`] of its own; the 32 that were used last keep their connections. A
-/// redirect is followed if the request is a GET and the new URL is of the same origin, at most five
-/// times; otherwise it is [`Error::Redirected`]. What an event stream announces makes no
-/// difference: an answer is taken whole or not at all.
+/// Each origin has its own [`Client`]; the 32 most recently used ones keep their connections. A
+/// redirect of a GET within its origin is followed, at most five times; any other redirect is
+/// [`Error::Redirected`]. Event streams get no special treatment: a response is returned completely
+/// or not at all.
 ///
-/// A URL that the operator configured and one that was read from a fetched document are not the
-/// same: make two fetchers, by [`FetchPolicy::configured`] and [`FetchPolicy::supplied`].
+/// Use separate fetchers for URLs from the configuration and URLs from fetched documents:
+/// [`FetchPolicy::configured`] and [`FetchPolicy::supplied`].
 #[derive(Clone)]
 pub struct Fetcher(Arc<FetcherInner>);
 
 struct FetcherInner {
     egress: Egress,
     policy: FetchPolicy,
-    /// The one that was used last is at the end.
+    /// Ordered by use, the most recent one last.
     clients: Mutex<Vec<Client>>,
 }
 
 // === impl FetchPolicy ===
 
 impl FetchPolicy {
-    /// For URLs that the operator configured: `https` and public addresses, or a loopback host.
+    /// Creates a policy for configured URLs: `https` and public addresses, or a loopback host.
     #[must_use]
     pub fn configured() -> Self {
         Self { addresses: FetchAddresses::PublicOrLoopback, ..Self::supplied() }
     }
 
-    /// For URLs that somebody else chose: `https` and public addresses. 30 s, 1 MiB.
+    /// Creates a policy for untrusted URLs: `https` and public addresses, 30 s, 1 MiB.
     #[must_use]
     pub fn supplied() -> Self {
         Self {
@@ -129,8 +130,8 @@ impl FetchPolicy {
         }
     }
 
-    /// Whether a fetcher with this policy would ask `url`, as far as that can be told without
-    /// resolving its name: for mistakes that should be known before the first request.
+    /// Checks whether a fetcher with this policy accepts `url`, without resolving its name, so that
+    /// errors are reported before the first request.
     ///
     /// # Errors
     ///
@@ -139,7 +140,7 @@ impl FetchPolicy {
         self.address_policy(&Origin::of(url)?).map(drop)
     }
 
-    /// Which addresses may be connected to for `origin`, if it may be asked at all.
+    /// Returns the addresses that are allowed for `origin`.
     fn address_policy(&self, origin: &Origin) -> Result<AddressPolicy, FetchError> {
         let loopback = match origin.host() {
             Host::Domain(name) => name == "localhost",
@@ -161,22 +162,22 @@ impl FetchPolicy {
 // === impl Fetcher ===
 
 impl Fetcher {
-    /// Fetches by `policy`, with connections that `egress` counts and limits.
+    /// Creates a fetcher with `policy`, whose connections count in `egress`.
     ///
     /// # Errors
     ///
-    /// The CA bundle can't be used.
+    /// The CA bundle is invalid.
     pub fn new(egress: Egress, policy: FetchPolicy) -> Result<Self, ConfigError> {
-        // Read here for its mistakes; each origin's client reads it again.
+        // Validated here; each client reads it again.
         Trust::new(policy.ca_bundle.as_deref())?;
         Ok(Self(Arc::new(FetcherInner { egress, policy, clients: Mutex::default() })))
     }
 
-    /// Sends `request`; the answer is complete.
+    /// Sends `request` and returns the complete response.
     ///
     /// # Errors
     ///
-    /// [`FetchError`], [`Error`], or what the request's body reports.
+    /// [`FetchError`], [`Error`], or the error of the request body.
     pub async fn fetch(&self, request: Request<Body>) -> Result<Response<Body>, BoxError> {
         let origin = origin(request.uri())?;
         let client = self.0.client(&origin)?;
@@ -270,7 +271,7 @@ impl FetcherInner {
     }
 }
 
-/// What a response answers.
+/// Request of a response that may be a redirect.
 struct RedirectContext<'a> {
     method: &'a Method,
     uri: &'a Uri,
@@ -278,7 +279,7 @@ struct RedirectContext<'a> {
 }
 
 impl RedirectContext<'_> {
-    /// Where the response sends the request, if anywhere (RFC 9110 section 15.4).
+    /// Returns the target of a redirect (RFC 9110 section 15.4); `None` for other responses.
     fn target(
         &self,
         origin: &Origin,
@@ -294,23 +295,23 @@ impl RedirectContext<'_> {
             .and_then(|location| location.to_str().ok())
             .and_then(|location| Url::parse(&self.uri.to_string()).ok()?.join(location).ok());
         let Some(target) = target else {
-            return reject(None, "it has no valid Location");
+            return reject(None, "the Location is missing or invalid");
         };
         let Ok(to) = Origin::of(&target) else {
-            return reject(None, "its Location is no http or https URL without user info");
+            return reject(None, "the Location is not an http or https URL without user info");
         };
         if self.method != Method::GET {
-            return reject(Some(to), "only a GET is sent again");
+            return reject(Some(to), "only a GET is repeated");
         }
         if to != *origin {
             return reject(Some(to), "it leads to another origin");
         }
         if self.followed >= MAX_REDIRECTS {
-            return reject(Some(to), "there are too many");
+            return reject(Some(to), "too many redirects");
         }
         match target[..url::Position::AfterQuery].parse() {
             Ok(uri) => Ok(Some(uri)),
-            Err(_) => reject(Some(to), "it has no valid Location"),
+            Err(_) => reject(Some(to), "the Location is invalid"),
         }
     }
 }

@@ -1,7 +1,8 @@
-//! The one HTTP/2 connection that all exchanges with an origin share (RFC 9113).
+//! HTTP/2 connection that all exchanges of an origin share (RFC 9113).
 //!
-//! Its driver serves many exchanges at once and so is a task. It ends with the connection: after a
-//! GOAWAY, a closed socket, unanswered pings, or when the pool lets go of the sender.
+//! Its driver serves concurrent exchanges, so it runs in its own task. The task ends with the
+//! connection: after a GOAWAY, a closed socket, unanswered pings, or when the pool drops the
+//! sender.
 
 use std::time::Duration;
 
@@ -13,12 +14,11 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use crate::{Error, egress::OpenGuard, exchange::ExchangeError, stream::Stream};
 
-/// How often a connection with open streams is asked whether it still lives, and how long the
-/// answer may take.
+/// Interval and timeout of pings on a connection with open streams.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A handle on the shared connection. Clones share it.
+/// Handle of the shared connection.
 #[derive(Clone)]
 pub(crate) struct Http2Connection {
     sender: http2::SendRequest<Full<Bytes>>,
@@ -34,7 +34,7 @@ impl Http2Connection {
             .timer(TokioTimer::new())
             .keep_alive_interval(PING_INTERVAL)
             .keep_alive_timeout(PING_TIMEOUT)
-            // The server's SETTINGS say how many streams it takes; more before would be refused.
+            // The server's SETTINGS announce its limit; it would refuse further streams before.
             .initial_max_send_streams(1)
             .max_header_list_size(u32::try_from(max_head).unwrap_or(u32::MAX))
             .handshake(stream)
@@ -43,7 +43,7 @@ impl Http2Connection {
         tokio::spawn(async move {
             let _open = open;
             if let Err(error) = driver.await {
-                tracing::debug!(%error, "an HTTP/2 connection ended");
+                tracing::debug!(%error, "HTTP/2 connection ended");
             }
         });
         Ok(Self { sender })

@@ -1,4 +1,4 @@
-//! The body of a response, and the connection that it arrives on.
+//! Body of a response, with the connection that it arrives on.
 
 use std::{
     fmt,
@@ -12,39 +12,39 @@ use vmcp_core::BoxError;
 
 use crate::{Error, exchange::Connection, json_completeness::JsonCompleteness, pool::PoolGuard};
 
-/// How much of a body that nobody reads to its end is skipped to keep the connection, provided
-/// that it has arrived already.
+/// Maximum size of an unread rest of a body that is skipped to keep the connection, if it has
+/// already arrived.
 const MAX_SKIPPED: usize = 16 * 1024;
 
-/// A response's body. Reading it moves the bytes of its connection; reading it to the end makes
-/// the connection available to other requests.
+/// Response body. Reading it moves the bytes of its connection; at its end, the connection becomes
+/// available to other requests.
 ///
-/// Dropping it before the end closes an HTTP/1.1 connection and resets an HTTP/2 stream, so the
-/// backend learns that nobody waits any more.
+/// Dropping it early closes an HTTP/1.1 connection or resets an HTTP/2 stream, so that the backend
+/// stops.
 ///
-/// `application/json` whose only end is that of the connection, and that is not whole then, fails with [`Error::Closed`]:
-/// nothing else tells it from one that was cut.
+/// `application/json` that ends with its connection, and is incomplete then, fails with
+/// [`Error::Closed`]: it may have been truncated.
 ///
-/// More bytes than the client's cap fail with [`Error::BodyTooLarge`]. A `text/event-stream` has
-/// no cap on the whole: it has no end, and its events are bounded by who reads them.
+/// A body over the client's limit fails with [`Error::BodyTooLarge`]. A `text/event-stream` has no
+/// total limit: it has no end, and its reader limits the events.
 pub struct Incoming {
     body: hyper::body::Incoming,
-    /// `None` once the body has ended or failed.
+    /// `None` after the body has ended or failed.
     source: Option<Source>,
     limit: Option<u64>,
     received: u64,
-    /// How far JSON has come whose only end is that of the connection.
+    /// Completeness of JSON that ends with its connection.
     json: Option<JsonCompleteness>,
 }
 
-/// What has to be kept for as long as the body lasts.
+/// Connection that the body holds until its end.
 enum Source {
     Exclusive { connection: Box<Connection>, guard: PoolGuard },
     Shared { _lease: PoolGuard },
 }
 
 impl Incoming {
-    /// The body of a response on a connection of its own.
+    /// Creates the body of a response on an exclusive connection.
     pub(crate) fn exclusive(
         body: hyper::body::Incoming,
         connection: Box<Connection>,
@@ -60,7 +60,7 @@ impl Incoming {
         this
     }
 
-    /// The body of a response on a shared connection.
+    /// Creates the body of a response on a shared connection.
     pub(crate) fn shared(
         body: hyper::body::Incoming,
         guard: PoolGuard,
@@ -76,7 +76,7 @@ impl Incoming {
             None => return Poll::Ready(None),
             Some(Source::Shared { .. }) => Pin::new(body).poll_frame(cx),
             Some(Source::Exclusive { connection, .. }) => {
-                // A short body is there with its head, and then nothing has to be driven.
+                // A short body arrives with the head, without another poll of the driver.
                 let mut polled = connection.take(body);
                 if polled.is_pending() {
                     connection.drive();
@@ -95,7 +95,7 @@ impl Incoming {
         polled.map(|frame| frame.map(|frame| frame.map_err(Error::after_sending)))
     }
 
-    /// Counts a frame, and ends the exchange where it was the last.
+    /// Counts a frame, and releases the connection after the last one.
     fn accept(&mut self, frame: Frame<Bytes>) -> Result<Frame<Bytes>, Error> {
         self.received += frame.data_ref().map_or(0, |data| data.len() as u64);
         if let Some(limit) = self.limit.filter(|limit| self.received > *limit) {
@@ -105,7 +105,8 @@ impl Incoming {
         if let (Some(json), Some(data)) = (&mut self.json, frame.data_ref()) {
             json.push(data);
         }
-        // Who knows the length doesn't ask again, so the connection must go back now.
+        // A reader that knows the length does not poll again, so the connection must be released
+        // now.
         if self.body.is_end_stream() {
             self.release();
         }
@@ -118,7 +119,7 @@ impl Incoming {
         }
     }
 
-    /// Whether the rest of the body has arrived and is short enough to be skipped.
+    /// Returns whether the rest of the body has arrived and is short enough to be skipped.
     fn skip_to_end(&mut self) -> bool {
         let Some(Source::Exclusive { connection, .. }) = &mut self.source else { return false };
         let mut skipped = 0;

@@ -1,9 +1,10 @@
-//! The end of JSON in a body whose own end is that of the connection.
+//! Completeness of JSON in a body that ends with its connection.
 
-/// Incremental check that a JSON text has come whole.
+/// Incremental check that a JSON text is complete.
 ///
-/// A body without a length ends with its connection (RFC 9112, section 6.3), and so does one whose sender died. Objects and
-/// arrays show which it was. What is neither, and what follows them, is not looked at.
+/// A body without a length ends with its connection (RFC 9112, section 6.3), and so does that of a
+/// crashed server. Only an object or array shows the difference; any other value, and text after
+/// it, is ignored.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct JsonCompleteness {
     state: State,
@@ -12,20 +13,20 @@ pub(crate) struct JsonCompleteness {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
-    /// Nothing but white space has come.
+    /// Only white space so far.
     #[default]
     Start,
     /// Between the tokens of an object or array.
     Structure,
     String,
-    /// Behind a backslash in a text.
+    /// After a backslash in a string.
     Escape,
-    /// The value is whole, or cannot be followed.
+    /// The value is complete, or its end cannot be detected.
     Complete,
 }
 
 impl JsonCompleteness {
-    /// Takes in the next bytes.
+    /// Processes the next bytes.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.state = match (self.state, byte) {
@@ -48,7 +49,7 @@ impl JsonCompleteness {
         }
     }
 
-    /// Whether the end of the connection cuts an object or array.
+    /// Returns whether an object or array is incomplete.
     pub(crate) fn is_incomplete(self) -> bool {
         !matches!(self.state, State::Start | State::Complete)
     }

@@ -1,4 +1,4 @@
-//! Where a client connects: scheme, host and port (RFC 6454), and nothing else of a URL.
+//! Origin of a URL: scheme, host and port (RFC 6454).
 
 use std::{
     fmt,
@@ -11,19 +11,19 @@ use url::{Host, Url};
 
 use crate::ConfigError;
 
-/// Scheme, host and port of a URL. Its `Display` never shows user info, path or query, and with
-/// [`with_label`](Self::with_label) nothing of the URL.
+/// Scheme, host and port of a URL. `Display` never shows user info, path or query, and with
+/// [`with_label`](Self::with_label) no part of the URL.
 #[derive(Clone)]
 pub struct Origin {
     secure: bool,
     host: Host,
     port: u16,
-    /// Text for messages in place of the origin. No part of its identity.
+    /// Text for messages in place of the origin; ignored in comparisons.
     label: Option<Arc<str>>,
 }
 
 impl Origin {
-    /// The origin of `url`.
+    /// Returns the origin of `url`.
     ///
     /// # Errors
     ///
@@ -43,36 +43,36 @@ impl Origin {
         Ok(Self { secure, host, port, label: None })
     }
 
-    /// The same origin, which messages call `label`: for one whose host may be a secret.
+    /// Sets the text for messages, for an origin whose host may be a secret.
     #[must_use]
     pub fn with_label(self, label: impl Into<Arc<str>>) -> Self {
         Self { label: Some(label.into()), ..self }
     }
 
-    /// Whether messages must not show the origin itself.
+    /// Returns whether messages must not show the origin itself.
     pub(crate) fn is_hidden(&self) -> bool {
         self.label.is_some()
     }
 
-    /// Whether connections to it use TLS.
+    /// Returns whether connections use TLS.
     #[must_use]
     pub fn is_secure(&self) -> bool {
         self.secure
     }
 
-    /// The host: a name or an address.
+    /// Returns the host: a name or an address.
     #[must_use]
     pub fn host(&self) -> &Host {
         &self.host
     }
 
-    /// The port, also where the URL left it to the scheme.
+    /// Returns the port, explicit or implied by the scheme.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The URL of the origin itself, which is not for messages.
+    /// Returns the URL of the origin, which is not for messages.
     pub(crate) fn url(&self) -> String {
         let scheme = if self.secure { "https" } else { "http" };
         format!("{scheme}://{}", self.authority())
@@ -86,7 +86,7 @@ impl Origin {
         HeaderValue::try_from(self.authority().to_string())
     }
 
-    /// Whether an absolute `uri` is of this origin.
+    /// Returns whether an absolute `uri` has this origin.
     pub(crate) fn covers(&self, uri: &Uri) -> bool {
         Url::parse(&uri.to_string()).is_ok_and(|url| Self::of(&url).is_ok_and(|it| it == *self))
     }
@@ -120,7 +120,7 @@ impl fmt::Debug for Origin {
     }
 }
 
-/// `host` or `host:port`, as the Host header wants it.
+/// `host` or `host:port`, for the Host header.
 pub(crate) struct Authority<'a>(&'a Origin);
 
 impl fmt::Display for Authority<'_> {

@@ -1,4 +1,4 @@
-//! The connections of one client: who may use one, which are idle, and how a new one is made.
+//! Connection pool of one client.
 
 use std::{
     sync::{
@@ -21,7 +21,7 @@ use crate::{
     egress::Shared, exchange::Connection, http2::Http2Connection, reaper, tls::Trust,
 };
 
-/// What a client's clones share.
+/// Shared state of a client's clones.
 pub(crate) struct Pool {
     pub(crate) shared: Arc<Shared>,
     pub(crate) origin: Origin,
@@ -31,16 +31,18 @@ pub(crate) struct Pool {
     /// `Some` for `https`.
     trust: Option<Trust>,
     versions: Versions,
-    /// One permit per exchange, handed out in the order of arrival. There are never more connections
-    /// than permits: where a new one would be too many, one that is idle elsewhere is closed.
+    /// One permit per exchange, in the order of arrival. Invariant: there are never more
+    /// connections than permits; an idle connection of another event loop is closed before a new
+    /// one would exceed the limit.
     permits: Semaphore,
-    /// The last one in is the first one out, so that a pool that has become too large shrinks. Each
-    /// event loop keeps those that it has opened: they wake nobody else.
+    /// Last in, first out, so that an oversized pool shrinks. Each event loop keeps the connections
+    /// that it opened: they wake no other loop.
     idle: PerLane<Mutex<Vec<IdleConnection>>>,
     shared_connection: Mutex<Option<SharedConnection>>,
-    /// Held while it is open whether a new connection can be shared.
+    /// Held until it is known whether a new connection can be shared.
     opening: tokio::sync::Mutex<()>,
-    /// Whether the last TLS handshake chose HTTP/1.1: then connections are opened side by side.
+    /// `true` if the last TLS handshake chose HTTP/1.1: then connections are opened concurrently.
+    /// `Relaxed`: a stale value only delays or duplicates a connection.
     uses_http1: AtomicBool,
 }
 
@@ -54,12 +56,12 @@ struct SharedConnection {
     used: Instant,
 }
 
-/// The right to one exchange. Given back when dropped.
+/// Permit for one exchange, returned on drop.
 pub(crate) struct PoolGuard {
     pool: Arc<Pool>,
 }
 
-/// What a lease is exercised on.
+/// Connection for an exchange.
 pub(crate) enum PooledConnection {
     Exclusive(Box<Connection>),
     Shared(Http2Connection),
@@ -93,7 +95,7 @@ impl Pool {
         }))
     }
 
-    /// Waits for a turn.
+    /// Waits for a permit.
     pub(crate) async fn acquire(self: &Arc<Self>) -> Result<PoolGuard, Error> {
         let permit = match self.permits.try_acquire() {
             Ok(permit) => permit,
@@ -111,7 +113,7 @@ impl Pool {
         Ok(PoolGuard { pool: Arc::clone(self) })
     }
 
-    /// A turn and an idle connection, if both are to be had without waiting.
+    /// Returns a permit and an idle connection, if both are available immediately.
     pub(crate) fn acquire_idle(self: &Arc<Self>) -> Option<(PoolGuard, Box<Connection>)> {
         self.permits.try_acquire().ok()?.forget();
         let guard = PoolGuard { pool: Arc::clone(self) };
@@ -119,7 +121,7 @@ impl Pool {
         Some((guard, connection))
     }
 
-    /// The idle connection used last that still works. Those that don't are closed on the way.
+    /// Returns the most recently used idle connection that is usable, and closes unusable ones.
     fn pop_idle(&self) -> Option<Box<Connection>> {
         loop {
             let mut connection = lock(self.idle.mine()).pop()?.connection;
@@ -141,12 +143,12 @@ impl Pool {
         reaper::ensure(&self.shared);
     }
 
-    /// Whether a connection may be one that all share.
+    /// Returns whether a new connection may be shared.
     fn can_share(&self) -> bool {
         self.trust.is_some() || self.versions == Versions::Http2
     }
 
-    /// The shared connection, if there is one that still works.
+    /// Returns the shared connection, if it is usable.
     fn usable_shared_connection(&self) -> Option<Http2Connection> {
         let mut slot = lock(&self.shared_connection);
         match &mut *slot {
@@ -167,7 +169,7 @@ impl Pool {
         let stream = connect(shared, origin, *policy, trust.as_ref(), *versions).await?;
         let chosen = stream.speaks_http2();
         if *versions == Versions::Http2 && trust.is_some() && !chosen {
-            let source = "the server does not choose HTTP/2".into();
+            let source = "the server did not choose HTTP/2".into();
             return Err(Error::Tls { origin: origin.clone(), source, has_leaf: false });
         }
         if *versions == Versions::Negotiated && !chosen {
@@ -184,14 +186,14 @@ impl Pool {
         Ok(PooledConnection::Shared(connection))
     }
 
-    /// Opens a connection, or takes the shared one that another exchange has opened meanwhile.
+    /// Opens a connection, or uses a shared one that another exchange has opened meanwhile.
     async fn open_or_share(&self) -> Result<PooledConnection, Error> {
         if !self.can_share() || self.uses_http1.load(Ordering::Relaxed) {
             return self.open().await;
         }
         let settings = &self.shared.settings;
         let limit_time = settings.connect_timeout + settings.tls_timeout;
-        // Those who wait must not inherit the whole time that the one before them took.
+        // Limits the wait as well: a waiter must not wait for the full time of each predecessor.
         timeout(limit_time, async {
             let turn = self.opening.lock().await;
             if let Some(connection) = self.usable_shared_connection() {
@@ -206,7 +208,7 @@ impl Pool {
         .unwrap_or_else(|_elapsed| Err(Error::ConnectTimeout { origin: self.origin.clone() }))
     }
 
-    /// Closes what has been idle for longer than `age` or has been closed by the peer.
+    /// Closes connections that have been idle for longer than `age` or that the peer has closed.
     pub(crate) fn reap(&self, age: Duration) {
         let now = Instant::now();
         for idle in self.idle.iter() {
@@ -226,30 +228,30 @@ impl Pool {
         }
     }
 
-    /// How many connections wait for their next request.
+    /// Returns the number of idle connections.
     pub(crate) fn idle(&self) -> usize {
         let shared = usize::from(lock(&self.shared_connection).is_some() && self.in_flight() == 0);
         self.exclusive_idle() + shared
     }
 
-    /// How many connections wait that nobody shares.
+    /// Returns the number of idle exclusive connections.
     fn exclusive_idle(&self) -> usize {
         self.idle.iter().map(|idle| lock(idle).len()).sum()
     }
 
-    /// Closes a connection that waits for another event loop's requests, if a new one would be too many.
+    /// Closes an idle connection of another event loop, if a new one would exceed the limit.
     fn evict_idle(&self) {
         if self.exclusive_idle() + self.in_flight() > limit(&self.shared.settings) {
             drop(self.idle.iter().find_map(|idle| lock(idle).pop()));
         }
     }
 
-    /// How many exchanges there are.
+    /// Returns the number of exchanges.
     pub(crate) fn in_flight(&self) -> usize {
         limit(&self.shared.settings).saturating_sub(self.permits.available_permits())
     }
 
-    /// Whether there is anything that the reaper has to come back for.
+    /// Returns whether the reaper has connections to check.
     pub(crate) fn needs_reaping(&self) -> bool {
         self.exclusive_idle() > 0 || lock(&self.shared_connection).is_some()
     }
@@ -260,7 +262,7 @@ impl PoolGuard {
         Arc::clone(&self.pool)
     }
 
-    /// A connection to exercise the lease on: an idle or shared one, or else a new one.
+    /// Returns an idle or shared connection, or opens a new one.
     pub(crate) async fn connection(&self) -> Result<PooledConnection, Error> {
         if let Some(connection) = self.pool.pop_idle() {
             return Ok(PooledConnection::Exclusive(connection));
@@ -273,19 +275,19 @@ impl PoolGuard {
         self.new_connection().await
     }
 
-    /// A connection that no request has been sent on.
+    /// Opens a connection without previous requests, or shares a new one.
     pub(crate) async fn new_connection(&self) -> Result<PooledConnection, Error> {
         self.pool.evict_idle();
         // Boxed: connecting is rare and its future is large.
         Box::pin(self.pool.open_or_share()).await
     }
 
-    /// Gives up the shared connection, so that the next link is another one.
+    /// Drops the shared connection, so that the next exchange uses another one.
     pub(crate) fn drop_shared(&self) {
         *lock(&self.pool.shared_connection) = None;
     }
 
-    /// Ends the exchange and keeps its connection for another one, if it can serve one.
+    /// Ends the exchange and returns its connection to the pool, if it is reusable.
     pub(crate) fn release(self, mut connection: Box<Connection>) {
         if connection.prepare_for_pool() {
             self.pool.push_idle(connection);
@@ -304,6 +306,6 @@ fn limit(settings: &Settings) -> usize {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing under these locks can panic halfway through a change.
+    // Invariant: no code panics while it holds one of these locks.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,8 +1,8 @@
-//! Tells what a connection's own body says of it from what the peer says.
+//! Suppression of wake-ups that reading a body causes.
 //!
-//! hyper tells the driver whenever a chunk of a response's body is taken, so that it reads the next one,
-//! and does so after the last chunk too. Then there is nothing to read, and a connection that was told so
-//! would look as if its peer had closed it or had sent something unasked.
+//! hyper wakes the driver whenever a chunk of a response body is read, so that it reads the next
+//! one, also after the last chunk. Then there is nothing to read, and the connection would appear
+//! to be closed by its peer or to have unexpected data.
 
 use std::{cell::Cell, pin::Pin, task::Poll};
 
@@ -12,11 +12,11 @@ use hyper::body::Incoming;
 
 use crate::exchange::noop_context;
 
-/// What polling a body gives.
+/// Result of polling a body.
 pub(crate) type PolledFrame = Poll<Option<Result<Frame<Bytes>, hyper::Error>>>;
 
 thread_local! {
-    /// What this thread does with a body now.
+    /// Current phase of this thread.
     static PHASE: Cell<ReadPhase> = const { Cell::new(ReadPhase::Idle) };
 }
 
@@ -24,14 +24,14 @@ thread_local! {
 enum ReadPhase {
     Idle,
     ReadingFrame,
-    /// And hyper wanted the driver woken.
+    /// hyper woke the driver while the frame was read.
     DriverWoken,
 }
 
-/// Ends the taking, also when the body panics.
+/// Guard that resets the phase, also after a panic of the body.
 struct PhaseGuard;
 
-/// Takes what there is of `body`, and whether the driver has to look for more.
+/// Returns the available frame of `body`, and whether the driver has to read more.
 pub(crate) fn poll_frame(body: &mut Incoming) -> (PolledFrame, bool) {
     PHASE.set(ReadPhase::ReadingFrame);
     let guard = PhaseGuard;
@@ -41,7 +41,7 @@ pub(crate) fn poll_frame(body: &mut Incoming) -> (PolledFrame, bool) {
     (frame, is_driver_woken && !body.is_end_stream())
 }
 
-/// Whether this thread takes a frame now, which then is all that a connection is told of.
+/// Returns whether this thread is reading a frame, and records the wake-up instead.
 pub(crate) fn suppress_wake() -> bool {
     if PHASE.get() == ReadPhase::Idle {
         return false;

@@ -1,8 +1,9 @@
-//! Closes connections that nobody uses.
+//! Reaper of unused connections.
 //!
-//! Nobody polls an idle connection, so nothing else would notice that it is old or that the peer
-//! has left. One task per factory looks at all of them now and then. It begins with the first idle
-//! connection and ends when none is left or the factory and its clients are gone.
+//! No task polls an idle connection, so only the reaper detects that it has expired or that the
+//! peer has closed it. One task per factory checks all of them periodically. It starts with the
+//! first idle connection and ends when none is left, or when the factory and its clients are
+//! dropped.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -16,12 +17,12 @@ use tokio::{
 
 use crate::egress::Shared;
 
-/// Makes sure that somebody looks after what has just become idle.
+/// Starts the reaper, unless it runs.
 pub(crate) fn ensure(shared: &Arc<Shared>) {
     if shared.reaping.load(Ordering::SeqCst) || shared.reaping.swap(true, Ordering::SeqCst) {
         return;
     }
-    // A response may be dropped after its runtime; its connection then goes with the client.
+    // A response may be dropped after its runtime; its connection is closed with the client.
     let Ok(runtime) = Handle::try_current() else {
         shared.reaping.store(false, Ordering::SeqCst);
         return;
@@ -45,14 +46,15 @@ pub(crate) fn ensure(shared: &Arc<Shared>) {
     });
 }
 
-/// Ends the task's duty if nothing is left, unless something became idle at the same moment.
+/// Stops the reaper if no connection is left, unless one has become idle concurrently.
 fn is_done(shared: &Shared) -> bool {
     let has_work = || shared.pools().iter().any(|pool| pool.needs_reaping());
     if has_work() {
         return false;
     }
-    // Who makes a connection idle looks at this after it has released the pool's lock, which is
-    // taken again below: one of the two sees the other.
+    // A task that makes a connection idle reads `reaping` after it has released the pool's lock,
+    // which is
+    // taken again below. So either that task starts a reaper, or this one sees the connection.
     shared.reaping.store(false, Ordering::SeqCst);
     !has_work() || shared.reaping.swap(true, Ordering::SeqCst)
 }

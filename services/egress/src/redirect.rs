@@ -19,23 +19,23 @@ use vmcp_core::BoxError;
 
 use crate::{Error, Origin};
 
-/// How many redirects of one request are followed.
+/// Maximum number of redirects of one request.
 const MAX_REDIRECTS: usize = 5;
 
-/// Adds [`Redirect`] to a service.
+/// Layer that applies [`Redirect`].
 #[derive(Clone, Debug)]
 pub struct RedirectLayer {
     origin: Arc<Origin>,
 }
 
-/// Follows 307 and 308 within the origin, at most 5 of them, with the same method, headers and
-/// body (RFC 9110, 15.4.8 and 15.4.9).
+/// Middleware that follows 307 and 308 within the origin, at most 5 times, with the same method,
+/// headers and body (RFC 9110, 15.4.8 and 15.4.9).
 ///
-/// 301, 302 and 303 would turn a POST into a GET, and another origin must not see what was meant
-/// for this one: those answers become [`Error::Redirected`], which names the origin only. All
-/// other answers pass.
+/// 301, 302 and 303 would turn a POST into a GET, and another origin must not receive the request.
+/// These responses become [`Error::Redirected`], which contains only the origin. Other responses
+/// pass unchanged.
 ///
-/// It belongs outside of what adds credentials, so that a signature covers the new path.
+/// Place it outside of layers that add credentials, so that a signature covers the new path.
 #[derive(Clone, Debug)]
 pub struct Redirect<S> {
     inner: S,
@@ -43,11 +43,11 @@ pub struct Redirect<S> {
 }
 
 pin_project! {
-    /// What [`Redirect`] answers.
+    /// Future of [`Redirect`].
     pub struct RedirectFuture<S, F> {
         inner: S,
         origin: Arc<Origin>,
-        // What is sent to the next place, if the answer names one.
+        // Request for the next URL, if the response is a redirect.
         next_request: Request<Full<Bytes>>,
         followed: usize,
         #[pin]
@@ -58,15 +58,15 @@ pin_project! {
 pin_project! {
     #[project = StepPinned]
     enum Step<F> {
-        /// The answer is awaited.
+        /// Waiting for the response.
         AwaitingResponse { #[pin] future: F },
-        /// The next place is known, and the inner service is not ready yet.
+        /// Waiting for the inner service to become ready for the next URL.
         AwaitingReady,
     }
 }
 
 impl RedirectLayer {
-    /// Redirects are followed within `origin`.
+    /// Creates a layer that follows redirects within `origin`.
     #[must_use]
     pub fn new(origin: Origin) -> Self {
         Self { origin: Arc::new(origin) }
@@ -82,17 +82,17 @@ impl<S> Layer<S> for RedirectLayer {
 }
 
 impl<S> Redirect<S> {
-    /// Follows redirects of `inner` within `origin`.
+    /// Creates a service that follows redirects of `inner` within `origin`.
     pub fn new(inner: S, origin: Origin) -> Self {
         Self { inner, origin: Arc::new(origin) }
     }
 
-    /// The service whose redirects are followed.
+    /// Returns a reference to the inner service.
     pub fn get_ref(&self) -> &S {
         &self.inner
     }
 
-    /// The service whose redirects are followed.
+    /// Returns the inner service.
     pub fn into_inner(self) -> S {
         self.inner
     }
@@ -112,7 +112,7 @@ where
     }
 
     fn call(&mut self, request: Request<Full<Bytes>>) -> Self::Future {
-        // For the places that follow: it is polled ready before it is asked.
+        // For further requests: the clone is polled ready before it is called.
         let inner = self.inner.clone();
         let next_request = request.clone();
         let step = Step::AwaitingResponse { future: self.inner.call(request) };
@@ -138,7 +138,7 @@ where
                     let Some(uri) = next else { return Poll::Ready(Ok(response)) };
                     *this.followed += 1;
                     *this.next_request.uri_mut() = uri;
-                    // Here the response gives its connection back, before another one is asked for.
+                    // Release the connection of this response before the next request needs one.
                     drop(response);
                     this.step.set(Step::AwaitingReady);
                 }
@@ -161,7 +161,7 @@ impl<S, F> fmt::Debug for RedirectFuture<S, F> {
     }
 }
 
-/// Where the response sends the request, if anywhere.
+/// Returns the target of a redirect; `None` for other responses.
 fn destination<B>(
     origin: &Origin,
     requested: &Uri,
@@ -173,7 +173,7 @@ fn destination<B>(
         StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND | StatusCode::SEE_OTHER => false,
         _ => return Ok(None),
     };
-    // Of a hidden origin another one tells too much: most redirects lead to the same host.
+    // For a hidden origin, hide the target as well: most redirects lead to the same host.
     let reject = |to: Option<Origin>, reason| {
         Err(Error::Redirected { to: to.filter(|_| !origin.is_hidden()), reason })
     };
@@ -186,25 +186,25 @@ fn destination<B>(
             Url::parse(&format!("{}{path}", origin.url())).ok()?.join(location).ok()
         });
     let Some(target) = target else {
-        return reject(None, "it has no valid Location");
+        return reject(None, "the Location is missing or invalid");
     };
     let Ok(to) = Origin::of(&target) else {
-        return reject(None, "its Location is no http or https URL without user info");
+        return reject(None, "the Location is not an http or https URL without user info");
     };
     if !keeps_method {
         return reject(
             Some(to),
-            "only 307 and 308 keep the method and the body: configure the URL that it leads to",
+            "only 307 and 308 keep the method and the body; configure the URL that it leads to",
         );
     }
     if to != *origin {
-        return reject(Some(to), "it leads to another origin: configure the URL there");
+        return reject(Some(to), "it leads to another origin; configure the URL there");
     }
     if followed >= MAX_REDIRECTS {
-        return reject(Some(to), "there are too many");
+        return reject(Some(to), "too many redirects");
     }
     match target[url::Position::BeforePath..url::Position::AfterQuery].parse() {
         Ok(uri) => Ok(Some(uri)),
-        Err(_) => reject(Some(to), "it has no valid Location"),
+        Err(_) => reject(Some(to), "the Location is invalid"),
     }
 }

@@ -1,8 +1,8 @@
-//! What an [`Egress`](crate::Egress) may use, as plain data.
+//! Settings of an [`Egress`](crate::Egress).
 
 use std::time::Duration;
 
-/// Limits and deadlines of every client that one [`Egress`](crate::Egress) makes.
+/// Limits and timeouts of every client of an [`Egress`](crate::Egress).
 ///
 /// # Defaults
 ///
@@ -18,25 +18,25 @@ use std::time::Duration;
 /// | `max_head` | 64 KiB |
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// How long name resolution and all attempts to connect may take together, and how long a
-    /// request waits for a free connection.
+    /// Timeout for name resolution with all attempts to connect, and for the wait for a free
+    /// connection.
     pub connect_timeout: Duration,
-    /// How long the TLS handshake may take.
+    /// Timeout of the TLS handshake.
     pub tls_timeout: Duration,
-    /// How long an unused connection is kept.
+    /// Time after which an idle connection is closed.
     pub idle_timeout: Duration,
-    /// How often unused connections are looked at.
+    /// Interval between checks of idle connections.
     pub reap_interval: Duration,
-    /// How many unused connections one client keeps; a connection beyond is closed. Event loops
-    /// ([`vmcp_core::plan_lanes`]) share them out evenly, rounded up.
+    /// Maximum number of idle connections of one client; further ones are closed. Event loops
+    /// ([`vmcp_core::plan_lanes`]) share them evenly, rounded up.
     pub max_idle_per_origin: usize,
-    /// How many exchanges, and so connections, one client has at the same time. Further ones wait
-    /// in the order of their arrival.
+    /// Maximum number of concurrent exchanges, and so of connections, of one client. Further ones
+    /// wait in the order of arrival.
     pub max_connections_per_origin: usize,
-    /// How many bytes of a response's body are read. Event streams have no such end; see
+    /// Maximum size of a response body in bytes. Event streams are not limited; see
     /// [`Incoming`](crate::Incoming).
     pub max_body: u64,
-    /// How many bytes the status line and the headers of a response may have.
+    /// Maximum size of the status line and the headers of a response in bytes.
     pub max_head: usize,
 }
 

@@ -1,4 +1,4 @@
-//! A connection's bytes: plain or encrypted, in the shape that hyper reads and writes.
+//! Plain or encrypted byte stream of a connection, as hyper expects it.
 
 use std::{
     io::{self, IoSlice},
@@ -11,8 +11,8 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-/// Up to this many bytes are copied together and written at once: a short copy costs less than what
-/// the kernel does for a list of buffers.
+/// Maximum number of bytes to copy into one buffer and write at once: a short copy is cheaper than
+/// a vectored write in the kernel.
 const MAX_COALESCED_WRITE: usize = 2048;
 
 pub(crate) enum Stream {
@@ -30,7 +30,7 @@ impl Stream {
         Self::Tls(Box::new(TokioIo::new(tls)))
     }
 
-    /// Whether the peer chose HTTP/2 in the TLS handshake (ALPN, RFC 7301).
+    /// Returns whether the TLS handshake chose HTTP/2 (ALPN, RFC 7301).
     pub(crate) fn speaks_http2(&self) -> bool {
         match self {
             Self::Plain(_) => false,
@@ -103,7 +103,7 @@ impl Write for Stream {
     }
 }
 
-/// The contents of `bufs` in a row, if they fit.
+/// Copies `bufs` into one buffer; `None` if they do not fit.
 fn join<'a>(bufs: &[IoSlice<'_>], room: &'a mut [u8; MAX_COALESCED_WRITE]) -> Option<&'a [u8]> {
     let mut length = 0;
     for buf in bufs {

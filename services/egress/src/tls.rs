@@ -1,4 +1,4 @@
-//! Whom to trust: the system's roots, and the CA bundle that a backend adds to them.
+//! TLS trust anchors: the system's root certificates, and the CA bundle of a backend.
 
 use std::{fs::File, io::Read, net::IpAddr, path::Path, sync::Arc};
 
@@ -15,20 +15,20 @@ use x509_parser::{certificate::X509Certificate, prelude::FromDer};
 
 use crate::{ConfigError, egress::Shared};
 
-/// A bundle longer than this is not a list of CAs that somebody chose.
+/// Maximum size of a bundle in bytes: a larger file is not a list of selected CAs.
 const MAX_BUNDLE: u64 = 4 * 1024 * 1024;
 
-/// What ALPN calls HTTP/2 over TLS (RFC 9113, 3.2).
+/// ALPN identifier of HTTP/2 over TLS (RFC 9113, 3.2).
 pub(crate) const HTTP2: &[u8] = b"h2";
 
-/// What a client trusts. The configuration is built at the first connection: loading the system's
-/// roots takes milliseconds that a process without `https` backends never spends.
+/// Trust anchors of a client. The configuration is built for the first connection: loading the
+/// system's root certificates takes milliseconds, which a process without `https` backends saves.
 pub(crate) struct Trust {
     bundle: Vec<CertificateDer<'static>>,
     config: OnceCell<Arc<ClientConfig>>,
 }
 
-/// The system's roots, loaded once per process and shared by all clients.
+/// Root certificates of the system, loaded once per process and shared by all clients.
 #[derive(Default)]
 pub(crate) struct SystemRoots {
     store: OnceCell<RootCertStore>,
@@ -36,14 +36,14 @@ pub(crate) struct SystemRoots {
 }
 
 impl Trust {
-    /// Trust in the system's roots and, if given, in the certificates of a PEM file.
+    /// Trusts the system's root certificates and those of an optional PEM file.
     pub(crate) fn new(bundle: Option<&Path>) -> Result<Self, ConfigError> {
         let bundle = bundle.map(read_bundle).transpose()?.unwrap_or_default();
         Ok(Self { bundle, config: OnceCell::new() })
     }
 
-    /// Whether the bundle holds a certificate that is neither an authority's nor signed by itself: none that a server
-    /// shows is signed by it. Read after a failure alone.
+    /// Returns whether the bundle has a certificate that is neither an authority's nor self-signed,
+    /// and so cannot sign another. Called only after a failed handshake.
     pub(crate) fn has_end_entity_certificate(&self) -> bool {
         self.bundle.iter().any(is_leaf)
     }
@@ -77,7 +77,7 @@ fn is_leaf(certificate: &CertificateDer<'_>) -> bool {
 async fn load_system_roots() -> Result<RootCertStore, BoxError> {
     let found = tokio::task::spawn_blocking(rustls_native_certs::load_native_certs).await?;
     for error in &found.errors {
-        tracing::warn!(%error, "a system root certificate could not be loaded");
+        tracing::warn!(%error, "failed to load a system root certificate");
     }
     let mut store = RootCertStore::empty();
     let (_, ignored) = store.add_parsable_certificates(found.certs);
@@ -116,7 +116,7 @@ fn read_bundle(path: &Path) -> Result<Vec<CertificateDer<'static>>, ConfigError>
         .and_then(|file| file.take(MAX_BUNDLE + 1).read_to_end(&mut pem))
         .map_err(unreadable)?;
     if pem.len() as u64 > MAX_BUNDLE {
-        return Err(invalid(format!("it is longer than {MAX_BUNDLE} bytes")));
+        return Err(invalid(format!("larger than {MAX_BUNDLE} bytes")));
     }
     let certificates: Vec<_> = CertificateDer::pem_slice_iter(&pem)
         .collect::<Result<_, _>>()

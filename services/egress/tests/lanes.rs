@@ -1,5 +1,5 @@
-//! The client in a process whose event loops keep connections of their own. A process by itself: that there are
-//! such loops holds for all of it.
+//! Connections per event loop. A separate test binary, because the number of event loops is global
+//! to the process.
 
 #[cfg(test)]
 #[expect(dead_code, reason = "this asks for a part of it")]
@@ -16,7 +16,7 @@ mod tests {
 
     use super::support::{OK, Server, exchange};
 
-    /// A runtime on a thread of its own, which runs until the process ends.
+    /// Starts a runtime on its own thread, which runs until the process ends.
     fn event_loop(lane: usize) -> Handle {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let handle = runtime.handle().clone();

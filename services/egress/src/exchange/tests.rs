@@ -22,7 +22,7 @@ fn request() -> Request<Full<Bytes>> {
     Request::post("/").header("host", "a").body(Full::new(Bytes::from_static(b"body"))).unwrap()
 }
 
-/// Lets the runtime learn what has happened on the sockets.
+/// Runs the runtime until it has processed all socket events.
 async fn settle() {
     for _ in 0..100 {
         tokio::task::yield_now().await;

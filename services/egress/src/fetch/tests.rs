@@ -6,7 +6,8 @@ use tokio::{
 
 use super::*;
 
-/// A server that answers each connection's only request with what `answer` says about its head.
+/// Starts a server that responds to the single request of each connection with `answer` of its
+/// head.
 async fn serve(answer: impl Fn(&str) -> String + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -65,7 +66,7 @@ async fn posts_a_form_with_its_length() {
 async fn only_configured_urls_may_be_loopback() {
     let url = serve(|_| ok("")).await;
     assert!(get(FetchPolicy::configured(), &url).await.is_ok());
-    assert!(error(FetchPolicy::supplied(), &url).await.contains("https only"));
+    assert!(error(FetchPolicy::supplied(), &url).await.contains("requires https"));
     let with_http = FetchPolicy { http: true, ..FetchPolicy::supplied() };
     assert!(error(with_http, &url).await.contains("no public address"));
     let any = FetchPolicy { addresses: FetchAddresses::Any, http: true, ..FetchPolicy::supplied() };
@@ -123,13 +124,13 @@ async fn limits_size_and_time() {
     })
     .await;
     let small = FetchPolicy { max_body: 100, ..FetchPolicy::configured() };
-    assert!(error(small, &url).await.contains("longer than 100 bytes"));
+    assert!(error(small, &url).await.contains("exceeds 100 bytes"));
 
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     tokio::time::pause();
     let said = error(FetchPolicy::configured(), &url).await;
-    assert!(said.contains("did not answer within 30s"), "{said}");
+    assert!(said.contains("did not respond within 30s"), "{said}");
 }
 
 #[tokio::test]

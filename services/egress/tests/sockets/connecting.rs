@@ -1,4 +1,4 @@
-//! What keeps a connection from coming about, and how it is told.
+//! Errors of connecting and their messages.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -25,7 +25,10 @@ async fn reports_refused_connection() {
     let url = format!("http://{unused}/secret?secret");
     let error = failure(&url, Target::allowing_private_addresses()).await;
     assert!(matches!(error, Error::Connect { cause: ConnectCause::Refused, .. }), "{error:?}");
-    assert_eq!(error.to_string(), format!("cannot connect to http://{unused}: connection refused"));
+    assert_eq!(
+        error.to_string(),
+        format!("failed to connect to http://{unused}: connection refused")
+    );
 }
 
 #[tokio::test]
@@ -67,7 +70,7 @@ async fn public_only_rejects_private_addresses_in_any_notation() {
     assert_eq!(server.connections(), 0);
 }
 
-/// An address whose listener's queue is full, so that a further connection gets no answer.
+/// Returns an address whose listener has a full queue, so that further connections get no response.
 async fn black_hole() -> (Vec<TcpStream>, TcpListener, SocketAddr) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -116,8 +119,8 @@ async fn reports_a_peer_without_tls() {
 #[tokio::test]
 async fn rejects_unsupported_urls() {
     for (url, expected) in [
-        ("ftp://host/", "the URL's scheme is \"ftp\"; it must be http or https"),
-        ("data:text/plain,secret", "the URL's scheme is \"data\"; it must be http or https"),
+        ("ftp://host/", "the URL has the scheme \"ftp\"; it must be http or https"),
+        ("data:text/plain,secret", "the URL has the scheme \"data\"; it must be http or https"),
         (
             "http://user:secret@host/",
             "the URL contains user info, which is not sent; configure a credential instead",

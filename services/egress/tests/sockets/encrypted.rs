@@ -34,7 +34,7 @@ use vmcp_egress::{
 
 use crate::support::{OK, eventually, exchange, post};
 
-/// A CA in a file, and servers with certificates of it.
+/// CA in a file, with servers that have its certificates.
 struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     file: PathBuf,
@@ -100,7 +100,7 @@ impl Drop for Authority {
     }
 }
 
-/// Answers with what it was sent and how; `/stream` never ends.
+/// Responds with the received request and its properties; `/stream` never ends.
 async fn answer(
     request: Request<hyper::body::Incoming>,
 ) -> Result<Response<UnsyncBoxBody<Bytes, Infallible>>, Infallible> {
@@ -135,7 +135,7 @@ async fn answer(
     Ok(Response::new(body))
 }
 
-/// A server of both versions of HTTP, with or without TLS.
+/// Starts a server of both HTTP versions, with or without TLS.
 async fn start(acceptor: Option<TlsAcceptor>) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -229,7 +229,7 @@ async fn names_end_entity_certificates_in_bundles() {
     let error = exchange(&client, "a").await.unwrap_err().to_string();
     assert!(error.contains("the CA bundle holds an end-entity certificate"), "{error}");
 
-    // Beside its authority's, it does no harm.
+    // Beside the authority's certificate it is harmless.
     std::fs::write(&bundle, leaf.pem() + &authority.issuer.pem()).unwrap();
     let target = Target::allowing_private_addresses().with_ca_bundle(&bundle);
     let client = Egress::default().client(&server.url, target).unwrap();
@@ -250,7 +250,7 @@ async fn hidden_origins_appear_in_no_error() {
         }
         assert!(text.contains("${HOST}") && !text.contains(host), "{text}");
     };
-    // A certificate for another name, nobody who listens, and no such name.
+    // A certificate for another name, a closed port, and an unknown name.
     let server = authority.serve("elsewhere.test", BOTH).await;
     let port = server.url.port().unwrap();
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
@@ -373,7 +373,7 @@ async fn dropped_body_resets_its_stream_only() {
     let server = authority.serve("localhost", BOTH).await;
     let egress = Egress::default();
     let client = egress.client(&server.url, authority.target()).unwrap();
-    // More than the server allows at the same time.
+    // More than the server allows concurrently.
     for _ in 0..20 {
         let request = Request::get("/stream").body(Full::default()).unwrap();
         let mut body = client.send(request).await.unwrap().into_body();
@@ -398,7 +398,7 @@ async fn caps_bodies_over_http2() {
 async fn closes_unused_http2_connection() {
     let authority = Authority::new("idle");
     let server = authority.serve("localhost", BOTH).await;
-    // Shorter than the interval of pings, which a paused clock would not let the server answer.
+    // Shorter than the ping interval, because a paused clock keeps the server from answering pings.
     let egress = Egress::new(Settings {
         idle_timeout: Duration::from_secs(10),
         reap_interval: Duration::from_secs(1),
@@ -415,8 +415,9 @@ async fn closes_unused_http2_connection() {
 #[tokio::test]
 async fn retries_unsent_request_on_new_connection() {
     let authority = Authority::new("again");
-    // With TLS 1.2 the server has the last word in the handshake, so its close arrives before the
-    // client can write.
+    // With TLS 1.2 the server sends the last message of the handshake, so its close arrives before
+    // the client
+    // can write.
     let acceptor = authority.acceptor("localhost", &[], &[&TLS12]);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();

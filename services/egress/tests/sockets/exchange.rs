@@ -1,4 +1,4 @@
-//! One exchange: what is sent, when it is sent again, and what becomes of the connection.
+//! Exchanges: the sent bytes, retries, and reuse of the connection.
 
 use std::sync::Arc;
 
@@ -161,7 +161,7 @@ async fn replaces_closed_idle_connection() {
     .await;
     let client = server.client();
     exchange(&client, "first").await.unwrap();
-    // Lets the server's close arrive.
+    // The server's close arrives.
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }

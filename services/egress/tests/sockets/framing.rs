@@ -1,4 +1,4 @@
-//! How a response ends, and what is no response.
+//! Framing of responses, and invalid responses.
 
 use http::Method;
 use http_body_util::BodyExt;
@@ -129,7 +129,7 @@ async fn reports_reset_connection() {
             peer.request().await;
             let head = format!("HTTP/1.1 200 OK\r\ncontent-type: {media}\r\n\r\ndata");
             peer.write(head.as_bytes()).await;
-            // What the client sends is there and unread: closing resets the connection.
+            // Unread data of the client: closing resets the connection.
             peer.acknowledged().await;
             peer.reset();
         })
@@ -154,7 +154,7 @@ async fn forwards_trailers_and_keeps_the_connection() {
         let collected = client.send(post("a")).await.unwrap().into_body().collect().await.unwrap();
         assert_eq!(collected.trailers().unwrap()["x-sum"], "7");
     }
-    // A reader that stops at the trailers has read everything, too.
+    // A reader that stops at the trailers has read everything.
     let mut body = client.send(post("a")).await.unwrap().into_body();
     while !body.frame().await.unwrap().unwrap().is_trailers() {}
     drop(body);
@@ -169,7 +169,7 @@ async fn streams_each_chunk_as_it_arrives() {
         peer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n").await;
         for _ in 0..3 {
             peer.write(b"2\r\n:\n\r\n").await;
-            // The next chunk is only written when this one was acknowledged.
+            // The next chunk is written only after the acknowledgment of this one.
             peer.acknowledged().await;
         }
         peer.write(b"0\r\n\r\n").await;

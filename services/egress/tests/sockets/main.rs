@@ -1,5 +1,4 @@
-//! The client against servers on real sockets, most of them written by hand so that they can
-//! misbehave byte by byte.
+//! Tests of the client against servers on real sockets, most of them scripted byte by byte.
 
 #[cfg(test)]
 mod connecting;

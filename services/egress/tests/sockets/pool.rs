@@ -1,4 +1,4 @@
-//! Who gets a connection, how many there are, and when they go.
+//! Assignment, number and lifetime of connections.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use vmcp_egress::{Client, Egress, Gauges, Settings};
 
 use crate::support::{OK, Server, eventually, exchange, post};
 
-/// A server that answers each request once the test says so.
+/// Server that responds to each request when the test says so.
 async fn patient() -> Server {
     Server::start(|mut peer| async move {
         while peer.request().await.is_some() {
@@ -22,7 +22,7 @@ async fn patient() -> Server {
     .await
 }
 
-/// Occupies `n` connections of the client and returns the idle ones that this leaves.
+/// Occupies `n` connections of the client and releases them as idle ones.
 async fn open(client: &Client, n: usize) {
     let mut bodies = Vec::new();
     for _ in 0..n {
@@ -33,7 +33,7 @@ async fn open(client: &Client, n: usize) {
     }
 }
 
-/// A server whose answers are complete only after their bodies are asked for twice.
+/// Server whose responses are complete only after their bodies are polled twice.
 async fn two_part() -> Server {
     Server::start(|mut peer| async move {
         while peer.request().await.is_some() {
@@ -152,13 +152,13 @@ async fn closes_connections_after_idle_timeout() {
     open(&client, 3).await;
     sleep(Duration::from_secs(80)).await;
     assert_eq!(egress.gauges().idle, 3);
-    // One is used again and starts anew.
+    // One is used again, which restarts its idle time.
     open(&client, 1).await;
     sleep(Duration::from_secs(30)).await;
     assert_eq!(egress.gauges(), Gauges { open: 1, idle: 1, in_flight: 0 });
     sleep(Duration::from_secs(90)).await;
     assert_eq!(egress.gauges(), Gauges::default());
-    // The reaper has ended, and starts again.
+    // The reaper has ended and starts again.
     open(&client, 2).await;
     assert_eq!(egress.gauges().idle, 2);
     sleep(Duration::from_secs(120)).await;

@@ -1,4 +1,4 @@
-//! Which redirects are followed, with what, and how the others are told.
+//! Redirects that are followed, and errors for all others.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,8 +11,8 @@ use vmcp_egress::{Error, Origin, RedirectLayer};
 
 use crate::support::{Server, post};
 
-/// Sends a POST to `/mcp` of a service that answers `status` with `location` on `/mcp` and 200
-/// elsewhere. Returns the outcome and the URIs that were asked for.
+/// Sends a POST to `/mcp` of a service that responds with `status` and `location` there and with
+/// 200 elsewhere. Returns the outcome and the requested URIs.
 async fn follow(status: u16, location: Option<&str>) -> (Result<StatusCode, Error>, Vec<String>) {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let location = location.map(ToOwned::to_owned);
@@ -102,7 +102,7 @@ async fn follows_at_most_five_redirects() {
     let error = outcome.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the backend redirects to http://backend:8080 and this is not followed: there are too many"
+        "the backend redirects to http://backend:8080, which is not followed: too many redirects"
     );
     assert_eq!(asked.len(), 6);
 }

@@ -1,4 +1,4 @@
-//! A server whose every byte a test decides, and short ways to use a client.
+//! Scripted server and shorthands for using a client.
 
 use std::{
     future::Future,
@@ -21,7 +21,7 @@ use vmcp_egress::{Client, Egress, Error, Settings, Target};
 
 pub(crate) const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
-/// A listener on loopback whose connections run a script.
+/// Listener on loopback whose connections run a script.
 pub(crate) struct Server {
     pub(crate) url: Url,
     connections: Arc<AtomicUsize>,
@@ -29,10 +29,10 @@ pub(crate) struct Server {
     acknowledgement: Arc<Notify>,
 }
 
-/// The server's side of one connection.
+/// Server side of one connection.
 pub(crate) struct Peer {
     stream: TcpStream,
-    /// Which connection this is, from 0.
+    /// Index of the connection, from 0.
     pub(crate) index: usize,
     requests: Arc<Mutex<Vec<String>>>,
     acknowledgement: Arc<Notify>,
@@ -69,7 +69,7 @@ impl Server {
         server
     }
 
-    /// A server that answers every request with `answer`.
+    /// Starts a server that sends `answer` to every request.
     pub(crate) async fn answering(answer: &'static [u8]) -> Self {
         Self::start(move |mut peer| async move {
             while peer.request().await.is_some() {
@@ -83,12 +83,12 @@ impl Server {
         self.connections.load(Ordering::SeqCst)
     }
 
-    /// Head and body of each request so far.
+    /// Returns head and body of all requests so far.
     pub(crate) fn requests(&self) -> Vec<String> {
         self.requests.lock().unwrap().clone()
     }
 
-    /// Lets one [`Peer::acknowledged`] go on.
+    /// Releases one [`Peer::acknowledged`].
     pub(crate) fn acknowledge(&self) {
         self.acknowledgement.notify_one();
     }
@@ -107,7 +107,7 @@ impl Server {
 }
 
 impl Peer {
-    /// Reads one request. `None` when the client has closed the connection.
+    /// Reads one request. Returns `None` if the client has closed the connection.
     pub(crate) async fn request(&mut self) -> Option<String> {
         let mut seen = Vec::new();
         let mut wanted = None;
@@ -138,12 +138,12 @@ impl Peer {
         self.stream.flush().await.unwrap();
     }
 
-    /// Writes unless the client has closed the connection.
+    /// Writes unless the client has closed the connection. Returns whether it wrote.
     pub(crate) async fn try_write(&mut self, bytes: &[u8]) -> bool {
         self.stream.write_all(bytes).await.is_ok()
     }
 
-    /// Closes the connection at once, as a process that crashed.
+    /// Closes the connection abruptly, like a crashed process.
     pub(crate) fn reset(self) {
         self.stream.set_zero_linger().unwrap();
     }
@@ -153,7 +153,7 @@ impl Peer {
         self.acknowledgement.notified().await;
     }
 
-    /// Waits until something has arrived, and leaves it there.
+    /// Waits until data has arrived, without reading it.
     pub(crate) async fn stirred(&mut self) {
         self.stream.peek(&mut [0]).await.unwrap();
     }
@@ -169,7 +169,7 @@ pub(crate) fn post(body: impl Into<Bytes>) -> Request<Full<Bytes>> {
     Request::post("/mcp").body(Full::new(body.into())).unwrap()
 }
 
-/// Sends a request and reads the whole answer.
+/// Sends a request and reads the complete response.
 pub(crate) async fn exchange(client: &Client, body: &'static str) -> Result<Bytes, Error> {
     let response = client.send(post(body)).await?;
     let body = response.into_body().collect().await.map_err(|error| {
@@ -178,7 +178,7 @@ pub(crate) async fn exchange(client: &Client, body: &'static str) -> Result<Byte
     Ok(body.to_bytes())
 }
 
-/// Lets other tasks run until `condition` holds.
+/// Runs other tasks until `condition` holds.
 pub(crate) async fn eventually(condition: impl Fn() -> bool) {
     for _ in 0..10_000 {
         if condition() {

@@ -578,7 +578,7 @@ fn the_status_shows_the_store_and_how_each_provider_was_found() {
     let found = shown(port, |shown| shown["upstreams"][2]["status"] != "unknown");
     assert_eq!(state(&found, 2), "away oidc unavailable");
     assert!(
-        found["upstreams"][2]["message"].as_str().unwrap().contains("cannot be reached"),
+        found["upstreams"][2]["message"].as_str().unwrap().contains("is unreachable"),
         "{found}"
     );
 }
