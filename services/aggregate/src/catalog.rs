@@ -1,5 +1,4 @@
-//! What all backends offer together: an immutable snapshot from which lists are served as bytes and
-//! names are routed.
+//! Aggregated catalog of all backends: an immutable snapshot that serves lists as bytes and routes names.
 
 mod apps;
 mod combine;
@@ -39,28 +38,28 @@ pub(crate) use self::{
     templates::Templates,
 };
 
-/// A snapshot of everything on offer to clients of one generation. What both generations are offered is kept once.
+/// Immutable catalog for clients of one protocol generation. Parts that are equal in both generations are shared.
 #[derive(Debug)]
 pub(crate) struct Catalog<L> {
     pub(crate) serial: Serial,
     pub(crate) tools: Arc<Routes<L>>,
     pub(crate) prompts: Arc<Routes<L>>,
-    /// By their URI. `None` is a resource that its backend lacks in this generation.
+    /// Backend by resource URI. `None` marks a resource that its backend lacks in this generation.
     pub(crate) resources: Arc<HashMap<Box<str>, Option<L>>>,
     pub(crate) templates: Arc<Templates<L>>,
-    /// User interfaces of tools, by the URI that clients know. They go before resources and templates.
+    /// User interfaces of tools by the URI that clients know. They take precedence over resources and templates.
     pub(crate) interfaces: Arc<HashMap<Box<str>, UiResource<L>>>,
-    /// What apps may call tools: the names that backends with user interfaces know, and those that clients know.
+    /// Tool names that apps may call: each name used by a backend with user interfaces, mapped to the advertised names.
     pub(crate) originals: Arc<HashMap<Box<str>, Vec<Box<str>>>>,
     pub(crate) lists: [Arc<List>; 4],
     pub(crate) instructions: Option<String>,
-    /// Those of both generations.
+    /// Name conflicts of both generations.
     pub(crate) conflicts: Arc<[Conflict]>,
-    /// The backends that speak one generation only, by name.
+    /// Backends that support a single generation, by name.
     only: Arc<HashMap<Box<str>, Generation>>,
 }
 
-/// The catalogs of both generations: one and the same where no backend offers them something else.
+/// Catalogs of both generations; both share one catalog if all backends offer the same to either.
 #[derive(Debug)]
 pub(crate) struct Catalogs<L>(ByGeneration<Arc<Catalog<L>>>);
 
@@ -73,16 +72,16 @@ impl<L: Clone> Catalogs<L> {
         &self.0.stateful.conflicts
     }
 
-    /// About how many bytes they take.
+    /// Returns the approximate size in bytes.
     pub(crate) fn size(&self) -> usize {
         let ByGeneration { stateful, stateless } = &self.0;
         let own = stateless.lists.iter().zip(&stateful.lists);
         let own = own.filter(|(one, other)| !Arc::ptr_eq(one, other)).map(|(own, _)| own);
-        // Names are there as often as in the lists again.
+        // Each name is stored again for routing.
         2 * stateful.lists.iter().chain(own).map(|list| list.size()).sum::<usize>()
     }
 
-    /// Which kinds of lists differ from those of older snapshots.
+    /// Returns the kinds of lists that differ from those of older snapshots.
     pub(crate) fn changes(&self, older: &Self) -> ByGeneration<Vec<Kind>> {
         let of = |generation| self.of(generation).changes(older.of(generation));
         ByGeneration { stateful: of(Generation::Stateful), stateless: of(Generation::Stateless) }
@@ -94,8 +93,8 @@ impl<L: Clone> Catalog<L> {
         &self.lists[kind as usize]
     }
 
-    /// The backend that answers for a resource: the one that lists it, else the one with the most specific template that
-    /// fits.
+    /// Returns the backend that serves a resource: the one that lists it, otherwise the one with the most specific matching
+    /// template.
     pub(crate) fn resource(&self, uri: &str) -> Option<L> {
         if let Some(interface) = self.interfaces.get(uri) {
             return Some(interface.link.clone());
@@ -106,7 +105,7 @@ impl<L: Clone> Catalog<L> {
         }
     }
 
-    /// The same as [`resource`](Self::resource) in a time that does not tell whether there is one.
+    /// Equivalent to [`resource`](Self::resource), but takes the same time for known and unknown URIs.
     pub(crate) fn resource_evenly(&self, uri: &str) -> Option<L> {
         let by_template = self.templates.find_evenly(uri);
         match (self.interfaces.get(uri), self.resources.get(uri)) {
@@ -116,7 +115,7 @@ impl<L: Clone> Catalog<L> {
         }
     }
 
-    /// The backend of a listed item.
+    /// Returns the backend of a listed item.
     pub(crate) fn owner(&self, kind: Kind, name: &str) -> Option<&L> {
         match kind {
             Kind::Tools => self.tools.get(name).map(|route| &route.link),
@@ -129,35 +128,35 @@ impl<L: Clone> Catalog<L> {
         }
     }
 
-    /// The generation in which a backend is spoken to for a client of this one.
+    /// Returns the generation in which the gateway calls a backend for a client of this generation.
     pub(crate) fn spoken(&self, backend: &str, client: Generation) -> Generation {
         self.only.get(backend).copied().unwrap_or(client)
     }
 
-    /// The backend's own URI of a user interface that clients know by another one.
+    /// Returns the backend's own URI of a user interface that clients know by another URI.
     pub(crate) fn own_uri(&self, uri: &str) -> Option<&str> {
         self.interfaces.get(uri)?.own.as_deref()
     }
 
-    /// Whether it is the user interface of a tool.
+    /// Returns `true` if the URI is the user interface of a tool.
     pub(crate) fn is_interface(&self, uri: &str) -> bool {
         self.interfaces.contains_key(uri)
     }
 
-    /// Whether it is a template as it is listed.
+    /// Returns `true` if the URI is a listed template, verbatim.
     pub(crate) fn is_template(&self, uri: &str) -> bool {
         !self.resources.contains_key(uri)
             && !self.is_interface(uri)
             && self.templates.is_template(uri)
     }
 
-    /// What the server of a listed item says that it does.
+    /// Returns the annotations that the server of a listed item declares.
     pub(crate) fn hints(&self, kind: Kind, name: &str) -> Hints {
         let route = (kind == Kind::Tools).then(|| self.tools.get(name)).flatten();
         route.map(|route| route.hints.get()).unwrap_or_default()
     }
 
-    /// Which kinds of lists differ from those of an older snapshot.
+    /// Returns the kinds of lists that differ from those of an older snapshot.
     fn changes(&self, older: &Self) -> Vec<Kind> {
         Kind::ALL.into_iter().filter(|kind| self.list(*kind) != older.list(*kind)).collect()
     }

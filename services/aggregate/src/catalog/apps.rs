@@ -1,5 +1,5 @@
-//! User interfaces of tools (MCP Apps, `io.modelcontextprotocol/ui`): a `ui://` resource that a tool names is its own
-//! backend's, whatever others offer, and an app calls tools of its backend by the names that the backend knows.
+//! User interfaces of tools (MCP Apps, `io.modelcontextprotocol/ui`). A `ui://` resource named by a tool always belongs to the
+//! tool's backend, and an app calls tools of its backend by the backend's own names.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write;
@@ -13,61 +13,61 @@ use crate::settings::Rules;
 /// The URI scheme of user interfaces.
 pub(crate) const SCHEME: &str = "ui://";
 
-/// The beginning of the URIs that the gateway gives, where several backends have the same.
+/// Prefix of the URIs that the gateway assigns when several backends use the same URI.
 const GIVEN: &str = "ui://vmcp/";
 
-/// The member of `_meta` that named a tool's resource before `ui` did.
+/// Legacy member of `_meta` that names a tool's resource; superseded by `ui`.
 const FLAT: &str = "ui/resourceUri";
 
-/// The longest URI of a user interface, in bytes.
+/// Maximum length of a user interface's URI, in bytes.
 const MAX_URI: usize = 2048;
 
-/// What a tool says of user interfaces.
+/// User interface metadata of a tool.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ToolUi {
-    /// The resource that shows its results.
+    /// Resource that renders the tool's results.
     pub(super) resource: Option<String>,
-    /// Whether apps may call it.
+    /// `true` if apps may call the tool.
     pub(super) for_apps: bool,
 }
 
-/// A user interface of a backend, by the URI that clients know.
+/// User interface of a backend, found by the URI that clients know.
 #[derive(Clone, Debug)]
 pub(crate) struct UiResource<L> {
     pub(crate) link: L,
-    /// The backend's own URI, where clients know another one.
+    /// The backend's own URI, if clients know another one.
     pub(crate) own: Option<Box<str>>,
 }
 
-/// The user interfaces of all backends.
+/// User interfaces of all backends.
 #[derive(Debug, Default)]
 pub(super) struct Interfaces {
-    /// By the URI that clients know: the part that has it, and its own URI, if that is another one.
+    /// Part and its own URI, if different, by the URI that clients know.
     owners: BTreeMap<Box<str>, (usize, Option<Box<str>>)>,
-    /// By part and its own URI: the URI that clients know, if that is another one.
+    /// URI that clients know, if different, by part and the part's own URI.
     aliases: HashMap<(usize, Box<str>), Box<str>>,
-    /// The parts that have tools with a user interface.
+    /// Parts that have tools with a user interface.
     parts: BTreeSet<usize>,
 }
 
-/// Under which URI a backend's resource is offered.
+/// URI under which a backend's resource is advertised.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Offered<'a> {
     AsItIs,
-    /// Under this one.
+    /// The resource is advertised under this URI.
     As(&'a str),
-    /// Not at all: a tool of this part names it.
+    /// The resource is not advertised: a tool of this part names the same URI.
     Not(usize),
 }
 
-/// Whether there may be user interfaces on a page of a list.
+/// Returns `true` if a page of a list may contain user interfaces.
 pub(super) fn has_interfaces(page: &[u8]) -> bool {
-    // The second one: names can be written with escapes.
+    // The second needle covers names written with escape sequences.
     [&b"\"ui"[..], b"\\u"].iter().any(|sign| memchr::memmem::find(page, sign).is_some())
 }
 
 impl ToolUi {
-    /// Reads what a tool says; `None` if that is nothing.
+    /// Reads the user interface metadata of a tool; `None` if it has none.
     pub(super) fn of(item: Item<'_>) -> Option<Self> {
         if !item.may_have_interface() {
             return None;
@@ -88,8 +88,8 @@ impl ToolUi {
 }
 
 impl Interfaces {
-    /// Finds the user interfaces of tools that clients may see. A URI that tools of several backends name stays with the
-    /// first of them in the order of the configuration.
+    /// Collects the user interfaces of tools that clients may see. If tools of several backends name the same URI, the first
+    /// backend in configuration order keeps it.
     pub(super) fn of<L>(
         parts: &[Part<'_, L>],
         rules: &Rules,
@@ -157,12 +157,12 @@ impl Interfaces {
         self.owners.is_empty()
     }
 
-    /// Whether a tool has a user interface.
+    /// Returns `true` if the tool has a user interface.
     pub(super) fn has(&self, item: Item<'_>) -> bool {
         !self.is_empty() && ToolUi::of(item).is_some_and(|ui| ui.resource.is_some())
     }
 
-    /// The URI that clients know a tool's user interface by, if it is not the tool's own.
+    /// Returns the URI by which clients know a tool's user interface, if it differs from the tool's own.
     pub(super) fn alias(&self, part: usize, item: Item<'_>) -> Option<&str> {
         if self.aliases.is_empty() {
             return None;
@@ -171,7 +171,7 @@ impl Interfaces {
         self.aliases.get(&(part, uri.into())).map(|alias| &**alias)
     }
 
-    /// Under which URI a part's resource is offered.
+    /// Returns the URI under which a part's resource is advertised.
     pub(super) fn offered(&self, part: usize, uri: &str) -> Offered<'_> {
         if !uri.starts_with(SCHEME) || self.is_empty() {
             return Offered::AsItIs;
@@ -186,7 +186,7 @@ impl Interfaces {
         }
     }
 
-    /// Enters what an app of the same backend calls a tool.
+    /// Records the backend's own name of a tool, by which apps of that backend call it.
     pub(super) fn enter_original(
         &self,
         originals: &mut HashMap<Box<str>, Vec<Box<str>>>,
@@ -199,7 +199,7 @@ impl Interfaces {
         }
     }
 
-    /// Where the URIs lead.
+    /// Returns the routes of all user interfaces by the URI that clients know.
     pub(super) fn routes<L: Clone>(
         &self,
         parts: &[Part<'_, L>],
@@ -213,7 +213,7 @@ impl Interfaces {
     }
 }
 
-/// Replaces the URI of a tool's user interface, by either member that may name it. `tool` is where its definition is.
+/// Replaces the URI of a tool's user interface in each member that may name it. `tool` is the span of the definition.
 pub(super) fn set_resource(splice: &mut Splice<'_>, raw: &[u8], tool: Span, uri: &[u8]) {
     let Some(meta) = find_span(raw, tool, "_meta") else { return };
     for (object, member) in [(find_span(raw, meta, "ui"), "resourceUri"), (Some(meta), FLAT)] {
@@ -223,7 +223,7 @@ pub(super) fn set_resource(splice: &mut Splice<'_>, raw: &[u8], tool: Span, uri:
     }
 }
 
-/// The URI that a backend's user interface gets, the same on each replica.
+/// Returns the URI that the gateway assigns to a backend's user interface. It is the same on each replica.
 fn alias(backend: &str, uri: &str) -> String {
     let mut alias = GIVEN.to_owned();
     for byte in backend.bytes() {

@@ -1,8 +1,7 @@
-//! Many offers become one catalog (seed section 2.9.1): overrides, filters, conflict resolution.
+//! Merges the offers of all backends into one catalog (seed section 2.9.1): overrides, filters, conflict resolution.
 //!
-//! The order is fixed: a tool's overrides are applied first, filters look at the resulting name, and
-//! conflicts are settled among what is shown; what is hidden takes the names that are left, so that
-//! a hidden tool never costs a shown one its name.
+//! The order is fixed: a tool's overrides apply first, filters match the resulting name, and conflicts are resolved among
+//! visible items. Hidden items receive the remaining names, so a hidden tool never takes the name of a visible one.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,44 +19,44 @@ use super::{
 };
 use crate::settings::{Conflicts, Rules, WorkloadRules};
 
-/// The longest instructions that are taken of one backend, in bytes.
+/// Maximum length of one backend's instructions, in bytes.
 const LONGEST_INSTRUCTIONS: usize = 16 << 10;
 
-/// A name that several backends wanted, and how that was settled.
+/// Name claimed by several backends, and the resolution of the conflict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     /// `tool`, `prompt`, `resource` or `resource template`.
     pub kind: &'static str,
-    /// What they all wanted to be called.
+    /// The contested name.
     pub name: String,
-    /// Who wanted it, in the order in which they were considered.
+    /// Backends that claim the name, in the order of precedence.
     pub contenders: Vec<String>,
-    /// What became of it.
+    /// Description of the resolution.
     pub settled: String,
 }
 
-/// A rule that hides tools from clients. They stay routable.
+/// Rule that hides tools from clients. Hidden tools stay routable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hides {
-    /// `aggregation.excludeAllTools`.
+    /// `aggregation.excludeAllTools` is set.
     ExcludeAllTools,
-    /// `excludeAll` of the backend.
+    /// `excludeAll` of the backend is set.
     ExcludeAll,
-    /// `filter` of the backend, which doesn't name it.
+    /// `filter` of the backend does not contain the tool.
     Filter,
 }
 
-/// One backend's part in the whole.
+/// Input of one backend for the catalog.
 pub(crate) struct Part<'a, L> {
     pub(crate) name: &'a str,
     pub(crate) link: L,
     pub(crate) offers: ByGeneration<&'a Offer>,
-    /// The generation of a backend that speaks one only.
+    /// Generation of a backend that supports a single one.
     pub(crate) only: Option<Generation>,
 }
 
-/// The catalogs of `parts`, which are in the order of the configuration; `backends` are all that are configured. Names are given once over both generations: a
-/// name belongs to the same backend in both, also where that lacks what is called so.
+/// Builds the catalogs of `parts`, which are in configuration order. `backends` are all configured backends. Names are assigned
+/// once for both generations: a name belongs to the same backend in both, even if that backend lacks the item in one of them.
 pub(crate) fn combine<L: Clone>(
     parts: &[Part<'_, L>],
     backends: &[&str],
@@ -107,13 +106,13 @@ impl<L> Part<'_, L> {
         std::ptr::eq(self.offers.stateful, self.offers.stateless)
     }
 
-    /// Whether both generations are offered the same of one kind.
+    /// Returns `true` if both generations have the same items of this kind.
     fn is_same_of(&self, kind: Kind) -> bool {
         self.is_same() || self.offers.stateful.of(kind).is(self.offers.stateless.of(kind))
     }
 }
 
-/// Makes something of one kind for each generation, once if the backends offer both the same.
+/// Computes a value for each generation; computes it once if both have the same items of this kind.
 pub(super) fn by_generation<L, T: Clone>(
     parts: &[Part<'_, L>],
     kind: Kind,
@@ -134,7 +133,7 @@ struct NamedItems<L> {
     list: Arc<List>,
 }
 
-/// Tools and prompts: things with names that can be changed.
+/// Builds the lists and routes of tools or prompts, the kinds that the gateway may rename.
 fn named<L: Clone>(
     parts: &[Part<'_, L>],
     prefixes: &Prefixes<'_>,
@@ -148,7 +147,7 @@ fn named<L: Clone>(
     })
 }
 
-/// The tools or prompts that one generation has of those that got a name.
+/// Builds the list and routes of one generation from the items that were assigned a name.
 fn named_in<L: Clone>(
     parts: &[Part<'_, L>],
     settling: &Settling<'_, L>,
@@ -196,7 +195,7 @@ fn named_in<L: Clone>(
     NamedItems { routes, originals, list: Arc::new(list) }
 }
 
-/// The arguments of a tool that travel in headers; `None` if that cannot be made out.
+/// Returns the arguments of a tool that are repeated in headers; `None` if the annotations are invalid.
 fn headers(item: Item<'_>, none: &Arc<[ParamHeader]>) -> Option<Arc<[ParamHeader]>> {
     if !item.annotated() {
         return Some(Arc::clone(none));
@@ -205,19 +204,19 @@ fn headers(item: Item<'_>, none: &Arc<[ParamHeader]>) -> Option<Arc<[ParamHeader
     Some(if headers.is_empty() { Arc::clone(none) } else { headers.into() })
 }
 
-/// What a tool is called before conflicts are settled: its own name or that of its override.
+/// Returns the name of a tool before conflict resolution: its override's name, otherwise its own.
 pub(crate) fn wanted<'a>(rules: &'a Rules, backend: &str, kind: Kind, own: &'a str) -> &'a str {
     let workload = rules.workloads.get(backend).filter(|_| kind == Kind::Tools);
     let change = workload.and_then(|workload| workload.overrides.get(own));
     change.and_then(|change| change.name.as_deref()).unwrap_or(own)
 }
 
-/// The rule that hides something from clients, if there is one. Rules hide tools only.
+/// Returns the rule that hides an item from clients, if any. Rules apply to tools only.
 pub(crate) fn hidden_by(rules: &Rules, backend: &str, kind: Kind, wanted: &str) -> Option<Hides> {
     hides(rules, rules.workloads.get(backend), kind, wanted)
 }
 
-/// The same for a backend with these rules of its own.
+/// Applies the rules of one backend; see [`hidden_by`].
 pub(super) fn hides(
     rules: &Rules,
     workload: Option<&WorkloadRules>,
@@ -238,7 +237,7 @@ pub(super) fn hides(
     filtered.then_some(Hides::Filter)
 }
 
-/// Whether clients could be shown something of this name by a backend, whatever that offers.
+/// Returns `true` if the rules permit a backend to show clients an item of this name, independent of its current offer.
 pub(crate) fn could_show(rules: &Rules, backend: &str, kind: ItemKind, name: &str) -> bool {
     match kind {
         ItemKind::Tool | ItemKind::Prompt => {
@@ -250,12 +249,12 @@ pub(crate) fn could_show(rules: &Rules, backend: &str, kind: ItemKind, name: &st
     }
 }
 
-/// The name for which something competes.
+/// Returns the name under which an item takes part in conflict resolution.
 pub(crate) fn contested(rules: &Rules, backend: &str, wanted: &str) -> String {
     prefix(rules, backend) + wanted
 }
 
-/// What stands before all names of a backend.
+/// Returns the prefix of all names of a backend.
 pub(super) fn prefix(rules: &Rules, backend: &str) -> String {
     match &rules.conflicts {
         Conflicts::Prefix(format) => format.replace("{workload}", backend),
@@ -272,7 +271,7 @@ pub(crate) fn singular(kind: Kind) -> &'static str {
     }
 }
 
-/// What each backend says about its use, under its name.
+/// Concatenates the instructions of each backend, under the backend's name.
 fn instructions<L>(parts: &[Part<'_, L>], generation: Generation) -> Option<String> {
     let said = parts.iter().filter_map(|part| {
         let text = part.offers.of(generation).instructions.as_deref()?.trim();

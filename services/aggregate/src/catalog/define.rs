@@ -1,13 +1,12 @@
-//! A definition under another name, or with parts of it overridden. What is not overridden stays byte
-//! for byte as the backend wrote it.
+//! Renames and overrides of definitions. Everything else keeps the backend's bytes.
 
 use vmcp_wire::{Span, Splice, find, members, quote};
 
 use super::{Item, apps};
 use crate::settings::Override;
 
-/// Appends an item as it is advertised under `name`, a tool with the URI of its user interface that clients know, if
-/// that is not its own.
+/// Appends an item as advertised under `name`. For a tool, `uri` replaces the URI of its user interface if clients know another
+/// one.
 pub(crate) fn define(
     item: Item<'_>,
     name: &str,
@@ -42,7 +41,7 @@ pub(crate) fn define(
     out.extend_from_slice(&splice.finish());
 }
 
-/// The tool's annotations with those of the override set.
+/// Merges the override's annotations into those of the tool.
 fn annotations(raw: &[u8], change: &Override) -> Vec<u8> {
     let old = find(raw, "annotations").unwrap_or_default();
     let mut out = vec![b'{'];
@@ -67,7 +66,7 @@ fn append(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     out.extend_from_slice(value);
 }
 
-/// A JSON string literal.
+/// Encodes a string as a JSON literal.
 pub(crate) fn literal(text: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len() + 2);
     quote(text, &mut out);

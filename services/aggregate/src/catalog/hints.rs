@@ -1,4 +1,4 @@
-//! What a tool's server says that it does, for policies that look at it (MCP, `ToolAnnotations`).
+//! Behavior hints that a server declares for a tool (MCP, `ToolAnnotations`), evaluated by policies.
 
 use std::sync::OnceLock;
 
@@ -11,24 +11,24 @@ use vmcp_wire::find;
 use super::Item;
 use crate::settings::Override;
 
-/// Whether there may be hints in some definitions: others need not be looked into.
+/// Returns `true` if some of the definitions may contain hints; others need not be parsed.
 pub(super) fn hinted(definitions: &[u8]) -> bool {
     let holds = |text: &[u8]| memmem::find(definitions, text).is_some();
-    // A name can be written with escapes.
+    // Names may contain escape sequences.
     holds(b"Hint") || holds(b"\\u")
 }
 
-/// The hints of one tool. Only policies ask for them, and looking into every definition of a catalog takes
-/// longer than all else that is done to it: a definition is read when somebody first asks.
+/// Lazily parsed hints of one tool. Only policies read them, and parsing every definition takes longer than the rest of
+/// building a catalog; each definition is parsed on first use.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Told {
-    /// What is still to be read; nothing if there are no hints in it.
+    /// Definition that has not been parsed yet; empty if it has no hints.
     definition: Bytes,
     known: OnceLock<Hints>,
 }
 
 impl Told {
-    /// Of a definition, with what is overridden.
+    /// Creates the hints of a definition with an override applied.
     pub(super) fn new(item: Item<'_>, change: Option<&Override>) -> Self {
         match change.filter(|change| !change.annotations.is_empty()) {
             Some(change) => Self { definition: Bytes::new(), known: of(item, change).into() },
@@ -42,7 +42,7 @@ impl Told {
     }
 }
 
-/// The hints of a definition with those that are overridden.
+/// Parses the hints of a definition and applies the override.
 fn of(item: Item<'_>, change: &Override) -> Hints {
     let mut hints = if item.hinted() { said(item.raw()) } else { Hints::default() };
     for (name, value) in &change.annotations {

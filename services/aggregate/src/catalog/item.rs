@@ -1,4 +1,4 @@
-//! What one backend offers, as the bytes it said it in.
+//! Items that one backend offers, kept as the bytes of its responses.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use vmcp_wire::{Entry, ItemFault, Listing, Span};
 
 use super::{apps, hints, params};
 
-/// The four kinds of things that are listed.
+/// Kind of a listed item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     Tools,
@@ -19,30 +19,30 @@ pub(crate) enum Kind {
     Templates,
 }
 
-/// One tool, prompt, resource or template.
+/// Tool, prompt, resource or resource template.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Item<'a> {
     page: &'a Page,
     entry: Entry,
 }
 
-/// The items of one kind in the order in which the backend lists them, as the answers that they came in.
+/// Items of one kind in the backend's order, with the responses that contain them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Items(Arc<[Page]>);
 
-/// One answer to a list request.
+/// Response to one list request.
 #[derive(Debug)]
 pub(crate) struct Page {
     listing: Listing,
-    /// Whether there may be annotations of headers in it: nearly no tool has any.
+    /// `true` if an item may have header annotations, which are rare.
     annotated: bool,
-    /// Whether there may be hints in it of what tools do.
+    /// `true` if an item may have behavior hints.
     hinted: bool,
-    /// Whether there may be user interfaces in it.
+    /// `true` if an item may have a user interface.
     interfaces: bool,
 }
 
-/// Everything that one backend offers.
+/// All items that one backend offers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Offer {
     pub(crate) tools: Items,
@@ -56,7 +56,7 @@ impl Kind {
     pub(crate) const ALL: [Self; 4] =
         [Self::Tools, Self::Prompts, Self::Resources, Self::Templates];
 
-    /// The method that lists it.
+    /// Returns the list method of this kind.
     pub(crate) fn method(self) -> &'static str {
         match self {
             Self::Tools => "tools/list",
@@ -66,7 +66,7 @@ impl Kind {
         }
     }
 
-    /// The member of the result that holds the list.
+    /// Returns the member of the result that contains the list.
     pub(crate) fn member(self) -> &'static str {
         match self {
             Self::Tools => "tools",
@@ -76,7 +76,7 @@ impl Kind {
         }
     }
 
-    /// The capability that a server declares it with.
+    /// Returns the server capability that declares this kind.
     pub(crate) fn capability(self) -> &'static str {
         match self {
             Self::Tools => "tools",
@@ -85,7 +85,7 @@ impl Kind {
         }
     }
 
-    /// What policies call it.
+    /// Returns the kind's counterpart in policies.
     pub(crate) fn of_item(self) -> ItemKind {
         match self {
             Self::Tools => ItemKind::Tool,
@@ -97,55 +97,55 @@ impl Kind {
 }
 
 impl<'a> Item<'a> {
-    /// What it is called by: `name`, `uri` or `uriTemplate`.
+    /// Returns the key of the item: `name`, `uri` or `uriTemplate`.
     pub(crate) fn key(self) -> Cow<'a, str> {
         self.entry.key.read(self.page.listing.text())
     }
 
-    /// Whether it is called by exactly this.
+    /// Returns `true` if the item's key equals `key`.
     pub(crate) fn is(self, key: &str) -> bool {
         self.entry.key.is(self.page.listing.text(), key)
     }
 
-    /// Its definition.
+    /// Returns the definition.
     pub(crate) fn raw(self) -> &'a [u8] {
         self.entry.item.of(self.page.listing.text())
     }
 
-    /// Its definition, kept as long as somebody wants it.
+    /// Returns the definition as a shared buffer that outlives the item.
     pub(crate) fn definition(self) -> Bytes {
         self.entry.item.slice(self.page.listing.text())
     }
 
-    /// Where the literal of its key stands in the definition.
+    /// Returns the span of the key's literal in the definition.
     pub(crate) fn at(self) -> Span {
         let (item, key) = (self.entry.item, self.entry.key.span);
         Span { start: key.start - item.start, end: key.end - item.start }
     }
 
-    /// The literal of its key.
+    /// Returns the literal of the key.
     pub(crate) fn literal(self) -> Bytes {
         self.entry.key.span.slice(self.page.listing.text())
     }
 
-    /// Whether there may be annotations of headers in it.
+    /// Returns `true` if the item may have header annotations.
     pub(crate) fn annotated(self) -> bool {
         self.page.annotated
     }
 
-    /// Whether there may be hints in it of what it does.
+    /// Returns `true` if the item may have behavior hints.
     pub(crate) fn hinted(self) -> bool {
         self.page.hinted
     }
 
-    /// Whether there may be a user interface in it.
+    /// Returns `true` if the item may have a user interface.
     pub(crate) fn may_have_interface(self) -> bool {
         self.page.interfaces
     }
 }
 
 impl Items {
-    /// The items on these pages. Of those with the same key the first one stays.
+    /// Collects the items of these pages. The first of several items with the same key is kept.
     pub(crate) fn new(mut pages: Vec<Listing>) -> Self {
         let texts: Vec<Bytes> = pages.iter().map(|page| page.text().clone()).collect();
         let count = pages.iter().map(|page| page.entries().len()).sum();
@@ -162,7 +162,7 @@ impl Items {
         Self(pages.collect())
     }
 
-    /// Items that were left out because they break a rule, with the key of those that have one.
+    /// Returns the items that were left out because they are invalid, with their keys if they have one.
     pub(crate) fn faults(&self) -> impl Iterator<Item = (Option<Cow<'_, str>>, &ItemFault)> {
         self.0.iter().flat_map(|Page { listing, .. }| {
             let named = |fault: &ItemFault| fault.key.map(|key| key.read(listing.text()));
@@ -179,22 +179,23 @@ impl Items {
         self.0.iter().flat_map(move |page| page.listing.entries().iter().map(of(page)))
     }
 
-    /// Whether there may be user interfaces in them.
+    /// Returns `true` if an item may have a user interface.
     pub(crate) fn may_have_interface(&self) -> bool {
         self.0.iter().any(|page| page.interfaces)
     }
 
-    /// Whether these are the same items, not only equal ones. Where there are none, they always are.
+    /// Returns `true` if both share the same pages. Equality of content is not enough, except that two empty lists always
+    /// match.
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0) || self.len() == 0 && other.len() == 0
     }
 
-    /// How many bytes the answers take that they came in.
+    /// Returns the size of the responses in bytes.
     pub(crate) fn size(&self) -> usize {
         self.0.iter().map(|page| page.listing.text().len()).sum()
     }
 
-    /// The answer with this number.
+    /// Returns the response at this index.
     pub(crate) fn page(&self, number: usize) -> Option<&Listing> {
         self.0.get(number).map(|page| &page.listing)
     }
@@ -227,7 +228,7 @@ impl Offer {
         } = items;
     }
 
-    /// The same offer, which keeps what is equal in `other` together with that.
+    /// Returns the same offer, with items that are equal in `other` shared with it.
     pub(crate) fn sharing(mut self, other: &Self) -> Self {
         for kind in Kind::ALL {
             if self.of(kind) == other.of(kind) {
@@ -237,18 +238,18 @@ impl Offer {
         self
     }
 
-    /// How many bytes it takes, with all of the answers that it came in.
+    /// Returns the size in bytes, including all responses.
     pub(crate) fn size(&self) -> usize {
         let said = self.instructions.as_ref().map_or(0, String::len);
         said + Kind::ALL.into_iter().map(|kind| self.of(kind).size()).sum::<usize>()
     }
 
-    /// Which kinds of items differ from those of an older one.
+    /// Returns the kinds of items that differ from those of an older offer.
     pub(crate) fn changes(&self, older: &Self) -> Vec<Kind> {
         Kind::ALL.into_iter().filter(|kind| self.of(*kind) != older.of(*kind)).collect()
     }
 
-    /// How many items there are.
+    /// Returns the number of items.
     pub(crate) fn len(&self) -> usize {
         Kind::ALL.into_iter().map(|kind| self.of(kind).len()).sum()
     }
@@ -261,11 +262,11 @@ mod tests {
     use super::*;
 
     impl Items {
-        /// Items by their definitions.
+        /// Creates items from their definitions.
         pub(crate) fn of(kind: Kind, definitions: &[&str]) -> Self {
             let (member, items) = (kind.member(), definitions.join(","));
             let answer = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"{member}":[{items}]}}}}"#);
-            // Most tests are about names alone.
+            // Most tests only need the names.
             let key = match kind {
                 Kind::Tools | Kind::Prompts => const { &ItemRules { key: "name", members: &[] } },
                 Kind::Resources => const { &ItemRules { key: "uri", members: &[] } },

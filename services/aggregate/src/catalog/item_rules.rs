@@ -1,12 +1,12 @@
-//! Form that an item must have (MCP 2025-11-25 and 2026-07-28, schema: `Tool`, `Prompt`, `Resource`, `ResourceTemplate`).
-//! Clients check a list as a whole: one item that breaks its schema would cost them all others.
+//! Schema rules for items (MCP 2025-11-25 and 2026-07-28, schema: `Tool`, `Prompt`, `Resource`, `ResourceTemplate`). Clients
+//! validate a list as a whole, so one invalid item would make them reject all others.
 
 use vmcp_wire::{ItemRules, MemberRule, MemberType};
 
 use super::Kind;
 use super::combine::{Conflict, Part, singular};
 
-/// The most items of one kind that are reported as left out.
+/// Maximum number of left-out items of one kind in the report.
 const MAX_REPORTED: usize = 100;
 
 const fn optional(name: &'static str, kind: MemberType) -> MemberRule {
@@ -64,7 +64,7 @@ const TEMPLATES: &ItemRules = &ItemRules {
 };
 
 impl Kind {
-    /// The form of its items.
+    /// Returns the schema rules for items of this kind.
     pub(crate) fn rules(self) -> &'static ItemRules {
         match self {
             Self::Tools => TOOLS,
@@ -75,7 +75,7 @@ impl Kind {
     }
 }
 
-/// Reports the items that were left out because they break a rule.
+/// Reports items that were left out because they are invalid.
 pub(super) fn report<L>(parts: &[Part<'_, L>], conflicts: &mut Vec<Conflict>) {
     for kind in Kind::ALL {
         let mut reported = Vec::new();

@@ -1,4 +1,4 @@
-//! A list that is ready to be sent: its items joined once, its pages cut out of that.
+//! List that is ready to be sent: items are joined once, and pages are slices of the result.
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -7,49 +7,49 @@ use bytes::Bytes;
 use super::Kind;
 use super::texts::Texts;
 
-/// The most items on a page.
+/// Maximum number of items on a page.
 pub(crate) const PAGE: usize = 1000;
 
-/// The longest cursor that is read, in bytes.
+/// Maximum length of a cursor, in bytes.
 const LONGEST_CURSOR: usize = 8192;
 
-/// Items in the order of their keys.
+/// Items in key order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct List {
     keys: Texts,
-    /// Where each item begins in `joined`, and one more past the last comma.
+    /// Offset of each item in `joined`, followed by the offset past the last comma.
     starts: Vec<u32>,
     joined: Bytes,
 }
 
-/// Which items of a list somebody sees.
+/// Subset of a list's items that one caller may see.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Selection {
     bits: Box<[u64]>,
-    /// Whether it is all of them.
+    /// `true` if the subset contains all items.
     pub(crate) whole: bool,
 }
 
-/// Some of a list.
+/// Page of a list.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Page {
-    /// Items with commas between them.
+    /// Items separated by commas.
     pub(crate) items: Bytes,
-    /// How to ask for what follows.
+    /// Cursor of the next page.
     pub(crate) next: Option<String>,
 }
 
 impl Selection {
-    /// How many bytes it takes.
+    /// Returns the size in bytes.
     pub(crate) fn size(&self) -> usize {
         self.bits.len() * size_of::<u64>()
     }
 }
 
 impl List {
-    /// A list of definitions in the order of their keys. `define` appends one to what it is given.
+    /// Creates a list of definitions in key order. `define` appends one definition to the buffer.
     ///
-    /// There are about `size` bytes of them.
+    /// `size` is the estimated total size in bytes.
     pub(crate) fn new<'a, T>(
         items: impl ExactSizeIterator<Item = (&'a str, T)>,
         size: usize,
@@ -74,8 +74,8 @@ impl List {
         self.keys.iter()
     }
 
-    /// The page behind `cursor`; the first one without. `None` if the cursor is not one of this
-    /// list's kind. A cursor stays good when the list changes: it names the last key that was seen.
+    /// Returns the page after `cursor`, or the first page without one; `None` if the cursor is not valid for this kind. A
+    /// cursor stays valid when the list changes, because it contains the last key of the previous page.
     pub(crate) fn page(&self, kind: Kind, cursor: Option<&str>) -> Option<Page> {
         let first = match cursor {
             None => 0,
@@ -89,7 +89,7 @@ impl List {
         Some(Page { items: self.cut(first, end), next })
     }
 
-    /// Which items `sees` holds for, in the order of their keys.
+    /// Selects the items for which `sees` returns `true`, in key order.
     pub(crate) fn select(&self, sees: impl Fn(&str) -> bool) -> Selection {
         let mut bits = vec![0; self.keys.len().div_ceil(64)].into_boxed_slice();
         let mut count = 0;
@@ -100,7 +100,7 @@ impl List {
         Selection { bits, whole: count == self.keys.len() }
     }
 
-    /// The selected items, as a list of their own.
+    /// Returns a list of the selected items.
     pub(crate) fn only(&self, selection: &Selection) -> Self {
         let chosen = |number: &usize| selection.bits[number / 64] >> (number % 64) & 1 == 1;
         let item = |number: usize| {
@@ -112,12 +112,12 @@ impl List {
         Self::new(chosen.into_iter(), size, |_, item, out| out.extend_from_slice(item))
     }
 
-    /// How many items there are.
+    /// Returns the number of items.
     pub(crate) fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// About how many bytes it takes.
+    /// Returns the approximate size in bytes.
     pub(crate) fn size(&self) -> usize {
         self.joined.len() + self.keys.size() + self.starts.len() * size_of::<u32>()
     }
@@ -130,7 +130,7 @@ impl List {
     }
 }
 
-/// Lists stay far below 4 GiB: what is read of a backend is capped.
+/// Returns the current offset. Lists stay far below 4 GiB because backend responses are limited in size.
 fn position(joined: &[u8]) -> u32 {
     u32::try_from(joined.len()).unwrap_or(u32::MAX)
 }

@@ -1,4 +1,4 @@
-//! Resources and templates, which are known by their URIs.
+//! Resources and resource templates, which are identified by URI.
 
 use std::borrow::Cow;
 use std::collections::btree_map::Entry;
@@ -11,16 +11,16 @@ use super::define::define;
 use super::templates::{Templates, unfit};
 use super::{ByGeneration, Kind, List, Part, each_item};
 
-/// The most templates that are reported as left out.
+/// Maximum number of left-out templates in the report.
 const MAX_LEFT_OUT: usize = 100;
 
-/// The backends that have a URI, by that: first the one that answers.
+/// Backends that have a URI, by URI; the first one serves it.
 type Contenders = BTreeMap<String, Vec<String>>;
 
-/// The URIs or templates of one backend, and whether it has them in one generation.
+/// URIs or templates of one backend; the flag is `true` if the backend has them in this generation.
 pub(super) type OwnedUris<'a, L> = (&'a L, Vec<(&'a str, bool)>);
 
-/// Resources: a URI whose backend lacks it in this generation is not looked for elsewhere.
+/// Routes resources. If a URI's backend lacks it in this generation, no other backend serves it.
 pub(super) fn resources<L: Clone>(all: Vec<OwnedUris<'_, L>>) -> HashMap<Box<str>, Option<L>> {
     let mut owners = HashMap::with_capacity(all.iter().map(|(_, own)| own.len()).sum());
     for (link, own) in all {
@@ -29,7 +29,7 @@ pub(super) fn resources<L: Clone>(all: Vec<OwnedUris<'_, L>>) -> HashMap<Box<str
     owners
 }
 
-/// Templates that the generation has.
+/// Collects the templates of this generation.
 pub(super) fn templates<L: Clone>(all: Vec<OwnedUris<'_, L>>) -> Templates<L> {
     Templates::new(all.into_iter().map(|(link, own)| {
         let own = own.into_iter().filter(|(_, has)| *has);
@@ -37,8 +37,8 @@ pub(super) fn templates<L: Clone>(all: Vec<OwnedUris<'_, L>>) -> Templates<L> {
     }))
 }
 
-/// Resources and templates: their URIs stay as they are but for user interfaces of several backends, the first backend
-/// that has one answers. `owners` makes what says which backend that is.
+/// Builds the lists of resources and templates. URIs are kept, except those of user interfaces that several backends have; the
+/// first backend with a URI serves it. `owners` builds the lookup from URI to backend.
 pub(super) fn located<L, O>(
     parts: &[Part<'_, L>],
     (kind, interfaces): (Kind, &Interfaces),
@@ -102,7 +102,7 @@ pub(super) fn located<L, O>(
     })
 }
 
-/// What became of URIs that several backends have.
+/// Returns the conflicts of URIs that several backends have.
 fn settled(kind: Kind, all: Contenders, reason: &str) -> impl Iterator<Item = Conflict> {
     all.into_iter().map(move |(name, contenders)| Conflict {
         kind: singular(kind),

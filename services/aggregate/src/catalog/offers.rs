@@ -1,4 +1,4 @@
-//! What one backend offers to clients of each generation.
+//! Offers of one backend to clients of each generation.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -15,11 +15,11 @@ pub(crate) struct ByGeneration<T> {
     pub(crate) stateless: T,
 }
 
-/// The offers of one backend; `None` is not known yet. A backend of one generation offers the same to clients of both.
+/// Offers of one backend; `None` is not known yet. A single-generation backend offers the same to clients of both.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Offers {
     by_generation: ByGeneration<Option<Arc<Offer>>>,
-    /// The generation of a backend that speaks one only.
+    /// Generation of a backend that supports a single one.
     only: Option<Generation>,
 }
 
@@ -53,7 +53,7 @@ impl<T> ByGeneration<T> {
 impl PartialEq for Offers {
     fn eq(&self, other: &Self) -> bool {
         let Self { by_generation: ByGeneration { stateful, stateless }, only } = self;
-        // What both generations have in common is compared once.
+        // Parts shared by both generations are compared once.
         *only == other.only
             && *stateful == other.by_generation.stateful
             && (self.is_same() && other.is_same() || *stateless == other.by_generation.stateless)
@@ -62,7 +62,7 @@ impl PartialEq for Offers {
 
 impl Eq for Offers {}
 
-/// The generation that is not this one.
+/// Returns the opposite generation.
 pub(crate) fn other(generation: Generation) -> Generation {
     match generation {
         Generation::Stateful => Generation::Stateless,
@@ -71,17 +71,17 @@ pub(crate) fn other(generation: Generation) -> Generation {
 }
 
 impl Offers {
-    /// Those of a backend that offers clients of both generations the same.
+    /// Creates the offers of a backend that offers the same to clients of both generations.
     pub(crate) fn same(offer: Offer) -> Self {
         Self { by_generation: ByGeneration::both(Some(Arc::new(offer))), only: None }
     }
 
-    /// Those of a backend that speaks one generation only.
+    /// Creates the offers of a backend that supports a single generation.
     pub(crate) fn only(generation: Generation, offer: Offer) -> Self {
         Self { only: Some(generation), ..Self::same(offer) }
     }
 
-    /// The offers with that of one generation replaced. What both have in common is kept once.
+    /// Returns the offers with one generation replaced. Parts that are equal in both are shared.
     pub(crate) fn with(&self, generation: Generation, offer: Offer) -> Self {
         let offer = match self.of(other(generation)) {
             Some(other) if **other == offer => Arc::clone(other),
@@ -97,12 +97,12 @@ impl Offers {
         self.by_generation.of(generation).as_ref()
     }
 
-    /// The generation of a backend that speaks one only.
+    /// Returns the generation of a backend that supports a single one.
     pub(crate) fn only_generation(&self) -> Option<Generation> {
         self.only
     }
 
-    /// The offers as they are shown: what is not known is `none`. Nothing if neither is known.
+    /// Returns the offers to advertise, with `none` for an unknown one; `None` if both are unknown.
     pub(crate) fn known<'a>(&'a self, none: &'a Offer) -> Option<ByGeneration<&'a Offer>> {
         let ByGeneration { stateful, stateless } = &self.by_generation;
         self.is_known().then(|| ByGeneration {
@@ -111,12 +111,12 @@ impl Offers {
         })
     }
 
-    /// Whether any are known.
+    /// Returns `true` if at least one offer is known.
     pub(crate) fn is_known(&self) -> bool {
         self.by_generation.stateful.is_some() || self.by_generation.stateless.is_some()
     }
 
-    /// Whether both generations are offered the same.
+    /// Returns `true` if both generations have the same offer.
     fn is_same(&self) -> bool {
         match (&self.by_generation.stateful, &self.by_generation.stateless) {
             (Some(stateful), Some(stateless)) => Arc::ptr_eq(stateful, stateless),
@@ -125,13 +125,13 @@ impl Offers {
         }
     }
 
-    /// The offers, each once.
+    /// Iterates over the distinct offers.
     pub(crate) fn each(&self) -> impl Iterator<Item = &Offer> {
         let stateless = self.by_generation.stateless.as_deref().filter(|_| !self.is_same());
         self.by_generation.stateful.as_deref().into_iter().chain(stateless)
     }
 
-    /// Which kinds of items differ from those of older offers.
+    /// Returns the kinds of items that differ from those of older offers.
     pub(crate) fn changes(&self, older: &Self) -> ByGeneration<Vec<Kind>> {
         let none = Offer::default();
         let of = |generation| {
@@ -142,19 +142,19 @@ impl Offers {
         ByGeneration { stateful: of(Generation::Stateful), stateless: of(Generation::Stateless) }
     }
 
-    /// The number of items.
+    /// Returns the number of items.
     pub(crate) fn len(&self) -> usize {
         self.each().map(Offer::len).sum()
     }
 
-    /// The number of bytes that they take.
+    /// Returns the size in bytes.
     pub(crate) fn size(&self) -> usize {
         self.each().map(Offer::size).sum()
     }
 }
 
-/// Calls `each` for the items of one kind, those that both generations call alike together: in the order of the stateful
-/// generation, and behind them what only the stateless one has.
+/// Calls `each` for the items of one kind, pairing items with the same key in both generations: first in the order of the
+/// stateful generation, then the items that only the stateless generation has.
 pub(crate) fn each_item<'a>(
     offers: ByGeneration<&'a Offer>,
     kind: Kind,

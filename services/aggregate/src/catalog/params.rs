@@ -1,4 +1,4 @@
-//! Arguments that travel in headers too: `x-mcp-header` in a tool's input schema (MCP 2026-07-28).
+//! Arguments that are repeated in headers: `x-mcp-header` in a tool's input schema (MCP 2026-07-28).
 
 use std::collections::HashSet;
 
@@ -11,24 +11,24 @@ use vmcp_wire::{find, unquote};
 
 const ANNOTATION: &str = "x-mcp-header";
 
-/// The deepest chain of properties that is followed.
+/// Maximum nesting depth of properties.
 const DEEPEST: usize = 64;
 
-/// One argument that is repeated in a header.
+/// Argument that is repeated in a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ParamHeader {
     header: HeaderName,
-    /// Property names from the arguments to the value.
+    /// Property names on the path from the arguments to the value.
     path: Vec<String>,
 }
 
-/// Whether there may be annotations in some definitions: the schemas of others need not be read.
+/// Returns `true` if some of the definitions may have annotations; other schemas need not be parsed.
 pub(crate) fn annotated(definitions: &[u8]) -> bool {
     memmem::find(definitions, ANNOTATION.as_bytes()).is_some()
 }
 
-/// The annotations of a tool; `None` if they break the rules, which makes the tool unusable for
-/// clients of the stateless generation.
+/// Parses the annotations of a tool; `None` if they are invalid, which makes the tool unusable for clients of the stateless
+/// generation.
 pub(crate) fn of(tool: &[u8]) -> Option<Vec<ParamHeader>> {
     if !annotated(tool) {
         return Some(Vec::new());
@@ -62,7 +62,7 @@ fn collect(schema: &Value, path: &mut Vec<String>, found: &mut Vec<ParamHeader>)
     Some(())
 }
 
-/// Refuses a request whose headers say something else than its arguments.
+/// Rejects a request whose headers contradict its arguments.
 pub(crate) fn check(
     params: &[ParamHeader],
     headers: &HeaderMap,
@@ -88,7 +88,7 @@ pub(crate) fn check(
     Ok(())
 }
 
-/// Puts the annotated arguments into the headers of a request to the backend.
+/// Copies the annotated arguments into the headers of a request to the backend.
 pub(crate) fn add(params: &[ParamHeader], headers: &mut HeaderMap, arguments: Option<&[u8]>) {
     for param in params {
         let value: Option<HeaderValue> =
@@ -100,7 +100,7 @@ pub(crate) fn add(params: &[ParamHeader], headers: &mut HeaderMap, arguments: Op
 }
 
 impl ParamHeader {
-    /// The argument as text; `None` when it is absent, null, or nothing that a header can repeat.
+    /// Returns the argument as text; `None` if it is absent, null or of a type that a header cannot repeat.
     fn value(&self, arguments: Option<&[u8]>) -> Option<String> {
         let mut value = arguments?;
         for property in &self.path {

@@ -1,4 +1,4 @@
-//! Where names lead.
+//! Routes from advertised names to backends.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -10,28 +10,28 @@ use super::ParamHeader;
 use super::hints::Told;
 use super::texts::Texts;
 
-/// Where a name leads. `L` is the handle of a backend.
+/// Route of one name. `L` is the handle of a backend.
 #[derive(Clone, Debug)]
 pub(crate) struct Route<L> {
     pub(crate) link: L,
-    /// The backend's own name for it, as a JSON string literal.
+    /// The backend's own name of the item, as a JSON string literal.
     pub(crate) name: Bytes,
-    /// Whether clients may see and use it; the rest is for composite tools.
+    /// `true` if clients may see and use the item; otherwise only composite tools may.
     pub(crate) shown: bool,
-    /// What its server says that it does, with what is overridden.
+    /// Behavior hints declared by the server, with overrides applied.
     pub(crate) hints: Told,
-    /// Whether the tool has a user interface.
+    /// `true` if the tool has a user interface.
     pub(crate) interface: bool,
-    /// The arguments that travel in headers too (`x-mcp-header`, MCP 2026-07-28).
+    /// Arguments that are repeated in headers (`x-mcp-header`, MCP 2026-07-28).
     pub(crate) headers: Arc<[ParamHeader]>,
 }
 
-/// Routes by name. Made anew with each catalog, so it is built for being filled fast as well.
+/// Routes by name. Each catalog builds its own table, so construction is optimized as well as lookup.
 #[derive(Debug)]
 pub(crate) struct Routes<L> {
     names: Texts,
     targets: Vec<Route<L>>,
-    /// The numbers of names and targets, by the names' hashes.
+    /// Indices of names and targets, by the hash of the name.
     table: HashTable<u32>,
     hasher: DefaultHashBuilder,
 }
@@ -52,14 +52,14 @@ impl<L> Routes<L> {
         }
     }
 
-    /// The route of a name.
+    /// Returns the route of a name.
     pub(crate) fn get(&self, name: &str) -> Option<&Route<L>> {
         let same = |number: &u32| self.names.get(*number as usize) == name;
         let number = self.table.find(self.hasher.hash_one(name), same)?;
         self.targets.get(*number as usize)
     }
 
-    /// Adds a route for a name that has none yet.
+    /// Adds the route of a name that has none yet.
     pub(crate) fn add(&mut self, name: &str, route: Route<L>) {
         let number = u32::try_from(self.targets.len()).unwrap_or(u32::MAX);
         self.names.push(name, "");

@@ -1,14 +1,14 @@
-//! Which catalog is meant, for whoever keeps what was made of it.
+//! Identity of a catalog, for caches of values derived from it.
 
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-/// A catalog's own number among all catalogs of the process.
+/// Process-wide unique number of a catalog.
 #[derive(Debug)]
 pub(crate) struct Serial(Arc<u64>);
 
-/// The number of a catalog that may be gone.
+/// Weak reference to the number of a catalog.
 #[derive(Clone, Debug)]
 pub(crate) struct SerialRef {
     number: u64,
@@ -27,7 +27,7 @@ impl Serial {
 }
 
 impl SerialRef {
-    /// Whether the catalog is still there.
+    /// Returns `true` while the catalog exists.
     pub(crate) fn is_alive(&self) -> bool {
         self.catalog.strong_count() > 0
     }

@@ -1,4 +1,4 @@
-//! Who gets which name.
+//! Conflict resolution: assigns advertised names to tools and prompts.
 
 use std::borrow::Cow;
 
@@ -7,47 +7,47 @@ use super::texts::Texts;
 use super::{ByGeneration, Conflict, Item, Kind, Part, each_item};
 use crate::settings::{Conflicts, Override, Rules};
 
-/// Something that wants a name.
+/// Item that claims a name.
 pub(super) struct Candidate<'a> {
     pub(super) part: usize,
-    /// What it is in each generation, in one of them at least.
+    /// The item in each generation; present in at least one.
     pub(super) items: ByGeneration<Option<Item<'a>>>,
     pub(super) change: Option<&'a Override>,
-    /// Its own name or that of its override.
+    /// Name of the item's override, otherwise its own.
     wanted: Cow<'a, str>,
-    /// Whether clients may see it.
+    /// `true` if clients may see the item.
     visible: bool,
 }
 
 impl Candidate<'_> {
-    /// What its backend calls it.
+    /// Returns the backend's own name of the item.
     fn own(&self) -> Cow<'_, str> {
         self.items.stateful.or(self.items.stateless).map(Item::key).unwrap_or_default()
     }
 }
 
-/// Everything of one kind that wants a name.
+/// All items of one kind that claim a name.
 pub(super) struct Settling<'a, L> {
     parts: &'a [Part<'a, L>],
     rules: &'a Rules,
     kind: Kind,
     pub(super) candidates: Vec<Candidate<'a>>,
-    /// What each candidate wants to be called by its number, and behind that what some got instead.
+    /// Claimed name of each candidate by its index, followed by assigned names that differ from the claimed ones.
     pub(super) names: Texts,
 }
 
-/// A name that was given: the number of the name and that of its candidate.
+/// Assigned name: the index of the name and that of its candidate.
 #[derive(Clone, Copy)]
 pub(super) struct Won {
     pub(super) name: usize,
     pub(super) candidate: usize,
 }
 
-/// What stands before the names of all configured backends, also of those that are away: a backend must not take names
-/// that look like another's.
+/// Name prefixes of all configured backends, including unavailable ones: no backend may take a name that looks like one of
+/// another backend.
 pub(super) struct Prefixes<'a> {
     rules: &'a Rules,
-    /// With the backends, the longest first. Empty where names stay bare.
+    /// Prefixes with their backends, longest first. Empty if names are not prefixed.
     all: Vec<(String, &'a str)>,
 }
 
@@ -61,7 +61,7 @@ impl<'a> Prefixes<'a> {
         Self { rules, all }
     }
 
-    /// The backends whose prefixes begin with this one and are longer.
+    /// Returns the backends whose longer prefixes begin with this prefix.
     fn within(&self, prefix: &str) -> Vec<&(String, &'a str)> {
         let longer = |other: &str| other.len() > prefix.len() && other.starts_with(prefix);
         self.all.iter().filter(|(other, _)| longer(other)).collect()
@@ -69,7 +69,7 @@ impl<'a> Prefixes<'a> {
 }
 
 impl<'a, L> Settling<'a, L> {
-    /// Everything of one kind that may want a name. What would have the name of another backend's is left out.
+    /// Collects all items of one kind that claim a name. Leaves out items whose names would look like another backend's.
     pub(super) fn new(
         parts: &'a [Part<'a, L>],
         prefixes: &Prefixes<'a>,
@@ -94,7 +94,7 @@ impl<'a, L> Settling<'a, L> {
                     longer.strip_prefix(&*prefix).is_some_and(|rest| wanted.starts_with(rest))
                 });
                 if let Some((_, owner)) = owner {
-                    // What nobody sees is no news.
+                    // Hidden items are not reported.
                     taken.extend(visible.then(|| (format!("{prefix}{wanted}"), *owner)));
                     return;
                 }
@@ -112,19 +112,19 @@ impl<'a, L> Settling<'a, L> {
         Self { parts, rules, kind, candidates, names }
     }
 
-    /// The names that are given, each once, and whether clients may see what is called so. Where one generation lacks what
-    /// has a name, nothing else is called so there.
+    /// Assigns each name once and returns it with a flag that is `true` if clients may see the item. If one generation lacks
+    /// the item, the name stays unused there.
     pub(super) fn settle_all(&mut self, conflicts: &mut Vec<Conflict>) -> Vec<(Won, bool)> {
         let mut shown = self.settle(true, conflicts);
-        // Conflicts among what nobody sees are no news.
+        // Conflicts among hidden items are not reported.
         let mut hidden = self.settle(false, &mut Vec::new());
         let (names, candidates, parts) = (&self.names, &self.candidates, self.parts);
-        // Both are in the order of their names.
+        // Both lists are in name order.
         shown.dedup_by(|later, earlier| {
             let name = names.get(later.name);
             let twice = name == names.get(earlier.name);
             if twice {
-                // A prefix that settled one conflict has made another.
+                // A prefix that resolved one conflict has caused another.
                 conflicts.push(Conflict {
                     kind: singular(self.kind),
                     name: name.to_owned(),
@@ -143,12 +143,12 @@ impl<'a, L> Settling<'a, L> {
         shown.into_iter().map(|won| (won, true)).chain(hidden).collect()
     }
 
-    /// The names that are given to what clients may see, or to what they may not, in their order.
+    /// Assigns names to the visible or to the hidden items, in name order.
     fn settle(&mut self, visible: bool, conflicts: &mut Vec<Conflict>) -> Vec<Won> {
         let numbers = 0..self.candidates.len();
         let mut order: Vec<_> =
             numbers.filter(|number| self.candidates[*number].visible == visible).collect();
-        // Stable: equal names stay in the order of the configuration.
+        // Stable sort: equal names stay in configuration order.
         order.sort_by(|a, b| self.names.get(*a).cmp(self.names.get(*b)));
         let mut won = Vec::with_capacity(order.len());
         let wanted = self.names.len();
@@ -164,14 +164,14 @@ impl<'a, L> Settling<'a, L> {
                 all => self.contend(all.to_vec(), conflicts, &mut won),
             }
         }
-        // What got another name than it wanted is not in its place.
+        // Renamed items are out of order.
         if self.names.len() > wanted {
             won.sort_by(|a, b| self.names.get(a.name).cmp(self.names.get(b.name)));
         }
         won
     }
 
-    /// Several candidates, at least one, want the same name.
+    /// Resolves the claims of one or more candidates to the same name.
     fn contend(&mut self, mut all: Vec<usize>, conflicts: &mut Vec<Conflict>, won: &mut Vec<Won>) {
         let (parts, candidates) = (self.parts, &self.candidates);
         let backend = |candidate: usize| parts[candidates[candidate].part].name;
@@ -200,7 +200,7 @@ impl<'a, L> Settling<'a, L> {
     }
 }
 
-/// What became of a name that looks like one of `owner`, in words.
+/// Describes the resolution for a name that looks like one of `owner`.
 fn left_out(kind: Kind, owner: &str) -> String {
     let remedy = match kind {
         Kind::Tools => "give it another name in aggregation.tools[].overrides",
@@ -209,7 +209,7 @@ fn left_out(kind: Kind, owner: &str) -> String {
     format!("left out: names that begin so are those of {owner}; {remedy}")
 }
 
-/// What became of a name, in words. The first contender wins where one does; `own` is what its backend calls it.
+/// Describes the resolution for a name. The first contender wins if any does; `own` is its backend's own name.
 fn settlement(rules: &Rules, kind: Kind, contenders: &[String], own: &str) -> String {
     let first = contenders.first().map_or("", String::as_str);
     let mut others = contenders.iter().skip(1);
@@ -235,7 +235,7 @@ fn settlement(rules: &Rules, kind: Kind, contenders: &[String], own: &str) -> St
     format!("{first} has it{which}: {reason}")
 }
 
-/// Listed backends in their order, the others behind them by name.
+/// Ranks listed backends in their order and other backends after them by name.
 fn rank<'a>(order: &[String], name: &'a str) -> (usize, &'a str) {
     (order.iter().position(|listed| listed == name).unwrap_or(usize::MAX), name)
 }

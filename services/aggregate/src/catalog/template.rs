@@ -1,11 +1,11 @@
-//! URIs and the templates that they can be expansions of (RFC 6570).
+//! Matching of URIs against templates (RFC 6570).
 
-/// The number of expressions of a template.
+/// Returns the number of expressions in a template.
 pub(super) fn expressions(template: &str) -> usize {
     memchr::memchr_iter(b'{', template.as_bytes()).count()
 }
 
-/// The number of bytes of a template that are no expressions.
+/// Returns the number of literal bytes in a template.
 pub(super) fn literals(template: &str) -> usize {
     let mut rest = template;
     let mut count = 0;
@@ -16,30 +16,30 @@ pub(super) fn literals(template: &str) -> usize {
     count + rest.len()
 }
 
-/// Returns whether `uri` can be an expansion of `template`.
+/// Returns `true` if `uri` can be an expansion of `template`.
 ///
-/// Expressions are matched by the characters that their operator lets through: a simple one stops
-/// at a reserved character, `{+x}` and `{#x}` do not, `{/x*}` takes further segments. It is a test of
-/// shape, not of values: the backend that has the template answers for the rest.
+/// Expressions are matched by the characters that their operator permits: a simple expression ends at a reserved character,
+/// `{+x}` and `{#x}` do not, `{/x*}` accepts further segments. The match checks the shape, not the values; the backend
+/// validates those.
 ///
-/// The places of the URI that the template so far can end at are kept as a set, so the work is at most the product of
-/// both lengths, without recursion or backtracking. It is taken out of `steps`; what they do not suffice for is not
-/// matched, and they are used up.
+/// The set of URI positions at which the template so far can end is tracked, so the work is at most the product of both
+/// lengths, without recursion or backtracking. The work is deducted from `steps`. If `steps` is exhausted, the result is
+/// `false`.
 pub(crate) fn matches(template: &str, uri: &str, steps: &mut usize) -> bool {
     let (template, uri) = (template.as_bytes(), uri.as_bytes());
     let Some(first) = memchr::memchr(b'{', template) else { return template == uri };
-    // Most templates are out of the question by how they begin.
+    // The literal prefix rules out most templates.
     if !spend(steps, 1 + first / 16) || !uri.starts_with(&template[..first]) {
         return false;
     }
     expand(&template[first..], &uri[first..], steps).unwrap_or(false)
 }
 
-/// Matches a template that begins with an expression. `None` if `steps` do not suffice or an expression has no end.
+/// Matches a template that begins with an expression. Returns `None` if `steps` is exhausted or an expression is not closed.
 fn expand(mut template: &[u8], uri: &[u8], steps: &mut usize) -> Option<bool> {
     let work = uri.len() + 1;
     spend(steps, work).then_some(())?;
-    // Whether the template so far can end before the byte of this number.
+    // `ends[i]` is `true` if the template so far can end before byte `i`.
     let mut ends = vec![false; work];
     ends[0] = true;
     let mut next = vec![false; work];
@@ -68,7 +68,7 @@ fn spend(steps: &mut usize, work: usize) -> bool {
     left.is_some()
 }
 
-/// Notes in `next` where a literal ends that begins at one of `starts`.
+/// Marks in `next` the ends of a literal that begins at one of `starts`.
 fn literal(text: &[u8], uri: &[u8], starts: &[bool], next: &mut [bool]) {
     for (at, _) in starts.iter().enumerate().filter(|(_, start)| **start) {
         if uri[at..].starts_with(text) {
@@ -77,7 +77,7 @@ fn literal(text: &[u8], uri: &[u8], starts: &[bool], next: &mut [bool]) {
     }
 }
 
-/// Notes in `next` where an expression can end that begins at one of `starts`.
+/// Marks in `next` the possible ends of an expression that begins at one of `starts`.
 fn expression(expression: &[u8], uri: &[u8], starts: &[bool], next: &mut [bool]) {
     let lead: &[u8] = match expression.first() {
         Some(b'#') => b"#",
@@ -88,11 +88,11 @@ fn expression(expression: &[u8], uri: &[u8], starts: &[bool], next: &mut [bool])
         Some(b'&') => b"&",
         _ => b"",
     };
-    // Undefined variables expand to nothing, the operator's character included; a path or text
-    // variable that is all there is between two literals has to be something.
+    // Undefined variables expand to nothing, including the operator's character. A path or text variable that fills the gap
+    // between two literals must not be empty.
     let optional = !lead.is_empty() && lead != b"/";
-    // The end of the last run of characters that a value may hold. Values that begin within the run end at places that
-    // are noted already.
+    // End of the previous run of permitted characters. Values that begin within that run end at positions that are already
+    // marked.
     let mut run = 0;
     for (at, _) in starts.iter().enumerate().filter(|(_, start)| **start) {
         if optional {
@@ -109,7 +109,7 @@ fn expression(expression: &[u8], uri: &[u8], starts: &[bool], next: &mut [bool])
     }
 }
 
-/// Returns whether an expression's value may hold this character.
+/// Returns `true` if an expression's value may contain this character.
 fn passes(expression: &[u8], c: u8) -> bool {
     let unreserved = c.is_ascii_alphanumeric() || b"-._~%".contains(&c) || !c.is_ascii();
     match expression.first() {

@@ -1,49 +1,49 @@
-//! The backend that answers for a URI which is an expansion of a template.
+//! Lookup of the backend whose resource template matches a URI.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
 use super::template::{expressions, literals, matches};
 
-/// The most work of one lookup, in steps of a nanosecond or two, and the share of it that one backend's templates can take:
-/// a backend cannot keep another one's from being found.
+/// Maximum work of one lookup, in steps of one to two nanoseconds, and the share of one backend's templates. The share prevents
+/// one backend from exhausting the budget of the others.
 const MAX_STEPS: usize = 100_000;
 const MAX_STEPS_OF_BACKEND: usize = MAX_STEPS / 4;
 
-/// The most templates of one backend, and the most expressions of one template.
+/// Maximum number of templates per backend and of expressions per template.
 const MAX_TEMPLATES: usize = 1000;
 const MAX_EXPRESSIONS: usize = 64;
 
-/// The templates of all backends. `L` is the handle of a backend.
+/// Templates of all backends. `L` is the handle of a backend.
 #[derive(Debug)]
 pub(crate) struct Templates<L> {
-    /// By the template itself.
+    /// Backend by the template's text.
     exact: HashMap<Box<str>, L>,
-    /// By the text before the first expression; under the same text the most specific first.
+    /// Templates by the literal before the first expression, most specific first.
     by_head: HashMap<Box<str>, Vec<Template<L>>>,
-    /// The lengths of these texts, the longest first.
+    /// Lengths of these literals, longest first.
     lengths: Vec<usize>,
 }
 
 #[derive(Debug)]
 struct Template<L> {
     text: Box<str>,
-    /// The number of its backend.
+    /// Index of the backend.
     part: usize,
     link: L,
 }
 
-/// When a search among templates ends.
+/// End condition of a search among templates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Search {
-    /// With the first that fits.
+    /// Stops at the first match.
     First,
-    /// With the last, whichever fits.
+    /// Examines all templates, even after a match.
     All,
 }
 
 impl<L: Clone> Templates<L> {
-    /// The templates of each backend, in the order of the configuration.
+    /// Collects the templates of each backend, in configuration order.
     pub(super) fn new<'a>(all: impl Iterator<Item = (L, Vec<&'a str>)>) -> Self {
         let (mut exact, mut by_head) = (HashMap::new(), HashMap::<Box<str>, Vec<_>>::new());
         for (part, (link, templates)) in all.enumerate() {
@@ -56,7 +56,7 @@ impl<L: Clone> Templates<L> {
             }
         }
         for templates in by_head.values_mut() {
-            // Stable: equally specific ones stay in the order of the configuration.
+            // Stable sort: equally specific templates stay in configuration order.
             templates.sort_by_key(|template| Reverse(literals(&template.text)));
         }
         let lengths: HashSet<usize> = by_head.keys().map(|head| head.len()).collect();
@@ -65,14 +65,14 @@ impl<L: Clone> Templates<L> {
         Self { exact, by_head, lengths }
     }
 
-    /// The backend with the most specific template that `uri` can be an expansion of: the one with the longest text
-    /// before its first expression, then the one with the most text.
+    /// Returns the backend with the most specific template that matches `uri`: the one with the longest literal before its
+    /// first expression, then the one with the most literal bytes.
     pub(crate) fn find(&self, uri: &str) -> Option<&L> {
         self.exact.get(uri).or_else(|| self.search(uri, Search::First))
     }
 
-    /// The same as [`find`](Self::find), after a search that goes on where it could end: the time tells little of what
-    /// is there.
+    /// Equivalent to [`find`](Self::find), but continues the search after a match, so the time reveals little about the
+    /// templates.
     pub(crate) fn find_evenly(&self, uri: &str) -> Option<&L> {
         let found = self.search(uri, Search::All);
         self.exact.get(uri).or(found)
@@ -103,23 +103,23 @@ impl<L: Clone> Templates<L> {
         found
     }
 
-    /// The backend of a template as it is listed.
+    /// Returns the backend of a template, compared verbatim.
     pub(super) fn owner(&self, template: &str) -> Option<&L> {
         self.exact.get(template)
     }
 
-    /// Each template with its backend.
+    /// Iterates over the templates with their backends.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &L)> {
         self.exact.iter().map(|(text, link)| (&**text, link))
     }
 
-    /// Whether it is a template as it is listed.
+    /// Returns `true` if the text equals a listed template.
     pub(crate) fn is_template(&self, text: &str) -> bool {
         self.exact.contains_key(text)
     }
 }
 
-/// Why the template of a backend that has `count` before it is left out, if it is.
+/// Returns the reason to leave out a backend's template with `count` templates before it, if there is one.
 pub(super) fn unfit(template: &str, count: usize) -> Option<String> {
     if count >= MAX_TEMPLATES {
         return Some(format!("left out: its backend has more than {MAX_TEMPLATES} templates"));

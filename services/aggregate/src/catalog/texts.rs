@@ -1,6 +1,6 @@
-//! Many short strings behind each other: two allocations instead of thousands.
+//! Compact storage of many short strings in two allocations.
 
-/// Strings by their number, in the order in which they were added.
+/// Strings by index, in insertion order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Texts {
     all: String,
@@ -9,15 +9,15 @@ pub(crate) struct Texts {
 
 impl Texts {
     pub(crate) fn with_capacity(count: usize) -> Self {
-        // Most names of tools are shorter.
+        // Most tool names are shorter than 24 bytes.
         Self { all: String::with_capacity(count * 24), ends: Vec::with_capacity(count) }
     }
 
-    /// Adds a string that is given in two parts.
+    /// Adds a string given in two parts.
     pub(crate) fn push(&mut self, first: &str, second: &str) {
         self.all.push_str(first);
         self.all.push_str(second);
-        // Names stay far below 4 GiB: what is read of a backend is capped.
+        // The total stays far below 4 GiB because backend responses are limited in size.
         self.ends.push(u32::try_from(self.all.len()).unwrap_or(u32::MAX));
     }
 
@@ -25,12 +25,12 @@ impl Texts {
         self.ends.len()
     }
 
-    /// How many bytes they take.
+    /// Returns the size in bytes.
     pub(crate) fn size(&self) -> usize {
         self.all.len() + self.ends.len() * size_of::<u32>()
     }
 
-    /// The string with this number; empty if there is none.
+    /// Returns the string at this index; empty if there is none.
     pub(crate) fn get(&self, number: usize) -> &str {
         let end = |number: usize| self.ends.get(number).map(|end| *end as usize);
         let start = number.checked_sub(1).map_or(Some(0), end);
@@ -42,7 +42,7 @@ impl Texts {
         (0..self.len()).map(|number| self.get(number))
     }
 
-    /// How many strings at the beginning `smaller` holds for. It must hold for none behind those.
+    /// Returns the number of leading strings for which `smaller` returns `true`. It must return `false` for all later strings.
     pub(crate) fn partition_point(&self, smaller: impl Fn(&str) -> bool) -> usize {
         let (mut low, mut high) = (0, self.len());
         while low < high {

@@ -45,7 +45,7 @@ fn catalog(offers: &[(&str, Offer)], rules: &Rules) -> std::sync::Arc<Catalog<St
     std::sync::Arc::clone(combine(&parts, &[], rules).of(Generation::Stateless))
 }
 
-/// The backend that a URI leads to, and what it calls it, if that is another URI.
+/// Returns the backend that serves a URI, and the backend's own URI if it differs.
 fn leads(catalog: &Catalog<String>, uri: &str) -> (Option<String>, Option<String>) {
     (catalog.resource(uri), catalog.own_uri(uri).map(str::to_owned))
 }
@@ -124,7 +124,7 @@ fn leaves_interfaces_of_one_backend_alone() {
     let expected = own.replace("\"show\"", "\"a_show\"");
     let page = catalog.list(Kind::Tools).page(Kind::Tools, None).unwrap();
     assert!(page.items.starts_with(expected.as_bytes()), "{page:?}");
-    // Nobody lists it, and it is found all the same.
+    // No backend lists the resource, but it is still routable.
     let hidden = offer(&[shows("show", "ui://app/hidden.html")], &[]);
     let catalog = self::catalog(&[("a", hidden)], &Rules::default());
     assert_eq!(leads(&catalog, "ui://app/hidden.html"), (Some("a".to_owned()), None));
@@ -172,7 +172,7 @@ fn enters_original_names_that_apps_may_call() {
         assert_eq!(names(name), [format!("a_{name}").into(), format!("b_{name}").into()]);
     }
     assert_eq!((names("think").len(), names("other").len()), (0, 0));
-    // Names that stay need none.
+    // Tools that keep their names need no entry.
     let rules = Rules { conflicts: Conflicts::Priority(Vec::new()), ..Rules::default() };
     assert_eq!(catalog(&offers, &rules).originals.len(), 0);
 }

@@ -71,7 +71,7 @@ fn names_of_a_longer_prefix_belong_to_its_backend() {
     rules.workloads.insert("a".to_owned(), workload);
     let prompts = Items::of(Kind::Prompts, &[r#"{"name":"b_p"}"#, r#"{"name":"bp"}"#]);
     let offers = [("a", Offer { prompts, ..offer(&["b_c", "b_", "bc", "b_x_y", "named"]) })];
-    // The backends of the longer prefixes are away.
+    // The backends with the longer prefixes are unavailable.
     let catalog = catalog_among(&["a", "a_b", "a_b_x", "other"], &offers, &rules);
     assert_eq!(names(&catalog), ["a_b_own", "a_bc"]);
     assert_eq!(catalog.list(Kind::Prompts).keys().collect::<Vec<_>>(), ["a_bp"]);
@@ -92,7 +92,7 @@ fn names_of_a_longer_prefix_belong_to_its_backend() {
     ];
     assert_eq!(told, expected);
     assert_eq!(catalog.conflicts[1].contenders, ["a", "a_b"]);
-    // Without the prefix nobody owns the beginning of a name.
+    // Without prefixes, no backend owns the beginning of a name.
     let bare = catalog_among(&["a", "a_b"], &offers, &with(Conflicts::Priority(Vec::new())));
     assert_eq!(*bare.conflicts, []);
 }
@@ -163,7 +163,7 @@ fn under_manual_prompts_of_the_same_name_get_prefixes_and_stay_in_order() {
     assert_eq!(catalog.list(Kind::Prompts).keys().collect::<Vec<_>>(), ["a", "b_z", "m_z", "n"]);
     assert_eq!(catalog.prompts.get("b_z").unwrap().name, "\"b_z\"");
     assert_eq!(catalog.prompts.get("m_z").unwrap().link, "m");
-    // What the prefix made collides with what was there.
+    // The prefixed name collides with an existing one.
     let told: Vec<_> = catalog.conflicts.iter().map(|one| (&*one.name, &*one.settled)).collect();
     let left_out = "left out: with its prefix it is called like another";
     assert_eq!(told, [("z", "each got its backend's name as a prefix"), ("b_z", left_out)]);
@@ -229,7 +229,7 @@ fn instructions_stand_under_their_backends_names() {
     assert_eq!(catalog.instructions.as_deref(), Some("## b\n\nUse it."));
 }
 
-/// Catalogs of backends that offer these tools to clients of each generation.
+/// Builds the catalogs of backends that offer these tools to clients of each generation.
 fn catalogs(offers: &[(&str, [&[&str]; 2])], rules: &Rules) -> Catalogs<String> {
     let all: Vec<_> = offers
         .iter()
