@@ -1,4 +1,4 @@
-//! One MCP server behind the gateway: what it speaks, what it offers, how it is asked.
+//! Connection state of one backend: supported generations, offers, and requests to it.
 
 pub(crate) mod ask;
 pub(crate) mod channel;
@@ -38,53 +38,53 @@ use self::vitals::Vitals;
 use crate::catalog::Offers;
 use crate::settings::{Advice, BackendService, BackendSettings, Sending, Sharing, Transport};
 
-/// A backend and everything that is remembered of it. It survives reloads that leave it as it is.
+/// Handle of one backend with its cached state. It survives configuration reloads that leave the backend unchanged.
 pub(crate) struct Link {
     pub(crate) backend: Backend,
     pub(crate) uri: Uri,
     pub(crate) transport: Transport,
     pub(crate) fingerprint: u64,
-    /// A reload may bring another one.
+    /// Connector; a reload may replace it.
     reach: ArcSwap<Reach>,
-    /// A reload may bring another one, whatever else it changes.
+    /// Advice for operators; a reload may replace it.
     advice: ArcSwap<Advice>,
-    /// One bit for each generation that it is known to speak.
+    /// Bit set of the generations that the backend is known to support.
     speaks: AtomicU8,
-    /// The last good ones, if they are for all callers.
+    /// Last successfully fetched offers, if all callers share them.
     pub(crate) offers: ArcSwap<Offers>,
-    /// What single callers are offered, if that depends on who asks.
+    /// Offers by caller, if they depend on the caller's credentials.
     pub(crate) own: Option<Owns>,
-    /// What it said last when the gateway itself knocked.
+    /// Result of the gateway's last probe.
     knocked: AtomicU8,
     status: watch::Sender<Status>,
-    /// Whether no configuration has it any more, which is final.
+    /// `true` once no configuration contains the backend any more; never reset.
     retired: watch::Sender<bool>,
-    /// What wakes the observers of the stateful and the stateless generation.
+    /// Signals that wake the observers of the stateful and the stateless generation.
     signals: [ObserverSignal; 2],
-    /// Has the observer begin anew: somebody has reason to believe that what is open leads nowhere.
+    /// Notifies the observer to reconnect because its streams may be stale.
     pub(crate) renew: Notify,
-    /// Held while one generation is fetched: bridges to a process cannot speak both to it at the same time, and answer
-    /// with empty lists.
+    /// Serializes fetching across generations: bridges to stdio servers cannot use both at the same time and return empty
+    /// lists.
     pub(crate) fetching: tokio::sync::Mutex<()>,
-    /// The observer's session, while there is one.
+    /// Session of the observer, while there is one.
     pub(crate) standing: ArcSwapOption<Live>,
     pub(crate) vitals: Vitals,
-    /// The budget of the process, if that has one.
+    /// Byte budget of the process, if one is configured.
     budget: Option<ByteBudget>,
-    /// Numbers the gateway's own requests.
+    /// Counter for the ids of the gateway's own requests.
     serial: AtomicU64,
 }
 
-/// How a backend is reached.
+/// Services and generations used to reach a backend.
 struct Reach {
     service: BackendService,
-    /// The same without the adapter of HTTP+SSE.
+    /// The service without the HTTP+SSE adapter.
     bare: BackendService,
     breaker: Option<CircuitHandle>,
     tuning: u64,
 }
 
-/// The generations that a backend speaks.
+/// Generations that a backend supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Speaks {
     Stateful,
@@ -92,29 +92,29 @@ pub(crate) enum Speaks {
     Both,
 }
 
-/// How the fetching of a backend's offer stands.
+/// Progress of fetching a backend's offer.
 #[derive(Clone, Debug)]
 pub(crate) enum Status {
-    /// Nothing has come of the first attempt yet.
+    /// The first attempt has not ended yet.
     Fetching {
         since: Instant,
     },
     Ready,
-    /// The last attempt failed; an older offer may still be there.
+    /// The last attempt failed; an older offer may still be available.
     Failed {
-        /// As far as anybody may know.
+        /// Reason without confidential details.
         reason: String,
-        /// With addresses, for who runs the gateway.
+        /// Reason including addresses, for operators.
         detail: Option<String>,
-        /// What to change, where that was found out.
+        /// Suggested configuration change, if known.
         remedy: Option<String>,
-        /// Whether it refused the gateway's credentials.
+        /// `true` if the backend rejected the gateway's credentials.
         is_unauthorized: bool,
     },
 }
 
 impl Speaks {
-    /// The generation to speak to it in: the client's own, if it can.
+    /// Returns the generation in which to call the backend: the client's own if the backend supports it.
     pub(crate) fn with(self, client: Generation) -> Generation {
         match self {
             Self::Stateful => Generation::Stateful,
@@ -124,7 +124,7 @@ impl Speaks {
     }
 }
 
-/// Whether a backend wants to see credentials, or others.
+/// Returns `true` if the backend rejected a request for missing or wrong credentials.
 pub(crate) fn asks_for_credentials(error: &BoxError) -> bool {
     matches!(
         cause::<Failure>(error.as_ref()),
@@ -132,7 +132,7 @@ pub(crate) fn asks_for_credentials(error: &BoxError) -> bool {
     )
 }
 
-/// The service as streamable HTTP, whatever the backend's transport is.
+/// Builds a service that is called as Streamable HTTP, whatever the backend's transport.
 fn adapted(settings: &BackendSettings) -> BackendService {
     let service = settings.service.clone();
     settings.around.wrap(match settings.transport {
@@ -181,7 +181,7 @@ impl Link {
         })
     }
 
-    /// Takes over what a reload says of how it is reached.
+    /// Applies the connection settings of a reload.
     pub(crate) fn retune(&self, settings: &BackendSettings) {
         self.advice.store(Arc::new(settings.advice.clone()));
         if self.reach.load().tuning != settings.tuning {
@@ -191,7 +191,7 @@ impl Link {
         }
     }
 
-    /// The breaker in front of it, if it has one.
+    /// Returns the circuit breaker of the backend, if it has one.
     pub(crate) fn breaker(&self) -> Option<CircuitHandle> {
         self.reach.load().breaker.clone()
     }
@@ -200,8 +200,8 @@ impl Link {
         self.backend.name()
     }
 
-    /// The account of what is read of the backend for `caller`, whose address counts where it is anonymous. What the gateway
-    /// asks by itself counts for the backend.
+    /// Returns the budget account for bytes read on behalf of `caller`; `address` identifies anonymous callers. The gateway's
+    /// own requests are charged to the backend.
     pub(crate) fn account(
         &self,
         caller: &Caller,
@@ -214,7 +214,7 @@ impl Link {
         }))
     }
 
-    /// What the backend speaks; `None` while nobody has asked it.
+    /// Returns the generations that the backend supports; `None` before the first probe.
     pub(crate) fn speaks(&self) -> Option<Speaks> {
         match self.speaks.load(Ordering::Acquire) {
             0 => None,
@@ -233,19 +233,19 @@ impl Link {
         self.speaks.store(bits, Ordering::Release);
     }
 
-    /// Forgets what it speaks, unless its transport says that.
+    /// Clears the supported generations, unless the transport determines them.
     pub(crate) fn unlearn(&self) {
         if self.transport == Transport::StreamableHttp {
             self.speaks.store(0, Ordering::Release);
         }
     }
 
-    /// Whether all callers are offered the same.
+    /// Returns `true` if all callers share the same offers.
     pub(crate) fn shared(&self) -> bool {
         self.own.is_none()
     }
 
-    /// It has answered the gateway itself, if only to ask for a caller's credentials.
+    /// Records that the backend responded to a probe. `refused` means that it requires a caller's credentials.
     pub(crate) fn knocked(&self, refused: bool) {
         self.knocked.store(if refused { 2 } else { 1 }, Ordering::Release);
         self.set_status(Status::Ready);
@@ -256,13 +256,13 @@ impl Link {
         });
     }
 
-    /// Forgets what it has offered. Whether there was anything.
+    /// Clears all offers. Returns `true` if there were any.
     pub(crate) fn forget(&self) -> bool {
         let own = self.own.as_ref().is_some_and(Owns::clear);
         self.offers.swap(Arc::default()).is_known() || own
     }
 
-    /// Why nothing is to be expected of it now.
+    /// Returns the reason for which the backend is unavailable, if it is.
     pub(crate) fn down(&self) -> Option<String> {
         match self.status() {
             Status::Failed { reason, .. } => Some(reason),
@@ -270,17 +270,17 @@ impl Link {
         }
     }
 
-    /// Whether it has ever said what it offers, or answered at all if that depends on who asks.
+    /// Returns `true` if offers have been fetched, or, with per-caller offers, if the backend has responded at all.
     pub(crate) fn has_answered(&self) -> bool {
         self.offers.load().is_known() || self.knocked.load(Ordering::Acquire) > 0
     }
 
-    /// Whether it has not said yet what it offers to clients of this generation, if that is the same for all callers.
+    /// Returns `true` if the shared offer for clients of this generation has not been fetched yet.
     pub(crate) fn is_silent(&self, generation: Generation) -> bool {
         self.shared() && self.offers.load().of(generation).is_none()
     }
 
-    /// Whether it asks the gateway itself for a caller's credentials.
+    /// Returns `true` if the backend requires a caller's credentials for the gateway's own requests.
     pub(crate) fn asks_for_caller(&self) -> bool {
         self.knocked.load(Ordering::Acquire) == 2
     }
@@ -293,24 +293,24 @@ impl Link {
         self.begin(request).await
     }
 
-    /// Begins to send a request, as a future that is good by itself.
+    /// Starts a request and returns a future that does not borrow from `self`.
     pub(crate) fn begin(&self, mut request: Request<Full<Bytes>>) -> Sending {
         request.extensions_mut().insert(self.backend.clone());
         self.reach.load().service.send(request)
     }
 
-    /// Begins to send a request as it is, whatever the transport.
+    /// Starts a request without the transport adapter.
     pub(crate) fn begin_bare(&self, mut request: Request<Full<Bytes>>) -> Sending {
         request.extensions_mut().insert(self.backend.clone());
         self.reach.load().bare.send(request)
     }
 
-    /// What to tell the operator when it refuses the gateway's credentials.
+    /// Returns the advice for operators when the backend rejects the gateway's credentials.
     pub(crate) fn advice(&self) -> Arc<Advice> {
         self.advice.load_full()
     }
 
-    /// An id for a request of the gateway itself.
+    /// Returns an id for a request of the gateway itself.
     pub(crate) fn serial(&self) -> u64 {
         self.serial.fetch_add(1, Ordering::Relaxed)
     }
@@ -323,7 +323,7 @@ impl Link {
         self.status.send_replace(status);
     }
 
-    /// Ends all that waits for it or listens to it, also what begins later: no configuration has it any more.
+    /// Marks the backend as removed from the configuration. Ends all current and later waits and streams.
     pub(crate) fn retire(&self) {
         self.retired.send_replace(true);
         let reason = format!("backend {} is no longer configured", self.name());
@@ -335,14 +335,13 @@ impl Link {
         *self.retired.borrow()
     }
 
-    /// Waits until no configuration has it any more.
+    /// Waits until the backend is removed from the configuration.
     pub(crate) async fn retired(&self) {
-        // The sender is in `self`: it cannot be gone.
+        // The sender is owned by `self`, so the channel cannot be closed.
         _ = self.retired.subscribe().wait_for(|retired| *retired).await;
     }
 
-    /// Waits until the first attempt to fetch the offer has ended, but not past `patience` after it
-    /// began.
+    /// Waits until the first attempt to fetch the offer has ended, at most `patience` after it began.
     pub(crate) async fn settled(&self, patience: std::time::Duration) {
         let Status::Fetching { since } = self.status() else { return };
         let mut watching = self.status.subscribe();

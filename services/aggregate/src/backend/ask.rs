@@ -1,4 +1,4 @@
-//! Requests that the gateway itself makes: one message out, one answer in, both held whole.
+//! Requests of the gateway itself: one message and one response, both fully buffered.
 
 mod unanswered;
 
@@ -17,29 +17,29 @@ use super::Link;
 use super::events::Events;
 use super::failure::Failure;
 
-/// The largest answer that the gateway reads for itself, in bytes.
+/// Maximum size of a response to the gateway itself, in bytes.
 pub(crate) const LARGEST: usize = 16 << 20;
 
-/// The most bytes for which room is made because a backend says that they will come.
+/// Maximum number of bytes that are reserved on the strength of a `Content-Length`.
 const MOST_RESERVED: usize = 1 << 20;
 
-/// The largest body that is read where the status says nearly everything, in bytes, and how long that may take.
+/// Maximum size of an error response's body in bytes, and the timeout for reading it.
 const SMALL: (usize, Duration) = (64 << 10, Duration::from_secs(5));
 
-/// How long the end of a body that says nothing is waited for.
+/// Timeout for reading the rest of a body without content.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The answer to a request of the gateway.
+/// Response to a request of the gateway.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) headers: HeaderMap,
-    /// What the layers that the answer came through have to say.
+    /// Extensions that the layers have added to the response.
     pub(crate) extensions: Extensions,
-    /// The value of `result`.
+    /// Value of `result`.
     pub(crate) result: Bytes,
 }
 
-/// Sends `request`, whose id is `id`, and waits for its result.
+/// Sends `request` with the id `id` and waits for its result.
 pub(crate) async fn ask(
     link: &Link,
     request: Request<Full<Bytes>>,
@@ -49,7 +49,7 @@ pub(crate) async fn ask(
     Ok(ask_for(link, request, id, scan).await?.0)
 }
 
-/// The same, with whatever `read` finds in the message beside its envelope.
+/// Equivalent to [`ask`], but also returns the value that `read` extracts from the message.
 pub(crate) async fn ask_for<T>(
     link: &Link,
     request: Request<Full<Bytes>>,
@@ -85,11 +85,11 @@ async fn answer<T>(
             let http::response::Parts { headers, extensions, .. } = parts;
             Ok((Reply { headers, extensions, result }, found))
         }
-        // A JSON body that is no answer, such as a proxy's own error document.
+        // The body is JSON but not a JSON-RPC response, such as a proxy's error document.
         Err(Failure::Malformed(_)) if !parts.status.is_success() => {
             Err(status(parts.status).into())
         }
-        // Who asks for credentials may say so in JSON-RPC as well.
+        // A server that requires credentials may send a JSON-RPC error as well.
         Err(_) if matches!(parts.status.as_u16(), 401 | 403 | 407) => {
             Err(status(parts.status).into())
         }
@@ -100,7 +100,7 @@ async fn answer<T>(
     }
 }
 
-/// Sends a notification or an answer, to which there is no answer.
+/// Sends a notification or a response; neither has a response.
 pub(crate) async fn tell(link: &Link, request: Request<Full<Bytes>>) -> Result<(), BoxError> {
     let response: Response<Body> = link.send(request).await?;
     let code = response.status();
@@ -108,7 +108,7 @@ pub(crate) async fn tell(link: &Link, request: Request<Full<Bytes>>) -> Result<(
     if code.is_success() { Ok(()) } else { Err(status(code).into()) }
 }
 
-/// Reads a response that says nothing to its end, which should be near: the connection can then be used again.
+/// Reads the rest of a response without content, so the connection can be reused.
 pub(crate) async fn drain(response: Response<Body>) {
     if !response.body().is_end_stream() && Media::of(response.headers()) != Media::Events {
         let body = Limited::new(response.into_body(), SMALL.0);
@@ -116,7 +116,7 @@ pub(crate) async fn drain(response: Response<Body>) {
     }
 }
 
-/// The body of a refusal.
+/// Reads the body of an error response.
 pub(crate) async fn small(body: Body) -> Result<Bytes, BoxError> {
     let collected = timeout(SMALL.1, Limited::new(body, SMALL.0).collect()).await;
     Ok(collected.map_err(|_| Failure::Ended)??.to_bytes())
@@ -126,8 +126,7 @@ pub(crate) fn status(code: StatusCode) -> Failure {
     if code == StatusCode::NOT_FOUND { Failure::SessionGone } else { Failure::Status(code) }
 }
 
-/// The body in one piece. One that comes in one piece is not copied; of others, no two copies are
-/// held at once.
+/// Collects the body. A body of a single chunk is not copied; of other bodies, at most one copy is held.
 async fn whole(body: Body) -> Result<Bytes, BoxError> {
     let mut body = Limited::new(body, LARGEST);
     let mut first = Bytes::new();
@@ -157,7 +156,7 @@ fn too_large(error: BoxError) -> BoxError {
     }
 }
 
-/// The event that answers `id`, and what it is; what comes before it was not asked for.
+/// Returns the event that contains the response to `id`, with its parsed value. Earlier events are skipped.
 async fn streamed<T>(
     link: &Link,
     body: Body,
@@ -179,7 +178,7 @@ async fn streamed<T>(
     Err(Failure::Ended.into())
 }
 
-/// The result in `message`, which has to answer `id`.
+/// Returns the result of `message`, which must be the response to `id`.
 fn outcome<T>(
     message: &Bytes,
     found: Option<(Envelope, T)>,
@@ -197,15 +196,14 @@ fn outcome<T>(
     }
 }
 
-/// The error object of an answer.
+/// Converts a JSON-RPC error object.
 pub(crate) fn rpc(error: &[u8]) -> Failure {
     let code = find(error, "code").and_then(|code| std::str::from_utf8(code).ok()?.parse().ok());
     let message = find(error, "message").and_then(unquote).unwrap_or_default();
     Failure::Rpc { code: code.unwrap_or(0), message: message.chars().take(200).collect() }
 }
 
-/// Whether a 404's body speaks of something else than a missing session: a method that does not
-/// exist is a 404 too.
+/// Returns `true` if the body of a 404 reports another error than a missing session. Unknown methods may yield 404 too.
 fn sessionless(message: &[u8]) -> bool {
     let error = find(message, "error").unwrap_or_default();
     find(error, "code") != Some(b"-32601")

@@ -1,10 +1,9 @@
-//! The deprecated HTTP+SSE transport (MCP 2024-11-05, Transports), made to look like Streamable HTTP.
+//! Adapter from Streamable HTTP to the deprecated HTTP+SSE transport (MCP 2024-11-05, Transports).
 //!
-//! A session there is one event stream, opened with GET. Its first event names the endpoint that
-//! messages are posted to; every answer comes on the stream. [`Adapter`] stands in front of such a
-//! backend as a service, so that the rest of the gateway speaks Streamable HTTP to it: `initialize`
-//! opens the stream, and its response carries a [`Lease`] in its extensions. Requests with that lease
-//! in theirs belong to the session, which ends with the last copy of it.
+//! An HTTP+SSE session is one event stream, opened with GET. Its first event names the endpoint for posted messages; all
+//! responses arrive on the stream. [`Adapter`] is a service in front of such a backend, so the rest of the gateway uses
+//! Streamable HTTP only: `initialize` opens the stream, and its response carries a [`Lease`] in its extensions. Requests with
+//! that lease in their extensions belong to the session, which ends when the last copy of the lease is dropped.
 
 mod body;
 mod desk;
@@ -41,16 +40,16 @@ use super::failure::Failure;
 use crate::call::event_stream;
 use crate::settings::BackendService;
 
-/// The largest event, in bytes.
+/// Maximum size of an event, in bytes.
 const LARGEST_EVENT: usize = 16 << 20;
 
-/// See the module.
+/// `Service` that calls an HTTP+SSE backend.
 #[derive(Clone, Debug)]
 pub(crate) struct Adapter {
     inner: BackendService,
 }
 
-/// A session. The stream ends with the last copy.
+/// Shared handle of a session. The stream ends when the last copy is dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct Lease(Arc<Channel>);
 
@@ -59,11 +58,11 @@ struct Channel {
     endpoint: Uri,
     desk: Arc<Desk>,
     reader: AbortHandle,
-    /// One for each request that is under way.
+    /// One permit for each request in flight.
     seats: Arc<Semaphore>,
 }
 
-/// A request in the session, as it came.
+/// Parsed request in the session.
 struct Asked<'a> {
     message: Bytes,
     id: Span,
@@ -71,12 +70,10 @@ struct Asked<'a> {
     params: Params,
 }
 
-/// What reaches an HTTP+SSE backend that `inner` reaches.
+/// Wraps `inner`, which sends requests to an HTTP+SSE backend.
 ///
-/// The layers of `inner` see the stream and the posts, not the answers: the wait for those is bounded
-/// here, by `patience` for each message.
-///
-/// So does the `breaker`: a post that was accepted says nothing of the answer.
+/// The layers of `inner` only observe the stream and the posts. Therefore `patience` bounds the wait for each message of a
+/// response here, and `breaker` is applied here too: an accepted post does not show that the call succeeded.
 pub(crate) fn adapt(
     inner: BackendService,
     patience: Duration,
@@ -91,7 +88,7 @@ pub(crate) fn adapt(
     }
 }
 
-/// What came of a request, as far as the circuit is concerned. What this side keeps back or gives up says nothing.
+/// Classifies the outcome of a request for the circuit breaker. Requests that the gateway withholds or cancels are neutral.
 fn classify(seen: CallResult<'_>) -> Outcome {
     let CallResult::Error(error) = seen else { return DefaultClassifier.classify(seen) };
     let gives_up = matches!(cause(error), Some(Failure::Busy | Failure::Cancelled));
@@ -105,7 +102,7 @@ impl Service<Request<Full<Bytes>>> for Adapter {
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, BoxError>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        // Each post waits for readiness by itself.
+        // Each post awaits the readiness of `inner`.
         Poll::Ready(Ok(()))
     }
 
@@ -121,7 +118,7 @@ async fn answer(
 ) -> Result<Response<Body>, BoxError> {
     let (mut parts, body) = request.into_parts();
     let message = whole(body).await;
-    // It is not that of each post, and not to be kept for as long as the session.
+    // The operation describes this request only: it must not apply to each post or be retained with the session.
     parts.extensions.remove::<Operation>();
     let lease = match (parts.extensions.remove::<Lease>(), &parts.method) {
         (Some(Lease(channel)), _) if channel.desk.is_over() => {
@@ -211,7 +208,7 @@ impl Channel {
         Ok(refusal.map_or_else(|| plain(StatusCode::ACCEPTED), |refusal| self.refused(refusal)))
     }
 
-    /// The backend's own refusal. One that doesn't know the session has ended it.
+    /// Returns the backend's error response. A status for an unknown session ends the session.
     fn refused(&self, response: Response<Body>) -> Response<Body> {
         if response.status() == StatusCode::NOT_FOUND {
             self.close();
@@ -241,7 +238,7 @@ impl Channel {
         let first = tokio::select! {
             biased;
             first = answer.next() => {
-                // A backend may be done before it says that it has begun.
+                // The response may arrive on the stream before the post is accepted.
                 tokio::spawn(posting);
                 first
             }

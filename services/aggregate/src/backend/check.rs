@@ -1,4 +1,4 @@
-//! Asks a backend again and again whether it is there.
+//! Periodic health checks of a backend.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,22 +21,22 @@ use super::{Link, Speaks};
 use crate::hub::Hub;
 use crate::settings::{Checks, Transport};
 
-/// How long what a backend has offered is still offered when it has become unavailable.
+/// Time for which the last offer of an unavailable backend stays in the catalog.
 const LAST_GOOD: Duration = Duration::from_secs(600);
 
-/// The shortest time between two checks that an open circuit calls for.
+/// Minimum time until the next check when the circuit is open.
 const SOONEST: Duration = Duration::from_secs(1);
 
-/// What came of one check.
+/// Outcome of one check.
 enum Outcome {
     Seen(Sight),
-    /// Its circuit is open for so much longer: nothing was sent, and nothing seen.
+    /// The circuit stays open for this duration; no request was sent.
     LeftAlone(Duration),
-    /// What failed is not the backend's.
+    /// The failure is not the backend's fault.
     Unclear,
 }
 
-/// Checks `link` for as long as the task lives.
+/// Checks `link` until the task is aborted.
 pub(crate) async fn check(hub: Arc<Hub>, link: Arc<Link>, checks: Checks) {
     let mut next = Instant::now() + checks.first(&link.backend);
     loop {
@@ -45,7 +45,7 @@ pub(crate) async fn check(hub: Arc<Hub>, link: Arc<Link>, checks: Checks) {
         next += checks.interval();
         match once(&hub, &link, &checks).await {
             Outcome::Seen(sight) => link.see(sight),
-            // Better a check is the trial than somebody's call.
+            // Prefer a check over a client's call as the trial request of the circuit.
             Outcome::LeftAlone(wait) => next = next.min(Instant::now() + wait.max(SOONEST)),
             Outcome::Unclear => {}
         }
@@ -53,7 +53,7 @@ pub(crate) async fn check(hub: Arc<Hub>, link: Arc<Link>, checks: Checks) {
             tracing::warn!(backend = link.name(), "what the backend has offered is out of date");
             hub.rebuild().await;
         }
-        // After a long sleep of the whole machine one check is enough.
+        // After a suspend of the machine, one check is enough.
         next = next.max(Instant::now());
     }
 }
@@ -68,7 +68,7 @@ async fn once(hub: &Arc<Hub>, link: &Arc<Link>, checks: &Checks) -> Outcome {
         Ok(Ok(())) => Outcome::Seen(Sight::good()),
         Ok(Err(error)) => judge(link, &error),
         Err(_) => {
-            // What is given up says nothing to the breaker by itself.
+            // The breaker does not count aborted requests, so the timeout is recorded explicitly.
             if let Some(breaker) = link.breaker() {
                 breaker.record_probe(vmcp_breaker::Outcome::Failure);
             }
@@ -78,7 +78,7 @@ async fn once(hub: &Arc<Hub>, link: &Arc<Link>, checks: &Checks) -> Outcome {
     }
 }
 
-/// Whether it is there. Leaves nothing open that was not open before.
+/// Sends one health check. Closes any session that it opens.
 async fn look(hub: &Arc<Hub>, link: &Arc<Link>) -> Result<(), BoxError> {
     if let Some(live) = link.standing.load_full() {
         return ping(link, &live).await;
@@ -92,30 +92,30 @@ async fn look(hub: &Arc<Hub>, link: &Arc<Link>) -> Result<(), BoxError> {
         Transport::StreamableHttp => handshake::probe(link, who.get()).await?.0,
     };
     if speaks == Speaks::Stateful {
-        // Nobody has a session with it: whether it gives one is what has to be known.
+        // Without an existing session, the check has to open one.
         drop(handshake::open(link, who.get()).await?);
     }
     Ok(())
 }
 
-/// Asks in the session that is open anyway (MCP 2025-11-25, Ping).
+/// Sends a ping in an existing session (MCP 2025-11-25, Ping).
 async fn ping(link: &Arc<Link>, live: &Live) -> Result<(), BoxError> {
     let Err(error) = send_ping(link, live).await else { return Ok(()) };
     match cause::<Failure>(error.as_ref()) {
-        // It is there, and knows nothing of the session.
+        // The backend responds but does not know the session.
         Some(Failure::SessionGone) => {
             link.renew.notify_waiters();
             Ok(())
         }
-        // That it does not know the method is an answer too.
+        // A "method not found" error also proves that the backend responds.
         Some(Failure::Rpc { .. }) => Ok(()),
         Some(Failure::Status(status)) if complains(*status) => Ok(()),
         _ => Err(error),
     }
 }
 
-/// Asks whether the backend has forgotten a session. One that answers a ping in any other way knows it; an error is that
-/// of a backend which could not be asked.
+/// Returns `true` if the backend has forgotten a session, determined by a ping: other responses mean that it knows the session.
+/// Fails if the backend cannot be reached.
 pub(crate) async fn has_forgotten(link: &Arc<Link>, live: &Live) -> Result<bool, BoxError> {
     let Err(error) = send_ping(link, live).await else { return Ok(false) };
     match cause::<Failure>(error.as_ref()) {
@@ -133,12 +133,12 @@ async fn send_ping(link: &Arc<Link>, live: &Live) -> Result<(), BoxError> {
     ask(link, asking(request, "ping", None), &id).await.map(drop)
 }
 
-/// Whether a status finds fault with the request rather than with who sends it, or with the server.
+/// Returns `true` if the status blames the request itself, not its credentials, its rate or the server.
 fn complains(status: StatusCode) -> bool {
     status.is_client_error() && !matches!(status.as_u16(), 401 | 403 | 407 | 408 | 429)
 }
 
-/// What a failure says of the backend.
+/// Classifies a failure for the health of the backend.
 fn judge(link: &Link, error: &BoxError) -> Outcome {
     if let Some(open) = cause::<CircuitOpen>(error.as_ref()) {
         return Outcome::LeftAlone(open.retry_in);
@@ -162,12 +162,12 @@ fn judge(link: &Link, error: &BoxError) -> Outcome {
     Outcome::Seen(Sight { probe, wrong: Some((kind, problem(error))) })
 }
 
-/// It is there; it has nothing to say to the gateway itself.
+/// Outcome for a backend that responds but requires a caller's credentials.
 fn asks_for_caller() -> Outcome {
     Outcome::Seen(Sight { probe: ProbeResult::RequiresUserCredentials, wrong: None })
 }
 
-/// What its first meeting says of a backend when it failed.
+/// Returns the health check result of a failed first contact.
 pub(super) fn first_sight(link: &Link, error: &BoxError) -> Option<Sight> {
     match judge(link, error) {
         Outcome::Seen(sight) => Some(sight),

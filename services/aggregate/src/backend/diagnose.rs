@@ -1,5 +1,5 @@
-//! The remedy for a backend that could not be observed: another transport, another path, or credentials. Runs once for
-//! each new reason, outside of all requests of clients.
+//! Diagnosis of a backend that the gateway failed to observe: suggests another transport, another path, or credentials. Runs
+//! once for each new failure reason, never as part of a client's request.
 
 use std::time::Duration;
 
@@ -19,44 +19,44 @@ use super::{Link, handshake};
 use crate::hub::Hub;
 use crate::settings::Transport;
 
-/// How long all of it may take. Those who wait for the first attempt wait for this too, and for 5 s at most.
+/// Timeout for the whole diagnosis. Requests that wait for the first attempt wait for this too, at most 5 s in all.
 const LIMIT: Duration = Duration::from_secs(3);
 
-/// How long the first events of a stream are waited for. A stream may be silent for good reason.
+/// Timeout for the first events of a stream, which may be silent for good reason.
 const FIRST_EVENTS: Duration = Duration::from_secs(1);
 
-/// The most events of a stream that are read.
+/// Maximum number of events read from a stream.
 const MAX_EVENTS: usize = 16;
 
-/// The largest event that is read, in bytes.
+/// Maximum size of an event, in bytes.
 const MAX_EVENT: usize = 64 << 10;
 
-/// A kind of failure whose remedy can be found out.
+/// Kind of failure that can be diagnosed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Suspect {
     Credentials,
     Endpoint,
 }
 
-/// One response of the backend.
+/// Response of the backend to one diagnostic request.
 struct Probe {
     status: StatusCode,
     headers: HeaderMap,
     found: Found,
 }
 
-/// The content of a response.
+/// Content of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
-    /// An answer of JSON-RPC.
+    /// A JSON-RPC response.
     Mcp,
-    /// The first event of HTTP+SSE.
+    /// The first event of an HTTP+SSE stream.
     Endpoint,
     Html,
     Other,
 }
 
-/// Returns what to change in the configuration after `error`, if the backend's behavior tells.
+/// Returns the suggested configuration change after `error`, if the backend's behavior indicates one.
 pub(super) async fn remedy(hub: &Hub, link: &Link, error: &BoxError) -> Option<String> {
     let suspect = suspect(link.transport, error)?;
     let finding = async {
@@ -74,7 +74,7 @@ pub(super) async fn remedy(hub: &Hub, link: &Link, error: &BoxError) -> Option<S
 fn suspect(transport: Transport, error: &BoxError) -> Option<Suspect> {
     let error: &(dyn std::error::Error + 'static) = error.as_ref();
     match cause::<Failure>(error) {
-        // A stream that names no endpoint.
+        // The stream does not name an endpoint.
         None if transport == Transport::Sse && cause::<Elapsed>(error).is_some() => {
             Some(Suspect::Endpoint)
         }
@@ -116,10 +116,10 @@ async fn endpoint(hub: &Hub, link: &Link) -> Option<String> {
         Transport::Sse => (Found::Endpoint, Found::Mcp),
     };
     if own.found == speaks || own.status.is_server_error() {
-        // The transport and the path are right.
+        // Transport and path are correct.
         return None;
     }
-    // A server that takes no GET may answer it with an error of JSON-RPC, which says that it is there.
+    // A server without GET support may reject it with a JSON-RPC error, which shows that the path is correct.
     let turned = match link.transport {
         Transport::StreamableHttp => get(hub, link).await,
         Transport::Sse => post(hub, link).await,
@@ -134,7 +134,7 @@ async fn endpoint(hub: &Hub, link: &Link) -> Option<String> {
     Some(format!("{}; {}", answers(&own), path(link)))
 }
 
-/// What the server answers, in words.
+/// Describes the server's response for the operator.
 fn answers(probe: &Probe) -> String {
     let Probe { status, headers: _, found } = probe;
     match found {
@@ -144,7 +144,7 @@ fn answers(probe: &Probe) -> String {
     }
 }
 
-/// What to do about the path.
+/// Describes the configured path for the operator.
 fn path(link: &Link) -> String {
     let usual = match link.transport {
         Transport::StreamableHttp => "/mcp",
@@ -157,7 +157,7 @@ fn path(link: &Link) -> String {
     }
 }
 
-/// Asks as the transport says.
+/// Sends a diagnostic request with the configured transport.
 async fn own(hub: &Hub, link: &Link) -> Option<Probe> {
     match link.transport {
         Transport::StreamableHttp => post(hub, link).await,
@@ -172,7 +172,7 @@ async fn post(hub: &Hub, link: &Link) -> Option<Probe> {
     if discovered.found == Found::Mcp {
         return Some(discovered);
     }
-    // A server of an older revision may refuse all but a handshake, in words of its own.
+    // A server of an older revision may reject any request but a handshake, with a response that is not JSON-RPC.
     let opened = probe(link, handshake::initialize(link, who.get()).0).await;
     let Some(opened) = opened.filter(|opened| opened.found == Found::Mcp) else {
         return Some(discovered);
@@ -208,7 +208,7 @@ async fn probe(link: &Link, request: Request<Full<bytes::Bytes>>) -> Option<Prob
     Some(Probe { status, headers, found })
 }
 
-/// The first event that tells a transport.
+/// Returns the content of the first event that identifies a transport.
 async fn first_event(body: Body) -> Option<Found> {
     let mut events = Events::new(body, MAX_EVENT);
     for _ in 0..MAX_EVENTS {

@@ -1,4 +1,4 @@
-//! Messages as a backend sends them in an event stream.
+//! Event streams of backends.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -13,16 +13,16 @@ use vmcp_wire::sse::{Event, Reader};
 
 use super::failure::Failure;
 
-/// The bytes up to the first event of a response that are not counted, if they are no more than these.
+/// Bytes up to the first event of a response that are exempt from the budget, if there are no more than these.
 const FREE: usize = 4 << 10;
 
-/// The pause after which a stream that lasts asks for room once more.
+/// Interval at which a long-lived stream retries to reserve bytes.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// The events of one response.
+/// Events of one response.
 ///
-/// With an account, what is read counts until the next event is asked for; [`take_reservation`](Self::take_reservation)
-/// passes the count on with an event that is held for longer. Where there is no room, nothing more is read.
+/// With an account, bytes stay reserved until the next event is requested; [`take_reservation`](Self::take_reservation) hands
+/// the reservation over with an event that is held for longer. Reading stops while the budget is exhausted.
 #[derive(Debug)]
 pub(crate) struct Events {
     body: Body,
@@ -30,36 +30,36 @@ pub(crate) struct Events {
     count: Option<Box<Count>>,
 }
 
-/// Count of what a reader holds.
+/// Bytes that a reader has reserved.
 #[derive(Debug)]
 struct Count {
     reservation: Reservation,
-    /// The most bytes that are not counted.
+    /// Number of bytes that are exempt from the budget.
     free: usize,
-    /// Bytes of the event that was given out last.
+    /// Size of the last returned event, in bytes.
     given: usize,
-    /// The length of the chunk that was read last.
+    /// Size of the last chunk, in bytes.
     chunk: usize,
-    /// A chunk that there is no room for yet.
+    /// Chunk that waits for a reservation.
     pending: Option<Bytes>,
-    /// When the wait for room ends.
+    /// End of the wait for a reservation.
     deadline: Option<Pin<Box<Sleep>>>,
-    /// Whether the stream lasts: it waits for as long as it takes.
+    /// `true` for long-lived streams, which wait for a reservation without a limit.
     lasts: bool,
 }
 
 impl Events {
-    /// Events up to `largest` bytes each.
+    /// Reads events of up to `largest` bytes each.
     pub(crate) fn new(body: Body, largest: usize) -> Self {
         Self { body, reader: Reader::new(largest), count: None }
     }
 
-    /// Counts what is read of an answer. Without room for some time, its stream fails with [`Failure::NoRoom`].
+    /// Charges the bytes of a response to `account`. If the budget stays exhausted, the stream fails with [`Failure::NoRoom`].
     pub(crate) fn counted(self, account: Option<&BudgetAccount>) -> Self {
         self.with_count(account, FREE, false)
     }
 
-    /// Counts what is read of a stream that lasts. Without room, its backend waits.
+    /// Charges the bytes of a long-lived stream to `account`. While the budget is exhausted, reading pauses.
     pub(crate) fn counted_while_open(self, account: Option<&BudgetAccount>) -> Self {
         self.with_count(account, 0, true)
     }
@@ -72,7 +72,7 @@ impl Events {
         self
     }
 
-    /// The next event that has data; `None` at the end.
+    /// Returns the next event with data; `None` at the end.
     pub(crate) async fn next(&mut self) -> Option<Result<Event, BoxError>> {
         poll_fn(|cx| self.poll_next(cx)).await
     }
@@ -93,8 +93,7 @@ impl Events {
         }
     }
 
-    /// What has come without waiting for the network: the next event, if it is there. One without
-    /// data only says where the stream can be resumed.
+    /// Returns the next event if it is already buffered. An event without data only updates the resumption id.
     pub(crate) fn buffered(&mut self) -> Option<Result<Event, BoxError>> {
         let has_data = |event: &Result<Event, _>| {
             event.as_ref().map_or(true, |event: &Event| !event.data.is_empty())
@@ -106,14 +105,14 @@ impl Events {
         event
     }
 
-    /// Takes in the next chunk; `None` at the end.
+    /// Reads the next chunk; `None` at the end.
     pub(crate) async fn chunk(&mut self) -> Option<Result<(), BoxError>> {
         poll_fn(|cx| self.poll_chunk(cx)).await
     }
 
     fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<(), BoxError>>> {
         let held = self.reader.held();
-        // Room for more of an event comes first: what waits for it stays with the backend.
+        // The rest of a partial event is reserved before it is read, so unread bytes stay with the backend.
         if let Some(count) = self.count.as_mut().filter(|count| count.expects_more(held)) {
             ready!(count.poll_room(cx, held + count.chunk))?;
         }
@@ -143,40 +142,40 @@ impl Events {
         Poll::Ready(Some(Ok(())))
     }
 
-    /// The count of the event that was given out last, if it has one.
+    /// Takes the reservation of the last returned event, if there is one.
     pub(crate) fn take_reservation(&mut self) -> Option<Reservation> {
         let count = self.count.as_mut()?;
         let given = std::mem::take(&mut count.given);
         Some(count.reservation.split(given)).filter(|reservation| reservation.bytes() > 0)
     }
 
-    /// How many bytes are held of events that have not been given out.
+    /// Returns the number of buffered bytes of events that have not been returned.
     pub(crate) fn held(&self) -> usize {
         self.reader.held()
     }
 
-    /// The id that the stream can be resumed behind.
+    /// Returns the event id from which the stream can be resumed.
     pub(crate) fn last_id(&self) -> Option<&Bytes> {
         self.reader.last_id()
     }
 
-    /// How long the backend asks to wait before resuming, in milliseconds.
+    /// Returns the backend's reconnection delay, in milliseconds.
     pub(crate) fn retry(&self) -> Option<u64> {
         self.reader.retry()
     }
 }
 
 impl Count {
-    /// Counts `event`, which is given out, in the place of the one before, besides `held` bytes that are not.
+    /// Moves the reservation from the previous event to `event`, plus `held` buffered bytes.
     fn give(&mut self, event: Option<&mut Event>, held: usize) {
         self.given = event.as_ref().map_or(0, |event| event.data.len());
         if let Some(event) = event {
             let is_counted = held + self.given > self.free;
             if is_counted && event.data.len() < self.chunk / 2 {
-                // A short event may be held for longer than the chunk that it is a slice of.
+                // Copied: the consumer may hold a short event for longer than the chunk that contains it.
                 event.data = Bytes::copy_from_slice(&event.data);
             }
-            // What follows a first event may queue up for the client.
+            // Events after the first may queue up for the client, so they are not exempt.
             self.free = 0;
         }
         if self.pending.is_none() {
@@ -184,24 +183,25 @@ impl Count {
         }
     }
 
-    /// The most bytes that there can ever be room for.
+    /// Returns the maximum number of bytes that can ever be reserved.
     fn most(&self) -> usize {
         self.reservation.budget().limit() / 2
     }
 
-    /// Whether more of an event is expected behind the `held` bytes of it, as much as came last, and can find room.
+    /// Returns `true` if a partial event of `held` bytes needs another chunk, assumed as large as the last, that fits the
+    /// limit.
     fn expects_more(&self, held: usize) -> bool {
         held > 0 && self.pending.is_none() && held + self.chunk <= self.most()
     }
 
-    /// Polls for room for `bytes` in all.
+    /// Polls for a reservation of `bytes` in total.
     fn poll_room(&mut self, cx: &mut Context<'_>, bytes: usize) -> Poll<Result<(), BoxError>> {
         let more = bytes.saturating_sub(self.reservation.bytes());
         if bytes <= self.free || more == 0 {
             return Poll::Ready(Ok(()));
         }
         if bytes > self.most() {
-            // There will never be room.
+            // A reservation of this size can never succeed.
             return Poll::Ready(self.refuse());
         }
         loop {

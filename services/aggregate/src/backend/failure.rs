@@ -1,71 +1,70 @@
-//! What can go wrong between the gateway and a backend, and what the client is told.
+//! Errors between the gateway and a backend, and their conversion to rejections for clients.
 
 use http::StatusCode;
 use vmcp_breaker::CircuitOpen;
 use vmcp_core::{BoxError, CredentialError, CredentialFault, NotSent, Rejection, cause};
 use vmcp_timeout::Elapsed;
 
-/// A backend did not answer as MCP requires.
+/// Response of a backend that violates MCP, or a call that the gateway ended.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
-    /// The session that the request named is gone.
+    /// The backend does not know the session of the request.
     #[error("has ended the session")]
     SessionGone,
-    /// An HTTP status that says that nothing was done.
+    /// An HTTP error status; the backend has not processed the request.
     #[error("answered HTTP {0}")]
     Status(StatusCode),
-    /// Neither JSON nor an event stream.
+    /// The response is neither JSON nor an event stream.
     #[error("answered with an unknown content type")]
     ContentType,
-    /// The body is not the answer to the request.
+    /// The body is not the response to the request.
     #[error("answered with {0}")]
     Malformed(&'static str),
-    /// The stream ended before the answer.
+    /// The stream ended before the response.
     #[error("ended its stream before the answer")]
     Ended,
-    /// The answer is an error of JSON-RPC.
+    /// The response is a JSON-RPC error.
     #[error("answered with error {code}: {message}")]
     Rpc { code: i64, message: String },
-    /// It refused the handshake.
+    /// The backend rejected the handshake.
     #[error("refused a session: {reason}")]
     Handshake { reason: String },
-    /// The answer, or one of its events, is larger than what is held.
+    /// The response or one of its events exceeds the size limit.
     #[error("answered with more than {limit} bytes")]
     TooLarge { limit: usize },
-    /// The answer would have to be held, and there is no room for it.
+    /// The response has to be buffered, but the byte budget is exhausted.
     #[error("answered, but the gateway holds too many bytes of messages at the moment")]
     NoRoom,
-    /// Its lists are more than what is fetched of one backend.
+    /// The backend's lists exceed a limit.
     #[error("offers {0}")]
     Offer(#[from] OfferError),
-    /// It refuses the generation that it was spoken to in, and has done nothing.
+    /// The backend does not support the generation of the request and has not processed it.
     #[error("does not speak the generation of MCP that it was spoken to in")]
     Generation,
-    /// None of the revisions that the gateway speaks.
+    /// The backend supports none of the gateway's protocol revisions.
     #[error("speaks no revision that the gateway speaks")]
     Revision,
-    /// Too many requests wait on its one stream, or another one with the same id.
+    /// Too many requests are pending on the single stream, or one with the same id.
     #[error("is busy: too many requests wait for it, or one with the same id")]
     Busy,
-    /// The client does not want the answer any more.
+    /// The client has cancelled the request.
     #[error("was told that the client cancelled the request")]
     Cancelled,
-    /// It asked the client something that the client did not declare to be able to answer, or asked
-    /// too often.
+    /// The backend sent a server request for which the client lacks the capability, or too many of them.
     #[error("{0}")]
     Question(&'static str),
-    /// The call was ended because nobody waits for it: why, and what the backend is told, unless it has answered.
+    /// The gateway ended the call because its client is away. `reason` is sent to the backend unless it has already responded.
     #[error("{problem}")]
     Detached { problem: &'static str, reason: Option<&'static str> },
-    /// It asked the client something for which the client did not declare this capability.
+    /// The backend sent a server request for which the client did not declare this capability.
     #[error("asked something for which the client did not declare {0}")]
     Capability(&'static str),
-    /// It made a task of a call whose client cannot follow it.
+    /// The backend created a task for a call whose client does not support tasks.
     #[error("{0}")]
     Task(&'static str),
 }
 
-/// A limit of the lists that a backend exceeds.
+/// Limit that a backend's lists exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum OfferError {
     #[error("more than {limit} bytes of tools, prompts and resources")]
@@ -78,13 +77,12 @@ pub(crate) enum OfferError {
     RepeatedCursor,
 }
 
-/// What a client is told when a call to `backend` failed that may be repeated whatever became of it.
+/// Builds the rejection of a failed call to `backend` that is safe to repeat.
 pub(crate) fn rejection(backend: &str, error: &BoxError) -> Rejection {
     rejection_of(backend, error, true)
 }
 
-/// What a client is told when a call to `backend` failed; `repeatable` is one that changes nothing when it is made
-/// twice.
+/// Builds the rejection of a failed call to `backend`. `repeatable` marks calls that have no additional effect when repeated.
 pub(crate) fn rejection_of(backend: &str, error: &BoxError, repeatable: bool) -> Rejection {
     if let Some(open) = cause::<CircuitOpen>(error.as_ref()) {
         return Rejection::circuit_open(backend, open.retry_in);
@@ -104,7 +102,7 @@ pub(crate) fn rejection_of(backend: &str, error: &BoxError, repeatable: bool) ->
                 let source: &(dyn std::error::Error + 'static) = error.as_ref();
                 let known =
                     cause::<Failure>(source).is_some() || cause::<Elapsed>(source).is_some();
-                // It was reached, or its request would be known not to have been sent.
+                // The backend was reached; otherwise the error would show that the request was not sent.
                 let problem =
                     if known { problem(error) } else { "broke the connection".to_owned() };
                 Rejection::backend_outcome_unknown(backend, &problem)
@@ -114,14 +112,14 @@ pub(crate) fn rejection_of(backend: &str, error: &BoxError, repeatable: bool) ->
     }
 }
 
-/// Whether the backend may have done what it was asked for.
+/// Returns `true` if the backend may have processed the request.
 fn may_have_acted(error: &BoxError) -> bool {
     let error: &(dyn std::error::Error + 'static) = error.as_ref();
     if cause::<NotSent>(error).is_some() {
         return false;
     }
     match cause::<Failure>(error) {
-        // Refused as a whole. What a server or a proxy says of its own failure tells nothing.
+        // A client error rejects the whole request. A 5xx of a server or proxy leaves the outcome open.
         Some(Failure::Status(status)) => {
             status.is_server_error() && *status != StatusCode::SERVICE_UNAVAILABLE
         }
@@ -150,7 +148,7 @@ fn may_have_acted(error: &BoxError) -> bool {
     }
 }
 
-/// Who can help with credentials that could not be had, in words that name no authority.
+/// Builds the rejection for unavailable credentials. It does not name the authority.
 fn credentials(backend: &str, fault: &CredentialFault) -> Rejection {
     match fault {
         CredentialFault::NoCaller => {
@@ -173,7 +171,7 @@ fn credentials(backend: &str, fault: &CredentialFault) -> Rejection {
     }
 }
 
-/// What a backend did wrong, as far as a client may know.
+/// Describes a backend's error without confidential details.
 pub(crate) fn problem(error: &BoxError) -> String {
     let error: &(dyn std::error::Error + 'static) = error.as_ref();
     if cause::<Elapsed>(error).is_some() {
@@ -189,19 +187,19 @@ pub(crate) fn problem(error: &BoxError) -> String {
 }
 
 impl Failure {
-    /// The answer is larger than what waits for a client that is away.
+    /// The response exceeds the buffer of a detached call.
     pub(crate) const UNKEPT: Self = Self::Detached {
         problem: "answered with more than is kept while its client is away",
         reason: None,
     };
 
-    /// More than that came before the answer.
+    /// The messages before the response exceed the buffer of a detached call.
     pub(crate) const UNREAD: Self = Self::Detached {
         problem: "sent more than is kept while its client is away, and was told to stop",
         reason: Some("the client is away, and too much waits for it"),
     };
 
-    /// The client was away for too long.
+    /// The client was away for longer than the limit.
     pub(crate) const ABANDONED: Self = Self::Detached {
         problem: "was told to stop: its client was away for too long",
         reason: Some("the client was away for too long"),

@@ -1,4 +1,4 @@
-//! Reads what a backend offers.
+//! Fetching of a backend's lists.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -18,13 +18,13 @@ use super::request::{asking, post};
 use crate::catalog::define_literal;
 use crate::catalog::{Items, Kind, Offer};
 
-/// The most pages of a backend's lists, over all kinds. Each costs a request.
+/// Maximum number of pages over all of a backend's lists. Each page costs a request.
 const MAX_PAGES: usize = 1000;
 
-/// The most items that are kept of one list.
+/// Maximum number of items of one list.
 const MAX_ITEMS: usize = 100_000;
 
-/// The most bytes that a backend's lists take, over all pages, kinds and generations.
+/// Maximum size of a backend's lists in bytes, over all pages, kinds and generations.
 const MAX_OFFER: usize = 32 << 20;
 
 /// Remaining budget of one fetch of a backend's lists.
@@ -35,13 +35,13 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// The budget of a backend of which `kept` bytes stay.
+    /// Creates the budget of a backend for which `kept` bytes are already in use.
     pub(crate) fn beside(kept: usize) -> Self {
         let bytes = AtomicUsize::new(MAX_OFFER.saturating_sub(kept));
         Self { bytes, pages: AtomicUsize::new(MAX_PAGES) }
     }
 
-    /// Takes one page, before it is asked for.
+    /// Takes one page from the budget, before it is requested.
     fn take_page(&self) -> Result<(), OfferError> {
         take(&self.pages, 1).ok_or(OfferError::Pages { limit: MAX_PAGES })
     }
@@ -52,23 +52,23 @@ impl Budget {
 }
 
 fn take(left: &AtomicUsize, size: usize) -> Option<()> {
-    // Relaxed: the number guards no other memory.
+    // Relaxed: the counter does not guard other memory.
     let taken =
         left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(size));
     taken.ok().map(drop)
 }
 
-/// How the lists are asked for.
+/// Protocol context of list requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Speaker<'a> {
-    /// With the result of the handshake, and the request of a client that it is for.
+    /// Session, handshake result, and the client request that caused the fetch, if any.
     Stateful(&'a Live, &'a Bytes, Option<&'a Trail>),
-    /// With the result of `server/discover`, if there was one.
+    /// Result of `server/discover`, if there was one.
     Stateless(Option<&'a Bytes>, Introduction<'a>),
 }
 
 impl Speaker<'_> {
-    /// The generation in which they are asked for.
+    /// Returns the generation of the list requests.
     pub(crate) fn generation(&self) -> Generation {
         match self {
             Self::Stateful(..) => Generation::Stateful,
@@ -122,7 +122,7 @@ impl Speaker<'_> {
     }
 }
 
-/// Everything that the backend offers. `before` is what it offered when it was asked last.
+/// Fetches all lists of the backend. `before` is the previous offer.
 pub(crate) async fn offer(
     link: &Link,
     speaker: Speaker<'_>,
@@ -136,8 +136,7 @@ pub(crate) async fn offer(
     Ok(offer)
 }
 
-/// One list, all pages of it. A backend without it has an empty one. What was there `before` is
-/// only compared.
+/// Fetches all pages of one list. A backend without the capability has an empty list. `before` is only used for comparison.
 pub(crate) async fn list(
     link: &Link,
     speaker: Speaker<'_>,

@@ -1,4 +1,4 @@
-//! How a backend is met: which generation it speaks, and the handshake of the stateful one.
+//! Protocol detection and the handshake of the stateful generation.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
@@ -16,21 +16,21 @@ use super::request::{REVISION, SESSION, asking, delete, post, stateless};
 use super::{Link, Speaks, asks_for_credentials};
 use crate::session::{lock, renew};
 
-/// An open session with a stateful backend.
+/// Open session with a stateful backend.
 #[derive(Debug)]
 pub(crate) struct Live {
-    /// `None` when the backend keeps none.
+    /// `None` if the backend does not use session ids.
     session: Option<HeaderValue>,
     revision: HeaderValue,
-    /// What the session is bound to when it is one of HTTP+SSE.
+    /// Channel of an HTTP+SSE session.
     lease: Option<Lease>,
-    /// Whether it declared `logging`.
+    /// `true` if the backend declared `logging`.
     pub(crate) logs: bool,
-    /// On whose behalf it was opened, with the token that was seen last.
+    /// Caller for whom the session was opened, with its most recent token.
     caller: Mutex<Caller>,
 }
 
-/// A session of the gateway's, which ends when this is dropped.
+/// Guard of a session. Dropping it ends the session.
 #[derive(Debug)]
 pub(crate) struct Closing {
     link: Arc<Link>,
@@ -38,20 +38,20 @@ pub(crate) struct Closing {
     kept: bool,
 }
 
-/// Who is behind the gateway, and what a backend is told about them, which is JSON.
+/// Client information that is sent to a backend, encoded as JSON.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Introduction<'a> {
     pub(crate) caller: &'a Caller,
     pub(crate) capabilities: &'a [u8],
     pub(crate) client: &'a [u8],
-    /// The request of a client that the backend is met for, if for any.
+    /// Client request that caused the handshake, if any.
     pub(crate) cause: Option<&'a Trail>,
-    /// The address of an anonymous caller, if it is known.
+    /// Address of an anonymous caller, if known.
     pub(crate) address: Option<IpAddr>,
 }
 
-/// Opens a session (MCP 2025-11-25, Lifecycle). The value of `result` of the handshake comes along. Whoever
-/// gives up, here or later, leaves none behind.
+/// Opens a session (MCP 2025-11-25, Lifecycle) and returns it with the `result` of the handshake. Dropping the future or the
+/// guard ends the session.
 pub(crate) async fn open(
     link: &Arc<Link>,
     who: Introduction<'_>,
@@ -64,14 +64,14 @@ pub(crate) async fn open(
     let spoken = find(&reply.result, "protocolVersion").and_then(unquote).unwrap_or_default();
     let known = STATEFUL.into_iter().find(|revision| *revision == spoken);
     let revision = HeaderValue::from_static(known.unwrap_or(LATEST_STATEFUL));
-    // Copied: the header is a slice of everything that was read with it, and a session lives long.
+    // Copied: the header is a slice of the read buffer, and a session is long-lived.
     let session = reply.headers.get(SESSION);
     let session = session.and_then(|id| HeaderValue::from_bytes(id.as_bytes()).ok());
     let lease = reply.extensions.remove();
     let logs = offers(&reply.result, "logging");
     let caller = Mutex::new(who.caller.clone());
     let closing = Closing::new(link, Live { session, revision, lease, logs, caller });
-    // The session is open all the same: dropped, it is ended.
+    // The session is open all the same; dropping the guard ends it.
     known.ok_or(Failure::Revision)?;
     let ready = Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     let ready = closing.live().sign(post(link, who.caller, ready));
@@ -79,11 +79,11 @@ pub(crate) async fn open(
     Ok((closing, reply.result))
 }
 
-/// The request that opens a session, and its id.
+/// Builds the `initialize` request and its id.
 pub(super) fn initialize(link: &Link, who: Introduction<'_>) -> (Request<Full<Bytes>>, String) {
     let id = format!("\"vmcp:{}\"", link.serial());
     let mut message = Vec::with_capacity(256);
-    // No `_meta`, not even an empty one: servers of both generations classify by it.
+    // No `_meta`, not even an empty one: servers of both generations use it to detect the generation.
     for piece in [
         br#"{"jsonrpc":"2.0","id":"#,
         id.as_bytes(),
@@ -105,16 +105,16 @@ pub(super) fn initialize(link: &Link, who: Introduction<'_>) -> (Request<Full<By
     (asking(request, "initialize", who.cause), id)
 }
 
-/// Whether the result of a handshake or discovery declares a capability.
+/// Returns `true` if the result of a handshake or discovery declares a capability.
 pub(crate) fn offers(result: &[u8], capability: &str) -> bool {
     find(result, "capabilities")
         .is_some_and(|capabilities| find(capabilities, capability).is_some())
 }
 
-/// An answer that says no is a refusal of the handshake; the rest are failures like any other.
+/// Converts an error response into a rejected handshake; other errors are returned unchanged.
 fn refused(error: BoxError) -> BoxError {
     match cause::<Failure>(error.as_ref()) {
-        // There is no session yet that could be gone.
+        // A handshake has no session that the backend could have forgotten.
         Some(Failure::SessionGone) => {
             let reason = Failure::Status(http::StatusCode::NOT_FOUND).to_string();
             Failure::Handshake { reason }.into()
@@ -130,7 +130,7 @@ fn refused(error: BoxError) -> BoxError {
 }
 
 impl<'a> Introduction<'a> {
-    /// The same, for a request of a client.
+    /// Sets the client request that caused the handshake.
     pub(crate) fn caused_by(self, cause: Option<&'a Trail>) -> Self {
         Self { cause, ..self }
     }
@@ -145,7 +145,7 @@ impl Closing {
         &self.live
     }
 
-    /// The session, which somebody else ends.
+    /// Disarms the guard; the receiver becomes responsible for ending the session.
     pub(crate) fn keep(mut self) -> Arc<Live> {
         self.kept = true;
         Arc::clone(&self.live)
@@ -165,7 +165,7 @@ impl Drop for Closing {
 }
 
 impl Live {
-    /// Puts a request into the session.
+    /// Adds the session to a request.
     pub(crate) fn sign(&self, mut request: Request<Full<Bytes>>) -> Request<Full<Bytes>> {
         let headers = request.headers_mut();
         if let Some(session) = &self.session {
@@ -178,30 +178,30 @@ impl Live {
         request
     }
 
-    /// Whether the backend can forget it.
+    /// Returns `true` if the backend can forget the session.
     pub(crate) fn can_end(&self) -> bool {
         self.session.is_some() || self.lease.is_some()
     }
 
-    /// Tells the backend that the session is over. That it may not listen changes nothing.
+    /// Ends the session at the backend. Errors are ignored.
     pub(crate) async fn close(&self, link: &Link) {
         if self.can_end() {
             _ = tell(link, self.sign(delete(link, &self.caller()))).await;
         }
     }
 
-    /// On whose behalf it was opened, with the token that was seen last.
+    /// Returns the caller for whom the session was opened, with its most recent token.
     pub(crate) fn caller(&self) -> Caller {
         lock(&self.caller).clone()
     }
 
-    /// Remembers a newer token of the same caller, for what is sent when no request of theirs is at hand.
+    /// Stores a newer token of the same caller for requests that are not caused by one of the caller's.
     pub(crate) fn renew(&self, caller: &Caller) {
         renew(&self.caller, caller);
     }
 }
 
-/// What the `_meta` of a stateless request says of the client.
+/// Returns the members of `_meta` that describe the client in a stateless request.
 pub(crate) fn meta_members(
     who: Introduction<'_>,
     level: Option<&[u8]>,
@@ -215,8 +215,7 @@ pub(crate) fn meta_members(
     members
 }
 
-/// A request of the gateway to a stateless backend. `members` are further members of `params`, each
-/// with a comma behind it.
+/// Builds a request of the gateway to a stateless backend. `members` are further members of `params`, each followed by a comma.
 pub(crate) fn request(
     link: &Link,
     method: &'static str,
@@ -237,7 +236,7 @@ pub(crate) fn request(
     (asking(request, method, who.cause), id)
 }
 
-/// Asks a backend what it speaks. The `discover` result comes along when there is one.
+/// Detects the supported generations. Returns the `server/discover` result if there is one.
 pub(crate) async fn probe(
     link: &Link,
     who: Introduction<'_>,
@@ -258,7 +257,7 @@ pub(crate) async fn probe(
             }
         }
         Err(error) => match cause::<Failure>(error.as_ref()) {
-            // Only a stateless server knows these two.
+            // These two error codes exist only in the stateless generation.
             Some(Failure::Rpc { code: -32020 | -32021, .. }) => Ok((Speaks::Stateless, None)),
             Some(Failure::Status(status))
                 if status.is_server_error()

@@ -1,5 +1,5 @@
-//! The one standing relation to each backend: fetch what it offers, hear when that changes, come back
-//! when it was away. Of a backend that speaks both generations, both are followed.
+//! Observer of one backend: fetches its offer, follows changes and reconnects. If the backend supports both generations, both
+//! are observed.
 
 mod follow;
 
@@ -27,10 +27,10 @@ use crate::catalog::ByGeneration;
 use crate::hub::Hub;
 use crate::settings::Transport;
 
-/// The first and the longest pause between attempts.
+/// Minimum and maximum pause between attempts.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
-/// The generations that have been fetched in one round of observing.
+/// Generations fetched in one round of observation.
 #[derive(Debug)]
 pub(super) struct Round(watch::Sender<ByGeneration<bool>>);
 
@@ -39,12 +39,12 @@ impl Round {
         Self(watch::Sender::new(ByGeneration::default()))
     }
 
-    /// Notes that one generation was fetched.
+    /// Records that one generation was fetched.
     fn note(&self, generation: Generation) {
         self.0.send_modify(|fetched| fetched.set(generation, true));
     }
 
-    /// Notes that all was fetched that there is.
+    /// Records that all supported generations were fetched.
     pub(super) fn finish(&self) {
         self.0.send_modify(|fetched| *fetched = ByGeneration::both(true));
     }
@@ -55,12 +55,12 @@ impl Round {
 
     /// Waits until one generation has been fetched.
     async fn fetched(&self, generation: Generation) {
-        // The sender is in `self`: it cannot be gone.
+        // The sender is owned by `self`, so the channel cannot be closed.
         _ = self.0.subscribe().wait_for(|fetched| *fetched.of(generation)).await;
     }
 }
 
-/// Keeps the offer of `link` current for as long as the task lives.
+/// Keeps the offer of `link` up to date until the task is aborted.
 pub(crate) async fn observe(hub: Arc<Hub>, link: Arc<Link>) {
     let mut pause = PAUSE.0;
     loop {
@@ -79,12 +79,12 @@ pub(crate) async fn observe(hub: Arc<Hub>, link: Arc<Link>) {
         if let Err(error) = ended {
             failed(&hub, &link, &error).await;
             if let Some(Failure::Offer(_)) = cause(error.as_ref()) {
-                // Each attempt may cost a thousand requests, and nothing that a client does makes the offer smaller.
+                // Each attempt may cost a thousand requests, and no action of a client makes the offer smaller.
                 sleep(POLL_INTERVAL).await;
                 continue;
             }
         }
-        // What ends as soon as it has begun must not begin again without a growing pause.
+        // Rounds that end right after they begin keep the growing pause.
         if round.is_finished() && begun.elapsed() >= PAUSE.1 {
             pause = PAUSE.0;
         }
@@ -96,7 +96,7 @@ pub(crate) async fn observe(hub: Arc<Hub>, link: Arc<Link>) {
     }
 }
 
-/// Notes why it cannot be observed, and says so once.
+/// Records the failure and logs it once.
 async fn failed(hub: &Hub, link: &Link, error: &BoxError) {
     link.meet(|| first_sight(link, error));
     let reason = super::failure::problem(error);
@@ -112,7 +112,7 @@ async fn failed(hub: &Hub, link: &Link, error: &BoxError) {
         }
         before => {
             if !matches!(before, Status::Fetching { .. }) {
-                // The first attempt ends with the remedy; later ones must not wait for it.
+                // The first attempt ends with the remedy; later attempts do not wait for it.
                 link.set_status(status(None));
             }
             let remedy = diagnose::remedy(hub, link, error).await;
@@ -126,7 +126,7 @@ async fn failed(hub: &Hub, link: &Link, error: &BoxError) {
     }
 }
 
-/// Fetches, then follows changes until something breaks.
+/// Fetches the offer and follows changes until an error occurs.
 async fn watch(hub: &Arc<Hub>, link: &Arc<Link>, round: &Round) -> Result<(), BoxError> {
     let who = hub.introduction();
     let (claimed, found) = match link.transport {
@@ -136,7 +136,7 @@ async fn watch(hub: &Arc<Hub>, link: &Arc<Link>, round: &Round) -> Result<(), Bo
     if claimed == Speaks::Stateful {
         link.learn(claimed);
     }
-    // Discovery need not list the older generation for a server to speak it, nor does it have to be right: it is asked.
+    // Discovery may omit or misreport the older generation, so it is always probed.
     let (speaks, met) = match (handshake::open(link, who.get()).await, claimed) {
         (Ok(met), Speaks::Stateful) => (Speaks::Stateful, Some(met)),
         (Ok(met), Speaks::Stateless | Speaks::Both) => (Speaks::Both, Some(met)),
@@ -158,7 +158,7 @@ async fn watch(hub: &Arc<Hub>, link: &Arc<Link>, round: &Round) -> Result<(), Bo
         return follow_session(stateful, live).await;
     }
     let stateful = pin!(follow_session(stateful, live));
-    // That this stream ends is no reason to begin the session again.
+    // The end of this stream does not require a new session.
     let stateless = pin!(async {
         loop {
             follow_listen(stateless, found.as_ref()).await?;
@@ -177,7 +177,7 @@ async fn watch(hub: &Arc<Hub>, link: &Arc<Link>, round: &Round) -> Result<(), Bo
     }
 }
 
-/// Follows a generation until it has been fetched: that the other one fails must not keep it from being offered.
+/// Follows one generation until it has been fetched, so a failure of the other generation does not hide its offer.
 async fn fetch_once(
     following: impl Future<Output = Result<(), BoxError>>,
     round: &Round,
@@ -189,7 +189,7 @@ async fn fetch_once(
     }
 }
 
-/// The observer's session is known to others while this is there.
+/// Guard that publishes the observer's session; dropping it withdraws the session.
 struct Standing<'a>(&'a Link);
 
 impl<'a> Standing<'a> {

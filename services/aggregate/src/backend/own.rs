@@ -1,5 +1,5 @@
-//! What single callers are offered by a backend that looks at who asks (its credential is the caller's,
-//! not the gateway's). Fetched within a request of the caller, and never shown to another one.
+//! Per-caller offers of a backend whose credentials are those of the caller, not of the gateway. They are fetched during a
+//! request of the caller and never shown to another caller.
 
 mod asking;
 mod callers;
@@ -25,25 +25,25 @@ use crate::expiry;
 use crate::hub::Hub;
 use crate::session::lock;
 
-/// How long an offer is taken as it is. After that the next request has it fetched anew beside itself.
+/// Time for which an offer is fresh. The next request after that refreshes it in the background.
 const FRESH: Duration = Duration::from_secs(60);
 
-/// How long an offer is kept that nobody asks for.
+/// Time after which an unused offer is evicted.
 const IDLE: Duration = Duration::from_secs(600);
 
-/// How long a fetch that failed is not tried again.
+/// Time before a failed fetch is retried.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// The longest that a fetch may take.
+/// Timeout for a fetch.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// How often one request waits for what is out of date again when it arrives.
+/// Maximum number of times one request waits again because the fetched offer is already stale.
 const MOST_ROUNDS: usize = 3;
 
-/// The most fetches from one backend that are under way at once.
+/// Maximum number of concurrent fetches from one backend.
 const MOST_FETCHES: usize = 32;
 
-/// The offers of one backend.
+/// Per-caller offers of one backend.
 #[derive(Debug)]
 pub(crate) struct Owns {
     callers: Mutex<Callers>,
@@ -51,46 +51,46 @@ pub(crate) struct Owns {
     seats: Semaphore,
 }
 
-/// What one caller is offered.
+/// Cache entry of one caller.
 #[derive(Debug)]
 struct Own(watch::Sender<State>);
 
 #[derive(Debug)]
 struct State {
-    /// The last good one.
+    /// Last successfully fetched offer.
     offer: Option<Arc<Content>>,
     fetched: Instant,
     used: Instant,
-    /// When the token expires that it was asked for with last.
+    /// Expiry of the token used for the last request.
     until: Option<Instant>,
-    /// Since when it is being fetched.
+    /// Start of the fetch in flight.
     fetching: Option<Instant>,
     failed: Option<(Instant, Rejection)>,
-    /// Whether the backend has said since that it is not true any more.
+    /// `true` if the backend has reported a change since the last fetch.
     stale: bool,
-    /// A key of what the caller has linked, as far as that is known.
+    /// Key of the caller's linked accounts, if known.
     links: Option<ViewKey>,
 }
 
-/// It has to be waited for.
+/// Error for an offer that is only available after waiting.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unknown;
 
-/// What to do for somebody who wants an offer.
+/// Next step for a request that needs an offer.
 enum Step {
     Take(Arc<Content>),
     TakeAndRefresh(Arc<Content>),
-    /// There is none, and none is asked for now.
+    /// No offer is available, and none is fetched before the retry time.
     Without(Rejection),
     Fetch,
-    /// It has been on its way since then.
+    /// A fetch has been in flight since this instant.
     Wait(Instant),
 }
 
-/// A fetch under way, which is over when this is dropped.
+/// Guard of a fetch in flight. Dropping it ends the fetch.
 struct Fetching {
     own: Arc<Own>,
-    /// What the caller had linked when it began.
+    /// Key of the linked accounts when the fetch began.
     links: Option<ViewKey>,
 }
 
@@ -103,14 +103,14 @@ impl Owns {
         }
     }
 
-    /// The entry of a caller, who uses it now.
+    /// Returns the caller's entry and marks it as used.
     fn of(&self, caller: &Identity) -> Arc<Own> {
         let own = lock(&self.callers).entry(caller);
         own.touch(caller);
         own
     }
 
-    /// The backend has told this caller, in one of its sessions, that it offers something else now.
+    /// Records that the backend notified one of the caller's sessions of a changed offer.
     pub(crate) fn changed(&self, caller: &Identity) {
         for (_, own) in lock(&self.callers).of(caller) {
             own.0.send_if_modified(|state| {
@@ -120,12 +120,12 @@ impl Owns {
         }
     }
 
-    /// Lets go of everything. Whether there was anything.
+    /// Removes all entries. Returns `true` if there were any.
     pub(crate) fn clear(&self) -> bool {
         std::mem::take(&mut *lock(&self.callers)).len() > 0
     }
 
-    /// Lets go of what nobody uses any more or may use any more.
+    /// Evicts unused and expired entries.
     pub(crate) fn sweep(&self) {
         let now = Instant::now();
         lock(&self.callers).retain(|own| {
@@ -136,7 +136,7 @@ impl Owns {
         lock(&self.contents).prune();
     }
 
-    /// Keeps an offer; equal ones are one.
+    /// Stores an offer; equal offers share one copy.
     fn keep(&self, offers: Offers) -> Arc<Content> {
         let content = lock(&self.contents).intern(offers);
         while lock(&self.contents).too_much() {
@@ -147,7 +147,7 @@ impl Owns {
         content
     }
 
-    /// How many callers there are, and how many different offers they have.
+    /// Returns the number of callers and the number of distinct offers.
     pub(crate) fn count(&self) -> (usize, usize) {
         let mut contents = lock(&self.contents);
         contents.prune();
@@ -174,8 +174,8 @@ impl Own {
         self.0.borrow().used
     }
 
-    /// Notes what the caller has linked. What was offered under other links is not shown any more, nor is what is on
-    /// its way.
+    /// Records the key of the caller's linked accounts. If it has changed, discards the stored offer and ignores a fetch in
+    /// flight.
     fn note_links(&self, links: Option<ViewKey>) {
         let Some(links) = links else { return };
         self.0.send_if_modified(|state| {
@@ -189,7 +189,7 @@ impl Own {
 
     fn touch(&self, caller: &Identity) {
         let now = Instant::now();
-        // What is too far away to be counted is never.
+        // An expiry that overflows `Instant` counts as never.
         let until = expiry::left(caller).and_then(|left| now.checked_add(left));
         self.0.send_if_modified(|state| {
             (state.used, state.until) = (now, until);
@@ -197,7 +197,8 @@ impl Own {
         });
     }
 
-    /// What to do now. Who is told to fetch or refresh has to, unless it only looks: nobody else will.
+    /// Returns the next step. Unless `looks` is set, the caller of this function must carry out a fetch; a refresh must always
+    /// be carried out, because the entry is marked as in flight.
     fn step(&self, looks: bool) -> Step {
         let now = Instant::now();
         let mut step = Step::Wait(now);
@@ -233,7 +234,7 @@ impl State {
 }
 
 impl Link {
-    /// What a caller is offered, if that is known without waiting. `None` is known to be nothing.
+    /// Returns the offer of a caller if it is known without waiting; `None` if the caller has none.
     pub(crate) fn known_to(
         self: &Arc<Self>,
         hub: &Arc<Hub>,
@@ -256,8 +257,8 @@ impl Link {
         }
     }
 
-    /// What a caller is offered. One that was never fetched is waited for, but not past `patience` after
-    /// the fetch began; an older one is better than none.
+    /// Returns the offer of a caller. Waits for a first fetch, at most `patience` after it began; an older offer is used
+    /// meanwhile.
     pub(crate) async fn offer_to(
         self: &Arc<Self>,
         hub: &Arc<Hub>,
@@ -273,7 +274,7 @@ impl Link {
         if let Some(tokens) = caller.identity().upstream() {
             own.note_links(tokens.links().await);
         }
-        // Nobody waits for what is known to be away.
+        // Requests do not wait for a backend that is known to be unavailable.
         let patience = if self.vitals.down().is_some() { Duration::ZERO } else { patience };
         let deadline = Instant::now() + patience;
         for _ in 0..MOST_ROUNDS {
@@ -300,14 +301,14 @@ impl Link {
         own.last_good().ok_or_else(|| Rejection::backend_unavailable(self.name(), problem))
     }
 
-    /// What is asked for on behalf of nobody is not asked for at all.
+    /// Returns the rejection for requests without an authenticated caller.
     fn needs_caller(&self) -> Rejection {
         let (backend, fault) = (self.backend.clone(), CredentialFault::NoCaller);
         let error = CredentialError { backend, fault, source: None };
         rejection(self.name(), &(Box::new(error) as BoxError))
     }
 
-    /// Fetches an offer beside the request: it may take longer than that waits.
+    /// Fetches an offer in a background task, because the fetch may outlast the request.
     fn refresh(
         self: &Arc<Self>,
         hub: &Arc<Hub>,
@@ -366,7 +367,7 @@ impl Drop for Fetching {
     }
 }
 
-/// Whether the caller is refused: what it was offered before is not to be shown to it either.
+/// Returns `true` if the backend rejects the caller; the caller's previous offer must not be shown any more.
 fn shut_out(error: &BoxError) -> bool {
     let refused = cause::<CredentialError>(error.as_ref())
         .is_some_and(|error| matches!(error.fault, CredentialFault::Refused { .. }));

@@ -1,5 +1,5 @@
-//! The standing relation to a backend whose offer depends on who asks: whether it is there. What it offers is
-//! fetched for each caller, and what it would offer the gateway itself is nobody's.
+//! Reachability of a backend with per-caller offers. The gateway only probes the backend; offers are fetched for each caller,
+//! and an offer to the gateway itself is never used.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::{Link, asks_for_credentials, handshake};
 use crate::hub::Hub;
 use crate::settings::Transport;
 
-/// Knocks again and again, until nobody answers.
+/// Probes the backend periodically until it does not respond.
 pub(super) async fn reach(hub: &Arc<Hub>, link: &Arc<Link>, round: &Round) -> Result<(), BoxError> {
     loop {
         let refused = match knock(hub, link).await {
@@ -25,7 +25,7 @@ pub(super) async fn reach(hub: &Arc<Hub>, link: &Arc<Link>, round: &Round) -> Re
     }
 }
 
-/// Asks what everybody may know: which generation is spoken.
+/// Probes the backend for the supported generations, which do not depend on the caller.
 pub(super) async fn knock(hub: &Hub, link: &Arc<Link>) -> Result<(), BoxError> {
     let who = hub.introduction();
     match link.transport {
@@ -37,8 +37,8 @@ pub(super) async fn knock(hub: &Hub, link: &Arc<Link>) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Whether a failure comes of the gateway's having no credentials of its own: the backend is there, or
-/// nothing speaks against it.
+/// Returns `true` if a failure only shows that the gateway has no credentials of its own; the backend is reachable or not known
+/// to be unavailable.
 fn answers(error: &BoxError) -> bool {
     let unarmed = cause::<CredentialError>(error.as_ref()).is_some();
     let refused = matches!(cause::<Failure>(error.as_ref()), Some(Failure::Handshake { .. }));

@@ -20,12 +20,12 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EITHER: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 
-/// A message to a backend, on behalf of whom it is sent.
+/// Builds a request that posts a message on behalf of `caller`.
 pub(crate) fn post(link: &Link, caller: &Caller, message: Bytes) -> Request<Full<Bytes>> {
     post_with(link, caller, message, 6)
 }
 
-/// A message of revision 2026-07-28 or later to a backend.
+/// Builds a request of revision 2026-07-28 or later.
 pub(crate) fn post_stateless(
     link: &Link,
     caller: &Caller,
@@ -38,7 +38,7 @@ pub(crate) fn post_stateless(
     request
 }
 
-/// With room for that many headers: what is added further in counts too.
+/// Reserves space for this number of headers, including those added later.
 fn post_with(link: &Link, caller: &Caller, message: Bytes, headers: usize) -> Request<Full<Bytes>> {
     let mut request = bare(link, caller, Method::POST, Full::new(message));
     request.headers_mut().reserve(headers);
@@ -47,8 +47,8 @@ fn post_with(link: &Link, caller: &Caller, message: Bytes, headers: usize) -> Re
     request
 }
 
-/// The stream on which a stateful backend speaks unasked, from behind `last` if that is given.
-/// It may be silent for as long as it likes.
+/// Builds the request for the notification stream of a stateful backend, resumed after event `last` if given. The stream has no
+/// idle timeout.
 pub(crate) fn listen(link: &Link, caller: &Caller, last: Option<&Bytes>) -> Request<Full<Bytes>> {
     let mut request = bare(link, caller, Method::GET, Full::default());
     request.headers_mut().insert(ACCEPT, EVENTS);
@@ -61,13 +61,13 @@ pub(crate) fn listen(link: &Link, caller: &Caller, last: Option<&Bytes>) -> Requ
     request
 }
 
-/// Ends a stateful backend's session.
+/// Builds the request that ends a session of a stateful backend.
 pub(crate) fn delete(link: &Link, caller: &Caller) -> Request<Full<Bytes>> {
     bare(link, caller, Method::DELETE, Full::default())
 }
 
-/// The caller is in the extensions for whoever gives the request its credentials. An anonymous one
-/// is not: nobody has anything of theirs to show.
+/// Builds a request that carries the caller in its extensions for credential layers. An anonymous caller is omitted because it
+/// has no credentials.
 fn bare(link: &Link, caller: &Caller, method: Method, body: Full<Bytes>) -> Request<Full<Bytes>> {
     let mut request = Request::new(body);
     *request.method_mut() = method;
@@ -78,8 +78,7 @@ fn bare(link: &Link, caller: &Caller, method: Method, body: Full<Bytes>) -> Requ
     request
 }
 
-/// Says what a request asks for, and for which request of a client, if for any. What is no request itself has no
-/// method.
+/// Attaches the method, the target and the causing client request. Messages that are not requests have no method.
 pub(crate) fn asking(
     mut request: Request<Full<Bytes>>,
     method: &'static str,
@@ -93,7 +92,7 @@ pub(crate) fn asking(
     request
 }
 
-/// The headers that a stateless request repeats its body in.
+/// Adds the headers that repeat members of a stateless request's body.
 pub(crate) fn stateless(headers: &mut HeaderMap, method: &'static str, target: Option<&str>) {
     headers.insert(REVISION, HeaderValue::from_static(STATELESS));
     headers.insert(METHOD, HeaderValue::from_static(method));

@@ -1,4 +1,4 @@
-//! Reasons to look at a backend again, for the tasks that observe it.
+//! Change signals for the tasks that observe a backend.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -12,30 +12,28 @@ use super::Link;
 use crate::catalog::{Kind, other};
 use crate::session::lock;
 
-/// The interval between two looks at a backend that doesn't tell of changes.
+/// Polling interval for a backend that does not send change notifications.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(30);
 
-/// The most looks at a backend in a row, whatever it says of changes: beyond, one each [`LOOK_INTERVAL`].
+/// Maximum burst of polls, however many changes the backend reports; further polls are limited to one each [`LOOK_INTERVAL`].
 const MAX_LOOKS: u32 = 32;
 
-/// See [`MAX_LOOKS`].
+/// Interval between polls beyond the burst of [`MAX_LOOKS`].
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Reasons to look at one generation of a backend again. Each wakes its observer at once or, while that is busy, as soon
-/// as it waits.
+/// Change signal for one generation of a backend. It wakes the observer at once or, if the observer is busy, at its next wait.
 #[derive(Debug, Default)]
 pub(crate) struct ObserverSignal {
     doubt: Notify,
     changed: Notify,
-    /// The kinds of lists that have changed, one bit each. Set before `changed` is notified, so the observer that it
-    /// wakes finds them.
+    /// Bit set of changed kinds of lists. Set before `changed` is notified, so the woken observer finds them.
     kinds: AtomicU8,
-    /// Theoretical arrival time of the next look: the last one's plus [`LOOK_INTERVAL`]. `None` before the first.
+    /// Theoretical arrival time of the next poll: that of the last one plus [`LOOK_INTERVAL`]. `None` before the first.
     theoretical_arrival: Mutex<Option<Instant>>,
 }
 
 impl ObserverSignal {
-    /// Has a list looked at again.
+    /// Marks a list as changed and wakes the observer.
     pub(super) fn set_changed(&self, kind: Kind) {
         self.kinds.fetch_or(1 << kind as u8, Ordering::AcqRel);
         self.changed.notify_one();
@@ -46,8 +44,8 @@ impl ObserverSignal {
         Kind::ALL.into_iter().filter(|kind| kinds >> *kind as u8 & 1 == 1).collect()
     }
 
-    /// Waits until the backend has said that lists have changed, and until another look is allowed. What it says meanwhile is
-    /// one change. Dropping the future loses nothing.
+    /// Waits until the backend has reported changed lists and the rate limit permits a poll. Changes reported meanwhile are
+    /// merged. Dropping the future loses none.
     pub(crate) async fn changed(&self) -> Vec<Kind> {
         while self.kinds.load(Ordering::Acquire) == 0 {
             self.changed.notified().await;
@@ -56,7 +54,7 @@ impl ObserverSignal {
         self.take()
     }
 
-    /// Waits until another look is allowed, and begins it (generic cell rate algorithm).
+    /// Waits until the rate limit permits a poll, and counts it (generic cell rate algorithm).
     async fn rest(&self) {
         let room = LOOK_INTERVAL * (MAX_LOOKS - 1);
         let arrival = *lock(&self.theoretical_arrival);
@@ -68,7 +66,7 @@ impl ObserverSignal {
         *arrival = Some(arrival.map_or(now, |arrival| arrival.max(now)) + LOOK_INTERVAL);
     }
 
-    /// Waits for a reason to look at everything again: the interval, a doubt or a change.
+    /// Waits for a reason to poll all lists: the interval, a suspected change or a reported one.
     pub(crate) async fn next_poll(&self) {
         tokio::select! {
             () = sleep(POLL_INTERVAL) => {}
@@ -88,12 +86,12 @@ impl Link {
         }
     }
 
-    /// Has observers that poll look now: what is known may be out of date.
+    /// Wakes polling observers because the known offer may be out of date.
     pub(crate) fn nudge(&self) {
         self.signals.iter().for_each(|signal| signal.doubt.notify_one());
     }
 
-    /// Waits until an observer that has given up for a while need not wait any longer.
+    /// Waits for a signal that ends the pause of an observer.
     pub(super) async fn nudged(&self) {
         let [stateful, stateless] = &self.signals;
         tokio::select! {
@@ -102,13 +100,13 @@ impl Link {
         }
     }
 
-    /// Has a list fetched again that changed according to a message which is not on the observer's stream.
+    /// Requests a fetch of a list whose change was reported outside of the observer's stream.
     pub(crate) fn list_changed(&self, kind: Kind, generation: Generation) {
         self.signal(generation).set_changed(kind);
         self.other_changed(generation);
     }
 
-    /// Has the other generation looked at as well, unless its own stream tells of its changes.
+    /// Requests a poll of the other generation, unless its own stream reports changes.
     pub(crate) fn other_changed(&self, generation: Generation) {
         self.signal(other(generation)).doubt.notify_one();
     }

@@ -1,4 +1,4 @@
-//! How a backend is, as far as its checks have seen.
+//! Health of a backend, derived from its checks.
 
 use std::num::NonZeroU32;
 use std::sync::Mutex;
@@ -12,16 +12,16 @@ use super::{Link, Status};
 use crate::session::lock;
 use crate::status::{CheckError, Checked};
 
-/// What is remembered of a backend's checks. Without any, its health is unknown.
+/// Results of a backend's health checks. Without checks, the health is unknown.
 #[derive(Debug)]
 pub(crate) struct Vitals(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
-    /// `None` while nobody checks it.
+    /// `None` if health checks are disabled.
     monitor: Option<HealthMonitor>,
     clock: Clock,
-    /// Since when its health is what it is.
+    /// Time of the last health transition.
     since: (Instant, SystemTime),
     last: Option<SystemTime>,
     next: Option<Instant>,
@@ -29,15 +29,15 @@ struct State {
     changes: u64,
 }
 
-/// What one look at a backend has shown.
+/// Result of one health check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sight {
     pub(crate) probe: ProbeResult,
-    /// What was wrong: a word for it, and words for people.
+    /// Error kind and message of a failed check.
     pub(crate) wrong: Option<(&'static str, String)>,
 }
 
-/// A backend's health was one thing and is another.
+/// Health transition of a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Change {
     from: Health,
@@ -64,7 +64,7 @@ impl Vitals {
         }))
     }
 
-    /// So many failures in a row are bad news from now on; `None`: nobody checks it.
+    /// Sets the number of consecutive failures that make the backend unavailable; `None` disables checks.
     pub(crate) fn check_by(&self, threshold: Option<NonZeroU32>) {
         let mut state = lock(&self.0);
         match (&mut state.monitor, threshold) {
@@ -73,25 +73,25 @@ impl Vitals {
         }
     }
 
-    /// When it is checked next.
+    /// Records the time of the next check.
     pub(crate) fn expect(&self, next: Instant) {
         lock(&self.0).next = Some(next);
     }
 
-    /// Whether so many checks have failed that it counts as unavailable, and why.
+    /// Returns the reason if enough checks have failed for the backend to count as unavailable.
     pub(crate) fn down(&self) -> Option<String> {
         let state = lock(&self.0);
         (state.health() == Health::Unavailable)
             .then(|| state.error.as_ref().map(|error| error.message.clone()).unwrap_or_default())
     }
 
-    /// Whether it has been unavailable for that long.
+    /// Returns `true` if the backend has been unavailable for this duration.
     pub(crate) fn down_for(&self, long: Duration) -> bool {
         let state = lock(&self.0);
         state.health() == Health::Unavailable && state.since.0.elapsed() >= long
     }
 
-    /// For whoever looks; `None` while nobody checks it.
+    /// Returns the health report; `None` if health checks are disabled.
     pub(crate) fn report(&self) -> Option<Checked> {
         let state = lock(&self.0);
         let report = state.monitor.as_ref()?.report(None);
@@ -133,17 +133,17 @@ impl State {
 }
 
 impl Link {
-    /// Takes in what a check has seen.
+    /// Records the result of a check.
     pub(crate) fn see(&self, sight: Sight) {
         let change = lock(&self.vitals.0).take(sight);
         if change.is_some_and(|change| change.from == Health::Unavailable) {
-            // It is back, and whoever observes it may still wait for what it will never say.
+            // The backend has recovered; its observer may still wait on a stale stream.
             self.renew.notify_waiters();
         }
         self.changed(change);
     }
 
-    /// Takes in what its first meeting was like, which is a check too.
+    /// Records the first contact as the result of a check.
     pub(crate) fn meet(&self, sight: impl FnOnce() -> Option<Sight>) {
         let change = {
             let mut state = lock(&self.vitals.0);
@@ -153,7 +153,7 @@ impl Link {
         self.changed(change);
     }
 
-    /// It has just given what it was asked for, or asked for a caller: no check has to say so first.
+    /// Records a successful response to a request. It updates an unknown or failed health without waiting for the next check.
     pub(crate) fn revive(&self, probe: ProbeResult) {
         let change = {
             let mut state = lock(&self.vitals.0);
@@ -167,7 +167,7 @@ impl Link {
         self.changed(change);
     }
 
-    /// Tells of a change, once.
+    /// Logs a health transition once and wakes the observer.
     fn changed(&self, change: Option<Change>) {
         let Some(Change { from, to }) = change else { return };
         let (backend, from, name) = (self.name(), from.name(), to.name());
@@ -184,11 +184,11 @@ impl Link {
             }
         }
         if to == Health::Unavailable {
-            // What is open to it may wait for ever.
+            // Open streams may wait forever.
             self.renew.notify_waiters();
         }
         if matches!(self.status(), Status::Failed { .. }) {
-            // Whoever has given up for a while need not wait any longer.
+            // An observer that pauses after a failure retries immediately.
             self.nudge();
         }
     }

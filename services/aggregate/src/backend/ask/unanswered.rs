@@ -1,4 +1,4 @@
-//! `notifications/cancelled` for a request of the gateway's own that it gives up.
+//! Sends `notifications/cancelled` for a request that the gateway gives up.
 
 use bytes::Bytes;
 use http::{Extensions, HeaderMap, Method, Request, Uri};
@@ -10,24 +10,24 @@ use crate::backend::channel::Lease;
 use crate::backend::request::SESSION;
 use crate::call::{cancellation, reason};
 
-/// A request in a session of a stateful backend. Dropped before it is answered, it is cancelled.
+/// Guard of a request in a stateful session. Cancels the request if dropped before the response.
 pub(super) struct Unanswered<'a> {
     link: &'a Link,
     id: &'a str,
-    /// What the request was sent with; `None` when there is nothing to cancel.
+    /// Target of the cancellation; `None` if there is nothing to cancel.
     sent: Option<Box<(Uri, HeaderMap, Extensions)>>,
 }
 
 impl<'a> Unanswered<'a> {
     pub(super) fn new(link: &'a Link, request: &Request<Full<Bytes>>, id: &'a str) -> Self {
         let (headers, extensions) = (request.headers(), request.extensions());
-        // `initialize`, which belongs to no session, is not to be cancelled.
+        // `initialize` has no session yet and must not be cancelled.
         let is_in_session = headers.contains_key(SESSION) || extensions.get::<Lease>().is_some();
         let sent = || Box::new((request.uri().clone(), headers.clone(), extensions.clone()));
         Self { link, id, sent: is_in_session.then(sent) }
     }
 
-    /// Notes what became of it.
+    /// Records the outcome of the request.
     pub(super) fn note<T>(&mut self, answered: &Result<T, BoxError>) {
         match answered.as_ref().err().and_then(reason) {
             Some(reason) => self.cancel(&reason),

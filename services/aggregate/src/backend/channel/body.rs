@@ -1,4 +1,4 @@
-//! The responses of the adapter that are streams.
+//! Streaming responses of the adapter.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use vmcp_wire::sse;
 use super::desk::Desk;
 use super::inbox::{Inbox, Item, Reading};
 
-/// What comes for one request, which waits no more when this is dropped.
+/// Messages for one request. Dropping it removes the request.
 #[derive(Debug)]
 pub(super) struct Answer {
     desk: Arc<Desk>,
@@ -21,7 +21,7 @@ pub(super) struct Answer {
     id: Bytes,
 }
 
-/// Messages as events.
+/// Messages encoded as events.
 #[derive(Debug)]
 pub(super) struct Events {
     first: Option<Item>,
@@ -35,7 +35,7 @@ enum Source {
     Standing(Standing),
 }
 
-/// What belongs to no request. The questions that came this way are over when this is dropped.
+/// Messages that belong to no request. Dropping it closes the server requests that were delivered this way.
 #[derive(Debug)]
 pub(super) struct Standing {
     desk: Arc<Desk>,
@@ -72,12 +72,12 @@ impl Drop for Answer {
 }
 
 impl Events {
-    /// An answer that begins with `first`, which is not yet the answer itself.
+    /// Creates the response stream of a request. `first` precedes the response itself.
     pub(super) fn answering(first: Item, answer: Answer) -> Self {
         Self { first: Some(first), source: Source::Answer(answer), over: false }
     }
 
-    /// What belongs to no request.
+    /// Creates the stream of messages that belong to no request.
     pub(super) fn standing(standing: Standing) -> Self {
         Self { first: None, source: Source::Standing(standing), over: false }
     }

@@ -1,9 +1,9 @@
-//! Who gets which message of a channel.
+//! Demultiplexer for the messages of a channel.
 //!
-//! Streamable HTTP has a stream for each request; here all messages come on one. An answer belongs to
-//! its request by id and progress by token. The protocol says of nothing else where it belongs: a
-//! question and a log message go to the call that is the only one under way, else to whoever listens
-//! to what comes unasked, else to the latest call.
+//! Streamable HTTP has a stream for each request; an HTTP+SSE channel delivers all messages on one. Responses are matched to
+//! requests by id, progress notifications by token. The protocol does not correlate other messages: server requests and log
+//! messages go to the call in flight if there is exactly one, otherwise to the listener for unsolicited messages, otherwise to
+//! the latest call.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,34 +13,34 @@ use vmcp_wire::{Envelope, Key, Params, Span, find, scan};
 
 use super::inbox::{Inbox, Worth};
 
-/// The most requests that wait for their answers.
+/// Maximum number of pending requests.
 pub(crate) const MOST_WAITING: usize = 256;
 
-/// The most questions for which the time of calls stands still.
+/// Maximum number of server requests that pause the timeouts of calls.
 const MOST_QUESTIONS: usize = 64;
 
-/// See the module.
+/// Demultiplexer for one channel.
 #[derive(Debug, Default)]
 pub(crate) struct Desk {
     state: Mutex<State>,
-    /// What belongs to no request.
+    /// Queue for messages that belong to no request.
     pub(crate) standing: Arc<Inbox>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// In the order in which they were made.
+    /// Pending requests, oldest first.
     waiting: Vec<Entry>,
-    /// Questions that all calls under way may depend on.
+    /// Pending server requests on which all calls in flight may depend.
     questions: Vec<Question>,
     over: bool,
 }
 
-/// A question of the backend that is not answered yet.
+/// Server request without a response yet.
 #[derive(Debug)]
 struct Question {
     id: Bytes,
-    /// Where it went. With the call that it went to, it is over.
+    /// Queue that received it. The server request ends with the call of that queue.
     inbox: Arc<Inbox>,
     _pauses: Vec<PauseGuard>,
 }
@@ -49,23 +49,23 @@ struct Question {
 struct Entry {
     id: Bytes,
     token: Option<Bytes>,
-    /// Whether the backend may ask something in order to answer it.
+    /// `true` if the backend may send server requests while it processes this request.
     may_ask: bool,
     hold: Option<TimeoutControl>,
     inbox: Arc<Inbox>,
 }
 
-/// The request cannot be made on this channel now.
+/// Error for requests that cannot be sent on the channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoPlace {
-    /// The channel is over.
+    /// The channel is closed.
     Over,
-    /// Too many requests wait, or one with the same id.
+    /// Too many requests are pending, or one with the same id.
     Full,
 }
 
 impl Desk {
-    /// Enters `message`, a request with these parts, and gives where its messages come.
+    /// Registers the request `message` with these parts and returns the queue for its messages.
     pub(crate) fn enter(
         &self,
         message: &Bytes,
@@ -92,7 +92,7 @@ impl Desk {
         Ok(inbox)
     }
 
-    /// Takes a request out, if it still waits with this inbox.
+    /// Removes a request if this queue still belongs to it.
     pub(crate) fn leave(&self, id: &[u8], inbox: &Arc<Inbox>) {
         let mut state = self.lock();
         let waits = |entry: &Entry| entry.id == id && Arc::ptr_eq(&entry.inbox, inbox);
@@ -102,7 +102,7 @@ impl Desk {
         }
     }
 
-    /// The client no longer wants an answer, and the backend need not send one.
+    /// Ends a request that the client has cancelled; the backend need not send a response.
     pub(crate) fn cancelled(&self, id: &[u8]) {
         let mut state = self.lock();
         if let Some(index) = state.waiting.iter().position(|entry| entry.id == id) {
@@ -110,12 +110,12 @@ impl Desk {
         }
     }
 
-    /// The backend's question has its answer: the time goes on.
+    /// Records the response to a server request and resumes the timeouts.
     pub(crate) fn answered(&self, question: &[u8]) {
         self.lock().questions.retain(|it| it.id != question);
     }
 
-    /// Drops the questions that went to the listener, if there is none any more: the time goes on.
+    /// Drops server requests of the listener if it has left, and resumes the timeouts.
     pub(super) fn listener_left(&self) {
         if !self.standing.is_read() {
             self.lock().questions.retain(|it| !Arc::ptr_eq(&it.inbox, &self.standing));
@@ -126,7 +126,7 @@ impl Desk {
         self.lock().over
     }
 
-    /// Ends everything that waits.
+    /// Ends all pending requests.
     pub(crate) fn close(&self) {
         let mut state = self.lock();
         state.over = true;
@@ -135,7 +135,7 @@ impl Desk {
         self.standing.end();
     }
 
-    /// Gives a message to whom it belongs. What comes back is to be sent to the backend.
+    /// Delivers a message. Returns the gateway's own reply to the backend, if one is due.
     pub(crate) fn take(&self, message: Bytes) -> Option<Bytes> {
         match scan(&message) {
             Ok(Envelope::Answer { id, .. }) => self.answer(id, message),
@@ -156,7 +156,7 @@ impl Desk {
         let mut state = self.lock();
         let index = match id.map(|id| id.of(&message)) {
             Some(id) => state.waiting.iter().position(|entry| entry.id == id),
-            // An error about what could not be read.
+            // An error without an id reports a request that the backend failed to parse.
             None => (state.waiting.len() == 1).then_some(0),
         };
         if let Some(index) = index {
@@ -172,12 +172,12 @@ impl Desk {
             "notifications/progress" => {
                 let token = params.get(Key::ProgressToken).map(|token| token.of(&message));
                 let theirs = |entry: &&Entry| token.is_some() && entry.token.as_deref() == token;
-                // Progress of what is over is of no use.
+                // Progress of a completed request is dropped.
                 let Some(entry) = state.waiting.iter().find(theirs) else { return };
                 entry.inbox.offer(message, Worth::Little)
             }
             "notifications/message" => self.route(&state).offer(message, Worth::Little),
-            // It withdraws a question, which nobody has to answer any more.
+            // The backend cancels a server request, so its response is not awaited any more.
             "notifications/cancelled" => {
                 if let Some(id) = params.get(Key::RequestId) {
                     state.questions.retain(|it| it.id != id.of(&message));
@@ -224,7 +224,7 @@ impl Desk {
 }
 
 impl State {
-    /// Takes a request out, with the questions that were asked for its sake.
+    /// Removes a request and the server requests that depend on it.
     fn remove(&mut self, index: usize) -> Arc<Inbox> {
         let inbox = self.waiting.remove(index).inbox;
         self.questions.retain(|question| !Arc::ptr_eq(&question.inbox, &inbox));

@@ -1,4 +1,4 @@
-//! Messages that wait for their reader.
+//! Bounded queues of messages with one reader.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -7,34 +7,34 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 
-/// The most messages that wait.
+/// Maximum number of queued messages.
 const MOST: usize = 64;
 
-/// The most bytes in messages that wait, the last one aside.
+/// Maximum number of bytes in queued messages, not counting the last one.
 const MOST_BYTES: usize = 4 << 20;
 
-/// A bounded queue with one reader.
+/// Bounded message queue with one reader.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox(Mutex<State>);
 
-/// One of its messages.
+/// Queued message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Item {
     pub(crate) message: Bytes,
-    /// Whether nothing follows.
+    /// `true` if no message follows.
     pub(crate) last: bool,
 }
 
-/// What happens to a message for which there is no room.
+/// Handling of a message when the queue is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Worth {
-    /// The oldest message of this kind goes.
+    /// The oldest message of this priority is dropped.
     Little,
-    /// It is refused.
+    /// The new message is rejected.
     Much,
 }
 
-/// Whoever reads. Another reader of the same inbox ends it.
+/// Reader of a queue. A second reader ends the first.
 #[derive(Debug)]
 pub(crate) struct Reading {
     inbox: Arc<Inbox>,
@@ -52,7 +52,7 @@ struct State {
 }
 
 impl Inbox {
-    /// Adds a message. `false` when there is no room for it, or nobody will read it.
+    /// Adds a message. Returns `false` if the queue is full or has ended.
     pub(crate) fn offer(&self, message: Bytes, worth: Worth) -> bool {
         let mut state = self.lock();
         if state.ended {
@@ -69,7 +69,7 @@ impl Inbox {
         true
     }
 
-    /// Adds the message that nothing follows.
+    /// Adds the last message.
     pub(crate) fn finish(&self, message: Bytes) {
         let mut state = self.lock();
         if !state.ended {
@@ -79,19 +79,19 @@ impl Inbox {
         }
     }
 
-    /// Nothing follows.
+    /// Ends the queue.
     pub(crate) fn end(&self) {
         let mut state = self.lock();
         state.ended = true;
         state.wake();
     }
 
-    /// Whether somebody reads.
+    /// Returns `true` if the queue has a reader.
     pub(crate) fn is_read(&self) -> bool {
         self.lock().read
     }
 
-    /// Begins to read what waits and what comes.
+    /// Starts to read queued and later messages.
     pub(crate) fn read(self: &Arc<Self>) -> Reading {
         let mut state = self.lock();
         state.reader += 1;
@@ -123,7 +123,7 @@ impl State {
 }
 
 impl Reading {
-    /// The next message; `None` at the end.
+    /// Returns the next message; `None` at the end.
     pub(crate) async fn next(&mut self) -> Option<Item> {
         poll_fn(|cx| self.poll_next(cx)).await
     }
@@ -148,7 +148,7 @@ impl Reading {
 }
 
 impl Reading {
-    /// Reads no more, unless there is a newer reader anyway.
+    /// Detaches this reader, unless a newer one has replaced it.
     pub(crate) fn leave(&self) {
         let mut state = self.inbox.lock();
         if state.reader == self.number {

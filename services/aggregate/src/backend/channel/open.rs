@@ -1,4 +1,4 @@
-//! Opens a channel and reads it.
+//! Opening and reading of channels.
 
 use std::sync::Arc;
 
@@ -21,16 +21,16 @@ use crate::backend::events::Events;
 use crate::backend::failure::Failure;
 use crate::settings::BackendService;
 
-/// The most events that may come before the one that names the endpoint.
+/// Maximum number of events before the one that names the endpoint.
 const MOST_BEFORE: usize = 16;
 
-/// The longest endpoint, in bytes.
+/// Maximum length of an endpoint, in bytes.
 const LONGEST_ENDPOINT: usize = 8 << 10;
 
-/// The most answers of the gateway's own, to pings above all, that are under way.
+/// Maximum number of replies in flight that the gateway sends itself, mostly to pings.
 const MOST_REPLIES: usize = 16;
 
-/// Opens the stream on behalf of whoever made the request with these parts.
+/// Opens the stream for the caller of the request with these parts.
 pub(super) async fn open(inner: &BackendService, parts: &Parts) -> Result<Channel, BoxError> {
     let mut request = Request::new(Full::default());
     *request.uri_mut() = parts.uri.clone();
@@ -41,8 +41,7 @@ pub(super) async fn open(inner: &BackendService, parts: &Parts) -> Result<Channe
     headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
     *request.extensions_mut() = parts.extensions.clone();
     let hold = TimeoutControl::new();
-    // The stream may be silent for as long as it likes; how long may pass until the first event is
-    // up to whoever awaits this.
+    // The stream may stay silent indefinitely. The caller of this function bounds the wait for the first event.
     hold.disable();
     request.extensions_mut().insert(hold);
     let response = inner.clone().oneshot(request).await?;
@@ -74,8 +73,8 @@ async fn first_endpoint(events: &mut Events, base: &Uri) -> Result<Uri, BoxError
     Err(Failure::Malformed("a stream that names no endpoint").into())
 }
 
-/// The endpoint that the backend names, relative or absolute. Whoever can name it must not make the
-/// gateway talk to somebody else: it has to be of the stream's own origin.
+/// Resolves the endpoint that the backend names, relative or absolute. It must have the stream's origin; otherwise the backend
+/// could redirect the gateway's requests to another server.
 fn endpoint(base: &Uri, named: &[u8]) -> Result<Uri, Failure> {
     const UNUSABLE: Failure = Failure::Malformed("an endpoint that is no URL");
     if named.len() > LONGEST_ENDPOINT {
@@ -96,7 +95,7 @@ fn endpoint(base: &Uri, named: &[u8]) -> Result<Uri, Failure> {
     url.as_str().parse().map_err(|_| UNUSABLE)
 }
 
-/// Ends the channel with its reader, however that ends.
+/// Guard that closes the channel when its reader ends for any reason.
 struct Closing(Arc<Desk>);
 
 impl Drop for Closing {
@@ -112,10 +111,10 @@ async fn read(mut events: Events, desk: Closing, outbox: Outbox) {
             event = events.next() => event,
             Some(_) = replies.join_next(), if !replies.is_empty() => continue,
         };
-        // An event that is too large may have been anybody's answer.
+        // An event above the size limit may contain the response to any request.
         let Some(Ok(Event { mut data, event, .. })) = event else { return };
         if let Some(count) = events.take_reservation() {
-            // It counts for as long as it waits for the request that it answers.
+            // The bytes stay reserved while they wait in the request's queue.
             data = count.attach(data);
         }
         if event.is_some_and(|name| name != Bytes::from_static(b"message")) {

@@ -1,4 +1,4 @@
-//! Posting to a channel's endpoint.
+//! Client for posts to a channel's endpoint.
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue};
@@ -12,7 +12,7 @@ use crate::backend::ask::drain;
 use crate::backend::request::{LAST_EVENT, SESSION};
 use crate::settings::BackendService;
 
-/// Posts messages on behalf of whoever made the request that it was made of.
+/// Posts messages with the caller and headers of the request from which it was created.
 #[derive(Clone, Debug)]
 pub(super) struct Outbox {
     inner: BackendService,
@@ -32,7 +32,7 @@ impl Outbox {
         Self { inner, endpoint, headers, extensions }
     }
 
-    /// Posts a message. What comes back is the backend's refusal of it.
+    /// Posts a message. Returns the backend's response if it rejects the message.
     pub(super) async fn post(&self, message: Bytes) -> Result<Option<Response<Body>>, BoxError> {
         let mut request = Request::new(Full::new(message));
         *request.method_mut() = Method::POST;

@@ -19,16 +19,16 @@ const QUESTION: &str = r#"{"jsonrpc":"2.0","id":"q","method":"elicitation/create
 
 type Post = Box<dyn Fn(&str) -> Option<StatusCode> + Send + Sync>;
 
-/// A backend that says what the test lets it say.
+/// Backend whose messages are controlled by the test.
 struct Fake {
     service: BackendService,
-    /// The same without the adapter.
+    /// The service without the adapter.
     bare: BackendService,
     posts: UnboundedReceiver<(String, String)>,
     stream: Sender<Bytes, BoxError>,
 }
 
-/// Posts are answered by `post`, by nothing where that is `None`; the stream begins with `opening`.
+/// Creates a backend whose stream begins with `opening`. `post` generates the response to each post; `None` sends none.
 async fn fake(opening: &'static str, post: Post) -> Fake {
     let (said, posts) = unbounded_channel();
     let (mut stream, body) = Pipe::<Bytes, BoxError>::new(64);
@@ -111,7 +111,7 @@ impl Fake {
         response.extensions_mut().remove().unwrap()
     }
 
-    /// A request that the backend has got.
+    /// Request received by the backend.
     async fn ask(
         &mut self,
         lease: &Lease,
@@ -202,7 +202,7 @@ async fn gives_up_a_backend_that_stays_silent() {
     let asking = fake.ask(&lease, CALL).await;
     let error = asking.await.unwrap().unwrap_err();
     assert!(cause::<Elapsed>(error.as_ref()).is_some());
-    // Why is for who made the request to say.
+    // The cancellation notice is sent by the caller, not by the adapter.
     assert!(fake.posts.try_recv().is_err());
 }
 

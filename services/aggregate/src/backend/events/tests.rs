@@ -5,7 +5,7 @@ use super::*;
 
 const KB: usize = 1000;
 
-/// A stream that counts for the only owner in `budget`, and where its bytes come from.
+/// Creates a stream charged to the only owner in `budget`, with the sender of its bytes.
 fn stream(budget: &ByteBudget, lasts: bool) -> (Sender<Bytes, std::io::Error>, Events) {
     let (sender, body) = Channel::new(8);
     let account = budget.account(budget.backend("a"));
@@ -90,7 +90,7 @@ async fn stream_that_lasts_waits_for_room() {
     assert!(tokio::time::timeout(minute, events.next()).await.is_err());
     drop(other);
     assert_eq!(next(&mut events).await, 20 * KB);
-    // An event that never fits ends it.
+    // An event above the limit ends the stream.
     sender.send_data(event(60 * KB)).await.unwrap();
     assert!(events.next().await.unwrap().is_err());
 }

@@ -1,4 +1,4 @@
-//! Following what one generation of a backend offers.
+//! Observation of one generation of a backend.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -22,19 +22,19 @@ use crate::backend::{Link, Status};
 use crate::catalog::{Kind, Offer, Offers, other};
 use crate::hub::Hub;
 
-/// The wait for the beginning of a stream before the first look at what a backend offers.
+/// Timeout for the response head of a stream before the first fetch.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The largest event of a notification stream, in bytes.
+/// Maximum size of an event of a notification stream, in bytes.
 const LARGEST_EVENT: usize = 4 << 20;
 
-/// The observation of one generation of a backend.
+/// Observation of one generation of a backend.
 #[derive(Clone, Copy)]
 pub(super) struct Observation<'a> {
     pub(super) hub: &'a Arc<Hub>,
     pub(super) link: &'a Arc<Link>,
     pub(super) speaker: Speaker<'a>,
-    /// Whether the backend speaks no other generation: clients of both are offered what is found.
+    /// `true` if the backend supports this generation only; its offer then applies to clients of both.
     pub(super) alone: bool,
     pub(super) round: &'a Round,
 }
@@ -48,7 +48,7 @@ impl Observation<'_> {
         self.link.signal(self.generation())
     }
 
-    /// The offer as it is known.
+    /// Returns the last known offer.
     fn known(&self) -> Offer {
         self.link
             .offers
@@ -58,7 +58,7 @@ impl Observation<'_> {
             .unwrap_or_default()
     }
 
-    /// The bytes that the backend offers in the other generation.
+    /// Returns the size of the backend's offer in the other generation, in bytes.
     fn kept(&self) -> usize {
         let offers = self.link.offers.load();
         let kept = offers.of(other(self.generation())).filter(|_| !self.alone);
@@ -75,11 +75,11 @@ impl Observation<'_> {
         Ok(())
     }
 
-    /// Fetches the kinds of lists that the backend says have changed.
+    /// Fetches the kinds of lists that the backend reported as changed.
     async fn refresh(&self, changed: &[Kind]) -> Result<(), BoxError> {
         let turn = self.link.fetching.lock().await;
         let mut offer = self.known();
-        // One notification is about resources and templates.
+        // One notification covers both resources and templates.
         let listed = |kind| if kind == Kind::Templates { Kind::Resources } else { kind };
         let stale = || Kind::ALL.into_iter().filter(|kind| changed.contains(&listed(*kind)));
         let size: usize = stale().map(|kind| offer.of(kind).size()).sum();
@@ -94,15 +94,14 @@ impl Observation<'_> {
         Ok(())
     }
 
-    /// Makes an offer part of the catalog, then says that it is there: what waits for the one sees the
-    /// other.
+    /// Adds an offer to the catalog before reporting it as fetched, so waiting requests find it.
     async fn publish(&self, offer: Offer) {
         let Self { hub, link, alone, round, .. } = *self;
         let known = link.offers.load_full();
         let generation = self.generation();
         let offers =
             if alone { Offers::only(generation, offer) } else { known.with(generation, offer) };
-        // Both generations are followed by one task: between these lines no other offer is stored.
+        // One task follows both generations, so no other offer is stored between these lines.
         if *known != offers {
             link.offers.store(Arc::new(offers));
             hub.rebuild().await;
@@ -119,13 +118,13 @@ impl Observation<'_> {
     }
 }
 
-/// Follows the older generation through a session and its stream.
+/// Follows the stateful generation through a session and its stream.
 pub(super) async fn follow_session(of: Observation<'_>, live: &Live) -> Result<(), BoxError> {
     let (link, signal) = (of.link, of.signal());
     let mut last: Option<Bytes> = None;
     let mut pause = PAUSE.0;
     loop {
-        // The stream is opened first, so that no change falls between fetching and listening.
+        // Open the stream first, so no change between fetching and listening is missed.
         let mut opening = pin!(link.send(live.sign(listen(link, &Caller::Gateway, last.as_ref()))));
         let opened = timeout(PATIENCE, &mut opening).await;
         of.fetch_all().await?;
@@ -133,11 +132,11 @@ pub(super) async fn follow_session(of: Observation<'_>, live: &Live) -> Result<(
             opened
         } else {
             let opened = head_of(&of, opening).await?;
-            // What has changed since then was not told.
+            // Changes before this point were not notified.
             of.fetch_all().await?;
             opened
         };
-        // A server that answers everything but this has no stream.
+        // A server that rejects only this request has no stream.
         let Ok(response) = opened else {
             signal.next_poll().await;
             continue;
@@ -159,16 +158,16 @@ pub(super) async fn follow_session(of: Observation<'_>, live: &Live) -> Result<(
                 kinds = signal.changed() => of.refresh(&kinds).await?,
             }
         }
-        // A connection that brought no event leaves it where it was.
+        // A connection without events keeps the previous resumption id.
         last = events.last_id().cloned().or(last);
-        // A stream that ends at once must not be reopened without end in between.
+        // Pause, so a stream that ends immediately is not reopened in a tight loop.
         sleep(pause).await;
         pause = PAUSE.1.min(pause * 2);
     }
 }
 
-/// The head of a response that streams. Some servers, and proxies in front of others, send none before the first event:
-/// until then, the offer is looked at as if there were no stream.
+/// Waits for the head of a streaming response. Some servers and proxies delay it until the first event; until then, the offer
+/// is polled as if there were no stream.
 async fn head_of(
     of: &Observation<'_>,
     mut opening: Pin<&mut impl Future<Output = Result<Response<Body>, BoxError>>>,
@@ -182,7 +181,7 @@ async fn head_of(
     }
 }
 
-/// Follows the newer generation through `subscriptions/listen`, or by asking again and again.
+/// Follows the stateless generation through `subscriptions/listen`, or by polling.
 pub(super) async fn follow_listen(
     of: Observation<'_>,
     found: Option<&Bytes>,
@@ -205,7 +204,7 @@ pub(super) async fn follow_listen(
     let opened = head_of(&of, pin!(link.send(request))).await?;
     let streams = |response: &Response<Body>| Media::of(response.headers()) == Media::Events;
     let Some(response) = opened.ok().filter(streams) else {
-        // It may be gone altogether.
+        // The backend may be unavailable altogether.
         of.fetch_all().await?;
         signal.next_poll().await;
         return Ok(());
@@ -225,7 +224,7 @@ pub(super) async fn follow_listen(
         let Some(event) = event.transpose()? else { return Ok(()) };
         match kind_of_change(&event.data) {
             Some(kind) => link.list_changed(kind, of.generation()),
-            // What changed before the acknowledgement may not have been told.
+            // Changes before the acknowledgement may not have been notified.
             None if !acknowledged => {
                 acknowledged = true;
                 of.fetch_all().await?;
@@ -235,7 +234,7 @@ pub(super) async fn follow_listen(
     }
 }
 
-/// The notifications that a stateless backend says it has.
+/// Returns the subscription filter for the notifications that a stateless backend declares.
 fn filter(found: Option<&Bytes>) -> String {
     let Some(capabilities) = found.and_then(|found| find(found, "capabilities")) else {
         return String::new();
@@ -252,7 +251,7 @@ fn filter(found: Option<&Bytes>) -> String {
         .join(",")
 }
 
-/// A message on the observer's stream of a stateful backend.
+/// Handles a message on the observer's stream of a stateful backend.
 async fn heard(of: &Observation<'_>, live: &Live, message: &Bytes) -> Result<(), BoxError> {
     let link = of.link;
     if let Some(kind) = kind_of_change(message) {
@@ -271,7 +270,7 @@ async fn heard(of: &Observation<'_>, live: &Live, message: &Bytes) -> Result<(),
     tell(link, live.sign(post(link, &Caller::Gateway, answer.into()))).await
 }
 
-/// Which list a notification says has changed.
+/// Returns the kind of list that a notification reports as changed.
 pub(crate) fn kind_of_change(message: &[u8]) -> Option<Kind> {
     let Ok(Envelope::Notification { method, .. }) = scan(message) else { return None };
     match &*method.read(message) {

@@ -1,4 +1,4 @@
-//! Asking a backend in the name of a caller.
+//! Fetching of offers with a caller's credentials.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::call::doubtful;
 use crate::catalog::{Offer, Offers};
 use crate::hub::Hub;
 
-/// Asks a backend in the name of a caller what it offers. `before` is what it offered last.
+/// Fetches the offer of a caller. `before` is the previous offer.
 pub(super) async fn fetch(
     hub: &Hub,
     link: &Arc<Link>,
@@ -61,7 +61,7 @@ async fn stateful(
     let (closing, welcome) = match handshake::open(link, who).await {
         Ok(opened) => opened,
         Err(error) => {
-            // It may speak something else by now: the next one asks.
+            // The backend may have changed its generation; the next fetch probes it.
             if doubtful(&error) {
                 link.unlearn();
             }

@@ -1,4 +1,4 @@
-//! The callers whose offers are kept: by identity, and by what else their credentials depend on.
+//! Cache entries by caller: identity and the other inputs of its credentials.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,13 +8,13 @@ use vmcp_core::{Identity, ViewKey};
 
 use super::Own;
 
-/// The most callers.
+/// Maximum number of callers.
 pub(super) const MAX_CALLERS: usize = 4096;
 
-/// The most of them with the same identity: sessions and tokens of one person, who makes room for themselves.
+/// Maximum number of entries with the same identity (sessions and tokens). Further entries replace that identity's oldest.
 pub(super) const MAX_OF_IDENTITY: usize = 32;
 
-/// What is kept of callers.
+/// Cache entries of all callers.
 #[derive(Debug, Default)]
 pub(super) struct Callers {
     by_identity: HashMap<Identity, Vec<(ViewKey, Arc<Own>)>>,
@@ -22,7 +22,7 @@ pub(super) struct Callers {
 }
 
 impl Callers {
-    /// The entry of a caller, with another one removed if there is no room for a new one.
+    /// Returns the entry of a caller; creates it if necessary, evicting others if the cache is full.
     pub(super) fn entry(&mut self, caller: &Identity) -> Arc<Own> {
         let key = caller.credential_key();
         let known = self.of(caller).find(|(of, _)| *of == key);
@@ -46,12 +46,12 @@ impl Callers {
         own
     }
 
-    /// The entries of one identity.
+    /// Returns the entries of one identity.
     pub(super) fn of(&self, caller: &Identity) -> impl Iterator<Item = &(ViewKey, Arc<Own>)> {
         self.by_identity.get(caller).into_iter().flatten()
     }
 
-    /// Removes the entry that was used longest ago of those that hold something. `false` if there are none.
+    /// Removes the least recently used entry with an offer. Returns `false` if there is none.
     pub(super) fn remove_oldest(&mut self) -> bool {
         let all = self.by_identity.iter().flat_map(|(caller, entries)| {
             let holding = entries.iter().filter(|(_, own)| own.last_good().is_some());
@@ -79,7 +79,7 @@ impl Callers {
         self.count
     }
 
-    /// Removes an eighth: a search for the oldest each time would cost more.
+    /// Evicts an eighth of the entries at once, because each search for the oldest visits all of them.
     fn make_room(&mut self) {
         let mut used: Vec<Instant> =
             self.by_identity.values().flatten().map(|(_, own)| own.used()).collect();
@@ -88,7 +88,7 @@ impl Callers {
         self.retain(|own| own.used() > last);
     }
 
-    /// Counts again, without identities that nothing is kept of.
+    /// Removes identities without entries and updates the count.
     fn tidy(&mut self) {
         self.by_identity.retain(|_, entries| !entries.is_empty());
         self.count = self.by_identity.values().map(Vec::len).sum();

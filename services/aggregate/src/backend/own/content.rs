@@ -1,4 +1,4 @@
-//! Offers of which equal ones are kept once, whoever has them.
+//! Interning of offers: callers with equal offers share one copy.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
@@ -7,19 +7,19 @@ use std::sync::{Arc, Weak};
 
 use crate::catalog::{Kind, Offers};
 
-/// The most bytes of different offers of one backend.
+/// Maximum size of one backend's distinct offers, in bytes.
 const MOST_BYTES: usize = 64 << 20;
 
-/// Offers that several callers may have.
+/// Offer that several callers may share.
 #[derive(Debug)]
 pub(crate) struct Content {
-    /// Its own in the process: equal numbers are the same offer.
+    /// Process-wide unique number; equal numbers identify the same offer.
     pub(crate) serial: u64,
     pub(crate) offers: Offers,
     bytes: usize,
 }
 
-/// See the module.
+/// Interned offers of one backend.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     by_hash: HashMap<u64, Vec<Weak<Content>>>,
@@ -27,7 +27,7 @@ pub(super) struct Contents {
 }
 
 impl Contents {
-    /// The offer, or the equal one that somebody has.
+    /// Returns the existing equal offer, otherwise stores this one.
     pub(super) fn intern(&mut self, offers: Offers) -> Arc<Content> {
         static SERIAL: AtomicU64 = AtomicU64::new(1);
         let same = self.by_hash.entry(digest(&self.hasher, &offers)).or_default();
@@ -42,7 +42,7 @@ impl Contents {
         content
     }
 
-    /// Whether they take more than they may.
+    /// Returns `true` if the offers exceed the size limit.
     pub(super) fn too_much(&self) -> bool {
         let alive = self.by_hash.values().flatten().filter_map(Weak::upgrade);
         alive.map(|content| content.bytes).sum::<usize>() > MOST_BYTES

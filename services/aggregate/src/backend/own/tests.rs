@@ -6,7 +6,7 @@ fn caller(number: usize) -> Identity {
     Identity::new("https://idp.test", &number.to_string())
 }
 
-/// As if it had been fetched.
+/// Stores an offer as if it had been fetched.
 fn fetched(owns: &Owns, caller: &Identity, instructions: String) -> Arc<Own> {
     let own = owns.of(caller);
     let offer = Offer { instructions: Some(instructions), ..Offer::default() };

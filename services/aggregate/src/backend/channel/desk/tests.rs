@@ -23,7 +23,7 @@ fn take(desk: &Desk, message: &'static str) -> Option<Bytes> {
     desk.take(Bytes::from_static(message.as_bytes()))
 }
 
-/// What is in an inbox, and whether it has ended.
+/// Returns the queued messages and `true` if the queue has ended.
 fn content(inbox: &Arc<Inbox>) -> (Vec<String>, bool) {
     let mut reading = inbox.read();
     let mut messages = Vec::new();
@@ -110,7 +110,7 @@ async fn question_ends_with_the_call_it_was_asked_for() {
         let _reading = one.read();
         take(&desk, QUESTION);
         let two = enter(&desk, TWO, Some(hold.clone())).unwrap();
-        // Asked for the sake of the one, it may be that of the other.
+        // The server request was sent for the first call but may belong to the second.
         let mut state = desk.lock();
         let question = Question {
             id: Bytes::from_static(b"\"r\""),
