@@ -1,7 +1,7 @@
-//! Requests that one backend answers: routed by name, forwarded with as few bytes changed as possible.
+//! Requests for a single backend: routed by name and forwarded with minimal changes.
 //!
-//! Each pair of generations has its own file. What they have in common is here: who is asked, and
-//! what the request looks like in the backend's own names.
+//! Each pair of client and backend generations has its own file. This module contains the common parts: target selection and
+//! the request under the backend's own names.
 
 pub(crate) mod answer;
 mod app;
@@ -42,24 +42,24 @@ use crate::hub::{Everything, Hub, Snapshot};
 use crate::mixed::Seen;
 use crate::session::{Session, lock};
 
-/// A request of a client, and everything that answering it may need.
+/// Client request with the context that its processing needs.
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) hub: Arc<Hub>,
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) caller: Caller,
-    /// `None` for stateless clients.
+    /// Session of the client; `None` for stateless clients.
     pub(crate) session: Option<Arc<Session>>,
     pub(crate) message: McpRequest,
     pub(crate) headers: HeaderMap,
-    /// What the caller may see and do; everything without it.
+    /// Permissions of the caller; `None` grants access to everything.
     pub(crate) admission: Option<Admission>,
     pub(crate) trail: Option<Trail>,
-    /// The address that it came from, if that is known.
+    /// Address of the client, if known.
     pub(crate) address: Option<IpAddr>,
-    /// Set when the client of a session leaves before it is answered.
+    /// Set when the client of a session disconnects before the response.
     pub(crate) departure: OnceLock<Departure>,
-    /// Counts of answers that are held until the response is sent.
+    /// Reservations for buffered responses, held until the response is sent.
     pub(crate) held: Mutex<Vec<Reservation>>,
 }
 
@@ -73,8 +73,8 @@ impl Holder for Call {
     }
 }
 
-/// Whether a failure may come of speaking the wrong generation to a backend. All of these say that
-/// the request was not begun.
+/// Returns `true` if a failure may result from calling the backend in the wrong generation. None of these requests was
+/// processed.
 pub(crate) fn doubtful(error: &BoxError) -> bool {
     matches!(
         cause::<Failure>(error.as_ref()),
@@ -82,23 +82,23 @@ pub(crate) fn doubtful(error: &BoxError) -> bool {
     )
 }
 
-/// Notes that a client's request to a backend failed.
+/// Records that a client's request to a backend failed.
 pub(crate) fn failed(link: &Link, error: &BoxError) {
     tracing::debug!(backend = link.name(), %error, "a call failed");
-    // The catalog may be another one. A backend that is slow still has the same, and that it answers a list says nothing of
-    // its calls.
+    // The failure may be due to a changed catalog. A timeout does not suggest that, and a successful list request would not
+    // show that calls succeed.
     if cause::<Elapsed>(error.as_ref()).is_none() {
         link.nudge();
     }
 }
 
 impl Call {
-    /// What requests to backends say that they are made for, if anybody wants to know.
+    /// Returns the record of this request for outgoing requests, if a layer observes it.
     pub(crate) fn cause(&self) -> Option<&Trail> {
         self.trail.as_ref().filter(|trail| trail.is_watched())
     }
 
-    /// Has a request to the target's backend say what it asks for, if anybody wants to know.
+    /// Attaches the operation to a request for the target's backend, if a layer observes it.
     fn tell(&self, target: &Target, request: &mut Request<Full<Bytes>>) {
         if let Some(trail) = self.cause() {
             let operation = Operation::new(target.method).named(target.literal.clone());
@@ -106,7 +106,7 @@ impl Call {
         }
     }
 
-    /// Passes on that a stateless backend has another list: to all clients, when the catalog has it.
+    /// Handles the list change of a stateless backend: all clients are notified once the catalog is updated.
     fn list_changed(&self, target: &Target, kind: Kind) {
         let caller = self.caller.identity();
         match &target.link.own {
@@ -118,57 +118,58 @@ impl Call {
         }
     }
 
-    /// The account of the caller in the budget of the process, if that has one.
+    /// Returns the caller's account in the budget of the process, if that has one.
     pub(crate) fn account(&self) -> Option<BudgetAccount> {
         self.hub.process_account(self.caller.identity(), self.address)
     }
 
-    /// Holds the count of an answer until the response is sent.
+    /// Holds the reservation of a response until the response is sent.
     pub(crate) fn hold(&self, count: Reservation) {
         lock(&self.held).push(count);
     }
 
-    /// Holds the count of the event that was read last.
+    /// Holds the reservation of the event that was read last.
     pub(crate) fn hold_event(&self, events: &mut Events) {
         if let Some(count) = events.take_reservation() {
             self.hold(count);
         }
     }
 
-    /// Takes the counts of the answers that are held.
+    /// Takes the held reservations.
     pub(crate) fn take_held(&self) -> Vec<Reservation> {
         std::mem::take(&mut *lock(&self.held))
     }
 
-    /// Returns the response with the counts of the answers that are held for it.
+    /// Attaches the held reservations to the response.
     pub(crate) fn counted(&self, response: Response<Body>) -> Response<Body> {
         let held = self.take_held();
         if held.is_empty() {
             return response;
         }
         let attach = |bytes, count: Reservation| count.attach(bytes);
-        // A stream counts by itself.
+        // Streaming responses hold their own reservations.
         response.map(|body| body.map_longest(|bytes| held.into_iter().fold(bytes, attach)))
     }
 
-    /// When the client left, if it did before it was answered.
+    /// Returns the departure of the client, if it disconnected before the response.
     pub(crate) fn departure(&self) -> Option<&Departure> {
         self.departure.get()
     }
 
-    /// Notes that the client left. Whether the request may go on: it is one of a session, which has not too many that do.
+    /// Records that the client disconnected. Returns `true` if the request may continue: it belongs to a session that is below
+    /// its limit of detached calls.
     pub(crate) fn detach(&self) -> bool {
         let account = self.session.as_ref().map(|it| it.account(&self.hub));
         let departure = account.as_ref().and_then(Departure::new);
         departure.is_some_and(|departure| self.departure.set(departure).is_ok())
     }
 
-    /// The client's id for the request, as JSON.
+    /// Returns the client's request id, as JSON.
     pub(crate) fn id(&self) -> Bytes {
         self.message.id().map(|id| self.message.bytes.slice_ref(id)).unwrap_or_default()
     }
 
-    /// The message that ends the stream of a call that failed. Its code is noted in the record of the request.
+    /// Returns the error message that ends the stream of a failed call, and records its code.
     pub(crate) fn failure(&self, rejection: &Rejection) -> Bytes {
         if let Some(trail) = &self.trail {
             trail.note_error(rejection.code().into());
@@ -176,18 +177,18 @@ impl Call {
         rejection.to_json(Some(&self.id()))
     }
 
-    /// The generation that the client speaks.
+    /// Returns the protocol generation of the client.
     pub(crate) fn generation(&self) -> Generation {
         self.message.generation
     }
 
-    /// What the caller is offered, with what is still on its way.
+    /// Returns the caller's catalog, after waiting for pending offers.
     pub(crate) async fn offered(&self) -> Result<Arc<Everything>, Rejection> {
         let (_, seen) = self.seen().await?;
         Ok(Arc::clone(seen.catalogs.of(self.generation())))
     }
 
-    /// The same, with what is missing of it, and the configuration that it is of.
+    /// Returns the caller's catalog, its missing backends and the snapshot that it belongs to.
     pub(crate) async fn seen(&self) -> Result<(Arc<Snapshot>, Seen), Rejection> {
         let snapshot = self.hub.settled(&self.snapshot).await;
         let seen = if snapshot.per_caller {
@@ -198,7 +199,7 @@ impl Call {
         Ok((snapshot, seen.ok_or_else(Rejection::internal)?))
     }
 
-    /// Answers a request that names what it is about.
+    /// Forwards a request that names its target.
     pub(crate) async fn forward(
         self: Arc<Self>,
         method: &'static str,
@@ -221,7 +222,7 @@ impl Call {
         Box::pin(app::rename_contents(response, &target, known, &call)).await
     }
 
-    /// The generation to speak to a backend in; asked, if nobody has yet.
+    /// Returns the generation in which to call a backend; probes the backend if that is not known.
     pub(crate) async fn meet(&self, link: &Arc<Link>) -> Result<Generation, BoxError> {
         let client = self.message.generation;
         if let Some(speaks) = link.speaks() {
@@ -234,8 +235,8 @@ impl Call {
         Ok(speaks.with(client))
     }
 
-    /// Speaks to the backend as it was known to speak; if it has changed since, once more as it
-    /// speaks now. Nothing is done twice: what was refused as a whole was not begun.
+    /// Calls the backend in its last known generation and, if the backend has changed since, once more in the current one. This
+    /// is not a repetition: the rejected request was not processed.
     async fn try_both(
         self: Arc<Self>,
         target: Arc<Target>,
@@ -253,14 +254,14 @@ impl Call {
         };
         if link.speaks() != Some(speaks) {
             link.learn(speaks);
-            // What it offers was fetched as it spoke before.
+            // The offer was fetched in the previous generation.
             link.renew.notify_waiters();
         }
         let now = speaks.with(self.message.generation);
         if now == generation { Err(error) } else { Box::pin(self.exchange(target, now)).await }
     }
 
-    /// Refuses a call that policies decided for the other generation of its backend, and has its offer fetched again.
+    /// Rejects a call that policies decided for the backend's other generation, and requests a fetch of its offer.
     pub(crate) fn outdated(&self, link: &Link) -> Rejection {
         match &link.own {
             Some(owns) => owns.changed(self.caller.identity()),

@@ -1,5 +1,5 @@
-//! What a stateful client sends besides requests that backends answer: notifications, answers to
-//! questions, and the level of its log.
+//! Client messages that are not forwarded as requests to one backend: notifications, responses to server requests, and the log
+//! level of a session.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use crate::session::{Question, Session};
 const LEVELS: [&str; 8] =
     ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
-/// 202 without a body.
+/// Returns 202 without a body.
 pub(crate) fn accepted() -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::ACCEPTED;
     response
 }
 
-/// Takes an answer to where the question came from. It is accepted only while such a question is
+/// Delivers a client's response to the backend or call that sent the server request. It is rejected unless such a request is
 /// open in this session.
 pub(crate) async fn answer(
     call: Arc<Call>,
@@ -47,7 +47,7 @@ pub(crate) async fn answer(
             Ok(accepted())
         }
         (Some(Question::Call(waiting)), _) => {
-            // A call that is over no longer cares.
+            // The call may have ended already.
             _ = waiting.send(message);
             Ok(accepted())
         }
@@ -58,7 +58,7 @@ pub(crate) async fn answer(
     }
 }
 
-/// Passes on what a notification is about.
+/// Forwards a client's notification.
 pub(crate) async fn notify(
     call: &Call,
     session: &Arc<Session>,
@@ -67,14 +67,14 @@ pub(crate) async fn notify(
     match method {
         "notifications/cancelled" => cancel(call, session).await,
         "notifications/roots/list_changed" => tell_all(call, session).await,
-        // Progress on a question has no token of ours to go by; `initialized` changes nothing.
+        // Progress notifications for server requests carry no token of the gateway; `initialized` has no effect.
         _ => {}
     }
     Ok(accepted())
 }
 
-/// Ids are the client's own on its own session, so the notification is right as it is. It is passed on once, and not
-/// if the backend has answered.
+/// Cancels a call. Ids are unique within the session, so the notification is forwarded unchanged: once, and only if the backend
+/// has not responded yet.
 async fn cancel(call: &Call, session: &Arc<Session>) {
     let Some(running) = call.message.param(Key::RequestId).and_then(|id| session.running(id))
     else {
@@ -89,7 +89,7 @@ async fn cancel(call: &Call, session: &Arc<Session>) {
     }
 }
 
-/// Passes a notification on to all backends at the same time: none waits for another one.
+/// Forwards a notification to all backends concurrently.
 async fn tell_all(call: &Call, session: &Arc<Session>) {
     let upstreams = session.upstreams();
     let telling = upstreams.iter().map(async |upstream| {
@@ -101,7 +101,7 @@ async fn tell_all(call: &Call, session: &Arc<Session>) {
     join_all(telling).await;
 }
 
-/// Sets the level of the session's log at every backend, also at those that are opened later.
+/// Sets the log level of the session at every backend, including those opened later.
 pub(crate) async fn set_level(
     call: &Call,
     session: &Arc<Session>,
@@ -113,7 +113,7 @@ pub(crate) async fn set_level(
         return Err(Rejection::invalid_params(message));
     };
     let level = format!("\"{level}\"");
-    // Before sessions are looked for: one that is being opened looks at the level when it is there.
+    // Set before the open sessions are enumerated: a session that is opened concurrently reads the level afterwards.
     session.set_level(level.as_bytes());
     let upstreams = session.upstreams();
     let setting = upstreams.iter().map(async |upstream| {

@@ -1,7 +1,7 @@
-//! Calls whose client is not connected: how long they go on, and how much may wait for their clients.
+//! Calls that continue after their client has disconnected: limits on their duration and on buffered messages.
 //!
-//! A client with a session may come back for the answer to a call (MCP 2025-11-25, Streamable HTTP, Resumability and
-//! Redelivery), and a client without one for a suspended call. What waits for both comes out of one budget.
+//! A client with a session may return for the response to a call (MCP 2025-11-25, Streamable HTTP, Resumability and
+//! Redelivery), a client without one for a suspended call. One budget covers the buffered messages of both.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -15,42 +15,42 @@ use crate::session::lock;
 /// Bytes charged for a call's task, its connection to the backend and its tables.
 const CALL: usize = 32 << 10;
 
-/// Byte budget of what waits for clients that are not connected.
+/// Byte budget for messages to disconnected clients.
 #[derive(Debug)]
 pub(crate) struct DetachedBudget {
     bytes: ByteBudget,
-    /// Calls that go on without their clients. Relaxed, as `ended`: a number for people.
+    /// Number of detached calls. Relaxed, like `ended`: it is only reported and guards no other memory.
     calls: AtomicUsize,
     ended: AtomicU64,
 }
 
-/// Accounts of one client: for what waits for it while it is connected, and while it is not.
+/// Budget accounts of one client: one while it is connected, one while it is not.
 #[derive(Clone, Debug)]
 pub(crate) struct Account {
     budget: Arc<DetachedBudget>,
     detached: BudgetAccount,
-    /// `None` where the process has no budget.
+    /// `None` if the process has no budget.
     pub(crate) connected: Option<BudgetAccount>,
 }
 
-/// Bytes of the budget, given back when dropped.
+/// Bytes reserved from the budget. Dropping it releases them.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     budget: Arc<DetachedBudget>,
     account: BudgetAccount,
     bytes: vmcp_core::Reservation,
-    /// Whether a call that goes on is charged and counted.
+    /// `true` if the reservation includes the charge for a detached call.
     is_call: bool,
 }
 
-/// Request of a session whose client left before it was answered.
+/// Record of a session request whose client disconnected before the response.
 #[derive(Debug)]
 pub(crate) struct Departure {
     pub(crate) at: Instant,
     reservation: Mutex<Reservation>,
 }
 
-/// Numbers of the budget.
+/// Counters of the budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) calls: usize,
@@ -65,7 +65,7 @@ impl DetachedBudget {
         Arc::new(Self { bytes, calls, ended })
     }
 
-    /// Counts a call that was ended because its client was away for too long, or too much waited for it.
+    /// Counts a call that was ended because its client was away for too long or its messages exceeded the budget.
     pub(crate) fn note_ended(&self) {
         self.ended.fetch_add(1, Ordering::Relaxed);
     }
@@ -80,8 +80,8 @@ impl DetachedBudget {
 }
 
 impl Account {
-    /// The accounts of `identity`, or of the network of `address` if it is anonymous. `process` is the budget of what waits
-    /// for connected clients.
+    /// Creates the accounts of `identity`, or of the network of `address` for anonymous callers. `process` is the budget for
+    /// messages to connected clients.
     pub(crate) fn new(
         budget: &Arc<DetachedBudget>,
         process: Option<&ByteBudget>,
@@ -92,7 +92,7 @@ impl Account {
         Self { budget: Arc::clone(budget), detached: of(&budget.bytes), connected: process.map(of) }
     }
 
-    /// An empty reservation.
+    /// Creates an empty reservation.
     pub(crate) fn open(&self) -> Reservation {
         Reservation {
             budget: Arc::clone(&self.budget),
@@ -102,7 +102,7 @@ impl Account {
         }
     }
 
-    /// A reservation for a call that goes on; `None` where the owner has too many.
+    /// Creates a reservation for a detached call; `None` if the owner has too many.
     pub(crate) fn open_call(&self) -> Option<Reservation> {
         let mut reservation = self.open();
         if !reservation.set(CALL) {
@@ -115,18 +115,18 @@ impl Account {
 }
 
 impl Reservation {
-    /// Reserves this many bytes instead of what is reserved, the charge for the call aside. `false`, and nothing
-    /// changes, where that is more than there is room for.
+    /// Resizes the reservation to this many bytes, plus the charge for the call. Returns `false` and leaves it unchanged if the
+    /// budget is insufficient.
     pub(crate) fn resize(&mut self, bytes: usize) -> bool {
         self.set(bytes + self.charge())
     }
 
-    /// The most bytes that [`Self::resize`] would reserve now.
+    /// Returns the maximum that [`Self::resize`] can reserve now.
     pub(crate) fn most(&self) -> usize {
         self.bytes.bytes() - self.charge() + self.account.room()
     }
 
-    /// Ends the charge for the call, which is over.
+    /// Releases the charge for a call that has ended.
     pub(crate) fn end_call(&mut self) {
         let charge = self.charge();
         if std::mem::take(&mut self.is_call) {
@@ -146,18 +146,18 @@ impl Reservation {
 }
 
 impl Departure {
-    /// Notes that the client left now; `None` where its owner has too many calls that go on.
+    /// Records the departure of the client; `None` if its owner has too many detached calls.
     pub(crate) fn new(account: &Account) -> Option<Self> {
         let reservation = Mutex::new(account.open_call()?);
         Some(Self { at: Instant::now(), reservation })
     }
 
-    /// Reserves bytes that are held for the request.
+    /// Reserves bytes that are buffered for the request. Returns `false` if the budget is insufficient.
     pub(crate) fn may_hold(&self, bytes: usize) -> bool {
         lock(&self.reservation).resize(bytes)
     }
 
-    /// Gives back what is reserved: the request is answered, or its answer has a stream.
+    /// Releases the reservation because the request has its response, or a stream that reserves by itself.
     pub(crate) fn settle(&self) {
         let mut reservation = lock(&self.reservation);
         reservation.end_call();

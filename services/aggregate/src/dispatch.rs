@@ -1,4 +1,4 @@
-//! What is asked, and who answers it: one match for each generation, each arm one call.
+//! Request dispatch by protocol generation and method.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -17,18 +17,18 @@ use crate::session::Session;
 use crate::stream::{Opening, parse_id};
 use crate::{client, hello, listen, lists, tasks};
 
-/// A request after everything that needs no waiting.
+/// State of a request after its synchronous part.
 pub(crate) enum Begun {
     Done(Response<Body>),
     Going(Arc<Call>),
 }
 
-/// Begins to answer a request.
+/// Starts to process a request.
 pub(crate) fn begin(hub: &Arc<Hub>, mut parts: request::Parts) -> Begun {
     let answered = match parts.method {
         Method::POST => match parts.extensions.remove::<McpRequest>() {
             Some(message) => return post(hub, parts, message),
-            // Nobody decoded the message: the stack is put together wrongly.
+            // The decode layer is missing from the stack.
             None => Err(Rejection::internal()),
         },
         Method::GET => open_stream(hub, &parts),
@@ -38,7 +38,7 @@ pub(crate) fn begin(hub: &Arc<Hub>, mut parts: request::Parts) -> Begun {
     Begun::Done(answered.unwrap_or_else(|refusal| refusal.into_response(None)))
 }
 
-/// Answers a request that takes longer.
+/// Completes a request that needs to wait.
 pub(crate) async fn go_on(call: Arc<Call>) -> Response<Body> {
     let answered = match &call.session {
         Some(session) => stateful(Arc::clone(&call), Arc::clone(session)).await,
@@ -96,7 +96,7 @@ fn post(hub: &Arc<Hub>, mut parts: request::Parts, message: McpRequest) -> Begun
 }
 
 async fn stateful(call: Arc<Call>, session: Arc<Session>) -> Result<Response<Body>, Rejection> {
-    // A reference count keeps the method readable while the call moves on.
+    // Cloning the buffer only increments a reference count; the method borrows from it while the call is moved.
     let bytes = call.message.bytes.clone();
     match call.message.envelope {
         Envelope::Answer { id, .. } => Box::pin(client::answer(call, &session, id)).await,
@@ -132,7 +132,7 @@ async fn stateless(call: Arc<Call>) -> Result<Response<Body>, Rejection> {
     }
 }
 
-/// What both generations have.
+/// Dispatches methods common to both generations.
 async fn common(call: Arc<Call>, method: &str) -> Result<Response<Body>, Rejection> {
     let method = match method {
         "tools/call" => "tools/call",
@@ -148,7 +148,7 @@ async fn common(call: Arc<Call>, method: &str) -> Result<Response<Body>, Rejecti
     call.forward(method).await
 }
 
-/// The session that a request names, if it is the caller's.
+/// Returns the session named by a request, if it belongs to the caller.
 fn session(hub: &Hub, parts: &request::Parts, caller: &Caller) -> Result<Arc<Session>, Rejection> {
     let mut ids = parts.headers.get_all(SESSION).iter();
     let id = ids.next().ok_or_else(|| {
@@ -156,7 +156,7 @@ fn session(hub: &Hub, parts: &request::Parts, caller: &Caller) -> Result<Arc<Ses
         Rejection::malformed(code::INVALID_REQUEST, message)
     })?;
     if ids.next().is_some() {
-        // Whatever routed the request may have read the other one.
+        // An upstream router may have read the other header.
         let message = "send one Mcp-Session-Id";
         return Err(Rejection::malformed(code::INVALID_REQUEST, message));
     }
@@ -167,7 +167,7 @@ fn session(hub: &Hub, parts: &request::Parts, caller: &Caller) -> Result<Arc<Ses
     Ok(session)
 }
 
-/// The stream on which a stateful client hears what it did not ask for, or the rest of one that broke.
+/// Opens the notification stream of a stateful client, or resumes a stream.
 fn open_stream(hub: &Arc<Hub>, parts: &request::Parts) -> Result<Response<Body>, Rejection> {
     vmcp_decode::accepts_events(&parts.headers)?;
     let session = session(hub, parts, &hello::caller(&parts.extensions))?;
@@ -180,7 +180,7 @@ fn open_stream(hub: &Arc<Hub>, parts: &request::Parts) -> Result<Response<Body>,
         Some(Some((stream, next))) => stream.connect(Some(next), Opening::Plain),
         Some(None) => {
             let message = "Last-Event-ID names no stream of this session: open one without it";
-            // Not 404, which would tell the client that its session is over.
+            // Not 404, which would tell the client that its session has ended.
             return Err(Rejection::malformed(code::INVALID_REQUEST, message));
         }
         None => {
@@ -232,7 +232,7 @@ mod tests {
         let (mut parts, ()) = Request::post("/mcp").body(()).unwrap().into_parts();
         parts.extensions.insert(McpRequest { bytes, envelope, generation: Generation::Stateless });
         let Begun::Going(call) = begin(&hub, parts) else { panic!("answered at once") };
-        // Each request moves its future to the heap once.
+        // The future is moved to the heap once per request.
         let size = size_of_val(&go_on(call));
         assert!(size <= 2600, "{size} bytes");
     }

@@ -1,17 +1,17 @@
-//! When what was begun with a caller's token has to end: when the token does, or the session that it belongs to.
+//! Expiry of work started with a caller's token: when the token expires or its session ends.
 
 use std::time::{Duration, SystemTime};
 
 use tokio::time::{Instant, sleep};
 use vmcp_core::{Caller, Identity};
 
-/// How long the caller's token is still good; `None` if it does not end by itself.
+/// Returns the remaining lifetime of the caller's token; `None` if it does not expire.
 pub(crate) fn left(caller: &Identity) -> Option<Duration> {
     left_at(caller, SystemTime::now())
 }
 
-/// Waits until the caller's token has expired, or its session is over. `caller` is asked again at that time: it may have come with
-/// a newer one since.
+/// Waits until the caller's token has expired or its session has ended. At expiry, `caller` is evaluated again because it may
+/// hold a newer token by then.
 pub(crate) async fn expired(caller: impl Fn() -> Caller) {
     let (started, began) = (Instant::now(), SystemTime::now());
     loop {
@@ -31,7 +31,7 @@ pub(crate) async fn expired(caller: impl Fn() -> Caller) {
     }
 }
 
-/// Waits until the caller's session is over.
+/// Waits until the caller's session has ended.
 pub(crate) async fn ended(caller: &Identity) {
     match caller.ended() {
         Some(ended) => ended.await,

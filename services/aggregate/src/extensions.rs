@@ -1,4 +1,4 @@
-//! Extensions of MCP: the ones that the gateway bridges, and what a backend may know of those that a client declares.
+//! Extensions of MCP that the gateway bridges, and filtering of the extensions that clients declare to backends.
 
 use std::borrow::Cow;
 
@@ -13,24 +13,24 @@ pub(crate) const TASKS: &str = "io.modelcontextprotocol/tasks";
 /// MCP Apps (`io.modelcontextprotocol/ui`).
 pub(crate) const UI: &str = "io.modelcontextprotocol/ui";
 
-/// The client capabilities that requests about tasks need.
+/// Client capabilities required by requests about tasks.
 pub(crate) const TASKS_REQUIRED: &str = r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#;
 
-/// The extensions that are bridged between a stateless client and a stateless backend.
+/// Extensions bridged between a stateless client and a stateless backend.
 pub(crate) const BRIDGED: &[&str] = &[TASKS, UI];
 
-/// The extensions that are bridged where the client or the backend has a session.
+/// Extensions bridged if the client or the backend has a session.
 pub(crate) const BRIDGED_IN_SESSIONS: &[&str] = &[UI];
 
-/// The capability `tasks` of 2025-11-25, which is not bridged.
+/// Capability `tasks` of 2025-11-25, which is not bridged.
 const OLD_TASKS: &str = "tasks";
 
 const EXTENSIONS: &str = "extensions";
 
-/// Returns a client's capabilities without the extensions that are not bridged, and without `tasks` of 2025-11-25.
+/// Returns a client's capabilities without extensions that are not bridged, and without `tasks` of 2025-11-25.
 ///
-/// A backend that learned of such an extension could answer with something that the client cannot follow up through the
-/// gateway. Members that a backend could mistake for one of these, or that appear twice, go too.
+/// A backend that sees such an extension could send a response that the client cannot follow up through the gateway. Members
+/// that a backend could mistake for one of these are removed too, as are duplicates.
 pub(crate) fn bridged<'a>(capabilities: &'a [u8], bridged: &[&str]) -> Cow<'a, [u8]> {
     if !may_be_stripped(capabilities) {
         return Cow::Borrowed(capabilities);
@@ -57,10 +57,10 @@ pub(crate) fn bridged<'a>(capabilities: &'a [u8], bridged: &[&str]) -> Cow<'a, [
     Cow::Owned(out)
 }
 
-/// Whether capabilities may have a member that can be stripped: cheaper than a walk over the members, which most requests
-/// do not need. Text with escapes or letters beyond ASCII may have one under another spelling.
+/// Returns `true` if capabilities may have a member to strip. This is cheaper than parsing the members, which most requests do
+/// not need. Escapes and non-ASCII letters count, because they may spell such a name differently.
 fn may_be_stripped(capabilities: &[u8]) -> bool {
-    // Each name is looked for by its rarest letter.
+    // Each name is searched for by its rarest letter.
     let has = |name: &str, letter: u8, place: usize| {
         memchr2_iter(letter, letter.to_ascii_uppercase(), capabilities).any(|at| {
             let start = at.checked_sub(place);
@@ -74,12 +74,12 @@ fn may_be_stripped(capabilities: &[u8]) -> bool {
         || has(OLD_TASKS, b'k', 3)
 }
 
-/// Whether a backend may take a capability for one that can be stripped.
+/// Returns `true` if a backend may interpret the member as a capability to strip.
 fn is_stripped(member: &Member<'_>) -> bool {
     member.key.resembles(EXTENSIONS) || member.key.resembles(OLD_TASKS)
 }
 
-/// Whether all members of `extensions` may stay as they are.
+/// Returns `true` if all members of `extensions` may stay.
 fn are_bridged(extensions: &[u8], bridged: &[&str]) -> bool {
     let mut count = 0;
     let each = members(extensions).all(|member| {
@@ -90,7 +90,7 @@ fn are_bridged(extensions: &[u8], bridged: &[&str]) -> bool {
     extensions.first() == Some(&b'{') && each && (count < 2 || count == distinct())
 }
 
-/// The first member of each of these names, as an object.
+/// Returns an object with the first member of each of these names.
 fn only(extensions: &[u8], names: &[&str]) -> Vec<u8> {
     let mut out = vec![b'{'];
     for name in names {
@@ -111,7 +111,7 @@ fn append(object: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     object.extend_from_slice(value);
 }
 
-/// Returns `message`, a request, with its client's capabilities stripped as by [`bridged`].
+/// Returns the request `message` with its client's capabilities filtered by [`bridged`].
 pub(crate) fn strip(message: Bytes, extensions: &[&str]) -> Bytes {
     let Ok(Envelope::Request { params, .. }) = scan(&message) else { return message };
     let Some(span) = params.said(Said::ClientCapabilities) else { return message };
@@ -121,8 +121,8 @@ pub(crate) fn strip(message: Bytes, extensions: &[&str]) -> Bytes {
     splice.finish()
 }
 
-/// Returns a session's request without what is not bridged there: extensions that the request itself declares, and
-/// `task`, by which a request of 2025-11-25 asks to be run as a task. `message` is the request as it goes out.
+/// Returns a session's request without members that sessions do not bridge: extensions declared by the request itself, and
+/// `task`, with which a request of 2025-11-25 asks to run as a task. `message` is the outgoing request.
 pub(crate) fn for_session(request: &McpRequest, message: &Bytes) -> Bytes {
     let mut message = message.clone();
     if must_strip(request, BRIDGED_IN_SESSIONS) {
@@ -142,13 +142,13 @@ fn without_task(message: Bytes) -> Bytes {
     splice.finish()
 }
 
-/// Whether the capabilities that a request itself declares have to be stripped.
+/// Returns `true` if the capabilities declared by the request itself have to be stripped.
 pub(crate) fn must_strip(request: &McpRequest, extensions: &[&str]) -> bool {
     let said = request.params().and_then(|params| params.said(Said::ClientCapabilities));
     said.is_some_and(|said| matches!(bridged(said.of(&request.bytes), extensions), Cow::Owned(_)))
 }
 
-/// Whether a request's client declares an extension.
+/// Returns `true` if the request's client declares an extension.
 pub(crate) fn declares(request: &McpRequest, extension: &str) -> bool {
     let said = request.params().and_then(|params| params.said(Said::ClientCapabilities));
     let extensions = said.and_then(|said| find(said.of(&request.bytes), EXTENSIONS));
@@ -157,7 +157,7 @@ pub(crate) fn declares(request: &McpRequest, extension: &str) -> bool {
         .is_some_and(|settings| settings.first() == Some(&b'{'))
 }
 
-/// The rejection of a request that needs the tasks extension.
+/// Returns the rejection of a request that needs the tasks extension.
 pub(crate) fn tasks_required() -> Rejection {
     let message = "tasks need the client capability extensions[\"io.modelcontextprotocol/tasks\"]";
     Rejection::missing_capability(TASKS_REQUIRED, message)

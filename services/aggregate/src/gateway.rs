@@ -1,4 +1,4 @@
-//! The service itself: how it is made, reloaded and ended.
+//! The gateway service: construction, reload and shutdown.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -23,17 +23,17 @@ use crate::seal::Seal;
 use crate::settings::{Limits, Settings};
 use crate::status;
 
-/// How often sessions and streams that are over are let go of.
+/// Interval between sweeps of ended sessions and streams.
 const SWEEP: Duration = Duration::from_secs(10);
 
-/// Many MCP servers as one. See the [crate docs](crate) for an example.
+/// `Service` that presents many MCP servers as one. See the [crate docs](crate) for an example.
 ///
-/// What is answered without waiting is answered at once; otherwise the future is boxed. The service is
-/// always ready: what is limited is limited by a refusal.
+/// Requests that need no waiting are processed synchronously; other futures are boxed. The service is always ready: requests
+/// beyond a limit are rejected.
 #[derive(Clone, Debug)]
 pub struct Gateway(Arc<Running>);
 
-/// Ends the tasks with the last clone of the service.
+/// Guard that ends the tasks with the last clone of the service.
 #[derive(Debug)]
 struct Running {
     hub: Arc<Hub>,
@@ -41,7 +41,7 @@ struct Running {
 }
 
 impl Gateway {
-    /// Starts observing the backends. Must be called within a tokio runtime.
+    /// Creates the service and starts observing the backends. Must be called within a tokio runtime.
     #[must_use]
     pub fn new(settings: Settings, limits: Limits, seal: Seal) -> Self {
         let hub = Hub::new(settings, limits, seal);
@@ -56,25 +56,25 @@ impl Gateway {
         Self(Arc::new(running))
     }
 
-    /// Takes over another configuration. Requests that have begun end on the old one; backends that
-    /// are the same keep their sessions and connections.
+    /// Applies a new configuration. Requests in flight finish with the old one; unchanged backends keep their sessions and
+    /// connections.
     pub async fn reload(&self, settings: Settings) {
         self.0.hub.reload(settings).await;
     }
 
-    /// Has what comes unasked on streams that are open admitted by these, message by message, and tells all
-    /// clients that their lists may be others. For whenever policies have changed; without it, what was admitted
-    /// when a stream was opened stays admitted.
+    /// Sets the authorization for notifications on open streams, evaluated per message, and notifies all clients that their
+    /// lists may have changed. Call it after each change of policies; otherwise streams keep the permissions from when they
+    /// were opened.
     pub fn admit_by(&self, admissions: Option<Admissions>) {
         self.0.hub.admit_by(admissions);
     }
 
-    /// Waits until every backend has said what it offers, or that it can't, for at most five seconds.
+    /// Waits until the first fetch from every backend has succeeded or failed, for at most five seconds.
     pub async fn settled(&self) {
         self.settled_within(Duration::from_secs(5)).await;
     }
 
-    /// As [`settled`](Self::settled), for at most `limit`.
+    /// Equivalent to [`settled`](Self::settled), for at most `limit`.
     pub async fn settled_within(&self, limit: Duration) {
         let snapshot = self.0.hub.snapshot();
         for link in &snapshot.links {
@@ -82,40 +82,40 @@ impl Gateway {
         }
     }
 
-    /// What is known of the backends and of what they offer together.
+    /// Returns a report on the backends and the aggregated catalog.
     #[must_use]
     pub fn report(&self) -> status::Report {
         status::report(&self.0.hub)
     }
 
-    /// What is counted.
+    /// Returns the counters.
     #[must_use]
     pub fn counts(&self) -> status::Counts {
         status::counts(&self.0.hub)
     }
 
-    /// What is kept in memory for a while.
+    /// Returns the sizes of the in-memory caches.
     #[must_use]
     pub fn kept(&self) -> status::Kept {
         status::kept(&self.0.hub)
     }
 
-    /// What is known of the backends alone, in the order of the configuration.
+    /// Returns the reports of the backends, in configuration order.
     #[must_use]
     pub fn backends(&self) -> Vec<status::BackendReport> {
         status::backends(&self.0.hub.snapshot())
     }
 
-    /// Ends the streams that would go on by themselves. Calls go on.
+    /// Ends long-lived notification streams. Calls continue.
     pub fn drain(&self) {
         self.0.hub.listeners.end();
         self.0.hub.sessions.for_each(|session| session.quiet());
     }
 
-    /// Ends all sessions and tells the backends, for at most two seconds.
+    /// Ends all sessions, including those at the backends, for at most two seconds.
     pub async fn close(&self) {
         self.0.hub.shut_down();
-        // The tasks that tell them are spawned: this gives them their turn.
+        // The tasks that notify the backends are spawned; this lets them run.
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
@@ -127,7 +127,7 @@ impl Drop for Running {
     }
 }
 
-/// The answer to a request.
+/// Response future of [`Gateway`].
 pub struct ResponseFuture(Kind);
 
 enum Kind {
@@ -135,10 +135,10 @@ enum Kind {
     Going(Answering),
 }
 
-/// A request on its way. That of a session goes on when this is dropped: a client that disconnects has not cancelled it
+/// Request in flight. A request of a session continues when this is dropped: a client that disconnects has not cancelled it
 /// (MCP 2025-11-25, Streamable HTTP, Sending Messages to the Server).
 struct Answering {
-    /// `None` once it is answered.
+    /// `None` once the response is complete.
     future: Option<Going>,
     /// `None` for clients without a session.
     call: Option<Arc<Call>>,
@@ -201,7 +201,7 @@ impl Drop for Answering {
     }
 }
 
-/// Finishes a request whose client has left, unless that takes too long.
+/// Completes a request whose client has disconnected, within the time limit.
 async fn finish_detached(call: Arc<Call>, future: Going) {
     let answered = timeout(call.hub.limits.detached_for, future).await;
     if let Some(departure) = call.departure() {

@@ -1,5 +1,5 @@
-//! What comes unasked on long streams is admitted message by message: the policies, and what they say of
-//! the caller, may be others than when the stream was opened.
+//! Authorization of notifications on long-lived streams. It is evaluated per message because policies and permissions may
+//! change while a stream is open.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,21 +13,21 @@ use crate::backend::Link;
 use crate::catalog::{ByGeneration, Kind};
 use crate::hub::Hub;
 
-/// What callers may hear of now, for whoever has policies that can change while streams are open.
+/// Current permissions of callers, for applications whose policies can change while streams are open.
 ///
-/// A closure from an identity to its admission; `None` where that cannot be had at once, which leaves it at
-/// what was admitted when the stream was opened.
+/// Wraps a closure from an identity to its permissions. If it returns `None` because they are not available immediately, the
+/// permissions from when the stream was opened apply.
 #[derive(Clone)]
 pub struct Admissions(Arc<Ask>);
 
 type Ask = dyn Fn(&Identity) -> Option<Admission> + Send + Sync;
 
-/// The current ones.
+/// The current authorization closure, if any.
 #[derive(Debug, Default)]
 pub(crate) struct Hearing(ArcSwapOption<Admissions>);
 
 impl Admissions {
-    /// What `ask` says.
+    /// Creates the authorization from a closure.
     #[must_use]
     pub fn new(ask: impl Fn(&Identity) -> Option<Admission> + Send + Sync + 'static) -> Self {
         Self(Arc::new(ask))
@@ -35,13 +35,13 @@ impl Admissions {
 }
 
 impl Hub {
-    /// From now on these are asked. Everybody may see something else.
+    /// Replaces the authorization. All clients are notified because their lists may have changed.
     pub(crate) fn admit_by(&self, admissions: Option<Admissions>) {
         self.hearing.0.store(admissions.map(Arc::new));
         self.tell(&ByGeneration::both(Kind::ALL.to_vec()));
     }
 
-    /// Whether a caller may hear of tasks of a backend's tool, by the name that clients know it by.
+    /// Returns `true` if a caller may receive notifications about tasks of a backend's tool. `tool` is its advertised name.
     pub(crate) fn may_follow(&self, caller: &Identity, link: &Link, tool: &str) -> bool {
         let asked = self.hearing.0.load();
         let Some(admission) = asked.as_ref().and_then(|asked| (asked.0)(caller)) else {
@@ -54,7 +54,7 @@ impl Hub {
         admission.visible(&Item { kind: ItemKind::Tool, name: tool, hints, backend })
     }
 
-    /// Whether a caller may hear of an update (`notifications/resources/updated`) that a backend told in this generation.
+    /// Returns `true` if a caller may receive a `notifications/resources/updated` that a backend sent in this generation.
     pub(crate) fn may_hear(
         &self,
         caller: &Identity,
@@ -65,7 +65,7 @@ impl Hub {
         let Ok(Envelope::Notification { params, .. }) = scan(update) else { return false };
         let Some(uri) = params.text(update, Key::Uri) else { return false };
         let (kind, name) = (ItemKind::Resource, uri.read(update));
-        // A backend says nothing of what another one answers for.
+        // A backend cannot notify of resources that another backend serves.
         let owner = self.snapshot().catalog(generation).resource(&name);
         if owner.is_some_and(|owner| owner.name() != link.name()) {
             return false;

@@ -1,5 +1,5 @@
-//! How clients are met: `initialize` of the stateful generation, `server/discover` of the stateless
-//! one. Neither waits for a backend.
+//! Handshake with clients: `initialize` of the stateful generation and `server/discover` of the stateless one. Neither waits
+//! for a backend.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,17 +15,17 @@ use crate::extensions::{BRIDGED_IN_SESSIONS, bridged};
 use crate::hub::Hub;
 use crate::session::Session;
 
-/// What the gateway can do, whatever its backends can.
+/// Capabilities of the gateway, independent of its backends.
 const CAPABILITIES: &str = r#""tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"completions":{},"logging":{}"#;
 
-/// The extensions that it bridges for clients with a session, and for clients without.
+/// Extensions bridged for clients with and without a session.
 const SESSION_EXTENSIONS: &str = r#"{"io.modelcontextprotocol/ui":{}}"#;
 const EXTENSIONS: &str = r#"{"io.modelcontextprotocol/tasks":{},"io.modelcontextprotocol/ui":{}}"#;
 
-/// The most bytes of a client's introduction that are kept.
+/// Maximum number of bytes stored of a client's `initialize` parameters.
 const LONGEST_INTRODUCTION: usize = 16 << 10;
 
-/// Opens a session (MCP 2025-11-25, Lifecycle). `address` is that of the client, if it is known.
+/// Opens a session (MCP 2025-11-25, Lifecycle). `address` is that of the client, if known.
 pub(crate) fn initialize(
     call: &Call,
     address: Option<IpAddr>,
@@ -67,7 +67,7 @@ pub(crate) fn initialize(
     Ok(response)
 }
 
-/// Says what is spoken here (MCP 2026-07-28, Discovery).
+/// Returns the supported revisions and capabilities (MCP 2026-07-28, Discovery).
 pub(crate) fn discover(call: &Call) -> Response<Body> {
     let mut out = format!(
         r#"{{"resultType":"complete","ttlMs":0,"cacheScope":"private","supportedVersions":["{STATELESS}""#
@@ -96,12 +96,12 @@ fn append_instructions(out: &mut Vec<u8>, call: &Call) {
     }
 }
 
-/// `serverInfo`.
+/// Returns `serverInfo`.
 fn server(hub: &Arc<Hub>) -> Vec<u8> {
     hub.introduction().into_bytes()
 }
 
-/// A member of `params` that has to be an object.
+/// Returns a member of `params`, which has to be an object.
 fn object(call: &Call, key: Key) -> Result<Option<&[u8]>, Rejection> {
     match call.message.param(key) {
         Some(value) if value.first() != Some(&b'{') => {
@@ -111,7 +111,7 @@ fn object(call: &Call, key: Key) -> Result<Option<&[u8]>, Rejection> {
     }
 }
 
-/// Who calls, as authentication found out.
+/// Returns the caller that authentication established.
 pub(crate) fn caller(extensions: &http::Extensions) -> Caller {
     Caller::User(extensions.get::<Identity>().cloned().unwrap_or_else(Identity::anonymous))
 }

@@ -1,4 +1,4 @@
-//! What everything in the service shares: the current snapshot, the sessions, the listeners.
+//! State shared by the whole service: the current snapshot, the sessions, the listeners.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -25,17 +25,17 @@ use crate::shared::SharedSessions;
 use crate::views::Views;
 use crate::watchers::Watchers;
 
-/// The most items of which a catalog is made beside requests: it takes less than a millisecond.
+/// Maximum number of items for which a catalog is built inline; this takes less than a millisecond.
 pub(crate) const FEW: usize = 2000;
 
-/// The catalog of everything for one generation, with the backends as handles.
+/// Catalog of one generation, with backend handles.
 pub(crate) type Everything = Catalog<Arc<Link>>;
 
-/// The catalogs of everything.
+/// Catalogs of both generations, with backend handles.
 pub(crate) type Combined = Catalogs<Arc<Link>>;
 
-/// One configuration. A request runs to its end on the one it began with; the catalog in it changes
-/// as the backends do.
+/// Configuration and its current catalogs. A request completes with the snapshot it began with; the catalogs change with the
+/// backends.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     pub(crate) name: String,
@@ -44,13 +44,13 @@ pub(crate) struct Snapshot {
     pub(crate) checks: Option<Checks>,
     pub(crate) rules: Rules,
     pub(crate) links: Vec<Arc<Link>>,
-    /// Whether some of them offer each caller something else.
+    /// `true` if some backends have per-caller offers.
     pub(crate) per_caller: bool,
-    /// What is offered to everybody.
+    /// Catalogs of the offers that all callers share.
     catalogs: ArcSwap<Combined>,
 }
 
-/// See the module.
+/// Shared state of the service.
 #[derive(Debug)]
 pub(crate) struct Hub {
     snapshot: ArcSwap<Snapshot>,
@@ -68,7 +68,7 @@ pub(crate) struct Hub {
     pub(crate) seal: crate::seal::Seal,
 }
 
-/// Who the gateway says it is, to backends that nobody asked for yet.
+/// Client information of the gateway, for requests that no client caused.
 #[derive(Debug)]
 pub(crate) struct Myself(Vec<u8>);
 
@@ -78,20 +78,20 @@ impl Myself {
     }
 
     pub(crate) fn get(&self) -> Introduction<'_> {
-        // Some servers show certain tools only to clients that can be asked. The catalog is for all
-        // clients, so it has to have those too; whoever cannot be asked is told so by the call. Others show
-        // certain tools only to clients that can show user interfaces.
+        // Some servers list certain tools only for clients with these capabilities. The catalog serves all clients, so it has
+        // to include those tools; a call from a client without the capability then fails with a clear error. The same applies
+        // to clients that render user interfaces.
         let capabilities = br#"{"roots":{"listChanged":true},"sampling":{},"elicitation":{},"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}}}"#;
         let caller = &Caller::Gateway;
         Introduction { caller, capabilities, client: &self.0, cause: None, address: None }
     }
 
-    /// The same, asking in the name of a caller.
+    /// Returns the client information for requests on behalf of a caller.
     pub(crate) fn on_behalf_of<'a>(&'a self, caller: &'a Caller) -> Introduction<'a> {
         Introduction { caller, ..self.get() }
     }
 
-    /// Who asks a backend what it speaks: whoever has credentials for it.
+    /// Returns the client information for a probe, with credentials that the backend accepts.
     pub(crate) fn before<'a>(&'a self, link: &Link, caller: &'a Caller) -> Introduction<'a> {
         if link.shared() { self.get() } else { self.on_behalf_of(caller) }
     }
@@ -107,7 +107,7 @@ impl Snapshot {
             .collect();
         let link = |backend: BackendSettings| {
             let known = kept.get(&(backend.backend.clone(), backend.fingerprint));
-            // What is a caller's own must not become everybody's.
+            // An offer that belongs to a caller must not become shared.
             match known.filter(|link| link.shared() == (backend.catalog == Sharing::Shared)) {
                 Some(link) => {
                     link.retune(&backend);
@@ -132,7 +132,7 @@ impl Snapshot {
         snapshot
     }
 
-    /// The catalogs, for a short look: cheaper than a reference of one's own.
+    /// Borrows the catalogs briefly, which is cheaper than cloning the `Arc`.
     pub(crate) fn look(&self) -> arc_swap::Guard<Arc<Combined>> {
         self.catalogs.load()
     }
@@ -141,7 +141,7 @@ impl Snapshot {
         self.catalogs.load_full()
     }
 
-    /// The catalog for clients of one generation.
+    /// Returns the catalog for clients of one generation.
     pub(crate) fn catalog(&self, generation: Generation) -> Arc<Everything> {
         Arc::clone(self.catalogs.load().of(generation))
     }
@@ -150,8 +150,7 @@ impl Snapshot {
         self.catalogs.store(Arc::new(catalogs));
     }
 
-    /// Waits for first offers that are still on their way, each for a while from when it was asked
-    /// for first.
+    /// Waits for pending first offers, each for a limited time from when its fetch began.
     pub(crate) async fn settle(&self) {
         let patience = self.patience();
         for link in self.links.iter().filter(|link| link.shared()) {
@@ -159,7 +158,7 @@ impl Snapshot {
         }
     }
 
-    /// How long a first offer is waited for.
+    /// Returns the time to wait for a first offer.
     pub(crate) fn patience(&self) -> Duration {
         match self.partial_failure {
             PartialFailure::Fail => Duration::from_secs(5),
@@ -167,12 +166,12 @@ impl Snapshot {
         }
     }
 
-    /// How many items the backends offer to everybody.
+    /// Returns the number of shared items of all backends.
     pub(crate) fn items(&self) -> usize {
         self.links.iter().map(|link| link.offers.load().len()).sum()
     }
 
-    /// Whether callers may be offered something else of what is their own than under `old`.
+    /// Returns `true` if the per-caller items of any caller may differ from those under `old`.
     fn per_caller_changed(&self, old: &Self) -> bool {
         let own = |links: &[Arc<Link>]| -> Vec<_> {
             links.iter().filter(|link| !link.shared()).map(Arc::as_ptr).collect()
@@ -181,8 +180,7 @@ impl Snapshot {
         own != before || !own.is_empty() && self.rules != old.rules
     }
 
-    /// What everybody is offered, together with a caller's own offers: one for each backend that has
-    /// such, in their order.
+    /// Builds the catalogs of the shared offers and a caller's own offers: one for each per-caller backend, in their order.
     pub(crate) fn combine(&self, own: &[Option<Arc<Content>>]) -> Combined {
         let offers: Vec<_> = self.links.iter().map(|link| link.offers.load_full()).collect();
         let (mut own, none) = (own.iter(), Offer::default());
@@ -203,12 +201,12 @@ impl Snapshot {
 }
 
 impl Everything {
-    /// What policies are told of the backend `link`, for a client of this generation.
+    /// Returns the policy attributes of the backend `link`, for a client of this generation.
     pub(crate) fn item_backend<'a>(&self, link: &'a Link, client: Generation) -> ItemBackend<'a> {
         ItemBackend { name: link.name(), generation: self.spoken(link.name(), client) }
     }
 
-    /// What policies are told of the backend of a listed item.
+    /// Returns the policy attributes of the backend of a listed item.
     pub(crate) fn backend_of(
         &self,
         kind: Kind,
@@ -245,12 +243,12 @@ impl Hub {
         hub
     }
 
-    /// The accounts of what waits for a client, connected or not.
+    /// Returns the accounts for messages to a client, connected or not.
     pub(crate) fn account(&self, identity: &Identity, address: Option<IpAddr>) -> Account {
         Account::new(&self.detached, self.limits.buffered.as_ref(), identity, address)
     }
 
-    /// The account of a client in the budget of the process, if that has one.
+    /// Returns the client's account in the budget of the process, if that has one.
     pub(crate) fn process_account(
         &self,
         identity: &Identity,
@@ -264,8 +262,8 @@ impl Hub {
         self.snapshot.load_full()
     }
 
-    /// `seen` with the first offers that were still on their way, or what has replaced it meanwhile:
-    /// nobody fetches what only an older configuration has.
+    /// Waits for pending first offers and returns `seen`, or its replacement after a reload: backends that only an older
+    /// configuration contains are not fetched any more.
     pub(crate) async fn settled(&self, seen: &Arc<Snapshot>) -> Arc<Snapshot> {
         let mut snapshot = Arc::clone(seen);
         loop {
@@ -278,7 +276,7 @@ impl Hub {
         }
     }
 
-    /// Takes over another configuration. Backends that are the same keep everything.
+    /// Applies a new configuration. Unchanged backends keep their state.
     pub(crate) async fn reload(self: &Arc<Self>, settings: Settings) {
         let guard = self.rebuilds.hold().await;
         let old = self.snapshot();
@@ -298,7 +296,7 @@ impl Hub {
         self.shared.keep_only(&new.links);
     }
 
-    /// Tells one caller that it is offered something else.
+    /// Notifies one caller of changed lists.
     pub(crate) fn tell_caller(&self, caller: &Identity, changes: &ByGeneration<Vec<Kind>>) {
         let ByGeneration { stateful, stateless } = changes;
         if !stateful.is_empty() {
@@ -311,7 +309,7 @@ impl Hub {
         self.listeners.lists_changed(stateless, Some(caller));
     }
 
-    /// Tells the clients of each generation which of their lists are not what they were.
+    /// Notifies the clients of each generation of changed lists.
     pub(crate) fn tell(&self, changes: &ByGeneration<Vec<Kind>>) {
         let ByGeneration { stateful, stateless } = changes;
         if !stateful.is_empty() {
@@ -320,7 +318,7 @@ impl Hub {
         self.listeners.lists_changed(stateless, None);
     }
 
-    /// What the gateway says of itself in `clientInfo`.
+    /// Returns the `clientInfo` of the gateway.
     pub(crate) fn introduction(&self) -> Myself {
         let snapshot = self.snapshot.load();
         let mut info = b"{\"name\":".to_vec();
@@ -331,13 +329,13 @@ impl Hub {
         Myself(info)
     }
 
-    /// Looks after the backends of the snapshot and no others.
+    /// Starts tasks for the snapshot's backends and ends those of others.
     fn observe_all(self: &Arc<Self>) {
         let snapshot = self.snapshot();
         self.watchers.follow(self, &snapshot.links, snapshot.checks);
     }
 
-    /// Lets go of everything that is over.
+    /// Removes ended and expired state.
     pub(crate) fn sweep(&self) {
         for session in self.sessions.sweep() {
             session.end();
@@ -350,7 +348,7 @@ impl Hub {
         snapshot.links.iter().filter_map(|link| link.own.as_ref()).for_each(Owns::sweep);
     }
 
-    /// Ends everything that runs by itself.
+    /// Ends all tasks and streams.
     pub(crate) fn shut_down(&self) {
         self.watchers.end();
         self.sessions.for_each(|session| session.end());

@@ -1,11 +1,11 @@
-//! A bounded store in which equal content is kept once, however many keys lead to it.
+//! Bounded cache that stores equal content once for any number of keys.
 
 use std::hash::Hash;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-/// Values by key. What was not asked for longest goes when there are too many keys or bytes.
+/// Values by key. The least recently used entries are evicted at the limit of keys or bytes.
 #[derive(Debug)]
 pub(crate) struct Kept<K, C, V> {
     entries: HashMap<K, Entry<C>>,
@@ -35,7 +35,7 @@ impl<K: Eq + Hash + Clone, C: Eq + Hash + Clone, V> Kept<K, C, V> {
         Self { entries, contents, bytes: 0, most, most_bytes, clock: 0 }
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     pub(crate) fn get(&mut self, key: &K) -> Option<Arc<V>> {
         let entry = self.entries.get_mut(key)?;
         self.clock += 1;
@@ -43,13 +43,12 @@ impl<K: Eq + Hash + Clone, C: Eq + Hash + Clone, V> Kept<K, C, V> {
         self.contents.get(&entry.content).map(|content| Arc::clone(&content.value))
     }
 
-    /// The value of this content, if some key has it.
+    /// Returns the value of this content, if cached.
     pub(crate) fn content(&self, content: &C) -> Option<Arc<V>> {
         self.contents.get(content).map(|content| Arc::clone(&content.value))
     }
 
-    /// Keeps a value of `bytes` bytes, unless it alone is too large, and gives back the one that is
-    /// kept for this content.
+    /// Inserts a value of `bytes` bytes, unless it exceeds the limit by itself, and returns the cached value of this content.
     pub(crate) fn insert(&mut self, key: K, content: C, value: Arc<V>, bytes: usize) -> Arc<V> {
         self.remove(&key);
         if bytes > self.most_bytes {
@@ -79,7 +78,7 @@ impl<K: Eq + Hash + Clone, C: Eq + Hash + Clone, V> Kept<K, C, V> {
         }
     }
 
-    /// Lets go of the keys that `stays` does not hold for.
+    /// Removes the keys for which `stays` returns `false`.
     pub(crate) fn retain(&mut self, stays: impl Fn(&K) -> bool) {
         let gone: Vec<K> = self.entries.keys().filter(|key| !stays(key)).cloned().collect();
         for key in &gone {
@@ -96,7 +95,7 @@ impl<K: Eq + Hash + Clone, C: Eq + Hash + Clone, V> Kept<K, C, V> {
         self.entries.len() >= self.most || self.bytes + more > self.most_bytes
     }
 
-    /// Lets go of an eighth, at least one: looking for the oldest each time would cost more.
+    /// Evicts an eighth of the entries, at least one, because each search for the oldest visits all of them.
     fn make_room(&mut self) {
         let mut used: Vec<u64> = self.entries.values().map(|entry| entry.used).collect();
         let place = used.len() / 8;

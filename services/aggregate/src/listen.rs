@@ -1,5 +1,5 @@
-//! What clients hear without asking: changed lists and updated resources, on the standing stream of a
-//! stateful client and on the `subscriptions/listen` streams of stateless ones.
+//! Notifications about changed lists and updated resources, on the notification stream of a stateful client and on the
+//! `subscriptions/listen` streams of stateless clients.
 
 mod follow;
 mod subscribe;
@@ -29,10 +29,10 @@ use crate::expiry::expired;
 use crate::session::{lock, methods};
 use crate::stream::{Class, Connection, Opening, Stream};
 
-/// The most resources that one stream can be about.
+/// Maximum number of resources per stream.
 const MOST_RESOURCES: usize = 1024;
 
-/// The open `subscriptions/listen` streams.
+/// Open `subscriptions/listen` streams.
 #[derive(Debug)]
 pub(crate) struct Listeners {
     open: Mutex<HashMap<u64, Arc<Listener>>>,
@@ -40,15 +40,15 @@ pub(crate) struct Listeners {
     most: usize,
 }
 
-/// One of them.
+/// One open stream.
 #[derive(Debug)]
 pub(crate) struct Listener {
     stream: Arc<Stream>,
-    /// On whose behalf backends are listened to.
+    /// Caller on whose behalf backends are subscribed to.
     caller: Caller,
-    /// The id of the request, as JSON: what every notification is tagged with.
+    /// Id of the request, as JSON; it tags every notification.
     id: Bytes,
-    /// The lists whose changes are wanted.
+    /// Kinds of lists whose changes are requested.
     kinds: Vec<Kind>,
     tasks: Mutex<Vec<(Arc<Link>, AbortHandle)>>,
 }
@@ -78,7 +78,7 @@ impl Listeners {
         }
     }
 
-    /// Tells one caller's listeners which lists are not what they were, or everybody's.
+    /// Notifies the listeners of one caller, or of all, that lists have changed.
     pub(crate) fn lists_changed(&self, changes: &[Kind], caller: Option<&Identity>) {
         if changes.is_empty() {
             return;
@@ -97,7 +97,7 @@ impl Listeners {
         }
     }
 
-    /// Stops listening to backends that are no longer there.
+    /// Ends subscriptions to backends that are no longer configured.
     pub(crate) fn keep_only(&self, links: &[Arc<Link>]) {
         let open: Vec<_> = lock(&self.open).values().cloned().collect();
         for listener in open {
@@ -131,14 +131,14 @@ impl Listener {
         self.kinds.contains(&kind)
     }
 
-    /// Sends a notification, tagged with the subscription.
+    /// Sends a notification tagged with the subscription.
     fn push(&self, message: &Bytes) {
         if let Some(message) = tagged(message, &self.id) {
             self.stream.push(message, Class::Coalesced);
         }
     }
 
-    /// Runs what listens to a backend, for as long as the token is good and the backend configured.
+    /// Runs a subscription to a backend until the token expires or the backend is removed.
     fn run(&self, link: Arc<Link>, following: impl Future<Output = ()> + Send + 'static) {
         let (owner, of) = (self.caller.clone(), Arc::clone(&link));
         let task = async move {
@@ -156,7 +156,7 @@ impl Listener {
     }
 }
 
-/// A notification with the subscription's id in its `_meta`.
+/// Returns a notification with the subscription's id in its `_meta`.
 fn tagged(message: &Bytes, id: &[u8]) -> Option<Bytes> {
     const TAG: &str = "io.modelcontextprotocol/subscriptionId";
     let Ok(Envelope::Notification { params, .. }) = scan(message) else { return None };
@@ -181,7 +181,7 @@ fn tagged(message: &Bytes, id: &[u8]) -> Option<Bytes> {
     Some(splice.finish())
 }
 
-/// What a listen request asks for.
+/// Filter of a listen request.
 struct Wanted {
     kinds: Vec<Kind>,
     resources: Vec<String>,
@@ -218,7 +218,7 @@ fn wanted(call: &Call) -> Result<Wanted, Rejection> {
     Ok(Wanted { kinds, resources, tasks })
 }
 
-/// Answers `subscriptions/listen` (MCP 2026-07-28, Subscriptions).
+/// Processes `subscriptions/listen` (MCP 2026-07-28, Subscriptions).
 pub(crate) async fn listen(call: Arc<Call>) -> Result<Response<Body>, Rejection> {
     let Wanted { kinds, resources, tasks } = wanted(&call)?;
     let catalog = if resources.is_empty() {
@@ -226,10 +226,10 @@ pub(crate) async fn listen(call: Arc<Call>) -> Result<Response<Body>, Rejection>
     } else {
         call.offered().await?
     };
-    // What nobody has cannot be listened to: the acknowledgement names what is left.
+    // Resources without a backend are omitted from the acknowledgement.
     let mut owners: Vec<(Arc<Link>, Vec<String>)> = Vec::new();
     for uri in resources {
-        // Matching templates takes its time, and there can be many URIs: others have their turn in between.
+        // Matching templates takes time and there can be many URIs, so yield to other requests.
         tokio::task::yield_now().await;
         let Some(link) = call.readable(&uri, &catalog)? else { continue };
         match owners.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &link)) {
@@ -303,7 +303,7 @@ fn acknowledgement(
     )
 }
 
-/// The body of the response: when the client goes, the subscription goes.
+/// Guard in the response body: when the client disconnects, the subscription ends.
 struct Guard {
     hub: Arc<crate::hub::Hub>,
     number: u64,

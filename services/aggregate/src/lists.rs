@@ -1,4 +1,4 @@
-//! Lists: cut out of the catalog, framed for the client's generation, never copied.
+//! List requests: pages are slices of the catalog, framed for the client's generation without copying.
 
 use std::sync::Arc;
 
@@ -15,26 +15,26 @@ use crate::hub::{Everything, Snapshot};
 use crate::mixed::Seen;
 use crate::settings::PartialFailure;
 
-/// The member of a list's `_meta` that names the backends which the list has nothing of, though they may have something.
+/// Member of a list's `_meta` that names the backends whose items may be missing.
 const INCOMPLETE: &str = "vmcp.dev/incomplete";
 
-/// The reason of a backend whose first offer is still on its way.
+/// Reason for a backend whose first offer is still pending.
 const NOT_SAID: &str = "has not said yet what it offers";
 
-/// A backend that a list has nothing of, though it may have something.
+/// Backend whose items may be missing from a list.
 struct MissingBackend {
     backend: String,
     reason: String,
 }
 
-/// The catalog that a list is cut out of, and the backends that are missing from it.
+/// Catalog for a list request, and the backends missing from it.
 struct ListSource {
     catalog: Arc<Everything>,
     gaps: Vec<MissingBackend>,
 }
 
 impl MissingBackend {
-    /// `reason` is in words about the backend, which they may begin with.
+    /// Creates the entry of a backend. `reason` is a clause that continues a sentence about it.
     fn new(link: &Link, reason: &str) -> Self {
         let subject = format!("backend {} ", link.name());
         let reason = reason.strip_prefix(&subject).unwrap_or(reason).to_owned();
@@ -42,8 +42,8 @@ impl MissingBackend {
     }
 }
 
-/// Answers a list request with what the caller may see. A cursor names the last item that was seen, so that
-/// neither it nor the length of a page tells of what is hidden.
+/// Lists the items that the caller may see. A cursor contains the last visible key, so neither the cursor nor the page length
+/// reveals hidden items.
 pub(crate) async fn list(call: &Call, kind: Kind) -> Result<Response<Body>, Rejection> {
     let cursor = match (call.message.param(Key::Cursor), call.message.text(Key::Cursor)) {
         (None | Some(b"null"), _) => None,
@@ -69,7 +69,7 @@ pub(crate) async fn list(call: &Call, kind: Kind) -> Result<Response<Body>, Reje
     Ok(response)
 }
 
-/// The answer that a page makes in the client's generation.
+/// Frames a page as the response for the client's generation.
 fn framed(call: &Call, kind: Kind, page: Page, gaps: &[MissingBackend]) -> Response<Body> {
     let mut head = Vec::with_capacity(256);
     head.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
@@ -106,7 +106,7 @@ fn framed(call: &Call, kind: Kind, page: Page, gaps: &[MissingBackend]) -> Respo
     if vmcp_decode::prefers_events(&call.headers) {
         head.splice(0..0, *b"data: ");
         tail.extend_from_slice(b"\n\n");
-        // A backend may have written its definitions over several lines.
+        // A backend may have formatted its definitions over several lines.
         let items = single_line(page.items);
         return event_stream(Body::chain([Bytes::from(head), items, Bytes::from(tail)]));
     }
@@ -116,8 +116,8 @@ fn framed(call: &Call, kind: Kind, page: Page, gaps: &[MissingBackend]) -> Respo
     response
 }
 
-/// Appends the member that says what is missing. Policies judge single items, and those of a backend that is missing are
-/// not known: under policies no backend is named, and several are told like one.
+/// Appends the member that reports missing backends. Policies decide on single items, and those of a missing backend are
+/// unknown. Therefore, if the caller's permissions are restricted, the member neither names nor counts backends.
 fn write_gaps(call: &Call, gaps: &[MissingBackend], out: &mut Vec<u8>) {
     quote(INCOMPLETE, out);
     if call.admission.is_some() {
@@ -136,8 +136,8 @@ fn write_gaps(call: &Call, gaps: &[MissingBackend], out: &mut Vec<u8>) {
     out.push(b']');
 }
 
-/// The catalog to list. Of a configuration that was replaced while the list waited, nobody fetches
-/// what is missing: the new one is looked at instead.
+/// Returns the catalog to list. If the configuration was replaced during the wait, the new one is used, because the missing
+/// offers of the old one are not fetched any more.
 async fn offered(call: &Call) -> Result<ListSource, Rejection> {
     let (mut snapshot, generation) = (Arc::clone(&call.snapshot), call.generation());
     loop {
@@ -155,7 +155,7 @@ async fn offered(call: &Call) -> Result<ListSource, Rejection> {
     }
 }
 
-/// What everybody is offered together with what the caller alone is.
+/// Merges the shared offers with the caller's own.
 async fn own(call: &Call, snapshot: &Arc<Snapshot>) -> Result<ListSource, Rejection> {
     let generation = call.generation();
     let mut gaps = snapshot.gaps(generation);
@@ -173,7 +173,7 @@ async fn own(call: &Call, snapshot: &Arc<Snapshot>) -> Result<ListSource, Reject
     Ok(ListSource { catalog: Arc::clone(catalogs.of(generation)), gaps })
 }
 
-/// Line ends in JSON stand between tokens only: a space does as well.
+/// Replaces line ends by spaces; in JSON, they only occur between tokens.
 fn single_line(items: Bytes) -> Bytes {
     if memchr::memchr2(b'\n', b'\r', &items).is_none() {
         return items;
@@ -182,7 +182,7 @@ fn single_line(items: Bytes) -> Bytes {
     items.iter().map(line).collect()
 }
 
-/// What is wrong with a backend of which nothing is to be expected now.
+/// Describes the error of a backend that is unavailable.
 fn trouble(link: &Link) -> Option<String> {
     let reason = link.down()?;
     let subject = format!("backend {} ", link.name());
@@ -190,7 +190,7 @@ fn trouble(link: &Link) -> Option<String> {
 }
 
 impl Snapshot {
-    /// The backends that are missing from the lists of one generation.
+    /// Returns the backends that are missing from the lists of one generation.
     fn gaps(&self, generation: Generation) -> Vec<MissingBackend> {
         let silent = self.links.iter().filter(|link| link.is_silent(generation));
         let gap = |link: &Arc<Link>| {
@@ -199,7 +199,7 @@ impl Snapshot {
         silent.map(gap).collect()
     }
 
-    /// Refuses a list that would be silently short (seed section 2.9.7, `partialFailureMode: fail`).
+    /// Rejects a list with missing items (seed section 2.9.7, `partialFailureMode: fail`).
     fn complete(&self, generation: Generation) -> Result<(), Rejection> {
         if self.partial_failure == PartialFailure::BestEffort {
             return Ok(());
@@ -215,8 +215,8 @@ impl Snapshot {
         }
     }
 
-    /// Why it is not known whether something of this name or URI is there: the first backend that could have it and has
-    /// not said what it offers, to everybody or to this caller, whose missing offers are `own`.
+    /// Returns the rejection for a name or URI that may still appear: that of the first backend that could have it and whose
+    /// offer, shared or in `own`, is missing.
     pub(crate) fn silent(
         &self,
         kind: ItemKind,
@@ -236,7 +236,7 @@ impl Snapshot {
         })
     }
 
-    /// Refuses a list that has to fail whatever the other backends say: nothing is worth waiting for.
+    /// Rejects a list that will fail whatever the pending backends return, so waiting is pointless.
     fn known_down(&self, generation: Generation) -> Result<(), Rejection> {
         if self.partial_failure == PartialFailure::BestEffort {
             return Ok(());

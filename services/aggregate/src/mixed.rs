@@ -1,5 +1,4 @@
-//! Catalogs as single callers see them, where some backends offer each caller something else: what is
-//! everybody's and what is their own together, made once for all who are offered the same.
+//! Cache of per-caller catalogs, which merge the shared offers with a caller's own. Callers with equal offers share a catalog.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,33 +13,33 @@ use crate::hub::{Combined, FEW, Hub, Snapshot};
 use crate::kept::Kept;
 use crate::session::lock;
 
-/// The most such catalogs that are kept.
+/// Maximum number of cached catalogs.
 const MOST: usize = 1024;
 
-/// The most bytes that they take.
+/// Maximum size of the cached catalogs, in bytes.
 const MOST_BYTES: usize = 128 << 20;
 
-/// See the module.
+/// Cache of per-caller catalogs.
 #[derive(Debug)]
 pub(crate) struct Mixed {
     kept: Mutex<Kept<Key, Key, Combined>>,
     flights: Flights<Key, Option<Arc<Combined>>>,
 }
 
-/// What everybody is offered, and the caller's own offers in the order of the backends.
+/// Cache key: the shared catalogs, and the caller's own offers in backend order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
     shared: SerialRef,
     own: Box<[Option<u64>]>,
 }
 
-/// The caller's own offers, in the order of the backends that have such.
+/// The caller's own offers, in the order of the per-caller backends.
 type Offers = Vec<Option<Arc<Content>>>;
 
-/// What a caller is offered, as far as it is known.
+/// Catalogs of one caller, as far as they are known.
 pub(crate) struct Seen {
     pub(crate) catalogs: Arc<Combined>,
-    /// Whose own offers are missing, and why.
+    /// Backends whose per-caller offers are missing, and the reasons.
     pub(crate) missing: Vec<(Arc<Link>, Rejection)>,
 }
 
@@ -49,7 +48,7 @@ impl Mixed {
         Self { kept: Mutex::new(Kept::new(MOST, MOST_BYTES)), flights: Flights::new() }
     }
 
-    /// Lets go of what was made of catalogs that are no longer there.
+    /// Removes catalogs that were built from replaced ones.
     pub(crate) fn sweep(&self) {
         lock(&self.kept).retain(|key| key.shared.is_alive());
     }
@@ -70,14 +69,14 @@ impl Key {
         Self { shared, own: offers.iter().map(serial).collect() }
     }
 
-    /// Whether the caller is offered what everybody is.
+    /// Returns `true` if the caller has no offers of its own.
     fn is_plain(&self) -> bool {
         self.own.iter().all(Option::is_none)
     }
 }
 
 impl Hub {
-    /// What a caller is offered, if that needs no waiting.
+    /// Returns the caller's catalogs if they are available without waiting.
     pub(crate) fn known_to(
         self: &Arc<Self>,
         snapshot: &Snapshot,
@@ -92,8 +91,8 @@ impl Hub {
         if key.is_plain() { Some(shared) } else { self.mixed.known(&key) }
     }
 
-    /// What a caller is offered, with what is still on its way, each for a while from when it was asked
-    /// for first. `None` if that could not be brought together.
+    /// Returns the caller's catalogs after waiting for pending offers, each for a limited time from when its fetch began.
+    /// `None` if building them failed.
     pub(crate) async fn seen_by(
         self: &Arc<Self>,
         snapshot: &Arc<Snapshot>,

@@ -1,6 +1,6 @@
-//! Calls that wait for a stateless client. A stateful backend has asked something in the middle of a
-//! call; the client gets the question as its answer, and comes back with a new request. Until then the
-//! call is parked here: found by its handle, taken once, by its own caller only.
+//! Suspended calls of stateless clients. When a stateful backend sends a server request during a call, the client receives it
+//! as a result and responds with a new request. Until then the call is suspended here: it is found by its handle and resumed at
+//! most once, by its own caller only.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ use vmcp_core::{BoxError, Caller, Identity, Rejection, Reservation, Trail, netwo
 
 use crate::session::lock;
 
-/// See the module.
+/// Table of suspended calls.
 #[derive(Debug)]
 pub(crate) struct Parked {
     table: Mutex<HashMap<Handle, Waiting>>,
@@ -20,50 +20,50 @@ pub(crate) struct Parked {
     most_per_caller: usize,
 }
 
-/// 128 random bits.
+/// Handle of a suspended call: 128 random bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Handle(u128);
 
 #[derive(Debug)]
 struct Waiting {
     caller: Identity,
-    /// The network of an anonymous caller.
+    /// Network of an anonymous caller.
     network: Option<IpAddr>,
     resume: oneshot::Sender<Resume>,
 }
 
-/// What a client comes back with.
+/// Request that resumes a suspended call.
 #[derive(Debug)]
 pub(crate) struct Resume {
-    /// The value of `inputResponses`.
+    /// Value of `inputResponses`.
     pub(crate) responses: Bytes,
-    /// Where the call goes on.
+    /// Channel to the new response.
     pub(crate) outlet: Outlet,
-    /// Who came back, which is who began it, with a token that may be newer.
+    /// The caller who began the call, with a token that may be newer.
     pub(crate) caller: Caller,
-    /// The request that they came back with, if anybody wants to know.
+    /// Record of the resuming request, if a layer observes it.
     pub(crate) cause: Option<Trail>,
 }
 
-/// Where a call says what comes of it.
+/// Sender of a call's events.
 pub(crate) type Outlet = mpsc::Sender<Out>;
 
-/// What comes of a call.
+/// Event of a call.
 #[derive(Debug)]
 pub(crate) enum Out {
-    /// A notification, in the client's terms, its share of what may wait for the client, and its count.
+    /// Notification for the client, its share of the limit on queued bytes, and its reservation.
     Message(Bytes, OwnedSemaphorePermit, Option<Reservation>),
-    /// The call is parked: each question by its key.
+    /// The call is suspended. Each server request has a key.
     Questions(Handle, Vec<(String, Bytes)>),
-    /// The backend's answer, as it came, and its count.
+    /// The backend's response, unmodified, and its reservation.
     Answer(Bytes, Option<Reservation>),
     /// The call has failed.
     Failed(BoxError),
-    /// The call cannot go on with this client.
+    /// The call cannot continue with this client.
     Refused(Rejection),
 }
 
-/// A place in the table, given back when dropped.
+/// Slot in the table. Dropping it frees the slot.
 #[derive(Debug)]
 pub(crate) struct Place<'a> {
     parked: &'a Parked,
@@ -76,8 +76,8 @@ impl Parked {
         Self { table: Mutex::default(), most, most_per_caller }
     }
 
-    /// A place for a call; `None` when all are taken, or all that its caller may have. Anonymous callers count by the network
-    /// of `address`.
+    /// Reserves a slot for a call; `None` if the table or the caller's share of it is full. Anonymous callers share a limit per
+    /// network of `address`.
     pub(crate) fn park(&self, caller: &Identity, address: Option<IpAddr>) -> Option<Place<'_>> {
         let mut random = [0; 16];
         getrandom::fill(&mut random).ok()?;
@@ -94,8 +94,8 @@ impl Parked {
         Some(Place { parked: self, handle, resumed })
     }
 
-    /// Takes a call of `caller` out, once, to resume it. The handle alone identifies an anonymous caller, who may have moved
-    /// to another network.
+    /// Removes a call of `caller` in order to resume it. An anonymous caller is identified by the handle alone, because it may
+    /// have moved to another network.
     pub(crate) fn take(
         &self,
         handle: Handle,
@@ -106,7 +106,7 @@ impl Parked {
         table.remove(&handle).map(|waiting| waiting.resume)
     }
 
-    /// How many calls wait.
+    /// Returns the number of suspended calls.
     pub(crate) fn len(&self) -> usize {
         lock(&self.table).len()
     }
@@ -119,7 +119,7 @@ impl Drop for Place<'_> {
 }
 
 impl Handle {
-    /// As text, to be sealed.
+    /// Encodes the handle as text, to be sealed.
     pub(crate) fn to_text(self) -> String {
         format!("{:032x}", self.0)
     }

@@ -1,5 +1,5 @@
-//! The making of catalogs from what backends offer. A catalog is made by a task of its own, so that it is made even if
-//! the observer that asked for it is gone by then.
+//! Building of catalogs from the backends' offers. Each catalog is built in its own task, so it is completed even if the
+//! observer that requested it has ended.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,23 +11,23 @@ use crate::catalog::Conflict;
 use crate::hub::{FEW, Hub};
 use crate::session::lock;
 
-/// The wait for further changes before a catalog is made.
+/// Time to collect further changes before a catalog is built.
 const GATHER_TIME: Duration = Duration::from_millis(5);
 
-/// The catalogs that were asked for and made.
+/// Requested and completed catalog builds.
 #[derive(Debug, Default)]
 pub(crate) struct Rebuilds {
-    /// The number of requests that the last catalog satisfied. Held while a catalog is made or replaced, so that none
-    /// overtakes a newer one.
+    /// Number of requests covered by the last catalog. Held while a catalog is built or replaced, so an older build cannot
+    /// overwrite a newer one.
     stored: tokio::sync::Mutex<u64>,
-    /// The number of requests so far.
+    /// Number of requests so far.
     requested: AtomicU64,
-    /// When the changes that are gathered now become a catalog: at one time, so that it is one timer.
+    /// Time at which the collected changes are built into a catalog. It is shared, so one timer suffices.
     gathered: Mutex<Option<Instant>>,
 }
 
 impl Rebuilds {
-    /// Keeps catalogs from being stored until the guard is dropped.
+    /// Prevents catalogs from being stored until the guard is dropped.
     pub(crate) async fn hold(&self) -> impl Drop + use<'_> {
         self.stored.lock().await
     }
@@ -43,11 +43,11 @@ impl Rebuilds {
 }
 
 impl Hub {
-    /// Makes the catalog again from what the backends offer now, and tells clients what has changed. Dropping the future
-    /// does not stop it.
+    /// Rebuilds the catalog from the current offers and notifies clients of changes. Dropping the future does not stop the
+    /// build.
     ///
-    /// Where one offer is new, at a start or after an outage, others are about to come: each catalog
-    /// that is not made is time and memory that no client has to wait for.
+    /// At a start or after an outage, new offers arrive in bursts. Collecting them saves the time and memory of catalogs that
+    /// no client needs.
     pub(crate) async fn rebuild(self: &Arc<Self>) {
         let request = self.rebuilds.requested.fetch_add(1, Ordering::AcqRel) + 1;
         let until = self.rebuilds.gather();
@@ -80,7 +80,7 @@ impl Hub {
         let changes = catalogs.changes(&old);
         warn_of_conflicts(catalogs.conflicts(), old.conflicts());
         snapshot.store(catalogs);
-        // Only now: a request that is satisfied makes no catalog.
+        // Set last: requests that are covered do not build another catalog.
         *stored = satisfied;
         self.tell(&changes);
     }

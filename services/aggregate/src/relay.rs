@@ -1,5 +1,5 @@
-//! What a stateful backend says on a stream, passed on to a stateful client: notifications as they
-//! are, questions under ids of the gateway's own, since two backends may both ask with id 1.
+//! Relay from the stream of a stateful backend to a stateful client. Notifications pass unchanged; server requests get ids of
+//! the gateway, because two backends may use the same id.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::hub::Hub;
 use crate::session::{Question, Session, Upstream};
 use crate::stream::{Class, Stream};
 
-/// From one backend session to one stream of a client session.
+/// Relay from one backend session to one stream of a client session.
 #[derive(Clone, Debug)]
 pub(crate) struct Relay {
     pub(crate) hub: Arc<Hub>,
@@ -25,27 +25,27 @@ pub(crate) struct Relay {
     pub(crate) upstream: Arc<Upstream>,
     pub(crate) live: Arc<Live>,
     pub(crate) stream: Arc<Stream>,
-    /// The id of the request that the stream belongs to, as JSON.
+    /// Id of the request that the stream belongs to, as JSON.
     pub(crate) expected: Option<Bytes>,
-    /// Stops the call's time while the client is asked.
+    /// Pauses the call's timeout while a server request is open.
     pub(crate) hold: Option<TimeoutControl>,
-    /// Lives as long as the relay: questions on it die with it.
+    /// Alive as long as the relay; server requests of the relay end with it.
     pub(crate) asker: Arc<()>,
-    /// The request of the client that the stream belongs to, if anybody wants to know.
+    /// Record of the client request that the stream belongs to, if a layer observes it.
     pub(crate) cause: Option<Trail>,
 }
 
-/// Whether more is to come.
+/// State of the stream after a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     More,
     Answered,
-    /// Answered with more than is kept for a client that is away.
+    /// The response exceeds the buffer for a disconnected client.
     Unkept,
 }
 
 impl Relay {
-    /// Passes on one message, which `count` counts.
+    /// Relays one message, which `count` accounts for.
     pub(crate) async fn pass(&self, message: Bytes, count: Option<Reservation>) -> Step {
         match scan(&message) {
             Ok(Envelope::Answer { id, .. }) => {
@@ -76,7 +76,7 @@ impl Relay {
         Step::More
     }
 
-    /// An error that does not say which request it answers.
+    /// Adds the request's id to an error response without one.
     fn adopt(&self, message: &Bytes) -> Bytes {
         let whole = Span { start: 0, end: u32::try_from(message.len()).unwrap_or(u32::MAX) };
         let mut splice = Splice::new(message);
@@ -85,13 +85,13 @@ impl Relay {
     }
 
     fn notify(&self, method: &str, params: &Params, message: Bytes) {
-        // Changes of lists are observed once for everybody, and told when the catalog has them.
+        // List changes are observed once for all clients and sent after the catalog is updated.
         if let Some(kind) = kind_of_change(&message) {
             let Some(owns) = &self.upstream.link.own else {
                 self.upstream.link.list_changed(kind, Generation::Stateful);
                 return;
             };
-            // What has changed is the caller's own: it is told as it was said, and asks again.
+            // The caller's own offer has changed: the notification is relayed, and the next request fetches the offer.
             owns.changed(self.session.caller().identity());
         }
         match method {
@@ -114,7 +114,7 @@ impl Relay {
         }
     }
 
-    /// The backend no longer wants its question answered.
+    /// Handles a server request that the backend has cancelled.
     fn withdraw(&self, params: &Params, message: &Bytes) {
         let Some(span) = params.get(Key::RequestId) else { return };
         if let Some(number) = self.session.talk().withdraw(&self.live, span.of(message)) {
@@ -129,7 +129,8 @@ impl Relay {
         if let Some(capability) = needed(method)
             && find(self.session.capabilities(), capability).is_none()
         {
-            // The client need not even answer (MCP 2025-11-25, Lifecycle, Operation).
+            // The server request does not reach the client, which is not required to handle it (MCP 2025-11-25, Lifecycle,
+            // Operation).
             let text = format!("the client did not declare {capability}");
             let refusal = Rejection::new(http::StatusCode::OK, code::METHOD_NOT_FOUND, text);
             return self.reply(refusal.to_json(Some(&theirs))).await;
@@ -145,7 +146,7 @@ impl Relay {
             id: theirs.clone(),
             pauses: match &self.hold {
                 Some(hold) => vec![hold.pause()],
-                // It says of no call that it depends on the answer, so any may.
+                // The server request is not tied to a call, so any call may depend on it.
                 None => self.session.pause(&self.upstream),
             },
             asker: Arc::downgrade(&self.asker),

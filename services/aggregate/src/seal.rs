@@ -1,6 +1,5 @@
-//! Seals what a stateless client carries from one round to the next (MCP 2026-07-28, multi round-trip
-//! requests): the client can neither read nor change it, nor use it for another request, as somebody
-//! else, or later than it is good for.
+//! Sealing of state that a stateless client carries between rounds (MCP 2026-07-28, multi round-trip requests). The client can
+//! neither read nor modify it, and it is only accepted for the same request and caller, within its lifetime.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::digest::{SHA256, digest};
@@ -9,59 +8,59 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use vmcp_core::Identity;
 
-/// What stands before every sealed text, so that a key ring of another kind can be told apart.
+/// Version prefix of every sealed text, reserved to distinguish future key rings.
 const VERSION: &str = "v1.";
 const NONCE: usize = 12;
 
-/// The longest sealed text that is opened, in bytes.
+/// Maximum length of a sealed text, in bytes.
 const LONGEST: usize = 1 << 20;
 
-/// The keys: the first seals, all open.
+/// Key ring: the first key seals, all keys open.
 #[derive(Debug)]
 pub struct Seal {
     keys: Vec<LessSafeKey>,
     lifetime: Duration,
 }
 
-/// The system has no random numbers to make a key or nonce of.
+/// The system failed to provide random numbers for a key or nonce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the system has no random numbers")]
 pub struct NoRandom;
 
-/// What a sealed text is good for.
+/// Request to which a sealed text is bound.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Purpose<'a> {
-    /// Issuer and subject of the caller; empty for an anonymous one.
+    /// Issuer and subject of the caller; empty for an anonymous caller.
     pub(crate) principal: (&'a str, &'a str),
     pub(crate) backend: &'a str,
     pub(crate) method: &'a str,
-    /// The name or URI that the request is about, as JSON.
+    /// Name or URI of the request's target, as JSON.
     pub(crate) target: &'a [u8],
-    /// The arguments, as the client wrote them.
+    /// Arguments, exactly as sent by the client.
     pub(crate) arguments: &'a [u8],
 }
 
 impl Seal {
-    /// One random key, good for as long as the process lives: enough for one replica.
+    /// Creates a key ring with one random key, which is sufficient for a single replica.
     pub fn ephemeral(lifetime: Duration) -> Result<Self, NoRandom> {
         let mut key = [0; 32];
         getrandom::fill(&mut key).map_err(|_| NoRandom)?;
         Ok(Self::new(&[key], lifetime))
     }
 
-    /// The given keys: the first seals, all open. What is sealed can be opened for `lifetime`.
+    /// Creates a key ring. The first key seals, all keys open; sealed texts are valid for `lifetime`.
     #[must_use]
     pub fn new(keys: &[[u8; 32]], lifetime: Duration) -> Self {
         let key = |key: &[u8; 32]| UnboundKey::new(&AES_256_GCM, key).ok().map(LessSafeKey::new);
         Self { keys: keys.iter().filter_map(key).collect(), lifetime }
     }
 
-    /// `text`, sealed for a purpose.
+    /// Seals `text` for a purpose.
     pub(crate) fn seal(&self, text: &str, purpose: Purpose<'_>) -> Result<String, NoRandom> {
         self.seal_until(text, purpose, now() + self.lifetime.as_secs())
     }
 
-    /// Seals `text` for as long as a key opens it.
+    /// Seals `text` without expiry: it is valid while its key is in the ring.
     pub(crate) fn seal_for_good(
         &self,
         text: &str,
@@ -70,7 +69,7 @@ impl Seal {
         self.seal_until(text, purpose, u64::MAX)
     }
 
-    /// Seals `text` until then, in seconds since 1970.
+    /// Seals `text` until a time in seconds since 1970.
     fn seal_until(
         &self,
         text: &str,
@@ -90,7 +89,7 @@ impl Seal {
         Ok(VERSION.to_owned() + &BASE64_URL_SAFE_NO_PAD.encode(out))
     }
 
-    /// What was sealed, if it was for this purpose and is not too old.
+    /// Opens a sealed text if it is bound to this purpose and has not expired.
     pub(crate) fn open(&self, sealed: &str, purpose: Purpose<'_>) -> Option<String> {
         if sealed.len() > LONGEST {
             return None;
@@ -114,7 +113,7 @@ impl Seal {
 }
 
 impl Purpose<'_> {
-    /// A fixed-size digest; each part is preceded by its length, so that no two purposes are alike.
+    /// Returns a fixed-size digest. Each part is preceded by its length, so different purposes yield different inputs.
     fn bind(&self) -> [u8; 32] {
         let parts = [
             self.principal.0.as_bytes(),
@@ -135,12 +134,12 @@ impl Purpose<'_> {
     }
 }
 
-/// Issuer and subject of a caller; empty for an anonymous one.
+/// Returns the issuer and subject of a caller; empty for an anonymous caller.
 pub(crate) fn principal(identity: &Identity) -> (&str, &str) {
     (identity.issuer().unwrap_or_default(), identity.subject().unwrap_or_default())
 }
 
-/// Seconds since 1970: replicas have to agree on when something is too old.
+/// Returns the seconds since 1970. Replicas have to agree on the expiry, so this is wall-clock time.
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -1,5 +1,4 @@
-//! What the gateway keeps for a stateful client between its requests. Most sessions are idle, so an
-//! idle one is small: streams and questions are made when they are first needed.
+//! State of a stateful client between its requests. Most sessions are idle, so streams and tables are allocated on first use.
 
 pub(crate) mod talk;
 pub(crate) mod upstream;
@@ -28,44 +27,44 @@ use crate::detached::Account;
 use crate::hub::Hub;
 use crate::stream::{Class, Stream};
 
-/// The most requests of one session that may be under way.
+/// Maximum number of concurrent requests of one session.
 const MOST_CALLS: usize = 256;
 
-/// See the module.
+/// Session of a stateful client.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) revision: &'static str,
-    /// Whose it is, with the token that was seen last.
+    /// Owner of the session, with its most recent token.
     caller: Mutex<Caller>,
-    /// The address that it was opened from, if that is known.
+    /// Address from which the session was opened, if known.
     address: Option<IpAddr>,
     capabilities: Box<[u8]>,
     client: Box<[u8]>,
     upstreams: Mutex<Vec<Arc<Upstream>>>,
     calls: Mutex<Vec<Arc<Running>>>,
     talk: OnceLock<Box<Talk>>,
-    /// The level that the client set for log messages, as JSON.
+    /// Log level that the client set, as JSON.
     level: Mutex<Option<Box<[u8]>>>,
-    /// Set before the tables are emptied: what enters one under its lock sees it, or is found there.
+    /// Set before the tables are cleared: an insertion under a table's lock either sees the flag or is removed by the clearing.
     ended: AtomicBool,
 }
 
-/// A request under way.
+/// Request in flight.
 #[derive(Debug)]
 pub(crate) struct Running {
-    /// The client's id for it, as it wrote it.
+    /// The client's request id, exactly as sent.
     pub(crate) id: Bytes,
     pub(crate) cancellation: Cancellation,
-    /// Stops its time while the client is asked something that it depends on.
+    /// Pauses the timeout while a server request that the call depends on is open.
     pub(crate) hold: TimeoutControl,
-    /// Notified when the client cancels it, or ends the session.
+    /// Notified when the client cancels the request or ends the session.
     pub(crate) cancelled: Notify,
     call: Arc<Call>,
-    /// The stream that it is answered on, if the answer needs one.
+    /// Stream for the response, if it needs one.
     stream: OnceLock<Arc<Stream>>,
 }
 
-/// Takes a request out of the table when it is over.
+/// Guard that removes a request from the table.
 #[derive(Debug)]
 pub(crate) struct RunningGuard {
     session: Arc<Session>,
@@ -73,7 +72,7 @@ pub(crate) struct RunningGuard {
 }
 
 impl Running {
-    /// A request of the client that goes to the backend under its own id.
+    /// Creates the entry of a client request that is forwarded under its own id.
     pub(crate) fn new(call: &Arc<Call>, upstream: Arc<Upstream>) -> Self {
         let id = call.id();
         Self {
@@ -86,7 +85,7 @@ impl Running {
         }
     }
 
-    /// Notes the stream that it is answered on. One whose request has been gone since before counts from then on.
+    /// Sets the stream for the response. If the client has already disconnected, its absence counts from then on.
     pub(crate) fn answer_on(&self, stream: &Arc<Stream>) {
         if let Some(departure) = self.call.departure() {
             stream.begin_without_client(departure);
@@ -94,7 +93,7 @@ impl Running {
         _ = self.stream.set(Arc::clone(stream));
     }
 
-    /// Whether the client is connected for the answer.
+    /// Returns `true` if a client is connected for the response.
     fn is_attached(&self) -> bool {
         match self.stream.get() {
             Some(stream) => stream.connected(),
@@ -102,7 +101,7 @@ impl Running {
         }
     }
 
-    /// Whether this many bytes of an answer that has not come whole may be held.
+    /// Returns `true` if this many bytes of an incomplete response may be buffered.
     pub(crate) fn may_hold(&self, bytes: usize) -> bool {
         match self.stream.get() {
             Some(stream) => stream.may_hold(bytes),
@@ -137,47 +136,47 @@ impl Session {
         }
     }
 
-    /// What backends are told about the client.
+    /// Returns the client information for backends.
     pub(crate) fn introduction<'a>(&'a self, caller: &'a Caller) -> Introduction<'a> {
         let (capabilities, client) = (&*self.capabilities, &*self.client);
         Introduction { caller, capabilities, client, cause: None, address: self.address }
     }
 
-    /// Whose it is, with the token that was seen last.
+    /// Returns the owner, with its most recent token.
     pub(crate) fn caller(&self) -> Caller {
         lock(&self.caller).clone()
     }
 
-    /// The accounts of what waits for the client.
+    /// Returns the accounts for messages to the client.
     pub(crate) fn account(&self, hub: &Hub) -> Account {
         hub.account(self.caller().identity(), self.address)
     }
 
-    /// Remembers a newer token of the owner, for what is sent when no request of theirs is at hand.
+    /// Stores a newer token of the owner, for requests to backends that no client request causes.
     pub(crate) fn renew(&self, caller: &Caller) {
         renew(&self.caller, caller);
     }
 
-    /// What the client can be asked, as JSON.
+    /// Returns the client's capabilities, as JSON.
     pub(crate) fn capabilities(&self) -> &[u8] {
         &self.capabilities
     }
 
-    /// The relation to a backend, which is this session's own.
+    /// Returns this session's slot for a backend session; creates it if necessary.
     pub(crate) fn upstream(&self, link: &Arc<Link>) -> Arc<Upstream> {
         let mut upstreams = lock(&self.upstreams);
         if let Some(known) = upstreams.iter().find(|known| Arc::ptr_eq(&known.link, link)) {
             return Arc::clone(known);
         }
         let upstream = Arc::new(Upstream::new(Arc::clone(link)));
-        // Looked at under the lock: what is entered before the backend is retired, or the session ends, is taken out after
-        // that. A request that began before and comes later has its own, which nothing else may keep.
+        // Checked under the lock: an entry inserted before the backend is retired or the session ends is removed afterwards. A
+        // request that began earlier gets a slot of its own, which is not stored.
         if link.is_retired() || self.has_ended() {
             upstream.retire();
             return upstream;
         }
         upstreams.push(Arc::clone(&upstream));
-        // Grown by doubling, a list of one or five would waste more than it holds.
+        // `Vec` growth would waste more memory than the usual one to five entries occupy.
         upstreams.shrink_to_fit();
         upstream
     }
@@ -186,7 +185,7 @@ impl Session {
         lock(&self.upstreams).clone()
     }
 
-    /// Enters a request into the table, unless the session is over or too many are under way.
+    /// Registers a request, unless the session has ended or has too many.
     pub(crate) fn run(self: &Arc<Self>, running: Running) -> Result<RunningGuard, Rejection> {
         let running = Arc::new(running);
         let mut calls = lock(&self.calls);
@@ -205,18 +204,18 @@ impl Session {
         lock(&self.calls).iter().find(|running| running.id == id).cloned()
     }
 
-    /// Stops the time of all requests that are under way at a backend.
+    /// Pauses the timeouts of all requests in flight at a backend.
     pub(crate) fn pause(&self, upstream: &Arc<Upstream>) -> Vec<PauseGuard> {
         let calls = lock(&self.calls);
         calls.iter().filter(|call| call.is_of(upstream)).map(|call| call.hold.pause()).collect()
     }
 
-    /// Streams and questions, made when they are first needed.
+    /// Returns the streams and server requests; creates the tables on first use.
     pub(crate) fn talk(&self) -> &Talk {
         self.talk.get_or_init(Box::default)
     }
 
-    /// Streams and questions, if there ever were any.
+    /// Returns the streams and server requests, if they were ever used.
     pub(crate) fn has_talk(&self) -> Option<&Talk> {
         self.talk.get().map(|talk| &**talk)
     }
@@ -225,12 +224,12 @@ impl Session {
         *lock(&self.level) = Some(level.into());
     }
 
-    /// The level that the client set for log messages, as JSON.
+    /// Returns the log level that the client set, as JSON.
     pub(crate) fn level(&self) -> Option<Box<[u8]>> {
         lock(&self.level).clone()
     }
 
-    /// Tells the client which lists are not what they were, if it listens.
+    /// Notifies the client of changed lists if it has a notification stream.
     pub(crate) fn lists_changed(&self, changes: &[Kind]) {
         let Some(stream) = self.has_talk().and_then(Talk::listening) else { return };
         for method in methods(changes) {
@@ -239,7 +238,7 @@ impl Session {
         }
     }
 
-    /// Ends the relations to backends that are no longer there.
+    /// Ends the sessions with backends that are no longer configured.
     pub(crate) fn keep_only(&self, links: &[Arc<Link>]) {
         let mut upstreams = lock(&self.upstreams);
         let (kept, gone): (Vec<_>, Vec<_>) = upstreams
@@ -252,22 +251,22 @@ impl Session {
         }
     }
 
-    /// Whether a client is connected that needs the session: for the answer to a call, or to listen.
+    /// Returns `true` if a client is connected for a response or for notifications.
     pub(crate) fn in_use(&self) -> bool {
         let listens =
             || self.has_talk().and_then(Talk::listening).is_some_and(|stream| stream.connected());
         lock(&self.calls).iter().any(|call| call.is_attached()) || listens()
     }
 
-    /// Ends the standing stream; calls go on.
+    /// Ends the notification stream; calls continue.
     pub(crate) fn quiet(&self) {
         if let Some(stream) = self.has_talk().and_then(Talk::listening) {
             stream.end();
         }
     }
 
-    /// Lets go of what has ended. A question whose stream has ended, or that the client has not answered for so long, is
-    /// answered with an error: the time of the calls that depend on it goes on.
+    /// Removes ended streams. A server request is answered with an error if its stream has ended or the client has not
+    /// responded for `patience`, which resumes the timeouts of dependent calls.
     pub(crate) fn prune(&self, patience: Duration) {
         for question in self.has_talk().map(|talk| talk.prune(patience)).into_iter().flatten() {
             let Question::Backend { upstream, live, id, .. } = question else { continue };
@@ -283,12 +282,13 @@ impl Session {
         self.ended.load(Ordering::Acquire)
     }
 
-    /// Ends everything that belongs to the session.
+    /// Ends the session and its streams, calls and backend sessions.
     pub(crate) fn end(&self) {
         if self.ended.swap(true, Ordering::AcqRel) {
             return;
         }
-        // Taken before their tasks end, with which they would be cancelled too, and maybe behind the session's own end.
+        // Taken before their tasks end: otherwise the tasks would cancel the calls too, possibly after the session itself has
+        // ended.
         let calls = lock(&self.calls).clone();
         let upstreams = std::mem::take(&mut *lock(&self.upstreams));
         for upstream in upstreams {
@@ -296,7 +296,7 @@ impl Session {
             let cancels = calls.filter_map(|call| call.cancellation.request(SESSION_ENDED));
             upstream.close(cancels.collect());
         }
-        // Made if there is none: it refuses what comes later.
+        // Created if missing, so it rejects later insertions.
         self.talk().end();
         for call in &calls {
             call.cancelled.notify_one();
@@ -330,7 +330,7 @@ impl Drop for RunningGuard {
     }
 }
 
-/// The notifications that tell of changes, each once.
+/// Returns the distinct notification methods for these changes.
 pub(crate) fn methods(changes: &[Kind]) -> Vec<&'static str> {
     let mut methods: Vec<_> = changes
         .iter()
@@ -344,7 +344,7 @@ pub(crate) fn methods(changes: &[Kind]) -> Vec<&'static str> {
     methods
 }
 
-/// Puts the same caller with a newer token into the place of an older one.
+/// Stores a newer token if the caller is the same.
 pub(crate) fn renew(known: &Mutex<Caller>, caller: &Caller) {
     if !caller.identity().is_anonymous() {
         lock(known).clone_from(caller);

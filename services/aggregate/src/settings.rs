@@ -1,5 +1,4 @@
-//! What the service is told: backends, how their names are brought together, limits. Plain data that
-//! whoever assembles the server fills from its configuration.
+//! Settings of the service: backends, aggregation rules, limits. Plain data that the application fills from its configuration.
 
 mod advice;
 mod checks;
@@ -16,38 +15,38 @@ pub use self::advice::Advice;
 pub use self::checks::{Checks, Spread};
 pub use self::service::{Around, BackendService, Sending};
 
-/// One MCP server behind this one.
+/// Settings of one backend MCP server.
 #[derive(Clone, Debug)]
 pub struct BackendSettings {
-    /// Its name, which prefixes its tools.
+    /// Name of the backend, used as the prefix of its tools.
     pub backend: Backend,
-    /// Its MCP endpoint.
+    /// MCP endpoint.
     pub uri: Uri,
-    /// How it is spoken to.
+    /// Transport of the endpoint.
     pub transport: Transport,
-    /// Whose its offer is.
+    /// Sharing of its offer among callers.
     pub catalog: Sharing,
-    /// What reaches it.
+    /// Service that sends requests to the backend.
     pub service: BackendService,
-    /// What is around that.
+    /// Wrapper around the service, including the transport adapter.
     pub around: Around,
-    /// The breaker in that service, if it has one. With [`Transport::Sse`] the service has none: this one is put where the
-    /// answers are seen, which come on another stream than the responses to the requests.
+    /// Circuit breaker in `service`, if it has one. With [`Transport::Sse`], `service` contains none: the adapter applies this
+    /// breaker, because responses arrive on another stream than those to its posts.
     pub breaker: Option<CircuitHandle>,
-    /// What to tell the operator when it refuses the gateway's credentials.
+    /// Advice for operators when the backend rejects the gateway's credentials.
     pub advice: Advice,
-    /// How long to wait for each message of an answer that does not come as the response to the
-    /// request: with [`Transport::Sse`], where `service` cannot bound it. Else it is not used.
+    /// Timeout for each message of a response with [`Transport::Sse`], where `service` cannot bound the wait. Ignored for other
+    /// transports.
     pub answer_within: Duration,
-    /// Changes when anything that makes its sessions worthless changes: a backend whose fingerprint is
-    /// the same survives a reload with its sessions and catalog.
+    /// Fingerprint of all settings that invalidate sessions. A backend with the same fingerprint keeps its sessions and catalog
+    /// across a reload.
     pub fingerprint: u64,
-    /// Changes when the service is another one for any other reason, such as its timeout. One that is
-    /// the same keeps its connections.
+    /// Revision of all other settings of `service`, such as its timeout. A backend with the same revision keeps its
+    /// connections.
     pub tuning: u64,
 }
 
-/// How a backend is spoken to.
+/// Transport of a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transport {
     /// The deprecated HTTP+SSE transport of revision 2024-11-05.
@@ -56,109 +55,109 @@ pub enum Transport {
     StreamableHttp,
 }
 
-/// Whether all callers are offered the same by a backend.
+/// Sharing of a backend's offer among callers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sharing {
-    /// It is asked with the gateway's own credential, or none: what it offers is for everybody.
+    /// Requests use the gateway's own credentials or none, so all callers share the offer.
     Shared,
-    /// It is asked with a credential that depends on who calls. What it offers is fetched for each caller, in
-    /// that caller's name, and shown to nobody else; anonymous callers are offered nothing of it.
+    /// Requests use credentials that depend on the caller. The offer is fetched on behalf of each caller and shown to that
+    /// caller only; anonymous callers see none of it.
     PerCaller,
 }
 
-/// How the backends' offers become one (seed section 2.9.1).
+/// Rules for merging the offers of backends (seed section 2.9.1).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rules {
-    /// What happens to equal names.
+    /// Conflict resolution for equal names.
     pub conflicts: Conflicts,
-    /// Hides all tools; they stay routable for composite tools.
+    /// Hides all tools; composite tools can still call them.
     pub exclude_all_tools: bool,
     /// Filters and overrides by backend name.
     pub workloads: HashMap<String, WorkloadRules>,
 }
 
-/// How equal names of several backends are told apart.
+/// Conflict resolution for equal names of several backends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Conflicts {
-    /// Each tool and prompt name gets a prefix; `{workload}` in it stands for the backend's name.
+    /// Prefixes each tool and prompt name; `{workload}` is replaced by the backend's name.
     Prefix(String),
-    /// Names stay bare; of equal ones the backend that comes first here wins.
+    /// Keeps names without a prefix; among equal names the first backend of this list wins.
     Priority(Vec<String>),
-    /// Names stay bare; equal ones are told apart by overrides or left out.
+    /// Keeps names without a prefix; equal names are resolved by overrides or left out.
     Manual,
 }
 
-/// What is done to one backend's tools.
+/// Rules for one backend's tools.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WorkloadRules {
-    /// Hides all of its tools; they stay routable.
+    /// Hides all tools of the backend; they stay routable.
     pub exclude_all: bool,
-    /// The names, after overrides, that are shown; `None` shows all.
+    /// Visible names, after overrides; `None` shows all.
     pub filter: Option<HashSet<String>>,
-    /// Changes to single tools, by the backend's own name.
+    /// Overrides of single tools, by the backend's own name.
     pub overrides: HashMap<String, Override>,
 }
 
-/// What is changed in one tool's definition.
+/// Override of one tool's definition.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Override {
-    /// A new name.
+    /// New name.
     pub name: Option<String>,
-    /// A new description.
+    /// New description.
     pub description: Option<String>,
-    /// Annotations to set, by their name in MCP; others stay as the backend has them.
+    /// Annotations to set, by their name in MCP; others keep the backend's values.
     pub annotations: Vec<(&'static str, serde_json::Value)>,
 }
 
-/// What a list does when a backend has nothing to show (seed section 2.9.7).
+/// Behavior of lists when a backend is unavailable (seed section 2.9.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartialFailure {
-    /// The list fails, naming the backend.
+    /// The list request fails and names the backend.
     Fail,
-    /// The list shows the others.
+    /// The list contains the items of the other backends.
     BestEffort,
 }
 
-/// Everything that a reload may change.
+/// Settings that a reload may change.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The server's name, as clients see it in `serverInfo`.
+    /// Name of the server in `serverInfo`.
     pub name: String,
-    /// The server's version, likewise.
+    /// Version of the server in `serverInfo`.
     pub version: String,
-    /// The backends, in the order of the configuration.
+    /// Backends, in configuration order.
     pub backends: Vec<BackendSettings>,
-    /// How their offers become one.
+    /// Rules for merging their offers.
     pub rules: Rules,
-    /// What a list does when a backend has nothing to show.
+    /// Behavior of lists when a backend is unavailable.
     pub partial_failure: PartialFailure,
-    /// How the backends' health is watched; `None` does not watch it.
+    /// Health checks of the backends; `None` disables them.
     pub checks: Option<Checks>,
 }
 
-/// What stays as it is while the process lives.
+/// Limits that are fixed for the lifetime of the process.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// The most sessions of stateful clients.
+    /// Maximum number of sessions of stateful clients.
     pub sessions: usize,
-    /// How long an unused session lives.
+    /// Idle timeout of a session.
     pub session_ttl: Duration,
-    /// The most open streams of stateless clients (`subscriptions/listen`).
+    /// Maximum number of open streams of stateless clients (`subscriptions/listen`).
     pub listeners: usize,
-    /// The most calls that wait for a stateless client's answer, in all.
+    /// Maximum number of suspended calls of stateless clients.
     pub parked: usize,
-    /// The most calls that wait for one identity's answers.
+    /// Maximum number of suspended calls per identity.
     pub parked_per_identity: usize,
-    /// How long such a call waits.
+    /// Timeout of a suspended call.
     pub parked_for: Duration,
-    /// How long a call of a session goes on while its client is not connected.
+    /// Time for which a call of a session continues while its client is disconnected.
     pub detached_for: Duration,
-    /// The most bytes that wait for clients that are not connected, in all. One client gets at most half of what the others
+    /// Maximum number of bytes buffered for disconnected clients. One client gets at most half of the bytes that the others
     /// leave.
     pub detached_bytes: usize,
-    /// The largest answer of a backend that has to be held in memory, in bytes.
+    /// Maximum size of a backend's response that has to be buffered, in bytes.
     pub held_bytes: usize,
-    /// The budget of the process that such answers count for as well; `None` is without one.
+    /// Byte budget of the process that such responses are also charged to; `None` disables it.
     pub buffered: Option<ByteBudget>,
 }
 

@@ -1,5 +1,5 @@
-//! Sessions with stateful backends on behalf of stateless clients, which have none of their own. They
-//! never cross identities, and what the client declares is part of the key: a backend asks by it.
+//! Backend sessions on behalf of stateless clients. They are never shared between identities, and the client's declared
+//! capabilities are part of the key because they determine the backend's server requests.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -14,31 +14,31 @@ use crate::backend::failure::Failure;
 use crate::session::{Upstream, lock};
 use crate::settings::Transport;
 
-/// The most such sessions.
+/// Maximum number of sessions.
 const MOST: usize = 4096;
 
-/// The most sessions with one backend for requests that have a key in common. With HTTP+SSE that is the most such
-/// requests at once.
+/// Maximum number of sessions with one backend for requests with a common key. With HTTP+SSE, this limits the concurrent
+/// requests.
 const MAX_PER_KEY: u16 = 128;
 
-/// How long one lives without being used.
+/// Idle timeout of a session.
 const IDLE: Duration = Duration::from_secs(300);
 
-/// See the module.
+/// Cache of backend sessions for stateless clients.
 #[derive(Debug, Default)]
 pub(crate) struct SharedSessions(Mutex<HashMap<Key, Entry>>);
 
-/// What two requests have in common that may use the same session.
+/// Cache key of a session. Requests with equal keys may share it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
-    /// The backend, by the address of what is remembered of it.
+    /// The backend, by the address of its handle.
     link: usize,
     caller: Identity,
-    /// What the credentials of the request depend on, where they are not the gateway's own.
+    /// Inputs of the request's credentials, if they are not the gateway's own.
     credentials: Option<ViewKey>,
     capabilities: Bytes,
     level: Option<Bytes>,
-    /// Tells sessions apart that only one request at a time may use.
+    /// Number that distinguishes sessions limited to one request at a time.
     number: u16,
 }
 
@@ -67,13 +67,14 @@ impl Key {
 }
 
 impl SharedSessions {
-    /// The session for a key, in use until it is dropped. With all places taken, the one that was unused longest goes.
+    /// Returns the session of a key, which counts as used while the result is held. Evicts the least recently used session if
+    /// the cache is full.
     ///
-    /// On the one stream of HTTP+SSE nothing says which request a question or a log message belongs to, and two requests of
-    /// anonymous callers may be of two people: there each request has a session for itself.
+    /// The single stream of HTTP+SSE does not correlate server requests and log messages with requests, and two requests of
+    /// anonymous callers may belong to different people. Therefore each such request has its own session.
     ///
     /// # Errors
-    /// Too many requests with this key are under way at a backend of HTTP+SSE.
+    /// Fails if too many requests with this key are in flight at an HTTP+SSE backend.
     pub(crate) fn get(&self, mut key: Key, link: &Arc<Link>) -> Result<Arc<Upstream>, Failure> {
         let mut table = lock(&self.0);
         if link.transport == Transport::Sse {
@@ -89,7 +90,7 @@ impl SharedSessions {
             entry.used = Instant::now();
             return Ok(Arc::clone(&entry.upstream));
         }
-        // Looked at under the lock: what is entered before the backend is retired is taken out after that.
+        // Checked under the lock: an entry inserted before the backend is retired is removed afterwards.
         if link.is_retired() {
             return Ok(Arc::new(Upstream::new(Arc::clone(link))));
         }
@@ -106,21 +107,21 @@ impl SharedSessions {
         Ok(upstream)
     }
 
-    /// Ends those that nobody has used for a while. One with a call under way is in use.
+    /// Ends sessions that have been idle for too long. A session with a call in flight is in use.
     pub(crate) fn sweep(&self) {
         let idle =
             |entry: &Entry| entry.used.elapsed() >= IDLE && Arc::strong_count(&entry.upstream) == 1;
         self.end_where(|_, entry| idle(entry));
     }
 
-    /// Ends those of backends that are no longer there.
+    /// Ends the sessions of backends that are no longer configured.
     pub(crate) fn keep_only(&self, links: &[Arc<Link>]) {
         self.end_where(|_, entry| {
             !links.iter().any(|link| Arc::ptr_eq(link, &entry.upstream.link))
         });
     }
 
-    /// Ends all.
+    /// Ends all sessions.
     pub(crate) fn end(&self) {
         self.end_where(|_, _| true);
     }

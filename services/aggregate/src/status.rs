@@ -1,4 +1,4 @@
-//! What is known of the backends and of what they offer together, for people and their dashboards.
+//! Status report on the backends and the aggregated catalog, for operators and dashboards.
 
 mod entries;
 mod health;
@@ -14,56 +14,56 @@ use crate::catalog::{Conflict, Hides};
 use crate::hub::{Combined, Hub, Snapshot};
 use crate::settings::{Sharing, Transport};
 
-/// A snapshot of everything that is worth showing.
+/// Snapshot of the gateway's state.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// The server's name.
+    /// Name of the server.
     pub name: String,
-    /// The backends, in the order of the configuration.
+    /// Backends, in configuration order.
     pub backends: Vec<BackendReport>,
-    /// What clients are offered.
+    /// Items of the aggregated catalog.
     pub entries: Vec<Entry>,
-    /// Names that several backends wanted.
+    /// Names claimed by several backends.
     pub conflicts: Vec<Conflict>,
-    /// What `aggregation.tools` says of tools that their backend does not have.
+    /// Rules in `aggregation.tools` for tools that their backend does not have.
     pub idle_rules: Vec<IdleRule>,
-    /// Names under which clients see tools and that MCP advises against: some clients refuse them.
+    /// Advertised tool names that do not conform to MCP's recommendation; some clients reject them.
     pub odd_names: Vec<String>,
-    /// Sessions of stateful clients.
+    /// Number of stateful client sessions.
     pub sessions: usize,
-    /// Calls that wait for a stateless client's answer.
+    /// Number of suspended calls of stateless clients.
     pub parked_calls: usize,
-    /// Notifications that were dropped since the process began, because their clients did not read.
+    /// Number of notifications dropped since the process started because their clients did not read.
     pub dropped_messages: u64,
-    /// Calls of sessions that go on while their client is not connected.
+    /// Number of session calls whose client is disconnected.
     pub detached_calls: usize,
-    /// Calls that were ended since the gateway began because their client was away for too long, or too much waited for it;
-    /// suspended ones too.
+    /// Number of calls, including suspended ones, that were ended since the process started because their client was away for
+    /// too long or their messages exceeded the budget.
     pub detached_calls_ended: u64,
-    /// The catalogs that the entries are of.
+    /// Catalogs from which the entries are derived.
     catalogs: Arc<Combined>,
 }
 
-/// What is kept in memory for a while, besides what [`Counts`] has.
+/// Sizes of caches and queues, in addition to [`Counts`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
-    /// Lists as single callers see them.
+    /// Cached lists of single callers.
     pub list_views: usize,
     /// Sessions with stateful backends on behalf of stateless clients.
     pub shared_sessions: usize,
-    /// Offers of single callers, of backends that offer each caller something else.
+    /// Cached per-caller offers.
     pub caller_offers: usize,
-    /// How many of them differ.
+    /// Number of distinct ones among them.
     pub different_offers: usize,
-    /// Catalogs that were made with such offers.
+    /// Cached catalogs built with such offers.
     pub caller_catalogs: usize,
     /// Open `subscriptions/listen` streams of stateless clients.
     pub listeners: usize,
-    /// Bytes that wait for clients that are not connected, with a charge for each call that goes on.
+    /// Bytes buffered for disconnected clients, including a charge for each detached call.
     pub detached_bytes: usize,
 }
 
-/// What is counted: cheap enough for every scrape of metrics.
+/// Counters that are cheap enough for every scrape of metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// As [`Report::sessions`].
@@ -78,63 +78,63 @@ pub struct Counts {
     pub detached_calls_ended: u64,
 }
 
-/// One backend.
+/// Report on one backend.
 #[derive(Clone, Debug)]
 pub struct BackendReport {
-    /// Its name.
+    /// Name of the backend.
     pub name: String,
-    /// How it is spoken to.
+    /// Transport of the backend.
     pub transport: Transport,
-    /// The newest revision that it speaks, as far as the gateway speaks it too; `None` while that is unknown.
+    /// Newest revision that both the backend and the gateway support; `None` while unknown.
     pub revision: Option<&'static str>,
-    /// The newest revision of each generation that it speaks, the newer one first.
+    /// Newest supported revision of each generation, newest first.
     pub revisions: Vec<&'static str>,
-    /// Whether what it offers is known, if only from before. Of one whose offer depends on who calls, whether
-    /// it has ever answered.
+    /// `true` if an offer is known, even an outdated one. For per-caller backends, `true` if the backend has ever responded.
     pub offered: bool,
-    /// Whose its offer is. The entries show what is offered to everybody only.
+    /// Sharing of the offer. The entries only contain shared offers.
     pub catalog: Sharing,
-    /// Whether it refuses the gateway's own credentials, or asks it for a caller's: with [`Sharing::PerCaller`] nothing
-    /// is wrong.
+    /// `true` if the backend rejects the gateway's own credentials or requires a caller's; the latter is expected with
+    /// [`Sharing::PerCaller`].
     pub unauthenticated: bool,
-    /// Why it could not be asked the last time, if it could not.
+    /// Reason of the last failed fetch, if it failed.
     pub failure: Option<String>,
-    /// The same with addresses, causes and the remedy, if there is more to say: for who runs the gateway, not for its clients.
+    /// The same with addresses, causes and the remedy, if known: for operators, not for clients.
     pub detail: Option<String>,
-    /// Whether its first answer is still awaited.
+    /// `true` while the first response is pending.
     pub pending: bool,
-    /// The breaker in front of it, if it has one: how the circuit stands.
+    /// Handle of the circuit breaker, if the backend has one.
     pub breaker: Option<vmcp_breaker::CircuitHandle>,
-    /// What checks have seen of it; `None` while its health is not watched.
+    /// Results of health checks; `None` if they are disabled.
     pub checked: Option<Checked>,
 }
 
-/// Something on offer, or hidden.
+/// Visible or hidden item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// `tool`, `prompt`, `resource` or `resource template`.
     pub kind: &'static str,
-    /// What clients call it, or would if they saw it.
+    /// Advertised name, or the one it would have if it were visible.
     pub name: String,
-    /// Whose it is.
+    /// Backend of the item.
     pub backend: String,
-    /// What the backend calls it.
+    /// The backend's own name of the item.
     pub original: String,
-    /// What it is called after overrides and before conflicts are settled.
+    /// Name after overrides and before conflict resolution.
     pub wanted: String,
-    /// What a tool's server says that it does, with what is overridden.
+    /// Behavior hints declared by the server, with overrides applied.
     pub hints: Hints,
-    /// Whether clients see it.
+    /// `true` if clients see the item.
     pub shown: bool,
-    /// Why it is hidden; `None` when it is shown.
+    /// Reason for hiding the item; `None` if it is visible.
     pub because: Option<Because>,
-    /// The generation of the clients that it is offered to; `None` is both alike. A backend that speaks both may offer
-    /// them something else.
+    /// Generation of the clients that see the item; `None` for both. A backend that supports both may offer different items to
+    /// each.
     pub generation: Option<Generation>,
 }
 
 impl Report {
-    /// Whether clients get lists: from all backends if `is_strict`, else from any, if there are any.
+    /// Returns `true` if clients receive lists: from all backends if `is_strict`, otherwise from at least one, if any are
+    /// configured.
     #[must_use]
     pub fn serves_lists(&self, is_strict: bool) -> bool {
         let mut offered = self.backends.iter().map(|backend| backend.offered);
@@ -145,21 +145,21 @@ impl Report {
         }
     }
 
-    /// Returns the backend that answers clients of one generation for a URI, listed or of a template.
+    /// Returns the backend that serves a URI to clients of one generation, either listed or by template.
     #[must_use]
     pub fn resource_backend(&self, uri: &str, client: Generation) -> Option<String> {
         let link = self.catalogs.of(client).resource(uri)?;
         Some(link.name().to_owned())
     }
 
-    /// Returns what policies are told of a backend of this name, for a client of one generation.
+    /// Returns the policy attributes of a backend, for a client of one generation.
     #[must_use]
     pub fn item_backend<'a>(&self, backend: &'a str, client: Generation) -> ItemBackend<'a> {
         let generation = self.catalogs.of(client).spoken(backend, client);
         ItemBackend { name: backend, generation }
     }
 
-    /// Counts the entries of one kind that clients of one generation see.
+    /// Returns the number of entries of one kind that clients of one generation see.
     #[must_use]
     pub fn shown(&self, kind: &str, generation: Generation) -> usize {
         let to = |entry: &&Entry| entry.generation.is_none_or(|only| only == generation);
@@ -167,24 +167,23 @@ impl Report {
     }
 }
 
-/// A name in `aggregation.tools` that is no tool's. Backends whose offer is not known, or depends on who asks, are
-/// not looked at.
+/// Name in `aggregation.tools` that matches no tool. Backends with unknown or per-caller offers are not checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdleRule {
-    /// The backend.
+    /// Backend of the rule.
     pub backend: String,
     /// `filter` or `overrides`.
     pub list: &'static str,
-    /// The name.
+    /// Name that matches no tool.
     pub name: String,
 }
 
-/// Why clients don't see something.
+/// Reason for which clients do not see an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Because {
-    /// A rule hides it. Composite tools still reach it.
+    /// A rule hides it. Composite tools can still call it.
     Hidden(Hides),
-    /// Its name went to another, or to nobody; in the words of [`Conflict::settled`].
+    /// Its name was assigned to another item or to none; the text is that of [`Conflict::settled`].
     NameTaken(String),
 }
 
@@ -277,14 +276,14 @@ pub(crate) fn report(hub: &Arc<Hub>) -> Report {
     }
 }
 
-/// MCP 2025-11-25, Tools, Tool Names.
+/// Returns the names that violate MCP 2025-11-25, Tools, Tool Names.
 fn odd_names(entries: &[Entry]) -> Vec<String> {
     let advised = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     let good = |name: &str| (1..=128).contains(&name.len()) && name.bytes().all(advised);
     let shown = entries.iter().filter(|entry| entry.shown && entry.kind == "tool");
     let mut odd: Vec<_> =
         shown.map(|entry| &entry.name).filter(|name| !good(name)).cloned().collect();
-    // The entries are in the order of their names: one for each generation can follow each other.
+    // Entries are sorted by name, so those of both generations are adjacent.
     odd.dedup();
     odd
 }

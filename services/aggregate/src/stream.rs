@@ -1,5 +1,5 @@
-//! What goes to a stateful client by an event stream: numbered, bounded, and there to be read again
-//! when the connection broke (MCP 2025-11-25, Streamable HTTP, Resumability and Redelivery).
+//! Event streams to stateful clients: numbered, bounded, and resumable after a lost connection (MCP 2025-11-25, Streamable
+//! HTTP, Resumability and Redelivery).
 
 mod connection;
 mod state;
@@ -18,34 +18,34 @@ use self::state::State;
 use crate::backend::failure::Failure;
 use crate::detached::{Account, Departure};
 
-/// The most messages that wait for a client.
+/// Maximum number of queued messages.
 const QUEUE: usize = 64;
 
-/// The longest response that is added whatever else there is no room for, in bytes: an error says what was lost.
+/// Maximum size in bytes of a response that is queued even if the budget is exhausted, so the error still reaches the client.
 const SHORT_RESPONSE: usize = 4 << 10;
 
-/// The longest that a backend waits for a client that does not read.
+/// Maximum backpressure on a backend while a client does not read.
 const MAX_PAUSE: Duration = Duration::from_millis(100);
 
-/// How many messages were dropped since the process began.
+/// Number of messages dropped since the process started.
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 
-/// How long a stream that has ended can still be resumed.
+/// Time for which an ended stream can still be resumed.
 const AFTERLIFE: Duration = Duration::from_secs(60);
 
-/// What happens to a message for which there is no room.
+/// Handling of a message when the queue is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// Progress and logging: the oldest one goes.
+    /// Progress and log messages: the oldest one is dropped.
     Droppable,
-    /// Changes of lists and resources: refused, but one that waits already says the same.
+    /// Changes of lists and resources: merged with an equal queued message, otherwise rejected.
     Coalesced,
-    /// Requests: refused, never dropped.
+    /// Requests: rejected, never dropped.
     Kept,
 }
 
 impl Class {
-    /// What a notification is, by its method.
+    /// Returns the class of a notification method.
     pub(crate) fn of_notification(method: &str) -> Self {
         match method {
             "notifications/progress" | "notifications/message" => Self::Droppable,
@@ -67,23 +67,23 @@ impl From<Abandoned> for Failure {
     }
 }
 
-/// One stream of one session.
+/// Event stream of a session.
 #[derive(Debug)]
 pub(crate) struct Stream {
     number: u32,
-    /// Accounts of its client. `None`: it cannot be resumed, and its events have no ids.
+    /// Budget accounts of the client. `None` for streams that cannot be resumed and whose events have no ids.
     account: Option<Account>,
     state: Mutex<State>,
-    /// Notified when a client connects, leaves, or too much waits for it.
+    /// Notified when a client connects or disconnects, or when the buffer overflows.
     changed: Notify,
 }
 
-/// Why a call ends whose client is not connected.
+/// Reason for ending a call whose client is disconnected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Abandoned {
     /// The client was away for too long.
     Time,
-    /// Too much waits for the client.
+    /// The buffered messages exceed the budget.
     Bytes,
 }
 
@@ -93,7 +93,8 @@ impl Stream {
         Self::of(number, Some(account), state)
     }
 
-    /// A stream that cannot be resumed: stateless clients open a new one instead. `account` is that of the client.
+    /// Creates a stream that cannot be resumed, because stateless clients open a new one instead. `account` is that of the
+    /// client.
     pub(crate) fn unnumbered(account: Option<&BudgetAccount>) -> Arc<Self> {
         let connected_bytes = account.map(BudgetAccount::open);
         Self::of(0, None, State { connected_bytes, ..State::default() })
@@ -107,7 +108,7 @@ impl Stream {
         self.number
     }
 
-    /// Adds a message. `false` when it was not taken: the stream has ended, or too much waits.
+    /// Queues a message. Returns `false` if the stream has ended or rejects the message.
     pub(crate) fn push(&self, data: Bytes, class: Class) -> bool {
         let mut state = self.lock();
         if state.ended.is_some() {
@@ -116,7 +117,7 @@ impl Stream {
         if class == Class::Coalesced && state.waits(&data) {
             return true;
         }
-        // It has come whole.
+        // The message is complete.
         state.partial = 0;
         state.forget();
         if !state.make_room(data.len()) {
@@ -129,7 +130,7 @@ impl Stream {
             let full = waiting >= 8 * QUEUE || wide && (waiting > 0 || state.reservation.is_some());
             let was_away = !state.connected;
             if !was_away && (full || waiting >= QUEUE) {
-                // The connection is ended: the client can come back and read on.
+                // Closing the connection lets the client resume from its last event.
                 state.connection += 1;
                 state.wake();
                 self.leave(&mut state);
@@ -153,9 +154,9 @@ impl Stream {
         true
     }
 
-    /// Adds the response that the stream is for, with what counts it, and ends the stream. It always has room for a client
-    /// that is connected. For another one, `false` where it is too large even without what waits before it: then nothing
-    /// waits any more, and a short one finds room.
+    /// Queues the final response with its reservation and ends the stream. For a connected client, the response always fits.
+    /// For a disconnected one, returns `false` if it is too large even after dropping all queued messages; a short response
+    /// then fits.
     pub(crate) fn finish(&self, response: Bytes, count: Option<Reservation>) -> bool {
         let mut state = self.lock();
         if state.ended.is_some() {
@@ -178,21 +179,21 @@ impl Stream {
         true
     }
 
-    /// Nothing follows.
+    /// Ends the stream.
     pub(crate) fn end(&self) {
         let mut state = self.lock();
         state.close();
         state.wake();
     }
 
-    /// Whether the reader of the backend's stream may hold this many bytes of a message that has not come whole.
+    /// Returns `true` if the reader of the backend's stream may buffer this many bytes of an incomplete message.
     pub(crate) fn may_hold(&self, bytes: usize) -> bool {
         let mut state = self.lock();
         state.partial = bytes;
         state.charge(0)
     }
 
-    /// Waits a moment if more waits than the client reads, so that a backend is not read in order to drop what it says.
+    /// Waits briefly if the client reads more slowly than the backend sends, so fewer messages are dropped.
     pub(crate) async fn pace(&self) {
         let changed = self.changed.notified();
         if self.lock().is_full() {
@@ -200,11 +201,11 @@ impl Stream {
         }
     }
 
-    /// Waits until the client has been away, or has not read, for `lifetime`, or more was to wait for it than there is room
-    /// for. A client that does not read is noticed within twice that time.
+    /// Waits until the client has been away or has not read for `lifetime`, or its messages exceed the budget. A client that
+    /// does not read is detected within twice that time.
     pub(crate) async fn abandoned(&self, lifetime: Duration) -> Abandoned {
         loop {
-            // Made before the state is looked at: it hears of every change since.
+            // Created before the state is read, so no later change is missed.
             let changed = self.changed.notified();
             let unread = {
                 let state = self.lock();
@@ -221,13 +222,12 @@ impl Stream {
         }
     }
 
-    /// Counts from `departure` on how long the client is away, unless it connects: its request was gone before the
-    /// stream began.
+    /// Starts the client's absence at `departure`, unless the client connects: it disconnected before the stream was created.
     pub(crate) fn begin_without_client(&self, departure: &Departure) {
         self.lock().left = Some(departure.at);
     }
 
-    /// Notes that the client is no longer connected, and charges what waits for it.
+    /// Records that the client disconnected, and charges the queued messages to its account.
     fn leave(&self, state: &mut State) {
         state.connected = false;
         state.waker = None;
@@ -245,31 +245,30 @@ impl Stream {
         self.changed.notify_waiters();
     }
 
-    /// Notes that more was to wait for a client that is away than there is room for.
+    /// Records that the messages for a disconnected client exceed the budget.
     fn overflow(&self, state: &mut State) {
         if state.reservation.is_some() && !std::mem::replace(&mut state.overflowed, true) {
             self.changed.notify_waiters();
         }
     }
 
-    /// Whether a client is connected.
+    /// Returns `true` if a client is connected.
     pub(crate) fn connected(&self) -> bool {
         self.lock().connected
     }
 
-    /// Whether nothing follows.
+    /// Returns `true` if the stream has ended.
     pub(crate) fn has_ended(&self) -> bool {
         self.lock().ended.is_some()
     }
 
-    /// Whether nobody will read of it any more.
+    /// Returns `true` if the stream has ended and cannot be resumed any more.
     pub(crate) fn is_over(&self) -> bool {
         let state = self.lock();
         state.ended.is_some_and(|at| at.elapsed() >= AFTERLIFE)
     }
 
-    /// Connects a client, whose earlier connection ends. It gets what comes from message `next` on,
-    /// or what nobody got yet.
+    /// Connects a client and closes its earlier connection. It receives the messages from `next` on, or all unsent ones.
     pub(crate) fn connect(self: &Arc<Self>, next: Option<u64>, opening: Opening) -> Connection {
         let mut state = self.lock();
         state.connection += 1;
@@ -277,7 +276,7 @@ impl Stream {
         (state.reservation, state.left, state.sending) = (None, None, None);
         if let Some(account) = &self.account {
             state.connected_bytes = account.connected.as_ref().map(BudgetAccount::open);
-            // What waits already stays, even if it does not fit: its reader takes it now.
+            // Queued messages are kept even if they exceed the budget, because the new connection drains them.
             _ = state.charge(0);
         }
         if let Some(next) = next {
@@ -296,12 +295,12 @@ impl Stream {
     }
 }
 
-/// How many messages were dropped or refused since the process began, because their clients did not read.
+/// Returns the number of messages dropped or rejected since the process started because their clients did not read.
 pub(crate) fn dropped() -> u64 {
     DROPPED.load(Ordering::Relaxed)
 }
 
-/// Reads an event id: the stream's number and that of the next message.
+/// Parses an event id: the stream's number and that of the next message.
 pub(crate) fn parse_id(text: &str) -> Option<(u32, u64)> {
     let (stream, next) = text.split_once('-')?;
     Some((stream.parse().ok()?, next.parse().ok()?))

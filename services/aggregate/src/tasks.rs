@@ -1,7 +1,7 @@
-//! Tasks of stateless backends (`io.modelcontextprotocol/tasks`), as stateless clients know them.
+//! Tasks of stateless backends (`io.modelcontextprotocol/tasks`) for stateless clients.
 //!
-//! Nothing is kept here: an id that a client was given holds the backend, the tool and the backend's own id, sealed for
-//! the client that it was given to.
+//! The gateway stores no tasks: a client's task id contains the backend, the tool and the backend's own id, sealed for that
+//! client.
 
 mod id;
 mod related;
@@ -9,7 +9,7 @@ mod request;
 mod result;
 mod visibility;
 
-/// The notification about a task (`params` as the result of `tasks/get`).
+/// Notification about a task (`params` like the result of `tasks/get`).
 pub(crate) const TASK_CHANGED: &str = "notifications/tasks";
 
 pub(crate) use self::id::TaskId;

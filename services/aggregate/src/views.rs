@@ -1,4 +1,4 @@
-//! Lists as single callers see them: made once for everybody who sees the same, and kept.
+//! Cache of lists as single callers see them; callers with equal permissions share a list.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,27 +10,27 @@ use crate::hub::Everything;
 use crate::kept::Kept;
 use crate::session::lock;
 
-/// The most views that are kept, of all catalogs, kinds and callers.
+/// Maximum number of cached views over all catalogs, kinds and callers.
 const MOST: usize = 8192;
 
-/// The most bytes of lists that are kept; a list that several views have in common counts once.
+/// Maximum size of the cached lists, in bytes; a list that several views share counts once.
 const MOST_BYTES: usize = 64 << 20;
 
-/// The most items that are judged beside requests: it takes less than a millisecond.
+/// Maximum number of items that are authorized inline; this takes less than a millisecond.
 const FEW: usize = 32;
 
-/// See the module.
+/// Cache of filtered lists.
 #[derive(Debug)]
 pub(crate) struct Views {
     kept: Mutex<Kept<Key, Content, Option<List>>>,
     flights: Flights<Key, Option<View>>,
 }
 
-/// What somebody sees of one kind: some of it, or all that there is.
+/// Visible items of one kind: a subset, or all.
 #[derive(Clone, Debug)]
 pub(crate) struct View(Arc<Option<List>>);
 
-/// With the generation of the client, where policies read that of backends.
+/// Cache key. It includes the client's generation if policies read that of backends.
 type Key = (SerialRef, Kind, ViewKey, Option<Generation>);
 type Content = (SerialRef, Kind, Selection);
 
@@ -39,7 +39,7 @@ impl Views {
         Self { kept: Mutex::new(Kept::new(MOST, MOST_BYTES)), flights: Flights::new() }
     }
 
-    /// What the caller with `admission` sees of one kind. `None` if the policies failed to say so.
+    /// Returns the items of one kind that are visible under `admission`. `None` if policy evaluation failed.
     pub(crate) async fn of(
         self: &Arc<Self>,
         catalog: &Arc<Everything>,
@@ -85,14 +85,14 @@ impl Views {
         lock(&self.kept).len()
     }
 
-    /// Lets go of what belongs to catalogs that are no longer there.
+    /// Removes the views of catalogs that no longer exist.
     pub(crate) fn sweep(&self) {
         lock(&self.kept).retain(|(serial, ..)| serial.is_alive());
     }
 }
 
 impl View {
-    /// A page of what is seen of `whole`, the list of everybody.
+    /// Returns a page of the visible part of `whole`.
     pub(crate) fn page(&self, whole: &List, kind: Kind, cursor: Option<&str>) -> Option<Page> {
         self.0.as_ref().as_ref().unwrap_or(whole).page(kind, cursor)
     }

@@ -1,4 +1,4 @@
-//! The tasks that look after backends: for each one that watches what it offers, and one that checks its health.
+//! Tasks that observe the backends and check their health.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -12,24 +12,24 @@ use crate::hub::Hub;
 use crate::session::lock;
 use crate::settings::Checks;
 
-/// See the module.
+/// Observer and health check tasks of all backends.
 #[derive(Debug, Default)]
 pub(crate) struct Watchers(Mutex<HashMap<Key, Watcher>>);
 
-/// A backend, by the address of what is remembered of it.
+/// Backend, by the address of its handle.
 type Key = usize;
 
 #[derive(Debug)]
 struct Watcher {
-    /// Keeps the address taken.
+    /// Keeps the address from being reused.
     _link: Arc<Link>,
     observer: AbortHandle,
-    /// With what it goes by.
+    /// Health check task with its settings.
     checker: Option<(Checks, AbortHandle)>,
 }
 
 impl Watchers {
-    /// Looks after these and no others. What is the same as before goes on.
+    /// Runs tasks for these backends and ends those of others. Tasks of unchanged backends continue.
     pub(crate) fn follow(&self, hub: &Arc<Hub>, links: &[Arc<Link>], checks: Option<Checks>) {
         let mut watchers = lock(&self.0);
         let mut old = std::mem::take(&mut *watchers);
@@ -49,7 +49,7 @@ impl Watchers {
         old.into_values().for_each(Watcher::end);
     }
 
-    /// Ends all of them.
+    /// Ends all tasks.
     pub(crate) fn end(&self) {
         lock(&self.0).drain().for_each(|(_, watcher)| watcher.end());
     }
@@ -64,7 +64,7 @@ impl Watcher {
     }
 }
 
-/// The task that checks by `checks`: the one that there is, if it does.
+/// Returns the health check task for `checks`, reusing the existing one if its settings are equal.
 fn following(
     known: Option<(Checks, AbortHandle)>,
     checks: Option<Checks>,
