@@ -1,5 +1,5 @@
-//! A backend's answer on its way to the client. As little as possible is held: the head of the
-//! message tells whether it is the answer that was asked for, the rest passes as it comes.
+//! Forwarding of a backend's response to the client. Buffering is minimal: the head of the message shows whether it is the
+//! expected response, and the rest is streamed.
 
 mod held;
 mod room;
@@ -16,28 +16,28 @@ use self::held::{Held, Rest};
 pub(crate) use self::room::{Holder, Room};
 use crate::backend::failure::Failure;
 
-/// How much of an answer is held to find out what it is.
+/// Number of bytes buffered to identify a response.
 const HEAD: usize = 16 << 10;
 
-/// What an answer has to be, and for whom.
+/// Expected response and the client it is for.
 #[derive(Clone, Debug)]
 pub(crate) struct Expected {
-    /// The id that the backend was given, as JSON.
+    /// Request id sent to the backend, as JSON.
     pub(crate) id: Bytes,
-    /// The id that the client gave, as JSON.
+    /// Request id sent by the client, as JSON.
     pub(crate) client_id: Bytes,
     pub(crate) client: Generation,
     pub(crate) backend: Generation,
-    /// Whether a list or resource is answered, whose result says how long it may be kept.
+    /// `true` for lists and resources, whose results declare a freshness lifetime.
     pub(crate) cacheable: bool,
     pub(crate) held: HeldResults,
-    /// The most bytes that are held.
+    /// Maximum number of buffered bytes.
     pub(crate) most: usize,
-    /// The record of the request, which an error is noted in.
+    /// Record of the request, which receives the error code.
     pub(crate) trail: Option<Trail>,
 }
 
-/// The results that are given back as a whole message instead of passing.
+/// Results that are returned as a whole message instead of being streamed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HeldResults {
     None,
@@ -45,23 +45,23 @@ pub(crate) enum HeldResults {
     All,
 }
 
-/// A result behind which its request goes on (2026-07-28).
+/// Result after which the request continues (2026-07-28).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Continuation {
-    /// The backend wants input.
+    /// The backend needs input.
     InputRequired,
-    /// The backend works on, as a task.
+    /// The backend continues as a task.
     Task,
 }
 
-/// What came of the answer.
+/// Outcome of adapting a response.
 #[derive(Debug)]
 pub(crate) enum Shaped {
-    /// Ready for the client.
+    /// Response that is ready for the client.
     Ready(Response<Body>),
-    /// The backend wants input (2026-07-28): the whole message.
+    /// The backend needs input (2026-07-28): the whole message.
     InputRequired(Bytes),
-    /// The backend has made a task of the call (`io.modelcontextprotocol/tasks`): the whole message.
+    /// The backend has created a task for the call (`io.modelcontextprotocol/tasks`): the whole message.
     Task(Bytes),
     /// Another result, with [`HeldResults::All`]: the whole message.
     Whole(Bytes),
@@ -74,15 +74,15 @@ impl Expected {
         }
     }
 
-    /// Whether the bytes of the answer can go out as they are.
+    /// Returns `true` if the response can be forwarded unchanged.
     fn untouched(&self) -> bool {
-        // What a stateless server says more than a stateful client expects does no harm.
+        // Additional members of a stateless server's result do not affect a stateful client.
         let enough = self.client == self.backend || self.client == Generation::Stateful;
         enough && self.id == self.client_id
     }
 }
 
-/// Shapes a JSON answer.
+/// Adapts a JSON response.
 pub(crate) async fn json(
     status: StatusCode,
     body: Body,
@@ -92,7 +92,7 @@ pub(crate) async fn json(
     json_within(status, body, expected, room, |_| true).await
 }
 
-/// The same, as long as this many bytes of it may be held.
+/// Equivalent to [`json`], with a limit on buffered bytes given by `may_hold`.
 pub(crate) async fn json_within(
     status: StatusCode,
     body: Body,
@@ -103,7 +103,7 @@ pub(crate) async fn json_within(
     or_status(status, read(status, body, expected, room, may_hold).await)
 }
 
-/// Shapes an answer that is there as a whole.
+/// Adapts a complete response.
 pub(crate) fn whole(
     status: StatusCode,
     message: Bytes,
@@ -112,7 +112,7 @@ pub(crate) fn whole(
     or_status(status, shaped(status, message, expected))
 }
 
-/// Shapes an answer that is an event: its HTTP status follows from its error.
+/// Adapts a response that arrived as an event: its HTTP status follows from its error.
 pub(crate) fn event(message: Bytes, expected: &Expected) -> Result<Shaped, BoxError> {
     let code = head(&message).ok().as_ref().and_then(error_code);
     let mut shaped = whole(StatusCode::OK, message, expected)?;
@@ -122,9 +122,8 @@ pub(crate) fn event(message: Bytes, expected: &Expected) -> Result<Shaped, BoxEr
     Ok(shaped)
 }
 
-/// The status instead of what is wrong with its body. A server that asks for credentials need not say so in JSON-RPC: an
-/// authorization error of OAuth, or nothing, does as well (RFC 6750 section 3). A proxy in front of a server that is away
-/// has an error document of its own.
+/// Replaces an error in the body by the HTTP status. A server that requires credentials need not respond with JSON-RPC: an
+/// OAuth error or an empty body is permitted too (RFC 6750 section 3). A proxy may have its own error document.
 fn or_status(status: StatusCode, shaped: Result<Shaped, BoxError>) -> Result<Shaped, BoxError> {
     match shaped {
         Err(_) if matches!(status.as_u16(), 401 | 403 | 407) => Err(Failure::Status(status).into()),
@@ -162,8 +161,8 @@ async fn read(
         if ended {
             return shaped(status, held.take(), expected);
         }
-        // A short answer is held as a whole: one that breaks off is an error. Past a few heads' length it is one that has
-        // to be held anyway.
+        // A short response is fully buffered, so a truncated one becomes an error. Beyond a few heads' length, the response is
+        // one that has to be buffered in any case.
         if expected.untouched() && (HEAD..=4 * HEAD).contains(&held.bytes().len()) {
             let found =
                 head(held.bytes()).map_err(|_| Failure::Malformed("something that is no JSON"))?;
@@ -178,7 +177,7 @@ async fn read(
             return Err(Failure::UNKEPT.into());
         }
         if held.bytes().len() > expected.most.min(4 * HEAD) {
-            // Boxed: few answers are so large.
+            // Boxed: few responses are this large.
             let rest = Box::pin(room.collect(held.take(), body, expected.most, may_hold));
             return shaped(status, rest.await?, expected);
         }
@@ -192,7 +191,7 @@ fn shaped(status: StatusCode, message: Bytes, expected: &Expected) -> Result<Sha
     }
     let anonymous = found.id.is_none_or(|id| id.of(&message) == b"null");
     if expected.backend == Generation::Stateless && anonymous && status.is_client_error() {
-        // An error that belongs to no request: the server wants a session.
+        // An error without a request id: the server requires a session.
         return Err(Failure::Generation.into());
     }
     check(&found, &message, expected)?;
@@ -208,7 +207,7 @@ fn shaped(status: StatusCode, message: Bytes, expected: &Expected) -> Result<Sha
     Ok(Shaped::Ready(response(status, translated_body(message, &found, expected)?)))
 }
 
-/// How the request goes on, if the backend has not completed it and that is not to pass.
+/// Returns the continuation if the backend has not completed the request and the result is not to be forwarded.
 pub(crate) fn continuation(
     found: &Head,
     message: &[u8],
@@ -228,7 +227,7 @@ fn is_result(found: &Head) -> bool {
     matches!(found.outcome, Some(HeadOutcome::Result { .. }))
 }
 
-/// The message as the client's generation and id want it.
+/// Translates the message to the client's generation and request id.
 pub(crate) fn translate(
     message: Bytes,
     found: &Head,
@@ -277,7 +276,7 @@ fn edit<'a>(
                 }
             }
             Outcome::Error(error) => {
-                // What does not exist has another code there.
+                // This error has a different code in the other generation.
                 if error_code(found) == Some(i64::from(code::RESOURCE_NOT_FOUND)) {
                     splice.set_member(error, "code", b"-32602");
                 }
@@ -287,22 +286,22 @@ fn edit<'a>(
     Ok(Some(splice))
 }
 
-/// Whether enough is known to let the rest pass unread.
+/// Returns `true` if the rest can be streamed without being parsed.
 fn passes(found: &Head, message: &[u8], expected: &Expected) -> bool {
     if expected.held == HeldResults::All || !expected.untouched() {
         return false;
     }
     let known = is_result(found) && (found.id.is_some() || message.len() >= HEAD);
     if expected.held == HeldResults::Continuations && expected.backend == Generation::Stateless {
-        // A result that may turn out to be a continuation is held until it says which it is; one that does is held
-        // whole, to be sealed.
+        // A possible continuation is buffered until its result type is known; an actual one is buffered completely, to be
+        // sealed.
         let said = found.result_type.is_some();
         return known && said && continuation(found, message, expected).is_none();
     }
     known
 }
 
-/// Refuses what is not the answer to the request.
+/// Rejects messages that are not the response to the request.
 fn check(found: &Head, message: &[u8], expected: &Expected) -> Result<(), BoxError> {
     if found.method.is_some() {
         return Err(Failure::Malformed("a request instead of an answer").into());
@@ -320,7 +319,7 @@ fn check(found: &Head, message: &[u8], expected: &Expected) -> Result<(), BoxErr
         None => Err(Failure::Malformed("no JSON-RPC answer").into()),
         Some(HeadOutcome::Result { .. }) if found.id.is_some() && right => Ok(()),
         Some(HeadOutcome::Result { .. }) if found.id.is_none() && !found.complete => Ok(()),
-        // An error may have been found before the id was.
+        // The error may precede the id.
         Some(HeadOutcome::Error { .. })
             if right || found.id.is_some_and(|id| id.of(message) == b"null") =>
         {
@@ -330,14 +329,14 @@ fn check(found: &Head, message: &[u8], expected: &Expected) -> Result<(), BoxErr
     }
 }
 
-/// Whether the error that begins at `start` has what each has (JSON-RPC 2.0, section 5.1). Clients wait in vain for the
-/// answer to a call if its error has not.
+/// Returns `true` if the error at `start` has the mandatory members (JSON-RPC 2.0, section 5.1). Clients ignore responses with
+/// an incomplete error and keep waiting.
 fn is_error(message: &[u8], start: u32, code: Option<i64>) -> bool {
     let error = message.get(start as usize..).unwrap_or_default();
     code.is_some() && find(error, "message").is_some_and(|text| text.starts_with(b"\""))
 }
 
-/// Notes the error of a message that answers a call, if it is one.
+/// Records the error of a response, if it is one.
 pub(crate) fn note_error(trail: Option<&Trail>, message: &[u8]) {
     if let Some(trail) = trail.filter(|_| may_fail(message))
         && let Ok(found) = head(message)
@@ -347,7 +346,7 @@ pub(crate) fn note_error(trail: Option<&Trail>, message: &[u8]) {
     }
 }
 
-/// The code of a JSON-RPC error.
+/// Returns the code of a JSON-RPC error.
 pub(crate) fn error_code(found: &Head) -> Option<i64> {
     match found.outcome {
         Some(HeadOutcome::Error { code, .. }) => code,
@@ -355,8 +354,8 @@ pub(crate) fn error_code(found: &Head) -> Option<i64> {
     }
 }
 
-/// The HTTP status for the client. A backend of its own generation has chosen it already; to a
-/// stateful client an error of the message is no error of HTTP.
+/// Returns the HTTP status for the client. A backend of the client's generation has already chosen it; for a stateful client, a
+/// JSON-RPC error is not an HTTP error.
 fn outgoing(status: StatusCode, found: &Head, expected: &Expected) -> StatusCode {
     match (expected.client, expected.backend) {
         (Generation::Stateful, _) => StatusCode::OK,
@@ -372,7 +371,7 @@ fn outgoing(status: StatusCode, found: &Head, expected: &Expected) -> StatusCode
     }
 }
 
-/// The HTTP status that goes with an error to a stateless client.
+/// Returns the HTTP status of an error for a stateless client.
 pub(crate) fn status_of(error: i32) -> StatusCode {
     match error {
         code::METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
@@ -392,7 +391,7 @@ pub(crate) fn response(status: StatusCode, body: Body) -> Response<Body> {
     response
 }
 
-/// An answer of the gateway's own.
+/// Builds a response of the gateway itself.
 pub(crate) fn result(id: &[u8], result: &[u8]) -> Response<Body> {
     let message =
         [&b"{\"jsonrpc\":\"2.0\",\"id\":"[..], id, b",\"result\":", result, b"}"].concat();

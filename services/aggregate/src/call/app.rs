@@ -1,5 +1,5 @@
-//! What user interfaces of tools ask for (MCP Apps): an app runs at the client, and its requests look like those of any
-//! other part of the client.
+//! Requests from user interfaces of tools (MCP Apps). An app runs at the client, and its requests are indistinguishable from
+//! other requests of the client.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use crate::backend::Link;
 use crate::catalog::{Route, define_literal};
 use crate::hub::Everything;
 
-/// The most contents of a resource that are looked at.
+/// Maximum number of contents of a resource that are examined.
 const MAX_CONTENTS: usize = 1024;
 
-/// A tool with the name that clients know.
+/// Tool with its advertised name.
 type Advertised<'a> = (&'a str, &'a Route<Arc<Link>>);
 
-/// Finds the tool that an app means by its backend's own name for it. Where several backends have such a tool, it is that
-/// of the only one whose user interface this session has opened: a guess could run a tool of another backend.
+/// Finds the tool that an app calls by its backend's own name. If several backends have such a tool, the only one whose user
+/// interface this session has opened is selected; a guess could call a tool of another backend.
 pub(super) fn tool<'a>(
     call: &Call,
     all: &'a Everything,
@@ -56,23 +56,23 @@ pub(super) fn tool<'a>(
     )))
 }
 
-/// Whether the session has opened a user interface of a backend. Requests without a session may be of several clients.
+/// Returns `true` if the session has opened a user interface of the backend. Without a session, requests may come from several
+/// clients.
 fn has_opened(call: &Call, link: &Arc<Link>) -> bool {
     let upstreams = call.session.as_ref().map(|session| session.upstreams()).unwrap_or_default();
     let mut upstreams = upstreams.iter().filter(|upstream| Arc::ptr_eq(&upstream.link, link));
-    // Relaxed: no other memory depends on it.
+    // Relaxed: the flag does not guard other memory.
     upstreams.any(|upstream| upstream.has_open_app.load(Ordering::Relaxed))
 }
 
-/// Notes that a session opens a user interface of a backend: it calls a tool that has one, or reads one.
+/// Records that a session opens a user interface of a backend, by calling a tool that has one or by reading one.
 pub(super) fn note_opened(call: &Call, link: &Arc<Link>) {
     if let Some(session) = &call.session {
         session.upstream(link).has_open_app.store(true, Ordering::Relaxed);
     }
 }
 
-/// Gives what was read the URI that the client knows, where the backend has another one of its own. What streams passes
-/// as it is.
+/// Replaces the backend's own URI in the read contents by the one that the client knows. Streaming responses pass unchanged.
 pub(super) async fn rename_contents(
     response: Response<Body>,
     target: &Target,
@@ -90,7 +90,7 @@ pub(super) async fn rename_contents(
     Ok(Response::from_parts(parts, Body::from(message)))
 }
 
-/// The result of `resources/read` with `known`, a JSON string, in the place of each URI that is the backend's `own`.
+/// Returns the result of `resources/read` with each URI `own` replaced by `known`, a JSON string.
 fn renamed(message: Bytes, own: &str, known: &[u8]) -> Bytes {
     let Ok(Envelope::Answer { outcome: Outcome::Result(result), .. }) = scan(&message) else {
         return message;
@@ -114,7 +114,7 @@ fn renamed(message: Bytes, own: &str, known: &[u8]) -> Bytes {
     splice.finish()
 }
 
-/// The request with the backend's own URI in the place of the one that the client knows, and that URI as JSON.
+/// Returns the request with the client's URI replaced by the backend's own, and the client's URI as JSON.
 pub(super) fn with_own_uri(message: &Bytes, uri: Span, own: &str) -> (Bytes, Bytes) {
     let own = define_literal(own);
     let mut splice = Splice::new(message);

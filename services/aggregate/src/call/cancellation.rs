@@ -1,5 +1,5 @@
-//! `notifications/cancelled` to a stateful backend: one for each call that ends without an answer, and none for
-//! others (MCP 2025-11-25, Cancellation).
+//! Sending of `notifications/cancelled` to stateful backends: once for each call that ends without a response, never for other
+//! calls (MCP 2025-11-25, Cancellation).
 
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
@@ -20,20 +20,19 @@ use crate::session::{Upstream, lock};
 
 const METHOD: &str = "notifications/cancelled";
 
-/// Why the backend need not go on.
+/// Cancellation reason for calls of an ended session.
 pub(crate) const SESSION_ENDED: &str = "the client ended its session";
 const DISCONNECTED: &str = "the client disconnected";
 
-/// A call that the backend works on. Dropped without an answer, it is cancelled.
+/// Guard of a call in flight. Cancels the call if dropped before the response.
 #[derive(Debug)]
 pub(crate) struct Cancellation {
     pub(crate) upstream: Arc<Upstream>,
-    /// The id that the backend was given, as JSON.
+    /// Request id sent to the backend, as JSON.
     id: Bytes,
-    /// The request of the client that it is made for, if a layer observes that.
+    /// Record of the causing client request, if a layer observes it.
     cause: Option<Trail>,
-    /// The session that the request is under way in: `None` until it is sent, and as soon as there is nothing to
-    /// cancel. Taken once.
+    /// Session of the request in flight. `None` before it is sent and once there is nothing to cancel; taken at most once.
     live: Mutex<Option<Arc<Live>>>,
 }
 
@@ -42,22 +41,22 @@ impl Cancellation {
         Self { upstream, id, cause: cause.cloned(), live: Mutex::default() }
     }
 
-    /// Notes that the request is sent in this session.
+    /// Records that the request is sent in this session.
     pub(crate) fn arm(&self, live: &Arc<Live>) {
         *lock(&self.live) = Some(Arc::clone(live));
     }
 
-    /// Whether there is something to cancel.
+    /// Returns `true` if there is a request to cancel.
     pub(crate) fn is_armed(&self) -> bool {
         lock(&self.live).is_some()
     }
 
-    /// Notes that there is nothing to cancel. Gives the session if there was.
+    /// Disarms the guard and returns the session if it was armed.
     pub(crate) fn disarm(&self) -> Option<Arc<Live>> {
         lock(&self.live).take()
     }
 
-    /// Notes that the call failed, and cancels it if the backend may still work on it.
+    /// Records the failure of the call, and cancels it if the backend may still process it.
     pub(crate) fn failed(&self, error: &BoxError) {
         match reason(error) {
             Some(reason) => self.send(&reason),
@@ -65,7 +64,7 @@ impl Cancellation {
         }
     }
 
-    /// Cancels the call, if there is something to cancel.
+    /// Cancels the call if the guard is armed.
     pub(crate) fn send(&self, reason: &str) {
         let Some(request) = self.request(reason) else { return };
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
@@ -73,7 +72,7 @@ impl Cancellation {
         runtime.spawn(async move { tell(&link, request).await });
     }
 
-    /// The request that cancels the call, if there is something to cancel.
+    /// Returns the cancelling request if the guard is armed.
     pub(crate) fn request(&self, reason: &str) -> Option<Request<Full<Bytes>>> {
         let live = self.disarm()?;
         let message = message(&self.id, reason);
@@ -88,13 +87,13 @@ impl Drop for Cancellation {
     }
 }
 
-/// The notification about the request with this id, which is JSON.
+/// Builds the notification for the request with this id, which is JSON.
 pub(crate) fn message(id: &[u8], reason: &str) -> Bytes {
     let start = br#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"#;
     [&start[..], id, br#","reason":"#, &define_literal(reason), b"}}"].concat().into()
 }
 
-/// Why a call that failed so is cancelled; `None` where the backend has answered, or does not work on it.
+/// Returns the cancellation reason for a failed call; `None` if the backend has responded or does not process the call.
 pub(crate) fn reason(error: &BoxError) -> Option<Cow<'static, str>> {
     let error: &(dyn std::error::Error + 'static) = error.as_ref();
     if cause::<NotSent>(error).is_some()
@@ -109,7 +108,7 @@ pub(crate) fn reason(error: &BoxError) -> Option<Cow<'static, str>> {
     match cause::<Failure>(error) {
         Some(Failure::Question(problem)) => Some(Cow::Borrowed(problem)),
         Some(Failure::Detached { reason, .. }) => reason.map(Cow::Borrowed),
-        // The connection broke, not the call.
+        // The connection failed, not the call.
         None | Some(Failure::Ended) => Some("the response was lost".into()),
         Some(
             Failure::SessionGone

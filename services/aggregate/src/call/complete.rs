@@ -1,4 +1,4 @@
-//! Completions: the gateway has them, whether or not the backend that is asked has any.
+//! Completions, which the gateway declares whether or not the selected backend supports them.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use vmcp_wire::head;
 
 use super::{Call, answer};
 
-/// The longest answer that is looked at: what is no error is longer, or costs little to look at.
+/// Maximum length of a response that is checked for an error. Longer responses are not errors.
 const REFUSAL: u64 = 16 << 10;
 
-/// Answers `completion/complete`. A backend that does not know the method has nothing to propose: to the client,
-/// which was told that there are completions here, it is no fault of the request.
+/// Processes `completion/complete`. If the backend does not know the method, the result is empty: the gateway has declared
+/// completions, so the request is valid.
 pub(crate) async fn complete(call: Arc<Call>) -> Result<Response<Body>, Rejection> {
     let response = Arc::clone(&call).forward("completion/complete").await?;
     if response.body().size_hint().exact().is_none_or(|size| size > REFUSAL) {

@@ -1,4 +1,4 @@
-//! Who answers a request, and the request as that backend understands it.
+//! Target selection, and translation of requests to the backend's own names.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,21 +16,21 @@ use crate::catalog::{ParamHeader, Route, Routes, Told, UI_SCHEME, check_headers}
 use crate::hub::Everything;
 use crate::settings::Conflicts;
 
-/// Where a request goes.
+/// Target of a request.
 #[derive(Debug)]
 pub(crate) struct Target {
     pub(crate) link: Arc<Link>,
     pub(crate) method: &'static str,
     /// The backend's own name, or the URI, as a JSON string literal.
     pub(crate) literal: Bytes,
-    /// The message with that name in it; everything else is as the client wrote it.
+    /// The message under that name; everything else is unchanged.
     pub(crate) message: Bytes,
     pub(crate) headers: Arc<[ParamHeader]>,
-    /// What a tool's server says that it does.
+    /// Behavior hints declared by the server.
     hints: Told,
-    /// The URI of a user interface as the client knows it, as a JSON string literal, where the backend has another one.
+    /// URI of a user interface as the client knows it, as a JSON string literal, if the backend has another one.
     pub(crate) alias: Option<Bytes>,
-    /// The generation of the backend that policies decided by, if they read it.
+    /// Generation of the backend on which the policy decision is based, if policies read it.
     pub(crate) decided: Option<Generation>,
 }
 
@@ -38,25 +38,24 @@ impl Target {
     /// Finds the target of a request.
     pub(crate) async fn find(call: &Call, method: &'static str) -> Result<Self, Rejection> {
         if call.snapshot.per_caller {
-            // Boxed: where everything is everybody's, calls need no room for it.
+            // Boxed, so the futures of calls stay small if all offers are shared.
             return Box::pin(Self::find_own(call, method)).await;
         }
         let found = Self::look(call, method, call.snapshot.look().of(call.generation()));
         match found {
-            // A backend whose first offer is still on its way may have it. Waiting is rare, and its
-            // future is not to make every call larger.
+            // A pending first offer may contain the target. Waiting is rare and should not enlarge the future of every call.
             Err(Missing::Unknown(..)) => Box::pin(Self::find_late(call, method)).await,
             found => found.map_err(Missing::into),
         }
     }
 
-    /// Finds it where some backends offer each caller something else.
+    /// Finds the target if some backends have per-caller offers.
     async fn find_own(call: &Call, method: &'static str) -> Result<Self, Rejection> {
         let prefixed = matches!(call.snapshot.rules.conflicts, Conflicts::Prefix(_));
         let named = matches!(method, "tools/call" | "prompts/get");
         let found = match call.hub.known_to(&call.snapshot, &call.caller, call.cause()) {
             Some(all) => Self::look(call, method, all.of(call.generation())),
-            // What the caller's own offers may take away from the others has to wait for them.
+            // The caller's own offers may change the shared names, so wait for them.
             None if prefixed && named => {
                 Self::look(call, method, call.snapshot.look().of(call.generation()))
             }
@@ -68,13 +67,13 @@ impl Target {
         }
     }
 
-    /// Finds it among all that comes to be known within a while. Only what nobody can have who has not
-    /// said yet what it offers is unknown.
+    /// Finds the target after waiting for pending offers. A name is unknown only if no backend with a missing offer could have
+    /// it.
     async fn find_late(call: &Call, method: &'static str) -> Result<Self, Rejection> {
         let (snapshot, seen) = call.seen().await?;
         match Self::look(call, method, seen.catalogs.of(call.generation())) {
             Err(Missing::Unknown(refusal, kind, name)) => {
-                // Whoever is nobody in particular is offered nothing by those who look at that.
+                // Per-caller backends offer nothing to anonymous callers.
                 let named = !call.caller.identity().is_anonymous();
                 let own = if named { &seen.missing[..] } else { &[] };
                 Err(snapshot.silent(kind, &name, own, call.generation()).unwrap_or(refusal))
@@ -130,7 +129,7 @@ impl Target {
         Ok(Self::renamed(call, method, text.span, route).decided_for(backend))
     }
 
-    /// What a completion is for: a prompt by its name, or a resource or template by its URI.
+    /// Finds the target of a completion: a prompt by name, or a resource or template by URI.
     fn completion(call: &Call, method: &'static str, all: &Everything) -> Result<Self, Missing> {
         let message = &call.message;
         let span =
@@ -187,7 +186,7 @@ impl Target {
         Ok(target)
     }
 
-    /// The message under the backend's own name.
+    /// Translates the message to the backend's own name.
     fn renamed(call: &Call, method: &'static str, span: Span, route: &Route<Arc<Link>>) -> Self {
         let bytes = &call.message.bytes;
         let message = if span.of(bytes) == route.name {
@@ -225,7 +224,7 @@ impl Target {
         Self { link, method, literal, message, headers, hints, alias: None, decided }
     }
 
-    /// What the client is told when the call failed. A tool is only said to be worth another try where it does no harm.
+    /// Builds the rejection of a failed call. It suggests to retry a tool only if a repetition is harmless.
     pub(crate) fn rejection(&self, error: &BoxError) -> Rejection {
         let hints = self.hints.get();
         let repeatable = self.method != "tools/call"
@@ -234,20 +233,20 @@ impl Target {
         rejection_of(self.link.name(), error, repeatable)
     }
 
-    /// The same as the message that ends the stream of `call`.
+    /// Equivalent to [`rejection`](Self::rejection), as the error message that ends the stream of `call`.
     pub(crate) fn failure(&self, call: &Call, error: &BoxError) -> Bytes {
         call.failure(&self.rejection(error))
     }
 
-    /// The backend's own name, or the URI.
+    /// Returns the backend's own name, or the URI.
     pub(crate) fn name(&self) -> Cow<'_, str> {
         unquote(&self.literal).unwrap_or_default()
     }
 }
 
-/// Why there is no target.
+/// Reason for a missing target.
 enum Missing {
-    /// It may appear yet; what it is, and its name or URI.
+    /// The target may still appear: the rejection, the kind, and the name or URI.
     Unknown(Rejection, ItemKind, Box<str>),
     Refused(Rejection),
 }
@@ -264,8 +263,8 @@ fn refuse(message: impl Into<Cow<'static, str>>) -> Missing {
     Missing::Refused(Rejection::invalid_params(message))
 }
 
-/// What does not exist. Policies are asked about it all the same, as about what they hide: how long that takes
-/// tells nothing, either.
+/// Returns the result for an item that does not exist. Policies are evaluated as for a hidden item, so the response time does
+/// not distinguish the two.
 fn missing(call: &Call, kind: ItemKind, name: &str) -> Missing {
     if let Some(admission) = &call.admission {
         _ = admission.visible(&Item { kind, name, hints: Hints::default(), backend: None });
@@ -273,24 +272,24 @@ fn missing(call: &Call, kind: ItemKind, name: &str) -> Missing {
     unknown(call, kind, name)
 }
 
-/// What does not exist, or must not be told apart from that. A completion for it has parameters that are
-/// wrong in both generations (MCP, Completion, Error Handling).
+/// Returns the result for an item that does not exist or must be indistinguishable from one. In a completion, it is an invalid
+/// parameter in both generations (MCP, Completion, Error Handling).
 fn unknown(call: &Call, kind: ItemKind, name: &str) -> Missing {
     let completes = call.message.method() == "completion/complete";
     let generation = if completes { Generation::Stateless } else { call.message.generation };
     Missing::Unknown(kind.unknown(name, generation), kind, name.into())
 }
 
-/// The backend that answers for a URI.
+/// Backend that serves a URI.
 struct Owner {
     link: Arc<Link>,
-    /// As [`Target::decided`].
+    /// Equivalent to [`Target::decided`].
     decided: Option<Generation>,
 }
 
-/// Finds the backend that answers for a URI. Policies are asked first: a URI that they hide costs no search, so its
-/// time tells nothing of what is there, and of one that they deny it is known whether it is there. Where they read the
-/// backend the search comes first, and goes on whatever it finds.
+/// Finds the backend that serves a URI. Policies are evaluated first: a hidden URI is not searched for, so the response time
+/// does not reveal whether it exists; a denied URI is searched for, and its existence may be known. If policies read the
+/// backend, the search comes first and takes the same time for any result.
 fn owner(call: &Call, kind: ItemKind, uri: &str, all: &Everything) -> Result<Owner, Missing> {
     let is_first = call.admission.as_ref().is_some_and(Admission::reads_backend);
     let known = is_first.then(|| all.resource_evenly(uri));
@@ -310,7 +309,7 @@ fn owner(call: &Call, kind: ItemKind, uri: &str, all: &Everything) -> Result<Own
     }
 }
 
-/// Asks whether the caller may use an item with these arguments, which are what will go out.
+/// Checks that the caller may use an item with the outgoing arguments.
 fn admitted(call: &Call, item: &Item<'_>, arguments: Option<&[u8]>) -> Result<(), Missing> {
     match call.verdict(item, arguments) {
         Verdict::Permitted => Ok(()),
@@ -318,10 +317,10 @@ fn admitted(call: &Call, item: &Item<'_>, arguments: Option<&[u8]>) -> Result<()
     }
 }
 
-/// The refusal of a verdict that is not [`Verdict::Permitted`], noted in the trail.
+/// Converts a verdict other than [`Verdict::Permitted`] into a rejection, and records the reason.
 fn refused(call: &Call, verdict: Verdict, kind: ItemKind, name: &str) -> Missing {
     let (reason, refusal) = match verdict {
-        // It is waited for like anything that is not there: no answer, nor its time, tells them apart.
+        // Treated like an unknown item, including the wait, so neither response nor time distinguishes them.
         Verdict::Permitted | Verdict::Hidden => {
             ("hidden from the caller", unknown(call, kind, name))
         }
@@ -337,7 +336,7 @@ fn refused(call: &Call, verdict: Verdict, kind: ItemKind, name: &str) -> Missing
 }
 
 impl Call {
-    /// What policies are told of the backend of an item, if they read it.
+    /// Returns the policy attributes of an item's backend, if policies read them.
     pub(super) fn item_backend<'a>(
         &self,
         all: &Everything,
@@ -347,14 +346,14 @@ impl Call {
         is_read.then(|| all.item_backend(link, self.generation()))
     }
 
-    /// What policies say of the use of an item with these arguments.
+    /// Returns the verdict of the policies on using an item with these arguments.
     fn verdict(&self, item: &Item<'_>, arguments: Option<&[u8]>) -> Verdict {
         let admission = self.admission.as_ref();
         admission.map_or(Verdict::Permitted, |admission| admission.admit(item, arguments))
     }
 
-    /// The backend that answers for a resource, if there is one and the caller may know of it. Refuses a resource
-    /// that the caller may know of and not read.
+    /// Returns the backend that serves a resource, if it exists and is visible to the caller. Rejects a visible resource that
+    /// the caller may not read.
     pub(crate) fn readable(
         &self,
         uri: &str,

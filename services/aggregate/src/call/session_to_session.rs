@@ -1,5 +1,5 @@
-//! Stateful client, stateful backend: the call goes into the client's own session there, and what
-//! the backend says meanwhile comes back on the call's stream.
+//! Calls from a stateful client to a stateful backend. The call uses the client's own session at the backend, and the backend's
+//! other messages are relayed on the stream of the call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::relay::{Relay, Step};
 use crate::session::{Running, RunningGuard, Session, Upstream};
 use crate::stream::{Opening, Stream};
 
-/// How often one answer may be resumed after the backend ended its stream.
+/// Maximum number of times one response is resumed after the backend ended its stream.
 const MOST_RESUMPTIONS: usize = 100;
 
 pub(crate) async fn call(
@@ -59,11 +59,11 @@ struct Exchange {
 enum Outcome {
     Answered(Response<Body>),
     Streams(Box<Streaming>),
-    /// The backend has forgotten the session and done nothing: worth one more try with a new one.
+    /// The backend has forgotten the session without processing the request: retry with a new session.
     SessionLost,
 }
 
-/// A stream that began with something else than the answer.
+/// Stream that did not begin with the response.
 struct Streaming {
     live: Arc<Live>,
     events: Events,
@@ -131,7 +131,7 @@ impl Exchange {
         let (code, kind) = (response.status(), Media::of(response.headers()));
         let body = response.into_body();
         if kind != Media::Events {
-            // The answer has begun, or there will be none. A call that was cancelled meanwhile is not begun again.
+            // The response has begun, or there is none. A call that was cancelled meanwhile must not be retried.
             self.guard.cancellation.disarm().ok_or(Failure::Cancelled)?;
         }
         if matches!(code, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST) && live.can_end() {
@@ -151,7 +151,7 @@ impl Exchange {
                 let room = Room::new(&*self.call);
                 ready(answer::json_within(code, body, &self.expected(), room, may_hold).await?)
             }
-            // Boxed: what reads events is larger than everything else that a call needs.
+            // Boxed: the event reader is larger than the rest of the future.
             Media::Events => {
                 let events = Events::new(body, self.call.hub.limits.held_bytes)
                     .counted(self.call.account().as_ref());
@@ -168,13 +168,13 @@ impl Exchange {
         }
     }
 
-    /// Looks at how a stream begins: most consist of the answer alone, which needs no stream.
+    /// Reads the beginning of a stream: most streams contain only the response, which needs no stream to the client.
     async fn look(&self, live: Arc<Live>, mut events: Events) -> Result<Outcome, BoxError> {
         let first = loop {
             if let Some(event) = events.buffered() {
                 break Some(event?.data);
             }
-            // An id without data: the backend means to be resumed.
+            // An id without data: the backend wants the stream to be resumed.
             if events.last_id().is_some() {
                 break None;
             }
@@ -195,7 +195,7 @@ impl Exchange {
         Ok(Outcome::Streams(Box::new(Streaming { live, events, first })))
     }
 
-    /// Answers with a stream that a task feeds: it goes on when the client's connection breaks.
+    /// Responds with a stream that a task feeds, so the call continues after a lost connection.
     fn stream(self, streaming: Box<Streaming>) -> Result<Response<Body>, Rejection> {
         let (stream, response) = match answering_stream(&self.call, &self.guard) {
             Ok(opened) => opened,
@@ -208,7 +208,7 @@ impl Exchange {
         let feeding = tokio::spawn(async move {
             let failure = tokio::select! {
                 failure = self.feed(streaming, &stream) => failure,
-                // Who cancels wants no answer.
+                // A cancelled request has no response.
                 () = self.guard.cancelled.notified() => None,
                 why = stream.abandoned(self.call.hub.limits.detached_for) => {
                     Some(Failure::from(why).into())
@@ -224,7 +224,7 @@ impl Exchange {
         Ok(response)
     }
 
-    /// Feeds the stream until the answer. Gives the failure where there is none.
+    /// Feeds the stream up to the response. Returns the failure if there is none.
     async fn feed(&self, streaming: Box<Streaming>, stream: &Arc<Stream>) -> Option<BoxError> {
         let Streaming { live, mut events, mut first } = *streaming;
         let relay = Relay {
@@ -269,7 +269,7 @@ impl Exchange {
         }
     }
 
-    /// Reads on where the backend's stream ended, if it said how.
+    /// Resumes the backend's stream if it provided an event id.
     async fn resume(&self, live: &Live, place: &mut Place) -> Result<Events, BoxError> {
         place.resumptions += 1;
         let last = place.last.as_ref().filter(|_| place.resumptions <= MOST_RESUMPTIONS);
@@ -288,7 +288,7 @@ impl Exchange {
     }
 }
 
-/// Where a stream can be resumed. A connection that brings no event leaves it where it was.
+/// Resumption point of a stream. A connection without events does not change it.
 #[derive(Default)]
 struct Place {
     last: Option<Bytes>,
@@ -303,13 +303,13 @@ impl Place {
     }
 }
 
-/// Whether a failure is one wherever the stream goes on: the wait was too long, or too much waits.
+/// Returns `true` if resuming cannot help: the request timed out or a buffer limit is reached.
 fn is_final(error: &BoxError) -> bool {
     cause::<Elapsed>(error.as_ref()).is_some()
         || matches!(cause(error.as_ref()), Some(Failure::Detached { .. }))
 }
 
-/// The next message for `stream`. One that has not come whole counts with what waits for a client that is away.
+/// Returns the next message for `stream`. An incomplete one counts toward the buffer of a disconnected client.
 pub(super) async fn next(events: &mut Events, stream: &Stream) -> Option<Result<Bytes, BoxError>> {
     loop {
         if let Some(event) = events.buffered() {
@@ -343,8 +343,8 @@ fn ready(shaped: Shaped) -> Result<Outcome, BoxError> {
     }
 }
 
-/// Whether a refusal means that the session is unknown. Revision 2025-11-25 says 404; servers in use
-/// answer 400 with an error that belongs to no request.
+/// Returns `true` if an error response means that the session is unknown. Revision 2025-11-25 requires 404; some servers
+/// respond with 400 and an error without a request id.
 pub(crate) fn forgotten(code: StatusCode, body: &[u8]) -> bool {
     let error = match scan(body) {
         Ok(Envelope::Answer { id: None, outcome: vmcp_wire::Outcome::Error(error) }) => {
@@ -356,7 +356,7 @@ pub(crate) fn forgotten(code: StatusCode, body: &[u8]) -> bool {
     code == StatusCode::NOT_FOUND || find(error, "code") == Some(b"-32000")
 }
 
-/// A new stream for a call of a session, and the response that the client reads it by.
+/// Creates a stream for a call of a session, and the response that connects the client to it.
 pub(super) fn answering_stream(
     call: &Call,
     running: &RunningGuard,
@@ -372,7 +372,7 @@ pub(super) fn answering_stream(
     Ok((stream, response))
 }
 
-/// A response that streams events.
+/// Builds a response that streams events.
 pub(crate) fn event_stream(body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     let headers = response.headers_mut();

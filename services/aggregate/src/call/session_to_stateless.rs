@@ -1,5 +1,5 @@
-//! Stateful client, stateless backend: the gateway puts what the client said at its handshake into
-//! every request, and asks the client on its session what the backend wants to know.
+//! Calls from a stateful client to a stateless backend. The gateway adds the client's handshake information to every request,
+//! and sends the backend's input requests to the client as server requests of its session.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::session::{Question, Running, RunningGuard, Session};
 use crate::stream::{Class, Stream};
 use crate::tasks;
 
-/// How often a backend may ask within one request.
+/// Maximum number of input rounds in one request.
 const MOST_ROUNDS: usize = 10;
 
 pub(crate) async fn call(
@@ -34,7 +34,7 @@ pub(crate) async fn call(
     target: Arc<Target>,
 ) -> Result<Result<Response<Body>, Rejection>, BoxError> {
     let upstream = session.upstream(&target.link);
-    // Dropping a request is how a stateless one is cancelled: there is nothing to send.
+    // Dropping the request cancels it at a stateless backend; no notification is sent.
     let guard = match session.run(Running::new(&call, upstream)) {
         Ok(guard) => guard,
         Err(refusal) => return Ok(Err(refusal)),
@@ -58,8 +58,8 @@ struct Bridge {
     guard: RunningGuard,
 }
 
-/// The progress that the client was told. It has to increase over all rounds (MCP 2025-11-25, Progress), and a backend
-/// that is asked again begins from zero.
+/// Progress reported to the client. It has to increase over all rounds (MCP 2025-11-25, Progress), but a backend restarts from
+/// zero in each round.
 #[derive(Clone, Copy, Default)]
 struct Progress {
     told: Option<f64>,
@@ -71,11 +71,11 @@ impl Progress {
         self.told_in_earlier_rounds = self.told;
     }
 
-    /// Whether the client is told of this progress.
+    /// Returns `true` if the client is to receive this progress.
     fn admit(&mut self, message: &[u8], params: &Params) -> bool {
         let progress = params.span.and_then(|params| find(params.of(message), "progress"));
         let progress = progress.and_then(|it| std::str::from_utf8(it).ok()?.parse::<f64>().ok());
-        // What has no progress is the backend's mistake, and the client's to see.
+        // Forward a notification without a progress value: the defect is the backend's and should be visible.
         let Some(progress) = progress else { return true };
         if self.told_in_earlier_rounds.is_some_and(|told| progress <= told) {
             return false;
@@ -85,27 +85,27 @@ impl Progress {
     }
 }
 
-/// How a request stands.
+/// State of a request.
 #[expect(clippy::large_enum_variant, reason = "it lives for one match; boxing costs more")]
 enum State {
-    /// Answered with JSON.
+    /// The response is complete.
     Ready(Response<Body>),
-    /// The backend wants input: the whole message.
+    /// The backend needs input: the whole message.
     Asked(Bytes),
-    /// The backend streams; the first message was read.
+    /// The backend streams; the first message has been read.
     Streams(Events, Option<Bytes>),
 }
 
 impl Bridge {
-    /// The client's request with what a stateless server wants to know of the client.
+    /// Returns the client's request with the client information that a stateless server requires.
     fn introduced(&self) -> Bytes {
         let message = &self.target.message;
         let Ok(Envelope::Request { params, .. }) = scan(message) else { return message.clone() };
         let level = self.session.level();
         let add = meta_members(self.session.introduction(&self.call.caller), level.as_deref());
         let mut splice = Splice::new(message);
-        // Only stateless clients carry rounds, and theirs are sealed: what a client of this generation calls so
-        // never came from the backend.
+        // Only stateless clients carry rounds, and theirs are sealed. Such members in a request of this generation do not
+        // originate from the backend.
         for key in [Key::InputResponses, Key::RequestState] {
             if let (Some(_), Some(object)) = (params.get(key), params.span) {
                 splice.remove_member(object, key.name());
@@ -179,7 +179,7 @@ impl Bridge {
         }
     }
 
-    /// The first message of a stream.
+    /// Returns the first message of a stream.
     async fn first(&self, events: &mut Events) -> Result<Bytes, BoxError> {
         loop {
             if let Some(event) = events.buffered() {
@@ -192,7 +192,7 @@ impl Bridge {
         }
     }
 
-    /// A session has no tasks: the client did not declare them.
+    /// Tasks are rejected in sessions: the client did not declare them.
     fn state(&self, shaped: Shaped) -> Result<State, BoxError> {
         match shaped {
             Shaped::Ready(response) => Ok(State::Ready(response)),
@@ -203,7 +203,7 @@ impl Bridge {
         }
     }
 
-    /// Answers with a stream that a task feeds.
+    /// Responds with a stream that a task feeds.
     fn stream(self, state: State) -> Result<Response<Body>, Rejection> {
         let (stream, response) = answering_stream(&self.call, &self.guard)?;
         let session = Arc::clone(&self.session);
@@ -213,7 +213,7 @@ impl Bridge {
                     Ok(answer) => (!self.finish(&stream, answer)).then(|| Failure::UNKEPT.into()),
                     Err(error) => Some(error),
                 },
-                // Who cancels wants no answer.
+                // A cancelled request has no response.
                 () = self.guard.cancelled.notified() => None,
                 why = stream.abandoned(self.call.hub.limits.detached_for) => {
                     Some(Failure::from(why).into())
@@ -228,14 +228,14 @@ impl Bridge {
         Ok(response)
     }
 
-    /// Ends the stream with the answer and the counts that are held for it.
+    /// Ends the stream with the response and the reservations held for it.
     fn finish(&self, stream: &Stream, answer: Bytes) -> bool {
         let counts = self.call.take_held();
         let attach = |bytes, count: Reservation| count.attach(bytes);
         stream.finish(counts.into_iter().fold(answer, attach), None)
     }
 
-    /// Goes on until there is an answer.
+    /// Continues until the response.
     async fn feed(&self, mut state: State, stream: &Stream) -> Result<Bytes, BoxError> {
         let (mut rounds, mut progress) = (0, Progress::default());
         loop {
@@ -261,7 +261,7 @@ impl Bridge {
         }
     }
 
-    /// Passes on what a stream says until the answer.
+    /// Forwards the messages of a stream up to the response.
     async fn read(
         &self,
         mut events: Events,
@@ -296,7 +296,7 @@ impl Bridge {
         }
     }
 
-    /// Asks the client all that the backend wants to know, and makes the request that answers it.
+    /// Sends all input requests of the backend to the client, and builds the next request from the responses.
     async fn round(&self, message: &Bytes, stream: &Stream) -> Result<Bytes, BoxError> {
         let Ok(Envelope::Answer { outcome: Outcome::Result(result), .. }) = scan(message) else {
             return Err(Failure::Malformed("no JSON-RPC answer").into());
@@ -328,7 +328,7 @@ impl Bridge {
         Ok(self.retry(result, &responses))
     }
 
-    /// Puts one question to the client.
+    /// Sends one server request to the client.
     fn ask(&self, question: &[u8], stream: &Stream) -> Result<oneshot::Receiver<Bytes>, BoxError> {
         let method = find(question, "method").and_then(vmcp_wire::unquote).unwrap_or_default();
         let capability = needed(&method).ok_or(Failure::Question("asked something unknown"))?;
@@ -355,7 +355,7 @@ impl Bridge {
         Ok(receiver)
     }
 
-    /// The request anew, with the answers and the backend's state.
+    /// Builds the next request, with the responses and the backend's state.
     fn retry(&self, asked: &[u8], responses: &[u8]) -> Bytes {
         let first = self.introduced();
         let Ok(Envelope::Request { params, .. }) = scan(&first) else { return first };
@@ -369,7 +369,7 @@ impl Bridge {
     }
 }
 
-/// The capability that a client needs to be asked something.
+/// Returns the client capability that a server request requires.
 pub(crate) fn needed(method: &str) -> Option<&'static str> {
     match method {
         "elicitation/create" => Some("elicitation"),

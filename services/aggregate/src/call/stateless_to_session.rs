@@ -1,6 +1,6 @@
-//! Stateless client, stateful backend: the call goes into a session of the client's identity. When
-//! the backend asks something meanwhile, the call is parked and the client gets the question; its
-//! next request resumes the call where it stands.
+//! Calls from a stateless client to a stateful backend. The call uses a session of the caller's identity. If the backend sends
+//! a server request, the call is suspended and the client receives that request as a result; the client's next request resumes
+//! the call.
 
 mod running;
 
@@ -33,7 +33,7 @@ use crate::park::{Handle, Out, Resume};
 use crate::session::Upstream;
 use crate::shared::Key as SharedKey;
 
-/// How many messages may wait for the client.
+/// Maximum number of messages queued for the client.
 const QUEUE: usize = 64;
 
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
@@ -62,12 +62,12 @@ pub(crate) async fn call(
     Err(Failure::SessionGone.into())
 }
 
-/// What a request's `_meta` says.
+/// Returns a member of the request's `_meta`.
 fn meta<'a>(call: &'a Call, key: &str) -> Option<&'a [u8]> {
     find(call.message.param(Key::Meta)?, key)
 }
 
-/// What the backend may know of the client's capabilities.
+/// Returns the client's capabilities as sent to the backend.
 fn capabilities(call: &Call) -> Cow<'_, [u8]> {
     bridged(meta(call, CAPABILITIES).unwrap_or(b"{}"), BRIDGED_IN_SESSIONS)
 }
@@ -78,7 +78,7 @@ fn upstream(call: &Call, target: &Target) -> Result<Arc<Upstream>, BoxError> {
     Ok(call.hub.shared.get(key, &target.link).map_err(NotSent::new)?)
 }
 
-/// A request on its way.
+/// Request in flight.
 struct Crossing {
     live: Arc<Live>,
     response: Response<Body>,
@@ -126,7 +126,7 @@ impl Crossing {
         Ok(Self { live, response, expected, cancellation, hold })
     }
 
-    /// `None` when the backend has forgotten the session and is worth another try.
+    /// Completes the exchange; `None` if the backend has forgotten the session and a retry is useful.
     async fn finish(
         self,
         call: &Arc<Call>,
@@ -138,7 +138,7 @@ impl Crossing {
         let (parts, body) = response.into_parts();
         let code = parts.status;
         if Media::of(&parts.headers) != Media::Events {
-            // The answer has begun, or there will be none.
+            // The response has begun, or there is none.
             cancellation.disarm();
         }
         if matches!(code, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST) && live.can_end() {
@@ -177,8 +177,8 @@ impl Crossing {
     }
 }
 
-/// The request as a stateful server knows it: under an id of the gateway's, since the session is
-/// shared, and without what only the other generation says.
+/// Builds the request for a stateful server: under an id of the gateway, because the session is shared, and without members
+/// that exist only in the stateless generation.
 fn outgoing(target: &Target, id: &Bytes) -> Bytes {
     let message = &target.message;
     let Ok(Envelope::Request { id: theirs, params, .. }) = scan(message) else {
@@ -196,7 +196,7 @@ fn outgoing(target: &Target, id: &Bytes) -> Bytes {
     }
     if let Some(object) = params.span {
         splice.remove_member(object, "inputResponses");
-        // No client of this generation asks for a task, and none could follow up one of the older.
+        // Clients of this generation do not request tasks this way and could not follow up an old one.
         if params.get(Key::Task).is_some() {
             splice.remove_member(object, Key::Task.name());
         }
@@ -204,7 +204,7 @@ fn outgoing(target: &Target, id: &Bytes) -> Bytes {
     splice.finish()
 }
 
-/// Takes up a call that waits for this client.
+/// Resumes a suspended call of this client.
 async fn resume(
     call: Arc<Call>,
     target: Arc<Target>,
@@ -229,7 +229,7 @@ async fn resume(
     let (caller, cause) = (call.caller.clone(), call.cause().cloned());
     waiting.send(Resume { responses, outlet, caller, cause }).map_err(|_| gone())?;
     let expected = Expected {
-        // Whatever the id, the call knows which answer is its own.
+        // The running call knows its own id.
         id: Bytes::new(),
         client_id: call.id(),
         client: Generation::Stateless,
@@ -242,7 +242,7 @@ async fn resume(
     respond(&call, &target, outs, expected).await
 }
 
-/// The response that a call's first words make.
+/// Builds the response from the first events of a call.
 async fn respond(
     call: &Arc<Call>,
     target: &Arc<Target>,
@@ -265,7 +265,7 @@ async fn respond(
     }
 }
 
-/// What ends a response.
+/// Message that ends a response.
 struct Ending {
     call: Arc<Call>,
     target: Arc<Target>,
@@ -322,11 +322,11 @@ impl Ending {
     }
 }
 
-/// Notifications, and then what ends the response.
+/// Body of notifications followed by the final message.
 struct Streaming {
-    /// The message that is being sent.
+    /// Message that is being sent.
     encoder: Option<sse::Encoder>,
-    /// Counts it until the next one is sent.
+    /// Its reservation, held until the next message is sent.
     count: Option<Reservation>,
     outs: mpsc::Receiver<Out>,
     ending: Ending,
@@ -348,13 +348,13 @@ impl http_body::Body for Streaming {
             }
             let message = match ready!(this.outs.poll_recv(cx)) {
                 Some(Out::Message(message, permit, count)) => {
-                    // The next message may come while the client reads this one.
+                    // Release the share, so the next message can arrive while the client reads this one.
                     drop(permit);
                     this.count = count;
                     message
                 }
                 last => {
-                    // The call holds the count of its answer.
+                    // The reservation of the response is held by the call.
                     (this.over, this.count) = (true, None);
                     let ended = this.ending.message(last).map(|(_, message)| message);
                     ended.unwrap_or_else(|refusal| this.ending.call.failure(&refusal))

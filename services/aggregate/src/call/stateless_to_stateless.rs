@@ -1,5 +1,5 @@
-//! Stateless client, stateless backend: the request passes with another name, the answer as it is.
-//! Only what the client has to carry to the next round is sealed.
+//! Calls from a stateless client to a stateless backend. The request passes under the backend's own name, the response
+//! unchanged. Only the state that the client carries to the next round is sealed.
 
 use std::borrow::Cow;
 use std::pin::Pin;
@@ -70,8 +70,7 @@ pub(crate) async fn call(
     }
 }
 
-/// The message without the extensions that are not bridged, and with the backend's own id of the task that it is
-/// related to.
+/// Returns the message without extensions that are not bridged, and with the backend's own id of the related task.
 pub(crate) fn bridged(call: &Call, link: &Link, mut message: Bytes) -> Bytes {
     if must_strip(&call.message, BRIDGED) {
         message = strip(message, BRIDGED);
@@ -82,7 +81,7 @@ pub(crate) fn bridged(call: &Call, link: &Link, mut message: Bytes) -> Bytes {
     message
 }
 
-/// The response that a whole answer makes.
+/// Builds the response from a complete backend response.
 fn respond(call: &Call, target: &Target, shaped: Shaped) -> Result<Response<Body>, BoxError> {
     let message = match shaped {
         Shaped::Ready(response) => return Ok(response),
@@ -93,12 +92,12 @@ fn respond(call: &Call, target: &Target, shaped: Shaped) -> Result<Response<Body
     Ok(answer::response(StatusCode::OK, Body::from(message)))
 }
 
-/// Whether a method's target travels in `Mcp-Name`.
+/// Returns `true` if a method's target is repeated in `Mcp-Name`.
 pub(crate) fn names(method: &str) -> bool {
     matches!(method, "tools/call" | "prompts/get" | "resources/read")
 }
 
-/// Looks at how a stream begins: an answer alone needs no stream, and an error has a status.
+/// Reads the beginning of a stream: a lone response needs no stream, and an error determines the status.
 async fn begin(
     call: Arc<Call>,
     target: Arc<Target>,
@@ -119,15 +118,15 @@ async fn begin(
     Ok(event_stream(Body::wrap(passing)))
 }
 
-/// The rest of a stream, event by event, driven by the client's connection: when the client goes,
-/// the request to the backend goes too, which is how a stateless request is cancelled.
+/// Body that forwards the rest of a stream event by event, polled by the client's connection. When the client disconnects, the
+/// backend request is dropped, which cancels a stateless request.
 struct Passing {
     call: Arc<Call>,
     target: Arc<Target>,
     expected: Expected,
     events: Events,
     first: Option<Bytes>,
-    /// The message that is being sent. Its count is that of the event that was read last.
+    /// Message that is being sent. Its reservation is that of the event that was read last.
     encoder: Option<sse::Encoder>,
     over: bool,
 }
@@ -161,7 +160,7 @@ impl http_body::Body for Passing {
     }
 }
 
-/// The next piece of an event that is being sent, until it is complete.
+/// Returns the next piece of the event that is being sent, until it is complete.
 pub(super) fn next_piece(encoder: &mut Option<sse::Encoder>) -> Option<Frame<Bytes>> {
     let event = encoder.as_mut()?;
     let mut out = BytesMut::with_capacity(event.remaining().min(MAX_FRAME) + FIELDS);
@@ -172,10 +171,10 @@ pub(super) fn next_piece(encoder: &mut Option<sse::Encoder>) -> Option<Frame<Byt
 }
 
 impl Passing {
-    /// What the client gets to see of a message.
+    /// Returns a message as forwarded to the client.
     fn pass(&mut self, message: Bytes) -> Option<Bytes> {
         match scan(&message) {
-            // For streams of `subscriptions/listen` only.
+            // Valid on streams of `subscriptions/listen` only.
             Ok(Envelope::Notification { method, .. }) if method.is(&message, TASK_CHANGED) => None,
             Ok(Envelope::Notification { params, .. }) => {
                 if let Some(kind) = kind_of_change(&message) {
@@ -192,7 +191,7 @@ impl Passing {
                 self.over = true;
                 Some(self.answer(message))
             }
-            // A stateless server has nobody to ask on a stream.
+            // A stateless server must not send requests on a stream.
             Ok(Envelope::Request { .. }) | Err(_) => None,
         }
     }
@@ -209,14 +208,14 @@ impl Passing {
         shaped.unwrap_or_else(|error| self.fail(&error))
     }
 
-    /// The error that ends the stream.
+    /// Builds the error message that ends the stream.
     fn fail(&mut self, error: &BoxError) -> Bytes {
         self.over = true;
         self.target.failure(&self.call, error)
     }
 }
 
-/// What the client carried from the round before.
+/// Returns the state that the client carried from the previous round.
 pub(crate) fn carried(call: &Call) -> Result<Option<Text>, Rejection> {
     match (call.message.param(Key::RequestState), call.message.text(Key::RequestState)) {
         (None | Some(b"null"), _) => Ok(None),
@@ -225,9 +224,9 @@ pub(crate) fn carried(call: &Call) -> Result<Option<Text>, Rejection> {
     }
 }
 
-/// The message with the state that the backend gave, as the client carried it here sealed.
+/// Returns the message with the backend's state unsealed.
 pub(crate) fn unsealed(call: &Call, target: &Target) -> Result<Bytes, Rejection> {
-    // Nearly no request carries one, and only those are worth another look.
+    // Few requests carry state, and only those are parsed further.
     if carried(call)?.is_none() {
         return Ok(target.message.clone());
     }
@@ -249,7 +248,7 @@ pub(crate) fn unsealed(call: &Call, target: &Target) -> Result<Bytes, Rejection>
     Ok(splice.finish())
 }
 
-/// The capability that the client would need for what it is asked, if it did not declare it (2026-07-28, Multi Round-Trip
+/// Returns a capability that the requested input needs and that the client did not declare (2026-07-28, Multi Round-Trip
 /// Requests).
 fn undeclared(call: &Call, result: &[u8]) -> Option<&'static str> {
     let said = call.message.params().and_then(|params| params.said(Said::ClientCapabilities));
@@ -260,7 +259,7 @@ fn undeclared(call: &Call, result: &[u8]) -> Option<&'static str> {
     needs.find(|capability| find(said, capability).is_none())
 }
 
-/// The backend's question with its state sealed.
+/// Returns the backend's input request with its state sealed.
 fn sealed(call: &Call, target: &Target, message: Bytes) -> Result<Bytes, BoxError> {
     let Ok(Envelope::Answer { outcome: Outcome::Result(result), .. }) = scan(&message) else {
         return Err(Failure::Malformed("no JSON-RPC answer").into());
@@ -270,7 +269,7 @@ fn sealed(call: &Call, target: &Target, message: Bytes) -> Result<Bytes, BoxErro
     }
     let state = members(result.of(&message)).find(|member| member.key.is("requestState"));
     let Some(state) = state.filter(|state| state.value != b"null") else { return Ok(message) };
-    // Anything else would reach the client unsealed, and could not come back.
+    // A state of another type would reach the client unsealed and could not be sent back.
     let state = unquote(state.value).map(Cow::into_owned);
     let state = state.ok_or(Failure::Malformed("a requestState that is no string"))?;
     let sealed = call.hub.seal.seal(&state, purpose(call, target))?;
@@ -279,7 +278,7 @@ fn sealed(call: &Call, target: &Target, message: Bytes) -> Result<Bytes, BoxErro
     Ok(splice.finish())
 }
 
-/// A state is good for the same request of the same caller only.
+/// Returns the purpose that binds a state to the same request of the same caller.
 pub(crate) fn purpose<'a>(call: &'a Call, target: &'a Target) -> Purpose<'a> {
     Purpose {
         principal: principal(call.caller.identity()),

@@ -1,4 +1,4 @@
-//! The beginning of an answer that is held until it is known what the answer is.
+//! Buffer for the beginning of a response until the response is identified.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use http_body::{Frame, SizeHint};
 use vmcp_core::{Body, BoxError};
 
-/// Chunks so far; a single one is not copied.
+/// Received chunks; a single chunk is not copied.
 #[derive(Default)]
 pub(super) struct Held {
     first: Bytes,
@@ -35,11 +35,11 @@ impl Held {
     }
 }
 
-/// What was held, and then what follows.
+/// Body that yields the buffered bytes and then the remaining ones.
 pub(super) struct Rest {
     held: Bytes,
     body: Body,
-    /// Why the body broke off, until that is told.
+    /// Error of the body that has not been returned yet.
     failure: Option<BoxError>,
 }
 
@@ -65,8 +65,7 @@ impl http_body::Body for Rest {
         }
         let frame = Pin::new(&mut self.body).poll_frame(cx);
         if let Poll::Ready(Some(Err(failure))) = frame {
-            // What came before goes out first: an HTTP/1.1 client that saw nothing on its connection may send the
-            // request again.
+            // Yield the received bytes first: an HTTP/1.1 client that has not received any may resend the request.
             self.failure = Some(failure);
             cx.waker().wake_by_ref();
             return Poll::Pending;

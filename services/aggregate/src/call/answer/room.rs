@@ -1,4 +1,4 @@
-//! Room for answers that are held as a whole.
+//! Buffering of whole responses within a budget.
 
 use bytes::Bytes;
 use http_body::Body as _;
@@ -7,16 +7,16 @@ use vmcp_core::{Body, BodyBuffer, BoxError, BudgetAccount, MAX_BUDGET_WAIT, Rese
 
 use crate::backend::failure::Failure;
 
-/// A request that answers of backends are held for.
+/// Request for which backend responses are buffered.
 pub(crate) trait Holder: Sync {
-    /// The account of its caller in the budget of the process, if that has one.
+    /// Returns the caller's account in the budget of the process, if that has one.
     fn account(&self) -> Option<BudgetAccount>;
 
-    /// Holds the count of an answer for as long as the request, and then its response.
+    /// Holds the reservation of a response for as long as the request and its response exist.
     fn hold(&self, reservation: Reservation);
 }
 
-/// Room for one answer of a backend: within the budget of the process.
+/// Buffer for one backend response within the budget of the process.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Room<'a>(Option<&'a dyn Holder>);
 
@@ -25,7 +25,8 @@ impl<'a> Room<'a> {
         Self(Some(holder))
     }
 
-    /// Reads `body` to its end, behind what was read already. At most `most` bytes in all, each of which may be held.
+    /// Reads `body` to its end and appends it to the bytes already read, at most `most` bytes in total. Fails unless
+    /// `may_hold` permits each new length.
     pub(crate) async fn collect(
         self,
         begun: Bytes,

@@ -40,7 +40,7 @@ async fn who_asks_for_credentials_need_not_say_so_in_json_rpc() {
                 assert!(whole(status, Bytes::from(said), &expected).is_err());
             }
         }
-        // What answers the request is the answer, and other statuses say nothing of credentials.
+        // A response to the request takes precedence, and other statuses do not concern credentials.
         let denied = r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32001,"message":"not you"}}"#;
         let told = json(
             StatusCode::FORBIDDEN,
@@ -62,7 +62,7 @@ async fn who_asks_for_credentials_need_not_say_so_in_json_rpc() {
     }
 }
 
-/// A body without a length that comes in these frames, as HTTP with chunks does.
+/// Creates a body without a length that consists of these frames, like a chunked HTTP body.
 fn frames(frames: &[&str]) -> Body {
     let frames: Vec<_> = frames
         .iter()
@@ -93,7 +93,7 @@ async fn holds_continuations_however_they_arrive() {
     }
 }
 
-/// A body that breaks off behind these bytes.
+/// Creates a body that fails after these bytes.
 fn broken(begun: &str) -> Body {
     let begun = Ok(Frame::data(Bytes::copy_from_slice(begun.as_bytes())));
     let frames = [begun, Err(BoxError::from("reset"))];
@@ -106,7 +106,7 @@ async fn short_answers_that_break_off_are_errors() {
     for held in [HeldResults::None, HeldResults::Continuations] {
         let expected = Expected { held, ..expected(Generation::Stateless) };
         json(StatusCode::OK, broken(begun), &expected, Room::default()).await.unwrap_err();
-        // A long one passes before it has come as a whole, and breaks off there too.
+        // A long response is streamed before it is complete, and fails midway too.
         let long = format!("{begun}\"{}", "x".repeat(HEAD));
         let shaped = json(StatusCode::OK, broken(&long), &expected, Room::default()).await.unwrap();
         let Shaped::Ready(response) = shaped else { panic!("held") };
@@ -146,7 +146,7 @@ async fn error_document_of_a_proxy_is_its_status() {
     }
 }
 
-/// A request whose answers are held.
+/// Request whose responses are buffered.
 struct Held {
     budget: ByteBudget,
     counts: Mutex<Vec<Reservation>>,

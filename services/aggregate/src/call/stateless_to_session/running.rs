@@ -1,4 +1,4 @@
-//! The call itself, which outlives the responses that it is answered with.
+//! Task of a call, which outlives the responses to the client's individual requests.
 
 mod suspended;
 
@@ -29,54 +29,53 @@ use crate::catalog::ByGeneration;
 use crate::hub::Hub;
 use crate::park::{Out, Outlet};
 
-/// How long further questions are waited for before the client is asked: several that are asked at
-/// once come in one round.
+/// Time to collect further server requests, so concurrent ones are sent to the client in one round.
 const GATHER: Duration = Duration::from_millis(25);
 
-/// The most messages that are read after the client has gone: the answer may be right behind them.
+/// Maximum number of messages read after the client has disconnected: the response may follow immediately.
 const MOST_UNHEARD: usize = 64;
 
-/// The most that waits for a client that is connected, in KiB. One larger message may.
+/// Limit on messages queued for a connected client, in KiB. A single larger message is permitted.
 const MAX_WAITING_KIB: u32 = 4 << 10;
 
-/// The most questions of one round.
+/// Maximum number of server requests in one round.
 const MOST_QUESTIONS: usize = 16;
 
 pub(super) struct RunningCall {
     hub: Arc<Hub>,
     caller: Identity,
-    /// The address from which the call was begun, if that is known.
+    /// Address from which the call was started, if known.
     address: Option<IpAddr>,
     live: Arc<Live>,
     events: Events,
-    /// Messages that came while the client was asked, and the end of the stream if that came too.
+    /// Messages that arrived while the call was suspended, including the end of the stream.
     early: VecDeque<Result<Bytes, BoxError>>,
-    /// The id that the backend was given, which is its progress token too.
+    /// Request id sent to the backend, which is also its progress token.
     id: Bytes,
     /// The client's own progress token, as JSON.
     token: Option<Bytes>,
     capabilities: Bytes,
-    /// Whether the client wants to see log messages.
+    /// `true` if the client requests log messages.
     logs: bool,
     cancellation: Cancellation,
     hold: TimeoutControl,
-    /// The client's last request of it, if anybody wants to know.
+    /// Record of the client's last request for this call, if a layer observes it.
     cause: Option<Trail>,
     asked: u32,
-    /// One permit for each KiB that may wait for the client.
+    /// One permit for each KiB that may be queued for the client.
     room: Arc<Semaphore>,
 }
 
-/// A question that waits for its answer.
+/// Pending server request.
 struct Asked {
     key: String,
-    /// The backend's id for it, as JSON.
+    /// The backend's id of the server request, as JSON.
     id: Bytes,
     /// `method` and `params`.
     question: Bytes,
 }
 
-/// What a message of the backend means for the call.
+/// Effect of a backend message on the call.
 enum Step {
     More,
     /// The client does not read.
@@ -118,10 +117,10 @@ impl RunningCall {
         &self.cancellation.upstream.link
     }
 
-    /// Runs until the answer, or until the client is gone.
+    /// Runs until the response, or until the client has disconnected.
     pub(super) async fn run(mut self, first: Bytes, mut outlet: Outlet) {
         let mut asked: Vec<Asked> = Vec::new();
-        // When the client is asked what has gathered by then.
+        // Time at which the collected server requests are sent to the client.
         let mut round = Instant::now();
         self.early.push_back(Ok(first));
         let mut unheard = 0;
@@ -134,7 +133,7 @@ impl RunningCall {
                 Some(Ok(message)) => self.step(message, &outlet).await,
                 Some(Err(error)) => Step::Over(Out::Failed(error)),
                 None => tokio::select! {
-                    // What has come counts before who has gone.
+                    // Process received messages before a disconnect.
                     biased;
                     () = sleep_until(round), if !asked.is_empty() => {
                         match self.park(std::mem::take(&mut asked), outlet).await {
@@ -169,7 +168,7 @@ impl RunningCall {
         }
     }
 
-    /// Says what came of the call. Whatever the client hears of it, the backend hears first that it is over.
+    /// Reports the outcome of the call. The backend is notified of the cancellation before the client receives the outcome.
     async fn end(&mut self, out: Out, outlet: &Outlet) {
         match &out {
             Out::Answer(..) => _ = self.cancellation.disarm(),
@@ -200,11 +199,11 @@ impl RunningCall {
         }
     }
 
-    /// Sends a notification to the client as soon as there is room for it.
+    /// Sends a notification to the client, waiting for queue capacity.
     async fn tell(&mut self, message: Bytes, outlet: &Outlet) -> Step {
         let share = u32::try_from(message.len() / 1024).unwrap_or(MAX_WAITING_KIB);
         let count = self.events.take_reservation();
-        // A client that does not read is the only reason to wait here.
+        // This only waits if the client does not read.
         let telling = async {
             let room = Arc::clone(&self.room).acquire_many_owned(share.clamp(1, MAX_WAITING_KIB));
             if let Ok(permit) = room.await {
@@ -218,7 +217,7 @@ impl RunningCall {
         Step::Unread
     }
 
-    /// A notification in the client's terms; `None` if it is not for the client.
+    /// Translates a notification for the client; `None` if it is not for the client.
     fn notification(&self, method: &str, params: &Params, message: Bytes) -> Option<Bytes> {
         if let Some(kind) = kind_of_change(&message) {
             match &self.link().own {
@@ -276,7 +275,7 @@ impl RunningCall {
         Step::Asked(Asked { key: format!("q{}", self.asked), id, question: question.into() })
     }
 
-    /// Answers a question of the backend.
+    /// Sends the response to a server request to the backend.
     fn reply(&self, id: &[u8], ending: &[u8]) -> impl Future<Output = ()> + Send + use<> {
         let (link, live) = (Arc::clone(self.link()), Arc::clone(&self.live));
         let message = [b"{\"jsonrpc\":\"2.0\",\"id\":", id, b",", ending].concat();

@@ -1,4 +1,4 @@
-//! A call that waits for its client to come back with answers.
+//! Suspension of a call until its client returns with responses.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use crate::detached::Reservation;
 use crate::expiry::{ended, left};
 use crate::park::{Out, Outlet, Place, Resume};
 
-/// Why a backend need not go on with a suspended call.
+/// Cancellation reason for a suspended call whose client does not return.
 const NO_ANSWER: &str = "the client did not answer in time";
 const TOKEN_EXPIRED: &str = "the client's token expired";
 
 impl RunningCall {
-    /// Hands the questions out and waits for the client to come back; `None` when it doesn't.
+    /// Sends the server requests to the client and waits for its return; `None` if it does not return.
     pub(super) async fn park(
         &mut self,
         mut asked: Vec<Asked>,
@@ -57,21 +57,21 @@ impl RunningCall {
             self.caller = resume.caller.identity().clone();
             self.cause = resume.cause;
             self.live.renew(&resume.caller);
-            // What was not answered is asked again, unless the call is over.
+            // Server requests without a response are sent again, unless the call has ended.
             let open = self.hand_over(asked, &resume.responses).await;
             asked = if self.is_over() { Vec::new() } else { open };
         }
         Some(outlet)
     }
 
-    /// Waits for the client to come back; `None` when it doesn't. `size` is that of the questions.
+    /// Waits for the client's return; `None` if it does not return. `size` is that of the server requests.
     async fn wait(
         &mut self,
         place: &mut Place<'_>,
         reservation: &mut Reservation,
         size: usize,
     ) -> Option<Resume> {
-        // Nobody may come back for it once the token has expired that it was begun with.
+        // The call cannot be resumed after the token that started it has expired.
         let token = left(&self.caller).unwrap_or(Duration::MAX);
         let patience = self.hub.limits.parked_for.min(token);
         let caller = self.caller.clone();
@@ -94,7 +94,7 @@ impl RunningCall {
         }
     }
 
-    /// Gives the backend the answers that the client came back with, and back the questions that it has not answered.
+    /// Forwards the client's responses to the backend. Returns the server requests without a response.
     async fn hand_over(&mut self, asked: Vec<Asked>, responses: &[u8]) -> Vec<Asked> {
         let mut open = Vec::new();
         for question in asked {
@@ -109,7 +109,7 @@ impl RunningCall {
         open
     }
 
-    /// Whether the call ended while the client was asked.
+    /// Returns `true` if the call ended during the suspension.
     fn is_over(&self) -> bool {
         match self.early.back() {
             Some(Ok(message)) => matches!(scan(message), Ok(Envelope::Answer { .. })),
@@ -118,17 +118,17 @@ impl RunningCall {
         }
     }
 
-    /// How many bytes are held of what the backend said while the client is asked.
+    /// Returns the size of the backend's messages buffered during the suspension.
     fn held(&self) -> usize {
         let early = self.early.iter().filter_map(|it| it.as_ref().ok()).map(Bytes::len);
         early.sum::<usize>() + self.events.held()
     }
 
-    /// Lets go of what the backend said, and ends the call: more came than is kept.
+    /// Drops the buffered messages and ends the call because they exceed the limit.
     fn drop_early(&mut self) {
         self.hub.detached.note_ended();
         self.early.clear();
-        // Ends the response, too.
+        // Dropping the body also closes the backend's response.
         self.events = Events::new(Body::empty(), 0);
         let failure = if self.cancellation.is_armed() { Failure::UNREAD } else { Failure::UNKEPT };
         let failure = failure.into();
@@ -136,7 +136,7 @@ impl RunningCall {
         self.early.push_back(Err(failure));
     }
 
-    /// Reads on while the client is asked. Whether there is more to read now.
+    /// Reads messages during the suspension. Returns `true` if more can be read now.
     async fn read_early(&mut self) -> bool {
         match self.events.chunk().await {
             Some(Ok(())) => self.keep_buffered(),
@@ -145,7 +145,7 @@ impl RunningCall {
         }
     }
 
-    /// Keeps what has come. Whether there is more to read now.
+    /// Buffers received messages. Returns `true` if more can be read now.
     fn keep_buffered(&mut self) -> bool {
         while let Some(event) = self.events.buffered() {
             if !self.keep_early(Some(event)) {
@@ -155,7 +155,7 @@ impl RunningCall {
         true
     }
 
-    /// Keeps what the backend says while the client is asked. Whether there is more to read now.
+    /// Buffers a message during the suspension. Returns `true` if more can be read now.
     fn keep_early(&mut self, event: Option<Result<Event, BoxError>>) -> bool {
         let message = match event {
             Some(Ok(event)) => event.data,
@@ -170,14 +170,14 @@ impl RunningCall {
         };
         match scan(&message) {
             Ok(Envelope::Answer { id, .. }) if id.is_none_or(|id| id.of(&message) == self.id) => {
-                // Whether or not the client comes back for it.
+                // The call has its response, even if the client does not return for it.
                 self.cancellation.disarm();
                 self.early.push_back(Ok(message));
                 false
             }
             Ok(Envelope::Notification { method, params }) => {
                 let method = method.read(&message).into_owned();
-                // The client has no stream now.
+                // During the suspension, the client has no stream.
                 _ = self.notification(&method, &params, message);
                 true
             }
