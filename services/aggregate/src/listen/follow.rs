@@ -1,4 +1,4 @@
-//! The tasks that listen to backends on behalf of one client.
+//! Tasks that subscribe to backends on behalf of one client.
 
 use std::future::Future;
 use std::sync::{Arc, Weak};
@@ -28,14 +28,13 @@ pub(super) const PAUSE: (Duration, Duration) =
     (Duration::from_millis(100), Duration::from_secs(10));
 pub(super) const LARGEST_EVENT: usize = 16 << 20;
 
-/// A listener of a stateless client asks a backend for nothing but notifications.
+/// Returns the client information of a stateless client's subscription, which requests notifications only.
 pub(super) fn listening(caller: &Caller) -> Introduction<'_> {
     let client = br#"{"name":"vmcp","version":"1"}"#;
     Introduction { caller, capabilities: b"{}", client, cause: None, address: None }
 }
 
-/// Listens to a backend for a stateful client, if that has a reason to: an open stream of its own,
-/// or a subscription.
+/// Starts the subscription to a backend for a stateful client, if it has an open notification stream or resource subscriptions.
 pub(crate) fn follow(hub: &Arc<Hub>, session: &Arc<Session>, upstream: &Arc<Upstream>) {
     let Some(talk) = session.has_talk() else { return };
     let connected = talk.listening().is_some_and(|stream| stream.connected());
@@ -56,7 +55,7 @@ pub(crate) fn follow(hub: &Arc<Hub>, session: &Arc<Session>, upstream: &Arc<Upst
                     for_session(hub, session, upstream, stream).await;
                 }
             };
-            // The next request of the owner, which brings a newer token, starts it again.
+            // The owner's next request, which brings a newer token, restarts it.
             tokio::select! {
                 () = following => {}
                 () = expired(|| owner.caller()) => {}
@@ -68,7 +67,7 @@ pub(crate) fn follow(hub: &Arc<Hub>, session: &Arc<Session>, upstream: &Arc<Upst
     upstream.listen_with(start);
 }
 
-/// Stateful client, stateful backend: the backend's standing stream becomes part of the client's.
+/// Stateful client, stateful backend: relays the backend's notification stream to the client's.
 async fn for_session(
     hub: Arc<Hub>,
     session: Arc<Session>,
@@ -105,17 +104,17 @@ async fn for_session(
     }
 }
 
-/// Whether a backend has a stream at all.
+/// Support of notification streams by a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Said {
     Something,
     Never,
 }
 
-/// How a standing stream is read again after its end.
+/// State for reopening a notification stream after its end.
 struct Reading {
     pause: Duration,
-    /// The session that it is of, and the last event that came.
+    /// Session of the stream, and the id of the last event.
     last: Option<(Weak<Live>, Bytes)>,
 }
 
@@ -126,7 +125,7 @@ impl Default for Reading {
 }
 
 impl Reading {
-    /// Takes the event to resume behind, if the session is still the same. A backend that refuses to is not asked again.
+    /// Takes the event id for resumption if the session is unchanged. If the backend rejects it, it is not used again.
     fn take_last(&mut self, live: &Arc<Live>) -> Option<Bytes> {
         let (of, last) = self.last.take()?;
         std::ptr::eq(of.as_ptr(), Arc::as_ptr(live)).then_some(last)
@@ -142,7 +141,7 @@ impl Reading {
     }
 }
 
-/// Reads one connection of a stateful backend's standing stream to its end, from behind the last event.
+/// Reads one connection of a stateful backend's notification stream to its end, resuming after the last event.
 async fn read<F: Future<Output = ()>>(
     upstream: &Upstream,
     live: &Arc<Live>,
@@ -154,7 +153,8 @@ async fn read<F: Future<Output = ()>>(
     let response = link.send(live.sign(listen(link, &live.caller(), last.as_ref()))).await?;
     let status = response.status().as_u16();
     match status {
-        // A server without this route answers like one that has forgotten the session: only the session itself tells.
+        // Servers without this route respond as if the session were unknown; only a request in the session tells the
+        // difference.
         400 | 404 if live.can_end() && has_forgotten(link, live).await? => {
             upstream.gone(live);
             return Ok(Said::Something);
@@ -181,7 +181,7 @@ async fn read<F: Future<Output = ()>>(
     Ok(Said::Something)
 }
 
-/// Stateful client, stateless backend: updates of the resources that the client subscribed to.
+/// Stateful client, stateless backend: relays updates of subscribed resources.
 async fn for_subscriber(
     hub: Arc<Hub>,
     session: Arc<Session>,
@@ -206,7 +206,7 @@ async fn for_subscriber(
     .await;
 }
 
-/// A stateless client's updates from one backend, of either generation.
+/// Relays updates from one backend of either generation to a stateless client.
 pub(super) async fn for_listener(
     hub: Arc<Hub>,
     listener: Arc<Listener>,
@@ -254,7 +254,7 @@ pub(super) async fn for_listener(
     drop(closing);
 }
 
-/// Ends the backend's session with the task.
+/// Guard that ends the backend's session with the task.
 struct Closing(Arc<Upstream>);
 
 impl Drop for Closing {
@@ -263,7 +263,7 @@ impl Drop for Closing {
     }
 }
 
-/// Nobody is there who could answer a question.
+/// Rejects a server request, because no client can respond to it.
 async fn refuse(link: Arc<Link>, live: Arc<Live>, message: Bytes) {
     let Ok(Envelope::Request { id, method, .. }) = scan(&message) else { return };
     let id = String::from_utf8_lossy(id.of(&message)).into_owned();
@@ -278,7 +278,7 @@ async fn refuse(link: Arc<Link>, live: Arc<Live>, message: Bytes) {
     _ = tell(&link, asking(request, "", None)).await;
 }
 
-/// Reads a stateless backend's `subscriptions/listen` stream, again and again.
+/// Reads a stateless backend's `subscriptions/listen` stream and reopens it when it ends.
 async fn updates(link: &Link, uris: &[String], who: Introduction<'_>, mut each: impl FnMut(Bytes)) {
     let uris: Vec<String> =
         uris.iter().map(|uri| String::from_utf8_lossy(&define_literal(uri)).into_owned()).collect();
@@ -314,7 +314,7 @@ fn is_update(message: &[u8]) -> bool {
     )
 }
 
-/// A notification without the tag of a subscription that the client knows nothing of.
+/// Returns a notification without the id of a subscription that is unknown to the client.
 fn untagged(message: &Bytes) -> Option<Bytes> {
     let Ok(Envelope::Notification { params, .. }) = scan(message) else { return None };
     let Some(meta) = params.get(vmcp_wire::Key::Meta) else { return Some(message.clone()) };

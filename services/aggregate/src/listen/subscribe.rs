@@ -1,4 +1,4 @@
-//! `resources/subscribe` and `resources/unsubscribe` of stateful clients.
+//! Requests `resources/subscribe` and `resources/unsubscribe` of stateful clients.
 
 use std::sync::Arc;
 
@@ -12,8 +12,7 @@ use crate::backend::ask::small;
 use crate::call::{Call, Target, result};
 use crate::session::Session;
 
-/// Subscribes at the backend that has the resource; from then on its updates come on the client's
-/// standing stream.
+/// Subscribes at the backend that has the resource. Its updates are then sent on the client's notification stream.
 pub(crate) async fn subscribe(
     call: Arc<Call>,
     session: Arc<Session>,
@@ -29,14 +28,14 @@ pub(crate) async fn subscribe(
     if wanted && !upstream.may_subscribe(&uri) {
         return Err(Rejection::invalid_params("too many subscriptions of this session"));
     }
-    // The client's stream may come later: what is said until then waits for it.
+    // The client may open its stream later; earlier notifications are queued for it.
     session.talk().standing(|| session.account(&call.hub));
     if target.link.speaks() == Some(Speaks::Stateless) {
         if target.decided.is_some_and(|decided| decided != Generation::Stateless) {
             return Err(call.outdated(&target.link));
         }
         upstream.subscribe(&uri, wanted);
-        // Another set of resources is another stream.
+        // A different set of resources requires a new stream.
         upstream.stop_listening();
         follow::follow(&call.hub, &session, &upstream);
         return Ok(result(&call.id(), b"{}"));
@@ -46,7 +45,7 @@ pub(crate) async fn subscribe(
     }
     let (response, accepted) = accepted(Arc::clone(&call).forward(method).await?).await?;
     if accepted {
-        // Remembered only now: a session that the request opens would subscribe to it by itself.
+        // Stored only now: otherwise a session opened by the request would send the subscription too.
         if wanted {
             upstream.subscribe(&uri, true);
         }
@@ -55,9 +54,9 @@ pub(crate) async fn subscribe(
     Ok(response)
 }
 
-/// The response, and whether the backend has accepted the request.
+/// Returns the response, and `true` if the backend has accepted the request.
 async fn accepted(response: Response<Body>) -> Result<(Response<Body>, bool), Rejection> {
-    // The answer that ends a stream is the client's to read.
+    // A response at the end of a stream is only read by the client.
     if Media::of(response.headers()) != Media::Json {
         return Ok((response, true));
     }

@@ -1,4 +1,4 @@
-//! Tasks that a stateless client listens to (`taskIds` of `subscriptions/listen`).
+//! Task notifications for stateless clients (`taskIds` of `subscriptions/listen`).
 
 use std::sync::Arc;
 
@@ -23,20 +23,20 @@ use crate::tasks::{self, TASK_CHANGED, TaskId, translated, visible_tool};
 
 const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
 
-/// A task that a listener follows.
+/// Task that a listener follows.
 #[derive(Debug)]
 pub(super) struct FollowedTask {
     /// The backend's own id.
     id: Box<str>,
-    /// The id that the client knows, as it wrote it.
+    /// The client's id of the task, exactly as sent.
     pub(super) literal: Bytes,
-    /// What clients call the tool that it comes from.
+    /// Advertised name of the tool that created the task.
     tool: Box<str>,
-    /// The status that the client was told last.
+    /// Last status sent to the client.
     status: Option<Box<str>>,
 }
 
-/// The task ids that a listen request names, as the client wrote them.
+/// Returns the task ids of a listen request, exactly as sent.
 pub(super) fn wanted(call: &Call, filter: &[u8]) -> Result<Vec<Bytes>, Rejection> {
     let Some(ids) = find(filter, "taskIds").filter(|ids| *ids != b"null") else {
         return Ok(Vec::new());
@@ -56,14 +56,14 @@ pub(super) fn wanted(call: &Call, filter: &[u8]) -> Result<Vec<Bytes>, Rejection
     Ok(literals)
 }
 
-/// Finds the tasks by backend. Those that the client may not follow are left out.
+/// Groups the tasks by backend. Tasks that the client may not follow are omitted.
 pub(super) async fn find_tasks(
     call: &Call,
     literals: Vec<Bytes>,
 ) -> Vec<(Arc<Link>, Vec<FollowedTask>)> {
     let mut found: Vec<(Arc<Link>, Vec<FollowedTask>)> = Vec::new();
     for literal in literals {
-        // Policies take their time, and there can be many tasks: other requests have their turn in between.
+        // Policy evaluation takes time and there can be many tasks, so yield to other requests.
         tokio::task::yield_now().await;
         let id = unquote(&literal);
         let task = id.and_then(|id| TaskId::open(&id, &call.hub.seal, call.caller.identity()));
@@ -84,7 +84,7 @@ pub(super) async fn find_tasks(
     found
 }
 
-/// Tells a listener of the tasks of one backend, until all are over.
+/// Notifies a listener of the tasks of one backend until all have ended.
 pub(super) async fn for_listener(
     hub: Arc<Hub>,
     listener: Arc<Listener>,
@@ -104,7 +104,7 @@ pub(super) async fn for_listener(
                     }
                 }
             }
-            // As good as nothing can be heard: it is asked for.
+            // Without a stream, the tasks are polled.
             None => follower.refetch().await,
         }
         sleep(pause).await;
@@ -116,7 +116,7 @@ struct Follower {
     hub: Arc<Hub>,
     listener: Arc<Listener>,
     link: Arc<Link>,
-    /// Those that are not over, as far as the client knows.
+    /// Tasks that have not ended, as far as the client knows.
     tasks: Vec<FollowedTask>,
 }
 
@@ -126,7 +126,7 @@ impl Follower {
         Introduction { capabilities, ..listening(&self.listener.caller) }
     }
 
-    /// Opens the backend's stream about the tasks.
+    /// Opens the backend's notification stream for the tasks.
     async fn open(&self) -> Option<Events> {
         let literal =
             |task: &FollowedTask| String::from_utf8_lossy(&define_literal(&task.id)).into_owned();
@@ -146,11 +146,11 @@ impl Follower {
         })
     }
 
-    /// Passes on what the backend says of a task of this listener.
+    /// Forwards a backend's notification about a task of this listener.
     async fn pass(&mut self, message: &Bytes) {
         let Ok(Envelope::Notification { method, params }) = scan(message) else { return };
         if method.is(message, ACKNOWLEDGED) {
-            // What has changed before is not told on the stream.
+            // Earlier changes are not sent on the stream.
             return self.refetch().await;
         }
         if !method.is(message, TASK_CHANGED) {
@@ -163,7 +163,7 @@ impl Follower {
         }
     }
 
-    /// Asks for the tasks, and tells what the client does not know.
+    /// Fetches the tasks and notifies the client of changes.
     async fn refetch(&mut self) {
         let mut index = 0;
         while let Some(task) = self.tasks.get(index) {
@@ -183,7 +183,7 @@ impl Follower {
                     Some(Failure::Rpc { code, .. }) if *code == i64::from(code::INVALID_PARAMS) => {
                         self.tasks.remove(index);
                     }
-                    // It is asked again later.
+                    // The next fetch retries it.
                     _ => return,
                 },
             }
@@ -193,8 +193,8 @@ impl Follower {
         }
     }
 
-    /// Tells the client of a task, if it may still know of the tool that the task comes from. A task that is over is
-    /// followed no longer.
+    /// Notifies the client of a task if the tool that created the task is still visible. A task that has ended is not followed
+    /// any longer.
     fn tell(&mut self, index: usize, message: &Bytes, params: Span) {
         let Some(task) = self.tasks.get_mut(index) else { return };
         let caller = self.listener.caller.identity();
@@ -210,7 +210,7 @@ impl Follower {
     }
 }
 
-/// The notification that says what a result of `tasks/get` says, and where its parameters are.
+/// Builds the notification from a `tasks/get` result, with the span of its parameters.
 fn notification(result: &Bytes) -> (Bytes, Span) {
     let mut splice = Splice::new(result);
     let whole = Span { start: 0, end: u32::try_from(result.len()).unwrap_or(u32::MAX) };

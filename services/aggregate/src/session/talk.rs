@@ -1,4 +1,4 @@
-//! The streams of a session, and the questions that backends have asked on them.
+//! Streams of a session, and the pending server requests sent on them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -15,49 +15,49 @@ use crate::backend::handshake::Live;
 use crate::detached::Account;
 use crate::stream::Stream;
 
-/// The most streams of one session: answers in progress, and those that can still be resumed.
+/// Maximum number of streams of one session, active or resumable.
 const MOST_STREAMS: usize = 64;
 
-/// The most questions that can be with one client.
+/// Maximum number of pending server requests of one session.
 const MOST_QUESTIONS: usize = 64;
 
-/// See the module.
+/// Streams and pending server requests of a session.
 #[derive(Debug, Default)]
 pub(crate) struct Talk(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Nothing is taken any more: it would belong to a session that is over.
+    /// Set when the session has ended; later insertions are rejected.
     ended: bool,
-    /// The stream that the client opens by itself.
+    /// The client's notification stream.
     standing: Option<Arc<Stream>>,
     streams: Vec<Arc<Stream>>,
     stream_serial: u32,
-    /// With the time when they were asked.
+    /// Pending server requests with the time they were sent.
     questions: HashMap<u64, (Question, Instant)>,
     question_serial: u64,
     tasks: Vec<AbortHandle>,
 }
 
-/// Where the client's answer to a question goes.
+/// Recipient of the client's response to a server request.
 #[derive(Debug)]
 pub(crate) enum Question {
-    /// To the stateful backend that asked, under its own id.
+    /// The stateful backend that sent the request, under its own id.
     Backend {
         upstream: Arc<Upstream>,
         live: Arc<Live>,
         id: Bytes,
-        /// The time of the calls that depend on it stands still while the client thinks.
+        /// Guards that pause the timeouts of dependent calls until the response.
         pauses: Vec<PauseGuard>,
-        /// Dead once the stream that the question came on is over.
+        /// Dangling once the stream that delivered the server request has ended.
         asker: Weak<()>,
     },
-    /// To a call that waits for it: the whole answer.
+    /// A waiting call, which receives the whole response.
     Call(oneshot::Sender<Bytes>),
 }
 
 impl Question {
-    /// Whether anybody waits for the answer.
+    /// Returns `true` if the recipient still waits.
     fn is_open(&self) -> bool {
         match self {
             Self::Backend { asker, .. } => asker.strong_count() > 0,
@@ -71,7 +71,7 @@ impl Talk {
         lock(&self.0)
     }
 
-    /// The stream for what belongs to no request, made if there is none.
+    /// Returns the notification stream; creates it if necessary.
     pub(crate) fn standing(&self, account: impl FnOnce() -> Account) -> Arc<Stream> {
         let mut state = self.lock();
         let ended = state.ended;
@@ -82,12 +82,12 @@ impl Talk {
         Arc::clone(stream)
     }
 
-    /// The standing stream, if the client ever opened it.
+    /// Returns the notification stream, if it was ever opened.
     pub(crate) fn listening(&self) -> Option<Arc<Stream>> {
         self.lock().standing.clone()
     }
 
-    /// A new stream for one answer; `None` when there are too many, or the session is over.
+    /// Creates a stream for one response; `None` if there are too many or the session has ended.
     pub(crate) fn open_stream(&self, account: Account) -> Option<Arc<Stream>> {
         let mut state = self.lock();
         if state.ended {
@@ -95,7 +95,7 @@ impl Talk {
         }
         state.streams.retain(|stream| !stream.is_over());
         if state.streams.len() >= MOST_STREAMS {
-            // One that has ended is only kept to be read again: an answer under way comes first.
+            // Ended streams are only kept for resumption, so a new response may replace one.
             let ended = state.streams.iter().position(|stream| stream.has_ended())?;
             state.streams.remove(ended);
         }
@@ -105,7 +105,7 @@ impl Talk {
         Some(stream)
     }
 
-    /// The stream with a number, as event ids name it.
+    /// Returns the stream with this number, as contained in event ids.
     pub(crate) fn stream(&self, number: u32) -> Option<Arc<Stream>> {
         if number == 0 {
             return self.listening();
@@ -113,8 +113,8 @@ impl Talk {
         self.lock().streams.iter().find(|stream| stream.number() == number).cloned()
     }
 
-    /// Keeps a question until it is answered. Its number is the id that the client gets to see;
-    /// `None` when too many are open, or the session is over.
+    /// Stores a server request until the response. Returns its number, which is the id that the client receives; `None` if too
+    /// many are pending or the session has ended.
     pub(crate) fn ask(&self, question: Question) -> Option<u64> {
         let mut state = self.lock();
         if state.questions.len() >= MOST_QUESTIONS || state.ended {
@@ -126,12 +126,12 @@ impl Talk {
         Some(number)
     }
 
-    /// Takes a question that is answered. It can be answered once.
+    /// Removes the server request that the client responded to. Only the first response is accepted.
     pub(crate) fn take(&self, number: u64) -> Option<Question> {
         self.lock().questions.remove(&number).map(|(question, _)| question)
     }
 
-    /// Takes the question that a backend has withdrawn.
+    /// Removes a server request that its backend has cancelled.
     pub(crate) fn withdraw(&self, asked: &Arc<Live>, theirs: &[u8]) -> Option<u64> {
         let mut state = self.lock();
         let number = state.questions.iter().find_map(|(number, (question, _))| match question {
@@ -144,7 +144,7 @@ impl Talk {
         Some(number)
     }
 
-    /// Lets a task end with the session, which may be over already.
+    /// Aborts a task when the session ends, immediately if it already has.
     pub(crate) fn own(&self, task: AbortHandle) {
         let mut state = self.lock();
         if state.ended {
@@ -154,8 +154,8 @@ impl Talk {
         state.tasks.push(task);
     }
 
-    /// Lets go of what is over, and gives back the questions whose stream is over or that wait for longer than
-    /// `patience`: the backend may still wait for an answer.
+    /// Removes ended streams. Returns the server requests whose stream has ended or that have been pending for longer than
+    /// `patience`, because their backends may still wait for a response.
     pub(crate) fn prune(&self, patience: Duration) -> Vec<Question> {
         let mut state = self.lock();
         state.streams.retain(|stream| !stream.is_over());

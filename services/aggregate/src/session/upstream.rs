@@ -1,4 +1,4 @@
-//! One client session's relation to one stateful backend: a session there, opened at its first use.
+//! Session of one client at one stateful backend, opened on first use.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -20,37 +20,37 @@ use crate::backend::handshake::{self, Introduction, Live};
 use crate::backend::request::{asking, post};
 use crate::catalog::define_literal;
 
-/// How often a session that is to end is looked at.
+/// Interval for checking whether the calls of an ending session have completed.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How long a session is kept open for the cancellations of its calls to arrive.
+/// Time for which a session stays open so that the cancellations of its calls arrive.
 const CANCELLATION_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The level that a client set for log messages, as JSON; it may change at any time.
+/// Reads the log level that a client set, as JSON; it may change at any time.
 pub(crate) type Level<'a> = &'a (dyn Fn() -> Option<Box<[u8]>> + Sync);
 
-/// The most resources that one session can subscribe to at one backend.
+/// Maximum number of resources that one session can subscribe to at one backend.
 const MOST_SUBSCRIPTIONS: usize = 1024;
 
-/// See the module.
+/// Slot for a session at one backend.
 #[derive(Debug)]
 pub(crate) struct Upstream {
     pub(crate) link: Arc<Link>,
     live: ArcSwapOption<Live>,
-    /// Held while the session is opened, so that it is opened once.
+    /// Held while the session is opened, so it is opened once.
     opening: tokio::sync::Mutex<()>,
     extra: Mutex<Option<Box<Extra>>>,
-    /// Whether the session has opened a user interface of the backend (MCP Apps).
+    /// `true` if the session has opened a user interface of the backend (MCP Apps).
     pub(crate) has_open_app: AtomicBool,
 }
 
-/// What few sessions need.
+/// State that few sessions need.
 #[derive(Debug, Default)]
 struct Extra {
-    /// Resources that the client wants to hear of.
+    /// Resources that the client has subscribed to.
     subscriptions: Vec<Box<str>>,
     listener: Option<AbortHandle>,
-    /// Nothing is listened to any more.
+    /// Set when the slot has ended; no listener is started afterwards.
     ended: bool,
 }
 
@@ -65,7 +65,7 @@ impl Upstream {
         }
     }
 
-    /// The session, opened if there is none.
+    /// Returns the session; opens it if necessary.
     pub(crate) async fn live(
         &self,
         who: Introduction<'_>,
@@ -76,7 +76,7 @@ impl Upstream {
                 live.renew(who.caller);
                 Ok(live)
             }
-            // Once in a session: not worth room in the future of every request.
+            // Boxed: this runs once per session and should not enlarge the future of every request.
             None => Box::pin(self.open_session(who, level)).await,
         }
     }
@@ -101,12 +101,12 @@ impl Upstream {
         }
         let live = opened.keep();
         self.live.store(Some(Arc::clone(&live)));
-        // Who set another one meanwhile did not see this session, or is seen here.
+        // A concurrent `set_level` either did not see this session, so its level is sent here, or sends it.
         self.follow_level(&live, level, &mut known, who.cause).await;
         Ok(live)
     }
 
-    /// Tells a session the level of its log until it is the `known` one.
+    /// Sends the log level to a session until the `known` one is current.
     async fn follow_level(
         &self,
         live: &Live,
@@ -122,24 +122,24 @@ impl Upstream {
         }
     }
 
-    /// Sets the level of a session's log, which is JSON. A backend that refuses it says what it likes.
+    /// Sets the log level of a session; `level` is JSON. Rejections by the backend are ignored.
     pub(crate) async fn set_level(&self, live: &Live, level: &[u8], cause: Option<&Trail>) {
         let params = format!("{{\"level\":{}}}", String::from_utf8_lossy(level));
         _ = self.set(live, "logging/setLevel", &params, cause).await;
     }
 
-    /// The session, if it is open.
+    /// Returns the session if it is open.
     pub(crate) fn open(&self) -> Option<Arc<Live>> {
         self.live.load_full()
     }
 
-    /// Forgets a session that the backend has forgotten. Whether it was still the current one.
+    /// Removes a session that the backend has forgotten. Returns `true` if it was still the current one.
     pub(crate) fn gone(&self, live: &Arc<Live>) -> bool {
         let current = self.live.compare_and_swap(live, None);
         current.as_ref().is_some_and(|current| Arc::ptr_eq(current, live))
     }
 
-    /// Makes a small request of the gateway's own.
+    /// Sends a small request of the gateway itself.
     pub(crate) async fn set(
         &self,
         live: &Live,
@@ -154,7 +154,7 @@ impl Upstream {
         ask(&self.link, asking(request, method, cause), &id).await.map(drop)
     }
 
-    /// Whether there is room to remember one more subscription, or it is known.
+    /// Returns `true` if the subscription is already stored or there is capacity for it.
     pub(crate) fn may_subscribe(&self, uri: &str) -> bool {
         lock(&self.extra).as_ref().is_none_or(|extra| {
             let known = &extra.subscriptions;
@@ -162,7 +162,7 @@ impl Upstream {
         })
     }
 
-    /// Remembers that the client wants to hear of a resource, or no longer does. Beyond the limit nothing is remembered.
+    /// Adds or removes a resource subscription. Beyond the limit, none is added.
     pub(crate) fn subscribe(&self, uri: &str, wanted: bool) {
         let mut extra = lock(&self.extra);
         let subscriptions = &mut extra.get_or_insert_default().subscriptions;
@@ -176,7 +176,7 @@ impl Upstream {
         lock(&self.extra).as_ref().map(|extra| extra.subscriptions.clone()).unwrap_or_default()
     }
 
-    /// Starts listening to the backend with `start`, unless that is done already, or the relation is over.
+    /// Starts the listener with `start`, unless one is running or the slot has ended.
     pub(crate) fn listen_with(&self, start: impl FnOnce() -> AbortHandle) {
         let mut extra = lock(&self.extra);
         let Extra { listener, ended, .. } = &mut **extra.get_or_insert_default();
@@ -185,7 +185,7 @@ impl Upstream {
         }
     }
 
-    /// Stops listening.
+    /// Stops the listener.
     pub(crate) fn stop_listening(&self) {
         if let Some(extra) = &mut *lock(&self.extra)
             && let Some(listener) = extra.listener.take()
@@ -194,19 +194,19 @@ impl Upstream {
         }
     }
 
-    /// Ends the session, in the background. `cancels` are sent before.
+    /// Ends the session in the background, after sending `cancels`.
     pub(crate) fn close(&self, cancels: Vec<Request<Full<Bytes>>>) {
         self.end_listening();
         self.leave(false, cancels);
     }
 
-    /// Ends the session when the calls in it are over: each ends on the configuration it began with.
+    /// Ends the session after its calls: each call completes with the configuration it began with.
     pub(crate) fn retire(&self) {
         self.end_listening();
         self.leave(true, Vec::new());
     }
 
-    /// Stops listening, for good.
+    /// Stops the listener permanently.
     fn end_listening(&self) {
         lock(&self.extra).get_or_insert_default().ended = true;
         self.stop_listening();
@@ -217,7 +217,7 @@ impl Upstream {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let link = Arc::clone(&self.link);
         runtime.spawn(async move {
-            // A call holds it for as long as it is under way.
+            // Each call in flight holds a reference to the session.
             while patiently && Arc::strong_count(&live) > 1 {
                 sleep(LOOK).await;
             }
@@ -228,7 +228,7 @@ impl Upstream {
     }
 }
 
-/// A call that was on its way when the relation ended may have opened a session since.
+/// Ends a session that a call in flight opened after the slot was closed.
 impl Drop for Upstream {
     fn drop(&mut self) {
         self.leave(true, Vec::new());

@@ -1,4 +1,4 @@
-//! Advice on a backend that refuses the gateway's credentials.
+//! Advice for operators on backends that reject the gateway's credentials.
 
 use std::fmt;
 use std::future::Future;
@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 
-/// Text for the operator about a backend that answers 401 or 403: which credentials it wants, and where the configuration
-/// provides them. The default is none.
+/// Text for operators about a backend that responds with 401 or 403: the required credentials, and the configuration that
+/// provides them. Empty by default.
 #[derive(Clone, Default)]
 pub struct Advice(Option<Arc<Advise>>);
 
@@ -16,7 +16,7 @@ type Advise = dyn Fn(HeaderMap) -> Advising + Send + Sync;
 type Advising = Pin<Box<dyn Future<Output = Option<String>> + Send>>;
 
 impl Advice {
-    /// Asks `advise` with the headers of the backend's response.
+    /// Creates the advice from a closure over the headers of the backend's response.
     pub fn new<F>(advise: impl Fn(HeaderMap) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Option<String>> + Send + 'static,
@@ -24,7 +24,7 @@ impl Advice {
         Self(Some(Arc::new(move |headers| Box::pin(advise(headers)))))
     }
 
-    /// Returns what there is to say about a response with these headers.
+    /// Returns the advice for a response with these headers.
     pub(crate) async fn of(&self, headers: HeaderMap) -> Option<String> {
         let advise = self.0.as_ref()?;
         advise(headers).await

@@ -1,15 +1,15 @@
-//! How often backends are asked whether they are there, and what counts as bad news.
+//! Settings of the backends' health checks.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use vmcp_core::Backend;
 
-/// How the health of the backends is watched (seed section 2.9.5, `operational.failureHandling`).
+/// Health checks of the backends (seed section 2.9.5, `operational.failureHandling`).
 ///
-/// A backend is asked over what is open to it anyway: a `ping` in the standing session of a stateful one,
-/// `server/discover` of a stateless one. Requests go through its [`BackendService`](super::BackendService), so its
-/// breaker counts them, and in the gateway's own name ([`vmcp_core::Caller::Gateway`]).
+/// A check uses existing connections: `ping` in the open session of a stateful backend, `server/discover` for a stateless one.
+/// Its requests pass through the [`BackendService`](super::BackendService), so the circuit breaker counts them, and are sent as
+/// the gateway itself ([`vmcp_core::Caller::Gateway`]).
 #[derive(Clone, Copy, Debug)]
 pub struct Checks {
     interval: Duration,
@@ -18,30 +18,29 @@ pub struct Checks {
     spread: Spread,
 }
 
-/// Where in its first interval a backend's checks begin: of all that a `u32` can be, 0 is the interval's beginning.
+/// Offset of a backend's first check, as a fraction of the interval: 0 is its beginning, `u32::MAX` its end.
 pub type Spread = fn(&Backend) -> u32;
 
 impl Checks {
-    /// A check of each backend every `interval`, given up after `timeout`; one that takes more than half of that is
-    /// slow. A timeout that is longer than the interval is cut to it. `unhealthy_threshold` failures in a row make a
-    /// backend unavailable.
+    /// Checks each backend every `interval` with `timeout`, which is capped at the interval. A check that takes more than half
+    /// of the timeout counts as slow. `unhealthy_threshold` consecutive failures make a backend unavailable.
     ///
     /// Checks of different backends begin at random points of the first interval.
     #[must_use]
     pub fn new(interval: Duration, timeout: Duration, unhealthy_threshold: NonZeroU32) -> Self {
-        // Without randomness all begin at once: a burst, but no fault.
+        // Without randomness, all checks begin at once, which is only less smooth.
         let spread: Spread = |_| getrandom::u32().unwrap_or_default();
         Self { interval, timeout: timeout.min(interval), unhealthy_threshold, spread }
     }
 
-    /// Another way to spread them, for tests.
+    /// Replaces the spread function, for tests.
     #[must_use]
     pub fn spread(mut self, spread: Spread) -> Self {
         self.spread = spread;
         self
     }
 
-    /// How long after the start the first check of `backend` is.
+    /// Returns the time until the first check of `backend`.
     pub(crate) fn first(&self, backend: &Backend) -> Duration {
         self.interval.mul_f64(f64::from((self.spread)(backend)) / f64::from(u32::MAX))
     }
@@ -58,12 +57,12 @@ impl Checks {
         self.unhealthy_threshold
     }
 
-    /// What takes longer is slow.
+    /// Returns the duration above which a check counts as slow.
     pub(crate) fn slow(&self) -> Duration {
         self.timeout / 2
     }
 
-    /// Whether `other` asks for the same.
+    /// Returns `true` if both have the same settings.
     pub(crate) fn same(&self, other: &Self) -> bool {
         let Self { interval, timeout, unhealthy_threshold, spread: _ } = other;
         (self.interval, self.timeout, self.unhealthy_threshold)

@@ -1,4 +1,4 @@
-//! What reaches a backend, without its type.
+//! Type-erased service for requests to a backend.
 
 use std::fmt;
 use std::future::{self, Future};
@@ -15,36 +15,36 @@ use tower::ServiceExt;
 use tower_service::Service;
 use vmcp_core::{Body, BoxError};
 
-/// The outgoing stack of one backend: credentials, timeout, breaker and connection.
+/// Outgoing stack of one backend: credentials, timeout, circuit breaker and connection.
 ///
-/// It is always ready: each request goes to a clone of the stack, and waits until that is. A clone of
-/// this is the same service and costs a reference count, and a request costs one allocation, however
-/// many layers there are.
+/// It is always ready: each request is sent to a clone of the stack after that clone is ready. Cloning increments a reference
+/// count, and a request costs one allocation, independent of the number of layers.
 #[derive(Clone)]
 pub struct BackendService(Arc<dyn Stack>);
 
-/// What is put around the whole way to a backend: around the adapter of [`Transport::Sse`](super::Transport::Sse)
-/// too, so that it sees operations and their answers. The default is nothing.
+/// Wrapper around the whole path to a backend, including the adapter of [`Transport::Sse`](super::Transport::Sse), so it
+/// observes operations and their responses. The default wraps nothing.
 #[derive(Clone, Default)]
 pub struct Around(Option<Arc<Wrap>>);
 
 type Wrap = dyn Fn(BackendService) -> BackendService + Send + Sync;
 
-/// A response on its way.
+/// Future of a response.
 pub type Sending = Pin<Box<dyn Future<Output = Result<Response<Body>, BoxError>> + Send>>;
 
 trait Stack: Send + Sync {
     fn send(&self, request: Request<Full<Bytes>>) -> Sending;
 }
 
-/// A stack whose answers have bodies of the type `B`.
+/// Stack whose responses have bodies of the type `B`.
 struct Typed<S, B> {
     stack: S,
     body: PhantomData<fn() -> B>,
 }
 
 pin_project! {
-    /// Forgets the types of an answer's body and error. One step: what moves an answer on moves all of its head.
+    /// Future that erases the types of a response's body and error in one step, because each move of a response copies its
+    /// head.
     struct Answer<F> {
         #[pin]
         inner: F,
@@ -52,7 +52,7 @@ pin_project! {
 }
 
 impl BackendService {
-    /// Forgets the type of `stack`, and those of its answers' bodies and errors.
+    /// Erases the type of `stack`, of its error and of its responses' bodies.
     pub fn new<S, B>(stack: S) -> Self
     where
         S: Service<Request<Full<Bytes>>, Response = Response<B>> + Clone + Send + Sync + 'static,
@@ -64,14 +64,14 @@ impl BackendService {
         Self(Arc::new(Typed { stack, body: PhantomData }))
     }
 
-    /// Begins to send a request. The future needs nothing of this any more.
+    /// Starts a request. The future does not borrow from `self`.
     pub fn send(&self, request: Request<Full<Bytes>>) -> Sending {
         self.0.send(request)
     }
 }
 
 impl Around {
-    /// Has `wrap` put something around it.
+    /// Creates the wrapper from a closure.
     pub fn new(wrap: impl Fn(BackendService) -> BackendService + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(wrap)))
     }
@@ -94,7 +94,7 @@ where
 {
     fn send(&self, request: Request<Full<Bytes>>) -> Sending {
         let mut stack = self.stack.clone();
-        // Nearly always it is ready at once, and a request that need not wait need not be kept.
+        // Fast path: a stack that is ready at once can be called without storing the request.
         match stack.poll_ready(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(Ok(())) => Box::pin(Answer { inner: stack.call(request) }),
             Poll::Ready(Err(error)) => Box::pin(future::ready(Err(error.into()))),

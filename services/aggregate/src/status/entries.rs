@@ -1,5 +1,4 @@
-//! What became of everything that the backends offer. Worked out when somebody asks: a catalog keeps
-//! only what requests need.
+//! Entries of the status report. They are computed on demand, because a catalog only stores the data that requests need.
 
 use std::collections::HashMap;
 
@@ -11,11 +10,11 @@ use crate::catalog::{
 };
 use crate::hub::{Combined, Everything, Snapshot};
 
-/// By backend and its own name for it: what clients call something, and whether they see it.
+/// Advertised name and visibility, by backend and the backend's own name.
 type Placed<'a> = HashMap<(&'a str, String), (&'a str, bool)>;
 
-/// Everything that the backends of a snapshot offer, sorted by kind and name. What clients of both generations are
-/// offered alike is one entry.
+/// Returns all items of a snapshot's backends, sorted by kind and name. Items that are equal for clients of both generations
+/// form one entry.
 pub(super) fn entries(snapshot: &Snapshot, catalogs: &Combined) -> Vec<Entry> {
     let (mut entries, none) = (Vec::new(), Offer::default());
     let both = ByGeneration { stateful: Generation::Stateful, stateless: Generation::Stateless };
@@ -74,7 +73,7 @@ fn located(catalog: &Everything, kind: Kind) -> Placed<'_> {
     catalog.templates.iter().map(|(uri, link)| place(uri, link.name())).collect()
 }
 
-/// URIs of templates stay as they are and are never hidden.
+/// Template URIs are never renamed or hidden.
 fn place<'a>(uri: &'a str, backend: &'a str) -> ((&'a str, String), (&'a str, bool)) {
     ((backend, uri.to_owned()), (uri, true))
 }

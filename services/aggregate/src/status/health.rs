@@ -1,4 +1,4 @@
-//! How a backend is, of what was seen of it.
+//! Health of a backend in the status report.
 
 use std::time::SystemTime;
 
@@ -7,45 +7,44 @@ use vmcp_breaker::health::Health;
 use super::BackendReport;
 use crate::settings::Sharing;
 
-/// What checks have seen of a backend ([`Settings::checks`](crate::settings::Settings::checks)).
+/// Results of a backend's health checks ([`Settings::checks`](crate::settings::Settings::checks)).
 #[derive(Clone, Debug)]
 pub struct Checked {
-    /// Its health by checks alone. [`BackendReport::health`] is what to show.
+    /// Health according to the checks alone. Display [`BackendReport::health`] instead.
     pub health: Health,
-    /// Checks in a row that failed.
+    /// Number of consecutive failed checks.
     pub consecutive_failures: u32,
-    /// Since when the health is what it is.
+    /// Time of the last health transition.
     pub since: SystemTime,
-    /// When it was looked at last.
+    /// Time of the last check.
     pub last_check: Option<SystemTime>,
-    /// When it is looked at next.
+    /// Time of the next check.
     pub next_check: Option<SystemTime>,
-    /// What was wrong the last time that something was. It stays when the backend has recovered.
+    /// Last error. It is kept after the backend has recovered.
     pub last_error: Option<CheckError>,
-    /// How often its health has changed.
+    /// Number of health transitions.
     pub changes: u64,
 }
 
-/// What a check found wrong.
+/// Error found by a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckError {
-    /// In a word: `timeout`, `unreachable`, `http_error`, `unauthorized`, `rate_limited`, `protocol` or `slow`.
+    /// Error kind: `timeout`, `unreachable`, `http_error`, `unauthorized`, `rate_limited`, `protocol` or `slow`.
     pub kind: &'static str,
-    /// In words that name no address and no credential, about "it".
+    /// Description without addresses or credentials, as a clause about the backend.
     pub message: String,
-    /// When.
+    /// Time of the error.
     pub at: SystemTime,
 }
 
 impl BackendReport {
-    /// How it is: what checks say, and where they have nothing against it, what came of fetching what it
-    /// offers.
+    /// Returns the health of the backend: the result of its checks or, if those found no error, that of fetching its offer.
     #[must_use]
     pub fn health(&self) -> Health {
         let checked = self.checked.as_ref().map(|checked| checked.health);
         match checked {
             Some(bad @ (Health::Unavailable | Health::Unauthenticated)) => return bad,
-            // Its offer may be there, but is not part of the catalog yet.
+            // The offer may have arrived but is not part of the catalog yet.
             _ if self.pending => return Health::Unknown,
             _ => {}
         }
@@ -58,13 +57,13 @@ impl BackendReport {
             (false, Some(_)) => match checked {
                 None => Health::Unavailable,
                 Some(Health::Unknown) => Health::Unknown,
-                // It answers, but not what it offers.
+                // The backend responds, but fetching its offer fails.
                 Some(_) => Health::Degraded,
             },
         }
     }
 
-    /// Whether nothing is wrong: one that asks for its callers' credentials is as it should be.
+    /// Returns `true` if no error is known. A backend that requires its callers' credentials is in order.
     #[must_use]
     pub fn is_healthy(&self) -> bool {
         match self.health() {
@@ -74,7 +73,7 @@ impl BackendReport {
         }
     }
 
-    /// Why it is not ready, if something is known to be wrong.
+    /// Returns the reason if the backend is known not to be ready.
     #[must_use]
     pub fn trouble(&self) -> Option<&str> {
         let seen = || {

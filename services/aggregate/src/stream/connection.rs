@@ -1,4 +1,4 @@
-//! A client's connection to a stream.
+//! Connection of a client to a stream.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,43 +15,43 @@ use vmcp_wire::sse;
 use super::Stream;
 use super::state::State;
 
-/// The most bytes that a connection takes at once, about: what its buffers hold is not counted.
+/// Approximate maximum number of bytes in one frame; the connection's own buffers are not counted.
 pub(crate) const MAX_FRAME: usize = 32 << 10;
 
-/// Room for what frames the data of an event, in bytes.
+/// Space for the fields around an event's data, in bytes.
 pub(crate) const FIELDS: usize = 64;
 
-/// How often a silent stream shows that it is alive.
+/// Interval of keep-alive comments on a silent stream.
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// What a connection sends first.
+/// First event of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opening {
-    /// Nothing.
+    /// No initial event.
     Plain,
-    /// An event with an id and without data, so that even an empty stream can be resumed.
+    /// An event with an id but no data, so even an empty stream can be resumed.
     Primed,
 }
 
-/// A response body that sends a stream's messages as they come.
+/// Response body that sends a stream's messages as they arrive.
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: Arc<Stream>,
     number: u64,
     opening: Opening,
-    /// A long message that is sent in pieces, and its number.
+    /// Long message that is sent in pieces, and its number.
     encoder: Option<(u64, sse::Encoder)>,
     keep_alive: Option<Pin<Box<Sleep>>>,
 }
 
 impl Connection {
-    /// The connection with this number, which is the stream's newest.
+    /// Creates the connection with this number, which is the newest of the stream.
     pub(super) fn new(stream: Arc<Stream>, number: u64, opening: Opening) -> Self {
         Self { stream, number, opening, encoder: None, keep_alive: None }
     }
 }
 
-/// Appends messages of a stream that were not sent, up to about [`MAX_FRAME`].
+/// Appends unsent messages of a stream, up to about [`MAX_FRAME`].
 fn encode(
     stream: &Stream,
     state: &mut State,
@@ -59,7 +59,7 @@ fn encode(
     out: &mut BytesMut,
 ) {
     let is_numbered = stream.account.is_some();
-    // Ids name the message that follows, so that the first one has one too.
+    // Ids name the next message, so the initial event has one too.
     let id = |number: u64| is_numbered.then(|| format!("{}-{}", stream.number, number + 1));
     while out.len() < MAX_FRAME {
         let (number, mut event) = match encoder.take() {
@@ -97,7 +97,7 @@ impl http_body::Body for Connection {
         if state.connection != this.number {
             return Poll::Ready(None);
         }
-        // What the connection asked for more after is on its way: little of it is kept to be sent again.
+        // The peer has accepted everything before this poll, so few sent messages are kept for resending.
         state.forget();
         if std::mem::replace(&mut this.opening, Opening::Plain) == Opening::Primed {
             let id = format!("{number}-{}", state.unsent);

@@ -1,4 +1,4 @@
-//! What a stream holds, and within which bounds.
+//! Bounded message buffer of a stream.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -10,42 +10,42 @@ use tokio::time::Instant;
 use super::{Class, DROPPED, QUEUE};
 use crate::detached::Reservation;
 
-/// The most that is kept of what was sent, to be sent again.
+/// Maximum number of sent messages kept for resending.
 const KEPT: usize = 64;
 
-/// The most bytes that a stream holds, sent or not, the response that it is for aside.
+/// Maximum number of bytes in a stream, sent or not, excluding the final response.
 pub(super) const MOST_BYTES: usize = 4 << 20;
 
-/// The largest message that is copied when it begins to wait for its client, in bytes: a short one may keep all that came with
-/// it in memory.
+/// Maximum size of a message that is copied when it is queued for a disconnected client, in bytes. A short slice could
+/// otherwise keep a large buffer in memory.
 const MAX_COPIED: usize = 64 << 10;
 
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) messages: VecDeque<Message>,
-    /// The number of the next message.
+    /// Number of the next message.
     pub(super) next: u64,
-    /// The number of the first message that was not sent.
+    /// Number of the first unsent message.
     pub(super) unsent: u64,
     pub(super) bytes: usize,
-    /// Changes with each connection: an older connection ends when it sees that.
+    /// Incremented by each connection; an older connection ends when it observes the change.
     pub(super) connection: u64,
     pub(super) connected: bool,
     pub(super) waker: Option<Waker>,
     pub(super) ended: Option<Instant>,
-    /// When the client left, unless it is connected or never was.
+    /// Time at which the client disconnected; `None` if it is connected or never was.
     pub(super) left: Option<Instant>,
-    /// Since when a message waits for a client that is connected.
+    /// Time since which a message has been waiting for a connected client.
     pub(super) waits_since: Option<Instant>,
-    /// Charges what is held while no client is connected.
+    /// Reservation for buffered messages while no client is connected.
     pub(super) reservation: Option<Reservation>,
-    /// Counts what is held while a client is connected; `None` where the process has no budget.
+    /// Reservation for buffered messages while a client is connected; `None` if the process has no budget.
     pub(super) connected_bytes: Option<vmcp_core::Reservation>,
-    /// The message that a connection has begun to send.
+    /// Message that a connection has started to send.
     pub(super) sending: Option<u64>,
-    /// What the reader of the backend's stream holds of a message that has not come whole.
+    /// Bytes of an incomplete message held by the reader of the backend's stream.
     pub(super) partial: usize,
-    /// Whether more was to wait for the client than there is room for.
+    /// `true` if messages for the client exceeded the budget.
     pub(super) overflowed: bool,
 }
 
@@ -61,20 +61,20 @@ impl State {
         self.messages.iter().rev().take_while(|message| message.number >= self.unsent).count()
     }
 
-    /// Whether a further message would take the place of another.
+    /// Returns `true` if a further message would replace another.
     pub(super) fn is_full(&self) -> bool {
         let waiting = self.waiting();
         let is_wide = || waiting > 0 && self.bytes >= self.most_bytes();
         self.ended.is_none() && (waiting >= QUEUE || is_wide())
     }
 
-    /// The first message that was not sent.
+    /// Returns the first unsent message.
     pub(super) fn first_unsent(&self) -> Option<&Message> {
         let first = self.messages.partition_point(|message| message.number < self.unsent);
         self.messages.get(first)
     }
 
-    /// Lets go of what was sent and is more than is kept.
+    /// Removes sent messages beyond the limit for resending.
     pub(super) fn forget(&mut self) {
         while self.messages.len() > KEPT || self.bytes > MOST_BYTES / 4 {
             match self.messages.front() {
@@ -84,12 +84,12 @@ impl State {
         }
     }
 
-    /// Since when the client is away, or does not read what waits for it.
+    /// Returns the time since which the client has been disconnected or has not read a waiting message.
     pub(super) fn unread_since(&self) -> Option<Instant> {
         self.left.or(self.waits_since)
     }
 
-    /// The most bytes that may be held now.
+    /// Returns the current limit of buffered bytes.
     pub(super) fn most_bytes(&self) -> usize {
         let most = match (&self.reservation, &self.connected_bytes) {
             (Some(reservation), _) => reservation.most().saturating_sub(self.partial),
@@ -99,8 +99,9 @@ impl State {
         most.min(MOST_BYTES)
     }
 
-    /// Charges what is held and `more`: to what waits for clients that are away, with what the reader of the backend's stream
-    /// holds, or to the budget of the process, which that counts for by itself. `false` where there is no room.
+    /// Charges the buffered bytes and `more`. For a disconnected client, this includes the bytes held by the reader of the
+    /// backend's stream; otherwise that reader charges the budget of the process by itself. Returns `false` if the budget is
+    /// insufficient.
     pub(super) fn charge(&mut self, more: usize) -> bool {
         let bytes = self.bytes + more;
         match (&mut self.reservation, &mut self.connected_bytes) {
@@ -113,14 +114,14 @@ impl State {
         }
     }
 
-    /// Whether an equal message waits that is coalesced too.
+    /// Returns `true` if an equal message that can be coalesced is queued.
     pub(super) fn waits(&self, data: &[u8]) -> bool {
         let mut unsent = self.messages.iter().rev().take_while(|it| it.number >= self.unsent);
         unsent.any(|it| it.class == Class::Coalesced && it.data == data)
     }
 
-    /// Makes room for a message of this length, at the cost of what was sent, and then of what may be dropped:
-    /// whether there is room.
+    /// Makes space for a message of this length by removing sent messages, then droppable ones. Returns `true` if there is
+    /// enough space.
     pub(super) fn make_room(&mut self, length: usize) -> bool {
         let is_sent =
             |state: &Self| state.messages.front().is_some_and(|it| it.number < state.unsent);
@@ -139,7 +140,7 @@ impl State {
         true
     }
 
-    /// Drops the oldest message that may be dropped and was not sent: whether there was one.
+    /// Drops the oldest unsent message that may be dropped. Returns `true` if there was one.
     pub(super) fn drop_oldest(&mut self) -> bool {
         let unsent = self.unsent;
         let sending = self.sending;
@@ -169,7 +170,7 @@ impl State {
         self.wake();
     }
 
-    /// Nothing follows: the call is over.
+    /// Marks the stream as ended.
     pub(super) fn close(&mut self) {
         self.ended.get_or_insert_with(Instant::now);
         if let Some(reservation) = &mut self.reservation {

@@ -106,7 +106,7 @@ async fn response_always_has_room() {
         assert!(!push(&stream, "late", Class::Kept));
         let body = stream.connect(None, Opening::Plain).collect().await.unwrap().to_bytes();
         assert!(body.len() > large.len(), "{waiting:?}");
-        // It was read to its end: what is kept to be read again is bounded.
+        // All messages have been read, and the bytes kept for resending are bounded.
         assert!(stream.lock().bytes <= MOST_BYTES / 4);
     }
 }
@@ -224,7 +224,7 @@ async fn short_messages_keep_no_long_chunk_in_memory() {
     assert!(chunk.is_unique());
 }
 
-/// A stream of a client whose process has this budget.
+/// Creates a stream of a client whose process has this budget.
 fn stream_of_process(budget: &ByteBudget) -> Arc<Stream> {
     let (detached, identity) = (DetachedBudget::new(64 << 20), vmcp_core::Identity::new("i", "s"));
     Stream::new(1, Account::new(&detached, Some(budget), &identity, None))
@@ -244,7 +244,7 @@ async fn messages_for_connected_clients_count_until_sent() {
     while length < 3 * message.len() {
         length += read(&mut connection).await.len();
     }
-    // What was sent is kept for a while, to be sent again.
+    // Sent messages are kept for a while for resending.
     assert_eq!(budget.counts().held, 3 * message.len());
     drop((stream, connection));
     assert_eq!(budget.counts().held, 0);
@@ -296,7 +296,7 @@ async fn message_that_is_being_sent_stays() {
     let long = "x".repeat(3 << 20);
     assert!(push(&stream, &long, Class::Droppable));
     let mut sent = read(&mut connection).await;
-    // There is no room for both.
+    // The budget does not suffice for both.
     assert!(push(&stream, &"y".repeat(3 << 20), Class::Droppable));
     assert!(push(&stream, "z", Class::Kept));
     stream.end();

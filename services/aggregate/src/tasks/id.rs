@@ -1,25 +1,25 @@
-//! Task ids as clients know them: sealed, so that any replica with the same keys finds the backend again.
+//! Task ids as clients know them. They are sealed, so any replica with the same keys can find the backend.
 
 use vmcp_core::Identity;
 
 use crate::seal::{NoRandom, Purpose, Seal, principal};
 
-/// The longest id that clients are given or may send, in characters.
+/// Maximum length of a client's task id, in characters.
 const MAX_TASK_ID: usize = 1024;
 
-/// A task of a backend.
+/// Task of a backend.
 #[derive(Clone, PartialEq, Eq)]
 #[cfg_attr(test, derive(Debug))]
 pub(crate) struct TaskId {
     pub(crate) backend: Box<str>,
-    /// The tool that the task comes from, as its backend calls it.
+    /// The backend's own name of the tool that created the task.
     pub(crate) tool: Box<str>,
     /// The backend's own id.
     pub(crate) id: Box<str>,
 }
 
 impl TaskId {
-    /// Returns the id for its owner; `None` if that is too long.
+    /// Returns the sealed id for its owner; `None` if it is too long.
     pub(crate) fn seal(&self, seal: &Seal, owner: &Identity) -> Result<Option<String>, NoRandom> {
         let Self { backend, tool, id } = self;
         let text = format!("{}:{backend}{}:{tool}{id}", backend.len(), tool.len());
@@ -30,7 +30,7 @@ impl TaskId {
         Ok((sealed.len() <= MAX_TASK_ID).then_some(sealed))
     }
 
-    /// Opens an id that this owner was given.
+    /// Opens an id that was sealed for this owner.
     pub(crate) fn open(text: &str, seal: &Seal, owner: &Identity) -> Option<Self> {
         if text.len() > MAX_TASK_ID {
             return None;
@@ -42,13 +42,13 @@ impl TaskId {
     }
 }
 
-/// Splits a text behind its length off.
+/// Splits off a text that is preceded by its length.
 fn split_prefixed(text: &str) -> Option<(&str, &str)> {
     let (length, rest) = text.split_once(':')?;
     rest.split_at_checked(length.parse().ok()?)
 }
 
-/// No request has this method, so neither a task id opens as the state of a request, nor the other way round.
+/// No request has this method, so a task id cannot be opened as a request's state or vice versa.
 fn purpose(owner: &Identity) -> Purpose<'_> {
     let principal = principal(owner);
     Purpose { principal, backend: "", method: "task", target: b"", arguments: b"" }

@@ -1,4 +1,4 @@
-//! The task that a message says it is related to, in its `_meta`.
+//! Related tasks in the `_meta` of messages.
 
 use std::borrow::Cow;
 
@@ -14,13 +14,12 @@ use crate::seal::Seal;
 /// The member of `_meta`.
 const RELATED: &str = Said::RelatedTask.name();
 
-/// Whether a request says that it is related to a task.
+/// Returns `true` if a request names a related task.
 pub(crate) fn is_related(request: &McpRequest) -> bool {
     request.params().is_some_and(|params| params.said(Said::RelatedTask).is_some())
 }
 
-/// Gives the task that a request is related to the backend's own id. A task that is not the caller's, or not the
-/// backend's, is left out.
+/// Replaces the id of a request's related task by the backend's own. A task of another caller or backend is removed.
 pub(crate) fn map_related(message: Bytes, link: &Link, seal: &Seal, caller: &Identity) -> Bytes {
     let Ok(Envelope::Request { params, .. }) = scan(&message) else { return message };
     let (Some(meta), Some(related)) = (params.get(Key::Meta), params.said(Said::RelatedTask))
@@ -38,7 +37,7 @@ pub(crate) fn map_related(message: Bytes, link: &Link, seal: &Seal, caller: &Ide
     splice.finish()
 }
 
-/// Returns a notification without the task that it is related to: a backend's own id leads nowhere here.
+/// Returns a notification without its related task, because the backend's own id is unknown to the client.
 pub(crate) fn remove_related(message: Bytes, params: &Params) -> Bytes {
     let related = params.said(Said::RelatedTask).and_then(|_| params.get(Key::Meta));
     let Some(meta) = related else { return message };
@@ -47,7 +46,7 @@ pub(crate) fn remove_related(message: Bytes, params: &Params) -> Bytes {
     splice.finish()
 }
 
-/// Replaces the backend's own id by the one that the client knows, a JSON string, in the `_meta` of `object`.
+/// Replaces the backend's own id by the client's, a JSON string, in the `_meta` of `object`.
 pub(super) fn replace_related(
     splice: &mut Splice<'_>,
     message: &[u8],

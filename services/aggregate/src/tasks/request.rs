@@ -1,4 +1,4 @@
-//! `tasks/get`, `tasks/update` and `tasks/cancel` of stateless clients.
+//! Requests `tasks/get`, `tasks/update` and `tasks/cancel` of stateless clients.
 
 use std::sync::Arc;
 
@@ -21,11 +21,11 @@ use crate::call::{Call, bridged, failed};
 use crate::catalog::define_literal;
 use crate::extensions::{TASKS, declares, tasks_required};
 
-/// The longest id of a backend that the gateway asks about, in bytes: it travels in a header.
+/// Maximum length of a backend's task id, in bytes: it is repeated in a header.
 const MAX_OWN_ID: usize = 4096;
 
-/// Answers a request about a task. An id that was not given to this caller, and one of a task that the caller may no
-/// longer know of, are answered alike.
+/// Processes a request about a task. The response is the same for an id of another caller and for a task whose tool is no
+/// longer visible to the caller.
 pub(crate) async fn request(
     call: Arc<Call>,
     method: &'static str,
@@ -44,7 +44,7 @@ pub(crate) async fn request(
     if let Some(trail) = &call.trail {
         trail.note_backend(&link.backend);
     }
-    // A client that may no longer know of a tool may still end what it began.
+    // A client that lost access to a tool may still cancel its tasks.
     if method != "tasks/cancel" && visible_tool(&call, link, &task.tool).await?.is_none() {
         if let Some(trail) = &call.trail {
             trail.note_denied("hidden from the caller");
@@ -63,7 +63,7 @@ pub(crate) async fn request(
     ask(&call, link, method, text, &task).await.map_err(rejection)
 }
 
-/// Asks the backend about a task that the client names in `text`.
+/// Sends a request to the backend about the task with the client's id `text`.
 async fn ask(
     call: &Call,
     link: &Arc<Link>,
@@ -100,7 +100,7 @@ async fn ask(
     }
 }
 
-/// A request of the gateway about a task, and its id; `None` where the task's id fits no header.
+/// Builds a request of the gateway about a task, with its request id; `None` if the task's id is not a valid header value.
 pub(crate) fn about(
     link: &Link,
     method: &'static str,
@@ -115,7 +115,7 @@ pub(crate) fn about(
     Some((request, serial))
 }
 
-/// The answer, which is held as a whole if it is a result.
+/// Returns the response, which is fully buffered if it is a result.
 async fn whole(
     response: Response<Body>,
     expected: &Expected,

@@ -1,4 +1,4 @@
-//! What backends say of tasks, with the ids that clients know.
+//! Translation of backend messages about tasks to the ids that clients know.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::call::{Call, Target};
 use crate::catalog::define_literal;
 use crate::extensions::{TASKS, TASKS_REQUIRED, declares};
 
-/// The longest lifetime that clients are told: keys that open ids are kept for as long.
+/// Maximum lifetime reported to clients: keys that open ids are kept for this long.
 const MAX_TTL_MS: u32 = 7 * 24 * 60 * 60 * 1000;
 
 const UNDECLARED: &str =
@@ -33,7 +33,7 @@ pub(crate) fn undeclared(call: &Call, target: &Target, message: &[u8]) -> BoxErr
     Failure::Task(UNDECLARED).into()
 }
 
-/// Returns the answer to a call that became a task, with an id for its owner.
+/// Returns the response to a call that became a task, with an id for its owner.
 pub(crate) fn created(call: &Call, target: &Target, message: &Bytes) -> Result<Bytes, BoxError> {
     let Ok(Envelope::Answer { outcome: Outcome::Result(result), .. }) = scan(message) else {
         return Err(Failure::Malformed("no JSON-RPC answer").into());
@@ -58,8 +58,7 @@ pub(crate) fn created(call: &Call, target: &Target, message: &Bytes) -> Result<B
     Ok(translated(message, result, &id, &define_literal(&sealed))?)
 }
 
-/// Returns a message with the id `known` to the client, a JSON string, instead of the backend's `own`; `object` is the
-/// result or the parameters.
+/// Returns a message with the backend's id `own` replaced by `known`, a JSON string; `object` is the result or the parameters.
 pub(crate) fn translated(
     message: &[u8],
     object: Span,
@@ -77,19 +76,19 @@ pub(crate) fn translated(
     if find(said, "ttlMs").is_some_and(|ttl| !is_short(ttl)) {
         splice.set_member(object, "ttlMs", MAX_TTL_MS.to_string().as_bytes());
     }
-    // No client may carry one that was not sealed for it.
+    // Clients must not carry state that is not sealed for them.
     splice.remove_member(object, "requestState");
     replace_related(&mut splice, message, object, (own, known));
     Ok(splice.finish())
 }
 
-/// Whether a lifetime is a number of milliseconds within the limit.
+/// Returns `true` if a lifetime is a number of milliseconds within the limit.
 fn is_short(ttl: &[u8]) -> bool {
     let ttl = std::str::from_utf8(ttl).ok().and_then(|ttl| ttl.parse::<f64>().ok());
     ttl.is_some_and(|ttl| (0.0..=f64::from(MAX_TTL_MS)).contains(&ttl))
 }
 
-/// Cancels a task of which the client will never know, in the background.
+/// Cancels a task that remains unknown to the client, in the background.
 fn abandon(call: &Call, target: &Target, id: &str) {
     let Ok(runtime) = Handle::try_current() else { return };
     let gateway = call.hub.introduction();
@@ -108,7 +107,7 @@ fn abandon(call: &Call, target: &Target, id: &str) {
 mod tests {
     use super::*;
 
-    /// The result `object` of a task `raw`, as the client that knows it as `known` gets it.
+    /// Translates the result `object` of the task `raw` for the client that knows it as `known`.
     fn translate(object: &str) -> String {
         let span = Span { start: 0, end: u32::try_from(object.len()).unwrap() };
         let message = translated(object.as_bytes(), span, "raw", br#""k\u006eown""#).unwrap();

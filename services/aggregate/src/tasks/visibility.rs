@@ -1,4 +1,4 @@
-//! Whether a caller may know of the tool that a task comes from.
+//! Visibility of the tool that created a task.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use crate::call::Call;
 use crate::catalog::{Kind, Route, contested, hidden_by, wanted};
 use crate::hub::Everything;
 
-/// Returns what clients call a backend's tool, `own` by its own name, if the caller may know of it.
+/// Returns the advertised name of a backend's tool `own` if it is visible to the caller.
 ///
-/// A backend that has not said what it offers is waited for, and refused as unavailable rather than unknown: no client
-/// is to give a task up because its backend restarts.
+/// Waits for a backend whose offer is pending and otherwise rejects the request as unavailable instead of unknown, so clients
+/// do not abandon a task because its backend restarts.
 pub(crate) async fn visible_tool(
     call: &Call,
     link: &Arc<Link>,
@@ -42,7 +42,7 @@ pub(crate) async fn visible_tool(
     if hidden_by(rules, link.name(), Kind::Tools, wanted).is_some() {
         return Ok(None);
     }
-    // A list may change while a task of it goes on.
+    // A list may change during a task.
     let Some(admission) = &call.admission else { return Ok(Some(name.into())) };
     let missing = seen.missing.iter().find(|(of, _)| Arc::ptr_eq(of, link));
     match missing {
@@ -52,7 +52,7 @@ pub(crate) async fn visible_tool(
             Err(Rejection::backend_unavailable(link.name(), problem))
         }
         None => {
-            // Asked as about what is there, so that the time tells nothing.
+            // Evaluated as for an existing item, so the response time does not reveal whether it exists.
             let all = seen.catalogs.of(generation);
             let backend = Some(all.item_backend(link, generation));
             let (kind, hints) = (ItemKind::Tool, Hints::default());
@@ -62,9 +62,9 @@ pub(crate) async fn visible_tool(
     }
 }
 
-/// A backend's tool in a catalog.
+/// Result of looking up a backend's tool in a catalog.
 enum Tool {
-    /// By the name that clients know.
+    /// The tool is visible under this advertised name.
     Visible(Box<str>),
     Hidden,
     Missing,
@@ -77,7 +77,7 @@ fn look(call: &Call, link: &Arc<Link>, own: &str, all: &Everything) -> Tool {
     };
     let usual = contested(rules, link.name(), wanted(rules, link.name(), Kind::Tools, own));
     let usual = all.tools.get(&usual).filter(|route| is(route)).map(|route| (&*usual, route));
-    // Under another name than it wanted.
+    // The tool was renamed by conflict resolution.
     let found = usual.or_else(|| all.tools.iter().find(|(_, route)| is(route)));
     let Some((name, route)) = found else { return Tool::Missing };
     let visible = route.shown

@@ -9,7 +9,7 @@ use crate::settings::{Advice, Around, BackendService, BackendSettings, Rules, Sh
 
 const CLIENT: Generation = Generation::Stateless;
 
-/// Sees the names that end in one of these; counts how often it was asked.
+/// Admission that shows names with one of these endings; counts its evaluations.
 struct Sees(&'static str, Arc<AtomicUsize>);
 
 impl Admit for Sees {
