@@ -1,5 +1,5 @@
-//! What a list of 1,000 tools costs: for everybody, for a caller who may not see all of it, and for one
-//! whose backend offers each caller something else; and what a call costs each of them.
+//! Measures the cost of a list of 1,000 tools for an unrestricted caller, a caller with a filtered view, and a caller of a
+//! backend with per-caller offers, and the cost of a call for each.
 //!
 //! `cargo run --release -p vmcp-aggregate --example lists`
 
@@ -25,7 +25,7 @@ const TOOLS: usize = 1000;
 const ROUNDS: u32 = 500;
 const BATCHES: usize = 60;
 
-/// Sees all tools but one, under a key that it is given.
+/// Admission that shows all tools but one, with the given visibility key.
 struct Most(u32);
 
 impl Admit for Most {
@@ -50,7 +50,7 @@ async fn main() -> Result<(), BoxError> {
     let (alice, nobody) = (Identity::new("https://idp.test", "alice"), Identity::anonymous());
     for method in ["tools/list", "tools/call"] {
         let mut best = [f64::MAX; 3];
-        // In turns, and the best of many: other programs cost all of them the same.
+        // Interleaved, and the best of many: interference by other programs affects all cases alike.
         for _ in 0..BATCHES {
             let spent = [
                 time(&shared, method, |_| (nobody.clone(), None)).await?,
@@ -76,7 +76,7 @@ async fn main() -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Nanoseconds for each request.
+/// Returns the nanoseconds per request.
 async fn time(
     gateway: &Gateway,
     method: &str,
@@ -141,7 +141,7 @@ async fn gateway(catalog: Sharing) -> Gateway {
     gateway
 }
 
-/// A stateless server.
+/// Stateless server.
 async fn answer(
     request: Request<Full<Bytes>>,
     tools: Arc<str>,

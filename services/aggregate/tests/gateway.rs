@@ -1,4 +1,4 @@
-//! The service as a whole, in front of backends that say what a test lets them say.
+//! Tests of the whole service with fake backends.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
 

@@ -1,4 +1,4 @@
-//! What callers may see and do, wherever lists are made and names are routed.
+//! Permissions of callers in lists and routing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use crate::fake::{Client, Fake, Mood, gateway, with};
 
 const BOTH: [Generation; 2] = [Generation::Stateful, Generation::Stateless];
 
-/// Sees what has one of the words in its name.
+/// Admission that shows names containing one of the words.
 struct Words(&'static [&'static str]);
 
 impl Admit for Words {
@@ -43,7 +43,7 @@ impl Admit for Words {
     }
 }
 
-/// Counts how often it is asked; reads backends if it is to.
+/// Admission that counts its evaluations, and reads backends if the flag is set.
 struct Counting(Words, Arc<AtomicUsize>, bool);
 
 impl Admit for Counting {
@@ -115,7 +115,7 @@ async fn two_callers_see_each_their_own_lists() {
     }
 }
 
-/// Requests for something that is hidden, each with one for something that isn't there.
+/// Returns requests for hidden items, each with one for an item that does not exist.
 fn hidden() -> Vec<(&'static str, Value, Value)> {
     let prompt = |name: &str| {
         json!({"ref": {"type": "ref/prompt", "name": name},
@@ -162,7 +162,7 @@ async fn what_is_hidden_is_answered_like_what_is_not_there() {
                     format!("{:?}", missing.response.headers)
                 );
                 assert_eq!(hidden.trail.denied(), Some("hidden from the caller"));
-                // Policies judge a URI before it is looked up: whether it is there is not known.
+                // Policies decide on a URI before it is looked up, so its existence is unknown.
                 let judged = method.starts_with("resources/") || told.contains("://");
                 let reason = judged.then_some("hidden from the caller");
                 assert_eq!(missing.trail.denied(), reason, "{method}");
@@ -199,7 +199,7 @@ async fn what_is_hidden_takes_the_work_that_an_unknown_name_takes() {
                     asked.store(0, Ordering::Relaxed);
                     blue.ask(method, params).await;
                     let heard = backend.heard.lock().unwrap()[heard..].to_vec();
-                    // The clock stands still but for what is waited for.
+                    // The paused clock only advances while a request waits.
                     work.push((asked.load(Ordering::Relaxed), heard, start.elapsed()));
                 }
                 assert!(work[0].0 > 0, "{method}");

@@ -1,4 +1,4 @@
-//! Answers and questions that break the rules of the protocol.
+//! Responses and server requests that violate the protocol.
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
@@ -16,7 +16,7 @@ const CELLS: [(Generation, Wire); 4] = [
     (Generation::Stateless, Wire::Stateless),
 ];
 
-/// What a client is answered whose backend answers with this member in place of its result.
+/// Returns the response to a client whose backend responds with this member instead of `result`.
 async fn answered(client: Generation, wire: Wire, outcome: &str) -> Value {
     let (backend, mut calls) = ScriptedBackend::new("be", wire);
     let gateway = with(vec![backend.settings(None)], PartialFailure::BestEffort).await;
@@ -124,7 +124,7 @@ async fn questions_reach_the_call_that_they_belong_to() {
     for wire in [Wire::Stateful, Wire::Sse] {
         let (backend, mut calls) = ScriptedBackend::new("be", wire);
         let gateway = with(vec![backend.settings(None)], PartialFailure::BestEffort).await;
-        // Anonymous callers are one identity, whoever they are.
+        // All anonymous callers share one identity.
         let one = ScriptedClient::new(&gateway, Generation::Stateless, "alice").await;
         let two = one.clone();
         let first = one.begin(1, "t");
@@ -141,7 +141,7 @@ async fn questions_reach_the_call_that_they_belong_to() {
             answered.contains("content") && !answered.contains("sure?"),
             "{wire:?}: {answered}"
         );
-        // A session that is free again is used again.
+        // An idle session is reused.
         let sessions = backend.open_sessions();
         let third = two.begin(3, "t");
         calls.recv().await.unwrap().answer(&json!({"content": []}));

@@ -1,4 +1,4 @@
-//! User interfaces of tools, and what their apps ask for.
+//! User interfaces of tools, and the requests of their apps.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Catalogs of backends that change, fail or mean harm.
+//! Catalogs of backends that change, fail or are malicious.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -37,7 +37,7 @@ async fn survives_templates_of_thousands_of_expressions() {
     }
 }
 
-/// Hides everything.
+/// Admission that hides all items.
 struct Hides;
 
 impl Admit for Hides {
@@ -173,7 +173,7 @@ async fn an_incomplete_list_names_missing_backends() {
         let nobody = Client::new(&gateway, generation, "").await;
         let said = missing(&nobody.ask("tools/list", json!({})).await);
         assert_eq!((&said[0]["backend"], &said[1]["backend"]), (&json!("dead"), &json!("own")));
-        // What policies hide is not known of a backend that is away.
+        // Items of an unavailable backend cannot be checked against policies.
         let judged = known.with(Admission::new(Hides));
         let said = missing(&judged.ask("tools/list", json!({})).await);
         assert_eq!(said, json!([{"reason": "a backend is unavailable"}]));
@@ -188,7 +188,7 @@ async fn an_incomplete_list_names_missing_backends() {
     }
 }
 
-/// A backend that speaks both generations.
+/// Creates a backend that supports both generations.
 fn dual(lists_both: bool) -> Arc<Fake> {
     let fake = Fake::new("be", BOTH[0]).offer("*", tools(&["old", "both"]));
     *fake.lists_both.lock().unwrap() = lists_both;
@@ -240,7 +240,7 @@ async fn tells_each_generation_of_its_own_changes() {
     let mut listening = stateless.send("subscriptions/listen", wanted).await.0.into_body();
     heard(&mut listening).await;
     let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
-    // The backend says so to its older clients only; the others are asked about as well.
+    // The backend notifies only its older clients; the other offer is fetched too.
     let fake = fake.and_stateless(tools(&["newer", "both"]));
     fake.say("gateway", &changed);
     assert!(heard(&mut listening).await.contains("tools/list_changed"));
@@ -306,7 +306,7 @@ async fn policies_judge_annotations_of_the_client_generation() {
     assert_eq!(hints.collect::<Vec<_>>(), expected);
 }
 
-/// Denies what may destroy.
+/// Admission that denies destructive tools.
 struct Careful;
 
 impl Admit for Careful {
@@ -339,7 +339,7 @@ async fn storm_of_changes_costs_few_fetches() {
         for _ in 0..1000 {
             backend.announce(&changed);
             if wire == Wire::Stateless {
-                // It has no stream of its own: each failed call is a reason to look.
+                // The backend has no stream, so each failed call triggers a poll.
                 let call = client.begin(1, "missing");
                 _ = call.await;
             }
@@ -347,7 +347,7 @@ async fn storm_of_changes_costs_few_fetches() {
         }
         sleep(Duration::from_secs(5)).await;
         let fetched = names_of(&backend) - before;
-        // 32 at once, and then one a second of fifteen.
+        // A burst of 32, and then one per second for fifteen seconds.
         assert!((wire == Wire::Stateless || fetched > 8) && fetched <= 48, "{wire:?}: {fetched}");
     }
 }
@@ -376,8 +376,8 @@ async fn offer_has_one_byte_budget() {
     }
 }
 
-/// A backend whose lists of tools and of resources are answered in so many pages each, without an item. How many pages
-/// were asked for comes along, and the report after 20 s.
+/// Creates a backend whose lists of tools and of resources have this many empty pages each. Returns the number of pages
+/// requested, and the report after 20 s.
 async fn paged(wire: Wire, pages: usize, next: fn(usize) -> usize) -> (usize, String) {
     let (backend, mut calls) = ScriptedBackend::new("be", wire);
     *backend.by_hand.lock().unwrap() = vec!["tools/list", "resources/list"];

@@ -1,4 +1,4 @@
-//! What holds whichever generation the client speaks, and whichever the backend.
+//! Behavior that is the same for all combinations of client and backend generation.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::fake::{Client, Fake, gateway};
 
 const BOTH: [Generation; 2] = [Generation::Stateful, Generation::Stateless];
 
-/// A backend with a tool and a prompt for which it completes nothing, and a client of it.
+/// Creates a backend with a tool and a prompt but no completions, and a client.
 async fn cell(client: Generation, backend: Generation) -> (Arc<Fake>, Client) {
     let offer = json!({"tools": [{"name": "red"}], "prompts": [{"name": "mute"}, {"name": "p"}]});
     let fake = Fake::new("be", backend).offer("*", offer);
@@ -29,7 +29,7 @@ async fn a_backend_without_completions_proposes_nothing() {
         let stateless = client.generation == Generation::Stateless;
         let expected = if stateless { json!("complete") } else { Value::Null };
         assert_eq!(said.json()["result"]["resultType"], expected, "{said:?}");
-        // One with completions is answered for by itself.
+        // A backend with completions responds itself.
         let said = client.ask("completion/complete", complete("be_p")).await;
         assert_eq!(said.json()["result"]["content"][0]["text"], "be:nobody", "{said:?}");
         let said = client.ask("completion/complete", complete("be_none")).await;

@@ -1,4 +1,4 @@
-//! Calls whose clients have vanished: they end, hold little, are cancelled once, and keep no session.
+//! Calls of disconnected clients: they end, buffer little, are cancelled once, and do not keep their session alive.
 
 use std::collections::BTreeSet;
 use std::pin::Pin;
@@ -26,7 +26,7 @@ const WIRES: [Wire; 3] = [Wire::Stateful, Wire::Stateless, Wire::Sse];
 const MINUTE: Duration = Duration::from_secs(60);
 const MEGABYTE: usize = 1 << 20;
 
-/// The most bytes that wait for clients that are away, where a test fills them.
+/// Byte budget for disconnected clients in tests that exhaust it.
 const BUDGET: usize = 8 * MEGABYTE;
 const PART: usize = MEGABYTE / 4;
 
@@ -44,7 +44,7 @@ async fn scene(client: Generation, wire: Wire, limits: Limits) -> Scene {
     Scene { gateway, backend, calls, client }
 }
 
-/// Limits that are soon reached.
+/// Limits that tests reach quickly.
 fn tight() -> Limits {
     Limits { detached_bytes: BUDGET, ..Limits::default() }
 }
@@ -58,13 +58,13 @@ fn progress(id: u64) -> Value {
         {"progressToken": id, "progress": 1}})
 }
 
-/// A notification that is not dropped for others.
+/// Notification that is not dropped when the queue is full.
 fn news(bytes: usize) -> Value {
     json!({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params":
         {"uri": format!("x://{}", "x".repeat(bytes))}})
 }
 
-/// What a call's stream is sent beside its progress, and is not dropped for others. A backend of HTTP+SSE can only ask.
+/// Message on a call's stream that is not dropped when the queue is full. An HTTP+SSE backend can only send server requests.
 fn kept(wire: Wire, number: usize, bytes: usize) -> Value {
     let message = "x".repeat(bytes);
     if wire == Wire::Stateless {
@@ -79,7 +79,7 @@ fn result(bytes: usize) -> Value {
 }
 
 impl Scene {
-    /// Begins a call that streams, whose client vanishes then. The id is where the stream can be resumed.
+    /// Starts a streaming call and disconnects its client. Returns the event id for resumption.
     async fn vanished(&mut self, id: u64) -> (PendingCall, String) {
         let client = self.client.clone();
         let call = tokio::spawn(async move { client.call(id, "t").await });
@@ -95,7 +95,7 @@ impl Scene {
         (pending, last.unwrap().to_owned())
     }
 
-    /// How many of these calls the backend need not go on with.
+    /// Returns the number of these calls that the gateway has ended.
     async fn ended(&self, calls: &[PendingCall]) -> usize {
         sleep(Duration::from_secs(1)).await;
         if self.backend.wire == Wire::Stateless {
@@ -218,14 +218,14 @@ async fn calls_without_clients_hold_bounded_bytes() {
         let mut calls = Vec::new();
         for id in 1..=40 {
             calls.push(scene.vanished(id).await.0);
-            // A backend of HTTP+SSE asks for the sake of its only call, or of none.
+            // An HTTP+SSE backend's server request belongs to its only call, or to none.
             let number = usize::try_from(id).unwrap();
             let messages = if wire == Wire::Sse { 0 } else { 3 };
             for part in 0..messages {
                 calls.last_mut().unwrap().say(&kept(wire, 10 * number + part, PART));
             }
             if wire == Wire::Sse {
-                // What it answers with counts all the same.
+                // The response is charged to the budget all the same.
                 let call = calls.pop().unwrap();
                 assert!(call.answer(&result(PART)));
             }
@@ -238,7 +238,7 @@ async fn calls_without_clients_hold_bounded_bytes() {
             let ended = scene.ended(&calls).await;
             assert!((10..40).contains(&ended), "{wire:?}: {ended}");
         }
-        // Others have room.
+        // The budget still has capacity for other clients.
         scene.client = bob;
         let (pending, last) = scene.vanished(7).await;
         assert!(pending.answer(&result(PART)), "{wire:?}");
@@ -348,7 +348,7 @@ async fn requests_without_clients_are_limited_in_number() {
     assert_eq!(counts.detached_calls, 512);
     assert_eq!(counts.detached_calls_ended, 800 - 512);
     assert_eq!(backend.cancellations().len(), 800 - 512);
-    // Others are not concerned.
+    // Other clients are not affected.
     let bob = ScriptedClient::new(&gateway, Generation::Stateful, "bob").await;
     let call = bob.begin(1, "t");
     let theirs = calls.recv().await.unwrap();
@@ -387,7 +387,7 @@ async fn suspended_calls_hold_bounded_bytes() {
     }
 }
 
-/// Events that are always there: so many, counted.
+/// Stream of this many events that are always ready; counts the events read.
 struct Flood(usize, Arc<AtomicUsize>);
 
 impl http_body::Body for Flood {
@@ -414,7 +414,7 @@ async fn flood_keeps_no_stateless_call_without_client() {
     let sent = Arc::new(AtomicUsize::new(0));
     let (sender, first) = body();
     let flood = Flood(100_000, Arc::clone(&sent));
-    // The call streams, and is flooded once its client has gone.
+    // The call streams, and the flood starts after its client has disconnected.
     let chained = Chained { first, gone: None, rest: flood };
     let (ready, gone) = tokio::sync::oneshot::channel();
     pending.respond(200, "text/event-stream", Body::wrap(Chained { gone: Some(gone), ..chained }));
@@ -427,7 +427,7 @@ async fn flood_keeps_no_stateless_call_without_client() {
     assert_eq!(scene.backend.cancellations(), ["the client disconnected"]);
 }
 
-/// Events of a megabyte each, counted as they are read.
+/// Endless stream of one-megabyte events; counts the events read.
 struct Wide(Arc<AtomicUsize>, Bytes);
 
 impl http_body::Body for Wide {
@@ -441,7 +441,7 @@ impl http_body::Body for Wide {
         if self.0.load(Ordering::Relaxed) == 1000 {
             return Poll::Pending;
         }
-        // Not all at once.
+        // Yield regularly.
         std::task::ready!(tokio::task::coop::poll_proceed(cx)).made_progress();
         self.0.fetch_add(1, Ordering::Relaxed);
         Poll::Ready(Some(Ok(Frame::data(self.1.clone()))))
@@ -490,7 +490,7 @@ async fn progress_keeps_no_call_whose_client_does_not_read() {
     }
 }
 
-/// One body until the signal, then another.
+/// Body that switches to another one at a signal.
 struct Chained {
     first: Body,
     gone: Option<tokio::sync::oneshot::Receiver<()>>,
@@ -535,7 +535,7 @@ async fn standing_streams_without_clients_hold_bounded_bytes() {
     }
     let held = scene.gateway.kept().detached_bytes;
     assert!((8 * PART..=BUDGET / 2).contains(&held), "{held} bytes");
-    // A client that comes back gets what was kept.
+    // A returning client receives the buffered messages.
     let response = clients[0].stand(None).await;
     let mut body = response.into_body();
     let mut length = 0;

@@ -1,4 +1,4 @@
-//! Extensions that clients declare, and what backends learn of them.
+//! Extensions declared by clients, and their visibility to backends.
 
 use serde_json::{Value, json};
 use vmcp_core::Generation;
@@ -18,7 +18,7 @@ fn declared() -> Value {
     })
 }
 
-/// The parameters of what the backend was last asked so by somebody.
+/// Returns the parameters of the last request with this method by this caller.
 fn last(fake: &Fake, method: &str, by: &str) -> Value {
     let heard = fake.heard.lock().unwrap();
     let mut heard = heard.iter().rev();
@@ -60,7 +60,7 @@ async fn strips_requests_of_sessions() {
             Generation::Stateful => {
                 json!({"elicitation": {}, "extensions": {UI: {"mimeTypes": ["a/b"]}}})
             }
-            // The session's own.
+            // The capabilities of the session apply.
             Generation::Stateless => json!({}),
         };
         assert_eq!(learned[CAPABILITIES], expected, "{backend:?}");

@@ -1,4 +1,4 @@
-//! Backends of either generation, and clients of either generation.
+//! Fake backends and clients of either generation.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -24,33 +24,33 @@ use vmcp_core::{
     Admission, Backend, Body, BoxError, Caller, Generation, Identity, McpRequest, NotSent, Trail,
 };
 
-/// A backend with what it offers to whom, by the member of the list's result.
+/// Fake backend with offers by caller, each keyed by the member of the list's result.
 pub(crate) struct Fake {
     pub(crate) name: &'static str,
     pub(crate) generation: Mutex<Generation>,
-    /// What everybody gets, or nobody does if there is nothing for them.
+    /// Offers by caller. `*` is the default for callers without an entry.
     pub(crate) offers: Mutex<BTreeMap<String, Value>>,
-    /// Each request: who sent it, its method, and its parameters.
+    /// Received requests: caller, method, and parameters.
     pub(crate) heard: Mutex<Vec<(String, String, Value)>>,
-    /// What it is about to do instead of answering.
+    /// Failure mode of the backend.
     pub(crate) mood: Mutex<Mood>,
-    /// How its streams begin.
+    /// Behavior of its streams at their beginning.
     pub(crate) streams_begin: Mutex<Begins>,
-    /// What it offers to clients of the stateless generation, if it speaks both: nothing that can be had if it is null.
+    /// Offer to clients of the stateless generation if it supports both; null makes the offer unavailable.
     pub(crate) stateless: Mutex<Option<Value>>,
-    /// Whether its discovery lists both.
+    /// `true` to list both generations in discovery.
     pub(crate) lists_both: Mutex<bool>,
-    /// Whether it declares that it tells of changes.
+    /// `true` to declare list change notifications.
     pub(crate) tells: Mutex<bool>,
-    /// Its sessions, if it has any: who opened them, and which are open.
+    /// Sessions with their owners, if the backend has any.
     pub(crate) sessions: Mutex<Option<Sessions>>,
-    /// The revision that its handshakes end with.
+    /// Revision negotiated by its handshakes.
     pub(crate) revision: Mutex<&'static str>,
-    /// Streams that are open, by who opened them.
+    /// Open streams by owner.
     pub(crate) streams: Mutex<Vec<(String, UnboundedSender<Bytes>)>>,
 }
 
-/// Sessions by their number.
+/// Sessions by number.
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
     pub(crate) openers: Vec<String>,
@@ -64,7 +64,7 @@ impl Sessions {
         format!("s{}", self.openers.len())
     }
 
-    /// The number of a session that is open.
+    /// Returns the number of the request's session if it is open.
     fn of(&self, request: &Request<Full<Bytes>>) -> Option<usize> {
         let id = request.headers().get("mcp-session-id")?.to_str().ok()?;
         let number = id.strip_prefix('s')?.parse().ok()?;
@@ -72,7 +72,7 @@ impl Sessions {
     }
 }
 
-/// A response that says what the backend comes to say.
+/// Body of messages sent by the test.
 struct Talk(UnboundedReceiver<Bytes>);
 
 impl http_body::Body for Talk {
@@ -89,25 +89,25 @@ impl http_body::Body for Talk {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mood {
-    /// Answers.
+    /// Responds normally.
     Well,
-    /// Can't be reached.
+    /// Unreachable.
     Dead,
-    /// Never answers.
+    /// Never responds.
     Silent,
-    /// Answers so much later.
+    /// Responds after this delay.
     Late(Duration),
 }
 
-/// How a stream that tells of changes begins.
+/// Behavior of a notification stream at its beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Begins {
     AtOnce,
-    /// Not even with the head of the response.
+    /// Never sends the head of the response.
     Never,
-    /// With the end of the connection.
+    /// Closes the connection.
     Broken,
-    /// Not at all: there is no such route.
+    /// Responds with 404 because there is no such route.
     Unrouted,
 }
 
@@ -116,7 +116,7 @@ fn opens_stream(request: &Request<Full<Bytes>>) -> bool {
     request.method() == Method::GET || method.is_some_and(|name| name == "subscriptions/listen")
 }
 
-/// Who is asked by what name: the gateway itself, nobody, or a subject, with its token if it has one.
+/// Returns the caller's name in recordings. An authenticated caller is named by its subject and token.
 pub(crate) fn who(caller: Option<&Caller>) -> String {
     match caller {
         Some(Caller::Gateway) => "gateway".to_owned(),
@@ -147,13 +147,13 @@ impl Fake {
         })
     }
 
-    /// Offers to somebody; to everybody as `*`.
+    /// Sets the offer to one caller, or to all with `*`.
     pub(crate) fn offer(self: Arc<Self>, to: &str, offer: Value) -> Arc<Self> {
         self.offers.lock().unwrap().insert(to.to_owned(), offer);
         self
     }
 
-    /// Speaks both generations, and offers this to clients of the stateless one.
+    /// Supports both generations, with this offer to clients of the stateless one.
     pub(crate) fn and_stateless(self: Arc<Self>, offer: Value) -> Arc<Self> {
         *self.stateless.lock().unwrap() = Some(offer);
         self
@@ -180,12 +180,12 @@ impl Fake {
         }
     }
 
-    /// Settings of one that offers each caller something else.
+    /// Returns settings with per-caller offers.
     pub(crate) fn per_caller(self: &Arc<Self>) -> BackendSettings {
         BackendSettings { catalog: Sharing::PerCaller, ..self.settings() }
     }
 
-    /// How often it was asked this.
+    /// Returns the number of requests with this method by this caller.
     pub(crate) fn times(&self, method: &str, by: &str) -> usize {
         let heard = self.heard.lock().unwrap();
         heard.iter().filter(|(who, said, _)| said == method && who == by).count()
@@ -213,7 +213,7 @@ impl Fake {
         self.respond(&serde_json::from_slice(&message)?, who, both.as_ref(), stateful)
     }
 
-    /// What its mood has it do before anything else.
+    /// Applies the failure mode before a request is processed.
     async fn act_out(&self) -> Result<(), BoxError> {
         let mood = *self.mood.lock().unwrap();
         match mood {
@@ -234,7 +234,7 @@ impl Fake {
         }
     }
 
-    /// The answer to what is for no route, for no session, or ends one.
+    /// Returns the response to requests for a missing route or session, or that end a session.
     fn refuse(&self, request: &Request<Full<Bytes>>, stateful: bool) -> Option<Response<Body>> {
         if *self.streams_begin.lock().unwrap() == Begins::Unrouted && opens_stream(request) {
             return Some(status(StatusCode::NOT_FOUND));
@@ -303,7 +303,7 @@ impl Fake {
         Ok(response)
     }
 
-    /// Opens a stream that begins with this.
+    /// Opens a stream that begins with these messages.
     fn open(&self, who: String, first: &[Value]) -> Response<Body> {
         let (sender, receiver) = unbounded_channel();
         for message in first {
@@ -313,7 +313,7 @@ impl Fake {
         streaming(Body::wrap(Talk(receiver)))
     }
 
-    /// Says something on all streams that `who` has open.
+    /// Sends a message on all open streams of `who`.
     pub(crate) fn say(&self, who: &str, message: &Value) {
         let streams = self.streams.lock().unwrap();
         for (_, stream) in streams.iter().filter(|(opener, _)| opener == who) {
@@ -321,7 +321,7 @@ impl Fake {
         }
     }
 
-    /// How many streams `who` has open.
+    /// Returns the number of open streams of `who`.
     pub(crate) fn open_streams(&self, who: &str) -> usize {
         let streams = self.streams.lock().unwrap();
         streams.iter().filter(|(opener, stream)| opener == who && !stream.is_closed()).count()
@@ -366,7 +366,7 @@ impl Fake {
     }
 }
 
-/// A list whose items have what the protocol requires of them.
+/// Adds the mandatory members to the items of a list.
 pub(crate) fn whole_items(member: &str, mut list: Value) -> Value {
     for item in list.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
         match member {
@@ -382,7 +382,7 @@ pub(crate) fn whole_items(member: &str, mut list: Value) -> Value {
     list
 }
 
-/// An answer after the news that the tools have changed.
+/// Builds a response that is preceded by a tool list change notification.
 fn telling(answer: &Value) -> Response<Body> {
     let news = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
     let events = format!("data: {news}\n\ndata: {answer}\n\n");
@@ -409,12 +409,12 @@ fn json_response(message: &Value) -> Response<Body> {
     response
 }
 
-/// A gateway in front of these.
+/// Creates a gateway with these backends.
 pub(crate) async fn gateway(backends: &[Arc<Fake>]) -> Gateway {
     with(backends.iter().map(Fake::settings).collect(), PartialFailure::BestEffort).await
 }
 
-/// A gateway in front of backends with these settings.
+/// Creates a gateway with backends of these settings.
 pub(crate) async fn with(
     backends: Vec<BackendSettings>,
     partial_failure: PartialFailure,
@@ -422,7 +422,7 @@ pub(crate) async fn with(
     with_checks(backends, partial_failure, None).await
 }
 
-/// What a gateway in front of these goes by.
+/// Builds the settings of a gateway with these backends.
 pub(crate) fn settings(
     backends: Vec<BackendSettings>,
     partial_failure: PartialFailure,
@@ -438,7 +438,7 @@ pub(crate) fn settings(
     }
 }
 
-/// A gateway that watches the health of these.
+/// Creates a gateway with health checks of these backends.
 pub(crate) async fn with_checks(
     backends: Vec<BackendSettings>,
     partial_failure: PartialFailure,
@@ -447,7 +447,7 @@ pub(crate) async fn with_checks(
     begin(settings(backends, partial_failure, checks), Limits::default()).await
 }
 
-/// A gateway in front of these, with other limits.
+/// Creates a gateway with these backends and limits.
 pub(crate) async fn with_limits(backends: Vec<BackendSettings>, limits: Limits) -> Gateway {
     begin(settings(backends, PartialFailure::BestEffort, None), limits).await
 }
@@ -458,21 +458,21 @@ async fn begin(settings: Settings, limits: Limits) -> Gateway {
     gateway
 }
 
-/// A client of either generation.
+/// Client of either generation.
 #[derive(Clone)]
 pub(crate) struct Client {
     gateway: Gateway,
     pub(crate) generation: Generation,
     pub(crate) identity: Identity,
     pub(crate) admission: Option<Admission>,
-    /// What it says in each request, as one without a session.
+    /// Capabilities sent in each request of a client without a session.
     pub(crate) capabilities: Value,
-    /// Its address, if that is known.
+    /// Address of the client, if known.
     address: Option<SocketAddr>,
     session: Option<http::HeaderValue>,
 }
 
-/// What came of a request.
+/// Outcome of a request.
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) status: u16,
@@ -490,7 +490,7 @@ impl Client {
         Self::declaring(gateway, generation, subject, capabilities).await
     }
 
-    /// A client with these capabilities.
+    /// Creates a client with these capabilities.
     pub(crate) async fn declaring(
         gateway: &Gateway,
         generation: Generation,
@@ -520,20 +520,20 @@ impl Client {
         self
     }
 
-    /// At this address.
+    /// Sets the client's address.
     pub(crate) fn at(mut self, address: &str) -> Self {
         self.address = Some(SocketAddr::new(address.parse().unwrap(), 1));
         self
     }
 
-    /// With a token that is good for so long.
+    /// Sets the remaining lifetime of the token.
     pub(crate) fn until(mut self, left: Duration) -> Self {
         let known = Identity::builder("https://idp.test", self.identity.subject().unwrap());
         self.identity = known.expires_at(std::time::SystemTime::now() + left).build();
         self
     }
 
-    /// Opens the standing stream of a session.
+    /// Opens the notification stream of a session.
     pub(crate) async fn stand(&self) -> Body {
         let mut request = Request::get("/mcp").body(()).unwrap();
         request.headers_mut().insert("accept", "text/event-stream".parse().unwrap());
@@ -544,7 +544,7 @@ impl Client {
         response.into_body()
     }
 
-    /// The parts of an open response and its body.
+    /// Sends a request and returns the open response with its record.
     pub(crate) async fn send(&self, method: &str, mut params: Value) -> (Response<Body>, Trail) {
         let mut request = Request::post("/mcp").body(()).unwrap();
         if self.generation == Generation::Stateless {
@@ -582,7 +582,7 @@ impl Client {
         Said { status: response.status.as_u16(), body, response, trail }
     }
 
-    /// The names in a list, or what was said instead.
+    /// Returns the names in a list, or the error.
     pub(crate) async fn names(&self, method: &str) -> Vec<String> {
         let said = self.ask(method, json!({})).await;
         let result = &said.json()["result"];
@@ -598,7 +598,7 @@ impl Client {
         list.iter().filter_map(key).collect()
     }
 
-    /// What a tool says, if it says anything.
+    /// Returns the text of a tool's result, if there is any.
     pub(crate) async fn call(&self, tool: &str) -> Option<String> {
         let said = self.ask("tools/call", json!({"name": tool, "arguments": {}})).await;
         said.json()["result"]["content"][0]["text"].as_str().map(str::to_owned)
@@ -611,7 +611,7 @@ impl Said {
     }
 }
 
-/// What is said on a stream within a second.
+/// Returns the text sent on a stream within a second.
 pub(crate) async fn heard(stream: &mut Body) -> String {
     let mut said = String::new();
     let read = async {

@@ -1,4 +1,4 @@
-//! Calls under way: questions, timeouts, cancellations, streams, and the end of sessions.
+//! Calls in flight: server requests, timeouts, cancellations, streams, and the end of sessions.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const STATEFUL: Generation = Generation::Stateful;
 const STATELESS: Generation = Generation::Stateless;
 const CLIENTS: [Generation; 2] = [STATEFUL, STATELESS];
 
-/// The ways in which a backend can ask a client that is not its own generation's, or is.
+/// Combinations of client generation and transport in which a backend can request input from the client.
 const ASKING: [(Generation, Wire); 4] = [
     (STATEFUL, Wire::Stateful),
     (STATEFUL, Wire::Sse),
@@ -61,7 +61,7 @@ fn done() -> Value {
     json!({"content": [], "resultType": "complete"})
 }
 
-/// Everything that is sent within `time`.
+/// Returns everything that is sent within `time`.
 async fn read_for(body: &mut Body, time: Duration) -> String {
     let mut said = String::new();
     let read = async {
@@ -73,7 +73,7 @@ async fn read_for(body: &mut Body, time: Duration) -> String {
     said
 }
 
-/// Answers the question that a call was interrupted by, after `thinking`, and gives what came of the call.
+/// Responds to the server request of a call after `thinking`, and returns the outcome of the call.
 async fn answer_after(pair: &Pair, thinking: Duration, id: u64) -> tokio::task::JoinHandle<String> {
     let call = pair.client.call(id, "t").await;
     let mut body = call.into_body();
@@ -179,7 +179,7 @@ async fn timed_out_call_is_retryable_only_when_repeatable() {
             let said = messages(&call.await.unwrap()).pop().unwrap();
             assert_eq!(said["error"]["data"]["retryable"], retryable, "{client:?} {wire:?} {said}");
         }
-        // A request that was not sent may be sent again.
+        // A request that was not sent may be retried.
         pair.backend.is_away.store(true, std::sync::atomic::Ordering::Relaxed);
         let said = messages(&pair.client.begin(5, "t").await.unwrap()).pop().unwrap();
         assert_eq!(said["error"]["data"]["retryable"], true, "{client:?} {wire:?} {said}");
@@ -285,7 +285,7 @@ async fn answered_call_is_never_cancelled() {
             let call = pair.client.begin(id, "t");
             let mut pending = pair.calls.recv().await.unwrap();
             match (code, wire) {
-                // A status is no answer there.
+                // An HTTP status is not a response on this transport.
                 (_, Wire::Sse) => _ = pending.answer(&done()),
                 (200, _) => {
                     let token = pending.message["params"]["_meta"]["progressToken"].clone();
@@ -296,7 +296,7 @@ async fn answered_call_is_never_cancelled() {
             }
             call.await.unwrap();
         }
-        // An answer that is not one.
+        // A message that is not a valid response.
         if wire == Wire::Stateful {
             let call = pair.client.begin(5, "t");
             let body = Body::from(Bytes::from_static(b"{\"oops\":1}"));
@@ -357,7 +357,7 @@ async fn suspended_call_that_was_answered_is_not_cancelled() {
             pending.say(&question("q"));
             let asked = messages(&response.await.unwrap()).pop().unwrap();
             sleep(Duration::from_secs(60)).await;
-            // The backend does not wait for the user any longer.
+            // The backend stops waiting for the user.
             pending.answer(&done());
             sleep(Duration::from_secs(1)).await;
             if returns {
@@ -379,7 +379,7 @@ async fn abandoned_question_stops_no_other_calls_clock() {
     let mut pair = paired(STATELESS, Wire::Sse).await;
     let other = pair.client.begin(1, "t");
     let _never = pair.calls.recv().await.unwrap();
-    // A question of a channel may be asked for the sake of any call; it goes to the latest one.
+    // A server request of the channel may belong to any call; it goes to the latest one.
     let asking = pair.client.begin(2, "t");
     let mut pending = pair.calls.recv().await.unwrap();
     pending.say(&question("q"));
@@ -393,7 +393,7 @@ async fn question_of_removed_backend_stops_no_clock() {
     for wire in [Wire::Stateful, Wire::Sse] {
         let mut pair = paired(STATEFUL, wire).await;
         let mut standing = pair.client.stand(None).await.into_body();
-        // With two calls under way a question belongs to neither, and comes on the standing stream.
+        // With two calls in flight, a server request belongs to neither and arrives on the notification stream.
         let calls = [pair.client.begin(1, "t"), pair.client.begin(2, "t")];
         let mut pending = pair.calls.recv().await.unwrap();
         let _other = pair.calls.recv().await.unwrap();
@@ -446,7 +446,7 @@ async fn circuit_opens_after_failed_calls_of_any_cell() {
             let warm = pair.client.begin(1, "t");
             pair.calls.recv().await.unwrap().answer(&done());
             warm.await.unwrap();
-            // Between two looks at what the backend offers, which succeed.
+            // Between two successful polls of the backend's offer.
             sleep(Duration::from_secs(5)).await;
             let mut calls = Vec::new();
             for id in 2..5 {
@@ -555,7 +555,7 @@ async fn ended_session_leaves_no_subscription_behind() {
         let pending = pair.calls.recv().await.unwrap();
         assert_eq!(pair.client.leave().await, 204);
         if hand == "initialize" {
-            // The test answers in the backend's place, without a session to delete.
+            // The test responds for the backend, without a session that needs a DELETE.
             pending.answer(&json!({"protocolVersion": "2025-11-25", "capabilities": {"resources": {"subscribe": true}}, "serverInfo": {"name": "be", "version": "1"}}));
         } else {
             pending.answer(&json!({}));
@@ -580,7 +580,7 @@ async fn call_is_not_begun_again_after_its_cancellation() {
         } else {
             pair.client.notify("notifications/cancelled", json!({"requestId": 7})).await;
         }
-        // The backend has forgotten the session, for which a call is usually worth another try.
+        // The backend has forgotten the session, which normally leads to a retry.
         pair.backend.sessions.lock().unwrap().remove(&pending.session);
         pending.refuse(404);
         call.await.unwrap();
@@ -650,7 +650,7 @@ async fn subscription_reaches_backend_once() {
     let subscribe = |uri| json!({"uri": uri});
     pair.client.request(&json!(1), "resources/subscribe", subscribe("x://r")).await;
     assert_eq!(pair.backend.messages("resources/subscribe").len(), 1);
-    // What the backend refuses is not asked for again in another session.
+    // A rejected subscription is not repeated in a new session.
     pair.backend.by_hand.lock().unwrap().push("resources/subscribe");
     let client = pair.client.clone();
     let refused = tokio::spawn(async move {
@@ -757,7 +757,7 @@ async fn resumed_stream_without_events_is_resumed_again() {
     pending.say_raw("id: e1\nretry: 100\ndata: \n\n");
     let session = pending.session.clone();
     drop(pending);
-    // The first resumption brings nothing, the second one the answer.
+    // The first resumption yields nothing, the second one the response.
     for round in 0..2 {
         sleep(Duration::from_millis(150)).await;
         let stream = {
@@ -789,7 +789,7 @@ async fn standing_stream_is_resumed_behind_its_last_event() {
     sleep(Duration::from_secs(1)).await;
     pair.backend.received.lock().unwrap().clear();
     let said = json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {}});
-    // The third connection brings nothing, and leaves the place where it was.
+    // The third connection yields nothing and does not change the resumption point.
     for event in ["id: e1\n", ""] {
         let stream = pair.backend.sessions.lock().unwrap().get_mut(&session).unwrap().pop();
         let stream = stream.unwrap();

@@ -1,4 +1,4 @@
-//! Backends whose health is watched.
+//! Health checks of backends.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ fn fake(name: &'static str, generation: Generation) -> Arc<Fake> {
     Fake::new(name, generation).offer("*", tools("open"))
 }
 
-/// Every 30 s for at most 10 s, from 15 s after the start on; three failures are bad news.
+/// Every 30 s with a timeout of 10 s, starting 15 s after the start; three failures make a backend unavailable.
 fn checks() -> Checks {
     every(30, 10, 3)
 }
@@ -52,7 +52,7 @@ fn only(gateway: &Gateway) -> (BackendReport, Checked) {
     (report, checked)
 }
 
-/// How often the gateway has asked whether the backend is there.
+/// Returns the number of health checks that the backend has received.
 fn asked(fake: &Fake) -> usize {
     fake.times("ping", "gateway") + fake.times("server/discover", "gateway")
 }
@@ -69,7 +69,7 @@ async fn a_backend_is_unavailable_after_so_many_failures_and_ready_as_soon_as_it
         let gateway = watched(fake.settings()).await;
         assert_eq!(only(&gateway).0.health(), Health::Ready, "fetching is a check too");
         mood(&fake, away);
-        // Checks end at 25 s and 55 s if nothing comes.
+        // Checks time out at 25 s and 55 s without a response.
         sleep(Duration::from_secs(60)).await;
         let (report, checked) = only(&gateway);
         assert_eq!((checked.health, checked.consecutive_failures), (Health::Ready, 2));
@@ -84,7 +84,7 @@ async fn a_backend_is_unavailable_after_so_many_failures_and_ready_as_soon_as_it
         mood(&fake, Mood::Well);
         sleep(Duration::from_secs(6)).await;
         let (report, checked) = only(&gateway);
-        // What is tried anew without end need not wait for a check.
+        // An observer that retries indefinitely detects the recovery before the next check.
         assert!(report.health() == Health::Ready || away == Mood::Silent, "{report:?}");
         sleep(Duration::from_secs(30)).await;
         let (report, recovered) = only(&gateway);
@@ -142,7 +142,7 @@ async fn the_checks_of_many_backends_are_spread_over_the_interval() {
         assert!(now - before <= 2, "{} at once", now - before);
         before = now;
     }
-    // Two rounds, and perhaps the first one of the third.
+    // Two rounds, plus possibly the first check of the third.
     assert!((48..=49).contains(&before), "{before}");
 }
 
@@ -179,12 +179,12 @@ async fn a_reload_leaves_checks_alone_that_it_leaves_alone() {
     sleep(Duration::from_secs(10)).await;
     let (report, checked) = only(&gateway);
     assert_eq!((report.health(), checked.consecutive_failures), (Health::Unavailable, 3));
-    // Another interval holds at once, and what was seen is not forgotten.
+    // A new interval applies immediately, and earlier results are kept.
     reload(vec![fake.settings()], every(2, 1, 3)).await;
     sleep(Duration::from_secs(4)).await;
     let (report, checked) = only(&gateway);
     assert_eq!((report.health(), checked.consecutive_failures), (Health::Unavailable, 5));
-    // As another backend it is another one.
+    // A changed fingerprint starts a new health record.
     reload(vec![BackendSettings { fingerprint: 1, ..fake.settings() }], every(2, 1, 3)).await;
     assert!(only(&gateway).1.consecutive_failures <= 1);
 }
@@ -236,7 +236,7 @@ async fn one_that_asks_for_its_callers_credentials_is_unauthenticated_and_as_it_
         mood(&fake, Mood::Silent);
         sleep(Duration::from_secs(90)).await;
         assert_eq!(only(&gateway).0.health(), Health::Unavailable);
-        // Nobody waits for what is known to be away.
+        // Requests do not wait for a backend that is known to be unavailable.
         let alice = Client::new(&gateway, Generation::Stateless, "alice").await;
         let begun = Instant::now();
         alice.ask("tools/list", json!({})).await;
@@ -260,7 +260,7 @@ async fn one_that_takes_more_than_half_of_the_time_again_and_again_is_degraded()
     assert_eq!(only(&gateway).0.health(), Health::Ready);
 }
 
-/// With a breaker of one failure in front.
+/// Settings with a circuit breaker that opens after one failure.
 fn guarded(fake: &Arc<Fake>, timeout: u64) -> (BackendSettings, CircuitHandle) {
     let limits = vmcp_breaker::CircuitSettings::new(1, Duration::from_secs(timeout)).unwrap();
     let breaker = CircuitHandle::new(Backend::new("a"), limits);
@@ -283,7 +283,7 @@ async fn checks_and_requests_feed_one_circuit_and_a_check_is_its_trial() {
     let before = asked(&fake);
     sleep(Duration::from_secs(30)).await;
     let (report, checked) = only(&gateway);
-    // Nothing was sent at 45 s, so nothing was seen.
+    // No request was sent at 45 s, so no result was recorded.
     assert_eq!((checked.consecutive_failures, asked(&fake)), (1, before));
     assert_eq!(report.breaker.unwrap().state().name(), "open");
     mood(&fake, Mood::Well);
@@ -329,7 +329,7 @@ async fn what_a_backend_has_offered_is_out_of_date_ten_minutes_after_it_became_u
         let all = vec![dies.settings(), stays.settings()];
         let gateway = with_checks(all, partial_failure, Some(checks())).await;
         let client = Client::new(&gateway, generation, "").await;
-        // A session that is never used ends after a minute.
+        // An unused session ends after a minute.
         client.ask("ping", json!({})).await;
         mood(&dies, Mood::Dead);
         sleep(Duration::from_secs(75 + 590)).await;
@@ -358,7 +358,7 @@ async fn a_backend_whose_streams_never_begin_is_offered_all_the_same() {
             let client = Client::new(&gateway, Generation::Stateless, "").await;
             assert_eq!(client.names("tools/list").await, ["be_x"], "{generation:?} {begins:?}");
             assert_eq!(client.call("be_x").await.as_deref(), Some("be:nobody"));
-            // It is asked instead of listened to.
+            // Without a stream, the backend is polled.
             _ = fake.clone().offer("*", json!({"tools": [{"name": "y"}]}));
             sleep(Duration::from_secs(40)).await;
             assert_eq!(client.names("tools/list").await, ["be_y"], "{generation:?} {begins:?}");

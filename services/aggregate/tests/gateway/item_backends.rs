@@ -1,4 +1,4 @@
-//! Policies that decide by the backend of an item and the generation in which that is spoken to.
+//! Policies that decide by an item's backend and the generation in which the gateway calls it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::fake::{Client, Fake, gateway, heard, settings, with};
 
 const BOTH: [Generation; 2] = [Generation::Stateful, Generation::Stateless];
 
-/// Lets callers use what a backend of this name offers, or one that is spoken to in this generation.
+/// Admission for items of a backend with this name, or one that is called in this generation.
 #[derive(Clone, Copy)]
 enum Only {
     Named(&'static str),
@@ -65,7 +65,7 @@ async fn listed(client: &Client) -> Vec<String> {
     all
 }
 
-/// A request for each kind of item of this name.
+/// Returns a request for each kind of item with this name.
 fn uses(name: &str) -> [(&'static str, Value); 6] {
     let completing =
         |reference: Value| json!({"ref": reference, "argument": {"name": "n", "value": ""}});
@@ -82,7 +82,7 @@ fn uses(name: &str) -> [(&'static str, Value); 6] {
     ]
 }
 
-/// The backends that answered, or the error without what was asked for.
+/// Returns the backends that responded, or the error without the requested name.
 async fn answers(client: &Client, name: &str) -> Vec<String> {
     let mut said = Vec::new();
     for (method, params) in uses(name) {
@@ -95,7 +95,7 @@ async fn answers(client: &Client, name: &str) -> Vec<String> {
     said
 }
 
-/// A gateway where names and URIs of both backends are as they offer them, and what both have is the first one's.
+/// Creates a gateway that keeps the backends' names and URIs; the first backend wins conflicts.
 async fn conflicting(backends: [&Arc<Fake>; 2]) -> Gateway {
     let order = backends.map(|backend| backend.name.to_owned()).to_vec();
     let rules = Rules { conflicts: Conflicts::Priority(order), ..Rules::default() };
@@ -144,7 +144,7 @@ async fn generation_is_the_one_that_the_backend_is_spoken_to_in() {
     for (client, only) in BOTH.into_iter().flat_map(|client| BOTH.map(|only| (client, only))) {
         let older = Fake::new("older", BOTH[0]).offer("*", offer("red"));
         let newer = Fake::new("newer", BOTH[1]).offer("*", offer("blue"));
-        // It offers clients of both generations the same.
+        // The backend offers the same to clients of both generations.
         let both =
             Fake::new("both", BOTH[0]).offer("*", offer("green")).and_stateless(offer("green"));
         let gateway = gateway(&[older, newer, both]).await;
@@ -166,7 +166,7 @@ async fn generation_is_the_one_that_the_backend_is_spoken_to_in() {
                 "{client:?} {only:?} {backend}"
             );
         }
-        // It is listed by the first backend, and what the second one lists alone is its own.
+        // The first backend lists it; the second one has items of its own.
         for (uri, backend) in [("x://red", "older"), ("x://blue", "newer"), ("x://green", "both")] {
             let read = caller.ask("resources/read", json!({"uri": uri})).await;
             let by = read.trail.backend().map(vmcp_core::Backend::name);
@@ -206,7 +206,7 @@ async fn refuses_calls_decided_for_the_other_generation() {
         let older = Only::In(Generation::Stateful);
         let before = Client::new(&gateway, client, "b").await.with(Admission::new(older));
         assert_eq!(before.call("be_red").await.as_deref(), Some("be:b"));
-        // No session is open yet in the name of this one.
+        // This caller has no open session yet.
         let older = Client::new(&gateway, client, "c").await.with(Admission::new(older));
         let calls = || fake.times("tools/call", "c") + fake.times("resources/read", "c");
         *fake.generation.lock().unwrap() = Generation::Stateless;

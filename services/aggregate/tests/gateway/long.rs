@@ -1,4 +1,4 @@
-//! What lasts longer than a request: it ends with the token, and is admitted by the policies of the moment.
+//! Work that outlasts a request: it ends with the token, and is authorized by the current policies.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,7 +47,7 @@ async fn suspended_calls_of_anonymous_callers_count_by_network() {
         let said = client.ask("tools/call", json!({"name": "be_ask", "arguments": {}})).await;
         said.json()["result"]["resultType"] == result
     };
-    // As many as one caller may have.
+    // The limit per caller.
     for _ in 0..16 {
         assert!(suspended("2001:db8::1", "input_required").await);
     }
@@ -108,7 +108,7 @@ async fn a_listen_stream_asks_backends_for_nothing_once_the_token_has_expired() 
     }
 }
 
-/// Sees red, and blue too while it is allowed.
+/// Admission that shows red, and blue too while the flag is set.
 struct Red(Arc<AtomicBool>);
 
 impl Admit for Red {

@@ -1,4 +1,4 @@
-//! Backends that offer each caller something else.
+//! Backends with per-caller offers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -251,7 +251,7 @@ async fn no_caller_ever_sees_or_reaches_what_is_anothers() {
         let gateway = gateway.clone();
         async move {
             let me = format!("c{number}");
-            // A generator of numbers that is the same in each run.
+            // A deterministic random number generator.
             let mut state = number * 7919 + 1;
             for _ in 0..60 {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695);
@@ -291,7 +291,7 @@ async fn no_caller_ever_sees_or_reaches_what_is_anothers() {
     }
 }
 
-/// What a call is told that is refused.
+/// Returns the error of a rejected call.
 async fn refused(client: &Client, tool: &str) -> Value {
     client.ask("tools/call", json!({"name": tool, "arguments": {}})).await.json()["error"].clone()
 }
@@ -308,7 +308,7 @@ async fn a_tool_is_unknown_only_if_whoever_could_have_it_has_said_what_it_offers
                 let said = refused(&alice, "own_red").await;
                 assert_eq!(said["message"], "backend own could not be reached");
                 assert_eq!(said["data"], json!({"backend": "own", "retryable": true}));
-                // Nobody but `own` has names that begin so, and `all` has said what it offers.
+                // Only `own` has names with this prefix, and the offer of `all` is known.
                 for other in ["all_shut", "red"] {
                     let said = refused(&alice, other).await;
                     assert_eq!(said["message"], format!("unknown tool: {other}"));

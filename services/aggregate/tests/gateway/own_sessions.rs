@@ -1,4 +1,4 @@
-//! Backends that offer each session of a person something else: what it has linked, and what its token may do.
+//! Backends with different offers for each session of a user, depending on its linked accounts and its token.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::fake::{Client, Fake, Mood, Sessions, with};
 
 const BOTH: [Generation; 2] = [Generation::Stateful, Generation::Stateless];
 
-/// A session, and what it has linked: unknown while that is `None`.
+/// Session and its linked accounts; `None` while they are unknown.
 struct Session(&'static str, Arc<Mutex<Option<&'static str>>>);
 
 impl UpstreamTokens for Session {
@@ -37,7 +37,7 @@ fn tools(names: &[&str]) -> Value {
     json!({"tools": names.iter().map(|name| json!({"name": name})).collect::<Vec<_>>()})
 }
 
-/// One that offers each token of Alice something else.
+/// Creates a backend with a different offer for each token of Alice.
 fn own(generation: Generation) -> Arc<Fake> {
     Fake::new("own", generation)
         .offer("alice#1", tools(&["red"]))
@@ -136,10 +136,10 @@ async fn link_or_unlink_leads_to_another_catalog() {
         listed(&["own_red"]).await;
         *links.lock().unwrap() = Some("git, mail");
         listed(&["own_green"]).await;
-        // That it is not known changes nothing.
+        // Unknown links do not change the offer.
         *links.lock().unwrap() = None;
         listed(&["own_green"]).await;
-        // What was offered before is not shown while the backend is away, nor what was asked for before.
+        // Neither the previous offer nor a fetch in flight is shown while the backend is slow.
         *own.mood.lock().unwrap() = Mood::Late(Duration::from_secs(5));
         *links.lock().unwrap() = Some("git");
         listed(&[]).await;

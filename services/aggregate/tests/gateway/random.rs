@@ -1,8 +1,8 @@
-//! Sessions, streams, subscriptions, reloads, cancellations and faults of backends in random order. In the end nothing is
-//! left without an owner, and each request was answered once.
+//! Sessions, streams, subscriptions, reloads, cancellations and backend faults in random order. At the end, no state is left
+//! without an owner, and each request has exactly one response.
 //!
-//! A run is determined by its seed, which a failure prints. `VMCP_SOAK_SEED` runs one seed, `VMCP_SOAK_SECONDS` other ones
-//! for so long.
+//! A run is determined by its seed, which a failure prints. `VMCP_SOAK_SEED` runs one seed; `VMCP_SOAK_SECONDS` runs further
+//! ones for this time.
 
 #[path = "random/actions.rs"]
 mod actions;
@@ -24,14 +24,14 @@ use vmcp_core::Generation;
 use crate::fake::{settings, with};
 use crate::script::{ScriptedBackend, ScriptedClient, Wire, messages, text};
 
-/// How many seeds run where nothing else is said, and how much happens in each.
+/// Default number of seeds, and the number of actions in each.
 const SEEDS: u64 = 24;
 const STEPS: usize = 120;
 
-/// Longer than anything lasts that nobody uses: sessions, suspended calls, questions.
+/// Longer than the lifetime of any unused state: sessions, suspended calls, server requests.
 const AFTERLIFE: Duration = Duration::from_secs(2 * 3600);
 
-/// A generator of numbers that look random (SplitMix64).
+/// Pseudorandom number generator (SplitMix64).
 #[derive(Debug)]
 pub(crate) struct Random(u64);
 
@@ -44,7 +44,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `limit`.
+    /// Returns a number below `limit`.
     pub(crate) fn below(&mut self, limit: usize) -> usize {
         usize::try_from(self.next() % limit as u64).unwrap()
     }
@@ -53,7 +53,7 @@ impl Random {
         self.below(chances) == 0
     }
 
-    /// Nothing at all, a moment, or longer than backends are waited for.
+    /// Returns zero, a short time, or one that exceeds the timeout of backends.
     pub(crate) fn time(&mut self) -> Duration {
         Duration::from_millis(match self.below(8) {
             0 | 1 => 0,
@@ -68,10 +68,10 @@ impl Random {
     }
 }
 
-/// What became of a client's request.
+/// Outcomes of client requests.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    /// By the number in its arguments: how often it was answered, and whether the client gave it up.
+    /// Requests by the number in their arguments: the number of responses, and `true` if the client cancelled it.
     requests: BTreeMap<u64, (usize, bool)>,
 }
 
@@ -82,13 +82,13 @@ pub(crate) struct World {
     pub(crate) gateway: Gateway,
     pub(crate) backends: Vec<Arc<ScriptedBackend>>,
     pub(crate) clients: Vec<ScriptedClient>,
-    /// Requests and streams that clients have open, with the numbers of the requests.
+    /// Open requests and streams of clients, with the numbers of the requests.
     pub(crate) open: Vec<(Option<u64>, JoinHandle<()>)>,
     pub(crate) ledger: SharedLedger,
     pub(crate) serial: u64,
-    /// Whether nothing breaks or changes but what clients and calls do.
+    /// `true` to exclude faults and configuration changes.
     pub(crate) is_calm: bool,
-    /// What has happened, for a failure to print.
+    /// Performed actions, printed on failure.
     pub(crate) history: Vec<String>,
 }
 
@@ -116,12 +116,12 @@ async fn world(seed: u64) -> World {
 }
 
 impl World {
-    /// Takes over a configuration with these backends.
+    /// Reloads the configuration with these backends.
     pub(crate) async fn reload(&self, backends: Vec<BackendSettings>) {
         self.gateway.reload(settings(backends, PartialFailure::BestEffort, None)).await;
     }
 
-    /// Ends what clients have begun, repairs what is broken, and waits until nothing moves any more.
+    /// Ends pending actions of clients, repairs faults, and waits until the gateway is idle.
     async fn settle(&mut self) {
         for backend in &self.backends {
             backend.is_away.store(false, Ordering::Relaxed);
@@ -130,7 +130,7 @@ impl World {
         self.reload(all).await;
         sleep(Duration::from_secs(120)).await;
         self.check_lists().await;
-        // Streams are closed; requests end by themselves, whatever they wait for.
+        // Streams are closed; requests have to end by themselves.
         for (number, task) in &self.open {
             if number.is_none() {
                 task.abort();
@@ -139,7 +139,7 @@ impl World {
         sleep(AFTERLIFE).await;
     }
 
-    /// Whether what clients are offered is what backends offer now.
+    /// Checks that the gateway lists exactly the backends' current offers.
     async fn check_lists(&self) {
         let client = ScriptedClient::new(&self.gateway, Generation::Stateless, "late").await;
         let response = client.request(&json!(0), "tools/list", json!({})).await;
@@ -219,7 +219,7 @@ async fn run(seed: u64, history: Arc<Mutex<Vec<String>>>) {
     }
 }
 
-/// Runs one seed in a runtime of its own: `false` when it failed.
+/// Runs one seed in its own runtime. Returns `false` on failure.
 fn holds(seed: u64) -> bool {
     let history = Arc::new(Mutex::new(Vec::new()));
     let shared = Arc::clone(&history);
@@ -254,7 +254,7 @@ fn nothing_is_left_without_an_owner() {
         assert!(failed.is_empty(), "seeds {failed:?}");
         return;
     };
-    // Of the wall: each seed has a clock of its own.
+    // Wall-clock time: each seed pauses its own clock.
     let now = || UNIX_EPOCH.elapsed().unwrap();
     let began = now();
     let first = u64::try_from(began.as_millis()).unwrap();
@@ -269,17 +269,17 @@ fn nothing_is_left_without_an_owner() {
     assert!(failed.is_empty(), "seeds {failed:?}");
 }
 
-/// Counts an answer to a request.
+/// Counts a response to a request.
 pub(crate) fn note_answer(ledger: &SharedLedger, number: u64) {
     ledger.lock().unwrap().requests.entry(number).or_default().0 += 1;
 }
 
-/// Notes that a client no longer wants an answer.
+/// Records that a client cancelled a request.
 pub(crate) fn give_up(ledger: &SharedLedger, number: u64) {
     ledger.lock().unwrap().requests.entry(number).or_default().1 = true;
 }
 
-/// Whether a message answers the request with this id.
+/// Returns `true` if a message is the response to the request with this id.
 pub(crate) fn answers(message: &Value, id: &Value) -> bool {
     message["method"].is_null() && message["id"] == *id
 }

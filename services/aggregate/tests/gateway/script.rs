@@ -1,4 +1,4 @@
-//! A backend of any transport whose calls a test answers by hand, and a client that chooses its ids.
+//! Scripted backend of any transport whose calls are answered by the test, and a client that chooses its request ids.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -26,10 +26,10 @@ use vmcp_timeout::TimeoutLayer;
 
 use crate::fake::whole_items;
 
-/// How long the gateway waits for a backend's next message.
+/// Timeout of the gateway for a backend's next message.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
-/// How a scripted backend is spoken to.
+/// Protocol and transport of a scripted backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Wire {
     Stateful,
@@ -37,39 +37,39 @@ pub(crate) enum Wire {
     Sse,
 }
 
-/// When a call was answered.
+/// Time of the response to a call.
 type AnsweredAt = Arc<Mutex<Option<Instant>>>;
 
-/// A backend that answers handshakes and lists by itself, and hands calls to the test.
+/// Backend that handles handshakes and lists by itself and hands calls to the test.
 pub(crate) struct ScriptedBackend {
     pub(crate) name: &'static str,
     pub(crate) wire: Wire,
     pub(crate) offer: Mutex<Value>,
     pub(crate) received: Mutex<Vec<Value>>,
-    /// Sessions that were opened and not ended, with their streams for what belongs to no request.
+    /// Open sessions with their notification streams.
     pub(crate) sessions: Mutex<BTreeMap<String, Vec<UnboundedSender<Bytes>>>>,
-    /// Methods besides `tools/call` that the test answers.
+    /// Methods in addition to `tools/call` that are handed to the test.
     pub(crate) by_hand: Mutex<Vec<&'static str>>,
-    /// Whether its responses to notifications and answers never end.
+    /// `true` to never end the responses to notifications and client responses.
     pub(crate) endless: Mutex<bool>,
-    /// Whether it cannot be reached.
+    /// `true` if the backend is unreachable.
     pub(crate) is_away: AtomicBool,
     calls: UnboundedSender<PendingCall>,
     serial: AtomicU64,
     began: Instant,
-    /// Each call by session and id, with the time of its answer.
+    /// Calls by session and id, with the time of the response.
     record: Mutex<BTreeMap<(String, String), AnsweredAt>>,
     /// One clone for each request and open stream.
     in_flight: Arc<()>,
 }
 
-/// A request that waits for the test's answer. Dropped, it is never answered.
+/// Request that waits for the test's response. Dropping it leaves the request without one.
 pub(crate) struct PendingCall {
     pub(crate) session: String,
     pub(crate) message: Value,
     reply: Reply,
     in_flight: Weak<()>,
-    /// When it was answered.
+    /// Time of the response.
     answered: AnsweredAt,
 }
 
@@ -79,7 +79,7 @@ enum Reply {
     Over,
 }
 
-/// Frames that a test sends.
+/// Body of frames that a test sends.
 struct Frames(UnboundedReceiver<Bytes>, #[expect(dead_code, reason = "counts")] Option<Arc<()>>);
 
 impl http_body::Body for Frames {
@@ -94,7 +94,7 @@ impl http_body::Body for Frames {
     }
 }
 
-/// A body that says each second that it is alive.
+/// Body that sends a keep-alive comment every second.
 struct Endless(Option<Pin<Box<tokio::time::Sleep>>>);
 
 impl http_body::Body for Endless {
@@ -112,12 +112,12 @@ impl http_body::Body for Endless {
     }
 }
 
-/// A body of comments that never ends.
+/// Returns a body of comments that never ends.
 pub(crate) fn endless() -> Body {
     Body::wrap(Endless(None))
 }
 
-/// A body of the bytes that are sent to it.
+/// Returns a body of the bytes sent to it.
 pub(crate) fn body() -> (UnboundedSender<Bytes>, Body) {
     let (sender, receiver) = unbounded_channel();
     (sender, Body::wrap(Frames(receiver, None)))
@@ -139,7 +139,7 @@ fn whole(message: &Value) -> Response<Body> {
 }
 
 impl PendingCall {
-    /// Sends a message on the call's stream, which the first one opens: whether that is open.
+    /// Sends a message on the call's stream, opening it if necessary. Returns `true` if the stream is open.
     pub(crate) fn say(&mut self, message: &Value) -> bool {
         let event = event(message);
         match std::mem::replace(&mut self.reply, Reply::Over) {
@@ -159,7 +159,7 @@ impl PendingCall {
         }
     }
 
-    /// Sends raw bytes on the call's stream, which has to be open.
+    /// Sends raw bytes on the call's stream, which must be open.
     pub(crate) fn say_raw(&mut self, text: &str) {
         let Reply::Stream(stream) = &self.reply else { panic!("no stream is open") };
         _ = stream.send(Bytes::copy_from_slice(text.as_bytes()));
@@ -169,7 +169,7 @@ impl PendingCall {
         json!({"jsonrpc": "2.0", "id": self.message["id"], name: value})
     }
 
-    /// Answers with a result: as JSON while no stream is open.
+    /// Responds with a result, as JSON unless a stream is open.
     pub(crate) fn answer(mut self, result: &Value) -> bool {
         let message = self.outcome("result", result);
         let sent = match std::mem::replace(&mut self.reply, Reply::Over) {
@@ -187,7 +187,7 @@ impl PendingCall {
         }
     }
 
-    /// Answers with an error.
+    /// Responds with an error.
     pub(crate) fn refuse_with(mut self, code: i64) {
         let message = self.outcome("error", &json!({"code": code, "message": "no"}));
         let reply = std::mem::replace(&mut self.reply, Reply::Over);
@@ -195,25 +195,25 @@ impl PendingCall {
         self.note_answer(head.send(whole(&message)).is_ok());
     }
 
-    /// Answers with an HTTP status alone.
+    /// Responds with an HTTP status and no body.
     pub(crate) fn refuse(mut self, code: u16) {
         let reply = std::mem::replace(&mut self.reply, Reply::Over);
         let Reply::Head(head) = reply else { panic!("the answer has begun") };
         self.note_answer(head.send(respond(code, "text/plain", Body::empty())).is_ok());
     }
 
-    /// Answers with this body, of which the length is not told.
+    /// Responds with this body, without a content length.
     pub(crate) fn respond(self, code: u16, media: &'static str, body: Body) {
         let Reply::Head(head) = self.reply else { panic!("the answer has begun") };
         _ = head.send(respond(code, media, body));
     }
 
-    /// Whether a stream is open, or the answer is sent.
+    /// Returns `true` if a stream is open or the response has been sent.
     pub(crate) fn has_begun(&self) -> bool {
         !matches!(self.reply, Reply::Head(_))
     }
 
-    /// Whether the gateway has let go of the request.
+    /// Returns `true` if the gateway has dropped the request.
     pub(crate) fn is_gone(&self) -> bool {
         match &self.reply {
             Reply::Head(head) => head.is_closed(),
@@ -280,26 +280,26 @@ impl ScriptedBackend {
         }
     }
 
-    /// The messages with this method; answers have none.
+    /// Returns the messages with this method; responses have none.
     pub(crate) fn messages(&self, method: &str) -> Vec<Value> {
         let received = self.received.lock().unwrap();
         let is = |message: &Value| message["method"].as_str().unwrap_or_default() == method;
         received.iter().filter(|it| is(it)).cloned().collect()
     }
 
-    /// The reasons of the cancellations.
+    /// Returns the reasons of the cancellations.
     pub(crate) fn cancellations(&self) -> Vec<String> {
         let reason = |it: &Value| it["params"]["reason"].as_str().unwrap_or("none").to_owned();
         self.messages("notifications/cancelled").iter().map(reason).collect()
     }
 
-    /// How many streams for what belongs to no request are open.
+    /// Returns the number of open notification streams.
     pub(crate) fn standing(&self) -> usize {
         let sessions = self.sessions.lock().unwrap();
         sessions.values().flatten().filter(|stream| !stream.is_closed()).count()
     }
 
-    /// What was said in the sessions that nobody has ended.
+    /// Returns the messages sent in open sessions.
     pub(crate) fn said_in_open_sessions(&self) -> String {
         let sessions = self.sessions.lock().unwrap();
         let received = self.received.lock().unwrap();
@@ -311,7 +311,7 @@ impl ScriptedBackend {
         said.map(Value::to_string).collect::<Vec<_>>().join("\n")
     }
 
-    /// Sessions that nobody has ended. One of HTTP+SSE ends with its stream.
+    /// Returns the number of open sessions. An HTTP+SSE session ends with its stream.
     pub(crate) fn open_sessions(&self) -> usize {
         let sessions = self.sessions.lock().unwrap();
         let open = |streams: &&Vec<UnboundedSender<Bytes>>| {
@@ -320,12 +320,12 @@ impl ScriptedBackend {
         sessions.values().filter(open).count()
     }
 
-    /// How many requests and streams are open.
+    /// Returns the number of open requests and streams.
     pub(crate) fn in_flight(&self) -> usize {
         Arc::strong_count(&self.in_flight) - 1
     }
 
-    /// Calls with the times of their cancellations, and that of their answer.
+    /// Returns the calls with the times of their cancellations and of their response.
     pub(crate) fn outcomes(&self) -> Vec<(String, Vec<Duration>, Option<Duration>)> {
         let cancelled = self.messages("notifications/cancelled");
         let record = self.record.lock().unwrap();
@@ -341,17 +341,17 @@ impl ScriptedBackend {
         record.iter().map(outcome).collect()
     }
 
-    /// Whether the question with this id was answered.
+    /// Returns `true` if the server request with this id has a response.
     pub(crate) fn has_answer(&self, id: &str) -> bool {
         self.received.lock().unwrap().iter().any(|it| it["method"].is_null() && it["id"] == id)
     }
 
-    /// Forgets all sessions, and closes their streams.
+    /// Removes all sessions and closes their streams.
     pub(crate) fn forget_sessions(&self) {
         self.sessions.lock().unwrap().clear();
     }
 
-    /// Closes all streams for what belongs to no request. A session of HTTP+SSE ends with its stream.
+    /// Closes all notification streams. An HTTP+SSE session ends with its stream.
     pub(crate) fn cut_streams(&self) {
         if self.wire == Wire::Sse {
             return self.forget_sessions();
@@ -359,7 +359,7 @@ impl ScriptedBackend {
         self.sessions.lock().unwrap().values_mut().for_each(Vec::clear);
     }
 
-    /// Sends a message on all streams for what belongs to no request.
+    /// Sends a message on all notification streams.
     pub(crate) fn announce(&self, message: &Value) {
         let sessions = self.sessions.lock().unwrap();
         for stream in sessions.values().flatten() {
@@ -367,7 +367,7 @@ impl ScriptedBackend {
         }
     }
 
-    /// Sends a message on the latest stream of a session for what belongs to no request.
+    /// Sends a message on the latest notification stream of a session.
     pub(crate) fn announce_in(&self, session: &str, message: &Value) {
         let sessions = self.sessions.lock().unwrap();
         _ = sessions[session].last().unwrap().send(event(message));
@@ -381,7 +381,7 @@ impl ScriptedBackend {
         let session = posted.map(str::to_owned).or(header).unwrap_or_default();
         if self.is_away.load(Ordering::Relaxed) {
             if request.method() == Method::DELETE {
-                // More cannot be done for a session.
+                // The client has fulfilled its duty to end the session.
                 self.sessions.lock().unwrap().remove(&session);
             }
             return Err(NotSent::new("connection refused").into());
@@ -441,7 +441,7 @@ impl ScriptedBackend {
         )
     }
 
-    /// The stream on which a session of HTTP+SSE is answered.
+    /// Returns the response stream of an HTTP+SSE session.
     fn answers_on(&self, session: &str) -> Option<UnboundedSender<Bytes>> {
         if self.wire != Wire::Sse {
             return None;
@@ -479,7 +479,7 @@ impl ScriptedBackend {
             if over {
                 return Ok(respond(202, "text/plain", Body::empty()));
             }
-            // A call that the test drops is never answered.
+            // A call that the test drops has no response.
             return match responded.await {
                 Ok(response) => Ok(response),
                 Err(_) => std::future::pending().await,
@@ -535,14 +535,14 @@ impl ScriptedBackend {
     }
 }
 
-/// A client that chooses its ids.
+/// Client that chooses its request ids.
 #[derive(Clone)]
 pub(crate) struct ScriptedClient {
     gateway: Gateway,
     pub(crate) generation: Generation,
     pub(crate) identity: Identity,
     pub(crate) session: Option<HeaderValue>,
-    /// The record that goes with its requests.
+    /// Record attached to its requests.
     pub(crate) trail: Option<Trail>,
 }
 
@@ -589,7 +589,7 @@ impl ScriptedClient {
         self.request(&json!(id), "tools/call", params).await
     }
 
-    /// Calls a tool, and reads the answer to its end.
+    /// Calls a tool, and reads the response to its end.
     pub(crate) fn begin(&self, id: u64, tool: &'static str) -> tokio::task::JoinHandle<String> {
         let client = self.clone();
         tokio::spawn(async move { text(client.call(id, tool).await.into_body()).await })
@@ -599,7 +599,7 @@ impl ScriptedClient {
         self.post(&json!({"jsonrpc": "2.0", "method": method, "params": params})).await
     }
 
-    /// Answers a question.
+    /// Responds to a server request.
     pub(crate) async fn reply(&self, id: &Value, result: Value) -> Response<Body> {
         self.post(&json!({"jsonrpc": "2.0", "id": id, "result": result})).await
     }
@@ -613,7 +613,7 @@ impl ScriptedClient {
         self.send(request).await
     }
 
-    /// Opens the standing stream, or resumes behind `last`.
+    /// Opens the notification stream, or resumes it after `last`.
     pub(crate) async fn stand(&self, last: Option<&str>) -> Response<Body> {
         let mut request = Request::get("/mcp").body(()).unwrap();
         request.headers_mut().insert("accept", HeaderValue::from_static("text/event-stream"));
@@ -640,12 +640,12 @@ impl ScriptedClient {
     }
 }
 
-/// A body to its end.
+/// Reads a body to its end.
 pub(crate) async fn text(body: Body) -> String {
     String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap()
 }
 
-/// The messages in a body: one of JSON, or those of events.
+/// Parses the messages in a body, either JSON or events.
 pub(crate) fn messages(text: &str) -> Vec<Value> {
     if text.starts_with('{') {
         return vec![serde_json::from_str(text).unwrap()];

@@ -1,4 +1,4 @@
-//! Tasks of stateless backends, through the gateway.
+//! Tasks of stateless backends through the gateway.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -28,19 +28,19 @@ fn declaring() -> Value {
     json!({"elicitation": {}, "extensions": {TASKS: {}}})
 }
 
-/// A stateless backend whose tool `slow` becomes a task.
+/// Stateless backend whose tool `slow` creates a task.
 struct TaskBackend {
     name: &'static str,
-    /// The id of the next task.
+    /// Id of the next task.
     id: Mutex<String>,
-    /// What its tasks say of themselves besides their id and status, by id.
+    /// Members of its tasks other than id and status, by id.
     tasks: Mutex<BTreeMap<String, Value>>,
-    /// What the next task says.
+    /// Members of the next task.
     says: Mutex<Value>,
     /// Method, `Mcp-Name` and parameters of each request.
     heard: Mutex<Vec<(String, Option<String>, Value)>>,
     streams: Mutex<Vec<UnboundedSender<Bytes>>>,
-    /// Whether its answers come as two frames without a length.
+    /// `true` to send responses as two frames without a length.
     in_frames: Mutex<bool>,
     is_away: Mutex<bool>,
     tools: Mutex<Value>,
@@ -134,14 +134,14 @@ impl TaskBackend {
         response
     }
 
-    /// Says something on its open streams.
+    /// Sends a message on the open streams.
     fn say(&self, message: &Value) {
         for stream in self.streams.lock().unwrap().iter() {
             _ = stream.send(format!("data: {message}\n\n").into());
         }
     }
 
-    /// Says on its streams how a task is.
+    /// Sends a task's state on the open streams.
     fn tell(&self, id: &str, task: &Value) {
         let mut params = task.clone();
         params["taskId"] = json!(id);
@@ -186,7 +186,7 @@ impl TaskBackend {
         })
     }
 
-    /// What it was asked so: `Mcp-Name` and the parameters.
+    /// Returns the requests with this method: `Mcp-Name` and the parameters.
     fn asked(&self, method: &str) -> Vec<(Option<String>, Value)> {
         let heard = self.heard.lock().unwrap();
         let asked = heard.iter().filter(|(said, ..)| said == method);
@@ -194,7 +194,7 @@ impl TaskBackend {
     }
 }
 
-/// A gateway in front of one backend, and a client that declares tasks.
+/// Creates a gateway with one backend, and a client that declares tasks.
 async fn cell() -> (Arc<TaskBackend>, Gateway, Client) {
     let backend = TaskBackend::new("be");
     let gateway = with(vec![backend.settings()], PartialFailure::BestEffort).await;
@@ -274,7 +274,7 @@ async fn refuses_undeclared_task_requests() {
     assert_eq!(code(&client.ask("tasks/get", json!({"taskId": 7})).await), -32602);
 }
 
-/// Sees what does not have the word in its name.
+/// Admission that hides names containing the word.
 struct Without(&'static str);
 
 impl Admit for Without {
@@ -442,12 +442,12 @@ async fn task_survives_renamed_and_missing_tool() {
     settings.rules = Rules { workloads: [("be".to_owned(), workload)].into(), ..Rules::default() };
     gateway.reload(settings.clone()).await;
     assert_eq!(about(&client, "tasks/get", &id).await.status, 200);
-    // Policies are asked by the name that clients know it by now.
+    // Policies are evaluated with the current advertised name.
     let blind = client.clone().with(without("other"));
     assert_eq!(about(&blind, "tasks/get", &id).await.status, 400);
     let seeing = client.clone().with(without("slow"));
     assert_eq!(about(&seeing, "tasks/get", &id).await.status, 200);
-    // A tool that configuration hides has no tasks, but they can be ended.
+    // A tool hidden by configuration has no visible tasks, but they can be cancelled.
     let workload = WorkloadRules { exclude_all: true, ..WorkloadRules::default() };
     settings.rules = Rules { workloads: [("be".to_owned(), workload)].into(), ..Rules::default() };
     gateway.reload(settings).await;
@@ -460,7 +460,7 @@ async fn task_of_missing_backend_is_not_unknown() {
     let (backend, _gateway, client) = cell().await;
     let id = begin(&client).await;
     *backend.is_away.lock().unwrap() = true;
-    // A replica that has not heard of the backend's tools yet.
+    // A replica that has not fetched the backend's tools yet.
     let replica = with(vec![backend.settings()], PartialFailure::BestEffort).await;
     let client = self::client(&replica, "ann").await;
     for client in [client.clone(), client.with(without("nothing"))] {
@@ -486,7 +486,7 @@ async fn stateful_backends_have_no_tasks() {
     assert_eq!(code(&about(&session, "tasks/get", &id).await), -32601);
 }
 
-/// The messages on a stream within a second.
+/// Returns the messages sent on a stream within a second.
 async fn messages(stream: &mut Body) -> Vec<Value> {
     let text = heard(stream).await;
     let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
@@ -525,7 +525,7 @@ async fn follows_tasks_on_listen() {
         backend.tell(raw, &json!({"status": "completed", "result": {}}));
         assert_eq!(messages(&mut stream).await[0]["params"]["taskId"], json!(known));
     }
-    // All are over: the backend is left alone.
+    // All tasks have ended, so the backend is not polled any more.
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert!(backend.streams.lock().unwrap().iter().all(UnboundedSender::is_closed));
 }

@@ -1,4 +1,4 @@
-//! What clients, operators and the network do.
+//! Random actions of clients, operators and the network.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use vmcp_core::{Body, Generation};
 use super::{Random, SharedLedger, World, answers, give_up, note_answer};
 use crate::script::{ScriptedClient, messages, text};
 
-/// The most clients at a time.
+/// Maximum number of concurrent clients.
 const CLIENTS: usize = 6;
 
-/// A client's request that is under way.
+/// Client request in flight.
 struct Request {
     client: ScriptedClient,
     number: u64,
@@ -25,7 +25,7 @@ struct Request {
 }
 
 impl World {
-    /// Does one thing.
+    /// Performs one random action.
     pub(crate) async fn step(&mut self) {
         self.open.retain(|(number, task)| number.is_some() || !task.is_finished());
         match self.random.below(25) {
@@ -93,7 +93,7 @@ impl World {
         client.notify("notifications/cancelled", json!({"requestId": number})).await;
     }
 
-    /// The connection of something breaks.
+    /// Breaks a random connection.
     fn disconnect(&mut self) {
         if self.open.is_empty() {
             return;
@@ -107,7 +107,7 @@ impl World {
         task.abort();
     }
 
-    /// A client is gone for good, without a word, and with it some of what is open.
+    /// Removes a client permanently without a message, and closes some of its connections.
     fn vanish(&mut self) {
         let Some(client) = self.client() else { return };
         self.note(format!("{} vanishes", client.identity.subject().unwrap_or_default()));
@@ -164,7 +164,7 @@ impl World {
         });
     }
 
-    /// Begins something whose end is not waited for.
+    /// Starts a task without awaiting it.
     fn beside(&mut self, doing: impl Future<Output = ()> + Send + 'static) {
         self.open.push((None, tokio::spawn(doing)));
     }
@@ -173,7 +173,7 @@ impl World {
         let Some(client) = self.session() else { return };
         self.note("leave");
         self.clients.retain(|known| known.session != client.session);
-        // What it waits for is answered or not.
+        // Its pending requests may or may not receive responses.
         let ledger = self.ledger.clone();
         let open = self.open.iter().filter_map(|(number, _)| *number);
         open.for_each(|number| give_up(&ledger, number));
@@ -244,7 +244,7 @@ impl Request {
         give_up(&self.ledger, self.number);
     }
 
-    /// Reads up to the answer, and answers questions that come before.
+    /// Reads up to the response, and responds to server requests that precede it.
     async fn read(&mut self, mut body: Body, id: &Value) -> Option<Value> {
         let (mut said, mut found) = (String::new(), None);
         while let Some(frame) = body.frame().await {
@@ -256,7 +256,7 @@ impl Request {
                 for message in messages(&std::mem::take(&mut said)) {
                     self.take(&mut found, message, id);
                 }
-                // The connection breaks, and the client comes back for what followed.
+                // The connection broke; the client resumes the stream.
                 if let Some(last) = last {
                     drop(body);
                     sleep(self.random.time()).await;
@@ -273,7 +273,7 @@ impl Request {
             self.take(&mut found, serde_json::from_str(&said).unwrap(), id);
         }
         if found.is_none() {
-            // Whether that is right is for the ledger to say.
+            // The ledger verifies that the missing response is permitted.
             sleep(Duration::from_millis(1)).await;
         }
         found
@@ -288,7 +288,7 @@ impl Request {
     }
 }
 
-/// Answers a question, unless the user has other things to do.
+/// Responds to a server request, unless the user is busy.
 fn reply(client: &ScriptedClient, message: &Value, random: &mut Random) {
     if message["method"] != "elicitation/create" || random.one_in(6) {
         return;

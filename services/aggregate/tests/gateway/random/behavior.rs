@@ -1,4 +1,4 @@
-//! What backends do with a call: answer, ask, stream, break off, or nothing.
+//! Random reactions of backends to a call: response, server request, stream, disconnect, or silence.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use tokio::time::{sleep, timeout};
 use super::Random;
 use crate::script::{PendingCall, ScriptedBackend, Wire};
 
-/// How long a backend waits for the answer to its question.
+/// Timeout of a backend for the response to its server request.
 const QUESTION_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Answers the calls of a backend in random ways.
+/// Handles the calls of a backend in random ways.
 pub(crate) async fn serve(
     backend: Arc<ScriptedBackend>,
     mut calls: UnboundedReceiver<PendingCall>,
@@ -49,20 +49,20 @@ async fn answer(
         sleep(random.time()).await;
     }
     match random.below(10) {
-        // It never answers: the call is dropped only when the gateway lets go of it.
+        // The backend never responds: the call is dropped when the gateway gives up.
         0 => {
             while !call.is_gone() && backend.wire != Wire::Sse {
                 sleep(Duration::from_secs(10)).await;
             }
         }
-        // It breaks off.
+        // The backend disconnects.
         1 => drop(call),
         2..=4 => ask(&backend, call, &mut random, serial, &result).await,
         5 if call.has_begun() => _ = call.answer(&result),
         5 => {
             let code = [401, 404, 429, 500, 503][random.below(5)];
             if code == 404 {
-                // That is how a backend says so.
+                // A backend ends a session this way.
                 backend.sessions.lock().unwrap().remove(&call.session);
             }
             call.refuse(code);
@@ -71,7 +71,7 @@ async fn answer(
     }
 }
 
-/// Asks the client something in between.
+/// Sends a server request to the client during the call.
 async fn ask(
     backend: &ScriptedBackend,
     mut call: PendingCall,
