@@ -61,9 +61,9 @@ pub(crate) struct Link {
     retired: watch::Sender<bool>,
     /// Signals that wake the observers of the stateful and the stateless generation.
     signals: [ObserverSignal; 2],
-    /// Notifies the observer to reconnect because its streams may be stale.
+    /// Notified when the observer has to reconnect because its streams may be stale.
     pub(crate) renew: Notify,
-    /// Serializes fetching across generations: bridges to stdio servers cannot use both at the same time and return empty
+    /// Lock that serializes fetching across generations: bridges to stdio servers cannot use both at once and return empty
     /// lists.
     pub(crate) fetching: tokio::sync::Mutex<()>,
     /// Session of the observer, while there is one.

@@ -27,7 +27,7 @@ pub(crate) struct Relay {
     pub(crate) stream: Arc<Stream>,
     /// Id of the request that the stream belongs to, as JSON.
     pub(crate) expected: Option<Bytes>,
-    /// Pauses the call's timeout while a server request is open.
+    /// Control that pauses the call's timeout while a server request is open.
     pub(crate) hold: Option<TimeoutControl>,
     /// Alive as long as the relay; server requests of the relay end with it.
     pub(crate) asker: Arc<()>,

@@ -55,7 +55,7 @@ pub(crate) struct Running {
     /// The client's request id, exactly as sent.
     pub(crate) id: Bytes,
     pub(crate) cancellation: Cancellation,
-    /// Pauses the timeout while a server request that the call depends on is open.
+    /// Control that pauses the timeout while a server request that the call depends on is open.
     pub(crate) hold: TimeoutControl,
     /// Notified when the client cancels the request or ends the session.
     pub(crate) cancelled: Notify,

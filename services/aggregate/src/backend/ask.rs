@@ -49,7 +49,7 @@ pub(crate) async fn ask(
     Ok(ask_for(link, request, id, scan).await?.0)
 }
 
-/// Equivalent to [`ask`], but also returns the value that `read` extracts from the message.
+/// Sends `request` like [`ask`] and also returns the value that `read` extracts from the message.
 pub(crate) async fn ask_for<T>(
     link: &Link,
     request: Request<Full<Bytes>>,

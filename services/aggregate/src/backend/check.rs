@@ -162,7 +162,7 @@ fn judge(link: &Link, error: &BoxError) -> Outcome {
     Outcome::Seen(Sight { probe, wrong: Some((kind, problem(error))) })
 }
 
-/// Outcome for a backend that responds but requires a caller's credentials.
+/// Returns the outcome for a backend that responds but requires a caller's credentials.
 fn asks_for_caller() -> Outcome {
     Outcome::Seen(Sight { probe: ProbeResult::RequiresUserCredentials, wrong: None })
 }

@@ -38,7 +38,7 @@ pub(crate) fn post_stateless(
     request
 }
 
-/// Reserves space for this number of headers, including those added later.
+/// Builds the request with capacity for this number of headers, including those added later.
 fn post_with(link: &Link, caller: &Caller, message: Bytes, headers: usize) -> Request<Full<Bytes>> {
     let mut request = bare(link, caller, Method::POST, Full::new(message));
     request.headers_mut().reserve(headers);

@@ -92,7 +92,7 @@ pub(crate) async fn json(
     json_within(status, body, expected, room, |_| true).await
 }
 
-/// Equivalent to [`json`], with a limit on buffered bytes given by `may_hold`.
+/// Adapts a JSON response like [`json`], with a limit on buffered bytes given by `may_hold`.
 pub(crate) async fn json_within(
     status: StatusCode,
     body: Body,

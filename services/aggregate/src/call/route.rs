@@ -233,7 +233,7 @@ impl Target {
         rejection_of(self.link.name(), error, repeatable)
     }
 
-    /// Equivalent to [`rejection`](Self::rejection), as the error message that ends the stream of `call`.
+    /// Builds the [`rejection`](Self::rejection) as the error message that ends the stream of `call`.
     pub(crate) fn failure(&self, call: &Call, error: &BoxError) -> Bytes {
         call.failure(&self.rejection(error))
     }

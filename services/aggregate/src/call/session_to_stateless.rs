@@ -192,7 +192,7 @@ impl Bridge {
         }
     }
 
-    /// Tasks are rejected in sessions: the client did not declare them.
+    /// Converts an adapted response. A task is a failure, because the client of a session did not declare tasks.
     fn state(&self, shaped: Shaped) -> Result<State, BoxError> {
         match shaped {
             Shaped::Ready(response) => Ok(State::Ready(response)),

@@ -67,7 +67,7 @@ pub(crate) fn follow(hub: &Arc<Hub>, session: &Arc<Session>, upstream: &Arc<Upst
     upstream.listen_with(start);
 }
 
-/// Stateful client, stateful backend: relays the backend's notification stream to the client's.
+/// Relays the notification stream of a stateful backend to that of a stateful client.
 async fn for_session(
     hub: Arc<Hub>,
     session: Arc<Session>,
@@ -181,7 +181,7 @@ async fn read<F: Future<Output = ()>>(
     Ok(Said::Something)
 }
 
-/// Stateful client, stateless backend: relays updates of subscribed resources.
+/// Relays updates of subscribed resources from a stateless backend to a stateful client.
 async fn for_subscriber(
     hub: Arc<Hub>,
     session: Arc<Session>,

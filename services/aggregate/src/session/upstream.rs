@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Time for which a session stays open so that the cancellations of its calls arrive.
 const CANCELLATION_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Reads the log level that a client set, as JSON; it may change at any time.
+/// Closure that returns the log level of the client, as JSON; the level may change at any time.
 pub(crate) type Level<'a> = &'a (dyn Fn() -> Option<Box<[u8]>> + Sync);
 
 /// Maximum number of resources that one session can subscribe to at one backend.

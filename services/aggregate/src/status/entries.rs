@@ -73,7 +73,7 @@ fn located(catalog: &Everything, kind: Kind) -> Placed<'_> {
     catalog.templates.iter().map(|(uri, link)| place(uri, link.name())).collect()
 }
 
-/// Template URIs are never renamed or hidden.
+/// Returns the placement of a template. Template URIs are never renamed or hidden.
 fn place<'a>(uri: &'a str, backend: &'a str) -> ((&'a str, String), (&'a str, bool)) {
     ((backend, uri.to_owned()), (uri, true))
 }

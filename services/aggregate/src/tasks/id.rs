@@ -48,7 +48,8 @@ fn split_prefixed(text: &str) -> Option<(&str, &str)> {
     rest.split_at_checked(length.parse().ok()?)
 }
 
-/// No request has this method, so a task id cannot be opened as a request's state or vice versa.
+/// Returns the purpose of task ids. No request has this method, so a task id cannot be opened as a request's state or vice
+/// versa.
 fn purpose(owner: &Identity) -> Purpose<'_> {
     let principal = principal(owner);
     Purpose { principal, backend: "", method: "task", target: b"", arguments: b"" }

@@ -44,7 +44,7 @@ async fn scene(client: Generation, wire: Wire, limits: Limits) -> Scene {
     Scene { gateway, backend, calls, client }
 }
 
-/// Limits that tests reach quickly.
+/// Returns limits that tests reach quickly.
 fn tight() -> Limits {
     Limits { detached_bytes: BUDGET, ..Limits::default() }
 }
@@ -58,13 +58,14 @@ fn progress(id: u64) -> Value {
         {"progressToken": id, "progress": 1}})
 }
 
-/// Notification that is not dropped when the queue is full.
+/// Builds a notification that is not dropped when the queue is full.
 fn news(bytes: usize) -> Value {
     json!({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params":
         {"uri": format!("x://{}", "x".repeat(bytes))}})
 }
 
-/// Message on a call's stream that is not dropped when the queue is full. An HTTP+SSE backend can only send server requests.
+/// Builds a message for a call's stream that is not dropped when the queue is full. An HTTP+SSE backend can only send server
+/// requests.
 fn kept(wire: Wire, number: usize, bytes: usize) -> Value {
     let message = "x".repeat(bytes);
     if wire == Wire::Stateless {

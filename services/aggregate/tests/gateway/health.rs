@@ -28,7 +28,7 @@ fn fake(name: &'static str, generation: Generation) -> Arc<Fake> {
     Fake::new(name, generation).offer("*", tools("open"))
 }
 
-/// Every 30 s with a timeout of 10 s, starting 15 s after the start; three failures make a backend unavailable.
+/// Returns checks every 30 s with a timeout of 10 s, first after 15 s; three failures make a backend unavailable.
 fn checks() -> Checks {
     every(30, 10, 3)
 }
@@ -260,7 +260,7 @@ async fn one_that_takes_more_than_half_of_the_time_again_and_again_is_degraded()
     assert_eq!(only(&gateway).0.health(), Health::Ready);
 }
 
-/// Settings with a circuit breaker that opens after one failure.
+/// Returns settings with a circuit breaker that opens after one failure.
 fn guarded(fake: &Arc<Fake>, timeout: u64) -> (BackendSettings, CircuitHandle) {
     let limits = vmcp_breaker::CircuitSettings::new(1, Duration::from_secs(timeout)).unwrap();
     let breaker = CircuitHandle::new(Backend::new("a"), limits);

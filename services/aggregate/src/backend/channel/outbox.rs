@@ -12,7 +12,7 @@ use crate::backend::ask::drain;
 use crate::backend::request::{LAST_EVENT, SESSION};
 use crate::settings::BackendService;
 
-/// Posts messages with the caller and headers of the request from which it was created.
+/// Client that posts messages with the caller and headers of the request from which it was created.
 #[derive(Clone, Debug)]
 pub(super) struct Outbox {
     inner: BackendService,

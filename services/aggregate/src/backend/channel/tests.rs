@@ -111,7 +111,7 @@ impl Fake {
         response.extensions_mut().remove().unwrap()
     }
 
-    /// Request received by the backend.
+    /// Sends a request and waits until the backend has received it.
     async fn ask(
         &mut self,
         lease: &Lease,
