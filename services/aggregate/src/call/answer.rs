@@ -237,7 +237,7 @@ pub(crate) fn translate(
     Ok(edited.map(Splice::finish).unwrap_or(message))
 }
 
-/// The same as a body. A long message is not copied: its bytes, which are counted, stay what is held.
+/// Translates the message into a body. A long message is not copied, so its reserved bytes stay the only copy.
 fn translated_body(message: Bytes, found: &Head, expected: &Expected) -> Result<Body, BoxError> {
     if message.len() <= 4 * HEAD {
         return translate(message, found, expected).map(Body::from);
@@ -246,7 +246,7 @@ fn translated_body(message: Bytes, found: &Head, expected: &Expected) -> Result<
     Ok(edited.map_or_else(|| Body::from(message), Body::chain))
 }
 
-/// The edits that the client's generation and id need; `None` without any.
+/// Returns the edits for the client's generation and request id; `None` if the message stays unchanged.
 fn edit<'a>(
     message: &'a Bytes,
     found: &Head,
