@@ -1,5 +1,4 @@
-//! Forwarding of a backend's response to the client. Buffering is minimal: the head of the message shows whether it is the
-//! expected response, and the rest is streamed.
+//! Forwarding of a backend's response: the head is buffered to identify the response, the rest is streamed.
 
 mod held;
 mod room;
@@ -161,8 +160,7 @@ async fn read(
         if ended {
             return shaped(status, held.take(), expected);
         }
-        // A short response is fully buffered, so a truncated one becomes an error. Beyond a few heads' length, the response is
-        // one that has to be buffered in any case.
+        // Shorter responses are fully buffered, so a truncated one becomes an error; longer ones have to be buffered anyway.
         if expected.untouched() && (HEAD..=4 * HEAD).contains(&held.bytes().len()) {
             let found =
                 head(held.bytes()).map_err(|_| Failure::Malformed("something that is no JSON"))?;
@@ -293,8 +291,7 @@ fn passes(found: &Head, message: &[u8], expected: &Expected) -> bool {
     }
     let known = is_result(found) && (found.id.is_some() || message.len() >= HEAD);
     if expected.held == HeldResults::Continuations && expected.backend == Generation::Stateless {
-        // A possible continuation is buffered until its result type is known; an actual one is buffered completely, to be
-        // sealed.
+        // Buffer a possible continuation until its result type is known, and an actual one completely, to seal it.
         let said = found.result_type.is_some();
         return known && said && continuation(found, message, expected).is_none();
     }
