@@ -107,7 +107,7 @@ pub(crate) enum Begins {
     Never,
     /// Closes the connection.
     Broken,
-    /// Responds with 404 because there is no such route.
+    /// Responds with 404 because the route does not exist.
     Unrouted,
 }
 
