@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body::Body as _;
 use tokio::time::{Sleep, sleep};
-use vmcp_core::{Body, BoxError, BudgetAccount, MAX_BUDGET_WAIT, OverBudget, Reservation};
+use vmcp_core::{Body, BoxError, BudgetAccount, MAX_BUDGET_WAIT, OverBudget, Pace, Reservation};
 use vmcp_wire::sse::{Event, Reader};
 
 use super::failure::Failure;
@@ -44,8 +44,12 @@ struct Count {
     pending: Option<Bytes>,
     /// End of the wait for a reservation.
     deadline: Option<Pin<Box<Sleep>>>,
-    /// `true` for long-lived streams, which wait for a reservation without a limit.
+    /// `true` for long-lived streams, which wait for a reservation without a limit as long as they hold none.
     lasts: bool,
+    /// Rate at which the backend sends a partial event.
+    pace: Pace,
+    /// Current interval of the rate.
+    interval: Option<Pin<Box<Sleep>>>,
 }
 
 impl Events {
@@ -66,8 +70,17 @@ impl Events {
 
     fn with_count(mut self, account: Option<&BudgetAccount>, free: usize, lasts: bool) -> Self {
         self.count = account.map(|account| {
-            let (reservation, pending, deadline) = (account.open(), None, None);
-            Box::new(Count { reservation, free, given: 0, chunk: 0, pending, deadline, lasts })
+            Box::new(Count {
+                reservation: account.open(),
+                free,
+                given: 0,
+                chunk: 0,
+                pending: None,
+                deadline: None,
+                lasts,
+                pace: Pace::default(),
+                interval: None,
+            })
         });
         self
     }
@@ -119,18 +132,25 @@ impl Events {
         let pending = self.count.as_mut().and_then(|count| count.pending.take());
         let data = match pending {
             Some(data) => data,
-            None => match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
-                Some(Ok(frame)) => match frame.into_data() {
+            None => match Pin::new(&mut self.body).poll_frame(cx) {
+                Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
                     Ok(data) => data,
                     Err(_) => return Poll::Ready(Some(Ok(()))),
                 },
-                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
-                None => return Poll::Ready(None),
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error))),
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Pending => {
+                    let Some(count) = self.count.as_mut() else { return Poll::Pending };
+                    return count.poll_pace(cx, held).map(|slow| Some(Err(slow)));
+                }
             },
         };
         if let Some(count) = &mut self.count {
             match count.poll_room(cx, held + data.len()) {
-                Poll::Ready(Ok(())) => count.chunk = data.len(),
+                Poll::Ready(Ok(())) => {
+                    count.chunk = data.len();
+                    count.pace.add(data.len());
+                }
                 Poll::Ready(Err(error)) => return Poll::Ready(Some(Err(error))),
                 Poll::Pending => {
                     count.pending = Some(data);
@@ -204,19 +224,21 @@ impl Count {
             // A reservation of this size can never succeed.
             return Poll::Ready(self.refuse());
         }
+        // A stream that waits with a partial event could wait for bytes that others hold for the same reason.
+        let has_limit = !self.lasts || self.reservation.bytes() > 0;
         loop {
             match self.reservation.poll_grow(cx, more) {
                 Poll::Ready(Ok(())) => {
                     self.deadline = None;
                     return Poll::Ready(Ok(()));
                 }
-                Poll::Ready(Err(OverBudget)) if !self.lasts => return Poll::Ready(self.refuse()),
+                Poll::Ready(Err(OverBudget)) if has_limit => return Poll::Ready(self.refuse()),
                 Poll::Ready(Err(OverBudget)) => {
                     let retry = self.deadline.get_or_insert_with(|| Box::pin(sleep(RETRY)));
                     ready!(retry.as_mut().poll(cx));
                     self.deadline = None;
                 }
-                Poll::Pending if self.lasts => return Poll::Pending,
+                Poll::Pending if !has_limit => return Poll::Pending,
                 Poll::Pending => {
                     let end = self.deadline.get_or_insert_with(|| Box::pin(sleep(MAX_BUDGET_WAIT)));
                     ready!(end.as_mut().poll(cx));
@@ -226,10 +248,30 @@ impl Count {
         }
     }
 
+    /// Ready with an error if the backend is too slow with a partial event of `held` bytes, which others wait for.
+    fn poll_pace(&mut self, cx: &mut Context<'_>, held: usize) -> Poll<BoxError> {
+        if held == 0 || self.reservation.bytes() == 0 {
+            self.interval = None;
+            return Poll::Pending;
+        }
+        loop {
+            let interval = self.interval.get_or_insert_with(|| Box::pin(sleep(Pace::INTERVAL)));
+            ready!(interval.as_mut().poll(cx));
+            self.interval = None;
+            if self.pace.end_interval(self.reservation.budget()) {
+                return Poll::Ready(self.no_room());
+            }
+        }
+    }
+
     fn refuse(&mut self) -> Result<(), BoxError> {
+        Err(self.no_room())
+    }
+
+    fn no_room(&mut self) -> BoxError {
         self.reservation.stop_waiting();
         self.reservation.budget().count_refusal();
-        Err(Failure::NoRoom.into())
+        Failure::NoRoom.into()
     }
 }
 

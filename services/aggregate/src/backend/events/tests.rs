@@ -111,3 +111,34 @@ async fn nothing_is_read_before_there_is_room() {
     drop(other);
     assert_eq!(next(&mut events).await, 40 * KB);
 }
+
+#[tokio::test(start_paused = true)]
+async fn partial_event_gives_way_to_requests_that_wait() {
+    let budget = ByteBudget::new(100 * KB);
+    let (mut sender, mut events) = stream(&budget, true);
+    sender.send_data(event(40 * KB).slice(..40 * KB)).await.unwrap();
+    let minute = Duration::from_secs(60);
+    assert!(tokio::time::timeout(minute, events.next()).await.is_err(), "nothing waits");
+    let account = budget.account(budget.backend("a"));
+    let mut other = account.open();
+    let waiting = tokio::spawn(async move { other.grow(20 * KB).await });
+    let error = events.next().await.unwrap().unwrap_err();
+    assert!(matches!(error.downcast_ref(), Some(Failure::NoRoom)), "{error}");
+    drop(events);
+    assert!(waiting.await.unwrap().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn streams_with_partial_events_do_not_wait_for_each_other() {
+    let budget = ByteBudget::new(100 * KB);
+    let (mut sender, mut events) = stream(&budget, true);
+    let mut other = budget.open(budget.backend("a"));
+    other.try_grow(25 * KB).unwrap();
+    let whole = event(40 * KB);
+    for piece in whole.chunks(20 * KB) {
+        sender.send_data(Bytes::copy_from_slice(piece)).await.unwrap();
+    }
+    let begun = tokio::time::Instant::now();
+    assert!(events.next().await.unwrap().is_err());
+    assert_eq!(begun.elapsed(), MAX_BUDGET_WAIT);
+}
