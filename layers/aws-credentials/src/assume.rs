@@ -1,4 +1,4 @@
-//! Getting the credentials of a role for a caller.
+//! The [`AssumeRole`] trait, its input and its result.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use vmcp_core::CredentialFault;
 
 use crate::{RoleArn, SessionDuration, SessionName};
 
-/// Who gets to be what: one caller in one role. Two with the same [`key`](Assumption::key) may use
-/// the same credentials; a caller's refreshed token makes no difference.
+/// Session of one caller in one role. Sessions with the same [`key`](RoleSession::key) share cached credentials. The key
+/// covers role, session name, duration and holder.
 #[derive(Clone, Debug)]
 pub struct RoleSession {
     role: RoleArn,
@@ -21,26 +21,25 @@ pub struct RoleSession {
     key: [u8; 32],
 }
 
-/// Gets the credentials of a role. [`Sts`](crate::Sts) asks AWS, [`CredentialCache`](crate::Cached) keeps
-/// what another one got.
+/// Source of role credentials. [`Sts`](crate::Sts) requests them from AWS; [`CredentialCache`](crate::CredentialCache)
+/// caches those of another source.
 ///
-/// A closure that takes an [`RoleSession`] and the caller's token is one too.
+/// Closures that take an `Arc<RoleSession>` and the caller's token implement this trait.
 pub trait AssumeRole: Send + Sync + 'static {
-    /// Credentials of the assumption's role, against the caller's `token`.
+    /// Exchanges the caller's `token` for credentials of the role in `role_session`.
     fn assume(
         &self,
         role_session: &Arc<RoleSession>,
         token: &SecretString,
     ) -> impl Future<Output = Result<Arc<Credentials>, AssumeError>> + Send;
 
-    /// The service no longer takes these credentials: who keeps any, forgets them.
+    /// Reports that the service rejected `credentials`. A cache removes them; the default implementation does nothing.
     fn invalidate(&self, role_session: &RoleSession, credentials: &Credentials) {
         let _ = (role_session, credentials);
     }
 }
 
-/// Temporary credentials. Nothing gives the secret parts out again, and they are wiped from memory
-/// when the last clone is dropped.
+/// Temporary AWS credentials. The secret parts have no accessor and are zeroed when the last clone is dropped.
 #[derive(Clone)]
 pub struct Credentials {
     access_key_id: Box<str>,
@@ -48,33 +47,33 @@ pub struct Credentials {
     expires_at: SystemTime,
 }
 
-/// What was given is nothing that a request can be signed with.
+/// Error of [`Credentials::new`]: a part cannot be used in a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the credentials are empty, longer than 16 KiB, or not of visible ASCII characters")]
 pub struct InvalidCredentialsError;
 
-/// Why there are no credentials.
+/// Failure to obtain credentials.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AssumeError {
-    /// The caller's token, or the caller in that role, is not accepted. Trying again does not help.
+    /// STS rejected the token, or does not allow the caller to assume the role. A retry fails again.
     #[error("the role was refused: {code}")]
     Rejected {
-        /// An error code of the STS API, or fixed words. Never text of the answer.
+        /// Error code of the STS API or a fixed text; never other text of the response.
         code: Box<str>,
     },
-    /// No answer, or not one that can be used. Trying again later helps.
+    /// STS sent no usable response. A later retry may succeed.
     #[error("the role cannot be assumed at the moment: {reason}")]
     Unavailable {
-        /// In fixed words.
+        /// Fixed text.
         reason: &'static str,
     },
 }
 
-// === impl Assumption ===
+// === impl RoleSession ===
 
 impl RoleSession {
-    /// `holder` is what tells the token's holder from all others, such as issuer and subject. Its
-    /// parts are kept apart: `["a", "bc"]` is not `["ab", "c"]`.
+    /// Creates a session. `holder` identifies the token's holder, for example by issuer and subject. Its parts are
+    /// delimited: `["a", "bc"]` and `["ab", "c"]` are different holders.
     #[must_use]
     pub fn new(
         role: RoleArn,
@@ -88,32 +87,32 @@ impl RoleSession {
         Self { role, session, duration, key }
     }
 
-    /// The role.
+    /// Returns the role.
     #[must_use]
     pub fn role(&self) -> &RoleArn {
         &self.role
     }
 
-    /// What the session is called in the logs of AWS.
+    /// Returns the session name, which AWS writes to its logs.
     #[must_use]
     pub fn session(&self) -> &SessionName {
         &self.session
     }
 
-    /// How long the credentials are wanted for.
+    /// Returns the requested lifetime of the credentials.
     #[must_use]
     pub fn duration(&self) -> SessionDuration {
         self.duration
     }
 
-    /// A digest over all of it, the holder included.
+    /// Returns the digest of role, session name, duration and holder.
     #[must_use]
     pub fn key(&self) -> &[u8; 32] {
         &self.key
     }
 }
 
-/// SHA-256 over parts, each with its length before it: a key for what belongs to all of them together.
+/// Returns the SHA-256 digest of `parts`, each prefixed with its length so that the boundaries between parts count.
 pub fn digest<'a>(parts: impl Iterator<Item = &'a [u8]>) -> [u8; 32] {
     let mut hash = Sha256::new();
     for part in parts {
@@ -142,10 +141,10 @@ where
 // === impl Credentials ===
 
 impl Credentials {
-    /// Credentials that are valid until `expires_at`.
+    /// Creates credentials that are valid until `expires_at`.
     ///
     /// # Errors
-    /// One of the three parts cannot be what AWS gave out.
+    /// Returns an error if a part is empty, longer than 16 KiB, or contains characters other than visible ASCII.
     pub fn new(
         access_key_id: &str,
         secret_access_key: &SecretString,
@@ -169,13 +168,13 @@ impl Credentials {
         Ok(Self { access_key_id: access_key_id.into(), signing: signing.into(), expires_at })
     }
 
-    /// Their public part.
+    /// Returns the access key id, which is not secret.
     #[must_use]
     pub fn access_key_id(&self) -> &str {
         &self.access_key_id
     }
 
-    /// When they stop being valid.
+    /// Returns the expiry.
     #[must_use]
     pub fn expires_at(&self) -> SystemTime {
         self.expires_at

@@ -1,4 +1,4 @@
-//! Keeping credentials for as long as they hold.
+//! Credential cache with background renewal.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,20 +10,19 @@ use vmcp_core::{Cache, Clock, Flights};
 
 use crate::{AssumeError, AssumeRole, Credentials, RoleSession};
 
-/// How long before their expiry credentials are no longer used, if they live twice as long.
+/// Time before expiry at which cached credentials are no longer used; at most half of their lifetime.
 const EXPIRY_MARGIN: Duration = Duration::from_mins(5);
-/// Between two tries to renew credentials that still hold.
+/// Minimum interval between two background renewals of the same credentials.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(30);
-/// Credentials that are younger are not forgotten: new ones would fare no better, and a backend
-/// that always says so must not cause a call to STS each time.
+/// Minimum age at which [`AssumeRole::invalidate`] removes credentials. New credentials would be rejected like fresh
+/// ones, and a backend that rejects every request must not cause an STS call each time.
 const MIN_AGE: Duration = Duration::from_secs(30);
 
-/// Keeps what another [`AssumeRole`] got, per role, session name, duration and holder.
+/// Cache of the credentials of another [`AssumeRole`], with one entry per role, session name, duration and holder.
 ///
-/// Credentials are used until five minutes before they expire, or for half of their life if that is
-/// shorter. For the last stretch before that new ones are fetched beside the requests, once in 30
-/// seconds at most while that fails. Of many that want the same credentials at once, one fetches
-/// them. A clone shares everything.
+/// Credentials are used until five minutes before they expire, or until half of their lifetime if they live less than
+/// ten minutes. Shortly before that, requests trigger a renewal in the background; failed renewals are repeated at most
+/// once in 30 seconds. Concurrent requests for the same credentials share one fetch. Clones share the cache.
 pub struct CredentialCache<A> {
     inner: Arc<Inner<A>>,
 }
@@ -38,33 +37,34 @@ struct Inner<A> {
 struct CachedCredentials {
     credentials: Arc<Credentials>,
     fetched_at: SystemTime,
-    /// In seconds since 1970.
+    /// Unix time in seconds. Relaxed ordering suffices: no other data is published through it.
     renew_at: AtomicU64,
 }
 
-// === impl Cached ===
+// === impl CredentialCache ===
 
 impl<A: AssumeRole> CredentialCache<A> {
-    /// Keeps about `capacity` sets of credentials that `inner` gets.
+    /// Creates a cache of about `capacity` entries for the credentials of `source`.
     #[must_use]
     pub fn new(source: A, capacity: usize, clock: Clock) -> Self {
         let (entries, flights) = (Cache::new(capacity), Flights::new());
         Self { inner: Arc::new(Inner { source, clock, entries, flights }) }
     }
 
-    /// How many sets of credentials are kept: a gauge.
+    /// Returns the number of cached credentials.
     #[must_use]
     pub fn len(&self) -> usize {
         self.inner.entries.len()
     }
 
-    /// Whether none is.
+    /// Returns `true` if the cache is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// A gauge for others to keep: [`len`](Self::len) for as long as this is there. It keeps nothing itself.
+    /// Returns a gauge of [`len`](Self::len) for metrics. It holds a weak reference and returns `None` once the cache
+    /// has been dropped.
     pub fn gauge(&self) -> impl Fn() -> Option<usize> + Send + Sync + use<A> {
         let inner = Arc::downgrade(&self.inner);
         move || inner.upgrade().map(|inner| inner.entries.len())
@@ -84,9 +84,9 @@ impl<A: AssumeRole> CredentialCache<A> {
         self.inner.flights.join(key, fetch).await
     }
 
-    /// Fetches new credentials while the old ones still hold.
+    /// Spawns a task that fetches new credentials while the cached ones remain in use.
     fn renew(&self, role_session: &Arc<RoleSession>, token: &SecretString) {
-        // Without a runtime nothing runs beside the request; the next one after the margin waits.
+        // Background renewal needs a runtime. Without one, the first request after the entry's end waits for the fetch.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let (this, role_session, token) = (self.clone(), Arc::clone(role_session), token.clone());
         runtime.spawn(async move {
@@ -137,7 +137,7 @@ impl<A> fmt::Debug for CredentialCache<A> {
     }
 }
 
-// === impl Shared ===
+// === impl Inner ===
 
 impl<A: AssumeRole> Inner<A> {
     async fn fetch(
@@ -160,10 +160,11 @@ impl<A: AssumeRole> Inner<A> {
     }
 }
 
-// === impl Held ===
+// === impl CachedCredentials ===
 
 impl CachedCredentials {
-    /// Whether it is time to renew them, and the asking request is the one to do it.
+    /// Returns `true` if renewal is due and this caller has claimed it. The `compare_exchange` lets one caller per
+    /// [`RENEWAL_INTERVAL`] succeed.
     fn is_renewal_due(&self, now: u64) -> bool {
         let at = self.renew_at.load(Ordering::Relaxed);
         let next = now + RENEWAL_INTERVAL.as_secs();

@@ -1,46 +1,44 @@
-//! Names and numbers of AWS, checked once.
+//! Validated AWS names and durations.
 
 use std::fmt;
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-/// A region such as `eu-central-1`: where STS is asked, and what requests are signed for.
+/// AWS region such as `eu-central-1`. It selects the STS endpoint and is part of the credential scope of signatures.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Region(Box<str>);
 
-/// An IAM role such as `arn:aws:iam::123456789012:role/reader`, of the partition `aws`, `aws-cn` or
-/// `aws-us-gov`.
+/// ARN of an IAM role such as `arn:aws:iam::123456789012:role/reader`, in the partition `aws`, `aws-cn` or `aws-us-gov`.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct RoleArn(Box<str>);
 
-/// The service that requests are signed for, as its credential scope says it. The default is
-/// `aws-mcp`.
+/// Service name in the credential scope of signatures. The default is `aws-mcp`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ServiceName(Box<str>);
 
-/// How long credentials are asked for: 900 to 43,200 seconds, 3,600 by default.
+/// Requested lifetime of credentials: 900 to 43,200 seconds, 3,600 by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SessionDuration(u32);
 
-/// What an assumed session is called in the logs of AWS: 2 to 64 of `A-Z a-z 0-9 _ + = , . @ -`
-/// (`RoleSessionName` of the STS API reference).
+/// Name of an assumed-role session in AWS logs: 2 to 64 characters out of `A-Z a-z 0-9 _ + = , . @ -`
+/// (`RoleSessionName` in the STS API reference).
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct SessionName(Box<str>);
 
-/// What is no name or number of AWS.
+/// Rejected AWS name or duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// Not a region.
+    /// Invalid region.
     #[error("not an AWS region such as eu-central-1: {0:?}")]
     Region(Box<str>),
-    /// Not the ARN of a role.
+    /// Invalid role ARN.
     #[error("not an IAM role such as arn:aws:iam::123456789012:role/name: {0:?}")]
     RoleArn(Box<str>),
-    /// Not a service.
+    /// Invalid service name.
     #[error("not a service name of 1 to 64 letters, digits, '-', '_' or '.': {0:?}")]
     ServiceName(Box<str>),
-    /// Too short or too long a session.
+    /// Session duration outside 900 to 43,200 seconds.
     #[error("a session lasts 900 to 43200 seconds, not {0}")]
     SessionDuration(u32),
 }
@@ -48,7 +46,7 @@ pub enum NameError {
 // === impl Region ===
 
 impl Region {
-    /// The region.
+    /// Returns the region.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -81,7 +79,7 @@ impl TryFrom<&str> for Region {
 // === impl RoleArn ===
 
 impl RoleArn {
-    /// The ARN.
+    /// Returns the ARN.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -105,7 +103,7 @@ impl fmt::Debug for RoleArn {
 }
 
 fn is_role_arn(text: &str) -> bool {
-    // 2,048 is the limit of STS.
+    // STS accepts up to 2,048 characters.
     let mut parts = text.splitn(6, ':');
     let mut next = || parts.next().unwrap_or_default();
     let (arn, partition, service, region, account, resource) =
@@ -125,7 +123,7 @@ fn is_role_arn(text: &str) -> bool {
 // === impl ServiceName ===
 
 impl ServiceName {
-    /// The name.
+    /// Returns the name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -154,7 +152,7 @@ impl TryFrom<&str> for ServiceName {
 // === impl SessionDuration ===
 
 impl SessionDuration {
-    /// In seconds.
+    /// Returns the duration in seconds.
     #[must_use]
     pub fn seconds(self) -> u32 {
         self.0
@@ -188,9 +186,9 @@ impl From<SessionDuration> for Duration {
 // === impl SessionName ===
 
 impl SessionName {
-    /// `text` as a session name. What is not allowed in one becomes `-`, and what is too long is cut;
-    /// then `-` and eight hexadecimal digits of the text's SHA-256 are appended, so that different
-    /// callers keep different names. `None` for an empty text.
+    /// Converts `text` to a session name. If `text` is too short, too long or contains disallowed characters, those
+    /// characters become `-`, excess length is truncated, and `-` plus eight hexadecimal digits of the SHA-256 of `text`
+    /// are appended, so that different callers have different names. Returns `None` if `text` is empty.
     #[must_use]
     pub fn from_text(text: &str) -> Option<Self> {
         const MAX_LEN: usize = 64;
@@ -214,7 +212,7 @@ impl SessionName {
         Some(Self(name.into()))
     }
 
-    /// The name.
+    /// Returns the name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -235,7 +233,7 @@ fn is_session_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"_+=,.@-".contains(&byte)
 }
 
-/// Enough of it to be found in a configuration.
+/// Returns the start of `text`, enough to find it in a configuration.
 fn truncated(text: &str) -> Box<str> {
     text.chars().take(128).collect::<String>().into()
 }

@@ -1,4 +1,4 @@
-//! Signature Version 4 (AWS IAM User Guide, "AWS API request signing").
+//! Request signing with Signature Version 4 (AWS IAM User Guide, "AWS API request signing").
 
 use std::str;
 use std::time::SystemTime;
@@ -19,35 +19,35 @@ const DATE: HeaderName = HeaderName::from_static("x-amz-date");
 const SECURITY_TOKEN: HeaderName = HeaderName::from_static("x-amz-security-token");
 const CONTENT_SHA256: HeaderName = HeaderName::from_static("x-amz-content-sha256");
 
-/// A request that cannot be signed, and was not sent.
+/// Failure to sign a request. The request is not sent.
 #[derive(Debug, thiserror::Error)]
 pub enum SigningError {
-    /// Its body is larger than 10 MiB.
+    /// The body is larger than 10 MiB.
     #[error("a request of more than {limit} bytes cannot be signed")]
     TooLarge {
-        /// In bytes.
+        /// Maximum size in bytes.
         limit: usize,
     },
-    /// Its body broke off.
+    /// The body ended with an error.
     #[error("the request's body broke off")]
     Truncated(#[source] BoxError),
-    /// Its body did not come to its end in time.
+    /// The body did not end before the timeout.
     #[error("the request's body did not end in time")]
     TimedOut,
-    /// Neither its URI nor a `Host` header says where it goes.
+    /// Neither the URI nor the `Host` header contains a host.
     #[error("the request does not say which host it goes to")]
     NoHost,
-    /// Its target or one of its headers cannot be written down for the signature.
+    /// The request target or a header has no canonical form for the signature.
     #[error("the request's target or headers cannot be signed")]
     Malformed(#[source] BoxError),
 }
 
 impl Credentials {
-    /// Makes `parts` a request that `body` belongs to and that the service takes: headers of AWS and
-    /// `Host` are set, whatever was in them before.
+    /// Signs the request of `parts` and `body` for the given region and service. Replaces `Host`, `Authorization` and
+    /// the `X-Amz-*` headers of the signature.
     ///
     /// # Errors
-    /// They cannot be signed.
+    /// Returns [`SigningError::NoHost`] or [`SigningError::Malformed`].
     pub fn sign(
         &self,
         parts: &mut Parts,
@@ -55,7 +55,7 @@ impl Credentials {
         (region, service): (&Region, &ServiceName),
         now: SystemTime,
     ) -> Result<(), SigningError> {
-        // What came with the request is not the caller's to say.
+        // Signature headers of the incoming request must not reach the service.
         for header in [AUTHORIZATION, DATE, SECURITY_TOKEN, CONTENT_SHA256] {
             parts.headers.remove(header);
         }
@@ -91,20 +91,20 @@ impl Credentials {
     }
 }
 
-/// Which headers are covered: those that AWS asks for, and those that say what is wanted. Others may
-/// change on the way.
+/// Returns `true` for headers that the signature covers: those that AWS requires, and those that select the operation.
+/// Proxies may change the others.
 fn is_signed_header(name: &HeaderName) -> bool {
     let text = name.as_str();
     name == HOST || name == CONTENT_TYPE || text.starts_with("x-amz-") || text.starts_with("mcp-")
 }
 
-/// A value that is no text cannot be covered, and is not asked for.
+/// Returns the header as text. The signature omits values that are not UTF-8, none of which AWS requires.
 fn header_text<'a>((name, value): (&'a HeaderName, &'a HeaderValue)) -> Option<(&'a str, &'a str)> {
     Some((name.as_str(), str::from_utf8(value.as_bytes()).ok()?))
 }
 
-/// The host as the request is going to name it: in small letters, without user info and without the
-/// scheme's own port.
+/// Returns the value of the `Host` header to send: lowercase, without user information and without the scheme's default
+/// port.
 fn host(parts: &Parts) -> Result<String, SigningError> {
     let default = if parts.uri.scheme() == Some(&Scheme::HTTP) { 80 } else { 443 };
     let from_uri = |authority: &Authority| match authority.port_u16() {

@@ -1,4 +1,4 @@
-//! AssumeRoleWithWebIdentity (AWS STS API reference), over somebody else's HTTP client.
+//! Client for AssumeRoleWithWebIdentity (AWS STS API reference) over a caller-supplied HTTP client.
 
 mod http_client;
 mod suppress_tracing;
@@ -20,12 +20,12 @@ use vmcp_core::HttpClient;
 use self::{http_client::client, suppress_tracing::SuppressTracing};
 use crate::{AssumeError, AssumeRole, Credentials, Region, RoleSession};
 
-/// How long STS may take, unless [`Sts::timeout`] says otherwise.
+/// Default of [`Sts::timeout`].
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest web identity token that STS takes, in characters.
+/// Maximum length of `WebIdentityToken` in the STS API.
 const MAX_TOKEN_LEN: usize = 20_000;
 
-/// Codes of the STS API that say that the caller is not accepted; others are not passed on.
+/// Error codes that are copied to [`AssumeError::Rejected`]. Other codes are replaced by a fixed text.
 const REJECTION_CODES: [&str; 10] = [
     "AccessDenied",
     "AccessDeniedException",
@@ -39,11 +39,12 @@ const REJECTION_CODES: [&str; 10] = [
     "ValidationError",
 ];
 
-/// Asks AWS STS for credentials, each time. Wrap it in a [`CredentialCache`](crate::Cached).
+/// AWS STS client. Each call of [`AssumeRole::assume`] sends a request; wrap the client in a
+/// [`CredentialCache`](crate::CredentialCache).
 ///
-/// The call is unsigned: the caller's token is all that STS is shown. No credentials of the
-/// environment, of a file or of the machine are ever looked for. An answer counts for 64 KiB at
-/// most, there is no second try, and nothing of it is logged.
+/// The request is unsigned and authenticated by the caller's token only. Credentials in environment variables, files or
+/// instance metadata are never read. Responses are limited to 64 KiB, failed requests are not retried, and requests and
+/// responses are not logged.
 #[derive(Clone, Debug)]
 pub struct Sts {
     client: aws_sdk_sts::Client,
@@ -53,20 +54,20 @@ pub struct Sts {
 // === impl Sts ===
 
 impl Sts {
-    /// Asks the STS of `region`, at the endpoint that AWS documents for it, over `client`, whose
-    /// connections, roots and rules about addresses apply.
+    /// Creates a client for the regional STS endpoint. `client` sends the requests, so that its connection pool, TLS
+    /// roots and address rules apply.
     #[must_use]
     pub fn new(region: &Region, client: impl Into<HttpClient>) -> Self {
         Self::build(region, None, client)
     }
 
-    /// Like [`new`](Self::new), at another endpoint: one inside of a private network, or a stand-in.
+    /// Creates a client for another endpoint, such as a VPC endpoint or an emulator.
     #[must_use]
     pub fn with_endpoint(endpoint: &Uri, region: &Region, client: impl Into<HttpClient>) -> Self {
         Self::build(region, Some(endpoint.to_string()), client)
     }
 
-    /// How long STS may take for an answer: 10 seconds otherwise.
+    /// Sets the timeout of a call. The default is 10 seconds.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
@@ -118,7 +119,7 @@ impl AssumeRole for Sts {
 fn parse_credentials(output: AssumeRoleWithWebIdentityOutput) -> Result<Credentials, AssumeError> {
     let malformed = AssumeError::Unavailable { reason: "STS answered without usable credentials" };
     let credentials = output.credentials.ok_or_else(|| malformed.clone())?;
-    // The SDK puts 0 where there is none.
+    // The SDK returns 0 if the response has no `Expiration`.
     let expires = u64::try_from(credentials.expiration.secs()).ok().filter(|seconds| *seconds > 0);
     let expires = Duration::from_secs(expires.ok_or_else(|| malformed.clone())?);
     let expires_at =

@@ -64,7 +64,7 @@ impl Setup {
     }
 }
 
-/// Lets what runs beside end.
+/// Lets the spawned renewals finish.
 async fn run_background_tasks() {
     for _ in 0..3 {
         advance(Duration::from_millis(20)).await;

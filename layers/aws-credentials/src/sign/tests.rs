@@ -1,4 +1,4 @@
-//! The signatures here were made by botocore 1.44.5 (`botocore.auth.SigV4Auth`).
+//! Tests of signatures. botocore 1.44.5 (`botocore.auth.SigV4Auth`) computed the expected values.
 
 use std::time::Duration;
 

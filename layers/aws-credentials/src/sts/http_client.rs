@@ -1,4 +1,4 @@
-//! The SDK's idea of an HTTP client, over a tower service.
+//! Adapter from the gateway's HTTP client to the HTTP client trait of the AWS SDK.
 
 use aws_smithy_runtime_api::client::http::{
     HttpConnector, HttpConnectorFuture, SharedHttpClient, SharedHttpConnector, http_client_fn,
@@ -12,10 +12,10 @@ use vmcp_core::{Body, BoxError, HttpClient, read};
 
 use super::suppress_tracing::RestoreTracing;
 
-/// How much of an answer is read. Those of STS have about 2 KiB.
+/// Maximum response size. STS responses have about 2 KiB.
 const MAX_RESPONSE_SIZE: usize = 64 << 10;
 
-/// The client behind the SDK's trait.
+/// SDK connector that sends requests with an [`HttpClient`].
 #[derive(Debug)]
 struct Connector(HttpClient);
 

@@ -1,4 +1,4 @@
-//! Keeping the SDK's records of requests and answers, bodies included, out of every log.
+//! Futures that keep the trace events of the AWS SDK, which contain request and response bodies, out of all logs.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -14,8 +14,7 @@ thread_local! {
 }
 
 pin_project! {
-    /// A future none of whose spans and events reach anybody. At its trace level the SDK records
-    /// tokens and credentials.
+    /// Future whose spans and events reach no subscriber. At trace level the SDK records tokens and credentials.
     pub(super) struct SuppressTracing<F> {
         #[pin]
         inner: F,
@@ -23,14 +22,14 @@ pin_project! {
 }
 
 pin_project! {
-    /// A future within a [`SuppressTracing`] one that is heard by whoever hears what is around that.
+    /// Future inside a [`SuppressTracing`] whose spans and events reach the subscriber outside of it.
     pub(super) struct RestoreTracing<F> {
         #[pin]
         inner: F,
     }
 }
 
-// === impl Quiet ===
+// === impl SuppressTracing ===
 
 impl<F> SuppressTracing<F> {
     pub(super) fn new(inner: F) -> Self {
@@ -56,7 +55,7 @@ impl<F> fmt::Debug for SuppressTracing<F> {
     }
 }
 
-// === impl Heard ===
+// === impl RestoreTracing ===
 
 impl<F> RestoreTracing<F> {
     pub(super) fn new(inner: F) -> Self {
