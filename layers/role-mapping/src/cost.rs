@@ -1,11 +1,10 @@
-//! What evaluating an expression may cost.
+//! Cost limits for the evaluation of expressions.
 //!
-//! The CEL interpreter knows no limit, so this is where one comes from. A choice has a budget of
-//! units; one unit stands for one visited node or 32 bytes. Before an expression is evaluated it is
-//! charged for its nodes, each node that may hold claims counting as much as all claims together;
-//! before each round of a loop, the loop's body is charged the same way. So the number of rounds is
-//! bounded whatever the claims hold, and so is the memory, since nothing that grows is allowed in
-//! an expression.
+//! The CEL interpreter has no limits of its own. Each role selection has a budget of units; one unit stands for one
+//! visited node or 32 bytes. The nodes of an expression are charged before its evaluation, and those of a loop's body
+//! before each iteration. A node whose value may contain claims costs the weight of all claims. This bounds the number
+//! of iterations for any claims. Memory is bounded as well, because operations that build values larger than their
+//! inputs are rejected or limited in number.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -18,44 +17,44 @@ use vmcp_core::Claims;
 
 use crate::RoleError;
 
-/// What one choice may cost: a few tenths of a second at the very worst.
+/// Budget of one role selection: a few tenths of a second in the worst case.
 const MAX_COST: i64 = 8_000_000;
-/// How much the claims may weigh: about 500 KiB of text, or as many values.
+/// Maximum weight of the claims: about 500 KiB of text, or 16,384 values.
 const MAX_WEIGHT: i64 = 16_384;
-/// How deep claims may nest.
+/// Maximum nesting depth of the claims.
 const MAX_DEPTH: usize = 32;
 const BYTES_PER_UNIT: usize = 32;
 
-/// What is left for one choice, and what the claims weigh.
+/// Remaining budget of a role selection, and the weight of its claims.
 #[derive(Clone, Copy)]
 pub(crate) struct CostBudget {
     remaining: i64,
     weight: i64,
 }
 
-/// What evaluating a piece of an expression once costs, loops' bodies aside.
+/// Cost of evaluating a subexpression once, without the iterations of its loops.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Cost {
-    /// How many nodes it has.
+    /// Number of nodes.
     pub(crate) nodes: i64,
-    /// How many of them may hold all claims.
+    /// Number of nodes whose value may contain all claims.
     pub(crate) heavy: i64,
 }
 
 thread_local! {
-    // An evaluation stays on its thread, and functions of the interpreter have no other way to what
-    // belongs to one evaluation alone.
+    // An evaluation does not leave its thread, and the interpreter gives functions no other access to the state of a
+    // single evaluation.
     static CURRENT: Cell<CostBudget> = const { Cell::new(CostBudget { remaining: 0, weight: 0 }) };
 }
 
-// === impl Budget ===
+// === impl CostBudget ===
 
 impl CostBudget {
     pub(crate) fn new() -> Self {
         Self { remaining: MAX_COST, weight: 0 }
     }
 
-    /// The claims as the interpreter takes them, and their weight noted.
+    /// Converts the claims to a CEL value, records their weight and charges for it.
     pub(crate) fn convert_claims(&mut self, claims: &Claims) -> Result<CelValue, RoleError> {
         let mut weight = 1;
         let map = claims
@@ -69,7 +68,7 @@ impl CostBudget {
         Ok(CelValue::Map(Map { map: Arc::new(map) }))
     }
 
-    /// Charges `cost` and then lets `evaluate` go on with what is left.
+    /// Charges `cost`, then runs `evaluate` with the remaining budget.
     pub(crate) fn spend<T>(
         &mut self,
         cost: Cost,
@@ -97,8 +96,8 @@ impl Cost {
     }
 }
 
-/// Charges one round of a loop. `false` when nothing is left; the outcome of the evaluation is
-/// thrown away then.
+/// Charges one iteration of a loop. Returns `false` if the budget is exhausted; [`CostBudget::spend`] then discards the
+/// result of the evaluation.
 pub(crate) fn charge_round(nodes: i64, heavy: i64) -> bool {
     let mut current = CURRENT.get();
     let charged = current.charge(Cost { nodes, heavy });
@@ -140,7 +139,7 @@ fn key(name: &str, weight: &mut i64) -> Key {
 
 fn copy(text: &str, weight: &mut i64) -> String {
     *weight += text_units(text.len());
-    // What is too heavy is not copied either.
+    // The conversion fails once the weight is exceeded, so the copy is skipped.
     if *weight > MAX_WEIGHT { String::new() } else { text.to_owned() }
 }
 

@@ -1,4 +1,4 @@
-//! A CEL expression that says whom a role is for.
+//! CEL expressions that select the callers of a role.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -22,19 +22,19 @@ const MAX_LOOP_DEPTH: usize = 2;
 const MAX_SUMS: usize = 8;
 const MAX_PATTERN_LENGTH: usize = 256;
 const MAX_PATTERNS: usize = 1000;
-/// In bytes of memory: some hundred states, each of which may look at each byte of a text.
+/// Memory limit in bytes: a few hundred states, each of which may inspect every byte of a text.
 const MAX_PATTERN_MEMORY: usize = 8 << 10;
-/// What matching one byte of text costs.
+/// Cost of matching one byte of text.
 const PATTERN_COST: i64 = 64;
-/// What a round of a loop costs besides its body: a scope's variable and a copy of the element.
+/// Cost of a loop iteration besides its body: the scope of the variable and a copy of the element.
 const ROUND_COST: i64 = 16;
 
-// Names that no expression can contain.
+// Names of internal functions. `@` is not allowed in CEL identifiers, so expressions cannot call them.
 const ROUND: &str = "@round";
 const MATCHES: &str = "@matches";
 
-/// What may be called besides operators, macros and `matches`. None of them makes anything larger
-/// than what it is given.
+/// Functions that expressions may call, besides operators, macros and `matches`. None returns a value larger than its
+/// arguments.
 const FUNCTIONS: [&str; 11] = [
     "size",
     "contains",
@@ -71,51 +71,51 @@ const OPERATORS: [&str; 18] = [
 const TYPES: [&str; 10] =
     ["bool", "int", "uint", "double", "string", "bytes", "list", "map", "null_type", "type"];
 
-/// What an expression must not be.
+/// Rejected expression.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MatcherError {
-    /// Longer than 2,048 bytes.
+    /// The expression is longer than 2,048 bytes.
     #[error("the expression is longer than 2048 bytes")]
     TooLong,
-    /// Nested deeper than 16 brackets or 48 operations.
+    /// Brackets are nested more than 16 levels deep, or operations more than 48.
     #[error("the expression is nested too deeply")]
     TooDeep,
-    /// Not CEL.
+    /// The expression is not valid CEL.
     #[error("not a CEL expression: {0}")]
     Syntax(Box<str>),
-    /// It reads something else than `claims`.
+    /// The expression refers to a name other than `claims`.
     #[error("there is no {0:?}: an expression reads `claims`")]
     UnknownName(Box<str>),
-    /// It calls what there is not, or what could make large values.
+    /// The expression calls a function that does not exist or could build large values.
     #[error("there is no function {0:?}")]
     UnknownFunction(Box<str>),
-    /// It uses `map`, which can make large values.
+    /// The expression uses `map`, which can build large values.
     #[error("`map` is not available: say it with `exists`, `all` or `filter`")]
     MapMacro,
-    /// More than 8 loops (`all`, `exists`, `exists_one`, `filter`), or more than 2 inside each other.
+    /// The expression has more than 8 loops (`all`, `exists`, `exists_one`, `filter`) or nests more than 2.
     #[error("the expression has more than 8 loops, or more than 2 inside each other")]
     TooManyLoops,
-    /// More than 8 times `+`, which can make large values.
+    /// The expression uses `+`, which can build large values, more than 8 times.
     #[error("the expression has `+` more than 8 times")]
     TooManySums,
-    /// Its value is never true or false, so it would match nobody.
+    /// The value of the expression is never a boolean, so no caller would match.
     #[error("the expression is not a condition: it is never true or false")]
     NotBoolean,
-    /// The pattern of `matches` is no literal, longer than 256 bytes, no regular expression, or one
-    /// that is too large.
+    /// The pattern of `matches` is not a literal, is longer than 256 bytes, is not a valid regular expression, or
+    /// compiles to too large a program.
     #[error("`matches` takes one literal regular expression of up to 256 bytes: {0}")]
     Pattern(Box<str>),
 }
 
-/// An expression that can be evaluated within bounds.
+/// Compiled expression with bounded evaluation cost.
 pub(crate) struct Matcher {
     expression: IdedExpr,
     cost: Cost,
 }
 
-/// Walks an expression, checks it, and puts the charges in.
+/// Visitor that validates an expression, computes its cost and inserts the charges for loop iterations.
 struct CostVisitor<'a> {
-    /// The variables of the loops around, the innermost last.
+    /// Variables of the enclosing loops, innermost last.
     loops: Vec<String>,
     depth: usize,
     loop_count: usize,
@@ -123,20 +123,20 @@ struct CostVisitor<'a> {
     patterns: &'a mut Vec<Regex>,
 }
 
-/// What was found out about a piece of an expression.
+/// Cost and size class of a subexpression.
 #[derive(Clone, Copy, Default)]
 struct CostNode {
     cost: Cost,
-    /// Whether its value may be as large as the claims. That of the innermost loop's own variable is
-    /// not: all rounds together see each element once, which is charged where the loop begins.
+    /// `true` if the value may be as large as the claims. The variable of the innermost loop is not large: its
+    /// iterations see each element once in total, which is charged at the start of the loop.
     is_large: bool,
 }
 
 // === impl Matcher ===
 
 impl Matcher {
-    /// Reads and checks `source`. Regular expressions go to `patterns`, which
-    /// [`functions`] is to be given afterwards.
+    /// Parses and validates `source`. Appends its regular expressions to `patterns`, which the caller passes to
+    /// [`functions`] afterwards.
     pub(crate) fn compile(source: &str, patterns: &mut Vec<Regex>) -> Result<Self, MatcherError> {
         if source.len() > MAX_LENGTH {
             return Err(MatcherError::TooLong);
@@ -155,7 +155,8 @@ impl Matcher {
         Ok(Self { expression, cost })
     }
 
-    /// Whether the expression is true in `scope`, which holds the claims. One that fails is not.
+    /// Returns `true` if the expression is true in `scope`, which contains the claims. An evaluation error counts as no
+    /// match.
     pub(crate) fn matches(
         &self,
         scope: &Context<'_, '_>,
@@ -167,8 +168,8 @@ impl Matcher {
     }
 }
 
-/// Whether the value of an expression may be true or false. Of claims, and of the branches of a conditional, that is
-/// only known when it is evaluated.
+/// Returns `true` if the expression can have a boolean value. The types of claims and of the branches of a conditional
+/// are known only at evaluation, so these return `true`.
 fn can_be_bool(node: &IdedExpr) -> bool {
     const NON_BOOLEAN: [&str; 12] = [
         operators::ADD,
@@ -189,17 +190,17 @@ fn can_be_bool(node: &IdedExpr) -> bool {
         Expr::Ident(name) => name != "claims" && !TYPES.contains(&name.as_str()),
         Expr::List(_) | Expr::Map(_) => false,
         Expr::Call(call) => !NON_BOOLEAN.contains(&call.func_name.as_str()),
-        // Of the loops, `filter` alone gathers a list.
+        // Of the allowed loops, only `filter` returns a list.
         Expr::Comprehension(it) => !matches!(it.accu_init.expr, Expr::List(_)),
         Expr::Select(_) | Expr::Struct(_) | Expr::Unspecified => true,
     }
 }
 
-/// What expressions may call: the standard functions, the charge for a round, and `matches` over
-/// `patterns`.
+/// Creates the context with the functions of all expressions: the standard functions, the charge for a loop iteration,
+/// and `matches` over `patterns`.
 pub(crate) fn functions(patterns: Vec<Regex>) -> Context<'static, 'static> {
     let mut context = Context::default();
-    // Neither can fail: no standard function has these names.
+    // Neither call can fail: no standard function has these names.
     _ = context.add_function(ROUND, charge_round);
     let matches = move |This(text): This<Arc<String>>, pattern: i64| {
         let pattern = usize::try_from(pattern).ok().and_then(|index| patterns.get(index));
@@ -210,7 +211,7 @@ pub(crate) fn functions(patterns: Vec<Regex>) -> Context<'static, 'static> {
     context
 }
 
-// === impl Walk ===
+// === impl CostVisitor ===
 
 impl CostVisitor<'_> {
     fn visit(&mut self, node: &mut IdedExpr) -> Result<CostNode, MatcherError> {
@@ -281,7 +282,7 @@ impl CostVisitor<'_> {
         Ok(operands.and(self.all(&mut call.args)?))
     }
 
-    /// Compiles the pattern of `matches`, and puts its place there instead.
+    /// Compiles the pattern of `matches` and replaces it with its index in `patterns`.
     fn pattern(&mut self, call: &mut CallExpr) -> Result<(), MatcherError> {
         let pattern_error = |problem: &str| MatcherError::Pattern(problem.into());
         let arguments = call.args.len() + usize::from(call.target.is_some());
@@ -322,14 +323,14 @@ impl CostVisitor<'_> {
         self.loops.pop();
         let body = body?.cost;
         insert_charge(condition, body);
-        // All rounds together see each element once, with each node of the body.
+        // In total, the iterations see each element once per node of the body.
         let once = Cost { nodes: 1, heavy: 1 + body.nodes };
-        // What `filter` makes may be as large as what it was made of.
+        // The result of `filter` may be as large as its input.
         Ok(CostNode { cost: range.cost.and(once), is_large: range.is_large })
     }
 }
 
-// === impl Piece ===
+// === impl CostNode ===
 
 impl CostNode {
     fn of_literal(literal: &LiteralValue) -> Self {
@@ -346,14 +347,14 @@ impl CostNode {
         Self { cost: self.cost.and(other.cost), is_large: self.is_large || other.is_large }
     }
 
-    /// The node that has this piece below it.
+    /// Adds the cost of the parent node.
     fn within(self) -> Self {
         let node = Cost { nodes: 1, heavy: i64::from(self.is_large) };
         Self { cost: self.cost.and(node), is_large: self.is_large }
     }
 }
 
-/// The condition that the body of `all`, `exists`, `exists_one` or `filter` is; `None` for `map`.
+/// Returns the condition in the body of `all`, `exists`, `exists_one` or `filter`, and `None` for `map`.
 fn condition(it: &mut ComprehensionExpr) -> Option<&mut IdedExpr> {
     let is_variable = |node: &IdedExpr, variable: &str| matches!(&node.expr, Expr::Ident(name) if name == variable);
     let makes_list = matches!(it.accu_init.expr, Expr::List(_));
@@ -376,7 +377,7 @@ fn condition(it: &mut ComprehensionExpr) -> Option<&mut IdedExpr> {
     }
 }
 
-/// Makes `condition` one that is charged for before each round, and false when nothing is left.
+/// Wraps `condition` so that each iteration is charged first, and is false once the budget is exhausted.
 fn insert_charge(condition: &mut IdedExpr, cost: Cost) {
     let node = |expr| IdedExpr { id: 0, expr };
     let call = |name: &str, args| {

@@ -1,17 +1,16 @@
-//! Parsing of expressions, on a stack of its own.
+//! Expression parser on a separate thread.
 
 use cel::common::ast::IdedExpr;
 use cel::parser::Parser;
 
 use crate::MatcherError;
 
-/// In bytes. Several times what the worst expressions that were found take without optimization. Only
-/// what is touched takes memory.
+/// Stack size in bytes: several times the use of the worst known expressions in unoptimized builds. Only touched pages
+/// occupy memory.
 const PARSER_STACK_SIZE: usize = 32 << 20;
 
-/// The parser is generated code that goes through a dozen calls for each bracket, and has not seen
-/// everything yet. So it gets a stack that the deepest allowed brackets don't fill, and a panic is a
-/// bad expression, not the end of the program.
+/// Parses an expression on a thread with a large stack. The generated parser makes about a dozen nested calls per
+/// bracket and may panic on unusual input; a panic becomes a syntax error.
 pub(crate) fn parse(source: &str) -> Result<IdedExpr, MatcherError> {
     let result = std::thread::scope(|scope| {
         let parser =
@@ -33,7 +32,8 @@ pub(crate) fn parse(source: &str) -> Result<IdedExpr, MatcherError> {
     }
 }
 
-/// How deep brackets nest at most. Those in texts count too: it is for the parser's stack.
+/// Returns the maximum nesting depth of brackets. Brackets in string literals count as well, since the result is an
+/// upper bound for the parser's stack.
 pub(crate) fn max_bracket_depth(source: &str) -> usize {
     let (mut depth, mut max_depth) = (0_usize, 0);
     for byte in source.bytes() {

@@ -1,4 +1,4 @@
-//! Which role a caller's claims lead to.
+//! Role selection from a caller's claims.
 
 use std::fmt;
 
@@ -10,42 +10,41 @@ use crate::MatcherError;
 use crate::cost::CostBudget;
 use crate::matcher::{self, Matcher};
 
-/// How many mappings there may be.
+/// Maximum number of mappings.
 const MAX_MAPPINGS: usize = 1000;
 
-/// Which role whose claims lead to. The mapping with the lowest priority that matches wins.
+/// Mappings from claims to roles. The matching mapping with the lowest priority value wins.
 ///
-/// What a role is, `R`, is for whoever asks. Everything that can be wrong is found when it is made. What one choice may cost is bounded: see
-/// [`MatcherError`] for what an expression may be, and [`RoleError::TooCostly`] for when it is too much
-/// for the claims at hand.
+/// The role type `R` is up to the application. [`RoleMappings::new`] validates all mappings. The cost of a selection is
+/// bounded: [`MatcherError`] lists the limits of expressions, and a selection that exceeds the budget for the given
+/// claims fails with [`RoleError::TooCostly`].
 pub struct RoleMappings<R> {
     mappings: Box<[CompiledMapping<R>]>,
     fallback: Option<R>,
     claim: Box<str>,
-    /// What expressions may call. Making one costs more than evaluating most expressions, so each
-    /// evaluation gets an inner scope of this one.
+    /// Functions for expressions. Creating this context costs more than evaluating most expressions, so each selection
+    /// uses an inner scope of it.
     functions: Context<'static, 'static>,
 }
 
-/// Whom a role is for.
+/// Mapping of matching callers to one role.
 #[derive(Clone, Debug)]
 pub struct RoleMapping<R> {
-    /// The role.
+    /// Role of matching callers.
     pub role: R,
-    /// Whose.
+    /// Condition on the caller's claims.
     pub matches: RoleMatch,
-    /// Lower comes first. `None` comes last; equal ones stay in their order.
+    /// Mappings with lower values are evaluated first, and those without a value last. Ties keep the configured order.
     pub priority: Option<u32>,
 }
 
-/// Whose claims lead to a role.
+/// Condition on a caller's claims.
 #[derive(Clone, Debug)]
 pub enum RoleMatch {
-    /// Those of a caller whose role claim is this text, or a list that has it. It is compared, never
-    /// evaluated.
+    /// The role claim equals this text or is a list that contains it. The text is compared, never evaluated.
     Claim(String),
-    /// Those for which this CEL expression over `claims`, a map of all claims, is true. One that
-    /// fails, as for a claim that is absent, or gives anything else does not match.
+    /// This CEL expression over `claims`, a map of all claims, is true. An evaluation error, such as an absent claim,
+    /// and a value that is not a boolean count as no match.
     Matcher(String),
 }
 
@@ -59,51 +58,51 @@ enum MatchCondition {
     Matcher(Matcher),
 }
 
-/// Why a set of mappings is none.
+/// Invalid set of mappings.
 #[derive(Debug, thiserror::Error)]
 pub enum RoleMappingsError {
-    /// Nobody could ever get a role.
+    /// There is neither a mapping nor a fallback role.
     #[error("neither a role mapping nor a fallback role is configured")]
     NoRoles,
-    /// There are more than 1,000.
+    /// There are more than 1,000 mappings.
     #[error("{0} role mappings are more than 1000")]
     TooMany(usize),
-    /// Some mappings are wrong. All of them are told, in their order.
+    /// Some mappings are invalid. The list contains all of them, in the configured order.
     #[error("{}", join_errors(.0))]
     Mappings(Vec<MappingError>),
 }
 
-/// What is wrong with one mapping.
+/// Invalid mapping.
 #[derive(Debug, thiserror::Error)]
 #[error("role mapping {index}: {problem}")]
 pub struct MappingError {
-    /// Which, counted from 0 in the order that was given.
+    /// Zero-based index in the configured order.
     pub index: usize,
-    /// What.
+    /// Error in the expression.
     pub problem: MatcherError,
 }
 
-/// Why a caller gets no role.
+/// Failure to select a role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RoleError {
-    /// No mapping matches, and there is no fallback.
+    /// No mapping matches, and no fallback role is configured.
     #[error("no role is mapped to the caller's claims")]
     Unmapped,
-    /// Finding out would take too long with claims of this size. The fallback is not taken then: a
+    /// The evaluation exceeds its cost limit because the claims are too large. The fallback role is not used, since a
     /// mapping might have matched.
     #[error("the caller's claims are too large for the role mappings")]
     TooCostly,
 }
 
-// === impl Roles ===
+// === impl RoleMappings ===
 
 impl<R> RoleMappings<R> {
-    /// The mappings, and the role of those whom none of them matches. `claim` is the name of the
-    /// claim that [`RoleMatch::Claim`] looks into, usually `groups`.
+    /// Compiles the mappings. Callers that match none of them have the role `fallback`. `claim` is the name of the claim
+    /// for [`RoleMatch::Claim`], usually `groups`.
     ///
     /// # Errors
-    /// There is neither a mapping nor a fallback, or an expression is none that can be evaluated
-    /// within bounds.
+    /// Returns an error if there is neither a mapping nor a fallback, if there are more than 1,000 mappings, or if an
+    /// expression is invalid.
     pub fn new(
         fallback: Option<R>,
         mappings: Vec<RoleMapping<R>>,
@@ -134,7 +133,7 @@ impl<R> RoleMappings<R> {
         if !errors.is_empty() {
             return Err(RoleMappingsError::Mappings(errors));
         }
-        // Stable: the order of the configuration decides between equals.
+        // The sort is stable, so mappings of equal priority keep the configured order.
         compiled.sort_by_key(|(priority, _)| (priority.is_none(), *priority));
         let mappings = compiled.into_iter().map(|(_, mapping)| mapping).collect();
         Ok(Self {
@@ -145,10 +144,10 @@ impl<R> RoleMappings<R> {
         })
     }
 
-    /// The role that `claims` lead to.
+    /// Returns the role for `claims`.
     ///
     /// # Errors
-    /// None does, or finding out costs too much.
+    /// Returns [`RoleError::Unmapped`] or [`RoleError::TooCostly`].
     pub fn select(&self, claims: &Claims) -> Result<&R, RoleError> {
         let mut context = None;
         let mut budget = CostBudget::new();
@@ -195,7 +194,7 @@ impl<R: fmt::Debug> fmt::Debug for RoleMappings<R> {
     }
 }
 
-/// A claim that is one text counts as a list of one.
+/// Returns `true` if `claim` equals `value` or is a list that contains it.
 fn claim_contains(claim: Option<&Value>, value: &str) -> bool {
     match claim {
         Some(Value::String(text)) => text == value,

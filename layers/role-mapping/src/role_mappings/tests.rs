@@ -220,7 +220,7 @@ fn rejects_deep_nesting_before_stack_overflow() {
     {
         for times in [10, 17, 90, 600, 2000] {
             let source = format!("{}claims{}", open.repeat(times), close.repeat(times));
-            // Refused or not, it comes back.
+            // Both a rejection and a result are fine, as long as the call returns.
             _ = matcher(&source).map(|roles| roles.select(&claims(json!({ "a": [] }))).cloned());
         }
     }
@@ -232,7 +232,7 @@ fn rejects_deep_nesting_before_stack_overflow() {
             _ = roles.map(|roles| roles.select(&claims(json!({ "a": [] }))).cloned());
         }
     }
-    // Within the bounds for brackets, and each bracket a dozen of the parser's calls.
+    // Bracket depth within the limit, with about a dozen nested parser calls per bracket.
     for unfinished in [
         "??size((z[.filter(z, :[.filter(z, size(.a(.filter(z, .filter(z, size(1.all(y, ?.filter(z, ",
         "1.exists(x, .exists(x, .exists(x, size(y[!.all(y, size(!.all(y, ]1.a && !.exists(x, .all(y, .all(y, !",
@@ -254,7 +254,7 @@ fn too_costly_selection_fails_without_fallback() {
     let began = tokio::time::Instant::now();
     assert_eq!(roles.select(&given), Err(RoleError::TooCostly));
     assert!(began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
-    // Errors and short circuits inside of the expression don't hide it.
+    // Evaluation errors and short circuits inside the expression do not hide an exhausted budget.
     let roles = matcher("true || claims.a.all(x, claims.a.exists(y, x == y))").unwrap();
     assert_eq!(roles.select(&given), Ok(&arn("hit")));
     let roles = matcher("claims.a.all(x, claims.a.exists(y, x == y)) || true").unwrap();
@@ -296,7 +296,7 @@ fn rejects_oversized_and_deep_claims() {
     );
     let many: Vec<_> = (0..20_000).collect();
     assert_eq!(roles.select(&claims(json!({ "a": many }))), Err(RoleError::TooCostly));
-    // Nobody looks at them where no expression is asked.
+    // Claims are not converted if no mapping has an expression.
     let plain =
         RoleMappings::new(Some(arn("fallback")), vec![mapping(claim("a"), "a", None)], "groups");
     assert!(plain.unwrap().select(&claims(json!({ "a": "x".repeat(1 << 20) }))).is_ok());
@@ -325,7 +325,7 @@ fn costliest_expressions_end_soon() {
         let chosen = roles.select(&given).cloned();
         let took = began.elapsed();
         println!("{took:>12?} {chosen:?} {}", source.chars().take(80).collect::<String>());
-        // Without optimisation, and on a busy machine.
+        // The limit allows for unoptimized builds on busy machines.
         assert!(took.as_secs() < 20, "{source}: {took:?}");
     }
 }

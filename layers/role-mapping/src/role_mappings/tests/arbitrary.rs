@@ -1,10 +1,10 @@
-//! Any text as an expression over claims. A fuzz target does the same.
+//! Check of an arbitrary text as an expression over claims, shared with a fuzz target.
 
 use serde_json::{Value, json};
 
 use crate::{RoleMapping, RoleMappings, RoleMatch};
 
-/// Panics, or overflows the stack, or takes for ever if an expression can do that.
+/// Compiles `source` and evaluates it. A panic, a stack overflow or an evaluation without end is a bug.
 pub(crate) fn check(source: &str) {
     let matches = RoleMatch::Matcher(source.to_owned());
     let mapping = RoleMapping { role: "role", matches, priority: None };
