@@ -1,4 +1,4 @@
-//! The response's body, which may have been looked into.
+//! Response body of the layer.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -9,7 +9,7 @@ use pin_project_lite::pin_project;
 use vmcp_core::BoxError;
 
 pin_project! {
-    /// Passes on the body of the service below, or the bytes of a refusal that was read already.
+    /// Response body: the body of the inner service, or the buffered bytes of a 403 response that the layer inspected.
     #[derive(Debug)]
     pub struct ResponseBody<R> {
         #[pin]

@@ -1,4 +1,4 @@
-//! What requests are signed as, and with whose credentials.
+//! Layer and settings for request signing.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use vmcp_core::{Cache, Clock};
 use crate::service::SigningPlan;
 use crate::{AwsSts, Region, RoleMappings, ServiceName, SessionDuration, Subject};
 
-/// How long credentials may take, unless [`AwsStsLayer::timeout`] says otherwise.
+/// Default of [`AwsStsLayer::timeout`].
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(15);
-/// For how many tokens it is remembered which role they lead to.
+/// Capacity of the cache of signing plans, one per token.
 const MAX_PLANS: usize = 4096;
 
-/// Signs requests with the credentials of the role that the caller's claims lead to. See the
-/// [crate docs](crate) for an example.
+/// Layer that signs requests with the credentials of the AWS role that is mapped to the caller's claims. The
+/// [crate docs](crate) contain an example.
 pub struct AwsStsLayer<A> {
     pub(crate) settings: Arc<AwsStsSettings<A>>,
 }
@@ -37,8 +37,8 @@ pub(crate) struct AwsStsSettings<A> {
 // === impl AwsStsLayer ===
 
 impl<A> AwsStsLayer<A> {
-    /// Signs for the service `aws-mcp` in `region`, in the role that `roles` finds, with credentials
-    /// that `assume` gets, usually a [`CredentialCache`](crate::Cached) [`Sts`](crate::Sts).
+    /// Creates a layer that signs for the service `aws-mcp` in `region`. `roles` selects the role, and `assume` provides
+    /// its credentials; usually it is a [`CredentialCache`](crate::CredentialCache) over [`Sts`](crate::Sts).
     #[must_use]
     pub fn new(region: Region, roles: RoleMappings, assume: A) -> Self {
         let settings = AwsStsSettings {
@@ -56,45 +56,44 @@ impl<A> AwsStsLayer<A> {
         Self { settings: Arc::new(settings) }
     }
 
-    /// The service that requests are signed for.
+    /// Sets the service name in the credential scope. The default is `aws-mcp`.
     #[must_use]
     pub fn service(self, service: ServiceName) -> Self {
         self.with(|settings| settings.service = service)
     }
 
-    /// Whose token the role is assumed with: the caller's own one otherwise.
+    /// Sets the token that is presented to STS. The default is the caller's own token.
     #[must_use]
     pub fn subject(self, subject: Subject) -> Self {
         self.with(|settings| settings.subject = subject)
     }
 
-    /// The claim that names the session: `sub` otherwise.
+    /// Sets the claim that contains the session name. The default is `sub`.
     #[must_use]
     pub fn session_name_claim(self, claim: &str) -> Self {
         self.with(|settings| settings.session_name_claim = claim.into())
     }
 
-    /// How long credentials are asked for.
+    /// Sets the requested lifetime of credentials. The default is 3,600 seconds.
     #[must_use]
     pub fn session_duration(self, duration: SessionDuration) -> Self {
         self.with(|settings| settings.duration = duration)
     }
 
-    /// How long it may take to get credentials, the upstream provider's token included: 15 seconds
-    /// otherwise.
+    /// Sets the timeout for obtaining credentials, including the upstream provider's token. The default is 15 seconds.
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
         self.with(|settings| settings.timeout = timeout)
     }
 
-    /// The clock that signatures are dated by.
+    /// Sets the clock for signature dates and expiry checks.
     #[must_use]
     pub fn clock(self, clock: Clock) -> Self {
         self.with(|settings| settings.clock = clock)
     }
 
-    /// A gauge for others to keep: for how many tokens the role is remembered, for as long as this is there. To be
-    /// called when all is set.
+    /// Returns a gauge of the cached signing plans for metrics. It holds a weak reference and returns `None` once the
+    /// cache has been dropped. Call it after all setters, since each of them replaces the cache.
     pub fn gauge(&self) -> impl Fn() -> Option<usize> + Send + Sync + use<A> {
         let plans = Arc::downgrade(&self.settings.plans);
         move || plans.upgrade().map(|plans| plans.len())
@@ -103,7 +102,7 @@ impl<A> AwsStsLayer<A> {
     fn with(self, change: impl FnOnce(&mut AwsStsSettings<A>)) -> Self {
         let mut settings = AwsStsSettings::clone(&self.settings);
         change(&mut settings);
-        // Other settings lead to other roles and sessions.
+        // Cached plans depend on the settings.
         settings.plans = Arc::new(Cache::new(MAX_PLANS));
         Self { settings: Arc::new(settings) }
     }
@@ -149,7 +148,7 @@ impl<A> fmt::Debug for AwsStsLayer<A> {
     }
 }
 
-// === impl Settings ===
+// === impl AwsStsSettings ===
 
 impl<A> Clone for AwsStsSettings<A> {
     fn clone(&self) -> Self {

@@ -22,8 +22,8 @@ pub use vmcp_aws_credentials::{
 };
 pub use vmcp_role_mapping::{MappingError, MatcherError, RoleError, RoleMappingsError, RoleMatch};
 
-/// Which AWS role whose claims lead to.
+/// Mappings from claims to AWS roles.
 pub type RoleMappings = vmcp_role_mapping::RoleMappings<RoleArn>;
 
-/// Whom an AWS role is for.
+/// Mapping of matching callers to one AWS role.
 pub type RoleMapping = vmcp_role_mapping::RoleMapping<RoleArn>;

@@ -1,4 +1,4 @@
-//! Whether a service refused a request because its credentials are no longer any.
+//! Detection of responses that reject a request because its credentials have expired.
 
 use std::time::Duration;
 
@@ -8,20 +8,21 @@ use vmcp_core::{BoxError, read};
 
 use crate::ResponseBody;
 
-/// How long an answer is that is looked into.
+/// Maximum size of an inspected response body.
 const MAX_INSPECTED: usize = 16 << 10;
-/// How long it may take to arrive.
+/// Timeout for reading an inspected response body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The codes of AWS (IAM User Guide, "common errors"), in both spellings that services use.
+/// AWS error codes for unusable credentials (IAM User Guide, "common errors"). The last two are the spellings of different
+/// services for the same error.
 const CODES: [&str; 3] = ["ExpiredToken", "InvalidClientTokenId", "UnrecognizedClientException"];
 
-/// The refusal did not come to its end.
+/// The body of a 403 response did not end before the timeout.
 #[derive(Debug, thiserror::Error)]
 #[error("the backend's refusal did not end in time")]
 struct BodyTimeout;
 
-/// Whether `response` says so, and the response, of which nothing is lost.
+/// Returns `true` if `response` rejects expired credentials, together with the complete response.
 pub(crate) async fn has_expired_credentials<R>(
     response: Response<R>,
 ) -> Result<(bool, Response<ResponseBody<R>>), BoxError>
@@ -32,14 +33,14 @@ where
     if response.status() != StatusCode::FORBIDDEN {
         return Ok((false, response.map(ResponseBody::forward)));
     }
-    // `Name:http://…` in some services.
+    // Some services append a URL: `Name:http://…`.
     let error_type = response.headers().get("x-amzn-errortype").and_then(|name| name.to_str().ok());
     if let Some(error_type) = error_type {
         let has_expired_credentials =
             contains_code(error_type.split(':').next().unwrap_or_default().as_bytes());
         return Ok((has_expired_credentials, response.map(ResponseBody::forward)));
     }
-    // One of unknown length may be a stream, which is not held up.
+    // A body of unknown length may be a stream, which must not be delayed.
     let short =
         response.body().size_hint().upper().is_some_and(|upper| upper <= MAX_INSPECTED as u64);
     if !short {

@@ -1,4 +1,4 @@
-//! A request on its way: whose it is, in which role, signed, and once more if that was too late.
+//! Service that signs requests, and retries once if the service rejects the credentials as expired.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -23,21 +23,21 @@ use crate::{
     AssumeRole, AwsStsLayer, Credentials, ResponseBody, RoleError, RoleSession, SigningError,
 };
 
-/// The largest body that is signed.
+/// Maximum size of a signed body.
 const MAX_BODY_SIZE: usize = 10 << 20;
-/// How long a request's body may take. That of an aggregating service is there at once.
+/// Timeout for reading the request body. An aggregating service has the whole body in memory.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
-/// For how long it is remembered which role a token leads to.
+/// Lifetime of a cached signing plan.
 const PLAN_TTL: Duration = Duration::from_mins(5);
 
-/// Which role a token leads to, or why none.
+/// Role session for a token, or the reason for its rejection.
 pub(crate) type SigningPlan = Result<Arc<RoleSession>, CredentialFault>;
 
-/// What [`AwsSts`] answers with. Boxed: signing waits for the body and for credentials.
+/// Response future of [`AwsSts`]. It is boxed because signing awaits the request body and the credentials.
 pub type ResponseFuture<R> =
     Pin<Box<dyn Future<Output = Result<Response<ResponseBody<R>>, BoxError>> + Send>>;
 
-/// Signs what goes to `S`. See the [crate docs](crate) for an example.
+/// Service that signs the requests to `S`. The [crate docs](crate) contain an example.
 pub struct AwsSts<S, A> {
     inner: S,
     layer: AwsStsLayer<A>,
@@ -50,12 +50,12 @@ impl<S, A> AwsSts<S, A> {
         Self { inner, layer }
     }
 
-    /// The wrapped service.
+    /// Returns a reference to the inner service.
     pub fn get_ref(&self) -> &S {
         &self.inner
     }
 
-    /// Unwraps the service.
+    /// Returns the inner service.
     pub fn into_inner(self) -> S {
         self.inner
     }
@@ -90,7 +90,7 @@ where
                     let identity = identity.clone();
                     settings.send(&mut inner, request, &identity).await
                 }
-                // Unsigned: that the backend refuses it shows that it is there.
+                // Sent unsigned: a rejection by the backend is enough to show that it is reachable.
                 Some(Caller::Gateway) => {
                     remove_client_credentials(request.headers_mut());
                     let response = inner.call(request).await.map_err(Into::into)?;
@@ -116,7 +116,7 @@ impl<S, A> fmt::Debug for AwsSts<S, A> {
     }
 }
 
-// === impl Settings ===
+// === impl AwsStsSettings ===
 
 impl<A: AssumeRole> AwsStsSettings<A> {
     async fn send<S, B, R>(
@@ -163,7 +163,7 @@ impl<A: AssumeRole> AwsStsSettings<A> {
         if renewed.access_key_id() == credentials.access_key_id() {
             return Ok(response);
         }
-        // With a date and a signature of its own.
+        // The retry has its own date and signature.
         let second_request = self.sign_request(parts, &body, &renewed).map_err(unsignable)?;
         poll_fn(|cx| inner.poll_ready(cx)).await.map_err(Into::into)?;
         let response = inner.call(second_request).await.map_err(Into::into)?;
@@ -191,8 +191,8 @@ impl<A: AssumeRole> AwsStsSettings<A> {
         Ok((token, role_session, credentials))
     }
 
-    /// Which role the token leads to, remembered for a while: expressions are evaluated once per
-    /// token.
+    /// Returns the signing plan for the token. Plans are cached for [`PLAN_TTL`], so that expressions are not evaluated
+    /// for each request.
     fn plan(&self, token: &WebIdentityToken<'_>) -> SigningPlan {
         let (key, now) = (token.key(), self.clock.now());
         if let Some(plan) = self.plans.get(&key, now) {
@@ -232,7 +232,7 @@ impl<A: AssumeRole> AwsStsSettings<A> {
     }
 }
 
-/// What a client sent to the gateway is not for backends.
+/// Removes the client's credentials for the gateway, which must not reach backends.
 fn remove_client_credentials(headers: &mut HeaderMap) {
     headers.remove(AUTHORIZATION);
     headers.remove(PROXY_AUTHORIZATION);
@@ -263,7 +263,7 @@ fn credential_error_with_source(
     Box::new(CredentialError { backend, fault, source })
 }
 
-/// What a client may be told of a request that cannot be signed.
+/// Returns the reason that the client sees for a request that cannot be signed.
 fn reason(error: &SigningError) -> &'static str {
     match error {
         SigningError::TooLarge { .. } => "its body is larger than 10 MiB",

@@ -1,4 +1,4 @@
-//! Which of a caller's tokens is presented, and what it says.
+//! Selection and claims of the token that is presented to STS.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,21 +12,20 @@ use vmcp_core::{Claims, CredentialFault, Identity, UpstreamError, UpstreamKind};
 
 use crate::{AssumeError, SessionName};
 
-/// STS takes no longer ones.
+/// Maximum length of `WebIdentityToken` in the STS API.
 const MAX_TOKEN_LEN: usize = 20_000;
 
-/// Whose token the role is assumed with. The role and the session's name follow from the claims of
-/// that same token.
+/// Token that is presented to STS. The role and the session name are derived from the claims of the same token.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Subject {
-    /// The one that the caller presented to the gateway.
+    /// The token that the caller presented to the gateway.
     #[default]
     Caller,
     /// The caller's access token of this upstream provider.
     Upstream(Box<str>),
 }
 
-/// A token that is going to be presented to STS.
+/// Token for `WebIdentityToken` in the STS request.
 pub(crate) struct WebIdentityToken<'a> {
     pub(crate) value: Cow<'a, SecretString>,
     issuer: &'a str,
@@ -38,7 +37,7 @@ pub(crate) struct WebIdentityToken<'a> {
 // === impl Subject ===
 
 impl Subject {
-    /// The token of `identity`.
+    /// Returns the selected token of `identity`.
     pub(crate) async fn resolve<'a>(
         &'a self,
         identity: &'a Identity,
@@ -65,7 +64,7 @@ impl Subject {
     }
 }
 
-// === impl Presented ===
+// === impl WebIdentityToken ===
 
 impl<'a> WebIdentityToken<'a> {
     fn validate(self) -> Result<Self, CredentialFault> {
@@ -76,8 +75,8 @@ impl<'a> WebIdentityToken<'a> {
         Ok(self)
     }
 
-    /// Another token of the same provider than this one, which STS answered with `error`. Where there is no
-    /// other one, or another would be answered alike, that is the answer.
+    /// Refreshes the upstream provider's token after STS rejected it with `error`. Returns `error` for a caller's own
+    /// token, for errors that a new token does not fix, and if the provider is unavailable.
     pub(crate) async fn refresh(
         &self,
         identity: &'a Identity,
@@ -100,7 +99,7 @@ impl<'a> WebIdentityToken<'a> {
         }
     }
 
-    /// What tells this very token of this caller from every other.
+    /// Returns a digest that identifies this token of this caller.
     pub(crate) fn key(&self) -> [u8; 32] {
         let parts = [self.provider, self.issuer, self.subject, self.value.expose_secret()];
         digest(parts.iter().map(|part| part.as_bytes()))
@@ -113,8 +112,7 @@ impl<'a> WebIdentityToken<'a> {
         decode_claims(self.value.expose_secret()).unwrap_or_default()
     }
 
-    /// The session's name: the text or whole number in `claim`, or the caller's subject if the token
-    /// is one that says nothing.
+    /// Returns the session name: the text or integer in `claim`, or the caller's subject if the token has no claims.
     pub(crate) fn session(&self, claims: &Claims, claim: &str) -> Option<SessionName> {
         match claims.object().get(claim) {
             Some(Value::String(name)) => SessionName::from_text(name),
@@ -126,10 +124,10 @@ impl<'a> WebIdentityToken<'a> {
         }
     }
 
-    /// What tells the token's holder from every other, and stays when the token is refreshed: the
-    /// caller, and all that the token says but for what changes with each token. The trust policy of
-    /// a role may look at any of it, such as `aud`, `azp`, `amr` and session tags. A token that
-    /// doesn't say whose it is stands for itself.
+    /// Returns the parts that identify the token's holder and survive a token refresh: provider, issuer, subject, and
+    /// all claims except [`PER_TOKEN_CLAIMS`], since the trust policy of a role may evaluate `aud`, `azp`, `amr`, session
+    /// tags and others. An upstream token without `iss` and `sub` does not identify its holder, so the token itself is
+    /// a part.
     pub(crate) fn holder_parts<'b>(&'b self, claims: &Claims) -> [Cow<'b, str>; 5] {
         let [provider, issuer, subject] =
             [self.provider, self.issuer, self.subject].map(Cow::Borrowed);
@@ -144,17 +142,17 @@ impl<'a> WebIdentityToken<'a> {
     }
 }
 
-/// Claims that differ between two tokens of the same kind, and that no policy of AWS can look at.
+/// Claims that differ between tokens of the same holder and are not available to AWS policies.
 const PER_TOKEN_CLAIMS: [&str; 6] = ["at_hash", "exp", "iat", "jti", "nbf", "nonce"];
 
-/// The other claims, in one order whatever theirs is.
+/// Serializes all claims except [`PER_TOKEN_CLAIMS`], sorted by name.
 fn stable_claims(claims: &Claims) -> Option<String> {
     let lasting = claims.object().iter();
     let lasting = lasting.filter(|(name, _)| !PER_TOKEN_CLAIMS.contains(&name.as_str()));
     serde_json::to_string(&lasting.collect::<BTreeMap<_, _>>()).ok()
 }
 
-/// Whether STS says that it is the token's fault (`AssumeRoleWithWebIdentity`, errors).
+/// Returns `true` if the cause of the rejection is the token (`AssumeRoleWithWebIdentity`, errors).
 fn concerns_token(error: &AssumeError) -> bool {
     const CODES: [&str; 2] = ["ExpiredTokenException", "InvalidIdentityToken"];
     matches!(error, AssumeError::Rejected { code } if CODES.contains(&&**code))

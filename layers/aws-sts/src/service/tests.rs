@@ -44,7 +44,7 @@ fn clock() -> Clock {
     Clock::manual(SystemTime::UNIX_EPOCH + Duration::from_secs(WHEN))
 }
 
-/// Gives out credentials that tell for whom they are.
+/// Returns a fake STS with credentials that name their role session, and its call counter.
 fn sts() -> (impl AssumeRole + Clone, Arc<AtomicUsize>) {
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&calls);
@@ -68,7 +68,7 @@ fn layer<A: AssumeRole>(assume: A) -> AwsStsLayer<A> {
     AwsStsLayer::new(Region::try_from("eu-central-1").unwrap(), roles(), assume).clock(clock())
 }
 
-/// A JWT with these claims.
+/// Returns a JWT with these claims.
 fn jwt(claims: &Value) -> String {
     format!("e30.{}.{CANARY}", BASE64_URL_SAFE_NO_PAD.encode(claims.to_string()))
 }
@@ -110,7 +110,7 @@ fn key_id(headers: &HeaderMap) -> String {
     rest.split('/').next().unwrap().to_owned()
 }
 
-/// Sends, lets `answer` answer each request, and gives what was sent.
+/// Sends `request` through the layer to a service that responds with `answer`; returns the result and the sent requests.
 async fn exchange<A: AssumeRole>(
     layer: &AwsStsLayer<A>,
     request: Sent,
@@ -263,7 +263,7 @@ async fn different_claims_never_share_credentials() {
     };
     let (assume, calls) = sts();
     let own = layer(CredentialCache::new(assume, 64, clock()));
-    // Refreshed tokens of the same kind share.
+    // Refreshed tokens of the same holder share credentials.
     for jti in ["1", "22", "333"] {
         for other in &others {
             let caller = identity("ada", token(other, jti));
@@ -338,7 +338,7 @@ async fn opaque_upstream_token_gets_fallback_role() {
     }
 }
 
-/// Introspection tells about the caller; the token that STS is shown says nothing itself.
+/// The claims come from introspection; the opaque token, which is all that STS receives, has none.
 #[tokio::test]
 async fn opaque_token_ignores_introspected_claims() {
     let Value::Object(claims) = json!({"sub": "ada", "groups": ["admins"]}) else { panic!() };
@@ -368,7 +368,7 @@ async fn provider_accounts_never_share_credentials() {
         (named("https://corp", "1", 2), 1),
         (named("https://corp", "2", 1), 2),
         (named("https://other", "1", 1), 3),
-        // Of these nobody knows whose they are, so each stands for itself.
+        // These tokens do not identify their holder, so none shares credentials with another.
         (token(json!({"name": "one", "sub": "1"})), 4),
         (token(json!({"name": "one", "sub": "1", "jti": 2})), 5),
         ("opaque", 6),
@@ -533,7 +533,7 @@ async fn forwards_final_rejections() {
     assert_eq!(answer.unwrap().body(), expired);
     assert_eq!(sent.len(), 2, "one retry");
 
-    // Fresh from the cache: the same credentials would be refused again.
+    // The cache keeps credentials below its minimum age, so a retry would send the same credentials again.
     let (assume, calls) = sts();
     let layer = layer(CredentialCache::new(assume, 16, clock()));
     let (answer, sent) = exchange(&layer, by(ada()), move |_| forbidden(expired)).await;
@@ -583,7 +583,7 @@ async fn signs_bodies_up_to_ten_mebibytes() {
         cause::<SigningError>(error.as_ref()),
         Some(SigningError::TooLarge { limit: 10_485_760 })
     ));
-    // Which says nothing of the service that it was to go to.
+    // The fault is `Request`: the cause is the request, not the backend.
     let fault = cause::<CredentialError>(error.as_ref()).map(|error| error.fault.clone());
     assert_eq!(fault, Some(CredentialFault::Request { reason: "its body is larger than 10 MiB" }));
     assert!(sent.is_empty());
@@ -623,7 +623,7 @@ async fn debug_output_contains_no_secrets() {
     assert!(shown.contains("admin"), "{shown}");
 }
 
-/// Has `old`, and what it holds when that is not taken.
+/// Upstream tokens with the value `old`, and the given result for a renewal.
 struct Renewing(Result<&'static str, UpstreamError>);
 
 impl UpstreamTokens for Renewing {
