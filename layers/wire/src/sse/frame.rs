@@ -34,6 +34,8 @@ pub struct Encoder {
     data: Bytes,
     /// The bytes of `data` that are written.
     position: usize,
+    /// The field `event`.
+    name: Option<&'static str>,
     is_begun: bool,
 }
 
@@ -41,7 +43,14 @@ impl Encoder {
     /// Creates an encoder of an event with this data.
     #[must_use]
     pub fn new(data: Bytes) -> Self {
-        Self { data, position: 0, is_begun: false }
+        Self { data, position: 0, name: None, is_begun: false }
+    }
+
+    /// Sets the field `event`.
+    #[must_use]
+    pub fn event(mut self, name: &'static str) -> Self {
+        self.name = Some(name);
+        self
     }
 
     /// Returns the bytes of the data that are not written.
@@ -56,6 +65,9 @@ impl Encoder {
         if !std::mem::replace(&mut self.is_begun, true) {
             if let Some(id) = id {
                 field(b"id: ", id, out);
+            }
+            if let Some(name) = self.name {
+                field(b"event: ", name, out);
             }
             out.put_slice(b"data: ");
         }

@@ -10,7 +10,7 @@ use http::{Extensions, Method, Request, Uri};
 use http_body_util::Full;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use vmcp_core::{BudgetOwner, ByteBudget, Identity, MAX_BUDGET_WAIT, Rejection};
+use vmcp_core::{BudgetOwner, ByteBudget, Identity, MAX_BUDGET_WAIT, Rejection, Reservation};
 use vmcp_decode::DecodeLayer;
 use vmcp_session::SessionId;
 
@@ -182,16 +182,15 @@ impl Client {
 
     /// Charges a message to the byte budget until it was sent. Returns `None` if the budget has no room for it.
     pub(super) async fn hold(&self, message: Bytes) -> Option<Bytes> {
-        let Some((budget, owner)) = &self.budget else {
+        let Some(mut reservation) = self.reservation() else {
             return Some(message);
         };
-        let mut reservation = budget.open(*owner);
-        let reserving = tokio::time::timeout(MAX_BUDGET_WAIT, reservation.grow(message.len()));
-        if !matches!(reserving.await, Ok(Ok(()))) {
-            budget.count_refusal();
-            return None;
-        }
-        Some(reservation.attach(message))
+        grow(&mut reservation, message.len()).await.then(|| reservation.attach(message))
+    }
+
+    /// Returns an empty reservation for messages to the client; `None` without a budget.
+    pub(super) fn reservation(&self) -> Option<Reservation> {
+        self.budget.as_ref().map(|(budget, owner)| budget.open(*owner))
     }
 
     /// Closes the queue.
@@ -215,6 +214,17 @@ impl Seat {
         let queue = self.queue.clone();
         async move { queue.closed().await }
     }
+}
+
+/// Reserves `bytes` in total. Returns `false` if the budget has no room for them in time.
+pub(super) async fn grow(reservation: &mut Reservation, bytes: usize) -> bool {
+    let more = bytes.saturating_sub(reservation.bytes());
+    let reserving = tokio::time::timeout(MAX_BUDGET_WAIT, reservation.grow(more));
+    let has_room = matches!(reserving.await, Ok(Ok(())));
+    if !has_room {
+        reservation.budget().count_refusal();
+    }
+    has_room
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

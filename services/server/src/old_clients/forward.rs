@@ -13,7 +13,7 @@ use vmcp_wire::sse::Reader;
 use vmcp_wire::{Envelope, Span, Splice, scan};
 
 use super::Inner;
-use super::client::{Client, Seat};
+use super::client::{Client, Seat, grow};
 
 /// Maximum size of a forwarded message, in bytes.
 const LARGEST: usize = 64 << 20;
@@ -127,22 +127,18 @@ fn named(message: Bytes, id: &[u8]) -> Bytes {
 /// Forwards all events that carry data.
 async fn drain(mut body: Body, client: &Client, seat: &Seat, id: Option<&[u8]>, read: &mut Read) {
     let mut reader = Reader::new(LARGEST);
+    let mut reservation = client.reservation();
     loop {
-        for event in reader.by_ref() {
+        while let Some(event) = reader.next() {
             let Ok(event) = event else { return };
             if event.data.is_empty() {
                 continue;
             }
-            let is_answer = id.is_some_and(|id| answers(&event.data, id));
-            let Some(data) = client.hold(event.data).await else {
-                if !is_answer {
-                    continue;
-                }
-                // The client gets an error in its place: it is not asked for again.
-                read.last = None;
-                return;
+            read.answered |= id.is_some_and(|id| answers(&event.data, id));
+            let data = match &mut reservation {
+                Some(held) => held.split(event.data.len()).attach(event.data),
+                None => event.data,
             };
-            read.answered |= is_answer;
             if !seat.send(data).await {
                 return;
             }
@@ -154,9 +150,16 @@ async fn drain(mut body: Body, client: &Client, seat: &Seat, id: Option<&[u8]>, 
         let frame: Option<Result<_, BoxError>> = body.frame().await;
         match frame {
             Some(Ok(frame)) => {
-                if let Ok(data) = frame.into_data() {
-                    reader.push(data);
+                let Ok(data) = frame.into_data() else { continue };
+                if let Some(held) = &mut reservation {
+                    held.shrink(reader.held());
+                    if !grow(held, reader.held() + data.len()).await {
+                        // The client gets an error in the place of the response: it is not asked for again.
+                        read.last = None;
+                        return;
+                    }
                 }
+                reader.push(data);
             }
             Some(Err(_)) | None => return,
         }

@@ -16,6 +16,9 @@ use vmcp_wire::sse;
 use super::MESSAGES;
 use super::client::{Client, Clients};
 
+/// Length in bytes of the pieces that a long message is sent in. No budget counts what a connection buffers.
+const MAX_FRAME: usize = 32 << 10;
+
 /// Interval of keep-alive comments on an idle stream.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
@@ -29,6 +32,8 @@ pub(super) type Leave = Box<dyn FnOnce() + Send>;
 pub(super) struct Stream {
     client: Arc<Client>,
     queue: Receiver<Bytes>,
+    /// The message that is being sent.
+    encoder: Option<sse::Encoder>,
     clients: Arc<Clients>,
     leave: Option<Leave>,
     opened: Instant,
@@ -45,7 +50,8 @@ impl Stream {
     ) -> Self {
         let keep_alive = Box::pin(sleep(KEEP_ALIVE));
         let (leave, opened) = (Some(leave), Instant::now());
-        Self { client, queue, clients, leave, opened, started: false, keep_alive }
+        let encoder = None;
+        Self { client, queue, encoder, clients, leave, opened, started: false, keep_alive }
     }
 
     fn awake(&mut self) {
@@ -68,15 +74,22 @@ impl http_body::Body for Stream {
             sse::frame(None, Some("endpoint"), address.as_bytes(), &mut out);
             return Poll::Ready(Some(Ok(Frame::data(out.freeze()))));
         }
-        match this.queue.poll_recv(cx) {
-            Poll::Ready(Some(message)) => {
-                out.reserve(message.len() + 32);
-                sse::frame(None, Some("message"), &message, &mut out);
-                this.awake();
-                return Poll::Ready(Some(Ok(Frame::data(out.freeze()))));
+        if this.encoder.is_none() {
+            match this.queue.poll_recv(cx) {
+                Poll::Ready(Some(message)) => {
+                    this.encoder = Some(sse::Encoder::new(message).event("message"));
+                }
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Pending => {}
             }
-            Poll::Ready(None) => return Poll::Ready(None),
-            Poll::Pending => {}
+        }
+        if let Some(event) = &mut this.encoder {
+            out.reserve(event.remaining().min(MAX_FRAME) + 64);
+            if event.encode(None, MAX_FRAME, &mut out) {
+                this.encoder = None;
+            }
+            this.awake();
+            return Poll::Ready(Some(Ok(Frame::data(out.freeze()))));
         }
         if this.keep_alive.as_mut().poll(cx).is_pending() {
             return Poll::Pending;

@@ -136,8 +136,12 @@ impl Old {
 
     /// Returns the next event of the stream, or an empty text after its end.
     async fn event(&mut self) -> String {
-        let Some(frame) = self.stream.frame().await else { return String::new() };
-        String::from_utf8(frame.unwrap().into_data().unwrap().to_vec()).unwrap()
+        let mut event = Vec::new();
+        while !event.ends_with(b"\n\n") {
+            let Some(frame) = self.stream.frame().await else { break };
+            event.extend_from_slice(&frame.unwrap().into_data().unwrap());
+        }
+        String::from_utf8(event).unwrap()
     }
 }
 
