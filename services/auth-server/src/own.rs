@@ -46,7 +46,7 @@ pub enum OwnFault {
     /// It belongs to no session of this server.
     #[error("the token belongs to no session")]
     NoSession,
-    /// Its session was ended.
+    /// Its session was ended, or ended with the process that kept it.
     #[error("the token was revoked")]
     Revoked,
     /// The store has not told yet what was revoked before this server started ([`AuthServer::watch`]): trying again
@@ -109,12 +109,22 @@ impl Inner {
         Err(fault)
     }
 
+    /// Returns `true` for a token from before a store that ends with its process: nothing tells whether it was revoked.
+    fn precedes_store(&self, claims: &Claims) -> bool {
+        let Some(not_before) = self.store.not_before() else { return false };
+        // A clock before 1970 has issued nothing.
+        let not_before =
+            not_before.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let issued_at = claims.get("iat").and_then(|claim| claim.json().parse::<u64>().ok());
+        issued_at.is_none_or(|issued_at| issued_at < not_before)
+    }
+
     fn verify(&self, verifier: &Verifier<Arc<KeySet>>, token: &str) -> Result<OwnToken, OwnFault> {
         // All keys are at hand: one that is not there is none of this server's.
         let found = verifier.verify_now(token).unwrap_or(Err(TokenError::UnknownKey))?;
         let session = found.claims.text(SESSION_CLAIM).and_then(|session| session.parse().ok());
         let session = session.ok_or(OwnFault::NoSession)?;
-        if self.revoked.contains(session) {
+        if self.revoked.contains(session) || self.precedes_store(&found.claims) {
             return Err(OwnFault::Revoked);
         }
         if !self.revoked.is_complete() {

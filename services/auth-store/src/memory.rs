@@ -11,7 +11,7 @@ mod users;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures_util::stream::{self, BoxStream, StreamExt};
 use tokio::sync::broadcast::{self, error::RecvError};
@@ -33,6 +33,7 @@ use crate::{
 pub struct MemoryStore {
     state: Arc<Mutex<State>>,
     clock: Clock,
+    created_at: SystemTime,
 }
 
 /// Subscriber to revocations.
@@ -49,7 +50,8 @@ impl MemoryStore {
     /// Creates an empty store with these limits and this clock.
     #[must_use]
     pub fn new(limits: Limits, clock: Clock) -> Self {
-        Self { state: Arc::new(Mutex::new(State::new(limits))), clock }
+        let created_at = clock.now();
+        Self { state: Arc::new(Mutex::new(State::new(limits))), clock, created_at }
     }
 
     fn step<'a, T: Send + 'a>(
@@ -76,6 +78,10 @@ impl MemoryStore {
 }
 
 impl Store for MemoryStore {
+    fn not_before(&self) -> Option<SystemTime> {
+        Some(self.created_at)
+    }
+
     fn client<'a>(&'a self, id: &'a ClientId) -> StoreFuture<'a, Option<Client>> {
         self.step(move |state, _| Ok(state.client(id)))
     }

@@ -1,7 +1,7 @@
 //! Atomic steps of an authorization server.
 
 use std::fmt::Debug;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
@@ -55,6 +55,12 @@ pub struct Revocation {
 /// round trip. Expired records are absent for every caller. If a future is dropped before it
 /// completes, the step may or may not have been taken.
 pub trait Store: Debug + Send + Sync + 'static {
+    /// Returns the time before which the store kept nothing, revocations included: when it was made, for one that ends with its
+    /// process. Tokens from before may have been revoked. `None` for a store that outlasts the process.
+    fn not_before(&self) -> Option<SystemTime> {
+        None
+    }
+
     /// Returns a registered client.
     fn client<'a>(&'a self, id: &'a ClientId) -> StoreFuture<'a, Option<Client>>;
 

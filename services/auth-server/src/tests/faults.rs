@@ -217,3 +217,25 @@ async fn keeps_revocations_over_reloads_without_store() {
     }
     again.abort();
 }
+
+#[tokio::test(start_paused = true)]
+async fn tokens_end_with_store_in_memory() {
+    let world = World::new();
+    let client = world.client().await;
+    let (before, _) = dying(&world, usize::MAX, false);
+    let old = before.tokens(&client).await;
+    // The process ends, and with it what it knew of revocations. The signing key stays.
+    world.clock.advance(Duration::from_secs(5));
+    let limits = vmcp_auth_store::Limits::default();
+    let store = vmcp_auth_store::MemoryStore::new(limits, world.clock.clone());
+    let mut settings = settings();
+    settings.keys = crate::Keys::new(&[PEM]).unwrap();
+    let after = World::over(settings, std::sync::Arc::new(store), world.clock.clone());
+    let watching = tokio::spawn(after.server.clone().watch());
+    after.server.revocations_read().await;
+    let verifier = after.server.verifier(crate::testing::RESOURCE).unwrap();
+    assert_eq!(verifier.verify(&old.access).map(|_| ()), Err(OwnFault::Revoked));
+    let new = after.tokens(&after.client().await).await;
+    assert_eq!(verifier.verify(&new.access).map(|_| ()), Ok(()));
+    watching.abort();
+}

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures_util::stream::BoxStream;
 use vmcp_auth_store::*;
@@ -89,6 +89,10 @@ macro_rules! watched {
 }
 
 impl Store for Watched {
+    fn not_before(&self) -> Option<SystemTime> {
+        self.inner.not_before()
+    }
+
     watched! {
         client(id: &'a ClientId) -> Option<Client>;
         register(client: &'a Client) -> ();
