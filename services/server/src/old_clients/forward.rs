@@ -129,7 +129,7 @@ async fn drain(mut body: Body, client: &Client, seat: &Seat, id: Option<&[u8]>, 
     let mut reader = Reader::new(LARGEST);
     let mut reservation = client.reservation();
     loop {
-        while let Some(event) = reader.next() {
+        for event in reader.by_ref() {
             let Ok(event) = event else { return };
             if event.data.is_empty() {
                 continue;
