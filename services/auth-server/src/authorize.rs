@@ -29,36 +29,36 @@ use crate::params::Params;
 use crate::redirect::{RedirectKind, RedirectUri};
 use crate::server::{Asked, Inner};
 
-/// The longest `state`, in bytes.
+/// Maximum length of `state`, in bytes.
 const MAX_STATE: usize = 2048;
 
-/// The longest form that is asked for again as a query, in bytes.
+/// Maximum length of a form that is repeated as a query, in bytes.
 const MAX_QUERY: usize = 8 * 1024;
 
-/// The longest `nonce`, in bytes.
+/// Maximum length of `nonce`, in bytes.
 const MAX_NONCE: usize = 512;
 
-/// A request that may go on.
+/// Validated authorization request.
 struct Checked {
     scopes: Scopes,
     resource: String,
     challenge: CodeChallenge,
     nonce: Option<String>,
-    /// Whether there will be a refresh token.
+    /// `true` if the grant includes a refresh token.
     refresh: bool,
     fresh: ReauthOptions,
-    /// Whether the person is asked even if they were before.
+    /// `true` if the consent page is shown even where a consent is stored.
     ask: bool,
 }
 
-/// Who asks and where the answer goes: from here on, the client is told what is wrong.
+/// Client and redirect URI of a request, both validated: later errors are reported to the client.
 struct Trusted {
     client: Client,
     redirect: RedirectUri,
     state: Option<String>,
 }
 
-/// `GET` and `POST` of the authorization endpoint.
+/// Handles `GET` and `POST` of the authorization endpoint.
 pub(crate) async fn authorize(State(server): State<Arc<Inner>>, request: Request) -> Response {
     match server.authorize(request).await {
         Ok(response) => response,
@@ -76,9 +76,9 @@ impl Inner {
         let text = if request.method() == Method::POST {
             let path = request.uri().path().to_owned();
             let text = form(request).await.map_err(|fault| stopped(fault.into()))?;
-            // A form of another site comes without the cookie: the browser sends it along if it asks anew by itself.
+            // A cross-site form arrives without the cookie; a redirect makes the browser repeat the request with it.
             if BrowserCookie::sent(&headers, &self.settings).is_none() && text.len() <= MAX_QUERY {
-                // No form that a browser encoded has anything else in it.
+                // A form encoded by a browser contains graphic ASCII only.
                 let legal = text.iter().all(u8::is_ascii_graphic);
                 let text = std::str::from_utf8(&text).ok().filter(|_| legal);
                 let text = text.ok_or_else(|| stopped(Trouble::MALFORMED))?;
@@ -113,10 +113,9 @@ impl Inner {
         }
     }
 
-    /// Returns whether the browser may be sent back before the person decided anything. Anyone can register a
-    /// client: a request that is wrong on purpose would lead from an address of this server to a site, to a port of
-    /// the person's own machine, or into an application (RFC 9700 section 4.11.2). So the browser is sent only to a
-    /// client that the person allowed something before.
+    /// Returns whether the browser may be redirected to the client before the user decides. Anyone can register a client,
+    /// so a deliberately wrong request would lead from this server's address to a site, a port of the user's machine or an
+    /// application (RFC 9700 section 4.11.2). Only a client with a stored consent of this user qualifies.
     async fn may_send(&self, headers: &HeaderMap, trusted: &Trusted) -> bool {
         let Trusted { client, redirect, .. } = trusted;
         if is_anyone(client, redirect) {
@@ -130,8 +129,8 @@ impl Inner {
         })
     }
 
-    /// Finds out who asks, and whether the answer may go where they say. As long as that is open, nobody is
-    /// redirected.
+    /// Looks up the client and validates its redirect URI. Errors go to a page: without a valid redirect URI, redirecting
+    /// the browser is unsafe.
     async fn trust(&self, params: &Params<'_>, address: IpAddr) -> Result<Trusted, Trouble> {
         if params.is_twice("client_id") || params.is_twice("redirect_uri") {
             return Err(Trouble::MALFORMED);
@@ -148,7 +147,7 @@ impl Inner {
             let covers = |known: RedirectUri| known == asked || (public && known.covers(&asked));
             redirect_uris(&client).any(covers).then_some(asked).ok_or(Trouble::REDIRECT)?
         } else {
-            // It may be left out where there is no choice.
+            // A client with a single redirect URI may omit the parameter.
             let mut known = redirect_uris(&client);
             let only = known.next().filter(|_| known.next().is_none());
             only.ok_or(Trouble::REDIRECT)?
@@ -173,7 +172,7 @@ impl Inner {
             if checked.ask { None } else { self.who_consented(trusted, &checked, &cookie).await? };
         let (session, is_remembered) = (login.session, remembered.is_some());
         let mut response = if let Some(user) = remembered {
-            // Who logs in now has to be the one who consented then.
+            // The stored consent holds for this user only; the callback compares the user who logs in.
             let login = Login { user: Some(user), ..login };
             redirect(&self.first_leg(login).await.map_err(Stop::Client)?.to_string())
         } else {
@@ -187,7 +186,7 @@ impl Inner {
         Ok(response)
     }
 
-    /// Everything that the client can be told about.
+    /// Validates the parameters whose errors are reported to the client.
     fn check(&self, params: &Params<'_>, trusted: &Trusted) -> Result<Checked, Fault> {
         let Trusted { client, .. } = trusted;
         if params.is_twice("resource") {
@@ -231,7 +230,7 @@ impl Inner {
         let refresh = client.refresh && self.settings.scopes.is_offline();
         let scopes = scopes(params, client)?;
         Ok(Checked {
-            // A client that cannot use a refresh token gets none.
+            // A client without the refresh token grant type gets no refresh token.
             scopes: if refresh { scopes } else { scopes.online() },
             refresh,
             resource: self.resource(params)?,
@@ -246,7 +245,7 @@ impl Inner {
         })
     }
 
-    /// Whom tokens will be for (RFC 8707 section 2.1).
+    /// Returns the audience of the tokens (RFC 8707 section 2.1).
     fn resource(&self, params: &Params<'_>) -> Result<String, Fault> {
         let found = self.settings.audiences.find(params.get("resource"));
         let words = "resource is none that tokens are issued for";
@@ -274,7 +273,7 @@ impl Inner {
             aim: LoginPurpose::Authorize(request),
             session: SessionId::from_bytes(random()?),
             browser: cookie.digest(),
-            // Replaced in either case: by the page that asks, or by the first provider.
+            // Placeholder: the consent page or the first provider's login replaces it.
             stage: Stage::AwaitConsent { csrf: Digest::of(random::<32>()?) },
             user: None,
             profile: Profile::default(),
@@ -284,7 +283,7 @@ impl Inner {
         })
     }
 
-    /// The person who uses this browser, if they consented to the same before.
+    /// Returns the user of this browser if a stored consent covers the request.
     async fn who_consented(
         &self,
         trusted: &Trusted,
@@ -307,7 +306,7 @@ impl Inner {
                 && consent.expires > now
                 && asked.is_subset(&Scopes::stored(&consent.scopes))
         });
-        // Made-up names are new each time: another person could use this browser by now.
+        // A synthetic user name is new at each login, so it does not show that the same user is back.
         Ok(Some(user).filter(|user| consented && !user.is_synthetic()))
     }
 
@@ -317,7 +316,7 @@ impl Inner {
         self.go_on(login, leg, None).await?.ok_or(gone)
     }
 
-    /// Shows the page that asks.
+    /// Shows the consent page.
     async fn ask(
         &self,
         login: Login,
@@ -346,13 +345,13 @@ impl Inner {
     }
 }
 
-/// Whether any program can pass for this client: it is known by a document and answers on loopback. A consent to
-/// such a client is never relied on (RFC 8252 section 8.6).
+/// Returns `true` if any local program can impersonate this client: a metadata document identifies it and it redirects to
+/// loopback. A stored consent to such a client is never used (RFC 8252 section 8.6).
 fn is_anyone(client: &Client, redirect: &RedirectUri) -> bool {
     is_document_url(client.id.as_str()) && redirect.kind() == RedirectKind::Loopback
 }
 
-/// Whether a consent was given to this client at this place.
+/// Returns `true` if the consent was given to this client and redirect URI.
 fn is_of(consent: &Consent, client: &Client, redirect: &RedirectUri) -> bool {
     consent.client == client.id && consent.redirect_uri == redirect.without_port()
 }

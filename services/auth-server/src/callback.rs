@@ -1,4 +1,4 @@
-//! Where upstream providers send browsers back to (RFC 6749 section 4.1.2).
+//! Callback endpoint, to which upstream providers redirect browsers (RFC 6749 section 4.1.2).
 
 mod link;
 
@@ -27,14 +27,14 @@ use crate::params::Params;
 use crate::redirect::RedirectUri;
 use crate::server::{Asked, Inner, Leg};
 
-/// How far a provider's clock may be from this one.
+/// Tolerated clock difference between a provider and this server.
 const SLACK: Duration = Duration::from_secs(60);
 
-/// What a client is told of a login that the configuration has changed under.
+/// Error for the client when the configuration changed during its login.
 const CHANGED: Fault =
     Fault::new(Code::AccessDenied, "the identity provider changed meanwhile: try again");
 
-/// `GET` of a callback.
+/// Handles `GET` of a callback.
 pub(crate) async fn callback(State(server): State<Arc<Inner>>, request: Request) -> Response {
     let path = request.uri().path().to_owned();
     let query = request.uri().query().unwrap_or_default().to_owned();
@@ -50,8 +50,9 @@ pub(crate) async fn callback(State(server): State<Arc<Inner>>, request: Request)
     }
 }
 
-/// `GET` of a callback at another origin than that of the authorization endpoint. The cookie that binds the browser
-/// to its login is not sent here, so the browser takes the answer where it is, to the path that names this callback.
+/// Handles `GET` of a callback at another origin than that of the authorization endpoint. The cookie that binds the browser
+/// to its login is not sent to that origin, so the browser is redirected with the response to the return path at the
+/// authorization endpoint.
 pub(crate) async fn forward(State(server): State<Arc<Inner>>, request: Request) -> Response {
     if let Err(fault) = server.admit(Asked::Page, peer(&request)) {
         return server.trouble(server.stopped(None, Trouble::from(&fault)));
@@ -62,8 +63,8 @@ pub(crate) async fn forward(State(server): State<Arc<Inner>>, request: Request) 
 }
 
 impl Inner {
-    /// Takes the login that the browser comes back to, and goes on with it. Of several that bring the same
-    /// state, one gets it.
+    /// Takes the login of this `state` from the store and continues it. The take is atomic: of several requests with the
+    /// same `state`, one succeeds.
     async fn arrive(
         &self,
         headers: &HeaderMap,
@@ -98,14 +99,14 @@ impl Inner {
                     Stop::Client(fault) => fault,
                 };
                 self.failed(&login, &fault);
-                // Where no client asked, there is nobody else to tell than the person.
+                // Without a client, the error goes to the user.
                 let to = self.login_error_uri(&login, &fault);
                 to.map(|to| redirect(&to)).ok_or_else(|| Trouble::of_login(&fault))
             }
         }
     }
 
-    /// Takes away what a login that failed has brought so far. What cannot be taken away ends by itself.
+    /// Ends the session of a failed login, with the tokens stored so far. If that fails, the session expires.
     async fn clear(&self, login: &Login) {
         if matches!(login.aim, LoginPurpose::Authorize(_)) {
             let _ = self.store.end_session(&login.session).await;
@@ -129,7 +130,7 @@ impl Inner {
                 "the identity provider's answer is malformed",
             )));
         }
-        // The provider's own words are neither shown nor passed on.
+        // The provider's own error text is neither shown nor forwarded.
         let outcome = match (params.get("error"), params.get("code")) {
             (Some(error), _) => Err(AuthorizationDenied::from_code(error)),
             (None, Some(code)) => Ok(code.into()),
@@ -179,15 +180,15 @@ impl Inner {
         self.finish(&login, &user, request, cookie).await.map_err(Stop::Client)
     }
 
-    /// Whether an answer that names `iss` is another provider's than this one's, which may not be known to have an
-    /// issuer (RFC 9207 section 2.4, RFC 9700 section 4.4.2).
+    /// Returns `true` if `iss` in a response names another provider than this one, which may have no known issuer (RFC 9207
+    /// section 2.4, RFC 9700 section 4.4.2).
     fn is_of_another(&self, leg: &Leg, iss: &str) -> bool {
         let mut others = self.upstreams.iter().filter(|other| other.name != leg.name);
         others.any(|other| other.provider.issuer() == Some(iss)) && !leg.provider.may_be(iss)
     }
 
-    /// When the person proved who they are. What a client wants there is the provider's to do; a browser could leave
-    /// it out on its way there, so it is seen to here (OpenID Connect Core 1.0 section 3.1.2.1).
+    /// Returns the time of the user's authentication. The provider enforces `prompt` and `max_age`, but the browser can
+    /// drop them from the redirect, so they are verified here (OpenID Connect Core 1.0 section 3.1.2.1).
     fn authenticated(
         &self,
         login: &Login,
@@ -210,7 +211,7 @@ impl Inner {
         Ok(at)
     }
 
-    /// Who the person is here. The first provider says; the others only add what they link.
+    /// Returns the user of the login. The first provider identifies the user; the others only add links.
     async fn who(
         &self,
         login: &Login,
@@ -220,7 +221,7 @@ impl Inner {
     ) -> Result<(UserId, Profile), Stop> {
         let server = |_| Stop::Client(Fault::server());
         if at > 0 {
-            // Only a login without a first leg could lack one.
+            // Invariant: every login passes the first provider, which sets the user, before any other.
             let user = login.user.clone().ok_or(Stop::Client(Fault::server()))?;
             return Ok((user, login.profile.clone()));
         }
@@ -238,7 +239,8 @@ impl Inner {
             found.map_err(|error| Stop::Client(error.into()))?
         };
         match (&login.aim, &login.user) {
-            // Somebody else logs in than who consented: they are asked themselves, the next time.
+            // Another user than the one with the stored consent logged in. Without the browser's record, the next
+            // attempt shows the consent page.
             (LoginPurpose::Authorize(_), Some(known)) if *known != user => {
                 self.store
                     .remove_browser(&login.browser)
@@ -247,7 +249,7 @@ impl Inner {
                 let words = "another account logged in than before: try again";
                 Err(Stop::Client(Fault::new(Code::AccessDenied, words)))
             }
-            // Made-up subjects are new each time, so that nobody can be told from another by them.
+            // Synthetic subjects are new at each login, so a difference does not show another user.
             (LoginPurpose::Relink | LoginPurpose::LinkOther, Some(known))
                 if *known != user && !came.is_synthetic =>
             {
@@ -262,7 +264,7 @@ impl Inner {
         }
     }
 
-    /// Gives the client its code, and remembers what was consented to.
+    /// Redirects the client with its code and stores the consent.
     async fn finish(
         &self,
         login: &Login,
@@ -297,8 +299,8 @@ impl Inner {
             given: now,
             expires: now + BROWSER,
         };
-        // The login is done either way: without it, the person is asked again next time.
-        // Made-up names are new each time, so nobody could be told from the next one to use this browser.
+        // The login succeeds either way: without a stored consent, the next one shows the consent page. A consent of a
+        // synthetic user is not stored, since it would apply to the next user of this browser.
         let consent = Some(&consent).filter(|_| !user.is_synthetic());
         if let Err(error) = self.store.put_browser(&cookie.digest(), user, consent, BROWSER).await {
             tracing::warn!(%error, "a consent is not remembered");
@@ -312,18 +314,18 @@ impl Inner {
         ])))
     }
 
-    /// The address of one of the pages.
+    /// Returns the address of a page.
     pub(crate) fn page(&self, path: &str) -> String {
         format!("{}{path}", self.settings.front().as_str())
     }
 }
 
-/// A name for somebody who is new (RFC 9562 section 5.4).
+/// Returns the identifier of a new user (RFC 9562 section 5.4).
 fn user_id() -> Result<UserId, NoRandomness> {
     UserId::new(uuid()?).map_err(|_| NoRandomness)
 }
 
-/// A random UUID.
+/// Returns a random UUID.
 pub(crate) fn uuid() -> Result<String, NoRandomness> {
     let mut bytes: [u8; 16] = random()?;
     bytes[6] = (bytes[6] & 0x0f) | 0x40;

@@ -1,4 +1,4 @@
-//! Clients that are known by the URL of their metadata document (CIMD), which is fetched.
+//! Clients identified by the URL of their metadata document (CIMD).
 
 mod slots;
 
@@ -21,31 +21,31 @@ use crate::register::is_name;
 use crate::server::Inner;
 use crate::{Scopes, Settings};
 
-/// The largest document that is read, in bytes.
+/// Maximum size of a metadata document, in bytes.
 pub const MAX_DOCUMENT: usize = 10 * 1024;
 
-/// The most redirect URIs that a document may have.
+/// Maximum number of redirect URIs in a document.
 const MAX_URIS: usize = 32;
 
-/// How long a document may take.
+/// Timeout of a fetch.
 const TIME: Duration = Duration::from_secs(5);
 
-/// How long a document is kept: as its headers say, within these.
+/// Range of the time for which a document is cached; its headers choose the value.
 const KEPT: std::ops::RangeInclusive<Duration> =
     Duration::from_secs(60)..=Duration::from_secs(24 * 3600);
 
-/// How long a document is kept that doesn't say.
+/// Cache time of a document whose headers specify none.
 const USUAL: Duration = Duration::from_secs(300);
 
-/// How long nobody asks again after a fetch failed.
+/// Time after a failed fetch in which the document is not fetched again.
 const FAILED: Duration = Duration::from_secs(10);
 
-/// How many documents are kept, and how many failures.
+/// Maximum number of cached documents, and of cached failures.
 const DOCUMENTS: usize = 256;
 
 type Outcome = Result<Arc<Client>, CimdFault>;
 
-/// Fetches and keeps metadata documents of clients.
+/// Cache and fetcher of client metadata documents.
 pub(crate) struct Cimd {
     http: HttpClient,
     kept: Arc<Kept>,
@@ -53,50 +53,50 @@ pub(crate) struct Cimd {
     slots: FetchSlots,
 }
 
-/// What came of fetches. Failures, which anyone can cause, are apart: no number of them evicts a document.
+/// Results of fetches. Failures, which anyone can cause, have a cache of their own, so they never evict a document.
 struct Kept {
     documents: Cache<ClientId, Arc<Client>>,
     failures: Cache<ClientId, CimdFault>,
 }
 
-/// Why a client's metadata document is not usable.
+/// Error of a client's metadata document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CimdFault {
-    /// It is not there any more: status 404 or 410.
+    /// The host returned status 404 or 410.
     #[error("the client's metadata document is gone")]
     Gone,
-    /// It cannot be had: no connection, an address that may not be reached, a redirect, another status.
+    /// The fetch failed: no connection, a blocked address, a redirect or another status.
     #[error("the client's metadata document cannot be fetched")]
     Unreachable,
-    /// It did not come in 5 s.
+    /// The document did not arrive within 5 s.
     #[error("the client's metadata document takes too long")]
     Slow,
-    /// It is larger than [`MAX_DOCUMENT`].
+    /// The document is larger than [`MAX_DOCUMENT`].
     #[error("the client's metadata document is larger than {MAX_DOCUMENT} bytes")]
     TooLarge,
-    /// It is no JSON object, or has a member twice.
+    /// The body is not a JSON object, or has a duplicate member.
     #[error("the client's metadata document is no JSON object")]
     NotJson,
-    /// Its `client_id` is not the URL that it was fetched from.
+    /// The `client_id` differs from the URL of the document.
     #[error("the client's metadata document is of another client")]
     OtherClient,
-    /// It has no usable name or redirect URI, a secret, or asks for what is not offered.
+    /// The document lacks a usable name or redirect URI, contains a secret or requests an unsupported feature.
     #[error("the client's metadata document has something that is not allowed: {0}")]
     Content(&'static str),
-    /// Too many are being fetched.
+    /// The limit on concurrent fetches is reached.
     #[error("too many metadata documents are being fetched")]
     Busy,
 }
 
-/// Whether an identifier is the URL of a metadata document: https with a path, without user name, fragment or
-/// dots in the path.
+/// Returns `true` if an identifier is the URL of a metadata document: https with a path, without user name, fragment or dot
+/// segments.
 pub(crate) fn is_document_url(id: &str) -> bool {
     let Ok(url) = Url::parse(id) else { return false };
     let plain = url.username().is_empty() && url.password().is_none() && url.fragment().is_none();
     let path = url.path();
-    // Encoded slashes and dots mean one thing here and another one there.
+    // Servers disagree on the meaning of encoded slashes and dots.
     let odd = ["%2e", "%2f", "%5c"].iter().any(|part| path.to_ascii_lowercase().contains(part));
-    // A text that a URL parser would write in another way could be two clients in one place and one in another.
+    // Require the URL parser's normal form: two spellings of one URL would be two clients here and one elsewhere.
     url.scheme() == "https"
         && plain
         && path != "/"
@@ -106,18 +106,18 @@ pub(crate) fn is_document_url(id: &str) -> bool {
 }
 
 impl Cimd {
-    /// Fetches with `http`, which must follow no redirects and reach no private addresses.
+    /// Creates a cache that fetches with `http`, which must follow no redirects and reach no private addresses.
     pub(crate) fn new(http: HttpClient) -> Self {
         let kept = Kept { documents: Cache::new(DOCUMENTS), failures: Cache::new(DOCUMENTS) };
         Self { http, kept: Arc::new(kept), flights: Flights::new(), slots: FetchSlots::default() }
     }
 
-    /// How many documents and failures are kept.
+    /// Returns the number of cached documents and failures.
     pub(crate) fn len(&self) -> usize {
         self.kept.len()
     }
 
-    /// The client of this document, for a request from this address.
+    /// Returns the client of this document, for a request from this address.
     pub(crate) async fn client(
         &self,
         id: &ClientId,
@@ -127,7 +127,7 @@ impl Cimd {
         if let Some(kept) = self.kept.get(id, server.clock.now()) {
             return kept.map(Arc::unwrap_or_clone);
         }
-        // Whether there is room matters to a new fetch only: one that is under way is joined first.
+        // A running fetch is joined without a permit; only a new fetch needs one.
         let fetch = || {
             let url = Url::parse(id.as_str()).ok();
             let host = url.as_ref().and_then(Url::host_str).ok_or(CimdFault::Unreachable)?;
@@ -189,7 +189,7 @@ impl fmt::Debug for Cimd {
     }
 }
 
-/// What a client may have.
+/// Scopes available to a client with a metadata document.
 struct Allowed {
     scopes: Scopes,
     baseline: Scopes,
@@ -225,7 +225,7 @@ async fn get(http: HttpClient, id: &ClientId) -> Result<(HeaderMap, Bytes), Cimd
     }
 }
 
-/// Reads a document. Grant and response types beside the ones that are needed are ignored.
+/// Parses a document. Unsupported grant and response types are ignored if the required ones are listed.
 fn read(
     id: &ClientId,
     bytes: &[u8],
@@ -251,7 +251,7 @@ fn read(
     if uris.len() > MAX_URIS {
         return Err(CimdFault::Content("redirect_uris has more than 32"));
     }
-    // An application's scheme proves nothing about who wrote the document, so it is not used.
+    // A private-use scheme does not authenticate the author of the document, so such URIs are not used.
     let usable =
         |uri: &&str| RedirectUri::parse(uri).is_ok_and(|uri| uri.kind() != RedirectKind::App);
     let uris: Vec<_> = uris.into_iter().filter(usable).collect();
@@ -296,7 +296,7 @@ fn strings<'a>(document: &'a Map<String, Value>, name: &str) -> Option<Vec<&'a s
     document.get(name)?.as_array()?.iter().map(Value::as_str).collect()
 }
 
-/// How long a document may be kept (RFC 9111 section 4.2), within [`KEPT`].
+/// Returns the time for which a document may be cached (RFC 9111 section 4.2), clamped to [`KEPT`].
 fn freshness(headers: &HeaderMap) -> Duration {
     vmcp_core::freshness(headers).unwrap_or(USUAL).clamp(*KEPT.start(), *KEPT.end())
 }

@@ -1,4 +1,4 @@
-//! Which client it is: found by its identifier, and authenticated.
+//! Client lookup and client authentication.
 
 use std::net::IpAddr;
 
@@ -17,28 +17,28 @@ use crate::params::Params;
 use crate::redirect::RedirectUri;
 use crate::server::Inner;
 
-/// Who a client says it is at the token endpoint.
+/// Client credentials of a request to the token endpoint.
 #[derive(Debug)]
 pub(crate) struct Credentials {
     pub(crate) id: ClientId,
     secret: Option<SecretString>,
-    /// Whether they came in the header.
+    /// `true` if the credentials came in the `Authorization` header.
     pub(crate) basic: bool,
 }
 
-/// Why there is no such client.
+/// Error of a client lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unknown {
-    /// Nobody registered it, or its registration ended.
+    /// The client is not registered, or its registration expired.
     NotRegistered,
-    /// Its metadata document is not usable.
+    /// The client's metadata document is not usable.
     Document(CimdFault),
-    /// It cannot be looked for at the moment.
+    /// The lookup failed; a retry may succeed.
     Unavailable(Fault),
 }
 
 impl Inner {
-    /// The client of this identifier, for a request from this address.
+    /// Returns the client of this identifier, for a request from this address.
     pub(crate) async fn client(&self, id: &str, address: IpAddr) -> Result<Client, Unknown> {
         let name = ClientId::new(id).map_err(|_| Unknown::NotRegistered)?;
         if let Some(cimd) = self.cimd.as_ref().filter(|_| is_document_url(id)) {
@@ -51,11 +51,11 @@ impl Inner {
 }
 
 impl Inner {
-    /// Whether a grant's client may refresh: one that is known by a metadata document may as long as that is there and
-    /// says so. A document that cannot be fetched at the moment, or is kept for a while, takes nothing away.
+    /// Checks that the client of a grant may refresh. A client identified by a metadata document may do so while the
+    /// document exists and allows it. A failed fetch or a cached document revokes nothing.
     ///
     /// # Errors
-    /// The document is gone: then the session is ended. Or it is not usable any more.
+    /// The document is gone, which ends the session, or it is no longer usable.
     pub(crate) async fn check_document(&self, grant: &Grant, address: IpAddr) -> Result<(), Fault> {
         let id = &grant.client;
         let Some(cimd) = self.cimd.as_ref().filter(|_| is_document_url(id.as_str())) else {
@@ -88,7 +88,7 @@ impl Inner {
 }
 
 impl Credentials {
-    /// Those of a request: HTTP Basic, or parameters of the form, never both (RFC 6749 section 2.3).
+    /// Reads the credentials of a request: HTTP Basic or form parameters, never both (RFC 6749 section 2.3).
     pub(crate) fn read(headers: &HeaderMap, params: &Params<'_>) -> Result<Self, Fault> {
         let mut headers = headers.get_all(AUTHORIZATION).iter();
         let header = headers.next();
@@ -111,13 +111,13 @@ impl Credentials {
         if in_form.is_some_and(|in_form| in_form != id) {
             return Err(Fault::request("client_id is another one in the header and in the form"));
         }
-        // Public clients of some libraries come so (RFC 6749 section 2.3.1: an empty secret may as well be left out).
+        // Some client libraries send an empty secret for a public client (RFC 6749 section 2.3.1 treats it as omitted).
         let secret = Some(secret).filter(|secret| !secret.expose_secret().is_empty());
         Ok(Self { id: name(&id)?, secret, basic: true })
     }
 
-    /// Whether they are the client's own. `None` is a client that nobody registered: then only one that is
-    /// known by its metadata document can be meant, which has no secret.
+    /// Verifies the credentials against the client's. `None` is a client without a registration: only one identified by a
+    /// metadata document remains, and such a client has no secret.
     pub(crate) fn check(&self, client: Option<&Client>) -> Result<(), Fault> {
         let refused = || {
             let fault =
@@ -131,7 +131,7 @@ impl Credentials {
         };
         match (auth, &self.secret) {
             (ClientAuth::None, None) => Ok(()),
-            // Whichever of the two it registered: clients mix them up, and neither is weaker.
+            // Accept either method regardless of the registered one: clients mix them up, and neither is weaker.
             (
                 ClientAuth::ClientSecretBasic(known) | ClientAuth::ClientSecretPost(known),
                 Some(secret),
@@ -144,7 +144,7 @@ impl Credentials {
     }
 }
 
-/// The client's redirect URIs.
+/// Returns the client's redirect URIs.
 pub(crate) fn redirect_uris(client: &Client) -> impl Iterator<Item = RedirectUri> {
     client.redirect_uris.iter().filter_map(|uri| RedirectUri::parse(uri).ok())
 }
@@ -153,7 +153,7 @@ fn name(id: &str) -> Result<ClientId, Fault> {
     ClientId::new(id).map_err(|_| Fault::new(Code::InvalidClient, "client_id is malformed"))
 }
 
-/// User name and password of a Basic header, both form-encoded first (RFC 6749 section 2.3.1).
+/// Returns user name and password of a Basic header, both form-encoded (RFC 6749 section 2.3.1).
 fn basic(header: &str) -> Option<(String, SecretString)> {
     let (scheme, encoded) = header.split_once(' ')?;
     if !scheme.eq_ignore_ascii_case("basic") {
@@ -162,7 +162,7 @@ fn basic(header: &str) -> Option<(String, SecretString)> {
     let text = String::from_utf8(STANDARD.decode(encoded.trim()).ok()?).ok()?;
     let (id, secret) = text.split_once(':')?;
     let decode = |text: &str| {
-        // One pair without `=`, or the text would mean something else; none of an empty text.
+        // The form decoder must see a single pair: `&` or `=` would split the text. Empty text yields no pair.
         let plain = !text.contains(['&', '=']);
         let pair = form_urlencoded::parse(text.as_bytes()).next();
         plain.then(|| pair.map(|(name, _)| name.into_owned()).unwrap_or_default())

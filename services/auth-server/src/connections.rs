@@ -1,4 +1,4 @@
-//! The page on which people see what they linked, link it again, or unlink it.
+//! Connections page: shows the linked accounts of a user, who can link them again or unlink them.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -21,7 +21,7 @@ use crate::page::{Connection, Link, Linked, Overview, Trouble};
 use crate::params::Params;
 use crate::server::{Asked, Inner, Leg};
 
-/// `GET` of the page.
+/// Handles `GET` of the page.
 pub(crate) async fn show(State(server): State<Arc<Inner>>, request: Request) -> Response {
     let address = peer(&request);
     match server.show(address, request.headers().clone()).await {
@@ -30,7 +30,7 @@ pub(crate) async fn show(State(server): State<Arc<Inner>>, request: Request) -> 
     }
 }
 
-/// `POST` of the page.
+/// Handles `POST` of the page.
 pub(crate) async fn change(State(server): State<Arc<Inner>>, request: Request) -> Response {
     match server.change(request).await {
         Ok(response) => response,
@@ -45,7 +45,7 @@ impl Inner {
         let sessions = self.store.sessions_of(&user).await.map_err(trouble)?;
         let mut connections = Vec::with_capacity(sessions.len());
         for session in sessions {
-            // A session without a grant is a login that nobody finished.
+            // A session without a grant belongs to an unfinished login.
             if session.grant.is_some() {
                 connections.push(self.connection(session).await);
             }
@@ -85,7 +85,7 @@ impl Inner {
         let session: SessionId =
             params.get("session").and_then(|text| text.parse().ok()).ok_or(Trouble::MALFORMED)?;
         let session = self.store.session(&session).await.map_err(trouble)?;
-        // Somebody else's session is answered as none.
+        // A session of another user is reported as missing.
         let session =
             session.filter(|session| session.head.user == user).ok_or(Trouble::EXPIRED)?;
         let leg = params
@@ -93,7 +93,7 @@ impl Inner {
             .and_then(|name| self.upstreams.iter().find(|leg| leg.name.as_str() == name));
         match (params.get("action"), leg) {
             (Some("end"), None) => {
-                // Who logs an application out is asked again before it comes back.
+                // Delete the consent as well, so that the client must ask again after a logout.
                 let client = &session.head.client;
                 self.store.remove_consents(&user, client).await.map_err(trouble)?;
                 self.end_session(session.head.id).await.map_err(trouble)?;
@@ -102,7 +102,7 @@ impl Inner {
             }
             (Some("unlink"), Some(leg)) => self.unlink(&session, leg).await?,
             (Some("link"), Some(leg)) => {
-                // Another account than before only after the page that asks. Of the first provider, never.
+                // Linking another account requires a confirmation page; the first provider's account cannot change.
                 let other = params.get("other") == Some("yes") && leg.at > 0;
                 let aim = if other { LoginPurpose::LinkOther } else { LoginPurpose::Relink };
                 return self.relink(&session, leg, aim, (&cookie, origin(address))).await;
@@ -112,7 +112,7 @@ impl Inner {
         Ok(self.pages.leave(&self.page(path::CONNECTIONS), "your connections"))
     }
 
-    /// Who uses this browser, as far as a login in it said.
+    /// Returns the user who last logged in with this browser.
     async fn visitor(&self, headers: &HeaderMap) -> Result<(BrowserCookie, UserId), Trouble> {
         let cookie = BrowserCookie::sent(headers, &self.settings).ok_or(Trouble::NOBODY)?;
         let browser = self.store.browser(&cookie.digest()).await.map_err(trouble)?;
@@ -138,14 +138,14 @@ impl Inner {
         }
     }
 
-    /// Whether the provider's tokens are renewed by themselves.
+    /// Returns `true` if the provider's tokens are refreshed automatically.
     fn renews(&self, session: &Session, leg: &Leg) -> bool {
         let row = session.rows.get(&leg.name);
         let tokens = row.and_then(|row| self.open_row(session.head.id, leg, row).ok());
         tokens.is_some_and(|tokens| tokens.refresh.is_some())
     }
 
-    /// Takes the provider's tokens away, here and there. The session stays.
+    /// Deletes the provider's tokens here and revokes them at the provider. The session remains.
     async fn unlink(&self, session: &Session, leg: &Leg) -> Result<(), Trouble> {
         let id = session.head.id;
         self.store.remove_upstream_token(&id, &leg.name, None).await.map_err(trouble)?;
@@ -162,7 +162,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Sends the browser to one provider, for a session that there is.
+    /// Redirects the browser to one provider, to link it again for an existing session.
     async fn relink(
         &self,
         session: &Session,
@@ -175,7 +175,7 @@ impl Inner {
             aim,
             session: session.head.id,
             browser: cookie.digest(),
-            // Replaced when the provider is asked.
+            // Placeholder: the redirect to the provider replaces it.
             stage: Stage::AwaitConsent { csrf: cookie.digest() },
             user: Some(session.head.user.clone()),
             profile: Profile::default(),
@@ -189,7 +189,7 @@ impl Inner {
     }
 }
 
-/// Numbers the logins of clients that have one name: who cannot see where on the page a button is knows it by that.
+/// Numbers the logins of clients with the same name, so that users of screen readers can tell the buttons apart.
 fn tell_apart(connections: &mut [Connection]) {
     let mut known: HashMap<String, usize> = HashMap::new();
     for connection in connections {
@@ -213,7 +213,7 @@ fn until(expires: Option<Timestamp>, renews: bool) -> String {
     }
 }
 
-/// Day and minute.
+/// Formats a time as day and minute.
 fn date(at: Timestamp) -> String {
     let seconds = i64::try_from(at.unix()).unwrap_or(i64::MAX);
     let at = jiff::Timestamp::from_second(seconds).unwrap_or(jiff::Timestamp::MAX);

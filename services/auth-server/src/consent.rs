@@ -1,4 +1,4 @@
-//! What a person decides on the page that asks them.
+//! Consent endpoint: receives the user's decision.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::params::Params;
 use crate::redirect::RedirectUri;
 use crate::server::{Asked, Inner};
 
-/// `POST` of the consent page.
+/// Handles `POST` of the consent page.
 pub(crate) async fn decide(State(server): State<Arc<Inner>>, request: Request) -> Response {
     match server.decide(request).await {
         Ok(response) => response,
@@ -23,14 +23,14 @@ pub(crate) async fn decide(State(server): State<Arc<Inner>>, request: Request) -
     }
 }
 
-/// `GET` of the consent page: somebody loads its address again, and there is nothing without the form.
+/// Handles `GET` of the consent page, which is a reload: without the form, the login is unknown.
 pub(crate) async fn asked(State(server): State<Arc<Inner>>, request: Request) -> Response {
     let admitted = server.admit(Asked::Page, peer(&request));
     server.trouble(admitted.map_or_else(|fault| Trouble::from(&fault), |()| Trouble::EXPIRED))
 }
 
-/// Whether a form comes from a page of this server, as far as the browser says. That the form has its token is
-/// what counts; this says it sooner.
+/// Returns `true` if the browser's headers say that the form is from a page of this server. The form's token is the actual
+/// check; this one rejects earlier.
 pub(crate) fn is_own_form(request: &Request) -> bool {
     let site = request.headers().get("sec-fetch-site");
     site.is_none_or(|site| site == "same-origin")
@@ -65,8 +65,8 @@ impl Inner {
                 let login = self.end(&key).await?;
                 self.tell(Event::of_login(&login, Happened::ConsentDenied));
                 let (to, place) = self.back(&login, &fault)?;
-                // A person who does not trust a client is not sent to it, of whatever kind it is (RFC 9700
-                // section 4.11.2).
+                // A user who denies a client is not redirected to it without following a link, whatever kind of client it
+                // is (RFC 9700 section 4.11.2).
                 return Ok(self.pages.way_back(Trouble::DENIED, &fault, &to, place.place()));
             }
             _ => return Err(Trouble::MALFORMED),
@@ -89,13 +89,13 @@ impl Inner {
         }
     }
 
-    /// Ends the login: of all that ask, one gets it.
+    /// Takes the login from the store. The take is atomic: of several requests, one gets it.
     async fn end(&self, key: &Digest) -> Result<Login, Trouble> {
         let login = self.store.take_login(key).await;
         login.map_err(|error| Trouble::from(&Fault::from(error)))?.ok_or(Trouble::EXPIRED)
     }
 
-    /// The address that tells the client why the login ended, and whose it is.
+    /// Returns the redirect that reports the error to the client, and the client's redirect URI.
     fn back(&self, login: &Login, fault: &Fault) -> Result<(String, RedirectUri), Trouble> {
         let to = self.login_error_uri(login, fault).ok_or(Trouble::BROKEN)?;
         let place = RedirectUri::parse(&to).map_err(|_| Trouble::BROKEN)?;

@@ -1,4 +1,4 @@
-//! What a client is told when something is wrong: the error codes of OAuth and how they are sent.
+//! OAuth error codes and the responses that carry them.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 use vmcp_auth_store::StoreError;
 
-/// An error code that a client can act on.
+/// OAuth error code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Code {
     // RFC 6749 sections 4.1.2.1 and 5.2.
@@ -38,12 +38,12 @@ pub(crate) enum Code {
     InsufficientScope,
 }
 
-/// An error, with fixed words for whoever reads the client's log.
+/// OAuth error with a fixed description for the client's developers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) code: Code,
     pub(crate) description: &'static str,
-    /// Which of the upstream providers is behind it, by its place in the order.
+    /// Index of the upstream provider that caused the error.
     pub(crate) leg: Option<usize>,
     retry_after: Option<Duration>,
     too_many: bool,
@@ -59,7 +59,7 @@ struct Answer {
 // === impl Code ===
 
 impl Code {
-    /// Its name on the wire.
+    /// Returns the code as it appears in the response.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::InvalidRequest => "invalid_request",
@@ -84,7 +84,7 @@ impl Code {
         }
     }
 
-    /// The status of an answer that goes to the client itself.
+    /// Returns the status of a direct response to the client.
     fn status(self) -> StatusCode {
         match self {
             Self::InvalidClient | Self::InvalidToken => StatusCode::UNAUTHORIZED,
@@ -115,34 +115,34 @@ impl Fault {
         Self::new(Code::ServerError, "the server failed; nothing was done")
     }
 
-    /// What is worth another try after a while.
+    /// Creates a temporary error with the time after which to retry.
     pub(crate) const fn later(description: &'static str, after: Duration) -> Self {
         Self { retry_after: Some(after), ..Self::new(Code::TemporarilyUnavailable, description) }
     }
 
-    /// Too many requests from one place.
+    /// Creates the error for too many requests from one address.
     pub(crate) const fn too_many(after: Duration) -> Self {
         Self { too_many: true, ..Self::later("too many requests from this address", after) }
     }
 
-    /// The upstream provider at this place in the order is behind it.
+    /// Sets the index of the upstream provider that caused the error.
     pub(crate) fn at(mut self, leg: usize) -> Self {
         self.leg = Some(leg);
         self
     }
 
-    /// The client tried HTTP Basic, so the answer has to name it (RFC 6749 section 5.2).
+    /// Records whether the client used HTTP Basic: the response must then include a challenge (RFC 6749 section 5.2).
     pub(crate) fn basic(mut self, basic: bool) -> Self {
         self.basic = basic;
         self
     }
 
-    /// The status of an answer that goes to the client itself.
+    /// Returns the status of a direct response to the client.
     pub(crate) fn status(&self) -> StatusCode {
         if self.too_many { StatusCode::TOO_MANY_REQUESTS } else { self.code.status() }
     }
 
-    /// The answer to the client itself (RFC 6749 section 5.2).
+    /// Returns the direct response to the client (RFC 6749 section 5.2).
     pub(crate) fn respond(&self) -> Response {
         let body = Answer { error: self.code.name(), error_description: self.description };
         let mut response = json(self.status(), &body);
@@ -189,7 +189,7 @@ impl From<crate::opaque::NoRandomness> for Fault {
     }
 }
 
-/// A JSON answer that nobody keeps.
+/// Returns a JSON response that must not be cached.
 pub(crate) fn json(status: StatusCode, body: &impl Serialize) -> Response {
     let bytes = serde_json::to_vec(body).unwrap_or_default();
     let mut response = Response::new(Body::from(bytes));

@@ -1,4 +1,4 @@
-//! What happens at the issuer, for whoever keeps a record of it.
+//! Events of the issuer, for audit records.
 
 use http::StatusCode;
 use vmcp_auth_store::{ClientId, Grant, Login, Profile, SessionHead, SessionId, UserId};
@@ -7,148 +7,148 @@ use crate::error::Fault;
 use crate::page::Trouble;
 use crate::server::Inner;
 
-/// Is told what happens, while it happens: it must not wait. A closure `Fn(&Event<'_>)` is one.
+/// Receiver of events. It must not block; a closure `Fn(&Event<'_>)` is one.
 pub trait Observer: Send + Sync {
-    /// Something happened. Called within the task that answers the request, if there is one; an upstream link
-    /// that breaks has none.
+    /// Handles an event. The call runs in the task of the request that caused the event, if any; the loss of an upstream
+    /// link has no request.
     fn observe(&self, event: &Event<'_>);
 }
 
-/// Something that happened. Nothing in it is secret, and nothing of it are words of an upstream provider.
+/// Event of the issuer. It contains neither secrets nor text of an upstream provider.
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'a> {
-    /// The client's identifier, if it is known who asks.
+    /// Client identifier, if known.
     pub client: Option<&'a str>,
-    /// The person, as the `sub` claim has them, if they are known.
+    /// User, as in the `sub` claim, if known.
     pub user: Option<&'a str>,
-    /// What the person is called.
+    /// Display name of the user.
     pub name: Option<&'a str>,
-    /// Their email address.
+    /// Email address of the user.
     pub email: Option<&'a str>,
-    /// The session that it belongs to: one login and all that comes of it.
+    /// Session: one login with all its tokens.
     pub session: Option<SessionId>,
-    /// What.
+    /// Kind of the event.
     pub what: Happened<'a>,
 }
 
-/// What happened.
+/// Kind of an event, with its details.
 #[derive(Clone, Copy, Debug)]
 pub enum Happened<'a> {
-    /// A client asked for a login, and the person is asked for their consent or sent to the first provider.
+    /// A client started a login: the user is asked for consent or redirected to the first provider.
     LoginStarted {
-        /// What the client asks for.
+        /// Requested scopes.
         scopes: &'a [String],
-        /// Whom tokens will be for.
+        /// Audience of the tokens.
         resource: &'a str,
-        /// The person consented to the same before, and is not asked.
+        /// `true` if a stored consent made the consent page unnecessary.
         remembered: bool,
     },
-    /// The person allowed what the client asks for.
+    /// The user gave consent to the client.
     ConsentGiven,
-    /// The person did not.
+    /// The user denied consent to the client.
     ConsentDenied,
-    /// The person came back from the last provider, and the client gets a code.
+    /// The user returned from the last provider, and the client received a code.
     LoginCompleted {
-        /// What the client may do.
+        /// Granted scopes.
         scopes: &'a [String],
-        /// Whom tokens will be for.
+        /// Audience of the tokens.
         resource: Option<&'a str>,
     },
-    /// A login ended, or was not begun.
+    /// A login ended in an error, or was rejected at its start.
     LoginFailed {
-        /// The provider that refused or could not be asked; `None` if this server refused.
+        /// Provider that rejected the login or was unavailable; `None` if this server rejected it.
         provider: Option<&'a str>,
-        /// Why.
+        /// Reason of the failure.
         refusal: Refusal,
     },
-    /// A provider's tokens are kept from now on.
+    /// Tokens of a provider were stored.
     UpstreamLinked {
-        /// The provider.
+        /// Name of the provider.
         provider: &'a str,
-        /// What its tokens are good for.
+        /// Scopes of the provider's tokens.
         scopes: &'a [String],
     },
-    /// The person took a provider's tokens away.
+    /// The user deleted the tokens of a provider.
     UpstreamUnlinked {
-        /// The provider.
+        /// Name of the provider.
         provider: &'a str,
     },
-    /// A provider does not renew its tokens any more; they are dropped.
+    /// A provider no longer refreshes its tokens; they are deleted.
     UpstreamLost {
-        /// The provider.
+        /// Name of the provider.
         provider: &'a str,
-        /// Why.
+        /// Reason of the loss.
         lost: Lost,
     },
     /// A client redeemed a code.
     TokenIssued {
-        /// What the token is good for.
+        /// Scopes of the token.
         scopes: &'a [String],
-        /// Whom it is for.
+        /// Audience of the token.
         audience: &'a [String],
     },
-    /// A client refreshed.
+    /// A client refreshed its tokens.
     TokenRefreshed {
-        /// What the grant is good for; the token may be for less.
+        /// Scopes of the grant; the token may have fewer.
         scopes: &'a [String],
-        /// Whom it is for.
+        /// Audience of the token.
         audience: &'a [String],
-        /// An answer that may have been lost was given again.
+        /// `true` if a response that may have been lost was repeated.
         repeated: bool,
     },
-    /// The token, revocation or introspection endpoint refused.
+    /// The token, revocation or introspection endpoint rejected a request.
     TokenRefused {
-        /// Why.
+        /// Reason of the rejection.
         refusal: Refusal,
     },
-    /// Something that is good once was presented again: all that it gave is revoked.
+    /// A single-use token was presented again: everything issued for it is revoked.
     TokenReused {
-        /// What.
+        /// Kind of the token.
         token: Reused,
     },
-    /// A grant and its session were ended.
+    /// A grant and its session were revoked.
     TokenRevoked {
-        /// By whom.
+        /// Party that revoked the grant.
         by: Revoker,
     },
     /// A client registered.
     ClientRegistered {
-        /// What it calls itself.
+        /// Name that the client gave.
         name: Option<&'a str>,
-        /// Where it wants answers to be sent.
+        /// Redirect URIs of the client.
         redirect_uris: &'a [String],
     },
-    /// A registration was refused.
+    /// A registration was rejected.
     ClientRefused {
-        /// Why.
+        /// Reason of the rejection.
         refusal: Refusal,
     },
 }
 
-/// Why something was refused.
+/// Reason of a rejection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The status of the answer, or the one it would have if it did not go through the browser: 401 and 403 are
-    /// denials, other 4xx faults of the request, 5xx of this server or what it needs.
+    /// Status of the response, or the one it would have without the redirect: 401 and 403 are denials, other 4xx are faults
+    /// of the request, 5xx are faults of this server or its dependencies.
     pub status: StatusCode,
-    /// The error code that the client is told; `None` if only the person is.
+    /// Error code sent to the client; `None` if only the user sees the error.
     pub error: Option<&'static str>,
-    /// In words.
+    /// Description of the error.
     pub reason: &'static str,
 }
 
-/// Why a provider does not renew its tokens.
+/// Reason why a provider does not refresh its tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lost {
-    /// The grant is over.
+    /// The provider's grant ended.
     Dead,
-    /// Its new tokens are somebody else's.
+    /// The new tokens belong to another account.
     SubjectChanged,
-    /// New tokens could not be kept, and the old ones may be void.
+    /// Storing the new tokens failed, and the old ones may be void.
     NotKept,
 }
 
-/// What was presented again.
+/// Kind of a single-use token that was presented again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reused {
     /// An authorization code.
@@ -157,14 +157,14 @@ pub enum Reused {
     RefreshToken,
 }
 
-/// Who ended a grant and its session.
+/// Party that revoked a grant and its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Revoker {
     /// The client, at the revocation endpoint.
     Client,
-    /// The person, on the page of connections.
+    /// The user, on the connections page.
     Person,
-    /// The first upstream provider, which refused the person.
+    /// The first upstream provider, which rejected the user.
     Provider,
 }
 
@@ -179,7 +179,7 @@ impl<F: Fn(&Event<'_>) + Send + Sync> Observer for F {
 // === impl Event ===
 
 impl<'a> Event<'a> {
-    /// Of nobody in particular, or of a client.
+    /// Creates an event of a client, or of an unknown caller.
     pub(crate) fn of(client: Option<&'a str>, what: Happened<'a>) -> Self {
         Self { client, user: None, name: None, email: None, session: None, what }
     }
@@ -234,7 +234,7 @@ impl From<Trouble> for Refusal {
 // === impl Lost ===
 
 impl Lost {
-    /// It in a word.
+    /// Returns the reason as one word.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -248,7 +248,7 @@ impl Lost {
 // === impl Reused ===
 
 impl Reused {
-    /// It in a word.
+    /// Returns the kind as one word.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -261,7 +261,7 @@ impl Reused {
 // === impl Revoker ===
 
 impl Revoker {
-    /// It in a word.
+    /// Returns the party as one word.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -281,14 +281,14 @@ impl Inner {
         }
     }
 
-    /// A login goes no further, and the person is told why: the trouble, told.
+    /// Records a login that ended with an error page, and returns the page.
     pub(crate) fn stopped(&self, login: Option<&Login>, trouble: Trouble) -> Trouble {
         let what = Happened::LoginFailed { provider: None, refusal: trouble.into() };
         self.tell(login.map_or(Event::of(None, what), |login| Event::of_login(login, what)));
         trouble
     }
 
-    /// A login goes no further, and the client is told why.
+    /// Records a login that ended with an error for the client.
     pub(crate) fn failed(&self, login: &Login, fault: &Fault) {
         let leg = fault.leg.and_then(|at| self.upstreams.get(at));
         let provider = leg.map(|leg| leg.name.as_str());
@@ -296,7 +296,7 @@ impl Inner {
         self.tell(Event::of_login(login, what));
     }
 
-    /// A link to a provider is over. Whose it was is looked up for the record alone.
+    /// Records the loss of a provider's link. The user of the session is looked up for the record alone.
     pub(crate) async fn lost(&self, session: SessionId, provider: &str, lost: Lost) {
         if self.observer.is_none() {
             return;

@@ -1,4 +1,4 @@
-//! What the steps of a login have in common: how it is found, how it goes on to a provider, how it ends.
+//! Shared steps of a login: lookup, redirect to a provider, and errors.
 
 use std::time::Duration;
 
@@ -17,39 +17,39 @@ use crate::page::Trouble;
 use crate::redirect::RedirectUri;
 use crate::server::{Inner, Leg};
 
-/// How long a person may take for each step of a login.
+/// Time limit for each step of a login.
 pub(crate) const STEP: Duration = Duration::from_secs(600);
 
-/// Why a login does not go on.
+/// Error that ends a login.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// The person is told, since it is not known, or not certain, who else could be.
+    /// The user sees an error page, since the client is unknown or not validated.
     Person(Trouble),
-    /// The client is told; the person, where no client asked.
+    /// The client receives an error; without a client, the user sees it.
     Client(Fault),
 }
 
-/// What a client is told of a person who cancelled at a provider, or was refused there.
+/// Error for the client when the user cancelled at a provider or was rejected there.
 const DECLINED: Fault =
     Fault::new(Code::AccessDenied, "the login was cancelled or refused at the identity provider");
 
-/// What a consent is found by.
+/// Returns the store's key of a login that waits for consent.
 pub(crate) fn consent_key(id: &str) -> Digest {
     Digest::of(["consent\0", id].concat())
 }
 
-/// What a login is found by that waits for a provider.
+/// Returns the store's key of a login that waits for a provider.
 pub(crate) fn state_key(state: &str) -> Digest {
     Digest::of(["state\0", state].concat())
 }
 
-/// What a client is told of a provider that is not what the configuration says.
+/// Error for the client when a provider does not match its configuration.
 const MISFIT: Fault =
     Fault::new(Code::ServerError, "the identity provider and this server do not fit together");
 
 impl Inner {
-    /// Sends the login to a provider: in the place of the one under `from`, or as a new one. `None` if that one
-    /// is gone.
+    /// Redirects the login to a provider and stores it: in place of the login under `from`, or as a new one. Returns `None`
+    /// if the login under `from` is gone.
     pub(crate) async fn go_on(
         &self,
         login: Login,
@@ -76,7 +76,7 @@ impl Inner {
         Ok(stored.then_some(to))
     }
 
-    /// Encrypts what belongs to a session and a provider: to the issuer that has the name now, and to no other.
+    /// Encrypts data of a session and a provider. The ciphertext is bound to the provider's current issuer.
     pub(crate) fn seal(
         &self,
         kind: &'static str,
@@ -88,7 +88,7 @@ impl Inner {
         self.vault().seal(EncryptionContext::new(kind, &[&session, names[0], names[1]]), text)
     }
 
-    /// Decrypts the same.
+    /// Decrypts data of a session and a provider.
     pub(crate) fn open(
         &self,
         kind: &'static str,
@@ -104,7 +104,7 @@ impl Inner {
         self.settings.hmac.vault()
     }
 
-    /// The address that tells the client of an error (RFC 6749 section 4.1.2.1), with who says so (RFC 9207).
+    /// Returns the redirect that reports an error to the client (RFC 6749 section 4.1.2.1), with `iss` (RFC 9207).
     pub(crate) fn error_uri(
         &self,
         redirect: &RedirectUri,
@@ -119,7 +119,7 @@ impl Inner {
         ])
     }
 
-    /// The same, for a login that was under way. `None` if no client asked.
+    /// Returns the error redirect of a login under way. `None` if no client started it.
     pub(crate) fn login_error_uri(&self, login: &Login, fault: &Fault) -> Option<String> {
         let LoginPurpose::Authorize(AuthorizationRequest { redirect_uri, state, .. }) = &login.aim
         else {
@@ -134,7 +134,7 @@ impl Inner {
     }
 }
 
-/// How anew a person is to log in at a provider: the first one alone says who they are.
+/// Returns the reauthentication options for a provider: only the first one identifies the user.
 fn freshness(login: &Login, leg: &Leg) -> ReauthParams {
     match &login.aim {
         LoginPurpose::Authorize(request) if leg.at == 0 => {
@@ -147,7 +147,7 @@ fn freshness(login: &Login, leg: &Leg) -> ReauthParams {
     }
 }
 
-/// What a client is told of an upstream provider's fault: nothing that the provider said.
+/// Converts an upstream provider's error for the client, without any text of the provider.
 pub(crate) fn upstream_fault(fault: &vmcp_upstream::ProviderError) -> Fault {
     match fault.error() {
         "access_denied"
@@ -310,9 +310,9 @@ impl Trouble {
 }
 
 impl Trouble {
-    /// What the person is told of a login that no client asked for.
+    /// Converts an error to the page for a login that no client started.
     pub(crate) fn of_login(fault: &Fault) -> Self {
-        // Whichever provider is behind it.
+        // The page does not depend on the provider that caused the error.
         let mut fault = fault.clone();
         fault.leg = None;
         match fault.code {

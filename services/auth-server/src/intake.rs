@@ -1,4 +1,4 @@
-//! What is taken from a request before an endpoint looks at it: who sends it, its form, its cookie.
+//! Extraction of the client address, the body and the browser cookie from a request.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -17,39 +17,39 @@ use crate::error::Fault;
 use crate::opaque::{NoRandomness, nonce};
 use crate::page::Trouble;
 
-/// The largest body that is read, in bytes.
+/// Maximum size of a request body, in bytes.
 pub const MAX_BODY: usize = 64 * 1024;
 
-/// How long a client may take to send its body.
+/// Time limit for receiving a body.
 const BODY_TIME: Duration = Duration::from_secs(10);
 
-/// How long a browser is remembered.
+/// Lifetime of the browser cookie.
 pub(crate) const BROWSER: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// The length of a cookie's value: 32 random bytes in base64url.
+/// Length of a cookie's value: 32 random bytes in base64url.
 const COOKIE_LENGTH: usize = 43;
 
-/// The cookie that a browser is known by. Its value is a secret: only its digest is kept.
+/// Cookie that identifies a browser. Its value is a secret: the store has its digest only.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct BrowserCookie {
     value: String,
     fresh: bool,
 }
 
-/// The address that a request comes from, as whoever serves the router says: a `SocketAddr` in the request's
-/// extensions, plain or as axum's `ConnectInfo`. Without one, all requests count as one address's.
+/// Returns the peer address of a request: a `SocketAddr` in the request's extensions, plain or as axum's `ConnectInfo`.
+/// Requests without one count as one address.
 pub(crate) fn peer<B>(request: &Request<B>) -> IpAddr {
     let plain = request.extensions().get::<SocketAddr>();
     let connected = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|info| &info.0);
     plain.or(connected).map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), SocketAddr::ip)
 }
 
-/// The network that a request comes from, as logins are counted by it.
+/// Returns the digest of the client's network, by which logins are counted.
 pub(crate) fn origin(address: IpAddr) -> Digest {
     Digest::of(["origin\0", &vmcp_core::network(address).to_string()].concat())
 }
 
-/// The body of a request with this content type.
+/// Reads the body of a request with this content type.
 pub(crate) async fn body(request: Request<Body>, media: &str) -> Result<Bytes, BodyFault> {
     let given = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let given = given.and_then(|value| value.split(';').next()).unwrap_or_default();
@@ -60,7 +60,7 @@ pub(crate) async fn body(request: Request<Body>, media: &str) -> Result<Bytes, B
     read.await.unwrap_or(Err(BodyFault::Broken))
 }
 
-/// The body of a request. Its bytes count for the budget in the request's extensions, if there is one.
+/// Reads the body of a request. Its bytes count toward the budget in the request's extensions, if there is one.
 async fn read(request: Request<Body>) -> Result<Bytes, BodyFault> {
     let address = peer(&request);
     let (parts, body) = request.into_parts();
@@ -82,25 +82,25 @@ async fn read(request: Request<Body>) -> Result<Bytes, BodyFault> {
     Ok(buffer.finish())
 }
 
-/// The body of a form.
+/// Reads the body of a form.
 pub(crate) async fn form(request: Request<Body>) -> Result<Bytes, BodyFault> {
     body(request, "application/x-www-form-urlencoded").await
 }
 
-/// Why there is no body.
+/// Error while reading a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyFault {
-    /// Another content type.
+    /// The content type is another one.
     Media,
-    /// Larger than [`MAX_BODY`].
+    /// The body is larger than [`MAX_BODY`].
     TooLarge,
-    /// It broke off, or took too long.
+    /// The connection broke, or the body took too long.
     Broken,
-    /// The server holds too many bytes.
+    /// The server's budget for buffered bytes is used up.
     Overloaded,
 }
 
-/// The fault of a server that holds too many bytes.
+/// Error for a request beyond the server's budget for buffered bytes.
 pub(crate) const OVERLOADED: Fault =
     Fault::later("the server holds too many bytes of requests: try again", MAX_BUDGET_WAIT);
 
@@ -127,8 +127,8 @@ impl From<BodyFault> for Trouble {
 // === impl BrowserCookie ===
 
 impl BrowserCookie {
-    /// The cookie that the browser sent, if it is one of ours. Two of them are none: somebody put one of them
-    /// there.
+    /// Returns this server's cookie if the request has exactly one. Of two cookies, one may have been planted by another
+    /// site.
     pub(crate) fn sent(headers: &HeaderMap, settings: &Settings) -> Option<Self> {
         let name = Self::name(settings);
         let mut found = headers
@@ -145,7 +145,7 @@ impl BrowserCookie {
         ours.then(|| Self { value: value.to_owned(), fresh: false })
     }
 
-    /// The cookie that the browser sent, or a new one.
+    /// Returns the cookie of the request, or a new one.
     pub(crate) fn sent_or_new(
         headers: &HeaderMap,
         settings: &Settings,
@@ -156,24 +156,24 @@ impl BrowserCookie {
         }
     }
 
-    /// What it is known by in the store.
+    /// Returns the store's key of the browser.
     pub(crate) fn digest(&self) -> Digest {
         Digest::of(["browser\0", &self.value].concat())
     }
 
-    /// What a form of the connections page brings along: nobody without the cookie can make it up.
+    /// Returns the form token of the connections page. It cannot be computed without the cookie.
     pub(crate) fn form_token(&self) -> String {
         Digest::of(["form\0", &self.value].concat()).to_text()
     }
 
-    /// Whether it is new, so that nothing can be known of the browser.
+    /// Returns `true` if the cookie is new, so that the store cannot have a record of the browser.
     pub(crate) fn is_fresh(&self) -> bool {
         self.fresh
     }
 
-    /// Sends it along. Also an old one, whose time begins anew.
+    /// Adds the cookie to a response. For an existing cookie, this renews its lifetime.
     pub(crate) fn send(&self, settings: &Settings, response: &mut Response<Body>) {
-        // `Lax`, since the way back from a provider is a navigation from another site.
+        // `Lax`, because the redirect from a provider is a cross-site navigation.
         let secure = if settings.front().is_https() { "; Secure" } else { "" };
         let name = Self::name(settings);
         let seconds = BROWSER.as_secs();
@@ -186,7 +186,8 @@ impl BrowserCookie {
         }
     }
 
-    /// With the prefix, no other host and no other path can set it. Browsers take that only over https.
+    /// Returns the cookie's name. Browsers let no other host or path set a cookie with this prefix, and accept it over
+    /// https only.
     fn name(settings: &Settings) -> &'static str {
         if settings.front().is_https() { "__Host-vmcp-browser" } else { "vmcp-browser" }
     }

@@ -1,5 +1,5 @@
-//! The introspection endpoint (RFC 7662), for clients with a secret and their own tokens. The server itself verifies
-//! within its process.
+//! Introspection endpoint (RFC 7662) for clients with a secret, limited to their own tokens. The server itself verifies
+//! tokens in process.
 
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ use crate::revoke::Known;
 use crate::server::{Asked, Inner};
 use crate::token::read;
 
-/// `POST` of the introspection endpoint.
+/// Handles `POST` of the introspection endpoint.
 pub(crate) async fn introspect(State(server): State<Arc<Inner>>, request: Request) -> Response {
     match server.introspect(request).await {
         Ok(Some(answer)) => json(StatusCode::OK, &answer),
-        // Whatever the reason: it is nobody else's business (RFC 7662 section 2.2).
+        // The response is the same for every reason (RFC 7662 section 2.2).
         Ok(None) => json(StatusCode::OK, &value!({"active": false})),
         Err(fault) => fault.respond(),
     }
@@ -73,7 +73,7 @@ impl Inner {
                     "active": true, "iss": self.issuer(), "sub": grant.user.as_str(),
                     "aud": grant.audience, "client_id": grant.client.as_str(),
                     "scope": grant.scopes.join(" "), "exp": refresh.idle_end.unix(),
-                    // A resource server that asks must not take it for an access token.
+                    // Prevents a resource server from accepting the refresh token as an access token.
                     "token_use": "refresh_token",
                 });
                 Ok(answer.as_object().cloned())

@@ -1,4 +1,4 @@
-//! The keys that tokens are signed with.
+//! Signing keys.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -18,16 +18,16 @@ use rustls_pki_types::pem::PemObject;
 use serde::Serialize;
 use vmcp_jwt::{Algorithm, Jwk, Key, KeySet};
 
-/// The most signing keys there can be at once: one that signs and a few that are on their way in or out.
+/// Maximum number of signing keys: the active one and a few in rotation.
 pub const MAX_SIGNING_KEYS: usize = 5;
 
-/// The shortest RSA modulus that signs, in bits (RFC 7518 section 3.3).
+/// Minimum size of an RSA modulus for signing, in bits (RFC 7518 section 3.3).
 const RSA_BITS: usize = 2048;
 
-/// The issuer's signing keys: the first signs, all are published and verify.
+/// Signing keys of the issuer: the first signs; all are published and verify.
 ///
-/// To rotate, append the new key; when every replica has it, move it to the front; when the last token of
-/// the old one has expired, take that away.
+/// To rotate, append the new key; once every replica has it, move it to the front; once the last token of the old key has
+/// expired, remove the old key.
 #[derive(Clone)]
 pub struct Keys {
     signer: Arc<Signer>,
@@ -36,27 +36,27 @@ pub struct Keys {
     ephemeral: bool,
 }
 
-/// Why a signing key is not usable.
+/// Error of a signing key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SigningKeyFault {
-    /// No `PRIVATE KEY`, `RSA PRIVATE KEY` or `EC PRIVATE KEY` block of PEM is in it.
+    /// The PEM text has no `PRIVATE KEY`, `RSA PRIVATE KEY` or `EC PRIVATE KEY` block.
     #[error("there is no PEM private key in it: PKCS#8, PKCS#1 or SEC1 is needed, unencrypted")]
     NotPem,
-    /// An RSA key that is too short.
+    /// The RSA key is too short.
     #[error("the RSA key is shorter than {RSA_BITS} bits")]
     TooShort,
-    /// A key of another kind, such as P-521 or Ed448.
+    /// The key is of an unsupported kind, such as P-521 or Ed448.
     #[error("the key is neither RSA, P-256, P-384 nor Ed25519, or it is damaged")]
     Kind,
-    /// More than [`MAX_SIGNING_KEYS`].
+    /// There are more than [`MAX_SIGNING_KEYS`] keys.
     #[error("there are more than {MAX_SIGNING_KEYS} signing keys")]
     TooMany,
-    /// The same key is there twice.
+    /// The list has the same key twice.
     #[error("the same key is there twice")]
     Twice,
 }
 
-/// One private key with its public form.
+/// Private key with its public form.
 struct Signer {
     pair: Pair,
     jwk: Jwk,
@@ -69,13 +69,13 @@ enum Pair {
     Ed(Ed25519KeyPair),
 }
 
-/// What is published at `jwks_uri` (RFC 7517 section 5).
+/// Document at `jwks_uri` (RFC 7517 section 5).
 #[derive(Serialize)]
 struct Published<'a> {
     keys: Vec<&'a Jwk>,
 }
 
-/// Signing failed: the random generator or the memory gave out.
+/// Error of a signing operation: the random generator or memory allocation failed.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("a token cannot be signed")]
 pub(crate) struct SignError;
@@ -83,11 +83,11 @@ pub(crate) struct SignError;
 // === impl Keys ===
 
 impl Keys {
-    /// The keys in `pems`, one each; the first signs. Without any, one is made up, and what it signed is
-    /// worth nothing after a restart.
+    /// Reads one key from each element of `pems`; the first signs. An empty list generates a key, whose tokens become
+    /// invalid at a restart.
     ///
     /// # Errors
-    /// The place of a key in the list and what is wrong with it.
+    /// Returns the index of the invalid key and its error.
     pub fn new<P: AsRef<[u8]>>(pems: &[P]) -> Result<Self, (usize, SigningKeyFault)> {
         if pems.len() > MAX_SIGNING_KEYS {
             return Err((MAX_SIGNING_KEYS, SigningKeyFault::TooMany));
@@ -112,31 +112,31 @@ impl Keys {
         Ok(Self { signer, set: Arc::new(set), published: published.into(), ephemeral })
     }
 
-    /// The public keys, for verifying within the process.
+    /// Returns the public keys, for verification in process.
     #[must_use]
     pub fn set(&self) -> &Arc<KeySet> {
         &self.set
     }
 
-    /// The document at `jwks_uri`.
+    /// Returns the document at `jwks_uri`.
     #[must_use]
     pub fn published(&self) -> &Bytes {
         &self.published
     }
 
-    /// Whether the key was made up at start, so that tokens end with the process.
+    /// Returns `true` if the key was generated at start, so that its tokens end with the process.
     #[must_use]
     pub fn is_ephemeral(&self) -> bool {
         self.ephemeral
     }
 
-    /// What tokens are signed with.
+    /// Returns the signature algorithm of new tokens.
     #[must_use]
     pub fn algorithm(&self) -> Algorithm {
         self.signer.algorithm
     }
 
-    /// A token of type `typ` with these claims (RFC 7515 section 7.1).
+    /// Signs a token of type `typ` with these claims (RFC 7515 section 7.1).
     pub(crate) fn sign(&self, typ: &str, claims: &impl Serialize) -> Result<String, SignError> {
         let header = serde_json::json!({
             "alg": self.signer.algorithm.name(), "kid": self.signer.kid(), "typ": typ,
@@ -191,13 +191,13 @@ impl Signer {
         }
     }
 
-    /// A P-256 key that lives as long as the process.
+    /// Generates a P-256 key for the lifetime of the process.
     fn generate() -> Result<Self, SigningKeyFault> {
         Self::ec(|algorithm| EcdsaKeyPair::generate(algorithm).ok())
     }
 
     fn rsa(pair: Option<rsa::KeyPair>) -> Result<Self, SigningKeyFault> {
-        // The library refuses short keys itself, as damaged ones: the likelier reason is told.
+        // The library reports a short key as malformed; `TooShort` is the more likely cause.
         let pair = pair.ok_or(SigningKeyFault::TooShort)?;
         if pair.public_modulus_len() * 8 < RSA_BITS {
             return Err(SigningKeyFault::TooShort);
@@ -219,7 +219,7 @@ impl Signer {
             .iter()
             .find_map(|(signing, algorithm, crv)| Some((pair(signing)?, *algorithm, *crv)));
         let (pair, algorithm, crv) = found.ok_or(SigningKeyFault::Kind)?;
-        // An uncompressed point (SEC 1 section 2.3.3): 4, x, y.
+        // Uncompressed point (SEC 1 section 2.3.3): 4, x, y.
         let point = pair.public_key().as_ref().get(1..).ok_or(SigningKeyFault::Kind)?;
         let (x, y) = point.split_at(point.len() / 2);
         let jwk = Jwk {
@@ -279,7 +279,7 @@ fn encode(number: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode(number)
 }
 
-/// Modulus and exponent of a DER `RSAPublicKey` (RFC 8017 appendix A.1.1), without leading zeros.
+/// Returns modulus and exponent of a DER `RSAPublicKey` (RFC 8017 appendix A.1.1), without leading zeros.
 fn rsa_numbers(der: &[u8]) -> Option<(&[u8], &[u8])> {
     let (sequence, _) = der_value(der, 0x30)?;
     let (n, rest) = der_value(sequence, 0x02)?;
@@ -288,7 +288,7 @@ fn rsa_numbers(der: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((n.get(trim(n)..)?, e.get(trim(e)..)?))
 }
 
-/// The value of the DER element with this tag, and what follows it.
+/// Returns the value of the DER element with this tag, and the bytes after the element.
 fn der_value(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (first, rest) = der.split_first()?;
     let (length, rest) = rest.split_first()?;

@@ -1,21 +1,20 @@
-//! How often one address may ask.
+//! Rate limits for one client address.
 
 use vmcp_core::Rate;
 
-/// How often one address may ask each endpoint: an IPv4 address, or 64 bits of an IPv6 one.
+/// Rate limits for one client address: an IPv4 address, or a /64 network of IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rates {
-    /// The pages: authorization, consent, callback, connections.
+    /// Limit for the pages: authorization, consent, callback, connections.
     pub pages: Rate,
-    /// The token, revocation, introspection and userinfo endpoints.
+    /// Limit for the token, revocation, introspection and userinfo endpoints.
     pub tokens: Rate,
-    /// The registration endpoint.
+    /// Limit for the registration endpoint.
     pub registration: Rate,
 }
 
 impl Default for Rates {
-    /// What many people behind one address, or one proxy that doesn't tell its clients apart, still get by
-    /// with.
+    /// Returns limits that suffice for many users behind one address, or behind a proxy that hides its clients' addresses.
     fn default() -> Self {
         Self {
             pages: Rate { burst: 100, per_second: 10 },

@@ -1,16 +1,16 @@
-//! The documents that a client finds the server by: RFC 8414 and OpenID Connect Discovery 1.0.
+//! Discovery documents: RFC 8414 and OpenID Connect Discovery 1.0.
 
 use bytes::Bytes;
 use serde::Serialize;
 
 use crate::{Scopes, Settings};
 
-/// Where everything is, relative to the issuer's address.
+/// Paths of the endpoints, relative to the issuer's address.
 pub(crate) mod path {
     pub(crate) const AUTHORIZE: &str = "/oauth/authorize";
     pub(crate) const CONSENT: &str = "/oauth/consent";
     pub(crate) const CONNECTIONS: &str = "/oauth/connections";
-    /// Before the path of a callback at another origin.
+    /// Prefix for the path of a callback at another origin.
     pub(crate) const RETURN: &str = "/oauth/return";
     pub(crate) const TOKEN: &str = "/oauth/token";
     pub(crate) const REGISTER: &str = "/oauth/register";
@@ -22,7 +22,7 @@ pub(crate) mod path {
     pub(crate) const OPENID: &str = "/.well-known/openid-configuration";
 }
 
-/// How a client may authenticate at the token endpoint.
+/// Client authentication methods of the token endpoint.
 pub(crate) const AUTH_METHODS: [&str; 3] = ["none", "client_secret_basic", "client_secret_post"];
 
 #[derive(Serialize)]
@@ -51,7 +51,7 @@ struct Document<'a> {
     openid: Option<OpenId>,
 }
 
-/// What only OpenID Connect has.
+/// Metadata that only OpenID Connect defines.
 #[derive(Serialize)]
 struct OpenId {
     userinfo_endpoint: String,
@@ -60,7 +60,7 @@ struct OpenId {
     claims_supported: [&'static str; 11],
 }
 
-/// Both documents.
+/// The two discovery documents, serialized.
 #[derive(Debug)]
 pub(crate) struct Documents {
     pub(crate) oauth: Bytes,
@@ -68,8 +68,8 @@ pub(crate) struct Documents {
 }
 
 impl Documents {
-    /// The documents of a server with these settings; `cimd` says whether clients may be known by the URL of
-    /// their metadata document.
+    /// Creates the documents for these settings; `cimd` is `true` if clients may be identified by the URL of their metadata
+    /// document.
     pub(crate) fn new(settings: &Settings, cimd: bool) -> Self {
         let openid = OpenId {
             userinfo_endpoint: at(settings, path::USERINFO),

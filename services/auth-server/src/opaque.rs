@@ -1,4 +1,4 @@
-//! Authorization codes and refresh tokens: random, under a MAC, and stored as digests only.
+//! Authorization codes and refresh tokens: random, authenticated by a MAC, and stored as digests only.
 //!
 //! ```text
 //! vac_<b64url(random 32)>.<b64url(mac)>
@@ -13,26 +13,26 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use secrecy::{ExposeSecret, SecretSlice, SecretString};
 use vmcp_auth_store::{Digest, EncryptionKeyRing};
 
-/// The shortest secret that codes and refresh tokens are made with, in bytes.
+/// Minimum length of a secret for codes and refresh tokens, in bytes.
 pub const MIN_HMAC_SECRET: usize = 32;
 
 const CODE: &str = "vac_";
 const REFRESH: &str = "vrt_";
 
-/// What a MAC covers begins with what it is for, so that none is good for something else.
+/// Domain separation: every MAC input begins with a label of its purpose, so a MAC is valid for that purpose only.
 const CODE_LABEL: &[u8] = b"vmcp code\0";
 const REFRESH_LABEL: &[u8] = b"vmcp refresh\0";
 const SUCCESSOR_LABEL: &[u8] = b"vmcp successor\0";
 
-/// The longest token that is looked at, in bytes.
+/// Maximum length of a token that is parsed, in bytes.
 const LONGEST: usize = 256;
 
 const RANDOM: usize = 32;
 const GRANT: usize = 16;
 const GENERATION: usize = 4;
 
-/// The secrets of codes and refresh tokens: the first makes, all verify. What the store keeps encrypted is
-/// encrypted with keys that are derived from them.
+/// Secrets of codes and refresh tokens: the first creates, all verify. The keys for encryption in the store are derived
+/// from them.
 #[derive(Clone)]
 pub struct HmacRing {
     keys: Vec<hmac::Key>,
@@ -40,42 +40,42 @@ pub struct HmacRing {
     ephemeral: bool,
 }
 
-/// Why a secret is not usable.
+/// Error of a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HmacFault {
-    /// Shorter than [`MIN_HMAC_SECRET`].
+    /// The secret is shorter than [`MIN_HMAC_SECRET`].
     #[error("the secret has {0} bytes; at least {MIN_HMAC_SECRET} random bytes are needed")]
     TooShort(usize),
-    /// The system's random generator fails.
+    /// The system's random generator failed.
     #[error("the system has no randomness")]
     NoRandomness,
 }
 
-/// The system's random generator fails.
+/// Error of the system's random generator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the system has no randomness")]
 pub(crate) struct NoRandomness;
 
-/// A refresh token that this ring made, at some time.
+/// Refresh token whose MAC one of this ring's secrets verified.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RefreshToken {
-    /// The grant that it belongs to.
+    /// Grant of the token.
     pub(crate) grant: [u8; GRANT],
-    /// How many came before it in its family.
+    /// Number of earlier tokens in the same family.
     pub(crate) generation: u32,
     random: [u8; RANDOM],
-    /// Which secret verified it; its successor is derived with the same one.
+    /// Index of the secret that verified the token; its successor is derived with the same one.
     key: usize,
 }
 
 // === impl HmacRing ===
 
 impl HmacRing {
-    /// The ring of these secrets, raw bytes. Without any, one is made up, and what it made is worth
-    /// nothing after a restart.
+    /// Creates a ring of these secrets, as raw bytes. An empty list generates a secret, whose tokens become invalid at a
+    /// restart.
     ///
     /// # Errors
-    /// The place of a secret in the list and what is wrong with it.
+    /// Returns the index of the invalid secret and its error.
     pub fn new(secrets: &[SecretSlice<u8>]) -> Result<Self, (usize, HmacFault)> {
         let secret: [u8; RANDOM] = random().map_err(|_| (0, HmacFault::NoRandomness))?;
         let made_up = [SecretSlice::from(secret.to_vec())];
@@ -93,40 +93,40 @@ impl HmacRing {
         Ok(Self { keys, vault, ephemeral })
     }
 
-    /// What encrypts at rest, with the same secrets.
+    /// Returns the ring of encryption keys for stored data, derived from the same secrets.
     #[must_use]
     pub fn vault(&self) -> &EncryptionKeyRing {
         &self.vault
     }
 
-    /// Whether the secret was made up at start, so that codes and refresh tokens end with the process.
+    /// Returns `true` if the secret was generated at start, so that codes and refresh tokens end with the process.
     #[must_use]
     pub fn is_ephemeral(&self) -> bool {
         self.ephemeral
     }
 
-    /// A new authorization code.
+    /// Generates an authorization code.
     pub(crate) fn code(&self) -> Result<SecretString, NoRandomness> {
         Ok(self.seal(CODE, CODE_LABEL, &random::<RANDOM>()?))
     }
 
-    /// What `code` is looked up by, if this ring made it.
+    /// Returns the store's key of `code` if its MAC is valid.
     pub(crate) fn open_code(&self, code: &str) -> Option<Digest> {
         let (payload, _) = self.open(CODE, CODE_LABEL, code)?;
         (payload.len() == RANDOM).then(|| Digest::of(&payload))
     }
 
-    /// The first refresh token of a grant.
+    /// Generates the first refresh token of a grant.
     pub(crate) fn first_refresh(grant: [u8; GRANT]) -> Result<RefreshToken, NoRandomness> {
         Ok(RefreshToken { grant, generation: 0, random: random()?, key: 0 })
     }
 
-    /// The refresh token as its client gets it.
+    /// Returns the refresh token as text for the client.
     pub(crate) fn write_refresh(&self, token: &RefreshToken) -> SecretString {
         self.seal(REFRESH, REFRESH_LABEL, &token.payload())
     }
 
-    /// The refresh token that this text is, if this ring made it.
+    /// Parses a refresh token and verifies its MAC.
     pub(crate) fn open_refresh(&self, text: &str) -> Option<RefreshToken> {
         let (payload, key) = self.open(REFRESH, REFRESH_LABEL, text)?;
         let (grant, rest) = payload.split_first_chunk()?;
@@ -140,8 +140,7 @@ impl HmacRing {
         })
     }
 
-    /// The one that comes after `parent`, always the same: so an answer that was lost on its way can be
-    /// given again.
+    /// Derives the successor of `parent`. The result is deterministic, so a response that was lost can be repeated.
     pub(crate) fn successor(&self, parent: &RefreshToken) -> Option<RefreshToken> {
         let key = self.keys.get(parent.key)?;
         let made = mac(key, SUCCESSOR_LABEL, &parent.payload());
@@ -155,7 +154,7 @@ impl HmacRing {
         text.push_str(prefix);
         URL_SAFE_NO_PAD.encode_string(payload, &mut text);
         text.push('.');
-        // There is a first one: the constructor makes one up where none is given.
+        // Invariant: the ring is not empty, since the constructor generates a secret for an empty list.
         if let Some(key) = self.keys.first() {
             URL_SAFE_NO_PAD.encode_string(mac(key, label, payload), &mut text);
         }
@@ -188,7 +187,7 @@ impl fmt::Debug for HmacRing {
 // === impl RefreshToken ===
 
 impl RefreshToken {
-    /// What it is compared by in its family's record.
+    /// Returns the digest that the record of its family is compared with.
     pub(crate) fn digest(&self) -> Digest {
         Digest::of(self.payload())
     }
@@ -210,14 +209,14 @@ impl fmt::Debug for RefreshToken {
     }
 }
 
-/// Random bytes of the system.
+/// Returns random bytes of the operating system.
 pub(crate) fn random<const N: usize>() -> Result<[u8; N], NoRandomness> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(|_| NoRandomness)?;
     Ok(bytes)
 }
 
-/// A random text of 43 characters, for what goes through a browser: states, cookies, form tokens.
+/// Returns 43 random characters, for values that pass through a browser: `state`, cookies, form tokens.
 pub(crate) fn nonce() -> Result<String, NoRandomness> {
     Ok(URL_SAFE_NO_PAD.encode(random::<RANDOM>()?))
 }

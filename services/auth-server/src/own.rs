@@ -1,4 +1,4 @@
-//! Verifying the tokens that this server issued, in its own process: without a network, whatever the store does.
+//! Verification of this server's own tokens in process: no network, no round trip to the store.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,51 +13,51 @@ use crate::server::Inner;
 use crate::tokens::SESSION_CLAIM;
 use crate::{Audience, Settings};
 
-/// How long to wait until the store is asked again what was revoked.
+/// Delay before the store's revocations are read again after a failure.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Verifies tokens that this server issued for one resource.
+/// Verifier of the tokens that this server issued for one resource.
 #[derive(Clone)]
 pub struct OwnTokens {
     server: Arc<Inner>,
-    /// Which of the server's audiences.
+    /// Index of the resource among the server's audiences.
     at: usize,
 }
 
-/// What a token of this server says.
+/// Verified claims of a token of this server.
 #[derive(Clone, Debug)]
 pub struct OwnToken {
-    /// Who it speaks of, as the `sub` claim has it.
+    /// User of the token, as in the `sub` claim.
     pub subject: String,
-    /// All claims but the one that names the session, which is nobody else's business.
+    /// All claims except the one that names the session, which is internal.
     pub claims: Claims,
-    /// When it expires.
+    /// Expiry time.
     pub expires_at: SystemTime,
-    /// The session whose upstream tokens belong to it.
+    /// Session of the token, which has the upstream tokens.
     pub session: SessionId,
 }
 
-/// Why a token is not accepted.
+/// Error of a token that is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OwnFault {
-    /// It is at fault itself.
+    /// The token itself is invalid.
     #[error(transparent)]
     Token(#[from] TokenError),
-    /// It belongs to no session of this server.
+    /// The token has no session of this server.
     #[error("the token belongs to no session")]
     NoSession,
-    /// Its session was ended, or ended with the process that kept it.
+    /// The session was revoked, or ended with the process that stored it.
     #[error("the token was revoked")]
     Revoked,
-    /// The store has not told yet what was revoked before this server started ([`AuthServer::watch`]): trying again
-    /// later helps.
+    /// The revocations from before this server's start are not read yet ([`AuthServer::watch`]). The caller can retry
+    /// later.
     ///
     /// [`AuthServer::watch`]: crate::AuthServer::watch
     #[error("the store has not been read yet: the token may have been revoked")]
     Unread,
 }
 
-/// One verifier for each of the server's audiences, in order.
+/// Returns one verifier for each of the server's audiences, in order.
 pub(crate) fn verifiers(settings: &Settings, clock: &Clock) -> Vec<Verifier<Arc<KeySet>>> {
     let verifier = |audience: &Audience| {
         let rules = ValidationOptions::new(settings.issuer.as_str(), audience.as_str());
@@ -69,17 +69,17 @@ pub(crate) fn verifiers(settings: &Settings, clock: &Clock) -> Vec<Verifier<Arc<
 // === impl OwnTokens ===
 
 impl OwnTokens {
-    /// For the resource `audience`; `None` if the server issues nothing for it.
+    /// Creates a verifier for the resource `audience`; `None` if the server issues no tokens for it.
     pub(crate) fn new(server: &Arc<Inner>, audience: &str) -> Option<Self> {
         let mut audiences = server.settings.audiences.iter();
         let at = audiences.position(|known| known.as_str() == audience)?;
         Some(Self { server: Arc::clone(server), at })
     }
 
-    /// Verifies an access token. What it says of a session counts here alone, since this server signed it.
+    /// Verifies an access token. Its session claim is trusted because this server signed it.
     ///
     /// # Errors
-    /// The token is not this server's for this resource, or its session ended.
+    /// The token was not issued by this server for this resource, or its session ended.
     pub fn verify(&self, token: &str) -> Result<OwnToken, OwnFault> {
         let verifier = self.server.verifiers.get(self.at).ok_or(TokenError::Audience)?;
         self.server.verify(verifier, token)
@@ -97,7 +97,7 @@ impl fmt::Debug for OwnTokens {
 // === impl Inner ===
 
 impl Inner {
-    /// Verifies an access token of this server, for whichever resource.
+    /// Verifies an access token of this server for any of its resources.
     pub(crate) fn verify_any(&self, token: &str) -> Result<OwnToken, OwnFault> {
         let mut fault = OwnFault::NoSession;
         for verifier in &self.verifiers {
@@ -109,10 +109,10 @@ impl Inner {
         Err(fault)
     }
 
-    /// Returns `true` for a token from before a store that ends with its process: nothing tells whether it was revoked.
+    /// Returns `true` for a token issued before a store that ends with its process: its revocation state is unknown.
     fn precedes_store(&self, claims: &Claims) -> bool {
         let Some(not_before) = self.store.not_before() else { return false };
-        // A clock before 1970 has issued nothing.
+        // With a clock before 1970, no token counts as older than the store.
         let not_before =
             not_before.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let issued_at = claims.get("iat").and_then(|claim| claim.json().parse::<u64>().ok());
@@ -120,7 +120,7 @@ impl Inner {
     }
 
     fn verify(&self, verifier: &Verifier<Arc<KeySet>>, token: &str) -> Result<OwnToken, OwnFault> {
-        // All keys are at hand: one that is not there is none of this server's.
+        // The key set is local and complete, so a missing key means a foreign token.
         let found = verifier.verify_now(token).unwrap_or(Err(TokenError::UnknownKey))?;
         let session = found.claims.text(SESSION_CLAIM).and_then(|session| session.parse().ok());
         let session = session.ok_or(OwnFault::NoSession)?;
@@ -136,12 +136,12 @@ impl Inner {
     }
 }
 
-/// Hears of what any replica revoked, for as long as it is polled.
+/// Reads the revocations of all replicas, for as long as the future is polled.
 pub(crate) async fn watch(server: &Inner) {
     loop {
         match server.store.revocations().await {
             Ok(mut revocations) => {
-                // What is at hand was revoked before; afterwards the stream waits.
+                // Revocations that are ready belong to the history; the stream then waits for new ones.
                 while let Some(Some(revocation)) = revocations.next().now_or_never() {
                     server.forget(revocation.session);
                 }

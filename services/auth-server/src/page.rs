@@ -1,4 +1,4 @@
-//! The pages that people see: plain HTML without scripts, under headers that let nobody else frame or feed them.
+//! HTML pages for users: no scripts, and headers that prevent framing and foreign content.
 
 mod connections;
 mod consent;
@@ -22,15 +22,15 @@ pub(crate) use self::consent::Ask;
 
 const STYLE: &str = include_str!("page/style.css");
 
-/// Makes pages.
+/// Renderer of the pages.
 #[derive(Debug)]
 pub(crate) struct Pages {
-    /// The server's name, as people know it.
+    /// Display name of the server.
     name: String,
     policy: HeaderValue,
 }
 
-/// A page that says that something did not work, and what to do.
+/// Error page: states the problem and the next step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Trouble {
     pub(crate) status: StatusCode,
@@ -46,13 +46,13 @@ impl Pages {
             "default-src 'none'; style-src 'sha256-{hash}'; form-action 'self'; \
              frame-ancestors 'none'; base-uri 'none'"
         );
-        // Base64 and fixed words.
+        // Invariant: base64 and fixed text are valid in a header value.
         let policy = HeaderValue::try_from(policy)
             .unwrap_or_else(|_| HeaderValue::from_static("default-src 'none'"));
         Self { name: name.to_owned(), policy }
     }
 
-    /// A page that something did not work.
+    /// Renders an error page.
     pub(crate) fn trouble(&self, trouble: Trouble) -> Response {
         let Trouble { status, title, text, help } = trouble;
         let content = html! {
@@ -62,15 +62,14 @@ impl Pages {
         };
         let mut response = self.page(status, title, None, &content);
         if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
-            // A minute, as the page says.
+            // The page states the same minute.
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("60"));
         }
         response
     }
 
-    /// Takes the browser elsewhere after a form was sent. It is no redirect: browsers apply the `form-action` of
-    /// the page with the form to every redirect that follows, however far it leads, and where a provider leads
-    /// to is its own affair.
+    /// Redirects the browser by a page after a form was submitted, not by an HTTP redirect: browsers apply the
+    /// `form-action` policy of the form's page to all redirects that follow, including those of a provider.
     pub(crate) fn leave(&self, to: &str, place: &str) -> Response {
         let refresh = html! { meta http-equiv="refresh" content={ "0;url=" (to) }; };
         let content = html! {
@@ -81,7 +80,7 @@ impl Pages {
         self.page(StatusCode::OK, "One moment", Some(&refresh), &content)
     }
 
-    /// A page with the way to a site, for who wants to go there.
+    /// Renders a page with a link to a site, which the user may follow.
     pub(crate) fn way_back(
         &self,
         trouble: Trouble,
@@ -133,7 +132,7 @@ impl Pages {
     }
 }
 
-/// What every page, and every redirect of a browser, is sent with.
+/// Headers of all pages and redirects.
 const HEADERS: [(HeaderName, &str); 4] = [
     (X_FRAME_OPTIONS, "DENY"),
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -141,10 +140,10 @@ const HEADERS: [(HeaderName, &str); 4] = [
     (CACHE_CONTROL, "no-store"),
 ];
 
-/// Sends the browser elsewhere, with GET (RFC 9700 section 4.12).
+/// Redirects the browser with GET (RFC 9700 section 4.12).
 pub(crate) fn redirect(to: &str) -> Response {
     let mut response = Response::new(Body::empty());
-    // What goes in there was parsed as a URI before, and escaped.
+    // Invariant: the address was parsed as a URI, and its parameters are escaped.
     let Ok(location) = HeaderValue::try_from(to) else {
         *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
         return response;

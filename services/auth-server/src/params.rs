@@ -1,21 +1,21 @@
-//! The parameters of a request, each at most once (RFC 6749 section 3.1).
+//! Request parameters, each allowed at most once (RFC 6749 section 3.1).
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// The most parameters that a request may have.
+/// Maximum number of parameters in a request.
 const MAX_PARAMS: usize = 64;
 
-/// The parameters of a query or of a form (`application/x-www-form-urlencoded`).
+/// Parameters of a query or of a form (`application/x-www-form-urlencoded`).
 ///
-/// An empty one counts as absent. One that came twice is remembered as such, so that the answer can still go
-/// to the client where the others allow it. Their values are in no `Debug` form.
+/// An empty parameter counts as absent. A repeated one is recorded rather than rejected, so that the client can still
+/// receive the error if its other parameters are valid. `Debug` omits the values.
 pub(crate) struct Params<'a> {
     pairs: Vec<(Cow<'a, str>, Cow<'a, str>)>,
     twice: Vec<Cow<'a, str>>,
 }
 
-/// More than [`MAX_PARAMS`].
+/// Error of a request with more than [`MAX_PARAMS`] parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooMany;
 
@@ -35,23 +35,23 @@ impl<'a> Params<'a> {
         Ok(params)
     }
 
-    /// The value of the parameter, unless it is absent or empty.
+    /// Returns the value of the parameter, unless it is absent or empty.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         let found = self.pairs.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| &**value).filter(|value| !value.is_empty())
     }
 
-    /// Whether it is there, even if empty.
+    /// Returns `true` if the parameter is present, even if empty.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.pairs.iter().any(|(known, _)| known == name)
     }
 
-    /// Whether any parameter came more than once.
+    /// Returns `true` if any parameter is repeated.
     pub(crate) fn any_twice(&self) -> bool {
         !self.twice.is_empty()
     }
 
-    /// Whether this one did.
+    /// Returns `true` if this parameter is repeated.
     pub(crate) fn is_twice(&self, name: &str) -> bool {
         self.twice.iter().any(|known| known == name)
     }

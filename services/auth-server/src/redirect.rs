@@ -1,78 +1,76 @@
-//! Where a client may have its users sent back to (OAuth 2.1 section 2.3.1, RFC 8252 section 7).
+//! Redirect URIs of clients (OAuth 2.1 section 2.3.1, RFC 8252 section 7).
 
 use std::fmt;
 use std::sync::Arc;
 
 use url::Url;
 
-/// The longest redirect URI, in bytes.
+/// Maximum length of a redirect URI, in bytes.
 pub const MAX_REDIRECT_URI: usize = 2048;
 
-/// Schemes of desktop applications that register a redirect URI without a dot in its scheme, as
-/// RFC 8252 section 7.1 wants one. Nothing but that application answers to them.
+/// Schemes of desktop applications that register a redirect URI whose scheme has no dot, although RFC 8252 section 7.1
+/// requires one. Only that application handles the scheme.
 const APPS: [&str; 4] = ["cursor", "vscode", "vscode-insiders", "windsurf"];
 
-/// A redirect URI: https, http on loopback, or an application's own scheme.
+/// Redirect URI: https, http on loopback, or a private-use scheme.
 ///
-/// It is kept as it came and compared by its bytes; only the port of a loopback one is free
-/// (RFC 8252 section 7.3).
+/// The text is stored unchanged and compared by its bytes; only the port of a loopback URI may vary (RFC 8252 section 7.3).
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct RedirectUri {
     text: Arc<str>,
     kind: RedirectKind,
 }
 
-/// What kind of redirect URI it is.
+/// Kind of a redirect URI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RedirectKind {
-    /// A site, over https.
+    /// Website, over https.
     Web,
-    /// A program on the user's own machine that listens on a port: any other program there could do so
-    /// too.
+    /// Program that listens on a port of the user's machine. Other programs on the machine could listen there too.
     Loopback,
-    /// An application that the user's system knows by its scheme.
+    /// Application that the operating system opens by its scheme.
     App,
 }
 
-/// What is no redirect URI.
+/// Error of a redirect URI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RedirectFault {
-    /// Longer than [`MAX_REDIRECT_URI`], no absolute URI, or with characters that no URI has.
+    /// The URI is longer than [`MAX_REDIRECT_URI`], not absolute, or has characters that are not allowed.
     #[error("a redirect URI must be an absolute URI of at most {MAX_REDIRECT_URI} characters")]
     Malformed,
-    /// With a fragment.
+    /// The URI has a fragment.
     #[error("a redirect URI must not have a fragment")]
     Fragment,
-    /// With a user name or password.
+    /// The URI has a user name or password.
     #[error("a redirect URI must not have a user name or password")]
     UserInfo,
-    /// http elsewhere than on `localhost`, `127.0.0.1` or `[::1]`.
+    /// An http URI with a host other than `localhost`, `127.0.0.1` or `[::1]`.
     #[error("http is for localhost, 127.0.0.1 and [::1] only; use https")]
     Http,
-    /// A scheme that is neither http, https nor an application's own.
+    /// The scheme is neither http, https nor a private-use scheme.
     #[error(
         "an application's scheme must be a domain name of its own in reverse, such as com.example.app"
     )]
     Scheme,
-    /// A link at which an application acts, such as `vscode:mcp/install`, and no place that takes an answer.
+    /// The URI is a link that makes an application act, such as `vscode:mcp/install`, and does not receive a response.
     #[error("a link that installs an MCP server in an application is not a redirect URI")]
     DeepLink,
 }
 
-/// A loopback URI taken apart.
+/// Components of a loopback URI.
 struct Loopback<'a> {
     host: &'a str,
-    /// Path and query, as they are written.
+    /// Path and query, unparsed.
     rest: &'a str,
 }
 
 // === impl RedirectUri ===
 
 impl RedirectUri {
-    /// Reads a redirect URI.
+    /// Parses a redirect URI.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns the first rule that the URI breaks.
     pub fn parse(text: &str) -> Result<Self, RedirectFault> {
         let plain = |byte: u8| byte.is_ascii_graphic() && !b"\\\"<>`{}|^".contains(&byte);
         if text.len() > MAX_REDIRECT_URI || !text.bytes().all(plain) {
@@ -99,19 +97,19 @@ impl RedirectUri {
         Ok(Self { text: text.into(), kind })
     }
 
-    /// As it is written.
+    /// Returns the URI as text, unchanged.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// What kind it is.
+    /// Returns the kind of the URI.
     #[must_use]
     pub fn kind(&self) -> RedirectKind {
         self.kind
     }
 
-    /// Whether a request may ask for `asked` where this one is registered.
+    /// Returns `true` if a request may use `asked` where this URI is registered.
     #[must_use]
     pub fn covers(&self, asked: &Self) -> bool {
         if self == asked {
@@ -123,7 +121,7 @@ impl RedirectUri {
         own.host.eq_ignore_ascii_case(asked.host) && own.rest == asked.rest
     }
 
-    /// What a person is told about where it leads: a host, or an application's scheme.
+    /// Returns the destination for display: a host, or the scheme of an application.
     #[must_use]
     pub fn place(&self) -> &str {
         match self.kind {
@@ -133,7 +131,7 @@ impl RedirectUri {
         }
     }
 
-    /// What a remembered consent is bound to: the URI, without the port of a loopback one.
+    /// Returns the form that a stored consent is bound to: the URI, without the port of a loopback one.
     pub(crate) fn without_port(&self) -> String {
         match Loopback::of(&self.text) {
             Some(Loopback { host, rest }) => {
@@ -143,7 +141,7 @@ impl RedirectUri {
         }
     }
 
-    /// It, with these parameters added to its query.
+    /// Returns the URI with these parameters added to its query.
     pub(crate) fn with(&self, parameters: &[(&str, &str)]) -> String {
         let query = form_urlencoded::Serializer::new(String::new())
             .extend_pairs(parameters.iter().filter(|(_, value)| !value.is_empty()))
@@ -168,7 +166,7 @@ impl fmt::Debug for RedirectUri {
 // === impl Loopback ===
 
 impl<'a> Loopback<'a> {
-    /// Reads the text itself, since a URL parser takes `127.1` and `0x7f000001` for `127.0.0.1`.
+    /// Parses the text itself, since a URL parser reads `127.1` and `0x7f000001` as `127.0.0.1`.
     fn of(text: &'a str) -> Option<Self> {
         let after = text.strip_prefix("http://")?;
         let end = after.find(['/', '?']).unwrap_or(after.len());
@@ -190,13 +188,14 @@ impl<'a> Loopback<'a> {
     }
 }
 
-/// What is between `//` and the path, as it is written.
+/// Returns the text between `//` and the path, unparsed.
 fn authority(text: &str) -> &str {
     let after = text.split_once("://").map_or("", |(_, after)| after);
     after.split(['/', '?']).next().unwrap_or_default()
 }
 
-/// Whether the host is written as it is read: a person who is shown the one goes to the other.
+/// Returns `true` if the host has the URL parser's normal form: otherwise the page shows one host and the browser opens
+/// another.
 fn is_written_as_read(text: &str, url: &Url) -> bool {
     let authority = text.strip_prefix("https://").map(|_| authority(text)).unwrap_or_default();
     let host = match authority.rsplit_once(':') {
@@ -206,15 +205,15 @@ fn is_written_as_read(text: &str, url: &Url) -> bool {
     url.host_str().is_some_and(|read| read.eq_ignore_ascii_case(host))
 }
 
-/// Whether an application acts on the link itself: editors install an MCP server at `…/mcp/install`, and Visual Studio
-/// Code does so at whatever begins with `vscode:mcp/`. Also where a site passes such a link on.
+/// Returns `true` if an application acts on the link itself: editors install an MCP server at `…/mcp/install`, and Visual
+/// Studio Code at any link that begins with `vscode:mcp/`. A website that forwards such a link counts as well.
 fn is_deep_link(text: &str, kind: RedirectKind) -> bool {
     let decode = |text: &str| {
         form_urlencoded::parse(text.as_bytes())
             .fold(String::new(), |decoded, (name, value)| decoded + &name + "/" + &value + "/")
     };
     let rest = text.split_once(':').map_or("", |(_, rest)| rest);
-    // What was encoded twice is decoded twice where a site passes it on.
+    // A forwarding website decodes a value that was encoded twice.
     let decoded = decode(&decode(rest)).to_ascii_lowercase();
     let parts = decoded.split(['/', '\\', '?', ':']).filter(|part| !["", "."].contains(part));
     let parts: Vec<_> = parts.collect();
@@ -223,7 +222,7 @@ fn is_deep_link(text: &str, kind: RedirectKind) -> bool {
         || parts.windows(2).any(|pair| pair == ["mcp", "install"])
 }
 
-/// A reverse domain name, or one of the applications that are known.
+/// Returns `true` for a reverse domain name or a known application's scheme.
 fn is_app(scheme: &str) -> bool {
     let reverse_domain = scheme.contains('.') && scheme.split('.').all(|label| !label.is_empty());
     reverse_domain || APPS.contains(&scheme)

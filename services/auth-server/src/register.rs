@@ -1,4 +1,4 @@
-//! The registration endpoint (RFC 7591).
+//! Registration endpoint (RFC 7591).
 
 use std::sync::Arc;
 
@@ -19,20 +19,20 @@ use crate::opaque::nonce;
 use crate::redirect::{RedirectKind, RedirectUri};
 use crate::server::{Asked, Inner};
 
-/// The most redirect URIs that a client may have.
+/// Maximum number of redirect URIs of a client.
 pub const MAX_REDIRECT_URIS: usize = 10;
 
-/// The longest name of a client, in characters.
+/// Maximum length of a client's name, in characters.
 const MAX_NAME: usize = 256;
 
-/// What a client is told after its registration (RFC 7591 section 3.2.1).
+/// Response to a registration (RFC 7591 section 3.2.1).
 #[derive(Serialize)]
 struct Registered<'a> {
     client_id: &'a str,
     client_id_issued_at: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     client_secret: Option<&'a str>,
-    /// 0 is never; present with a secret only.
+    /// 0 means that the secret does not expire; present with a secret only.
     #[serde(skip_serializing_if = "Option::is_none")]
     client_secret_expires_at: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,7 +47,7 @@ struct Registered<'a> {
     software_id: Option<&'a str>,
 }
 
-/// `POST` of the registration endpoint.
+/// Handles `POST` of the registration endpoint.
 pub(crate) async fn register(State(server): State<Arc<Inner>>, request: Request) -> Response {
     server.register(request).await.unwrap_or_else(|fault| {
         tracing::info!(
@@ -89,7 +89,7 @@ impl Inner {
     ) -> Result<Client, Fault> {
         let redirect_uris = redirect_uris(document)?;
         let grants = strings(document, "grant_types", &["authorization_code"])?;
-        // What else a client lists is not offered, and left out of the answer (RFC 7591 section 3.2.1).
+        // Other grant types are not supported, and the response omits them (RFC 7591 section 3.2.1).
         if !grants.contains(&"authorization_code") {
             return Err(metadata(
                 "grant_types must have authorization_code, and may have refresh_token",
@@ -135,7 +135,7 @@ impl Inner {
         })
     }
 
-    /// What the client may ask for: what it names, or everything; and the baseline either way.
+    /// Returns the scopes of the client: those it names, or all; the baseline is always added.
     fn scopes(&self, document: &Map<String, Value>) -> Result<Scopes, Fault> {
         let malformed = |_| metadata("scope is malformed");
         let asked = match document.get("scope") {
@@ -151,14 +151,14 @@ impl Inner {
     }
 }
 
-/// How a client with a secret authenticates.
+/// Authentication method of a client with a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Method {
     Basic,
     Post,
 }
 
-/// The secret of a client that wants one.
+/// Generates the secret if the client's authentication method needs one.
 fn secret(document: &Map<String, Value>) -> Result<Option<(Method, SecretString)>, Fault> {
     let method = match text(document, "token_endpoint_auth_method")? {
         None | Some("none") => return Ok(None),
@@ -189,8 +189,8 @@ fn redirect_uris(document: &Map<String, Value>) -> Result<Vec<RedirectUri>, Faul
     list.iter().map(read).collect()
 }
 
-/// Where the client runs: as it says (OpenID Connect Dynamic Client Registration 1.0 section 2), else as its redirect
-/// URIs show.
+/// Returns the application type: as registered (OpenID Connect Dynamic Client Registration 1.0 section 2), or else derived
+/// from the redirect URIs.
 fn application_type(
     document: &Map<String, Value>,
     uris: &[RedirectUri],
@@ -198,7 +198,7 @@ fn application_type(
     let web = uris.iter().all(|uri| uri.kind() == RedirectKind::Web);
     match text(document, "application_type")? {
         Some("native") => Ok(ApplicationType::Native),
-        // Some programs on people's own machines say `web`, for want of a choice; nothing depends on it.
+        // Some native programs register as `web` for lack of a better value; nothing depends on it.
         Some("web") => Ok(ApplicationType::Web),
         Some(_) => Err(metadata("application_type must be native or web")),
         None => Ok(if web { ApplicationType::Web } else { ApplicationType::Native }),
@@ -234,8 +234,8 @@ fn answer(client: &Client, secret: Option<&SecretString>) -> Response {
     json(StatusCode::CREATED, &registered)
 }
 
-/// Whether a name can be shown to people: not too long, and without characters that change how the text around
-/// it reads.
+/// Returns `true` if a name is safe to display: not too long, and without characters that change the rendering of the text
+/// around it.
 pub(crate) fn is_name(name: &str) -> bool {
     let misleading = |character: char| {
         character.is_control()

@@ -1,4 +1,4 @@
-//! Where this server's own registrations at upstream providers are kept: in the store, encrypted.
+//! Encrypted store for this server's own registrations at upstream providers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use vmcp_upstream::{Plaintext, Registration, RegistrationKey, Registrations, Reg
 
 use crate::HmacRing;
 
-/// How long a registration is kept whose secret does not expire, or later.
+/// Maximum retention of a registration, also of one whose secret never expires.
 const KEPT: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// What a registration is sealed as.
+/// Record kind that the encryption binds a registration to.
 const KIND: &str = "registration";
 
-/// Registrations at upstream providers, for all replicas and over restarts. Replicas that register at the same
-/// time end up with the first one's.
+/// Registrations at upstream providers, shared by all replicas and kept across restarts. Of replicas that register at the
+/// same time, all use the first registration.
 #[derive(Clone)]
 pub struct StoredRegistrations {
     store: Arc<dyn Store>,
@@ -27,7 +27,7 @@ pub struct StoredRegistrations {
 }
 
 impl StoredRegistrations {
-    /// Kept in `store`, encrypted with keys derived from `secrets`.
+    /// Creates a store of registrations in `store`, encrypted with keys derived from `secrets`.
     #[must_use]
     pub fn new(store: Arc<dyn Store>, secrets: &HmacRing, clock: Clock) -> Self {
         Self { store, vault: secrets.vault().clone(), clock }
@@ -40,7 +40,7 @@ impl StoredRegistrations {
         Ok(read.0)
     }
 
-    /// A registration that still holds. One that was encrypted with a secret that is gone is none.
+    /// Decrypts a registration and returns it unless it expired. One encrypted with a removed secret counts as missing.
     fn usable(&self, key: &RegistrationKey, sealed: &Ciphertext) -> Option<Registration> {
         let now = self.clock.now();
         let opened = self.open(key, sealed).ok();
@@ -59,7 +59,7 @@ impl StoredRegistrations {
         let now = self.clock.now();
         let left = registration.expires_at.map(|at| at.duration_since(now).unwrap_or_default());
         let (id, ttl) = (digest(key), left.map_or(KEPT, |left| left.min(KEPT)));
-        // What is in the way may be gone by the time it is to be dropped, and another one be there.
+        // The conflicting registration may be replaced before the delete, so the loop retries.
         for _ in 0..3 {
             let kept = self.store.put_registration(&id, &sealed, ttl).await?;
             if kept == sealed {
@@ -107,7 +107,7 @@ fn names(key: &RegistrationKey) -> [&str; 5] {
     [issuer, issuer_id, provider, redirect_uri, scopes]
 }
 
-/// What a registration is found by: no two keys have the same.
+/// Returns the store's key of a registration; distinct registrations have distinct keys.
 fn digest(key: &RegistrationKey) -> Digest {
     let parts = names(key).map(|name| format!("{}:{name}", name.len()));
     Digest::of(parts.concat())

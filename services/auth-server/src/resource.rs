@@ -1,40 +1,39 @@
-//! Who tokens are for: resource indicators (RFC 8707).
+//! Token audiences: resource indicators (RFC 8707).
 
 use std::fmt;
 use std::sync::Arc;
 
 use url::Url;
 
-/// The identifier of a protected resource, as the `aud` claim has it: an absolute http or https URI without
-/// a fragment.
+/// Identifier of a protected resource, as in the `aud` claim: an absolute http or https URI without a fragment.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Audience {
     text: Arc<str>,
     canonical: Url,
 }
 
-/// What is no identifier of a resource.
+/// Error of a resource identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a resource must be an absolute https or http URI without a fragment or user name, of at most 2048 characters"
 )]
 pub struct AudienceFault;
 
-/// The resources that tokens are issued for, at least one.
+/// Resources that tokens are issued for, at least one.
 #[derive(Clone, Debug)]
 pub struct Audiences(Vec<Audience>);
 
 impl Audience {
-    /// Reads an identifier.
+    /// Parses an identifier.
     ///
     /// # Errors
-    /// It is none.
+    /// The text is not a valid identifier.
     pub fn parse(text: &str) -> Result<Self, AudienceFault> {
         let canonical = canonical(text).ok_or(AudienceFault)?;
         Ok(Self { text: text.into(), canonical })
     }
 
-    /// As it was configured, which is how the `aud` claim has it.
+    /// Returns the configured text, which is also the value of the `aud` claim.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
@@ -42,15 +41,14 @@ impl Audience {
 }
 
 impl Audiences {
-    /// These; `None` if there are none.
+    /// Creates the set; `None` if `audiences` is empty.
     #[must_use]
     pub fn new(audiences: Vec<Audience>) -> Option<Self> {
         (!audiences.is_empty()).then_some(Self(audiences))
     }
 
-    /// The one that `resource` asks for. Scheme and host in another case, a default port and a lone `/` are
-    /// no difference (RFC 3986 section 6.2); everything else is. The only one there is need not be asked
-    /// for.
+    /// Returns the audience that `resource` names. Case of scheme and host, a default port and a lone `/` are ignored (RFC
+    /// 3986 section 6.2); any other difference counts. `None` selects the only audience, if there is exactly one.
     pub(crate) fn find(&self, resource: Option<&str>) -> Option<&Audience> {
         match resource {
             Some(resource) => {
@@ -61,13 +59,13 @@ impl Audiences {
         }
     }
 
-    /// Whether `text` is one of them, as it was configured.
+    /// Returns `true` if `text` is one of the audiences, as configured.
     #[must_use]
     pub fn contains(&self, text: &str) -> bool {
         self.iter().any(|known| known.as_str() == text)
     }
 
-    /// Them.
+    /// Returns an iterator over the audiences.
     pub fn iter(&self) -> impl Iterator<Item = &Audience> {
         self.0.iter()
     }
@@ -84,7 +82,8 @@ fn canonical(text: &str) -> Option<Url> {
     {
         return None;
     }
-    // A URL parser resolves dots and reads backslashes as slashes, which is more than is no difference.
+    // A URL parser resolves dot segments and reads backslashes as slashes; both change more than RFC 3986 treats as
+    // equivalent.
     if text.contains('\\') || text.split(['/', '?']).any(|part| part == "." || part == "..") {
         return None;
     }

@@ -1,4 +1,4 @@
-//! The revocation endpoint (RFC 7009).
+//! Revocation endpoint (RFC 7009).
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::server::{Asked, Inner};
 use crate::token::read;
 use crate::{OwnFault, OwnToken};
 
-/// `POST` of the revocation endpoint. A token that is not known is as good as revoked, so the answer is the same.
+/// Handles `POST` of the revocation endpoint. The response for an unknown token is the same as for a revoked one.
 pub(crate) async fn revoke(State(server): State<Arc<Inner>>, request: Request) -> Response {
     match server.revoke(request).await {
         Ok(()) => {
@@ -30,7 +30,7 @@ pub(crate) async fn revoke(State(server): State<Arc<Inner>>, request: Request) -
     }
 }
 
-/// Which of a client's tokens it is.
+/// Valid token of a client.
 pub(crate) enum Known {
     Refresh(GrantId, Digest),
     Access(OwnToken),
@@ -74,10 +74,10 @@ impl Inner {
         Ok(())
     }
 
-    /// What a token is, if this server made it; an access token only if it is the client's.
+    /// Returns the token if this server issued it; an access token only if it belongs to the client.
     ///
     /// # Errors
-    /// The store has not told yet what was revoked.
+    /// The store's revocations are not read yet.
     pub(crate) fn known(&self, token: &str, client: &ClientId) -> Result<Option<Known>, Fault> {
         if let Some(refresh) = self.settings.hmac.open_refresh(token) {
             let grant = GrantId::from_bytes(refresh.grant);

@@ -1,4 +1,4 @@
-//! The sessions that ended before their access tokens did.
+//! Sessions revoked before their access tokens expire.
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
@@ -11,25 +11,25 @@ use vmcp_auth_store::SessionId;
 
 use crate::settings::MAX_ACCESS_LIFESPAN;
 
-/// How long a revoked session is remembered: as long as any access token of it may be accepted, whatever lifespan was
-/// configured when it was issued. The rest is for the verifier's leeway and for clocks that differ.
+/// Retention of a revoked session: the longest time for which one of its access tokens may be accepted, regardless of the
+/// lifespan configured at issue, plus the verifier's leeway and clock differences.
 pub(crate) const REMEMBERED: Duration =
     MAX_ACCESS_LIFESPAN.saturating_add(Duration::from_secs(300));
 
-/// Set of sessions whose access tokens are refused.
+/// Set of sessions whose access tokens are rejected.
 ///
-/// It has no cap: an entry that made room for another one would let its access tokens in again. It is bounded by
-/// time, since each entry costs its user a login.
+/// The set has no size limit: evicting an entry would make its access tokens valid again. Time bounds it, since each entry
+/// costs its user a login.
 #[derive(Default)]
 pub(crate) struct RevokedSessions {
-    /// How many there are, so that a request takes no lock while there are none.
+    /// Number of entries. While it is zero, a request takes no lock.
     count: AtomicUsize,
     entries: RwLock<Entries>,
     hooks: RwLock<Vec<Hook>>,
     history: watch::Sender<History>,
 }
 
-/// Whether the set has what was revoked before this process began to listen. It only ever advances.
+/// State of the revocations from before this process started to listen. It only ever advances.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum History {
     /// Nothing listens to the store: this process is the only one that revokes.
@@ -37,23 +37,23 @@ enum History {
     Own,
     /// The store has not been read yet: any session may have been revoked.
     Unread,
-    /// The store was read. Servers that share the set need not read it again first.
+    /// The store has been read. Servers that share the set need not read it again first.
     Read,
 }
 
-/// Both hold the same sessions.
+/// Invariant: both collections hold the same sessions.
 #[derive(Default)]
 struct Entries {
     sessions: HashSet<SessionId>,
-    /// In the order in which they were inserted, with the time at which each may go.
+    /// Sessions in insertion order, with the time after which each may be removed.
     order: VecDeque<(SystemTime, SessionId)>,
 }
 
-/// Called with each session that ends.
+/// Callback for each revoked session.
 type Hook = Box<dyn Fn(SessionId) + Send + Sync>;
 
 impl RevokedSessions {
-    /// Remembers a session, and tells the hooks if it was not known before.
+    /// Adds a session, and calls the hooks if it is new.
     pub(crate) fn insert(&self, session: SessionId, now: SystemTime) {
         if !self.remember(session, now) {
             return;
@@ -73,12 +73,12 @@ impl RevokedSessions {
         if is_new {
             order.push_back((now + REMEMBERED, session));
         }
-        // Under the lock: a later count never overtakes an earlier one.
+        // Stored under the lock, so that a later count never overtakes an earlier one.
         self.count.store(sessions.len(), Ordering::Release);
         is_new
     }
 
-    /// Whether the session has ended.
+    /// Returns `true` if the session was revoked.
     pub(crate) fn contains(&self, session: SessionId) -> bool {
         self.len() > 0
             && self
@@ -89,22 +89,22 @@ impl RevokedSessions {
                 .contains(&session)
     }
 
-    /// How many sessions are remembered: a gauge.
+    /// Returns the number of sessions in the set, for a gauge.
     pub(crate) fn len(&self) -> usize {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Begins to listen to the store: until [`end_reading`](Self::end_reading), nothing is known for certain.
+    /// Starts to listen to the store: until [`end_reading`](Self::end_reading), the set is incomplete.
     pub(crate) fn begin_reading(&self) {
         self.advance(History::Unread);
     }
 
-    /// Everything that the store had when it was asked is in the set.
+    /// Marks the set as complete: it has all revocations that the store had.
     pub(crate) fn end_reading(&self) {
         self.advance(History::Read);
     }
 
-    /// Whether a session that is not in the set has not been revoked, as far as the store told.
+    /// Returns `true` if a session that is not in the set has not been revoked, as far as the store reported.
     pub(crate) fn is_complete(&self) -> bool {
         *self.history.borrow() != History::Unread
     }
@@ -112,7 +112,7 @@ impl RevokedSessions {
     /// Waits until the set is complete.
     pub(crate) async fn completed(&self) {
         let mut history = self.history.subscribe();
-        // The sender is here, so it does not fail.
+        // Invariant: `self` owns the sender, so the wait does not fail.
         let _ = history.wait_for(|history| *history != History::Unread).await;
     }
 
@@ -126,7 +126,7 @@ impl RevokedSessions {
         });
     }
 
-    /// Calls `hook` with each session that ends from now on.
+    /// Calls `hook` with each session that is revoked from now on.
     pub(crate) fn subscribe(&self, hook: Hook) {
         self.hooks.write().unwrap_or_else(PoisonError::into_inner).push(hook);
     }

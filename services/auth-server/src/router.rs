@@ -1,4 +1,4 @@
-//! Which path leads to which endpoint.
+//! Routes of the endpoints.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::{
 
 type Server = State<Arc<Inner>>;
 
-/// The routes of a server.
+/// Creates the router of a server.
 pub(crate) fn router(server: &Arc<Inner>) -> Router {
     let settings = &server.settings;
     let issuer = settings.issuer.path();
@@ -67,7 +67,7 @@ pub(crate) fn router(server: &Arc<Inner>) -> Router {
     router.with_state(Arc::clone(server))
 }
 
-/// Every path that is not a provider's choice.
+/// Returns all paths except the providers' callbacks.
 pub(crate) fn fixed_paths(settings: &Settings) -> Vec<String> {
     let fixed =
         [path::TOKEN, path::REVOKE, path::INTROSPECT, path::REGISTER, path::USERINFO, path::JWKS];
@@ -82,13 +82,13 @@ pub(crate) fn fixed_paths(settings: &Settings) -> Vec<String> {
     paths
 }
 
-/// Where a page is: below the issuer's address, and below that of the authorization endpoint.
+/// Returns the paths of a page: below the issuer's address, and below that of the authorization endpoint.
 fn pages(settings: &Settings, page: &str) -> BTreeSet<String> {
     [settings.issuer.path(), settings.front().path()].map(|base| format!("{base}{page}")).into()
 }
 
-/// Where a document is (RFC 8414 section 3.1, OpenID Connect Discovery 1.0 section 4.1): before the issuer's
-/// path and after it. Clients that don't know which look at the root, so it is there as well.
+/// Returns the paths of a discovery document (RFC 8414 section 3.1, OpenID Connect Discovery 1.0 section 4.1): before the
+/// issuer's path, after it, and at the root for clients that do not insert the path.
 fn documents(settings: &Settings, document: &str) -> BTreeSet<String> {
     let issuer = settings.issuer.path();
     [format!("{document}{issuer}"), format!("{issuer}{document}"), document.to_owned()].into()
@@ -106,7 +106,7 @@ async fn openid(State(server): Server) -> Response {
     public(server.documents.openid.clone())
 }
 
-/// A document that anybody may keep for a while: short enough that a new key is known before it signs.
+/// Returns a document with a public cache lifetime, short enough that clients see a new key before it signs.
 fn public(document: Bytes) -> Response {
     let mut response = Response::new(Body::from(document));
     let headers = response.headers_mut();
@@ -116,7 +116,7 @@ fn public(document: Bytes) -> Response {
     response
 }
 
-/// An endpoint that clients in browsers may use from any site. No cookie counts there.
+/// Allows browsers to call an endpoint from any site. Such an endpoint ignores cookies.
 fn open(endpoint: MethodRouter<Arc<Inner>>) -> MethodRouter<Arc<Inner>> {
     endpoint.options(async || StatusCode::NO_CONTENT).layer(axum::middleware::map_response(
         async |mut response: Response| {

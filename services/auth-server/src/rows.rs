@@ -1,4 +1,4 @@
-//! The upstream tokens of a session: loaded when one is wanted, refreshed before they expire, by one replica.
+//! Upstream tokens of a session: loaded on demand and refreshed before they expire, by one replica.
 
 mod check;
 mod links;
@@ -25,64 +25,63 @@ use crate::event::Lost;
 use crate::opaque::random;
 use crate::server::{Inner, Leg};
 
-/// How long a row that was read is taken for what the store has: a token that was unlinked on any replica is not used
-/// for longer.
+/// Maximum age of a cached row: a token that was unlinked on any replica is not used for longer.
 const READ: Duration = Duration::from_millis(900);
 
-/// How long a refresh may take, whoever still waits for it.
+/// Timeout of a refresh, which runs on even if its caller is gone.
 const REFRESH: Duration = Duration::from_secs(30);
 
-/// How long a replica holds the lock of a row at most: longer than a refresh.
+/// Lease of a row's lock: longer than a refresh.
 const LOCK: Duration = Duration::from_secs(40);
 
-/// How often it is looked whether another replica is done, and for how long.
+/// Interval and number of the checks whether another replica has finished its refresh.
 const LOOK: Duration = Duration::from_millis(250);
 const LOOKS: usize = 120;
 
-/// How often, and how far apart, it is tried to keep what a provider gave.
+/// Number and interval of attempts to store refreshed tokens.
 const KEEPS: usize = 3;
 const KEEP_AGAIN: Duration = Duration::from_millis(50);
 
-/// How long a provider that could not be asked is left alone: twice as long each time, within these.
+/// Minimum and maximum delay after a provider was unavailable; it doubles each time.
 const BACK_OFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
-/// How long a token that was renewed because somebody did not take the one before is not renewed for that reason
-/// again: whoever takes none of them would have the provider asked with every request.
+/// Minimum time between two refreshes caused by rejected tokens: a backend that rejects all tokens would otherwise cause a
+/// refresh for each request.
 const RENEWED: Duration = Duration::from_secs(30);
 
-/// How many rows, and how many providers that could not be asked, are remembered.
+/// Maximum number of cached rows, and of cached provider failures.
 const ROWS: usize = 16 * 1024;
 
 type Key = (SessionId, ProviderName);
 type Outcome = Result<Arc<Stored>, UpstreamError>;
 
-/// Tokens as they are stored.
+/// Upstream tokens, decrypted from the store.
 struct Stored {
     tokens: Tokens,
-    /// When the provider last said that they are good.
+    /// Time at which the provider last confirmed the tokens.
     written: Timestamp,
 }
 
-/// What this process knows of rows.
+/// Process-local state of rows.
 pub(crate) struct Rows {
     read: Cache<Key, Arc<Stored>>,
     flights: Flights<(Key, Want), Outcome>,
-    /// Whose tokens were renewed lately because they were not taken.
+    /// Rows that were refreshed recently because a backend rejected their token.
     renewed: Cache<Key, ()>,
-    /// How long a row's provider was left alone last, until then.
+    /// Current delay of each row's provider after a failure, and its end.
     failed: Cache<Key, (Duration, SystemTime)>,
-    /// Keys of what sessions have linked.
+    /// Keys of the sessions' links.
     links: Cache<SessionId, ViewKey>,
     link_flights: Flights<SessionId, Option<ViewKey>>,
 }
 
-/// The upstream tokens of one session.
+/// Upstream tokens of one session.
 pub(crate) struct SessionTokens {
     server: Arc<Inner>,
     session: SessionId,
 }
 
-/// What became of a row under its lock.
+/// Outcome of one attempt to refresh a row under its lock.
 enum Step {
     Done(Outcome),
     /// Another replica has the lock.
@@ -156,12 +155,12 @@ impl Rows {
         Self { read, flights: Flights::new(), renewed, failed, links, link_flights }
     }
 
-    /// How many are at hand.
+    /// Returns the number of cached rows.
     pub(crate) fn len(&self) -> usize {
         self.read.len()
     }
 
-    /// How many of which the provider is not asked again for a while.
+    /// Returns the number of rows whose provider is not asked again for a while.
     pub(crate) fn left_alone(&self) -> usize {
         self.renewed.len() + self.failed.len()
     }
@@ -179,7 +178,7 @@ impl Rows {
         self.read.insert(key.clone(), Arc::clone(tokens), now + READ, now);
     }
 
-    /// Notes that the provider could not be asked. Each time in a row it is left alone for twice as long.
+    /// Records that the provider was unavailable. The delay doubles with each consecutive failure.
     fn fail(&self, key: &Key, now: SystemTime) {
         let (least, most) = BACK_OFF;
         let time = self.failed.get(key, now).map_or(least, |(time, _)| (time * 2).min(most));
@@ -218,8 +217,8 @@ impl Inner {
         self.rows.flights.join((key, want), load).await
     }
 
-    /// Reads the row, and refreshes it if it is due. The refresh goes on when nobody waits for it any more: the
-    /// provider's old refresh token may be dead by then.
+    /// Reads the row, and refreshes it if due. The refresh continues after its callers are gone, since the provider may
+    /// already have revoked the old refresh token.
     async fn load(self: Arc<Self>, key: Key, leg: &Leg, want: Want) -> Outcome {
         let tokens = self.read_row(&key, leg).await?;
         let now = self.clock.now();
@@ -228,7 +227,7 @@ impl Inner {
             return Ok(tokens);
         }
         if tokens.tokens.refresh.is_none() {
-            // What was not taken may be good for somebody else.
+            // A token that one backend rejected may be valid for another one.
             let fault =
                 if want.is_another() { UpstreamError::Unavailable } else { UpstreamError::Absent };
             return want.fallback(tokens, now).ok_or(fault);
@@ -255,7 +254,7 @@ impl Inner {
         opened.map(stored).map_err(|_| UpstreamError::Absent)
     }
 
-    /// Refreshes a row under its lock, or waits for whoever does.
+    /// Refreshes a row under its lock, or waits for the replica that has the lock.
     async fn refresh_row(self: &Arc<Self>, key: &Key, leg: &Leg, want: Want) -> Outcome {
         let owner = random().map(LockOwner::from_bytes).map_err(|_| UpstreamError::Unavailable)?;
         for _ in 0..LOOKS {
@@ -293,7 +292,7 @@ impl Inner {
             None => Err(UpstreamError::Absent),
             Some(row) => self.refresh_as_owner(key, leg, want, &row).await,
         };
-        // If it cannot be given back, it ends by itself.
+        // A lock that is not released expires.
         let _ = self.store.unlock_upstream_token(session, provider, owner).await;
         Step::Done(outcome)
     }
@@ -317,7 +316,7 @@ impl Inner {
         match tokio::time::timeout(REFRESH, leg.provider.refresh(&tokens.tokens)).await {
             Ok(Ok(fresh)) => {
                 let fresh = self.replace(key, leg, row, fresh).await?;
-                // Some providers give the same one until it expires.
+                // Some providers return the same token until it expires.
                 if want.is_refused(&fresh) { Err(UpstreamError::Unavailable) } else { Ok(fresh) }
             }
             Ok(Err(fault @ (RefreshError::GrantEnded | RefreshError::SubjectChanged))) => {
@@ -344,8 +343,8 @@ impl Inner {
         }
     }
 
-    /// Keeps new tokens. If that fails, the old ones may be dead already, so the row goes rather than being tried
-    /// again with a refresh token that was used.
+    /// Stores new tokens. If that fails, deletes the row: the provider may have revoked the old refresh token, so it is not
+    /// used again.
     async fn replace(
         &self,
         key: &Key,
@@ -366,8 +365,8 @@ impl Inner {
                     self.rows.keep(key, &fresh, self.clock.now());
                     return Ok(fresh);
                 }
-                // The row was unlinked, or linked again, meanwhile: what is there now counts. If that is what was
-                // just written, an answer was lost.
+                // The row was unlinked or linked again in the meantime: its current content wins. It may also be this
+                // write, if the store's response was lost.
                 Ok(None) => return self.read_row(key, leg).await,
                 Err(error) => {
                     tracing::warn!(provider = %leg.name, %error, "refreshed upstream tokens are not kept");

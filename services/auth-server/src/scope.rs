@@ -2,38 +2,38 @@
 
 use std::fmt;
 
-/// The most scopes that a client, a request or the server can have.
+/// Maximum number of scopes of a client, a request or the server.
 pub const MAX_SCOPES: usize = 64;
 
-/// The longest scope, in bytes.
+/// Maximum length of a scope, in bytes.
 const LONGEST: usize = 256;
 
-/// The scope that makes a request one of OpenID Connect.
+/// Scope that makes a request an OpenID Connect one.
 pub(crate) const OPENID: &str = "openid";
 
-/// The scopes that ask for a refresh token.
+/// Scopes that request a refresh token.
 pub(crate) const OFFLINE: [&str; 2] = ["offline_access", "offline"];
 
-/// A set of scopes, each once, in the order in which they came.
+/// Ordered set of scopes without duplicates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scopes(Vec<String>);
 
-/// What is no list of scopes.
+/// Error of a list of scopes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScopeFault {
     /// A scope is empty, longer than 256 bytes, or has a character that is not allowed.
     #[error("a scope has a character that is not allowed, or is empty or too long")]
     Malformed,
-    /// More than [`MAX_SCOPES`].
+    /// There are more than [`MAX_SCOPES`] scopes.
     #[error("there are more than {MAX_SCOPES} scopes")]
     TooMany,
 }
 
 impl Scopes {
-    /// The set of these scopes.
+    /// Creates a set of these scopes.
     ///
     /// # Errors
-    /// One is malformed, or there are too many.
+    /// A scope is malformed, or there are too many.
     pub fn new<S: AsRef<str>>(scopes: impl IntoIterator<Item = S>) -> Result<Self, ScopeFault> {
         let mut set = Self::default();
         for scope in scopes {
@@ -49,7 +49,7 @@ impl Scopes {
         Ok(set)
     }
 
-    /// The scopes of a `scope` parameter, parted by spaces.
+    /// Parses a `scope` parameter, whose scopes are separated by spaces.
     ///
     /// # Errors
     /// See [`Scopes::new`].
@@ -57,24 +57,24 @@ impl Scopes {
         Self::new(text.split(' ').filter(|scope| !scope.is_empty()))
     }
 
-    /// What was stored, which was checked before.
+    /// Creates a set of stored scopes, which were validated before.
     pub(crate) fn stored(list: &[String]) -> Self {
         Self(list.to_vec())
     }
 
-    /// As it is stored.
+    /// Returns the scopes in their stored form.
     pub(crate) fn to_vec(&self) -> Vec<String> {
         self.0.clone()
     }
 
-    /// Them without those that ask for a refresh token.
+    /// Removes the scopes that request a refresh token.
     pub(crate) fn online(mut self) -> Self {
         self.0.retain(|scope| !OFFLINE.contains(&scope.as_str()));
         self
     }
 
-    /// What the person agrees to with them: a refresh token is `offline_access`, whether it was asked for by that
-    /// name or by the grant type that the client registered.
+    /// Returns the scopes of a consent: a refresh token counts as `offline_access`, whether the client requested that scope
+    /// or registered the grant type.
     pub(crate) fn agreed(mut self, refresh: bool) -> Self {
         if refresh && !self.is_offline() {
             self.insert(OFFLINE[0]);
@@ -82,49 +82,49 @@ impl Scopes {
         self
     }
 
-    /// Whether `scope` is one of them.
+    /// Returns `true` if the set contains `scope`.
     #[must_use]
     pub fn contains(&self, scope: &str) -> bool {
         self.0.iter().any(|known| known == scope)
     }
 
-    /// Whether all of them are in `other`.
+    /// Returns `true` if `other` contains all scopes of the set.
     #[must_use]
     pub fn is_subset(&self, other: &Self) -> bool {
         self.0.iter().all(|scope| other.contains(scope))
     }
 
-    /// These and those of `other`.
+    /// Returns the scopes of both sets.
     #[must_use]
     pub fn union(mut self, other: &Self) -> Self {
         other.0.iter().for_each(|scope| self.insert(scope));
         self
     }
 
-    /// Those of them that are in `other` too.
+    /// Returns the scopes that are in both sets.
     #[must_use]
     pub fn intersection(mut self, other: &Self) -> Self {
         self.0.retain(|scope| other.contains(scope));
         self
     }
 
-    /// The first that is not in `other`.
+    /// Returns the first scope that is not in `other`.
     pub(crate) fn first_beyond(&self, other: &Self) -> Option<&str> {
         self.iter().find(|scope| !other.contains(scope))
     }
 
-    /// Whether they ask for a refresh token.
+    /// Returns `true` if the set requests a refresh token.
     #[must_use]
     pub fn is_offline(&self) -> bool {
         OFFLINE.iter().any(|scope| self.contains(scope))
     }
 
-    /// Them, in order.
+    /// Returns an iterator over the scopes, in order.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str)
     }
 
-    /// Whether there are none.
+    /// Returns `true` if the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

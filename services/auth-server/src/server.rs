@@ -1,4 +1,4 @@
-//! The authorization server: what it is made of, and its routes.
+//! Authorization server: its parts and its routes.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -19,59 +19,58 @@ use crate::revoked_sessions::RevokedSessions;
 use crate::rows::{Rows, SessionTokens};
 use crate::{Observer, ProviderFault, Settings, StartFault, Upstream};
 
-/// An OAuth 2.1 and OpenID Connect issuer that lets its users in through upstream identity providers. A clone is
-/// the same server.
+/// OAuth 2.1 and OpenID Connect issuer whose users log in at upstream identity providers. Clones share their state.
 #[derive(Clone)]
 pub struct AuthServer(Arc<Inner>);
 
-/// How much a server holds in its process. Each is bounded, and what is in it expires.
+/// Sizes of a server's in-process state. Each is bounded, and all entries expire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sizes {
-    /// Metadata documents of clients, and failures to fetch one.
+    /// Metadata documents of clients, and failed fetches.
     pub documents: usize,
-    /// Addresses whose requests are counted, once for each kind of endpoint.
+    /// Addresses with a rate limit, counted once for each kind of endpoint.
     pub addresses: usize,
     /// Sessions that were revoked before their access tokens expire.
     pub revoked: usize,
-    /// Upstream tokens that are at hand.
+    /// Cached rows of upstream tokens.
     pub rows: usize,
-    /// Upstream tokens whose provider is not asked again for a while, since it could not be, or was just now.
+    /// Rows whose provider is not asked again for a while, after a failure or a recent refresh.
     pub left_alone: usize,
 }
 
-/// What all endpoints share.
+/// State shared by all endpoints.
 pub(crate) struct Inner {
     pub(crate) settings: Settings,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Clock,
-    /// In the order in which users log in at them.
+    /// Providers in the order in which users log in.
     pub(crate) upstreams: Vec<Leg>,
     pub(crate) cimd: Option<Cimd>,
     pub(crate) documents: Documents,
     pub(crate) pages: Pages,
     pub(crate) limits: Limits,
     pub(crate) revoked: Arc<RevokedSessions>,
-    /// One for each audience, in order.
+    /// One verifier for each audience, in order.
     pub(crate) verifiers: Vec<Verifier<Arc<KeySet>>>,
     pub(crate) rows: Rows,
     pub(crate) observer: Option<Arc<dyn Observer>>,
 }
 
-/// One upstream provider, with its name as the store has it.
+/// Upstream provider with its name and issuer in the store's types.
 #[derive(Clone, Debug)]
 pub(crate) struct Leg {
-    /// Its place in the order.
+    /// Index of the provider.
     pub(crate) at: usize,
     pub(crate) name: ProviderName,
-    /// The provider itself, whatever its name.
+    /// Issuer of the provider, independent of its name.
     pub(crate) issuer: ProviderIssuer,
     pub(crate) provider: Arc<dyn Upstream>,
-    /// Whether browsers come back to another origin than that of the authorization endpoint, which alone their
-    /// cookie is sent to.
+    /// `true` if the redirect URI has another origin than the authorization endpoint, whose origin alone receives the
+    /// cookie.
     pub(crate) is_elsewhere: bool,
 }
 
-/// Who asks too often.
+/// Rate limiters by kind of endpoint.
 #[derive(Debug)]
 pub(crate) struct Limits {
     pages: RateLimiter,
@@ -79,7 +78,7 @@ pub(crate) struct Limits {
     registration: RateLimiter,
 }
 
-/// What kind of endpoint is asked.
+/// Kind of an endpoint.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Asked {
     Page,
@@ -88,11 +87,11 @@ pub(crate) enum Asked {
 }
 
 impl AuthServer {
-    /// A server by `settings` that keeps its state in `store` and lets users in through `upstreams`, one after
-    /// the other, the first of which says who they are.
+    /// Creates a server with `settings` that stores its state in `store`. Users log in at all `upstreams` in order; the
+    /// first one identifies them.
     ///
     /// # Errors
-    /// The settings cannot work together.
+    /// The settings contradict each other.
     pub fn new(
         settings: Settings,
         store: Arc<dyn Store>,
@@ -122,8 +121,8 @@ impl AuthServer {
         })))
     }
 
-    /// Lets clients be known by the URL of their metadata document, which is fetched with `http`: that must
-    /// reach no private addresses, and follow no redirects. To be called before the server is cloned.
+    /// Accepts clients identified by the URL of their metadata document. `http` fetches it and must neither reach private
+    /// addresses nor follow redirects. Call this before cloning the server.
     #[must_use]
     pub fn client_documents(mut self, http: impl Into<HttpClient>) -> Self {
         if let Some(inner) = Arc::get_mut(&mut self.0) {
@@ -133,7 +132,7 @@ impl AuthServer {
         self
     }
 
-    /// Tells `observer` what happens. To be called before the server is cloned.
+    /// Sends events to `observer`. Call this before cloning the server.
     #[must_use]
     pub fn observed_by(mut self, observer: Arc<dyn Observer>) -> Self {
         if let Some(inner) = Arc::get_mut(&mut self.0) {
@@ -142,8 +141,8 @@ impl AuthServer {
         self
     }
 
-    /// Shares the set of revoked sessions with `before`, in whose place this server comes: neither misses a session
-    /// that the other one ends, and hooks of `before` are called for both. To be called before the server is cloned.
+    /// Shares the set of revoked sessions with `before`, the server that this one replaces: each sees the revocations of
+    /// the other, and hooks of `before` run for both. Call this before cloning the server.
     #[must_use]
     pub fn sharing_revocations_with(mut self, before: &Self) -> Self {
         if let Some(inner) = Arc::get_mut(&mut self.0) {
@@ -152,11 +151,11 @@ impl AuthServer {
         self
     }
 
-    /// Refuses providers whose names stand for other ones in the store. To be called before the server is used:
-    /// people and tokens that are kept under the other issuers stay there, out of reach.
+    /// Rejects providers whose names belong to other issuers in the store. Call this before serving requests: users and
+    /// tokens of the other issuers remain stored but unreachable.
     ///
     /// # Errors
-    /// The store cannot be asked, or it has people or tokens of another provider of the same name.
+    /// The store is unavailable, or it has users or tokens of another provider of the same name.
     pub async fn check_providers(&self) -> Result<(), ProviderFault> {
         let legs = &self.0.upstreams;
         let wanted: Vec<_> =
@@ -168,34 +167,34 @@ impl AuthServer {
         Err(ProviderFault::Changed { provider, known, configured })
     }
 
-    /// The endpoints, at the paths that the issuer's address and the providers' redirect URIs say. The address
-    /// of whoever asks is taken from a `SocketAddr` in the request's extensions, or axum's `ConnectInfo`.
+    /// Returns the routes, at the paths given by the issuer's address and the providers' redirect URIs. The client address
+    /// comes from a `SocketAddr` in the request's extensions, or axum's `ConnectInfo`.
     pub fn router(&self) -> Router {
         crate::router::router(&self.0)
     }
 
-    /// Verifies the tokens that this server issued for the resource `audience`, without asking anybody. `None`
-    /// if it issues none for it.
+    /// Returns the verifier of the tokens for the resource `audience`, which works in process. `None` if the server issues
+    /// no tokens for that resource.
     #[must_use]
     pub fn verifier(&self, audience: &str) -> Option<OwnTokens> {
         OwnTokens::new(&self.0, audience)
     }
 
-    /// The tokens of upstream providers that belong to a session. Nobody is asked before one is wanted.
+    /// Returns the upstream tokens of a session. They are loaded on first use.
     #[must_use]
     pub fn tokens(&self, session: SessionId) -> Arc<dyn UpstreamTokens> {
         Arc::new(SessionTokens::new(Arc::clone(&self.0), session))
     }
 
-    /// Hears of what was revoked on other replicas, for as long as the future is polled. To be spawned once, before
-    /// requests are answered: from this call on, tokens are refused as [`OwnFault::Unread`](crate::OwnFault::Unread)
-    /// until the store was read, unless a server did that whose revocations are [shared](Self::sharing_revocations_with).
+    /// Reads the revocations of other replicas, for as long as the future is polled. Spawn it once, before serving
+    /// requests: from this call on, tokens are rejected as [`OwnFault::Unread`](crate::OwnFault::Unread) until the store
+    /// has been read, unless a server with [shared](Self::sharing_revocations_with) revocations has read it already.
     pub fn watch(self) -> impl Future<Output = ()> + Send {
         self.0.revoked.begin_reading();
         async move { crate::own::watch(&self.0).await }
     }
 
-    /// Waits until the store was read that [`watch`](Self::watch) listens to. Ready at once where nothing does.
+    /// Waits until [`watch`](Self::watch) has read the store. Returns immediately if nothing watches.
     pub async fn revocations_read(&self) {
         self.0.revoked.completed().await;
     }
@@ -203,31 +202,30 @@ impl AuthServer {
     /// Ends a session: its refresh token, its access tokens and its upstream tokens.
     ///
     /// # Errors
-    /// The store cannot be asked.
+    /// The store is unavailable.
     pub async fn end_session(&self, session: SessionId) -> Result<(), vmcp_auth_store::StoreError> {
         self.0.end_session(session).await
     }
 
-    /// Whether a session was ended before its time, as far as it is known here.
+    /// Returns `true` if a session is known in this process to be revoked.
     #[must_use]
     pub fn has_ended(&self, session: SessionId) -> bool {
         self.0.revoked.contains(session)
     }
 
-    /// Tells `hook` of each session that ends before its time, on this replica or, with [`AuthServer::watch`],
-    /// on another one: what was opened with its tokens ends with it. It is called in passing, so it must be
-    /// quick.
+    /// Registers `hook` for each session that is revoked on this replica or, with [`AuthServer::watch`], on another one, so
+    /// that streams opened with its tokens can be closed. The hook must not block.
     pub fn on_end(&self, hook: impl Fn(SessionId) + Send + Sync + 'static) {
         self.0.revoked.subscribe(Box::new(hook));
     }
 
-    /// The settings.
+    /// Returns the settings.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.0.settings
     }
 
-    /// How much this process holds beside the store, whose own numbers are `Store::counts`: gauges.
+    /// Returns the sizes of this process's state, for gauges. The store reports its own in `Store::counts`.
     #[must_use]
     pub fn sizes(&self) -> Sizes {
         let Inner { cimd, limits, revoked, rows, .. } = &*self.0;
@@ -269,17 +267,17 @@ impl Inner {
         self.clock.now().into()
     }
 
-    /// The issuer's identifier.
+    /// Returns the issuer's identifier.
     pub(crate) fn issuer(&self) -> &str {
         self.settings.issuer.as_str()
     }
 
-    /// The provider of this name, and its place in the order.
+    /// Returns the provider of this name, and its index.
     pub(crate) fn upstream(&self, name: &ProviderName) -> Option<(usize, &Leg)> {
         self.upstreams.iter().enumerate().find(|(_, leg)| leg.name == *name)
     }
 
-    /// Counts a request, and refuses it if its address asks too often.
+    /// Counts a request, and rejects it if its address exceeds the rate limit.
     pub(crate) fn admit(&self, asked: Asked, address: IpAddr) -> Result<(), Fault> {
         let limiter = match asked {
             Asked::Page => &self.limits.pages,
@@ -298,7 +296,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Forgets in this process what it knows of a session that ended.
+    /// Removes the cached state of a session that ended.
     pub(crate) fn forget(&self, session: SessionId) {
         self.revoked.insert(session, self.clock.now());
         for leg in &self.upstreams {
@@ -307,7 +305,7 @@ impl Inner {
     }
 }
 
-/// Names the providers, and refuses those whose redirect URI no route or cookie can serve.
+/// Names the providers, and rejects those whose redirect URI no route or cookie can serve.
 fn legs(settings: &Settings, upstreams: Vec<Arc<dyn Upstream>>) -> Result<Vec<Leg>, StartFault> {
     let taken: BTreeSet<String> = crate::router::fixed_paths(settings).into_iter().collect();
     let (leaves, served) = (settings.front().origin(), settings.origins());

@@ -1,4 +1,4 @@
-//! What the authorization server is told at start, and what it refuses to start with.
+//! Settings of the authorization server and their validation.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,59 +11,59 @@ use vmcp_auth_store::{ProviderIssuer, ProviderName, StoreError};
 use crate::metadata::path;
 use crate::{Audiences, HmacRing, Keys, Rates, Scopes};
 
-/// What an authorization server is made of, apart from its store and its upstream providers.
+/// Settings of an authorization server, except for its store and its upstream providers.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The issuer's identifier; every endpoint's address begins with it.
+    /// Issuer identifier; the address of every endpoint begins with it.
     pub issuer: IssuerUrl,
-    /// Where browsers find the authorization endpoint, if not at the issuer's address.
+    /// Base address of the authorization endpoint, if it differs from the issuer's.
     pub authorization_base: Option<IssuerUrl>,
-    /// The resources that tokens are issued for.
+    /// Resources that tokens are issued for.
     pub audiences: Audiences,
-    /// Every scope that a client may have.
+    /// All scopes that a client may have.
     pub scopes: Scopes,
-    /// The scopes that each registered client has beside its own.
+    /// Scopes that each registered client has in addition to its own.
     pub baseline_scopes: Scopes,
-    /// How long what is issued holds.
+    /// Lifespans of tokens and codes.
     pub lifespans: Lifespans,
-    /// How often the first upstream provider is asked at a refresh whether it still knows the user.
+    /// Interval at which a refresh asks the first upstream provider whether it still knows the user.
     pub upstream_check_interval: Duration,
-    /// What tokens are signed with.
+    /// Signing keys of tokens.
     pub keys: Keys,
-    /// What codes and refresh tokens are made with.
+    /// Secrets of codes and refresh tokens.
     pub hmac: HmacRing,
-    /// What people read on pages as the name of this server.
+    /// Name of this server on pages.
     pub display_name: String,
-    /// How often one address may ask.
+    /// Rate limits for one client address.
     pub rates: Rates,
 }
 
-/// An issuer's identifier (RFC 8414 section 2): https, or http on loopback, without query, fragment, user name
-/// or trailing slash. Compared by its characters.
+/// Issuer identifier (RFC 8414 section 2): https, or http on loopback, without query, fragment, user name or trailing
+/// slash. Comparison is by characters.
 #[derive(Clone, PartialEq, Eq)]
 pub struct IssuerUrl {
     text: Arc<str>,
     url: Url,
 }
 
-/// What is no issuer's identifier.
+/// Error of an issuer identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IssuerFault {
-    /// No absolute URL.
+    /// The text is not an absolute URL.
     #[error("an issuer is an absolute https URL")]
     NotUrl,
-    /// http elsewhere than on loopback, or another scheme.
+    /// The scheme is neither https nor http on loopback.
     #[error("an issuer is an https URL; http is for localhost, 127.0.0.1 and [::1] only")]
     Scheme,
-    /// With a query, a fragment or a user name.
+    /// The URL has a query, a fragment or a user name.
     #[error("an issuer has no query, no fragment and no user name")]
     Extra,
-    /// Ends with a slash, or isn't written as URLs are normally.
+    /// The URL ends with a slash or is not in normal form.
     #[error("an issuer has no trailing slash, a lower-case host and no default port")]
     Form,
 }
 
-/// How long what is issued holds.
+/// Lifespans of tokens and codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lifespans {
     access: Duration,
@@ -71,81 +71,81 @@ pub struct Lifespans {
     code: Duration,
 }
 
-/// A lifespan that is too short or too long.
+/// Error of a lifespan that is too short or too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LifespanFault {
-    /// Of access tokens.
+    /// The lifespan of access tokens is out of range.
     #[error("access tokens last from 1 minute to 24 hours")]
     Access,
-    /// Of refresh tokens.
+    /// The lifespan of refresh tokens is out of range.
     #[error("refresh tokens last from 1 hour to 30 days")]
     Refresh,
-    /// Of authorization codes.
+    /// The lifespan of authorization codes is out of range.
     #[error("authorization codes last from 30 seconds to 10 minutes")]
     Code,
 }
 
-/// Why an authorization server does not start.
+/// Error that prevents the start of an authorization server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StartFault {
-    /// No upstream provider: nobody could log in.
+    /// The list of upstream providers is empty, so users cannot log in.
     #[error("an authorization server needs an upstream provider")]
     NoUpstream,
-    /// Two upstream providers with the same name.
+    /// Two upstream providers have the same name.
     #[error("two upstream providers are called {0}")]
     Twice(Box<str>),
-    /// A name that is empty or too long.
+    /// The name of a provider is empty or too long.
     #[error("{0} is no name of an upstream provider")]
     Name(Box<str>),
-    /// An identity of a provider that is empty or too long.
+    /// The issuer of a provider is empty or too long.
     #[error("the issuer or the endpoints of upstream provider {0} have more than 2000 characters")]
     Issuer(Box<str>),
-    /// A baseline scope that is not a supported one.
+    /// A baseline scope is not among the supported scopes.
     #[error("the baseline client scope {0} is none of the supported scopes")]
     Baseline(Box<str>),
-    /// Browsers would come back to an origin that is neither that of the authorization endpoint nor that of the
-    /// issuer or of a resource: this server is not known to be there.
+    /// The redirect URI of a provider has an origin that is neither that of the authorization endpoint nor that of the
+    /// issuer or of a resource, so this server may not be reachable there.
     #[error(
         "upstream provider {provider} sends browsers back to {callback}: use the origin of the authorization \
          endpoint, {leaves}, or that of the issuer or of a resource"
     )]
     Callback {
-        /// The provider.
+        /// Name of the provider.
         provider: Box<str>,
-        /// Its redirect URI's origin.
+        /// Origin of its redirect URI.
         callback: Box<str>,
-        /// The origin of the authorization endpoint.
+        /// Origin of the authorization endpoint.
         leaves: Box<str>,
     },
-    /// A provider's redirect URI has the path of another endpoint.
+    /// The redirect URI of a provider has the path of another endpoint.
     #[error(
         "the redirect URI of upstream provider {provider} has the path of another endpoint, {path}"
     )]
     Path {
-        /// The provider.
+        /// Name of the provider.
         provider: Box<str>,
-        /// The path.
+        /// Path of the redirect URI.
         path: Box<str>,
     },
 }
 
-/// Why an authorization server must not let users in through its providers.
+/// Error that makes logins through the configured providers unsafe.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProviderFault {
-    /// The store cannot be asked.
+    /// The store is unavailable.
     #[error("failed to compare the upstream providers with the stored ones: {0}")]
     Store(#[from] StoreError),
-    /// People and tokens of another provider are stored under this name.
+    /// The store has users and tokens of another provider under this name.
     #[error(
         "failed to use upstream provider {provider}: people and tokens of {known} are stored under this name, and the \
          configuration says {configured}; give {configured} another name, or change the provider back"
     )]
     Changed {
-        /// The provider's name.
+        /// Name of the provider.
         provider: ProviderName,
-        /// Its issuer before, or token endpoint and fingerprint.
+        /// Issuer in the store, or token endpoint and fingerprint.
         known: ProviderIssuer,
-        /// Those that are configured now.
+        /// Configured issuer.
         configured: ProviderIssuer,
     },
 }
@@ -153,7 +153,7 @@ pub enum ProviderFault {
 // === impl Settings ===
 
 impl Settings {
-    /// Settings with default lifespans and rates, and the scopes `openid profile email offline_access`.
+    /// Creates settings with default lifespans and rates, and the scopes `openid profile email offline_access`.
     #[must_use]
     pub fn new(issuer: IssuerUrl, audiences: Audiences, keys: Keys, hmac: HmacRing) -> Self {
         let scopes = Scopes::new(["openid", "profile", "email", "offline_access"]);
@@ -172,12 +172,12 @@ impl Settings {
         }
     }
 
-    /// Where browsers find the authorization endpoint.
+    /// Returns the base address of the authorization endpoint.
     pub(crate) fn front(&self) -> &IssuerUrl {
         self.authorization_base.as_ref().unwrap_or(&self.issuer)
     }
 
-    /// The origins at which this server is known to be reached.
+    /// Returns the origins at which this server is known to be reachable.
     pub(crate) fn origins(&self) -> BTreeSet<String> {
         let resources =
             self.audiences.iter().filter_map(|audience| Url::parse(audience.as_str()).ok());
@@ -185,13 +185,13 @@ impl Settings {
         resources.chain([self.front().origin(), self.issuer.origin()]).collect()
     }
 
-    /// The path below which browsers come back that came to a callback at another origin than
-    /// [`front`](Self::front), where their cookie is.
+    /// Returns the prefix of return paths: a callback at another origin than [`front`](Self::front) redirects to it, so
+    /// that the browser sends its cookie.
     pub(crate) fn return_path(&self) -> String {
         format!("{}{}", self.front().path(), path::RETURN)
     }
 
-    /// Refuses what cannot work, and warns of what will not last.
+    /// Rejects settings that cannot work, and warns of secrets that end with the process.
     pub(crate) fn check(&self) -> Result<(), StartFault> {
         if let Some(scope) = self.baseline_scopes.first_beyond(&self.scopes) {
             return Err(StartFault::Baseline(scope.into()));
@@ -215,10 +215,10 @@ impl Settings {
 // === impl IssuerUrl ===
 
 impl IssuerUrl {
-    /// Reads an issuer's identifier.
+    /// Parses an issuer identifier.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns the first rule that the text breaks.
     pub fn parse(text: &str) -> Result<Self, IssuerFault> {
         let url = Url::parse(text).map_err(|_| IssuerFault::NotUrl)?;
         let host = url.host_str().ok_or(IssuerFault::NotUrl)?;
@@ -238,13 +238,13 @@ impl IssuerUrl {
         Ok(Self { text: text.into(), url })
     }
 
-    /// As it is written.
+    /// Returns the identifier as text, unchanged.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Its path; empty without one.
+    /// Returns the path, which may be empty.
     #[must_use]
     pub fn path(&self) -> &str {
         match self.url.path() {
@@ -253,13 +253,13 @@ impl IssuerUrl {
         }
     }
 
-    /// Scheme, host and port.
+    /// Returns scheme, host and port.
     #[must_use]
     pub fn origin(&self) -> String {
         self.url.origin().ascii_serialization()
     }
 
-    /// Whether it is https.
+    /// Returns `true` if the scheme is https.
     #[must_use]
     pub fn is_https(&self) -> bool {
         self.url.scheme() == "https"
@@ -274,17 +274,17 @@ impl fmt::Debug for IssuerUrl {
 
 // === impl Lifespans ===
 
-/// How long a grant lasts however often it is refreshed: after that the user is asked again.
+/// Lifespan of a grant, regardless of refreshes: the user must then log in again.
 const GRANT: Duration = Duration::from_secs(90 * 24 * 3600);
 
-/// The longest that an access token may live.
+/// Maximum lifespan of an access token.
 pub(crate) const MAX_ACCESS_LIFESPAN: Duration = Duration::from_secs(24 * 3600);
 
 impl Lifespans {
-    /// How long access tokens, refresh tokens that nobody uses, and codes hold.
+    /// Creates lifespans of access tokens, unused refresh tokens and codes.
     ///
     /// # Errors
-    /// Which one is out of its range.
+    /// Returns the lifespan that is out of range.
     pub fn new(access: Duration, refresh: Duration, code: Duration) -> Result<Self, LifespanFault> {
         let within = |value: Duration, least: u64, most: u64| {
             (Duration::from_secs(least)..=Duration::from_secs(most)).contains(&value)
@@ -301,25 +301,25 @@ impl Lifespans {
         Ok(Self { access, refresh, code })
     }
 
-    /// Of access tokens.
+    /// Returns the lifespan of access tokens.
     #[must_use]
     pub fn access(&self) -> Duration {
         self.access
     }
 
-    /// Of a refresh token that nobody uses.
+    /// Returns the lifespan of an unused refresh token.
     #[must_use]
     pub fn refresh(&self) -> Duration {
         self.refresh
     }
 
-    /// Of codes.
+    /// Returns the lifespan of codes.
     #[must_use]
     pub fn code(&self) -> Duration {
         self.code
     }
 
-    /// Of a grant, however often it is refreshed: 90 days.
+    /// Returns the lifespan of a grant, regardless of refreshes: 90 days.
     #[must_use]
     pub fn grant(&self) -> Duration {
         GRANT
@@ -327,7 +327,7 @@ impl Lifespans {
 }
 
 impl Default for Lifespans {
-    /// An hour, a week, ten minutes.
+    /// Returns an hour, a week and ten minutes.
     fn default() -> Self {
         let hour = Duration::from_secs(3600);
         Self { access: hour, refresh: 168 * hour, code: Duration::from_secs(600) }

@@ -1,4 +1,4 @@
-//! The token endpoint (RFC 6749 section 3.2).
+//! Token endpoint (RFC 6749 section 3.2).
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::server::{Asked, Inner};
 use crate::tokens::Issue;
 use crate::{Audience, Audiences, HmacRing, Scopes};
 
-/// What a client gets (RFC 6749 section 5.1).
+/// Response of the token endpoint (RFC 6749 section 5.1).
 #[derive(Serialize)]
 struct Tokens<'a> {
     access_token: &'a str,
@@ -36,7 +36,7 @@ struct Tokens<'a> {
     id_token: Option<&'a str>,
 }
 
-/// `POST` of the token endpoint.
+/// Handles `POST` of the token endpoint.
 pub(crate) async fn token(State(server): State<Arc<Inner>>, request: Request) -> Response {
     server.token(request).await.unwrap_or_else(|fault| {
         tracing::info!(error = fault.code.name(), reason = fault.description, "no token is given");
@@ -63,7 +63,7 @@ impl Inner {
         answer.inspect_err(|fault| self.refused(&headers, &params, fault))
     }
 
-    /// A client gets nothing.
+    /// Records the rejection of a client's request.
     pub(crate) fn refused(&self, headers: &HeaderMap, params: &Params<'_>, fault: &Fault) {
         let client = Credentials::read(headers, params).ok();
         let client = client.as_ref().map(|credentials| credentials.id.as_str());
@@ -107,7 +107,7 @@ impl Inner {
                 return Err(fault);
             }
         };
-        // Signed before it is stored: a grant without an answer would be of no use.
+        // Tokens are signed before the grant is stored: a grant without a response would be useless.
         let scopes = Scopes::stored(&grant.scopes);
         let response = self.answer(&grant, &scopes, refresh.as_ref(), seed.nonce.as_deref())?;
         match self.store.start_grant(&key, &grant).await? {
@@ -121,7 +121,7 @@ impl Inner {
         }
     }
 
-    /// Whether it is the code's own client that redeems it, and whom the tokens are for.
+    /// Checks that the code's own client redeems it, and returns the audience of the tokens.
     fn entitled(
         &self,
         seed: &AuthorizationCodeData,
@@ -134,7 +134,7 @@ impl Inner {
         if seed.client != credentials.id {
             return Err(Fault::grant("the code was given to another client"));
         }
-        // OAuth 2.1 leaves it out; OAuth 2.0 wants it to be the same.
+        // OAuth 2.1 omits `redirect_uri` here; OAuth 2.0 requires the same value.
         if params.get("redirect_uri").is_some_and(|uri| uri != seed.redirect_uri) {
             return Err(Fault::grant("redirect_uri is not the one that the code was sent to"));
         }
@@ -149,7 +149,7 @@ impl Inner {
         }
     }
 
-    /// What a code gives.
+    /// Creates the grant of a code.
     fn grant(
         &self,
         seed: &AuthorizationCodeData,
@@ -182,8 +182,8 @@ impl Inner {
         Ok((grant, first.map(|token| self.settings.hmac.write_refresh(&token))))
     }
 
-    /// Refreshes (RFC 6749 section 6). Every refresh token is good once; its successor follows from it, so that
-    /// an answer that was lost can be given again for a moment (RFC 9700 section 4.14.2).
+    /// Refreshes a grant (RFC 6749 section 6). Every refresh token is valid once; its successor is derived from it, so a
+    /// lost response can be repeated for a short time (RFC 9700 section 4.14.2).
     async fn refresh(
         self: &Arc<Self>,
         headers: &HeaderMap,
@@ -228,7 +228,7 @@ impl Inner {
         }
     }
 
-    /// Whom the tokens are for stays as it was.
+    /// Checks that the request does not change the audience.
     fn same_audience(&self, grant: &Grant, params: &Params<'_>) -> Result<(), Fault> {
         let Some(asked) = params.get("resource") else { return Ok(()) };
         let asked = Audiences::find(&self.settings.audiences, Some(asked)).ok_or(target())?;
@@ -266,7 +266,7 @@ impl Inner {
     }
 }
 
-/// The parameters of a form, each of which is there once.
+/// Parses the parameters of a form, and rejects repeated ones.
 pub(crate) fn read(text: &[u8]) -> Result<Params<'_>, Fault> {
     let params =
         Params::parse(text).map_err(|_| Fault::request("there are more than 64 parameters"))?;
@@ -279,7 +279,7 @@ pub(crate) fn read(text: &[u8]) -> Result<Params<'_>, Fault> {
     Ok(params)
 }
 
-/// The scopes that are asked for, out of those that were granted.
+/// Returns the requested scopes, which must be among the granted ones.
 fn narrowed(grant: &Grant, params: &Params<'_>) -> Result<Scopes, Fault> {
     let granted = Scopes::stored(&grant.scopes);
     let Some(text) = params.get("scope") else { return Ok(granted) };
@@ -288,7 +288,7 @@ fn narrowed(grant: &Grant, params: &Params<'_>) -> Result<Scopes, Fault> {
     if asked.is_subset(&granted) { Ok(asked) } else { Err(fault("a scope was not granted")) }
 }
 
-/// RFC 7636 section 4.1.
+/// Checks the syntax of a PKCE verifier (RFC 7636 section 4.1).
 fn is_verifier(text: &str) -> bool {
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     (43..=128).contains(&text.len()) && text.bytes().all(legal)

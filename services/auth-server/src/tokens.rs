@@ -11,7 +11,7 @@ use crate::keys::SignError;
 use crate::scope::OPENID;
 use crate::{Keys, Scopes};
 
-/// The claim that names the session whose upstream tokens belong to an access token.
+/// Claim that names the session whose upstream tokens belong to an access token.
 pub(crate) const SESSION_CLAIM: &str = "tsid";
 
 #[derive(Serialize)]
@@ -54,25 +54,25 @@ struct Id<'a> {
     email_verified: Option<bool>,
 }
 
-/// What a token is issued by, for which grant, for what, and when.
+/// Inputs of a token: issuer, grant, scopes and time.
 pub(crate) struct Issue<'a> {
     pub(crate) issuer: &'a str,
     pub(crate) grant: &'a Grant,
-    /// The grant's scopes, or fewer.
+    /// Scopes of the grant, or a subset.
     pub(crate) scopes: &'a Scopes,
     pub(crate) now: Timestamp,
     pub(crate) ends: Timestamp,
-    /// Makes the token the only one of its kind.
+    /// Random bytes that make the token unique.
     pub(crate) id: [u8; 16],
 }
 
 impl Issue<'_> {
-    /// What is said of the user, if its scope was granted (OpenID Connect Core 1.0 section 5.4).
+    /// Returns a claim of the user if its scope was granted (OpenID Connect Core 1.0 section 5.4).
     fn told<T>(&self, scope: &str, value: Option<T>) -> Option<T> {
         value.filter(|_| self.scopes.contains(scope))
     }
 
-    /// The access token.
+    /// Signs the access token.
     pub(crate) fn access(&self, keys: &Keys) -> Result<String, SignError> {
         let Self { issuer, grant, scopes, now, ends, id } = self;
         let claims = Access {
@@ -94,7 +94,7 @@ impl Issue<'_> {
         keys.sign("at+jwt", &claims)
     }
 
-    /// The id token that goes with `access`, if the user was asked for one.
+    /// Signs the ID token that goes with `access`, if the `openid` scope was granted.
     pub(crate) fn id(
         &self,
         keys: &Keys,
@@ -122,11 +122,11 @@ impl Issue<'_> {
     }
 }
 
-/// The left half of the access token's digest (OpenID Connect Core 1.0 section 3.1.3.6).
+/// Returns the left half of the access token's digest (OpenID Connect Core 1.0 section 3.1.3.6).
 fn at_hash(algorithm: Algorithm, access: &str) -> String {
     let hash = match algorithm {
         Algorithm::Es384 => &digest::SHA384,
-        // Ed25519 works on SHA-512.
+        // Ed25519 uses SHA-512.
         Algorithm::EdDsa => &digest::SHA512,
         _ => &digest::SHA256,
     };

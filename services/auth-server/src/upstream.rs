@@ -1,4 +1,4 @@
-//! What the server needs of an upstream identity provider.
+//! Interface to upstream identity providers.
 
 use std::fmt::Debug;
 
@@ -10,57 +10,57 @@ use vmcp_upstream::{
     Provider, ProviderError, ReauthParams, RefreshError, RevocationOutcome, Tokens,
 };
 
-/// An upstream identity provider; [`Provider`] is one.
+/// Upstream identity provider, implemented by [`Provider`].
 pub trait Upstream: Debug + Send + Sync {
-    /// Its name, unique among the providers.
+    /// Returns the name, unique among the providers.
     fn name(&self) -> &str;
 
-    /// Where it sends browsers back to.
+    /// Returns the redirect URI, to which the provider redirects browsers.
     fn redirect_uri(&self) -> &Uri;
 
-    /// Its issuer, where the configuration names one. No default: who wraps a provider and forgets it has no
-    /// defence against mix-up.
+    /// Returns the issuer, if the configuration names one. Required without a default: a wrapper
+    /// that omitted it would disable the defense against mix-up attacks.
     fn issuer(&self) -> Option<&str>;
 
-    /// Identifies the provider, under whichever name: users are known and tokens are kept under it. No default
-    /// either: two providers that share it share their people.
+    /// Returns the identifier of the provider, independent of its name, under which users and tokens are stored. Required
+    /// without a default: providers with the same identifier share their users.
     fn issuer_id(&self) -> &str;
 
-    /// Whether an answer of this provider may name `issuer` in its `iss`, as far as that is known without asking.
+    /// Returns `true` if a response of this provider may have `issuer` as its `iss`, as far as known without a request.
     fn may_be(&self, issuer: &str) -> bool;
 
-    /// Where to send a browser whose user is to log in as anew as `freshness` says, and what to give to
-    /// [`Upstream::finish`] when it comes back: secrets, to be kept encrypted.
+    /// Starts a login with the reauthentication options in `freshness`. Returns the address for the browser and the state
+    /// for [`Upstream::finish`], which contains secrets and must be stored encrypted.
     ///
     /// # Errors
-    /// The login cannot be begun.
+    /// The login cannot be started.
     fn begin<'a>(
         &'a self,
         state: &'a str,
         freshness: ReauthParams,
     ) -> BoxFuture<'a, Result<(Uri, SecretSlice<u8>), ProviderError>>;
 
-    /// Redeems the answer, and says who logged in. It is first seen whether the answer is this leg's, whatever
-    /// it says (RFC 9207 section 2.4).
+    /// Redeems the response and returns the user who logged in. It first checks that the response belongs to this login,
+    /// even for an error response (RFC 9207 section 2.4).
     ///
     /// # Errors
-    /// It is no answer to this leg, reports an error, or does not say credibly who logged in.
+    /// The response does not belong to this login, reports an error, or does not prove who logged in.
     fn finish<'a>(
         &'a self,
         leg: &'a SecretSlice<u8>,
         answer: AuthorizationResponse,
     ) -> BoxFuture<'a, Result<Login, ProviderError>>;
 
-    /// New tokens for old ones.
+    /// Exchanges the refresh token for new tokens.
     ///
     /// # Errors
-    /// The grant is over, or the provider cannot be asked.
+    /// The grant has ended, or the provider is unavailable.
     fn refresh<'a>(&'a self, tokens: &'a Tokens) -> BoxFuture<'a, Result<Tokens, RefreshError>>;
 
-    /// Tells the provider that the tokens are not to be used any more.
+    /// Revokes the tokens at the provider.
     ///
     /// # Errors
-    /// It cannot be told.
+    /// The provider cannot revoke them.
     fn revoke<'a>(
         &'a self,
         tokens: &'a Tokens,
@@ -124,7 +124,7 @@ impl Upstream for Provider {
     }
 }
 
-/// What was kept of a leg was written by another version of this software.
+/// Returns the error for a stored login state that another version of this software wrote.
 fn malformed() -> ProviderError {
     ProviderError::Unavailable { endpoint: EndpointKind::Token, cause: EndpointError::Unreachable }
 }

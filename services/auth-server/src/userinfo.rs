@@ -1,4 +1,4 @@
-//! The userinfo endpoint (OpenID Connect Core 1.0 section 5.3).
+//! Userinfo endpoint (OpenID Connect Core 1.0 section 5.3).
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ struct UserInfo<'a> {
     email_verified: Option<bool>,
 }
 
-/// `GET` and `POST` of the userinfo endpoint: what the access token says of its user, as far as its scopes go.
+/// Handles `GET` and `POST` of the userinfo endpoint. The response has the user's claims within the scopes of the token.
 pub(crate) async fn userinfo(State(server): State<Arc<Inner>>, request: Request) -> Response {
     if let Err(fault) = server.admit(Asked::Token, peer(&request)) {
         return fault.respond();
@@ -83,7 +83,7 @@ impl Inner {
     }
 }
 
-/// RFC 6750 section 3.
+/// Adds the challenge of RFC 6750 section 3.
 fn challenge(mut response: Response, challenge: &str) -> Response {
     if let Ok(value) = HeaderValue::try_from(challenge) {
         response.headers_mut().insert(WWW_AUTHENTICATE, value);

@@ -1,4 +1,4 @@
-//! What single parameters of an authorization request mean.
+//! Parsers for single parameters of an authorization request.
 
 use vmcp_auth_store::{Client, CodeChallenge};
 
@@ -6,7 +6,7 @@ use crate::Scopes;
 use crate::error::{Code, Fault};
 use crate::params::Params;
 
-/// What the client asks for, or all that it may have.
+/// Returns the scopes of the request, or all scopes of the client if the request names none.
 pub(super) fn scopes(params: &Params<'_>, client: &Client) -> Result<Scopes, Fault> {
     let own = Scopes::stored(&client.scopes);
     let Some(text) = params.get("scope") else { return Ok(own) };
@@ -19,7 +19,7 @@ pub(super) fn scopes(params: &Params<'_>, client: &Client) -> Result<Scopes, Fau
     }
 }
 
-/// How the person is to be asked.
+/// Returns the values of `prompt`.
 pub(super) fn prompts<'a>(params: &'a Params<'_>) -> Result<Vec<&'a str>, Fault> {
     let prompts: Vec<_> =
         params.get("prompt").into_iter().flat_map(|text| text.split(' ')).collect();
@@ -34,7 +34,7 @@ pub(super) fn prompts<'a>(params: &'a Params<'_>) -> Result<Vec<&'a str>, Fault>
     }
 }
 
-/// How many seconds ago the person may have proved who they are at most.
+/// Returns `max_age`: the maximum age of the user's authentication, in seconds.
 pub(super) fn max_age(params: &Params<'_>) -> Result<Option<u32>, Fault> {
     let digits = |text: &&str| text.bytes().all(|byte| byte.is_ascii_digit());
     let read = |text: &str| Some(text).filter(digits)?.parse().ok();
@@ -42,7 +42,7 @@ pub(super) fn max_age(params: &Params<'_>) -> Result<Option<u32>, Fault> {
     params.get("max_age").map(|text| read(text).ok_or(fault)).transpose()
 }
 
-/// The PKCE challenge (RFC 7636 section 4.3): required, and made with S256.
+/// Returns the PKCE challenge (RFC 7636 section 4.3), which is required and must use S256.
 pub(super) fn challenge(params: &Params<'_>) -> Result<CodeChallenge, Fault> {
     let challenge = params.get("code_challenge");
     let challenge =

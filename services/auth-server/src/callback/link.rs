@@ -1,4 +1,4 @@
-//! What a provider gave, kept for a session.
+//! Storage of a provider's tokens for a session.
 
 use secrecy::ExposeSecret;
 use vmcp_auth_store::{
@@ -12,8 +12,8 @@ use crate::flow::STEP;
 use crate::server::{Inner, Leg};
 
 impl Inner {
-    /// Whether a person who links a provider anew came with another account than is linked, and did not confirm that.
-    /// Made-up subjects are new each time.
+    /// Returns `true` if the user links a provider again with another account than before, without having confirmed that.
+    /// Synthetic subjects are new at each login and do not count.
     pub(super) async fn is_other_account(
         &self,
         login: &Login,
@@ -29,7 +29,7 @@ impl Inner {
         Ok(linked.is_some_and(|linked| linked.subject != came.tokens.subject))
     }
 
-    /// Keeps the tokens of a provider. A half-done login's end by themselves after a while.
+    /// Stores the tokens of a provider. Tokens of an unfinished login expire.
     pub(super) async fn link(&self, login: &Login, leg: &Leg, tokens: Tokens) -> Result<(), Fault> {
         let user = login.user.clone().ok_or(Fault::server())?;
         let tokens = self.carry(&user, leg, tokens).await?;
@@ -38,7 +38,7 @@ impl Inner {
             LoginPurpose::Authorize(request) => {
                 SessionHead { id: login.session, user, client: request.client.clone() }
             }
-            // What ended meanwhile is not begun anew.
+            // A session that ended in the meantime is not created again.
             LoginPurpose::Relink | LoginPurpose::LinkOther => {
                 let session = self.store.session(&login.session).await?;
                 let words = "the session ended meanwhile";
@@ -52,7 +52,7 @@ impl Inner {
         Ok(())
     }
 
-    /// The refresh token of an earlier login, where the provider gives one at the first login only.
+    /// Adds the refresh token of an earlier login: some providers issue one at the first login only.
     async fn carry(&self, user: &UserId, leg: &Leg, tokens: Tokens) -> Result<Tokens, Fault> {
         if tokens.refresh.is_some() || tokens.expires_at.is_none() || user.is_synthetic() {
             return Ok(tokens);
@@ -65,7 +65,7 @@ impl Inner {
         Ok(if same { Tokens { refresh: before.refresh, ..tokens } } else { tokens })
     }
 
-    /// A row of these tokens.
+    /// Encrypts tokens into a row.
     pub(crate) fn seal_row(
         &self,
         session: SessionId,
@@ -84,7 +84,7 @@ impl Inner {
         })
     }
 
-    /// The tokens of a row.
+    /// Decrypts the tokens of a row.
     pub(crate) fn open_row(
         &self,
         session: SessionId,

@@ -1,4 +1,4 @@
-//! Limits on how many metadata documents are fetched at once.
+//! Limits on concurrent fetches of metadata documents.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -7,16 +7,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use vmcp_core::network;
 
-/// The most fetches under way.
+/// Maximum number of concurrent fetches.
 const MAX_FETCHES: usize = 128;
 
-/// The most fetches under way from one host: a slow one takes no more than its share.
+/// Maximum number of concurrent fetches from one host, so that a slow host cannot use up all permits.
 const MAX_FETCHES_PER_HOST: usize = 4;
 
-/// The most fetches under way that requests from one address began.
+/// Maximum number of concurrent fetches caused by requests from one address.
 const MAX_FETCHES_PER_ADDRESS: usize = 8;
 
-/// Permits for fetches, counted by host and by the address that asks. A clone is the same.
+/// Permits for fetches, counted by host and by client address. Clones share the counts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FetchSlots(Arc<Mutex<Counts>>);
 
@@ -27,7 +27,7 @@ struct Counts {
     addresses: HashMap<IpAddr, usize>,
 }
 
-/// Permit for one fetch, given back when it is dropped.
+/// Permit for one fetch, released on drop.
 #[derive(Debug)]
 pub(super) struct FetchPermit {
     slots: FetchSlots,
@@ -36,7 +36,7 @@ pub(super) struct FetchPermit {
 }
 
 impl FetchSlots {
-    /// Returns a permit, or `None` where a limit is reached.
+    /// Returns a permit, or `None` if a limit is reached.
     pub(super) fn acquire(&self, host: &str, address: IpAddr) -> Option<FetchPermit> {
         let address = network(address);
         let mut counts = self.lock();

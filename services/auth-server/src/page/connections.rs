@@ -1,4 +1,4 @@
-//! The page that shows what a person has linked.
+//! Page with the linked accounts of a user.
 
 use axum::response::Response;
 use http::StatusCode;
@@ -8,53 +8,53 @@ use vmcp_core::escape_invisible;
 use crate::Pages;
 use crate::metadata::path;
 
-/// Everything that a person has linked.
+/// Linked accounts of a user.
 pub(crate) struct Overview<'a> {
-    /// What the person is called.
+    /// Display name of the user.
     pub(crate) who: Option<String>,
     pub(crate) connections: &'a [Connection],
     pub(crate) csrf: &'a str,
-    /// The path that the forms go to.
+    /// Path that the forms are sent to.
     pub(crate) base: &'a str,
 }
 
-/// One login of a client.
+/// Login of a client.
 pub(crate) struct Connection {
-    /// Names the session.
+    /// Identifier of the session.
     pub(crate) session: String,
-    /// What the client calls itself.
+    /// Name that the client gave.
     pub(crate) client: String,
     pub(crate) since: String,
     pub(crate) linked: Vec<Linked>,
 }
 
-/// One provider of a login.
+/// Provider of a login.
 pub(crate) struct Linked {
     pub(crate) provider: String,
-    /// `None` where it is not linked at the moment.
+    /// State of the link; `None` if the provider is not linked.
     pub(crate) link: Option<Link>,
 }
 
-/// What is known of a link.
+/// State of a link.
 pub(crate) struct Link {
     pub(crate) scopes: String,
     pub(crate) until: String,
 }
 
-/// An account at a provider that is another one than is linked.
+/// Account at a provider that differs from the linked one.
 pub(crate) struct OtherAccount<'a> {
     pub(crate) provider: &'a str,
-    /// What its owner is called, if the provider says.
+    /// Display name of the account's owner, if the provider sends it.
     pub(crate) who: Option<&'a str>,
-    /// Names the session.
+    /// Identifier of the session.
     pub(crate) session: &'a str,
     pub(crate) csrf: &'a str,
-    /// The path that the forms go to.
+    /// Path that the forms are sent to.
     pub(crate) base: &'a str,
 }
 
 impl Pages {
-    /// The page that asks whether another account is to be linked.
+    /// Renders the page that asks for confirmation before another account is linked.
     pub(crate) fn other_account(&self, other: &OtherAccount<'_>) -> Response {
         let OtherAccount { provider, who, session, csrf, base } = other;
         let content = html! {
@@ -77,7 +77,7 @@ impl Pages {
         self.page(StatusCode::OK, "This is another account", None, &content)
     }
 
-    /// The page with what is linked.
+    /// Renders the page with the linked accounts.
     pub(crate) fn connections(&self, overview: &Overview<'_>) -> Response {
         let content = html! {
             h1 { "Your connections" }
@@ -123,7 +123,7 @@ fn provider(overview: &Overview<'_>, connection: &Connection, linked: &Linked) -
     }
 }
 
-/// A form of one button.
+/// Renders a form with one button.
 fn button(
     overview: &Overview<'_>,
     connection: &Connection,

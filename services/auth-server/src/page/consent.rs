@@ -1,4 +1,4 @@
-//! The page that asks a person whether a client may act for them.
+//! Consent page, which asks a user whether a client may act for them.
 
 use axum::response::Response;
 use http::StatusCode;
@@ -9,27 +9,27 @@ use crate::metadata::path;
 use crate::redirect::{RedirectKind, RedirectUri};
 use crate::{Pages, Scopes};
 
-/// What a person is asked.
+/// Content of the consent page.
 pub(crate) struct Ask<'a> {
-    /// What the client calls itself.
+    /// Name that the client gave.
     pub(crate) client: &'a str,
-    /// The host that vouches for it; `None` where it registered itself.
+    /// Host of the client's metadata document; `None` for a client that registered itself.
     pub(crate) known_by: Option<&'a str>,
     pub(crate) redirect: &'a RedirectUri,
     pub(crate) scopes: &'a Scopes,
-    /// The resource that tokens are for.
+    /// Audience of the tokens.
     pub(crate) resource: &'a str,
-    /// Where the person logs in, in order.
+    /// Providers at which the user logs in, in order.
     pub(crate) providers: &'a [&'a str],
-    /// Names the login.
+    /// Identifier of the login.
     pub(crate) id: &'a str,
     pub(crate) csrf: &'a str,
-    /// The path that the form goes to.
+    /// Path that the form is sent to.
     pub(crate) base: &'a str,
 }
 
 impl Pages {
-    /// The page that asks.
+    /// Renders the consent page.
     pub(crate) fn consent(&self, ask: &Ask<'_>) -> Response {
         let Ask { client, known_by, redirect, scopes, resource, providers, id, csrf, base } = ask;
         let (client, resource) = (&*escape_invisible(client), &*escape_invisible(resource));
@@ -100,7 +100,7 @@ fn destination(kind: RedirectKind) -> &'static str {
     }
 }
 
-/// What a scope lets a client do; `None` for one that only the operator knows.
+/// Describes a scope for the user; `None` for one that the operator defined.
 fn explain(scope: &str) -> Option<&'static str> {
     match scope {
         "openid" => Some("know that it is you"),

@@ -1,4 +1,4 @@
-//! Whether the first provider, which says who a person is, still knows them.
+//! Periodic check that the first provider, which identifies the user, still knows the user.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use crate::event::{Event, Happened, Revoker};
 use crate::server::Inner;
 
 impl Inner {
-    /// Whether the person behind a grant may go on. The first provider is asked if it was not for a while and gave a
-    /// refresh token; one that cannot be asked at the moment has refused nobody.
+    /// Checks that the user of a grant may continue. The first provider is asked if its last check is too old and it issued
+    /// a refresh token. An unavailable provider does not count as a rejection.
     ///
     /// # Errors
-    /// The provider refuses the person, or its link is gone: the session is ended. Or the store cannot be asked.
+    /// The provider rejects the user, or its link is gone: the session is ended. Or the store is unavailable.
     pub(crate) async fn check_person(self: &Arc<Self>, grant: &Grant) -> Result<(), Fault> {
         let Some(first) = self.upstreams.first() else { return Ok(()) };
         let (session, interval) = (grant.session, self.settings.upstream_check_interval);
@@ -35,8 +35,8 @@ impl Inner {
         }
     }
 
-    /// Ends a session whose person the first provider refuses, and has it asked about the person's other ones unless
-    /// that is `under_way`: it may have refused the person, or the one session's token alone.
+    /// Ends a session whose user the first provider rejects. Unless `under_way`, it then checks the user's other sessions:
+    /// the rejection may concern the user, or this session's token alone.
     pub(super) async fn end_refused(self: &Arc<Self>, session: SessionId, under_way: bool) {
         let head = match self.store.session(&session).await {
             Ok(found) => found.map(|found| found.head),
@@ -46,7 +46,7 @@ impl Inner {
             }
         };
         if let Err(error) = self.end_session(session).await {
-            // Its link is gone, so its next refresh ends it.
+            // The link is deleted, so the next refresh ends the session.
             tracing::warn!(%error, "failed to end the session of a refused user");
         }
         let Some(head) = head else { return };
@@ -57,8 +57,8 @@ impl Inner {
         }
     }
 
-    /// Asks the first provider about each session of a person, one after the other. Boxed, since a refusal leads
-    /// back here.
+    /// Asks the first provider about each session of a user, one after the other. Boxed, because a rejection calls this
+    /// function recursively.
     fn check_sessions(self: Arc<Self>, user: UserId) -> BoxFuture<'static, ()> {
         Box::pin(async move {
             let (Some(first), since) = (self.upstreams.first(), self.now()) else { return };
@@ -70,7 +70,7 @@ impl Inner {
                 }
             };
             for session in sessions {
-                // A refusal ends the session.
+                // A rejection ends the session inside this call.
                 let checked = self.upstream_tokens(session.head.id, first, Want::CheckedToo(since));
                 _ = checked.await;
             }

@@ -1,4 +1,4 @@
-//! What a session has linked, as a key: a catalog that was fetched with its tokens is good under this key alone.
+//! Key of a session's links: a catalog fetched with its tokens is valid under this key alone.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::READ;
 use crate::server::Inner;
 
 impl Inner {
-    /// The key of what a session has linked, as the store said within the last second. `None` if it does not answer.
+    /// Returns the key of a session's links, at most one second old. `None` if the store is unavailable.
     pub(super) async fn links(self: &Arc<Self>, session: SessionId) -> Option<ViewKey> {
         if let Some(links) = self.rows.links.get(&session, self.clock.now()) {
             return Some(links);
@@ -19,7 +19,7 @@ impl Inner {
         self.rows.link_flights.join(session, read).await
     }
 
-    /// A provider is linked with an account and scopes: a refresh of its tokens changes neither.
+    /// The key covers account and scopes of each link, which a refresh of the tokens does not change.
     async fn read_links(&self, session: SessionId) -> Option<ViewKey> {
         let found = match self.store.session(&session).await {
             Ok(found) => found,

@@ -1,4 +1,4 @@
-//! Which tokens will do, without the provider being asked.
+//! Requirements that decide whether stored tokens suffice without a request to the provider.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -10,28 +10,28 @@ use vmcp_upstream::Tokens;
 
 use super::Stored;
 
-/// A token that expires sooner than this is refreshed before it is used.
+/// Minimum remaining lifetime: a token that expires sooner is refreshed before use.
 const MARGIN: Duration = Duration::from_secs(45);
 
-/// What tokens are wanted for.
+/// Requirement on upstream tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Want {
-    /// The access token, for a while.
+    /// A valid access token.
     Access,
-    /// The id token. It is good for what it says even when the access token is over.
+    /// The ID token. Its claims remain useful after the access token has expired.
     Id,
-    /// Another one than that of this digest, which somebody did not take.
+    /// A token other than the one with this digest, which a backend rejected.
     Other(UpstreamKind, Digest),
-    /// To know that the provider has not refused the person since then.
+    /// Confirmation that the provider has not rejected the user since this time.
     Checked(Timestamp),
-    /// The same, for another session of a person who was refused.
+    /// The same confirmation, for another session of a rejected user.
     CheckedToo(Timestamp),
 }
 
 // === impl Want ===
 
 impl Want {
-    /// Whether these will do, without the provider being asked.
+    /// Returns `true` if these tokens suffice without a request to the provider.
     pub(super) fn is_met(self, stored: &Stored, now: SystemTime) -> bool {
         let tokens = &stored.tokens;
         match self {
@@ -49,19 +49,19 @@ impl Want {
         matches!(self, Self::Other(..))
     }
 
-    /// Whether a refusal is looked for in the person's other sessions already.
+    /// Returns `true` if the check of a rejected user's other sessions is already running.
     pub(super) fn is_of_others(self) -> bool {
         matches!(self, Self::CheckedToo(_))
     }
 
-    /// Whether it is these that somebody did not take.
+    /// Returns `true` if these are the tokens that a backend rejected.
     pub(super) fn is_refused(self, stored: &Stored) -> bool {
         let Self::Other(kind, refused) = self else { return false };
         let own = token(&stored.tokens, kind);
         own.is_some_and(|own| Digest::of(own.expose_secret()) == refused)
     }
 
-    /// What is used as long as nothing fresher can be had. A provider that cannot be asked has refused nobody.
+    /// Returns the tokens to use if a refresh is impossible. An unavailable provider does not count as a rejection.
     pub(super) fn fallback(self, stored: Arc<Stored>, now: SystemTime) -> Option<Arc<Stored>> {
         let is_good = match self {
             Self::Checked(_) | Self::CheckedToo(_) => true,
