@@ -1,4 +1,4 @@
-//! A server, its providers, and a browser, for tests.
+//! Server, providers and browser for tests.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -31,15 +31,15 @@ pub(crate) const ISSUER: &str = "https://as.example";
 pub(crate) const RESOURCE: &str = "https://mcp.example/mcp";
 pub(crate) const APP: &str = "https://app.example/cb";
 pub(crate) const LOOPBACK: &str = "http://127.0.0.1/cb";
-/// 43 characters, as short as a verifier may be.
+/// PKCE verifier of the minimum length, 43 characters.
 pub(crate) const VERIFIER: &str = "verifier-verifier-verifier-verifier-verifie";
-/// 2026-07-28, a bit after noon.
+/// 2026-07-28, shortly after noon.
 pub(crate) const NOW: u64 = 1_785_240_000;
 
-/// A key for tests alone.
+/// Signing key for tests only.
 pub(crate) const PEM: &str = "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIDAgBwMh/JTwjXhUWuzfUx73PKxgVdrRviqbAE5Hkgpt\n-----END PRIVATE KEY-----\n";
 
-/// A provider that gives what it is told to.
+/// Scripted upstream provider.
 pub(crate) struct Fake {
     name: String,
     issuer: String,
@@ -47,31 +47,31 @@ pub(crate) struct Fake {
     pub(crate) script: Mutex<Script>,
     pub(crate) refreshes: AtomicUsize,
     pub(crate) revokes: AtomicUsize,
-    /// How anew users were to log in.
+    /// Reauthentication options of the logins so far.
     pub(crate) wanted: Mutex<Vec<ReauthParams>>,
     clock: Clock,
 }
 
-/// What a provider does.
+/// Behavior of the fake provider.
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
     pub(crate) subject: &'static str,
     pub(crate) client_id: &'static str,
     pub(crate) is_synthetic: bool,
     pub(crate) email_verified: Option<bool>,
-    /// When the user proved who they are, in seconds before now.
+    /// Age of the user's authentication, in seconds.
     pub(crate) authenticated: Option<u64>,
     pub(crate) begin: Option<ProviderError>,
     pub(crate) finish: Option<ProviderError>,
     pub(crate) refresh: Option<RefreshError>,
-    /// The beginning of refresh tokens that are dead.
+    /// Prefix of refresh tokens that the provider rejects.
     pub(crate) dead: Option<&'static str>,
     pub(crate) refresh_takes: Duration,
     pub(crate) refresh_token: Option<&'static str>,
     pub(crate) expires_in: Option<u64>,
 }
 
-/// A server with two providers, `corp` and `git`.
+/// Server with two providers, `corp` and `git`.
 pub(crate) struct World {
     pub(crate) server: AuthServer,
     pub(crate) store: Arc<dyn Store>,
@@ -80,15 +80,15 @@ pub(crate) struct World {
     pub(crate) git: Arc<Fake>,
 }
 
-/// A browser: it keeps its cookie.
+/// Browser with a cookie jar.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Browser {
     pub(crate) cookie: Option<String>,
-    /// Where it is; all that do not say are at one address.
+    /// Address of the browser; browsers without one share an address.
     pub(crate) address: Option<SocketAddr>,
 }
 
-/// What came back.
+/// Response to the browser.
 #[derive(Debug)]
 pub(crate) struct Came {
     pub(crate) status: StatusCode,
@@ -96,7 +96,7 @@ pub(crate) struct Came {
     pub(crate) text: String,
 }
 
-/// Tokens that a client got.
+/// Tokens issued to a client.
 #[derive(Clone, Debug)]
 pub(crate) struct Got {
     pub(crate) access: String,
@@ -108,7 +108,7 @@ impl Fake {
         Self::of(name, &format!("https://{name}.example"), clock)
     }
 
-    /// One that stands for this issuer, whatever its name.
+    /// Creates a provider of this issuer, under any name.
     pub(crate) fn of(name: &str, issuer: &str, clock: &Clock) -> Arc<Self> {
         Arc::new(Self {
             name: name.into(),
@@ -212,7 +212,7 @@ impl Upstream for Fake {
             if let Some(fault) = script.finish {
                 return Err(fault);
             }
-            // As PKCE does: a code is good for the leg that it was given for.
+            // A code is valid for its own login only, as with PKCE.
             let leg = String::from_utf8(leg.expose_secret().to_vec()).unwrap();
             let code = answer.outcome.map_err(ProviderError::Denied)?;
             if code.expose_secret() != format!("code for {leg}") {
@@ -276,7 +276,7 @@ impl World {
         Self::over(settings, store, clock)
     }
 
-    /// A server over a store that there is: another replica.
+    /// Creates a server over an existing store: another replica.
     pub(crate) fn over(settings: Settings, store: Arc<dyn Store>, clock: Clock) -> Self {
         let [corp, git] = ["corp", "git"].map(|name| Fake::new(name, &clock));
         let upstreams: Vec<Arc<dyn Upstream>> =
@@ -286,7 +286,7 @@ impl World {
         Self { server, store, clock, corp, git }
     }
 
-    /// The same store behind other providers.
+    /// Creates a server over the same store with other providers.
     pub(crate) fn behind(other: &Self, upstreams: Vec<Arc<dyn Upstream>>) -> Self {
         let (store, clock) = (Arc::clone(&other.store), other.clock.clone());
         let server = AuthServer::new(settings(), Arc::clone(&store), upstreams, clock.clone());
@@ -315,7 +315,7 @@ impl World {
         self.send(request.body(document.to_string().into()).unwrap()).await
     }
 
-    /// A client that may go to [`APP`] and [`LOOPBACK`], and may refresh.
+    /// Registers a client with [`APP`] and [`LOOPBACK`] as redirect URIs, which may refresh.
     pub(crate) async fn client(&self) -> String {
         let came = self
             .register(serde_json::json!({
@@ -327,7 +327,7 @@ impl World {
         came.json()["client_id"].as_str().unwrap().to_owned()
     }
 
-    /// The address of an authorization request, with these parameters changed; an empty one is left out.
+    /// Returns the address of an authorization request with these parameters changed; an empty value omits the parameter.
     pub(crate) fn authorize(client: &str, changed: &[(&str, &str)]) -> String {
         let challenge = CodeChallenge::of_verifier(VERIFIER).to_text();
         let mut params = BTreeMap::from([
@@ -345,7 +345,7 @@ impl World {
         format!("/oauth/authorize?{query}")
     }
 
-    /// What the page that asks sends, with this decision.
+    /// Returns the submitted form of the consent page with this decision.
     pub(crate) fn decision(page: &str, decision: &str) -> Request<Body> {
         let field = |name: &str| {
             let from = page.split_once(&format!("name=\"{name}\" value=\"")).unwrap().1;
@@ -355,7 +355,7 @@ impl World {
         form_request("/oauth/consent", &[("id", &id), ("csrf", &csrf), ("decision", decision)])
     }
 
-    /// Goes to a provider and logs in there: what the browser comes back with.
+    /// Logs in at a provider, and returns the callback's address.
     pub(crate) fn at_provider(to: &str) -> String {
         let to = Url::parse(to).unwrap();
         let name = to.host_str().unwrap().strip_suffix(".example").unwrap().to_owned();
@@ -367,14 +367,14 @@ impl World {
         format!("/oauth/callback?{query}")
     }
 
-    /// Goes to a provider and comes back with an error.
+    /// Fails to log in at a provider, and returns the callback's address with the error.
     pub(crate) fn not_at_provider(to: &str, error: &str) -> String {
         let back = Self::at_provider(to);
         let (_, state) = back.split_once("&state=").unwrap();
         format!("/oauth/callback?error={error}&error_description=canary&state={state}")
     }
 
-    /// Everything up to the first provider.
+    /// Runs a login up to the redirect to the first provider.
     pub(crate) async fn consent(&self, browser: &mut Browser, authorize: &str) -> String {
         let page = browser.get(self, authorize).await;
         if page.status == StatusCode::SEE_OTHER {
@@ -385,7 +385,7 @@ impl World {
         leave.refresh_target()
     }
 
-    /// A whole login: the address that the client is answered at.
+    /// Runs a whole login, and returns the redirect to the client.
     pub(crate) async fn log_in_at(&self, browser: &mut Browser, authorize: &str) -> Url {
         let corp = self.consent(browser, authorize).await;
         let git = browser.get(self, &Self::at_provider(&corp)).await.location();
@@ -393,7 +393,7 @@ impl World {
         Url::parse(&done.location()).unwrap()
     }
 
-    /// A whole login of a new browser: the code.
+    /// Runs a whole login in a new browser, and returns the code.
     pub(crate) async fn code(&self, client: &str) -> String {
         let answer = self.log_in_at(&mut Browser::default(), &Self::authorize(client, &[])).await;
         param(&answer, "code").unwrap()
@@ -419,7 +419,7 @@ impl World {
         self.post("/oauth/token", &form).await
     }
 
-    /// A whole login, and the tokens.
+    /// Runs a whole login, and returns the tokens.
     pub(crate) async fn tokens(&self, client: &str) -> Got {
         let code = self.code(client).await;
         self.redeem(client, &code, &[]).await.tokens()
@@ -463,7 +463,7 @@ impl Came {
         serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("{self:?}"))
     }
 
-    /// The error code, in JSON or in the address that tells the client.
+    /// Returns the error code, from JSON or from the redirect to the client.
     pub(crate) fn error(&self) -> String {
         if self.headers.get("content-type").is_some_and(|media| media == "application/json") {
             return self.json()["error"].as_str().unwrap_or_default().to_owned();
@@ -471,7 +471,7 @@ impl Came {
         param(&self.told(), "error").unwrap_or_default()
     }
 
-    /// The address that tells the client: the browser is sent there, or the person may go.
+    /// Returns the error redirect to the client: a redirect, or a link on a page.
     pub(crate) fn told(&self) -> Url {
         let address = if self.status == StatusCode::SEE_OTHER {
             self.location()
@@ -488,7 +488,7 @@ impl Came {
         self.headers["location"].to_str().unwrap().to_owned()
     }
 
-    /// Where a page takes the browser.
+    /// Returns the address to which a page redirects the browser.
     pub(crate) fn refresh_target(&self) -> String {
         let from = self.text.split_once("content=\"0;url=").unwrap_or_else(|| panic!("{self:?}")).1;
         from.split_once('"').unwrap().0.replace("&amp;", "&")

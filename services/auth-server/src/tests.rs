@@ -1,4 +1,4 @@
-//! The whole server, through its router.
+//! Tests of the whole server through its router.
 
 mod authorize;
 mod callback;

@@ -1,4 +1,4 @@
-//! What holds of whatever arrives from outside; the fuzz targets check the same.
+//! Properties that hold for any external input; the fuzz targets check the same.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 

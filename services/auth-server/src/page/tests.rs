@@ -1,4 +1,4 @@
-//! What is in the pages, and what can not get into them.
+//! Tests for the content and the escaping of pages.
 
 use super::*;
 use crate::Scopes;
@@ -87,7 +87,7 @@ async fn nobody_frames_keeps_or_feeds_a_page() {
     ] {
         assert_eq!(headers[name], value);
     }
-    // The style that is sent is the one that the policy allows.
+    // The hash in the policy must match the style in the page.
     let page = text(response).await;
     let style = page.split_once("<style>").unwrap().1.split_once("</style>").unwrap().0;
     let hash = STANDARD.encode(digest::digest(&digest::SHA256, style.as_bytes()));

@@ -1,4 +1,4 @@
-//! What is a redirect URI, and which one covers which.
+//! Tests for parsing and matching of redirect URIs.
 
 use proptest::prelude::*;
 
@@ -142,7 +142,7 @@ proptest! {
         let _ = RedirectUri::parse(&text);
     }
 
-    /// What is covered leads to the same place, whoever reads it.
+    /// A covered URI has the same host and path as the registered one, according to a URL parser.
     #[test]
     fn what_covers_leads_to_the_same_host_and_path(
         one in "http://(localhost|127.0.0.1|\\[::1\\])(:[0-9]{1,5})?(/[a-z%./]{0,6})?(\\?[a-z=&]{0,4})?",

@@ -65,7 +65,7 @@ async fn one_that_the_provider_forgot_makes_room_once() {
         }
     };
     assert_eq!(put("two").await, "two");
-    // Another replica found the same out a moment later.
+    // A second replica finds the registration invalid a moment later.
     assert_eq!(put("three").await, "two");
     assert_eq!(name(&registrations, "git").await.as_deref(), Some("two"));
 }
@@ -90,7 +90,7 @@ async fn one_that_is_of_no_use_makes_room() {
     let put = registrations.put(&key("git"), &client("two", None), None).await.unwrap();
     assert_eq!(&*put.client_id, "two");
 
-    // Nobody can read it whose secrets are others.
+    // A ring with other secrets cannot decrypt the registration.
     let other = StoredRegistrations::new(store, &ring(8), clock);
     assert_eq!(name(&other, "git").await, None);
     let put = other.put(&key("git"), &client("three", None), None).await.unwrap();

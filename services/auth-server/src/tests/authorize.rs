@@ -1,4 +1,4 @@
-//! What the authorization endpoint lets through, and whom it tells of what it doesn't.
+//! Tests for the validation of authorization requests and for the receiver of errors.
 
 use http::Request;
 use vmcp_auth_store::Limits;
@@ -49,7 +49,7 @@ async fn nobody_is_redirected_to_an_address_that_is_not_registered() {
         assert_eq!(status, 400, "{uri}");
         assert!(text.contains("unknown place"), "{uri}: {text}");
     }
-    // With two registered, it can not be left out.
+    // With two registered redirect URIs, the parameter is required.
     let (status, _) = page(&world, &World::authorize(&client, &[("redirect_uri", "")])).await;
     assert_eq!(status, 400);
 }
@@ -100,8 +100,7 @@ async fn the_client_is_told_what_else_is_wrong_and_by_whom() {
     }
 }
 
-/// Anyone can register a client and make people follow an address that begins with this server's (RFC 9700
-/// section 4.11.2).
+/// Anyone can register a client and send users a link that begins with this server's address (RFC 9700 section 4.11.2).
 #[tokio::test]
 async fn never_redirects_to_clients_without_consent() {
     let world = World::new();
@@ -134,7 +133,7 @@ async fn never_redirects_to_clients_without_consent() {
         let other = Browser::default().get(&world, &World::authorize(&client, &[changed])).await;
         assert_eq!(other.status, 400, "{changed:?}");
     }
-    // It was one client that they allowed something.
+    // The consent covers one client only.
     let other = World::authorize(&world.client().await, &[("scope", "admin")]);
     assert_eq!(browser.get(&world, &other).await.status, 400);
 }
@@ -208,7 +207,7 @@ async fn a_request_may_come_as_a_form() {
     let (path, query) = address.split_once('?').unwrap();
     let form: Vec<_> = form_urlencoded::parse(query.as_bytes()).collect();
     let form: Vec<_> = form.iter().map(|(name, value)| (&**name, &**value)).collect();
-    // From another site, the browser's cookie is not sent along: it is neither missed nor replaced.
+    // A cross-site form arrives without the browser's cookie, which must be neither missed nor replaced.
     let mut browser = Browser::default();
     let again = browser.send(&world, form_request(path, &form)).await;
     assert!(!again.headers.contains_key("set-cookie"));
@@ -269,7 +268,7 @@ async fn logins_before_consent_take_nothing_from_others() {
     for _ in 0..50 {
         assert_eq!(other.get(&world, &address).await.status, 200);
     }
-    // Neither another address nor the client's id is concerned: the oldest of the same address made room.
+    // Logins of other addresses remain, even of the same client: the oldest login of the same address was evicted.
     let came = own.send(&world, World::decision(&page.text, "allow")).await;
     assert!(came.refresh_target().starts_with("https://corp.example/"), "{}", came.text);
     let came = first.send(&world, World::decision(&flooded.text, "allow")).await;

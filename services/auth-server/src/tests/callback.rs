@@ -1,4 +1,4 @@
-//! Consent, the way to the providers, and the way back.
+//! Tests for consent, the redirect to the providers, and the callback.
 
 use vmcp_auth_store::{ClientId, Consent, Digest, Limits, ProviderName};
 use vmcp_upstream::{AuthorizationResponseError, EndpointError, EndpointKind, ProviderError};
@@ -26,7 +26,8 @@ async fn a_login_goes_through_both_providers_in_order_and_ends_with_a_code() {
     assert!(param(&done, "code").unwrap().starts_with("vac_"));
 }
 
-/// The cookie of a login is that of the authorization endpoint's origin; providers may know another callback.
+/// The cookie of a login belongs to the origin of the authorization endpoint; providers may have a callback at another
+/// origin.
 #[tokio::test]
 async fn a_callback_at_another_origin_leads_to_the_browsers_cookie() {
     let mut settings = crate::testing::settings();
@@ -37,14 +38,14 @@ async fn a_callback_at_another_origin_leads_to_the_browsers_cookie() {
     let authorize = format!("/auth{}", World::authorize(&client, &[]));
     let mut at = world.consent(&mut browser, &authorize).await;
     for _ in ["corp", "git"] {
-        // Browsers send no cookie there.
+        // Browsers send no cookie to that origin.
         let forwarded = world.get(&World::at_provider(&at)).await.location();
         let back = forwarded.strip_prefix("https://login.example").unwrap();
         assert!(back.starts_with("/auth/oauth/return/oauth/callback?code="), "{back}");
         at = browser.get(&world, back).await.location();
     }
     assert!(at.starts_with(APP) && at.contains("code="), "{at}");
-    // Elsewhere than in the browser it began in, it ends there too.
+    // A callback in another browser ends the login.
     let mut other = Browser::default();
     let corp = world.consent(&mut other, &authorize).await;
     let forwarded = world.get(&World::at_provider(&corp)).await.location();
@@ -63,7 +64,7 @@ async fn nothing_goes_to_a_provider_before_the_person_agreed() {
     let to = denied.told();
     assert_eq!(param(&to, "error").as_deref(), Some("access_denied"));
     assert_eq!(param(&to, "iss").as_deref(), Some(ISSUER));
-    // It is over: the same page sent again does nothing.
+    // The login is over: submitting the same page again has no effect.
     let again = browser.send(&world, World::decision(&page.text, "allow")).await;
     assert_eq!(again.status, 400);
     assert_eq!(world.store.counts().await.unwrap().logins, 0);
@@ -78,13 +79,13 @@ async fn a_form_counts_once_in_its_own_browser_with_its_own_token() {
     let other_page = Browser::default().get(&world, &World::authorize(&client, &[])).await;
     let allow = || World::decision(&page.text, "allow");
 
-    // Another browser, with no cookie or its own.
+    // Another browser, without a cookie or with its own.
     assert_eq!(world.send(allow()).await.status, 403);
     let mut other = Browser::default();
     other.get(&world, &World::authorize(&client, &[])).await;
     assert_eq!(other.send(&world, allow()).await.status, 403);
 
-    // Another form's token.
+    // The token of another form.
     let own = String::from_utf8(body(allow()).await).unwrap();
     let foreign =
         String::from_utf8(body(World::decision(&other_page.text, "allow")).await).unwrap();
@@ -98,15 +99,15 @@ async fn a_form_counts_once_in_its_own_browser_with_its_own_token() {
         assert!(came.status == 403 || came.status == 400, "{text}: {}", came.status);
     }
 
-    // From another site, as far as the browser says.
+    // A cross-site request, by the browser's headers.
     let mut request = allow();
     request.headers_mut().insert("sec-fetch-site", "cross-site".parse().unwrap());
     assert_eq!(browser.send(&world, request).await.status, 403);
 
-    // None of that used it up; the form itself does.
+    // Rejected attempts do not use up the login; the valid form does.
     assert_eq!(browser.send(&world, allow()).await.status, 200);
     assert_eq!(browser.send(&world, allow()).await.status, 400);
-    // Who loads the form's address again is told so.
+    // A `GET` of the form's address shows an error page.
     let again = browser.get(&world, "/oauth/consent").await;
     assert!(again.text.contains("This login is over"), "{again:?}");
 }
@@ -127,7 +128,7 @@ async fn what_was_agreed_to_is_not_asked_again_for_the_same_client_place_and_sco
     };
     assert!(!asked(some.clone(), &mut browser).await);
     assert!(!asked(World::authorize(&client, &[("scope", "openid")]), &mut browser).await);
-    // More scopes, another place, another client, another browser, or on request.
+    // More scopes, another redirect URI, another client, another browser, or `prompt=consent`.
     assert!(asked(World::authorize(&client, &[("scope", "openid email")]), &mut browser).await);
     let loopback = World::authorize(&client, &[("scope", "openid"), ("redirect_uri", LOOPBACK)]);
     assert!(asked(loopback, &mut browser).await);
@@ -136,7 +137,7 @@ async fn what_was_agreed_to_is_not_asked_again_for_the_same_client_place_and_sco
     assert!(asked(some.clone(), &mut Browser::default()).await);
     let on_request = World::authorize(&client, &[("scope", "openid"), ("prompt", "consent")]);
     assert!(asked(on_request, &mut browser).await);
-    // Not for ever.
+    // A consent expires.
     world.clock.advance(std::time::Duration::from_secs(31 * 24 * 3600));
     assert!(asked(World::authorize(&world.client().await, &[]), &mut browser).await);
 }
@@ -161,7 +162,7 @@ async fn a_login_that_somebody_else_began_does_not_end_here() {
     let client = world.client().await;
     let mut attacker = Browser::default();
     let corp = world.consent(&mut attacker, &World::authorize(&client, &[])).await;
-    // The victim is sent to where the attacker was to go, and comes back.
+    // The victim follows the attacker's redirect to the provider and returns.
     let mut victim = Browser::default();
     assert_eq!(victim.get(&world, &World::at_provider(&corp)).await.status, 403);
     victim.get(&world, &World::authorize(&client, &[])).await;
@@ -170,7 +171,7 @@ async fn a_login_that_somebody_else_began_does_not_end_here() {
     let came = victim.get(&world, &World::at_provider(&corp)).await;
     assert_eq!(came.status, 403);
     assert!(came.text.contains("another browser"));
-    // And it is over for the attacker too.
+    // The login has ended for the attacker too.
     assert_eq!(attacker.get(&world, &World::at_provider(&corp)).await.status, 400);
 }
 
@@ -212,7 +213,7 @@ async fn what_a_provider_says_of_an_error_is_shown_to_nobody() {
     let came = browser.get(&world, &back).await;
     assert!(!came.location().contains("canary"));
     assert_eq!(came.error(), "access_denied");
-    // Without a login that it belongs to, nobody is redirected.
+    // Without a matching login, the browser is not redirected.
     let came = browser.get(&world, "/oauth/callback?error=canary&state=unknown").await;
     assert_eq!(came.status, 400);
     assert!(!came.text.contains("canary"));
@@ -251,7 +252,7 @@ async fn who_cancels_at_a_provider_comes_back_to_the_client_with_what_it_can_act
             assert_eq!(param(&to, "state").as_deref(), Some("client-state"));
             assert_eq!(param(&to, "iss").as_deref(), Some(ISSUER));
             assert!(param(&to, "code").is_none());
-            // The login is over, with what its first leg brought.
+            // The login has ended, and the tokens of its first provider are deleted.
             let counts = world.store.counts().await.unwrap();
             assert_eq!((counts.logins, counts.sessions, counts.codes), (0, 0, 0));
             assert_eq!(browser.get(&world, &back).await.status, 400);
@@ -366,7 +367,7 @@ async fn asks_next_person_of_shared_browser_if_subjects_are_made_up() {
     assert_eq!(browser.get(&world, &address).await.status, 200, "another person may use it now");
     let answer = world.log_in_at(&mut browser, &address).await;
     assert!(param(&answer, "code").is_some(), "{answer}");
-    // A consent that an earlier version remembered counts for nobody either.
+    // A consent that an earlier version stored does not count either.
     let cookie = browser.cookie.as_deref().unwrap().split_once('=').unwrap().1;
     let cookie = Digest::of(["browser\0", cookie].concat());
     let user = world.store.browser(&cookie).await.unwrap().unwrap().user;
@@ -399,7 +400,7 @@ async fn a_refresh_token_is_carried_forward_for_the_same_subject_alone() {
     assert!(row(&world.tokens(&client).await.access).await);
     world.git.set(|script| script.refresh_token = None);
     assert!(row(&world.tokens(&client).await.access).await);
-    // No other client than the one that it was given to can use it.
+    // A refresh token is bound to the client that the provider issued it to.
     world.git.set(|script| script.client_id = "us-again");
     assert!(!row(&world.tokens(&client).await.access).await);
     world.git.set(|script| {
@@ -423,11 +424,11 @@ async fn a_consent_is_remembered_for_whoever_gave_it_alone() {
     let corp = world.consent(&mut browser, &World::authorize(&client, &[])).await;
     assert!(param(&through(&mut browser, corp).await, "code").is_some());
 
-    // The same person is not asked again.
+    // The same user sees no consent page.
     let corp = browser.get(&world, &World::authorize(&client, &[])).await.location();
     assert!(param(&through(&mut browser, corp).await, "code").is_some());
 
-    // Another one at the same browser gets nothing without being asked.
+    // Another user of the same browser gets no code without a consent page.
     world.corp.set(|script| script.subject = "bob");
     let corp = browser.get(&world, &World::authorize(&client, &[])).await.location();
     let refused = through(&mut browser, corp).await;

@@ -1,4 +1,4 @@
-//! What people see of what they linked, and what they can do about it.
+//! Tests for the connections page.
 
 use std::sync::atomic::Ordering;
 
@@ -7,7 +7,7 @@ use vmcp_core::{UpstreamError, UpstreamKind};
 
 use crate::testing::{Browser, Came, Got, RESOURCE, World, form_request, param};
 
-/// Somebody who has logged in.
+/// Returns a browser and the tokens of a user who has logged in.
 async fn visitor(world: &World, client: &str) -> (Browser, Got) {
     let mut browser = Browser::default();
     let answer = world.log_in_at(&mut browser, &World::authorize(client, &[])).await;
@@ -109,7 +109,7 @@ async fn links_another_account_only_if_person_confirms() {
     assert!(!asked.text.contains("canary"));
     assert_eq!(version().await, before, "nothing was changed");
 
-    // The form counts in its own browser, with its own token.
+    // The form is valid in its own browser only, with its own token.
     let fields = ["csrf", "session", "provider", "other"].map(|name| (name, field(&asked, name)));
     let mut form: Vec<_> = fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
     form.push(("action", "link"));
@@ -120,11 +120,11 @@ async fn links_another_account_only_if_person_confirms() {
     assert_eq!(back.location(), "https://as.example/oauth/connections");
     assert!(version().await > before);
 
-    // The same account is not asked about.
+    // The same account needs no confirmation.
     let to = act(&world, &mut browser, "link", Some("git")).await.refresh_target();
     let back = browser.get(&world, &World::at_provider(&to)).await;
     assert_eq!(back.location(), "https://as.example/oauth/connections");
-    // The first provider says who the person is: another one cannot be confirmed.
+    // The first provider identifies the user, so another account of it cannot be confirmed.
     form[2] = ("provider", "corp");
     let to = browser.send(&world, form_request("/oauth/connections", &form)).await.refresh_target();
     world.corp.set(|script| script.subject = "bob");
@@ -185,7 +185,7 @@ async fn nobody_changes_another_persons_connections() {
     let session = field(&page, "session");
     let form = [("csrf", own.as_str()), ("session", &session), ("action", "end")];
     assert_eq!(bob.send(&world, form_request("/oauth/connections", &form)).await.status, 400);
-    // Without the form's token, or from another site.
+    // A request without the form's token, or from another site.
     let form = [("csrf", "x"), ("session", session.as_str()), ("action", "end")];
     assert_eq!(alice.send(&world, form_request("/oauth/connections", &form)).await.status, 403);
     let csrf = field(&page, "csrf");

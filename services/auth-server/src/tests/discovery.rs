@@ -1,4 +1,4 @@
-//! The documents that clients begin with, and what does not start.
+//! Tests for the discovery documents and for settings that prevent the start.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Clients that are known by the URL of their metadata document.
+//! Tests for clients identified by the URL of their metadata document.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,7 +21,7 @@ fn document() -> Value {
     })
 }
 
-/// A server whose clients' documents are all this answer, and how often one was fetched.
+/// Creates a server whose fetches all return this response, and a counter of the fetches.
 fn serving(
     answer: impl Fn() -> Response<Bytes> + Clone + Send + 'static,
 ) -> (World, Arc<AtomicUsize>) {
@@ -62,7 +62,7 @@ async fn such_a_client_logs_in_and_refreshes_without_registering() {
     assert_eq!(world.refresh(URL, &got.refresh).await.status, 200);
     assert_eq!(fetched.load(Ordering::SeqCst), 1, "it was kept");
     assert_eq!(world.store.counts().await.unwrap().clients, 0);
-    // It has no secret, so nobody can show one.
+    // The client has no secret, so any secret is wrong.
     let code = world.code(URL).await;
     assert_eq!(world.redeem(URL, &code, &[("client_secret", "x")]).await.error(), "invalid_client");
 }
@@ -198,7 +198,7 @@ async fn a_slow_document_is_given_up_and_a_flood_of_them_held_up() {
     assert!(began.elapsed() < Duration::from_secs(6));
 }
 
-/// Hosts below `slow.example` never answer; others have their document after a second.
+/// Creates a server for which hosts below `slow.example` never respond, and others respond after a second.
 fn world_with_slow_hosts() -> World {
     let http = tower::service_fn(|request: Request<Body>| async move {
         if request.uri().host().is_some_and(|host| host.ends_with("slow.example")) {
@@ -221,7 +221,7 @@ async fn slow_hosts_leave_other_clients_alone() {
     let get = async |address: &str, url: &str| {
         Browser::at(address).get(&world, &World::authorize(url, &[])).await.status.as_u16()
     };
-    // One address asks for documents of many hosts, and many addresses for those of one host.
+    // One address requests documents of many hosts, and many addresses request documents of one host.
     let mut urls: Vec<_> = (0..200)
         .map(|at| ("192.0.2.1".to_owned(), format!("https://{at}.slow.example/client.json")))
         .collect();
@@ -232,7 +232,7 @@ async fn slow_hosts_leave_other_clients_alone() {
     let others = async {
         tokio::time::sleep(Duration::from_millis(1)).await;
         let own = get("192.0.2.2", URL);
-        // The address that is at its limit joins what is under way.
+        // An address at its limit may still join a running fetch.
         let joined = async {
             tokio::time::sleep(Duration::from_millis(1)).await;
             get("192.0.2.1", URL).await
@@ -280,7 +280,7 @@ async fn withdrawn_document_ends_grants_at_next_refresh() {
         (answer(410, "text/html", String::new()), "invalid_grant", true),
         (answer(200, json, quiet.to_string()), "unauthorized_client", false),
         (answer(200, json, other.to_string()), "invalid_client", false),
-        // What may pass takes nothing away.
+        // A temporary failure does not end the grant.
         (answer(503, "text/html", String::new()), "", false),
         (answer(302, "text/html", String::new()), "", false),
     ] {
@@ -289,7 +289,7 @@ async fn withdrawn_document_ends_grants_at_next_refresh() {
         let (world, _) = serving(move || served.lock().unwrap().clone());
         let got = world.tokens(URL).await;
         *now.lock().unwrap() = then.clone();
-        // Kept for a while.
+        // The document is cached for a while.
         let got = world.refresh(URL, &got.refresh).await.tokens();
         world.clock.advance(Duration::from_secs(301));
         let came = world.refresh(URL, &got.refresh).await;

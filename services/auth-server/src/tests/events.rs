@@ -1,4 +1,4 @@
-//! What an observer is told.
+//! Tests for the events sent to an observer.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use vmcp_upstream::RefreshError;
 use crate::testing::{Browser, RESOURCE, VERIFIER, World, form_request, param};
 use crate::{Event, Happened, Lost, Refusal, Reused, Revoker};
 
-/// An event, in words.
+/// Event in text form.
 #[derive(Clone, Debug)]
 struct Seen {
     what: String,
@@ -22,7 +22,7 @@ struct Seen {
     all: String,
 }
 
-/// A world, and what happens in it.
+/// Server and its recorded events.
 struct Observed {
     world: World,
     events: Arc<Mutex<Vec<Seen>>>,
@@ -38,7 +38,7 @@ impl Observed {
         Self { world: World { server, store, clock, corp, git }, events }
     }
 
-    /// What happened since the last time.
+    /// Returns the events since the last call.
     fn take(&self) -> Vec<Seen> {
         std::mem::take(&mut *self.events.lock().unwrap())
     }
@@ -99,7 +99,7 @@ async fn a_login_is_told_step_by_step_and_belongs_to_one_session() {
     let session = it.world.server.verifier(RESOURCE).unwrap().verify(&got.access).unwrap().session;
     assert!(told.iter().all(|seen| seen.client.as_deref() == Some(&*client)), "{told:?}");
     assert!(told.iter().all(|seen| seen.session == Some(session)), "{told:?}");
-    // Who it is is known from the first provider on.
+    // The user is known from the first provider's callback on.
     let known: Vec<_> = told.iter().map(|seen| seen.user.is_some()).collect();
     assert_eq!(known, [false, false, true, true, true, true]);
 }
@@ -159,7 +159,7 @@ async fn who_refuses_a_login_is_told() {
     browser.get(&it.world, &refused).await;
     assert_eq!(it.words(), ["failed by corp 403 access_denied"]);
 
-    // The second provider cannot be asked where the first one let the person in.
+    // The second provider is unavailable after the first one authenticated the user.
     let corp = it.world.consent(&mut browser, &World::authorize(&client, &[])).await;
     it.take();
     it.world.git.set(|script| script.begin = Some(unreachable_provider()));
@@ -212,7 +212,7 @@ async fn the_end_of_a_grant_is_told_with_who_ended_it() {
         let told = it.take();
         assert_eq!((told.len(), &*told[0].what), (1, "revoked by client"));
         assert!(told[0].user.is_some() && told[0].session.is_some(), "{told:?}");
-        // What is over already does not end again.
+        // A second revocation causes no second event.
         it.world.post("/oauth/revoke", &[("client_id", &client), ("token", &got.refresh)]).await;
         assert!(it.words().is_empty());
     }
@@ -287,7 +287,7 @@ fn every_cause_has_a_word_of_its_own() {
     assert_eq!((reused, by), (["code", "refresh_token"], ["client", "person"]));
 }
 
-/// The `state` that the client of a test sends.
+/// Value of `state` in the tests' requests.
 const APP_STATE: &str = "client-state";
 
 fn unreachable_provider() -> vmcp_upstream::ProviderError {

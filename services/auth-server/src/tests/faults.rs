@@ -1,11 +1,11 @@
-//! A store that goes away, and a replica that dies, at every step.
+//! Tests in which the store fails, or a replica dies, at every step.
 
 use std::time::Duration;
 
 use crate::OwnFault;
 use crate::testing::{Browser, PEM, Watched, World, param, settings};
 
-/// A replica over the store of another one, which dies at its `dies_at`th step.
+/// Creates a replica over the store of another one, which dies at its `dies_at`th store operation.
 fn dying(world: &World, dies_at: usize, last_is_taken: bool) -> (World, std::sync::Arc<Watched>) {
     let store = Watched::new(world.store.clone(), dies_at, last_is_taken);
     let mut settings = settings();
@@ -13,7 +13,7 @@ fn dying(world: &World, dies_at: usize, last_is_taken: bool) -> (World, std::syn
     (World::over(settings, store.clone(), world.clock.clone()), store)
 }
 
-/// A login that goes on until it stops.
+/// Runs a login until it fails or completes.
 async fn log_in(world: &World, browser: &mut Browser, address: &str) -> Option<String> {
     let page = browser.get(world, address).await;
     let corp = match page.status.as_u16() {
@@ -115,7 +115,7 @@ async fn each_endpoint_takes_as_many_round_trips_as_it_says() {
     let got = world.refresh(&client, &got.refresh).await.tokens();
     assert_eq!(store.steps(), ["grant", "session", "rotate"]);
 
-    // Verifying costs nothing, and neither does userinfo.
+    // Verification and userinfo need no round trip to the store.
     let token =
         world.server.verifier(crate::testing::RESOURCE).unwrap().verify(&got.access).unwrap();
     let request = http::Request::get("/oauth/userinfo")
@@ -123,7 +123,7 @@ async fn each_endpoint_takes_as_many_round_trips_as_it_says() {
     assert_eq!(world.send(request.body(axum::body::Body::empty()).unwrap()).await.status, 200);
     assert_eq!(store.steps(), [""; 0]);
 
-    // An upstream token is read once, and then at hand for a while.
+    // An upstream token is read once and then cached.
     let tokens = world.server.tokens(token.session);
     for _ in 0..3 {
         tokens.token("git", vmcp_core::UpstreamKind::Access).await.unwrap();
@@ -136,7 +136,7 @@ async fn each_endpoint_takes_as_many_round_trips_as_it_says() {
         ["session", "lock_upstream_token", "replace_upstream_token", "unlock_upstream_token"]
     );
 
-    // Agreed to before: the page is left out.
+    // With a stored consent, the page is omitted.
     browser.get(&world, &address).await.location();
     assert_eq!(store.steps(), ["client", "browser", "put_login"]);
     world.post("/oauth/revoke", &[("client_id", &client), ("token", &got.refresh)]).await;
@@ -152,7 +152,7 @@ async fn refuses_tokens_until_revocations_were_read() {
     let (one, _) = dying(&world, usize::MAX, false);
     let [revoked, good] = [one.tokens(&client).await, one.tokens(&client).await];
     one.post("/oauth/revoke", &[("client_id", &client), ("token", &revoked.refresh)]).await;
-    // A replica starts while the store is away.
+    // A replica starts while the store is unavailable.
     let (two, store) = dying(&world, 0, false);
     let watching = tokio::spawn(two.server.clone().watch());
     let verifier = two.server.verifier(crate::testing::RESOURCE).unwrap();
@@ -169,11 +169,11 @@ async fn refuses_tokens_until_revocations_were_read() {
             came.headers.contains_key("retry-after")
                 && !came.headers.contains_key("www-authenticate")
         );
-        // A token that is not revoked although its client wants that is not called revoked.
+        // A failed revocation is not reported as successful.
         let form = [("client_id", client.as_str()), ("token", token)];
         assert_eq!(two.post("/oauth/revoke", &form).await.status, 503);
     }
-    // A reload meanwhile knows no more.
+    // After a reload in the meantime, the set is still incomplete.
     let (after, _) = dying(&world, 0, false);
     let reloaded = after.server.sharing_revocations_with(&two.server);
     let reloaded = reloaded.verifier(crate::testing::RESOURCE).unwrap();
@@ -197,7 +197,7 @@ async fn keeps_revocations_over_reloads_without_store() {
     let [revoked, good] = [before.tokens(&client).await, before.tokens(&client).await];
     before.post("/oauth/revoke", &[("client_id", &client), ("token", &revoked.refresh)]).await;
     store.die();
-    // The access lifespan is shortened, and much less than it passes.
+    // The access lifespan is shortened, and a multiple of it passes.
     let mut settings = settings();
     settings.keys = crate::Keys::new(&[PEM]).unwrap();
     let hour = Duration::from_secs(3600);
@@ -224,7 +224,7 @@ async fn tokens_end_with_store_in_memory() {
     let client = world.client().await;
     let (before, _) = dying(&world, usize::MAX, false);
     let old = before.tokens(&client).await;
-    // The process ends, and with it what it knew of revocations. The signing key stays.
+    // The process ends and loses its revocations, but the signing key remains.
     world.clock.advance(Duration::from_secs(5));
     let limits = vmcp_auth_store::Limits::default();
     let store = vmcp_auth_store::MemoryStore::new(limits, world.clock.clone());

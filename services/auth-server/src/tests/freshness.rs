@@ -1,4 +1,4 @@
-//! How anew a person logs in, as a client wants it (OpenID Connect Core 1.0 section 3.1.2.1).
+//! Tests for `prompt` and `max_age` (OpenID Connect Core 1.0 section 3.1.2.1).
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -26,7 +26,7 @@ async fn what_a_client_wants_is_the_first_providers_to_do() {
         world.log_in_at(&mut browser, &address).await;
         assert_eq!(*world.corp.wanted.lock().unwrap(), [wanted], "{changed:?}");
         assert_eq!(*world.git.wanted.lock().unwrap(), [ReauthParams::default()], "{changed:?}");
-        // Where the page is left out as well.
+        // With a stored consent, the page is omitted.
         if changed.iter().all(|(_, value)| !value.contains("consent")) {
             browser.get(&world, &address).await.location();
             assert_eq!(*world.corp.wanted.lock().unwrap(), [wanted; 2], "{changed:?}");
@@ -38,7 +38,7 @@ async fn what_a_client_wants_is_the_first_providers_to_do() {
 async fn whether_the_provider_did_it_is_seen_to_and_told() {
     let world = World::new();
     let client = world.client().await;
-    // A browser can leave out what it is to bring to a provider.
+    // A browser can drop the parameters on the redirect to the provider.
     for (authenticated, wanted, error) in [
         (Some(3000), ("", ""), None),
         (None, ("", ""), None),

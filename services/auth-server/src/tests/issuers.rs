@@ -1,4 +1,4 @@
-//! A provider's name that stands for another issuer than before: nobody and nothing is taken for the other's.
+//! Tests for a provider name that moves to another issuer: users and tokens of the old issuer stay separate.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,7 +9,7 @@ use vmcp_core::{UpstreamError, UpstreamKind};
 use crate::testing::{Browser, Fake, Got, RESOURCE, World};
 use crate::{ProviderFault, Upstream};
 
-/// The same store behind providers of the same names, both at other issuers.
+/// Creates a server over the same store, whose providers have the same names but other issuers.
 fn moved(world: &World) -> (World, [Arc<Fake>; 2]) {
     let at = |name| Fake::of(name, &format!("https://{name}.elsewhere.example"), &world.clock);
     let fakes = ["corp", "git"].map(at);
@@ -59,7 +59,7 @@ async fn carries_no_refresh_token_to_other_issuer() {
     let client = world.client().await;
     world.tokens(&client).await;
     let (elsewhere, fakes) = moved(&world);
-    // The same person at the first provider; the second one, which gives no refresh token, has moved.
+    // The first provider has the same user; the second one, which issues no refresh token, has another issuer.
     let corp = Arc::clone(&world.corp) as Arc<dyn Upstream>;
     let git = Arc::clone(&fakes[1]);
     git.set(|script| script.refresh_token = None);

@@ -1,27 +1,27 @@
-//! A login as a state machine: whatever a browser does in whatever order, a code comes of consent and of every
-//! provider's own answer, once.
+//! State-machine test of a login: for every order of browser actions, a code requires consent and a response of each
+//! provider, and is issued once.
 
 use proptest::prelude::*;
 
 use crate::testing::{Browser, World, param};
 
-/// What somebody does.
+/// Action of a browser.
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Allow,
     Deny,
-    /// Comes back from the provider that is waited for.
+    /// Returns from the provider that the login waits for.
     Return,
-    /// Comes back again from where they came back before.
+    /// Repeats an earlier return from a provider.
     ReturnAgain,
-    /// Comes back with an error.
+    /// Returns with an error.
     Fail,
-    /// Another browser does what this one would.
+    /// Another browser performs the action.
     Stranger,
     Wait,
 }
 
-/// Where a login stands.
+/// State of a login.
 #[derive(Debug)]
 enum State {
     AwaitConsent(String),
@@ -42,7 +42,7 @@ fn acts() -> impl Strategy<Value = Vec<(usize, Act)>> {
     proptest::collection::vec((0_usize..2, act), 1..16)
 }
 
-/// A login, what it did so far, and what came of it.
+/// Login with its actions and results.
 struct Login {
     state: State,
     legs: usize,
@@ -145,9 +145,9 @@ async fn run(acts: Vec<(usize, Act)>) {
     for login in &logins {
         assert_eq!(login.codes.len(), usize::from(login.legs == 2), "{:?}", login.state);
     }
-    // Codes end too.
+    // Codes expire too.
     assert!(world.store.counts().await.unwrap().codes <= given);
-    // What did not come to an end leaves nothing.
+    // An unfinished login leaves no records.
     world.clock.advance(std::time::Duration::from_secs(601));
     assert_eq!(world.store.counts().await.unwrap().logins, 0);
 }

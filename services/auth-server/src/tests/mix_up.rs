@@ -1,4 +1,4 @@
-//! Answers of another issuer than the one that the browser was sent to (RFC 9207, RFC 9700 section 4.4).
+//! Tests for responses of another issuer than the one that the browser was sent to (RFC 9207, RFC 9700 section 4.4).
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::{Upstream, testing};
 
 const PROVIDER: &str = "https://id.example";
 
-/// A provider that says who it is in each of its answers, and gives nothing but its metadata.
+/// Creates a provider that names its issuer in each response, and serves its metadata only.
 fn provider(world: &World, name: &str, kind: Kind) -> Arc<dyn Upstream> {
     let http = service_fn(|request: Request<Body>| -> BoxFuture<'static, _> {
         let metadata = json!({
@@ -59,7 +59,7 @@ fn oidc() -> Kind {
     }))
 }
 
-/// One that is known by its endpoints alone.
+/// Returns a provider configured by its endpoints alone.
 fn oauth2(at: &str) -> Kind {
     let endpoint = |path: &str| Endpoint::new(&format!("{at}{path}")).unwrap();
     Kind::Oauth2(Box::new(Oauth2 {
@@ -87,7 +87,7 @@ async fn an_error_is_taken_from_whom_it_is_expected_only_as_a_code_is() {
             "the identity",
         ),
         ("error=invalid_scope", Some(PROVIDER), "server_error", "the identity"),
-        // Whoever says these is not who was asked: what they say counts for nothing.
+        // A response of a foreign issuer ends the login with `access_denied`, whatever error or code it has.
         ("error=access_denied", Some("https://evil.example"), "access_denied", foreign),
         ("error=temporarily_unavailable", Some("https://evil.example"), "access_denied", foreign),
         ("error=temporarily_unavailable", Some("https://id.example/"), "access_denied", foreign),
@@ -109,7 +109,7 @@ async fn an_error_is_taken_from_whom_it_is_expected_only_as_a_code_is() {
         assert_eq!(told.0, error, "{said} {iss}");
         assert!(told.1.starts_with(words), "{said} {iss}: {}", told.1);
         assert_eq!(param(&answer, "iss").as_deref(), Some(testing::ISSUER));
-        // It is over either way.
+        // The login has ended in both cases.
         assert_eq!(browser.get(&world, &back).await.status, 400);
     }
 }
@@ -133,8 +133,8 @@ async fn a_provider_without_a_known_issuer_is_not_answered_for_by_one_that_has_o
     }
 }
 
-/// Each provider with an address of its own to come back to is the defence where none names its issuer (RFC 9700
-/// section 4.4.2).
+/// A separate redirect URI for each provider is the defense for providers that do not name their issuer (RFC 9700 section
+/// 4.4.2).
 #[tokio::test]
 async fn an_answer_at_another_providers_address_is_none() {
     let world = World::new();

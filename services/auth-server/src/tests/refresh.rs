@@ -1,4 +1,4 @@
-//! Refresh tokens: each good once, for its own client, until somebody takes it back.
+//! Tests for refresh tokens: valid once, for their own client, until revoked.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -32,7 +32,7 @@ async fn a_replay_ends_the_family_and_the_session() {
         if late {
             world.clock.advance(std::time::Duration::from_secs(11));
         } else {
-            // The successor was used, so the answer was not lost.
+            // The successor was used, so the response was not lost.
             world.refresh(&client, &second.refresh).await.tokens();
         }
         assert_eq!(world.refresh(&client, &first.refresh).await.error(), "invalid_grant");
@@ -93,7 +93,7 @@ async fn scopes_can_be_narrowed_for_one_access_token_and_never_widened() {
     assert_eq!(wide.json()["scope"], "openid profile email offline_access");
 }
 
-/// Many clients register the grant type and never ask for the scope; their users would log in each hour.
+/// Many clients register the grant type and never request the scope; their users would otherwise log in each hour.
 #[tokio::test]
 async fn a_client_that_registered_refreshing_can_whether_it_asks_for_offline_access_or_not() {
     let world = World::new();
@@ -104,12 +104,12 @@ async fn a_client_that_registered_refreshing_can_whether_it_asks_for_offline_acc
     assert!(page.text.contains("stay logged in while you are away"), "{}", page.text);
     let answer = world.log_in_at(&mut browser, &address).await;
     let came = world.redeem(&client, &param(&answer, "code").unwrap(), &[]).await;
-    // What was not asked for is not among the scopes: some clients refuse more than they asked for.
+    // The scopes omit what was not requested: some clients reject additional scopes.
     assert_eq!(came.json()["scope"], "openid");
     let next = world.refresh(&client, &came.tokens().refresh).await;
     assert_eq!(next.json()["scope"], "openid");
     assert_eq!(world.refresh(&client, &next.tokens().refresh).await.status, 200);
-    // It was agreed to by either name.
+    // The consent covers either form of the request.
     let address = World::authorize(&client, &[("scope", "openid offline_access")]);
     assert_eq!(browser.get(&world, &address).await.status, 303);
 }
@@ -177,7 +177,7 @@ async fn a_revoked_token_takes_its_session_along_and_an_unknown_one_is_as_good_a
         |got: &crate::testing::Got| got.access.clone(),
     ] {
         let got = world.tokens(&client).await;
-        // Another client can not.
+        // Another client cannot use it.
         let other = world.client().await;
         assert_eq!(revoke(&other, &pick(&got)).await.status, 200);
         assert!(verifier.verify(&got.access).is_ok());
@@ -201,7 +201,7 @@ async fn what_one_replica_revokes_the_others_refuse() {
     let client = world.client().await;
     let got = world.tokens(&client).await;
     let mut settings = crate::testing::settings();
-    // The same keys, as replicas have them.
+    // Replicas share their keys.
     settings.keys = crate::Keys::new(&[crate::testing::PEM]).unwrap();
     let one = World::over(settings, world.store.clone(), world.clock.clone());
     let mut settings = crate::testing::settings();

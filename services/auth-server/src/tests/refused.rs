@@ -1,4 +1,4 @@
-//! An identity provider that does not know the person any more.
+//! Tests for an identity provider that no longer knows the user.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -23,7 +23,7 @@ fn is_valid(world: &World, got: &Got) -> bool {
     world.server.verifier(RESOURCE).unwrap().verify(&got.access).is_ok()
 }
 
-/// Lets what was spawned run, with the clock of the runtime paused.
+/// Runs spawned tasks while the runtime's clock is paused.
 async fn settle() {
     tokio::time::sleep(Duration::from_secs(1)).await;
 }
@@ -122,7 +122,7 @@ async fn provider_that_is_away_ends_nothing() {
     world.corp.set(|script| script.refresh = Some(RefreshError::Temporary(away)));
     world.clock.advance(HOUR);
     let got = world.refresh(&client, &got.refresh).await.tokens();
-    // It is asked again at the next one.
+    // The next refresh asks the provider again.
     refuses(&world);
     world.clock.advance(Duration::from_secs(60));
     assert_eq!(world.refresh(&client, &got.refresh).await.error(), "invalid_grant");
@@ -141,7 +141,7 @@ async fn session_without_refresh_token_of_provider_goes_on() {
     assert_eq!(world.corp.refreshes.load(Ordering::SeqCst), 0);
 }
 
-/// Who unlinks the first provider would never be asked about again.
+/// After an unlink of the first provider, the user could never be checked again.
 #[tokio::test]
 async fn session_ends_once_first_provider_is_unlinked() {
     let world = World::new();

@@ -1,4 +1,4 @@
-//! How clients register.
+//! Tests for the registration endpoint.
 
 use http::Request;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Upstream tokens: fresh for whoever asks, refreshed by one, lost for nobody else.
+//! Tests for upstream tokens: fresh for all callers, refreshed by one replica, lost for one session only.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -63,7 +63,7 @@ async fn links_have_another_key_after_link_or_unlink() {
     let linked = there.links().await;
     assert!(linked.is_some());
     assert_eq!(session.tokens.links().await, linked, "the same on each replica");
-    // A refresh of the tokens is no other link.
+    // A refresh of the tokens does not change the link.
     session.pass(3600);
     session.git().await.unwrap();
     assert_eq!(there.links().await, linked);
@@ -85,7 +85,7 @@ async fn links_have_another_key_after_link_or_unlink() {
     assert_eq!(session.tokens.session(), there.session());
 }
 
-/// Another token than the one that a backend did not take.
+/// Returns a token other than the one that a backend rejected.
 async fn other(tokens: &dyn UpstreamTokens, refused: &str) -> Result<String, UpstreamError> {
     let token = tokens.renewed("git", UpstreamKind::Access, &refused.into()).await?;
     Ok(token.value.expose_secret().to_owned())
@@ -156,7 +156,7 @@ async fn of_many_whose_token_is_not_taken_on_two_replicas_one_renews_it() {
     }
     let first = "git-access-canary-0";
     let (here, there) = (session.tokens.clone(), replica.server.tokens(session.id));
-    // Both replicas have it at hand, and it is good for an hour.
+    // Both replicas have the token in their cache, and it is valid for an hour.
     assert_eq!(access(&*here, "git").await.unwrap(), first);
     assert_eq!(access(&*there, "git").await.unwrap(), first);
     let mut asking = Vec::new();
@@ -169,7 +169,7 @@ async fn of_many_whose_token_is_not_taken_on_two_replicas_one_renews_it() {
     }
     let refreshes = || session.refreshes() + replica.git.refreshes.load(Ordering::SeqCst);
     assert_eq!(refreshes(), 1);
-    // Who comes late with the old one gets the new one, and so does who asks for any.
+    // A late caller with the rejected token gets the new one, and so does a caller without a rejected token.
     assert_eq!(other(&*here, first).await.unwrap(), "git-access-canary-1");
     assert_eq!(access(&*there, "git").await.unwrap(), "git-access-canary-1");
     assert_eq!(refreshes(), 1);
@@ -200,7 +200,7 @@ async fn a_token_that_cannot_be_renewed_stays_and_a_dead_grant_goes() {
     assert_eq!(other(&*session.tokens, &first).await, Err(UpstreamError::Absent));
     assert_eq!(session.git().await, Err(UpstreamError::Absent));
     assert!(access(&*session.tokens, "corp").await.is_ok());
-    // The id token of the fake is the same each time.
+    // The fake returns the same ID token each time.
     let id = session.tokens.token("corp", UpstreamKind::Id).await.unwrap().value;
     let asked = session.tokens.renewed("corp", UpstreamKind::Id, &id).await;
     assert_eq!(asked.err(), Some(UpstreamError::Unavailable));
@@ -283,7 +283,7 @@ async fn a_token_without_a_refresh_token_is_good_until_it_expires() {
     assert!(access(&*tokens, "git").await.is_ok());
     world.clock.advance(Duration::from_secs(1));
     assert_eq!(access(&*tokens, "git").await, Err(UpstreamError::Absent));
-    // One that never expires stays.
+    // A token without an expiry stays.
     world.git.set(|script| script.expires_in = None);
     let got = world.tokens(&client).await;
     let id = world.server.verifier(RESOURCE).unwrap().verify(&got.access).unwrap().session;
@@ -295,7 +295,7 @@ async fn a_token_without_a_refresh_token_is_good_until_it_expires() {
 async fn what_a_provider_rotated_and_nobody_could_keep_is_not_tried_again() {
     let session = Session::new().await;
     let world = &session.world;
-    // It dies between the provider's answer and the store.
+    // The replica dies between the provider's response and the store.
     let store = Watched::new(world.store.clone(), 3, false);
     let other = World::over(settings(), store, world.clock.clone());
     session.pass(3600);
@@ -312,7 +312,7 @@ async fn a_store_that_is_away_is_worth_another_try() {
         World::over(settings(), Watched::new(world.store.clone(), 1, false), world.clock.clone());
     let tokens = other.server.tokens(session.id);
     assert_eq!(access(&*tokens, "git").await, Err(UpstreamError::Unavailable));
-    // A row that another secret encrypted is none.
+    // A row encrypted with another secret counts as missing.
     let mut foreign = settings();
     foreign.hmac = crate::HmacRing::new(&[vec![8; 32].into()]).unwrap();
     let other = World::over(foreign, world.store.clone(), world.clock.clone());

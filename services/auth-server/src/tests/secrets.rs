@@ -1,4 +1,4 @@
-//! Nothing secret in what is logged, shown or kept.
+//! Tests that logs, pages and the store contain no secrets.
 
 use serde_json::json;
 use vmcp_auth_store::{ProviderName, Stage};
@@ -24,7 +24,7 @@ async fn no_secret_is_in_a_log_or_a_debug_form() {
     let answer = world.log_in_at(&mut browser, &World::authorize(&client, &[])).await;
     let code = param(&answer, "code").unwrap();
     let got = world.redeem(&client, &code, &with_secret).await.tokens();
-    // What goes wrong is logged too.
+    // Errors are logged too.
     world.redeem(&client, &code, &with_secret).await;
     world.redeem(&client, &code, &[("client_secret", "wrong-canary")]).await;
     world.refresh(&client, &got.refresh).await;

@@ -1,4 +1,4 @@
-//! What is secret, or somebody's own, is in no `Debug` form of a record, wherever it sits in it.
+//! Tests that the `Debug` form of records omits secrets and personal data, at any depth.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -13,10 +13,10 @@ use crate::params::Params;
 use crate::testing::{APP, NOW, RESOURCE, World, param};
 
 const MARK: &str = "canary";
-/// As a name of 16 and of 32 bytes.
+/// Marker as an identifier of 16 and of 32 bytes.
 const MARKS: (&[u8; 16], &[u8; 32]) = (b"canarycanarycana", b"canarycanarycanarycanarycanaryca");
 
-/// Each record is written out in full, so that a new field shows up here.
+/// Each record is written out in full, so that a new field fails to compile here.
 fn request() -> AuthorizationRequest {
     AuthorizationRequest {
         client: ClientId::new("client").unwrap(),
@@ -119,7 +119,7 @@ fn session() -> Session {
     Session { head, grant, created: at, expires: at, rows }
 }
 
-/// Neither as text nor as numbers.
+/// Checks for the marker as text and as numbers.
 fn shows_nothing(records: &[&dyn Debug]) {
     let numbers = format!("{:?}", MARK.as_bytes());
     let texts = [SessionId::from_bytes(*MARKS.0).to_text(), Digest::from_bytes(*MARKS.1).to_text()];
@@ -208,7 +208,7 @@ async fn nothing_that_goes_through_the_server_is_shown() {
     let params = Params::parse(b"code=canary&state=canary").unwrap();
     shows_nothing(&[&own, &params]);
 
-    // A store in the process shows all that it has: logins at every stage, and what became of them.
+    // The in-process store has records of logins at every stage and of their results.
     let world = World::new();
     let client = world.client().await;
     let state = [("state", MARK), ("nonce", MARK)];

@@ -1,4 +1,4 @@
-//! What codes are good for, and what tokens say.
+//! Tests for the redemption of codes and the claims of tokens.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -55,7 +55,7 @@ async fn the_session_counts_in_own_tokens_alone_and_is_shown_to_nobody() {
     assert!(!token.claims.has("tsid"));
     assert!(world.store.session(&token.session).await.unwrap().is_some());
     assert!(world.server.verifier("https://other.example").is_none());
-    // Another server's token, whatever it says.
+    // A token of another server, with the same claims.
     let other = World::new();
     let foreign = other.tokens(&other.client().await).await.access;
     assert_eq!(verifier.verify(&foreign).unwrap_err(), OwnFault::Token(TokenError::UnknownKey));
@@ -76,18 +76,18 @@ async fn an_id_token_is_for_the_client_and_no_access_token() {
         (&claims["aud"], &claims["nonce"], &claims["email"], &claims["name"]),
         (&json!(client), &json!("n-1"), &json!("alice@example.com"), &Value::Null)
     );
-    // The left half of SHA-256, for a token that is signed with ES256 (section 3.1.3.6).
+    // Left half of SHA-256, for a token signed with ES256 (section 3.1.3.6).
     let hash = Digest::of(got["access_token"].as_str().unwrap());
     assert_eq!(claims["at_hash"], URL_SAFE_NO_PAD.encode(&hash.as_bytes()[..16]));
     assert!(world.server.verifier(RESOURCE).unwrap().verify(id).is_err());
-    // Without openid there is none.
+    // A login without the scope `openid` yields an access token only.
     let address = World::authorize(&client, &[("scope", "email")]);
     let answer = world.log_in_at(&mut Browser::default(), &address).await;
     let got = world.redeem(&client, &param(&answer, "code").unwrap(), &[]).await.json();
     assert!(got.get("id_token").is_none());
 }
 
-/// The claims of access token, id token and userinfo answer after a login with these scopes.
+/// Returns the claims of access token, ID token and userinfo response after a login with these scopes.
 async fn said(world: &World, client: &str, scope: &str) -> [Value; 3] {
     let address = World::authorize(client, &[("scope", scope)]);
     let answer = world.log_in_at(&mut Browser::default(), &address).await;
@@ -227,7 +227,7 @@ async fn what_cannot_be_a_verifier_is_malformed_and_burns_nothing() {
         let came = world.redeem(&client, &code, &[("code_verifier", verifier)]).await;
         assert_eq!(came.error(), "invalid_request", "{verifier}");
     }
-    // OAuth 2.1 leaves the redirect URI out.
+    // OAuth 2.1 omits the redirect URI.
     assert_eq!(world.redeem(&client, &code, &[("redirect_uri", "")]).await.status, 200);
     for length in [43, 128] {
         let verifier = "y".repeat(length);
@@ -339,7 +339,7 @@ async fn a_client_with_a_secret_proves_it_in_one_place() {
         assert_eq!(came.status.as_u16(), status, "{form:?} {}", came.text);
         assert_eq!(came.headers.contains_key("www-authenticate"), basic && status == 401);
     }
-    // Some libraries try the header first, whether there is a secret or not.
+    // Some libraries try the header first, even without a secret.
     let public = world.client().await;
     let code = world.code(&public).await;
     assert_eq!(redeem(&code, Some(format!("{public}:")), &[]).await.status, 200);
@@ -362,7 +362,7 @@ async fn tokens_are_for_the_resource_that_was_asked_for() {
     assert!(
         world.server.verifier("https://mcp.example/other").unwrap().verify(&got.access).is_err()
     );
-    // A refresh does not make them good for another one.
+    // A refresh does not change the audience of the tokens.
     let other = [
         ("grant_type", "refresh_token"),
         ("client_id", &client),
@@ -370,7 +370,7 @@ async fn tokens_are_for_the_resource_that_was_asked_for() {
         ("resource", "https://mcp.example/other"),
     ];
     assert_eq!(world.post("/oauth/token", &other).await.error(), "invalid_target");
-    // With two, one has to be named.
+    // With two audiences, the request must name one.
     let came =
         Browser::default().get(&world, &World::authorize(&client, &[("resource", "")])).await;
     assert_eq!(came.error(), "invalid_target");

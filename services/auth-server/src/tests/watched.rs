@@ -1,4 +1,4 @@
-//! A store that counts its steps, and fails where it is told to.
+//! Store wrapper that records its operations and fails on demand.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,13 +8,13 @@ use std::time::{Duration, SystemTime};
 use futures_util::stream::BoxStream;
 use vmcp_auth_store::*;
 
-/// Another store, with somebody who watches.
+/// Wrapper of another store.
 pub(crate) struct Watched {
     inner: Arc<dyn Store>,
     steps: Mutex<Vec<&'static str>>,
-    /// From which step on nothing answers.
+    /// Number of operations left, including the first one that fails.
     dies_at: AtomicUsize,
-    /// Whether the first step that is not answered was taken all the same.
+    /// `true` if the first failed operation still takes effect.
     last_is_taken: bool,
 }
 
@@ -24,22 +24,22 @@ impl Watched {
         Arc::new(Self { inner, steps: Mutex::default(), dies_at, last_is_taken })
     }
 
-    /// The steps since the last time that somebody asked.
+    /// Returns the operations since the last call.
     pub(crate) fn steps(&self) -> Vec<&'static str> {
         std::mem::take(&mut *self.steps.lock().unwrap())
     }
 
-    /// From now on nothing answers.
+    /// Makes all operations fail from now on.
     pub(crate) fn die(&self) {
         self.dies_at.store(0, Ordering::SeqCst);
     }
 
-    /// From now on it answers again.
+    /// Makes operations succeed again.
     pub(crate) fn revive(&self) {
         self.dies_at.store(usize::MAX, Ordering::SeqCst);
     }
 
-    /// Whether it has come to the end.
+    /// Returns `true` if operations fail.
     pub(crate) fn is_dead(&self) -> bool {
         self.dies_at.load(Ordering::SeqCst) == 0
     }
@@ -51,7 +51,7 @@ impl Watched {
     ) -> StoreFuture<'a, T> {
         Box::pin(async move {
             self.steps.lock().unwrap().push(name);
-            // As over a network, others get their turn meanwhile.
+            // Other tasks run in the meantime, as with a store on the network.
             tokio::task::yield_now().await;
             let left = self.dies_at.load(Ordering::SeqCst);
             match left {

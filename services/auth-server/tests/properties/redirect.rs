@@ -1,9 +1,9 @@
-//! Redirect URIs: what is taken leads where it is shown to lead, and covers nothing else.
+//! Properties of redirect URIs: a parsed URI leads to the displayed host, and covers no other destination.
 
 use url::Url;
 use vmcp_auth_server::{RedirectKind, RedirectUri};
 
-/// Checks what holds of a registered and of an asked redirect URI, whatever they are.
+/// Checks the properties of a registered and a requested redirect URI.
 pub(crate) fn check(registered: &str, asked: &str) {
     for text in [registered, asked] {
         if let Ok(uri) = RedirectUri::parse(text) {
