@@ -2,6 +2,8 @@
 
 use bytes::{Bytes, BytesMut};
 
+use super::pieces::Pieces;
+
 /// One event that has data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Event {
@@ -34,7 +36,7 @@ pub struct Reader {
     /// Pushed bytes that are not read yet.
     chunk: Bytes,
     /// The beginning of a line whose end has not come.
-    line: BytesMut,
+    line: Pieces,
     /// Bytes in the lines of the current event so far, the unfinished one aside.
     size: usize,
     /// The current event so far.
@@ -87,7 +89,7 @@ impl Reader {
         Self {
             max_event,
             chunk: Bytes::new(),
-            line: BytesMut::new(),
+            line: Pieces::default(),
             size: 0,
             current: Event::default(),
             data: Data::None,
@@ -180,14 +182,14 @@ impl Reader {
             return Step::TooLarge(TooLarge { limit: self.max_event });
         }
         if !ended {
-            self.line.extend_from_slice(&part);
+            self.line.extend(&part);
             return Step::Dry;
         }
         let mut line = if self.line.is_empty() {
             part
         } else {
-            self.line.extend_from_slice(&part);
-            self.line.split().freeze()
+            self.line.extend(&part);
+            self.line.take()
         };
         self.size += line.len();
         if std::mem::take(&mut self.at_start) && line.starts_with(b"\xEF\xBB\xBF") {
