@@ -108,13 +108,8 @@ fn issuer(base: &str, resource: &str) -> Result<AuthServer, BoxError> {
     let policy =
         FetchPolicy { addresses: FetchAddresses::Any, http: true, ..FetchPolicy::supplied() };
     let http = Fetcher::new(Egress::default(), policy)?;
-    let provider = Provider::new(
-        provider,
-        http.clone(),
-        http,
-        Arc::new(MemoryRegistrations),
-        Clock::system(),
-    )?;
+    let memory = Arc::new(MemoryRegistrations);
+    let provider = Provider::new(provider, http.clone(), http, memory, Clock::system())?;
     let audiences = Audiences::new(vec![Audience::parse(resource)?]).ok_or("no audience")?;
     // Without keys and secrets from files, and with the in-memory store, all state ends with the process.
     let keys = Keys::new::<Vec<u8>>(&[]).map_err(|(_, fault)| fault)?;
