@@ -10,7 +10,9 @@ use http::{Extensions, Method, Request, Uri};
 use http_body_util::Full;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use vmcp_core::{BudgetOwner, ByteBudget, Identity, MAX_BUDGET_WAIT, Rejection, Reservation};
+use vmcp_core::{
+    BodyBuffer, BudgetOwner, ByteBudget, Identity, MAX_BUDGET_WAIT, Rejection, Reservation,
+};
 use vmcp_decode::DecodeLayer;
 use vmcp_session::SessionId;
 
@@ -186,6 +188,20 @@ impl Client {
             return Some(message);
         };
         grow(&mut reservation, message.len()).await.then(|| reservation.attach(message))
+    }
+
+    /// Reserves what `buffer` needs. Returns `None` if the budget has no room for it in time.
+    pub(super) async fn reserve(&self, buffer: &mut BodyBuffer) -> Option<()> {
+        let Some((budget, owner)) = self.budget.as_ref().filter(|_| buffer.missing() > 0) else {
+            return Some(());
+        };
+        let reserving = buffer.reserve(|| budget.open(*owner));
+        let reserved = tokio::time::timeout(MAX_BUDGET_WAIT, reserving).await;
+        if !matches!(reserved, Ok(Ok(()))) {
+            budget.count_refusal();
+            return None;
+        }
+        Some(())
     }
 
     /// Returns an empty reservation for messages to the client; `None` without a budget.

@@ -5,10 +5,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::HeaderValue;
 use http::{Method, Response, StatusCode};
-use http_body_util::{BodyExt, Limited};
+use http_body_util::BodyExt;
 use tokio::time::sleep;
 use tower::ServiceExt;
-use vmcp_core::{Body, BoxError, Media, Rejection};
+use vmcp_core::{Body, BodyBuffer, BoxError, Media, Rejection, Reservation};
 use vmcp_wire::sse::Reader;
 use vmcp_wire::{Envelope, Span, Splice, scan};
 
@@ -75,8 +75,9 @@ pub(super) async fn answer<S: Inner>(
         return;
     }
     let Some(id) = id else { return };
-    let message = match whole(response).await {
-        Some(message) => client.hold(named(message, &id)).await,
+    let message = match whole(response, client).await {
+        Some((message, Some(reservation))) => Some(reservation.attach(named(message, &id))),
+        Some((message, None)) => client.hold(named(message, &id)).await,
         None => None,
     };
     seat.send(message.unwrap_or_else(|| Rejection::internal().to_json(Some(&id)))).await;
@@ -102,12 +103,19 @@ pub(super) async fn standing<S: Inner>(inner: &S, client: &Client, seat: &Seat) 
     }
 }
 
-/// Reads the message of a response that is not an event stream.
-async fn whole(response: Response<Body>) -> Option<Bytes> {
+/// Reads the message of a response that is not an event stream, with what is reserved for it.
+async fn whole(response: Response<Body>, client: &Client) -> Option<(Bytes, Option<Reservation>)> {
     if Media::of(response.headers()) != Media::Json {
         return None;
     }
-    Some(Limited::new(response.into_body(), LARGEST).collect().await.ok()?.to_bytes())
+    let mut body = response.into_body();
+    let mut buffer = BodyBuffer::new(LARGEST, 0);
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.ok()?.into_data() else { continue };
+        buffer.push(data).ok()?;
+        client.reserve(&mut buffer).await?;
+    }
+    Some(buffer.into_parts())
 }
 
 /// Sets the request id in a response without one, which an error before the id was parsed has.
