@@ -233,10 +233,10 @@ impl BudgetAccount {
         self.budget.open(self.owner)
     }
 
-    /// Returns the most bytes that can be reserved now.
+    /// Returns the budget of the account.
     #[must_use]
-    pub fn room(&self) -> usize {
-        self.budget.room(self.owner)
+    pub fn budget(&self) -> &ByteBudget {
+        &self.budget
     }
 }
 

@@ -37,7 +37,6 @@ pub(crate) struct Account {
 #[derive(Debug)]
 pub(crate) struct Reservation {
     budget: Arc<DetachedBudget>,
-    account: BudgetAccount,
     bytes: vmcp_core::Reservation,
     /// `true` if the reservation includes the charge for a detached call.
     is_call: bool,
@@ -96,7 +95,6 @@ impl Account {
     pub(crate) fn open(&self) -> Reservation {
         Reservation {
             budget: Arc::clone(&self.budget),
-            account: self.detached.clone(),
             bytes: self.detached.open(),
             is_call: false,
         }
@@ -123,7 +121,7 @@ impl Reservation {
 
     /// Returns the maximum that [`Self::resize`] can reserve now.
     pub(crate) fn most(&self) -> usize {
-        self.bytes.bytes() - self.charge() + self.account.room()
+        self.bytes.bytes() - self.charge() + self.bytes.room()
     }
 
     /// Releases the charge for a call that has ended.

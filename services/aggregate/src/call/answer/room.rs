@@ -65,6 +65,6 @@ async fn reserve(account: Option<&BudgetAccount>, buffer: &mut BodyBuffer) -> Re
     if let Ok(Ok(())) = tokio::time::timeout(MAX_BUDGET_WAIT, reserving).await {
         return Ok(());
     }
-    account.open().budget().count_refusal();
+    account.budget().count_refusal();
     Err(Failure::NoRoom.into())
 }
