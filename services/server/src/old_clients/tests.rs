@@ -369,6 +369,26 @@ async fn messages_that_wait_for_a_client_count_for_the_budget() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn json_counts_while_it_is_read() {
+    let budget = ByteBudget::new(400_000);
+    let decode = DecodeLayer::new().budget(budget.clone());
+    let (mut sender, body) = http_body_util::channel::Channel::<Bytes, BoxError>::new(1);
+    let body = std::sync::Mutex::new(Some(Body::wrap(body)));
+    let answers = mcp(move |_| {
+        let mut response = Response::new(body.lock().unwrap().take().unwrap_or_default());
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        ready(response)
+    });
+    let service = OldClients::new(answers, Arc::new(Clients::new(2, decode)));
+    let old = Old::connect_to(service).await;
+    assert_eq!(old.post(LIST).await.status(), StatusCode::ACCEPTED);
+    sender.send_data(vec![b' '; 50_000].into()).await.unwrap();
+    sender.send_data(vec![b' '; 50_000].into()).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(budget.counts().held >= 100_000, "{:?}", budget.counts());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_message_that_is_too_large_is_refused() {
     let old = Old::connect(mcp(|_| never())).await;
     assert_eq!(old.post(&"x".repeat(1001)).await.status(), StatusCode::PAYLOAD_TOO_LARGE);
