@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout, timeout_at};
 use vmcp_core::{BudgetAccount, Reservation};
 
-pub(crate) use self::connection::{Connection, FIELDS, MAX_FRAME, Opening};
+pub(crate) use self::connection::{Connection, Opening, next_piece};
 use self::state::State;
 use crate::backend::failure::Failure;
 use crate::detached::{Account, Departure};

@@ -20,7 +20,7 @@ use vmcp_wire::{Envelope, Key, Splice, find, head, scan, sse};
 use self::running::RunningCall;
 use super::answer::{self, Expected, HeldResults, Room, Shaped};
 use super::session_to_session::{event_stream, forgotten};
-use super::stateless_to_stateless::{carried, next_piece, purpose};
+use super::stateless_to_stateless::{carried, purpose};
 use super::{Call, Cancellation, Target};
 use crate::backend::ask::{small, status};
 use crate::backend::events::Events;
@@ -32,6 +32,7 @@ use crate::extensions::{BRIDGED_IN_SESSIONS, bridged};
 use crate::park::{Handle, Out, Resume};
 use crate::session::Upstream;
 use crate::shared::Key as SharedKey;
+use crate::stream::next_piece;
 
 /// Maximum number of messages queued for the client.
 const QUEUE: usize = 64;

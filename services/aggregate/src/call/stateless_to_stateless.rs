@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::{Response, StatusCode};
 use http_body::Frame;
 use vmcp_core::{Body, BoxError, Generation, Media, Rejection};
@@ -26,7 +26,7 @@ use crate::backend::request::post_stateless;
 use crate::catalog::{add_headers, define_literal};
 use crate::extensions::{BRIDGED, must_strip, strip};
 use crate::seal::{Purpose, principal};
-use crate::stream::{FIELDS, MAX_FRAME};
+use crate::stream::next_piece;
 use crate::tasks::{self, TASK_CHANGED};
 
 pub(crate) async fn call(
@@ -158,16 +158,6 @@ impl http_body::Body for Passing {
             this.encoder = this.pass(message).map(sse::Encoder::new);
         }
     }
-}
-
-/// Returns the next piece of the event that is being sent, until it is complete.
-pub(super) fn next_piece(encoder: &mut Option<sse::Encoder>) -> Option<Frame<Bytes>> {
-    let event = encoder.as_mut()?;
-    let mut out = BytesMut::with_capacity(event.remaining().min(MAX_FRAME) + FIELDS);
-    if event.encode(None, MAX_FRAME, &mut out) {
-        *encoder = None;
-    }
-    Some(Frame::data(out.freeze()))
 }
 
 impl Passing {

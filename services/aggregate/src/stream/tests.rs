@@ -3,7 +3,7 @@ use http_body_util::BodyExt;
 use tokio::time::{advance, sleep};
 use vmcp_core::ByteBudget;
 
-use super::connection::KEEP_ALIVE;
+use super::connection::{KEEP_ALIVE, MAX_FRAME};
 use super::state::MOST_BYTES;
 use super::*;
 use crate::detached::DetachedBudget;

@@ -11,6 +11,7 @@ use vmcp_wire::sse;
 
 use super::desk::Desk;
 use super::inbox::{Inbox, Item, Reading};
+use crate::stream::next_piece;
 
 /// Messages for one request. Dropping it removes the request.
 #[derive(Debug)]
@@ -25,6 +26,8 @@ pub(super) struct Answer {
 #[derive(Debug)]
 pub(super) struct Events {
     first: Option<Item>,
+    /// Message that is being read.
+    encoder: Option<sse::Encoder>,
     source: Source,
     over: bool,
 }
@@ -74,12 +77,12 @@ impl Drop for Answer {
 impl Events {
     /// Creates the response stream of a request. `first` precedes the response itself.
     pub(super) fn answering(first: Item, answer: Answer) -> Self {
-        Self { first: Some(first), source: Source::Answer(answer), over: false }
+        Self { first: Some(first), encoder: None, source: Source::Answer(answer), over: false }
     }
 
     /// Creates the stream of messages that belong to no request.
     pub(super) fn standing(standing: Standing) -> Self {
-        Self { first: None, source: Source::Standing(standing), over: false }
+        Self { first: None, encoder: None, source: Source::Standing(standing), over: false }
     }
 }
 
@@ -92,6 +95,9 @@ impl http_body::Body for Events {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = &mut *self;
+        if let Some(piece) = next_piece(&mut this.encoder) {
+            return Poll::Ready(Some(Ok(piece)));
+        }
         if this.over {
             return Poll::Ready(None);
         }
@@ -107,8 +113,14 @@ impl http_body::Body for Events {
             },
         };
         this.over = item.last;
-        let mut out = BytesMut::with_capacity(item.message.len() + 16);
-        sse::frame(None, None, &item.message, &mut out);
-        Poll::Ready(Some(Ok(Frame::data(out.freeze()))))
+        if item.last {
+            // In one piece: a response that is complete does not end as one that is cut off.
+            let mut out = BytesMut::with_capacity(item.message.len() + 16);
+            sse::frame(None, None, &item.message, &mut out);
+            return Poll::Ready(Some(Ok(Frame::data(out.freeze()))));
+        }
+        // The message stays reserved until its last piece is read.
+        this.encoder = Some(sse::Encoder::new(item.message));
+        Poll::Ready(next_piece(&mut this.encoder).map(Ok))
     }
 }

@@ -349,3 +349,27 @@ async fn what_is_around_a_backend_sees_operations_with_their_answers_and_no_post
     assert_eq!(seen.recv().await, Some((Some("initialize"), Media::Json)));
     assert!(seen.is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn long_messages_are_read_in_pieces() {
+    let mut fake = obliging().await;
+    let lease = fake.open().await;
+    let calling = fake.begin(within(
+        &lease,
+        post(r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":7}}}"#),
+    ));
+    fake.posted().await;
+    let text = "x".repeat(200_000);
+    let progress = format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":7,"message":"{text}"}}}}"#
+    );
+    fake.say(&progress).await;
+    let mut body = calling.await.unwrap().unwrap().into_body();
+    let mut event = Vec::new();
+    while !event.ends_with(b"\n\n") {
+        let piece = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        assert!(piece.len() < 40_000, "{} bytes of a copy that nothing counts", piece.len());
+        event.extend_from_slice(&piece);
+    }
+    assert_eq!(event, format!("data: {progress}\n\n").into_bytes());
+}
