@@ -308,9 +308,12 @@ async fn answer_without_room_is_an_error_that_names_the_backend() {
         let said = text(scene.client.stand(Some(&last)).await.into_body()).await;
         let answer = messages(&said).pop().unwrap();
         let message = answer["error"]["message"].as_str().unwrap();
-        assert!(message.starts_with("backend be answered with more"), "{wire:?}: {message}");
+        // A response of HTTP+SSE is read in pieces, so the call ends before the end of its response is known.
+        let is_in_pieces = wire == Wire::Sse;
+        let problem = if is_in_pieces { "sent more" } else { "answered with more" };
+        assert!(message.starts_with(&format!("backend be {problem}")), "{wire:?}: {message}");
         assert_eq!(answer["error"]["data"]["retryable"], false, "{wire:?}");
-        assert_eq!(scene.backend.cancellations(), [""; 0], "{wire:?}: it was answered");
+        assert_eq!(scene.backend.cancellations().len(), usize::from(is_in_pieces), "{wire:?}");
     }
 }
 

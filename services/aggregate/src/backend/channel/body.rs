@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http_body::Frame;
 use vmcp_core::BoxError;
 use vmcp_wire::sse;
@@ -113,12 +113,6 @@ impl http_body::Body for Events {
             },
         };
         this.over = item.last;
-        if item.last {
-            // In one piece: a response that is complete does not end as one that is cut off.
-            let mut out = BytesMut::with_capacity(item.message.len() + 16);
-            sse::frame(None, None, &item.message, &mut out);
-            return Poll::Ready(Some(Ok(Frame::data(out.freeze()))));
-        }
         // The message stays reserved until its last piece is read.
         this.encoder = Some(sse::Encoder::new(item.message));
         Poll::Ready(next_piece(&mut this.encoder).map(Ok))

@@ -365,11 +365,15 @@ async fn long_messages_are_read_in_pieces() {
     );
     fake.say(&progress).await;
     let mut body = calling.await.unwrap().unwrap().into_body();
-    let mut event = Vec::new();
-    while !event.ends_with(b"\n\n") {
-        let piece = body.frame().await.unwrap().unwrap().into_data().unwrap();
-        assert!(piece.len() < 40_000, "{} bytes of a copy that nothing counts", piece.len());
-        event.extend_from_slice(&piece);
+    let response = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"content":"{text}"}}}}"#);
+    fake.say(&response).await;
+    for message in [progress, response] {
+        let mut event = Vec::new();
+        while !event.ends_with(b"\n\n") {
+            let piece = body.frame().await.unwrap().unwrap().into_data().unwrap();
+            assert!(piece.len() < 40_000, "{} bytes of a copy that nothing counts", piece.len());
+            event.extend_from_slice(&piece);
+        }
+        assert_eq!(event, format!("data: {message}\n\n").into_bytes());
     }
-    assert_eq!(event, format!("data: {progress}\n\n").into_bytes());
 }
