@@ -56,7 +56,8 @@ enum Data {
     #[default]
     None,
     One(Bytes),
-    Joined(BytesMut),
+    /// Several lines, with a line feed between each two.
+    Joined(Pieces),
 }
 
 /// Use of the bytes of the current line.
@@ -260,15 +261,15 @@ impl Data {
         *self = match std::mem::take(self) {
             Self::None => Self::One(line),
             Self::One(first) => {
-                let mut joined = BytesMut::with_capacity(first.len() + line.len() + 1);
-                joined.extend_from_slice(&first);
-                joined.extend_from_slice(b"\n");
-                joined.extend_from_slice(&line);
+                let mut joined = Pieces::default();
+                joined.extend(&first);
+                joined.extend(b"\n");
+                joined.extend(&line);
                 Self::Joined(joined)
             }
             Self::Joined(mut joined) => {
-                joined.extend_from_slice(b"\n");
-                joined.extend_from_slice(&line);
+                joined.extend(b"\n");
+                joined.extend(&line);
                 Self::Joined(joined)
             }
         };
@@ -278,7 +279,7 @@ impl Data {
         match self {
             Self::None => None,
             Self::One(data) => Some(data),
-            Self::Joined(data) => Some(data.freeze()),
+            Self::Joined(mut data) => Some(data.take()),
         }
     }
 }
