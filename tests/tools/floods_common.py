@@ -88,13 +88,12 @@ def serve_backend(listener):
 
 
 class Gateway:
-    """A gateway over the backend `a`, and over `h`, which `hostile` runs and which is reached by `transport`."""
+    """A gateway over the backend `a`, and over hostile ones: for each name the function that serves it, and its transport."""
 
-    def __init__(self, program, flags, hostile=None, transport="streamable-http"):
+    def __init__(self, program, flags, hostile={}):
         self.backends = []
         backends = [self.start("a", serve_backend, "streamable-http")]
-        if hostile:
-            backends.append(self.start("h", hostile, transport))
+        backends += [self.start(name, serve, transport) for name, (serve, transport) in hostile.items()]
         self.folder = tempfile.TemporaryDirectory()
         path = os.path.join(self.folder.name, "vmcp.yaml")
         with open(path, "w") as file:
@@ -222,8 +221,8 @@ def begin(attack):
 
 
 
-def measure(name, program, flags, attack, clients, check=lambda gateway: [], **backend):
-    gateway = Gateway(program, [*flags, "--max-buffered-bytes", str(BUDGET)], **backend)
+def measure(name, program, flags, attack, clients, check=lambda gateway: [], hostile={}):
+    gateway = Gateway(program, [*flags, "--max-buffered-bytes", str(BUDGET)], hostile)
     faults = []
     try:
         clients = clients(gateway.port)

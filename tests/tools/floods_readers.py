@@ -2,15 +2,17 @@
 
     python3 tests/tools/floods_readers.py target/release/vmcp [ROW ...]
 
-A row is CLIENT-BACKEND-ANSWER[-many]: a `session` or `stateless` client; a backend of `streamable` HTTP, of HTTP+`sse`, or
-of the generation without sessions (`newer`); and 4 MB as `json` or as an `event`, or `news`, notifications of 60 kB without
-end. 200 connections of one address ask, of 40 addresses with `-many`; the well-behaved client calls another backend. Prints
-and exits as `floods.py` does.
+A row is CLIENT-BACKEND-ANSWER[-many]: a `session` or `stateless` client, or one of HTTP+`sse`; a backend of `streamable`
+HTTP, of HTTP+`sse`, or of the generation without sessions (`newer`); and 4 MB as `json` or as an `event`, or `news`,
+notifications of 60 kB without end. 200 connections of one address ask, of 40 addresses with `-many`. `mixed-all-event-many`
+has all clients and all backends at a time, and two requests each. The well-behaved client calls another backend. Prints and
+exits as `floods.py` does.
 """
 
 import asyncio
 import json
 import multiprocessing
+import re
 import resource
 import socket
 import sys
@@ -144,11 +146,11 @@ def serve(listener, is_newer):
 # The attackers.
 
 
-def post(stream, message, headers, address):
+def post(stream, message, headers, address, path="/mcp"):
     body = json.dumps(message)
     head = {"Host": "127.0.0.1", **JSON, "X-Forwarded-For": address, "Content-Length": len(body), **headers}
     lines = "".join(f"{name}: {value}\r\n" for name, value in head.items())
-    stream.sendall(f"POST /mcp HTTP/1.1\r\n{lines}\r\n{body}".encode())
+    stream.sendall(f"POST {path} HTTP/1.1\r\n{lines}\r\n{body}".encode())
 
 
 def connect(port):
@@ -160,10 +162,14 @@ def connect(port):
     return stream
 
 
-def open_session(stream, address):
+def initialization(version):
     client = {"name": "flood", "version": "1"}
-    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client}
-    post(stream, {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}, {}, address)
+    params = {"protocolVersion": version, "capabilities": {}, "clientInfo": client}
+    return {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
+
+
+def open_session(stream, address):
+    post(stream, initialization("2025-11-25"), {}, address)
     answer = b""
     while b"\r\n\r\n" not in answer or not answer.endswith(b"}"):
         answer += stream.recv(65536)
@@ -171,28 +177,52 @@ def open_session(stream, address):
     return next(line.split(": ")[1] for line in lines if line.lower().startswith("mcp-session-id"))
 
 
-def ask(port, number, client, tool, addresses):
-    stream, address = connect(port), f"10.0.0.{number % addresses}"
-    params = {"name": f"h_{tool}", "arguments": {}}
+def read_endpoint(stream):
+    """The URL for messages, which the first event names."""
+    text = b""
+    while not (found := re.search(rb"data: (\S+)\r?\n", text)):
+        text += stream.recv(1024)
+    return found[1].decode()
+
+
+def ask_over_sse(port, call, address):
+    """A client of HTTP+SSE: its messages go to a URL, and the answers come on a stream that it does not read."""
+    stream = connect(port)
+    stream.sendall(f"GET /sse HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Forwarded-For: {address}\r\n\r\n".encode())
+    path = read_endpoint(stream)
+    for message in (initialization("2024-11-05"), {"jsonrpc": "2.0", "method": "notifications/initialized"}, call):
+        messages = connect(port)
+        post(messages, message, {}, address, path)
+        messages.recv(65536)
+        messages.close()
+    return stream
+
+
+def ask(port, client, backend, tool, address):
+    name = f"{backend}_{tool}"
+    params = {"name": name, "arguments": {}}
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    if client == "sse":
+        return ask_over_sse(port, message, address)
+    stream = connect(port)
     if client == "session":
         session = open_session(stream, address)
         headers = {"Mcp-Session-Id": session, "MCP-Protocol-Version": "2025-11-25"}
     else:
         params["_meta"] = {**META, "io.modelcontextprotocol/logLevel": "debug"}
-        headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": f"h_{tool}"}
+        headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": name}
     post(stream, message, headers, address)
     return stream
 
 
-def unread_answers(port, client, tool, addresses):
-    """200 connections that ask and do not read. One that was closed is opened again."""
+def unread_answers(port, connections, asking):
+    """Connections that ask and do not read. One that was closed is opened again."""
     streams = {}
     while True:
-        for number in range(200):
+        for number in range(connections):
             try:
                 if number not in streams:
-                    streams[number] = ask(port, number, client, tool, addresses)
+                    streams[number] = asking(port, number)
                 # The first byte is left where it is.
                 streams[number].setblocking(False)
                 if not streams[number].recv(1, socket.MSG_PEEK):
@@ -207,20 +237,32 @@ def unread_answers(port, client, tool, addresses):
 def flood(program, row):
     client, backend, tool, *many = row.split("-")
     addresses = 40 if many else 1
-    attack = lambda port: unread_answers(port, client, tool, addresses)
-    transport = "sse" if backend == "sse" else "streamable-http"
-    serving = lambda listener: serve(listener, backend == "newer")
-    clients = lambda port: [Client(port)]
-    return measure(row, program, PROXIES, attack, clients, hostile=serving, transport=transport)
+    is_mixed = client == "mixed"
+    clients = CLIENTS if is_mixed else [client]
+    backends = BACKENDS if is_mixed else [backend]
+
+    def asking(port, number):
+        kind = clients[number % len(clients)]
+        name = backends[number // len(clients) % len(backends)]
+        return ask(port, kind, name, tool, f"10.0.0.{number % addresses}")
+
+    def serving(backend):
+        return lambda listener: serve(listener, backend == "newer")
+
+    attack = lambda port: unread_answers(port, 600 if is_mixed else 200, asking)
+    hostile = {name: (serving(name), "sse" if name == "sse" else "streamable-http") for name in backends}
+    return measure(row, program, PROXIES, attack, lambda port: [Client(port)], hostile=hostile)
 
 
+CLIENTS = ["session", "stateless", "sse"]
+BACKENDS = ["streamable", "sse", "newer"]
 ROWS = [
     f"{client}-{backend}-{tool}"
-    for client in ("session", "stateless")
-    for backend in ("streamable", "sse", "newer")
+    for client in CLIENTS
+    for backend in BACKENDS
     for tool in ("json", "event", "news")
     if (backend, tool) != ("sse", "json")
-] + ["session-streamable-event-many", "stateless-sse-event-many"]
+] + ["session-streamable-event-many", "stateless-sse-event-many", "mixed-all-event-many"]
 
 
 def main():
