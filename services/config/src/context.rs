@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::{
-    error::{KEPT, Mistake, Mistakes},
+    error::{ConfigError, ConfigErrors, MAX_ERRORS},
     tree::{Node, shorten},
 };
 
@@ -16,17 +16,17 @@ pub struct NamedFile {
     pub path: PathBuf,
 }
 
-/// The path to the value being read and the mistakes so far.
+/// The path to the value being read and the errors so far.
 #[derive(Debug, Default)]
 pub struct Context {
-    /// Mistakes are passed over, and what cannot be read is replaced.
+    /// ConfigErrors are passed over, and what cannot be read is replaced.
     is_lossy: bool,
     /// The whole numbers that the field being read takes.
     range: Option<(i64, i64)>,
     path: Vec<Step>,
-    mistakes: Vec<Mistake>,
-    /// Mistakes that were counted and not kept.
-    beyond: usize,
+    errors: Vec<ConfigError>,
+    /// ConfigErrors that were counted and not kept.
+    omitted: usize,
     files: Vec<NamedFile>,
 }
 
@@ -37,7 +37,7 @@ enum Step {
 }
 
 impl Context {
-    /// A context for a document whose mistakes are known already.
+    /// A context for a document whose errors are known already.
     pub(crate) fn lossy() -> Self {
         Self { is_lossy: true, ..Self::default() }
     }
@@ -107,7 +107,7 @@ impl Context {
         allowed: impl Into<String>,
         suggestion: Option<String>,
     ) {
-        self.report(Mistake {
+        self.report(ConfigError {
             path: String::new(),
             line: node.line,
             found: found.into(),
@@ -128,31 +128,31 @@ impl Context {
         self.at_key(key, |cx| cx.refuse_as(at, found, allowed, None));
     }
 
-    /// Reports `mistake` at the current path.
-    pub(crate) fn report(&mut self, mistake: Mistake) {
+    /// Reports `error` at the current path.
+    pub(crate) fn report(&mut self, error: ConfigError) {
         if self.is_lossy {
             return;
         }
         if self.is_full() {
-            self.beyond += 1;
+            self.omitted += 1;
             return;
         }
         let path = self.path();
-        self.mistakes.push(Mistake { path, ..mistake });
+        self.errors.push(ConfigError { path, ..error });
     }
 
     /// Returns the number of errors so far. Callers compare it to detect new errors.
     pub(crate) fn count(&self) -> usize {
-        self.mistakes.len() + self.beyond
+        self.errors.len() + self.omitted
     }
 
     /// Returns `true` if further errors are only counted, so that computing suggestions has no effect.
     pub(crate) fn is_full(&self) -> bool {
-        self.mistakes.len() >= KEPT
+        self.errors.len() >= MAX_ERRORS
     }
 
-    pub(crate) fn finish(self) -> Option<Mistakes> {
-        Mistakes::gather(self.mistakes, self.beyond)
+    pub(crate) fn finish(self) -> Option<ConfigErrors> {
+        ConfigErrors::from_list(self.errors, self.omitted)
     }
 
     fn path(&self) -> String {

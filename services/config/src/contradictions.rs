@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::{
-    File, Mistake,
+    ConfigError, File,
     incoming_auth::IncomingMethod,
     outgoing_auth::{OutgoingAuth, Source, Strategy},
     suggest::nearest,
@@ -14,16 +14,16 @@ impl File {
     /// Returns what cannot work although it can be read, such as credentials that are made of a token that no caller
     /// has.
     #[must_use]
-    pub fn contradictions(&self) -> Vec<Mistake> {
-        let mut mistakes = Vec::new();
-        callers_without_tokens(self, &mut mistakes);
-        unknown_backends(self, &mut mistakes);
-        mistakes
+    pub fn contradictions(&self) -> Vec<ConfigError> {
+        let mut errors = Vec::new();
+        callers_without_tokens(self, &mut errors);
+        unknown_backends(self, &mut errors);
+        errors
     }
 }
 
 /// Strategies that present the caller's token, where callers have none.
-fn callers_without_tokens(file: &File, mistakes: &mut Vec<Mistake>) {
+fn callers_without_tokens(file: &File, errors: &mut Vec<ConfigError>) {
     let method = match &file.incoming_auth.method {
         IncomingMethod::Anonymous => "anonymous",
         IncomingMethod::Local => "local",
@@ -39,7 +39,7 @@ fn callers_without_tokens(file: &File, mistakes: &mut Vec<Mistake>) {
         };
         // A provider without an authorization server is refused by its name.
         if provider.is_none() {
-            mistakes.push(Mistake::new(
+            errors.push(ConfigError::new(
                 format!("{path}.type"),
                 format!("{strategy} with incomingAuth.type: {method}, whose callers have no token"),
                 "unauthenticated or header_injection, or incomingAuth.type: oidc",
@@ -49,19 +49,19 @@ fn callers_without_tokens(file: &File, mistakes: &mut Vec<Mistake>) {
 }
 
 /// Credentials for a backend that there is none of: the one that was meant goes without.
-fn unknown_backends(file: &File, mistakes: &mut Vec<Mistake>) {
+fn unknown_backends(file: &File, errors: &mut Vec<ConfigError>) {
     let OutgoingAuth { source, default: _, backends } = &file.outgoing_auth;
     if *source == Source::Discovered {
         return;
     }
     let names: HashSet<&str> = file.backends.iter().map(|backend| backend.name.as_str()).collect();
     for name in backends.keys().filter(|name| !names.contains(name.as_str())) {
-        let mistake = Mistake::new(
+        let error = ConfigError::new(
             format!("outgoingAuth.backends.{name}"),
             format!("\"{}\", which is not a backend", shorten(name)),
             "the name of an entry in backends",
         );
         let suggestion = nearest(name, names.iter().copied()).map(ToOwned::to_owned);
-        mistakes.push(Mistake { suggestion, ..mistake });
+        errors.push(ConfigError { suggestion, ..error });
     }
 }

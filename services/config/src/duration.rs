@@ -163,7 +163,7 @@ impl fmt::Display for Decimals {
 
 impl Shape for Duration {
     fn read(node: &Node, cx: &mut Context) -> Option<Self> {
-        // A bare number is the likely mistake, and its unit cannot be guessed.
+        // A bare number is the likely error, and its unit cannot be guessed.
         let Some(text) = node.text() else {
             cx.refuse(node, patterns::DURATION.meaning);
             return None;

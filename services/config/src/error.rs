@@ -4,20 +4,20 @@ use std::fmt;
 
 use serde::Serialize;
 
-/// Maximum number of errors that are kept. Further errors are only counted.
-pub(crate) const KEPT: usize = 200;
+/// Maximum number of reported errors. Further errors are only counted.
+pub(crate) const MAX_ERRORS: usize = 200;
 
-/// Value of [`Mistake::found`] for a key that the object does not have.
+/// Value of [`ConfigError::found`] for a key that the object does not have.
 pub(crate) const UNKNOWN_KEY: &str = "an unknown key";
 
-/// One thing in a document that has to be changed before it can be used.
+/// Error in a configuration document.
 ///
-/// Prints as one line. Serialises as `{path, line?, found, allowed, suggestion?}`.
+/// Prints as one line. Serializes as `{path, line?, found, allowed, suggestion?}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Mistake {
+pub struct ConfigError {
     /// Path from the root of the document: `backends[1].transport`. Empty for the document itself.
     pub path: String,
-    /// The line, counted from 1. Absent when the document was read as JSON.
+    /// Line, counted from 1. Absent if the document was read as JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
     /// Found value. Values of secret fields are never quoted.
@@ -29,19 +29,19 @@ pub struct Mistake {
     pub suggestion: Option<String>,
 }
 
-/// All mistakes of one document, in document order. Never empty.
+/// All errors of a document, in document order. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[serde(transparent)]
-pub struct Mistakes {
-    list: Vec<Mistake>,
+pub struct ConfigErrors {
+    list: Vec<ConfigError>,
     #[serde(skip)]
-    beyond: usize,
+    omitted: usize,
 }
 
-/// Something that is legal and probably not what was meant.
+/// Warning about a setting that is valid but probably unintended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Warning {
-    /// Path, as in [`Mistake::path`].
+    /// Path, as in [`ConfigError::path`].
     pub path: String,
     /// Consequence of the setting.
     pub message: String,
@@ -50,10 +50,10 @@ pub struct Warning {
     pub suggestion: Option<String>,
 }
 
-// === impl Mistake ===
+// === impl ConfigError ===
 
-impl Mistake {
-    /// A mistake that turned up after the document was read, and so stands in no known line of it.
+impl ConfigError {
+    /// Creates an error without a line, such as one that is found after the document was read.
     #[must_use]
     pub fn new(
         path: impl Into<String>,
@@ -71,7 +71,7 @@ impl Mistake {
     }
 }
 
-impl fmt::Display for Mistake {
+impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(line) = self.line {
             write!(f, "line {line}: ")?;
@@ -87,58 +87,58 @@ impl fmt::Display for Mistake {
     }
 }
 
-// === impl Mistakes ===
+// === impl ConfigErrors ===
 
-impl Mistakes {
-    pub(crate) fn gather(mut list: Vec<Mistake>, beyond: usize) -> Option<Self> {
+impl ConfigErrors {
+    pub(crate) fn from_list(mut list: Vec<ConfigError>, omitted: usize) -> Option<Self> {
         if list.is_empty() {
             return None;
         }
-        // Stable: mistakes on one line stay in the order in which the fields are described.
-        list.sort_by_key(|mistake| mistake.line.unwrap_or(0));
-        Some(Self { list, beyond })
+        // Stable: errors on one line stay in the order in which the fields are described.
+        list.sort_by_key(|error| error.line.unwrap_or(0));
+        Some(Self { list, omitted })
     }
 
-    pub(crate) fn one(mistake: Mistake) -> Self {
-        Self { list: vec![mistake], beyond: 0 }
+    pub(crate) fn single(error: ConfigError) -> Self {
+        Self { list: vec![error], omitted: 0 }
     }
 
-    /// The mistakes, at most 200.
+    /// Returns the errors, at most 200.
     #[must_use]
-    pub fn as_slice(&self) -> &[Mistake] {
+    pub fn as_slice(&self) -> &[ConfigError] {
         &self.list
     }
 
-    /// The mistakes, one by one.
-    pub fn iter(&self) -> std::slice::Iter<'_, Mistake> {
+    /// Returns an iterator over the errors, at most 200.
+    pub fn iter(&self) -> std::slice::Iter<'_, ConfigError> {
         self.list.iter()
     }
 
-    /// Returns the total number of errors, including those that were not kept.
+    /// Returns the total number of errors, including omitted ones.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.list.len() + self.beyond
+        self.list.len() + self.omitted
     }
 }
 
-impl fmt::Display for Mistakes {
+impl fmt::Display for ConfigErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, mistake) in self.list.iter().enumerate() {
+        for (index, error) in self.list.iter().enumerate() {
             if index > 0 {
                 f.write_str("\n")?;
             }
-            mistake.fmt(f)?;
+            error.fmt(f)?;
         }
-        if self.beyond > 0 {
-            write!(f, "\nand {} more", self.beyond)?;
+        if self.omitted > 0 {
+            write!(f, "\nand {} more", self.omitted)?;
         }
         Ok(())
     }
 }
 
-impl<'a> IntoIterator for &'a Mistakes {
-    type Item = &'a Mistake;
-    type IntoIter = std::slice::Iter<'a, Mistake>;
+impl<'a> IntoIterator for &'a ConfigErrors {
+    type Item = &'a ConfigError;
+    type IntoIter = std::slice::Iter<'a, ConfigError>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.list.iter()

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, path::Path};
 use serde::Serialize;
 
 use crate::{
-    Mistake, Mistakes,
+    ConfigError, ConfigErrors,
     aggregation::Aggregation,
     audit::Audit,
     auth_server::{AuthServer, SecretFile},
@@ -150,8 +150,8 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// All mistakes of the document.
-    pub fn parse(text: &str, format: Format) -> Result<Self, Mistakes> {
+    /// All errors of the document.
+    pub fn parse(text: &str, format: Format) -> Result<Self, ConfigErrors> {
         crate::shape::parse(&tree(text, format)?)
     }
 
@@ -172,8 +172,8 @@ impl File {
     ///
     /// # Errors
     ///
-    /// All mistakes of the document.
-    pub fn parse(text: &str, format: Format) -> Result<Self, Mistakes> {
+    /// All errors of the document.
+    pub fn parse(text: &str, format: Format) -> Result<Self, ConfigErrors> {
         crate::shape::parse(&tree(text, format)?)
     }
 
@@ -185,7 +185,7 @@ impl File {
     }
 
     /// The files that a document names, such as those of secrets and CA bundles, as far as it can be read: also of one
-    /// with mistakes. A file whose content has changed makes another configuration of the same document.
+    /// with errors. A file whose content has changed makes another configuration of the same document.
     #[must_use]
     pub fn named_files(text: &str, format: Format) -> Vec<NamedFile> {
         let Ok(tree) = tree(text, format) else { return Vec::new() };
@@ -214,11 +214,11 @@ fn write<T: Serialize>(value: &T) -> Result<String, WriteError> {
     serde_saphyr::to_string(value).map_err(|error| WriteError(error.to_string()))
 }
 
-fn tree(text: &str, format: Format) -> Result<Node, Mistakes> {
+fn tree(text: &str, format: Format) -> Result<Node, ConfigErrors> {
     if text.len() > MAX_BYTES {
         let (found, allowed) =
             (format!("{} bytes", text.len()), format!("at most {MAX_BYTES} bytes"));
-        return Err(Mistakes::one(Mistake::new("", found, allowed)));
+        return Err(ConfigErrors::single(ConfigError::new("", found, allowed)));
     }
     match format {
         Format::Yaml => crate::tree::parse_yaml(text),

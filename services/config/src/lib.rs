@@ -40,7 +40,7 @@ pub use self::{
     context::NamedFile,
     decimal::{Decimal, DecimalError},
     duration::{Duration, DurationError},
-    error::{Mistake, Mistakes, Warning},
+    error::{ConfigError, ConfigErrors, Warning},
     file::{Config, File, Format, WriteError},
     incoming_auth::{Authz, Cedar, IncomingAuth, IncomingMethod, Oidc},
     operational::{

@@ -25,7 +25,7 @@ use crate::{context::Context, tree::Node};
 
 /// A value of the configuration.
 pub trait Shape: Serialize + JsonSchema + Sized {
-    /// Reads `node`. `None` means that the mistakes have been reported.
+    /// Reads `node`. `None` means that the errors have been reported.
     fn read(node: &Node, cx: &mut Context) -> Option<Self>;
 
     /// The value when the key is absent. `None` means that it is required.
@@ -75,7 +75,7 @@ pub trait Shape: Serialize + JsonSchema + Sized {
     }
 }
 
-/// Reads from any serde format, with all mistakes in the error's text.
+/// Reads from any serde format, with all errors in the error's text.
 pub(crate) fn deserialize<'de, T: Shape, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
@@ -83,20 +83,20 @@ pub(crate) fn deserialize<'de, T: Shape, D: Deserializer<'de>>(
     parse(&node).map_err(D::Error::custom)
 }
 
-/// Reads what can be read of a document with mistakes, with placeholders and defaults for the rest.
+/// Reads what can be read of a document with errors, with placeholders and defaults for the rest.
 pub(crate) fn parse_lossy<T: Shape>(node: &Node) -> Option<T> {
     T::read(node, &mut Context::lossy())
 }
 
 /// Reads a whole document.
-pub(crate) fn parse<T: Shape>(node: &Node) -> Result<T, crate::Mistakes> {
+pub(crate) fn parse<T: Shape>(node: &Node) -> Result<T, crate::ConfigErrors> {
     let mut cx = Context::default();
     node.check_keys(&mut cx);
     let value = T::read(node, &mut cx);
     match (value, cx.finish()) {
         (Some(value), None) => Ok(value),
-        (_, Some(mistakes)) => Err(mistakes),
-        (None, None) => Err(crate::Mistakes::one(crate::Mistake {
+        (_, Some(errors)) => Err(errors),
+        (None, None) => Err(crate::ConfigErrors::single(crate::ConfigError {
             path: String::new(),
             line: node.line,
             found: node.describe(),

@@ -8,7 +8,7 @@ mod yaml;
 
 use serde_json::{Number, Value};
 
-use crate::{context::Context, error::Mistake};
+use crate::{context::Context, error::ConfigError};
 
 pub(crate) use self::{json::parse as parse_json, yaml::parse as parse_yaml};
 
@@ -154,12 +154,12 @@ impl Node {
     }
 }
 
-fn duplicate(entry: &Entry, first: Option<usize>) -> Mistake {
+fn duplicate(entry: &Entry, first: Option<usize>) -> ConfigError {
     let found = match first {
         Some(line) => format!("the key a second time (first on line {line})"),
         None => "the key a second time".to_owned(),
     };
-    Mistake {
+    ConfigError {
         path: String::new(),
         line: entry.line,
         found,
@@ -168,8 +168,8 @@ fn duplicate(entry: &Entry, first: Option<usize>) -> Mistake {
     }
 }
 
-fn merge_key(entry: &Entry) -> Mistake {
-    Mistake {
+fn merge_key(entry: &Entry) -> ConfigError {
+    ConfigError {
         path: String::new(),
         line: entry.line,
         found: "a merge key".to_owned(),

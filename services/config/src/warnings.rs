@@ -9,7 +9,7 @@ use crate::{
     aggregation::{Aggregation, ConflictResolution, WorkloadTools},
     backend::{Backend, BackendDocument},
     duration::Duration,
-    error::KEPT,
+    error::MAX_ERRORS,
     incoming_auth::IncomingMethod,
     operational::{FailureHandling, Operational},
     outgoing_auth::{ClientSecret, OutgoingAuth, Source, Strategy},
@@ -77,8 +77,9 @@ impl Config {
         self.telemetry.iter().for_each(|telemetry| unread.telemetry(telemetry));
         for name in outgoing_auth.iter().flat_map(|auth| auth.backends.keys()) {
             let names = || backends.iter().map(|backend| backend.name.as_str());
-            if known.is_some() && !names().any(|known| known == name) && warnings.len() < KEPT {
-                // In a file this is a mistake: see `File::contradictions`.
+            if known.is_some() && !names().any(|known| known == name) && warnings.len() < MAX_ERRORS
+            {
+                // In a file this is an error: see `File::contradictions`.
                 warnings.push(Warning {
                     path: format!("outgoingAuth.backends.{name}"),
                     message: format!("no backend is called \"{}\"", crate::tree::shorten(name)),
@@ -164,7 +165,7 @@ fn plaintext_credentials<'a>(
         let is_shown = !matches!(outgoing.of(name), None | Some(Strategy::Unauthenticated));
         let is_plain = url::Url::parse(url)
             .map_or(url.starts_with("http://"), |url| url.scheme() == "http" && !is_loopback(&url));
-        if (is_shown || has_headers) && is_plain && to.len() < KEPT {
+        if (is_shown || has_headers) && is_plain && to.len() < MAX_ERRORS {
             let message =
                 "credentials are sent over plain http: every machine on the way can read them";
             to.push(Warning {
@@ -212,7 +213,7 @@ fn odd_prefixes<D: BackendDocument>(
             .iter()
             .enumerate()
             .filter(|(_, backend)| !patterns::TOOL_NAME.matches(&backend.name))
-            .take(KEPT)
+            .take(MAX_ERRORS)
         {
             warn(format!("backends[{index}].name"));
         }
@@ -230,7 +231,7 @@ fn nested_prefixes<D: BackendDocument>(
     for (index, longer) in prefixes.iter().enumerate() {
         let within =
             |shorter: &&String| longer.len() > shorter.len() && longer.starts_with(&***shorter);
-        if let Some(shorter) = prefixes.iter().find(within).filter(|_| to.len() < KEPT) {
+        if let Some(shorter) = prefixes.iter().find(within).filter(|_| to.len() < MAX_ERRORS) {
             to.push(Warning {
                 path: format!("backends[{index}].name"),
                 message: format!(
@@ -251,7 +252,7 @@ fn unknown_names<R: Reference, D: BackendDocument>(
 ) {
     let names: HashSet<&str> = known.iter().map(|backend| backend.name.as_str()).collect();
     let mut look = |path: String, name: &str| {
-        if !names.contains(name) && warnings.len() < KEPT {
+        if !names.contains(name) && warnings.len() < MAX_ERRORS {
             warnings.push(Warning {
                 path,
                 message: format!("no backend is called \"{}\"", crate::tree::shorten(name)),

@@ -109,7 +109,7 @@ impl Parts {
         }
         let mut error = built.err().unwrap_or_default();
         error.in_document = contradictions.len();
-        error.mistakes.splice(..0, contradictions);
+        error.errors.splice(..0, contradictions);
         Err(error)
     }
 
@@ -138,13 +138,13 @@ impl Parts {
         let Operational { log_level, timeouts, failure_handling } = operational;
         let Failures { partial_failure, checks, breaking } = failures(&failure_handling);
         let first = first_provider(auth_server.as_ref());
-        let (strategies, mut mistakes) = credentials::strategies(outgoing_auth, first, egress);
+        let (strategies, mut errors) = credentials::strategies(outgoing_auth, first, egress);
         let issuers = Arc::new(Issuers::new(&incoming_auth, auth_server.as_ref()));
-        let (guards, Converted { issuing, mistakes: wrong, mut warnings }) =
+        let (guards, Converted { issuing, errors: wrong, mut warnings }) =
             front(&name, incoming_auth, auth_server, egress);
-        mistakes.extend(wrong);
+        errors.extend(wrong);
         let (measures, wrong) = measures::measures(&name, telemetry, egress);
-        mistakes.extend(wrong);
+        errors.extend(wrong);
         let shown = |backend| backends::about(backend, &group, &strategies);
         let about = About {
             name: name.clone(),
@@ -156,11 +156,11 @@ impl Parts {
         let around =
             Around { waiting: &timeouts, strategies: &strategies, breaking, issuers, egress };
         let (backends, wrong) = backends::settings(backends, &around);
-        mistakes.extend(wrong);
+        errors.extend(wrong);
         let (records, wrong) = records::records(audit);
-        mistakes.extend(wrong);
-        let Some(guards) = guards.filter(|_| unsupported.is_empty() && mistakes.is_empty()) else {
-            return Err(PartsError { unsupported, mistakes, ..PartsError::default() });
+        errors.extend(wrong);
+        let Some(guards) = guards.filter(|_| unsupported.is_empty() && errors.is_empty()) else {
+            return Err(PartsError { unsupported, errors, ..PartsError::default() });
         };
         warnings.extend(guards.unknown_backends(|name| about.backends.contains_key(name)));
         let settings = settings(name, aggregation::rules(aggregation), partial_failure, checks);
@@ -213,7 +213,7 @@ fn front(
     let converted = section.map(|section| issuer::issuing(name, section, &incoming, egress));
     let mut converted = converted.unwrap_or_default();
     let (guards, wrong, warnings) = guards::guards(name, incoming, is_issuer, egress);
-    converted.mistakes.extend(wrong);
+    converted.errors.extend(wrong);
     converted.warnings.extend(warnings);
     (guards.map(|guards| guards.with_own_hosts(hosts)), converted)
 }

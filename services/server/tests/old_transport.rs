@@ -48,7 +48,7 @@ impl Gateway {
             writeln!(yaml, "- {{name: {name}, url: \"{url}\", transport: sse}}").unwrap();
         }
         yaml += sections;
-        let file = File::parse(&yaml, Format::Yaml).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+        let file = File::parse(&yaml, Format::Yaml).unwrap_or_else(|errors| panic!("{errors}"));
         let egress = Egress::new(vmcp_egress::Settings::default());
         let parts = Parts::new(file, &egress).unwrap_or_else(|error| panic!("{error}"));
         let options = Options {

@@ -1,4 +1,4 @@
-//! Rules between the sections of a document. They see the tree, so they are reported beside the mistakes of a section.
+//! Rules between the sections of a document. They see the tree, so they are reported beside the errors of a section.
 
 use std::collections::BTreeSet;
 

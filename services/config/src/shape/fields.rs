@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::{Limit, Rule, Shape, camel, description};
 use crate::{
     context::Context,
-    error::{Mistake, UNKNOWN_KEY},
+    error::{ConfigError, UNKNOWN_KEY},
     suggest::nearest,
     tree::{Entry, Kind, Node},
 };
@@ -95,7 +95,7 @@ impl<'a> Fields<'a> {
             if known.contains(&key.as_str()) || *merges || rules.iter().any(elsewhere) {
                 continue;
             }
-            let mut mistake = Mistake {
+            let mut error = ConfigError {
                 path: String::new(),
                 line: line.or(value.line),
                 found: UNKNOWN_KEY.to_owned(),
@@ -103,12 +103,12 @@ impl<'a> Fields<'a> {
                 suggestion: None,
             };
             if !cx.is_full() {
-                mistake.allowed = known.join(", ");
-                mistake.suggestion = nearest(key, absent.iter().copied())
+                error.allowed = known.join(", ");
+                error.suggestion = nearest(key, absent.iter().copied())
                     .or_else(|| nearest(key, present.iter().copied()))
                     .map(ToOwned::to_owned);
             }
-            cx.at_key(key, |cx| cx.report(mistake));
+            cx.at_key(key, |cx| cx.report(error));
         }
     }
 }

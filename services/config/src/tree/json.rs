@@ -8,12 +8,12 @@ use serde::{
 };
 
 use super::{Entry, Kind, MAX_DEPTH, Node};
-use crate::error::{Mistake, Mistakes};
+use crate::error::{ConfigError, ConfigErrors};
 
 /// Reads the one JSON value in `text`.
-pub(crate) fn parse(text: &str) -> Result<Node, Mistakes> {
+pub(crate) fn parse(text: &str) -> Result<Node, ConfigErrors> {
     serde_json::from_str(text).map_err(|error| {
-        Mistakes::one(Mistake {
+        ConfigErrors::single(ConfigError {
             path: String::new(),
             line: Some(error.line()).filter(|line| *line > 0),
             found: format!("broken JSON, {}", super::shorten(&error.to_string())),

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::{Kind, MAX_DEPTH, Node, Plain, parse_json, parse_yaml, resolve};
-use crate::Mistakes;
+use crate::ConfigErrors;
 
 fn refusal(text: &str) -> String {
     parse_yaml(text).unwrap_err().to_string()
@@ -164,7 +164,7 @@ fn any_json() -> impl Strategy<Value = serde_json::Value> {
 proptest! {
     #[test]
     fn json_survives_the_tree(value in any_json()) {
-        let node: Result<Node, Mistakes> = parse_json(&value.to_string());
+        let node: Result<Node, ConfigErrors> = parse_json(&value.to_string());
         prop_assert_eq!(node.unwrap().to_json(), value);
     }
 

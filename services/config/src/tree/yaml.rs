@@ -6,17 +6,19 @@ use std::collections::HashMap;
 use serde_saphyr::granit_parser::{Event, Options, Parser, ScalarStyle, ScanError, Tag, options};
 
 use super::{Entry, Kind, MAX_BYTES, MAX_DEPTH, MAX_NODES, Node};
-use crate::error::{Mistake, Mistakes};
+use crate::error::{ConfigError, ConfigErrors};
 
 /// Reads the one document in `text`.
-pub(crate) fn parse(text: &str) -> Result<Node, Mistakes> {
+pub(crate) fn parse(text: &str) -> Result<Node, ConfigErrors> {
     let mut builder = Builder::default();
     for next in Parser::new_from_str_with_options(text, limits()) {
         let (event, span) = next.map_err(|error| syntax(&error))?;
         let line = span.start.line();
-        builder.take(event, line).map_err(Mistakes::one)?;
+        builder.take(event, line).map_err(ConfigErrors::single)?;
     }
-    builder.root.ok_or_else(|| Mistakes::one(mistake(1, "an empty document", "a map of settings")))
+    builder.root.ok_or_else(|| {
+        ConfigErrors::single(config_error(1, "an empty document", "a map of settings"))
+    })
 }
 
 #[derive(Default)]
@@ -55,7 +57,7 @@ struct Anchored {
     depth: usize,
 }
 
-type Step = Result<(), Mistake>;
+type Step = Result<(), ConfigError>;
 
 // === impl Builder ===
 
@@ -65,7 +67,7 @@ impl Builder {
             Event::DocumentStart(..) => {
                 self.documents += 1;
                 if self.documents > 1 {
-                    return Err(mistake(line, "a second document", "one document per file"));
+                    return Err(config_error(line, "a second document", "one document per file"));
                 }
                 Ok(())
             }
@@ -101,7 +103,7 @@ impl Builder {
         let as_key =
             matches!(self.open.last(), Some(Open { holds: Holds::Map { key: None, .. }, .. }));
         if as_key {
-            return Err(mistake(line, "a list or map as a key", "text as a key"));
+            return Err(config_error(line, "a list or map as a key", "text as a key"));
         }
         self.deep_enough(line, 1)?;
         self.open.push(Open { line, anchor, holds });
@@ -110,7 +112,7 @@ impl Builder {
 
     fn repeat(&mut self, anchor: usize, line: usize) -> Step {
         let Some(found) = self.anchors.get(&anchor) else {
-            return Err(mistake(
+            return Err(config_error(
                 line,
                 "an alias to a value that contains it",
                 "an alias to an earlier value",
@@ -153,7 +155,7 @@ impl Builder {
                     let line = node.line.unwrap_or(1);
                     let merges = matches!(&node.kind, Kind::Plain(text) if text == "<<");
                     let (Kind::Text(text) | Kind::Plain(text)) = node.kind else {
-                        return Err(mistake(line, "a list or map as a key", "text as a key"));
+                        return Err(config_error(line, "a list or map as a key", "text as a key"));
                     };
                     *key = Some(Key { text, line, merges });
                 }
@@ -165,7 +167,7 @@ impl Builder {
     fn deep_enough(&self, line: usize, more: usize) -> Step {
         if self.open.len() + more > MAX_DEPTH {
             let allowed = format!("at most {MAX_DEPTH} lists and maps within each other");
-            return Err(mistake(line, "a value nested too deeply", &allowed));
+            return Err(config_error(line, "a value nested too deeply", &allowed));
         }
         Ok(())
     }
@@ -175,7 +177,7 @@ impl Builder {
         self.bytes = self.bytes.saturating_add(bytes);
         if self.nodes > MAX_NODES || self.bytes > 2 * MAX_BYTES {
             let allowed = format!("at most {MAX_NODES} values, those that aliases repeat included");
-            return Err(mistake(line, "too many values", &allowed));
+            return Err(config_error(line, "too many values", &allowed));
         }
         Ok(())
     }
@@ -206,7 +208,7 @@ fn scalar(
     style: ScalarStyle,
     tag: Option<&Tag>,
     line: usize,
-) -> Result<Kind, Mistake> {
+) -> Result<Kind, ConfigError> {
     let plain = matches!(style, ScalarStyle::Plain);
     match tag.map(|tag| (tag, tag.core_suffix())) {
         None if plain => Ok(Kind::Plain(text)),
@@ -223,8 +225,12 @@ fn collection_tag(tag: Option<&Tag>, own: &str, line: usize) -> Step {
     }
 }
 
-fn unknown_tag(tag: &Tag, line: usize) -> Mistake {
-    mistake(line, &format!("the tag {}", super::shorten(&tag.original())), "values without tags")
+fn unknown_tag(tag: &Tag, line: usize) -> ConfigError {
+    config_error(
+        line,
+        &format!("the tag {}", super::shorten(&tag.original())),
+        "values without tags",
+    )
 }
 
 fn limits() -> Options {
@@ -235,15 +241,15 @@ fn limits() -> Options {
     }
 }
 
-fn syntax(error: &ScanError) -> Mistakes {
+fn syntax(error: &ScanError) -> ConfigErrors {
     let found = format!("broken YAML, {}", super::shorten(&error.info()));
     let tab = error.info().contains("found a tab");
     let allowed = if tab { "YAML 1.2, which indents with spaces only" } else { "YAML 1.2" };
-    Mistakes::one(mistake(error.marker().line(), &found, allowed))
+    ConfigErrors::single(config_error(error.marker().line(), &found, allowed))
 }
 
-fn mistake(line: usize, found: &str, allowed: &str) -> Mistake {
-    Mistake {
+fn config_error(line: usize, found: &str, allowed: &str) -> ConfigError {
+    ConfigError {
         path: String::new(),
         line: Some(line),
         found: found.to_owned(),

@@ -19,7 +19,7 @@ fn document(fields: &str, upstreams: &str) -> String {
 
 fn accepted(fields: &str, upstreams: &str) -> AuthServer<SecretFile> {
     let text = document(fields, upstreams);
-    let file = File::parse(&text, Format::Yaml).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    let file = File::parse(&text, Format::Yaml).unwrap_or_else(|errors| panic!("{errors}"));
     file.auth_server.unwrap()
 }
 

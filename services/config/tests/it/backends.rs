@@ -2,7 +2,7 @@
 
 use vmcp_config::{BackendKind, Config, Format, Transport};
 
-use crate::support::{file, mistakes, one};
+use crate::support::{errors, file, one};
 
 fn backend(rest: &str) -> String {
     format!("backends: [{{name: a, url: 'http://a/mcp', transport: sse{rest}}}]\n")
@@ -109,7 +109,7 @@ fn placeholders_read_listed_variables_only() {
     let names: Vec<_> = backend.headers.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["X-Key", "X-Org"]);
     let unlisted = text.replace("[HOST, KEY]", "[HOST]");
-    let list = mistakes(&unlisted);
+    let list = errors(&unlisted);
     assert_eq!(list.len(), 2, "{list:#?}");
     assert!(list[0].contains("backends[0].url: found ${KEY}; allowed: a variable that is listed"));
     assert!(list[1].contains("backends[0].headers.X-Key: found ${KEY}"));

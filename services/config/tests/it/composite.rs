@@ -5,7 +5,7 @@ use vmcp_config::{
     composite::{AnswerAction, OnError, StepKind},
 };
 
-use crate::support::{file, mistakes, one};
+use crate::support::{errors, file, one};
 
 fn tool(rest: &str) -> String {
     format!("compositeTools:\n  - name: t\n{rest}")
@@ -68,7 +68,7 @@ fn an_elicitation_needs_a_message_and_a_schema_and_aborts_by_default() {
     let kind = &read("{id: a, type: elicitation, message: m, schema: {type: object}, onCancel: {action: continue}}").steps[0].kind;
     let StepKind::Elicitation { on_decline, on_cancel, .. } = kind else { panic!("a question") };
     assert_eq!((*on_decline, *on_cancel), (AnswerAction::Abort, AnswerAction::Continue));
-    let list = mistakes(&steps("{id: a, type: elicitation}"));
+    let list = errors(&steps("{id: a, type: elicitation}"));
     assert_eq!(list.len(), 2, "{list:#?}");
     one(
         &steps("{id: a, type: elicitation, message: m, schema: {}, onDecline: {action: retry}}"),
@@ -92,7 +92,7 @@ fn a_loop_has_the_defaults_and_caps_of_the_reference() {
     one(&with("maxParallel: 0"), &format!("{path}.maxParallel"), "from 1 to 50");
     one(&with("itemVar: a-b"), &format!("{path}.itemVar"), "a variable name");
     one(&with("itemVar: index"), &format!("{path}.itemVar"), "index is the item's number");
-    let list = mistakes(&steps("{id: a, type: forEach}"));
+    let list = errors(&steps("{id: a, type: forEach}"));
     assert_eq!(list.len(), 2, "{list:#?}");
 }
 

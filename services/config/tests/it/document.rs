@@ -2,7 +2,7 @@
 
 use vmcp_config::{Config, File, Format};
 
-use crate::support::{FULL, LEAST, config, file, mistakes, one, whole};
+use crate::support::{FULL, LEAST, config, errors, file, one, whole};
 
 #[test]
 fn the_least_file_has_a_name_and_says_who_may_connect() {
@@ -82,7 +82,7 @@ operational:
 optimizer: {hybridSearchSemanticRatio: '1.5', maxToolsToReturn: x, embeddingServiceTimeout: 0s}
 telemetry: {samplingRate: '2', tracingEnabled: maybe}
 ";
-    let mistakes = mistakes(text);
+    let errors = errors(text);
     for path in [
         "operational.timeouts.default",
         "operational.timeouts.perWorkload.a",
@@ -96,36 +96,36 @@ telemetry: {samplingRate: '2', tracingEnabled: maybe}
         "telemetry.samplingRate",
         "telemetry.tracingEnabled",
     ] {
-        let told = mistakes.iter().filter(|one| one.contains(&format!(": {path}: "))).count();
-        assert_eq!(told, 1, "{path}: {mistakes:#?}");
+        let told = errors.iter().filter(|one| one.contains(&format!(": {path}: "))).count();
+        assert_eq!(told, 1, "{path}: {errors:#?}");
     }
-    assert_eq!(mistakes.len(), 11, "{mistakes:#?}");
-    // The rule between two keys holds beside a mistake in a third.
+    assert_eq!(errors.len(), 11, "{errors:#?}");
+    // The rule between two keys holds beside an error in a third.
     let text = "operational: {failureHandling: {healthCheckTimeout: 1m, unhealthyThreshold: 0}}\n";
-    assert_eq!(self::mistakes(text).len(), 2);
+    assert_eq!(self::errors(text).len(), 2);
 }
 
 #[test]
 fn a_required_key_without_a_value_cannot_be_left_out() {
-    let mistakes = whole("name:\nincomingAuth: {type: anonymous}\n");
-    assert_eq!(mistakes, ["line 1: name: found nothing; allowed: a value: the key is required"]);
+    let errors = whole("name:\nincomingAuth: {type: anonymous}\n");
+    assert_eq!(errors, ["line 1: name: found nothing; allowed: a value: the key is required"]);
 }
 
 #[test]
 fn a_password_in_an_address_is_never_quoted() {
     for address in ["http://user:s3cret@h:99999/", "http://user:s3cret@", "http://user:s3cret@h"] {
         let text = format!("backends: [{{name: a, transport: sse, url: '{address}'}}]\n");
-        let mistakes = mistakes(&text);
-        assert_eq!(mistakes.len(), 1, "{mistakes:?}");
-        assert!(!mistakes[0].contains("s3cret"), "{mistakes:?}");
+        let errors = errors(&text);
+        assert_eq!(errors.len(), 1, "{errors:?}");
+        assert!(!errors[0].contains("s3cret"), "{errors:?}");
     }
 }
 
 #[test]
 fn mistakes_serialise_for_machines() {
-    let mistakes =
+    let errors =
         File::parse("name: x\nincomingAuth: {type: anonymus}\n", Format::Yaml).unwrap_err();
-    let json = serde_json::to_value(&mistakes).unwrap();
+    let json = serde_json::to_value(&errors).unwrap();
     assert_eq!(
         json,
         serde_json::json!([{
@@ -142,16 +142,16 @@ fn mistakes_serialise_for_machines() {
 fn a_duplicate_key_is_refused_with_both_lines() {
     one("metadata: {a: b}\nmetadata: {c: d}\n", "metadata", "a second time (first on line 3)");
     one("metadata:\n  a: b\n  a: c\n", "metadata.a", "a second time");
-    let mistakes = File::parse(
+    let errors = File::parse(
         r#"{"name": "x", "name": "y", "incomingAuth": {"type": "anonymous"}}"#,
         Format::Json,
     );
-    assert_eq!(mistakes.unwrap_err().count(), 1);
+    assert_eq!(errors.unwrap_err().count(), 1);
 }
 
 #[test]
 fn merge_keys_are_refused() {
-    let list = mistakes("metadata: &m {a: b}\noperational:\n  <<: *m\n");
+    let list = errors("metadata: &m {a: b}\noperational:\n  <<: *m\n");
     assert!(list.iter().any(|line| line.contains("found a merge key")), "{list:#?}");
 }
 
@@ -228,9 +228,9 @@ fn a_document_beyond_four_mebibytes_is_refused_unread() {
 fn two_hundred_mistakes_are_kept_and_the_rest_is_counted() {
     let unknown: Vec<_> = (0..300).map(|n| format!("zzz{n}: 1")).collect();
     let text = format!("{LEAST}{}\n", unknown.join("\n"));
-    let mistakes = File::parse(&text, Format::Yaml).unwrap_err();
-    assert_eq!((mistakes.as_slice().len(), mistakes.count()), (200, 300));
-    assert!(mistakes.to_string().ends_with("and 100 more"));
+    let errors = File::parse(&text, Format::Yaml).unwrap_err();
+    assert_eq!((errors.as_slice().len(), errors.count()), (200, 300));
+    assert!(errors.to_string().ends_with("and 100 more"));
 }
 
 #[test]
@@ -271,9 +271,9 @@ fn a_resource_has_references_and_no_authorization_server() {
     );
     assert_eq!(config.composite_tool_refs[0].name, "a");
     assert_eq!(config.aggregation.tools[0].tool_config_ref.as_ref().unwrap().name, "b");
-    let mistakes = Config::parse("authServer: {}\n", Format::Yaml).unwrap_err();
-    assert_eq!(mistakes.count(), 1);
-    assert!(mistakes.to_string().contains("spec.authServerConfig"), "{mistakes}");
+    let errors = Config::parse("authServer: {}\n", Format::Yaml).unwrap_err();
+    assert_eq!(errors.count(), 1);
+    assert!(errors.to_string().contains("spec.authServerConfig"), "{errors}");
 }
 
 #[test]
@@ -294,8 +294,8 @@ fn a_reference_needs_a_name_and_each_is_named_once() {
             "compositeToolRefs[1].name: found \"a\" a second time",
         ),
     ] {
-        let mistakes = Config::parse(text, Format::Yaml).unwrap_err().to_string();
-        assert!(mistakes.contains(words), "{mistakes}");
+        let errors = Config::parse(text, Format::Yaml).unwrap_err().to_string();
+        assert!(errors.contains(words), "{errors}");
     }
 }
 
@@ -317,9 +317,9 @@ fn a_resource_keeps_to_the_rules_of_a_file_between_its_sections() {
             "backends only with outgoingAuth.source: inline",
         ),
     ] {
-        let mistakes = Config::parse(&text, Format::Yaml).unwrap_err();
-        assert!(mistakes.to_string().contains(words), "{mistakes}");
-        assert_eq!(mistakes.count(), 1);
+        let errors = Config::parse(&text, Format::Yaml).unwrap_err();
+        assert!(errors.to_string().contains(words), "{errors}");
+        assert_eq!(errors.count(), 1);
     }
 }
 
@@ -365,5 +365,5 @@ fn empty_optional_text_is_left_out() {
                 authorizationEndpointBaseUrl: '', upstreamProviders: [{name: a, type: oauth2, oauth2Config: \
                 {authorizationEndpoint: 'https://a', tokenEndpoint: 'https://t', clientId: '', redirectUri: '', \
                 dcrConfig: {registrationEndpoint: 'https://r', discoveryUrl: '', softwareId: ''}}}]}\n";
-    File::parse(text, Format::Yaml).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    File::parse(text, Format::Yaml).unwrap_or_else(|errors| panic!("{errors}"));
 }

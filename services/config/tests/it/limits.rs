@@ -19,17 +19,17 @@ fn with(pointer: &str, value: &Value) -> Value {
 
 fn check(pointer: &str, good: &Value, bad: &Value) {
     let read = |value| File::parse(&with(pointer, value).to_string(), Format::Json);
-    if let Err(mistakes) = read(good) {
-        panic!("{pointer}: {mistakes}");
+    if let Err(errors) = read(good) {
+        panic!("{pointer}: {errors}");
     }
-    let mistakes = read(bad).expect_err(pointer);
-    let path = mistakes.as_slice()[0].path.replace(['.', '['], "/").replace(']', "");
+    let errors = read(bad).expect_err(pointer);
+    let path = errors.as_slice()[0].path.replace(['.', '['], "/").replace(']', "");
     assert!(
         path.starts_with(&pointer[1..]) || pointer[1..].starts_with(&path),
-        "{pointer}: {mistakes}"
+        "{pointer}: {errors}"
     );
-    assert_eq!(mistakes.count(), 1, "{mistakes}");
-    assert!(!path.is_empty(), "{pointer}: {mistakes}");
+    assert_eq!(errors.count(), 1, "{errors}");
+    assert!(!path.is_empty(), "{pointer}: {errors}");
 }
 
 fn many(count: usize) -> Value {
@@ -78,9 +78,9 @@ fn messages_name_the_range_of_the_field() {
     ] {
         for bad in [json!(-1), json!("x"), json!(1.5), json!(1e12), json!(4_294_967_296_i64)] {
             let document = with(pointer, &bad).to_string();
-            let mistakes = File::parse(&document, Format::Json).unwrap_err();
-            assert_eq!(mistakes.count(), 1, "{mistakes}");
-            assert!(mistakes.to_string().contains(allowed), "{pointer} = {bad}: {mistakes}");
+            let errors = File::parse(&document, Format::Json).unwrap_err();
+            assert_eq!(errors.count(), 1, "{errors}");
+            assert!(errors.to_string().contains(allowed), "{pointer} = {bad}: {errors}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The configuration from the outside: documents in, values or mistakes out.
+//! The configuration from the outside: documents in, values or errors out.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "helpers of tests")]
 

@@ -5,7 +5,7 @@ use vmcp_config::{
     outgoing_auth::{ClientSecret, HeaderValue, RoleMatch, TokenType},
 };
 
-use crate::support::{file, mistakes, one};
+use crate::support::{errors, file, one};
 
 fn default(strategy: &str) -> String {
     format!("outgoingAuth: {{source: inline, default: {strategy}}}\n")
@@ -112,7 +112,7 @@ fn secrets_are_quoted_in_no_message_and_in_no_debug_output() {
     for text in
         [header("headerName: X, headerValue: [sesame]"), header("headerName: X, headerValue: 4711")]
     {
-        let list = mistakes(&text).join("\n");
+        let list = errors(&text).join("\n");
         assert!(!list.contains("sesame") && !list.contains("4711"), "{list}");
     }
     let file = file(&header("headerName: X, headerValue: sesame"));

@@ -8,7 +8,7 @@ use crate::support::{FULL, config};
 
 fn again(config: &Config) -> Config {
     let text = config.to_yaml().unwrap();
-    Config::parse(&text, Format::Yaml).unwrap_or_else(|mistakes| panic!("{mistakes}\n{text}"))
+    Config::parse(&text, Format::Yaml).unwrap_or_else(|errors| panic!("{errors}\n{text}"))
 }
 
 #[test]

@@ -64,11 +64,11 @@ fn disagreement(validator: &Validator, document: &Value) -> Option<String> {
         (Ok(_), Err(error)) => {
             Some(format!("only the schema refuses: {error} at {}", error.instance_path()))
         }
-        (Err(mistakes), Ok(())) => {
-            let odd = mistakes
+        (Err(errors), Ok(())) => {
+            let odd = errors
                 .iter()
                 .find(|m| !BEYOND_THE_SCHEMA.iter().any(|rule| m.allowed.starts_with(rule)));
-            odd.map(|mistake| format!("only the parser refuses: {mistake}"))
+            odd.map(|error| format!("only the parser refuses: {error}"))
         }
     }
 }

@@ -11,25 +11,25 @@ pub(crate) const LEAST: &str = "name: x\nincomingAuth: {type: anonymous}\n";
 /// `LEAST` and `more`.
 pub(crate) fn file(more: &str) -> File {
     let text = format!("{LEAST}{more}");
-    File::parse(&text, Format::Yaml).unwrap_or_else(|mistakes| panic!("{mistakes}\n{text}"))
+    File::parse(&text, Format::Yaml).unwrap_or_else(|errors| panic!("{errors}\n{text}"))
 }
 
-/// The mistakes in `LEAST` and `more`, one line each.
-pub(crate) fn mistakes(more: &str) -> Vec<String> {
+/// The errors in `LEAST` and `more`, one line each.
+pub(crate) fn errors(more: &str) -> Vec<String> {
     whole(&format!("{LEAST}{more}"))
 }
 
-/// The mistakes in `text`, one line each.
+/// The errors in `text`, one line each.
 pub(crate) fn whole(text: &str) -> Vec<String> {
     match File::parse(text, Format::Yaml) {
         Ok(file) => panic!("accepted: {file:?}"),
-        Err(mistakes) => mistakes.iter().map(ToString::to_string).collect(),
+        Err(errors) => errors.iter().map(ToString::to_string).collect(),
     }
 }
 
-/// The one mistake in `LEAST` and `more`; it has to begin with the line and the path, and to contain `words`.
+/// The one error in `LEAST` and `more`; it has to begin with the line and the path, and to contain `words`.
 pub(crate) fn one(more: &str, path: &str, words: &str) {
-    let list = mistakes(more);
+    let list = errors(more);
     assert_eq!(list.len(), 1, "{list:#?}");
     let text = list[0].split_once(": ").map_or("", |(_, rest)| rest);
     assert!(text.starts_with(&format!("{path}: ")), "{list:#?}");
@@ -38,5 +38,5 @@ pub(crate) fn one(more: &str, path: &str, words: &str) {
 
 /// A resource's inline configuration.
 pub(crate) fn config(text: &str) -> Config {
-    Config::parse(text, Format::Yaml).unwrap_or_else(|mistakes| panic!("{mistakes}\n{text}"))
+    Config::parse(text, Format::Yaml).unwrap_or_else(|errors| panic!("{errors}\n{text}"))
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::{Value, json};
-use vmcp_config::{File, Mistake, Warning};
+use vmcp_config::{ConfigError, File, Warning};
 use vmcp_egress::{Egress, Settings};
 
 use super::outcome::Failure;
@@ -36,8 +36,8 @@ pub(crate) struct Loaded {
 pub(crate) struct Faults {
     /// Reason why the file cannot be read or parsed.
     pub(crate) unreadable: Option<String>,
-    pub(crate) mistakes: Vec<Mistake>,
-    /// Number of configuration errors beyond those in `mistakes`.
+    pub(crate) errors: Vec<ConfigError>,
+    /// Number of configuration errors beyond those in `errors`.
     pub(crate) more: usize,
     pub(crate) unsupported: Vec<Unsupported>,
 }
@@ -78,8 +78,8 @@ pub(crate) fn load(text: String) -> Result<Loaded, Faults> {
         ..Settings::default()
     });
     let (file, parts) = Parts::read(&text, &egress).map_err(|error| {
-        let PartsError { unsupported, mistakes, in_document: _, more } = error;
-        Faults { unreadable: None, mistakes, more, unsupported }
+        let PartsError { unsupported, errors, in_document: _, more } = error;
+        Faults { unreadable: None, errors, more, unsupported }
     })?;
     let mut warnings = file.warnings();
     warnings.extend(parts.warnings.iter().cloned());
@@ -89,25 +89,25 @@ pub(crate) fn load(text: String) -> Result<Loaded, Faults> {
 impl Faults {
     /// In lines, one for each.
     pub(crate) fn describe(&self, path: &Path) -> String {
-        let Self { unreadable, mistakes, more, unsupported } = self;
+        let Self { unreadable, errors, more, unsupported } = self;
         let path = path.display();
         if let Some(reason) = unreadable {
             return format!("cannot read {path}: {reason}");
         }
-        let mistakes = mistakes.iter().map(ToString::to_string);
+        let errors = errors.iter().map(ToString::to_string);
         let more = (*more > 0).then(|| format!("and {more} more"));
         let unsupported = unsupported.iter().map(ToString::to_string);
-        let lines: Vec<_> = mistakes.chain(more).chain(unsupported).collect();
+        let lines: Vec<_> = errors.chain(more).chain(unsupported).collect();
         format!("{path}:\n{}", lines.join("\n"))
     }
 
     /// For programs.
     pub(crate) fn to_json(&self) -> Value {
-        let Self { unreadable, mistakes, more, unsupported } = self;
+        let Self { unreadable, errors, more, unsupported } = self;
         json!({
             "valid": false,
             "unreadable": unreadable,
-            "mistakes": mistakes.iter().map(mistake).collect::<Vec<_>>(),
+            "mistakes": errors.iter().map(config_error).collect::<Vec<_>>(),
             "moreMistakes": more,
             "unsupported": unsupported
                 .iter()
@@ -117,8 +117,8 @@ impl Faults {
     }
 }
 
-fn mistake(mistake: &Mistake) -> Value {
-    let Mistake { path, line, found, allowed, suggestion } = mistake;
+fn config_error(error: &ConfigError) -> Value {
+    let ConfigError { path, line, found, allowed, suggestion } = error;
     json!({
         "path": path,
         "line": line,

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use clap::Args;
 use serde_json::{Value, json};
 use vmcp_config::{
-    Authz, ConflictResolution, Duration, File, IncomingMethod, Mistake, PartialFailureMode,
+    Authz, ConfigError, ConflictResolution, Duration, File, IncomingMethod, PartialFailureMode,
     SessionStorage,
 };
 
@@ -56,17 +56,17 @@ impl Validate {
     fn load(&self) -> Result<Loaded, Faults> {
         let loaded = self.config.load();
         let tried = self.listen.try_out(loaded.as_ref().ok().map(|loaded| &loaded.file));
-        let mut more = tried.mistakes;
+        let mut more = tried.errors;
         let measures = loaded.as_ref().ok().and_then(|loaded| loaded.parts.measures.clone());
         more.extend(measures.and_then(unmeasured));
         match loaded {
-            Ok(_) if !more.is_empty() => Err(Faults { mistakes: more, ..Faults::default() }),
+            Ok(_) if !more.is_empty() => Err(Faults { errors: more, ..Faults::default() }),
             Ok(mut loaded) => {
                 loaded.warnings.extend(tried.warning);
                 Ok(loaded)
             }
             Err(mut faults) => {
-                faults.mistakes.extend(more);
+                faults.errors.extend(more);
                 Err(faults)
             }
         }
@@ -183,11 +183,11 @@ fn summary(file: &File) -> String {
 }
 
 /// Starts what measures, and returns why it does not start.
-fn unmeasured(measures: Measures) -> Option<Mistake> {
+fn unmeasured(measures: Measures) -> Option<ConfigError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
     let started = runtime.block_on(async { measures.start() });
     let error = started.err()?;
-    Some(Mistake::new("telemetry", error.to_string(), "settings that the exporter takes"))
+    Some(ConfigError::new("telemetry", error.to_string(), "settings that the exporter takes"))
 }
 
 fn found(seen: &Seen) -> String {

@@ -9,8 +9,8 @@ use http::Uri;
 use http::uri::InvalidUri;
 use vmcp_aggregate::settings::Transport;
 use vmcp_breaker::{CircuitHandle, CircuitSettings};
-use vmcp_config::{Backend, BackendKind, BackendUrl, Mistake, Timeouts, Transport as Spoken};
-use vmcp_egress::{ConfigError, Egress, Target};
+use vmcp_config::{Backend, BackendKind, BackendUrl, ConfigError, Timeouts, Transport as Spoken};
+use vmcp_egress::{ConfigError as EgressConfigError, Egress, Target};
 use vmcp_timeout::TimeoutLayer;
 
 use super::advice::{Issuers, Refusing};
@@ -32,17 +32,17 @@ pub(super) struct Around<'a> {
 pub(super) fn settings(
     backends: Vec<Backend>,
     around: &Around<'_>,
-) -> (Vec<Unreached>, Vec<Mistake>) {
+) -> (Vec<Unreached>, Vec<ConfigError>) {
     let timeouts = layer(around.waiting);
     let mut ready = Vec::with_capacity(backends.len());
-    let mut mistakes = Vec::new();
+    let mut errors = Vec::new();
     for (index, backend) in backends.into_iter().enumerate() {
         match one(backend, around, &timeouts, index) {
             Ok(settings) => ready.push(settings),
-            Err(wrong) => mistakes.extend(wrong),
+            Err(wrong) => errors.extend(wrong),
         }
     }
-    (ready, mistakes)
+    (ready, errors)
 }
 
 fn one(
@@ -50,14 +50,14 @@ fn one(
     around: &Around<'_>,
     timeouts: &TimeoutLayer,
     index: usize,
-) -> Result<Unreached, Vec<Mistake>> {
+) -> Result<Unreached, Vec<ConfigError>> {
     let Around { waiting, strategies, breaking, issuers, egress } = around;
     let mut print = DefaultHasher::new();
     let Backend { name, url: source, transport, kind, headers, metadata: _ } = backend;
     let shown = strategies.of(&name);
     let headers = headers::layer(index, &headers, &shown, &mut print);
     let url = source.resolve(environment::variable).map_err(|error| {
-        mistake(index, "url", source.as_str().to_owned(), format!("a usable URL ({error})"))
+        config_error(index, "url", source.as_str().to_owned(), format!("a usable URL ({error})"))
     });
     let (url, headers) = match (url, headers) {
         (Ok(url), Ok(headers)) => (url, headers),
@@ -79,7 +79,7 @@ fn one(
     let client =
         egress.client(&url, target).map_err(|error| vec![refused(index, &source, &error)])?;
     let uri: Uri = url.as_str().parse().map_err(|error: InvalidUri| {
-        vec![mistake(index, "url", shown_url(&source), format!("a usable URL ({error})"))]
+        vec![config_error(index, "url", shown_url(&source), format!("a usable URL ({error})"))]
     })?;
     let transport = spoken(transport);
     transport.hash(&mut print);
@@ -145,22 +145,24 @@ fn layer(waiting: &Timeouts) -> TimeoutLayer {
         .per_backend(per_workload.iter().map(of).collect::<HashMap<_, _>>())
 }
 
-fn refused(index: usize, url: &BackendUrl, error: &ConfigError) -> Mistake {
+fn refused(index: usize, url: &BackendUrl, error: &EgressConfigError) -> ConfigError {
     match error {
-        ConfigError::CaBundleEmpty { path }
-        | ConfigError::CaBundleInvalid { path, .. }
-        | ConfigError::CaBundleUnreadable { path, .. } => {
+        EgressConfigError::CaBundleEmpty { path }
+        | EgressConfigError::CaBundleInvalid { path, .. }
+        | EgressConfigError::CaBundleUnreadable { path, .. } => {
             let allowed = format!("a readable file of PEM certificates ({error})");
-            mistake(index, "caBundlePath", path.display().to_string(), allowed)
+            config_error(index, "caBundlePath", path.display().to_string(), allowed)
         }
-        ConfigError::NoHost | ConfigError::Scheme { .. } | ConfigError::UserInfo => {
-            mistake(index, "url", shown_url(url), format!("a usable URL ({error})"))
+        EgressConfigError::NoHost
+        | EgressConfigError::Scheme { .. }
+        | EgressConfigError::UserInfo => {
+            config_error(index, "url", shown_url(url), format!("a usable URL ({error})"))
         }
     }
 }
 
-fn mistake(index: usize, key: &str, found: String, allowed: String) -> Mistake {
-    Mistake::new(format!("backends[{index}].{key}"), found, allowed)
+fn config_error(index: usize, key: &str, found: String, allowed: String) -> ConfigError {
+    ConfigError::new(format!("backends[{index}].{key}"), found, allowed)
 }
 
 /// Describes a backend's configuration for `/status`.

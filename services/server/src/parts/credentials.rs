@@ -10,8 +10,8 @@ use vmcp_aws_sts::{
     AwsStsLayer, RoleArn, RoleMapping, RoleMappings, RoleMappingsError, Sts, Subject,
 };
 use vmcp_config::{
-    AwsSts, ClientSecret, EnvName, HeaderInjection, HeaderName, HeaderValue, Mistake, OutgoingAuth,
-    ProviderName, RoleMatch, Strategy, TokenExchange, TokenType, UpstreamInject,
+    AwsSts, ClientSecret, ConfigError, EnvName, HeaderInjection, HeaderName, HeaderValue,
+    OutgoingAuth, ProviderName, RoleMatch, Strategy, TokenExchange, TokenType, UpstreamInject,
 };
 use vmcp_core::Clock;
 use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher};
@@ -58,7 +58,7 @@ struct Converter<'a> {
     /// First provider that users log in at, with an embedded authorization server.
     first: Option<&'a str>,
     held: Held,
-    mistakes: Vec<Mistake>,
+    errors: Vec<ConfigError>,
 }
 
 /// Converts all strategies, and returns the errors. `first` is the first provider that users log in at here.
@@ -66,7 +66,7 @@ pub(super) fn strategies(
     outgoing: OutgoingAuth,
     first: Option<&str>,
     egress: &Egress,
-) -> (Strategies, Vec<Mistake>) {
+) -> (Strategies, Vec<ConfigError>) {
     let OutgoingAuth { source: _, default, backends } = outgoing;
     // The operator configures these servers, so they may be on any network. The check of their URLs permits plain HTTP
     // on loopback only.
@@ -78,7 +78,7 @@ pub(super) fn strategies(
         return (none, Vec::new());
     };
     let mut converter =
-        Converter { fetcher: &fetcher, first, held: Held::default(), mistakes: Vec::new() };
+        Converter { fetcher: &fetcher, first, held: Held::default(), errors: Vec::new() };
     let default = default.and_then(|strategy| converter.convert("outgoingAuth.default", strategy));
     let backends = backends
         .into_iter()
@@ -87,8 +87,8 @@ pub(super) fn strategies(
             Some((name, converter.convert(&at, strategy)?))
         })
         .collect();
-    let Converter { fetcher: _, first: _, held, mistakes } = converter;
-    (Strategies { default, backends, held }, mistakes)
+    let Converter { fetcher: _, first: _, held, errors } = converter;
+    (Strategies { default, backends, held }, errors)
 }
 
 impl Strategies {
@@ -346,11 +346,11 @@ impl Converter<'_> {
 
     /// Returns the value of an environment variable.
     fn variable(&mut self, at: &str, name: &EnvName) -> Option<SecretString> {
-        environment::secret(at, name).map_err(|mistake| self.mistakes.push(mistake)).ok()
+        environment::secret(at, name).map_err(|error| self.errors.push(error)).ok()
     }
 
     fn refuse(&mut self, path: String, found: String, allowed: String) {
-        self.mistakes.push(Mistake::new(path, found, allowed));
+        self.errors.push(ConfigError::new(path, found, allowed));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Secrets that stand in variables of the environment.
 
 use secrecy::SecretString;
-use vmcp_config::{EnvName, Mistake};
+use vmcp_config::{ConfigError, EnvName};
 
 /// The value of an environment variable. One that is not Unicode counts as unset.
 pub(super) fn variable(name: &str) -> Option<String> {
@@ -9,13 +9,13 @@ pub(super) fn variable(name: &str) -> Option<String> {
 }
 
 /// The value of the variable that stands at the path `at` of the configuration.
-pub(super) fn secret(at: &str, name: &EnvName) -> Result<SecretString, Mistake> {
+pub(super) fn secret(at: &str, name: &EnvName) -> Result<SecretString, ConfigError> {
     match std::env::var(name.as_str()) {
         Ok(value) if !value.is_empty() => Ok(value.into()),
         found => {
             let problem = if found.is_ok() { "empty" } else { "not set" };
             let found = format!("{name}, which is {problem}");
-            Err(Mistake::new(at, found, "a variable of the environment with a value"))
+            Err(ConfigError::new(at, found, "a variable of the environment with a value"))
         }
     }
 }

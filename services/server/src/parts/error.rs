@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use vmcp_config::{File, Format, Mistake, Mistakes};
+use vmcp_config::{ConfigError, ConfigErrors, File, Format};
 use vmcp_egress::Egress;
 
 use super::{Parts, Unsupported};
@@ -13,20 +13,20 @@ pub struct PartsError {
     /// Sections that this version does not support.
     pub unsupported: Vec<Unsupported>,
     /// Errors of the document first, then of values that are unusable now, such as a file that cannot be read.
-    pub mistakes: Vec<Mistake>,
-    /// Number of leading `mistakes` that are errors of the document itself.
+    pub errors: Vec<ConfigError>,
+    /// Number of leading `errors` that are errors of the document itself.
     pub in_document: usize,
-    /// Number of errors beyond those in `mistakes`.
+    /// Number of errors beyond those in `errors`.
     pub more: usize,
 }
 
 impl fmt::Display for PartsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { unsupported, mistakes, in_document: _, more } = self;
+        let Self { unsupported, errors, in_document: _, more } = self;
         let lines = unsupported.iter().map(ToString::to_string);
-        let mistakes = mistakes.iter().map(ToString::to_string);
+        let errors = errors.iter().map(ToString::to_string);
         let more = (*more > 0).then(|| format!("and {more} more"));
-        let lines: Vec<_> = lines.chain(mistakes).chain(more).collect();
+        let lines: Vec<_> = lines.chain(errors).chain(more).collect();
         f.write_str(&lines.join("\n"))
     }
 }
@@ -34,7 +34,7 @@ impl fmt::Display for PartsError {
 impl PartsError {
     /// Returns `true` if only a different document helps, and no change to the files and variables that it names.
     pub(crate) fn is_permanent(&self) -> bool {
-        self.in_document > 0 || self.mistakes.is_empty()
+        self.in_document > 0 || self.errors.is_empty()
     }
 }
 
@@ -51,15 +51,15 @@ impl Parts {
         };
         let further =
             File::parse_lossy(text, Format::Yaml).map(|file| further(file, &found, egress));
-        let PartsError { mut unsupported, mistakes: further, .. } = further.unwrap_or_default();
+        let PartsError { mut unsupported, errors: further, .. } = further.unwrap_or_default();
         let documents = found.as_slice();
         unsupported.retain(|section| documents.iter().all(|it| !is_related(it, &section.path)));
         let further = further
             .into_iter()
-            .filter(|mistake| documents.iter().all(|it| !is_related(it, &mistake.path)));
+            .filter(|error| documents.iter().all(|it| !is_related(it, &error.path)));
         Err(PartsError {
             unsupported,
-            mistakes: documents.iter().cloned().chain(further).collect(),
+            errors: documents.iter().cloned().chain(further).collect(),
             in_document: documents.len(),
             more: found.count() - documents.len(),
         })
@@ -67,25 +67,25 @@ impl Parts {
 }
 
 /// Returns the remaining errors of a document that has parse errors.
-fn further(file: File, found: &Mistakes, egress: &Egress) -> PartsError {
+fn further(file: File, found: &ConfigErrors, egress: &Egress) -> PartsError {
     // Contradictions are unknown without valid authentication settings.
-    let is_known = found.iter().all(|mistake| !mistake.path.starts_with("incomingAuth"));
+    let is_known = found.iter().all(|error| !error.path.starts_with("incomingAuth"));
     let contradictions = if is_known { file.contradictions() } else { Vec::new() };
     let mut error = Parts::build(file, egress).err().unwrap_or_default();
-    error.mistakes.splice(..0, contradictions);
+    error.errors.splice(..0, contradictions);
     error
 }
 
-/// Returns `true` if the error at `path` may be a consequence of `mistake`: both concern the same value, or one of them
+/// Returns `true` if the error at `path` may be a consequence of `error`: both concern the same value, or one of them
 /// contains the other. An unknown key may be a misspelling of any other key of its object.
-fn is_related(mistake: &Mistake, path: &str) -> bool {
+fn is_related(error: &ConfigError, path: &str) -> bool {
     let within = |inner: &str, outer: &str| {
         inner
             .strip_prefix(outer)
             .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
     };
-    let at = mistake.path.as_str();
-    let object = at.rsplit_once('.').filter(|_| mistake.is_unknown_key()).map(|(object, _)| object);
+    let at = error.path.as_str();
+    let object = at.rsplit_once('.').filter(|_| error.is_unknown_key()).map(|(object, _)| object);
     within(path, at) || within(at, path) || object.is_some_and(|object| within(path, object))
 }
 
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn consequences_of_a_mistake_are_not_told() {
-        let wrong = Mistake::new("backends[1].url", "x", "y");
+        let wrong = ConfigError::new("backends[1].url", "x", "y");
         for (path, related) in [
             ("backends[1].url", true),
             ("backends[1]", true),
@@ -109,7 +109,7 @@ mod tests {
         }
         let document = "name: x\nincomingAuth: {type: anonymous}\nbackends: [{nam: a}]\naudi: {}\n";
         let unknown = File::parse(document, Format::Yaml).unwrap_err();
-        let of = |path: &str| unknown.iter().any(|mistake| is_related(mistake, path));
+        let of = |path: &str| unknown.iter().any(|error| is_related(error, path));
         assert!(of("backends[0].caBundlePath") && !of("backends[1].url") && !of("audit.logFile"));
     }
 }

@@ -15,7 +15,7 @@ use vmcp_authn::{
 };
 use vmcp_authz::{AuthorizationLayer, PermissionsFuture};
 use vmcp_cedar::Cedar;
-use vmcp_config::{Authz, IncomingAuth, IncomingMethod, Mistake, Oidc, Warning};
+use vmcp_config::{Authz, ConfigError, IncomingAuth, IncomingMethod, Oidc, Warning};
 use vmcp_core::{Clock, Identity};
 use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher};
 use vmcp_jwks::JwksSource;
@@ -62,7 +62,7 @@ type Authentication = (AuthenticationLayer<Arc<dyn Authenticator>>, ProtectedRes
 struct Converter<'a> {
     egress: &'a Egress,
     held: Held,
-    mistakes: Vec<Mistake>,
+    errors: Vec<ConfigError>,
     warnings: Vec<Warning>,
 }
 
@@ -72,9 +72,9 @@ pub(super) fn guards(
     incoming: IncomingAuth,
     is_issuer: bool,
     egress: &Egress,
-) -> (Option<Guards>, Vec<Mistake>, Vec<Warning>) {
+) -> (Option<Guards>, Vec<ConfigError>, Vec<Warning>) {
     let mut converter =
-        Converter { egress, held: Held::default(), mistakes: Vec::new(), warnings: Vec::new() };
+        Converter { egress, held: Held::default(), errors: Vec::new(), warnings: Vec::new() };
     let made_of = (name.to_owned(), incoming.clone());
     let IncomingAuth { method, authz } = incoming;
     let mut own = None;
@@ -98,12 +98,12 @@ pub(super) fn guards(
         Authz::None => Some(None),
         Authz::Cedar(cedar) => converter.cedar(name, cedar).map(Some),
     };
-    let Converter { egress: _, held, mistakes, warnings } = converter;
+    let Converter { egress: _, held, errors, warnings } = converter;
     let guards = authenticated.zip(authorized).map(|((authenticate, resource), authorize)| {
         let own_hosts = Vec::new();
         Guards { authenticate, resource, authorize, own, held, own_hosts, made_of }
     });
-    (guards, mistakes, warnings)
+    (guards, errors, warnings)
 }
 
 impl Guards {
@@ -292,8 +292,8 @@ impl Converter<'_> {
         let Some(name) = &oidc.client_secret_env else { return Ok(None) };
         match environment::secret(&format!("{at}.clientSecretEnv"), name) {
             Ok(secret) => Ok(Some(secret)),
-            Err(mistake) => {
-                self.mistakes.push(mistake);
+            Err(error) => {
+                self.errors.push(error);
                 Err(())
             }
         }
@@ -324,7 +324,7 @@ impl Converter<'_> {
     }
 
     fn refuse(&mut self, path: String, found: String, allowed: String) {
-        self.mistakes.push(Mistake::new(path, found, allowed));
+        self.errors.push(ConfigError::new(path, found, allowed));
     }
 }
 

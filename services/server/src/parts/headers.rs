@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash};
 
 use http::header::AUTHORIZATION;
 use secrecy::SecretString;
-use vmcp_config::{Headers, Mistake};
+use vmcp_config::{ConfigError, Headers};
 use vmcp_header_injection::{CredentialHeader, StaticHeadersLayer};
 
 use super::credentials::Shown;
@@ -16,12 +16,12 @@ pub(super) fn layer(
     headers: &Headers,
     shown: &Shown,
     print: &mut DefaultHasher,
-) -> Result<Option<StaticHeadersLayer>, Vec<Mistake>> {
-    let mut mistakes = Vec::new();
+) -> Result<Option<StaticHeadersLayer>, Vec<ConfigError>> {
+    let mut errors = Vec::new();
     let mut layer = StaticHeadersLayer::new();
     for (name, value) in headers.iter() {
         let mut refuse = |found: String, allowed: String| {
-            mistakes.push(Mistake::new(
+            errors.push(ConfigError::new(
                 format!("backends[{index}].headers.{name}"),
                 found,
                 allowed,
@@ -55,8 +55,8 @@ pub(super) fn layer(
             }
         }
     }
-    if !mistakes.is_empty() {
-        return Err(mistakes);
+    if !errors.is_empty() {
+        return Err(errors);
     }
     Ok((!headers.is_empty()).then_some(layer))
 }

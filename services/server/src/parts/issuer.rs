@@ -16,7 +16,7 @@ use vmcp_auth_server::{
 };
 use vmcp_auth_store::{Limits, MemoryStore, Store};
 use vmcp_config::{
-    AuthServer as Section, IncomingAuth, IncomingMethod, Mistake, SecretFile, Warning,
+    AuthServer as Section, ConfigError, IncomingAuth, IncomingMethod, SecretFile, Warning,
 };
 use vmcp_core::Clock;
 use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher};
@@ -58,7 +58,7 @@ struct Fetchers {
 #[derive(Debug, Default)]
 pub(super) struct Converted {
     pub(super) issuing: Option<Issuing>,
-    pub(super) mistakes: Vec<Mistake>,
+    pub(super) errors: Vec<ConfigError>,
     pub(super) warnings: Vec<Warning>,
 }
 
@@ -66,7 +66,7 @@ pub(super) struct Converted {
 #[derive(Default)]
 struct Converter {
     files: Files,
-    mistakes: Vec<Mistake>,
+    errors: Vec<ConfigError>,
     warnings: Vec<Warning>,
 }
 
@@ -86,9 +86,9 @@ pub(super) fn issuing(
             None
         }
     };
-    let Converter { files, mut mistakes, warnings } = converter;
-    mistakes.extend(files.mistakes);
-    Converted { issuing: issuing.filter(|_| mistakes.is_empty()), mistakes, warnings }
+    let Converter { files, mut errors, warnings } = converter;
+    errors.extend(files.errors);
+    Converted { issuing: issuing.filter(|_| errors.is_empty()), errors, warnings }
 }
 
 // === impl Issuing ===

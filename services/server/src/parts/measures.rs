@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use vmcp_config::{FilePath, Mistake, Telemetry as Section};
+use vmcp_config::{ConfigError, FilePath, Telemetry as Section};
 use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher, Versions};
 use vmcp_telemetry_export::{
     BuildError, Endpoint, Headers, Protocol, SamplingRatio, Settings, SettingsError, Telemetry,
@@ -28,9 +28,9 @@ pub(super) fn measures(
     name: &str,
     section: Option<Section>,
     egress: &Egress,
-) -> (Option<Measures>, Vec<Mistake>) {
+) -> (Option<Measures>, Vec<ConfigError>) {
     let Some(section) = section else { return (None, Vec::new()) };
-    let mut mistakes = Vec::new();
+    let mut errors = Vec::new();
     let made_of = section.clone();
     let Section {
         endpoint,
@@ -52,14 +52,14 @@ pub(super) fn measures(
     let fetcher = fetcher.map_err(|error| {
         let found = ca_cert_path.map(|path| path.as_path().display().to_string());
         let allowed = format!("a readable file of PEM certificates ({error})");
-        mistakes.push(mistake("caCertPath", found.unwrap_or_default(), allowed));
+        errors.push(config_error("caCertPath", found.unwrap_or_default(), allowed));
     });
     let endpoint = endpoint.map(|text| Endpoint::new(&text, insecure)).transpose();
-    let endpoint = endpoint.map_err(|error| mistakes.push(told(&error)));
+    let endpoint = endpoint.map_err(|error| errors.push(to_config_error(&error)));
     let headers = Headers::new(headers.iter().map(|(name, value)| (name.as_str(), value.secret())));
-    let headers = headers.map_err(|error| mistakes.push(told(&error)));
+    let headers = headers.map_err(|error| errors.push(to_config_error(&error)));
     let sampling = SamplingRatio::try_from(sampling_rate.get());
-    let sampling = sampling.map_err(|error| mistakes.push(told(&error)));
+    let sampling = sampling.map_err(|error| errors.push(to_config_error(&error)));
     let settings = Settings {
         endpoint: endpoint.unwrap_or_default(),
         headers: headers.unwrap_or_default(),
@@ -76,11 +76,11 @@ pub(super) fn measures(
             .collect(),
         legacy_attributes: use_legacy_attributes,
     };
-    if mistakes.is_empty() {
-        mistakes.extend(unreachable_collector(&settings));
+    if errors.is_empty() {
+        errors.extend(unreachable_collector(&settings));
     }
     let measures = fetcher.ok().map(|fetcher| Measures { settings, fetcher, made_of });
-    (measures, mistakes)
+    (measures, errors)
 }
 
 impl Measures {
@@ -124,14 +124,14 @@ fn reach(insecure: bool, ca_bundle: Option<&Path>) -> FetchPolicy {
 }
 
 /// Returns an error if the collector cannot be reached with these settings.
-fn unreachable_collector(settings: &Settings) -> Option<Mistake> {
+fn unreachable_collector(settings: &Settings) -> Option<ConfigError> {
     if settings.sampling.is_none() && !settings.metrics {
         return None;
     }
     if settings.endpoint.is_none() {
-        return Some(told(&SettingsError::MissingEndpoint));
+        return Some(to_config_error(&SettingsError::MissingEndpoint));
     }
-    spoken().err().map(|error| told(&error))
+    spoken().err().map(|error| to_config_error(&error))
 }
 
 /// Returns the protocol of the collector.
@@ -139,12 +139,12 @@ fn spoken() -> Result<Protocol, SettingsError> {
     std::env::var(PROTOCOL).unwrap_or_default().parse()
 }
 
-fn mistake(key: &str, found: String, allowed: String) -> Mistake {
-    Mistake::new(format!("telemetry.{key}"), found, allowed)
+fn config_error(key: &str, found: String, allowed: String) -> ConfigError {
+    ConfigError::new(format!("telemetry.{key}"), found, allowed)
 }
 
 /// Converts an invalid setting into a configuration error: path, found value and allowed values.
-fn told(error: &SettingsError) -> Mistake {
+fn to_config_error(error: &SettingsError) -> ConfigError {
     let (key, found, allowed) = match error {
         SettingsError::Endpoint(text) => {
             let allowed = "the URL of a collector: http(s)://host:port, or host:port";
@@ -173,5 +173,5 @@ fn told(error: &SettingsError) -> Mistake {
             ("endpoint", "none".to_owned(), allowed.to_owned())
         }
     };
-    mistake(key, found, allowed)
+    config_error(key, found, allowed)
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::Access;
 use vmcp_audit::{Auditor, EventFilter};
 use vmcp_audit_log::{FileSink, Log, OpenError, Overflow, StdoutSink};
-use vmcp_config::{Audit, EventType, Mistake};
+use vmcp_config::{Audit, ConfigError, EventType};
 
 /// Settings of audit recording.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ pub(crate) struct Recording {
 }
 
 /// Converts the section into settings, or into an error if events cannot be recorded. `None` disables recording.
-pub(super) fn records(audit: Audit) -> (Option<Records>, Option<Mistake>) {
+pub(super) fn records(audit: Audit) -> (Option<Records>, Option<ConfigError>) {
     let made_of = audit.clone();
     let Audit {
         enabled,
@@ -71,7 +71,7 @@ pub(super) fn records(audit: Audit) -> (Option<Records>, Option<Mistake>) {
     let wrong = file.as_deref().and_then(|file| unwritable(file).err()).map(|reason| {
         let found = file.as_ref().map(|file| file.display().to_string()).unwrap_or_default();
         let allowed = "a file that can be appended to, or made in a folder that is there";
-        Mistake::new("audit.logFile", format!("{found}: {reason}"), allowed)
+        ConfigError::new("audit.logFile", format!("{found}: {reason}"), allowed)
     });
     (Some(Records { events, log, file, made_of }), wrong)
 }

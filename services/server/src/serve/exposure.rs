@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use vmcp_config::{IncomingMethod, Mistake};
+use vmcp_config::{ConfigError, IncomingMethod};
 
 use crate::parts::Guards;
 
@@ -33,8 +33,8 @@ pub enum ExposureError {
 }
 
 impl ExposureError {
-    /// As a mistake of the configuration.
-    pub(crate) fn to_mistake(self) -> Mistake {
+    /// As an error of the configuration.
+    pub(crate) fn to_config_error(self) -> ConfigError {
         let (found, allowed) = match self {
             Self::Local(address) => (
                 format!("local on {address}, where other machines would act as this one's user"),
@@ -45,7 +45,7 @@ impl ExposureError {
                 "oidc, a loopback address, or --allow-anonymous-network",
             ),
         };
-        Mistake::new("incomingAuth.type", found, allowed)
+        ConfigError::new("incomingAuth.type", found, allowed)
     }
 }
 

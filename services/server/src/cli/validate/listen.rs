@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 
 use clap::Args;
-use vmcp_config::{File, Mistake, Warning};
+use vmcp_config::{ConfigError, File, Warning};
 
 use crate::cli::arguments::{address, seal_key};
 use crate::serve::{AdminAddress, Exposure, ExposureError, SealKey};
@@ -28,10 +28,10 @@ pub(super) struct ListenArgs {
     seal_key: Vec<SealKey>,
 }
 
-/// Problems that `serve` would meet: mistakes it refuses, a warning it goes on with.
+/// Problems that `serve` would meet: errors it refuses, a warning it goes on with.
 #[derive(Debug, Default)]
 pub(super) struct Tried {
-    pub(super) mistakes: Vec<Mistake>,
+    pub(super) errors: Vec<ConfigError>,
     pub(super) warning: Option<Warning>,
 }
 
@@ -42,15 +42,15 @@ impl ListenArgs {
         // Held until the end: both cannot have the same address.
         let _main = self.main().and_then(|(option, address)| {
             let exposed = file.and_then(|file| self.exposed(address, file));
-            tried.mistakes.extend(exposed.map(ExposureError::to_mistake));
+            tried.errors.extend(exposed.map(ExposureError::to_config_error));
             let listened = listen(option, address);
-            listened.map_err(|mistake| tried.mistakes.push(mistake)).ok()
+            listened.map_err(|error| tried.errors.push(error)).ok()
         });
         // Without --host, serve listens on loopback.
         let ip = self.host.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         match AdminAddress::of(ip, self.admin_listen) {
             Some(AdminAddress::Asked(address)) => {
-                tried.mistakes.extend(listen("--admin-listen", address).err());
+                tried.errors.extend(listen("--admin-listen", address).err());
             }
             Some(AdminAddress::Default(address)) => {
                 tried.warning = TcpListener::bind(address).err().map(|error| Warning {
@@ -81,9 +81,9 @@ impl ListenArgs {
     }
 }
 
-fn listen(option: &str, address: SocketAddr) -> Result<TcpListener, Mistake> {
+fn listen(option: &str, address: SocketAddr) -> Result<TcpListener, ConfigError> {
     TcpListener::bind(address).map_err(|error| {
         let found = format!("{address}: {error}");
-        Mistake::new(option, found, "an address to listen on that is free")
+        ConfigError::new(option, found, "an address to listen on that is free")
     })
 }

@@ -8,7 +8,7 @@ use vmcp_auth_server::{
     StartFault,
 };
 use vmcp_config::auth_server::{TokenLifespans, Upstream, UpstreamKind};
-use vmcp_config::{AuthServer as Section, Mistake, Oidc, SecretFile, Warning};
+use vmcp_config::{AuthServer as Section, ConfigError, Oidc, SecretFile, Warning};
 use vmcp_egress::Egress;
 
 use super::weak_secret::is_weak;
@@ -249,7 +249,7 @@ impl Converter {
         found: impl Into<String>,
         allowed: impl Into<String>,
     ) {
-        self.mistakes.push(Mistake::new(path, found, allowed));
+        self.errors.push(ConfigError::new(path, found, allowed));
     }
 
     pub(super) fn warn(&mut self, path: &str, message: &str) {

@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use secrecy::{ExposeSecret, SecretSlice, SecretString};
-use vmcp_config::{Mistake, SecretFile};
+use vmcp_config::{ConfigError, SecretFile};
 
 use crate::file_mode::is_readable_by_others;
 
@@ -16,7 +16,7 @@ const LARGEST: u64 = 64 << 10;
 /// Reader of secret files, which collects errors.
 #[derive(Default)]
 pub(super) struct Files {
-    pub(super) mistakes: Vec<Mistake>,
+    pub(super) errors: Vec<ConfigError>,
     /// Configuration path and file path of files that users beyond the owner and the group can read.
     pub(super) exposed: Vec<(String, String)>,
     /// Digest of all contents.
@@ -39,7 +39,7 @@ impl Files {
             Err(problem) => {
                 let found = format!("\"{}\", {problem}", file.as_path().display());
                 let allowed = format!("a readable file of 1 to {LARGEST} bytes");
-                self.mistakes.push(Mistake::new(format!("{at}.file"), found, allowed));
+                self.errors.push(ConfigError::new(format!("{at}.file"), found, allowed));
                 None
             }
         }
@@ -55,7 +55,11 @@ impl Files {
             return Some(text.into());
         }
         let found = format!("\"{}\", which holds no text", secret.file.as_path().display());
-        self.mistakes.push(Mistake::new(format!("{at}.file"), found, "a file with a line of text"));
+        self.errors.push(ConfigError::new(
+            format!("{at}.file"),
+            found,
+            "a file with a line of text",
+        ));
         None
     }
 }

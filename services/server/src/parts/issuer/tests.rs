@@ -44,7 +44,7 @@ fn converted(section: &str) -> Converted {
 
 fn issuing_of(section: &str) -> Issuing {
     let converted = converted(section);
-    converted.issuing.unwrap_or_else(|| panic!("{:?}", converted.mistakes))
+    converted.issuing.unwrap_or_else(|| panic!("{:?}", converted.errors))
 }
 
 const PLAIN: &str = "  upstreamProviders: [{name: o, type: oidc, \
@@ -217,7 +217,7 @@ fn a_certificate_that_is_none_is_refused_where_it_stands() {
         ));
         assert!(converted.issuing.is_none());
         let at = format!("authServer.storage.redis.{key}.caCertSecretRef");
-        assert!(converted.mistakes.iter().any(|mistake| mistake.path == at), "{converted:?}");
+        assert!(converted.errors.iter().any(|error| error.path == at), "{converted:?}");
     }
 }
 
