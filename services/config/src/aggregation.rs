@@ -6,16 +6,19 @@ use std::{
 };
 
 use crate::{
+    config_value::{
+        ConfigValue, Constraint, Rule, deserialize, keyword_enum, raw_conversion, section,
+        section_with_default,
+    },
     context::Context,
-    reference::{NoRef, Reference},
-    shape::{Limit, Rule, Shape, alternative, choice, deserialize, section, section_with_default},
-    text::patterns,
+    reference::{Never, Reference},
+    string_types::patterns,
     tree::Node,
 };
 
 /// Aggregation of the tools of all backends into one list.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Aggregation<R: Reference = NoRef> {
+pub struct Aggregation<R: Reference = Never> {
     /// Resolution of name conflicts between backends.
     pub conflict_resolution: ConflictResolution,
     /// Hides all backend tools from clients; composite tools still reach them.
@@ -49,7 +52,7 @@ section! {
     /// Selection and overrides of one backend's tools.
     pub struct WorkloadTools<R: Reference> {
         /// Name of the backend.
-        pub workload: String, [Limit::NotEmpty];
+        pub workload: String, [Constraint::NotEmpty];
         /// Hides this backend's tools from clients; composite tools still reach them.
         pub exclude_all: bool = false;
         /// Names of the tools to show, after overrides and before prefixes. Empty shows all.
@@ -65,7 +68,7 @@ section! {
     /// Values that replace those of the backend's tool definition.
     pub struct ToolOverride {
         /// The name to show and to call it by.
-        pub name: Option<String>, [Limit::NotEmpty];
+        pub name: Option<String>, [Constraint::NotEmpty];
         /// The description to show.
         pub description: Option<String>;
         /// Annotations to show. Those that are absent are the backend's.
@@ -90,9 +93,9 @@ section_with_default! {
     }
 }
 
-choice! {
+keyword_enum! {
     /// Strategy for name conflicts between backends.
-    enum StrategyWord {
+    enum ConflictResolutionTag {
         /// With a prefix.
         Prefix = "prefix",
         /// By the order of backends.
@@ -104,10 +107,10 @@ choice! {
 
 section! {
     /// Aggregation of the tools of all backends into one list.
-    struct AggregationForm<R: Reference> {
+    struct RawAggregation<R: Reference> {
         /// Strategy for name conflicts between backends. prefix: every name gets its backend's prefix. priority: the
         /// first backend in the order has the name. manual: overrides resolve each conflict.
-        conflict_resolution: StrategyWord = StrategyWord::Prefix;
+        conflict_resolution: ConflictResolutionTag = ConflictResolutionTag::Prefix;
         /// Details of the conflict resolution.
         conflict_resolution_config: ConflictResolutionConfig = ConflictResolutionConfig::default();
         /// Hides all backend tools from clients; composite tools still reach them.
@@ -124,33 +127,33 @@ section_with_default! {
         /// Prefix of each name under `prefix`; {workload} is replaced by the backend's name.
         prefix_format: PrefixFormat = PrefixFormat::default();
         /// Names of backends under `priority`, the first wins. Those not listed come last, by name.
-        priority_order: Vec<String> = Vec::new(), [Limit::EachNotEmpty];
+        priority_order: Vec<String> = Vec::new(), [Constraint::EachNotEmpty];
     }
 }
 
-alternative!(Aggregation<R: Reference> as AggregationForm<R>);
+raw_conversion!(Aggregation<R: Reference> as RawAggregation<R>);
 
 // === impl Aggregation ===
 
 impl<R: Reference> Aggregation<R> {
-    fn from_wire(wire: AggregationForm<R>, node: &Node, cx: &mut Context) -> Option<Self> {
-        let AggregationForm {
+    fn from_raw(raw: RawAggregation<R>, node: &Node, cx: &mut Context) -> Option<Self> {
+        let RawAggregation {
             conflict_resolution: strategy,
             conflict_resolution_config,
             exclude_all_tools,
             tools,
-        } = wire;
+        } = raw;
         let before = cx.count();
         check_config(strategy, &conflict_resolution_config, node, cx);
         let ConflictResolutionConfig { prefix_format: format, priority_order: order } =
             conflict_resolution_config;
         let conflict_resolution = match strategy {
-            StrategyWord::Prefix => ConflictResolution::Prefix { format },
-            StrategyWord::Priority => ConflictResolution::Priority { order },
-            StrategyWord::Manual => ConflictResolution::Manual,
+            ConflictResolutionTag::Prefix => ConflictResolution::Prefix { format },
+            ConflictResolutionTag::Priority => ConflictResolution::Priority { order },
+            ConflictResolutionTag::Manual => ConflictResolution::Manual,
         };
-        if strategy == StrategyWord::Manual && tools.is_empty() {
-            cx.refuse_key(
+        if strategy == ConflictResolutionTag::Manual && tools.is_empty() {
+            cx.reject_key(
                 node,
                 "tools",
                 "no entry",
@@ -160,21 +163,21 @@ impl<R: Reference> Aggregation<R> {
         (cx.count() == before).then_some(Self { conflict_resolution, exclude_all_tools, tools })
     }
 
-    fn wire(&self) -> AggregationForm<R> {
+    fn to_raw(&self) -> RawAggregation<R> {
         let Self { conflict_resolution, exclude_all_tools, tools } = self.clone();
         let mut config = ConflictResolutionConfig::default();
         let strategy = match conflict_resolution {
             ConflictResolution::Prefix { format } => {
                 config.prefix_format = format;
-                StrategyWord::Prefix
+                ConflictResolutionTag::Prefix
             }
             ConflictResolution::Priority { order } => {
                 config.priority_order = order;
-                StrategyWord::Priority
+                ConflictResolutionTag::Priority
             }
-            ConflictResolution::Manual => StrategyWord::Manual,
+            ConflictResolution::Manual => ConflictResolutionTag::Manual,
         };
-        AggregationForm {
+        RawAggregation {
             conflict_resolution: strategy,
             conflict_resolution_config: config,
             exclude_all_tools,
@@ -196,7 +199,7 @@ impl<R: Reference> Default for Aggregation<R> {
 /// Rejects settings that the chosen strategy does not use. The default prefix is accepted, because defaults are written
 /// into resources.
 fn check_config(
-    strategy: StrategyWord,
+    strategy: ConflictResolutionTag,
     config: &ConflictResolutionConfig,
     node: &Node,
     cx: &mut Context,
@@ -204,9 +207,9 @@ fn check_config(
     let ConflictResolutionConfig { prefix_format, priority_order } = config;
     let here = node.get("conflictResolutionConfig").unwrap_or(node);
     cx.at_key("conflictResolutionConfig", |cx| {
-        if strategy != StrategyWord::Prefix && *prefix_format != PrefixFormat::default() {
+        if strategy != ConflictResolutionTag::Prefix && *prefix_format != PrefixFormat::default() {
             let found = format!("prefixFormat with conflictResolution: {strategy}");
-            cx.refuse_key(
+            cx.reject_key(
                 here,
                 "prefixFormat",
                 found,
@@ -214,30 +217,30 @@ fn check_config(
             );
         }
         match (strategy, priority_order.is_empty()) {
-            (StrategyWord::Priority, true) => {
-                cx.refuse_key(
+            (ConflictResolutionTag::Priority, true) => {
+                cx.reject_key(
                     here,
                     "priorityOrder",
                     "no backend",
                     "at least one with conflictResolution: priority",
                 );
             }
-            (StrategyWord::Prefix | StrategyWord::Manual, false) => {
+            (ConflictResolutionTag::Prefix | ConflictResolutionTag::Manual, false) => {
                 let found = format!("priorityOrder with conflictResolution: {strategy}");
-                cx.refuse_key(
+                cx.reject_key(
                     here,
                     "priorityOrder",
                     found,
                     "priorityOrder only with conflictResolution: priority",
                 );
             }
-            (StrategyWord::Priority, false)
-            | (StrategyWord::Prefix | StrategyWord::Manual, true) => {}
+            (ConflictResolutionTag::Priority, false)
+            | (ConflictResolutionTag::Prefix | ConflictResolutionTag::Manual, true) => {}
         }
         let mut seen = HashSet::new();
         for name in priority_order {
             if !seen.insert(name) {
-                cx.refuse_key(
+                cx.reject_key(
                     here,
                     "priorityOrder",
                     format!("\"{name}\" twice"),
@@ -284,15 +287,15 @@ impl fmt::Display for PrefixFormat {
     }
 }
 
-impl Shape for PrefixFormat {
+impl ConfigValue for PrefixFormat {
     fn is_free_text() -> bool {
         true
     }
 
     fn read(node: &Node, cx: &mut Context) -> Option<Self> {
-        let text = crate::shape::values::text(node, false, cx)?;
+        let text = crate::config_value::values::text(node, false, cx)?;
         if !patterns::PREFIX_FORMAT.matches(text) {
-            cx.refuse(node, patterns::PREFIX_FORMAT.meaning);
+            cx.reject(node, patterns::PREFIX_FORMAT.meaning);
             return None;
         }
         Some(Self(text.to_owned()))

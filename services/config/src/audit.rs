@@ -1,6 +1,6 @@
 //! Audit events of client requests (`audit`).
 
-use crate::shape::{Limit, choice, section_with_default};
+use crate::config_value::{Constraint, keyword_enum, section_with_default};
 
 section_with_default! {
     /// Records of MCP operations, and of logins at the embedded authorization server, one JSON line each.
@@ -22,11 +22,11 @@ section_with_default! {
         /// File to append to. Absent or empty is standard output.
         pub log_file: Option<String>;
         /// The most bytes of a request or an answer in one record, up to 1 MiB.
-        pub max_data_size: u32 = 1024, [Limit::Range(1, 1_048_576)];
+        pub max_data_size: u32 = 1024, [Constraint::Range(1, 1_048_576)];
     }
 }
 
-choice! {
+keyword_enum! {
     /// Type of an audit event.
     pub enum EventType {
         /// `initialize`.
@@ -116,7 +116,7 @@ impl Audit {
             self.exclude_event_types.iter().any(|excluded| excluded.as_str() == *kind)
         };
         if self.event_types.is_empty() {
-            return EventType::WORDS.iter().all(is_excluded);
+            return EventType::KEYWORDS.iter().all(is_excluded);
         }
         self.event_types.iter().all(|kind| is_excluded(&kind.as_str()))
     }

@@ -19,9 +19,9 @@ pub use self::{
     user_info::{FieldMapping, HttpMethod, UserInfo},
 };
 use crate::{
+    config_value::{Constraint, Rule, section, section_with_default},
     duration::Duration,
-    shape::{Limit, Rule, section, section_with_default},
-    text::{Issuer, patterns},
+    string_types::{Issuer, patterns},
 };
 
 section! {
@@ -33,23 +33,23 @@ section! {
         pub authorization_endpoint_base_url: Option<Issuer>;
         /// Scopes that every registered client gets (RFC 7591). Keep it short.
         pub baseline_client_scopes: Vec<String> = Vec::new(), [
-            Limit::MaxItems(10),
-            Limit::EachMatches(&patterns::SCOPE),
+            Constraint::MaxItems(10),
+            Constraint::EachMatches(&patterns::SCOPE),
         ];
         /// Secrets that sign codes and refresh tokens, at least 32 random bytes each. The first signs, all verify. None
         /// makes one up at each start, for development.
         pub hmac_secret_refs: Vec<S> = Vec::new();
         /// Keys that sign tokens. The first signs, all verify. None makes one up at each start, for development.
-        pub signing_key_secret_refs: Vec<S> = Vec::new(), [Limit::MaxItems(5)];
+        pub signing_key_secret_refs: Vec<S> = Vec::new(), [Constraint::MaxItems(5)];
         /// Storage of the server's state.
         pub storage: Storage<S> = Storage::Memory;
         /// Lifetimes of tokens and codes.
         pub token_lifespans: TokenLifespans = TokenLifespans::default();
         /// Interval at which a refresh by a client makes the server check the user with the first upstream provider. If
         /// the provider rejects the user, the user's sessions end.
-        pub upstream_check_interval: Duration = Duration::from_secs(3600), [Limit::Positive];
+        pub upstream_check_interval: Duration = Duration::from_secs(3600), [Constraint::Positive];
         /// Identity providers that users log in at, at least one.
-        pub upstream_providers: Vec<Upstream<S>>, [Limit::MinItems(1)];
+        pub upstream_providers: Vec<Upstream<S>>, [Constraint::MinItems(1)];
     }
     rules [Rule::Unique("upstreamProviders", "name")]
 }
@@ -58,10 +58,10 @@ section_with_default! {
     /// Lifetimes of tokens and codes.
     pub struct TokenLifespans {
         /// Access tokens.
-        pub access_token_lifespan: Duration = Duration::from_secs(3600), [Limit::Positive];
+        pub access_token_lifespan: Duration = Duration::from_secs(3600), [Constraint::Positive];
         /// Authorization codes.
-        pub auth_code_lifespan: Duration = Duration::from_secs(600), [Limit::Positive];
+        pub auth_code_lifespan: Duration = Duration::from_secs(600), [Constraint::Positive];
         /// Refresh tokens.
-        pub refresh_token_lifespan: Duration = Duration::from_secs(7 * 24 * 3600), [Limit::Positive];
+        pub refresh_token_lifespan: Duration = Duration::from_secs(7 * 24 * 3600), [Constraint::Positive];
     }
 }

@@ -5,20 +5,20 @@ mod document;
 use std::collections::BTreeMap;
 
 pub use self::document::{
-    BackendDocument, BackendUrl, BackendUrlError, HeaderTemplate, Headers, InFile, InResource,
-    NoHeaders,
+    BackendDocument, BackendUrl, BackendUrlError, FileDocument, HeaderTemplate, Headers, NoHeaders,
+    ResourceDocument,
 };
 use crate::{
+    config_value::{Constraint, Rule, Variant, keyword_enum, raw_conversion, section},
     context::Context,
-    shape::{Limit, Rule, Variant, alternative, choice, section},
+    string_types::{EnvName, FilePath},
     template::Template,
-    text::{EnvName, FilePath},
     tree::Node,
 };
 
 /// One MCP server behind the gateway.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Backend<D: BackendDocument = InFile> {
+pub struct Backend<D: BackendDocument = FileDocument> {
     /// Unique in its document. Prefixes, timeouts and credentials refer to it.
     pub name: String,
     /// URL of the MCP endpoint.
@@ -45,7 +45,7 @@ pub enum BackendKind {
     },
 }
 
-choice! {
+keyword_enum! {
     /// MCP transport of a backend.
     pub enum Transport {
         /// HTTP+SSE of the 2024-11-05 revision.
@@ -55,9 +55,9 @@ choice! {
     }
 }
 
-choice! {
+keyword_enum! {
     /// Value of `type`.
-    enum KindWord {
+    enum BackendKindTag {
         /// No type.
         Workload = "",
         /// A remote server.
@@ -67,15 +67,15 @@ choice! {
 
 section! {
     /// One MCP server behind the gateway.
-    struct BackendForm<D: BackendDocument> {
+    struct RawBackend<D: BackendDocument> {
         /// Unique name of the backend. Prefixes, timeouts and credentials refer to it.
-        name: String, [Limit::NotEmpty];
+        name: String, [Constraint::NotEmpty];
         /// Base URL where MCP is served. In a file, ${NAME} is an environment variable that `variables` lists.
         url: D::Url;
         /// MCP transport: streamable-http, or sse for the deprecated HTTP+SSE.
         transport: Transport;
         /// `entry` for a remote server that is connected to directly; empty or absent for a workload.
-        r#type: KindWord = KindWord::Workload;
+        r#type: BackendKindTag = BackendKindTag::Workload;
         /// PEM bundle of certificates to trust for this backend. Only with `type: entry`.
         ca_bundle_path: Option<FilePath>;
         /// Headers of each request to the backend, the same for all callers. ${NAME} is an environment variable that
@@ -84,45 +84,45 @@ section! {
         /// Free-form data shown in the status. The key `group` is set by the server.
         metadata: BTreeMap<String, String> = BTreeMap::new();
     }
-    rules [Rule::Elsewhere(
+    rules [Rule::Moved(
         "command",
         "url: a server behind stdio needs a bridge to HTTP; vmcp init --from FILE prints its command"
     ), Rule::Variants {
         tag: "type",
         default: Some(""),
         variants: &[
-            Variant { value: "", needs: &[], refuses: &["caBundlePath"] },
-            Variant { value: "entry", needs: &[], refuses: &[] },
+            Variant { value: "", requires: &[], forbids: &["caBundlePath"] },
+            Variant { value: "entry", requires: &[], forbids: &[] },
         ],
     }]
 }
 
-alternative!(Backend<D: BackendDocument> as BackendForm<D>);
+raw_conversion!(Backend<D: BackendDocument> as RawBackend<D>);
 
 // === impl Backend ===
 
 impl<D: BackendDocument> Backend<D> {
-    #[allow(clippy::unnecessary_wraps)] // The signature is that of every alternative.
-    fn from_wire(wire: BackendForm<D>, _: &Node, _: &mut Context) -> Option<Self> {
-        let BackendForm { name, url, transport, r#type, ca_bundle_path, headers, metadata } = wire;
+    #[allow(clippy::unnecessary_wraps)] // The signature is that of every raw conversion.
+    fn from_raw(raw: RawBackend<D>, _: &Node, _: &mut Context) -> Option<Self> {
+        let RawBackend { name, url, transport, r#type, ca_bundle_path, headers, metadata } = raw;
         let kind = match r#type {
-            KindWord::Workload => BackendKind::Workload,
-            KindWord::Entry => BackendKind::Entry { ca_bundle_path },
+            BackendKindTag::Workload => BackendKind::Workload,
+            BackendKindTag::Entry => BackendKind::Entry { ca_bundle_path },
         };
         Some(Self { name, url, transport, kind, headers, metadata })
     }
 
-    fn wire(&self) -> BackendForm<D> {
+    fn to_raw(&self) -> RawBackend<D> {
         let Self { name, url, transport, kind, headers, metadata } = self.clone();
         let (r#type, ca_bundle_path) = match kind {
-            BackendKind::Workload => (KindWord::Workload, None),
-            BackendKind::Entry { ca_bundle_path } => (KindWord::Entry, ca_bundle_path),
+            BackendKind::Workload => (BackendKindTag::Workload, None),
+            BackendKind::Entry { ca_bundle_path } => (BackendKindTag::Entry, ca_bundle_path),
         };
-        BackendForm { name, url, transport, r#type, ca_bundle_path, headers, metadata }
+        RawBackend { name, url, transport, r#type, ca_bundle_path, headers, metadata }
     }
 }
 
-impl Backend<InFile> {
+impl Backend<FileDocument> {
     /// The environment variables that the URL and the headers read.
     pub fn variables(&self) -> impl Iterator<Item = &str> {
         let url = match &self.url {

@@ -8,26 +8,26 @@ use serde_json::{Map, Value};
 
 pub use self::{
     output::{Output, OutputType, Property},
-    step::{Answer, AnswerAction, InnerStep, OnError, Step, StepKind},
+    step::{ElicitationAction, ElicitationHandler, InnerStep, OnError, Step, StepKind},
 };
 use crate::{
+    config_value::{Constraint, Rule, section},
     duration::Duration,
-    shape::{Limit, Rule, section},
 };
 
 section! {
     /// A tool made of several steps.
     pub struct CompositeTool {
         /// Unique name of the tool.
-        pub name: String, [Limit::NotEmpty];
+        pub name: String, [Constraint::NotEmpty];
         /// Description for clients.
         pub description: Option<String>;
         /// JSON Schema of the arguments: `type: object` and what belongs to it.
         pub parameters: Option<Map<String, Value>>;
         /// The longest that the whole may take.
-        pub timeout: Option<Duration>, [Limit::Positive];
+        pub timeout: Option<Duration>, [Constraint::Positive];
         /// The steps, at most 100.
-        pub steps: Vec<Step>, [Limit::MinItems(1), Limit::MaxItems(100)];
+        pub steps: Vec<Step>, [Constraint::MinItems(1), Constraint::MaxItems(100)];
         /// Structured output. Absent is the output of the last step.
         pub output: Option<Output>;
     }

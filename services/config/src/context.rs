@@ -9,9 +9,9 @@ use crate::{
 
 /// A file that a document names, in whose content the server is interested.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NamedFile {
-    /// The setting that names it.
-    pub at: String,
+pub struct FileReference {
+    /// Path of the setting that names the file.
+    pub setting: String,
     /// Path of the file.
     pub path: PathBuf,
 }
@@ -23,15 +23,15 @@ pub struct Context {
     is_lossy: bool,
     /// The whole numbers that the field being read takes.
     range: Option<(i64, i64)>,
-    path: Vec<Step>,
+    path: Vec<PathSegment>,
     errors: Vec<ConfigError>,
     /// ConfigErrors that were counted and not kept.
     omitted: usize,
-    files: Vec<NamedFile>,
+    file_references: Vec<FileReference>,
 }
 
 #[derive(Debug)]
-enum Step {
+enum PathSegment {
     Key(String),
     Index(usize),
 }
@@ -48,7 +48,7 @@ impl Context {
     }
 
     /// Reads a value that takes whole numbers of `range` only, if there is one.
-    pub(crate) fn within<T>(
+    pub(crate) fn with_range<T>(
         &mut self,
         range: Option<(i64, i64)>,
         read: impl FnOnce(&mut Self) -> T,
@@ -65,42 +65,42 @@ impl Context {
     }
 
     pub(crate) fn at_key<T>(&mut self, key: &str, read: impl FnOnce(&mut Self) -> T) -> T {
-        self.path.push(Step::Key(key.to_owned()));
+        self.path.push(PathSegment::Key(key.to_owned()));
         let value = read(self);
         self.path.pop();
         value
     }
 
     pub(crate) fn at_index<T>(&mut self, index: usize, read: impl FnOnce(&mut Self) -> T) -> T {
-        self.path.push(Step::Index(index));
+        self.path.push(PathSegment::Index(index));
         let value = read(self);
         self.path.pop();
         value
     }
 
     pub(crate) fn at_keys<T>(&mut self, keys: &[&str], read: impl FnOnce(&mut Self) -> T) -> T {
-        self.path.extend(keys.iter().map(|key| Step::Key((*key).to_owned())));
+        self.path.extend(keys.iter().map(|key| PathSegment::Key((*key).to_owned())));
         let value = read(self);
         self.path.truncate(self.path.len() - keys.len());
         value
     }
 
     /// Notes that the current path names a file.
-    pub(crate) fn name_file(&mut self, path: &Path) {
-        self.files.push(NamedFile { at: self.path(), path: path.to_owned() });
+    pub(crate) fn add_file_reference(&mut self, path: &Path) {
+        self.file_references.push(FileReference { setting: self.path(), path: path.to_owned() });
     }
 
-    pub(crate) fn files(self) -> Vec<NamedFile> {
-        self.files
+    pub(crate) fn file_references(self) -> Vec<FileReference> {
+        self.file_references
     }
 
     /// Reports what `node` is and what it may be.
-    pub(crate) fn refuse(&mut self, node: &Node, allowed: impl Into<String>) {
-        self.refuse_as(node, node.describe(), allowed, None);
+    pub(crate) fn reject(&mut self, node: &Node, allowed: impl Into<String>) {
+        self.reject_as(node, node.describe(), allowed, None);
     }
 
-    /// As [`Context::refuse`], with words of the caller's choice.
-    pub(crate) fn refuse_as(
+    /// As [`Context::reject`], with text that the caller provides.
+    pub(crate) fn reject_as(
         &mut self,
         node: &Node,
         found: impl Into<String>,
@@ -116,8 +116,8 @@ impl Context {
         });
     }
 
-    /// As [`Context::refuse_as`] for the child `key` of `node`, which may be missing.
-    pub(crate) fn refuse_key(
+    /// As [`Context::reject_as`] for the child `key` of `node`, which may be missing.
+    pub(crate) fn reject_key(
         &mut self,
         node: &Node,
         key: &str,
@@ -125,7 +125,7 @@ impl Context {
         allowed: impl Into<String>,
     ) {
         let at = node.get(key).unwrap_or(node);
-        self.at_key(key, |cx| cx.refuse_as(at, found, allowed, None));
+        self.at_key(key, |cx| cx.reject_as(at, found, allowed, None));
     }
 
     /// Reports `error` at the current path.
@@ -159,8 +159,8 @@ impl Context {
         let mut path = String::new();
         for step in &self.path {
             match step {
-                Step::Index(index) => path.extend(["[", &index.to_string(), "]"]),
-                Step::Key(key) => {
+                PathSegment::Index(index) => path.extend(["[", &index.to_string(), "]"]),
+                PathSegment::Key(key) => {
                     let simple = !key.is_empty()
                         && key.chars().all(|c| c.is_alphanumeric() || "_-/".contains(c));
                     if !simple {

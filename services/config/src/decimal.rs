@@ -3,9 +3,9 @@
 use std::{fmt, str::FromStr};
 
 use crate::{
+    config_value::{ConfigValue, deserialize, values},
     context::Context,
-    shape::{Shape, deserialize, values},
-    text::patterns,
+    string_types::patterns,
     tree::Node,
 };
 
@@ -64,12 +64,12 @@ impl fmt::Display for Decimal {
     }
 }
 
-impl Shape for Decimal {
+impl ConfigValue for Decimal {
     fn read(node: &Node, cx: &mut Context) -> Option<Self> {
         let text = values::text(node, false, cx)?;
         let value = text.parse().ok();
         if value.is_none() {
-            cx.refuse(node, patterns::DECIMAL.meaning);
+            cx.reject(node, patterns::DECIMAL.meaning);
         }
         value
     }

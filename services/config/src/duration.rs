@@ -3,9 +3,9 @@
 use std::{fmt, str::FromStr, time};
 
 use crate::{
+    config_value::{ConfigValue, deserialize},
     context::Context,
-    shape::{Shape, deserialize},
-    text::patterns,
+    string_types::patterns,
     tree::Node,
 };
 
@@ -20,7 +20,7 @@ pub struct Duration(time::Duration);
 pub enum DurationError {
     /// The text has another form.
     #[error("not a duration such as 500ms, 30s, 1m30s or 168h")]
-    Form,
+    Format,
     /// The text has the right form and says too much.
     #[error("longer than 2562047h47m16.854775807s")]
     TooLong,
@@ -69,12 +69,12 @@ impl FromStr for Duration {
 
     fn from_str(text: &str) -> Result<Self, DurationError> {
         if text.is_empty() {
-            return Err(DurationError::Form);
+            return Err(DurationError::Format);
         }
         let mut rest = text;
         let mut total: u128 = 0;
         while !rest.is_empty() {
-            let (nanos, after) = part(rest)?;
+            let (nanos, after) = parse_component(rest)?;
             total = total.checked_add(nanos).ok_or(DurationError::TooLong)?;
             rest = after;
         }
@@ -84,17 +84,17 @@ impl FromStr for Duration {
 }
 
 /// One `1.5h` of a duration, in nanoseconds, and what follows it. Fractions of a nanosecond are cut off, as in Go.
-fn part(text: &str) -> Result<(u128, &str), DurationError> {
-    let (whole, rest) = digits(text);
+fn parse_component(text: &str) -> Result<(u128, &str), DurationError> {
+    let (whole, rest) = split_digits(text);
     if whole.is_empty() {
-        return Err(DurationError::Form);
+        return Err(DurationError::Format);
     }
     let (fraction, rest) = match rest.strip_prefix('.') {
-        Some(rest) => digits(rest),
+        Some(rest) => split_digits(rest),
         None => ("", rest),
     };
     if fraction.is_empty() && text[whole.len()..].starts_with('.') {
-        return Err(DurationError::Form);
+        return Err(DurationError::Format);
     }
     let length = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
     let (unit, after) = rest.split_at(length);
@@ -102,7 +102,7 @@ fn part(text: &str) -> Result<(u128, &str), DurationError> {
         .iter()
         .find(|(name, _)| *name == unit)
         .map(|(_, scale)| *scale)
-        .ok_or(DurationError::Form)?;
+        .ok_or(DurationError::Format)?;
     let whole = whole.parse::<u64>().map_err(|_| DurationError::TooLong)?;
     // Eighteen digits are finer than a nanosecond of any unit and fit the product into 128 bits.
     let fraction = fraction.get(..18).unwrap_or(fraction);
@@ -112,7 +112,7 @@ fn part(text: &str) -> Result<(u128, &str), DurationError> {
     Ok((nanos, after))
 }
 
-fn digits(text: &str) -> (&str, &str) {
+fn split_digits(text: &str) -> (&str, &str) {
     text.split_at(text.bytes().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len()))
 }
 
@@ -122,9 +122,9 @@ impl fmt::Display for Duration {
         match nanos {
             0 => f.write_str("0s"),
             1..1_000 => write!(f, "{nanos}ns"),
-            1_000..1_000_000 => write!(f, "{}µs", Decimals { value: nanos, scale: 1_000 }),
+            1_000..1_000_000 => write!(f, "{}µs", DecimalFraction { value: nanos, scale: 1_000 }),
             1_000_000..1_000_000_000 => {
-                write!(f, "{}ms", Decimals { value: nanos, scale: 1_000_000 })
+                write!(f, "{}ms", DecimalFraction { value: nanos, scale: 1_000_000 })
             }
             _ => {
                 let minutes = nanos / 60_000_000_000;
@@ -134,19 +134,23 @@ impl fmt::Display for Duration {
                 if minutes > 0 {
                     write!(f, "{}m", minutes % 60)?;
                 }
-                write!(f, "{}s", Decimals { value: nanos % 60_000_000_000, scale: 1_000_000_000 })
+                write!(
+                    f,
+                    "{}s",
+                    DecimalFraction { value: nanos % 60_000_000_000, scale: 1_000_000_000 }
+                )
             }
         }
     }
 }
 
 /// `value / scale`, exactly and without trailing zeros.
-struct Decimals {
+struct DecimalFraction {
     value: u128,
     scale: u128,
 }
 
-impl fmt::Display for Decimals {
+impl fmt::Display for DecimalFraction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.value / self.scale)?;
         let (mut rest, mut place) = (self.value % self.scale, self.scale / 10);
@@ -161,21 +165,21 @@ impl fmt::Display for Decimals {
     }
 }
 
-impl Shape for Duration {
+impl ConfigValue for Duration {
     fn read(node: &Node, cx: &mut Context) -> Option<Self> {
         // A bare number is the likely error, and its unit cannot be guessed.
         let Some(text) = node.text() else {
-            cx.refuse(node, patterns::DURATION.meaning);
+            cx.reject(node, patterns::DURATION.meaning);
             return None;
         };
         match text.parse() {
             Ok(duration) => Some(duration),
-            Err(DurationError::Form) => {
-                cx.refuse(node, patterns::DURATION.meaning);
+            Err(DurationError::Format) => {
+                cx.reject(node, patterns::DURATION.meaning);
                 None
             }
             Err(error @ DurationError::TooLong) => {
-                cx.refuse_as(
+                cx.reject_as(
                     node,
                     format!("{}, which is {error}", node.describe()),
                     patterns::DURATION.meaning,

@@ -11,18 +11,18 @@ use crate::{
     aggregation::Aggregation,
     audit::Audit,
     auth_server::{AuthServer, SecretFile},
-    backend::{Backend, InFile, InResource},
+    backend::{Backend, FileDocument, ResourceDocument},
     composite::CompositeTool,
-    context::{Context, NamedFile},
+    config_value::{ConfigValue, Constraint, Rule, section},
+    context::{Context, FileReference},
     incoming_auth::IncomingAuth,
     operational::Operational,
     optimizer::Optimizer,
     outgoing_auth::OutgoingAuth,
     reference::ResourceRef,
     session_storage::SessionStorage,
-    shape::{Limit, Rule, Shape, section},
+    string_types::EnvName,
     telemetry::Telemetry,
-    text::EnvName,
     tree::{MAX_BYTES, Node},
 };
 
@@ -40,7 +40,7 @@ section! {
         /// Records of what clients did.
         pub audit: Audit = Audit::default();
         /// The backends, with `outgoingAuth.source: inline`.
-        pub backends: Vec<Backend<InResource>> = Vec::new();
+        pub backends: Vec<Backend<ResourceDocument>> = Vec::new();
         /// VirtualMCPCompositeToolDefinition resources in the same namespace.
         pub composite_tool_refs: Vec<ResourceRef> = Vec::new();
         /// Tools made of several steps.
@@ -59,12 +59,12 @@ section! {
         pub telemetry: Option<Telemetry>;
     }
     rules [
-        Rule::Elsewhere("variables", "the environment of a server in its file: a resource refers to Secrets"),
-        Rule::Elsewhere("authServer", "the authorization server of a resource in spec.authServerConfig"),
+        Rule::Moved("variables", "the environment of a server in its file: a resource refers to Secrets"),
+        Rule::Moved("authServer", "the authorization server of a resource in spec.authServerConfig"),
         Rule::Unique("backends", "name"),
         Rule::Unique("compositeTools", "name"),
         Rule::Unique("compositeToolRefs", "name"),
-        Rule::Also(rules::discovered),
+        Rule::Custom(rules::check_discovered_backends),
     ]
 }
 
@@ -72,7 +72,7 @@ section! {
     /// The configuration of one server: the file that `vmcp serve` reads.
     pub struct File {
         /// Name of the server.
-        pub name: String, [Limit::NotEmpty];
+        pub name: String, [Constraint::NotEmpty];
         /// Group of the backends. Absent is the server's name.
         pub group_ref: Option<String>;
         /// Free-form data shown in the status.
@@ -82,7 +82,7 @@ section! {
         /// Records of what clients did.
         pub audit: Audit = Audit::default();
         /// The MCP servers behind this one.
-        pub backends: Vec<Backend<InFile>> = Vec::new();
+        pub backends: Vec<Backend<FileDocument>> = Vec::new();
         /// Environment variables that `${NAME}` in `url` and `headers` of backends may read. No others are read there.
         pub variables: Vec<EnvName> = Vec::new();
         /// Tools made of several steps.
@@ -103,15 +103,15 @@ section! {
         pub auth_server: Option<AuthServer<SecretFile>>;
     }
     rules [
-        Rule::Elsewhere("mcpServers", "backends; this makes one of a client's file: vmcp init --from FILE"),
-        Rule::Elsewhere("servers", "backends; this makes one of a client's file: vmcp init --from FILE"),
-        Rule::Elsewhere("compositeToolRefs", "compositeTools written out: references are resolved by the operator only"),
+        Rule::Moved("mcpServers", "backends; this makes one of a client's file: vmcp init --from FILE"),
+        Rule::Moved("servers", "backends; this makes one of a client's file: vmcp init --from FILE"),
+        Rule::Moved("compositeToolRefs", "compositeTools written out: references are resolved by the operator only"),
         Rule::Unique("backends", "name"),
         Rule::Unique("compositeTools", "name"),
-        Rule::Also(rules::discovered),
-        Rule::Also(rules::variables),
-        Rule::Also(rules::issuer),
-        Rule::Also(rules::providers),
+        Rule::Custom(rules::check_discovered_backends),
+        Rule::Custom(rules::check_listed_variables),
+        Rule::Custom(rules::check_issuer),
+        Rule::Custom(rules::check_providers),
     ]
 }
 
@@ -135,7 +135,7 @@ pub enum Format {
 impl Format {
     /// Returns the format for a file name: JSON for `.json`, YAML for all others.
     #[must_use]
-    pub fn of(path: &Path) -> Self {
+    pub fn from_path(path: &Path) -> Self {
         match path.extension() {
             Some(extension) if extension.eq_ignore_ascii_case("json") => Self::Json,
             Some(_) | None => Self::Yaml,
@@ -152,7 +152,7 @@ impl Config {
     ///
     /// All errors of the document.
     pub fn parse(text: &str, format: Format) -> Result<Self, ConfigErrors> {
-        crate::shape::parse(&tree(text, format)?)
+        crate::config_value::parse(&tree(text, format)?)
     }
 
     /// Writes the configuration as YAML, with every default spelt out and secrets in it in plain text.
@@ -174,24 +174,24 @@ impl File {
     ///
     /// All errors of the document.
     pub fn parse(text: &str, format: Format) -> Result<Self, ConfigErrors> {
-        crate::shape::parse(&tree(text, format)?)
+        crate::config_value::parse(&tree(text, format)?)
     }
 
     /// Reads the valid parts of a document with errors, so that they can be checked as well. Defaults and placeholders
     /// replace invalid and missing values. Returns `None` for text that is not a document.
     #[must_use]
     pub fn parse_lossy(text: &str, format: Format) -> Option<Self> {
-        crate::shape::parse_lossy(&tree(text, format).ok()?)
+        crate::config_value::parse_lossy(&tree(text, format).ok()?)
     }
 
     /// The files that a document names, such as those of secrets and CA bundles, as far as it can be read: also of one
     /// with errors. A file whose content has changed makes another configuration of the same document.
     #[must_use]
-    pub fn named_files(text: &str, format: Format) -> Vec<NamedFile> {
+    pub fn file_references(text: &str, format: Format) -> Vec<FileReference> {
         let Ok(tree) = tree(text, format) else { return Vec::new() };
         let mut cx = Context::default();
-        _ = <Self as Shape>::read(&tree, &mut cx);
-        cx.files()
+        _ = <Self as ConfigValue>::read(&tree, &mut cx);
+        cx.file_references()
     }
 
     /// The group of the backends: `groupRef`, or else the server's name, since a file alone belongs to no group resource.

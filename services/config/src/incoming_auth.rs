@@ -3,9 +3,9 @@
 use url::Url;
 
 use crate::{
+    config_value::{Constraint, Rule, Variant, keyword_enum, raw_conversion, section},
     context::Context,
-    shape::{Limit, Rule, Variant, alternative, choice, section},
-    text::{EnvName, ProviderName, patterns},
+    string_types::{EnvName, ProviderName, patterns},
     tree::Node,
 };
 
@@ -55,15 +55,15 @@ section! {
     /// Tokens of an OpenID provider.
     pub struct Oidc {
         /// The issuer of accepted tokens.
-        pub issuer: String, [Limit::Matches(&patterns::HTTP)];
+        pub issuer: String, [Constraint::Matches(&patterns::HTTP)];
         /// The OAuth client that this server is at the issuer.
-        pub client_id: String, [Limit::NotEmpty];
+        pub client_id: String, [Constraint::NotEmpty];
         /// The audience that a token has to name.
-        pub audience: String, [Limit::NotEmpty];
+        pub audience: String, [Constraint::NotEmpty];
         /// Environment variable with the client's secret.
         pub client_secret_env: Option<EnvName>;
         /// Scopes that a token has to have.
-        pub scopes: Vec<String> = Vec::new(), [Limit::EachMatches(&patterns::SCOPE)];
+        pub scopes: Vec<String> = Vec::new(), [Constraint::EachMatches(&patterns::SCOPE)];
         /// Resource indicator (RFC 8707) in challenges and metadata (RFC 9728). Absent is the audience.
         pub resource: Option<String>;
         /// RFC 7662 endpoint for opaque tokens.
@@ -80,9 +80,9 @@ section! {
     check Oidc::check
 }
 
-choice! {
+keyword_enum! {
     /// Authentication method.
-    enum MethodWord {
+    enum IncomingMethodTag {
         /// By tokens.
         Oidc = "oidc",
         /// As the user of this machine.
@@ -92,9 +92,9 @@ choice! {
     }
 }
 
-choice! {
+keyword_enum! {
     /// Authorization method.
-    enum AuthzWord {
+    enum AuthzTag {
         /// Cedar policies.
         Cedar = "cedar",
         /// No authorization.
@@ -104,9 +104,9 @@ choice! {
 
 section! {
     /// Authentication and authorization of callers.
-    struct IncomingAuthForm {
+    struct RawIncomingAuth {
         /// Authentication method: by tokens (oidc), as the user of this machine (local), none (anonymous).
-        r#type: MethodWord;
+        r#type: IncomingMethodTag;
         /// The OpenID provider. Required with `type: oidc`.
         oidc: Option<Oidc>;
         /// Authorization of authenticated callers. Absent permits everything.
@@ -116,20 +116,20 @@ section! {
         tag: "type",
         default: None,
         variants: &[
-            Variant { value: "oidc", needs: &["oidc"], refuses: &[] },
-            Variant { value: "local", needs: &[], refuses: &["oidc"] },
-            Variant { value: "anonymous", needs: &[], refuses: &["oidc"] },
+            Variant { value: "oidc", requires: &["oidc"], forbids: &[] },
+            Variant { value: "local", requires: &[], forbids: &["oidc"] },
+            Variant { value: "anonymous", requires: &[], forbids: &["oidc"] },
         ],
     }]
 }
 
 section! {
     /// Authorization of authenticated callers.
-    struct AuthzForm {
+    struct RawAuthz {
         /// `cedar` for policies, `none` for everything.
-        r#type: AuthzWord;
+        r#type: AuthzTag;
         /// Cedar policies. Required with `type: cedar`.
-        policies: Option<Vec<String>>, [Limit::MinItems(1), Limit::EachNotEmpty];
+        policies: Option<Vec<String>>, [Constraint::MinItems(1), Constraint::EachNotEmpty];
         /// Cedar entities as JSON text.
         entities_json: Option<String>;
         /// Upstream provider whose access token's claims the policies see. Absent takes those of the token that
@@ -140,14 +140,14 @@ section! {
         tag: "type",
         default: None,
         variants: &[
-            Variant { value: "cedar", needs: &["policies"], refuses: &[] },
-            Variant { value: "none", needs: &[], refuses: &["policies", "entitiesJson", "primaryUpstreamProvider"] },
+            Variant { value: "cedar", requires: &["policies"], forbids: &[] },
+            Variant { value: "none", requires: &[], forbids: &["policies", "entitiesJson", "primaryUpstreamProvider"] },
         ],
     }]
 }
 
-alternative!(IncomingAuth as IncomingAuthForm, or IncomingAuth::anonymous());
-alternative!(Authz as AuthzForm, or Authz::None);
+raw_conversion!(IncomingAuth as RawIncomingAuth, or IncomingAuth::anonymous());
+raw_conversion!(Authz as RawAuthz, or Authz::None);
 
 // === impl IncomingAuth ===
 
@@ -158,24 +158,24 @@ impl IncomingAuth {
         Self { method: IncomingMethod::Anonymous, authz: Authz::None }
     }
 
-    fn from_wire(wire: IncomingAuthForm, _: &Node, _: &mut Context) -> Option<Self> {
-        let IncomingAuthForm { r#type, oidc, authz } = wire;
+    fn from_raw(raw: RawIncomingAuth, _: &Node, _: &mut Context) -> Option<Self> {
+        let RawIncomingAuth { r#type, oidc, authz } = raw;
         let method = match r#type {
-            MethodWord::Oidc => IncomingMethod::Oidc(Box::new(oidc?)),
-            MethodWord::Local => IncomingMethod::Local,
-            MethodWord::Anonymous => IncomingMethod::Anonymous,
+            IncomingMethodTag::Oidc => IncomingMethod::Oidc(Box::new(oidc?)),
+            IncomingMethodTag::Local => IncomingMethod::Local,
+            IncomingMethodTag::Anonymous => IncomingMethod::Anonymous,
         };
         Some(Self { method, authz: authz.unwrap_or_default() })
     }
 
-    fn wire(&self) -> IncomingAuthForm {
+    fn to_raw(&self) -> RawIncomingAuth {
         let Self { method, authz } = self.clone();
         let (r#type, oidc) = match method {
-            IncomingMethod::Oidc(oidc) => (MethodWord::Oidc, Some(*oidc)),
-            IncomingMethod::Local => (MethodWord::Local, None),
-            IncomingMethod::Anonymous => (MethodWord::Anonymous, None),
+            IncomingMethod::Oidc(oidc) => (IncomingMethodTag::Oidc, Some(*oidc)),
+            IncomingMethod::Local => (IncomingMethodTag::Local, None),
+            IncomingMethod::Anonymous => (IncomingMethodTag::Anonymous, None),
         };
-        IncomingAuthForm { r#type, oidc, authz: Some(authz).filter(|authz| *authz != Authz::None) }
+        RawIncomingAuth { r#type, oidc, authz: Some(authz).filter(|authz| *authz != Authz::None) }
     }
 }
 
@@ -192,11 +192,11 @@ impl Oidc {
         match Url::parse(&self.issuer) {
             Ok(issuer) if issuer.scheme() == "http" && !self.insecure_allow_http => {
                 let allowed = "an https:// issuer, or insecureAllowHttp: true for development";
-                cx.refuse_key(node, "issuer", format!("\"{}\"", self.issuer), allowed);
+                cx.reject_key(node, "issuer", format!("\"{}\"", self.issuer), allowed);
             }
             Ok(issuer) if issuer.has_host() => {}
             Ok(_) | Err(_) => {
-                cx.refuse_key(
+                cx.reject_key(
                     node,
                     "issuer",
                     format!("\"{}\"", self.issuer),
@@ -210,15 +210,15 @@ impl Oidc {
 // === impl Authz ===
 
 impl Authz {
-    fn from_wire(wire: AuthzForm, node: &Node, cx: &mut Context) -> Option<Self> {
-        let AuthzForm { r#type, policies, entities_json, primary_upstream_provider } = wire;
+    fn from_raw(raw: RawAuthz, node: &Node, cx: &mut Context) -> Option<Self> {
+        let RawAuthz { r#type, policies, entities_json, primary_upstream_provider } = raw;
         match r#type {
-            AuthzWord::None => Some(Self::None),
-            AuthzWord::Cedar => {
+            AuthzTag::None => Some(Self::None),
+            AuthzTag::Cedar => {
                 let entities_json = entities_json.unwrap_or_else(|| "[]".to_owned());
                 if serde_json::from_str::<Vec<serde_json::Value>>(&entities_json).is_err() {
                     let found = format!("\"{}\"", crate::tree::shorten(&entities_json));
-                    cx.refuse_key(node, "entitiesJson", found, "a JSON array of Cedar entities");
+                    cx.reject_key(node, "entitiesJson", found, "a JSON array of Cedar entities");
                     return None;
                 }
                 Some(Self::Cedar(Cedar {
@@ -230,22 +230,20 @@ impl Authz {
         }
     }
 
-    fn wire(&self) -> AuthzForm {
+    fn to_raw(&self) -> RawAuthz {
         match self.clone() {
-            Self::None => AuthzForm {
-                r#type: AuthzWord::None,
+            Self::None => RawAuthz {
+                r#type: AuthzTag::None,
                 policies: None,
                 entities_json: None,
                 primary_upstream_provider: None,
             },
-            Self::Cedar(Cedar { policies, entities_json, primary_upstream_provider }) => {
-                AuthzForm {
-                    r#type: AuthzWord::Cedar,
-                    policies: Some(policies),
-                    entities_json: Some(entities_json),
-                    primary_upstream_provider,
-                }
-            }
+            Self::Cedar(Cedar { policies, entities_json, primary_upstream_provider }) => RawAuthz {
+                r#type: AuthzTag::Cedar,
+                policies: Some(policies),
+                entities_json: Some(entities_json),
+                primary_upstream_provider,
+            },
         }
     }
 }

@@ -5,6 +5,7 @@ pub mod audit;
 pub mod auth_server;
 pub mod backend;
 pub mod composite;
+mod config_value;
 mod context;
 mod contradictions;
 mod decimal;
@@ -18,11 +19,10 @@ pub mod outgoing_auth;
 mod reference;
 mod schema;
 mod session_storage;
-mod shape;
+mod string_types;
 mod suggest;
 mod telemetry;
 mod template;
-mod text;
 mod tree;
 mod warnings;
 
@@ -33,11 +33,11 @@ pub use self::{
     audit::{Audit, EventType},
     auth_server::{AuthServer, SecretFile, SecretRef},
     backend::{
-        Backend, BackendDocument, BackendKind, BackendUrl, BackendUrlError, HeaderTemplate,
-        Headers, InFile, InResource, Transport,
+        Backend, BackendDocument, BackendKind, BackendUrl, BackendUrlError, FileDocument,
+        HeaderTemplate, Headers, ResourceDocument, Transport,
     },
     composite::CompositeTool,
-    context::NamedFile,
+    context::FileReference,
     decimal::{Decimal, DecimalError},
     duration::{Duration, DurationError},
     error::{ConfigError, ConfigErrors, Warning},
@@ -51,13 +51,13 @@ pub use self::{
         AwsSts, ClientSecret, HeaderInjection, HeaderValue, OutgoingAuth, RoleMapping, RoleMatch,
         Source, Strategy, TokenExchange, TokenType, UpstreamInject,
     },
-    reference::{NoRef, Reference, ResourceRef},
+    reference::{Never, Reference, ResourceRef},
     schema::{config_schema, schema},
     session_storage::{SessionRedis, SessionStorage},
-    telemetry::Telemetry,
-    template::{MissingVariable, Template, TemplateError},
-    text::{
+    string_types::{
         EnvName, ExactHttpsUrl, ExactUrl, FilePath, HeaderName, HostPort, Issuer, ProviderName,
         Region, RoleArn, Secret,
     },
+    telemetry::Telemetry,
+    template::{MissingVariable, Template, TemplateError},
 };

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use crate::{
+    config_value::{Constraint, Rule, keyword_enum, section_with_default},
     context::Context,
     duration::Duration,
-    shape::{Limit, Rule, choice, section_with_default},
     tree::Node,
 };
 
-const INTERVAL: Duration = Duration::from_secs(30);
-const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
+const HEALTH_CHECK_INTERVAL: Duration = Duration::from_secs(30);
+const HEALTH_CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 
 section_with_default! {
     /// Timeouts, failure handling and logging.
@@ -28,9 +28,9 @@ section_with_default! {
     /// Timeouts for a backend's next response. A timeout is paused while a server request is with the client.
     pub struct Timeouts {
         /// Timeout for a backend without an entry in `perWorkload`.
-        pub default: Duration = Duration::from_secs(30), [Limit::Positive];
+        pub default: Duration = Duration::from_secs(30), [Constraint::Positive];
         /// Timeout by backend name.
-        pub per_workload: BTreeMap<String, Duration> = BTreeMap::new(), [Limit::Positive];
+        pub per_workload: BTreeMap<String, Duration> = BTreeMap::new(), [Constraint::Positive];
     }
 }
 
@@ -38,19 +38,19 @@ section_with_default! {
     /// Criteria for unhealthy backends, and the handling of requests to them.
     pub struct FailureHandling {
         /// Time between two health checks of a backend.
-        pub health_check_interval: Duration = INTERVAL, [Limit::Positive];
+        pub health_check_interval: Duration = HEALTH_CHECK_INTERVAL, [Constraint::Positive];
         /// The longest that one health check may take. Below `healthCheckInterval`.
-        pub health_check_timeout: Duration = CHECK_TIMEOUT, [Limit::Positive];
+        pub health_check_timeout: Duration = HEALTH_CHECK_TIMEOUT, [Constraint::Positive];
         /// Failed checks in a row that make a backend unhealthy.
-        pub unhealthy_threshold: u32 = 3, [Limit::Range(1, 0xffff_ffff)];
+        pub unhealthy_threshold: u32 = 3, [Constraint::Range(1, 0xffff_ffff)];
         /// `fail`: a list fails when a backend is unavailable. `best_effort`: it holds what is available.
         pub partial_failure_mode: PartialFailureMode = PartialFailureMode::Fail;
         /// Time between two reports of backend health to Kubernetes.
-        pub status_reporting_interval: Duration = Duration::from_secs(30), [Limit::Positive];
+        pub status_reporting_interval: Duration = Duration::from_secs(30), [Constraint::Positive];
         /// Circuit breaker of each backend.
         pub circuit_breaker: CircuitBreaker = CircuitBreaker::default();
     }
-    rules [Rule::Also(within_the_interval)]
+    rules [Rule::Custom(check_timeout_below_interval)]
 }
 
 section_with_default! {
@@ -59,13 +59,13 @@ section_with_default! {
         /// Enables the circuit breaker.
         pub enabled: bool = false;
         /// Failures in a row that open the circuit.
-        pub failure_threshold: u32 = 5, [Limit::Range(1, 0xffff_ffff)];
+        pub failure_threshold: u32 = 5, [Constraint::Range(1, 0xffff_ffff)];
         /// Time that the circuit stays open before one request may probe the backend. At least 1s.
-        pub timeout: Duration = Duration::from_secs(60), [Limit::AtLeast(Duration::from_secs(1))];
+        pub timeout: Duration = Duration::from_secs(60), [Constraint::AtLeast(Duration::from_secs(1))];
     }
 }
 
-choice! {
+keyword_enum! {
     /// Log level.
     pub enum LogLevel {
         /// Every decision.
@@ -73,7 +73,7 @@ choice! {
     }
 }
 
-choice! {
+keyword_enum! {
     /// Handling of lists while a backend is unavailable.
     pub enum PartialFailureMode {
         /// The list request fails with an error that names the backend and permits a retry.
@@ -88,24 +88,24 @@ choice! {
 impl Timeouts {
     /// The wait for `backend`.
     #[must_use]
-    pub fn of(&self, backend: &str) -> Duration {
+    pub fn for_backend(&self, backend: &str) -> Duration {
         self.per_workload.get(backend).copied().unwrap_or(self.default)
     }
 }
 
 /// A check is over before the next one begins.
-fn within_the_interval(node: &Node, cx: &mut Context) {
+fn check_timeout_below_interval(node: &Node, cx: &mut Context) {
     let duration = |key, default: Duration| match node.get(key) {
         None => Some(default),
         Some(value) => value.text()?.parse().ok(),
     };
-    let Some(interval) = duration("healthCheckInterval", INTERVAL) else { return };
-    let Some(timeout) = duration("healthCheckTimeout", CHECK_TIMEOUT) else { return };
+    let Some(interval) = duration("healthCheckInterval", HEALTH_CHECK_INTERVAL) else { return };
+    let Some(timeout) = duration("healthCheckTimeout", HEALTH_CHECK_TIMEOUT) else { return };
     if timeout < interval || interval.is_zero() || timeout.is_zero() {
         return;
     }
     let default = if node.get("healthCheckTimeout").is_none() { " (the default)" } else { "" };
-    cx.refuse_key(
+    cx.reject_key(
         node,
         "healthCheckTimeout",
         format!("{timeout}{default}"),

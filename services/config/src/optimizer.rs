@@ -3,9 +3,9 @@
 use url::Url;
 
 use crate::{
+    config_value::{Constraint, section_with_default},
     decimal::Decimal,
     duration::Duration,
-    shape::{Limit, section_with_default},
 };
 
 section_with_default! {
@@ -14,13 +14,13 @@ section_with_default! {
         /// Base URL of the embedding service. Absent searches by keywords only.
         pub embedding_service: Option<Url>;
         /// Timeout of the embedding service.
-        pub embedding_service_timeout: Duration = Duration::from_secs(30), [Limit::Positive];
+        pub embedding_service_timeout: Duration = Duration::from_secs(30), [Constraint::Positive];
         /// Share of meaning against keywords: "0.0" is all keywords, "1.0" is all meaning.
-        pub hybrid_search_semantic_ratio: Decimal = Decimal::hundredths(0, 50), [Limit::AtMost(1.0)];
+        pub hybrid_search_semantic_ratio: Decimal = Decimal::hundredths(0, 50), [Constraint::AtMost(1.0)];
         /// The most tools that a search finds, 1 to 50. 0 is the default.
-        pub max_tools_to_return: u32 = DEFAULT_TOOLS, [Limit::Range(0, 50)];
+        pub max_tools_to_return: u32 = DEFAULT_TOOLS, [Constraint::Range(0, 50)];
         /// Findings by meaning that are further away are dropped: "0" is identical, "2" is unrelated.
-        pub semantic_distance_threshold: Decimal = Decimal::hundredths(1, 0), [Limit::AtMost(2.0)];
+        pub semantic_distance_threshold: Decimal = Decimal::hundredths(1, 0), [Constraint::AtMost(2.0)];
     }
 }
 

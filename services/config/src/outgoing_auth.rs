@@ -1,7 +1,7 @@
 //! Credentials for backends (`outgoingAuth`).
 
 mod aws_sts;
-mod forms;
+mod raw;
 mod token_exchange;
 
 use std::collections::BTreeMap;
@@ -11,8 +11,8 @@ pub use self::{
     token_exchange::{ClientSecret, TokenExchange, TokenType},
 };
 use crate::{
-    shape::{choice, section, section_with_default},
-    text::{EnvName, HeaderName, ProviderName, Secret},
+    config_value::{keyword_enum, section, section_with_default},
+    string_types::{EnvName, HeaderName, ProviderName, Secret},
 };
 
 section_with_default! {
@@ -27,7 +27,7 @@ section_with_default! {
     }
 }
 
-choice! {
+keyword_enum! {
     /// Source of credentials.
     pub enum Source {
         /// From this document.
@@ -83,7 +83,7 @@ section! {
 impl OutgoingAuth {
     /// Returns the strategy for `backend`: its own entry, or else the default.
     #[must_use]
-    pub fn of(&self, backend: &str) -> Option<&Strategy> {
+    pub fn strategy_for(&self, backend: &str) -> Option<&Strategy> {
         self.backends.get(backend).or(self.default.as_ref())
     }
 

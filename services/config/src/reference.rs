@@ -1,28 +1,31 @@
 //! References to other resources, which a resource may hold and a file may not.
 
-use crate::shape::{Limit, Shape, section};
+use crate::config_value::{ConfigValue, Constraint, section};
 
-/// Reference from one resource to another: [`ResourceRef`] in a resource, [`NoRef`] in a file.
-pub trait Reference: Shape + Clone + std::fmt::Debug + PartialEq + Send + Sync + 'static {}
+/// Reference from one resource to another: [`ResourceRef`] in a resource, [`Never`] in a file.
+pub trait Reference:
+    ConfigValue + Clone + std::fmt::Debug + PartialEq + Send + Sync + 'static
+{
+}
 
 section! {
     /// The name of a resource in the same namespace.
     pub struct ResourceRef {
         /// Name of the resource.
-        pub name: String, [Limit::NotEmpty];
+        pub name: String, [Constraint::NotEmpty];
     }
 }
 
 /// A reference that cannot be there: files don't refer to resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoRef {}
+pub enum Never {}
 
 impl Reference for ResourceRef {}
-impl Reference for NoRef {}
+impl Reference for Never {}
 
-impl Shape for NoRef {
+impl ConfigValue for Never {
     fn read(node: &crate::tree::Node, cx: &mut crate::context::Context) -> Option<Self> {
-        cx.refuse_as(
+        cx.reject_as(
             node,
             "a reference to a resource",
             "nothing: references are resolved by the operator only",
@@ -36,19 +39,19 @@ impl Shape for NoRef {
     }
 }
 
-impl serde::Serialize for NoRef {
+impl serde::Serialize for Never {
     fn serialize<S: serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
         match *self {}
     }
 }
 
-impl schemars::JsonSchema for NoRef {
+impl schemars::JsonSchema for Never {
     fn inline_schema() -> bool {
         true
     }
 
     fn schema_name() -> std::borrow::Cow<'static, str> {
-        "NoRef".into()
+        "Never".into()
     }
 
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {

@@ -1,8 +1,8 @@
 //! Storage of client sessions (`sessionStorage`).
 
 use crate::{
+    config_value::{Constraint, Rule, Variant, keyword_enum, raw_conversion, section},
     context::Context,
-    shape::{Limit, Rule, Variant, alternative, choice, section},
     tree::Node,
 };
 
@@ -27,9 +27,9 @@ pub struct SessionRedis {
     pub key_prefix: Option<String>,
 }
 
-choice! {
+keyword_enum! {
     /// Kind of storage.
-    enum ProviderWord {
+    enum SessionStorageTag {
         /// In the process.
         Memory = "memory",
         /// In Redis.
@@ -39,13 +39,13 @@ choice! {
 
 section! {
     /// Storage of client sessions. The Redis password is in the environment variable VMCP_SESSION_REDIS_PASSWORD.
-    struct SessionStorageForm {
+    struct RawSessionStorage {
         /// `memory` for one process, `redis` for several that share sessions.
-        provider: ProviderWord;
+        provider: SessionStorageTag;
         /// Address of the Redis server. Required with `provider: redis`.
-        address: Option<String>, [Limit::NotEmpty];
+        address: Option<String>, [Constraint::NotEmpty];
         /// Number of the Redis database.
-        db: Option<u32>, [Limit::Range(0, 0x7fff_ffff)];
+        db: Option<u32>, [Constraint::Range(0, 0x7fff_ffff)];
         /// Prefix of all keys in Redis.
         key_prefix: Option<String>;
     }
@@ -53,20 +53,20 @@ section! {
         tag: "provider",
         default: None,
         variants: &[
-            Variant { value: "memory", needs: &[], refuses: &["address", "db", "keyPrefix"] },
-            Variant { value: "redis", needs: &["address"], refuses: &[] },
+            Variant { value: "memory", requires: &[], forbids: &["address", "db", "keyPrefix"] },
+            Variant { value: "redis", requires: &["address"], forbids: &[] },
         ],
     }]
 }
 
-alternative!(SessionStorage as SessionStorageForm);
+raw_conversion!(SessionStorage as RawSessionStorage);
 
 impl SessionStorage {
-    fn from_wire(wire: SessionStorageForm, _: &Node, _: &mut Context) -> Option<Self> {
-        let SessionStorageForm { provider, address, db, key_prefix } = wire;
+    fn from_raw(raw: RawSessionStorage, _: &Node, _: &mut Context) -> Option<Self> {
+        let RawSessionStorage { provider, address, db, key_prefix } = raw;
         match provider {
-            ProviderWord::Memory => Some(Self::Memory),
-            ProviderWord::Redis => Some(Self::Redis(SessionRedis {
+            SessionStorageTag::Memory => Some(Self::Memory),
+            SessionStorageTag::Redis => Some(Self::Redis(SessionRedis {
                 address: address?,
                 db: db.unwrap_or(0),
                 key_prefix,
@@ -74,16 +74,16 @@ impl SessionStorage {
         }
     }
 
-    fn wire(&self) -> SessionStorageForm {
+    fn to_raw(&self) -> RawSessionStorage {
         match self.clone() {
-            Self::Memory => SessionStorageForm {
-                provider: ProviderWord::Memory,
+            Self::Memory => RawSessionStorage {
+                provider: SessionStorageTag::Memory,
                 address: None,
                 db: None,
                 key_prefix: None,
             },
-            Self::Redis(SessionRedis { address, db, key_prefix }) => SessionStorageForm {
-                provider: ProviderWord::Redis,
+            Self::Redis(SessionRedis { address, db, key_prefix }) => RawSessionStorage {
+                provider: SessionStorageTag::Redis,
                 address: Some(address),
                 db: Some(db),
                 key_prefix,

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use crate::{
+    config_value::{Constraint, section_with_default},
     context::Context,
     decimal::Decimal,
-    shape::{Limit, section_with_default},
-    text::{EnvName, FilePath, Secret},
+    string_types::{EnvName, FilePath, Secret},
     tree::Node,
 };
 
@@ -24,7 +24,7 @@ section_with_default! {
         /// Trace requests. Needs an endpoint.
         pub tracing_enabled: bool = false;
         /// Share of traces that are kept, "0.0" to "1.0".
-        pub sampling_rate: Decimal = Decimal::hundredths(0, 5), [Limit::AtMost(1.0)];
+        pub sampling_rate: Decimal = Decimal::hundredths(0, 5), [Constraint::AtMost(1.0)];
         /// Send metrics over OTLP. Independent of `enablePrometheusMetricsPath`.
         pub metrics_enabled: bool = false;
         /// Serve `/metrics` for Prometheus on the main port.
@@ -48,10 +48,10 @@ impl Telemetry {
         let sends = self.tracing_enabled || self.metrics_enabled;
         if self.endpoint.is_some() && !sends {
             let allowed = "an endpoint together with tracingEnabled or metricsEnabled";
-            cx.refuse_key(node, "endpoint", "an endpoint that nothing is sent to", allowed);
+            cx.reject_key(node, "endpoint", "an endpoint that nothing is sent to", allowed);
         }
         if self.insecure && self.ca_cert_path.is_some() {
-            cx.refuse_key(
+            cx.reject_key(
                 node,
                 "caCertPath",
                 "caCertPath with insecure: true",
@@ -59,10 +59,10 @@ impl Telemetry {
             );
         }
         for name in self.headers.keys() {
-            if crate::text::HeaderName::new(name).is_none() {
+            if crate::string_types::HeaderName::new(name).is_none() {
                 let at = node.get("headers").unwrap_or(node);
-                let allowed = crate::text::patterns::HEADER_NAME.meaning;
-                cx.at_key("headers", |cx| cx.refuse_key(at, name, "the key", allowed));
+                let allowed = crate::string_types::patterns::HEADER_NAME.meaning;
+                cx.at_key("headers", |cx| cx.reject_key(at, name, "the key", allowed));
             }
         }
     }

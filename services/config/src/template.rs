@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::text::EnvName;
+use crate::string_types::EnvName;
 
 /// The most placeholders in one text.
 const MAX_PLACEHOLDERS: usize = 16;
@@ -30,10 +30,10 @@ pub enum TemplateError {
     Unclosed,
     /// A placeholder that does not hold the name of an environment variable.
     #[error("a placeholder that is not ${{NAME}} or ${{NAME:-default}}")]
-    Name,
+    InvalidName,
     /// Too many placeholders.
     #[error("more than {MAX_PLACEHOLDERS} placeholders")]
-    TooMany,
+    TooManyPlaceholders,
 }
 
 /// Error of a template with a variable that is unset or empty and has no default.
@@ -62,7 +62,7 @@ impl Template {
                 parts.push(Part::Text(std::mem::take(&mut text)));
             }
             let end = rest[at..].find('}').ok_or(TemplateError::Unclosed)? + at;
-            parts.push(variable(&rest[at + 2..end])?);
+            parts.push(parse_variable(&rest[at + 2..end])?);
             rest = &rest[end + 1..];
         }
         text.push_str(rest);
@@ -71,7 +71,7 @@ impl Template {
         }
         let template = Self { source: source.to_owned(), parts };
         if template.variables().count() > MAX_PLACEHOLDERS {
-            return Err(TemplateError::TooMany);
+            return Err(TemplateError::TooManyPlaceholders);
         }
         Ok(template)
     }
@@ -130,12 +130,12 @@ impl fmt::Debug for Template {
     }
 }
 
-fn variable(inside: &str) -> Result<Part, TemplateError> {
+fn parse_variable(inside: &str) -> Result<Part, TemplateError> {
     let (name, default) = match inside.split_once(":-") {
         Some((name, default)) => (name, Some(default.to_owned())),
         None => (inside, None),
     };
-    let name = EnvName::new(name).ok_or(TemplateError::Name)?;
+    let name = EnvName::new(name).ok_or(TemplateError::InvalidName)?;
     Ok(Part::Variable { name, default })
 }
 
@@ -177,14 +177,14 @@ mod tests {
         for (text, error) in [
             ("${", TemplateError::Unclosed),
             ("a ${A", TemplateError::Unclosed),
-            ("${}", TemplateError::Name),
-            ("${env:A}", TemplateError::Name),
-            ("${1A}", TemplateError::Name),
-            ("${A B}", TemplateError::Name),
+            ("${}", TemplateError::InvalidName),
+            ("${env:A}", TemplateError::InvalidName),
+            ("${1A}", TemplateError::InvalidName),
+            ("${A B}", TemplateError::InvalidName),
         ] {
             assert_eq!(Template::new(text), Err(error), "{text}");
         }
-        assert_eq!(Template::new(&"${A}".repeat(17)), Err(TemplateError::TooMany));
+        assert_eq!(Template::new(&"${A}".repeat(17)), Err(TemplateError::TooManyPlaceholders));
     }
 
     #[test]

@@ -23,12 +23,12 @@ pub(crate) const MAX_NODES: usize = 200_000;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
     pub(crate) line: Option<usize>,
-    pub(crate) kind: Kind,
+    pub(crate) kind: NodeKind,
 }
 
 /// Value before the type of its field is known.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Kind {
+pub(crate) enum NodeKind {
     /// Quoted, or a block of text: always text.
     Text(String),
     /// Unquoted: text, number, boolean or null by its spelling.
@@ -44,12 +44,12 @@ pub(crate) struct Entry {
     pub(crate) line: Option<usize>,
     pub(crate) value: Node,
     /// The key is an unquoted `<<`, by which YAML 1.1 merges maps. A quoted one is a name like others.
-    pub(crate) merges: bool,
+    pub(crate) is_merge_key: bool,
 }
 
 /// Type of an unquoted scalar in the YAML 1.2 core schema (section 10.3.2).
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Plain {
+pub(crate) enum ScalarValue {
     Null,
     Bool(bool),
     Number(Number),
@@ -64,37 +64,37 @@ impl Node {
     /// The text, if this is text.
     pub(crate) fn text(&self) -> Option<&str> {
         match &self.kind {
-            Kind::Text(text) => Some(text),
-            Kind::Plain(text) if resolve(text) == Plain::Text => Some(text),
-            Kind::Plain(_) | Kind::List(_) | Kind::Map(_) => None,
+            NodeKind::Text(text) => Some(text),
+            NodeKind::Plain(text) if resolve(text) == ScalarValue::Text => Some(text),
+            NodeKind::Plain(_) | NodeKind::List(_) | NodeKind::Map(_) => None,
         }
     }
 
     /// Returns `true` for null, which is also the value of a key without one.
     pub(crate) fn is_null(&self) -> bool {
-        matches!(&self.kind, Kind::Plain(text) if resolve(text) == Plain::Null)
+        matches!(&self.kind, NodeKind::Plain(text) if resolve(text) == ScalarValue::Null)
     }
 
     /// The value of `key`, if this is a map that has it.
     pub(crate) fn get(&self, key: &str) -> Option<&Node> {
         match &self.kind {
-            Kind::Map(entries) => entries.iter().find(|e| e.key == key).map(|e| &e.value),
-            Kind::Text(_) | Kind::Plain(_) | Kind::List(_) => None,
+            NodeKind::Map(entries) => entries.iter().find(|e| e.key == key).map(|e| &e.value),
+            NodeKind::Text(_) | NodeKind::Plain(_) | NodeKind::List(_) => None,
         }
     }
 
     /// The same value in JSON's terms, for fields that take anything.
     pub(crate) fn to_json(&self) -> Value {
         match &self.kind {
-            Kind::Text(text) => Value::String(text.clone()),
-            Kind::Plain(text) => match resolve(text) {
-                Plain::Null => Value::Null,
-                Plain::Bool(value) => Value::Bool(value),
-                Plain::Number(number) => Value::Number(number),
-                Plain::NotFinite | Plain::Text => Value::String(text.clone()),
+            NodeKind::Text(text) => Value::String(text.clone()),
+            NodeKind::Plain(text) => match resolve(text) {
+                ScalarValue::Null => Value::Null,
+                ScalarValue::Bool(value) => Value::Bool(value),
+                ScalarValue::Number(number) => Value::Number(number),
+                ScalarValue::NotFinite | ScalarValue::Text => Value::String(text.clone()),
             },
-            Kind::List(items) => items.iter().map(Node::to_json).collect(),
-            Kind::Map(entries) => {
+            NodeKind::List(items) => items.iter().map(Node::to_json).collect(),
+            NodeKind::Map(entries) => {
                 Value::Object(entries.iter().map(|e| (e.key.clone(), e.value.to_json())).collect())
             }
         }
@@ -103,48 +103,50 @@ impl Node {
     /// Describes the value for messages, in at most one line.
     pub(crate) fn describe(&self) -> String {
         match &self.kind {
-            Kind::Text(text) => format!("\"{}\"", shorten(text)),
-            Kind::Plain(text) => match resolve(text) {
-                Plain::Null => "nothing".to_owned(),
-                Plain::Bool(_) => format!("the boolean {text}"),
-                Plain::Number(_) | Plain::NotFinite => format!("the number {}", shorten(text)),
-                Plain::Text => format!("\"{}\"", shorten(text)),
+            NodeKind::Text(text) => format!("\"{}\"", shorten(text)),
+            NodeKind::Plain(text) => match resolve(text) {
+                ScalarValue::Null => "nothing".to_owned(),
+                ScalarValue::Bool(_) => format!("the boolean {text}"),
+                ScalarValue::Number(_) | ScalarValue::NotFinite => {
+                    format!("the number {}", shorten(text))
+                }
+                ScalarValue::Text => format!("\"{}\"", shorten(text)),
             },
-            Kind::List(_) | Kind::Map(_) => self.describe_kind().to_owned(),
+            NodeKind::List(_) | NodeKind::Map(_) => self.describe_kind().to_owned(),
         }
     }
 
     /// As [`Node::describe`], without the value: for secrets.
     pub(crate) fn describe_kind(&self) -> &'static str {
         match &self.kind {
-            Kind::Text(_) => "text",
-            Kind::Plain(text) => match resolve(text) {
-                Plain::Null => "nothing",
-                Plain::Bool(_) => "a boolean",
-                Plain::Number(_) | Plain::NotFinite => "a number",
-                Plain::Text => "text",
+            NodeKind::Text(_) => "text",
+            NodeKind::Plain(text) => match resolve(text) {
+                ScalarValue::Null => "nothing",
+                ScalarValue::Bool(_) => "a boolean",
+                ScalarValue::Number(_) | ScalarValue::NotFinite => "a number",
+                ScalarValue::Text => "text",
             },
-            Kind::List(_) => "a list",
-            Kind::Map(_) => "a map",
+            NodeKind::List(_) => "a list",
+            NodeKind::Map(_) => "a map",
         }
     }
 
     /// Reports keys that a map has twice, and YAML merge keys, which no map may have.
     pub(crate) fn check_keys(&self, cx: &mut Context) {
         match &self.kind {
-            Kind::Text(_) | Kind::Plain(_) => {}
-            Kind::List(items) => {
+            NodeKind::Text(_) | NodeKind::Plain(_) => {}
+            NodeKind::List(items) => {
                 for (index, item) in items.iter().enumerate() {
                     cx.at_index(index, |cx| item.check_keys(cx));
                 }
             }
-            Kind::Map(entries) => {
+            NodeKind::Map(entries) => {
                 let mut seen = std::collections::HashMap::new();
                 for entry in entries {
                     if let Some(first) = seen.insert(entry.key.as_str(), entry.line) {
                         cx.at_key(&entry.key, |cx| cx.report(duplicate(entry, first)));
                     }
-                    if entry.merges {
+                    if entry.is_merge_key {
                         cx.at_key(&entry.key, |cx| cx.report(merge_key(entry)));
                     }
                     cx.at_key(&entry.key, |cx| entry.value.check_keys(cx));
@@ -179,17 +181,17 @@ fn merge_key(entry: &Entry) -> ConfigError {
 }
 
 /// Resolves the unquoted scalar `text`.
-pub(crate) fn resolve(text: &str) -> Plain {
+pub(crate) fn resolve(text: &str) -> ScalarValue {
     match text {
-        "" | "~" | "null" | "Null" | "NULL" => return Plain::Null,
-        "true" | "True" | "TRUE" => return Plain::Bool(true),
-        "false" | "False" | "FALSE" => return Plain::Bool(false),
-        ".nan" | ".NaN" | ".NAN" => return Plain::NotFinite,
+        "" | "~" | "null" | "Null" | "NULL" => return ScalarValue::Null,
+        "true" | "True" | "TRUE" => return ScalarValue::Bool(true),
+        "false" | "False" | "FALSE" => return ScalarValue::Bool(false),
+        ".nan" | ".NaN" | ".NAN" => return ScalarValue::NotFinite,
         _ => {}
     }
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     if matches!(unsigned, ".inf" | ".Inf" | ".INF") {
-        return Plain::NotFinite;
+        return ScalarValue::NotFinite;
     }
     let whole = !unsigned.is_empty() && unsigned.bytes().all(|byte| byte.is_ascii_digit());
     let radix = |prefix, radix| {
@@ -198,18 +200,18 @@ pub(crate) fn resolve(text: &str) -> Plain {
             .and_then(|digits| u64::from_str_radix(digits, radix).ok())
     };
     if whole && let Ok(value) = text.parse::<i64>() {
-        return Plain::Number(value.into());
+        return ScalarValue::Number(value.into());
     }
     if whole && let Ok(value) = text.parse::<u64>() {
-        return Plain::Number(value.into());
+        return ScalarValue::Number(value.into());
     }
     if let Some(value) = radix("0x", 16).or_else(|| radix("0o", 8)) {
-        return Plain::Number(value.into());
+        return ScalarValue::Number(value.into());
     }
     if !is_float(unsigned) {
-        return Plain::Text;
+        return ScalarValue::Text;
     }
-    text.parse().ok().and_then(Number::from_f64).map_or(Plain::NotFinite, Plain::Number)
+    text.parse().ok().and_then(Number::from_f64).map_or(ScalarValue::NotFinite, ScalarValue::Number)
 }
 
 /// `( \. [0-9]+ | [0-9]+ ( \. [0-9]* )? ) ( [eE] [-+]? [0-9]+ )?`

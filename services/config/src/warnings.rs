@@ -1,6 +1,6 @@
 //! Warnings for settings that are valid but probably unintended.
 
-mod unread;
+mod unused_settings;
 
 use std::collections::HashSet;
 
@@ -14,11 +14,11 @@ use crate::{
     operational::{FailureHandling, Operational},
     outgoing_auth::{ClientSecret, OutgoingAuth, Source, Strategy},
     reference::Reference,
+    string_types::{EnvName, is_loopback, patterns},
     suggest::nearest,
-    text::{EnvName, is_loopback, patterns},
 };
 
-use self::unread::Unread;
+use self::unused_settings::UnusedSettings;
 
 impl File {
     /// Returns warnings for settings that are valid but probably unintended, such as names of unknown backends. At most
@@ -36,16 +36,17 @@ impl File {
         } = self;
         // Discovered backends are not known here.
         let known = (outgoing_auth.source == Source::Inline).then_some(backends.as_slice());
-        let mut warnings = gather(known, backends, aggregation, Some(outgoing_auth), operational);
-        unused_variables(variables, backends, &mut warnings);
+        let mut warnings =
+            common_warnings(known, backends, aggregation, Some(outgoing_auth), operational);
+        check_unused_variables(variables, backends, &mut warnings);
         let urls = backends.iter().map(|backend| {
             let is_secret = backend.headers.iter().next().is_some();
             (backend.name.as_str(), backend.url.as_str(), is_secret)
         });
-        plaintext_credentials(urls, outgoing_auth, &mut warnings);
-        let mut unread = Unread(&mut warnings);
-        unread.audit(&self.audit);
-        self.telemetry.iter().for_each(|telemetry| unread.telemetry(telemetry));
+        check_plaintext_credentials(urls, outgoing_auth, &mut warnings);
+        let mut unused = UnusedSettings(&mut warnings);
+        unused.audit(&self.audit);
+        self.telemetry.iter().for_each(|telemetry| unused.telemetry(telemetry));
         if let IncomingMethod::Oidc(oidc) = &incoming_auth.method
             && oidc.client_secret_env.is_some()
             && oidc.introspection_url.is_none()
@@ -67,14 +68,14 @@ impl Config {
         let Self { backends, aggregation, outgoing_auth, operational, .. } = self;
         let known = (!backends.is_empty()).then_some(backends.as_slice());
         let mut warnings =
-            gather(known, backends, aggregation, outgoing_auth.as_ref(), operational);
+            common_warnings(known, backends, aggregation, outgoing_auth.as_ref(), operational);
         if let Some(outgoing) = outgoing_auth {
             let urls = backends.iter().map(|it| (it.name.as_str(), it.url.as_str(), false));
-            plaintext_credentials(urls, outgoing, &mut warnings);
+            check_plaintext_credentials(urls, outgoing, &mut warnings);
         }
-        let mut unread = Unread(&mut warnings);
-        unread.audit(&self.audit);
-        self.telemetry.iter().for_each(|telemetry| unread.telemetry(telemetry));
+        let mut unused = UnusedSettings(&mut warnings);
+        unused.audit(&self.audit);
+        self.telemetry.iter().for_each(|telemetry| unused.telemetry(telemetry));
         for name in outgoing_auth.iter().flat_map(|auth| auth.backends.keys()) {
             let names = || backends.iter().map(|backend| backend.name.as_str());
             if known.is_some() && !names().any(|known| known == name) && warnings.len() < MAX_ERRORS
@@ -91,7 +92,7 @@ impl Config {
     }
 }
 
-fn gather<R: Reference, D: BackendDocument>(
+fn common_warnings<R: Reference, D: BackendDocument>(
     known: Option<&[Backend<D>]>,
     backends: &[Backend<D>],
     aggregation: &Aggregation<R>,
@@ -100,9 +101,9 @@ fn gather<R: Reference, D: BackendDocument>(
 ) -> Vec<Warning> {
     let mut warnings = Vec::new();
     if let Some(known) = known {
-        unknown_names(known, aggregation, operational, &mut warnings);
+        check_names(known, aggregation, operational, &mut warnings);
     }
-    odd_prefixes(backends, &aggregation.conflict_resolution, &mut warnings);
+    check_prefixes(backends, &aggregation.conflict_resolution, &mut warnings);
     let FailureHandling { health_check_interval: interval, .. } = operational.failure_handling;
     if interval < Duration::from_secs(1) {
         warnings.push(Warning {
@@ -111,12 +112,12 @@ fn gather<R: Reference, D: BackendDocument>(
             suggestion: None,
         });
     }
-    let mut unread = Unread(&mut warnings);
-    unread.circuit_breaker(&operational.failure_handling);
-    unread.aggregation(aggregation);
+    let mut unused = UnusedSettings(&mut warnings);
+    unused.circuit_breaker(&operational.failure_handling);
+    unused.aggregation(aggregation);
     if let Some(outgoing_auth) = outgoing_auth {
         let names: Vec<_> = backends.iter().map(|backend| backend.name.as_str()).collect();
-        unread.outgoing_auth(outgoing_auth, &names);
+        unused.outgoing_auth(outgoing_auth, &names);
     }
     for (index, backend) in backends.iter().enumerate() {
         if backend.metadata.contains_key("group") {
@@ -142,7 +143,7 @@ fn gather<R: Reference, D: BackendDocument>(
 }
 
 /// A variable that no placeholder reads.
-fn unused_variables(variables: &[EnvName], backends: &[Backend], to: &mut Vec<Warning>) {
+fn check_unused_variables(variables: &[EnvName], backends: &[Backend], to: &mut Vec<Warning>) {
     let used: HashSet<&str> = backends.iter().flat_map(Backend::variables).collect();
     for (index, name) in variables.iter().enumerate() {
         if !used.contains(name.as_str()) {
@@ -156,13 +157,14 @@ fn unused_variables(variables: &[EnvName], backends: &[Backend], to: &mut Vec<Wa
 }
 
 /// Credentials that cross a network in the clear. Of each backend its name, its URL, and whether it has headers.
-fn plaintext_credentials<'a>(
+fn check_plaintext_credentials<'a>(
     backends: impl Iterator<Item = (&'a str, &'a str, bool)>,
     outgoing: &OutgoingAuth,
     to: &mut Vec<Warning>,
 ) {
     for (index, (name, url, has_headers)) in backends.enumerate() {
-        let is_shown = !matches!(outgoing.of(name), None | Some(Strategy::Unauthenticated));
+        let is_shown =
+            !matches!(outgoing.strategy_for(name), None | Some(Strategy::Unauthenticated));
         let is_plain = url::Url::parse(url)
             .map_or(url.starts_with("http://"), |url| url.scheme() == "http" && !is_loopback(&url));
         if (is_shown || has_headers) && is_plain && to.len() < MAX_ERRORS {
@@ -178,7 +180,7 @@ fn plaintext_credentials<'a>(
 }
 
 /// Warns about prefixes that are equal or nested, or that tool names should not begin with.
-fn odd_prefixes<D: BackendDocument>(
+fn check_prefixes<D: BackendDocument>(
     backends: &[Backend<D>],
     resolution: &ConflictResolution,
     to: &mut Vec<Warning>,
@@ -193,7 +195,7 @@ fn odd_prefixes<D: BackendDocument>(
             suggestion: None,
         });
     }
-    nested_prefixes(backends, &format.to_string(), to);
+    check_nested_prefixes(backends, &format.to_string(), to);
     let mut warn = |path: String| {
         to.push(Warning {
             path,
@@ -221,7 +223,7 @@ fn odd_prefixes<D: BackendDocument>(
 }
 
 /// Names of one backend that look like those of another are left out.
-fn nested_prefixes<D: BackendDocument>(
+fn check_nested_prefixes<D: BackendDocument>(
     backends: &[Backend<D>],
     format: &str,
     to: &mut Vec<Warning>,
@@ -244,14 +246,14 @@ fn nested_prefixes<D: BackendDocument>(
     }
 }
 
-fn unknown_names<R: Reference, D: BackendDocument>(
+fn check_names<R: Reference, D: BackendDocument>(
     known: &[Backend<D>],
     aggregation: &Aggregation<R>,
     operational: &Operational,
     warnings: &mut Vec<Warning>,
 ) {
     let names: HashSet<&str> = known.iter().map(|backend| backend.name.as_str()).collect();
-    let mut look = |path: String, name: &str| {
+    let mut check_name = |path: String, name: &str| {
         if !names.contains(name) && warnings.len() < MAX_ERRORS {
             warnings.push(Warning {
                 path,
@@ -262,14 +264,17 @@ fn unknown_names<R: Reference, D: BackendDocument>(
     };
     let Aggregation { conflict_resolution, exclude_all_tools: _, tools } = aggregation;
     for (index, WorkloadTools { workload, .. }) in tools.iter().enumerate() {
-        look(format!("aggregation.tools[{index}].workload"), workload);
+        check_name(format!("aggregation.tools[{index}].workload"), workload);
     }
     if let ConflictResolution::Priority { order } = conflict_resolution {
         for (index, name) in order.iter().enumerate() {
-            look(format!("aggregation.conflictResolutionConfig.priorityOrder[{index}]"), name);
+            check_name(
+                format!("aggregation.conflictResolutionConfig.priorityOrder[{index}]"),
+                name,
+            );
         }
     }
     for name in operational.timeouts.per_workload.keys() {
-        look(format!("operational.timeouts.perWorkload.{name}"), name);
+        check_name(format!("operational.timeouts.perWorkload.{name}"), name);
     }
 }

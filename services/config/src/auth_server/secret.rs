@@ -1,13 +1,13 @@
 //! Locations of secrets.
 
 use crate::{
-    shape::{Limit, Shape, section},
-    text::FilePath,
+    config_value::{ConfigValue, Constraint, section},
+    string_types::FilePath,
 };
 
 /// Location of a secret: [`SecretRef`] in a resource, [`SecretFile`] in a file.
 pub trait SecretLocation:
-    Shape + Clone + std::fmt::Debug + PartialEq + Send + Sync + 'static
+    ConfigValue + Clone + std::fmt::Debug + PartialEq + Send + Sync + 'static
 {
 }
 
@@ -15,9 +15,9 @@ section! {
     /// A key of a Kubernetes Secret in the same namespace.
     pub struct SecretRef {
         /// Name of the Secret.
-        pub name: String, [Limit::NotEmpty];
+        pub name: String, [Constraint::NotEmpty];
         /// Key within the Secret.
-        pub key: String, [Limit::NotEmpty];
+        pub key: String, [Constraint::NotEmpty];
     }
 }
 

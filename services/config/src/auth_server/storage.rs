@@ -2,10 +2,10 @@
 
 use super::SecretLocation;
 use crate::{
+    config_value::{Constraint, Rule, Variant, keyword_enum, raw_conversion, section},
     context::Context,
     duration::Duration,
-    shape::{Limit, Rule, Variant, alternative, choice, section},
-    text::HostPort,
+    string_types::HostPort,
     tree::Node,
 };
 
@@ -95,17 +95,17 @@ section! {
     /// A Kubernetes Service in front of the Sentinels.
     pub struct SentinelService {
         /// Name of the Service.
-        pub name: String, [Limit::NotEmpty];
+        pub name: String, [Constraint::NotEmpty];
         /// Its namespace. Absent is the same.
         pub namespace: Option<String>;
         /// Its port.
-        pub port: u32 = 26379, [Limit::Range(1, 65535)];
+        pub port: u32 = 26379, [Constraint::Range(1, 65535)];
     }
 }
 
-choice! {
+keyword_enum! {
     /// Kind of storage.
-    enum StorageWord {
+    enum StorageTag {
         /// In the process.
         Memory = "memory",
         /// In Redis.
@@ -115,9 +115,9 @@ choice! {
 
 section! {
     /// Storage of the authorization server's state.
-    struct StorageForm<S: SecretLocation> {
+    struct RawStorage<S: SecretLocation> {
         /// `memory` for one process, `redis` for several.
-        r#type: StorageWord = StorageWord::Memory;
+        r#type: StorageTag = StorageTag::Memory;
         /// Required with `type: redis`.
         redis: Option<Redis<S>>;
     }
@@ -125,15 +125,15 @@ section! {
         tag: "type",
         default: Some("memory"),
         variants: &[
-            Variant { value: "memory", needs: &[], refuses: &["redis"] },
-            Variant { value: "redis", needs: &["redis"], refuses: &[] },
+            Variant { value: "memory", requires: &[], forbids: &["redis"] },
+            Variant { value: "redis", requires: &["redis"], forbids: &[] },
         ],
     }]
 }
 
 section! {
     /// The Redis that holds the authorization server's state.
-    struct RedisForm<S: SecretLocation> {
+    struct RawRedis<S: SecretLocation> {
         /// Credentials for Redis.
         acl_user_config: RedisAcl<S>;
         /// Address of one server or, with `clusterMode`, of a node of the cluster.
@@ -141,11 +141,11 @@ section! {
         /// Speak the Redis Cluster protocol. Needs `addr`.
         cluster_mode: bool = false;
         /// The longest that connecting may take.
-        dial_timeout: Duration = Duration::from_secs(5), [Limit::Positive];
+        dial_timeout: Duration = Duration::from_secs(5), [Constraint::Positive];
         /// The longest that reading from the socket may take.
-        read_timeout: Duration = Duration::from_secs(3), [Limit::Positive];
+        read_timeout: Duration = Duration::from_secs(3), [Constraint::Positive];
         /// The longest that writing to the socket may take.
-        write_timeout: Duration = Duration::from_secs(3), [Limit::Positive];
+        write_timeout: Duration = Duration::from_secs(3), [Constraint::Positive];
         /// The Sentinels, instead of `addr`.
         sentinel_config: Option<Sentinel>;
         /// TLS to the Sentinels. Only with `sentinelConfig`.
@@ -155,44 +155,44 @@ section! {
     }
     rules [
         Rule::ExactlyOne(&["addr", "sentinelConfig"]),
-        Rule::Needs("sentinelTls", "sentinelConfig"),
+        Rule::Requires("sentinelTls", "sentinelConfig"),
     ]
 }
 
 section! {
     /// The Sentinels and the master they watch.
-    struct SentinelForm {
+    struct RawSentinel {
         /// Name of the master.
-        master_name: String, [Limit::NotEmpty];
+        master_name: String, [Constraint::NotEmpty];
         /// Number of the database.
-        db: u32 = 0, [Limit::Range(0, 0x7fff_ffff)];
+        db: u32 = 0, [Constraint::Range(0, 0x7fff_ffff)];
         /// Addresses of Sentinels.
-        sentinel_addrs: Option<Vec<HostPort>>, [Limit::MinItems(1)];
+        sentinel_addrs: Option<Vec<HostPort>>, [Constraint::MinItems(1)];
         /// Kubernetes Service in front of the Sentinels.
         sentinel_service: Option<SentinelService>;
     }
     rules [Rule::ExactlyOne(&["sentinelAddrs", "sentinelService"])]
 }
 
-alternative!(Storage<S: SecretLocation> as StorageForm<S>);
-alternative!(Redis<S: SecretLocation> as RedisForm<S>);
-alternative!(Sentinel as SentinelForm);
+raw_conversion!(Storage<S: SecretLocation> as RawStorage<S>);
+raw_conversion!(Redis<S: SecretLocation> as RawRedis<S>);
+raw_conversion!(Sentinel as RawSentinel);
 
 // === impl Storage ===
 
 impl<S: SecretLocation> Storage<S> {
-    fn from_wire(wire: StorageForm<S>, _: &Node, _: &mut Context) -> Option<Self> {
-        let StorageForm { r#type, redis } = wire;
+    fn from_raw(raw: RawStorage<S>, _: &Node, _: &mut Context) -> Option<Self> {
+        let RawStorage { r#type, redis } = raw;
         match r#type {
-            StorageWord::Memory => Some(Self::Memory),
-            StorageWord::Redis => redis.map(Box::new).map(Self::Redis),
+            StorageTag::Memory => Some(Self::Memory),
+            StorageTag::Redis => redis.map(Box::new).map(Self::Redis),
         }
     }
 
-    fn wire(&self) -> StorageForm<S> {
+    fn to_raw(&self) -> RawStorage<S> {
         match self.clone() {
-            Self::Memory => StorageForm { r#type: StorageWord::Memory, redis: None },
-            Self::Redis(redis) => StorageForm { r#type: StorageWord::Redis, redis: Some(*redis) },
+            Self::Memory => RawStorage { r#type: StorageTag::Memory, redis: None },
+            Self::Redis(redis) => RawStorage { r#type: StorageTag::Redis, redis: Some(*redis) },
         }
     }
 }
@@ -200,8 +200,8 @@ impl<S: SecretLocation> Storage<S> {
 // === impl Redis ===
 
 impl<S: SecretLocation> Redis<S> {
-    fn from_wire(wire: RedisForm<S>, node: &Node, cx: &mut Context) -> Option<Self> {
-        let RedisForm {
+    fn from_raw(raw: RawRedis<S>, node: &Node, cx: &mut Context) -> Option<Self> {
+        let RawRedis {
             acl_user_config,
             addr,
             cluster_mode,
@@ -211,7 +211,7 @@ impl<S: SecretLocation> Redis<S> {
             sentinel_config,
             sentinel_tls,
             tls,
-        } = wire;
+        } = raw;
         let address = match (addr, sentinel_config) {
             (Some(addr), None) if cluster_mode => RedisAddress::Cluster(addr),
             (Some(addr), None) => RedisAddress::Standalone(addr),
@@ -219,7 +219,7 @@ impl<S: SecretLocation> Redis<S> {
                 RedisAddress::Sentinel { config, tls: sentinel_tls }
             }
             (None, Some(_)) => {
-                cx.refuse_key(
+                cx.reject_key(
                     node,
                     "clusterMode",
                     "clusterMode without addr",
@@ -232,7 +232,7 @@ impl<S: SecretLocation> Redis<S> {
         Some(Self { acl_user_config, address, dial_timeout, read_timeout, write_timeout, tls })
     }
 
-    fn wire(&self) -> RedisForm<S> {
+    fn to_raw(&self) -> RawRedis<S> {
         let Self { acl_user_config, address, dial_timeout, read_timeout, write_timeout, tls } =
             self.clone();
         let (addr, cluster_mode, sentinel_config, sentinel_tls) = match address {
@@ -240,7 +240,7 @@ impl<S: SecretLocation> Redis<S> {
             RedisAddress::Cluster(addr) => (Some(addr), true, None, None),
             RedisAddress::Sentinel { config, tls } => (None, false, Some(config), tls),
         };
-        RedisForm {
+        RawRedis {
             acl_user_config,
             addr,
             cluster_mode,
@@ -257,20 +257,20 @@ impl<S: SecretLocation> Redis<S> {
 // === impl Sentinel ===
 
 impl Sentinel {
-    fn from_wire(wire: SentinelForm, _: &Node, _: &mut Context) -> Option<Self> {
-        let SentinelForm { master_name, db, sentinel_addrs, sentinel_service } = wire;
+    fn from_raw(raw: RawSentinel, _: &Node, _: &mut Context) -> Option<Self> {
+        let RawSentinel { master_name, db, sentinel_addrs, sentinel_service } = raw;
         let nodes = sentinel_addrs
             .map(SentinelNodes::Addresses)
             .or_else(|| sentinel_service.map(SentinelNodes::Service))?;
         Some(Self { master_name, db, nodes })
     }
 
-    fn wire(&self) -> SentinelForm {
+    fn to_raw(&self) -> RawSentinel {
         let Self { master_name, db, nodes } = self.clone();
         let (sentinel_addrs, sentinel_service) = match nodes {
             SentinelNodes::Addresses(addresses) => (Some(addresses), None),
             SentinelNodes::Service(service) => (None, Some(service)),
         };
-        SentinelForm { master_name, db, sentinel_addrs, sentinel_service }
+        RawSentinel { master_name, db, sentinel_addrs, sentinel_service }
     }
 }

@@ -6,9 +6,9 @@ use url::Url;
 
 use super::{SecretLocation, UserInfo};
 use crate::{
+    config_value::{Constraint, Rule, Variant, keyword_enum, raw_conversion, section},
     context::Context,
-    shape::{Limit, Rule, Variant, alternative, choice, section},
-    text::{ExactHttpsUrl, ExactUrl, ProviderName, patterns},
+    string_types::{ExactHttpsUrl, ExactUrl, ProviderName, patterns},
     tree::Node,
 };
 
@@ -36,17 +36,17 @@ section! {
         /// Its issuer, for discovery.
         pub issuer_url: ExactHttpsUrl;
         /// The client that this server is there.
-        pub client_id: String, [Limit::NotEmpty];
+        pub client_id: String, [Constraint::NotEmpty];
         /// That client's secret. Absent is a public client with PKCE.
         pub client_secret_ref: Option<S>;
         /// Redirect URI for the provider. Absent is `{resourceUrl}/oauth/callback`.
         pub redirect_uri: Option<ExactUrl>;
         /// Scopes to ask for.
         pub scopes: Vec<String> = vec!["openid".to_owned(), "offline_access".to_owned()], [
-            Limit::EachMatches(&patterns::SCOPE),
+            Constraint::EachMatches(&patterns::SCOPE),
         ];
         /// More parameters of the authorization request.
-        pub additional_authorization_params: BTreeMap<String, String> = BTreeMap::new(), [Limit::MaxItems(16)];
+        pub additional_authorization_params: BTreeMap<String, String> = BTreeMap::new(), [Constraint::MaxItems(16)];
         /// Source of the user's identity, instead of the discovered userinfo endpoint.
         pub user_info_override: Option<UserInfo>;
     }
@@ -114,19 +114,19 @@ section! {
     /// Paths of members in token responses that do not follow RFC 6749, in dot notation.
     pub struct TokenResponseMapping {
         /// The access token.
-        pub access_token_path: String, [Limit::NotEmpty];
+        pub access_token_path: String, [Constraint::NotEmpty];
         /// Seconds until it expires.
-        pub expires_in_path: String = "expires_in".to_owned(), [Limit::NotEmpty];
+        pub expires_in_path: String = "expires_in".to_owned(), [Constraint::NotEmpty];
         /// The refresh token.
-        pub refresh_token_path: String = "refresh_token".to_owned(), [Limit::NotEmpty];
+        pub refresh_token_path: String = "refresh_token".to_owned(), [Constraint::NotEmpty];
         /// The granted scopes.
-        pub scope_path: String = "scope".to_owned(), [Limit::NotEmpty];
+        pub scope_path: String = "scope".to_owned(), [Constraint::NotEmpty];
     }
 }
 
-choice! {
+keyword_enum! {
     /// Protocol of an identity provider.
-    enum UpstreamWord {
+    enum UpstreamTag {
         /// OpenID Connect.
         Oidc = "oidc",
         /// OAuth 2.0 alone.
@@ -136,11 +136,11 @@ choice! {
 
 section! {
     /// An identity provider that users log in at.
-    struct UpstreamForm<S: SecretLocation> {
+    struct RawUpstream<S: SecretLocation> {
         /// Unique name; routes and sessions refer to it.
         name: ProviderName;
         /// oidc for OpenID Connect, oauth2 for OAuth 2.0 alone.
-        r#type: UpstreamWord;
+        r#type: UpstreamTag;
         /// Required with `type: oidc`.
         oidc_config: Option<OidcUpstream<S>>;
         /// Required with `type: oauth2`.
@@ -150,21 +150,21 @@ section! {
         tag: "type",
         default: None,
         variants: &[
-            Variant { value: "oidc", needs: &["oidcConfig"], refuses: &["oauth2Config"] },
-            Variant { value: "oauth2", needs: &["oauth2Config"], refuses: &["oidcConfig"] },
+            Variant { value: "oidc", requires: &["oidcConfig"], forbids: &["oauth2Config"] },
+            Variant { value: "oauth2", requires: &["oauth2Config"], forbids: &["oidcConfig"] },
         ],
     }]
 }
 
 section! {
     /// A provider that speaks OAuth 2.0 alone.
-    struct Oauth2Form<S: SecretLocation> {
+    struct RawOauth2Upstream<S: SecretLocation> {
         /// The authorization endpoint.
         authorization_endpoint: Url;
         /// The token endpoint.
         token_endpoint: Url;
         /// The client that this server is there. Instead of `dcrConfig`.
-        client_id: Option<String>, [Limit::NotEmpty];
+        client_id: Option<String>, [Constraint::NotEmpty];
         /// That client's secret. Absent is a public client with PKCE.
         client_secret_ref: Option<S>;
         /// Registers a client at the provider (RFC 7591). Instead of `clientId`.
@@ -172,9 +172,9 @@ section! {
         /// Redirect URI for the provider. Absent is `{resourceUrl}/oauth/callback`.
         redirect_uri: Option<ExactUrl>;
         /// Scopes to ask for.
-        scopes: Vec<String> = Vec::new(), [Limit::EachMatches(&patterns::SCOPE)];
+        scopes: Vec<String> = Vec::new(), [Constraint::EachMatches(&patterns::SCOPE)];
         /// More parameters of the authorization request.
-        additional_authorization_params: BTreeMap<String, String> = BTreeMap::new(), [Limit::MaxItems(16)];
+        additional_authorization_params: BTreeMap<String, String> = BTreeMap::new(), [Constraint::MaxItems(16)];
         /// Paths of members in token responses that do not follow RFC 6749.
         token_response_mapping: Option<TokenResponseMapping>;
         /// Source of the user's identity. Absent derives a subject from the access token.
@@ -188,27 +188,27 @@ section! {
 
 section! {
     /// Dynamic client registration at an upstream provider (RFC 7591).
-    struct DcrForm<S: SecretLocation> {
+    struct RawDcr<S: SecretLocation> {
         /// Discovery document that names the registration endpoint (RFC 8414).
-        discovery_url: Option<ExactHttpsUrl>, [Limit::Matches(&patterns::DISCOVERY), Limit::MaxLength(2048)];
+        discovery_url: Option<ExactHttpsUrl>, [Constraint::Matches(&patterns::DISCOVERY), Constraint::MaxLength(2048)];
         /// The registration endpoint itself.
-        registration_endpoint: Option<Url>, [Limit::MaxLength(2048)];
+        registration_endpoint: Option<Url>, [Constraint::MaxLength(2048)];
         /// Bearer token of the registration request.
         initial_access_token_ref: Option<S>;
         /// `software_id` of the registration.
-        software_id: Option<String>, [Limit::MaxLength(255)];
+        software_id: Option<String>, [Constraint::MaxLength(255)];
         /// `software_statement` of the registration, a JWT.
-        software_statement: Option<String>, [Limit::MaxLength(16384)];
+        software_statement: Option<String>, [Constraint::MaxLength(16384)];
     }
     rules [Rule::ExactlyOne(&["discoveryUrl", "registrationEndpoint"])]
 }
 
-alternative!(Upstream<S: SecretLocation> as UpstreamForm<S>);
-alternative!(Oauth2Upstream<S: SecretLocation> as Oauth2Form<S>);
-alternative!(Dcr<S: SecretLocation> as DcrForm<S>);
+raw_conversion!(Upstream<S: SecretLocation> as RawUpstream<S>);
+raw_conversion!(Oauth2Upstream<S: SecretLocation> as RawOauth2Upstream<S>);
+raw_conversion!(Dcr<S: SecretLocation> as RawDcr<S>);
 
 /// Parameters that the authorization request sets itself.
-const OWN_PARAMS: [&str; 8] = [
+const RESERVED_PARAMS: [&str; 8] = [
     "response_type",
     "client_id",
     "redirect_uri",
@@ -222,10 +222,12 @@ const OWN_PARAMS: [&str; 8] = [
 fn check_params(params: &BTreeMap<String, String>, node: &Node, cx: &mut Context) {
     let here = node.get("additionalAuthorizationParams").unwrap_or(node);
     cx.at_key("additionalAuthorizationParams", |cx| {
-        for name in params.keys().filter(|name| OWN_PARAMS.contains(&name.as_str())) {
-            let allowed =
-                format!("parameters other than {}", crate::shape::list(&OWN_PARAMS, "and"));
-            cx.refuse_key(here, name, "a parameter that the request sets itself", allowed);
+        for name in params.keys().filter(|name| RESERVED_PARAMS.contains(&name.as_str())) {
+            let allowed = format!(
+                "parameters other than {}",
+                crate::config_value::join_list(&RESERVED_PARAMS, "and")
+            );
+            cx.reject_key(here, name, "a parameter that the request sets itself", allowed);
         }
     });
 }
@@ -233,22 +235,22 @@ fn check_params(params: &BTreeMap<String, String>, node: &Node, cx: &mut Context
 // === impl Upstream ===
 
 impl<S: SecretLocation> Upstream<S> {
-    fn from_wire(wire: UpstreamForm<S>, _: &Node, _: &mut Context) -> Option<Self> {
-        let UpstreamForm { name, r#type, oidc_config, oauth2_config } = wire;
+    fn from_raw(raw: RawUpstream<S>, _: &Node, _: &mut Context) -> Option<Self> {
+        let RawUpstream { name, r#type, oidc_config, oauth2_config } = raw;
         let kind = match r#type {
-            UpstreamWord::Oidc => UpstreamKind::Oidc(Box::new(oidc_config?)),
-            UpstreamWord::Oauth2 => UpstreamKind::Oauth2(Box::new(oauth2_config?)),
+            UpstreamTag::Oidc => UpstreamKind::Oidc(Box::new(oidc_config?)),
+            UpstreamTag::Oauth2 => UpstreamKind::Oauth2(Box::new(oauth2_config?)),
         };
         Some(Self { name, kind })
     }
 
-    fn wire(&self) -> UpstreamForm<S> {
+    fn to_raw(&self) -> RawUpstream<S> {
         let Self { name, kind } = self.clone();
         let (r#type, oidc_config, oauth2_config) = match kind {
-            UpstreamKind::Oidc(config) => (UpstreamWord::Oidc, Some(*config), None),
-            UpstreamKind::Oauth2(config) => (UpstreamWord::Oauth2, None, Some(*config)),
+            UpstreamKind::Oidc(config) => (UpstreamTag::Oidc, Some(*config), None),
+            UpstreamKind::Oauth2(config) => (UpstreamTag::Oauth2, None, Some(*config)),
         };
-        UpstreamForm { name, r#type, oidc_config, oauth2_config }
+        RawUpstream { name, r#type, oidc_config, oauth2_config }
     }
 }
 
@@ -263,8 +265,8 @@ impl<S: SecretLocation> OidcUpstream<S> {
 // === impl Oauth2Upstream ===
 
 impl<S: SecretLocation> Oauth2Upstream<S> {
-    fn from_wire(wire: Oauth2Form<S>, node: &Node, cx: &mut Context) -> Option<Self> {
-        let Oauth2Form {
+    fn from_raw(raw: RawOauth2Upstream<S>, node: &Node, cx: &mut Context) -> Option<Self> {
+        let RawOauth2Upstream {
             authorization_endpoint,
             token_endpoint,
             client_id,
@@ -275,7 +277,7 @@ impl<S: SecretLocation> Oauth2Upstream<S> {
             additional_authorization_params,
             token_response_mapping,
             user_info,
-        } = wire;
+        } = raw;
         let before = cx.count();
         check_params(&additional_authorization_params, node, cx);
         if cx.count() > before {
@@ -298,7 +300,7 @@ impl<S: SecretLocation> Oauth2Upstream<S> {
         })
     }
 
-    fn wire(&self) -> Oauth2Form<S> {
+    fn to_raw(&self) -> RawOauth2Upstream<S> {
         let Self {
             authorization_endpoint,
             token_endpoint,
@@ -313,7 +315,7 @@ impl<S: SecretLocation> Oauth2Upstream<S> {
             Client::Static { id, secret } => (Some(id), secret, None),
             Client::Dynamic(dcr) => (None, None, Some(dcr)),
         };
-        Oauth2Form {
+        RawOauth2Upstream {
             authorization_endpoint,
             token_endpoint,
             client_id,
@@ -331,14 +333,14 @@ impl<S: SecretLocation> Oauth2Upstream<S> {
 // === impl Dcr ===
 
 impl<S: SecretLocation> Dcr<S> {
-    fn from_wire(wire: DcrForm<S>, _: &Node, _: &mut Context) -> Option<Self> {
-        let DcrForm {
+    fn from_raw(raw: RawDcr<S>, _: &Node, _: &mut Context) -> Option<Self> {
+        let RawDcr {
             discovery_url,
             registration_endpoint,
             initial_access_token_ref,
             software_id,
             software_statement,
-        } = wire;
+        } = raw;
         let endpoint = match (discovery_url, registration_endpoint) {
             (Some(url), None) => DcrEndpoint::Discovery(url),
             (None, Some(url)) => DcrEndpoint::Registration(url),
@@ -352,13 +354,13 @@ impl<S: SecretLocation> Dcr<S> {
         })
     }
 
-    fn wire(&self) -> DcrForm<S> {
+    fn to_raw(&self) -> RawDcr<S> {
         let Self { endpoint, initial_access_token, software_id, software_statement } = self.clone();
         let (discovery_url, registration_endpoint) = match endpoint {
             DcrEndpoint::Discovery(url) => (Some(url), None),
             DcrEndpoint::Registration(url) => (None, Some(url)),
         };
-        DcrForm {
+        RawDcr {
             discovery_url,
             registration_endpoint,
             initial_access_token_ref: initial_access_token,

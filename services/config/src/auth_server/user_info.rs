@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use url::Url;
 
-use crate::shape::{Limit, choice, section, section_with_default};
+use crate::config_value::{Constraint, keyword_enum, section, section_with_default};
 
 section! {
     /// Endpoint and field mapping that determine the user's identity.
@@ -20,7 +20,7 @@ section! {
     }
 }
 
-choice! {
+keyword_enum! {
     /// Method of the userinfo request.
     pub enum HttpMethod {
         /// GET.
@@ -34,7 +34,7 @@ section_with_default! {
     /// Mapping of userinfo members. Of several members, the first that is not empty is used.
     pub struct FieldMapping {
         /// Members with the user's unique identifier.
-        pub subject_fields: Vec<String> = vec!["sub".to_owned()], [Limit::MinItems(1)];
+        pub subject_fields: Vec<String> = vec!["sub".to_owned()], [Constraint::MinItems(1)];
         /// Members with the user's display name.
         pub name_fields: Vec<String> = vec!["name".to_owned()];
         /// Members with the user's email address.

@@ -6,22 +6,22 @@ use serde::Serialize;
 use url::Url;
 
 use crate::{
+    config_value::{ConfigValue, values},
     context::Context,
-    shape::{Shape, values},
+    string_types::{HeaderName, patterns},
     template::{MissingVariable, Template},
-    text::{HeaderName, patterns},
-    tree::{Kind, Node},
+    tree::{Node, NodeKind},
 };
 
 /// The most headers of one backend.
 const MAX_HEADERS: usize = 32;
 
-/// The kind of document that a backend is listed in: [`InFile`] or [`InResource`].
+/// The kind of document that a backend is listed in: [`FileDocument`] or [`ResourceDocument`].
 pub trait BackendDocument: Clone + std::fmt::Debug + PartialEq + Send + Sync + 'static {
     /// The type of `url`.
-    type Url: Shape + Clone + std::fmt::Debug + PartialEq + Send + Sync;
+    type Url: ConfigValue + Clone + std::fmt::Debug + PartialEq + Send + Sync;
     /// The type of `headers`.
-    type Headers: Shape + Clone + std::fmt::Debug + PartialEq + Default + Send + Sync;
+    type Headers: ConfigValue + Clone + std::fmt::Debug + PartialEq + Default + Send + Sync;
 
     /// The last part of the type's name in the JSON Schema.
     fn schema_name() -> &'static str;
@@ -29,11 +29,11 @@ pub trait BackendDocument: Clone + std::fmt::Debug + PartialEq + Send + Sync + '
 
 /// A backend of the file that the server reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InFile {}
+pub enum FileDocument {}
 
 /// A backend of a resource's inline configuration: the seed's fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InResource {}
+pub enum ResourceDocument {}
 
 /// Headers in a place that has none. Has no values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,13 +61,13 @@ pub struct HeaderTemplate(Template);
 pub enum BackendUrlError {
     /// A variable has no value.
     #[error(transparent)]
-    Missing(#[from] MissingVariable),
+    MissingVariable(#[from] MissingVariable),
     /// The text with the values is not a URL of a backend. Does not quote it: a value may be a secret.
     #[error("with its variables it is not {}", patterns::HTTP.meaning)]
-    Malformed,
+    InvalidUrl,
 }
 
-impl BackendDocument for InFile {
+impl BackendDocument for FileDocument {
     type Url = BackendUrl;
     type Headers = Headers;
 
@@ -76,7 +76,7 @@ impl BackendDocument for InFile {
     }
 }
 
-impl BackendDocument for InResource {
+impl BackendDocument for ResourceDocument {
     type Url = Url;
     type Headers = Option<NoHeaders>;
 
@@ -96,7 +96,7 @@ impl BackendUrl {
         match self {
             Self::Literal(url) => Ok(url.clone()),
             Self::Template(template) => {
-                parse(&template.resolve(lookup)?).ok_or(BackendUrlError::Malformed)
+                parse(&template.resolve(lookup)?).ok_or(BackendUrlError::InvalidUrl)
             }
         }
     }
@@ -144,7 +144,7 @@ fn parse(text: &str) -> Option<Url> {
     (plain && patterns::HTTP.matches(text) && url.has_host()).then_some(url)
 }
 
-impl Shape for BackendUrl {
+impl ConfigValue for BackendUrl {
     fn read(node: &Node, cx: &mut Context) -> Option<Self> {
         let template = read_template(node, false, cx)?;
         if template.is_literal() {
@@ -154,7 +154,7 @@ impl Shape for BackendUrl {
         let sample = template.resolve(|_| Some("1".to_owned())).unwrap_or_default();
         if !template.starts_with_variable() && parse(&sample).is_none() {
             let allowed = format!("{}, without user and password", patterns::HTTP.meaning);
-            cx.refuse_as(node, "a URL with placeholders", allowed, None);
+            cx.reject_as(node, "a URL with placeholders", allowed, None);
             return None;
         }
         Some(Self::Template(template))
@@ -203,21 +203,21 @@ impl Headers {
         self.0.is_empty()
     }
 
-    fn has(&self, name: &HeaderName) -> bool {
+    fn contains(&self, name: &HeaderName) -> bool {
         self.iter().any(|(known, _)| known.as_str().eq_ignore_ascii_case(name.as_str()))
     }
 }
 
-impl Shape for Headers {
+impl ConfigValue for Headers {
     fn read(node: &Node, cx: &mut Context) -> Option<Self> {
-        let Kind::Map(entries) = &node.kind else {
-            cx.refuse_as(node, node.describe_kind(), "a map", None);
+        let NodeKind::Map(entries) = &node.kind else {
+            cx.reject_as(node, node.describe_kind(), "a map", None);
             return None;
         };
         let before = cx.count();
         if entries.len() > MAX_HEADERS {
             let found = format!("{} headers", entries.len());
-            cx.refuse_as(node, found, format!("at most {MAX_HEADERS}"), None);
+            cx.reject_as(node, found, format!("at most {MAX_HEADERS}"), None);
         }
         let mut headers = Self::default();
         for entry in entries {
@@ -226,11 +226,11 @@ impl Shape for Headers {
                 match HeaderName::new(&entry.key) {
                     None => {
                         let allowed = patterns::HEADER_NAME.meaning;
-                        cx.refuse_as(&entry.value, "another name", allowed, None);
+                        cx.reject_as(&entry.value, "another name", allowed, None);
                     }
-                    Some(name) if headers.has(&name) => {
+                    Some(name) if headers.contains(&name) => {
                         let found = "the same header in another case";
-                        cx.refuse_as(&entry.value, found, "each header once", None);
+                        cx.reject_as(&entry.value, found, "each header once", None);
                     }
                     Some(name) => headers.0.extend(value.map(|value| (name, value))),
                 }
@@ -279,10 +279,10 @@ impl HeaderTemplate {
     }
 }
 
-impl Shape for HeaderTemplate {
+impl ConfigValue for HeaderTemplate {
     fn read(node: &Node, cx: &mut Context) -> Option<Self> {
         if node.text() == Some("") {
-            cx.refuse_as(node, "an empty value", "text of at least one character", None);
+            cx.reject_as(node, "an empty value", "text of at least one character", None);
             return None;
         }
         read_template(node, true, cx).map(Self)
@@ -318,7 +318,7 @@ fn read_template(node: &Node, is_secret: bool, cx: &mut Context) -> Option<Templ
         Ok(template) => Some(template),
         Err(error) => {
             let allowed = "text in which ${NAME} and ${NAME:-default} are environment variables; $${ is a literal ${";
-            cx.refuse_as(node, error.to_string(), allowed, None);
+            cx.reject_as(node, error.to_string(), allowed, None);
             None
         }
     }
@@ -326,11 +326,11 @@ fn read_template(node: &Node, is_secret: bool, cx: &mut Context) -> Option<Templ
 
 // === impl NoHeaders ===
 
-impl Shape for NoHeaders {
+impl ConfigValue for NoHeaders {
     fn read(node: &Node, cx: &mut Context) -> Option<Self> {
         let allowed =
             "no headers: a resource has them in an MCPExternalAuthConfig of type headerInjection";
-        cx.refuse_as(node, "headers of a backend", allowed, None);
+        cx.reject_as(node, "headers of a backend", allowed, None);
         None
     }
 

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::{
+    config_value::{Constraint, Rule, keyword_enum, section},
     context::Context,
-    shape::{Limit, Rule, choice, section},
     tree::Node,
 };
 
@@ -14,7 +14,7 @@ section! {
     /// Structured output of a composite tool.
     pub struct Output {
         /// The members of the output.
-        pub properties: BTreeMap<String, Property>, [Limit::MinItems(1)];
+        pub properties: BTreeMap<String, Property>, [Constraint::MinItems(1)];
         /// Members that have to be there.
         pub required: Vec<String> = Vec::new();
     }
@@ -29,9 +29,9 @@ section! {
         /// Description of the value.
         pub description: Option<String>;
         /// Template of the value, such as {{.steps.search.output.title}}; for an object, JSON text.
-        pub value: Option<String>, [Limit::NotEmpty];
+        pub value: Option<String>, [Constraint::NotEmpty];
         /// Members of an object, instead of `value`.
-        pub properties: Option<BTreeMap<String, Property>>, [Limit::MinItems(1)];
+        pub properties: Option<BTreeMap<String, Property>>, [Constraint::MinItems(1)];
         /// The value when the template has none.
         pub default: Option<Value>;
     }
@@ -41,7 +41,7 @@ section! {
 
 const MAX_NESTING: usize = 10;
 
-choice! {
+keyword_enum! {
     /// Type of a value.
     pub enum OutputType {
         /// Text.
@@ -64,10 +64,10 @@ impl Output {
         let Self { properties, required } = self;
         if properties.values().map(Property::depth).max() > Some(MAX_NESTING) {
             let allowed = format!("at most {MAX_NESTING} properties within each other");
-            cx.refuse_as(node, "properties nested too deeply", allowed, None);
+            cx.reject_as(node, "properties nested too deeply", allowed, None);
         }
         for name in required.iter().filter(|name| !properties.contains_key(*name)) {
-            cx.refuse_key(node, "required", format!("\"{name}\""), "names of the properties");
+            cx.reject_key(node, "required", format!("\"{name}\""), "names of the properties");
         }
     }
 }
@@ -80,7 +80,7 @@ impl Property {
     fn check(&self, node: &Node, cx: &mut Context) {
         if self.properties.is_some() && self.r#type != OutputType::Object {
             let found = format!("properties with type: {}", self.r#type);
-            cx.refuse_key(node, "properties", found, "properties only with type: object");
+            cx.reject_key(node, "properties", found, "properties only with type: object");
         }
     }
 }

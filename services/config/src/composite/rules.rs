@@ -13,7 +13,7 @@ impl CompositeTool {
         {
             let here = node.get("parameters").unwrap_or(node);
             let found = here.get("type").map_or_else(|| "nothing".to_owned(), Node::describe);
-            cx.at_key("parameters", |cx| cx.refuse_key(here, "type", found, "object"));
+            cx.at_key("parameters", |cx| cx.reject_key(here, "type", found, "object"));
         }
         let Some(list) = node.get("steps") else { return };
         cx.at_key("steps", |cx| check_steps(steps, list, cx));
@@ -24,7 +24,7 @@ fn check_steps(steps: &[Step], list: &Node, cx: &mut Context) {
     let ids: HashSet<&str> = steps.iter().map(|step| step.id.as_str()).collect();
     let mut clean = true;
     for (index, step) in steps.iter().enumerate() {
-        let crate::tree::Kind::List(items) = &list.kind else { return };
+        let crate::tree::NodeKind::List(items) = &list.kind else { return };
         let Some(node) = items.get(index) else { return };
         cx.at_index(index, |cx| {
             let before = cx.count();
@@ -32,7 +32,7 @@ fn check_steps(steps: &[Step], list: &Node, cx: &mut Context) {
                 let suggestion = nearest(dependency, ids.iter().copied()).map(ToOwned::to_owned);
                 let at = node.get("dependsOn").unwrap_or(node);
                 cx.at_key("dependsOn", |cx| {
-                    cx.refuse_as(
+                    cx.reject_as(
                         at,
                         format!("\"{dependency}\""),
                         "ids of steps of this tool",
@@ -44,8 +44,8 @@ fn check_steps(steps: &[Step], list: &Node, cx: &mut Context) {
             clean &= cx.count() == before;
         });
     }
-    if clean && let Some(id) = cycle(steps) {
-        cx.refuse_as(
+    if clean && let Some(id) = find_cycle(steps) {
+        cx.reject_as(
             list,
             format!("a circle of dependsOn through \"{id}\""),
             "steps that come to an end",
@@ -70,12 +70,12 @@ fn check_tool(tool: &str, node: &Node, cx: &mut Context) {
         && tool.chars().all(|c| c.is_ascii_alphanumeric() || "._-/".contains(c));
     if !good {
         let allowed = "workload.tool_name: letters, digits, dots, underscores, hyphens and slashes";
-        cx.refuse_key(node, "tool", format!("\"{}\"", crate::tree::shorten(tool)), allowed);
+        cx.reject_key(node, "tool", format!("\"{}\"", crate::tree::shorten(tool)), allowed);
     }
 }
 
 /// A step that waits for itself, if there is one. Takes away steps that wait for nothing until none is left.
-fn cycle(steps: &[Step]) -> Option<&str> {
+fn find_cycle(steps: &[Step]) -> Option<&str> {
     let mut waiting: HashMap<&str, HashSet<&str>> = steps
         .iter()
         .map(|step| (step.id.as_str(), step.depends_on.iter().map(String::as_str).collect()))

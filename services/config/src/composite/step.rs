@@ -3,10 +3,10 @@
 use serde_json::{Map, Value};
 
 use crate::{
+    config_value::{Constraint, Rule, Variant, keyword_enum, raw_conversion, section},
     context::Context,
     duration::Duration,
-    shape::{Limit, Rule, Variant, alternative, choice, section},
-    text::patterns,
+    string_types::patterns,
     tree::Node,
 };
 
@@ -46,9 +46,9 @@ pub enum StepKind {
         /// JSON Schema of the answer.
         schema: Map<String, Value>,
         /// When the user declines.
-        on_decline: AnswerAction,
+        on_decline: ElicitationAction,
         /// When the user closes the question.
-        on_cancel: AnswerAction,
+        on_cancel: ElicitationAction,
     },
     /// Calls a tool for each item of a list.
     ForEach {
@@ -90,7 +90,7 @@ section! {
         /// Type of the step; only calls of tools are supported.
         pub r#type: InnerType = InnerType::Tool;
         /// The tool, as workload.tool_name.
-        pub tool: String, [Limit::NotEmpty];
+        pub tool: String, [Constraint::NotEmpty];
         /// Arguments; first-level text is a template.
         pub arguments: Map<String, Value> = Map::new();
         /// Handling of a failed call.
@@ -98,7 +98,7 @@ section! {
     }
 }
 
-choice! {
+keyword_enum! {
     /// Action of an inner step.
     pub enum InnerType {
         /// Calls a tool.
@@ -106,9 +106,9 @@ choice! {
     }
 }
 
-choice! {
+keyword_enum! {
     /// Handling of an elicitation that the user declines or cancels.
-    pub enum AnswerAction {
+    pub enum ElicitationAction {
         /// The tool ends successfully without the remaining steps.
         SkipRemaining = "skip_remaining",
         /// The tool fails.
@@ -120,15 +120,15 @@ choice! {
 
 section! {
     /// Handling of an elicitation that the user declines or cancels.
-    pub struct Answer {
+    pub struct ElicitationHandler {
         /// skip_remaining ends the tool, abort fails it, continue goes to the next step.
-        pub action: AnswerAction = AnswerAction::Abort;
+        pub action: ElicitationAction = ElicitationAction::Abort;
     }
 }
 
-choice! {
+keyword_enum! {
     /// Action of a step.
-    enum StepWord {
+    enum StepTag {
         /// Calls a tool.
         Tool = "tool",
         /// Asks the user.
@@ -138,9 +138,9 @@ choice! {
     }
 }
 
-choice! {
+keyword_enum! {
     /// Handling of a step's failure.
-    enum ErrorWord {
+    enum OnErrorTag {
         /// The tool fails.
         Abort = "abort",
         /// The tool goes on.
@@ -152,13 +152,13 @@ choice! {
 
 section! {
     /// One step of a composite tool.
-    struct StepForm {
+    struct RawStep {
         /// Unique id of the step.
-        id: String, [Limit::NotEmpty];
+        id: String, [Constraint::NotEmpty];
         /// tool calls a tool, elicitation asks the user, forEach calls a tool for each item of a list.
-        r#type: StepWord = StepWord::Tool;
+        r#type: StepTag = StepTag::Tool;
         /// The tool, as workload.tool_name. Only with `type: tool`.
-        tool: Option<String>, [Limit::NotEmpty];
+        tool: Option<String>, [Constraint::NotEmpty];
         /// Arguments; first-level text is a template over .params and .steps. Only with `type: tool`.
         arguments: Option<Map<String, Value>>;
         /// Template; the step is skipped unless it is true.
@@ -166,27 +166,27 @@ section! {
         /// Ids of steps that have to be through before.
         depends_on: Vec<String> = Vec::new();
         /// The longest that the step may take.
-        timeout: Option<Duration>, [Limit::Positive];
+        timeout: Option<Duration>, [Constraint::Positive];
         /// Output when the step is skipped, or fails and the tool goes on.
         default_results: Option<Value>;
         /// Handling of the step's failure.
         on_error: OnError = OnError::Abort;
         /// Template of the question. Only with `type: elicitation`.
-        message: Option<String>, [Limit::NotEmpty];
+        message: Option<String>, [Constraint::NotEmpty];
         /// JSON Schema of the answer. Only with `type: elicitation`.
         schema: Option<Map<String, Value>>;
         /// Handling of a declined elicitation. Only with `type: elicitation`.
-        on_decline: Option<Answer>;
+        on_decline: Option<ElicitationHandler>;
         /// Handling of a cancelled elicitation. Only with `type: elicitation`.
-        on_cancel: Option<Answer>;
+        on_cancel: Option<ElicitationHandler>;
         /// Template of a JSON array. Only with `type: forEach`.
-        collection: Option<String>, [Limit::NotEmpty];
+        collection: Option<String>, [Constraint::NotEmpty];
         /// Name of the item in templates; `item` when absent. Only with `type: forEach`.
-        item_var: Option<String>, [Limit::Matches(&patterns::IDENTIFIER)];
+        item_var: Option<String>, [Constraint::Matches(&patterns::IDENTIFIER)];
         /// The most items; 100 when absent. Only with `type: forEach`.
-        max_iterations: Option<u32>, [Limit::Range(1, 1000)];
+        max_iterations: Option<u32>, [Constraint::Range(1, 1000)];
         /// The most calls at a time; 10 when absent. Only with `type: forEach`.
-        max_parallel: Option<u32>, [Limit::Range(1, 50)];
+        max_parallel: Option<u32>, [Constraint::Range(1, 50)];
         /// Step that runs for each item. Only with `type: forEach`.
         step: Option<InnerStep>;
     }
@@ -196,21 +196,21 @@ section! {
         variants: &[
             Variant {
                 value: "tool",
-                needs: &["tool"],
-                refuses: &[
+                requires: &["tool"],
+                forbids: &[
                     "message", "schema", "onDecline", "onCancel",
                     "collection", "itemVar", "maxIterations", "maxParallel", "step",
                 ],
             },
             Variant {
                 value: "elicitation",
-                needs: &["message", "schema"],
-                refuses: &["tool", "arguments", "collection", "itemVar", "maxIterations", "maxParallel", "step"],
+                requires: &["message", "schema"],
+                forbids: &["tool", "arguments", "collection", "itemVar", "maxIterations", "maxParallel", "step"],
             },
             Variant {
                 value: "forEach",
-                needs: &["collection", "step"],
-                refuses: &["tool", "arguments", "message", "schema", "onDecline", "onCancel"],
+                requires: &["collection", "step"],
+                forbids: &["tool", "arguments", "message", "schema", "onDecline", "onCancel"],
             },
         ],
     }]
@@ -218,11 +218,11 @@ section! {
 
 section! {
     /// Handling of a step's failure.
-    struct OnErrorForm {
+    struct RawOnError {
         /// abort fails the tool, continue goes on with defaultResults, retry tries again.
-        action: ErrorWord = ErrorWord::Abort;
+        action: OnErrorTag = OnErrorTag::Abort;
         /// Number of retries, 1 to 10. Only with `action: retry`.
-        retry_count: Option<u32>, [Limit::Range(1, 10)];
+        retry_count: Option<u32>, [Constraint::Range(1, 10)];
         /// Delay before a retry. Only with `action: retry`.
         retry_delay: Option<Duration>;
     }
@@ -230,21 +230,21 @@ section! {
         tag: "action",
         default: Some("abort"),
         variants: &[
-            Variant { value: "abort", needs: &[], refuses: &["retryCount", "retryDelay"] },
-            Variant { value: "continue", needs: &[], refuses: &["retryCount", "retryDelay"] },
-            Variant { value: "retry", needs: &["retryCount"], refuses: &[] },
+            Variant { value: "abort", requires: &[], forbids: &["retryCount", "retryDelay"] },
+            Variant { value: "continue", requires: &[], forbids: &["retryCount", "retryDelay"] },
+            Variant { value: "retry", requires: &["retryCount"], forbids: &[] },
         ],
     }]
 }
 
-alternative!(Step as StepForm);
-alternative!(OnError as OnErrorForm);
+raw_conversion!(Step as RawStep);
+raw_conversion!(OnError as RawOnError);
 
 // === impl Step ===
 
 impl Step {
-    fn from_wire(wire: StepForm, node: &Node, cx: &mut Context) -> Option<Self> {
-        let StepForm {
+    fn from_raw(raw: RawStep, node: &Node, cx: &mut Context) -> Option<Self> {
+        let RawStep {
             id,
             r#type,
             tool,
@@ -263,21 +263,21 @@ impl Step {
             max_iterations,
             max_parallel,
             step,
-        } = wire;
+        } = raw;
         let kind = match r#type {
-            StepWord::Tool => {
+            StepTag::Tool => {
                 StepKind::Tool { tool: tool?, arguments: arguments.unwrap_or_default() }
             }
-            StepWord::Elicitation => StepKind::Elicitation {
+            StepTag::Elicitation => StepKind::Elicitation {
                 message: message?,
                 schema: schema?,
                 on_decline: action(on_decline),
                 on_cancel: action(on_cancel),
             },
-            StepWord::ForEach => {
+            StepTag::ForEach => {
                 let item_var = item_var.unwrap_or_else(|| "item".to_owned());
                 if item_var == "index" {
-                    cx.refuse_key(
+                    cx.reject_key(
                         node,
                         "itemVar",
                         "\"index\"",
@@ -297,12 +297,12 @@ impl Step {
         Some(Self { id, kind, condition, depends_on, timeout, default_results, on_error })
     }
 
-    fn wire(&self) -> StepForm {
+    fn to_raw(&self) -> RawStep {
         let Self { id, kind, condition, depends_on, timeout, default_results, on_error } =
             self.clone();
-        let mut form = StepForm {
+        let mut form = RawStep {
             id,
-            r#type: StepWord::Tool,
+            r#type: StepTag::Tool,
             tool: None,
             arguments: None,
             condition,
@@ -325,23 +325,23 @@ impl Step {
     }
 }
 
-impl StepForm {
+impl RawStep {
     fn describe(&mut self, kind: StepKind) {
         match kind {
             StepKind::Tool { tool, arguments } => {
-                self.r#type = StepWord::Tool;
+                self.r#type = StepTag::Tool;
                 self.tool = Some(tool);
                 self.arguments = Some(arguments);
             }
             StepKind::Elicitation { message, schema, on_decline, on_cancel } => {
-                self.r#type = StepWord::Elicitation;
+                self.r#type = StepTag::Elicitation;
                 self.message = Some(message);
                 self.schema = Some(schema);
-                self.on_decline = Some(Answer { action: on_decline });
-                self.on_cancel = Some(Answer { action: on_cancel });
+                self.on_decline = Some(ElicitationHandler { action: on_decline });
+                self.on_cancel = Some(ElicitationHandler { action: on_cancel });
             }
             StepKind::ForEach { collection, item_var, max_iterations, max_parallel, step } => {
-                self.r#type = StepWord::ForEach;
+                self.r#type = StepTag::ForEach;
                 self.collection = Some(collection);
                 self.item_var = Some(item_var);
                 self.max_iterations = Some(max_iterations);
@@ -352,30 +352,30 @@ impl StepForm {
     }
 }
 
-fn action(answer: Option<Answer>) -> AnswerAction {
-    answer.map_or(AnswerAction::Abort, |answer| answer.action)
+fn action(answer: Option<ElicitationHandler>) -> ElicitationAction {
+    answer.map_or(ElicitationAction::Abort, |answer| answer.action)
 }
 
 // === impl OnError ===
 
 impl OnError {
-    #[allow(clippy::needless_pass_by_value)] // The signature is that of every alternative.
-    fn from_wire(wire: OnErrorForm, _: &Node, _: &mut Context) -> Option<Self> {
-        let OnErrorForm { action, retry_count, retry_delay } = wire;
+    #[allow(clippy::needless_pass_by_value)] // The signature is that of every raw conversion.
+    fn from_raw(raw: RawOnError, _: &Node, _: &mut Context) -> Option<Self> {
+        let RawOnError { action, retry_count, retry_delay } = raw;
         match action {
-            ErrorWord::Abort => Some(Self::Abort),
-            ErrorWord::Continue => Some(Self::Continue),
-            ErrorWord::Retry => Some(Self::Retry { count: retry_count?, delay: retry_delay }),
+            OnErrorTag::Abort => Some(Self::Abort),
+            OnErrorTag::Continue => Some(Self::Continue),
+            OnErrorTag::Retry => Some(Self::Retry { count: retry_count?, delay: retry_delay }),
         }
     }
 
-    #[allow(clippy::trivially_copy_pass_by_ref)] // The signature is that of every alternative.
-    fn wire(&self) -> OnErrorForm {
+    #[allow(clippy::trivially_copy_pass_by_ref, clippy::wrong_self_convention)] // The signature is that of every raw conversion.
+    fn to_raw(&self) -> RawOnError {
         let (action, retry_count, retry_delay) = match *self {
-            Self::Abort => (ErrorWord::Abort, None, None),
-            Self::Continue => (ErrorWord::Continue, None, None),
-            Self::Retry { count, delay } => (ErrorWord::Retry, Some(count), delay),
+            Self::Abort => (OnErrorTag::Abort, None, None),
+            Self::Continue => (OnErrorTag::Continue, None, None),
+            Self::Retry { count, delay } => (OnErrorTag::Retry, Some(count), delay),
         };
-        OnErrorForm { action, retry_count, retry_delay }
+        RawOnError { action, retry_count, retry_delay }
     }
 }

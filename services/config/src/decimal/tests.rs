@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::{Decimal, DecimalError};
-use crate::text::patterns;
+use crate::string_types::patterns;
 
 #[test]
 fn keeps_the_text_and_knows_the_number() {

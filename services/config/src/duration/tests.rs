@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::{Duration, DurationError};
-use crate::text::patterns;
+use crate::string_types::patterns;
 
 fn nanos(text: &str) -> Result<u128, DurationError> {
     text.parse::<Duration>().map(|duration| duration.get().as_nanos())
@@ -34,7 +34,7 @@ fn refuses_what_the_pattern_refuses() {
         "", "5", "s", "-5s", "+5s", "5 s", "1.s", ".5s", "1d", "5S", "1h 30m", "5s ", "1_0s", "٣s",
         "1μs",
     ] {
-        assert_eq!(nanos(text), Err(DurationError::Form), "{text:?}");
+        assert_eq!(nanos(text), Err(DurationError::Format), "{text:?}");
         assert!(!patterns::DURATION.matches(text), "{text:?}");
     }
 }

@@ -4,31 +4,31 @@ use std::collections::BTreeSet;
 
 use crate::{
     context::Context,
+    string_types::{Issuer, ProviderName},
     suggest::nearest,
     template::Template,
-    text::{Issuer, ProviderName},
-    tree::{Kind, Node, shorten},
+    tree::{Node, NodeKind, shorten},
 };
 
 /// With discovered credentials the backends are discovered too, so none stand in the document (seed 2.9.3).
-pub(super) fn discovered(node: &Node, cx: &mut Context) {
+pub(super) fn check_discovered_backends(node: &Node, cx: &mut Context) {
     let discovered =
-        at(node, &["outgoingAuth", "source"]).and_then(Node::text) == Some("discovered");
-    let some = matches!(node.get("backends"), Some(Node { kind: Kind::List(items), .. }) if !items.is_empty());
+        get_path(node, &["outgoingAuth", "source"]).and_then(Node::text) == Some("discovered");
+    let some = matches!(node.get("backends"), Some(Node { kind: NodeKind::List(items), .. }) if !items.is_empty());
     if discovered && some {
         let found = "backends with outgoingAuth.source: discovered";
-        cx.refuse_key(node, "backends", found, "backends only with outgoingAuth.source: inline");
+        cx.reject_key(node, "backends", found, "backends only with outgoingAuth.source: inline");
     }
 }
 
 /// A placeholder reads a variable only if the document lists it, so that a URL or header that comes from elsewhere does
 /// not read the server's other secrets.
-pub(super) fn variables(node: &Node, cx: &mut Context) {
+pub(super) fn check_listed_variables(node: &Node, cx: &mut Context) {
     let mut listed = BTreeSet::new();
-    if let Some(Node { kind: Kind::List(names), .. }) = node.get("variables") {
+    if let Some(Node { kind: NodeKind::List(names), .. }) = node.get("variables") {
         listed.extend(names.iter().filter_map(Node::text));
     }
-    let Some(Node { kind: Kind::List(backends), .. }) = node.get("backends") else { return };
+    let Some(Node { kind: NodeKind::List(backends), .. }) = node.get("backends") else { return };
     cx.at_key("backends", |cx| {
         for (index, backend) in backends.iter().enumerate() {
             cx.at_index(index, |cx| check_backend(backend, &listed, cx));
@@ -40,7 +40,7 @@ fn check_backend(backend: &Node, listed: &BTreeSet<&str>, cx: &mut Context) {
     if let Some(url) = backend.get("url") {
         cx.at_key("url", |cx| check_variables(url, listed, cx));
     }
-    let Some(Node { kind: Kind::Map(headers), .. }) = backend.get("headers") else { return };
+    let Some(Node { kind: NodeKind::Map(headers), .. }) = backend.get("headers") else { return };
     cx.at_key("headers", |cx| {
         for header in headers {
             cx.at_key(&header.key, |cx| check_variables(&header.value, listed, cx));
@@ -52,20 +52,20 @@ fn check_variables(node: &Node, listed: &BTreeSet<&str>, cx: &mut Context) {
     let Some(template) = node.text().and_then(|text| Template::new(text).ok()) else { return };
     for name in template.variables().filter(|name| !listed.contains(name.as_str())) {
         let allowed = format!("a variable that is listed: variables: [{name}]");
-        cx.refuse_as(node, format!("${{{name}}}"), allowed, None);
+        cx.reject_as(node, format!("${{{name}}}"), allowed, None);
     }
 }
 
 /// The embedded authorization server is the provider that clients are authenticated by (seed 5.1).
-pub(super) fn issuer(node: &Node, cx: &mut Context) {
-    let own = at(node, &["authServer", "issuer"]).and_then(Node::text);
+pub(super) fn check_issuer(node: &Node, cx: &mut Context) {
+    let own = get_path(node, &["authServer", "issuer"]).and_then(Node::text);
     // The reader of the value already rejects an invalid issuer.
     let Some(own) = own.filter(|own| Issuer::new(own).is_some()) else { return };
     let Some(incoming) = node.get("incomingAuth") else { return };
-    if let Some(other) = incoming.get("type").and_then(Node::text).filter(without_tokens) {
+    if let Some(other) = incoming.get("type").and_then(Node::text).filter(has_no_tokens) {
         let found = format!("type: {} with authServer", shorten(other));
         cx.at_key("incomingAuth", |cx| {
-            cx.refuse_key(incoming, "type", found, "oidc, with the issuer of authServer");
+            cx.reject_key(incoming, "type", found, "oidc, with the issuer of authServer");
         });
         return;
     }
@@ -74,7 +74,7 @@ pub(super) fn issuer(node: &Node, cx: &mut Context) {
         let found = format!("\"{}\"", shorten(other));
         cx.at_key("incomingAuth", |cx| {
             cx.at_key("oidc", |cx| {
-                cx.refuse_key(
+                cx.reject_key(
                     oidc,
                     "issuer",
                     found,
@@ -85,15 +85,15 @@ pub(super) fn issuer(node: &Node, cx: &mut Context) {
     }
 }
 
-fn without_tokens(kind: &&str) -> bool {
+fn has_no_tokens(kind: &&str) -> bool {
     matches!(*kind, "local" | "anonymous")
 }
 
 /// Providers are upstreams of the embedded authorization server (seed 2.3, 2.9.5, 2.9.6).
-pub(super) fn providers(node: &Node, cx: &mut Context) {
+pub(super) fn check_providers(node: &Node, cx: &mut Context) {
     let mut names = BTreeSet::new();
-    if let Some(Node { kind: Kind::List(upstreams), .. }) =
-        at(node, &["authServer", "upstreamProviders"])
+    if let Some(Node { kind: NodeKind::List(upstreams), .. }) =
+        get_path(node, &["authServer", "upstreamProviders"])
     {
         names.extend(
             upstreams.iter().filter_map(|upstream| upstream.get("name")).filter_map(Node::text),
@@ -101,7 +101,9 @@ pub(super) fn providers(node: &Node, cx: &mut Context) {
     }
     check_provider(node, &["incomingAuth", "authz", "primaryUpstreamProvider"], &names, cx);
     check_strategy(node, &["outgoingAuth", "default"], &names, cx);
-    if let Some(Node { kind: Kind::Map(entries), .. }) = at(node, &["outgoingAuth", "backends"]) {
+    if let Some(Node { kind: NodeKind::Map(entries), .. }) =
+        get_path(node, &["outgoingAuth", "backends"])
+    {
         for entry in entries {
             check_strategy(node, &["outgoingAuth", "backends", &entry.key], &names, cx);
         }
@@ -120,7 +122,7 @@ fn check_strategy(node: &Node, path: &[&str], names: &BTreeSet<&str>, cx: &mut C
 }
 
 fn check_provider(node: &Node, path: &[&str], names: &BTreeSet<&str>, cx: &mut Context) {
-    let Some(place) = at(node, path) else { return };
+    let Some(place) = get_path(node, path) else { return };
     let is_name = |name: &&str| ProviderName::new(name).is_some();
     let name = place.text().filter(is_name).filter(|name| !names.contains(name));
     let Some(name) = name else { return };
@@ -131,11 +133,13 @@ fn check_provider(node: &Node, path: &[&str], names: &BTreeSet<&str>, cx: &mut C
     };
     let allowed = match names.iter().copied().collect::<Vec<_>>().as_slice() {
         [] => "an upstream of authServer, of which there is none".to_owned(),
-        names => format!("an upstream of authServer: {}", crate::shape::list(names, "or")),
+        names => {
+            format!("an upstream of authServer: {}", crate::config_value::join_list(names, "or"))
+        }
     };
-    cx.at_keys(path, |cx| cx.refuse_as(place, place.describe(), allowed, suggestion));
+    cx.at_keys(path, |cx| cx.reject_as(place, place.describe(), allowed, suggestion));
 }
 
-fn at<'a>(node: &'a Node, path: &[&str]) -> Option<&'a Node> {
+fn get_path<'a>(node: &'a Node, path: &[&str]) -> Option<&'a Node> {
     path.iter().try_fold(node, |node, key| node.get(key))
 }

@@ -1,9 +1,9 @@
 //! Signing requests with the credentials of an AWS role that the caller's token may assume.
 
 use crate::{
+    config_value::{Constraint, Rule, raw_conversion, section},
     context::Context,
-    shape::{Limit, Rule, alternative, section},
-    text::{ProviderName, Region, RoleArn},
+    string_types::{ProviderName, Region, RoleArn},
     tree::Node,
 };
 
@@ -15,15 +15,15 @@ section! {
         /// The role when no mapping matches. At least one of `fallbackRoleArn` and `roleMappings` is needed.
         pub fallback_role_arn: Option<RoleArn>;
         /// Claim that `roleMappings[].claim` looks into.
-        pub role_claim: String = "groups".to_owned(), [Limit::NotEmpty];
+        pub role_claim: String = "groups".to_owned(), [Constraint::NotEmpty];
         /// Which claims lead to which role.
         pub role_mappings: Vec<RoleMapping> = Vec::new();
         /// Service that requests are signed for.
-        pub service: String = "aws-mcp".to_owned(), [Limit::NotEmpty];
+        pub service: String = "aws-mcp".to_owned(), [Constraint::NotEmpty];
         /// Lifetime of the credentials, in seconds.
-        pub session_duration: u32 = 3600, [Limit::Range(900, 43200)];
+        pub session_duration: u32 = 3600, [Constraint::Range(900, 43200)];
         /// Claim whose value names the session.
-        pub session_name_claim: String = "sub".to_owned(), [Limit::NotEmpty];
+        pub session_name_claim: String = "sub".to_owned(), [Constraint::NotEmpty];
         /// Upstream provider whose token is presented to STS instead of the caller's own. Absent with an embedded
         /// authorization server takes its first upstream.
         pub subject_provider_name: Option<ProviderName>;
@@ -54,27 +54,27 @@ pub enum RoleMatch {
 
 section! {
     /// Which claims lead to a role.
-    struct RoleMappingForm {
+    struct RawRoleMapping {
         /// The role.
         role_arn: RoleArn;
         /// A value of the role claim.
-        claim: Option<String>, [Limit::NotEmpty];
+        claim: Option<String>, [Constraint::NotEmpty];
         /// CEL expression over `claims`, a map of all claims.
-        matcher: Option<String>, [Limit::NotEmpty];
+        matcher: Option<String>, [Constraint::NotEmpty];
         /// Lower comes first. Absent comes last; equal ones in the order of the document.
-        priority: Option<u32>, [Limit::Range(0, 0x7fff_ffff)];
+        priority: Option<u32>, [Constraint::Range(0, 0x7fff_ffff)];
     }
     rules [Rule::ExactlyOne(&["claim", "matcher"])]
 }
 
-alternative!(RoleMapping as RoleMappingForm);
+raw_conversion!(RoleMapping as RawRoleMapping);
 
 // === impl AwsSts ===
 
 impl AwsSts {
     fn check(&self, node: &Node, cx: &mut Context) {
         if self.fallback_role_arn.is_none() && self.role_mappings.is_empty() {
-            cx.refuse_key(
+            cx.reject_key(
                 node,
                 "roleMappings",
                 "no role",
@@ -87,18 +87,18 @@ impl AwsSts {
 // === impl RoleMapping ===
 
 impl RoleMapping {
-    fn from_wire(wire: RoleMappingForm, _: &Node, _: &mut Context) -> Option<Self> {
-        let RoleMappingForm { role_arn, claim, matcher, priority } = wire;
+    fn from_raw(raw: RawRoleMapping, _: &Node, _: &mut Context) -> Option<Self> {
+        let RawRoleMapping { role_arn, claim, matcher, priority } = raw;
         let matches = claim.map(RoleMatch::Claim).or_else(|| matcher.map(RoleMatch::Matcher))?;
         Some(Self { role_arn, matches, priority })
     }
 
-    fn wire(&self) -> RoleMappingForm {
+    fn to_raw(&self) -> RawRoleMapping {
         let Self { role_arn, matches, priority } = self.clone();
         let (claim, matcher) = match matches {
             RoleMatch::Claim(claim) => (Some(claim), None),
             RoleMatch::Matcher(matcher) => (None, Some(matcher)),
         };
-        RoleMappingForm { role_arn, claim, matcher, priority }
+        RawRoleMapping { role_arn, claim, matcher, priority }
     }
 }

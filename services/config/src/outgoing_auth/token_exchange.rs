@@ -3,9 +3,9 @@
 use url::Url;
 
 use crate::{
+    config_value::{Constraint, Rule, keyword_enum, raw_conversion, section},
     context::Context,
-    shape::{Limit, Rule, alternative, choice, section},
-    text::{EnvName, HeaderName, ProviderName, Secret, patterns},
+    string_types::{EnvName, HeaderName, ProviderName, Secret, patterns},
     tree::Node,
 };
 
@@ -39,7 +39,7 @@ pub enum ClientSecret {
     Env(EnvName),
 }
 
-choice! {
+keyword_enum! {
     /// Type of a token (RFC 8693, section 3).
     pub enum TokenType {
         /// An access token.
@@ -53,7 +53,7 @@ choice! {
 
 section! {
     /// Exchanges the caller's token for one that the backend accepts (RFC 8693).
-    struct TokenExchangeForm {
+    struct RawTokenExchange {
         /// The token endpoint.
         token_url: Url;
         /// For whom the new token is meant.
@@ -61,11 +61,11 @@ section! {
         /// The OAuth client that asks.
         client_id: Option<String>;
         /// That client's secret itself. Prefer `clientSecretEnv`.
-        client_secret: Option<Secret>, [Limit::NotEmpty];
+        client_secret: Option<Secret>, [Constraint::NotEmpty];
         /// Environment variable with that client's secret.
         client_secret_env: Option<EnvName>;
         /// Scopes to ask for.
-        scopes: Vec<String> = Vec::new(), [Limit::EachMatches(&patterns::SCOPE)];
+        scopes: Vec<String> = Vec::new(), [Constraint::EachMatches(&patterns::SCOPE)];
         /// Type of the subject token.
         subject_token_type: TokenType = TokenType::AccessToken;
         /// Upstream provider whose token is exchanged instead of the caller's own. Absent with an embedded authorization
@@ -76,19 +76,19 @@ section! {
     }
     rules [
         Rule::AtMostOne(&["clientSecret", "clientSecretEnv"]),
-        Rule::Needs("clientSecret", "clientId"),
-        Rule::Needs("clientSecretEnv", "clientId"),
+        Rule::Requires("clientSecret", "clientId"),
+        Rule::Requires("clientSecretEnv", "clientId"),
     ]
 }
 
-alternative!(TokenExchange as TokenExchangeForm);
+raw_conversion!(TokenExchange as RawTokenExchange);
 
 // === impl TokenExchange ===
 
 impl TokenExchange {
-    #[allow(clippy::unnecessary_wraps)] // The signature is that of every alternative.
-    fn from_wire(wire: TokenExchangeForm, _: &Node, _: &mut Context) -> Option<Self> {
-        let TokenExchangeForm {
+    #[allow(clippy::unnecessary_wraps)] // The signature is that of every raw conversion.
+    fn from_raw(raw: RawTokenExchange, _: &Node, _: &mut Context) -> Option<Self> {
+        let RawTokenExchange {
             token_url,
             audience,
             client_id,
@@ -98,7 +98,7 @@ impl TokenExchange {
             subject_token_type,
             subject_provider_name,
             external_token_header_name,
-        } = wire;
+        } = raw;
         let client_secret = client_secret
             .map(ClientSecret::Literal)
             .or_else(|| client_secret_env.map(ClientSecret::Env));
@@ -114,7 +114,7 @@ impl TokenExchange {
         })
     }
 
-    fn wire(&self) -> TokenExchangeForm {
+    fn to_raw(&self) -> RawTokenExchange {
         let Self {
             token_url,
             audience,
@@ -130,7 +130,7 @@ impl TokenExchange {
             Some(ClientSecret::Env(env)) => (None, Some(env)),
             None => (None, None),
         };
-        TokenExchangeForm {
+        RawTokenExchange {
             token_url,
             audience,
             client_id,

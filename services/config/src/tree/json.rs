@@ -7,7 +7,7 @@ use serde::{
     de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor},
 };
 
-use super::{Entry, Kind, MAX_DEPTH, Node};
+use super::{Entry, MAX_DEPTH, Node, NodeKind};
 use crate::error::{ConfigError, ConfigErrors};
 
 /// Reads the one JSON value in `text`.
@@ -76,7 +76,7 @@ impl<'de> Visitor<'de> for Reader {
     }
 
     fn visit_str<E>(self, value: &str) -> Result<Node, E> {
-        Ok(Node { line: None, kind: Kind::Text(value.to_owned()) })
+        Ok(Node { line: None, kind: NodeKind::Text(value.to_owned()) })
     }
 
     fn visit_unit<E>(self) -> Result<Node, E> {
@@ -97,7 +97,7 @@ impl<'de> Visitor<'de> for Reader {
         while let Some(item) = list.next_element_seed(deeper)? {
             items.push(item);
         }
-        Ok(Node { line: None, kind: Kind::List(items) })
+        Ok(Node { line: None, kind: NodeKind::List(items) })
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node, A::Error> {
@@ -105,12 +105,12 @@ impl<'de> Visitor<'de> for Reader {
         let mut entries = Vec::new();
         while let Some(key) = map.next_key()? {
             let value = map.next_value_seed(deeper)?;
-            entries.push(Entry { key, line: None, value, merges: false });
+            entries.push(Entry { key, line: None, value, is_merge_key: false });
         }
-        Ok(Node { line: None, kind: Kind::Map(entries) })
+        Ok(Node { line: None, kind: NodeKind::Map(entries) })
     }
 }
 
 fn plain(text: String) -> Node {
-    Node { line: None, kind: Kind::Plain(text) }
+    Node { line: None, kind: NodeKind::Plain(text) }
 }

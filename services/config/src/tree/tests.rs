@@ -1,10 +1,10 @@
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::{Kind, MAX_DEPTH, Node, Plain, parse_json, parse_yaml, resolve};
+use super::{MAX_DEPTH, Node, NodeKind, ScalarValue, parse_json, parse_yaml, resolve};
 use crate::ConfigErrors;
 
-fn refusal(text: &str) -> String {
+fn parse_error(text: &str) -> String {
     parse_yaml(text).unwrap_err().to_string()
 }
 
@@ -44,7 +44,7 @@ fn unquoted_scalars_mean_what_the_core_schema_says() {
 #[test]
 fn infinities_are_no_numbers_that_json_could_write() {
     for text in [".inf", "-.Inf", ".nan", "1e999"] {
-        assert_eq!(resolve(text), Plain::NotFinite, "{text}");
+        assert_eq!(resolve(text), ScalarValue::NotFinite, "{text}");
     }
 }
 
@@ -52,7 +52,7 @@ fn infinities_are_no_numbers_that_json_could_write() {
 fn knows_the_line_of_each_key_and_value() {
     let root = parse_yaml("# first\na: 1\nb:\n  - x\n  - y\n").unwrap();
     assert_eq!(root.get("a").unwrap().line, Some(2));
-    let Kind::List(items) = &root.get("b").unwrap().kind else { panic!("a list") };
+    let NodeKind::List(items) = &root.get("b").unwrap().kind else { panic!("a list") };
     assert_eq!(items[1].line, Some(5));
 }
 
@@ -66,7 +66,7 @@ fn an_alias_repeats_the_value_it_names() {
 
 #[test]
 fn refuses_an_alias_within_the_value_that_it_names() {
-    assert!(refusal("a: &x [*x]\n").contains("an alias to a value that contains it"));
+    assert!(parse_error("a: &x [*x]\n").contains("an alias to a value that contains it"));
 }
 
 #[test]
@@ -77,16 +77,16 @@ fn refuses_aliases_that_multiply_a_small_document() {
         lines.push(format!("a{level}: &a{level} [{}]", vec![below; 10].join(", ")));
     }
     let text = lines.join("\n");
-    assert!(refusal(&text).contains("too many values"), "{}", refusal(&text));
+    assert!(parse_error(&text).contains("too many values"), "{}", parse_error(&text));
 }
 
 #[test]
 fn refuses_one_large_value_repeated_often() {
     let items = vec!["x"; 1000].join(", ");
     let text = format!("a: &a [{items}]\nb: [{}]\n", vec!["*a"; 1000].join(", "));
-    assert!(refusal(&text).contains("too many values"), "{}", refusal(&text));
+    assert!(parse_error(&text).contains("too many values"), "{}", parse_error(&text));
     let text = format!("a: &a {}\nb: [{}]\n", "x".repeat(100_000), vec!["*a"; 100].join(", "));
-    assert!(refusal(&text).contains("too many values"), "{}", refusal(&text));
+    assert!(parse_error(&text).contains("too many values"), "{}", parse_error(&text));
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn refuses_an_alias_that_would_nest_too_deeply() {
     let open = "[".repeat(half);
     let close = "]".repeat(half);
     let text = format!("a: &x {open}1{close}\nb: {open}*x{close}\n");
-    assert!(refusal(&text).contains("nested too deeply"), "{}", refusal(&text));
+    assert!(parse_error(&text).contains("nested too deeply"), "{}", parse_error(&text));
 }
 
 #[test]
@@ -112,24 +112,24 @@ fn refuses_a_document_that_is_nested_too_deeply() {
 
 #[test]
 fn refuses_a_second_document_and_an_empty_one() {
-    assert!(refusal("a: 1\n---\nb: 2\n").contains("line 2: found a second document"));
-    assert!(refusal("").contains("an empty document"));
-    assert!(refusal("# nothing\n").contains("an empty document"));
+    assert!(parse_error("a: 1\n---\nb: 2\n").contains("line 2: found a second document"));
+    assert!(parse_error("").contains("an empty document"));
+    assert!(parse_error("# nothing\n").contains("an empty document"));
 }
 
 #[test]
 fn refuses_tags_and_keys_that_are_no_text() {
-    assert!(refusal("a: !secret x\n").contains("the tag !secret"));
-    assert!(refusal("a: !!binary aGk=\n").contains("the tag !!binary"));
-    assert!(refusal("? [a]\n: 1\n").contains("a list or map as a key"));
-    assert!(refusal("{[a]: 1}\n").contains("a list or map as a key"));
+    assert!(parse_error("a: !secret x\n").contains("the tag !secret"));
+    assert!(parse_error("a: !!binary aGk=\n").contains("the tag !!binary"));
+    assert!(parse_error("? [a]\n: 1\n").contains("a list or map as a key"));
+    assert!(parse_error("{[a]: 1}\n").contains("a list or map as a key"));
 }
 
 #[test]
 fn broken_text_is_reported_with_its_line() {
-    assert!(refusal("a: 1\nb: [1,\n").contains("broken YAML"));
+    assert!(parse_error("a: 1\nb: [1,\n").contains("broken YAML"));
     assert!(
-        refusal("a: 1\n\tb: 2\n")
+        parse_error("a: 1\n\tb: 2\n")
             .contains("found a tab; allowed: YAML 1.2, which indents with spaces only")
     );
     let broken = parse_json("{\n \"a\": 1,\n}").unwrap_err().to_string();

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use serde_saphyr::granit_parser::{Event, Options, Parser, ScalarStyle, ScanError, Tag, options};
 
-use super::{Entry, Kind, MAX_BYTES, MAX_DEPTH, MAX_NODES, Node};
+use super::{Entry, MAX_BYTES, MAX_DEPTH, MAX_NODES, Node, NodeKind};
 use crate::error::{ConfigError, ConfigErrors};
 
 /// Reads the one document in `text`.
@@ -14,7 +14,7 @@ pub(crate) fn parse(text: &str) -> Result<Node, ConfigErrors> {
     for next in Parser::new_from_str_with_options(text, limits()) {
         let (event, span) = next.map_err(|error| syntax(&error))?;
         let line = span.start.line();
-        builder.take(event, line).map_err(ConfigErrors::single)?;
+        builder.handle_event(event, line).map_err(ConfigErrors::single)?;
     }
     builder.root.ok_or_else(|| {
         ConfigErrors::single(config_error(1, "an empty document", "a map of settings"))
@@ -23,46 +23,44 @@ pub(crate) fn parse(text: &str) -> Result<Node, ConfigErrors> {
 
 #[derive(Default)]
 struct Builder {
-    open: Vec<Open>,
+    open: Vec<OpenContainer>,
     /// Finished values by anchor. An anchor still being read is absent, so a value cannot contain itself.
-    anchors: HashMap<usize, Anchored>,
+    anchors: HashMap<usize, AnchorNode>,
     root: Option<Node>,
     documents: usize,
     nodes: usize,
     bytes: usize,
 }
 
-struct Open {
+struct OpenContainer {
     line: usize,
     anchor: usize,
-    holds: Holds,
+    container: Container,
 }
 
-enum Holds {
+enum Container {
     List(Vec<Node>),
-    Map { entries: Vec<Entry>, key: Option<Key> },
+    Map { entries: Vec<Entry>, key: Option<PendingKey> },
 }
 
-/// A key whose value is still to come.
-struct Key {
+/// Key of a map whose value is not read yet.
+struct PendingKey {
     text: String,
     line: usize,
-    merges: bool,
+    is_merge_key: bool,
 }
 
-struct Anchored {
+struct AnchorNode {
     node: Node,
     nodes: usize,
     bytes: usize,
     depth: usize,
 }
 
-type Step = Result<(), ConfigError>;
-
 // === impl Builder ===
 
 impl Builder {
-    fn take(&mut self, event: Event<'_>, line: usize) -> Step {
+    fn handle_event(&mut self, event: Event<'_>, line: usize) -> Result<(), ConfigError> {
         match event {
             Event::DocumentStart(..) => {
                 self.documents += 1;
@@ -77,40 +75,47 @@ impl Builder {
             }
             Event::SequenceStart(_, anchor, tag) => {
                 collection_tag(tag.as_deref(), "seq", line)?;
-                self.start(line, anchor, Holds::List(Vec::new()))
+                self.start(line, anchor, Container::List(Vec::new()))
             }
             Event::MappingStart(_, anchor, tag) => {
                 collection_tag(tag.as_deref(), "map", line)?;
-                self.start(line, anchor, Holds::Map { entries: Vec::new(), key: None })
+                self.start(line, anchor, Container::Map { entries: Vec::new(), key: None })
             }
             Event::SequenceEnd | Event::MappingEnd => match self.open.pop() {
-                Some(Open { line, anchor, holds }) => {
-                    let kind = match holds {
-                        Holds::List(items) => Kind::List(items),
-                        Holds::Map { entries, key: _ } => Kind::Map(entries),
+                Some(OpenContainer { line, anchor, container }) => {
+                    let kind = match container {
+                        Container::List(items) => NodeKind::List(items),
+                        Container::Map { entries, key: _ } => NodeKind::Map(entries),
                     };
                     self.finish(Node { line: Some(line), kind }, anchor)
                 }
                 None => Ok(()),
             },
-            Event::Alias(anchor) => self.repeat(anchor, line),
+            Event::Alias(anchor) => self.expand_alias(anchor, line),
             // Stream marks and comments carry no value; the enum may grow.
             _ => Ok(()),
         }
     }
 
-    fn start(&mut self, line: usize, anchor: usize, holds: Holds) -> Step {
-        let as_key =
-            matches!(self.open.last(), Some(Open { holds: Holds::Map { key: None, .. }, .. }));
+    fn start(
+        &mut self,
+        line: usize,
+        anchor: usize,
+        container: Container,
+    ) -> Result<(), ConfigError> {
+        let as_key = matches!(
+            self.open.last(),
+            Some(OpenContainer { container: Container::Map { key: None, .. }, .. })
+        );
         if as_key {
             return Err(config_error(line, "a list or map as a key", "text as a key"));
         }
-        self.deep_enough(line, 1)?;
-        self.open.push(Open { line, anchor, holds });
+        self.check_depth(line, 1)?;
+        self.open.push(OpenContainer { line, anchor, container });
         Ok(())
     }
 
-    fn repeat(&mut self, anchor: usize, line: usize) -> Step {
+    fn expand_alias(&mut self, anchor: usize, line: usize) -> Result<(), ConfigError> {
         let Some(found) = self.anchors.get(&anchor) else {
             return Err(config_error(
                 line,
@@ -119,52 +124,52 @@ impl Builder {
             ));
         };
         let (nodes, bytes, depth) = (found.nodes, found.bytes, found.depth);
-        self.deep_enough(line, depth)?;
-        self.count(line, nodes, bytes)?;
+        self.check_depth(line, depth)?;
+        self.add_size(line, nodes, bytes)?;
         let Some(found) = self.anchors.get(&anchor) else { return Ok(()) };
         let node = Node { line: Some(line), kind: found.node.kind.clone() };
-        self.place(node)
+        self.insert(node)
     }
 
-    fn finish(&mut self, node: Node, anchor: usize) -> Step {
+    fn finish(&mut self, node: Node, anchor: usize) -> Result<(), ConfigError> {
         let own = match &node.kind {
-            Kind::Text(text) | Kind::Plain(text) => text.len(),
-            Kind::List(_) | Kind::Map(_) => 0,
+            NodeKind::Text(text) | NodeKind::Plain(text) => text.len(),
+            NodeKind::List(_) | NodeKind::Map(_) => 0,
         };
-        self.count(node.line.unwrap_or(1), 1, own)?;
+        self.add_size(node.line.unwrap_or(1), 1, own)?;
         if anchor != 0 {
             let (nodes, bytes, depth) = measure(&node);
             // An anchored value is held a second time, so it counts a second time.
-            self.count(node.line.unwrap_or(1), nodes, bytes)?;
-            self.anchors.insert(anchor, Anchored { node: node.clone(), nodes, bytes, depth });
+            self.add_size(node.line.unwrap_or(1), nodes, bytes)?;
+            self.anchors.insert(anchor, AnchorNode { node: node.clone(), nodes, bytes, depth });
         }
-        self.place(node)
+        self.insert(node)
     }
 
-    fn place(&mut self, node: Node) -> Step {
+    fn insert(&mut self, node: Node) -> Result<(), ConfigError> {
         let Some(open) = self.open.last_mut() else {
             self.root.get_or_insert(node);
             return Ok(());
         };
-        match &mut open.holds {
-            Holds::List(items) => items.push(node),
-            Holds::Map { entries, key } => {
-                if let Some(Key { text, line, merges }) = key.take() {
-                    entries.push(Entry { key: text, line: Some(line), value: node, merges });
+        match &mut open.container {
+            Container::List(items) => items.push(node),
+            Container::Map { entries, key } => {
+                if let Some(PendingKey { text, line, is_merge_key }) = key.take() {
+                    entries.push(Entry { key: text, line: Some(line), value: node, is_merge_key });
                 } else {
                     let line = node.line.unwrap_or(1);
-                    let merges = matches!(&node.kind, Kind::Plain(text) if text == "<<");
-                    let (Kind::Text(text) | Kind::Plain(text)) = node.kind else {
+                    let is_merge_key = matches!(&node.kind, NodeKind::Plain(text) if text == "<<");
+                    let (NodeKind::Text(text) | NodeKind::Plain(text)) = node.kind else {
                         return Err(config_error(line, "a list or map as a key", "text as a key"));
                     };
-                    *key = Some(Key { text, line, merges });
+                    *key = Some(PendingKey { text, line, is_merge_key });
                 }
             }
         }
         Ok(())
     }
 
-    fn deep_enough(&self, line: usize, more: usize) -> Step {
+    fn check_depth(&self, line: usize, more: usize) -> Result<(), ConfigError> {
         if self.open.len() + more > MAX_DEPTH {
             let allowed = format!("at most {MAX_DEPTH} lists and maps within each other");
             return Err(config_error(line, "a value nested too deeply", &allowed));
@@ -172,7 +177,7 @@ impl Builder {
         Ok(())
     }
 
-    fn count(&mut self, line: usize, nodes: usize, bytes: usize) -> Step {
+    fn add_size(&mut self, line: usize, nodes: usize, bytes: usize) -> Result<(), ConfigError> {
         self.nodes = self.nodes.saturating_add(nodes);
         self.bytes = self.bytes.saturating_add(bytes);
         if self.nodes > MAX_NODES || self.bytes > 2 * MAX_BYTES {
@@ -188,12 +193,12 @@ fn measure(node: &Node) -> (usize, usize, usize) {
         (nodes + more.0, bytes + more.1, depth.max(more.2))
     };
     match &node.kind {
-        Kind::Text(text) | Kind::Plain(text) => (1, text.len(), 0),
-        Kind::List(items) => {
+        NodeKind::Text(text) | NodeKind::Plain(text) => (1, text.len(), 0),
+        NodeKind::List(items) => {
             let (nodes, bytes, depth) = items.iter().map(measure).fold((1, 0, 0), add);
             (nodes, bytes, depth + 1)
         }
-        Kind::Map(entries) => {
+        NodeKind::Map(entries) => {
             let (nodes, bytes, depth) = entries
                 .iter()
                 .map(|entry| add(measure(&entry.value), (1, entry.key.len(), 0)))
@@ -208,17 +213,17 @@ fn scalar(
     style: ScalarStyle,
     tag: Option<&Tag>,
     line: usize,
-) -> Result<Kind, ConfigError> {
+) -> Result<NodeKind, ConfigError> {
     let plain = matches!(style, ScalarStyle::Plain);
     match tag.map(|tag| (tag, tag.core_suffix())) {
-        None if plain => Ok(Kind::Plain(text)),
-        None | Some((_, Some("str"))) => Ok(Kind::Text(text)),
-        Some((_, Some("null" | "bool" | "int" | "float"))) => Ok(Kind::Plain(text)),
+        None if plain => Ok(NodeKind::Plain(text)),
+        None | Some((_, Some("str"))) => Ok(NodeKind::Text(text)),
+        Some((_, Some("null" | "bool" | "int" | "float"))) => Ok(NodeKind::Plain(text)),
         Some((tag, _)) => Err(unknown_tag(tag, line)),
     }
 }
 
-fn collection_tag(tag: Option<&Tag>, own: &str, line: usize) -> Step {
+fn collection_tag(tag: Option<&Tag>, own: &str, line: usize) -> Result<(), ConfigError> {
     match tag {
         Some(tag) if tag.core_suffix() != Some(own) => Err(unknown_tag(tag, line)),
         _ => Ok(()),

@@ -320,9 +320,11 @@ fn the_files_that_a_document_names_are_known_with_the_settings_that_name_them() 
         document(&format!("{}hmacSecretRefs: [{{file: /one}}, {{file: /two}}], ", redis("")), OKTA)
     );
     let named = |text: &str| {
-        let files = File::named_files(text, Format::Yaml);
-        let mut files: Vec<_> =
-            files.into_iter().map(|file| format!("{} {}", file.at, file.path.display())).collect();
+        let files = File::file_references(text, Format::Yaml);
+        let mut files: Vec<_> = files
+            .into_iter()
+            .map(|file| format!("{} {}", file.setting, file.path.display()))
+            .collect();
         files.sort();
         files
     };

@@ -2,7 +2,7 @@
 
 use vmcp_config::{
     CompositeTool,
-    composite::{AnswerAction, OnError, StepKind},
+    composite::{ElicitationAction, OnError, StepKind},
 };
 
 use crate::support::{errors, file, one};
@@ -67,7 +67,7 @@ fn a_step_without_a_type_calls_a_tool() {
 fn an_elicitation_needs_a_message_and_a_schema_and_aborts_by_default() {
     let kind = &read("{id: a, type: elicitation, message: m, schema: {type: object}, onCancel: {action: continue}}").steps[0].kind;
     let StepKind::Elicitation { on_decline, on_cancel, .. } = kind else { panic!("a question") };
-    assert_eq!((*on_decline, *on_cancel), (AnswerAction::Abort, AnswerAction::Continue));
+    assert_eq!((*on_decline, *on_cancel), (ElicitationAction::Abort, ElicitationAction::Continue));
     let list = errors(&steps("{id: a, type: elicitation}"));
     assert_eq!(list.len(), 2, "{list:#?}");
     one(

@@ -172,7 +172,7 @@ fn the_format_is_json_by_name_and_yaml_otherwise() {
         ("a.yaml", Format::Yaml),
         ("a", Format::Yaml),
     ] {
-        assert_eq!(Format::of(name.as_ref()), format, "{name}");
+        assert_eq!(Format::from_path(name.as_ref()), format, "{name}");
     }
 }
 

@@ -33,8 +33,8 @@ fn the_log_level_is_debug_or_absent() {
 fn a_workload_has_its_own_timeout_or_the_default() {
     let timeouts =
         file("operational: {timeouts: {default: 5s, perWorkload: {a: 1m}}}\n").operational.timeouts;
-    assert_eq!(timeouts.of("a").to_string(), "1m0s");
-    assert_eq!(timeouts.of("b").to_string(), "5s");
+    assert_eq!(timeouts.for_backend("a").to_string(), "1m0s");
+    assert_eq!(timeouts.for_backend("b").to_string(), "5s");
 }
 
 #[test]

@@ -33,7 +33,7 @@ const ROLE: &str = "arn:aws:iam::123456789012:role/a";
 fn without_the_section_nothing_is_shown_to_backends() {
     let auth = file("").outgoing_auth;
     assert_eq!(auth, OutgoingAuth::default());
-    assert_eq!((auth.source, auth.of("a")), (Source::Inline, None));
+    assert_eq!((auth.source, auth.strategy_for("a")), (Source::Inline, None));
 }
 
 #[test]
@@ -50,8 +50,8 @@ fn with_the_section_the_source_is_required() {
 fn a_backend_has_its_own_strategy_or_the_default() {
     let text = "outgoingAuth:\n  source: inline\n  default: {type: unauthenticated}\n  backends:\n    a: {type: header_injection, headerInjection: {headerName: X, headerValueEnv: Y}}\n";
     let auth = file(text).outgoing_auth;
-    assert_eq!(auth.of("b"), Some(&Strategy::Unauthenticated));
-    assert!(matches!(auth.of("a"), Some(Strategy::HeaderInjection(_))));
+    assert_eq!(auth.strategy_for("b"), Some(&Strategy::Unauthenticated));
+    assert!(matches!(auth.strategy_for("a"), Some(Strategy::HeaderInjection(_))));
 }
 
 #[test]

@@ -111,7 +111,7 @@ fn an_editor_is_offered_defaults_enums_patterns_and_limits() {
     assert_eq!(definition("BackendOfFile", "transport")["enum"], json!(["sse", "streamable-http"]));
     assert_eq!(definition("Optimizer", "maxToolsToReturn")["maximum"], 50);
     assert_eq!(schema["required"], json!(["name", "incomingAuth"]));
-    assert_eq!(definition("WorkloadToolsOfNoRef", "toolConfigRef"), Value::Null);
+    assert_eq!(definition("WorkloadToolsOfNever", "toolConfigRef"), Value::Null);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use vmcp_aggregate::settings::{Conflicts, Override, Rules, WorkloadRules};
 use vmcp_config::{
-    Aggregation, ConflictResolution, NoRef, ToolAnnotations, ToolOverride, WorkloadTools,
+    Aggregation, ConflictResolution, Never, ToolAnnotations, ToolOverride, WorkloadTools,
 };
 
 pub(super) fn rules(aggregation: Aggregation) -> Rules {
@@ -18,7 +18,7 @@ pub(super) fn rules(aggregation: Aggregation) -> Rules {
     }
 }
 
-fn workload(tools: WorkloadTools<NoRef>) -> (String, WorkloadRules) {
+fn workload(tools: WorkloadTools<Never>) -> (String, WorkloadRules) {
     // A file cannot hold a `toolConfigRef`: its type has no values.
     let WorkloadTools { workload, exclude_all, filter, overrides, tool_config_ref: None } = tools;
     let rules = WorkloadRules {

@@ -86,7 +86,7 @@ fn one(
     // A connection that was opened with one credential must not serve another.
     shown.print.hash(&mut print);
     let fingerprint = print.finish();
-    time::Duration::from(waiting.of(&name)).hash(&mut print);
+    time::Duration::from(waiting.for_backend(&name)).hash(&mut print);
     format!("{breaking:?}").hash(&mut print);
     let tuning = print.finish();
     let backend = vmcp_core::Backend::new(&name);

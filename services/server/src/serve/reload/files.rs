@@ -45,9 +45,11 @@ impl NamedFiles {
     /// telemetry is set up at start only.
     #[must_use]
     pub fn of(text: &str) -> Self {
-        let named = File::named_files(text, Format::Yaml).into_iter();
-        let mut paths: Vec<_> =
-            named.filter(|file| !file.at.starts_with(AT_A_START)).map(|file| file.path).collect();
+        let named = File::file_references(text, Format::Yaml).into_iter();
+        let mut paths: Vec<_> = named
+            .filter(|file| !file.setting.starts_with(AT_A_START))
+            .map(|file| file.path)
+            .collect();
         paths.sort();
         paths.dedup();
         if paths.len() > MOST {

@@ -3,14 +3,14 @@
 /// An object of the configuration.
 ///
 /// `field: Type;` is required unless the type has a value for an absent key (`Option`), `field: Type = default;` is not.
-/// `, [limits]` are checked and described. `rules [..]` hold between the keys, `check path` sees the finished value.
+/// `, [constraints]` are checked and described. `rules [..]` hold between the keys, `check path` sees the finished value.
 macro_rules! section {
     (
         $(#[doc = $doc:literal])*
         $vis:vis struct $name:ident $(<$generic:ident: $bound:path>)? {
             $(
                 $(#[doc = $field_doc:literal])*
-                $field_vis:vis $field:ident: $type:ty $(= $default:expr)? $(, [$($limit:expr),+ $(,)?])?;
+                $field_vis:vis $field:ident: $type:ty $(= $default:expr)? $(, [$($constraint:expr),+ $(,)?])?;
             )*
         }
         $(rules [$($rule:expr),+ $(,)?])?
@@ -23,14 +23,14 @@ macro_rules! section {
             $( $(#[doc = $field_doc])* $field_vis $field: $type, )*
         }
 
-        impl $(<$generic: $bound>)? $crate::shape::Shape for $name $(<$generic>)? {
+        impl $(<$generic: $bound>)? $crate::config_value::ConfigValue for $name $(<$generic>)? {
             fn read(node: &$crate::tree::Node, cx: &mut $crate::context::Context) -> Option<Self> {
-                let mut fields = $crate::shape::Fields::open(node, cx)?;
+                let mut fields = $crate::config_value::Fields::open(node, cx)?;
                 $(
                     let $field: Option<$type> = fields.take(
                         stringify!($field),
-                        $crate::shape::section!(@default $($default)?),
-                        &[$($($limit),+)?],
+                        $crate::config_value::section!(@default $($default)?),
+                        &[$($($constraint),+)?],
                         cx,
                     );
                 )*
@@ -50,8 +50,8 @@ macro_rules! section {
                 let Self { $( $field, )* } = self;
                 let mut map = serializer.serialize_map(None)?;
                 $(
-                    if !$crate::shape::Shape::is_absent($field) {
-                        map.serialize_entry(&$crate::shape::camel(stringify!($field)), $field)?;
+                    if !$crate::config_value::ConfigValue::is_omitted($field) {
+                        map.serialize_entry(&$crate::config_value::to_camel_case(stringify!($field)), $field)?;
                     }
                 )*
                 map.end()
@@ -60,24 +60,24 @@ macro_rules! section {
 
         impl<'de $(, $generic: $bound)?> ::serde::Deserialize<'de> for $name $(<$generic>)? {
             fn deserialize<De: ::serde::Deserializer<'de>>(deserializer: De) -> Result<Self, De::Error> {
-                $crate::shape::deserialize(deserializer)
+                $crate::config_value::deserialize(deserializer)
             }
         }
 
         impl $(<$generic: $bound>)? ::schemars::JsonSchema for $name $(<$generic>)? {
             fn schema_name() -> ::std::borrow::Cow<'static, str> {
-                $crate::shape::section!(@name $name $(, $generic)?)
+                $crate::config_value::section!(@name $name $(, $generic)?)
             }
 
             fn json_schema(generator: &mut ::schemars::SchemaGenerator) -> ::schemars::Schema {
-                let mut object = $crate::shape::ObjectSchema::new(&[$($doc),*]);
+                let mut object = $crate::config_value::ObjectSchema::new(&[$($doc),*]);
                 $(
                     object.field::<$type>(
                         generator,
                         stringify!($field),
                         &[$($field_doc),*],
-                        $crate::shape::section!(@default $($default)?),
-                        &[$($($limit),+)?],
+                        $crate::config_value::section!(@default $($default)?),
+                        &[$($($constraint),+)?],
                     );
                 )*
                 object.finish(&[$($($rule),+)?])
@@ -100,17 +100,17 @@ macro_rules! section_with_default {
         $vis:vis struct $name:ident {
             $(
                 $(#[doc = $field_doc:literal])*
-                $field_vis:vis $field:ident: $type:ty $(= $default:expr)? $(, [$($limit:expr),+ $(,)?])?;
+                $field_vis:vis $field:ident: $type:ty $(= $default:expr)? $(, [$($constraint:expr),+ $(,)?])?;
             )*
         }
         $($rest:tt)*
     ) => {
-        $crate::shape::section! {
+        $crate::config_value::section! {
             $(#[doc = $doc])*
             $vis struct $name {
                 $(
                     $(#[doc = $field_doc])*
-                    $field_vis $field: $type $(= $default)? $(, [$($limit),+])?;
+                    $field_vis $field: $type $(= $default)? $(, [$($constraint),+])?;
                 )*
             }
             $($rest)*
@@ -118,7 +118,7 @@ macro_rules! section_with_default {
 
         impl Default for $name {
             fn default() -> Self {
-                Self { $( $field: $crate::shape::section_with_default!(@value $($default)?), )* }
+                Self { $( $field: $crate::config_value::section_with_default!(@value $($default)?), )* }
             }
         }
     };
@@ -127,16 +127,16 @@ macro_rules! section_with_default {
     (@value $default:expr) => { $default };
 }
 
-/// A type that is written as the section `$wire` and read through `fn from_wire(wire, &Node, &mut Context) -> Option<Self>`
-/// and `fn wire(&self) -> $wire`.
-macro_rules! alternative {
-    ($name:ident $(<$generic:ident: $bound:path>)? as $wire:ty $(, or $placeholder:expr)?) => {
-        impl $(<$generic: $bound>)? $crate::shape::Shape for $name $(<$generic>)? {
+/// A type that is written as the section `$raw` and read through `fn from_raw(raw, &Node, &mut Context) -> Option<Self>`
+/// and `fn to_raw(&self) -> $raw`.
+macro_rules! raw_conversion {
+    ($name:ident $(<$generic:ident: $bound:path>)? as $raw:ty $(, or $placeholder:expr)?) => {
+        impl $(<$generic: $bound>)? $crate::config_value::ConfigValue for $name $(<$generic>)? {
             fn read(node: &$crate::tree::Node, cx: &mut $crate::context::Context) -> Option<Self> {
                 let before = cx.count();
-                let wire = <$wire as $crate::shape::Shape>::read(node, cx)?;
+                let raw = <$raw as $crate::config_value::ConfigValue>::read(node, cx)?;
                 // After a violation of a rule between keys, the intended alternative is unknown.
-                if cx.count() > before { None } else { Self::from_wire(wire, node, cx) }
+                if cx.count() > before { None } else { Self::from_raw(raw, node, cx) }
             }
 
             $(
@@ -148,26 +148,26 @@ macro_rules! alternative {
 
         impl $(<$generic: $bound>)? ::serde::Serialize for $name $(<$generic>)? {
             fn serialize<Ser: ::serde::Serializer>(&self, serializer: Ser) -> Result<Ser::Ok, Ser::Error> {
-                self.wire().serialize(serializer)
+                self.to_raw().serialize(serializer)
             }
         }
 
         impl<'de $(, $generic: $bound)?> ::serde::Deserialize<'de> for $name $(<$generic>)? {
             fn deserialize<De: ::serde::Deserializer<'de>>(deserializer: De) -> Result<Self, De::Error> {
-                $crate::shape::deserialize(deserializer)
+                $crate::config_value::deserialize(deserializer)
             }
         }
 
         impl $(<$generic: $bound>)? ::schemars::JsonSchema for $name $(<$generic>)? {
             fn schema_name() -> ::std::borrow::Cow<'static, str> {
-                $crate::shape::section!(@name $name $(, $generic)?)
+                $crate::config_value::section!(@name $name $(, $generic)?)
             }
 
             fn json_schema(generator: &mut ::schemars::SchemaGenerator) -> ::schemars::Schema {
-                <$wire as ::schemars::JsonSchema>::json_schema(generator)
+                <$raw as ::schemars::JsonSchema>::json_schema(generator)
             }
         }
     };
 }
 
-pub(crate) use {alternative, section, section_with_default};
+pub(crate) use {raw_conversion, section, section_with_default};

@@ -1,11 +1,11 @@
 //! Reader, writer and JSON Schema of a field, from one definition.
 //!
 //! [`section!`] describes an object once: names, types, defaults, limits, documentation. Reader, writer and schema are
-//! generated from that description, so they cannot disagree. [`alternative!`] does the same for types that are an enum
+//! generated from that description, so they cannot disagree. [`raw_conversion!`] does the same for types that are an enum
 //! in Rust and a flat object with a discriminating key in the document.
 
-mod choice;
 mod fields;
+mod keyword_enum;
 mod rules;
 mod section;
 pub(crate) mod values;
@@ -16,25 +16,25 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserializer, Serialize, de::Error as _};
 
 pub(crate) use self::{
-    choice::choice,
     fields::{Fields, ObjectSchema},
-    rules::{Limit, Rule, Variant, list},
-    section::{alternative, section, section_with_default},
+    keyword_enum::keyword_enum,
+    rules::{Constraint, Rule, Variant, join_list},
+    section::{raw_conversion, section, section_with_default},
 };
 use crate::{context::Context, tree::Node};
 
 /// A value of the configuration.
-pub trait Shape: Serialize + JsonSchema + Sized {
+pub trait ConfigValue: Serialize + JsonSchema + Sized {
     /// Reads `node`. `None` means that the errors have been reported.
     fn read(node: &Node, cx: &mut Context) -> Option<Self>;
 
     /// The value when the key is absent. `None` means that it is required.
-    fn absent() -> Option<Self> {
+    fn default_value() -> Option<Self> {
         None
     }
 
     /// Returns `true` if the key is omitted when written.
-    fn is_absent(&self) -> bool {
+    fn is_omitted(&self) -> bool {
         false
     }
 
@@ -76,7 +76,7 @@ pub trait Shape: Serialize + JsonSchema + Sized {
 }
 
 /// Reads from any serde format, with all errors in the error's text.
-pub(crate) fn deserialize<'de, T: Shape, D: Deserializer<'de>>(
+pub(crate) fn deserialize<'de, T: ConfigValue, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
     let node: Node = serde::Deserialize::deserialize(deserializer)?;
@@ -84,12 +84,12 @@ pub(crate) fn deserialize<'de, T: Shape, D: Deserializer<'de>>(
 }
 
 /// Reads what can be read of a document with errors, with placeholders and defaults for the rest.
-pub(crate) fn parse_lossy<T: Shape>(node: &Node) -> Option<T> {
+pub(crate) fn parse_lossy<T: ConfigValue>(node: &Node) -> Option<T> {
     T::read(node, &mut Context::lossy())
 }
 
 /// Reads a whole document.
-pub(crate) fn parse<T: Shape>(node: &Node) -> Result<T, crate::ConfigErrors> {
+pub(crate) fn parse<T: ConfigValue>(node: &Node) -> Result<T, crate::ConfigErrors> {
     let mut cx = Context::default();
     node.check_keys(&mut cx);
     let value = T::read(node, &mut cx);
@@ -107,7 +107,7 @@ pub(crate) fn parse<T: Shape>(node: &Node) -> Result<T, crate::ConfigErrors> {
 }
 
 /// `failure_threshold` as it is spelt on paper: `failureThreshold`.
-pub(crate) fn camel(field: &'static str) -> Cow<'static, str> {
+pub(crate) fn to_camel_case(field: &'static str) -> Cow<'static, str> {
     let field = field.strip_prefix("r#").unwrap_or(field);
     if !field.contains('_') {
         return Cow::Borrowed(field);

@@ -11,9 +11,9 @@ use crate::{
 };
 
 /// Gathers warnings.
-pub(super) struct Unread<'a>(pub(super) &'a mut Vec<Warning>);
+pub(super) struct UnusedSettings<'a>(pub(super) &'a mut Vec<Warning>);
 
-impl Unread<'_> {
+impl UnusedSettings<'_> {
     fn warn(&mut self, path: impl Into<String>, message: &str) {
         let (path, message) = (path.into(), message.to_owned());
         self.0.push(Warning { path, message, suggestion: None });

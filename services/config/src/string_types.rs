@@ -11,8 +11,8 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
 
 use crate::{
+    config_value::{ConfigValue, deserialize, values},
     context::Context,
-    shape::{Shape, deserialize, values},
     tree::Node,
 };
 
@@ -103,7 +103,7 @@ impl Pattern {
 }
 
 /// A text type of the form that `$pattern` gives.
-macro_rules! text_type {
+macro_rules! string_type {
     (
         $(#[doc = $doc:literal])*
         $name:ident, $pattern:expr, such as $sample:literal $(, and $also:expr)? $(, max $max:literal)?
@@ -133,13 +133,13 @@ macro_rules! text_type {
             }
         }
 
-        impl Shape for $name {
+        impl ConfigValue for $name {
             fn read(node: &Node, cx: &mut Context) -> Option<Self> {
                 let text = values::text(node, false, cx)?;
                 let value = Self::new(text);
                 if value.is_none() {
                     let allowed = $pattern.meaning.to_owned() $(+ concat!(", at most ", $max, " characters"))?;
-                    cx.refuse(node, allowed);
+                    cx.reject(node, allowed);
                 }
                 value
             }
@@ -181,49 +181,49 @@ macro_rules! text_type {
     };
 }
 
-text_type! {
+string_type! {
     /// The name of an environment variable. The configuration names secrets, it doesn't hold them.
     EnvName, patterns::ENV_NAME, such as "PLACEHOLDER"
 }
 
-text_type! {
+string_type! {
     /// The name of an HTTP header field (RFC 9110, section 5.1), spelt as it was written.
     HeaderName, patterns::HEADER_NAME, such as "X-Placeholder"
 }
 
-text_type! {
+string_type! {
     /// An issuer identifier (RFC 8414): https, or http on loopback; compared as text, so kept as text.
-    Issuer, patterns::ISSUER, such as "https://placeholder.invalid", and secure_issuer
+    Issuer, patterns::ISSUER, such as "https://placeholder.invalid", and is_secure_issuer
 }
 
-text_type! {
+string_type! {
     /// The name of an upstream identity provider: a DNS label of at most 63 characters.
     ProviderName, patterns::DNS_LABEL, such as "placeholder", max 63
 }
 
-text_type! {
+string_type! {
     /// An http:// or https:// URL that peers compare as text, so the text is kept unchanged.
     ExactUrl, patterns::HTTP, such as "https://placeholder.invalid", and has_host
 }
 
-text_type! {
+string_type! {
     /// An https:// URL that peers compare as text, so the text is kept unchanged.
     ExactHttpsUrl, patterns::HTTPS, such as "https://placeholder.invalid", and has_host
 }
 
-text_type! {
+string_type! {
     /// An AWS region.
     Region, patterns::REGION, such as "eu-central-1"
 }
 
-text_type! {
+string_type! {
     /// The ARN of an IAM role.
     RoleArn, patterns::ROLE_ARN, such as "arn:aws:iam::000000000000:role/placeholder"
 }
 
-text_type! {
+string_type! {
     /// The address of a TCP server, `host:port`; IPv6 addresses in brackets.
-    HostPort, patterns::HOST_PORT, such as "placeholder.invalid:1", and valid_port
+    HostPort, patterns::HOST_PORT, such as "placeholder.invalid:1", and has_valid_port
 }
 
 /// The absolute path of a file, without `..`: what a mount put there, not what a relative path happens to reach.
@@ -238,7 +238,7 @@ fn has_host(text: &str) -> bool {
     url::Url::parse(text).is_ok_and(|url| url.has_host())
 }
 
-fn secure_issuer(text: &str) -> bool {
+fn is_secure_issuer(text: &str) -> bool {
     let Ok(url) = url::Url::parse(text) else { return false };
     let plain = url.username().is_empty() && url.password().is_none();
     plain && (url.scheme() == "https" || is_loopback(&url))
@@ -254,7 +254,7 @@ pub(crate) fn is_loopback(url: &url::Url) -> bool {
     }
 }
 
-fn valid_port(text: &str) -> bool {
+fn has_valid_port(text: &str) -> bool {
     text.rsplit_once(':')
         .and_then(|(_, port)| port.parse::<u16>().ok())
         .is_some_and(|port| port > 0)
@@ -270,16 +270,16 @@ impl FilePath {
     }
 }
 
-impl Shape for FilePath {
+impl ConfigValue for FilePath {
     fn read(node: &Node, cx: &mut Context) -> Option<Self> {
         let text = values::text(node, false, cx)?;
         let climbs = text.split('/').any(|part| part == "..");
         if !patterns::ABSOLUTE_PATH.matches(text) || climbs || text.chars().any(char::is_control) {
-            cx.refuse(node, patterns::ABSOLUTE_PATH.meaning);
+            cx.reject(node, patterns::ABSOLUTE_PATH.meaning);
             return None;
         }
         let path = PathBuf::from(text);
-        cx.name_file(&path);
+        cx.add_file_reference(&path);
         Some(Self(path))
     }
 
@@ -340,7 +340,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-impl Shape for Secret {
+impl ConfigValue for Secret {
     fn read(node: &Node, cx: &mut Context) -> Option<Self> {
         values::text(node, true, cx).map(|text| Self(SecretString::from(text)))
     }

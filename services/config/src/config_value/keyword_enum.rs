@@ -1,7 +1,7 @@
 //! Enumerations: a closed list of words.
 
 /// An enum whose variants are words on paper.
-macro_rules! choice {
+macro_rules! keyword_enum {
     (
         $(#[doc = $doc:literal])*
         $vis:vis enum $name:ident {
@@ -21,7 +21,7 @@ macro_rules! choice {
                 match self { $( Self::$variant => $word, )+ }
             }
 
-            const WORDS: &'static [&'static str] = &[$( $word, $($alias,)* )+];
+            const KEYWORDS: &'static [&'static str] = &[$( $word, $($alias,)* )+];
         }
 
         impl ::std::fmt::Display for $name {
@@ -30,12 +30,12 @@ macro_rules! choice {
             }
         }
 
-        impl $crate::shape::Shape for $name {
+        impl $crate::config_value::ConfigValue for $name {
             fn read(node: &$crate::tree::Node, cx: &mut $crate::context::Context) -> Option<Self> {
                 match node.text() {
                     $( Some($word $(| $alias)*) => Some(Self::$variant), )+
                     _ => {
-                        $crate::shape::values::refuse_word(node, Self::WORDS, cx);
+                        $crate::config_value::values::reject_keyword(node, Self::KEYWORDS, cx);
                         None
                     }
                 }
@@ -58,7 +58,7 @@ macro_rules! choice {
 
         impl<'de> ::serde::Deserialize<'de> for $name {
             fn deserialize<De: ::serde::Deserializer<'de>>(deserializer: De) -> Result<Self, De::Error> {
-                $crate::shape::deserialize(deserializer)
+                $crate::config_value::deserialize(deserializer)
             }
         }
 
@@ -72,10 +72,10 @@ macro_rules! choice {
             }
 
             fn json_schema(_: &mut ::schemars::SchemaGenerator) -> ::schemars::Schema {
-                ::schemars::json_schema!({ "type": "string", "enum": Self::WORDS })
+                ::schemars::json_schema!({ "type": "string", "enum": Self::KEYWORDS })
             }
         }
     };
 }
 
-pub(crate) use choice;
+pub(crate) use keyword_enum;

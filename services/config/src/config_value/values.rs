@@ -6,12 +6,12 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 use url::Url;
 
-use super::{Limit, Shape, rules::list};
+use super::{ConfigValue, Constraint, rules::join_list};
 use crate::{
     context::Context,
+    string_types::patterns,
     suggest::nearest,
-    text::patterns,
-    tree::{Kind, Node, Plain, resolve, shorten},
+    tree::{Node, NodeKind, ScalarValue, resolve, shorten},
 };
 
 /// The text of `node`; anything else is refused, with the quoted form proposed where that is what is missing.
@@ -21,31 +21,33 @@ pub(crate) fn text<'a>(node: &'a Node, secret: bool, cx: &mut Context) -> Option
     }
     let found = if secret { node.describe_kind().to_owned() } else { node.describe() };
     match &node.kind {
-        Kind::Plain(plain) if resolve(plain) != Plain::Null => {
+        NodeKind::Plain(plain) if resolve(plain) != ScalarValue::Null => {
             let suggestion = (!secret).then(|| format!("\"{}\"", shorten(plain)));
-            cx.refuse_as(
+            cx.reject_as(
                 node,
                 found,
                 "text; a number or boolean that is meant as text needs quotes",
                 suggestion,
             );
         }
-        Kind::Plain(_) => cx.refuse_as(node, found, "text, or leave the key out", None),
-        Kind::Text(_) | Kind::List(_) | Kind::Map(_) => cx.refuse_as(node, found, "text", None),
+        NodeKind::Plain(_) => cx.reject_as(node, found, "text, or leave the key out", None),
+        NodeKind::Text(_) | NodeKind::List(_) | NodeKind::Map(_) => {
+            cx.reject_as(node, found, "text", None);
+        }
     }
     None
 }
 
 /// Refuses what is none of `words`.
-pub(crate) fn refuse_word(node: &Node, words: &[&str], cx: &mut Context) {
+pub(crate) fn reject_keyword(node: &Node, words: &[&str], cx: &mut Context) {
     let suggestion = node.text().and_then(|text| nearest(text, words.iter().copied()));
-    cx.refuse_as(node, node.describe(), list(words, "or"), suggestion.map(ToOwned::to_owned));
+    cx.reject_as(node, node.describe(), join_list(words, "or"), suggestion.map(ToOwned::to_owned));
 }
 
-impl Shape for bool {
+impl ConfigValue for bool {
     fn read(node: &Node, cx: &mut Context) -> Option<Self> {
-        if let Kind::Plain(text) = &node.kind
-            && let Plain::Bool(value) = resolve(text)
+        if let NodeKind::Plain(text) = &node.kind
+            && let ScalarValue::Bool(value) = resolve(text)
         {
             return Some(value);
         }
@@ -54,7 +56,7 @@ impl Shape for bool {
             Some("no" | "off" | "false" | "n") => Some("false".to_owned()),
             _ => None,
         };
-        cx.refuse_as(node, node.describe(), "true or false", suggestion);
+        cx.reject_as(node, node.describe(), "true or false", suggestion);
         None
     }
 
@@ -63,21 +65,24 @@ impl Shape for bool {
     }
 }
 
-impl Shape for u32 {
+impl ConfigValue for u32 {
     fn read(node: &Node, cx: &mut Context) -> Option<Self> {
         let value = match &node.kind {
-            Kind::Plain(text) => match resolve(text) {
-                Plain::Number(number) => whole(&number),
-                Plain::Null | Plain::Bool(_) | Plain::NotFinite | Plain::Text => None,
+            NodeKind::Plain(text) => match resolve(text) {
+                ScalarValue::Number(number) => whole(&number),
+                ScalarValue::Null
+                | ScalarValue::Bool(_)
+                | ScalarValue::NotFinite
+                | ScalarValue::Text => None,
             },
-            Kind::Text(_) | Kind::List(_) | Kind::Map(_) => None,
+            NodeKind::Text(_) | NodeKind::List(_) | NodeKind::Map(_) => None,
         };
         if value.is_none() {
             let allowed = match cx.range() {
-                Some((least, most)) => Limit::Range(least, most).allowed(),
+                Some((least, most)) => Constraint::Range(least, most).allowed(),
                 None => format!("a whole number from 0 to {}", u32::MAX),
             };
-            cx.refuse(node, allowed);
+            cx.reject(node, allowed);
         }
         value
     }
@@ -105,7 +110,7 @@ fn whole(number: &serde_json::Number) -> Option<u32> {
     Some(value as u32)
 }
 
-impl Shape for String {
+impl ConfigValue for String {
     fn read(node: &Node, cx: &mut Context) -> Option<Self> {
         text(node, false, cx).map(ToOwned::to_owned)
     }
@@ -123,24 +128,24 @@ impl Shape for String {
     }
 }
 
-impl Shape for Url {
+impl ConfigValue for Url {
     fn read(node: &Node, cx: &mut Context) -> Option<Self> {
         let text = text(node, false, cx)?;
         let allowed = "an absolute http:// or https:// URL with a host, without user and password";
         match Url::parse(text) {
             Ok(url) if !url.username().is_empty() || url.password().is_some() => {
-                cx.refuse_as(node, "a URL with user or password", allowed, None);
+                cx.reject_as(node, "a URL with user or password", allowed, None);
                 None
             }
             Ok(url) if patterns::HTTP.matches(text) && url.has_host() => Some(url),
             Ok(_) => {
-                cx.refuse(node, allowed);
+                cx.reject(node, allowed);
                 None
             }
             Err(error) => {
                 // The part before an @ may be a password.
                 let found = if text.contains('@') { "a URL with an @" } else { &node.describe() };
-                cx.refuse_as(node, format!("{found} ({error})"), allowed, None);
+                cx.reject_as(node, format!("{found} ({error})"), allowed, None);
                 None
             }
         }
@@ -160,17 +165,17 @@ impl Shape for Url {
 }
 
 /// Any JSON value.
-impl Shape for Value {
+impl ConfigValue for Value {
     fn read(node: &Node, _: &mut Context) -> Option<Self> {
         Some(node.to_json())
     }
 }
 
 /// A JSON object of any content.
-impl Shape for serde_json::Map<String, Value> {
+impl ConfigValue for serde_json::Map<String, Value> {
     fn read(node: &Node, cx: &mut Context) -> Option<Self> {
         let Value::Object(map) = node.to_json() else {
-            cx.refuse(node, "a map");
+            cx.reject(node, "a map");
             return None;
         };
         Some(map)
@@ -181,7 +186,7 @@ impl Shape for serde_json::Map<String, Value> {
     }
 }
 
-impl<T: Shape> Shape for Option<T> {
+impl<T: ConfigValue> ConfigValue for Option<T> {
     fn read(node: &Node, cx: &mut Context) -> Option<Self> {
         T::read(node, cx).map(Some)
     }
@@ -190,11 +195,11 @@ impl<T: Shape> Shape for Option<T> {
         T::is_text()
     }
 
-    fn absent() -> Option<Self> {
+    fn default_value() -> Option<Self> {
         Some(None)
     }
 
-    fn is_absent(&self) -> bool {
+    fn is_omitted(&self) -> bool {
         self.is_none()
     }
 
@@ -211,7 +216,7 @@ impl<T: Shape> Shape for Option<T> {
     }
 }
 
-impl<T: Shape> Shape for Box<T> {
+impl<T: ConfigValue> ConfigValue for Box<T> {
     fn read(node: &Node, cx: &mut Context) -> Option<Self> {
         T::read(node, cx).map(Box::new)
     }
@@ -226,16 +231,16 @@ impl<T: Shape> Shape for Box<T> {
 }
 
 /// Reads an item. One that cannot be read keeps its place, so that paths to the others stay right.
-fn read_or_replace<T: Shape>(item: &Node, cx: &mut Context) -> Option<T> {
+fn read_or_replace<T: ConfigValue>(item: &Node, cx: &mut Context) -> Option<T> {
     T::read(item, cx).or_else(|| if cx.is_lossy() { T::placeholder() } else { None })
 }
 
-impl<T: Shape> Shape for Vec<T> {
+impl<T: ConfigValue> ConfigValue for Vec<T> {
     fn read(node: &Node, cx: &mut Context) -> Option<Self> {
-        let Kind::List(items) = &node.kind else {
+        let NodeKind::List(items) = &node.kind else {
             let found =
                 if T::is_secret() { node.describe_kind().to_owned() } else { node.describe() };
-            cx.refuse_as(node, found, "a list", None);
+            cx.reject_as(node, found, "a list", None);
             return None;
         };
         let read: Vec<Option<T>> = items
@@ -259,12 +264,12 @@ impl<T: Shape> Shape for Vec<T> {
     }
 }
 
-impl<T: Shape> Shape for BTreeMap<String, T> {
+impl<T: ConfigValue> ConfigValue for BTreeMap<String, T> {
     fn read(node: &Node, cx: &mut Context) -> Option<Self> {
-        let Kind::Map(entries) = &node.kind else {
+        let NodeKind::Map(entries) = &node.kind else {
             let found =
                 if T::is_secret() { node.describe_kind().to_owned() } else { node.describe() };
-            cx.refuse_as(node, found, "a map", None);
+            cx.reject_as(node, found, "a map", None);
             return None;
         };
         let read: Vec<Option<(String, T)>> = entries

@@ -2,15 +2,15 @@
 
 use super::{AwsSts, HeaderInjection, HeaderValue, Strategy, TokenExchange, UpstreamInject};
 use crate::{
+    config_value::{Constraint, Rule, Variant, keyword_enum, raw_conversion, section},
     context::Context,
-    shape::{Limit, Rule, Variant, alternative, choice, section},
-    text::{EnvName, HeaderName, Secret},
+    string_types::{EnvName, HeaderName, Secret},
     tree::Node,
 };
 
-choice! {
+keyword_enum! {
     /// Credentials for one backend.
-    enum StrategyWord {
+    enum StrategyTag {
         /// Nothing.
         Unauthenticated = "unauthenticated",
         /// A header.
@@ -26,9 +26,9 @@ choice! {
 
 section! {
     /// Credentials for a backend: the `type` and the object that belongs to it.
-    struct StrategyForm {
+    struct RawStrategy {
         /// Which kind of credentials.
-        r#type: StrategyWord;
+        r#type: StrategyTag;
         /// With `type: header_injection`.
         header_injection: Option<HeaderInjection>;
         /// With `type: token_exchange`.
@@ -44,28 +44,28 @@ section! {
         variants: &[
             Variant {
                 value: "unauthenticated",
-                needs: &[],
-                refuses: &["headerInjection", "tokenExchange", "upstreamInject", "awsSts"],
+                requires: &[],
+                forbids: &["headerInjection", "tokenExchange", "upstreamInject", "awsSts"],
             },
             Variant {
                 value: "header_injection",
-                needs: &["headerInjection"],
-                refuses: &["tokenExchange", "upstreamInject", "awsSts"],
+                requires: &["headerInjection"],
+                forbids: &["tokenExchange", "upstreamInject", "awsSts"],
             },
             Variant {
                 value: "token_exchange",
-                needs: &["tokenExchange"],
-                refuses: &["headerInjection", "upstreamInject", "awsSts"],
+                requires: &["tokenExchange"],
+                forbids: &["headerInjection", "upstreamInject", "awsSts"],
             },
             Variant {
                 value: "upstream_inject",
-                needs: &["upstreamInject"],
-                refuses: &["headerInjection", "tokenExchange", "awsSts"],
+                requires: &["upstreamInject"],
+                forbids: &["headerInjection", "tokenExchange", "awsSts"],
             },
             Variant {
                 value: "aws_sts",
-                needs: &["awsSts"],
-                refuses: &["headerInjection", "tokenExchange", "upstreamInject"],
+                requires: &["awsSts"],
+                forbids: &["headerInjection", "tokenExchange", "upstreamInject"],
             },
         ],
     }]
@@ -73,38 +73,38 @@ section! {
 
 section! {
     /// A header with a value that is the same for all callers.
-    struct HeaderInjectionForm {
+    struct RawHeaderInjection {
         /// Name of the header.
         header_name: HeaderName;
         /// The value itself. Prefer `headerValueEnv`.
-        header_value: Option<Secret>, [Limit::NotEmpty];
+        header_value: Option<Secret>, [Constraint::NotEmpty];
         /// Environment variable with the value.
         header_value_env: Option<EnvName>;
     }
     rules [Rule::ExactlyOne(&["headerValue", "headerValueEnv"])]
 }
 
-alternative!(Strategy as StrategyForm, or Strategy::Unauthenticated);
-alternative!(HeaderInjection as HeaderInjectionForm);
+raw_conversion!(Strategy as RawStrategy, or Strategy::Unauthenticated);
+raw_conversion!(HeaderInjection as RawHeaderInjection);
 
 // === impl Strategy ===
 
 impl Strategy {
-    fn from_wire(wire: StrategyForm, _: &Node, _: &mut Context) -> Option<Self> {
-        let StrategyForm { r#type, header_injection, token_exchange, upstream_inject, aws_sts } =
-            wire;
+    fn from_raw(raw: RawStrategy, _: &Node, _: &mut Context) -> Option<Self> {
+        let RawStrategy { r#type, header_injection, token_exchange, upstream_inject, aws_sts } =
+            raw;
         match r#type {
-            StrategyWord::Unauthenticated => Some(Self::Unauthenticated),
-            StrategyWord::HeaderInjection => header_injection.map(Self::HeaderInjection),
-            StrategyWord::TokenExchange => token_exchange.map(Self::TokenExchange),
-            StrategyWord::UpstreamInject => upstream_inject.map(Self::UpstreamInject),
-            StrategyWord::AwsSts => aws_sts.map(Self::AwsSts),
+            StrategyTag::Unauthenticated => Some(Self::Unauthenticated),
+            StrategyTag::HeaderInjection => header_injection.map(Self::HeaderInjection),
+            StrategyTag::TokenExchange => token_exchange.map(Self::TokenExchange),
+            StrategyTag::UpstreamInject => upstream_inject.map(Self::UpstreamInject),
+            StrategyTag::AwsSts => aws_sts.map(Self::AwsSts),
         }
     }
 
-    fn wire(&self) -> StrategyForm {
-        let mut form = StrategyForm {
-            r#type: StrategyWord::Unauthenticated,
+    fn to_raw(&self) -> RawStrategy {
+        let mut form = RawStrategy {
+            r#type: StrategyTag::Unauthenticated,
             header_injection: None,
             token_exchange: None,
             upstream_inject: None,
@@ -113,19 +113,19 @@ impl Strategy {
         match self.clone() {
             Self::Unauthenticated => {}
             Self::HeaderInjection(value) => {
-                form.r#type = StrategyWord::HeaderInjection;
+                form.r#type = StrategyTag::HeaderInjection;
                 form.header_injection = Some(value);
             }
             Self::TokenExchange(value) => {
-                form.r#type = StrategyWord::TokenExchange;
+                form.r#type = StrategyTag::TokenExchange;
                 form.token_exchange = Some(value);
             }
             Self::UpstreamInject(value) => {
-                form.r#type = StrategyWord::UpstreamInject;
+                form.r#type = StrategyTag::UpstreamInject;
                 form.upstream_inject = Some(value);
             }
             Self::AwsSts(value) => {
-                form.r#type = StrategyWord::AwsSts;
+                form.r#type = StrategyTag::AwsSts;
                 form.aws_sts = Some(value);
             }
         }
@@ -136,8 +136,8 @@ impl Strategy {
 // === impl HeaderInjection ===
 
 impl HeaderInjection {
-    fn from_wire(wire: HeaderInjectionForm, _: &Node, _: &mut Context) -> Option<Self> {
-        let HeaderInjectionForm { header_name, header_value, header_value_env } = wire;
+    fn from_raw(raw: RawHeaderInjection, _: &Node, _: &mut Context) -> Option<Self> {
+        let RawHeaderInjection { header_name, header_value, header_value_env } = raw;
         let value = match (header_value, header_value_env) {
             (Some(secret), None) => HeaderValue::Literal(secret),
             (None, Some(env)) => HeaderValue::Env(env),
@@ -146,12 +146,12 @@ impl HeaderInjection {
         Some(Self { header_name, value })
     }
 
-    fn wire(&self) -> HeaderInjectionForm {
+    fn to_raw(&self) -> RawHeaderInjection {
         let Self { header_name, value } = self.clone();
         let (header_value, header_value_env) = match value {
             HeaderValue::Literal(secret) => (Some(secret), None),
             HeaderValue::Env(env) => (None, Some(env)),
         };
-        HeaderInjectionForm { header_name, header_value, header_value_env }
+        RawHeaderInjection { header_name, header_value, header_value_env }
     }
 }

@@ -3,12 +3,12 @@
 use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
-use super::{Limit, Rule, Shape, camel, description};
+use super::{ConfigValue, Constraint, Rule, description, to_camel_case};
 use crate::{
     context::Context,
     error::{ConfigError, UNKNOWN_KEY},
     suggest::nearest,
-    tree::{Entry, Kind, Node},
+    tree::{Entry, Node, NodeKind},
 };
 
 /// The keys of one object, taken one by one.
@@ -16,7 +16,7 @@ use crate::{
 pub(crate) struct Fields<'a> {
     node: &'a Node,
     /// Keys with `""` that say the same as absent ones.
-    blank: Vec<std::borrow::Cow<'static, str>>,
+    empty: Vec<std::borrow::Cow<'static, str>>,
     known: Vec<std::borrow::Cow<'static, str>>,
 }
 
@@ -32,40 +32,40 @@ pub(crate) struct ObjectSchema {
 
 impl<'a> Fields<'a> {
     pub(crate) fn open(node: &'a Node, cx: &mut Context) -> Option<Self> {
-        if matches!(node.kind, Kind::Map(_)) || cx.is_lossy() {
-            return Some(Self { node, blank: Vec::new(), known: Vec::new() });
+        if matches!(node.kind, NodeKind::Map(_)) || cx.is_lossy() {
+            return Some(Self { node, empty: Vec::new(), known: Vec::new() });
         }
-        cx.refuse_as(node, node.describe(), "a map", None);
+        cx.reject_as(node, node.describe(), "a map", None);
         None
     }
 
-    pub(crate) fn take<T: Shape>(
+    pub(crate) fn take<T: ConfigValue>(
         &mut self,
         field: &'static str,
         default: Option<T>,
-        limits: &[Limit],
+        constraints: &[Constraint],
         cx: &mut Context,
     ) -> Option<T> {
-        let key = camel(field);
+        let key = to_camel_case(field);
         let given = self.node.get(&key);
         if empty_is_absent(default.as_ref()) && given.and_then(Node::text) == Some("") {
-            self.blank.push(key.clone());
+            self.empty.push(key.clone());
             self.known.push(key);
-            return default.or_else(T::absent);
+            return default.or_else(T::default_value);
         }
         let value = match given {
-            Some(value) if value.is_null() && default.is_none() && T::absent().is_none() => {
-                cx.at_key(&key, |cx| cx.refuse(value, "a value: the key is required"));
+            Some(value) if value.is_null() && default.is_none() && T::default_value().is_none() => {
+                cx.at_key(&key, |cx| cx.reject(value, "a value: the key is required"));
                 None
             }
             Some(value) if cx.is_lossy() => {
-                let read = cx.at_key(&key, |cx| limited(value, limits, cx));
-                read.or(default).or_else(T::absent)
+                let read = cx.at_key(&key, |cx| read_constrained(value, constraints, cx));
+                read.or(default).or_else(T::default_value)
             }
-            Some(value) => cx.at_key(&key, |cx| limited(value, limits, cx)),
-            None => default.or_else(T::absent).or_else(|| {
+            Some(value) => cx.at_key(&key, |cx| read_constrained(value, constraints, cx)),
+            None => default.or_else(T::default_value).or_else(|| {
                 cx.at_key(&key, |cx| {
-                    cx.refuse_as(self.node, "nothing", "a value: the key is required", None);
+                    cx.reject_as(self.node, "nothing", "a value: the key is required", None);
                 });
                 None
             }),
@@ -76,23 +76,23 @@ impl<'a> Fields<'a> {
 
     /// Reports keys that no field took, and rules between those that were.
     pub(crate) fn finish(self, rules: &[Rule], cx: &mut Context) {
-        if let Kind::Map(entries) = &self.node.kind {
-            self.refuse_unknown(entries, rules, cx);
+        if let NodeKind::Map(entries) = &self.node.kind {
+            self.reject_unknown_keys(entries, rules, cx);
         }
         for rule in rules {
-            rule.check(self.node, &self.blank, cx);
+            rule.check(self.node, &self.empty, cx);
         }
     }
 
-    fn refuse_unknown(&self, entries: &[Entry], rules: &[Rule], cx: &mut Context) {
+    fn reject_unknown_keys(&self, entries: &[Entry], rules: &[Rule], cx: &mut Context) {
         let mut known: Vec<&str> = self.known.iter().map(AsRef::as_ref).collect();
         known.sort_unstable();
         // A key that is there already is the less likely meaning of a misspelt one.
         let (present, absent): (Vec<&str>, Vec<&str>) =
             known.iter().partition(|key| self.node.get(key).is_some());
-        for Entry { key, line, value, merges } in entries {
-            let elsewhere = |rule: &Rule| matches!(rule, Rule::Elsewhere(other, _) if other == key);
-            if known.contains(&key.as_str()) || *merges || rules.iter().any(elsewhere) {
+        for Entry { key, line, value, is_merge_key } in entries {
+            let elsewhere = |rule: &Rule| matches!(rule, Rule::Moved(other, _) if other == key);
+            if known.contains(&key.as_str()) || *is_merge_key || rules.iter().any(elsewhere) {
                 continue;
             }
             let mut error = ConfigError {
@@ -114,20 +114,24 @@ impl<'a> Fields<'a> {
 }
 
 /// Returns `true` if `""` is equivalent to an absent key: for text with a default or optional text.
-fn empty_is_absent<T: Shape>(default: Option<&T>) -> bool {
+fn empty_is_absent<T: ConfigValue>(default: Option<&T>) -> bool {
     T::empty_is_absent() || (T::is_free_text() && default.is_some())
 }
 
-/// Reads a value that keeps to its limits.
-fn limited<T: Shape>(value: &Node, limits: &[Limit], cx: &mut Context) -> Option<T> {
-    let range = limits.iter().find_map(|limit| match limit {
-        Limit::Range(least, most) => Some((*least, *most)),
+/// Reads a value that keeps to its constraints.
+fn read_constrained<T: ConfigValue>(
+    value: &Node,
+    constraints: &[Constraint],
+    cx: &mut Context,
+) -> Option<T> {
+    let range = constraints.iter().find_map(|constraint| match constraint {
+        Constraint::Range(least, most) => Some((*least, *most)),
         _ => None,
     });
-    let read = cx.within(range, |cx| T::read(value, cx))?;
+    let read = cx.with_range(range, |cx| T::read(value, cx))?;
     let mut good = true;
-    for limit in limits {
-        good = good && limit.check(value, T::is_secret(), cx);
+    for constraint in constraints {
+        good = good && constraint.check(value, T::is_secret(), cx);
     }
     good.then_some(read)
 }
@@ -139,25 +143,25 @@ impl ObjectSchema {
         Self { properties: Map::new(), required: Vec::new(), description: description(docs) }
     }
 
-    pub(crate) fn field<T: Shape>(
+    pub(crate) fn field<T: ConfigValue>(
         &mut self,
         generator: &mut SchemaGenerator,
         field: &'static str,
         docs: &[&str],
         default: Option<T>,
-        limits: &[Limit],
+        constraints: &[Constraint],
     ) {
         if T::is_never() {
             return;
         }
-        let key = camel(field).into_owned();
-        if default.is_none() && T::absent().is_none() {
+        let key = to_camel_case(field).into_owned();
+        if default.is_none() && T::default_value().is_none() {
             self.required.push(key.clone());
         }
         let mut schema = T::field_schema(generator);
         let object = schema.ensure_object();
-        for limit in limits {
-            limit.describe(object);
+        for constraint in constraints {
+            constraint.describe(object);
         }
         // Plain text takes `""` anyway.
         let is_plain = object.len() == 1 && object.get("type") == Some(&json!("string"));

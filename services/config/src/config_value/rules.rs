@@ -10,13 +10,13 @@ use crate::{
     context::Context,
     decimal::Decimal,
     duration::Duration,
-    text::Pattern,
-    tree::{Kind, Node, shorten},
+    string_types::Pattern,
+    tree::{Node, NodeKind, shorten},
 };
 
-/// A limit of one value.
+/// Constraint on one value.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Limit {
+pub(crate) enum Constraint {
     /// Whole numbers, inclusive.
     Range(i64, i64),
     /// Text of at least one character.
@@ -51,64 +51,64 @@ pub(crate) enum Rule {
     /// One of the keys or more.
     AtLeastOne(&'static [&'static str]),
     /// The first key only together with the second.
-    Needs(&'static str, &'static str),
+    Requires(&'static str, &'static str),
     /// In the list under the first key, no two items have the same text under the second.
     Unique(&'static str, &'static str),
     /// A key that belongs elsewhere, and where.
-    Elsewhere(&'static str, &'static str),
+    Moved(&'static str, &'static str),
     /// Custom rule. It checks the tree, so it also runs on documents with other errors.
-    Also(fn(&Node, &mut Context)),
+    Custom(fn(&Node, &mut Context)),
 }
 
 /// Requirements that one value of a discriminating key imposes on other keys.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Variant {
     pub(crate) value: &'static str,
-    pub(crate) needs: &'static [&'static str],
-    pub(crate) refuses: &'static [&'static str],
+    pub(crate) requires: &'static [&'static str],
+    pub(crate) forbids: &'static [&'static str],
 }
 
-// === impl Limit ===
+// === impl Constraint ===
 
-impl Limit {
-    /// Reports an error and returns `false` if `node` violates the limit. The reader handles values of another type.
+impl Constraint {
+    /// Reports an error and returns `false` if `node` violates the constraint. The reader handles values of another type.
     pub(crate) fn check(self, node: &Node, secret: bool, cx: &mut Context) -> bool {
         let broken = match (self, &node.kind) {
-            (Self::Range(least, most), Kind::Plain(_)) => {
+            (Self::Range(least, most), NodeKind::Plain(_)) => {
                 node.to_json().as_f64().is_some_and(|n| n < as_f64(least) || n > as_f64(most))
             }
-            (Self::NotEmpty, Kind::Text(text)) => text.is_empty(),
-            (Self::MaxLength(most), Kind::Text(text) | Kind::Plain(text)) => {
+            (Self::NotEmpty, NodeKind::Text(text)) => text.is_empty(),
+            (Self::MaxLength(most), NodeKind::Text(text) | NodeKind::Plain(text)) => {
                 text.chars().nth(most).is_some()
             }
-            (Self::Matches(pattern), Kind::Text(text) | Kind::Plain(text)) => {
+            (Self::Matches(pattern), NodeKind::Text(text) | NodeKind::Plain(text)) => {
                 !pattern.matches(text)
             }
-            (Self::AtMost(most), Kind::Text(text)) => {
+            (Self::AtMost(most), NodeKind::Text(text)) => {
                 text.parse::<Decimal>().is_ok_and(|decimal| decimal.get() > most)
             }
-            (Self::Positive, Kind::Text(text) | Kind::Plain(text)) => {
+            (Self::Positive, NodeKind::Text(text) | NodeKind::Plain(text)) => {
                 text.parse::<Duration>().is_ok_and(Duration::is_zero)
             }
-            (Self::AtLeast(least), Kind::Text(text) | Kind::Plain(text)) => {
+            (Self::AtLeast(least), NodeKind::Text(text) | NodeKind::Plain(text)) => {
                 text.parse::<Duration>().is_ok_and(|duration| duration < least)
             }
-            (Self::Positive, Kind::Map(entries)) => {
+            (Self::Positive, NodeKind::Map(entries)) => {
                 let mut good = true;
                 for entry in entries {
                     good &= cx.at_key(&entry.key, |cx| self.check(&entry.value, secret, cx));
                 }
                 return good;
             }
-            (Self::MinItems(least), Kind::List(items)) => items.len() < least,
-            (Self::MinItems(least), Kind::Map(entries)) => entries.len() < least,
-            (Self::MaxItems(most), Kind::List(items)) => items.len() > most,
-            (Self::MaxItems(most), Kind::Map(entries)) => entries.len() > most,
-            (Self::EachNotEmpty | Self::EachMatches(_), Kind::List(items)) => {
-                let limit = self.of_item();
+            (Self::MinItems(least), NodeKind::List(items)) => items.len() < least,
+            (Self::MinItems(least), NodeKind::Map(entries)) => entries.len() < least,
+            (Self::MaxItems(most), NodeKind::List(items)) => items.len() > most,
+            (Self::MaxItems(most), NodeKind::Map(entries)) => entries.len() > most,
+            (Self::EachNotEmpty | Self::EachMatches(_), NodeKind::List(items)) => {
+                let constraint = self.of_item();
                 let mut good = true;
                 for (index, item) in items.iter().enumerate() {
-                    good &= cx.at_index(index, |cx| limit.check(item, secret, cx));
+                    good &= cx.at_index(index, |cx| constraint.check(item, secret, cx));
                 }
                 return good;
             }
@@ -116,7 +116,7 @@ impl Limit {
         };
         if broken {
             let found = if secret { node.describe_kind().to_owned() } else { Self::found(node) };
-            cx.refuse_as(node, found, self.allowed(), None);
+            cx.reject_as(node, found, self.allowed(), None);
         }
         !broken
     }
@@ -131,9 +131,9 @@ impl Limit {
 
     fn found(node: &Node) -> String {
         match &node.kind {
-            Kind::List(items) => format!("a list of {}", items.len()),
-            Kind::Map(entries) => format!("a map of {}", entries.len()),
-            Kind::Text(_) | Kind::Plain(_) => node.describe(),
+            NodeKind::List(items) => format!("a list of {}", items.len()),
+            NodeKind::Map(entries) => format!("a map of {}", entries.len()),
+            NodeKind::Text(_) | NodeKind::Plain(_) => node.describe(),
         }
     }
 
@@ -179,7 +179,7 @@ impl Limit {
                 let key = if of_map { "maxProperties" } else { "maxItems" };
                 schema.insert(key.to_owned(), json!(most));
             }
-            // A regular expression for these limits would not be readable.
+            // A regular expression for these constraints would not be readable.
             Self::AtMost(_) | Self::Positive | Self::AtLeast(_) => {}
             Self::EachNotEmpty | Self::EachMatches(_) => {
                 if let Some(Value::Object(items)) = schema.get_mut("items") {
@@ -198,9 +198,9 @@ fn as_f64(number: i64) -> f64 {
 // === impl Rule ===
 
 impl Rule {
-    /// Checks the keys of `node`. Those of `blank` count as absent.
-    pub(crate) fn check(&self, node: &Node, blank: &[Cow<'static, str>], cx: &mut Context) {
-        let given = |key: &str| node.get(key).is_some() && !blank.iter().any(|blank| blank == key);
+    /// Checks the keys of `node`. Keys in `empty` count as absent.
+    pub(crate) fn check(&self, node: &Node, empty: &[Cow<'static, str>], cx: &mut Context) {
+        let given = |key: &str| node.get(key).is_some() && !empty.iter().any(|empty| empty == key);
         let present = |keys: &[&'static str]| -> Vec<&'static str> {
             keys.iter().copied().filter(|key| given(key)).collect()
         };
@@ -210,17 +210,17 @@ impl Rule {
             }
             Self::AtMostOne(keys) | Self::ExactlyOne(keys) if present(keys).len() > 1 => {
                 let second = present(keys).get(1).copied().unwrap_or_default();
-                let found = format!("{} together", list(&present(keys), "and"));
-                cx.refuse_key(node, second, found, format!("one of {}", list(keys, "and")));
+                let found = format!("{} together", join_list(&present(keys), "and"));
+                cx.reject_key(node, second, found, format!("one of {}", join_list(keys, "and")));
             }
             Self::ExactlyOne(keys) | Self::AtLeastOne(keys) if present(keys).is_empty() => {
-                let found = format!("neither {}", list(keys, "nor"));
+                let found = format!("neither {}", join_list(keys, "nor"));
                 let count =
                     if matches!(self, Self::ExactlyOne(_)) { "exactly" } else { "at least" };
-                cx.refuse_as(node, found, format!("{count} one of them"), None);
+                cx.reject_as(node, found, format!("{count} one of them"), None);
             }
-            Self::Needs(key, other) if given(key) && !given(other) => {
-                cx.refuse_key(
+            Self::Requires(key, other) if given(key) && !given(other) => {
+                cx.reject_key(
                     node,
                     key,
                     format!("{key} without {other}"),
@@ -228,21 +228,21 @@ impl Rule {
                 );
             }
             Self::Unique(key, name) => check_unique(node, key, name, cx),
-            Self::Elsewhere(key, place) if node.get(key).is_some() => {
-                cx.refuse_key(node, key, "the key here", *place);
+            Self::Moved(key, place) if node.get(key).is_some() => {
+                cx.reject_key(node, key, "the key here", *place);
             }
-            Self::Also(check) => check(node, cx),
+            Self::Custom(check) => check(node, cx),
             Self::AtMostOne(_)
             | Self::ExactlyOne(_)
             | Self::AtLeastOne(_)
-            | Self::Needs(..)
-            | Self::Elsewhere(..) => {}
+            | Self::Requires(..)
+            | Self::Moved(..) => {}
         }
     }
 
     pub(crate) fn describe(&self, schema: &mut Schema) {
         let needs = |key: &&str| given(key);
-        let none_two = |keys: &[&str]| -> Vec<Value> {
+        let pairwise_exclusive = |keys: &[&str]| -> Vec<Value> {
             let mut pairs = Vec::new();
             for (index, left) in keys.iter().enumerate() {
                 for right in &keys[index + 1..] {
@@ -254,24 +254,25 @@ impl Rule {
         let mut all = Vec::new();
         match self {
             Self::Variants { tag, default, variants } => {
-                let telling =
-                    |variant: &&Variant| !variant.needs.is_empty() || !variant.refuses.is_empty();
-                let telling = variants.iter().filter(telling);
-                all.extend(telling.map(|variant| describe_variant(tag, *default, variant)));
+                let has_requirements = |variant: &&Variant| {
+                    !variant.requires.is_empty() || !variant.forbids.is_empty()
+                };
+                let constrained = variants.iter().filter(has_requirements);
+                all.extend(constrained.map(|variant| describe_variant(tag, *default, variant)));
             }
-            Self::AtMostOne(keys) => all.extend(none_two(keys)),
+            Self::AtMostOne(keys) => all.extend(pairwise_exclusive(keys)),
             Self::ExactlyOne(keys) => {
-                all.extend(none_two(keys));
+                all.extend(pairwise_exclusive(keys));
                 all.push(json!({ "anyOf": keys.iter().map(needs).collect::<Vec<_>>() }));
             }
             Self::AtLeastOne(keys) => {
                 all.push(json!({ "anyOf": keys.iter().map(needs).collect::<Vec<_>>() }));
             }
-            Self::Needs(key, other) => {
+            Self::Requires(key, other) => {
                 all.push(json!({ "if": given(key), "then": given(other) }));
             }
             // A schema cannot compare items; an unknown key it refuses anyway.
-            Self::Unique(..) | Self::Elsewhere(..) | Self::Also(_) => {}
+            Self::Unique(..) | Self::Moved(..) | Self::Custom(_) => {}
         }
         if all.is_empty() {
             return;
@@ -287,7 +288,7 @@ impl Rule {
 }
 
 fn check_unique(node: &Node, key: &str, name: &str, cx: &mut Context) {
-    let Some(Node { kind: Kind::List(items), .. }) = node.get(key) else { return };
+    let Some(Node { kind: NodeKind::List(items), .. }) = node.get(key) else { return };
     let mut seen = HashSet::new();
     for (index, item) in items.iter().enumerate() {
         let Some(value) = item.get(name).and_then(Node::text) else { continue };
@@ -295,7 +296,7 @@ fn check_unique(node: &Node, key: &str, name: &str, cx: &mut Context) {
             let found = format!("\"{}\" a second time", shorten(value));
             cx.at_key(key, |cx| {
                 cx.at_index(index, |cx| {
-                    cx.refuse_key(item, name, found, "a value that no other entry has");
+                    cx.reject_key(item, name, found, "a value that no other entry has");
                 });
             });
         }
@@ -317,25 +318,25 @@ fn check_variants(
     // A missing or misspelt tag is reported by its own reader.
     let Some(chosen) = chosen else { return };
     let Some(variant) = variants.iter().find(|variant| variant.value == chosen) else { return };
-    for key in variant.needs {
+    for key in variant.requires {
         if !given(key) {
             let allowed = format!("a value: {tag}: {chosen} needs it");
-            cx.at_key(key, |cx| cx.refuse_as(node, "nothing".to_owned(), allowed, None));
+            cx.at_key(key, |cx| cx.reject_as(node, "nothing".to_owned(), allowed, None));
         }
     }
-    for key in variant.refuses {
+    for key in variant.forbids {
         if given(key) {
             let others: Vec<_> = variants
                 .iter()
-                .filter(|other| !other.refuses.contains(key))
+                .filter(|other| !other.forbids.contains(key))
                 .map(|other| other.value)
                 .collect();
             let found = format!("{key} with {tag}: {}", quoted(chosen));
-            cx.refuse_key(
+            cx.reject_key(
                 node,
                 key,
                 found,
-                format!("{key} only with {tag}: {}", list(&others, "or")),
+                format!("{key} only with {tag}: {}", join_list(&others, "or")),
             );
         }
     }
@@ -346,8 +347,8 @@ fn describe_variant(tag: &str, default: Option<&str>, variant: &Variant) -> Valu
     if default != Some(variant.value) {
         when["required"] = json!([tag]);
     }
-    let needed = variant.needs.iter().map(|key| given(key));
-    let refused = variant.refuses.iter().map(|key| json!({ "not": given(key) }));
+    let needed = variant.requires.iter().map(|key| given(key));
+    let refused = variant.forbids.iter().map(|key| json!({ "not": given(key) }));
     let then: Vec<_> = needed.chain(refused).collect();
     json!({ "if": when, "then": { "allOf": then } })
 }
@@ -362,7 +363,7 @@ fn quoted(value: &str) -> String {
 }
 
 /// `a, b and c`.
-pub(crate) fn list(words: &[&str], last: &str) -> String {
+pub(crate) fn join_list(words: &[&str], last: &str) -> String {
     match words {
         [] => String::new(),
         [word] => quoted(word),
