@@ -1,7 +1,7 @@
 //! Budget for the bytes that a process holds for its callers.
 
-mod pace;
 mod state;
+mod transfer_rate;
 
 use std::collections::hash_map::RandomState;
 use std::fmt;
@@ -17,8 +17,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Extensions;
 
-pub use self::pace::Pace;
 use self::state::{State, Wait};
+pub use self::transfer_rate::TransferRate;
 use crate::{Identity, Rejection, network};
 
 /// The most refused bodies that are read on at a time.

@@ -38,7 +38,7 @@ pub use self::{
     body_buffer::BodyBuffer,
     byte_budget::{
         BudgetAccount, BudgetCounts, BudgetOwner, ByteBudget, DrainPermit, Grow, MAX_BUDGET_WAIT,
-        OverBudget, Pace, Reservation,
+        OverBudget, Reservation, TransferRate,
     },
     cache::Cache,
     claims::{Claim, Claims, ClaimsFault, MAX_CLAIMS},

@@ -7,58 +7,59 @@ use http::request;
 use tower_layer::Layer;
 use vmcp_core::{BoxError, ByteBudget, Rejection};
 
-use crate::{Decode, read};
+use crate::{Decode, body};
 
-/// Decodes MCP messages. See the [crate docs](crate) for an example.
+/// Layer that decodes MCP messages. See the [crate docs](crate) for an example.
 ///
 /// # Defaults
 /// Messages up to 8 MiB, each within 30 seconds, without a budget for all together.
 #[derive(Clone, Debug)]
 pub struct DecodeLayer {
-    pub(crate) max_bytes: usize,
-    pub(crate) read_within: Duration,
+    pub(crate) max_body_size: usize,
+    pub(crate) body_timeout: Duration,
     pub(crate) budget: Option<ByteBudget>,
 }
 
 impl DecodeLayer {
-    /// A layer with the default limits.
+    /// Creates a layer with the default limits.
     #[must_use]
     pub fn new() -> Self {
-        Self { max_bytes: 8 << 20, read_within: Duration::from_secs(30), budget: None }
+        Self { max_body_size: 8 << 20, body_timeout: Duration::from_secs(30), budget: None }
     }
 
-    /// The most bytes that a message may have; a larger one is answered 413.
+    /// Sets the maximum size of a message in bytes; a larger one is rejected with 413.
     #[must_use]
-    pub fn max_bytes(mut self, bytes: usize) -> Self {
-        self.max_bytes = bytes;
+    pub fn max_body_size(mut self, bytes: usize) -> Self {
+        self.max_body_size = bytes;
         self
     }
 
     /// Sets the time for the whole body; a slower one is rejected with 408.
     #[must_use]
-    pub fn read_within(mut self, time: Duration) -> Self {
-        self.read_within = time;
+    pub fn body_timeout(mut self, time: Duration) -> Self {
+        self.body_timeout = time;
         self
     }
 
-    /// Budget for the bytes of all messages: those beyond the first 4 KiB of each count from when they arrive until the
-    /// message is dropped. A message that finds no room waits for at most two seconds and is then answered 503.
+    /// Sets the budget for the bytes of all messages. Bytes beyond the first 4 KiB of each message count from their arrival
+    /// until the message is dropped. A message that exceeds the budget waits for at most two seconds and is then rejected
+    /// with 503.
     #[must_use]
     pub fn budget(mut self, budget: ByteBudget) -> Self {
         self.budget = Some(budget);
         self
     }
 
-    /// The same bounds without the budget, for messages that are counted already.
+    /// Removes the budget, for messages that are counted already.
     #[must_use]
     pub fn without_budget(mut self) -> Self {
         self.budget = None;
         self
     }
 
-    /// The budget for the bytes of all messages.
+    /// Returns the budget for the bytes of all messages.
     #[must_use]
-    pub fn get_budget(&self) -> Option<&ByteBudget> {
+    pub fn byte_budget(&self) -> Option<&ByteBudget> {
         self.budget.as_ref()
     }
 
@@ -66,12 +67,12 @@ impl DecodeLayer {
     ///
     /// # Errors
     /// The body is too large or too slow, breaks off, or the budget is used up.
-    pub async fn read<B>(&self, parts: &request::Parts, body: B) -> Result<Bytes, Rejection>
+    pub async fn read_body<B>(&self, parts: &request::Parts, body: B) -> Result<Bytes, Rejection>
     where
         B: http_body::Body,
         B::Error: Into<BoxError>,
     {
-        read::body(body, parts, self).await
+        body::read(body, parts, self).await
     }
 }
 

@@ -1,16 +1,16 @@
 #![doc = include_str!("../README.md")]
 
+mod body;
 mod classify;
+mod content_negotiation;
+pub mod header_value;
 mod layer;
-mod media;
-pub mod name;
-mod read;
 mod service;
 
 pub use vmcp_core::{BoxError, ByteBudget, Generation, McpRequest, Rejection};
 
 pub use self::{
+    content_negotiation::{prefers_event_stream, require_event_stream},
     layer::DecodeLayer,
-    media::{accepts_events, prefers_events},
     service::Decode,
 };

@@ -1,4 +1,4 @@
-//! The service: refuse what is not a message, hand on what is.
+//! Service that rejects invalid messages and passes valid ones on.
 
 use std::future::Future;
 use std::mem;
@@ -12,9 +12,9 @@ use tower_service::Service;
 use vmcp_core::{BoxError, McpRequest, Rejection, Trail};
 use vmcp_wire::scan;
 
-use crate::{DecodeLayer, classify, media};
+use crate::{DecodeLayer, classify, content_negotiation};
 
-/// Decodes the messages on the way to `S`. See the [crate docs](crate) for an example.
+/// Service that decodes messages before it calls `S`. See the [crate docs](crate) for an example.
 ///
 /// The future is boxed: the body is awaited before the inner service is called.
 #[derive(Clone, Debug)]
@@ -66,8 +66,8 @@ where
                 return inner.call(request.map(|_| Full::default())).await;
             }
             let (mut parts, body) = request.into_parts();
-            let message = match media::check(&parts.headers) {
-                Ok(()) => match layer.read(&parts, body).await {
+            let message = match content_negotiation::check_headers(&parts.headers) {
+                Ok(()) => match layer.read_body(&parts, body).await {
                     Ok(bytes) => decode(&parts.headers, bytes),
                     Err(rejection) => Err(Box::new((rejection, None))),
                 },
@@ -92,21 +92,21 @@ where
 }
 
 /// A rejection, and the id of the request that it answers. Boxed: messages are moved through the same results.
-type Rejected = Box<(Rejection, Option<Bytes>)>;
+type RejectionWithId = Box<(Rejection, Option<Bytes>)>;
 
-/// The message in `bytes`, or why it is none and the id that it had.
-fn decode(headers: &http::HeaderMap, bytes: Bytes) -> Result<McpRequest, Rejected> {
+/// Decodes the message in `bytes`. An error has the id of the message, if it has a valid one.
+fn decode(headers: &http::HeaderMap, bytes: Bytes) -> Result<McpRequest, RejectionWithId> {
     match scan(&bytes) {
-        Ok(envelope) => match classify::generation(headers, &bytes, &envelope) {
+        Ok(envelope) => match classify::classify(headers, &bytes, &envelope) {
             Ok(generation) => Ok(McpRequest { bytes, envelope, generation }),
-            Err(refusal) => {
-                let id = classify::id(&envelope).map(|span| span.slice(&bytes));
-                Err(Box::new((refusal, id)))
+            Err(rejection) => {
+                let id = classify::request_id(&envelope).map(|span| span.slice(&bytes));
+                Err(Box::new((rejection, id)))
             }
         },
-        Err(refused) => {
-            let refusal = Rejection::malformed(refused.fault.code(), refused.fault.to_string());
-            Err(Box::new((refusal, refused.id.map(|span| span.slice(&bytes)))))
+        Err(error) => {
+            let rejection = Rejection::malformed(error.fault.code(), error.fault.to_string());
+            Err(Box::new((rejection, error.id.map(|span| span.slice(&bytes)))))
         }
     }
 }

@@ -169,7 +169,7 @@ fn session(hub: &Hub, parts: &request::Parts, caller: &Caller) -> Result<Arc<Ses
 
 /// Opens the notification stream of a stateful client, or resumes a stream.
 fn open_stream(hub: &Arc<Hub>, parts: &request::Parts) -> Result<Response<Body>, Rejection> {
-    vmcp_decode::accepts_events(&parts.headers)?;
+    vmcp_decode::require_event_stream(&parts.headers)?;
     let session = session(hub, parts, &hello::caller(&parts.extensions))?;
     let talk = session.talk();
     let resumed = parts.headers.get(LAST_EVENT).map(|id| {

@@ -103,7 +103,7 @@ fn framed(call: &Call, kind: Kind, page: Page, gaps: &[MissingBackend]) -> Respo
         tail.extend_from_slice(&define_literal(&next));
     }
     tail.extend_from_slice(b"}}");
-    if vmcp_decode::prefers_events(&call.headers) {
+    if vmcp_decode::prefers_event_stream(&call.headers) {
         head.splice(0..0, *b"data: ");
         tail.extend_from_slice(b"\n\n");
         // A backend may have formatted its definitions over several lines.

@@ -131,7 +131,7 @@ fn open<S: Inner>(
     mut parts: request::Parts,
 ) -> Result<Response<Body>, Rejection> {
     if parts.headers.contains_key(ACCEPT) {
-        vmcp_decode::accepts_events(&parts.headers)?;
+        vmcp_decode::require_event_stream(&parts.headers)?;
     }
     for header in [CONTENT_LENGTH, TRANSFER_ENCODING, CONTENT_TYPE, SESSION, LAST_EVENT] {
         parts.headers.remove(header);
@@ -170,7 +170,7 @@ where
         .and_then(|id| clients.find(id, &caller(&parts)))
         .ok_or_else(no_stream)?;
     let seat = client.seat()?;
-    let message = clients.decode().read(&parts, body).await?;
+    let message = clients.decode().read_body(&parts, body).await?;
     let handshake = is_handshake(&message);
     if handshake && !client.begin() {
         let message = "this stream has a session already: open another one";

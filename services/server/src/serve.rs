@@ -207,7 +207,7 @@ impl Server {
         let budget = budget(&options);
         let limits = Limits { buffered: Some(budget.clone()), ..options.limits.clone() };
         let gateway = Gateway::new(settings, limits, seal(&options)?);
-        let decode = DecodeLayer::new().max_bytes(options.message_bytes).budget(budget.clone());
+        let decode = DecodeLayer::new().max_body_size(options.message_bytes).budget(budget.clone());
         let fixed = Fixed {
             telemetry,
             shows_metrics: options.admin_token.is_none(),

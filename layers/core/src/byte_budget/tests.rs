@@ -83,15 +83,15 @@ fn peers_are_too_slow_only_while_others_wait() {
     let budget = ByteBudget::new(4);
     let mut full = budget.open(owner(1));
     full.try_grow(2).unwrap();
-    let mut pace = Pace::default();
-    assert!(!pace.end_interval(&budget), "nothing waits");
+    let mut transfer_rate = TransferRate::default();
+    assert!(!transfer_rate.end_interval(&budget), "nothing waits");
     let mut waiting = budget.open(owner(1));
     let mut waiting = Box::pin(waiting.grow(1));
     assert!(noop(waiting.as_mut()).is_pending());
-    pace.add(16 << 10);
-    assert!(!pace.end_interval(&budget));
-    pace.add((16 << 10) - 1);
-    assert!(pace.end_interval(&budget));
+    transfer_rate.add(16 << 10);
+    assert!(!transfer_rate.end_interval(&budget));
+    transfer_rate.add((16 << 10) - 1);
+    assert!(transfer_rate.end_interval(&budget));
 }
 
 #[test]

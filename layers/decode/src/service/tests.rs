@@ -10,12 +10,12 @@ const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-0
 async fn send(headers: &[(&str, &str)], body: impl Into<Bytes>) -> Response<Bytes> {
     let inner = service_fn(|request: Request<Full<Bytes>>| async move {
         let message = request.extensions().get::<McpRequest>().unwrap();
-        let said = match message.generation {
+        let prefix = match message.generation {
             Generation::Stateful => "stateful ",
             Generation::Stateless => "stateless ",
         };
         Ok::<_, std::convert::Infallible>(Response::new(Bytes::from(
-            said.to_owned() + &message.method(),
+            prefix.to_owned() + &message.method(),
         )))
     });
     let mut request = Request::post("/mcp");
@@ -26,14 +26,14 @@ async fn send(headers: &[(&str, &str)], body: impl Into<Bytes>) -> Response<Byte
         request = request.header(*name, *value);
     }
     let request = request.body(Full::new(body.into())).unwrap();
-    DecodeLayer::new().max_bytes(2000).layer(inner).oneshot(request).await.unwrap()
+    DecodeLayer::new().max_body_size(2000).layer(inner).oneshot(request).await.unwrap()
 }
 
 fn call(params: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{{{params}}}}}"#)
 }
 
-async fn refused(headers: &[(&str, &str)], body: &str, status: u16, code: i32) {
+async fn assert_rejected(headers: &[(&str, &str)], body: &str, status: u16, code: i32) {
     let response = send(headers, body.to_owned()).await;
     let text = String::from_utf8_lossy(response.body()).into_owned();
     assert_eq!(response.status(), status, "{body}: {text}");
@@ -41,14 +41,14 @@ async fn refused(headers: &[(&str, &str)], body: &str, status: u16, code: i32) {
 }
 
 #[tokio::test]
-async fn a_message_without_signals_is_stateful() {
+async fn message_without_stateless_markers_is_stateful() {
     assert_eq!(send(&[], call(r#""name":"x""#)).await.body(), "stateful tools/call");
     let headers = [("mcp-protocol-version", "2025-06-18")];
     assert_eq!(send(&headers, call(r#""name":"x""#)).await.body(), "stateful tools/call");
 }
 
 #[tokio::test]
-async fn a_request_with_metadata_and_headers_is_stateless() {
+async fn request_with_meta_and_headers_is_stateless() {
     let headers = [
         ("mcp-protocol-version", "2026-07-28"),
         ("mcp-method", "tools/call"),
@@ -59,7 +59,7 @@ async fn a_request_with_metadata_and_headers_is_stateless() {
 }
 
 #[tokio::test]
-async fn a_handshake_is_stateful_whatever_else_it_carries() {
+async fn initialize_is_stateful_despite_stateless_meta() {
     let body = format!(
         r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{{"protocolVersion":"2026-07-28",{META}}}}}"#
     );
@@ -68,7 +68,7 @@ async fn a_handshake_is_stateful_whatever_else_it_carries() {
 }
 
 #[tokio::test]
-async fn headers_that_contradict_the_body_are_refused() {
+async fn rejects_headers_that_contradict_the_body() {
     let body = call(&format!(r#""name":"x",{META}"#));
     let version = ("mcp-protocol-version", "2026-07-28");
     for headers in [
@@ -82,7 +82,7 @@ async fn headers_that_contradict_the_body_are_refused() {
         &[("mcp-method", "tools/call"), ("mcp-name", "x")],
         &[("mcp-protocol-version", "2025-11-25"), ("mcp-method", "tools/call")],
     ] {
-        refused(headers, &body, 400, -32020).await;
+        assert_rejected(headers, &body, 400, -32020).await;
     }
 }
 
@@ -97,26 +97,26 @@ async fn requires_task_id_in_name_header() {
             headers.extend_from_slice(name);
             headers
         };
-        refused(&headers(&[]), &body, 400, -32020).await;
-        refused(&headers(&[("mcp-name", "t/u")]), &body, 400, -32020).await;
+        assert_rejected(&headers(&[]), &body, 400, -32020).await;
+        assert_rejected(&headers(&[("mcp-name", "t/u")]), &body, 400, -32020).await;
         let named = send(&headers(&[("mcp-name", "=?base64?dC/DvA==?=")]), body).await;
         assert_eq!(named.body(), format!("stateless {method}").as_str());
     }
 }
 
 #[tokio::test]
-async fn missing_metadata_is_a_fault_of_the_parameters() {
+async fn missing_meta_is_an_invalid_params_error() {
     let headers = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/call")];
-    refused(&headers, &call(r#""name":"x""#), 400, -32602).await;
+    assert_rejected(&headers, &call(r#""name":"x""#), 400, -32602).await;
     let without = META.replace(r#","io.modelcontextprotocol/clientCapabilities":{}"#, "");
-    refused(&headers, &call(&format!(r#""name":"x",{without}"#)), 400, -32602).await;
-    refused(&headers, &call(r#""_meta":3"#), 400, -32602).await;
+    assert_rejected(&headers, &call(&format!(r#""name":"x",{without}"#)), 400, -32602).await;
+    assert_rejected(&headers, &call(r#""_meta":3"#), 400, -32602).await;
     let discover = r#"{"jsonrpc":"2.0","id":1,"method":"server/discover"}"#;
-    refused(&[], discover, 400, -32602).await;
+    assert_rejected(&[], discover, 400, -32602).await;
 }
 
 #[tokio::test]
-async fn an_unknown_revision_is_told_the_known_ones() {
+async fn lists_supported_revisions_for_unknown_revision() {
     let headers = [("mcp-protocol-version", "v999")];
     let body = call(&format!(r#""name":"x",{}"#, META.replace("2026-07-28", "v999")));
     let response = send(&headers, body).await;
@@ -125,29 +125,29 @@ async fn an_unknown_revision_is_told_the_known_ones() {
     assert!(text.contains(r#""supported":["2026-07-28","2025-11-25""#), "{text}");
     assert!(text.contains(r#""requested":"v999""#), "{text}");
     assert!(text.contains(r#""id":"a""#), "{text}");
-    refused(&headers, &call(r#""name":"x""#), 400, -32022).await;
+    assert_rejected(&headers, &call(r#""name":"x""#), 400, -32022).await;
 }
 
 #[tokio::test]
-async fn what_is_no_message_is_refused_before_the_service() {
-    refused(&[], "{", 400, -32700).await;
-    refused(&[], "", 400, -32700).await;
-    refused(&[], r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#, 400, -32600).await;
-    refused(&[], r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#, 400, -32600).await;
-    refused(&[], r#"{"jsonrpc":"2.0","id":1,"id":1,"method":"ping"}"#, 400, -32600).await;
-    refused(&[], &call(r#""name":"x","Name":"y""#), 400, -32600).await;
-    refused(&[("content-type", "text/plain")], "{}", 415, -32600).await;
-    refused(&[("accept", "application/json")], "{}", 406, -32600).await;
+async fn rejects_invalid_messages_before_the_service() {
+    assert_rejected(&[], "{", 400, -32700).await;
+    assert_rejected(&[], "", 400, -32700).await;
+    assert_rejected(&[], r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#, 400, -32600).await;
+    assert_rejected(&[], r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#, 400, -32600).await;
+    assert_rejected(&[], r#"{"jsonrpc":"2.0","id":1,"id":1,"method":"ping"}"#, 400, -32600).await;
+    assert_rejected(&[], &call(r#""name":"x","Name":"y""#), 400, -32600).await;
+    assert_rejected(&[("content-type", "text/plain")], "{}", 415, -32600).await;
+    assert_rejected(&[("accept", "application/json")], "{}", 406, -32600).await;
 }
 
 #[tokio::test]
-async fn a_body_over_the_limit_is_refused() {
+async fn rejects_body_over_the_limit() {
     let body = call(&format!(r#""name":"{}""#, "x".repeat(3000)));
     assert_eq!(send(&[], body).await.status(), StatusCode::PAYLOAD_TOO_LARGE);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_never_ends_is_given_up() {
+async fn rejects_body_that_never_ends() {
     let (_sender, body) = http_body_util::channel::Channel::<Bytes, std::io::Error>::new(1);
     let inner = service_fn(|_: Request<Full<Bytes>>| async {
         Ok::<_, std::convert::Infallible>(Response::new(Bytes::new()))
@@ -158,9 +158,9 @@ async fn a_body_that_never_ends_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_body_that_has_ended_is_not_waited_for() {
-    struct Once(Option<Bytes>);
-    impl http_body::Body for Once {
+async fn polls_no_body_that_has_ended() {
+    struct OneFrame(Option<Bytes>);
+    impl http_body::Body for OneFrame {
         type Data = Bytes;
         type Error = BoxError;
         fn poll_frame(
@@ -179,14 +179,14 @@ async fn a_body_that_has_ended_is_not_waited_for() {
     let inner = service_fn(|_: Request<Full<Bytes>>| async {
         Ok::<_, std::convert::Infallible>(Response::new(Bytes::from("through")))
     });
-    let body = Once(Some(call(r#""name":"x""#).into()));
+    let body = OneFrame(Some(call(r#""name":"x""#).into()));
     let request = Request::post("/").header("content-type", "application/json").body(body).unwrap();
-    let mut answer = tokio_test::task::spawn(DecodeLayer::new().layer(inner).oneshot(request));
-    assert_eq!(tokio_test::assert_ready!(answer.poll()).unwrap().body(), "through");
+    let mut response = tokio_test::task::spawn(DecodeLayer::new().layer(inner).oneshot(request));
+    assert_eq!(tokio_test::assert_ready!(response.poll()).unwrap().body(), "through");
 }
 
 #[tokio::test]
-async fn whoever_records_outside_learns_what_the_message_is() {
+async fn records_the_message_for_outer_layers() {
     let inner = service_fn(|_: Request<Full<Bytes>>| async {
         Ok::<_, std::convert::Infallible>(Response::new(Bytes::new()))
     });
@@ -199,7 +199,7 @@ async fn whoever_records_outside_learns_what_the_message_is() {
 }
 
 #[tokio::test]
-async fn other_methods_pass_through() {
+async fn passes_other_methods_through() {
     let inner = service_fn(|request: Request<Full<Bytes>>| async move {
         assert!(request.extensions().get::<McpRequest>().is_none());
         Ok::<_, std::convert::Infallible>(Response::new(Bytes::from("through")))
@@ -210,58 +210,58 @@ async fn other_methods_pass_through() {
 }
 
 #[tokio::test]
-async fn headers_of_a_stateful_request_do_not_lie() {
+async fn rejects_wrong_headers_of_stateful_requests() {
     let body = call(r#""name":"x""#);
-    for honest in [vec![], vec![("mcp-method", "tools/call"), ("mcp-name", "x")]] {
-        assert_eq!(send(&honest, body.clone()).await.body(), "stateful tools/call");
+    for matching in [vec![], vec![("mcp-method", "tools/call"), ("mcp-name", "x")]] {
+        assert_eq!(send(&matching, body.clone()).await.body(), "stateful tools/call");
     }
-    for lie in [
+    for wrong in [
         vec![("mcp-method", "tools/list")],
         vec![("mcp-method", "tools/call"), ("mcp-name", "y")],
         vec![("mcp-name", "x"), ("mcp-name", "x")],
     ] {
-        refused(&lie, &body, 400, -32020).await;
+        assert_rejected(&wrong, &body, 400, -32020).await;
     }
 }
 
-/// A layer that reads messages of up to 1 MB within this budget.
-fn budgeted(budget: &ByteBudget) -> DecodeLayer {
-    DecodeLayer::new().max_bytes(MB).budget(budget.clone())
+/// Returns a layer that reads messages of up to 1 MB within this budget.
+fn layer_with_budget(budget: &ByteBudget) -> DecodeLayer {
+    DecodeLayer::new().max_body_size(MB).budget(budget.clone())
 }
 
 const MB: usize = 1_000_000;
 
-fn padded(bytes: usize) -> String {
+fn padded_call(bytes: usize) -> String {
     call(&format!(r#""name":"x","arguments":{{"a":"{}"}}"#, "x".repeat(bytes)))
 }
 
-fn posted<B>(body: B) -> Request<B> {
+fn post<B>(body: B) -> Request<B> {
     Request::post("/mcp").header("content-type", "application/json").body(body).unwrap()
 }
 
 #[tokio::test]
-async fn bytes_count_until_the_message_is_dropped() {
+async fn counts_bytes_until_the_message_is_dropped() {
     let budget = ByteBudget::new(4 * MB);
     for (bytes, is_counted) in [(100, false), (4000, false), (5000, true), (200_000, true)] {
-        let (kept, counting) = (std::sync::Arc::new(std::sync::Mutex::new(None)), budget.clone());
-        let keeping = std::sync::Arc::clone(&kept);
+        let slice = std::sync::Arc::new(std::sync::Mutex::new(None));
+        let (slice_in_service, budget_in_service) = (std::sync::Arc::clone(&slice), budget.clone());
         let inner = service_fn(move |request: Request<Full<Bytes>>| {
             let message = request.extensions().get::<McpRequest>().unwrap().clone();
-            assert_eq!(counting.counts().held >= bytes, is_counted, "{bytes}");
-            *keeping.lock().unwrap() = Some(message.bytes.slice(5..6));
+            assert_eq!(budget_in_service.counts().held >= bytes, is_counted, "{bytes}");
+            *slice_in_service.lock().unwrap() = Some(message.bytes.slice(5..6));
             async { Ok::<_, std::convert::Infallible>(Response::new(Bytes::new())) }
         });
-        let request = posted(Full::new(Bytes::from(padded(bytes))));
-        let response = budgeted(&budget).layer(inner).oneshot(request).await.unwrap();
+        let request = post(Full::new(Bytes::from(padded_call(bytes))));
+        let response = layer_with_budget(&budget).layer(inner).oneshot(request).await.unwrap();
         assert_eq!(response.status(), StatusCode::OK);
         assert_eq!(budget.counts().held >= bytes, is_counted, "{bytes}: a slice is still there");
-        kept.lock().unwrap().take();
+        slice.lock().unwrap().take();
         assert_eq!(budget.counts().held, 0);
     }
 }
 
-/// Owners that leave less than 10 kB to the next.
-fn crowd(budget: &ByteBudget) -> Vec<Reservation> {
+/// Fills the budget, except for less than 10 kB for the next owner.
+fn fill(budget: &ByteBudget) -> Vec<Reservation> {
     let owners = ["a", "b", "c", "d", "e", "f", "g", "h"].map(|name| budget.backend(name));
     let reserve = |owner| {
         let mut reservation = budget.open(owner);
@@ -272,52 +272,52 @@ fn crowd(budget: &ByteBudget) -> Vec<Reservation> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn message_that_finds_no_room_waits_and_is_refused() {
+async fn message_over_budget_waits_and_is_rejected() {
     let budget = ByteBudget::new(2 * MB);
-    let others = crowd(&budget);
+    let others = fill(&budget);
     let held = budget.counts().held;
     let inner = service_fn(|_: Request<Full<Bytes>>| async {
         Ok::<_, std::convert::Infallible>(Response::new(Bytes::new()))
     });
-    let service = budgeted(&budget).layer(inner);
-    let post =
-        |bytes: usize| service.clone().oneshot(posted(Full::new(Bytes::from(padded(bytes)))));
-    assert_eq!(post(1_000).await.unwrap().status(), StatusCode::OK);
-    let begun = tokio::time::Instant::now();
-    let refused = post(10_000).await.unwrap();
-    assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+    let service = layer_with_budget(&budget).layer(inner);
+    let send =
+        |bytes: usize| service.clone().oneshot(post(Full::new(Bytes::from(padded_call(bytes)))));
+    assert_eq!(send(1_000).await.unwrap().status(), StatusCode::OK);
+    let start = tokio::time::Instant::now();
+    let rejected = send(10_000).await.unwrap();
+    assert_eq!(rejected.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(
-        (&refused.headers()["retry-after"], begun.elapsed().as_secs()),
+        (&rejected.headers()["retry-after"], start.elapsed().as_secs()),
         (&"2".parse().unwrap(), 2)
     );
-    assert!(refused.body().starts_with(
+    assert!(rejected.body().starts_with(
         br#"{"jsonrpc":"2.0","error":{"code":-32603,"message":"the server holds too many bytes"#
     ));
     let counts = budget.counts();
     assert_eq!((counts.refusals, counts.waiting, counts.held), (1, 0, held));
-    let waiting = post(10_000);
+    let waiting = send(10_000);
     let releasing = async {
         tokio::time::sleep(std::time::Duration::from_secs(1)).await;
         drop(others);
     };
-    let (answered, ()) = tokio::join!(waiting, releasing);
-    assert_eq!(answered.unwrap().status(), StatusCode::OK);
+    let (response, ()) = tokio::join!(waiting, releasing);
+    assert_eq!(response.unwrap().status(), StatusCode::OK);
     assert_eq!(budget.counts().held, 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn unfinished_bodies_hold_what_has_arrived() {
+async fn unfinished_bodies_hold_arrived_bytes() {
     let budget = ByteBudget::new(2 * MB);
     let inner = service_fn(|_: Request<Full<Bytes>>| async {
         Ok::<_, std::convert::Infallible>(Response::new(Bytes::new()))
     });
-    let service = budgeted(&budget).layer(inner);
+    let service = layer_with_budget(&budget).layer(inner);
     let (mut sender, body) = http_body_util::channel::Channel::<Bytes, std::io::Error>::new(1);
-    let mut request = posted(body);
+    let mut request = post(body);
     request.headers_mut().insert("content-length", "900000".parse().unwrap());
     let mut stalled = tokio_test::task::spawn(service.oneshot(request));
     tokio_test::assert_pending!(stalled.poll());
-    assert_eq!(budget.counts().held, 0, "what is announced is not there");
+    assert_eq!(budget.counts().held, 0, "announced bytes do not count");
     sender.send_data(vec![b' '; 70_000].into()).await.unwrap();
     tokio_test::assert_pending!(stalled.poll());
     assert!((70_000..140_000).contains(&budget.counts().held));
@@ -331,17 +331,17 @@ async fn stalled_bodies_give_way_to_requests_that_wait() {
     let inner = service_fn(|_: Request<Full<Bytes>>| async {
         Ok::<_, std::convert::Infallible>(Response::new(Bytes::new()))
     });
-    let service = budgeted(&budget).layer(inner);
+    let service = layer_with_budget(&budget).layer(inner);
     let (mut sender, body) = http_body_util::channel::Channel::<Bytes, std::io::Error>::new(1);
-    let mut stalled = tokio_test::task::spawn(service.clone().oneshot(posted(body)));
+    let mut stalled = tokio_test::task::spawn(service.clone().oneshot(post(body)));
     for _ in 0..4 {
         sender.send_data(vec![b' '; 200_000].into()).await.unwrap();
         tokio_test::assert_pending!(stalled.poll());
     }
     tokio::time::sleep(std::time::Duration::from_secs(5)).await;
     tokio_test::assert_pending!(stalled.poll());
-    let waiting = service.oneshot(posted(Full::new(Bytes::from(padded(300_000)))));
-    let (refused, answered) = tokio::join!(stalled, waiting);
-    assert_eq!(refused.unwrap().status(), StatusCode::SERVICE_UNAVAILABLE);
-    assert_eq!(answered.unwrap().status(), StatusCode::OK);
+    let waiting = service.oneshot(post(Full::new(Bytes::from(padded_call(300_000)))));
+    let (rejected, response) = tokio::join!(stalled, waiting);
+    assert_eq!(rejected.unwrap().status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(response.unwrap().status(), StatusCode::OK);
 }

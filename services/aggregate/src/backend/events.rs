@@ -8,7 +8,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body::Body as _;
 use tokio::time::{Sleep, sleep};
-use vmcp_core::{Body, BoxError, BudgetAccount, MAX_BUDGET_WAIT, OverBudget, Pace, Reservation};
+use vmcp_core::{
+    Body, BoxError, BudgetAccount, MAX_BUDGET_WAIT, OverBudget, Reservation, TransferRate,
+};
 use vmcp_wire::sse::{Event, Reader};
 
 use super::failure::Failure;
@@ -47,7 +49,7 @@ struct Count {
     /// `true` for long-lived streams, which wait for a reservation without a limit as long as they hold none.
     lasts: bool,
     /// Rate at which the backend sends a partial event.
-    pace: Pace,
+    transfer_rate: TransferRate,
     /// Current interval of the rate.
     interval: Option<Pin<Box<Sleep>>>,
 }
@@ -78,7 +80,7 @@ impl Events {
                 pending: None,
                 deadline: None,
                 lasts,
-                pace: Pace::default(),
+                transfer_rate: TransferRate::default(),
                 interval: None,
             })
         });
@@ -141,7 +143,7 @@ impl Events {
                 Poll::Ready(None) => return Poll::Ready(None),
                 Poll::Pending => {
                     let Some(count) = self.count.as_mut() else { return Poll::Pending };
-                    return count.poll_pace(cx, held).map(|slow| Some(Err(slow)));
+                    return count.poll_transfer_rate(cx, held).map(|slow| Some(Err(slow)));
                 }
             },
         };
@@ -149,7 +151,7 @@ impl Events {
             match count.poll_room(cx, held + data.len()) {
                 Poll::Ready(Ok(())) => {
                     count.chunk = data.len();
-                    count.pace.add(data.len());
+                    count.transfer_rate.add(data.len());
                 }
                 Poll::Ready(Err(error)) => return Poll::Ready(Some(Err(error))),
                 Poll::Pending => {
@@ -249,16 +251,17 @@ impl Count {
     }
 
     /// Ready with an error if the backend is too slow with a partial event of `held` bytes, which others wait for.
-    fn poll_pace(&mut self, cx: &mut Context<'_>, held: usize) -> Poll<BoxError> {
+    fn poll_transfer_rate(&mut self, cx: &mut Context<'_>, held: usize) -> Poll<BoxError> {
         if held == 0 || self.reservation.bytes() == 0 {
             self.interval = None;
             return Poll::Pending;
         }
         loop {
-            let interval = self.interval.get_or_insert_with(|| Box::pin(sleep(Pace::INTERVAL)));
+            let interval =
+                self.interval.get_or_insert_with(|| Box::pin(sleep(TransferRate::INTERVAL)));
             ready!(interval.as_mut().poll(cx));
             self.interval = None;
-            if self.pace.end_interval(self.reservation.budget()) {
+            if self.transfer_rate.end_interval(self.reservation.budget()) {
                 return Poll::Ready(self.no_room());
             }
         }

@@ -5,7 +5,7 @@ use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request};
 use http_body_util::Full;
 use vmcp_core::{Caller, Operation, STATELESS, Trail};
-use vmcp_decode::name;
+use vmcp_decode::header_value;
 use vmcp_timeout::TimeoutControl;
 
 use super::Link;
@@ -96,7 +96,7 @@ pub(crate) fn asking(
 pub(crate) fn stateless(headers: &mut HeaderMap, method: &'static str, target: Option<&str>) {
     headers.insert(REVISION, HeaderValue::from_static(STATELESS));
     headers.insert(METHOD, HeaderValue::from_static(method));
-    if let Some(target) = target.and_then(name::encode) {
+    if let Some(target) = target.and_then(header_value::encode) {
         headers.insert(NAME, target);
     }
 }

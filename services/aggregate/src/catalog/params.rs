@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use memchr::memmem;
 use serde_json::Value;
 use vmcp_core::Rejection;
-use vmcp_decode::name;
+use vmcp_decode::header_value;
 use vmcp_wire::{find, unquote};
 
 const ANNOTATION: &str = "x-mcp-header";
@@ -77,7 +77,7 @@ pub(crate) fn check(
             (None, None) => continue,
             (None, Some(_)) => "is missing",
             (Some(_), None) => "is there, but not the argument",
-            (Some(value), Some(said)) => match name::decode(value) {
+            (Some(value), Some(said)) => match header_value::decode(value) {
                 Some(text) if text == said => continue,
                 Some(_) => "differs from the argument",
                 None => "is not valid base64 text",
@@ -92,7 +92,7 @@ pub(crate) fn check(
 pub(crate) fn add(params: &[ParamHeader], headers: &mut HeaderMap, arguments: Option<&[u8]>) {
     for param in params {
         let value: Option<HeaderValue> =
-            param.value(arguments).and_then(|text| name::encode(&text));
+            param.value(arguments).and_then(|text| header_value::encode(&text));
         if let Some(value) = value {
             headers.insert(param.header.clone(), value);
         }

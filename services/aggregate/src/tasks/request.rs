@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use vmcp_core::{Body, BoxError, Generation, Media, NotSent, Rejection};
-use vmcp_decode::name;
+use vmcp_decode::header_value;
 use vmcp_wire::{Envelope, Key, Outcome, Splice, Text, scan};
 
 use super::{TaskId, translated, visible_tool};
@@ -107,7 +107,7 @@ pub(crate) fn about(
     id: &str,
     who: Introduction<'_>,
 ) -> Option<(Request<Full<Bytes>>, String)> {
-    let name = name::encode(id).filter(|_| id.len() <= MAX_OWN_ID)?;
+    let name = header_value::encode(id).filter(|_| id.len() <= MAX_OWN_ID)?;
     let literal = String::from_utf8_lossy(&define_literal(id)).into_owned();
     let (mut request, serial) =
         handshake::request(link, method, &format!("\"taskId\":{literal},"), who);

@@ -17,7 +17,7 @@ use vmcp_aggregate::settings::{BackendService, BackendSettings, Limits, PartialF
 use vmcp_aggregate::settings::{Override, WorkloadRules};
 use vmcp_aggregate::{Admissions, Gateway, Seal};
 use vmcp_core::{Admission, Admit, Backend, Body, BoxError, Generation, Item, Verdict, ViewKey};
-use vmcp_decode::name;
+use vmcp_decode::header_value;
 
 use crate::fake::{Client, Fake, Said, gateway, heard, settings, whole_items, with};
 
@@ -89,7 +89,7 @@ impl TaskBackend {
         if *self.is_away.lock().unwrap() {
             return Err("connection refused".into());
         }
-        let named = request.headers().get("mcp-name").and_then(name::decode);
+        let named = request.headers().get("mcp-name").and_then(header_value::decode);
         let named = named.map(Cow::into_owned);
         let message = request.into_body().collect().await?.to_bytes();
         let message: Value = serde_json::from_slice(&message)?;

@@ -96,7 +96,7 @@ impl Clients {
             begun: AtomicBool::new(false),
             followed: AtomicBool::new(false),
             seats: Arc::new(Semaphore::new(MOST_SEATS)),
-            budget: self.decode.get_budget().map(|it| (it.clone(), it.owner(extensions))),
+            budget: self.decode.byte_budget().map(|it| (it.clone(), it.owner(extensions))),
             queue: Mutex::new(Some(sender)),
         });
         let mut open = lock(&self.open);

@@ -81,7 +81,7 @@ struct Old {
 }
 
 fn service(mcp: Mcp) -> OldClients<Mcp> {
-    OldClients::new(mcp, Arc::new(Clients::new(2, DecodeLayer::new().max_bytes(1000))))
+    OldClients::new(mcp, Arc::new(Clients::new(2, DecodeLayer::new().max_body_size(1000))))
 }
 
 async fn send(

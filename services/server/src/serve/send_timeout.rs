@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use hyper::rt::{Read, ReadBufCursor, Write};
 use tokio::time::{Instant, Sleep, sleep};
-use vmcp_core::{ByteBudget, Pace};
+use vmcp_core::{ByteBudget, TransferRate};
 
 /// The longest that a client may read nothing while something waits for it.
 const SEND_TIMEOUT: Duration = Duration::from_secs(60);
@@ -16,7 +16,7 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(60);
 /// Connection that fails when its client does not read.
 ///
 /// What waits for a client that reads nothing is held for [`SEND_TIMEOUT`]. While other requests wait for bytes of the
-/// budget, a client that something waits for has to read at the [`Pace`] of all.
+/// budget, it has to reach the minimum [`TransferRate`].
 pub(super) struct SendTimeout<I> {
     inner: I,
     budget: ByteBudget,
@@ -28,7 +28,7 @@ pub(super) struct SendTimeout<I> {
 struct Stall {
     /// When the client took something last.
     since: Instant,
-    pace: Pace,
+    transfer_rate: TransferRate,
     interval: Pin<Box<Sleep>>,
 }
 
@@ -46,7 +46,7 @@ impl<I> SendTimeout<I> {
         match written {
             Poll::Ready(Ok(bytes)) => {
                 if let Some(stall) = &mut self.stall {
-                    stall.pace.add(bytes);
+                    stall.transfer_rate.add(bytes);
                     stall.since = Instant::now();
                 }
                 Poll::Ready(Ok(bytes))
@@ -63,18 +63,18 @@ impl<I> SendTimeout<I> {
 
 impl Stall {
     fn new() -> Self {
-        let interval = Box::pin(sleep(Pace::INTERVAL));
-        Self { since: Instant::now(), pace: Pace::default(), interval }
+        let interval = Box::pin(sleep(TransferRate::INTERVAL));
+        Self { since: Instant::now(), transfer_rate: TransferRate::default(), interval }
     }
 
     /// Ready when the client has not read for too long.
     fn poll(&mut self, cx: &mut Context<'_>, budget: &ByteBudget) -> Poll<()> {
         loop {
             ready!(self.interval.as_mut().poll(cx));
-            if self.pace.end_interval(budget) || self.since.elapsed() >= SEND_TIMEOUT {
+            if self.transfer_rate.end_interval(budget) || self.since.elapsed() >= SEND_TIMEOUT {
                 return Poll::Ready(());
             }
-            self.interval.set(sleep(Pace::INTERVAL));
+            self.interval.set(sleep(TransferRate::INTERVAL));
         }
     }
 }
@@ -176,7 +176,7 @@ mod tests {
         let waiting = tokio::spawn(async move { waiting.grow(1).await });
         let reading = async {
             for _ in 0..3 {
-                tokio::time::sleep(Pace::INTERVAL * 9 / 10).await;
+                tokio::time::sleep(TransferRate::INTERVAL * 9 / 10).await;
                 client.read_exact(&mut vec![0; 18 << 10]).await.unwrap();
             }
             tokio::time::sleep(SEND_TIMEOUT).await;

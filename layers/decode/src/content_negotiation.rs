@@ -5,30 +5,30 @@ use http::{HeaderMap, HeaderValue};
 use vmcp_core::Rejection;
 
 const JSON: &str = "application/json";
-const EVENTS: &str = "text/event-stream";
+const EVENT_STREAM: &str = "text/event-stream";
 
 /// The value of SDK clients, which is compared as a whole instead of being parsed for each request.
 const BOTH: &str = "application/json, text/event-stream";
 
-/// Refuses a body that is not JSON, and a client that cannot take both forms of an answer.
+/// Rejects a body that is not JSON, and a client that does not accept both forms of a response.
 ///
 /// A client that sends no `Accept` takes anything (RFC 9110 section 12.5.1).
-pub(crate) fn check(headers: &HeaderMap) -> Result<(), Rejection> {
+pub(crate) fn check_headers(headers: &HeaderMap) -> Result<(), Rejection> {
     let json = headers.get(CONTENT_TYPE).is_some_and(|value| value == JSON || is_json(value));
     if !json {
         return Err(Rejection::unsupported_media_type());
     }
     let both = headers.get(ACCEPT).is_none_or(|first| first == BOTH);
-    if !(both || accepts(headers, JSON) && accepts(headers, EVENTS)) {
+    if !(both || accepts(headers, JSON) && accepts(headers, EVENT_STREAM)) {
         return Err(Rejection::not_acceptable("send Accept: application/json, text/event-stream"));
     }
     Ok(())
 }
 
-/// Refuses a client that opens a stream without taking one (MCP 2025-11-25, Streamable HTTP,
+/// Rejects a client that opens a stream without accepting one (MCP 2025-11-25, Streamable HTTP,
 /// Listening for Messages from the Server).
-pub fn accepts_events(headers: &HeaderMap) -> Result<(), Rejection> {
-    if headers.contains_key(ACCEPT) && accepts(headers, EVENTS) {
+pub fn require_event_stream(headers: &HeaderMap) -> Result<(), Rejection> {
+    if headers.contains_key(ACCEPT) && accepts(headers, EVENT_STREAM) {
         return Ok(());
     }
     Err(Rejection::not_acceptable("send Accept: text/event-stream"))
@@ -36,12 +36,12 @@ pub fn accepts_events(headers: &HeaderMap) -> Result<(), Rejection> {
 
 /// Returns `true` if a client that accepts both forms of a response names the stream first.
 #[must_use]
-pub fn prefers_events(headers: &HeaderMap) -> bool {
+pub fn prefers_event_stream(headers: &HeaderMap) -> bool {
     let Some(first) = headers.get(ACCEPT).and_then(|value| value.to_str().ok()) else {
         return false;
     };
     let first = first.split(',').next().unwrap_or_default();
-    essence(first).eq_ignore_ascii_case(EVENTS) && !excluded(first)
+    essence(first).eq_ignore_ascii_case(EVENT_STREAM) && !is_excluded(first)
 }
 
 fn is_json(value: &HeaderValue) -> bool {
@@ -56,7 +56,7 @@ fn accepts(headers: &HeaderMap, media: &str) -> bool {
         .iter()
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
-        .filter(|range| !excluded(range))
+        .filter(|range| !is_excluded(range))
         .map(essence)
         .any(|range| {
             range.eq_ignore_ascii_case(media)
@@ -69,7 +69,7 @@ fn essence(value: &str) -> &str {
     value.split_once(';').map_or(value, |(essence, _)| essence).trim()
 }
 
-fn excluded(range: &str) -> bool {
+fn is_excluded(range: &str) -> bool {
     range.split(';').skip(1).any(|parameter| {
         let Some((name, weight)) = parameter.split_once('=') else { return false };
         name.trim().eq_ignore_ascii_case("q")
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn accepts_what_covers_both_forms() {
+    fn accepts_ranges_that_cover_both_forms() {
         for accept in [
             &[][..],
             &["application/json, text/event-stream"],
@@ -99,12 +99,12 @@ mod tests {
             &["*/*"],
             &["application/*;q=0.5, text/*"],
         ] {
-            assert_eq!(check(&headers(accept)), Ok(()), "{accept:?}");
+            assert_eq!(check_headers(&headers(accept)), Ok(()), "{accept:?}");
         }
     }
 
     #[test]
-    fn refuses_a_client_that_rules_one_form_out() {
+    fn rejects_client_that_excludes_one_form() {
         for accept in [
             &["application/json"][..],
             &["text/event-stream"],
@@ -112,16 +112,16 @@ mod tests {
             &["application/json, text/event-stream;q=0.000"],
             &["text/html"],
         ] {
-            assert_eq!(check(&headers(accept)).unwrap_err().status(), 406, "{accept:?}");
+            assert_eq!(check_headers(&headers(accept)).unwrap_err().status(), 406, "{accept:?}");
         }
     }
 
     #[test]
-    fn refuses_a_body_that_is_not_json() {
+    fn rejects_body_that_is_not_json() {
         let mut other = headers(&[]);
         other.insert(CONTENT_TYPE, "text/plain".parse().unwrap());
-        assert_eq!(check(&other).unwrap_err().status(), 415);
+        assert_eq!(check_headers(&other).unwrap_err().status(), 415);
         other.remove(CONTENT_TYPE);
-        assert_eq!(check(&other).unwrap_err().status(), 415);
+        assert_eq!(check_headers(&other).unwrap_err().status(), 415);
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::ByteBudget;
 
-/// The least that a peer transfers in an [`INTERVAL`](Pace::INTERVAL) while others wait, in bytes.
+/// The least that a peer transfers in an [`INTERVAL`](TransferRate::INTERVAL) while others wait, in bytes.
 const MIN_BYTES: usize = 16 << 10;
 
 /// Rate at which a peer sends or takes the bytes of one message.
@@ -12,12 +12,12 @@ const MIN_BYTES: usize = 16 << 10;
 /// A slow peer is served as long as there is room for all. Once requests wait for bytes of the budget, a peer that holds some
 /// has to transfer 16 KiB in each interval.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Pace {
+pub struct TransferRate {
     /// The bytes transferred in the current interval.
     bytes: usize,
 }
 
-impl Pace {
+impl TransferRate {
     /// The length of an interval. Requests wait for longer, so that what a slow peer held serves them.
     pub const INTERVAL: Duration = Duration::from_secs(1);
 

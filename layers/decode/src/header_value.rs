@@ -7,35 +7,35 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use http::HeaderValue;
 
-const START: &str = "=?base64?";
-const END: &str = "?=";
+const PREFIX: &str = "=?base64?";
+const SUFFIX: &str = "?=";
 
-/// The header value that carries `text`. An empty text has none.
+/// Encodes `text` as a header value; `None` for an empty text.
 #[must_use]
 pub fn encode(text: &str) -> Option<HeaderValue> {
     if text.is_empty() {
         return None;
     }
-    if plain(text) {
+    if is_plain(text) {
         return HeaderValue::from_str(text).ok();
     }
-    HeaderValue::from_str(&format!("{START}{}{END}", BASE64_STANDARD.encode(text))).ok()
+    HeaderValue::from_str(&format!("{PREFIX}{}{SUFFIX}", BASE64_STANDARD.encode(text))).ok()
 }
 
-/// The text that a header value carries; `None` when its wrapping is broken.
+/// Decodes the text of a header value; `None` if its base64 form is invalid.
 #[must_use]
 pub fn decode(value: &HeaderValue) -> Option<Cow<'_, str>> {
     let text = value.to_str().ok()?.trim_matches([' ', '\t']);
-    let Some(wrapped) = text.strip_prefix(START).and_then(|rest| rest.strip_suffix(END)) else {
+    let Some(encoded) = text.strip_prefix(PREFIX).and_then(|rest| rest.strip_suffix(SUFFIX)) else {
         return Some(Cow::Borrowed(text));
     };
-    let bytes = BASE64_STANDARD.decode(wrapped).ok()?;
+    let bytes = BASE64_STANDARD.decode(encoded).ok()?;
     String::from_utf8(bytes).ok().map(Cow::Owned)
 }
 
-fn plain(text: &str) -> bool {
+fn is_plain(text: &str) -> bool {
     let is_padded = text.starts_with(' ') || text.ends_with(' ');
-    let is_wrapped = text.starts_with(START) && text.ends_with(END);
+    let is_wrapped = text.starts_with(PREFIX) && text.ends_with(SUFFIX);
     text.bytes().all(|byte| (0x20..=0x7e).contains(&byte)) && !is_padded && !is_wrapped
 }
 
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_text_comes_back() {
+    fn decodes_what_it_encoded() {
         for text in ["echo", "grüße", " lead", "a b", "=?base64?eA==?=", "\u{7f}", "a\nb"] {
             let value = encode(text).unwrap();
             assert_eq!(decode(&value).as_deref(), Some(text), "{text:?}");
@@ -53,14 +53,14 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_wrapping_is_no_text() {
+    fn rejects_invalid_base64_values() {
         for broken in ["=?base64?SGVsbG8?=", "=?base64?SGVs!!!bG8=?=", "=?base64?/w==?="] {
             assert_eq!(decode(&HeaderValue::from_static(broken)), None, "{broken}");
         }
     }
 
     #[test]
-    fn half_a_wrapping_is_plain_text() {
+    fn takes_incomplete_base64_form_as_plain_text() {
         for plain in ["SGVsbG8=", "=?base64?SGVsbG8=", "SGVsbG8=?="] {
             assert_eq!(decode(&HeaderValue::from_static(plain)).as_deref(), Some(plain));
         }
