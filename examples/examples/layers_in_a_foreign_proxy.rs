@@ -45,7 +45,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
-use vmcp_core::{Backend, Body, BoxError, McpRequest, cause};
+use vmcp_core::{Backend, Body, BoxError, McpRequest, cause_ref};
 use vmcp_decode::DecodeLayer;
 use vmcp_timeout::{Elapsed, TimeoutLayer};
 use vmcp_wire::Key;
@@ -108,7 +108,7 @@ where
 
 /// Maps an error to a response; the timeout layer's error has its own type.
 fn refuse(error: &BoxError) -> Response<Body> {
-    let status = match cause::<Elapsed>(error.as_ref()) {
+    let status = match cause_ref::<Elapsed>(error.as_ref()) {
         Some(_) => StatusCode::GATEWAY_TIMEOUT,
         None => StatusCode::BAD_GATEWAY,
     };

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use tokio::time::Instant;
-use vmcp_core::{McpRequest, Rejection, Trail};
+use vmcp_core::{McpRequest, Rejection, RequestContext};
 
 use crate::capture::Capture;
 use crate::detector::{ApplicationError, DetectionResult, Detector, MAX_ERROR_MESSAGE};
@@ -21,7 +21,7 @@ pub(crate) struct PendingEvent(Option<Box<Operation>>);
 
 struct Operation {
     auditor: Auditor,
-    trail: Trail,
+    request_context: RequestContext,
     started_at: Instant,
     source: EventSource,
     endpoint: BoundedText,
@@ -45,15 +45,15 @@ pub(crate) enum Completion {
 }
 
 impl PendingEvent {
-    /// Starts an event and inserts a trail into the request.
+    /// Starts an event and inserts a request context into the request.
     pub(crate) fn begin<B>(auditor: &Auditor, request: &mut Request<B>) -> Self {
         let settings = auditor.settings();
-        let trail = Trail::of(request.extensions_mut());
+        let request_context = RequestContext::of(request.extensions_mut());
         let is_notification_stream =
             request.method() == Method::GET && mentions_event_stream(request.headers(), ACCEPT);
         Self(Some(Box::new(Operation {
             auditor: auditor.clone(),
-            trail,
+            request_context,
             started_at: Instant::now(),
             source: source::from_request(request, settings.trusted_proxies),
             endpoint: request.uri().path().into(),
@@ -75,7 +75,7 @@ impl PendingEvent {
         let status = response.status();
         let is_opened_stream =
             status.is_success() && mentions_event_stream(response.headers(), CONTENT_TYPE) && {
-                let message = operation.trail.message();
+                let message = operation.request_context.message();
                 operation.is_notification_stream
                     || message.is_some_and(|message| message.method() == message::LISTEN)
             };
@@ -138,7 +138,7 @@ impl fmt::Debug for Operation {
 
 impl Operation {
     fn complete(mut self: Box<Self>, completion: Completion) {
-        let message = self.trail.message();
+        let message = self.request_context.message();
         let method = message.map(McpRequest::method).unwrap_or_default();
         let kind = match message {
             _ if self.is_notification_stream => EventType::SseConnection,
@@ -159,16 +159,16 @@ impl Operation {
         }
         details.duration = Some(self.started_at.elapsed());
         details.size = self.status.is_some().then_some(size);
-        details.backend = self.trail.backend().cloned();
+        details.backend = self.request_context.backend().cloned();
         details.tool_error = detection.error == Some(ApplicationError::Tool);
-        details.denied = self.trail.denied();
+        details.denied = self.request_context.denied();
         // A client that has read the response may leave before the end of the stream.
         details.cancelled = completion == Completion::Cancelled && !detection.response_passed;
         let event = Event {
             kind,
             outcome: self.outcome(&details, &detection, completion),
             at: self.auditor.now(),
-            caller: self.trail.identity().cloned(),
+            caller: self.request_context.identity().cloned(),
             client: message.and_then(message::client),
             target: self.target(target, endpoint, kind),
             details,

@@ -14,7 +14,7 @@ use http::request::Parts;
 use http::{Extensions, Method, Request, Response};
 use pin_project_lite::pin_project;
 use tower_service::Service;
-use vmcp_core::{Identity, Media, Rejection, Standing, Trail};
+use vmcp_core::{Identity, Media, Rejection, RequestContext, Standing};
 
 use crate::layer::Inner;
 use crate::scopes::grants_scope;
@@ -197,11 +197,11 @@ impl<A> Inner<A> {
         result: Result<Identity, AuthError>,
         request: &mut Request<B>,
     ) -> Result<StreamDeadline, AuthError> {
-        let trail = request.extensions().get::<Trail>();
+        let request_context = request.extensions().get::<RequestContext>();
         let admitted = result.and_then(|identity| {
             // A caller without the required scopes is known, too.
-            if let Some(trail) = trail {
-                trail.note_identity(&identity);
+            if let Some(request_context) = request_context {
+                request_context.record_identity(&identity);
             }
             let required = &self.challenges.required;
             if required.iter().all(|scope| grants_scope(identity.claims(), scope)) {
@@ -211,8 +211,8 @@ impl<A> Inner<A> {
             }
         });
         let identity = admitted.inspect_err(|error| {
-            if let Some(trail) = trail {
-                trail.note_denied(error.reason());
+            if let Some(request_context) = request_context {
+                request_context.record_denied(error.reason());
             }
         })?;
         // Layers that exchange the token take it from the identity.

@@ -11,7 +11,7 @@ use http::{Method, Request, Response};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 use vmcp_core::{Admission, Admit, BoxError, Generation, Identity, Item, McpRequest};
-use vmcp_core::{Rejection, Trail, Verdict, ViewKey};
+use vmcp_core::{Rejection, RequestContext, Verdict, ViewKey};
 
 use crate::filter::{ListFilter, is_filtered_or_rejected};
 use crate::gate::{self, GateOutcome};
@@ -180,7 +180,7 @@ impl<P: Policy> AuthorizationLayer<P> {
         message: &McpRequest,
         admission: &Admission,
         failure: Option<Rejection>,
-        trail: Option<&Trail>,
+        request_context: Option<&RequestContext>,
     ) -> RequestStep {
         let method = message.method();
         let id = || message.id().map(Bytes::copy_from_slice);
@@ -198,8 +198,8 @@ impl<P: Policy> AuthorizationLayer<P> {
             }
             Ok(GateOutcome::Other) => RequestStep::Pass,
             Err(rejected) => {
-                if let (Some(reason), Some(trail)) = (rejected.denied, trail) {
-                    trail.note_denied(reason);
+                if let (Some(reason), Some(request_context)) = (rejected.denied, request_context) {
+                    request_context.record_denied(reason);
                 }
                 let stateful = message.generation == Generation::Stateful;
                 let rejection = rejected.rejection;

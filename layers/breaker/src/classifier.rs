@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use http::StatusCode;
-use vmcp_core::{CredentialError, cause};
+use vmcp_core::{CredentialError, cause_ref};
 
 /// Outcome of a request for the circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,7 +57,7 @@ impl Classifier for DefaultClassifier {
                 StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS,
             ) => Outcome::Neutral,
             CallResult::Status(_) => Outcome::Success,
-            CallResult::Error(error) if cause::<CredentialError>(error).is_some() => {
+            CallResult::Error(error) if cause_ref::<CredentialError>(error).is_some() => {
                 Outcome::Neutral
             }
             CallResult::Error(_) => Outcome::Failure,

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
 use pin_project_lite::pin_project;
 use tower_service::Service;
-use vmcp_core::{BoxError, Operation};
+use vmcp_core::{BoxError, McpOperation};
 
 use crate::{CallResult, CircuitHandle, CircuitOpen, Classifier, Outcome, Permit, ResponseBody};
 
@@ -122,7 +122,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let method = request.extensions().get::<Operation>().map(Operation::method);
+        let method = request.extensions().get::<McpOperation>().map(McpOperation::method);
         let source = OutcomeSource::from_request(request.method(), method);
         let is_background = method.is_some_and(|method| BACKGROUND.contains(&method));
         let call = match self.breaker.try_acquire() {

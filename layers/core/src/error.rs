@@ -8,9 +8,9 @@ pub type BoxError = Box<dyn Error + Send + Sync>;
 /// A request was not sent: its backend has not acted on it, whatever the source says.
 ///
 /// ```
-/// use vmcp_core::{BoxError, NotSent, cause};
+/// use vmcp_core::{BoxError, NotSent, cause_ref};
 /// let error: BoxError = Box::new(NotSent::new("connection refused"));
-/// assert!(cause::<NotSent>(error.as_ref()).is_some());
+/// assert!(cause_ref::<NotSent>(error.as_ref()).is_some());
 /// assert_eq!(error.to_string(), "connection refused");
 /// ```
 #[derive(Debug, thiserror::Error)]
@@ -33,14 +33,14 @@ impl NotSent {
     }
 }
 
-/// The first cause of type `E` in the chain that starts at `error`.
+/// Returns the first cause of type `E` in the chain that starts at `error`.
 ///
 /// ```
-/// use vmcp_core::{BoxError, cause};
+/// use vmcp_core::{BoxError, cause_ref};
 /// let error: BoxError = Box::new(std::io::Error::other("gone"));
-/// assert!(cause::<std::io::Error>(error.as_ref()).is_some());
+/// assert!(cause_ref::<std::io::Error>(error.as_ref()).is_some());
 /// ```
-pub fn cause<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
+pub fn cause_ref<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(found) = error.downcast_ref::<E>() {

@@ -21,14 +21,14 @@ mod invisible;
 mod keeper;
 mod lane;
 mod mcp;
+mod mcp_operation;
 mod media;
-mod operation;
 mod rate;
 mod rejection;
+mod request_context;
 mod resend;
 mod seen;
 mod standing;
-mod trail;
 mod upstream;
 
 pub use self::{
@@ -45,7 +45,7 @@ pub use self::{
     clock::Clock,
     credential::{CredentialError, CredentialFault},
     ending::{Ending, EndingFuture},
-    error::{BoxError, NotSent, cause},
+    error::{BoxError, NotSent, cause_ref},
     flight::Flights,
     freshness::freshness,
     http_client::{HttpClient, HttpFuture},
@@ -54,14 +54,14 @@ pub use self::{
     keeper::Keeper,
     lane::{PerLane, enter_lane, plan_lanes},
     mcp::{Generation, LATEST_STATEFUL, McpRequest, STATEFUL, STATELESS, code},
+    mcp_operation::McpOperation,
     media::Media,
-    operation::Operation,
     rate::{Rate, RateLimiter, network},
     rejection::{Challenge, Rejection},
+    request_context::RequestContext,
     resend::{Once, Resend, Twice},
     seen::Seen,
     standing::Standing,
-    trail::Trail,
     upstream::{
         LinksFuture, UpstreamError, UpstreamFuture, UpstreamKind, UpstreamToken, UpstreamTokens,
     },

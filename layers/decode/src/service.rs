@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body_util::Full;
 use tower_service::Service;
-use vmcp_core::{BoxError, McpRequest, Rejection, Trail};
+use vmcp_core::{BoxError, McpRequest, Rejection, RequestContext};
 use vmcp_wire::scan;
 
 use crate::{DecodeLayer, classify, content_negotiation};
@@ -76,8 +76,8 @@ where
             match message {
                 Ok(message) => {
                     let body = Full::new(message.bytes.clone());
-                    if let Some(trail) = parts.extensions.get::<Trail>() {
-                        trail.note_message(&message);
+                    if let Some(request_context) = parts.extensions.get::<RequestContext>() {
+                        request_context.record_message(&message);
                     }
                     parts.extensions.insert(message);
                     inner.call(Request::from_parts(parts, body)).await

@@ -10,7 +10,7 @@ use std::time::Duration;
 use http::header::{HOST, HeaderName, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Uri};
 use opentelemetry::KeyValue;
-use vmcp_core::{McpRequest, Trail};
+use vmcp_core::{McpRequest, RequestContext};
 use vmcp_metrics::{Outcome, names, target_attributes};
 use vmcp_wire::{Key, find, unquote};
 
@@ -166,12 +166,12 @@ impl Attributes {
     }
 
     /// Adds the facts that inner layers recorded.
-    pub(crate) fn trail(&mut self, server: &str, trail: &Trail) {
+    pub(crate) fn request_context(&mut self, server: &str, request_context: &RequestContext) {
         self.add("mcp.server.name", "", server);
-        if let Some(backend) = trail.backend() {
+        if let Some(backend) = request_context.backend() {
             self.add(names::BACKEND, "target.workload_name", backend.name());
         }
-        if let Some(identity) = trail.identity() {
+        if let Some(identity) = request_context.identity() {
             let is_authenticated = identity.subject().is_some();
             self.list.push(KeyValue::new("auth.authenticated", is_authenticated));
         }

@@ -10,7 +10,7 @@ use http::{Method, Request, Response};
 use pin_project_lite::pin_project;
 use tower_layer::Layer;
 use tower_service::Service;
-use vmcp_core::{Backend, BoxError, CredentialError, Operation, Trail, cause};
+use vmcp_core::{Backend, BoxError, CredentialError, McpOperation, RequestContext, cause_ref};
 use vmcp_metrics::{BackendMetrics, ErrorType};
 use vmcp_trace_context::{HeaderPropagation, Propagator};
 
@@ -25,8 +25,8 @@ pub type ErrorClassifier = fn(&(dyn std::error::Error + 'static)) -> Option<&'st
 /// Applies [`ClientTelemetry`] to requests to backends, and propagates the trace. Created by
 /// [`Recorder::client_layer`](crate::Recorder::client_layer).
 ///
-/// Reads [`Backend`], [`Caller`](vmcp_core::Caller), and [`Operation`] from the request extensions, otherwise the
-/// headers `Mcp-Method` and `Mcp-Name`, and the [`Trail`] of the causing request from the operation or the extensions.
+/// Reads [`Backend`], [`Caller`](vmcp_core::Caller), and [`McpOperation`] from the request extensions, otherwise the
+/// headers `Mcp-Method` and `Mcp-Name`, and the [`RequestContext`] of the causing request from the operation or the extensions.
 /// Writes `traceparent` and `tracestate`, and with [`MetaPropagation`](vmcp_trace_context::MetaPropagation) the same
 /// members of the message's `_meta`. Errors of the inner service are passed on unchanged.
 #[derive(Clone)]
@@ -62,7 +62,7 @@ struct ClassifierFn(ErrorClassifier);
 impl ClientTelemetryLayer {
     pub(crate) fn new(recorder: Arc<Inner>) -> Self {
         let classify: ErrorClassifier =
-            |error| cause::<CredentialError>(error).map(|_| "credentials");
+            |error| cause_ref::<CredentialError>(error).map(|_| "credentials");
         Self { recorder, propagator: HeaderPropagation, classify }
     }
 }
@@ -137,9 +137,10 @@ where
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let ClientTelemetryLayer { recorder, propagator, classify } = &self.layer;
         let extensions = request.extensions();
-        let (operation, trail) = (extensions.get::<Operation>(), extensions.get::<Trail>());
+        let (operation, request_context) =
+            (extensions.get::<McpOperation>(), extensions.get::<RequestContext>());
         let position =
-            SpanPosition::for_client_request(recorder.spans.as_deref(), operation, trail);
+            SpanPosition::for_client_request(recorder.spans.as_deref(), operation, request_context);
         if let Some(context) = position.as_ref().and_then(|position| position.context.as_ref()) {
             context.inject(request.headers_mut());
         }

@@ -8,7 +8,8 @@ use http::{HeaderMap, HeaderName, Request, Response};
 use opentelemetry::trace::{SpanKind, Status};
 use tokio::time::Instant;
 use vmcp_core::{
-    Caller, Generation, McpRequest, Media, Operation, Rejection, STATEFUL, STATELESS, Trail,
+    Caller, Generation, McpOperation, McpRequest, Media, Rejection, RequestContext, STATEFUL,
+    STATELESS,
 };
 use vmcp_metrics::{
     BackendMetrics, BoundInstruments, ClientSeries, ErrorType, Outcome, legacy_action,
@@ -45,7 +46,7 @@ enum Side {
 
 /// Request to the gateway.
 struct ServerRequest {
-    trail: Trail,
+    request_context: RequestContext,
     trace_link: Option<Arc<TraceLink>>,
     /// Kept if spans are recorded.
     head: Option<Box<RequestHead>>,
@@ -75,13 +76,13 @@ impl RequestObserver {
         if !has_meter && !is_tracing && header.is_none() {
             return None;
         }
-        let trail = Trail::of(request.extensions_mut());
+        let request_context = RequestContext::of(request.extensions_mut());
         let trace_link =
             (is_tracing || header.is_some()).then(|| Arc::new(TraceLink::new(recorder, header)));
         match &trace_link {
-            Some(trace_link) => trail.watch(Arc::clone(trace_link)),
-            // Marks the trail as observed, for metrics only.
-            None => trail.watch(Arc::clone(recorder)),
+            Some(trace_link) => request_context.set_extension(Arc::clone(trace_link)),
+            // Marks the request context as observed, for metrics only.
+            None => request_context.set_extension(Arc::clone(recorder)),
         }
         if !has_meter && !is_tracing {
             return None;
@@ -102,7 +103,7 @@ impl RequestObserver {
             ..Outcome::default()
         };
         let side = Side::Server(ServerRequest {
-            trail,
+            request_context,
             trace_link,
             head,
             rejected: false,
@@ -119,7 +120,7 @@ impl RequestObserver {
         request: &Request<B>,
         position: Option<SpanPosition>,
     ) -> Self {
-        let bound = if let Some(operation) = request.extensions().get::<Operation>() {
+        let bound = if let Some(operation) = request.extensions().get::<McpOperation>() {
             metrics.bind(operation.method(), operation.name().as_deref())
         } else {
             let headers = request.headers();
@@ -198,19 +199,20 @@ impl ServerRequest {
         if self.is_mcp {
             recorder.server.request_ended();
         }
-        let position = self.trace_link.as_ref().map(|trace_link| trace_link.position(&self.trail));
+        let position =
+            self.trace_link.as_ref().map(|trace_link| trace_link.position(&self.request_context));
         let position = position.filter(|position| recorder.spans.is_some() && position.sampled());
         if !recorder.has_meter && position.is_none() {
             return None;
         }
-        let message = self.trail.message();
+        let message = self.request_context.message();
         if message.is_some_and(|message| message.generation == Generation::Stateless) {
             outcome.protocol_version = STATELESS;
         }
         let method = message.map(McpRequest::method).unwrap_or_default();
         let name = message.and_then(|message| Some(message.text(Key::Name)?.read(&message.bytes)));
         // A backend handled the name, or the response is not an error: the name exists.
-        let is_known = self.trail.backend().is_some()
+        let is_known = self.request_context.backend().is_some()
             || (!self.rejected && matches!(outcome.error_type, ErrorType::None | ErrorType::TOOL));
         let bound = recorder.server.bind(&method, name.as_deref(), is_known);
         let route = self.route.as_ref().map(|Route(route)| &**route);
@@ -226,7 +228,7 @@ impl ServerRequest {
         }
         if self.is_mcp {
             attributes.operation(bound.method(), bound.name(), outcome);
-            attributes.trail(&recorder.name, &self.trail);
+            attributes.request_context(&recorder.name, &self.request_context);
         }
         if let Some(message) = message {
             attributes.message(message);

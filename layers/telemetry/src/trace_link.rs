@@ -2,14 +2,14 @@
 
 use std::sync::{Arc, OnceLock};
 
-use vmcp_core::{Operation, Trail};
+use vmcp_core::{McpOperation, RequestContext};
 use vmcp_trace_context::TraceContext;
 use vmcp_wire::Key;
 
 use crate::SpanRecorder;
 use crate::recorder::Inner;
 
-/// Extension of a request's [`Trail`] with its position in a trace, for the requests to backends that it causes.
+/// Extension of a request's [`RequestContext`] with its position in a trace, for the requests to backends that it causes.
 pub(crate) struct TraceLink {
     recorder: Arc<Inner>,
     header: Option<TraceContext>,
@@ -35,9 +35,9 @@ impl TraceLink {
 
     /// Returns the position. The first call determines it and must come after decoding: the `_meta` of the message
     /// takes precedence over the headers.
-    pub(crate) fn position(&self, trail: &Trail) -> &SpanPosition {
+    pub(crate) fn position(&self, request_context: &RequestContext) -> &SpanPosition {
         self.position.get_or_init(|| {
-            let meta = trail.message().and_then(|message| message.param(Key::Meta));
+            let meta = request_context.message().and_then(|message| message.param(Key::Meta));
             let meta_context = meta.and_then(TraceContext::from_meta);
             let is_from_message = meta_context.is_some();
             let parent = meta_context.or_else(|| self.header.clone());
@@ -62,15 +62,17 @@ impl SpanPosition {
         Self { context, parent, is_remote, is_from_message }
     }
 
-    /// Returns the position of a request to a backend, as a child of the request that caused it. `trail` is used unless
+    /// Returns the position of a request to a backend, as a child of the request that caused it. `request_context` is used unless
     /// the operation has one.
     pub(crate) fn for_client_request(
         spans: Option<&dyn SpanRecorder>,
-        operation: Option<&Operation>,
-        trail: Option<&Trail>,
+        operation: Option<&McpOperation>,
+        request_context: Option<&RequestContext>,
     ) -> Option<Self> {
-        let trail = operation.and_then(Operation::cause).or(trail);
-        let cause = trail.and_then(|trail| Some(trail.watcher::<TraceLink>()?.position(trail)));
+        let request_context = operation.and_then(McpOperation::client_request).or(request_context);
+        let cause = request_context.and_then(|request_context| {
+            Some(request_context.extension::<TraceLink>()?.position(request_context))
+        });
         match (cause, spans) {
             (Some(cause), Some(spans)) => {
                 Some(Self::below(spans, cause.context.clone(), false, cause.is_from_message))

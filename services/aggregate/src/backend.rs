@@ -28,7 +28,9 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use vmcp_breaker::CircuitHandle;
 use vmcp_breaker::health::ProbeResult;
-use vmcp_core::{Backend, Body, BoxError, BudgetAccount, ByteBudget, Caller, Generation, cause};
+use vmcp_core::{
+    Backend, Body, BoxError, BudgetAccount, ByteBudget, Caller, Generation, cause_ref,
+};
 
 use self::failure::Failure;
 use self::handshake::Live;
@@ -127,7 +129,7 @@ impl Speaks {
 /// Returns `true` if the backend rejected a request for missing or wrong credentials.
 pub(crate) fn asks_for_credentials(error: &BoxError) -> bool {
     matches!(
-        cause::<Failure>(error.as_ref()),
+        cause_ref::<Failure>(error.as_ref()),
         Some(Failure::Status(code)) if matches!(code.as_u16(), 401 | 403 | 407)
     )
 }

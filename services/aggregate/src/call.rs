@@ -20,8 +20,8 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body_util::Full;
 use vmcp_core::{
-    Admission, Body, BoxError, BudgetAccount, Caller, Generation, McpRequest, NotSent, Operation,
-    Rejection, Reservation, Trail, cause,
+    Admission, Body, BoxError, BudgetAccount, Caller, Generation, McpOperation, McpRequest,
+    NotSent, Rejection, RequestContext, Reservation, cause_ref,
 };
 use vmcp_timeout::Elapsed;
 
@@ -54,7 +54,7 @@ pub(crate) struct Call {
     pub(crate) headers: HeaderMap,
     /// Permissions of the caller; `None` grants access to everything.
     pub(crate) admission: Option<Admission>,
-    pub(crate) trail: Option<Trail>,
+    pub(crate) request_context: Option<RequestContext>,
     /// Address of the client, if known.
     pub(crate) address: Option<IpAddr>,
     /// Set when the client of a session disconnects before the response.
@@ -77,7 +77,7 @@ impl Holder for Call {
 /// processed.
 pub(crate) fn doubtful(error: &BoxError) -> bool {
     matches!(
-        cause::<Failure>(error.as_ref()),
+        cause_ref::<Failure>(error.as_ref()),
         Some(Failure::Generation | Failure::Revision | Failure::Handshake { .. })
     )
 }
@@ -87,22 +87,22 @@ pub(crate) fn failed(link: &Link, error: &BoxError) {
     tracing::debug!(backend = link.name(), %error, "a call failed");
     // The failure may be due to a changed catalog. A timeout does not suggest that, and a successful list request would not
     // show that calls succeed.
-    if cause::<Elapsed>(error.as_ref()).is_none() {
+    if cause_ref::<Elapsed>(error.as_ref()).is_none() {
         link.nudge();
     }
 }
 
 impl Call {
     /// Returns the record of this request for outgoing requests, if a layer observes it.
-    pub(crate) fn cause(&self) -> Option<&Trail> {
-        self.trail.as_ref().filter(|trail| trail.is_watched())
+    pub(crate) fn cause(&self) -> Option<&RequestContext> {
+        self.request_context.as_ref().filter(|request_context| request_context.has_extension())
     }
 
     /// Attaches the operation to a request for the target's backend, if a layer observes it.
     fn tell(&self, target: &Target, request: &mut Request<Full<Bytes>>) {
-        if let Some(trail) = self.cause() {
-            let operation = Operation::new(target.method).named(target.literal.clone());
-            request.extensions_mut().insert(operation.caused_by(trail.clone()));
+        if let Some(request_context) = self.cause() {
+            let operation = McpOperation::new(target.method).with_name(target.literal.clone());
+            request.extensions_mut().insert(operation.with_client_request(request_context.clone()));
         }
     }
 
@@ -171,8 +171,8 @@ impl Call {
 
     /// Returns the error message that ends the stream of a failed call, and records its code.
     pub(crate) fn failure(&self, rejection: &Rejection) -> Bytes {
-        if let Some(trail) = &self.trail {
-            trail.note_error(rejection.code().into());
+        if let Some(request_context) = &self.request_context {
+            request_context.record_error(rejection.code().into());
         }
         rejection.to_json(Some(&self.id()))
     }
@@ -206,8 +206,8 @@ impl Call {
     ) -> Result<Response<Body>, Rejection> {
         let target = Arc::new(Target::find(&self, method).await?);
         let link = &target.link;
-        if let Some(trail) = &self.trail {
-            trail.note_backend(&link.backend);
+        if let Some(request_context) = &self.request_context {
+            request_context.record_backend(&link.backend);
         }
         let call = target.alias.as_ref().map(|_| Arc::clone(&self));
         let answered = match self.meet(link).await {

@@ -77,7 +77,7 @@ fn post(hub: &Arc<Hub>, mut parts: request::Parts, message: McpRequest) -> Begun
         message,
         headers: parts.headers,
         admission: parts.extensions.remove(),
-        trail: parts.extensions.remove(),
+        request_context: parts.extensions.remove(),
         address,
         departure: OnceLock::new(),
         held: Mutex::default(),

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use futures_util::future::join_all;
 use tokio::task::spawn_blocking;
-use vmcp_core::{Caller, Flights, Generation, Rejection, Trail};
+use vmcp_core::{Caller, Flights, Generation, Rejection, RequestContext};
 
 use crate::backend::Link;
 use crate::backend::own::Content;
@@ -81,7 +81,7 @@ impl Hub {
         self: &Arc<Self>,
         snapshot: &Snapshot,
         caller: &Caller,
-        cause: Option<&Trail>,
+        cause: Option<&RequestContext>,
     ) -> Option<Arc<Combined>> {
         let own = snapshot.links.iter().filter(|link| !link.shared());
         let offers: Offers =
@@ -97,7 +97,7 @@ impl Hub {
         self: &Arc<Self>,
         snapshot: &Arc<Snapshot>,
         caller: &Caller,
-        cause: Option<&Trail>,
+        cause: Option<&RequestContext>,
     ) -> Option<Seen> {
         let patience = snapshot.patience();
         let own: Vec<_> = snapshot.links.iter().filter(|link| !link.shared()).collect();

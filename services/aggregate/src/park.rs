@@ -8,7 +8,7 @@ use std::sync::Mutex;
 
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
-use vmcp_core::{BoxError, Caller, Identity, Rejection, Reservation, Trail, network};
+use vmcp_core::{BoxError, Caller, Identity, Rejection, RequestContext, Reservation, network};
 
 use crate::session::lock;
 
@@ -42,7 +42,7 @@ pub(crate) struct Resume {
     /// The caller who began the call, with a token that may be newer.
     pub(crate) caller: Caller,
     /// Record of the resuming request, if a layer observes it.
-    pub(crate) cause: Option<Trail>,
+    pub(crate) cause: Option<RequestContext>,
 }
 
 /// Sender of a call's events.

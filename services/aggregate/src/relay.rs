@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use vmcp_core::{Generation, Rejection, Reservation, Trail, code};
+use vmcp_core::{Generation, Rejection, RequestContext, Reservation, code};
 use vmcp_timeout::TimeoutControl;
 use vmcp_wire::{Envelope, Key, Params, Span, Splice, find, scan};
 
@@ -32,7 +32,7 @@ pub(crate) struct Relay {
     /// Alive as long as the relay; server requests of the relay end with it.
     pub(crate) asker: Arc<()>,
     /// Record of the client request that the stream belongs to, if a layer observes it.
-    pub(crate) cause: Option<Trail>,
+    pub(crate) cause: Option<RequestContext>,
 }
 
 /// State of the stream after a message.

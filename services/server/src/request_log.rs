@@ -12,7 +12,7 @@ use http_body::{Frame, SizeHint};
 use tokio::time::Instant;
 use tower_layer::Layer;
 use tower_service::Service;
-use vmcp_core::{Backend, Body, BoxError, Identity, McpRequest, Media, Rejection, Trail};
+use vmcp_core::{Backend, Body, BoxError, Identity, McpRequest, Media, Rejection, RequestContext};
 use vmcp_wire::Key;
 
 use self::rate::LineRate;
@@ -43,7 +43,7 @@ pub struct ResponseFuture<F> {
 #[derive(Debug)]
 struct Entry {
     rate: Arc<LineRate>,
-    trail: Trail,
+    request_context: RequestContext,
     method: Method,
     began: Instant,
 }
@@ -71,7 +71,7 @@ where
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let entry = Entry {
             rate: Arc::clone(&self.rate),
-            trail: Trail::of(request.extensions_mut()),
+            request_context: RequestContext::of(request.extensions_mut()),
             method: request.method().clone(),
             began: Instant::now(),
         };
@@ -105,7 +105,7 @@ where
 
 impl Entry {
     fn log(&self, status: StatusCode, rejection: Option<&Rejection>) {
-        if rejection.is_some() || !status.is_success() || self.trail.error().is_some() {
+        if rejection.is_some() || !status.is_success() || self.request_context.error().is_some() {
             if let Some(left_out) = self.rate.admit() {
                 self.log_failure(status, rejection, left_out);
             }
@@ -115,7 +115,7 @@ impl Entry {
                 caller = self.caller(),
                 method,
                 name,
-                backend = self.trail.backend().map(Backend::name),
+                backend = self.request_context.backend().map(Backend::name),
                 status = status.as_u16(),
                 duration_ms = self.milliseconds(),
                 "request"
@@ -126,9 +126,10 @@ impl Entry {
     fn log_failure(&self, status: StatusCode, rejection: Option<&Rejection>, left_out: u64) {
         let (method, name) = self.operation();
         let error = rejection.map(Rejection::message);
-        let code = rejection.map(|rejection| i64::from(rejection.code())).or(self.trail.error());
+        let code =
+            rejection.map(|rejection| i64::from(rejection.code())).or(self.request_context.error());
         // A hidden name is answered like an unknown one; the log says which it was.
-        let refused_by = match (self.trail.denied(), rejection) {
+        let refused_by = match (self.request_context.denied(), rejection) {
             (Some(_), _) => "authorization",
             (None, Some(_)) if status == StatusCode::UNAUTHORIZED => "authentication",
             (None, Some(rejection)) => rejection.refused_by(),
@@ -138,25 +139,25 @@ impl Entry {
             caller = self.caller(),
             method,
             name,
-            backend = self.trail.backend().map(Backend::name),
+            backend = self.request_context.backend().map(Backend::name),
             status = status.as_u16(),
             code,
             duration_ms = self.milliseconds(),
             refused_by,
             error,
-            denied = self.trail.denied(),
+            denied = self.request_context.denied(),
             left_out = (left_out > 0).then_some(left_out),
             "request failed"
         );
     }
 
     fn caller(&self) -> Option<&str> {
-        self.trail.identity().and_then(Identity::subject)
+        self.request_context.identity().and_then(Identity::subject)
     }
 
     /// The method of MCP, or else of HTTP, and the name that a call is about.
     fn operation(&self) -> (String, Option<String>) {
-        let Some(message) = self.trail.message() else {
+        let Some(message) = self.request_context.message() else {
             return (self.method.to_string(), None);
         };
         let name = name(message).map(|name| name.chars().take(MAX_NAME).collect());

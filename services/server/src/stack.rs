@@ -24,7 +24,7 @@ use vmcp_breaker::{
     Outcome,
 };
 use vmcp_cedar::Cedar;
-use vmcp_core::{Body, BoxError, CredentialError, NotSent, cause};
+use vmcp_core::{Body, BoxError, CredentialError, NotSent, cause_ref};
 use vmcp_decode::DecodeLayer;
 use vmcp_egress::{Client, RedirectLayer};
 use vmcp_header_injection::{Credential, HeaderInjectionLayer, StaticHeadersLayer};
@@ -183,13 +183,13 @@ where
 
 /// Classifies an error for the metrics label.
 fn word(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
-    if cause::<CircuitOpen>(error).is_some() {
+    if cause_ref::<CircuitOpen>(error).is_some() {
         return Some("circuit_open");
     }
-    if cause::<Elapsed>(error).is_some() {
+    if cause_ref::<Elapsed>(error).is_some() {
         return Some("timeout");
     }
-    cause::<CredentialError>(error).map(|_| "credentials")
+    cause_ref::<CredentialError>(error).map(|_| "credentials")
 }
 
 fn door<S>(
@@ -296,7 +296,7 @@ pub(crate) fn measured(service: BackendService, telemetry: ClientTelemetryLayer)
 fn class(seen: CallResult<'_>) -> Outcome {
     match seen {
         CallResult::Error(error)
-            if cause::<NotSent>(error).is_some_and(|error| error.is_own_limit) =>
+            if cause_ref::<NotSent>(error).is_some_and(|error| error.is_own_limit) =>
         {
             Outcome::Neutral
         }
@@ -306,7 +306,7 @@ fn class(seen: CallResult<'_>) -> Outcome {
 
 /// Marks errors of requests that were not sent, which the backend cannot have acted on.
 fn unsent(error: BoxError) -> BoxError {
-    match cause::<vmcp_egress::Error>(error.as_ref()) {
+    match cause_ref::<vmcp_egress::Error>(error.as_ref()) {
         Some(vmcp_egress::Error::Overloaded { .. }) => NotSent::by_own_limit(error).into(),
         Some(known) if !known.sent() => NotSent::new(error).into(),
         _ => error,

@@ -28,7 +28,7 @@ use vmcp_breaker::{CircuitHandle, CircuitOpen, CircuitState};
 use vmcp_cedar::Cedar;
 use vmcp_core::{
     Backend, Body, BoxError, Caller, CredentialError, Identity, UpstreamFuture, UpstreamKind,
-    UpstreamToken, UpstreamTokens, cause,
+    UpstreamToken, UpstreamTokens, cause_ref,
 };
 use vmcp_decode::DecodeLayer;
 use vmcp_egress::{Egress, Target};
@@ -308,7 +308,7 @@ async fn a_redirect_is_within_the_time_of_its_backend() {
     let (url, _) = serve(&["307 T\r\nlocation: /there"]).await;
     let (service, _) = outgoing(&url, Credentials::None);
     let error = send(&service, &url, Caller::Gateway).await.unwrap_err();
-    assert_eq!(cause::<Elapsed>(error.as_ref()), Some(&Elapsed { limit: LIMIT }));
+    assert_eq!(cause_ref::<Elapsed>(error.as_ref()), Some(&Elapsed { limit: LIMIT }));
 }
 
 #[tokio::test]
@@ -318,7 +318,7 @@ async fn an_open_circuit_asks_nobody_for_credentials() {
     let (service, _) = outgoing(&url, upstream());
     assert_eq!(send(&service, &url, caller(&tokens)).await.unwrap(), 503);
     let error = send(&service, &url, caller(&tokens)).await.unwrap_err();
-    assert!(cause::<CircuitOpen>(error.as_ref()).is_some(), "{error}");
+    assert!(cause_ref::<CircuitOpen>(error.as_ref()).is_some(), "{error}");
     assert_eq!((tokens.asked.load(Ordering::Relaxed), heads.lock().unwrap().len()), (1, 1));
 }
 
@@ -346,7 +346,7 @@ async fn a_wait_in_vain_opens_the_circuit() {
     let (url, _) = serve(&[]).await;
     let (service, breaker) = outgoing(&url, Credentials::None);
     let error = send(&service, &url, Caller::Gateway).await.unwrap_err();
-    assert!(cause::<Elapsed>(error.as_ref()).is_some(), "{error}");
+    assert!(cause_ref::<Elapsed>(error.as_ref()).is_some(), "{error}");
     assert_eq!(breaker.state(), CircuitState::Open);
 }
 
@@ -365,6 +365,6 @@ async fn credentials_that_cannot_be_had_do_not_open_the_circuit() {
     let (service, breaker) = outgoing(&url, upstream());
     let nobody = Caller::User(Identity::new("i", "s"));
     let error = send(&service, &url, nobody).await.unwrap_err();
-    assert!(cause::<CredentialError>(error.as_ref()).is_some(), "{error}");
+    assert!(cause_ref::<CredentialError>(error.as_ref()).is_some(), "{error}");
     assert_eq!((breaker.state(), heads.lock().unwrap().len()), (CircuitState::Closed, 0));
 }

@@ -14,7 +14,7 @@ use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{BatchSpanProcessor, SpanData, SpanExporter};
 use tower_layer::Layer;
 use tower_service::Service;
-use vmcp_core::{Backend, Body, BoxError, Generation, McpRequest, Operation, Trail};
+use vmcp_core::{Backend, Body, BoxError, Generation, McpOperation, McpRequest, RequestContext};
 use vmcp_telemetry_export::{SamplingRatio, Settings, Telemetry};
 use vmcp_trace_context::MetaPropagation;
 
@@ -96,10 +96,10 @@ async fn incoming(telemetry: Option<&Telemetry>) -> Result<Duration, BoxError> {
     let mut next = 0;
     let inner = tower::service_fn(move |mut request: Request<Full<Bytes>>| {
         next = (next + 1) % TOOLS;
-        // Without a layer the request has no trail.
-        if let Some(trail) = request.extensions_mut().get::<Trail>() {
-            trail.note_message(&messages[next]);
-            trail.note_backend(&backend);
+        // Without a layer the request has no request context.
+        if let Some(request_context) = request.extensions_mut().get::<RequestContext>() {
+            request_context.record_message(&messages[next]);
+            request_context.record_backend(&backend);
         }
         std::future::ready(Ok::<_, Infallible>(response()))
     });
@@ -115,9 +115,9 @@ async fn outgoing(telemetry: Option<&Telemetry>) -> Result<Duration, BoxError> {
         std::future::ready(Ok::<_, BoxError>(response()))
     });
     let backend = Backend::new("meteo");
-    let operation = Operation::new("tools/call").named(Bytes::from_static(b"\"tool\""));
+    let operation = McpOperation::new("tools/call").with_name(Bytes::from_static(b"\"tool\""));
     let message = messages()?.remove(0);
-    let request = move |operation: &Operation| {
+    let request = move |operation: &McpOperation| {
         let mut request = request();
         *request.body_mut() = Full::new(message.bytes.clone());
         request.extensions_mut().insert(backend.clone());
@@ -129,7 +129,7 @@ async fn outgoing(telemetry: Option<&Telemetry>) -> Result<Duration, BoxError> {
             let layer = telemetry.outgoing().propagator(MetaPropagation);
             // A request of the gateway refers to the client request that caused it.
             let operation = match cause(telemetry).await {
-                Some(trail) => operation.caused_by(trail),
+                Some(request_context) => operation.with_client_request(request_context),
                 None => operation,
             };
             measure(layer.layer(inner), move || request(&operation)).await
@@ -138,13 +138,13 @@ async fn outgoing(telemetry: Option<&Telemetry>) -> Result<Duration, BoxError> {
     })
 }
 
-/// Returns the trail that a client request leaves for requests that it causes.
-async fn cause(telemetry: &Telemetry) -> Option<Trail> {
+/// Returns the request context that a client request leaves for requests that it causes.
+async fn cause(telemetry: &Telemetry) -> Option<RequestContext> {
     let (send, got) = tokio::sync::oneshot::channel();
     let mut send = Some(send);
     let inner = tower::service_fn(move |request: Request<Full<Bytes>>| {
-        let trail = request.extensions().get::<Trail>().cloned();
-        _ = send.take().map(|send| send.send(trail));
+        let request_context = request.extensions().get::<RequestContext>().cloned();
+        _ = send.take().map(|send| send.send(request_context));
         std::future::ready(Ok::<_, Infallible>(response()))
     });
     run(&mut telemetry.incoming().layer(inner), request()).await;

@@ -11,7 +11,7 @@ use http_body_util::{BodyExt, Full};
 use rcgen::{CertificateParams, CertifiedIssuer, KeyPair};
 use serde_json::Value;
 use tower::{Layer, ServiceExt, service_fn};
-use vmcp_core::{Generation, McpRequest, Trail};
+use vmcp_core::{Generation, McpRequest, RequestContext};
 use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher, Versions};
 use vmcp_telemetry_export::{Endpoint, Headers, SamplingRatio, Settings, Telemetry};
 use vmcp_tests::counterparts::{Collector, skipped};
@@ -54,7 +54,7 @@ async fn record(settings: Settings, protocol: &'static str, ca_bundle: Option<&P
         let bytes = Bytes::from_static(text.as_bytes());
         let envelope = vmcp_wire::scan(&bytes).unwrap();
         let message = McpRequest { bytes, envelope, generation: Generation::Stateless };
-        Trail::of(request.extensions_mut()).note_message(&message);
+        RequestContext::of(request.extensions_mut()).record_message(&message);
         Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
     });
     let request = Request::post("/mcp").header("traceparent", PARENT).body(()).unwrap();

@@ -11,7 +11,9 @@ use http_body_util::{BodyExt, Full};
 use serde_json::json;
 use tokio::sync::Notify;
 use tower::{Layer, ServiceExt, service_fn};
-use vmcp_core::{Backend, Body, Clock, Generation, Identity, McpRequest, Rejection, Trail};
+use vmcp_core::{
+    Backend, Body, Clock, Generation, Identity, McpRequest, Rejection, RequestContext,
+};
 
 use super::*;
 use crate::{
@@ -87,14 +89,14 @@ fn serve<F>(
     respond: F,
 ) -> impl Service<Request<()>, Response = Response<Body>, Error = Infallible, Future: Send> + Clone
 where
-    F: Fn(&Trail) -> Response<Body> + Clone + Send,
+    F: Fn(&RequestContext) -> Response<Body> + Clone + Send,
 {
     service_fn(move |request: Request<()>| {
-        let trail = request.extensions().get::<Trail>().unwrap();
+        let request_context = request.extensions().get::<RequestContext>().unwrap();
         if !text.is_empty() {
-            trail.note_message(&message(text));
+            request_context.record_message(&message(text));
         }
-        let response = respond(trail);
+        let response = respond(request_context);
         async { Ok(response) }
     })
 }
@@ -111,9 +113,9 @@ where
 #[tokio::test(start_paused = true)]
 async fn records_one_complete_event_for_each_call() {
     let fixture = Fixture::new(AuditSettings::default());
-    let service = serve(CALL, |trail| {
-        trail.note_identity(&Identity::new("https://i", "u1"));
-        trail.note_backend(&Backend::new("shed"));
+    let service = serve(CALL, |request_context| {
+        request_context.record_identity(&Identity::new("https://i", "u1"));
+        request_context.record_backend(&Backend::new("shed"));
         json_response(RESULT)
     });
     assert_eq!(send(&fixture, service, post()).await, RESULT);
@@ -187,8 +189,8 @@ async fn derives_outcome_from_status() {
 #[tokio::test(start_paused = true)]
 async fn records_denials_hidden_by_the_response() {
     let fixture = Fixture::new(AuditSettings::default());
-    let service = serve(CALL, |trail| {
-        trail.note_denied("not permitted by policy");
+    let service = serve(CALL, |request_context| {
+        request_context.record_denied("not permitted by policy");
         Rejection::unknown_name("tool", "paint").for_session().into_response(Some(b"1"))
     });
     send(&fixture, service, post()).await;
@@ -200,8 +202,8 @@ async fn records_denials_hidden_by_the_response() {
 #[tokio::test(start_paused = true)]
 async fn identity_provider_outage_is_error_not_denial() {
     let fixture = Fixture::new(AuditSettings::default());
-    let service = serve(CALL, |trail| {
-        trail.note_denied("identity provider unavailable");
+    let service = serve(CALL, |request_context| {
+        request_context.record_denied("identity provider unavailable");
         let mut response = json_response("{}");
         *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
         response
@@ -218,8 +220,9 @@ async fn error_in_200_is_application_error() {
     send(&fixture, serve(CALL, |_| json_response(ERROR)), post()).await;
     let stream =
         "data: {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-1,\"message\":\"x\"}}\n\n";
-    let stream =
-        move |_: &Trail| response("text/event-stream", Bytes::from_static(stream.as_bytes()));
+    let stream = move |_: &RequestContext| {
+        response("text/event-stream", Bytes::from_static(stream.as_bytes()))
+    };
     send(&fixture, serve(CALL, stream), post()).await;
     let tool = r#"{"jsonrpc":"2.0","id":1,"result":{"content":[],"isError":true}}"#;
     send(&fixture, serve(CALL, move |_| json_response(tool)), post()).await;
@@ -320,7 +323,7 @@ async fn response_waits_for_capacity_but_event_does_not() {
 async fn records_cancelled_calls() {
     let fixture = Fixture::new(AuditSettings::default());
     let never = service_fn(|request: Request<()>| {
-        request.extensions().get::<Trail>().unwrap().note_message(&message(CALL));
+        request.extensions().get::<RequestContext>().unwrap().record_message(&message(CALL));
         std::future::pending::<Result<Response<Body>, Infallible>>()
     });
     let call = fixture.layer.layer(never).oneshot(post());
@@ -410,7 +413,7 @@ async fn forwards_inner_readiness() {
     assert!(service.poll_ready().is_ready());
     let call = service.call(post());
     let (request, respond) = handle.next_request().await.unwrap();
-    assert!(request.extensions().get::<Trail>().is_some());
+    assert!(request.extensions().get::<RequestContext>().is_some());
     respond.send_response(json_response(RESULT));
     assert!(call.await.is_ok());
 }
@@ -437,10 +440,11 @@ async fn debug_output_contains_no_secrets() {
         ..AuditSettings::default()
     };
     let fixture = Fixture::new(settings);
-    let service = serve(CALL, |trail| {
+    let service = serve(CALL, |request_context| {
         let identity = Identity::builder("i", "s").token("c4n4ry".into());
         let claims = json!({"jti": "c4n4ry", "groups": ["c4n4ry"]});
-        trail.note_identity(&identity.claims(claims.as_object().unwrap().clone()).build());
+        request_context
+            .record_identity(&identity.claims(claims.as_object().unwrap().clone()).build());
         json_response(r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"Bearer c4n4ry"}}"#)
     });
     let mut request = post();

@@ -73,7 +73,7 @@ async fn serves_metadata_without_token_if_configured() {
 #[tokio::test]
 async fn inserts_identity_and_removes_authorization() {
     let mut request = bearer(&token(&claims(&json!({"groups": ["a"]}))));
-    let trail = Trail::of(request.extensions_mut());
+    let request_context = RequestContext::of(request.extensions_mut());
     let (response, inside) = send_through(layer(), request).await;
     assert_eq!(response.status(), 200);
     let inside = inside.unwrap();
@@ -82,7 +82,7 @@ async fn inserts_identity_and_removes_authorization() {
     assert_eq!((identity.issuer(), identity.subject()), (Some(ISSUER), Some("alice")));
     assert_eq!(identity.claims().unwrap().object()["groups"], json!(["a"]));
     assert!(identity.token().is_some());
-    assert_eq!(trail.identity(), Some(identity));
+    assert_eq!(request_context.identity(), Some(identity));
 }
 
 #[tokio::test]
@@ -101,11 +101,11 @@ async fn rejects_unauthenticated_requests() {
         (bearer(&"x".repeat(20 * 1024)), Some("invalid_request")),
     ] {
         let mut request = request;
-        let trail = Trail::of(request.extensions_mut());
+        let request_context = RequestContext::of(request.extensions_mut());
         let (response, inside) = send_through(layer(), request).await;
         assert_eq!(response.status(), 401);
         assert!(inside.is_none());
-        assert!(trail.denied().is_some() && trail.identity().is_none());
+        assert!(request_context.denied().is_some() && request_context.identity().is_none());
         let challenge = error_of(&response);
         assert!(challenge.contains("resource_metadata=\"https://mcp.example/.well-known/"));
         match error {
@@ -122,10 +122,10 @@ async fn missing_scope_names_all_required_scopes() {
     let layer = layer().require_scopes(["openid", "mcp:list", "mcp:call"]);
     let with = |scope: &str| bearer(&token(&claims(&json!({"scope": scope}))));
     let mut request = with("mcp:list");
-    let trail = Trail::of(request.extensions_mut());
+    let request_context = RequestContext::of(request.extensions_mut());
     let (response, inside) = send_through(layer.clone(), request).await;
-    assert_eq!(trail.denied(), Some("insufficient scope"));
-    assert_eq!(trail.identity().unwrap().subject(), Some("alice"));
+    assert_eq!(request_context.denied(), Some("insufficient scope"));
+    assert_eq!(request_context.identity().unwrap().subject(), Some("alice"));
     assert_eq!(response.status(), StatusCode::FORBIDDEN);
     assert!(inside.is_none());
     let challenge = error_of(&response);

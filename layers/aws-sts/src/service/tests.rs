@@ -11,7 +11,7 @@ use tokio_test::{assert_pending, assert_ready_ok};
 use tower::{Layer, ServiceExt};
 use tower_test::mock;
 use vmcp_core::{
-    Clock, UpstreamError, UpstreamFuture, UpstreamKind, UpstreamToken, UpstreamTokens, cause,
+    Clock, UpstreamError, UpstreamFuture, UpstreamKind, UpstreamToken, UpstreamTokens, cause_ref,
 };
 
 use super::*;
@@ -140,7 +140,7 @@ fn fine(_: usize) -> Answer {
 }
 
 fn fault(error: &BoxError) -> CredentialFault {
-    let error = cause::<CredentialError>(error.as_ref()).unwrap();
+    let error = cause_ref::<CredentialError>(error.as_ref()).unwrap();
     assert_eq!(error.backend.name(), "aws");
     error.fault.clone()
 }
@@ -580,11 +580,11 @@ async fn signs_bodies_up_to_ten_mebibytes() {
     let (answer, sent) = exchange(&layer, of((10 << 20) + 1), fine).await;
     let error = answer.unwrap_err();
     assert!(matches!(
-        cause::<SigningError>(error.as_ref()),
+        cause_ref::<SigningError>(error.as_ref()),
         Some(SigningError::TooLarge { limit: 10_485_760 })
     ));
     // The fault is `Request`: the cause is the request, not the backend.
-    let fault = cause::<CredentialError>(error.as_ref()).map(|error| error.fault.clone());
+    let fault = cause_ref::<CredentialError>(error.as_ref()).map(|error| error.fault.clone());
     assert_eq!(fault, Some(CredentialFault::Request { reason: "its body is larger than 10 MiB" }));
     assert!(sent.is_empty());
     assert_eq!(calls.load(Ordering::SeqCst), 1, "not asked for it");

@@ -230,7 +230,7 @@ async fn end_of_notification_stream_is_neutral() {
 async fn only_requests_have_outcomes() {
     let request_with = |method| {
         let mut request = post();
-        request.extensions_mut().insert(vmcp_core::Operation::new(method));
+        request.extensions_mut().insert(vmcp_core::McpOperation::new(method));
         request
     };
     let outcome = |kind: usize| match kind {
@@ -365,7 +365,7 @@ async fn list_success_keeps_failures_of_calls() {
     let breaker = breaker();
     let request = |method| {
         let mut request = post();
-        request.extensions_mut().insert(Operation::new(method));
+        request.extensions_mut().insert(McpOperation::new(method));
         request
     };
     let ok = || Ok(response(200, "application/json", Body::empty()));

@@ -193,9 +193,9 @@ async fn records_the_message_for_outer_layers() {
     let body = Full::new(Bytes::from(call(r#""name":"x""#)));
     let request = Request::post("/mcp").header("content-type", "application/json");
     let mut request = request.body(body).unwrap();
-    let trail = Trail::of(request.extensions_mut());
+    let request_context = RequestContext::of(request.extensions_mut());
     DecodeLayer::new().layer(inner).oneshot(request).await.unwrap();
-    assert_eq!(trail.message().unwrap().method(), "tools/call");
+    assert_eq!(request_context.message().unwrap().method(), "tools/call");
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use tokio_test::{assert_pending, assert_ready, assert_ready_ok};
 use tower::{Layer, ServiceExt};
 use tower_test::mock::{self, Handle};
 use vmcp_core::{
-    Identity, UpstreamError, UpstreamFuture, UpstreamKind, UpstreamToken, UpstreamTokens, cause,
+    Identity, UpstreamError, UpstreamFuture, UpstreamKind, UpstreamToken, UpstreamTokens, cause_ref,
 };
 
 use super::*;
@@ -81,7 +81,7 @@ async fn rejected_fault(
     let (inner, mut peer): (_, Peer) = mock::pair();
     let error = layer.layer(inner).oneshot(request(caller)).await.unwrap_err();
     assert!(peer.next_request().await.is_none(), "the request was sent");
-    let error = cause::<CredentialError>(error.as_ref()).unwrap();
+    let error = cause_ref::<CredentialError>(error.as_ref()).unwrap();
     assert_eq!(error.backend.name(), "files");
     error.fault.clone()
 }
@@ -312,7 +312,7 @@ async fn revoked_grant_requires_login() {
         Arc::new(RefreshingTokens(Some(Err(UpstreamError::Absent)), AtomicUsize::default()));
     let (_, response) = send_with_retry(tokens, &[StatusCode::UNAUTHORIZED]).await;
     let error = response.unwrap_err();
-    let error = cause::<CredentialError>(error.as_ref()).unwrap();
+    let error = cause_ref::<CredentialError>(error.as_ref()).unwrap();
     assert_eq!(error.fault, CredentialFault::NoUpstreamToken { provider: "github".into() });
 }
 

@@ -5,7 +5,8 @@ use opentelemetry::trace::{SpanKind, Status};
 use tower::ServiceExt;
 use tower_layer::Layer;
 use vmcp_core::{
-    Backend, Body, BoxError, Caller, CredentialError, CredentialFault, Identity, Operation, Trail,
+    Backend, Body, BoxError, Caller, CredentialError, CredentialFault, Identity, McpOperation,
+    RequestContext,
 };
 use vmcp_trace_context::MetaPropagation;
 
@@ -20,8 +21,8 @@ fn request() -> Request<Full<Bytes>> {
     request
 }
 
-fn operation() -> Operation {
-    Operation::new("tools/call").named(Bytes::from_static(b"\"t\""))
+fn operation() -> McpOperation {
+    McpOperation::new("tools/call").with_name(Bytes::from_static(b"\"t\""))
 }
 
 /// Request that the backend received.
@@ -54,25 +55,25 @@ async fn send(
     received.await.unwrap_or_else(|_| panic!("no request reached the backend"))
 }
 
-/// Returns the trail of a client request with the given parent, for the requests that it causes.
-async fn cause(fixture: &Fixture, parent: &str) -> Trail {
+/// Returns the request context of a client request with the given parent, for the requests that it causes.
+async fn cause(fixture: &Fixture, parent: &str) -> RequestContext {
     let inner = tower::service_fn(|request: Request<()>| async move {
-        let trail = request.extensions().get::<Trail>().cloned();
+        let request_context = request.extensions().get::<RequestContext>().cloned();
         let mut response = Response::new(Body::empty());
-        response.extensions_mut().insert(trail.unwrap());
+        response.extensions_mut().insert(request_context.unwrap());
         Ok::<_, std::convert::Infallible>(response)
     });
     let request = Request::post("/mcp").header("traceparent", parent).body(()).unwrap();
     let response = fixture.recorder.server_layer().layer(inner).oneshot(request).await.unwrap();
-    response.extensions().get::<Trail>().cloned().unwrap()
+    response.extensions().get::<RequestContext>().cloned().unwrap()
 }
 
 #[tokio::test]
 async fn propagates_context_of_recorded_child_span() {
     let fixture = Fixture::new(true);
-    let trail = cause(&fixture, PARENT).await;
+    let request_context = cause(&fixture, PARENT).await;
     let mut request = request();
-    request.extensions_mut().insert(operation().caused_by(trail));
+    request.extensions_mut().insert(operation().with_client_request(request_context));
     let received = send(&fixture, request, "{}").await;
     let [server, span] = &fixture.spans()[..] else { panic!("two spans") };
     let header = received.headers["traceparent"].to_str().unwrap().to_owned();
@@ -101,7 +102,7 @@ async fn unsampled_trace_propagates_by_header_only() {
 async fn propagates_client_trace_without_tracing() {
     let fixture = Fixture::new(None);
     let mut request = request();
-    // A proxy that forwards the request leaves the trail in its extensions.
+    // A proxy that forwards the request leaves the request context in its extensions.
     request.extensions_mut().insert(cause(&fixture, PARENT).await);
     let received = send(&fixture, request, "{}").await;
     assert_eq!(received.headers["traceparent"], PARENT);
@@ -127,7 +128,7 @@ async fn measures_requests_by_backend_and_tool() {
 async fn reads_headers_without_operation() {
     let fixture = Fixture::new(true);
     let mut request = request();
-    request.extensions_mut().remove::<Operation>();
+    request.extensions_mut().remove::<McpOperation>();
     request.headers_mut().insert("mcp-method", "tools/list".parse().unwrap());
     send(&fixture, request, "{}").await;
     assert_eq!(fixture.spans()[0].name, "tools/list");

@@ -8,7 +8,7 @@ use opentelemetry::trace::{SpanKind, Status};
 use tower::ServiceExt;
 use tower_layer::Layer;
 use tower_test::mock;
-use vmcp_core::{Backend, Body, Generation, Identity, McpRequest, Rejection, Trail};
+use vmcp_core::{Backend, Body, Generation, Identity, McpRequest, Rejection, RequestContext};
 use vmcp_wire::scan;
 
 use crate::Route;
@@ -39,11 +39,11 @@ async fn send(
     let (text, backend) = (text.to_owned(), backend.map(Backend::new));
     let mut response = Some(response);
     let inner = tower::service_fn(move |mut request: Request<()>| {
-        let trail = Trail::of(request.extensions_mut());
-        trail.note_message(&message(&text));
-        trail.note_identity(&Identity::new("issuer", "canary"));
+        let request_context = RequestContext::of(request.extensions_mut());
+        request_context.record_message(&message(&text));
+        request_context.record_identity(&Identity::new("issuer", "canary"));
         if let Some(backend) = &backend {
-            trail.note_backend(backend);
+            request_context.record_backend(backend);
         }
         std::future::ready(Ok::<_, std::convert::Infallible>(response.take().unwrap()))
     });
@@ -181,7 +181,7 @@ async fn measures_stream_until_its_end() {
     let response = fixture.recorder.server_layer().layer(inner).oneshot(post());
     let backend = async {
         let (mut request, send) = handle.next_request().await.unwrap();
-        Trail::of(request.extensions_mut()).note_message(&message(CALL));
+        RequestContext::of(request.extensions_mut()).record_message(&message(CALL));
         let slow = async_stream(Duration::from_secs(3));
         send.send_response(Response::new(Body::wrap(slow)));
     };
@@ -220,7 +220,7 @@ async fn records_dropped_call_as_cancelled() {
         let mut call = pin!(fixture.recorder.server_layer().layer(inner).oneshot(post()));
         assert!(poll_once(call.as_mut()).is_none());
         let (mut request, _send) = handle.next_request().await.unwrap();
-        Trail::of(request.extensions_mut()).note_message(&message(CALL));
+        RequestContext::of(request.extensions_mut()).record_message(&message(CALL));
     }
     let [span] = &fixture.spans()[..] else { panic!("one span") };
     assert_eq!(fixture.attribute(span, "error.type").as_deref(), Some("cancelled"));
@@ -250,8 +250,8 @@ async fn forwards_inner_readiness() {
 async fn keeps_client_trace_without_tracing() {
     let fixture = Fixture::new(None);
     let inner = tower::service_fn(|request: Request<()>| async move {
-        let trail = request.extensions().get::<Trail>().unwrap();
-        let position = trail.watcher::<TraceLink>().unwrap().position(trail);
+        let request_context = request.extensions().get::<RequestContext>().unwrap();
+        let position = request_context.extension::<TraceLink>().unwrap().position(request_context);
         let parent = position.context.as_ref().map(ToString::to_string);
         Ok::<_, std::convert::Infallible>(Response::new(Full::<Bytes>::from(
             parent.unwrap_or_default(),

@@ -11,7 +11,7 @@ use tower::{Layer, ServiceExt, service_fn};
 use tower_test::mock::{self, Handle};
 use vmcp_core::{
     Body, Clock, Identity, UpstreamError, UpstreamFuture, UpstreamKind, UpstreamToken,
-    UpstreamTokens, cause,
+    UpstreamTokens, cause_ref,
 };
 use vmcp_log_capture::Log;
 
@@ -97,7 +97,7 @@ async fn error<X: Exchange>(
     let (inner, mut peer): (_, Peer) = mock::pair();
     let error = layer.layer(inner).oneshot(request(caller)).await.unwrap_err();
     assert!(peer.next_request().await.is_none(), "it was sent");
-    let error = cause::<CredentialError>(error.as_ref()).unwrap();
+    let error = cause_ref::<CredentialError>(error.as_ref()).unwrap();
     assert_eq!(error.backend.name(), "files");
     error.fault.clone()
 }
@@ -401,7 +401,7 @@ async fn fault_of<X: Exchange, A: Resend<Text>>(
     let (inner, mut peer): (_, Peer) = mock::pair();
     let error = layer.layer(inner).oneshot(linked(keeper)).await.unwrap_err();
     assert!(peer.next_request().await.is_none(), "it was sent");
-    cause::<CredentialError>(error.as_ref()).unwrap().fault.clone()
+    cause_ref::<CredentialError>(error.as_ref()).unwrap().fault.clone()
 }
 
 #[tokio::test]

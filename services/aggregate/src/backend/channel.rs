@@ -29,7 +29,7 @@ use tower_service::Service;
 use vmcp_breaker::{
     CallResult, CircuitBreakerLayer, CircuitHandle, Classifier, DefaultClassifier, Outcome,
 };
-use vmcp_core::{Body, BoxError, NotSent, Operation, cause};
+use vmcp_core::{Body, BoxError, McpOperation, NotSent, cause_ref};
 use vmcp_timeout::{TimeoutControl, TimeoutLayer};
 use vmcp_wire::{Envelope, Key, Params, Span, scan};
 
@@ -91,8 +91,8 @@ pub(crate) fn adapt(
 /// Classifies the outcome of a request for the circuit breaker. Requests that the gateway withholds or cancels are neutral.
 fn classify(seen: CallResult<'_>) -> Outcome {
     let CallResult::Error(error) = seen else { return DefaultClassifier.classify(seen) };
-    let gives_up = matches!(cause(error), Some(Failure::Busy | Failure::Cancelled));
-    let keeps_back = cause::<NotSent>(error).is_some_and(|error| error.is_own_limit);
+    let gives_up = matches!(cause_ref(error), Some(Failure::Busy | Failure::Cancelled));
+    let keeps_back = cause_ref::<NotSent>(error).is_some_and(|error| error.is_own_limit);
     if gives_up || keeps_back { Outcome::Neutral } else { DefaultClassifier.classify(seen) }
 }
 
@@ -119,7 +119,7 @@ async fn answer(
     let (mut parts, body) = request.into_parts();
     let message = whole(body).await;
     // The operation describes this request only: it must not apply to each post or be retained with the session.
-    parts.extensions.remove::<Operation>();
+    parts.extensions.remove::<McpOperation>();
     let lease = match (parts.extensions.remove::<Lease>(), &parts.method) {
         (Some(Lease(channel)), _) if channel.desk.is_over() => {
             return Ok(plain(StatusCode::NOT_FOUND));

@@ -8,7 +8,7 @@ use http::StatusCode;
 use tokio::time::{Instant, sleep_until, timeout};
 use vmcp_breaker::CircuitOpen;
 use vmcp_breaker::health::ProbeResult;
-use vmcp_core::{BoxError, CredentialError, cause};
+use vmcp_core::{BoxError, CredentialError, cause_ref};
 use vmcp_timeout::Elapsed;
 
 use super::ask::ask;
@@ -101,7 +101,7 @@ async fn look(hub: &Arc<Hub>, link: &Arc<Link>) -> Result<(), BoxError> {
 /// Sends a ping in an existing session (MCP 2025-11-25, Ping).
 async fn ping(link: &Arc<Link>, live: &Live) -> Result<(), BoxError> {
     let Err(error) = send_ping(link, live).await else { return Ok(()) };
-    match cause::<Failure>(error.as_ref()) {
+    match cause_ref::<Failure>(error.as_ref()) {
         // The backend responds but does not know the session.
         Some(Failure::SessionGone) => {
             link.renew.notify_waiters();
@@ -118,7 +118,7 @@ async fn ping(link: &Arc<Link>, live: &Live) -> Result<(), BoxError> {
 /// Fails if the backend cannot be reached.
 pub(crate) async fn has_forgotten(link: &Arc<Link>, live: &Live) -> Result<bool, BoxError> {
     let Err(error) = send_ping(link, live).await else { return Ok(false) };
-    match cause::<Failure>(error.as_ref()) {
+    match cause_ref::<Failure>(error.as_ref()) {
         Some(Failure::SessionGone) => Ok(true),
         Some(Failure::Rpc { code, .. }) => Ok(*code != -32601),
         Some(Failure::Status(status)) if complains(*status) => Ok(true),
@@ -140,14 +140,14 @@ fn complains(status: StatusCode) -> bool {
 
 /// Classifies a failure for the health of the backend.
 fn judge(link: &Link, error: &BoxError) -> Outcome {
-    if let Some(open) = cause::<CircuitOpen>(error.as_ref()) {
+    if let Some(open) = cause_ref::<CircuitOpen>(error.as_ref()) {
         return Outcome::LeftAlone(open.retry_in);
     }
-    if cause::<CredentialError>(error.as_ref()).is_some() {
+    if cause_ref::<CredentialError>(error.as_ref()).is_some() {
         return Outcome::Unclear;
     }
-    let (probe, kind) = match cause::<Failure>(error.as_ref()) {
-        None if cause::<Elapsed>(error.as_ref()).is_some() => (ProbeResult::Failed, "timeout"),
+    let (probe, kind) = match cause_ref::<Failure>(error.as_ref()) {
+        None if cause_ref::<Elapsed>(error.as_ref()).is_some() => (ProbeResult::Failed, "timeout"),
         None => (ProbeResult::Failed, "unreachable"),
         Some(Failure::Busy) => return Outcome::Unclear,
         Some(Failure::Status(status)) => match status.as_u16() {

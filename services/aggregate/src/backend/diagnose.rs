@@ -7,7 +7,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::Full;
 use tokio::time::timeout;
-use vmcp_core::{Body, BoxError, Media, cause};
+use vmcp_core::{Body, BoxError, Media, cause_ref};
 use vmcp_timeout::Elapsed;
 use vmcp_wire::{Envelope, scan};
 
@@ -73,9 +73,9 @@ pub(super) async fn remedy(hub: &Hub, link: &Link, error: &BoxError) -> Option<S
 
 fn suspect(transport: Transport, error: &BoxError) -> Option<Suspect> {
     let error: &(dyn std::error::Error + 'static) = error.as_ref();
-    match cause::<Failure>(error) {
+    match cause_ref::<Failure>(error) {
         // The stream does not name an endpoint.
-        None if transport == Transport::Sse && cause::<Elapsed>(error).is_some() => {
+        None if transport == Transport::Sse && cause_ref::<Elapsed>(error).is_some() => {
             Some(Suspect::Endpoint)
         }
         Some(Failure::Status(status)) => match status.as_u16() {

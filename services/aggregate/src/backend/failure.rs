@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 use vmcp_breaker::CircuitOpen;
-use vmcp_core::{BoxError, CredentialError, CredentialFault, NotSent, Rejection, cause};
+use vmcp_core::{BoxError, CredentialError, CredentialFault, NotSent, Rejection, cause_ref};
 use vmcp_timeout::Elapsed;
 
 /// Response of a backend that violates MCP, or a call that the gateway ended.
@@ -84,12 +84,12 @@ pub(crate) fn rejection(backend: &str, error: &BoxError) -> Rejection {
 
 /// Builds the rejection of a failed call to `backend`. `repeatable` marks calls that have no additional effect when repeated.
 pub(crate) fn rejection_of(backend: &str, error: &BoxError, repeatable: bool) -> Rejection {
-    if let Some(open) = cause::<CircuitOpen>(error.as_ref()) {
+    if let Some(open) = cause_ref::<CircuitOpen>(error.as_ref()) {
         return Rejection::circuit_open(backend, open.retry_in);
     }
-    match cause::<CredentialError>(error.as_ref()) {
+    match cause_ref::<CredentialError>(error.as_ref()) {
         Some(error) => credentials(backend, &error.fault),
-        None => match cause::<Failure>(error.as_ref()) {
+        None => match cause_ref::<Failure>(error.as_ref()) {
             Some(Failure::Status(status)) if matches!(status.as_u16(), 401 | 403 | 407) => {
                 Rejection::backend_refuses(backend, &problem(error))
             }
@@ -100,8 +100,8 @@ pub(crate) fn rejection_of(backend: &str, error: &BoxError, repeatable: bool) ->
             ),
             _ if !repeatable && may_have_acted(error) => {
                 let source: &(dyn std::error::Error + 'static) = error.as_ref();
-                let known =
-                    cause::<Failure>(source).is_some() || cause::<Elapsed>(source).is_some();
+                let known = cause_ref::<Failure>(source).is_some()
+                    || cause_ref::<Elapsed>(source).is_some();
                 // The backend was reached; otherwise the error would show that the request was not sent.
                 let problem =
                     if known { problem(error) } else { "broke the connection".to_owned() };
@@ -115,10 +115,10 @@ pub(crate) fn rejection_of(backend: &str, error: &BoxError, repeatable: bool) ->
 /// Returns `true` if the backend may have processed the request.
 fn may_have_acted(error: &BoxError) -> bool {
     let error: &(dyn std::error::Error + 'static) = error.as_ref();
-    if cause::<NotSent>(error).is_some() {
+    if cause_ref::<NotSent>(error).is_some() {
         return false;
     }
-    match cause::<Failure>(error) {
+    match cause_ref::<Failure>(error) {
         // A client error rejects the whole request. A 5xx of a server or proxy leaves the outcome open.
         Some(Failure::Status(status)) => {
             status.is_server_error() && *status != StatusCode::SERVICE_UNAVAILABLE
@@ -174,16 +174,17 @@ fn credentials(backend: &str, fault: &CredentialFault) -> Rejection {
 /// Describes a backend's error without confidential details.
 pub(crate) fn problem(error: &BoxError) -> String {
     let error: &(dyn std::error::Error + 'static) = error.as_ref();
-    if cause::<Elapsed>(error).is_some() {
+    if cause_ref::<Elapsed>(error).is_some() {
         return "did not answer in time".to_owned();
     }
-    if cause::<CircuitOpen>(error).is_some() {
+    if cause_ref::<CircuitOpen>(error).is_some() {
         return "failed too often and is left alone for now".to_owned();
     }
-    if let Some(error) = cause::<CredentialError>(error) {
+    if let Some(error) = cause_ref::<CredentialError>(error) {
         return format!("cannot be given credentials: {}", error.fault);
     }
-    cause::<Failure>(error).map_or_else(|| "could not be reached".to_owned(), ToString::to_string)
+    cause_ref::<Failure>(error)
+        .map_or_else(|| "could not be reached".to_owned(), ToString::to_string)
 }
 
 impl Failure {

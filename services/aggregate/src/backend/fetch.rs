@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
-use vmcp_core::{BoxError, Generation, Trail, cause};
+use vmcp_core::{BoxError, Generation, RequestContext, cause_ref};
 use vmcp_wire::{Listing, find, unquote};
 
 use super::Link;
@@ -62,7 +62,7 @@ fn take(left: &AtomicUsize, size: usize) -> Option<()> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Speaker<'a> {
     /// Session, handshake result, and the client request that caused the fetch, if any.
-    Stateful(&'a Live, &'a Bytes, Option<&'a Trail>),
+    Stateful(&'a Live, &'a Bytes, Option<&'a RequestContext>),
     /// Result of `server/discover`, if there was one.
     Stateless(Option<&'a Bytes>, Introduction<'a>),
 }
@@ -157,7 +157,7 @@ pub(crate) async fn list(
         let read = |text: &Bytes| Listing::read(text, kind.member(), kind.rules(), known);
         let page = match ask_for(link, request, &id, read).await {
             Ok((_, page)) => page,
-            Err(error) => match cause::<Failure>(error.as_ref()) {
+            Err(error) => match cause_ref::<Failure>(error.as_ref()) {
                 Some(Failure::Rpc { code: -32601, .. }) => return Ok(Items::new(pages)),
                 _ => return Err(error),
             },

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use http::{HeaderValue, Request};
 use http_body_util::Full;
-use vmcp_core::{BoxError, Caller, LATEST_STATEFUL, STATEFUL, STATELESS, Trail, cause};
+use vmcp_core::{
+    BoxError, Caller, LATEST_STATEFUL, RequestContext, STATEFUL, STATELESS, cause_ref,
+};
 use vmcp_wire::{elements, find, unquote};
 
 use super::ask::{ask, tell};
@@ -45,7 +47,7 @@ pub(crate) struct Introduction<'a> {
     pub(crate) capabilities: &'a [u8],
     pub(crate) client: &'a [u8],
     /// Client request that caused the handshake, if any.
-    pub(crate) cause: Option<&'a Trail>,
+    pub(crate) cause: Option<&'a RequestContext>,
     /// Address of an anonymous caller, if known.
     pub(crate) address: Option<IpAddr>,
 }
@@ -113,7 +115,7 @@ pub(crate) fn offers(result: &[u8], capability: &str) -> bool {
 
 /// Converts an error response into a rejected handshake; other errors are returned unchanged.
 fn refused(error: BoxError) -> BoxError {
-    match cause::<Failure>(error.as_ref()) {
+    match cause_ref::<Failure>(error.as_ref()) {
         // A handshake has no session that the backend could have forgotten.
         Some(Failure::SessionGone) => {
             let reason = Failure::Status(http::StatusCode::NOT_FOUND).to_string();
@@ -131,7 +133,7 @@ fn refused(error: BoxError) -> BoxError {
 
 impl<'a> Introduction<'a> {
     /// Sets the client request that caused the handshake.
-    pub(crate) fn caused_by(self, cause: Option<&'a Trail>) -> Self {
+    pub(crate) fn caused_by(self, cause: Option<&'a RequestContext>) -> Self {
         Self { cause, ..self }
     }
 }
@@ -256,7 +258,7 @@ pub(crate) async fn probe(
                 (false, _) => Ok((Speaks::Stateful, None)),
             }
         }
-        Err(error) => match cause::<Failure>(error.as_ref()) {
+        Err(error) => match cause_ref::<Failure>(error.as_ref()) {
             // These two error codes exist only in the stateless generation.
             Some(Failure::Rpc { code: -32020 | -32021, .. }) => Ok((Speaks::Stateless, None)),
             Some(Failure::Status(status))

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
-use vmcp_core::{BoxError, Generation, cause};
+use vmcp_core::{BoxError, Generation, cause_ref};
 
 pub(crate) use self::follow::kind_of_change;
 use self::follow::{Observation, follow_listen, follow_session};
@@ -78,7 +78,7 @@ pub(crate) async fn observe(hub: Arc<Hub>, link: Arc<Link>) {
         };
         if let Err(error) = ended {
             failed(&hub, &link, &error).await;
-            if let Some(Failure::Offer(_)) = cause(error.as_ref()) {
+            if let Some(Failure::Offer(_)) = cause_ref(error.as_ref()) {
                 // Each attempt may cost a thousand requests, and no action of a client makes the offer smaller.
                 sleep(POLL_INTERVAL).await;
                 continue;

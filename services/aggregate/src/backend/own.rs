@@ -11,7 +11,8 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 use vmcp_core::{
-    BoxError, Caller, CredentialError, CredentialFault, Identity, Rejection, Trail, ViewKey, cause,
+    BoxError, Caller, CredentialError, CredentialFault, Identity, Rejection, RequestContext,
+    ViewKey, cause_ref,
 };
 
 use self::asking::fetch;
@@ -239,7 +240,7 @@ impl Link {
         self: &Arc<Self>,
         hub: &Arc<Hub>,
         caller: &Caller,
-        cause: Option<&Trail>,
+        cause: Option<&RequestContext>,
     ) -> Result<Option<Arc<Content>>, Unknown> {
         let owns = self.own.as_ref().ok_or(Unknown)?;
         if caller.identity().is_anonymous() {
@@ -263,7 +264,7 @@ impl Link {
         self: &Arc<Self>,
         hub: &Arc<Hub>,
         caller: &Caller,
-        cause: Option<&Trail>,
+        cause: Option<&RequestContext>,
         patience: Duration,
     ) -> Result<Arc<Content>, Rejection> {
         let owns = self.own.as_ref().ok_or_else(Rejection::internal)?;
@@ -314,7 +315,7 @@ impl Link {
         hub: &Arc<Hub>,
         own: Arc<Own>,
         caller: &Caller,
-        cause: Option<&Trail>,
+        cause: Option<&RequestContext>,
     ) {
         let (hub, link, caller) = (Arc::clone(hub), Arc::clone(self), caller.clone());
         let cause = cause.cloned();
@@ -369,7 +370,7 @@ impl Drop for Fetching {
 
 /// Returns `true` if the backend rejects the caller; the caller's previous offer must not be shown any more.
 fn shut_out(error: &BoxError) -> bool {
-    let refused = cause::<CredentialError>(error.as_ref())
+    let refused = cause_ref::<CredentialError>(error.as_ref())
         .is_some_and(|error| matches!(error.fault, CredentialFault::Refused { .. }));
     refused || super::asks_for_credentials(error)
 }

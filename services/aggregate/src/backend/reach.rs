@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use vmcp_core::{BoxError, CredentialError, Generation, cause};
+use vmcp_core::{BoxError, CredentialError, Generation, cause_ref};
 
 use super::failure::Failure;
 use super::observe::Round;
@@ -40,7 +40,7 @@ pub(super) async fn knock(hub: &Hub, link: &Arc<Link>) -> Result<(), BoxError> {
 /// Returns `true` if a failure only shows that the gateway has no credentials of its own; the backend is reachable or not known
 /// to be unavailable.
 fn answers(error: &BoxError) -> bool {
-    let unarmed = cause::<CredentialError>(error.as_ref()).is_some();
-    let refused = matches!(cause::<Failure>(error.as_ref()), Some(Failure::Handshake { .. }));
+    let unarmed = cause_ref::<CredentialError>(error.as_ref()).is_some();
+    let refused = matches!(cause_ref::<Failure>(error.as_ref()), Some(Failure::Handshake { .. }));
     unarmed || refused || asks_for_credentials(error)
 }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request};
 use http_body_util::Full;
-use vmcp_core::{Caller, Operation, STATELESS, Trail};
+use vmcp_core::{Caller, McpOperation, RequestContext, STATELESS};
 use vmcp_decode::header_value;
 use vmcp_timeout::TimeoutControl;
 
@@ -82,11 +82,11 @@ fn bare(link: &Link, caller: &Caller, method: Method, body: Full<Bytes>) -> Requ
 pub(crate) fn asking(
     mut request: Request<Full<Bytes>>,
     method: &'static str,
-    cause: Option<&Trail>,
+    cause: Option<&RequestContext>,
 ) -> Request<Full<Bytes>> {
-    let operation = Operation::new(method);
+    let operation = McpOperation::new(method);
     request.extensions_mut().insert(match cause {
-        Some(trail) => operation.caused_by(trail.clone()),
+        Some(request_context) => operation.with_client_request(request_context.clone()),
         None => operation,
     });
     request

@@ -8,7 +8,7 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
 use http_body::Body as _;
 use http_body_util::BodyExt;
-use vmcp_core::{Body, BoxError, Generation, Trail, cause, code};
+use vmcp_core::{Body, BoxError, Generation, RequestContext, cause_ref, code};
 use vmcp_wire::{Envelope, Head, HeadOutcome, Outcome, Span, Splice, find, head, may_fail, scan};
 
 use self::held::{Held, Rest};
@@ -33,7 +33,7 @@ pub(crate) struct Expected {
     /// Maximum number of buffered bytes.
     pub(crate) most: usize,
     /// Record of the request, which receives the error code.
-    pub(crate) trail: Option<Trail>,
+    pub(crate) request_context: Option<RequestContext>,
 }
 
 /// Results that are returned as a whole message instead of being streamed.
@@ -68,8 +68,8 @@ pub(crate) enum Shaped {
 
 impl Expected {
     fn note(&self, found: &Head) {
-        if let (Some(trail), Some(code)) = (&self.trail, error_code(found)) {
-            trail.note_error(code);
+        if let (Some(request_context), Some(code)) = (&self.request_context, error_code(found)) {
+            request_context.record_error(code);
         }
     }
 
@@ -129,7 +129,7 @@ fn or_status(status: StatusCode, shaped: Result<Shaped, BoxError>) -> Result<Sha
         Err(error)
             if status.is_server_error()
                 && matches!(
-                    cause(error.as_ref()),
+                    cause_ref(error.as_ref()),
                     Some(Failure::Malformed(_) | Failure::Ended)
                 ) =>
         {
@@ -334,12 +334,12 @@ fn is_error(message: &[u8], start: u32, code: Option<i64>) -> bool {
 }
 
 /// Records the error of a response, if it is one.
-pub(crate) fn note_error(trail: Option<&Trail>, message: &[u8]) {
-    if let Some(trail) = trail.filter(|_| may_fail(message))
+pub(crate) fn record_error(request_context: Option<&RequestContext>, message: &[u8]) {
+    if let Some(request_context) = request_context.filter(|_| may_fail(message))
         && let Ok(found) = head(message)
         && let Some(code) = error_code(&found)
     {
-        trail.note_error(code);
+        request_context.record_error(code);
     }
 }
 

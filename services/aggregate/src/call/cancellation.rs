@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
 use vmcp_breaker::CircuitOpen;
-use vmcp_core::{BoxError, CredentialError, NotSent, Trail, cause};
+use vmcp_core::{BoxError, CredentialError, NotSent, RequestContext, cause_ref};
 use vmcp_timeout::Elapsed;
 
 use crate::backend::ask::tell;
@@ -31,13 +31,13 @@ pub(crate) struct Cancellation {
     /// Request id sent to the backend, as JSON.
     id: Bytes,
     /// Record of the causing client request, if a layer observes it.
-    cause: Option<Trail>,
+    cause: Option<RequestContext>,
     /// Session of the request in flight. `None` before it is sent and once there is nothing to cancel; taken at most once.
     live: Mutex<Option<Arc<Live>>>,
 }
 
 impl Cancellation {
-    pub(crate) fn new(upstream: Arc<Upstream>, id: Bytes, cause: Option<&Trail>) -> Self {
+    pub(crate) fn new(upstream: Arc<Upstream>, id: Bytes, cause: Option<&RequestContext>) -> Self {
         Self { upstream, id, cause: cause.cloned(), live: Mutex::default() }
     }
 
@@ -96,16 +96,16 @@ pub(crate) fn message(id: &[u8], reason: &str) -> Bytes {
 /// Returns the cancellation reason for a failed call; `None` if the backend has responded or does not process the call.
 pub(crate) fn reason(error: &BoxError) -> Option<Cow<'static, str>> {
     let error: &(dyn std::error::Error + 'static) = error.as_ref();
-    if cause::<NotSent>(error).is_some()
-        || cause::<CircuitOpen>(error).is_some()
-        || cause::<CredentialError>(error).is_some()
+    if cause_ref::<NotSent>(error).is_some()
+        || cause_ref::<CircuitOpen>(error).is_some()
+        || cause_ref::<CredentialError>(error).is_some()
     {
         return None;
     }
-    if let Some(Elapsed { limit }) = cause(error) {
+    if let Some(Elapsed { limit }) = cause_ref(error) {
         return Some(format!("no message for {limit:?}").into());
     }
-    match cause::<Failure>(error) {
+    match cause_ref::<Failure>(error) {
         Some(Failure::Question(problem)) => Some(Cow::Borrowed(problem)),
         Some(Failure::Detached { reason, .. }) => reason.map(Cow::Borrowed),
         // The connection failed, not the call.

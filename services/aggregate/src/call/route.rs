@@ -329,8 +329,8 @@ fn refused(call: &Call, verdict: Verdict, kind: ItemKind, name: &str) -> Missing
             ("the token lacks scopes", Missing::Refused(Rejection::needs_scopes(scopes)))
         }
     };
-    if let Some(trail) = &call.trail {
-        trail.note_denied(reason);
+    if let Some(request_context) = &call.request_context {
+        request_context.record_denied(reason);
     }
     refusal
 }

@@ -8,7 +8,9 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
 use tokio::time::sleep;
-use vmcp_core::{Body, BoxError, Generation, LATEST_STATEFUL, Media, NotSent, Rejection, cause};
+use vmcp_core::{
+    Body, BoxError, Generation, LATEST_STATEFUL, Media, NotSent, Rejection, cause_ref,
+};
 use vmcp_timeout::Elapsed;
 use vmcp_wire::{Envelope, find, scan};
 
@@ -118,7 +120,7 @@ impl Exchange {
             cacheable: false,
             held: HeldResults::None,
             most: self.call.hub.limits.held_bytes,
-            trail: self.call.trail.clone(),
+            request_context: self.call.request_context.clone(),
         }
     }
 
@@ -262,7 +264,7 @@ impl Exchange {
             };
             let step = relay.pass(message.clone(), events.take_reservation()).await;
             if step != Step::More {
-                answer::note_error(self.call.trail.as_ref(), &message);
+                answer::record_error(self.call.request_context.as_ref(), &message);
                 self.guard.cancellation.disarm();
                 return (step == Step::Unkept).then(|| Failure::UNKEPT.into());
             }
@@ -305,8 +307,8 @@ impl Place {
 
 /// Returns `true` if resuming cannot help: the request timed out or a buffer limit is reached.
 fn is_final(error: &BoxError) -> bool {
-    cause::<Elapsed>(error.as_ref()).is_some()
-        || matches!(cause(error.as_ref()), Some(Failure::Detached { .. }))
+    cause_ref::<Elapsed>(error.as_ref()).is_some()
+        || matches!(cause_ref(error.as_ref()), Some(Failure::Detached { .. }))
 }
 
 /// Returns the next message for `stream`. An incomplete one counts toward the buffer of a disconnected client.
@@ -327,7 +329,7 @@ pub(super) async fn next(events: &mut Events, stream: &Stream) -> Option<Result<
 
 /// Ends the stream of a call with its failure.
 pub(super) fn finish_failed(call: &Call, target: &Target, stream: &Stream, failure: &BoxError) {
-    if let Some(Failure::Detached { .. }) = cause(failure.as_ref()) {
+    if let Some(Failure::Detached { .. }) = cause_ref(failure.as_ref()) {
         call.hub.detached.note_ended();
         tracing::debug!(backend = target.link.name(), error = %failure, "detached call ended");
     }

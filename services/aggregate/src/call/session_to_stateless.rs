@@ -141,7 +141,7 @@ impl Bridge {
                 HeldResults::None
             },
             most: self.call.hub.limits.held_bytes,
-            trail: self.call.trail.clone(),
+            request_context: self.call.request_context.clone(),
         }
     }
 

@@ -122,7 +122,7 @@ impl Crossing {
             cacheable: target.method == "resources/read",
             held: HeldResults::None,
             most: call.hub.limits.held_bytes,
-            trail: call.trail.clone(),
+            request_context: call.request_context.clone(),
         };
         Ok(Self { live, response, expected, cancellation, hold })
     }
@@ -238,7 +238,7 @@ async fn resume(
         cacheable: target.method == "resources/read",
         held: HeldResults::None,
         most: call.hub.limits.held_bytes,
-        trail: call.trail.clone(),
+        request_context: call.request_context.clone(),
     };
     respond(&call, &target, outs, expected).await
 }

@@ -57,7 +57,7 @@ pub(crate) async fn call(
             HeldResults::Continuations
         },
         most: call.hub.limits.held_bytes,
-        trail: call.trail.clone(),
+        request_context: call.request_context.clone(),
     };
     match kind {
         Media::Json => {

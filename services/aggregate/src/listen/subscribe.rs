@@ -19,8 +19,8 @@ pub(crate) async fn subscribe(
     method: &'static str,
 ) -> Result<Response<Body>, Rejection> {
     let target = Target::find(&call, method).await?;
-    if let Some(trail) = &call.trail {
-        trail.note_backend(&target.link.backend);
+    if let Some(request_context) = &call.request_context {
+        request_context.record_backend(&target.link.backend);
     }
     let uri = target.name();
     let upstream = session.upstream(&target.link);

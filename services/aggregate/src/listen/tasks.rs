@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::time::sleep;
-use vmcp_core::{Generation, Media, Rejection, cause, code};
+use vmcp_core::{Generation, Media, Rejection, cause_ref, code};
 use vmcp_timeout::TimeoutControl;
 use vmcp_wire::{Envelope, Key, Span, Splice, elements, find, scan, unquote};
 
@@ -179,7 +179,7 @@ impl Follower {
                         self.tell(index, &message, params);
                     }
                 }
-                Err(error) => match cause::<Failure>(error.as_ref()) {
+                Err(error) => match cause_ref::<Failure>(error.as_ref()) {
                     Some(Failure::Rpc { code, .. }) if *code == i64::from(code::INVALID_PARAMS) => {
                         self.tasks.remove(index);
                     }

@@ -11,7 +11,7 @@ use http::Request;
 use http_body_util::Full;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
-use vmcp_core::{BoxError, Trail};
+use vmcp_core::{BoxError, RequestContext};
 
 use super::lock;
 use crate::backend::Link;
@@ -112,7 +112,7 @@ impl Upstream {
         live: &Live,
         level: Level<'_>,
         known: &mut Option<Box<[u8]>>,
-        cause: Option<&Trail>,
+        cause: Option<&RequestContext>,
     ) {
         while let Some(level) = level().filter(|_| live.logs)
             && known.as_ref() != Some(&level)
@@ -123,7 +123,12 @@ impl Upstream {
     }
 
     /// Sets the log level of a session; `level` is JSON. Rejections by the backend are ignored.
-    pub(crate) async fn set_level(&self, live: &Live, level: &[u8], cause: Option<&Trail>) {
+    pub(crate) async fn set_level(
+        &self,
+        live: &Live,
+        level: &[u8],
+        cause: Option<&RequestContext>,
+    ) {
         let params = format!("{{\"level\":{}}}", String::from_utf8_lossy(level));
         _ = self.set(live, "logging/setLevel", &params, cause).await;
     }
@@ -145,7 +150,7 @@ impl Upstream {
         live: &Live,
         method: &'static str,
         params: &str,
-        cause: Option<&Trail>,
+        cause: Option<&RequestContext>,
     ) -> Result<(), BoxError> {
         let id = format!("\"vmcp:{}\"", self.link.serial());
         let message =

@@ -41,13 +41,13 @@ pub(crate) async fn request(
     let task = TaskId::open(&given, &call.hub.seal, call.caller.identity()).ok_or_else(unknown)?;
     let mut links = call.snapshot.links.iter();
     let link = links.find(|link| *link.name() == *task.backend).ok_or_else(unknown)?;
-    if let Some(trail) = &call.trail {
-        trail.note_backend(&link.backend);
+    if let Some(request_context) = &call.request_context {
+        request_context.record_backend(&link.backend);
     }
     // A client that lost access to a tool may still cancel its tasks.
     if method != "tasks/cancel" && visible_tool(&call, link, &task.tool).await?.is_none() {
-        if let Some(trail) = &call.trail {
-            trail.note_denied("hidden from the caller");
+        if let Some(request_context) = &call.request_context {
+            request_context.record_denied("hidden from the caller");
         }
         return Err(unknown());
     }
@@ -84,7 +84,7 @@ async fn ask(
         cacheable: false,
         held: HeldResults::All,
         most: call.hub.limits.held_bytes,
-        trail: call.trail.clone(),
+        request_context: call.request_context.clone(),
     };
     match whole(response, &expected, call).await? {
         Shaped::Ready(response) => Ok(response),

@@ -161,12 +161,12 @@ async fn what_is_hidden_is_answered_like_what_is_not_there() {
                     format!("{:?}", hidden.response.headers),
                     format!("{:?}", missing.response.headers)
                 );
-                assert_eq!(hidden.trail.denied(), Some("hidden from the caller"));
+                assert_eq!(hidden.request_context.denied(), Some("hidden from the caller"));
                 // Policies decide on a URI before it is looked up, so its existence is unknown.
                 let judged = method.starts_with("resources/") || told.contains("://");
                 let reason = judged.then_some("hidden from the caller");
-                assert_eq!(missing.trail.denied(), reason, "{method}");
-                assert!(hidden.trail.backend().is_none(), "nobody was asked");
+                assert_eq!(missing.request_context.denied(), reason, "{method}");
+                assert!(hidden.request_context.backend().is_none(), "nobody was asked");
             }
         }
         assert_eq!(backend.times("tools/call", "b"), 0);
@@ -217,16 +217,19 @@ async fn what_is_seen_is_used_as_far_as_arguments_and_scopes_go() {
             let red = Client::new(&gateway, generation, "r").await.with(sees(&["red"]));
             let called = red.ask("tools/call", json!({"name": "be_red", "arguments": {}})).await;
             assert_eq!(called.json()["result"]["content"][0]["text"], "be:r");
-            assert_eq!(called.trail.backend().map(vmcp_core::Backend::name), Some("be"));
+            assert_eq!(called.request_context.backend().map(vmcp_core::Backend::name), Some("be"));
             let forced = json!({"name": "be_red", "arguments": {"force": true}});
             let forced = red.ask("tools/call", forced).await;
             assert_eq!(
-                (forced.status, forced.trail.denied()),
+                (forced.status, forced.request_context.denied()),
                 (403, Some("denied with these arguments"))
             );
             assert_eq!(forced.response.extensions.get(), Some(&Rejection::denied()));
             let bomb = red.ask("tools/call", json!({"name": "be_red_bomb", "arguments": {}})).await;
-            assert_eq!((bomb.status, bomb.trail.denied()), (403, Some("the token lacks scopes")));
+            assert_eq!(
+                (bomb.status, bomb.request_context.denied()),
+                (403, Some("the token lacks scopes"))
+            );
             assert!(bomb.response.extensions.get::<Rejection>().unwrap().challenge().is_some());
             for uri in ["x://red", "t://red/9"] {
                 let text = red.ask("resources/read", json!({"uri": uri})).await;
@@ -243,13 +246,13 @@ async fn a_listen_stream_is_about_what_its_caller_sees() {
     let uris = ["x://red", "x://blue", "t://red/1", "t://any/1", "x://none"];
     let wanted =
         json!({"notifications": {"toolsListChanged": true, "resourceSubscriptions": uris}});
-    let (response, trail) = red.send("subscriptions/listen", wanted).await;
+    let (response, request_context) = red.send("subscriptions/listen", wanted).await;
     let mut body = response.into_body();
     let first =
         http_body_util::BodyExt::frame(&mut body).await.unwrap().unwrap().into_data().unwrap();
     let first = String::from_utf8(first.to_vec()).unwrap();
     assert!(first.contains(r#""resourceSubscriptions":["t://red/1","x://red"]"#), "{first}");
-    assert_eq!(trail.denied(), Some("hidden from the caller"));
+    assert_eq!(request_context.denied(), Some("hidden from the caller"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -60,7 +60,11 @@ async fn judges_a_resource_before_matching_templates() {
     let gateway = gateway(&[Fake::new("bad", BOTH[1]).offer("*", hostile)]).await;
     let client = Client::new(&gateway, BOTH[1], "a").await.with(Admission::new(Hides));
     let read = client.ask("resources/read", json!({"uri": "x://y"})).await;
-    assert_eq!(read.trail.denied(), Some("hidden from the caller"), "judged before it is found");
+    assert_eq!(
+        read.request_context.denied(),
+        Some("hidden from the caller"),
+        "judged before it is found"
+    );
 }
 
 fn tools(names: &[&str]) -> Value {

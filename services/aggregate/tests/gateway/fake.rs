@@ -21,7 +21,8 @@ use vmcp_aggregate::settings::{
 };
 use vmcp_aggregate::{Gateway, Seal};
 use vmcp_core::{
-    Admission, Backend, Body, BoxError, Caller, Generation, Identity, McpRequest, NotSent, Trail,
+    Admission, Backend, Body, BoxError, Caller, Generation, Identity, McpRequest, NotSent,
+    RequestContext,
 };
 
 /// Fake backend with offers by caller, each keyed by the member of the list's result.
@@ -478,7 +479,7 @@ pub(crate) struct Said {
     pub(crate) status: u16,
     pub(crate) body: Bytes,
     pub(crate) response: http::response::Parts,
-    pub(crate) trail: Trail,
+    pub(crate) request_context: RequestContext,
 }
 
 impl Client {
@@ -545,7 +546,11 @@ impl Client {
     }
 
     /// Sends a request and returns the open response with its record.
-    pub(crate) async fn send(&self, method: &str, mut params: Value) -> (Response<Body>, Trail) {
+    pub(crate) async fn send(
+        &self,
+        method: &str,
+        mut params: Value,
+    ) -> (Response<Body>, RequestContext) {
         let mut request = Request::post("/mcp").body(()).unwrap();
         if self.generation == Generation::Stateless {
             let meta = &mut params["_meta"];
@@ -558,7 +563,7 @@ impl Client {
         let envelope = vmcp_wire::scan(&bytes).unwrap();
         let extensions = request.extensions_mut();
         extensions.insert(McpRequest { bytes, envelope, generation: self.generation });
-        let trail = Trail::of(extensions);
+        let request_context = RequestContext::of(extensions);
         if !self.identity.is_anonymous() {
             extensions.insert(self.identity.clone());
         }
@@ -572,14 +577,14 @@ impl Client {
             request.headers_mut().insert("mcp-session-id", session.clone());
         }
         let Ok(response) = self.gateway.clone().oneshot(request).await;
-        (response, trail)
+        (response, request_context)
     }
 
     pub(crate) async fn ask(&self, method: &str, params: Value) -> Said {
-        let (response, trail) = self.send(method, params).await;
+        let (response, request_context) = self.send(method, params).await;
         let (response, body) = response.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
-        Said { status: response.status.as_u16(), body, response, trail }
+        Said { status: response.status.as_u16(), body, response, request_context }
     }
 
     /// Returns the names in a list, or the error.

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, timeout};
 use vmcp_aggregate::Gateway;
 use vmcp_aggregate::settings::PartialFailure;
 use vmcp_breaker::{CircuitHandle, CircuitState};
-use vmcp_core::{Backend, Body, Generation, Trail};
+use vmcp_core::{Backend, Body, Generation, RequestContext};
 
 use crate::fake::{settings, with};
 use crate::script::{LIMIT, PendingCall, ScriptedBackend, ScriptedClient, Wire, messages, text};
@@ -673,15 +673,19 @@ async fn subscription_reaches_backend_once() {
 async fn failure_on_a_stream_is_noted() {
     for (client, wire) in ASKING.into_iter().chain(CLIENTS.map(|it| (it, Wire::Stateless))) {
         let mut pair = paired(client, wire).await;
-        let trail = Trail::default();
-        pair.client.trail = Some(trail.clone());
+        let request_context = RequestContext::default();
+        pair.client.request_context = Some(request_context.clone());
         let call = pair.client.begin(1, "t");
         let mut pending = pair.calls.recv().await.unwrap();
         let token = pending.message["params"]["_meta"]["progressToken"].clone();
         pending.say(&progress(&token));
         let said = call.await.unwrap();
         let last = messages(&said).pop().unwrap();
-        assert_eq!(last["error"]["code"].as_i64(), trail.error(), "{client:?} {wire:?}: {said}");
+        assert_eq!(
+            last["error"]["code"].as_i64(),
+            request_context.error(),
+            "{client:?} {wire:?}: {said}"
+        );
     }
 }
 

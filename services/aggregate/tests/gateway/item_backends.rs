@@ -87,7 +87,7 @@ async fn answers(client: &Client, name: &str) -> Vec<String> {
     let mut said = Vec::new();
     for (method, params) in uses(name) {
         let answer = client.ask(method, params).await;
-        said.push(match answer.trail.backend() {
+        said.push(match answer.request_context.backend() {
             Some(backend) => backend.name().to_owned(),
             None => String::from_utf8_lossy(&answer.body).replace(name, "?"),
         });
@@ -169,7 +169,7 @@ async fn generation_is_the_one_that_the_backend_is_spoken_to_in() {
         // The first backend lists it; the second one has items of its own.
         for (uri, backend) in [("x://red", "older"), ("x://blue", "newer"), ("x://green", "both")] {
             let read = caller.ask("resources/read", json!({"uri": uri})).await;
-            let by = read.trail.backend().map(vmcp_core::Backend::name);
+            let by = read.request_context.backend().map(vmcp_core::Backend::name);
             assert_eq!(by, expected.contains(&backend).then_some(backend), "{client:?} {only:?}");
         }
     }
@@ -188,7 +188,7 @@ async fn own_catalogs_are_judged_by_backend() {
                 let alice = alice.with(Admission::new(only));
                 assert_eq!(alice.call("own_red").await.as_deref(), Some("own:alice"));
                 let read = alice.ask("resources/read", json!({"uri": "x://red"})).await;
-                assert!(read.trail.backend().is_some());
+                assert!(read.request_context.backend().is_some());
                 let names = alice.names("tools/list").await;
                 assert!(names.contains(&"own_red".to_owned()), "{names:?}");
                 let may_use_all = matches!(only, Only::In(Generation::Stateless));

@@ -21,7 +21,9 @@ use vmcp_aggregate::settings::{
     Advice, Around, BackendService, BackendSettings, Sharing, Transport,
 };
 use vmcp_breaker::{CircuitBreakerLayer, CircuitHandle};
-use vmcp_core::{Backend, Body, BoxError, Generation, Identity, McpRequest, NotSent, Trail};
+use vmcp_core::{
+    Backend, Body, BoxError, Generation, Identity, McpRequest, NotSent, RequestContext,
+};
 use vmcp_timeout::TimeoutLayer;
 
 use crate::fake::whole_items;
@@ -543,14 +545,19 @@ pub(crate) struct ScriptedClient {
     pub(crate) identity: Identity,
     pub(crate) session: Option<HeaderValue>,
     /// Record attached to its requests.
-    pub(crate) trail: Option<Trail>,
+    pub(crate) request_context: Option<RequestContext>,
 }
 
 impl ScriptedClient {
     pub(crate) async fn new(gateway: &Gateway, generation: Generation, subject: &str) -> Self {
         let identity = Identity::new("https://idp.test", subject);
-        let mut client =
-            Self { gateway: gateway.clone(), generation, identity, session: None, trail: None };
+        let mut client = Self {
+            gateway: gateway.clone(),
+            generation,
+            identity,
+            session: None,
+            request_context: None,
+        };
         if generation == Generation::Stateful {
             let hello = json!({"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}},
                                "clientInfo": {"name": "c", "version": "1"}});
@@ -629,8 +636,8 @@ impl ScriptedClient {
 
     async fn send(&self, mut request: Request<()>) -> Response<Body> {
         request.extensions_mut().insert(self.identity.clone());
-        if let Some(trail) = &self.trail {
-            request.extensions_mut().insert(trail.clone());
+        if let Some(request_context) = &self.request_context {
+            request.extensions_mut().insert(request_context.clone());
         }
         if let Some(session) = &self.session {
             request.headers_mut().insert("mcp-session-id", session.clone());

@@ -236,7 +236,7 @@ async fn maps_ids_in_bodies_and_headers() {
             let (name, params) = backend.asked(method).remove(0);
             assert_eq!(name.as_deref(), Some("be-task"));
             assert_eq!(params["taskId"], "be-task");
-            assert_eq!(said.trail.backend().map(Backend::name), Some("be"));
+            assert_eq!(said.request_context.backend().map(Backend::name), Some("be"));
         }
         let said = client.ask("tools/call", json!({"name": "be_plain"})).await;
         assert_eq!(said.json()["result"]["resultType"], "complete");
@@ -305,7 +305,7 @@ async fn refuses_task_of_hidden_tool() {
     for method in ["tasks/get", "tasks/update"] {
         let said = about(&blind, method, &id).await;
         assert_eq!((said.status, code(&said)), (400, -32602));
-        assert_eq!(said.trail.denied(), Some("hidden from the caller"));
+        assert_eq!(said.request_context.denied(), Some("hidden from the caller"));
     }
     assert_eq!(backend.asked("tasks/get").len(), 1);
     assert_eq!(about(&blind, "tasks/cancel", &id).await.status, 200);

@@ -15,7 +15,7 @@ use vmcp_audit::{
     AuditLayer, AuditSettings as Events, Auditor, EventDetails, EventTarget, EventType, FieldValue,
     Outcome, PayloadExcerpt,
 };
-use vmcp_core::{Backend, Body, Clock, Generation, Identity, McpRequest, Trail};
+use vmcp_core::{Backend, Body, Clock, Generation, Identity, McpRequest, RequestContext};
 
 use super::*;
 use crate::FileSink;
@@ -101,14 +101,14 @@ fn serve<F>(
     respond: F,
 ) -> impl Service<Request<()>, Response = Response<Body>, Error = Infallible, Future: Send> + Clone
 where
-    F: Fn(&Trail) -> Response<Body> + Clone + Send,
+    F: Fn(&RequestContext) -> Response<Body> + Clone + Send,
 {
     service_fn(move |request: Request<()>| {
-        let trail = request.extensions().get::<Trail>().unwrap();
+        let request_context = request.extensions().get::<RequestContext>().unwrap();
         if !text.is_empty() {
-            trail.note_message(&message(text));
+            request_context.record_message(&message(text));
         }
-        let response = respond(trail);
+        let response = respond(request_context);
         async { Ok(response) }
     })
 }
@@ -124,11 +124,12 @@ where
 #[tokio::test(start_paused = true)]
 async fn call_is_one_line_with_all_fields() {
     let fixture = Fixture::new(Events::default(), Settings::default());
-    let service = serve(CALL, |trail| {
+    let service = serve(CALL, |request_context| {
         let claims = json!({"sub": "u1", "email": "u1@example.com", "act": {"sub": "bot"}});
         let claims = claims.as_object().unwrap().clone();
-        trail.note_identity(&Identity::builder("https://i", "u1").claims(claims).build());
-        trail.note_backend(&Backend::new("shed"));
+        request_context
+            .record_identity(&Identity::builder("https://i", "u1").claims(claims).build());
+        request_context.record_backend(&Backend::new("shed"));
         json_response(RESULT)
     });
     send(&fixture, service, post()).await;
@@ -428,10 +429,11 @@ async fn gateway_events_are_written_with_all_members() {
 async fn secrets_appear_in_no_output() {
     let told = vmcp_log_capture::Log::of_this_thread();
     let fixture = Fixture::new(Events::default(), Settings::default());
-    let service = serve(CALL, |trail| {
+    let service = serve(CALL, |request_context| {
         let identity = Identity::builder("i", "s").token("c4n4ry".into());
         let claims = json!({"jti": "c4n4ry", "groups": ["c4n4ry"]});
-        trail.note_identity(&identity.claims(claims.as_object().unwrap().clone()).build());
+        request_context
+            .record_identity(&identity.claims(claims.as_object().unwrap().clone()).build());
         json_response(r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"Bearer c4n4ry"}}"#)
     });
     let mut request = post();

@@ -12,17 +12,19 @@ const CALL: &[u8] =
     br#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"weather"}}"#;
 
 /// The lines of one request that a service answers so.
-async fn lines(respond: impl Fn(&Trail) -> Response<Body> + Clone + Send + 'static) -> String {
+async fn lines(
+    respond: impl Fn(&RequestContext) -> Response<Body> + Clone + Send + 'static,
+) -> String {
     let log = Log::of_this_thread();
     let inner = service_fn(move |request: Request<()>| {
-        let trail = request.extensions().get::<Trail>().unwrap();
+        let request_context = request.extensions().get::<RequestContext>().unwrap();
         let bytes = Bytes::from_static(CALL);
         let envelope = vmcp_wire::scan(&bytes).unwrap();
         let generation = Generation::Stateless;
-        trail.note_message(&McpRequest { bytes, envelope, generation });
-        trail.note_identity(&Identity::new("issuer", "ann"));
-        trail.note_backend(&Backend::new("meteo"));
-        std::future::ready(Ok::<_, Infallible>(respond(trail)))
+        request_context.record_message(&McpRequest { bytes, envelope, generation });
+        request_context.record_identity(&Identity::new("issuer", "ann"));
+        request_context.record_backend(&Backend::new("meteo"));
+        std::future::ready(Ok::<_, Infallible>(respond(request_context)))
     });
     let request = Request::post("/mcp").body(()).unwrap();
     let response = RequestLogLayer::default().layer(inner).oneshot(request).await.unwrap();
@@ -43,8 +45,8 @@ async fn logs_who_was_refused_by_which_layer() {
 
 #[tokio::test]
 async fn logs_errors_at_the_end_of_streams() {
-    let lines = lines(|trail| {
-        trail.note_error(-32050);
+    let lines = lines(|request_context| {
+        request_context.record_error(-32050);
         let mut response = Response::new(Body::from(Bytes::from_static(b"data: x\n\n")));
         response.headers_mut().insert(CONTENT_TYPE, "text/event-stream".parse().unwrap());
         response

@@ -10,7 +10,7 @@ use opentelemetry_sdk::trace::{
 };
 use tower::ServiceExt;
 use tower_layer::Layer;
-use vmcp_core::{Backend, BoxError, Generation, McpRequest, Operation, Trail};
+use vmcp_core::{Backend, BoxError, Generation, McpOperation, McpRequest, RequestContext};
 use vmcp_metrics::names;
 
 use super::*;
@@ -80,11 +80,11 @@ async fn exercise_all_metrics(telemetry: &Telemetry) {
         let bytes = Bytes::from_static(text.as_bytes());
         let envelope = vmcp_wire::scan(&bytes).unwrap();
         let generation = Generation::Stateless;
-        let trail = Trail::of(request.extensions_mut());
-        trail.note_message(&McpRequest { bytes, envelope, generation });
+        let request_context = RequestContext::of(request.extensions_mut());
+        request_context.record_message(&McpRequest { bytes, envelope, generation });
         request.extensions_mut().insert(Backend::new("meteo"));
         let name = Bytes::from_static(b"\"t\"");
-        request.extensions_mut().insert(Operation::new("tools/call").named(name));
+        request.extensions_mut().insert(McpOperation::new("tools/call").with_name(name));
         outgoing.clone().oneshot(request)
     });
     let request = Request::post("/mcp").body(Full::default()).unwrap();

@@ -120,9 +120,9 @@ async fn notes_denials_for_audit() {
         [(r#"{"name":"secret"}"#, true), (r#"{"name":"a"}"#, false), (r#"{"name":1}"#, false)]
     {
         let mut request = request("tools/call", params);
-        let trail = Trail::of(request.extensions_mut());
+        let request_context = RequestContext::of(request.extensions_mut());
         send(&layer(), request, inner_response).await;
-        assert_eq!(trail.denied().is_some(), denied, "{params}");
+        assert_eq!(request_context.denied().is_some(), denied, "{params}");
     }
 }
 

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::{Extensions, HeaderMap, Method, Request, Uri};
 use http_body_util::Full;
-use vmcp_core::{BoxError, Operation};
+use vmcp_core::{BoxError, McpOperation};
 
 use super::{Link, drain};
 use crate::backend::channel::Lease;
@@ -45,11 +45,13 @@ impl<'a> Unanswered<'a> {
         *request.uri_mut() = uri;
         *request.headers_mut() = headers;
         *request.extensions_mut() = extensions;
-        let operation = Operation::new("notifications/cancelled");
-        let operation = match request.extensions().get::<Operation>().and_then(Operation::cause) {
-            Some(trail) => operation.caused_by(trail.clone()),
-            None => operation,
-        };
+        let operation = McpOperation::new("notifications/cancelled");
+        let operation =
+            match request.extensions().get::<McpOperation>().and_then(McpOperation::client_request)
+            {
+                Some(request_context) => operation.with_client_request(request_context.clone()),
+                None => operation,
+            };
         request.extensions_mut().insert(operation);
         let sending = self.link.begin(request);
         runtime.spawn(async move {

@@ -3,7 +3,7 @@ use std::sync::Mutex;
 use http_body_util::channel::{Channel as Pipe, Sender};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tower::ServiceExt;
-use vmcp_core::{Backend, Media, cause};
+use vmcp_core::{Backend, Media, cause_ref};
 use vmcp_timeout::Elapsed;
 
 use super::*;
@@ -50,7 +50,7 @@ async fn respond(
     post: &Post,
 ) -> Response<Body> {
     assert!(request.extensions().get::<Lease>().is_none(), "a lease stays within");
-    assert!(request.extensions().get::<Operation>().is_none(), "an operation is no post");
+    assert!(request.extensions().get::<McpOperation>().is_none(), "an operation is no post");
     if request.method() == Method::GET {
         assert_eq!(request.headers()["accept"], "text/event-stream");
         return event_stream(body.lock().unwrap().take().expect("one stream"));
@@ -188,7 +188,7 @@ async fn a_broken_stream_fails_all_that_wait_and_ends_the_session() {
     let asking = fake.ask(&lease, CALL).await;
     fake.stream.abort("reset by peer".into());
     let error = asking.await.unwrap().unwrap_err();
-    assert!(matches!(cause::<Failure>(error.as_ref()), Some(Failure::Ended)));
+    assert!(matches!(cause_ref::<Failure>(error.as_ref()), Some(Failure::Ended)));
     let request = within(&lease, post(CALL));
     let response = fake.service.oneshot(request).await.unwrap();
     assert_eq!(response.status(), StatusCode::NOT_FOUND);
@@ -201,7 +201,7 @@ async fn gives_up_a_backend_that_stays_silent() {
     let lease = fake.open().await;
     let asking = fake.ask(&lease, CALL).await;
     let error = asking.await.unwrap().unwrap_err();
-    assert!(cause::<Elapsed>(error.as_ref()).is_some());
+    assert!(cause_ref::<Elapsed>(error.as_ref()).is_some());
     // The cancellation notice is sent by the caller, not by the adapter.
     assert!(fake.posts.try_recv().is_err());
 }
@@ -260,7 +260,7 @@ async fn a_cancelled_request_is_over_at_once() {
     fake.begin(within(&lease, post(cancel))).await.unwrap().unwrap();
     assert_eq!(fake.posted().await, cancel);
     let error = asking.await.unwrap().unwrap_err();
-    assert!(matches!(cause(error.as_ref()), Some(Failure::Cancelled)), "{error}");
+    assert!(matches!(cause_ref(error.as_ref()), Some(Failure::Cancelled)), "{error}");
     assert!(fake.posts.try_recv().is_err(), "it is told once");
 }
 
@@ -298,7 +298,7 @@ async fn a_stream_that_names_no_endpoint_of_its_own_opens_nothing() {
     assert!(error.to_string().contains("another origin"), "{error}");
     let silent = fake(": hello\n\n", accepted()).await;
     let error = silent.begin(post(HELLO)).await.unwrap().unwrap_err();
-    assert!(cause::<Elapsed>(error.as_ref()).is_some());
+    assert!(cause_ref::<Elapsed>(error.as_ref()).is_some());
     for mut fake in [foreign, silent] {
         assert!(fake.posts.try_recv().is_err());
     }
@@ -320,7 +320,7 @@ async fn what_is_around_a_backend_sees_operations_with_their_answers_and_no_post
         BackendService::new(tower::service_fn(move |request: Request<Full<Bytes>>| {
             let (service, saw) = (service.clone(), saw.clone());
             async move {
-                let method = request.extensions().get::<Operation>().map(Operation::method);
+                let method = request.extensions().get::<McpOperation>().map(McpOperation::method);
                 let response = service.oneshot(request).await?;
                 saw.send((method, Media::of(response.headers()))).unwrap();
                 Ok::<_, BoxError>(response)

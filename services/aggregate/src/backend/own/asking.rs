@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::future::try_join;
-use vmcp_core::{BoxError, Caller, Generation, Trail};
+use vmcp_core::{BoxError, Caller, Generation, RequestContext};
 
 use crate::backend::fetch::{self, Budget, Speaker};
 use crate::backend::handshake::{self, Introduction};
@@ -17,7 +17,7 @@ pub(super) async fn fetch(
     hub: &Hub,
     link: &Arc<Link>,
     caller: &Caller,
-    cause: Option<&Trail>,
+    cause: Option<&RequestContext>,
     before: Option<&Offers>,
 ) -> Result<Offers, BoxError> {
     let _seat = match &link.own {

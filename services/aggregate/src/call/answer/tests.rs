@@ -18,7 +18,7 @@ fn expected(backend: Generation) -> Expected {
         cacheable: false,
         held: HeldResults::None,
         most: 1 << 20,
-        trail: None,
+        request_context: None,
     }
 }
 

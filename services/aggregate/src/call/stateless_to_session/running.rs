@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until, timeout};
-use vmcp_core::{BoxError, Generation, Identity, Rejection, Trail};
+use vmcp_core::{BoxError, Generation, Identity, Rejection, RequestContext};
 use vmcp_timeout::TimeoutControl;
 use vmcp_wire::{Envelope, Key, Params, Span, Splice, find, scan};
 
@@ -60,7 +60,7 @@ pub(super) struct RunningCall {
     cancellation: Cancellation,
     hold: TimeoutControl,
     /// Record of the client's last request for this call, if a layer observes it.
-    cause: Option<Trail>,
+    cause: Option<RequestContext>,
     asked: u32,
     /// One permit for each KiB that may be queued for the client.
     room: Arc<Semaphore>,
