@@ -8,7 +8,7 @@ use std::time::Duration;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use tokio::time::Sleep;
-use vmcp_core::EndingFuture;
+use vmcp_core::RevocationFuture;
 
 /// Longest supported timer; longer streams have no deadline.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -21,14 +21,14 @@ pin_project! {
         #[pin]
         inner: R,
         timer: Option<Pin<Box<Sleep>>>,
-        session: Option<EndingFuture>,
+        session: Option<RevocationFuture>,
         over: bool,
     }
 }
 
 impl<R> ResponseBody<R> {
     /// Creates a body that ends after `life` and when `session` resolves, if given.
-    pub(crate) fn new(inner: R, life: Option<Duration>, session: Option<EndingFuture>) -> Self {
+    pub(crate) fn new(inner: R, life: Option<Duration>, session: Option<RevocationFuture>) -> Self {
         let life = life.filter(|life| *life <= LONGEST);
         let timer = life.map(|life| Box::pin(tokio::time::sleep(life)));
         Self { inner, timer, session, over: false }

@@ -16,7 +16,7 @@ mod token_cache;
 #[cfg(test)]
 mod testing;
 
-pub use vmcp_core::{Claims, Clock, EndingFuture, Identity, Rate, UpstreamTokens};
+pub use vmcp_core::{Claims, Clock, Identity, Rate, RevocationFuture, UpstreamTokens};
 
 pub use self::{
     authenticator::{AuthenticationFuture, Authenticator},

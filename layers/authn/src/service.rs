@@ -14,7 +14,7 @@ use http::request::Parts;
 use http::{Extensions, Method, Request, Response};
 use pin_project_lite::pin_project;
 use tower_service::Service;
-use vmcp_core::{Identity, Media, Rejection, RequestContext, Standing};
+use vmcp_core::{Identity, Media, NotificationStream, Rejection, RequestContext};
 
 use crate::layer::Inner;
 use crate::scopes::grants_scope;
@@ -238,12 +238,12 @@ impl<A> Inner<A> {
         else {
             return response.map(|body| ResponseBody::new(body, None, None));
         };
-        let is_request = is_request && response.extensions().get::<Standing>().is_none();
+        let is_request = is_request && response.extensions().get::<NotificationStream>().is_none();
         let grace = if is_request { RESPONSE_GRACE_PERIOD } else { Duration::ZERO };
         let now = self.clock.now();
         let lifetime =
             caller.expires_at().map(|at| (at + grace).duration_since(now).unwrap_or_default());
-        response.map(|body| ResponseBody::new(body, lifetime, caller.ended()))
+        response.map(|body| ResponseBody::new(body, lifetime, caller.revoked()))
     }
 }
 

@@ -7,7 +7,9 @@ use std::time::{Duration, SystemTime};
 use aws_lc_rs::digest;
 use secrecy::{ExposeSecret, SecretString};
 use tokio::time::Instant;
-use vmcp_core::{Cache, Clock, Ending, EndingFuture, Flights, Identity, Seen};
+use vmcp_core::{
+    Cache, Clock, Identity, RevocationFuture, SeenFilter, SessionRevocation, SingleFlight,
+};
 
 use crate::{AuthError, AuthenticationFuture, TokenVerifier};
 
@@ -29,7 +31,7 @@ const REJECTED_TTL: Duration = Duration::from_secs(5);
 
 /// Caches the results of `I` by the token's SHA-256, never beyond the token's expiry.
 ///
-/// Results from other keys ([`TokenVerifier::epoch`]) and of ended sessions ([`Identity::has_ended`]) are ignored.
+/// Results from other keys ([`TokenVerifier::epoch`]) and of ended sessions ([`Identity::is_revoked`]) are ignored.
 /// Concurrent requests with the same new token share one verification.
 ///
 /// If verification is cheap, a token is cached at its second use: issuers that create a token for each call would
@@ -44,9 +46,9 @@ struct TokenCache<I> {
     /// Interval of repeated verification while a stream is open.
     recheck_interval: Option<Duration>,
     /// Tokens that were used once, if the first use is not cached.
-    seen: Option<Seen>,
+    seen: Option<SeenFilter>,
     entries: Cache<Digest, CachedResult>,
-    flights: Flights<Digest, Result<Identity, AuthError>>,
+    flights: SingleFlight<Digest, Result<Identity, AuthError>>,
 }
 
 type Digest = [u8; 32];
@@ -64,7 +66,7 @@ impl<I: TokenVerifier> CachedVerifier<I> {
     pub fn verified(verifier: I, clock: Clock) -> Self {
         let mut cached = Self::new(verifier, clock, VERIFIED_TTL, None, DEFAULT_CAPACITY);
         if let Some(cache) = Arc::get_mut(&mut cached.0) {
-            cache.seen = Some(Seen::new(DEFAULT_CAPACITY));
+            cache.seen = Some(SeenFilter::new(DEFAULT_CAPACITY));
         }
         cached
     }
@@ -96,7 +98,7 @@ impl<I: TokenVerifier> CachedVerifier<I> {
         capacity: usize,
     ) -> Self {
         let (recheck_interval, seen) = (None, None);
-        let (entries, flights) = (Cache::new(capacity), Flights::new());
+        let (entries, flights) = (Cache::new(capacity), SingleFlight::new());
         Self(Arc::new(TokenCache {
             verifier,
             clock,
@@ -190,12 +192,12 @@ impl<I: TokenVerifier> RecheckedRevocation<I> {
         interval: Duration,
     ) -> Identity {
         let cache = Arc::downgrade(cache);
-        caller.with_ending(Arc::new(Self { cache, token, interval }))
+        caller.with_revocation(Arc::new(Self { cache, token, interval }))
     }
 }
 
-impl<I: TokenVerifier> Ending for RecheckedRevocation<I> {
-    fn ended(&self) -> EndingFuture {
+impl<I: TokenVerifier> SessionRevocation for RecheckedRevocation<I> {
+    fn revoked(&self) -> RevocationFuture {
         let (cache, token, interval) =
             (Weak::clone(&self.cache), self.token.clone(), self.interval);
         Box::pin(async move {
@@ -226,7 +228,7 @@ impl<I> TokenCache<I> {
         now: SystemTime,
     ) {
         let until = match result {
-            Ok(_) if self.seen.as_ref().is_some_and(|seen| seen.is_new(&key)) => return,
+            Ok(_) if self.seen.as_ref().is_some_and(|seen| seen.insert(&key)) => return,
             Ok(identity) => {
                 let limit = now + self.accepted_ttl;
                 identity.expires_at().map_or(limit, |expiry| expiry.min(limit))
@@ -243,7 +245,7 @@ impl<I> TokenCache<I> {
 
 impl CachedResult {
     fn is_valid(&self, epoch: u64) -> bool {
-        self.epoch == epoch && !self.result.as_ref().is_ok_and(Identity::has_ended)
+        self.epoch == epoch && !self.result.as_ref().is_ok_and(Identity::is_revoked)
     }
 }
 

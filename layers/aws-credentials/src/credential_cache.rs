@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use secrecy::SecretString;
-use vmcp_core::{Cache, Clock, Flights};
+use vmcp_core::{Cache, Clock, SingleFlight};
 
 use crate::{AssumeError, AssumeRole, Credentials, RoleSession};
 
@@ -31,7 +31,7 @@ struct Inner<A> {
     source: A,
     clock: Clock,
     entries: Cache<[u8; 32], Arc<CachedCredentials>>,
-    flights: Flights<[u8; 32], Result<Arc<Credentials>, AssumeError>>,
+    flights: SingleFlight<[u8; 32], Result<Arc<Credentials>, AssumeError>>,
 }
 
 struct CachedCredentials {
@@ -47,7 +47,7 @@ impl<A: AssumeRole> CredentialCache<A> {
     /// Creates a cache of about `capacity` entries for the credentials of `source`.
     #[must_use]
     pub fn new(source: A, capacity: usize, clock: Clock) -> Self {
-        let (entries, flights) = (Cache::new(capacity), Flights::new());
+        let (entries, flights) = (Cache::new(capacity), SingleFlight::new());
         Self { inner: Arc::new(Inner { source, clock, entries, flights }) }
     }
 

@@ -8,8 +8,8 @@ use std::time::SystemTime;
 
 use secrecy::SecretString;
 
-use crate::ending::{Ending, EndingFuture};
-use crate::keeper::{Keeper, Kept};
+use crate::identity_cache::{IdentityCacheEntry, IdentityCacheKey};
+use crate::session_revocation::{RevocationFuture, SessionRevocation};
 use crate::upstream::UpstreamTokens;
 use crate::{Claims, ViewKey};
 
@@ -19,28 +19,28 @@ use crate::{Claims, ViewKey};
 /// caller. Cloning costs a reference count. Neither the token nor a claim besides the subject is ever
 /// in its `Debug` form.
 #[derive(Clone)]
-pub struct Identity(Option<Arc<Known>>);
+pub struct Identity(Option<Arc<Inner>>);
 
-struct Known {
+struct Inner {
     issuer: Box<str>,
     subject: Box<str>,
     claims: Claims,
     token: Option<SecretString>,
     expires_at: Option<SystemTime>,
     upstream: Option<Arc<dyn UpstreamTokens>>,
-    ending: Option<Arc<dyn Ending>>,
-    kept: OnceLock<Kept>,
+    revocation: Option<Arc<dyn SessionRevocation>>,
+    cached: OnceLock<IdentityCacheEntry>,
     credential_key: OnceLock<ViewKey>,
 }
 
-/// The claims that differ from one token to the next although nothing else does (RFC 7519 section 4.1; OpenID Connect
+/// Claims that differ between tokens of the same grant (RFC 7519 section 4.1; OpenID Connect
 /// Core sections 2 and 3.3.2.11).
-const CLAIMS_OF_ONE_TOKEN: [&str; 8] =
+const PER_TOKEN_CLAIMS: [&str; 8] =
     ["iat", "exp", "nbf", "jti", "auth_time", "nonce", "at_hash", "c_hash"];
 
 /// Builder of an [`Identity`].
 #[must_use]
-pub struct IdentityBuilder(Known);
+pub struct IdentityBuilder(Inner);
 
 /// On whose behalf a backend is asked. In the extensions of every request that goes out to one;
 /// absent means an anonymous client.
@@ -62,33 +62,33 @@ impl Identity {
     }
 
     /// The caller that `issuer` calls `subject` (the `iss` and `sub` claims, RFC 7519 section 4.1),
-    /// of whom nothing else is known.
+    /// of whom nothing else is inner.
     #[must_use]
     pub fn new(issuer: &str, subject: &str) -> Self {
         Self::builder(issuer, subject).build()
     }
 
-    /// The caller that `issuer` calls `subject`, of whom more is known.
+    /// The caller that `issuer` calls `subject`, of whom more is inner.
     pub fn builder(issuer: &str, subject: &str) -> IdentityBuilder {
-        IdentityBuilder(Known {
+        IdentityBuilder(Inner {
             issuer: issuer.into(),
             subject: subject.into(),
             claims: Claims::default(),
             token: None,
             expires_at: None,
             upstream: None,
-            ending: None,
-            kept: OnceLock::new(),
+            revocation: None,
+            cached: OnceLock::new(),
             credential_key: OnceLock::new(),
         })
     }
 
-    /// The same caller, whose session is over when `ending` says so. The anonymous caller has no session.
+    /// Sets the source of the revocation of the caller's session. The anonymous caller has no session.
     #[must_use]
-    pub fn with_ending(self, ending: Arc<dyn Ending>) -> Self {
-        let Some(known) = self.0 else { return self };
-        let known = Arc::try_unwrap(known).unwrap_or_else(|shared| shared.copy());
-        Self(Some(Arc::new(Known { ending: Some(ending), ..known })))
+    pub fn with_revocation(self, revocation: Arc<dyn SessionRevocation>) -> Self {
+        let Some(inner) = self.0 else { return self };
+        let inner = Arc::try_unwrap(inner).unwrap_or_else(|shared| shared.clone_without_cache());
+        Self(Some(Arc::new(Inner { revocation: Some(revocation), ..inner })))
     }
 
     /// Returns `true` for the anonymous caller.
@@ -100,56 +100,59 @@ impl Identity {
     /// The `iss` claim; `None` for the anonymous caller.
     #[must_use]
     pub fn issuer(&self) -> Option<&str> {
-        self.0.as_deref().map(|known| &*known.issuer)
+        self.0.as_deref().map(|inner| &*inner.issuer)
     }
 
     /// The `sub` claim; `None` for the anonymous caller.
     #[must_use]
     pub fn subject(&self) -> Option<&str> {
-        self.0.as_deref().map(|known| &*known.subject)
+        self.0.as_deref().map(|inner| &*inner.subject)
     }
 
     /// Returns the claims of the token; `None` for the anonymous caller.
     #[must_use]
     pub fn claims(&self) -> Option<&Claims> {
-        self.0.as_deref().map(|known| &known.claims)
+        self.0.as_deref().map(|inner| &inner.claims)
     }
 
     /// The token that the client presented. For strategies that exchange it; it never goes to a
     /// backend as it is.
     #[must_use]
     pub fn token(&self) -> Option<&SecretString> {
-        self.0.as_deref().and_then(|known| known.token.as_ref())
+        self.0.as_deref().and_then(|inner| inner.token.as_ref())
     }
 
     /// When the token is accepted no longer, whatever leeway clocks are allowed. Streams opened with it end
     /// then.
     #[must_use]
     pub fn expires_at(&self) -> Option<SystemTime> {
-        self.0.as_deref().and_then(|known| known.expires_at)
+        self.0.as_deref().and_then(|inner| inner.expires_at)
     }
 
     /// The caller's tokens of upstream identity providers, if the token belongs to a session of the
     /// embedded authorization server.
     #[must_use]
     pub fn upstream(&self) -> Option<&Arc<dyn UpstreamTokens>> {
-        self.0.as_deref().and_then(|known| known.upstream.as_ref())
+        self.0.as_deref().and_then(|inner| inner.upstream.as_ref())
     }
 
-    /// Ready once the caller's session is over although the token has not expired; `None` where that is not
-    /// heard of. What was begun with the token ends then.
+    /// Returns a future that is ready once the caller's session is revoked before the token expires; `None` without a source of
+    /// revocations. Work that was started with the token ends then.
     #[must_use]
-    pub fn ended(&self) -> Option<EndingFuture> {
-        self.0.as_deref().and_then(|known| known.ending.as_ref()).map(|ending| ending.ended())
-    }
-
-    /// Returns `true` if the caller's session is known to be over although the token has not expired.
-    #[must_use]
-    pub fn has_ended(&self) -> bool {
+    pub fn revoked(&self) -> Option<RevocationFuture> {
         self.0
             .as_deref()
-            .and_then(|known| known.ending.as_ref())
-            .is_some_and(|ending| ending.has_ended())
+            .and_then(|inner| inner.revocation.as_ref())
+            .map(|revocation| revocation.revoked())
+    }
+
+    /// Returns `true` if the caller's session is known to be revoked before the token expires.
+    #[must_use]
+    pub fn is_revoked(&self) -> bool {
+        self.0
+            .as_deref()
+            .and_then(|inner| inner.revocation.as_ref())
+            .is_some_and(|revocation| revocation.is_revoked())
     }
 
     /// Returns a key of what credentials for a backend can depend on: issuer, subject, session, and all that the token
@@ -157,40 +160,39 @@ impl Identity {
     /// alone.
     #[must_use]
     pub fn credential_key(&self) -> ViewKey {
-        let Some(known) = &self.0 else { return ViewKey::of("anonymous") };
-        *known.credential_key.get_or_init(|| {
-            let lasting = |(name, _): &(Cow<'_, str>, _)| !CLAIMS_OF_ONE_TOKEN.contains(&&**name);
-            let claims: Vec<_> = known.claims.iter().filter(lasting).collect();
-            let session = known.upstream.as_ref().and_then(|tokens| tokens.session());
-            ViewKey::of(&(&known.issuer, &known.subject, claims, session))
+        let Some(inner) = &self.0 else { return ViewKey::of("anonymous") };
+        *inner.credential_key.get_or_init(|| {
+            let lasting = |(name, _): &(Cow<'_, str>, _)| !PER_TOKEN_CLAIMS.contains(&&**name);
+            let claims: Vec<_> = inner.claims.iter().filter(lasting).collect();
+            let session = inner.upstream.as_ref().and_then(|tokens| tokens.session());
+            ViewKey::of(&(&inner.issuer, &inner.subject, claims, session))
         })
     }
 
-    /// Returns the value that `keeper` derives from this identity, such as its permissions. It is computed once and kept with
-    /// this identity and its clones, where it is found without a lock; another token, even of the same caller, is
-    /// another identity.
+    /// Returns the value of `key` that is cached with this identity, such as its permissions. `make` computes it once for this
+    /// identity and its clones; reading it takes no lock. Another token, even of the same caller, is another identity.
     ///
-    /// There is one place: the first keeper has it. What others make, and what is made of the anonymous
-    /// caller, is not kept. What is kept must not hold the identity itself, or neither is ever freed.
-    pub fn keep<T: Clone + Send + Sync + 'static>(
+    /// One value is cached, that of the first key. Values of other keys and of the anonymous caller are computed each time.
+    /// The value must not hold the identity itself, or neither is ever freed.
+    pub fn get_or_insert_with<T: Clone + Send + Sync + 'static>(
         &self,
-        keeper: Keeper,
+        key: IdentityCacheKey,
         make: impl FnOnce() -> T,
     ) -> T {
-        let Some(known) = &self.0 else { return make() };
-        if let Some(kept) = known.kept.get() {
-            return kept.of(keeper).unwrap_or_else(make);
+        let Some(inner) = &self.0 else { return make() };
+        if let Some(entry) = inner.cached.get() {
+            return entry.get(key).unwrap_or_else(make);
         }
-        let what = make();
-        // Another thread may have come first: its value stays.
-        _ = known.kept.set(Kept::new(keeper, what.clone()));
-        what
+        let value = make();
+        // If another thread set the value first, it stays.
+        _ = inner.cached.set(IdentityCacheEntry::new(key, value.clone()));
+        value
     }
 }
 
-impl Known {
-    /// A copy, without what was worked out of it.
-    fn copy(&self) -> Self {
+impl Inner {
+    /// Clones all but the cached value.
+    fn clone_without_cache(&self) -> Self {
         let Self {
             issuer,
             subject,
@@ -198,8 +200,8 @@ impl Known {
             token,
             expires_at,
             upstream,
-            ending,
-            kept: _,
+            revocation,
+            cached: _,
             credential_key,
         } = self;
         Self {
@@ -209,8 +211,8 @@ impl Known {
             token: token.clone(),
             expires_at: *expires_at,
             upstream: upstream.clone(),
-            ending: ending.clone(),
-            kept: OnceLock::new(),
+            revocation: revocation.clone(),
+            cached: OnceLock::new(),
             credential_key: credential_key.clone(),
         }
     }
@@ -243,9 +245,9 @@ impl Caller {
     /// The client; the anonymous one for the gateway itself.
     #[must_use]
     pub fn identity(&self) -> &Identity {
-        static NOBODY: Identity = Identity(None);
+        static ANONYMOUS: Identity = Identity(None);
         match self {
-            Self::Gateway => &NOBODY,
+            Self::Gateway => &ANONYMOUS,
             Self::User(identity) => identity,
         }
     }
@@ -278,9 +280,9 @@ impl IdentityBuilder {
         self
     }
 
-    /// Sets the source of the session's end before the token expires.
-    pub fn ending(mut self, ending: Arc<dyn Ending>) -> Self {
-        self.0.ending = Some(ending);
+    /// Sets the source of the session's revocation.
+    pub fn revocation(mut self, revocation: Arc<dyn SessionRevocation>) -> Self {
+        self.0.revocation = Some(revocation);
         self
     }
 

@@ -11,24 +11,24 @@ mod clock;
 mod credential;
 mod digest;
 mod dot_segments;
-mod ending;
 mod error;
-mod flight;
 mod freshness;
 mod http_client;
 mod identity;
+mod identity_cache;
 mod invisible;
-mod keeper;
-mod lane;
 mod mcp;
 mod mcp_operation;
 mod media;
+mod notification_stream;
+mod per_worker;
 mod rate;
 mod rejection;
 mod request_context;
-mod resend;
-mod seen;
-mod standing;
+mod retry_policy;
+mod seen_filter;
+mod session_revocation;
+mod single_flight;
 mod upstream;
 
 pub use self::{
@@ -44,24 +44,24 @@ pub use self::{
     claims::{Claim, Claims, ClaimsFault, MAX_CLAIMS},
     clock::Clock,
     credential::{CredentialError, CredentialFault},
-    ending::{Ending, EndingFuture},
     error::{BoxError, NotSent, cause_ref},
-    flight::Flights,
     freshness::freshness,
     http_client::{HttpClient, HttpFuture},
     identity::{Caller, Identity, IdentityBuilder},
+    identity_cache::IdentityCacheKey,
     invisible::{escape_invisible, is_invisible},
-    keeper::Keeper,
-    lane::{PerLane, enter_lane, plan_lanes},
     mcp::{Generation, LATEST_STATEFUL, McpRequest, STATEFUL, STATELESS, code},
     mcp_operation::McpOperation,
     media::Media,
+    notification_stream::NotificationStream,
+    per_worker::{PerWorker, set_worker_count, set_worker_index},
     rate::{Rate, RateLimiter, network},
     rejection::{Challenge, Rejection},
     request_context::RequestContext,
-    resend::{Once, Resend, Twice},
-    seen::Seen,
-    standing::Standing,
+    retry_policy::{NoRetry, RetryOnUnauthorized, RetryPolicy},
+    seen_filter::SeenFilter,
+    session_revocation::{RevocationFuture, SessionRevocation},
+    single_flight::SingleFlight,
     upstream::{
         LinksFuture, UpstreamError, UpstreamFuture, UpstreamKind, UpstreamToken, UpstreamTokens,
     },

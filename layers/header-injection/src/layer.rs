@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use tower_layer::Layer;
-use vmcp_core::{Once, Twice};
+use vmcp_core::{NoRetry, RetryOnUnauthorized};
 
 use crate::{CredentialHeader, CredentialProvider, HeaderInjection};
 
 /// Applies [`HeaderInjection`] to requests for a backend. See the [crate docs](crate) for an example.
 #[derive(Debug)]
-pub struct HeaderInjectionLayer<C, A = Once> {
+pub struct HeaderInjectionLayer<C, A = NoRetry> {
     pub(crate) credentials: Arc<C>,
     pub(crate) header: CredentialHeader,
     pub(crate) retry: A,
@@ -19,15 +19,15 @@ impl<C: CredentialProvider> HeaderInjectionLayer<C> {
     /// Creates a layer that sends the credential in `Authorization` and each request once.
     pub fn new(credentials: C) -> Self {
         let credentials = Arc::new(credentials);
-        Self { credentials, header: CredentialHeader::default(), retry: Once }
+        Self { credentials, header: CredentialHeader::default(), retry: NoRetry }
     }
 
     /// Retries a request once with a fresh token if a backend rejects an upstream token with 401 and the provider has
     /// another one. The request body must be `Clone`.
     #[must_use]
-    pub fn retry_on_unauthorized(self) -> HeaderInjectionLayer<C, Twice> {
-        let Self { credentials, header, retry: Once } = self;
-        HeaderInjectionLayer { credentials, header, retry: Twice }
+    pub fn retry_on_unauthorized(self) -> HeaderInjectionLayer<C, RetryOnUnauthorized> {
+        let Self { credentials, header, retry: NoRetry } = self;
+        HeaderInjectionLayer { credentials, header, retry: RetryOnUnauthorized }
     }
 }
 

@@ -6,7 +6,9 @@ mod layer;
 mod service;
 mod static_headers;
 
-pub use vmcp_core::{BoxError, Caller, CredentialError, CredentialFault, Once, Resend, Twice};
+pub use vmcp_core::{
+    BoxError, Caller, CredentialError, CredentialFault, NoRetry, RetryOnUnauthorized, RetryPolicy,
+};
 
 pub use self::{
     credential::{Credential, CredentialFuture, CredentialProvider, SecretError},

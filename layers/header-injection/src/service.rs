@@ -10,7 +10,7 @@ use http::header::{AUTHORIZATION, HeaderName, PROXY_AUTHORIZATION};
 use http::{HeaderValue, Request, Response, StatusCode};
 use pin_project_lite::pin_project;
 use tower_service::Service;
-use vmcp_core::{Backend, BoxError, Caller, CredentialError, CredentialFault, Resend};
+use vmcp_core::{Backend, BoxError, Caller, CredentialError, CredentialFault, RetryPolicy};
 
 use crate::{CredentialProvider, HeaderInjectionLayer};
 
@@ -88,7 +88,7 @@ where
     S::Error: Into<BoxError>,
     S::Future: Send,
     C: CredentialProvider,
-    A: Resend<B>,
+    A: RetryPolicy<B>,
     B: Send + 'static,
     R: Send + 'static,
 {
@@ -126,7 +126,7 @@ where
     S::Error: Into<BoxError>,
     S::Future: Send,
     C: CredentialProvider,
-    A: Resend<B>,
+    A: RetryPolicy<B>,
     B: Send + 'static,
     R: Send + 'static,
 {
@@ -152,7 +152,7 @@ where
                     if let Some(value) = value {
                         // Only an upstream token can be replaced by another one.
                         if this.provider.is_some() {
-                            copy = this.retry.copy(&request);
+                            copy = this.retry.clone_request(&request);
                             *this.value = Some(value.clone());
                         }
                         request.headers_mut().insert(this.header.clone(), value);

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwapOption;
 use http::Uri;
-use vmcp_core::{Clock, Flights, HttpClient};
+use vmcp_core::{Clock, HttpClient, SingleFlight};
 use vmcp_jwt::{KeySet, KeySource, KeySourceError, KeysFuture};
 
 use crate::discovery::{Issuer, SourceError, parse_url};
@@ -43,7 +43,7 @@ struct CachedSource {
     cached: ArcSwapOption<CachedKeySet>,
     limiter: Mutex<RefreshLimiter>,
     is_refreshing: AtomicBool,
-    flights: Flights<(), Result<Arc<KeySet>, KeySourceError>>,
+    flights: SingleFlight<(), Result<Arc<KeySet>, KeySourceError>>,
 }
 
 enum KeySetLocation {
@@ -115,7 +115,7 @@ impl JwksSource {
             cached: ArcSwapOption::empty(),
             limiter: Mutex::default(),
             is_refreshing: AtomicBool::new(false),
-            flights: Flights::new(),
+            flights: SingleFlight::new(),
         }))
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Mutex, TryLockError};
 
 use tokio::runtime::{Handle, Id};
 use tokio::time::{Instant, Sleep, sleep_until};
-use vmcp_core::PerLane;
+use vmcp_core::PerWorker;
 
 /// The most timers of an event loop. Each may keep the memory of its last task alive until it fires.
 const MAX_TIMERS: usize = 128;
@@ -15,7 +15,7 @@ const MAX_TIMERS: usize = 128;
 /// Registering a timer with the runtime takes a lock that all workers share, for a wait that hardly ever elapses. A
 /// pooled timer stays registered: its next user moves it only if it fires too early, which happens once in a timeout.
 #[derive(Debug)]
-pub(crate) struct TimerPool(PerLane<Mutex<PooledTimers>>);
+pub(crate) struct TimerPool(PerWorker<Mutex<PooledTimers>>);
 
 #[derive(Debug, Default)]
 struct PooledTimers {
@@ -26,7 +26,7 @@ struct PooledTimers {
 
 impl Default for TimerPool {
     fn default() -> Self {
-        Self(PerLane::new())
+        Self(PerWorker::new())
     }
 }
 
@@ -60,7 +60,7 @@ impl TimerPool {
 
     /// Returns `None` outside of a runtime or if the lock is contended: waiting costs more than a new timer.
     fn with<T>(&self, act: impl FnOnce(&mut PooledTimers) -> T) -> Option<T> {
-        let mut pooled = match self.0.mine().try_lock() {
+        let mut pooled = match self.0.local().try_lock() {
             Ok(pooled) => pooled,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return None,

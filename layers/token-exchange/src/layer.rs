@@ -6,11 +6,11 @@ use http::header::{AUTHORIZATION, HeaderName};
 use tower_layer::Layer;
 use vmcp_core::UpstreamKind;
 
-use crate::{Exchange, Once, TokenExchange, Twice};
+use crate::{Exchange, NoRetry, RetryOnUnauthorized, TokenExchange};
 
 /// Applies [`TokenExchange`] to requests for a backend. See the [crate docs](crate) for an example.
 #[derive(Debug)]
-pub struct TokenExchangeLayer<X, A = Once> {
+pub struct TokenExchangeLayer<X, A = NoRetry> {
     pub(crate) exchange: Arc<X>,
     pub(crate) header: HeaderName,
     pub(crate) upstream: Option<(Arc<str>, UpstreamKind)>,
@@ -21,15 +21,15 @@ impl<X: Exchange> TokenExchangeLayer<X> {
     /// Creates a layer that exchanges the caller's own token, sends the new one in `Authorization`, and sends each
     /// request once.
     pub fn new(exchange: X) -> Self {
-        Self { exchange: Arc::new(exchange), header: AUTHORIZATION, upstream: None, retry: Once }
+        Self { exchange: Arc::new(exchange), header: AUTHORIZATION, upstream: None, retry: NoRetry }
     }
 
     /// Retries a request once with a fresh token if the backend responds with 401 and the exchange can provide one. The
     /// request body must be `Clone`.
     #[must_use]
-    pub fn retry_on_unauthorized(self) -> TokenExchangeLayer<X, Twice> {
-        let Self { exchange, header, upstream, retry: Once } = self;
-        TokenExchangeLayer { exchange, header, upstream, retry: Twice }
+    pub fn retry_on_unauthorized(self) -> TokenExchangeLayer<X, RetryOnUnauthorized> {
+        let Self { exchange, header, upstream, retry: NoRetry } = self;
+        TokenExchangeLayer { exchange, header, upstream, retry: RetryOnUnauthorized }
     }
 }
 

@@ -15,8 +15,8 @@ pub use self::{
     token_cache::{CachedExchange, CachedExchangeFuture},
 };
 pub use vmcp_core::{
-    BoxError, Clock, CredentialError, CredentialFault, Identity, Once, Resend, Twice, UpstreamKind,
-    UpstreamToken,
+    BoxError, Clock, CredentialError, CredentialFault, Identity, NoRetry, RetryOnUnauthorized,
+    RetryPolicy, UpstreamKind, UpstreamToken,
 };
 pub use vmcp_token_endpoint::{
     EndpointError, EndpointSettings, EndpointSettingsError, ExchangeError, InvalidTokenError,

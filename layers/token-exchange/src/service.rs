@@ -13,7 +13,7 @@ use tower_service::Service;
 use vmcp_core::{Backend, BoxError, Caller, CredentialError, CredentialFault};
 
 use crate::subject_token_source::{SubjectTokenSource, TokenError};
-use crate::{AccessToken, Exchange, ExchangeError, Resend, Subject, TokenExchangeLayer};
+use crate::{AccessToken, Exchange, ExchangeError, RetryPolicy, Subject, TokenExchangeLayer};
 
 /// Middleware that exchanges the caller's token. See the [crate docs](crate) for an example.
 #[derive(Debug)]
@@ -91,7 +91,7 @@ where
     S::Error: Into<BoxError>,
     S::Future: Send,
     X: Exchange,
-    A: Resend<B>,
+    A: RetryPolicy<B>,
     B: Send + 'static,
 {
     type Response = Response<R>;
@@ -146,7 +146,7 @@ where
     S::Error: Into<BoxError>,
     S::Future: Send,
     X: Exchange,
-    A: Resend<B>,
+    A: RetryPolicy<B>,
     B: Send + 'static,
 {
     type Output = Result<Response<R>, BoxError>;
@@ -181,7 +181,7 @@ where
                         this.pending.take().expect("each attempt has a request");
                     let mut copy = None;
                     if let Some(token) = &*this.token {
-                        copy = this.retry.copy(&request);
+                        copy = this.retry.clone_request(&request);
                         request.headers_mut().insert(&*this.header, token.value().clone());
                     }
                     let response = inner.call(request);

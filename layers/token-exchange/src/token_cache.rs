@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use aws_lc_rs::digest;
 use tokio::runtime::Handle;
-use vmcp_core::{Cache, Clock, Flights};
+use vmcp_core::{Cache, Clock, SingleFlight};
 
 use crate::{AccessToken, Exchange, ExchangeError, Subject};
 
@@ -49,7 +49,7 @@ struct TokenCache<X> {
     entries: Cache<Key, Arc<Entry>>,
     /// Keys of the tokens that were replaced recently because a backend rejected them.
     replaced: Cache<Key, ()>,
-    flights: Flights<Key, Outcome>,
+    flights: SingleFlight<Key, Outcome>,
     refreshing: AtomicUsize,
 }
 
@@ -99,7 +99,7 @@ impl<X: Exchange> CachedExchange<X> {
             clock,
             entries: Cache::new(capacity),
             replaced: Cache::new(capacity),
-            flights: Flights::new(),
+            flights: SingleFlight::new(),
             refreshing: AtomicUsize::new(0),
         }))
     }

@@ -33,7 +33,7 @@ pub(crate) async fn expired(caller: impl Fn() -> Caller) {
 
 /// Waits until the caller's session has ended.
 pub(crate) async fn ended(caller: &Identity) {
-    match caller.ended() {
+    match caller.revoked() {
         Some(ended) => ended.await,
         None => std::future::pending().await,
     }
@@ -69,7 +69,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_session_that_is_over_ends_what_was_begun_in_it() {
         let over = || async { sleep(Duration::from_secs(5)).await };
-        let caller = Identity::builder("i", "s").ending(std::sync::Arc::new(over)).build();
+        let caller = Identity::builder("i", "s").revocation(std::sync::Arc::new(over)).build();
         let begun = Instant::now();
         expired(|| Caller::User(caller.clone())).await;
         assert_eq!(begun.elapsed(), Duration::from_secs(5));

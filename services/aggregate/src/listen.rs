@@ -15,7 +15,7 @@ use bytes::Bytes;
 use http::Response;
 use http_body::Frame;
 use tokio::task::AbortHandle;
-use vmcp_core::{Body, BoxError, Caller, Identity, Rejection, Standing};
+use vmcp_core::{Body, BoxError, Caller, Identity, NotificationStream, Rejection};
 use vmcp_wire::{Envelope, Key, Span, Splice, elements, find, scan, unquote};
 
 pub(crate) use self::follow::follow;
@@ -263,7 +263,7 @@ pub(crate) async fn listen(call: Arc<Call>) -> Result<Response<Body>, Rejection>
         listener.run(link, following);
     }
     let mut response = event_stream(Body::wrap(guard));
-    response.extensions_mut().insert(Standing);
+    response.extensions_mut().insert(NotificationStream);
     Ok(response)
 }
 

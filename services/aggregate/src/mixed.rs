@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use futures_util::future::join_all;
 use tokio::task::spawn_blocking;
-use vmcp_core::{Caller, Flights, Generation, Rejection, RequestContext};
+use vmcp_core::{Caller, Generation, Rejection, RequestContext, SingleFlight};
 
 use crate::backend::Link;
 use crate::backend::own::Content;
@@ -23,7 +23,7 @@ const MOST_BYTES: usize = 128 << 20;
 #[derive(Debug)]
 pub(crate) struct Mixed {
     kept: Mutex<Kept<Key, Key, Combined>>,
-    flights: Flights<Key, Option<Arc<Combined>>>,
+    flights: SingleFlight<Key, Option<Arc<Combined>>>,
 }
 
 /// Cache key: the shared catalogs, and the caller's own offers in backend order.
@@ -45,7 +45,7 @@ pub(crate) struct Seen {
 
 impl Mixed {
     pub(crate) fn new() -> Self {
-        Self { kept: Mutex::new(Kept::new(MOST, MOST_BYTES)), flights: Flights::new() }
+        Self { kept: Mutex::new(Kept::new(MOST, MOST_BYTES)), flights: SingleFlight::new() }
     }
 
     /// Removes catalogs that were built from replaced ones.

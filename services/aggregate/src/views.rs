@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use tokio::task::spawn_blocking;
-use vmcp_core::{Admission, Flights, Generation, Item, ViewKey};
+use vmcp_core::{Admission, Generation, Item, SingleFlight, ViewKey};
 
 use crate::catalog::{Kind, List, Page, Selection, SerialRef};
 use crate::hub::Everything;
@@ -23,7 +23,7 @@ const FEW: usize = 32;
 #[derive(Debug)]
 pub(crate) struct Views {
     kept: Mutex<Kept<Key, Content, Option<List>>>,
-    flights: Flights<Key, Option<View>>,
+    flights: SingleFlight<Key, Option<View>>,
 }
 
 /// Visible items of one kind: a subset, or all.
@@ -36,7 +36,7 @@ type Content = (SerialRef, Kind, Selection);
 
 impl Views {
     pub(crate) fn new() -> Self {
-        Self { kept: Mutex::new(Kept::new(MOST, MOST_BYTES)), flights: Flights::new() }
+        Self { kept: Mutex::new(Kept::new(MOST, MOST_BYTES)), flights: SingleFlight::new() }
     }
 
     /// Returns the items of one kind that are visible under `admission`. `None` if policy evaluation failed.

@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderValue, Request, StatusCode};
 use serde_json::{Map, Value};
 use url::{Host, Url};
 use vmcp_auth_store::{ApplicationType, Client, ClientAuth, ClientId};
-use vmcp_core::{Body, Cache, Flights, HttpClient};
+use vmcp_core::{Body, Cache, HttpClient, SingleFlight};
 
 use self::slots::FetchSlots;
 use crate::redirect::{RedirectKind, RedirectUri};
@@ -49,7 +49,7 @@ type Outcome = Result<Arc<Client>, CimdFault>;
 pub(crate) struct Cimd {
     http: HttpClient,
     kept: Arc<Kept>,
-    flights: Flights<ClientId, Outcome>,
+    flights: SingleFlight<ClientId, Outcome>,
     slots: FetchSlots,
 }
 
@@ -109,7 +109,12 @@ impl Cimd {
     /// Creates a cache that fetches with `http`, which must follow no redirects and reach no private addresses.
     pub(crate) fn new(http: HttpClient) -> Self {
         let kept = Kept { documents: Cache::new(DOCUMENTS), failures: Cache::new(DOCUMENTS) };
-        Self { http, kept: Arc::new(kept), flights: Flights::new(), slots: FetchSlots::default() }
+        Self {
+            http,
+            kept: Arc::new(kept),
+            flights: SingleFlight::new(),
+            slots: FetchSlots::default(),
+        }
     }
 
     /// Returns the number of cached documents and failures.

@@ -14,7 +14,7 @@ use vmcp_auth_store::{
     UpstreamTokenRecord,
 };
 use vmcp_core::{
-    Cache, Flights, LinksFuture, UpstreamError, UpstreamFuture, UpstreamKind, UpstreamToken,
+    Cache, LinksFuture, SingleFlight, UpstreamError, UpstreamFuture, UpstreamKind, UpstreamToken,
     UpstreamTokens, ViewKey,
 };
 use vmcp_upstream::{RefreshError, Tokens};
@@ -65,14 +65,14 @@ struct Stored {
 /// Process-local state of rows.
 pub(crate) struct Rows {
     read: Cache<Key, Arc<Stored>>,
-    flights: Flights<(Key, Want), Outcome>,
+    flights: SingleFlight<(Key, Want), Outcome>,
     /// Rows that were refreshed recently because a backend rejected their token.
     renewed: Cache<Key, ()>,
     /// Current delay of each row's provider after a failure, and its end.
     failed: Cache<Key, (Duration, SystemTime)>,
     /// Keys of the sessions' links.
     links: Cache<SessionId, ViewKey>,
-    link_flights: Flights<SessionId, Option<ViewKey>>,
+    link_flights: SingleFlight<SessionId, Option<ViewKey>>,
 }
 
 /// Upstream tokens of one session.
@@ -151,8 +151,8 @@ impl fmt::Debug for SessionTokens {
 impl Rows {
     pub(crate) fn new() -> Self {
         let (read, renewed, failed) = (Cache::new(ROWS), Cache::new(ROWS), Cache::new(ROWS));
-        let (links, link_flights) = (Cache::new(ROWS), Flights::new());
-        Self { read, flights: Flights::new(), renewed, failed, links, link_flights }
+        let (links, link_flights) = (Cache::new(ROWS), SingleFlight::new());
+        Self { read, flights: SingleFlight::new(), renewed, failed, links, link_flights }
     }
 
     /// Returns the number of cached rows.

@@ -8,7 +8,9 @@ use std::time::{Duration, SystemTime};
 
 use cedar_policy::{Authorizer, PolicyId, PolicySet};
 use vmcp_authz::{PermissionsFuture, Policy};
-use vmcp_core::{Admission, Admit, Cache, Claims, Identity, Item, Keeper, Verdict, ViewKey};
+use vmcp_core::{
+    Admission, Admit, Cache, Claims, Identity, IdentityCacheKey, Item, Verdict, ViewKey,
+};
 
 use crate::arguments::{Arguments, ReferencedArguments};
 use crate::caller_view::{CachedDecision, CallerView, Subject};
@@ -58,7 +60,7 @@ pub struct Cedar {
     policy_scopes: BTreeSet<Box<str>>,
     pub(crate) authorizer: Authorizer,
     upstream: Option<Upstream>,
-    keeper: Keeper,
+    keeper: IdentityCacheKey,
     views: Cache<ViewKey, Arc<CallerView>>,
     slices: Cache<Vec<usize>, Arc<PolicySlice>>,
     decisions: Cache<ViewKey, Arc<CachedDecision>>,
@@ -135,7 +137,7 @@ impl Cedar {
             reads,
             authorizer: Authorizer::new(),
             upstream: None,
-            keeper: Keeper::new(),
+            keeper: IdentityCacheKey::new(),
             views: Cache::new(room.min(MAX_VIEWS)),
             slices: Cache::new(MAX_SLICES),
             decisions: Cache::new(MAX_DECISIONS),
@@ -183,7 +185,7 @@ impl Policy for Cedar {
     fn permissions(self: &Arc<Self>, identity: &Identity, epoch: u64) -> PermissionsFuture {
         if self.upstream.is_none() {
             // A repeated token is not even inspected.
-            let (made_for, admission) = identity.keep(self.keeper, || {
+            let (made_for, admission) = identity.get_or_insert_with(self.keeper, || {
                 let view = self.view(Subject::of(identity), epoch);
                 (epoch, Admission::new(Caller::new(self, view, identity)))
             });

@@ -14,7 +14,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use vmcp_core::PerLane;
+use vmcp_core::PerWorker;
 
 use crate::{
     AddressPolicy, ConfigError, Error, Origin, Settings, Versions, connect::connect,
@@ -37,7 +37,7 @@ pub(crate) struct Pool {
     permits: Semaphore,
     /// Last in, first out, so that an oversized pool shrinks. Each event loop keeps the connections
     /// that it opened: they wake no other loop.
-    idle: PerLane<Mutex<Vec<IdleConnection>>>,
+    idle: PerWorker<Mutex<Vec<IdleConnection>>>,
     shared_connection: Mutex<Option<SharedConnection>>,
     /// Held until it is known whether a new connection can be shared.
     opening: tokio::sync::Mutex<()>,
@@ -88,7 +88,7 @@ impl Pool {
             trust,
             versions,
             permits,
-            idle: PerLane::new(),
+            idle: PerWorker::new(),
             shared_connection: Mutex::default(),
             opening: tokio::sync::Mutex::default(),
             uses_http1: AtomicBool::new(false),
@@ -124,7 +124,7 @@ impl Pool {
     /// Returns the most recently used idle connection that is usable, and closes unusable ones.
     fn pop_idle(&self) -> Option<Box<Connection>> {
         loop {
-            let mut connection = lock(self.idle.mine()).pop()?.connection;
+            let mut connection = lock(self.idle.local()).pop()?.connection;
             if connection.is_usable() {
                 return Some(connection);
             }
@@ -134,8 +134,8 @@ impl Pool {
     fn push_idle(&self, connection: Box<Connection>) {
         let settings = &self.shared.settings;
         {
-            let mut idle = lock(self.idle.mine());
-            if idle.len() >= settings.max_idle_per_origin.div_ceil(self.idle.lanes()) {
+            let mut idle = lock(self.idle.local());
+            if idle.len() >= settings.max_idle_per_origin.div_ceil(self.idle.worker_count()) {
                 return;
             }
             idle.push(IdleConnection { connection, since: Instant::now() });

@@ -28,7 +28,7 @@ pub struct Settings {
     /// Interval between checks of idle connections.
     pub reap_interval: Duration,
     /// Maximum number of idle connections of one client; further ones are closed. Event loops
-    /// ([`vmcp_core::plan_lanes`]) share them evenly, rounded up.
+    /// ([`vmcp_core::set_worker_count`]) share them evenly, rounded up.
     pub max_idle_per_origin: usize,
     /// Maximum number of concurrent exchanges, and so of connections, of one client. Further ones
     /// wait in the order of arrival.

@@ -11,7 +11,7 @@ mod tests {
     use std::thread;
 
     use tokio::runtime::{Builder, Handle};
-    use vmcp_core::{enter_lane, plan_lanes};
+    use vmcp_core::{set_worker_count, set_worker_index};
     use vmcp_egress::{Client, Egress, Settings};
 
     use super::support::{OK, Server, exchange};
@@ -21,7 +21,7 @@ mod tests {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let handle = runtime.handle().clone();
         thread::spawn(move || {
-            enter_lane(lane);
+            set_worker_index(lane);
             runtime.block_on(std::future::pending::<()>());
         });
         handle
@@ -37,7 +37,7 @@ mod tests {
 
     #[tokio::test]
     async fn event_loops_share_the_connection_limit() {
-        plan_lanes(2);
+        set_worker_count(2);
         let lanes = [event_loop(1), event_loop(2)];
 
         let server = Server::answering(OK).await;

@@ -9,7 +9,7 @@ use redis::{
     Cmd, ErrorKind, RedisError, ServerErrorKind, ToRedisArgs, Value, cmd, from_redis_value,
 };
 use tokio::time::{Instant, sleep};
-use vmcp_core::Flights;
+use vmcp_core::SingleFlight;
 
 use crate::connection::Connection;
 use crate::dialer::Dialer;
@@ -28,7 +28,7 @@ struct Inner {
     dialer: Dialer,
     locator: Locator,
     connections: Mutex<HashMap<Node, Arc<Connection>>>,
-    dials: Flights<Node, Result<Arc<Connection>, Error>>,
+    dials: SingleFlight<Node, Result<Arc<Connection>, Error>>,
 }
 
 /// Declares whether a command may be retried after its response was lost.
@@ -86,7 +86,7 @@ impl Redis {
         };
         let dialer = Dialer { credentials, tls, timeouts, database };
         let locator = Locator::new(address, dialer.clone());
-        let (connections, dials) = (Mutex::default(), Flights::new());
+        let (connections, dials) = (Mutex::default(), SingleFlight::new());
         Self(Arc::new(Inner { dialer, locator, connections, dials }))
     }
 

@@ -87,7 +87,7 @@ pub struct Options {
     /// Time that connections get to finish after the signal to stop.
     pub drain: Duration,
     /// Number of worker threads, each with its own connections. `None` handles requests on the runtime that runs the
-    /// server. Call [`vmcp_core::plan_lanes`] with this number before the parts are built; otherwise the workers share
+    /// server. Call [`vmcp_core::set_worker_count`] with this number before the parts are built; otherwise the workers share
     /// connections to backends.
     pub threads: Option<NonZeroUsize>,
     /// Keys that seal the state which stateless clients carry between requests. The first key seals, all keys open.

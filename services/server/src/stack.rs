@@ -30,7 +30,7 @@ use vmcp_egress::{Client, RedirectLayer};
 use vmcp_header_injection::{Credential, HeaderInjectionLayer, StaticHeadersLayer};
 use vmcp_telemetry::{ClientTelemetryLayer, Route, ServerTelemetryLayer};
 use vmcp_timeout::{Elapsed, TimeoutLayer};
-use vmcp_token_exchange::{CachedExchange, TokenEndpoint, TokenExchangeLayer, Twice};
+use vmcp_token_exchange::{CachedExchange, RetryOnUnauthorized, TokenEndpoint, TokenExchangeLayer};
 use vmcp_trace_context::MetaPropagation;
 
 pub use self::erased::{Answering, Erased};
@@ -237,9 +237,9 @@ pub enum Credentials {
     #[default]
     None,
     /// A header: fixed, or the caller's token of an upstream provider.
-    Header(HeaderInjectionLayer<Credential, Twice>),
+    Header(HeaderInjectionLayer<Credential, RetryOnUnauthorized>),
     /// A token from a token exchange with the caller's token.
-    Exchange(TokenExchangeLayer<CachedExchange<TokenEndpoint>, Twice>),
+    Exchange(TokenExchangeLayer<CachedExchange<TokenEndpoint>, RetryOnUnauthorized>),
     /// A SigV4 signature with the credentials of an AWS role.
     Sts(AwsStsLayer<CredentialCache<Sts>>),
 }

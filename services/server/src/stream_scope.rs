@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::Response;
 use http_body::{Frame, SizeHint};
 use tokio::sync::watch;
-use vmcp_core::{Body, BoxError, EndingFuture, Media, Standing};
+use vmcp_core::{Body, BoxError, Media, NotificationStream, RevocationFuture};
 
 /// Time that a response stream may continue after its scope ended. Cutting it off would lose the result of a call that
 /// the backend has executed.
@@ -21,7 +21,7 @@ pub(crate) struct StreamScope(watch::Sender<bool>);
 /// Body of an event stream that ends with its scope, without an error, so that the client reconnects.
 struct ScopedBody {
     inner: Body,
-    ended: EndingFuture,
+    ended: RevocationFuture,
     is_over: bool,
 }
 
@@ -36,7 +36,7 @@ impl StreamScope {
         if Media::of(response.headers()) != Media::Events {
             return response;
         }
-        let is_standing = is_get || response.extensions().get::<Standing>().is_some();
+        let is_standing = is_get || response.extensions().get::<NotificationStream>().is_some();
         let more = if is_standing { Duration::ZERO } else { ANSWER };
         let mut scope = self.0.subscribe();
         response.map(|inner| {
@@ -98,7 +98,7 @@ mod tests {
         let (_sender, response) = stream("text/event-stream");
         let mut get = scope.bound(response, true).into_body();
         let (_sender, mut response) = stream("text/event-stream");
-        response.extensions_mut().insert(Standing);
+        response.extensions_mut().insert(NotificationStream);
         let mut listen = scope.bound(response, false).into_body();
         let (mut sender, response) = stream("text/event-stream");
         let mut answer = scope.bound(response, false).into_body();

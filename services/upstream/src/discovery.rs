@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use http::{Request, StatusCode};
 use serde::Deserialize;
-use vmcp_core::{Body, Clock, Flights};
+use vmcp_core::{Body, Clock, SingleFlight};
 use vmcp_jwks::JwksSource;
 
 use crate::provider_http::{ProviderHttp, ProviderHttpPair};
@@ -35,7 +35,7 @@ struct Inner {
     http_clients: ProviderHttpPair,
     clock: Clock,
     state: Mutex<State>,
-    flights: Flights<(), Result<Arc<Metadata>, ProviderError>>,
+    flights: SingleFlight<(), Result<Arc<Metadata>, ProviderError>>,
 }
 
 #[derive(Default)]
@@ -114,7 +114,7 @@ impl Discovery {
             http_clients,
             clock,
             state: Mutex::default(),
-            flights: Flights::new(),
+            flights: SingleFlight::new(),
         }))
     }
 

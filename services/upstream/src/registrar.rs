@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderValue, Method, Request};
 use serde_json::{Map, Value, json};
-use vmcp_core::{Body, Clock, Flights};
+use vmcp_core::{Body, Clock, SingleFlight};
 
 use crate::client::{is_printable, issuers_of};
 use crate::discovery::{Discovery, Metadata};
@@ -46,7 +46,7 @@ struct Inner {
     stored: Arc<dyn Registrations>,
     clock: Clock,
     cached: Mutex<CachedRegistrations>,
-    flights: Flights<(), Result<Registration, ProviderError>>,
+    flights: SingleFlight<(), Result<Registration, ProviderError>>,
 }
 
 /// Source of the registration endpoint.
@@ -104,7 +104,7 @@ impl Registrar {
             stored,
             clock,
             cached: Mutex::default(),
-            flights: Flights::new(),
+            flights: SingleFlight::new(),
         })))
     }
 

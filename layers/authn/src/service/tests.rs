@@ -240,7 +240,7 @@ async fn streams_end_with_token_other_bodies_do_not() {
         let inner = tower::service_fn(move |_: Request<()>| {
             let mut response = unbounded_stream(media);
             if standing {
-                response.extensions_mut().insert(Standing);
+                response.extensions_mut().insert(NotificationStream);
             }
             ready(Ok::<_, Infallible>(response))
         });
@@ -282,7 +282,7 @@ impl Authenticator for Slow {
 async fn ended_session_ends_streams_and_responses() {
     for method in ["GET", "POST"] {
         let over = || tokio::time::sleep(Duration::from_secs(9));
-        let caller = Identity::builder("i", "s").ending(Arc::new(over)).build();
+        let caller = Identity::builder("i", "s").revocation(Arc::new(over)).build();
         let authenticate = move |_: &HeaderMap| ready(Ok(caller.clone()));
         let inner = tower::service_fn(|_: Request<()>| {
             ready(Ok::<_, Infallible>(unbounded_stream("text/event-stream")))

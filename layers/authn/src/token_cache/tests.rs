@@ -195,18 +195,18 @@ struct Sessions(Arc<Mutex<Vec<String>>>, Arc<AtomicUsize>);
 
 struct Session(Sessions, String);
 
-impl vmcp_core::Ending for Session {
-    fn ended(&self) -> vmcp_core::EndingFuture {
+impl vmcp_core::SessionRevocation for Session {
+    fn revoked(&self) -> vmcp_core::RevocationFuture {
         Box::pin(std::future::pending())
     }
 
-    fn has_ended(&self) -> bool {
-        self.0.has_ended(&self.1)
+    fn is_revoked(&self) -> bool {
+        self.0.is_revoked(&self.1)
     }
 }
 
 impl Sessions {
-    fn has_ended(&self, name: &str) -> bool {
+    fn is_revoked(&self, name: &str) -> bool {
         self.0.lock().unwrap().iter().any(|ended| ended == name)
     }
 
@@ -222,11 +222,11 @@ impl Sessions {
 impl TokenVerifier for Sessions {
     fn try_now(&self, token: &str) -> Option<Result<Identity, AuthError>> {
         self.1.fetch_add(1, Ordering::Relaxed);
-        if self.has_ended(token) {
+        if self.is_revoked(token) {
             return Some(Err(AuthError::InvalidToken("the session ended".into())));
         }
-        let ending = Arc::new(Session(self.clone(), token.to_owned()));
-        Some(Ok(Identity::builder("https://id.example", token).ending(ending).build()))
+        let revocation = Arc::new(Session(self.clone(), token.to_owned()));
+        Some(Ok(Identity::builder("https://id.example", token).revocation(revocation).build()))
     }
 
     fn verify<'a>(&'a self, token: &'a str) -> AuthenticationFuture<'a> {
@@ -279,7 +279,7 @@ async fn ends_streams_once_introspection_refuses() {
     let caller = verify(&*cached, "token").await.unwrap();
     assert_eq!(caller.expires_at(), None);
     let began = Instant::now();
-    let ended = tokio::spawn(caller.ended().unwrap());
+    let ended = tokio::spawn(caller.revoked().unwrap());
     tokio::time::sleep(Duration::from_secs(3600)).await;
     assert!(!ended.is_finished());
     *slow.result.lock().unwrap() = Err(AuthError::InvalidToken("revoked".into()));
@@ -295,7 +295,7 @@ async fn ends_streams_when_nothing_checks_tokens() {
     let cached = Arc::new(CachedVerifier::introspected(Arc::clone(&slow), ticking()));
     let caller = verify(&*cached, "token").await.unwrap();
     *slow.result.lock().unwrap() = Err(AuthError::unavailable());
-    let (began, ended) = (Instant::now(), caller.ended().unwrap());
+    let (began, ended) = (Instant::now(), caller.revoked().unwrap());
     ended.await;
     let after = began.elapsed();
     assert!(
@@ -304,7 +304,7 @@ async fn ends_streams_when_nothing_checks_tokens() {
     );
     // The layer is dropped, as after a reload.
     *slow.result.lock().unwrap() = Ok(alice());
-    let ended = caller.ended().unwrap();
+    let ended = caller.revoked().unwrap();
     drop(cached);
     tokio::time::timeout(Duration::from_secs(61), ended).await.unwrap();
 }

@@ -56,7 +56,7 @@ fn upstream() -> HeaderInjectionLayer<Credential> {
 }
 
 /// Sends one request and returns the request that arrived and its response.
-async fn send<C: CredentialProvider, A: Resend<()>>(
+async fn send<C: CredentialProvider, A: RetryPolicy<()>>(
     layer: HeaderInjectionLayer<C, A>,
     request: Request<()>,
     status: StatusCode,

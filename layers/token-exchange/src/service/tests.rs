@@ -17,8 +17,8 @@ use vmcp_log_capture::Log;
 
 use super::*;
 use crate::{
-    CachedExchange, EndpointError, EndpointSettings, ExchangeError, OAuthClient, Once,
-    TokenEndpoint, TokenUrl, Twice,
+    CachedExchange, EndpointError, EndpointSettings, ExchangeError, NoRetry, OAuthClient,
+    RetryOnUnauthorized, TokenEndpoint, TokenUrl,
 };
 
 type Text = Full<Bytes>;
@@ -69,7 +69,7 @@ fn cached_layer() -> TokenExchangeLayer<CachedExchange<impl Exchange>> {
 }
 
 /// Sends one request to a backend with the given statuses and returns the requests that arrived.
-async fn send<X: Exchange, A: Resend<Text>>(
+async fn send<X: Exchange, A: RetryPolicy<Text>>(
     layer: &TokenExchangeLayer<X, A>,
     request: Request<Text>,
     statuses: &[u16],
@@ -287,8 +287,8 @@ fn calls_instance_that_was_ready() {
 fn accepts_any_body_without_retry() {
     struct Stream;
     let request = Request::new(Stream);
-    assert!(Once.copy(&request).is_none());
-    assert!(Twice.copy(&Request::new(())).is_some());
+    assert!(NoRetry.clone_request(&request).is_none());
+    assert!(RetryOnUnauthorized.clone_request(&Request::new(())).is_some());
 }
 
 /// Runs the whole layer with an authorization server that echoes its input.
@@ -394,7 +394,7 @@ async fn refreshes_rejected_upstream_token_once() {
 }
 
 /// Returns the fault of a request that is not sent.
-async fn fault_of<X: Exchange, A: Resend<Text>>(
+async fn fault_of<X: Exchange, A: RetryPolicy<Text>>(
     layer: &TokenExchangeLayer<X, A>,
     keeper: &Arc<RefreshingTokens>,
 ) -> CredentialFault {

@@ -11,7 +11,7 @@ use vmcp_aggregate::settings::Limits;
 use vmcp_aggregate::status::Entry;
 use vmcp_audit_log::Overflow;
 use vmcp_config::Duration;
-use vmcp_core::plan_lanes;
+use vmcp_core::set_worker_count;
 
 use super::arguments::{
     address, admin_token, at_least_one, attribute, host_name, origin, positive, seal_key, threads,
@@ -119,7 +119,7 @@ impl Serve {
         let threads = self.threads.or_else(|| std::thread::available_parallelism().ok());
         let threads = threads.unwrap_or(NonZeroUsize::MIN);
         // Before anything is made that keeps something for each.
-        plan_lanes(threads.get());
+        set_worker_count(threads.get());
         block_on(self.serve(threads))
     }
 

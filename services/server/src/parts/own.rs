@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use vmcp_auth_server::{AuthServer, OwnFault, OwnToken, OwnTokens};
 use vmcp_auth_store::SessionId;
 use vmcp_authn::{AuthError, AuthenticationFuture, TokenVerifier};
-use vmcp_core::{Ending, EndingFuture, Identity};
+use vmcp_core::{Identity, RevocationFuture, SessionRevocation};
 
 /// Source of session revocations. A reload may replace the server behind it without affecting waiting streams.
 #[derive(Clone)]
@@ -88,12 +88,12 @@ impl fmt::Debug for Sessions {
 
 // === impl End ===
 
-impl Ending for End {
-    fn ended(&self) -> EndingFuture {
+impl SessionRevocation for End {
+    fn revoked(&self) -> RevocationFuture {
         Box::pin(self.sessions.clone().ended(self.session))
     }
 
-    fn has_ended(&self) -> bool {
+    fn is_revoked(&self) -> bool {
         self.sessions.has_ended(self.session)
     }
 }
@@ -125,7 +125,7 @@ impl Own {
             .token(token.into())
             .expires_at(expires_at)
             .upstream(server.tokens(session))
-            .ending(Arc::new(self.sessions.end(session)))
+            .revocation(Arc::new(self.sessions.end(session)))
             .build())
     }
 }

@@ -13,7 +13,7 @@ use std::thread;
 
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
-use vmcp_core::enter_lane;
+use vmcp_core::set_worker_index;
 
 /// Event loops, which end when this is dropped.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl Lane {
         let handle = runtime.handle().clone();
         let (running, ended) = oneshot::channel();
         thread::Builder::new().name(format!("vmcp-lane-{number}")).spawn(move || {
-            enter_lane(number);
+            set_worker_index(number);
             // Its sender is never used: that it is gone is what is waited for.
             _ = runtime.block_on(ended);
         })?;

@@ -85,21 +85,21 @@ async fn the_end_of_one_session_changes_what_is_known_of_its_own_tokens_alone() 
     let sessions = Sessions::new(&server);
     let [ended, other] = [1, 2].map(|name| SessionId::from_bytes([name; 16]));
     let of = |session| {
-        let ending = Arc::new(sessions.end(session));
-        Identity::builder("https://mcp.example", "alice").ending(ending).build()
+        let revocation = Arc::new(sessions.end(session));
+        Identity::builder("https://mcp.example", "alice").revocation(revocation).build()
     };
     let callers = [of(ended), of(other)];
-    assert_eq!(callers.each_ref().map(Identity::has_ended), [false, false]);
+    assert_eq!(callers.each_ref().map(Identity::is_revoked), [false, false]);
     server.end_session(ended).await.unwrap();
-    assert_eq!(callers.each_ref().map(Identity::has_ended), [true, false]);
-    callers[0].ended().unwrap().await;
-    assert!(callers[1].ended().unwrap().now_or_never().is_none());
+    assert_eq!(callers.each_ref().map(Identity::is_revoked), [true, false]);
+    callers[0].revoked().unwrap().await;
+    assert!(callers[1].revoked().unwrap().now_or_never().is_none());
     // Another server comes in its place, such as after a reload, and knows at once what ended before.
     let after = self::server().sharing_revocations_with(&server);
     sessions.replace(&after);
-    assert_eq!(callers.each_ref().map(Identity::has_ended), [true, false]);
-    let ended = callers[1].ended().unwrap();
+    assert_eq!(callers.each_ref().map(Identity::is_revoked), [true, false]);
+    let ended = callers[1].revoked().unwrap();
     after.end_session(other).await.unwrap();
-    assert!(callers[1].has_ended());
+    assert!(callers[1].is_revoked());
     ended.await;
 }

@@ -1,4 +1,4 @@
-//! Keyed single flight: of many that want the same thing at once, one fetches it.
+//! Keyed single flight: concurrent callers with the same key share one fetch.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -10,33 +10,32 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::{FutureExt, Shared};
 
-/// Fetches under way, by key: concurrent callers with the same key share one fetch.
+/// Fetches in flight, by key: concurrent callers with the same key share one fetch.
 ///
 /// Every waiting caller drives the fetch, so that a caller that gives up does not fail the others. The fetch is dropped with
 /// its last caller. The number of callers bounds the number of fetches.
-pub struct Flights<K, T: Clone> {
-    under_way: Mutex<HashMap<K, Flight<T>>>,
+pub struct SingleFlight<K, T: Clone> {
+    in_flight: Mutex<HashMap<K, SharedFetch<T>>>,
 }
 
-type Flight<T> = Shared<Pin<Box<dyn Future<Output = T> + Send>>>;
+type SharedFetch<T> = Shared<Pin<Box<dyn Future<Output = T> + Send>>>;
 
 /// Guard that removes a fetch that is complete or has no caller left.
-struct Leaving<'a, K: Eq + Hash, T: Clone> {
-    flights: &'a Flights<K, T>,
+struct FetchGuard<'a, K: Eq + Hash, T: Clone> {
+    flights: &'a SingleFlight<K, T>,
     key: &'a K,
-    flight: Flight<T>,
+    fetch: SharedFetch<T>,
 }
 
-impl<K: Eq + Hash + Clone, T: Clone + Send + Sync + 'static> Flights<K, T> {
-    /// Nothing under way.
+impl<K: Eq + Hash + Clone, T: Clone + Send + Sync + 'static> SingleFlight<K, T> {
+    /// Creates a `SingleFlight` without fetches.
     #[must_use]
     pub fn new() -> Self {
-        Self { under_way: Mutex::default() }
+        Self { in_flight: Mutex::default() }
     }
 
-    /// The outcome of the fetch for `key` that is under way, or else of `fetch`, which is called at
-    /// once. Outcomes are not kept: that is a [`Cache`](crate::Cache)'s part, and `fetch` should
-    /// put it there before it ends.
+    /// Returns the outcome of the fetch for `key` that is in flight, or else of `fetch`, which is called immediately. Outcomes
+    /// are not stored: `fetch` should put its outcome into a [`Cache`](crate::Cache) before it ends.
     pub async fn join<F>(&self, key: K, fetch: impl FnOnce() -> F) -> T
     where
         F: Future<Output = T> + Send + 'static,
@@ -45,64 +44,64 @@ impl<K: Eq + Hash + Clone, T: Clone + Send + Sync + 'static> Flights<K, T> {
         outcome
     }
 
-    /// The outcome of the fetch for `key` that is under way, or else of `fetch`, which may decline to begin one:
-    /// only the caller that asked for it learns of that. `fetch` is called under a lock, so it must be quick.
+    /// Returns the outcome of the fetch for `key` that is in flight, or else of `fetch`, which may decline to start one: only
+    /// its own caller gets that error. `fetch` is called under a lock, so it must be quick.
     ///
     /// # Errors
-    /// None is under way, and `fetch` declined.
+    /// None is in flight, and `fetch` declined.
     pub async fn try_join<F, E>(&self, key: K, fetch: impl FnOnce() -> Result<F, E>) -> Result<T, E>
     where
         F: Future<Output = T> + Send + 'static,
     {
-        let flight = match self.lock().entry(key.clone()) {
-            Entry::Occupied(flight) => flight.get().clone(),
-            Entry::Vacant(place) => place.insert(fetch()?.boxed().shared()).clone(),
+        let shared = match self.lock().entry(key.clone()) {
+            Entry::Occupied(entry) => entry.get().clone(),
+            Entry::Vacant(entry) => entry.insert(fetch()?.boxed().shared()).clone(),
         };
-        let waiting = flight.clone();
-        let _leaving = Leaving { flights: self, key: &key, flight };
+        let waiting = shared.clone();
+        let _guard = FetchGuard { flights: self, key: &key, fetch: shared };
         Ok(waiting.await)
     }
 
-    /// Returns the number of fetches under way: a gauge.
+    /// Returns the number of fetches in flight: a gauge.
     #[must_use]
     pub fn len(&self) -> usize {
         self.lock().len()
     }
 
-    /// Returns `true` if no fetch is under way.
+    /// Returns `true` if no fetch is in flight.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-impl<K: Eq + Hash, T: Clone> Flights<K, T> {
-    fn lock(&self) -> MutexGuard<'_, HashMap<K, Flight<T>>> {
-        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+impl<K: Eq + Hash, T: Clone> SingleFlight<K, T> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<K, SharedFetch<T>>> {
+        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<K: Eq + Hash, T: Clone> Drop for Leaving<'_, K, T> {
+impl<K: Eq + Hash, T: Clone> Drop for FetchGuard<'_, K, T> {
     fn drop(&mut self) {
-        let mut under_way = self.flights.lock();
-        let Some(flight) = under_way.get(self.key) else { return };
+        let mut in_flight = self.flights.lock();
+        let Some(current) = in_flight.get(self.key) else { return };
         // Two handles: the map's and this one's. No caller can join meanwhile: the lock is held.
-        let alone = self.flight.strong_count() == Some(2);
-        if flight.ptr_eq(&self.flight) && (alone || self.flight.peek().is_some()) {
-            under_way.remove(self.key);
+        let is_last = self.fetch.strong_count() == Some(2);
+        if current.ptr_eq(&self.fetch) && (is_last || self.fetch.peek().is_some()) {
+            in_flight.remove(self.key);
         }
     }
 }
 
-impl<K: Eq + Hash + Clone, T: Clone + Send + Sync + 'static> Default for Flights<K, T> {
+impl<K: Eq + Hash + Clone, T: Clone + Send + Sync + 'static> Default for SingleFlight<K, T> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<K, T: Clone> fmt::Debug for Flights<K, T> {
+impl<K, T: Clone> fmt::Debug for SingleFlight<K, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Flights").finish_non_exhaustive()
+        f.debug_struct("SingleFlight").finish_non_exhaustive()
     }
 }
 
@@ -115,8 +114,8 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_thousand_that_want_the_same_cause_one_fetch() {
-        let flights = Arc::new(Flights::new());
+    async fn concurrent_callers_share_one_fetch() {
+        let flights = Arc::new(SingleFlight::new());
         let fetched = Arc::new(AtomicUsize::new(0));
         let waiting: Vec<_> = (0..1000)
             .map(|_| {
@@ -137,8 +136,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_gives_up_does_not_fail_the_others() {
-        let flights = Arc::new(Flights::<_, u8>::new());
+    async fn cancelled_caller_does_not_fail_the_others() {
+        let flights = Arc::new(SingleFlight::<_, u8>::new());
         let slow = || async {
             tokio::time::sleep(Duration::from_secs(2)).await;
             7
@@ -159,8 +158,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn declined_fetch_joins_one_under_way() {
-        let flights = Arc::new(Flights::<_, u8>::new());
+    async fn declined_fetch_joins_one_in_flight() {
+        let flights = Arc::new(SingleFlight::<_, u8>::new());
         let decline = || Err::<std::future::Ready<u8>, _>("declined");
         assert_eq!(flights.try_join("key", decline).await, Err("declined"));
         assert!(flights.is_empty());
@@ -176,8 +175,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_fetch_that_nobody_waits_for_is_dropped() {
-        let flights = Flights::<_, u8>::new();
+    async fn drops_fetch_without_callers() {
+        let flights = SingleFlight::<_, u8>::new();
         let never = flights.join("key", std::future::pending);
         assert!(tokio::time::timeout(Duration::from_secs(1), never).await.is_err());
         assert!(flights.is_empty());
