@@ -3,6 +3,7 @@
 pub(crate) mod ask;
 pub(crate) mod channel;
 pub(crate) mod check;
+pub(crate) mod collect;
 pub(crate) mod diagnose;
 pub(crate) mod events;
 pub(crate) mod failure;

@@ -4,24 +4,22 @@ mod unanswered;
 
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::{Extensions, HeaderMap, Request, Response, StatusCode};
 use http_body::Body as _;
 use http_body_util::{BodyExt, Full, Limited};
 use tokio::time::timeout;
-use vmcp_core::{Body, BoxError, Caller, Media};
+use vmcp_core::{Body, BoxError, Caller, Media, Reservation};
 use vmcp_wire::{Envelope, Outcome, Refused, find, scan, unquote};
 
 use self::unanswered::Unanswered;
 use super::Link;
+use super::collect::collect;
 use super::events::Events;
 use super::failure::Failure;
 
 /// Maximum size of a response to the gateway itself, in bytes.
 pub(crate) const LARGEST: usize = 16 << 20;
-
-/// Maximum number of bytes that are reserved on the strength of a `Content-Length`.
-const MOST_RESERVED: usize = 1 << 20;
 
 /// Maximum size of an error response's body in bytes, and the timeout for reading it.
 const SMALL: (usize, Duration) = (64 << 10, Duration::from_secs(5));
@@ -37,6 +35,8 @@ pub(crate) struct Reply {
     pub(crate) extensions: Extensions,
     /// Value of `result`.
     pub(crate) result: Bytes,
+    /// Bytes of `result` in the budget of the process, until this reply is dropped.
+    _reservation: Option<Reservation>,
 }
 
 /// Sends `request` with the id `id` and waits for its result.
@@ -70,10 +70,14 @@ async fn answer<T>(
 ) -> Result<(Reply, T), BoxError> {
     let response = link.send(request).await?;
     let (parts, body) = response.into_parts();
+    let mut reservation = None;
     let (message, found) = match Media::of(&parts.headers) {
         Media::Events => streamed(link, body, id, &read).await?,
         Media::Json => {
-            let message = whole(body).await?;
+            let account = link.account(&Caller::Gateway, None);
+            let collected = collect(Bytes::new(), body, LARGEST, account.as_ref(), |_| true);
+            let (message, held) = collected.await?;
+            reservation = held;
             let found = read(&message).ok();
             (message, found)
         }
@@ -83,7 +87,7 @@ async fn answer<T>(
     match outcome(&message, found, id) {
         Ok((result, found)) => {
             let http::response::Parts { headers, extensions, .. } = parts;
-            Ok((Reply { headers, extensions, result }, found))
+            Ok((Reply { headers, extensions, result, _reservation: reservation }, found))
         }
         // The body is JSON but not a JSON-RPC response, such as a proxy's error document.
         Err(Failure::Malformed(_)) if !parts.status.is_success() => {
@@ -124,36 +128,6 @@ pub(crate) async fn small(body: Body) -> Result<Bytes, BoxError> {
 
 pub(crate) fn status(code: StatusCode) -> Failure {
     if code == StatusCode::NOT_FOUND { Failure::SessionGone } else { Failure::Status(code) }
-}
-
-/// Collects the body. A body of a single chunk is not copied; of other bodies, at most one copy is held.
-async fn whole(body: Body) -> Result<Bytes, BoxError> {
-    let mut body = Limited::new(body, LARGEST);
-    let mut first = Bytes::new();
-    let mut rest = BytesMut::new();
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(too_large)?;
-        let Ok(data) = frame.into_data() else { continue };
-        if first.is_empty() && rest.is_empty() {
-            first = data;
-            continue;
-        }
-        if rest.is_empty() {
-            let expected = usize::try_from(body.size_hint().lower()).unwrap_or(MOST_RESERVED);
-            rest.reserve(first.len() + data.len() + expected.min(MOST_RESERVED));
-            rest.extend_from_slice(&std::mem::take(&mut first));
-        }
-        rest.extend_from_slice(&data);
-    }
-    Ok(if rest.is_empty() { first } else { rest.freeze() })
-}
-
-fn too_large(error: BoxError) -> BoxError {
-    if error.is::<http_body_util::LengthLimitError>() {
-        Failure::TooLarge { limit: LARGEST }.into()
-    } else {
-        error
-    }
 }
 
 /// Returns the event that contains the response to `id`, with its parsed value. Earlier events are skipped.

@@ -4,13 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::time::sleep;
-use vmcp_aggregate::settings::PartialFailure;
-use vmcp_core::{Admission, Admit, Generation, Item, Verdict, ViewKey};
+use vmcp_aggregate::settings::{Limits, PartialFailure};
+use vmcp_core::{Admission, Admit, ByteBudget, Generation, Item, Verdict, ViewKey};
 
-use crate::fake::{Begins, Client, Fake, Mood, Sessions, gateway, heard, settings, with};
-use crate::script::{ScriptedBackend, ScriptedClient, Wire, text as text_of};
+use crate::fake::{
+    Begins, Client, Fake, Mood, Sessions, gateway, heard, settings, with, with_limits,
+};
+use crate::script::{ScriptedBackend, ScriptedClient, Wire, body, text as text_of};
 
 const BOTH: [Generation; 2] = [Generation::Stateful, Generation::Stateless];
 
@@ -377,6 +380,34 @@ async fn offer_has_one_byte_budget() {
         assert_eq!(listed, fits, "{kinds} lists of 12 MiB");
         let report = format!("{:?}", gateway.report());
         assert_eq!(report.contains("offers more than 33554432 bytes"), !fits, "{report:.2000}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_count_while_they_are_read() {
+    for wire in [Wire::Stateful, Wire::Stateless] {
+        let (backend, mut calls) = ScriptedBackend::new("be", wire);
+        *backend.by_hand.lock().unwrap() = vec!["tools/list"];
+        let budget = ByteBudget::new(1 << 20);
+        let limits = Limits { buffered: Some(budget.clone()), ..Limits::default() };
+        let settings = backend.settings(None);
+        let starting = tokio::spawn(async move { with_limits(vec![settings], limits).await });
+        let call = calls.recv().await.unwrap();
+        let page = json!({"jsonrpc": "2.0", "id": call.message["id"], "result": {
+            "tools": [{"name": "t", "description": "x".repeat(300_000), "inputSchema": {}}],
+            "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}});
+        let (sender, body) = body();
+        call.respond(200, "application/json", body);
+        let page = page.to_string();
+        for part in page.as_bytes().chunks(100_000) {
+            sender.send(Bytes::copy_from_slice(part)).unwrap();
+        }
+        sleep(Duration::from_secs(1)).await;
+        assert!(budget.counts().held > 300_000, "{wire:?}: {}", budget.counts().held);
+        drop(sender);
+        let _gateway = starting.await.unwrap();
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(budget.counts().held, 0, "{wire:?}");
     }
 }
 

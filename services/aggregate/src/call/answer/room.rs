@@ -1,11 +1,9 @@
 //! Buffering of whole responses within a budget.
 
 use bytes::Bytes;
-use http_body::Body as _;
-use http_body_util::BodyExt;
-use vmcp_core::{Body, BodyBuffer, BoxError, BudgetAccount, MAX_BUDGET_WAIT, Reservation};
+use vmcp_core::{Body, BoxError, BudgetAccount, Reservation};
 
-use crate::backend::failure::Failure;
+use crate::backend::collect::collect;
 
 /// Request for which backend responses are buffered.
 pub(crate) trait Holder: Sync {
@@ -30,41 +28,16 @@ impl<'a> Room<'a> {
     pub(crate) async fn collect(
         self,
         begun: Bytes,
-        mut body: Body,
+        body: Body,
         most: usize,
         may_hold: impl Fn(usize) -> bool,
     ) -> Result<Bytes, BoxError> {
-        let mut buffer = BodyBuffer::new(most, 0);
         let account = self.0.and_then(Holder::account);
-        let mut next = Some(begun);
-        loop {
-            if let Some(data) = next {
-                buffer.push(data).map_err(|_| Failure::TooLarge { limit: most })?;
-                reserve(account.as_ref(), &mut buffer).await?;
-            }
-            if !may_hold(buffer.len()) {
-                return Err(Failure::UNKEPT.into());
-            }
-            if body.is_end_stream() {
-                break;
-            }
-            let Some(frame) = body.frame().await else { break };
-            next = frame?.into_data().ok();
-        }
-        let (answer, reservation) = buffer.into_parts();
+        let collected = collect(begun, body, most, account.as_ref(), may_hold).await;
+        let (answer, reservation) = collected?;
         if let (Some(holder), Some(reservation)) = (self.0, reservation) {
             holder.hold(reservation);
         }
         Ok(answer)
     }
-}
-
-async fn reserve(account: Option<&BudgetAccount>, buffer: &mut BodyBuffer) -> Result<(), BoxError> {
-    let Some(account) = account.filter(|_| buffer.missing() > 0) else { return Ok(()) };
-    let reserving = buffer.reserve(|| account.open());
-    if let Ok(Ok(())) = tokio::time::timeout(MAX_BUDGET_WAIT, reserving).await {
-        return Ok(());
-    }
-    account.budget().count_refusal();
-    Err(Failure::NoRoom.into())
 }

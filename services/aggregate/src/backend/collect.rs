@@ -1,0 +1,46 @@
+//! Collection of a whole body within the budget of the process.
+
+use bytes::Bytes;
+use http_body::Body as _;
+use http_body_util::BodyExt;
+use vmcp_core::{Body, BodyBuffer, BoxError, BudgetAccount, MAX_BUDGET_WAIT, Reservation};
+
+use super::failure::Failure;
+
+/// Reads `body` to its end, appends it to the bytes already read, and charges both to `account`. Fails beyond `most` bytes, and
+/// unless `may_hold` permits each new length.
+pub(crate) async fn collect(
+    begun: Bytes,
+    mut body: Body,
+    most: usize,
+    account: Option<&BudgetAccount>,
+    may_hold: impl Fn(usize) -> bool,
+) -> Result<(Bytes, Option<Reservation>), BoxError> {
+    let mut buffer = BodyBuffer::new(most, 0);
+    let mut next = Some(begun);
+    loop {
+        if let Some(data) = next {
+            buffer.push(data).map_err(|_| Failure::TooLarge { limit: most })?;
+            reserve(account, &mut buffer).await?;
+        }
+        if !may_hold(buffer.len()) {
+            return Err(Failure::UNKEPT.into());
+        }
+        if body.is_end_stream() {
+            break;
+        }
+        let Some(frame) = body.frame().await else { break };
+        next = frame?.into_data().ok();
+    }
+    Ok(buffer.into_parts())
+}
+
+async fn reserve(account: Option<&BudgetAccount>, buffer: &mut BodyBuffer) -> Result<(), BoxError> {
+    let Some(account) = account.filter(|_| buffer.missing() > 0) else { return Ok(()) };
+    let reserving = buffer.reserve(|| account.open());
+    if let Ok(Ok(())) = tokio::time::timeout(MAX_BUDGET_WAIT, reserving).await {
+        return Ok(());
+    }
+    account.budget().count_refusal();
+    Err(Failure::NoRoom.into())
+}
