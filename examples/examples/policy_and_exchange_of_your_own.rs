@@ -49,7 +49,7 @@ use tokio::net::TcpListener;
 use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
 use vmcp_authn::{AuthError, AuthenticationLayer};
 use vmcp_authz::{Action, AuthorizationLayer};
-use vmcp_core::{Body, BoxError, Caller, Clock, Identity, Item, Rejection, Verdict};
+use vmcp_core::{Body, BoxError, Caller, Clock, Decision, Identity, Item, Rejection};
 use vmcp_decode::DecodeLayer;
 use vmcp_token_exchange::{
     AccessToken, CachedExchange, ExchangeError, Subject, TokenExchangeLayer,
@@ -67,14 +67,12 @@ fn who(headers: &HeaderMap) -> Result<Identity, AuthError> {
 }
 
 /// Decides on access: all callers see `fixture_whoami`, Ann may call it, and all other names are hidden.
-fn may(caller: &Identity, item: &Item<'_>, action: Action<'_>) -> Verdict {
+fn may(caller: &Identity, item: &Item<'_>, action: Action<'_>) -> Decision {
     match (item.name, action) {
-        ("fixture_whoami", Action::List) => Verdict::Permitted,
-        ("fixture_whoami", Action::Call(_)) if caller.subject() == Some("ann") => {
-            Verdict::Permitted
-        }
-        ("fixture_whoami", Action::Call(_)) => Verdict::Denied,
-        _ => Verdict::Hidden,
+        ("fixture_whoami", Action::List) => Decision::Allow,
+        ("fixture_whoami", Action::Call(_)) if caller.subject() == Some("ann") => Decision::Allow,
+        ("fixture_whoami", Action::Call(_)) => Decision::Deny,
+        _ => Decision::Hide,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use vmcp_core::{Cache, Hints};
+use vmcp_core::{Cache, ToolAnnotations};
 use vmcp_wire::find;
 
 /// Maximum number of tools with cached annotations.
@@ -10,16 +10,16 @@ const MAX_TOOLS: usize = 8192;
 
 /// Cache of the annotations of listed tools.
 #[derive(Debug)]
-pub(crate) struct AnnotationCache(Cache<Box<str>, Hints>);
+pub(crate) struct AnnotationCache(Cache<Box<str>, ToolAnnotations>);
 
 impl AnnotationCache {
-    pub(crate) fn get(&self, tool: &str) -> Option<Hints> {
+    pub(crate) fn get(&self, tool: &str) -> Option<ToolAnnotations> {
         self.0.get(tool, SystemTime::UNIX_EPOCH)
     }
 
-    pub(crate) fn insert(&self, tool: &str, hints: Hints) {
+    pub(crate) fn insert(&self, tool: &str, annotations: ToolAnnotations) {
         let forever = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
-        self.0.insert(tool.into(), hints, forever, SystemTime::UNIX_EPOCH);
+        self.0.insert(tool.into(), annotations, forever, SystemTime::UNIX_EPOCH);
     }
 }
 
@@ -30,14 +30,14 @@ impl Default for AnnotationCache {
 }
 
 /// Parses the annotations of a tool definition, which is valid JSON.
-pub(crate) fn parse_annotations(definition: &[u8]) -> Hints {
+pub(crate) fn parse_annotations(definition: &[u8]) -> ToolAnnotations {
     let annotations = find(definition, "annotations").unwrap_or_default();
     let hint = |name| match find(annotations, name) {
         Some(b"true") => Some(true),
         Some(b"false") => Some(false),
         _ => None,
     };
-    Hints {
+    ToolAnnotations {
         read_only: hint("readOnlyHint"),
         destructive: hint("destructiveHint"),
         idempotent: hint("idempotentHint"),
@@ -46,7 +46,7 @@ pub(crate) fn parse_annotations(definition: &[u8]) -> Hints {
 }
 
 /// Annotations assumed for an unknown tool (the defaults of MCP's `ToolAnnotations`).
-pub(crate) const WORST_CASE_ANNOTATIONS: Hints = Hints {
+pub(crate) const WORST_CASE_ANNOTATIONS: ToolAnnotations = ToolAnnotations {
     read_only: Some(false),
     destructive: Some(true),
     idempotent: Some(false),

@@ -4,7 +4,9 @@
 use bytes::{BufMut, Bytes};
 use http::Response;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
-use vmcp_core::{Admission, BoxError, Filtered, Item, ItemKind, Media, Rejection, read};
+use vmcp_core::{
+    AlreadyFiltered, BoxError, CallerPermissions, Item, ItemKind, Media, Rejection, read,
+};
 use vmcp_wire::sse::{Reader, frame};
 use vmcp_wire::{Envelope, Outcome, Splice, elements, find, members, scan, unquote};
 
@@ -24,7 +26,7 @@ const LISTS: [(&str, &str, ItemKind); 4] = [
 /// Filter for the list response to one request.
 #[derive(Debug)]
 pub(crate) struct ListFilter<'a> {
-    pub(crate) admission: &'a Admission,
+    pub(crate) permissions: &'a CallerPermissions,
     pub(crate) annotations: &'a AnnotationCache,
     /// Raw JSON of the request id.
     pub(crate) id: &'a [u8],
@@ -33,7 +35,7 @@ pub(crate) struct ListFilter<'a> {
 /// Returns `true` if the response is marked as filtered or is a rejection.
 pub(crate) fn is_filtered_or_rejected<R>(response: &Response<R>) -> bool {
     let extensions = response.extensions();
-    extensions.get::<Filtered>().is_some() || extensions.get::<Rejection>().is_some()
+    extensions.get::<AlreadyFiltered>().is_some() || extensions.get::<Rejection>().is_some()
 }
 
 impl ListFilter<'_> {
@@ -63,7 +65,7 @@ impl ListFilter<'_> {
             return Rejection::internal().into_response(Some(self.id));
         };
         parts.headers.remove(CONTENT_LENGTH);
-        parts.extensions.insert(Filtered);
+        parts.extensions.insert(AlreadyFiltered);
         Response::from_parts(parts, bytes.into())
     }
 
@@ -144,11 +146,12 @@ impl ListFilter<'_> {
         let (Some(name), None) = (names.next(), names.next()) else { return false };
         let Some(name) = unquote(name.value) else { return false };
         let tool = kind == ItemKind::Tool;
-        let hints = if tool { parse_annotations(element) } else { vmcp_core::Hints::default() };
+        let annotations =
+            if tool { parse_annotations(element) } else { vmcp_core::ToolAnnotations::default() };
         if tool {
-            self.annotations.insert(&name, hints);
+            self.annotations.insert(&name, annotations);
         }
-        self.admission.visible(&Item { kind, name: &name, hints, backend: None })
+        self.permissions.is_visible(&Item { kind, name: &name, annotations, backend: None })
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 
-use vmcp_core::{Admission, Hints, Item, ItemKind, McpRequest, Rejection, Verdict};
+use vmcp_core::{
+    CallerPermissions, Decision, Item, ItemKind, McpRequest, Rejection, ToolAnnotations,
+};
 use vmcp_wire::{Envelope, Key, elements, find, unquote};
 
 use crate::annotations::{AnnotationCache, WORST_CASE_ANNOTATIONS};
@@ -62,13 +64,13 @@ pub(crate) fn requires_permissions(method: &str) -> bool {
 /// Authorizes `message` on behalf of a service that does not check permissions itself.
 pub(crate) fn check_message(
     message: &McpRequest,
-    admission: &Admission,
+    permissions: &CallerPermissions,
     annotations: &AnnotationCache,
 ) -> Result<GateOutcome, GateRejection> {
     if matches!(message.envelope, Envelope::Answer { .. }) {
         return Ok(GateOutcome::Other);
     }
-    let gate = Gate { message, admission };
+    let gate = Gate { message, permissions };
     match &*message.method() {
         method if is_list_method(method) => return Ok(GateOutcome::List),
         "tools/call" => gate.check_tool(annotations)?,
@@ -89,20 +91,27 @@ pub(crate) fn check_message(
 
 struct Gate<'a> {
     message: &'a McpRequest,
-    admission: &'a Admission,
+    permissions: &'a CallerPermissions,
 }
 
 impl<'a> Gate<'a> {
     fn check_tool(&self, annotations: &AnnotationCache) -> Result<(), GateRejection> {
         let (name, arguments) = (self.string_param(Key::Name)?, self.arguments()?);
-        let item = |hints| Item { kind: ItemKind::Tool, name: &name, hints, backend: None };
-        if let Some(hints) = annotations.get(&name) {
-            return self.apply_verdict(&item(hints), self.admission.admit(&item(hints), arguments));
+        let item =
+            |annotations| Item { kind: ItemKind::Tool, name: &name, annotations, backend: None };
+        if let Some(annotations) = annotations.get(&name) {
+            return self.apply_decision(
+                &item(annotations),
+                self.permissions.authorize(&item(annotations), arguments),
+            );
         }
         // Without annotations: a tool that is permitted both without annotations and with the worst-case ones is
         // permitted with whichever the server declares.
-        for hints in [Hints::default(), WORST_CASE_ANNOTATIONS] {
-            self.apply_verdict(&item(hints), self.admission.admit(&item(hints), arguments))?;
+        for annotations in [ToolAnnotations::default(), WORST_CASE_ANNOTATIONS] {
+            self.apply_decision(
+                &item(annotations),
+                self.permissions.authorize(&item(annotations), arguments),
+            )?;
         }
         Ok(())
     }
@@ -113,8 +122,8 @@ impl<'a> Gate<'a> {
         name: &str,
         arguments: Option<&[u8]>,
     ) -> Result<(), GateRejection> {
-        let item = Item { kind, name, hints: Hints::default(), backend: None };
-        self.apply_verdict(&item, self.admission.admit(&item, arguments))
+        let item = Item { kind, name, annotations: ToolAnnotations::default(), backend: None };
+        self.apply_decision(&item, self.permissions.authorize(&item, arguments))
     }
 
     /// A completion reveals possible arguments, so it requires permission for its prompt or resource.
@@ -154,15 +163,15 @@ impl<'a> Gate<'a> {
         Ok(())
     }
 
-    fn apply_verdict(&self, item: &Item<'_>, verdict: Verdict) -> Result<(), GateRejection> {
-        match verdict {
-            Verdict::Permitted => Ok(()),
-            Verdict::Hidden => Err(GateRejection {
-                rejection: item.kind.unknown(item.name, self.message.generation),
+    fn apply_decision(&self, item: &Item<'_>, decision: Decision) -> Result<(), GateRejection> {
+        match decision {
+            Decision::Allow => Ok(()),
+            Decision::Hide => Err(GateRejection {
+                rejection: item.kind.not_found(item.name, self.message.generation),
                 denied: Some("hidden from the caller"),
             }),
-            Verdict::Denied => Err(denied("denied with these arguments")),
-            Verdict::NeedsScopes(scopes) => Err(GateRejection {
+            Decision::Deny => Err(denied("denied with these arguments")),
+            Decision::InsufficientScope(scopes) => Err(GateRejection {
                 rejection: Rejection::needs_scopes(scopes),
                 denied: Some("the token lacks scopes"),
             }),

@@ -32,12 +32,12 @@ impl<P: Policy> AuthorizationLayer<P> {
         Self { policy: Arc::new(policy), epoch, annotations: Some(Arc::default()) }
     }
 
-    /// Delegates enforcement to the inner service, which must check the request's [`Admission`] wherever it lists and
-    /// routes, and mark its lists as [`Filtered`]. A list without that mark becomes an internal error, so that a
+    /// Delegates enforcement to the inner service, which must check the request's [`CallerPermissions`] wherever it lists and
+    /// routes, and mark its lists as [`AlreadyFiltered`]. A list without that mark becomes an internal error, so that a
     /// service that knows neither type reveals nothing.
     ///
-    /// [`Admission`]: vmcp_core::Admission
-    /// [`Filtered`]: vmcp_core::Filtered
+    /// [`CallerPermissions`]: vmcp_core::CallerPermissions
+    /// [`AlreadyFiltered`]: vmcp_core::AlreadyFiltered
     #[must_use]
     pub fn delegate_to_inner(mut self) -> Self {
         self.annotations = None;

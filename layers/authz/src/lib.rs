@@ -7,7 +7,9 @@ mod layer;
 mod policy;
 mod service;
 
-pub use vmcp_core::{Admission, BoxError, Hints, Identity, Item, ItemKind, Rejection, Verdict};
+pub use vmcp_core::{
+    BoxError, CallerPermissions, Decision, Identity, Item, ItemKind, Rejection, ToolAnnotations,
+};
 
 pub use self::{
     layer::AuthorizationLayer,

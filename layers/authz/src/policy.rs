@@ -4,32 +4,34 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use vmcp_core::{Admission, Admit, Claims, Identity, Item, Rejection, Verdict, ViewKey};
+use vmcp_core::{
+    Authorizer, CallerPermissions, Claims, Decision, Fingerprint, Identity, Item, Rejection,
+};
 
 /// Authorization policy.
 ///
-/// A closure `Fn(&Identity, &Item<'_>, Action<'_>) -> Verdict` is a policy. The inputs of a closure are unknown, so
+/// A closure `Fn(&Identity, &Item<'_>, Action<'_>) -> Decision` is a policy. The inputs of a closure are unknown, so
 /// views are shared only between requests with the same claims; a type that implements this trait can return an
-/// [`Admit`] with a less specific [`Admit::view`].
+/// [`Authorizer`] with a less specific [`Authorizer::visibility_key`].
 pub trait Policy: Send + Sync + 'static {
     /// Returns the permissions of `identity`. Called once per request; results can be cached in the identity, which is
-    /// shared by the requests with the same token ([`Identity::keep`]). `epoch` distinguishes the layers of a process
-    /// and must be part of [`Admit::view`], so that no view of a replaced policy is reused.
+    /// shared by the requests with the same token ([`Identity::get_or_insert_with`]). `epoch` distinguishes the layers of a process
+    /// and must be part of [`Authorizer::visibility_key`], so that no view of a replaced policy is reused.
     fn permissions(self: &Arc<Self>, identity: &Identity, epoch: u64) -> PermissionsFuture;
 }
 
 /// Result of [`Policy::permissions`].
 pub enum PermissionsFuture {
     /// The permissions.
-    Ready(Admission),
+    Ready(CallerPermissions),
     /// Permissions that depend on data to fetch. Fails if the data is unavailable.
-    Pending(Pin<Box<dyn Future<Output = Result<Admission, Rejection>> + Send>>),
+    Pending(Pin<Box<dyn Future<Output = Result<CallerPermissions, Rejection>> + Send>>),
 }
 
 /// Action on an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action<'a> {
-    /// The item appears in a list. Every verdict but [`Verdict::Hidden`] permits it.
+    /// The item appears in a list. Every decision but [`Decision::Hide`] permits it.
     List,
     /// The item is used with these arguments, the raw JSON of an object.
     Call(Option<&'a [u8]>),
@@ -44,40 +46,44 @@ struct ClosureAuthorizer<F> {
 
 impl<F> Policy for F
 where
-    F: Fn(&Identity, &Item<'_>, Action<'_>) -> Verdict + Send + Sync + 'static,
+    F: Fn(&Identity, &Item<'_>, Action<'_>) -> Decision + Send + Sync + 'static,
 {
     fn permissions(self: &Arc<Self>, identity: &Identity, epoch: u64) -> PermissionsFuture {
         let (closure, identity) = (Arc::clone(self), identity.clone());
-        PermissionsFuture::Ready(Admission::new(ClosureAuthorizer { closure, identity, epoch }))
+        PermissionsFuture::Ready(CallerPermissions::new(ClosureAuthorizer {
+            closure,
+            identity,
+            epoch,
+        }))
     }
 }
 
-impl<F> Admit for ClosureAuthorizer<F>
+impl<F> Authorizer for ClosureAuthorizer<F>
 where
-    F: Fn(&Identity, &Item<'_>, Action<'_>) -> Verdict + Send + Sync + 'static,
+    F: Fn(&Identity, &Item<'_>, Action<'_>) -> Decision + Send + Sync + 'static,
 {
-    fn visible(&self, item: &Item<'_>) -> bool {
-        (self.closure)(&self.identity, item, Action::List) != Verdict::Hidden
+    fn is_visible(&self, item: &Item<'_>) -> bool {
+        (self.closure)(&self.identity, item, Action::List) != Decision::Hide
     }
 
-    fn admit(&self, item: &Item<'_>, arguments: Option<&[u8]>) -> Verdict {
-        if self.visible(item) {
+    fn authorize(&self, item: &Item<'_>, arguments: Option<&[u8]>) -> Decision {
+        if self.is_visible(item) {
             (self.closure)(&self.identity, item, Action::Call(arguments))
         } else {
-            Verdict::Hidden
+            Decision::Hide
         }
     }
 
-    fn view(&self) -> ViewKey {
+    fn visibility_key(&self) -> Fingerprint {
         let claims = self.identity.claims().map(Claims::object);
-        ViewKey::of(&(self.epoch, &self.identity, claims))
+        Fingerprint::of(&(self.epoch, &self.identity, claims))
     }
 }
 
 impl fmt::Debug for PermissionsFuture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Ready(admission) => f.debug_tuple("Ready").field(admission).finish(),
+            Self::Ready(permissions) => f.debug_tuple("Ready").field(permissions).finish(),
             Self::Pending(_) => f.write_str("Pending"),
         }
     }
@@ -86,40 +92,44 @@ impl fmt::Debug for PermissionsFuture {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use vmcp_core::{Hints, ItemKind};
+    use vmcp_core::{ItemKind, ToolAnnotations};
 
     use super::*;
 
-    fn admission(claims: Value, epoch: u64) -> Admission {
+    fn permissions(claims: Value, epoch: u64) -> CallerPermissions {
         let Value::Object(claims) = claims else { panic!("no object") };
         let policy = |identity: &Identity, item: &Item<'_>, action: Action<'_>| match (
             identity.subject(),
             item.name,
             action,
         ) {
-            (Some("a"), "open", Action::List) | (_, "lost", Action::Call(_)) => Verdict::Permitted,
-            (Some("a"), "open", Action::Call(None)) => Verdict::Denied,
-            _ => Verdict::Hidden,
+            (Some("a"), "open", Action::List) | (_, "lost", Action::Call(_)) => Decision::Allow,
+            (Some("a"), "open", Action::Call(None)) => Decision::Deny,
+            _ => Decision::Hide,
         };
         let identity = Identity::builder("i", "a").claims(claims).build();
         match Arc::new(policy).permissions(&identity, epoch) {
-            PermissionsFuture::Ready(admission) => admission,
+            PermissionsFuture::Ready(permissions) => permissions,
             PermissionsFuture::Pending(_) => panic!("closures return permissions immediately"),
         }
     }
 
     #[test]
     fn closure_denies_what_it_hides() {
-        let admission = admission(json!({}), 1);
-        let item =
-            |name| Item { kind: ItemKind::Tool, name, hints: Hints::default(), backend: None };
-        assert_eq!(admission.admit(&item("open"), None), Verdict::Denied);
-        assert_eq!(admission.admit(&item("lost"), None), Verdict::Hidden);
+        let permissions = permissions(json!({}), 1);
+        let item = |name| Item {
+            kind: ItemKind::Tool,
+            name,
+            annotations: ToolAnnotations::default(),
+            backend: None,
+        };
+        assert_eq!(permissions.authorize(&item("open"), None), Decision::Deny);
+        assert_eq!(permissions.authorize(&item("lost"), None), Decision::Hide);
     }
 
     #[test]
     fn closure_view_depends_on_epoch_and_claims() {
-        let view = |claims, epoch| admission(claims, epoch).view();
+        let view = |claims, epoch| permissions(claims, epoch).visibility_key();
         assert_eq!(view(json!({"a": 1, "b": 2}), 1), view(json!({"b": 2, "a": 1}), 1));
         assert_ne!(view(json!({"a": 1}), 1), view(json!({"a": 2}), 1));
         assert_ne!(view(json!({}), 1), view(json!({}), 2));

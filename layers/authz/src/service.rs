@@ -10,8 +10,8 @@ use http::header::{ACCEPT_ENCODING, HeaderName};
 use http::{Method, Request, Response};
 use pin_project_lite::pin_project;
 use tower_service::Service;
-use vmcp_core::{Admission, Admit, BoxError, Generation, Identity, Item, McpRequest};
-use vmcp_core::{Rejection, RequestContext, Verdict, ViewKey};
+use vmcp_core::{Authorizer, BoxError, CallerPermissions, Generation, Identity, Item, McpRequest};
+use vmcp_core::{Decision, Fingerprint, Rejection, RequestContext};
 
 use crate::filter::{ListFilter, is_filtered_or_rejected};
 use crate::gate::{self, GateOutcome};
@@ -54,7 +54,7 @@ enum RequestStep {
     /// Forward; the response is a list that must be marked as filtered. Contains the request id.
     ExpectFiltered(Bytes),
     /// Forward, and filter the list in the response.
-    Filter(Admission, Bytes),
+    Filter(CallerPermissions, Bytes),
     Reject(Rejection, Option<Bytes>),
 }
 
@@ -101,11 +101,11 @@ where
         let identity = request.extensions().get::<Identity>().cloned();
         let identity = identity.unwrap_or_else(Identity::anonymous);
         let step = match self.layer.policy().permissions(&identity, self.layer.epoch()) {
-            PermissionsFuture::Ready(admission) => self.layer.step(&mut request, Ok(admission)),
-            PermissionsFuture::Pending(admission) => {
+            PermissionsFuture::Ready(permissions) => self.layer.step(&mut request, Ok(permissions)),
+            PermissionsFuture::Pending(permissions) => {
                 let (mut inner, layer) = (self.take_ready(), self.layer.clone());
                 let boxed = Box::pin(async move {
-                    let step = layer.step(&mut request, admission.await);
+                    let step = layer.step(&mut request, permissions.await);
                     layer.run(&mut inner, request, step).await
                 });
                 return FutureState::Boxed { boxed }.into();
@@ -144,15 +144,15 @@ impl<P: Policy> AuthorizationLayer<P> {
     fn step<B>(
         &self,
         request: &mut Request<B>,
-        admission: Result<Admission, Rejection>,
+        permissions: Result<CallerPermissions, Rejection>,
     ) -> RequestStep {
-        let (admission, failure) = match admission {
-            Ok(admission) => (admission, None),
-            Err(failure) => (Admission::new(DenyAll), Some(failure)),
+        let (permissions, failure) = match permissions {
+            Ok(permissions) => (permissions, None),
+            Err(failure) => (CallerPermissions::new(DenyAll), Some(failure)),
         };
         let extensions = request.extensions();
         let step = match extensions.get::<McpRequest>() {
-            Some(message) => self.decide(message, &admission, failure, extensions.get()),
+            Some(message) => self.decide(message, &permissions, failure, extensions.get()),
             // Misconfigured stack.
             None if self.annotations().is_some() && request.method() == Method::POST => {
                 tracing::error!(
@@ -171,14 +171,14 @@ impl<P: Policy> AuthorizationLayer<P> {
                 headers.remove(ACCEPT_ENCODING);
             }
         }
-        request.extensions_mut().insert(admission);
+        request.extensions_mut().insert(permissions);
         step
     }
 
     fn decide(
         &self,
         message: &McpRequest,
-        admission: &Admission,
+        permissions: &CallerPermissions,
         failure: Option<Rejection>,
         request_context: Option<&RequestContext>,
     ) -> RequestStep {
@@ -192,9 +192,9 @@ impl<P: Policy> AuthorizationLayer<P> {
             let list = gate::is_list_method(&method).then(|| id().unwrap_or_default());
             return list.map_or(RequestStep::Pass, RequestStep::ExpectFiltered);
         };
-        match gate::check_message(message, admission, annotations) {
+        match gate::check_message(message, permissions, annotations) {
             Ok(GateOutcome::List) => {
-                RequestStep::Filter(admission.clone(), id().unwrap_or_default())
+                RequestStep::Filter(permissions.clone(), id().unwrap_or_default())
             }
             Ok(GateOutcome::Other) => RequestStep::Pass,
             Err(rejected) => {
@@ -228,10 +228,10 @@ impl<P: Policy> AuthorizationLayer<P> {
                 inner.call(request).await.map(|response| require_filtered(response, &id))
             }
             RequestStep::Reject(rejection, id) => Ok(rejection.into_response(id.as_deref())),
-            RequestStep::Filter(admission, id) => {
+            RequestStep::Filter(permissions, id) => {
                 let response = inner.call(request).await?;
                 let Some(annotations) = self.annotations() else { return Ok(response) };
-                let filter = ListFilter { admission: &admission, annotations, id: &id };
+                let filter = ListFilter { permissions: &permissions, annotations, id: &id };
                 Ok(filter.filter(response).await)
             }
         }
@@ -281,17 +281,17 @@ where
 
 // === impl DenyAll ===
 
-impl Admit for DenyAll {
-    fn visible(&self, _: &Item<'_>) -> bool {
+impl Authorizer for DenyAll {
+    fn is_visible(&self, _: &Item<'_>) -> bool {
         false
     }
 
-    fn admit(&self, _: &Item<'_>, _: Option<&[u8]>) -> Verdict {
-        Verdict::Hidden
+    fn authorize(&self, _: &Item<'_>, _: Option<&[u8]>) -> Decision {
+        Decision::Hide
     }
 
-    fn view(&self) -> ViewKey {
-        ViewKey([0; 16])
+    fn visibility_key(&self) -> Fingerprint {
+        Fingerprint([0; 16])
     }
 
     fn reads_backend(&self) -> bool {

@@ -11,7 +11,7 @@ use secrecy::SecretString;
 use crate::identity_cache::{IdentityCacheEntry, IdentityCacheKey};
 use crate::session_revocation::{RevocationFuture, SessionRevocation};
 use crate::upstream::UpstreamTokens;
-use crate::{Claims, ViewKey};
+use crate::{Claims, Fingerprint};
 
 /// An authenticated caller, or the anonymous one.
 ///
@@ -30,7 +30,7 @@ struct Inner {
     upstream: Option<Arc<dyn UpstreamTokens>>,
     revocation: Option<Arc<dyn SessionRevocation>>,
     cached: OnceLock<IdentityCacheEntry>,
-    credential_key: OnceLock<ViewKey>,
+    credential_key: OnceLock<Fingerprint>,
 }
 
 /// Claims that differ between tokens of the same grant (RFC 7519 section 4.1; OpenID Connect
@@ -159,13 +159,13 @@ impl Identity {
     /// says but for when it was issued and by what number. What a backend offers with such credentials is this key's
     /// alone.
     #[must_use]
-    pub fn credential_key(&self) -> ViewKey {
-        let Some(inner) = &self.0 else { return ViewKey::of("anonymous") };
+    pub fn credential_key(&self) -> Fingerprint {
+        let Some(inner) = &self.0 else { return Fingerprint::of("anonymous") };
         *inner.credential_key.get_or_init(|| {
             let lasting = |(name, _): &(Cow<'_, str>, _)| !PER_TOKEN_CLAIMS.contains(&&**name);
             let claims: Vec<_> = inner.claims.iter().filter(lasting).collect();
             let session = inner.upstream.as_ref().and_then(|tokens| tokens.session());
-            ViewKey::of(&(&inner.issuer, &inner.subject, claims, session))
+            Fingerprint::of(&(&inner.issuer, &inner.subject, claims, session))
         })
     }
 
@@ -327,8 +327,8 @@ mod tests {
             Box::pin(std::future::ready(Err(UpstreamError::Absent)))
         }
 
-        fn session(&self) -> Option<ViewKey> {
-            Some(ViewKey([self.0; 16]))
+        fn session(&self) -> Option<Fingerprint> {
+            Some(Fingerprint([self.0; 16]))
         }
     }
 

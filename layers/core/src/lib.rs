@@ -1,17 +1,17 @@
 #![doc = include_str!("../README.md")]
 
-mod admission;
 mod backend;
 mod body;
 mod body_buffer;
 mod byte_budget;
 mod cache;
+mod caller_permissions;
 mod claims;
 mod clock;
 mod credential;
-mod digest;
 mod dot_segments;
 mod error;
+mod fingerprint;
 mod freshness;
 mod http_client;
 mod identity;
@@ -32,7 +32,6 @@ mod single_flight;
 mod upstream;
 
 pub use self::{
-    admission::{Admission, Admit, Filtered, Hints, Item, ItemBackend, ItemKind, Verdict, ViewKey},
     backend::Backend,
     body::{Body, BodyError, read},
     body_buffer::BodyBuffer,
@@ -41,10 +40,15 @@ pub use self::{
         OverBudget, Reservation, TransferRate,
     },
     cache::Cache,
+    caller_permissions::{
+        AlreadyFiltered, Authorizer, CallerPermissions, Decision, Item, ItemBackend, ItemKind,
+        ToolAnnotations,
+    },
     claims::{Claim, Claims, ClaimsFault, MAX_CLAIMS},
     clock::Clock,
     credential::{CredentialError, CredentialFault},
     error::{BoxError, NotSent, cause_ref},
+    fingerprint::Fingerprint,
     freshness::freshness,
     http_client::{HttpClient, HttpFuture},
     identity::{Caller, Identity, IdentityBuilder},

@@ -30,7 +30,7 @@ use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
 use vmcp_wire::quote;
 
-use crate::admission::shortened;
+use crate::caller_permissions::truncate_name;
 use crate::mcp::{STATELESS, code};
 
 /// Rejection of a message.
@@ -102,7 +102,7 @@ impl Rejection {
     /// response is the same. It names the first 256 characters of a long name.
     #[must_use]
     pub fn unknown_name(kind: &str, name: &str) -> Self {
-        Self::invalid_params(format!("unknown {kind}: {}", shortened(name)))
+        Self::invalid_params(format!("unknown {kind}: {}", truncate_name(name)))
     }
 
     /// A method that this generation of the protocol does not have.

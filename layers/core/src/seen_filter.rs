@@ -44,7 +44,7 @@ mod tests {
 
     fn digest(of: u64) -> [u8; 32] {
         let mut digest = [0; 32];
-        digest[..16].copy_from_slice(&crate::ViewKey::of(&of).0);
+        digest[..16].copy_from_slice(&crate::Fingerprint::of(&of).0);
         digest
     }
 

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use secrecy::SecretString;
 
-use crate::ViewKey;
+use crate::Fingerprint;
 
 /// Tokens of a caller, by provider. The embedded authorization server stores and refreshes them; it contacts a provider only
 /// for a requested token.
@@ -32,7 +32,7 @@ pub trait UpstreamTokens: Send + Sync {
     /// different accounts.
     ///
     /// Unless an implementation says otherwise a caller has the same tokens in all sessions: `None`.
-    fn session(&self) -> Option<ViewKey> {
+    fn session(&self) -> Option<Fingerprint> {
         None
     }
 
@@ -46,7 +46,7 @@ pub trait UpstreamTokens: Send + Sync {
 }
 
 /// The answer of [`UpstreamTokens::links`].
-pub type LinksFuture<'a> = Pin<Box<dyn Future<Output = Option<ViewKey>> + Send + 'a>>;
+pub type LinksFuture<'a> = Pin<Box<dyn Future<Output = Option<Fingerprint>> + Send + 'a>>;
 
 /// The answer of [`UpstreamTokens::token`].
 pub type UpstreamFuture<'a> =

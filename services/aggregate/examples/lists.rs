@@ -17,28 +17,28 @@ use vmcp_aggregate::settings::{
 };
 use vmcp_aggregate::{Gateway, Seal};
 use vmcp_core::{
-    Admission, Admit, Backend, Body, BoxError, Generation, Identity, Item, McpRequest, Verdict,
-    ViewKey,
+    Authorizer, Backend, Body, BoxError, CallerPermissions, Decision, Fingerprint, Generation,
+    Identity, Item, McpRequest,
 };
 
 const TOOLS: usize = 1000;
 const ROUNDS: u32 = 500;
 const BATCHES: usize = 60;
 
-/// Admission that shows all tools but one, with the given visibility key.
+/// Authorizer that shows all tools but one, with the given visibility key.
 struct Most(u32);
 
-impl Admit for Most {
-    fn visible(&self, item: &Item<'_>) -> bool {
+impl Authorizer for Most {
+    fn is_visible(&self, item: &Item<'_>) -> bool {
         item.name != "be_tool-0001"
     }
 
-    fn admit(&self, item: &Item<'_>, _: Option<&[u8]>) -> Verdict {
-        if self.visible(item) { Verdict::Permitted } else { Verdict::Hidden }
+    fn authorize(&self, item: &Item<'_>, _: Option<&[u8]>) -> Decision {
+        if self.is_visible(item) { Decision::Allow } else { Decision::Hide }
     }
 
-    fn view(&self) -> ViewKey {
-        ViewKey(u128::from(self.0).to_be_bytes())
+    fn visibility_key(&self) -> Fingerprint {
+        Fingerprint(u128::from(self.0).to_be_bytes())
     }
 }
 
@@ -46,7 +46,7 @@ impl Admit for Most {
 async fn main() -> Result<(), BoxError> {
     let shared = gateway(Sharing::Shared).await;
     let own = gateway(Sharing::PerCaller).await;
-    let most = Some(Admission::new(Most(0)));
+    let most = Some(CallerPermissions::new(Most(0)));
     let (alice, nobody) = (Identity::new("https://idp.test", "alice"), Identity::anonymous());
     for method in ["tools/list", "tools/call"] {
         let mut best = [f64::MAX; 3];
@@ -64,7 +64,7 @@ async fn main() -> Result<(), BoxError> {
         println!("{method}, all but one tool      {seen:>9.0} ns  {:.2}", seen / plain);
         println!("{method}, of a caller's own     {own:>9.0} ns  {:.2}", own / plain);
     }
-    let key = |n| (Identity::anonymous(), Some(Admission::new(Most(n + 1))));
+    let key = |n| (Identity::anonymous(), Some(CallerPermissions::new(Most(n + 1))));
     let cold = time(&shared, "tools/list", key).await?;
     println!("tools/list, each view new         {:>9.0} us", cold / 1e3);
     let caller = |n: u32| (Identity::new("https://idp.test", &n.to_string()), None);
@@ -80,7 +80,7 @@ async fn main() -> Result<(), BoxError> {
 async fn time(
     gateway: &Gateway,
     method: &str,
-    who: impl Fn(u32) -> (Identity, Option<Admission>),
+    who: impl Fn(u32) -> (Identity, Option<CallerPermissions>),
 ) -> Result<f64, BoxError> {
     let message = format!(
         r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{"name":"be_tool-0500","arguments":{{}},"_meta":{{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}}}}"#
@@ -92,10 +92,10 @@ async fn time(
     let begun = Instant::now();
     for round in 0..ROUNDS {
         let mut request = Request::post("/mcp").body(())?;
-        let (identity, admission) = who(round);
+        let (identity, permissions) = who(round);
         request.extensions_mut().insert(message.clone());
         request.extensions_mut().insert(identity);
-        admission.map(|admission| request.extensions_mut().insert(admission));
+        permissions.map(|permissions| request.extensions_mut().insert(permissions));
         let Ok(answer) = gateway.clone().oneshot(request).await;
         let mut body = answer.into_body();
         while let Some(frame) = body.frame().await {

@@ -20,7 +20,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body_util::Full;
 use vmcp_core::{
-    Admission, Body, BoxError, BudgetAccount, Caller, Generation, McpOperation, McpRequest,
+    Body, BoxError, BudgetAccount, Caller, CallerPermissions, Generation, McpOperation, McpRequest,
     NotSent, Rejection, RequestContext, Reservation, cause_ref,
 };
 use vmcp_timeout::Elapsed;
@@ -53,7 +53,7 @@ pub(crate) struct Call {
     pub(crate) message: McpRequest,
     pub(crate) headers: HeaderMap,
     /// Permissions of the caller; `None` grants access to everything.
-    pub(crate) admission: Option<Admission>,
+    pub(crate) permissions: Option<CallerPermissions>,
     pub(crate) request_context: Option<RequestContext>,
     /// Address of the client, if known.
     pub(crate) address: Option<IpAddr>,

@@ -1,9 +1,9 @@
 //! Aggregated catalog of all backends: an immutable snapshot that serves lists as bytes and routes names.
 
+mod annotations;
 mod apps;
 mod combine;
 mod define;
-mod hints;
 mod item;
 mod item_rules;
 mod list;
@@ -20,15 +20,15 @@ mod texts;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use vmcp_core::{Generation, Hints};
+use vmcp_core::{Generation, ToolAnnotations};
 
 use self::apps::UiResource;
 pub use self::combine::{Conflict, Hides};
 pub(crate) use self::{
+    annotations::Told,
     apps::SCHEME as UI_SCHEME,
     combine::{Part, combine, contested, could_show, hidden_by, singular, wanted},
     define::literal as define_literal,
-    hints::Told,
     item::{Item, Items, Kind, Offer},
     list::{List, Page, Selection},
     offers::{ByGeneration, Offers, each_item, other},
@@ -151,9 +151,9 @@ impl<L: Clone> Catalog<L> {
     }
 
     /// Returns the annotations that the server of a listed item declares.
-    pub(crate) fn hints(&self, kind: Kind, name: &str) -> Hints {
+    pub(crate) fn annotations(&self, kind: Kind, name: &str) -> ToolAnnotations {
         let route = (kind == Kind::Tools).then(|| self.tools.get(name)).flatten();
-        route.map(|route| route.hints.get()).unwrap_or_default()
+        route.map(|route| route.annotations.get()).unwrap_or_default()
     }
 
     /// Returns the kinds of lists that differ from those of an older snapshot.

@@ -76,7 +76,7 @@ fn post(hub: &Arc<Hub>, mut parts: request::Parts, message: McpRequest) -> Begun
         session: None,
         message,
         headers: parts.headers,
-        admission: parts.extensions.remove(),
+        permissions: parts.extensions.remove(),
         request_context: parts.extensions.remove(),
         address,
         departure: OnceLock::new(),

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
-use vmcp_core::{Admission, Generation, Hints, Identity, Item, ItemBackend, ItemKind, Verdict};
+use vmcp_core::{
+    CallerPermissions, Decision, Generation, Identity, Item, ItemBackend, ItemKind, ToolAnnotations,
+};
 use vmcp_wire::{Envelope, Key, scan};
 
 use crate::backend::Link;
@@ -20,7 +22,7 @@ use crate::hub::Hub;
 #[derive(Clone)]
 pub struct Admissions(Arc<Ask>);
 
-type Ask = dyn Fn(&Identity) -> Option<Admission> + Send + Sync;
+type Ask = dyn Fn(&Identity) -> Option<CallerPermissions> + Send + Sync;
 
 /// The current authorization closure, if any.
 #[derive(Debug, Default)]
@@ -29,7 +31,9 @@ pub(crate) struct Hearing(ArcSwapOption<Admissions>);
 impl Admissions {
     /// Creates the authorization from a closure.
     #[must_use]
-    pub fn new(ask: impl Fn(&Identity) -> Option<Admission> + Send + Sync + 'static) -> Self {
+    pub fn new(
+        ask: impl Fn(&Identity) -> Option<CallerPermissions> + Send + Sync + 'static,
+    ) -> Self {
         Self(Arc::new(ask))
     }
 }
@@ -44,14 +48,14 @@ impl Hub {
     /// Returns `true` if a caller may receive notifications about tasks of a backend's tool. `tool` is its advertised name.
     pub(crate) fn may_follow(&self, caller: &Identity, link: &Link, tool: &str) -> bool {
         let asked = self.hearing.0.load();
-        let Some(admission) = asked.as_ref().and_then(|asked| (asked.0)(caller)) else {
+        let Some(permissions) = asked.as_ref().and_then(|asked| (asked.0)(caller)) else {
             return true;
         };
         let snapshot = self.snapshot();
         let generation = Generation::Stateless;
-        let hints = snapshot.look().of(generation).hints(Kind::Tools, tool);
+        let annotations = snapshot.look().of(generation).annotations(Kind::Tools, tool);
         let backend = Some(ItemBackend { name: link.name(), generation });
-        admission.visible(&Item { kind: ItemKind::Tool, name: tool, hints, backend })
+        permissions.is_visible(&Item { kind: ItemKind::Tool, name: tool, annotations, backend })
     }
 
     /// Returns `true` if a caller may receive a `notifications/resources/updated` that a backend sent in this generation.
@@ -71,12 +75,12 @@ impl Hub {
             return false;
         }
         let asked = self.hearing.0.load();
-        let Some(admission) = asked.as_ref().and_then(|asked| (asked.0)(caller)) else {
+        let Some(permissions) = asked.as_ref().and_then(|asked| (asked.0)(caller)) else {
             return true;
         };
         let backend = Some(ItemBackend { name: link.name(), generation });
-        let item = Item { kind, name: &name, hints: Hints::default(), backend };
-        admission.admit(&item, None) == Verdict::Permitted
+        let item = Item { kind, name: &name, annotations: ToolAnnotations::default(), backend };
+        permissions.authorize(&item, None) == Decision::Allow
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::Response;
 use http::header::{CONTENT_TYPE, HeaderValue};
-use vmcp_core::{Body, Filtered, Generation, ItemKind, Rejection};
+use vmcp_core::{AlreadyFiltered, Body, Generation, ItemKind, Rejection};
 use vmcp_wire::{Key, quote};
 
 use crate::backend::Link;
@@ -52,10 +52,10 @@ pub(crate) async fn list(call: &Call, kind: Kind) -> Result<Response<Body>, Reje
     };
     let ListSource { catalog, gaps } = offered(call).await?;
     let whole = catalog.list(kind);
-    let page = match &call.admission {
+    let page = match &call.permissions {
         None => whole.page(kind, cursor.as_deref()),
-        Some(admission) => {
-            let view = call.hub.views.of(&catalog, kind, admission, call.generation()).await;
+        Some(permissions) => {
+            let view = call.hub.views.of(&catalog, kind, permissions, call.generation()).await;
             view.ok_or_else(Rejection::internal)?.page(whole, kind, cursor.as_deref())
         }
     };
@@ -63,8 +63,8 @@ pub(crate) async fn list(call: &Call, kind: Kind) -> Result<Response<Body>, Reje
         Rejection::invalid_params("params.cursor is not one of this list: start without one")
     })?;
     let mut response = framed(call, kind, page, &gaps);
-    if call.admission.is_some() {
-        response.extensions_mut().insert(Filtered);
+    if call.permissions.is_some() {
+        response.extensions_mut().insert(AlreadyFiltered);
     }
     Ok(response)
 }
@@ -120,7 +120,7 @@ fn framed(call: &Call, kind: Kind, page: Page, gaps: &[MissingBackend]) -> Respo
 /// unknown. Therefore, if the caller's permissions are restricted, the member neither names nor counts backends.
 fn write_gaps(call: &Call, gaps: &[MissingBackend], out: &mut Vec<u8>) {
     quote(INCOMPLETE, out);
-    if call.admission.is_some() {
+    if call.permissions.is_some() {
         out.extend_from_slice(b":[{\"reason\":\"a backend is unavailable\"}]");
         return;
     }

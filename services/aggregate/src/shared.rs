@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::Instant;
-use vmcp_core::{Identity, ViewKey};
+use vmcp_core::{Fingerprint, Identity};
 
 use crate::backend::Link;
 use crate::backend::failure::Failure;
@@ -35,7 +35,7 @@ pub(crate) struct Key {
     link: usize,
     caller: Identity,
     /// Inputs of the request's credentials, if they are not the gateway's own.
-    credentials: Option<ViewKey>,
+    credentials: Option<Fingerprint>,
     capabilities: Bytes,
     level: Option<Bytes>,
     /// Number that distinguishes sessions limited to one request at a time.

@@ -6,7 +6,7 @@ mod health;
 use std::sync::Arc;
 
 pub use self::health::{CheckError, Checked};
-use vmcp_core::{Generation, Hints, ItemBackend, LATEST_STATEFUL, STATELESS};
+use vmcp_core::{Generation, ItemBackend, LATEST_STATEFUL, STATELESS, ToolAnnotations};
 
 use crate::backend::own::Owns;
 use crate::backend::{Link, Speaks, Status};
@@ -121,8 +121,8 @@ pub struct Entry {
     pub original: String,
     /// Name after overrides and before conflict resolution.
     pub wanted: String,
-    /// Behavior hints declared by the server, with overrides applied.
-    pub hints: Hints,
+    /// Annotations declared by the server, with overrides applied.
+    pub annotations: ToolAnnotations,
     /// `true` if clients see the item.
     pub shown: bool,
     /// Reason for hiding the item; `None` if it is visible.

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use tokio::task::spawn_blocking;
-use vmcp_core::{Admission, Generation, Item, SingleFlight, ViewKey};
+use vmcp_core::{CallerPermissions, Fingerprint, Generation, Item, SingleFlight};
 
 use crate::catalog::{Kind, List, Page, Selection, SerialRef};
 use crate::hub::Everything;
@@ -31,7 +31,7 @@ pub(crate) struct Views {
 pub(crate) struct View(Arc<Option<List>>);
 
 /// Cache key. It includes the client's generation if policies read that of backends.
-type Key = (SerialRef, Kind, ViewKey, Option<Generation>);
+type Key = (SerialRef, Kind, Fingerprint, Option<Generation>);
 type Content = (SerialRef, Kind, Selection);
 
 impl Views {
@@ -39,24 +39,24 @@ impl Views {
         Self { kept: Mutex::new(Kept::new(MOST, MOST_BYTES)), flights: SingleFlight::new() }
     }
 
-    /// Returns the items of one kind that are visible under `admission`. `None` if policy evaluation failed.
+    /// Returns the items of one kind that are visible under `permissions`. `None` if policy evaluation failed.
     pub(crate) async fn of(
         self: &Arc<Self>,
         catalog: &Arc<Everything>,
         kind: Kind,
-        admission: &Admission,
+        permissions: &CallerPermissions,
         client: Generation,
     ) -> Option<View> {
-        let read = admission.reads_backend().then_some(client);
-        let key = (catalog.serial.refer(), kind, admission.view(), read);
+        let read = permissions.reads_backend().then_some(client);
+        let key = (catalog.serial.refer(), kind, permissions.visibility_key(), read);
         if let Some(known) = lock(&self.kept).get(&key) {
             return Some(View(known));
         }
         let making = {
-            let (views, catalog, admission) =
-                (Arc::clone(self), Arc::clone(catalog), admission.clone());
+            let (views, catalog, permissions) =
+                (Arc::clone(self), Arc::clone(catalog), permissions.clone());
             let key = key.clone();
-            move || views.make(key, &catalog, &admission)
+            move || views.make(key, &catalog, &permissions)
         };
         if catalog.list(kind).len() <= FEW {
             return Some(making());
@@ -64,13 +64,13 @@ impl Views {
         self.flights.join(key, || async move { spawn_blocking(making).await.ok() }).await
     }
 
-    fn make(&self, key: Key, catalog: &Everything, admission: &Admission) -> View {
+    fn make(&self, key: Key, catalog: &Everything, permissions: &CallerPermissions) -> View {
         let (serial, kind, _, read) = &key;
         let list = catalog.list(*kind);
         let selection = list.select(|name| {
-            let hints = catalog.hints(*kind, name);
+            let annotations = catalog.annotations(*kind, name);
             let backend = read.and_then(|client| catalog.backend_of(*kind, name, client));
-            admission.visible(&Item { kind: kind.of_item(), name, hints, backend })
+            permissions.is_visible(&Item { kind: kind.of_item(), name, annotations, backend })
         });
         let content = (serial.clone(), *kind, selection);
         let known = lock(&self.kept).content(&content);

@@ -14,8 +14,8 @@ use vmcp_auth_store::{
     UpstreamTokenRecord,
 };
 use vmcp_core::{
-    Cache, LinksFuture, SingleFlight, UpstreamError, UpstreamFuture, UpstreamKind, UpstreamToken,
-    UpstreamTokens, ViewKey,
+    Cache, Fingerprint, LinksFuture, SingleFlight, UpstreamError, UpstreamFuture, UpstreamKind,
+    UpstreamToken, UpstreamTokens,
 };
 use vmcp_upstream::{RefreshError, Tokens};
 
@@ -71,8 +71,8 @@ pub(crate) struct Rows {
     /// Current delay of each row's provider after a failure, and its end.
     failed: Cache<Key, (Duration, SystemTime)>,
     /// Keys of the sessions' links.
-    links: Cache<SessionId, ViewKey>,
-    link_flights: SingleFlight<SessionId, Option<ViewKey>>,
+    links: Cache<SessionId, Fingerprint>,
+    link_flights: SingleFlight<SessionId, Option<Fingerprint>>,
 }
 
 /// Upstream tokens of one session.
@@ -115,8 +115,8 @@ impl UpstreamTokens for SessionTokens {
         Box::pin(self.wanted(provider, kind, want))
     }
 
-    fn session(&self) -> Option<ViewKey> {
-        Some(ViewKey::of(&self.session))
+    fn session(&self) -> Option<Fingerprint> {
+        Some(Fingerprint::of(&self.session))
     }
 
     fn links(&self) -> LinksFuture<'_> {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde_json::json;
 use vmcp_authz::{PermissionsFuture, Policy};
 use vmcp_cedar::Cedar;
-use vmcp_core::{Admission, Hints, Identity, Item, ItemKind};
+use vmcp_core::{CallerPermissions, Identity, Item, ItemKind, ToolAnnotations};
 
 const TOOLS: usize = 1000;
 
@@ -21,33 +21,35 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ("50 policies, each on all tools", general),
     ] {
         let cedar = Arc::new(Cedar::new("vmcp", &policies, "")?);
-        let whole = time(20, |n| admission(&cedar, n, 0), |admission| show(admission, &names));
+        let whole =
+            time(20, |n| permissions(&cedar, n, 0), |permissions| show(permissions, &names));
         println!("{name}");
         println!("  cold view of {TOOLS} tools      {:>9.2} ms", whole / 1e6);
-        let known = admission(&cedar, 1, 0);
+        let known = permissions(&cedar, 1, 0);
         show(&known, &names);
         let view = time(200, |_| (), |()| show(&known, &names));
         println!("  warm view of {TOOLS} tools      {:>9.2} ms", view / 1e6);
-        let call = time(100_000, |_| (), |()| known.admit(&item("backend3_tool_3"), Some(b"{}")));
+        let call =
+            time(100_000, |_| (), |()| known.authorize(&item("backend3_tool_3"), Some(b"{}")));
         println!("  warm decision                {call:>9.0} ns");
         let identity = identity(1, 0);
         let request = time(100_000, |_| (), |()| of(&cedar, &identity));
-        println!("  admission, token known       {request:>9.0} ns");
+        println!("  permissions, token known       {request:>9.0} ns");
         let request = time(50_000, |n| self::identity(1, n), |identity| of(&cedar, identity));
-        println!("  admission, token new         {request:>9.0} ns");
+        println!("  permissions, token new         {request:>9.0} ns");
     }
     let guarded = [r"permit(principal, action, resource) when { context.arg_amount <= 100 };"];
     let cedar = Arc::new(Cedar::new("vmcp", &guarded, "")?);
-    let known = admission(&cedar, 1, 0);
+    let known = permissions(&cedar, 1, 0);
     let amount = Some(&br#"{"amount":50,"note":"two words"}"#[..]);
-    let call = time(10_000, |_| (), |()| known.admit(&item("pay"), amount));
+    let call = time(10_000, |_| (), |()| known.authorize(&item("pay"), amount));
     println!("a policy on an argument, alone {call:>9.0} ns");
     let mut policies = self::mixed(&names);
     policies.push(ON_AN_ARGUMENT.to_owned());
     let cedar = Arc::new(Cedar::new("vmcp", &policies, "")?);
-    let known = admission(&cedar, 1, 0);
+    let known = permissions(&cedar, 1, 0);
     let text = Some(&br#"{"text":"0123456789abcdef","note":"two words"}"#[..]);
-    let call = time(10_000, |_| (), |()| known.admit(&item("backend3_tool_3"), text));
+    let call = time(10_000, |_| (), |()| known.authorize(&item("backend3_tool_3"), text));
     println!("the same beside 50 others      {call:>9.0} ns");
     Ok(())
 }
@@ -72,22 +74,22 @@ fn processor_time() -> f64 {
     stat.split(' ').next().and_then(|used| used.parse().ok()).unwrap_or_default()
 }
 
-fn show(admission: &Admission, names: &[String]) -> usize {
-    names.iter().filter(|name| admission.visible(&item(name))).count()
+fn show(permissions: &CallerPermissions, names: &[String]) -> usize {
+    names.iter().filter(|name| permissions.is_visible(&item(name))).count()
 }
 
 fn item(name: &str) -> Item<'_> {
-    let hints = Hints { read_only: Some(true), ..Hints::default() };
-    Item { kind: ItemKind::Tool, name, hints, backend: None }
+    let annotations = ToolAnnotations { read_only: Some(true), ..ToolAnnotations::default() };
+    Item { kind: ItemKind::Tool, name, annotations, backend: None }
 }
 
-fn admission(cedar: &Arc<Cedar>, user: usize, token: usize) -> Admission {
+fn permissions(cedar: &Arc<Cedar>, user: usize, token: usize) -> CallerPermissions {
     of(cedar, &identity(user, token))
 }
 
-fn of(cedar: &Arc<Cedar>, identity: &Identity) -> Admission {
+fn of(cedar: &Arc<Cedar>, identity: &Identity) -> CallerPermissions {
     match cedar.permissions(identity, 1) {
-        PermissionsFuture::Ready(admission) => admission,
+        PermissionsFuture::Ready(permissions) => permissions,
         // Without a provider the future is ready.
         PermissionsFuture::Pending(_) => std::process::abort(),
     }

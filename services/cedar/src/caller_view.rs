@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use cedar_policy::{Entities, Request};
 use serde_json::Value;
-use vmcp_core::{Claim, Claims, Identity, Item, ViewKey};
+use vmcp_core::{Claim, Claims, Fingerprint, Identity, Item};
 
 use crate::arguments::Arguments;
 use crate::cedar::Cedar;
@@ -36,7 +36,7 @@ struct CallerFingerprint<'a> {
 
 /// Callers that the policies cannot distinguish.
 pub(crate) struct CallerView {
-    pub(crate) key: ViewKey,
+    pub(crate) key: Fingerprint,
     facts: Option<CallerFacts>,
     prepared: OnceLock<Option<PreparedCaller>>,
 }
@@ -75,8 +75,8 @@ impl<'a> Subject<'a> {
     }
 
     /// Returns the key of all callers that `cedar`'s policies cannot distinguish.
-    pub(crate) fn key(&self, cedar: &Cedar, epoch: u64) -> ViewKey {
-        ViewKey::of(&CallerFingerprint { subject: *self, cedar, epoch })
+    pub(crate) fn key(&self, cedar: &Cedar, epoch: u64) -> Fingerprint {
+        Fingerprint::of(&CallerFingerprint { subject: *self, cedar, epoch })
     }
 
     fn facts(&self, cedar: &Cedar) -> Option<CallerFacts> {
@@ -125,13 +125,13 @@ impl Hash for CallerFingerprint<'_> {
 }
 
 impl CallerView {
-    pub(crate) fn new(key: ViewKey, subject: Subject<'_>, cedar: &Cedar) -> Self {
+    pub(crate) fn new(key: Fingerprint, subject: Subject<'_>, cedar: &Cedar) -> Self {
         Self { key, facts: subject.facts(cedar), prepared: OnceLock::new() }
     }
 
     /// Creates the view of an unknown caller, which is denied everything.
     pub(crate) fn unknown(epoch: u64) -> Self {
-        Self { key: ViewKey::of(&("unknown", epoch)), facts: None, prepared: OnceLock::new() }
+        Self { key: Fingerprint::of(&("unknown", epoch)), facts: None, prepared: OnceLock::new() }
     }
 
     /// Evaluates the policies independent of arguments.

@@ -6,10 +6,11 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use cedar_policy::{Authorizer, PolicyId, PolicySet};
+use cedar_policy::{PolicyId, PolicySet};
 use vmcp_authz::{PermissionsFuture, Policy};
 use vmcp_core::{
-    Admission, Admit, Cache, Claims, Identity, IdentityCacheKey, Item, Verdict, ViewKey,
+    Authorizer, Cache, CallerPermissions, Claims, Decision, Fingerprint, Identity,
+    IdentityCacheKey, Item,
 };
 
 use crate::arguments::{Arguments, ReferencedArguments};
@@ -58,13 +59,13 @@ pub struct Cedar {
     reads_backend: bool,
     /// Scopes in `@scopes` annotations.
     policy_scopes: BTreeSet<Box<str>>,
-    pub(crate) authorizer: Authorizer,
+    pub(crate) authorizer: cedar_policy::Authorizer,
     upstream: Option<Upstream>,
     keeper: IdentityCacheKey,
-    views: Cache<ViewKey, Arc<CallerView>>,
+    views: Cache<Fingerprint, Arc<CallerView>>,
     slices: Cache<Vec<usize>, Arc<PolicySlice>>,
-    decisions: Cache<ViewKey, Arc<CachedDecision>>,
-    open: Cache<ViewKey, Option<Arc<ArgumentDependentRequest>>>,
+    decisions: Cache<Fingerprint, Arc<CachedDecision>>,
+    open: Cache<Fingerprint, Option<Arc<ArgumentDependentRequest>>>,
 }
 
 /// Permissions of one caller.
@@ -135,7 +136,7 @@ impl Cedar {
             rules,
             all,
             reads,
-            authorizer: Authorizer::new(),
+            authorizer: cedar_policy::Authorizer::new(),
             upstream: None,
             keeper: IdentityCacheKey::new(),
             views: Cache::new(room.min(MAX_VIEWS)),
@@ -185,15 +186,17 @@ impl Policy for Cedar {
     fn permissions(self: &Arc<Self>, identity: &Identity, epoch: u64) -> PermissionsFuture {
         if self.upstream.is_none() {
             // A repeated token is not even inspected.
-            let (made_for, admission) = identity.get_or_insert_with(self.keeper, || {
+            let (made_for, permissions) = identity.get_or_insert_with(self.keeper, || {
                 let view = self.view(Subject::of(identity), epoch);
-                (epoch, Admission::new(Caller::new(self, view, identity)))
+                (epoch, CallerPermissions::new(Caller::new(self, view, identity)))
             });
             if made_for == epoch {
-                return PermissionsFuture::Ready(admission);
+                return PermissionsFuture::Ready(permissions);
             }
             let view = self.view(Subject::of(identity), epoch);
-            return PermissionsFuture::Ready(Admission::new(Caller::new(self, view, identity)));
+            return PermissionsFuture::Ready(CallerPermissions::new(Caller::new(
+                self, view, identity,
+            )));
         }
         let (cedar, identity) = (Arc::clone(self), identity.clone());
         PermissionsFuture::Pending(Box::pin(async move {
@@ -208,7 +211,7 @@ impl Policy for Cedar {
                 }
                 None => Arc::new(CallerView::unknown(epoch)),
             };
-            Ok(Admission::new(Caller::new(&cedar, view, &identity)))
+            Ok(CallerPermissions::new(Caller::new(&cedar, view, &identity)))
         }))
     }
 }
@@ -232,52 +235,54 @@ impl Caller {
         Self { cedar: Arc::clone(cedar), view, token_scopes }
     }
 
-    fn key(&self, item: &Item<'_>) -> ViewKey {
+    fn key(&self, item: &Item<'_>) -> Fingerprint {
         match item.backend.filter(|_| self.cedar.reads_backend) {
-            Some(of) => ViewKey::of(&(self.view.key, item.kind, item.name, item.hints, of)),
-            None => ViewKey::of(&(self.view.key, item.kind, item.name, item.hints)),
+            Some(of) => {
+                Fingerprint::of(&(self.view.key, item.kind, item.name, item.annotations, of))
+            }
+            None => Fingerprint::of(&(self.view.key, item.kind, item.name, item.annotations)),
         }
     }
 
     /// Returns the cached decision, independent of arguments.
-    fn cached_decision(&self, key: ViewKey, item: &Item<'_>) -> Arc<CachedDecision> {
-        let decide = |_: &ViewKey| Arc::new(self.view.decide(&self.cedar, item));
+    fn cached_decision(&self, key: Fingerprint, item: &Item<'_>) -> Arc<CachedDecision> {
+        let decide = |_: &Fingerprint| Arc::new(self.view.decide(&self.cedar, item));
         get_or_insert(&self.cedar.decisions, key, decide)
     }
 
     /// Returns the permits that match with `arguments`; `None` denies.
     fn decide_with_arguments(
         &self,
-        key: ViewKey,
+        key: Fingerprint,
         item: &Item<'_>,
         arguments: &Arguments,
     ) -> Option<MatchedPermits> {
-        let ready = |_: &ViewKey| self.view.open(&self.cedar, item).map(Arc::new);
+        let ready = |_: &Fingerprint| self.view.open(&self.cedar, item).map(Arc::new);
         let open = get_or_insert(&self.cedar.open, key, ready)?;
         self.view.with(&self.cedar, item, &open, arguments).filter(MatchedPermits::any)
     }
 
-    fn with_scopes(&self, granted: &MatchedPermits) -> Verdict {
+    fn with_scopes(&self, granted: &MatchedPermits) -> Decision {
         let holds = |needed: &Scopes| needed.iter().all(|scope| self.token_scopes.contains(scope));
         match granted.scopes() {
             [(_, first), ..] if !granted.scopes().iter().any(|(_, needed)| holds(needed)) => {
-                Verdict::NeedsScopes(first.to_vec())
+                Decision::InsufficientScope(first.to_vec())
             }
-            _ => Verdict::Permitted,
+            _ => Decision::Allow,
         }
     }
 }
 
-impl Admit for Caller {
-    fn visible(&self, item: &Item<'_>) -> bool {
+impl Authorizer for Caller {
+    fn is_visible(&self, item: &Item<'_>) -> bool {
         self.cached_decision(self.key(item), item).permitted
     }
 
-    fn admit(&self, item: &Item<'_>, arguments: Option<&[u8]>) -> Verdict {
+    fn authorize(&self, item: &Item<'_>, arguments: Option<&[u8]>) -> Decision {
         let key = self.key(item);
         let decided = self.cached_decision(key, item);
         if !decided.permitted {
-            return Verdict::Hidden;
+            return Decision::Hide;
         }
         if !decided.open {
             return self.with_scopes(&decided.granted);
@@ -285,16 +290,16 @@ impl Admit for Caller {
         match Arguments::parse(arguments, &self.cedar.referenced_arguments) {
             Ok(arguments) => match self.decide_with_arguments(key, item, &arguments) {
                 Some(granted) => self.with_scopes(&granted),
-                None => Verdict::Denied,
+                None => Decision::Deny,
             },
             Err(error) => {
                 tracing::debug!(%error, "denied");
-                Verdict::Denied
+                Decision::Deny
             }
         }
     }
 
-    fn view(&self) -> ViewKey {
+    fn visibility_key(&self) -> Fingerprint {
         self.view.key
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cedar_policy::{AuthorizationError, Effect};
-use vmcp_core::{Admission, Identity, Item, Verdict};
+use vmcp_core::{CallerPermissions, Decision, Identity, Item};
 
 use crate::arguments::Arguments;
 use crate::caller_view::{CallerView, Subject};
@@ -15,7 +15,7 @@ pub struct Explanation {
     /// `true` if lists show the item to the caller.
     pub visible: bool,
     /// Decision for a call with the arguments.
-    pub verdict: Verdict,
+    pub decision: Decision,
     /// Policies that matched and determined the decision. Empty for a denial without a matching
     /// permit.
     pub deciding: Vec<DecidingPolicy>,
@@ -41,8 +41,8 @@ impl Cedar {
     /// Returns the permissions of a caller with these claims, outside of a request. With a primary
     /// upstream provider, `identity` represents the claims of that provider's access token.
     #[must_use]
-    pub fn evaluate_hypothetical(self: &Arc<Self>, identity: &Identity) -> Admission {
-        Admission::new(Caller::new(self, self.view_of(identity), identity))
+    pub fn evaluate_hypothetical(self: &Arc<Self>, identity: &Identity) -> CallerPermissions {
+        CallerPermissions::new(Caller::new(self, self.view_of(identity), identity))
     }
 
     fn view_of(&self, identity: &Identity) -> Arc<CallerView> {
@@ -62,10 +62,10 @@ impl Cedar {
     ) -> Explanation {
         let view = self.view_of(identity);
         // Includes rejections that precede the evaluation.
-        let caller = Admission::new(Caller::new(self, Arc::clone(&view), identity));
-        let (visible, verdict) = (caller.visible(item), caller.admit(item, arguments));
+        let caller = CallerPermissions::new(Caller::new(self, Arc::clone(&view), identity));
+        let (visible, decision) = (caller.is_visible(item), caller.authorize(item, arguments));
         let mut explanation =
-            Explanation { visible, verdict, deciding: Vec::new(), errors: Vec::new() };
+            Explanation { visible, decision, deciding: Vec::new(), errors: Vec::new() };
         let arguments = match Arguments::parse(arguments, &self.referenced_arguments) {
             Ok(arguments) => arguments,
             Err(error) => {

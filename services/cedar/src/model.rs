@@ -175,7 +175,7 @@ impl Model {
         let [_, _, operation, name] = feature.names();
         let text = |text: &str| Some(RestrictedExpression::new_string(text.to_owned()));
         let hint = |hint: Option<bool>| hint.map(RestrictedExpression::new_bool);
-        let hints = item.hints;
+        let annotations = item.annotations;
         let own = [
             ("name", text(item.name)),
             ("operation", text(operation)),
@@ -183,10 +183,10 @@ impl Model {
             ("uri", text(item.name).filter(|_| feature == Feature::Resource)),
             (BACKEND, item.backend.and_then(|of| text(of.name))),
             (GENERATION, item.backend.and_then(|of| text(of.generation.revision()))),
-            ("readOnlyHint", hint(hints.read_only)),
-            ("destructiveHint", hint(hints.destructive)),
-            ("idempotentHint", hint(hints.idempotent)),
-            ("openWorldHint", hint(hints.open_world)),
+            ("readOnlyHint", hint(annotations.read_only)),
+            ("destructiveHint", hint(annotations.destructive)),
+            ("idempotentHint", hint(annotations.idempotent)),
+            ("openWorldHint", hint(annotations.open_world)),
         ];
         let own = own.into_iter().filter(|(name, _)| reads.attribute(name));
         attributes.extend(own.filter_map(|(name, value)| Some((name.to_owned(), value?))));

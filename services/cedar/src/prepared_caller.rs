@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use cedar_policy::{Context, Entities, EntityUid, Request, RestrictedExpression};
-use vmcp_core::{Hints, Item};
+use vmcp_core::{Item, ToolAnnotations};
 
 use crate::arguments::Arguments;
 use crate::caller_view::CallerFacts;
@@ -77,8 +77,12 @@ impl PreparedCaller {
 
     fn candidates(&self, cedar: &Cedar, feature: Feature) -> CandidatePolicies {
         let mut candidates = CandidatePolicies::default();
-        let nothing =
-            Item { kind: feature.kind(), name: "", hints: Hints::default(), backend: None };
+        let nothing = Item {
+            kind: feature.kind(),
+            name: "",
+            annotations: ToolAnnotations::default(),
+            backend: None,
+        };
         let nothing = self.request(cedar, &nothing, &Arguments::default());
         for (position, rule) in cedar.rules.iter().enumerate() {
             if !rule.concerns(&self.principal, feature, &cedar.model, &self.entities) {

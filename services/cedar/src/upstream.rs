@@ -8,7 +8,7 @@ use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use secrecy::ExposeSecret;
 use serde_json::{Map, Value};
-use vmcp_core::{Cache, Claims, Rejection, ViewKey};
+use vmcp_core::{Cache, Claims, Fingerprint, Rejection};
 use vmcp_core::{UpstreamError, UpstreamKind, UpstreamToken, UpstreamTokens};
 
 /// Timeout for the tokens of a provider.
@@ -24,7 +24,7 @@ const ID_TOKEN_CLAIMS: [&str; 2] = ["name", "email"];
 /// Provider whose claims count, with the cached claims of its tokens.
 pub(crate) struct Upstream {
     provider: Box<str>,
-    known: Cache<ViewKey, Option<Arc<UpstreamClaims>>>,
+    known: Cache<Fingerprint, Option<Arc<UpstreamClaims>>>,
 }
 
 /// Claims of a token, with its subject.
@@ -55,7 +55,7 @@ impl Upstream {
             );
             return Ok(None);
         };
-        let key = ViewKey::of(access.value.expose_secret());
+        let key = Fingerprint::of(access.value.expose_secret());
         let now = SystemTime::UNIX_EPOCH;
         if let Some(known) = self.known.get(&key, now) {
             return Ok(known);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::json;
 use vmcp_authz::{PermissionsFuture, Policy};
 use vmcp_cedar::Cedar;
-use vmcp_core::{Hints, Identity, Item, ItemKind, Verdict};
+use vmcp_core::{Decision, Identity, Item, ItemKind, ToolAnnotations};
 
 #[test]
 fn logs_contain_no_token_or_arguments() {
@@ -19,14 +19,18 @@ fn logs_contain_no_token_or_arguments() {
         let cedar = Arc::new(Cedar::new("s", &policies, "").unwrap());
         let claims = json!({"odd": 0.000_001, "email": "canary"}).as_object().cloned().unwrap();
         let who = Identity::builder("i", "canary").claims(claims).build();
-        let PermissionsFuture::Ready(admission) = cedar.permissions(&who, 1) else {
+        let PermissionsFuture::Ready(permissions) = cedar.permissions(&who, 1) else {
             panic!("not at once")
         };
-        let item =
-            Item { kind: ItemKind::Tool, name: "canary", hints: Hints::default(), backend: None };
+        let item = Item {
+            kind: ItemKind::Tool,
+            name: "canary",
+            annotations: ToolAnnotations::default(),
+            backend: None,
+        };
         for arguments in [r#"{"ip":"canary"}"#, "{}", r#"{"ip":1,"IP":"canary"}"#] {
-            let verdict = admission.admit(&item, Some(arguments.as_bytes()));
-            assert_eq!(verdict, Verdict::Denied);
+            let decision = permissions.authorize(&item, Some(arguments.as_bytes()));
+            assert_eq!(decision, Decision::Deny);
         }
     });
     let log = log.0.lock().unwrap().join("\n");

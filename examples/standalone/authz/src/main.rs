@@ -5,12 +5,12 @@ use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use tower::{ServiceBuilder, ServiceExt, service_fn};
 use vmcp_authz::{AuthorizationLayer, Action};
-use vmcp_core::{Generation, Identity, Item, McpRequest, Verdict};
+use vmcp_core::{Generation, Identity, Item, McpRequest, Decision};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let policy = |_: &Identity, tool: &Item<'_>, _: Action<'_>| {
-        if tool.name == "weather" { Verdict::Permitted } else { Verdict::Hidden }
+        if tool.name == "weather" { Decision::Allow } else { Decision::Hide }
     };
     let service = ServiceBuilder::new().layer(AuthorizationLayer::new(policy)).service(service_fn(
         |_: Request<()>| async {

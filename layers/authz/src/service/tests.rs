@@ -20,14 +20,14 @@ use crate::Action;
 pub(super) type StatusAndBody = (u16, String);
 
 /// Hides names with `secret`, denies the argument `{"bad":1}`, and requires the scope `admin` for names with `admin`.
-pub(super) fn policy(_: &Identity, item: &Item<'_>, action: Action<'_>) -> Verdict {
+pub(super) fn policy(_: &Identity, item: &Item<'_>, action: Action<'_>) -> Decision {
     match action {
-        _ if item.name.contains("secret") => Verdict::Hidden,
-        Action::Call(Some(br#"{"bad":1}"#)) => Verdict::Denied,
+        _ if item.name.contains("secret") => Decision::Hide,
+        Action::Call(Some(br#"{"bad":1}"#)) => Decision::Deny,
         Action::Call(_) if item.name.contains("admin") => {
-            Verdict::NeedsScopes(vec!["admin".into()])
+            Decision::InsufficientScope(vec!["admin".into()])
         }
-        _ => Verdict::Permitted,
+        _ => Decision::Allow,
     }
 }
 

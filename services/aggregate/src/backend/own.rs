@@ -11,8 +11,8 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 use vmcp_core::{
-    BoxError, Caller, CredentialError, CredentialFault, Identity, Rejection, RequestContext,
-    ViewKey, cause_ref,
+    BoxError, Caller, CredentialError, CredentialFault, Fingerprint, Identity, Rejection,
+    RequestContext, cause_ref,
 };
 
 use self::asking::fetch;
@@ -70,7 +70,7 @@ struct State {
     /// `true` if the backend has reported a change since the last fetch.
     stale: bool,
     /// Key of the caller's linked accounts, if known.
-    links: Option<ViewKey>,
+    links: Option<Fingerprint>,
 }
 
 /// Error for an offer that is only available after waiting.
@@ -92,7 +92,7 @@ enum Step {
 struct Fetching {
     own: Arc<Own>,
     /// Key of the linked accounts when the fetch began.
-    links: Option<ViewKey>,
+    links: Option<Fingerprint>,
 }
 
 impl Owns {
@@ -177,7 +177,7 @@ impl Own {
 
     /// Records the key of the caller's linked accounts. If it has changed, discards the stored offer and ignores a fetch in
     /// flight.
-    fn note_links(&self, links: Option<ViewKey>) {
+    fn note_links(&self, links: Option<Fingerprint>) {
         let Some(links) = links else { return };
         self.0.send_if_modified(|state| {
             if state.links != Some(links) {

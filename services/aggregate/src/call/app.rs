@@ -30,14 +30,15 @@ pub(super) fn tool<'a>(
     own: &str,
 ) -> Result<Option<Advertised<'a>>, Rejection> {
     let Some(names) = all.originals.get(own) else { return Ok(None) };
-    let admission = call.admission.as_ref();
+    let permissions = call.permissions.as_ref();
     let candidates: Vec<_> = names
         .iter()
         .filter_map(|name| Some((&**name, all.tools.get(name)?)))
         .filter(|(name, route)| {
-            let (kind, hints) = (ItemKind::Tool, route.hints.get());
-            let item = Item { kind, name, hints, backend: call.item_backend(all, &route.link) };
-            admission.is_none_or(|admission| admission.visible(&item))
+            let (kind, annotations) = (ItemKind::Tool, route.annotations.get());
+            let item =
+                Item { kind, name, annotations, backend: call.item_backend(all, &route.link) };
+            permissions.is_none_or(|permissions| permissions.is_visible(&item))
         })
         .collect();
     if let [] | [_] = candidates[..] {

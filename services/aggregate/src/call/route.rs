@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use vmcp_core::{
-    Admission, BoxError, Generation, Hints, Item, ItemBackend, ItemKind, Rejection, Verdict,
+    BoxError, CallerPermissions, Decision, Generation, Item, ItemBackend, ItemKind, Rejection,
+    ToolAnnotations,
 };
 use vmcp_wire::{Key, Span, Splice, find, unquote};
 
@@ -26,8 +27,8 @@ pub(crate) struct Target {
     /// The message under that name; everything else is unchanged.
     pub(crate) message: Bytes,
     pub(crate) headers: Arc<[ParamHeader]>,
-    /// Behavior hints declared by the server.
-    hints: Told,
+    /// Annotations declared by the server.
+    annotations: Told,
     /// URI of a user interface as the client knows it, as a JSON string literal, if the backend has another one.
     pub(crate) alias: Option<Bytes>,
     /// Generation of the backend on which the policy decision is based, if policies read it.
@@ -115,8 +116,8 @@ impl Target {
         };
         let Some((known, route)) = found else { return Err(missing(call, kind, &name)) };
         let backend = call.item_backend(all, &route.link);
-        if call.admission.is_some() {
-            let item = Item { kind, name: known, hints: route.hints.get(), backend };
+        if call.permissions.is_some() {
+            let item = Item { kind, name: known, annotations: route.annotations.get(), backend };
             admitted(call, &item, message.param(Key::Arguments))?;
         }
         if call.session.is_none() {
@@ -156,9 +157,9 @@ impl Target {
         }
         let route = all.prompts.get(&named).filter(|route| route.shown);
         let route = route.ok_or_else(|| missing(call, ItemKind::Prompt, &named))?;
-        let (kind, hints) = (ItemKind::Prompt, Hints::default());
+        let (kind, annotations) = (ItemKind::Prompt, ToolAnnotations::default());
         let backend = call.item_backend(all, &route.link);
-        admitted(call, &Item { kind, name: &named, hints, backend }, None)?;
+        admitted(call, &Item { kind, name: &named, annotations, backend }, None)?;
         let start = value.map_or(0, |value| value.as_ptr() as usize - reference.as_ptr() as usize);
         let start = span.start + u32::try_from(start).unwrap_or(0);
         let length = value.map_or(0, |value| u32::try_from(value.len()).unwrap_or(0));
@@ -202,7 +203,7 @@ impl Target {
             literal: route.name.clone(),
             message,
             headers: Arc::clone(&route.headers),
-            hints: route.hints.clone(),
+            annotations: route.annotations.clone(),
             alias: None,
             decided: None,
         }
@@ -220,16 +221,16 @@ impl Target {
     ) -> Self {
         let message = call.message.bytes.clone();
         let literal = message.slice_ref(literal);
-        let (headers, hints) = (Arc::default(), Told::default());
-        Self { link, method, literal, message, headers, hints, alias: None, decided }
+        let (headers, annotations) = (Arc::default(), Told::default());
+        Self { link, method, literal, message, headers, annotations, alias: None, decided }
     }
 
     /// Builds the rejection of a failed call. It suggests to retry a tool only if a repetition is harmless.
     pub(crate) fn rejection(&self, error: &BoxError) -> Rejection {
-        let hints = self.hints.get();
+        let annotations = self.annotations.get();
         let repeatable = self.method != "tools/call"
-            || hints.read_only == Some(true)
-            || hints.idempotent == Some(true);
+            || annotations.read_only == Some(true)
+            || annotations.idempotent == Some(true);
         rejection_of(self.link.name(), error, repeatable)
     }
 
@@ -266,8 +267,13 @@ fn refuse(message: impl Into<Cow<'static, str>>) -> Missing {
 /// Returns the result for an item that does not exist. Policies are evaluated as for a hidden item, so the response time does
 /// not distinguish the two.
 fn missing(call: &Call, kind: ItemKind, name: &str) -> Missing {
-    if let Some(admission) = &call.admission {
-        _ = admission.visible(&Item { kind, name, hints: Hints::default(), backend: None });
+    if let Some(permissions) = &call.permissions {
+        _ = permissions.is_visible(&Item {
+            kind,
+            name,
+            annotations: ToolAnnotations::default(),
+            backend: None,
+        });
     }
     unknown(call, kind, name)
 }
@@ -277,7 +283,7 @@ fn missing(call: &Call, kind: ItemKind, name: &str) -> Missing {
 fn unknown(call: &Call, kind: ItemKind, name: &str) -> Missing {
     let completes = call.message.method() == "completion/complete";
     let generation = if completes { Generation::Stateless } else { call.message.generation };
-    Missing::Unknown(kind.unknown(name, generation), kind, name.into())
+    Missing::Unknown(kind.not_found(name, generation), kind, name.into())
 }
 
 /// Backend that serves a URI.
@@ -291,41 +297,42 @@ struct Owner {
 /// does not reveal whether it exists; a denied URI is searched for, and its existence may be known. If policies read the
 /// backend, the search comes first and takes the same time for any result.
 fn owner(call: &Call, kind: ItemKind, uri: &str, all: &Everything) -> Result<Owner, Missing> {
-    let is_first = call.admission.as_ref().is_some_and(Admission::reads_backend);
+    let is_first = call.permissions.as_ref().is_some_and(CallerPermissions::reads_backend);
     let known = is_first.then(|| all.resource_evenly(uri));
     let link = known.as_ref().and_then(Option::as_ref);
     let backend = link.map(|link| all.item_backend(link, call.generation()));
     let decided = backend.map(|backend| backend.generation);
-    let verdict = call.verdict(&Item { kind, name: uri, hints: Hints::default(), backend }, None);
-    if verdict == Verdict::Hidden {
-        return Err(refused(call, verdict, kind, uri));
+    let decision = call.decision(
+        &Item { kind, name: uri, annotations: ToolAnnotations::default(), backend },
+        None,
+    );
+    if decision == Decision::Hide {
+        return Err(refused(call, decision, kind, uri));
     }
     let link = known.unwrap_or_else(|| all.resource(uri));
     let link = link.ok_or_else(|| unknown(call, kind, uri))?;
-    if verdict == Verdict::Permitted {
+    if decision == Decision::Allow {
         Ok(Owner { link, decided })
     } else {
-        Err(refused(call, verdict, kind, uri))
+        Err(refused(call, decision, kind, uri))
     }
 }
 
 /// Checks that the caller may use an item with the outgoing arguments.
 fn admitted(call: &Call, item: &Item<'_>, arguments: Option<&[u8]>) -> Result<(), Missing> {
-    match call.verdict(item, arguments) {
-        Verdict::Permitted => Ok(()),
-        verdict => Err(refused(call, verdict, item.kind, item.name)),
+    match call.decision(item, arguments) {
+        Decision::Allow => Ok(()),
+        decision => Err(refused(call, decision, item.kind, item.name)),
     }
 }
 
-/// Converts a verdict other than [`Verdict::Permitted`] into a rejection, and records the reason.
-fn refused(call: &Call, verdict: Verdict, kind: ItemKind, name: &str) -> Missing {
-    let (reason, refusal) = match verdict {
+/// Converts a decision other than [`Decision::Allow`] into a rejection, and records the reason.
+fn refused(call: &Call, decision: Decision, kind: ItemKind, name: &str) -> Missing {
+    let (reason, refusal) = match decision {
         // Treated like an unknown item, including the wait, so neither response nor time distinguishes them.
-        Verdict::Permitted | Verdict::Hidden => {
-            ("hidden from the caller", unknown(call, kind, name))
-        }
-        Verdict::Denied => ("denied with these arguments", Missing::Refused(Rejection::denied())),
-        Verdict::NeedsScopes(scopes) => {
+        Decision::Allow | Decision::Hide => ("hidden from the caller", unknown(call, kind, name)),
+        Decision::Deny => ("denied with these arguments", Missing::Refused(Rejection::denied())),
+        Decision::InsufficientScope(scopes) => {
             ("the token lacks scopes", Missing::Refused(Rejection::needs_scopes(scopes)))
         }
     };
@@ -342,14 +349,14 @@ impl Call {
         all: &Everything,
         link: &'a Link,
     ) -> Option<ItemBackend<'a>> {
-        let is_read = self.admission.as_ref().is_some_and(Admission::reads_backend);
+        let is_read = self.permissions.as_ref().is_some_and(CallerPermissions::reads_backend);
         is_read.then(|| all.item_backend(link, self.generation()))
     }
 
-    /// Returns the verdict of the policies on using an item with these arguments.
-    fn verdict(&self, item: &Item<'_>, arguments: Option<&[u8]>) -> Verdict {
-        let admission = self.admission.as_ref();
-        admission.map_or(Verdict::Permitted, |admission| admission.admit(item, arguments))
+    /// Returns the decision of the policies on using an item with these arguments.
+    fn decision(&self, item: &Item<'_>, arguments: Option<&[u8]>) -> Decision {
+        let permissions = self.permissions.as_ref();
+        permissions.map_or(Decision::Allow, |permissions| permissions.authorize(item, arguments))
     }
 
     /// Returns the backend that serves a resource, if it exists and is visible to the caller. Rejects a visible resource that

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use vmcp_core::{Generation, ItemKind};
 
+use super::annotations::Told;
 use super::apps::Interfaces;
 use super::define::define;
-use super::hints::Told;
 use super::located::{located, resources, templates};
 use super::settle::{Prefixes, Settling, Won};
 use super::{
@@ -181,9 +181,9 @@ fn named_in<L: Clone>(
             interfaces.enter_original(&mut originals, (candidate.part, item), name);
             listed.push((name, (item, candidate)));
         }
-        let hints = Told::new(item, candidate.change);
+        let annotations = Told::new(item, candidate.change);
         let interface = interfaces.has(item);
-        let route = Route { link, name: own, shown: *visible, hints, interface, headers };
+        let route = Route { link, name: own, shown: *visible, annotations, interface, headers };
         routes.add(name, route);
     }
     routes.shrink_to_fit();

@@ -8,7 +8,7 @@ use hashbrown::HashSet;
 use vmcp_core::ItemKind;
 use vmcp_wire::{Entry, ItemFault, Listing, Span};
 
-use super::{apps, hints, params};
+use super::{annotations, apps, params};
 
 /// Kind of a listed item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -36,7 +36,7 @@ pub(crate) struct Page {
     listing: Listing,
     /// `true` if an item may have header annotations, which are rare.
     annotated: bool,
-    /// `true` if an item may have behavior hints.
+    /// `true` if an item may have annotations.
     hinted: bool,
     /// `true` if an item may have a user interface.
     interfaces: bool,
@@ -133,7 +133,7 @@ impl<'a> Item<'a> {
         self.page.annotated
     }
 
-    /// Returns `true` if the item may have behavior hints.
+    /// Returns `true` if the item may have annotations.
     pub(crate) fn hinted(self) -> bool {
         self.page.hinted
     }
@@ -155,7 +155,7 @@ impl Items {
         }
         let pages = pages.into_iter().map(|listing| {
             let annotated = params::annotated(listing.text());
-            let hinted = hints::hinted(listing.text());
+            let hinted = annotations::hinted(listing.text());
             let interfaces = apps::has_interfaces(listing.text());
             Page { listing, annotated, hinted, interfaces }
         });

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::ParamHeader;
-use super::hints::Told;
+use super::annotations::Told;
 use super::texts::Texts;
 
 /// Route of one name. `L` is the handle of a backend.
@@ -18,8 +18,8 @@ pub(crate) struct Route<L> {
     pub(crate) name: Bytes,
     /// `true` if clients may see and use the item; otherwise only composite tools may.
     pub(crate) shown: bool,
-    /// Behavior hints declared by the server, with overrides applied.
-    pub(crate) hints: Told,
+    /// Annotations declared by the server, with overrides applied.
+    pub(crate) annotations: Told,
     /// `true` if the tool has a user interface.
     pub(crate) interface: bool,
     /// Arguments that are repeated in headers (`x-mcp-header`, MCP 2026-07-28).
@@ -88,8 +88,9 @@ mod tests {
         let mut routes = Routes::default();
         for number in 0..100_usize {
             let name = Bytes::from(format!("\"{number}\""));
-            let (hints, headers) = (Told::default(), Arc::default());
-            let route = Route { link: number, name, shown: true, hints, interface: false, headers };
+            let (annotations, headers) = (Told::default(), Arc::default());
+            let route =
+                Route { link: number, name, shown: true, annotations, interface: false, headers };
             routes.add(&format!("be_{number}"), route);
         }
         assert_eq!(routes.get("be_0").map(|route| route.link), Some(0));

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use vmcp_core::{Generation, Hints};
+use vmcp_core::{Generation, ToolAnnotations};
 
 use super::{Because, Entry};
 use crate::catalog::{
@@ -95,14 +95,14 @@ fn entry(
         None => Because::NameTaken(settlement(catalog, kind, &contested)),
     });
     let name = place.map_or(contested, |(name, _)| name.to_owned());
-    let hints = catalog.hints(kind, &name);
+    let annotations = catalog.annotations(kind, &name);
     Entry {
         kind: singular(kind),
         name,
         backend: backend.to_owned(),
         original,
         wanted,
-        hints: if shown { hints } else { Hints::default() },
+        annotations: if shown { annotations } else { ToolAnnotations::default() },
         shown,
         because,
         generation: None,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use vmcp_core::{Hints, Item, ItemKind, Rejection};
+use vmcp_core::{Item, ItemKind, Rejection, ToolAnnotations};
 use vmcp_wire::unquote;
 
 use crate::backend::Link;
@@ -43,7 +43,7 @@ pub(crate) async fn visible_tool(
         return Ok(None);
     }
     // A list may change during a task.
-    let Some(admission) = &call.admission else { return Ok(Some(name.into())) };
+    let Some(permissions) = &call.permissions else { return Ok(Some(name.into())) };
     let missing = seen.missing.iter().find(|(of, _)| Arc::ptr_eq(of, link));
     match missing {
         Some((_, refusal)) => Err(refusal.clone()),
@@ -55,8 +55,8 @@ pub(crate) async fn visible_tool(
             // Evaluated as for an existing item, so the response time does not reveal whether it exists.
             let all = seen.catalogs.of(generation);
             let backend = Some(all.item_backend(link, generation));
-            let (kind, hints) = (ItemKind::Tool, Hints::default());
-            _ = admission.visible(&Item { kind, name: &name, hints, backend });
+            let (kind, annotations) = (ItemKind::Tool, ToolAnnotations::default());
+            _ = permissions.is_visible(&Item { kind, name: &name, annotations, backend });
             Ok(None)
         }
     }
@@ -81,10 +81,10 @@ fn look(call: &Call, link: &Arc<Link>, own: &str, all: &Everything) -> Tool {
     let found = usual.or_else(|| all.tools.iter().find(|(_, route)| is(route)));
     let Some((name, route)) = found else { return Tool::Missing };
     let visible = route.shown
-        && call.admission.as_ref().is_none_or(|admission| {
+        && call.permissions.as_ref().is_none_or(|permissions| {
             let backend = Some(all.item_backend(link, call.generation()));
-            let (kind, hints) = (ItemKind::Tool, route.hints.get());
-            admission.visible(&Item { kind, name, hints, backend })
+            let (kind, annotations) = (ItemKind::Tool, route.annotations.get());
+            permissions.is_visible(&Item { kind, name, annotations, backend })
         });
     if visible { Tool::Visible(name.into()) } else { Tool::Hidden }
 }

@@ -1,6 +1,6 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use vmcp_core::{Admit, Backend, BoxError, Generation, Hints, Verdict};
+use vmcp_core::{Authorizer, Backend, BoxError, Decision, Generation, ToolAnnotations};
 
 use super::*;
 use crate::backend::Link;
@@ -9,25 +9,27 @@ use crate::settings::{Advice, Around, BackendService, BackendSettings, Rules, Sh
 
 const CLIENT: Generation = Generation::Stateless;
 
-/// Admission that shows names with one of these endings; counts its evaluations.
+/// Authorizer that shows names with one of these endings; counts its evaluations.
 struct Sees(&'static str, Arc<AtomicUsize>);
 
-impl Admit for Sees {
-    fn visible(&self, item: &Item<'_>) -> bool {
+impl Authorizer for Sees {
+    fn is_visible(&self, item: &Item<'_>) -> bool {
         self.1.fetch_add(1, Ordering::Relaxed);
         assert_ne!(self.0, "!", "a policy that is broken");
         item.name.ends_with(|last| self.0.contains(last))
-            || self.0 == "read" && item.hints == Hints { read_only: Some(true), ..Hints::default() }
+            || self.0 == "read"
+                && item.annotations
+                    == ToolAnnotations { read_only: Some(true), ..ToolAnnotations::default() }
     }
 
-    fn admit(&self, _: &Item<'_>, _: Option<&[u8]>) -> Verdict {
-        Verdict::Hidden
+    fn authorize(&self, _: &Item<'_>, _: Option<&[u8]>) -> Decision {
+        Decision::Hide
     }
 
-    fn view(&self) -> ViewKey {
+    fn visibility_key(&self) -> Fingerprint {
         let mut key = [0; 16];
         key[..self.0.len()].copy_from_slice(self.0.as_bytes());
-        ViewKey(key)
+        Fingerprint(key)
     }
 }
 
@@ -61,13 +63,13 @@ fn catalog(count: usize) -> Arc<Everything> {
     Arc::clone(catalogs.of(Generation::Stateless))
 }
 
-fn admission(sees: &'static str) -> (Admission, Arc<AtomicUsize>) {
+fn permissions(sees: &'static str) -> (CallerPermissions, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
-    (Admission::new(Sees(sees, Arc::clone(&asked))), asked)
+    (CallerPermissions::new(Sees(sees, Arc::clone(&asked))), asked)
 }
 
 async fn names(views: &Arc<Views>, catalog: &Arc<Everything>, sees: &'static str) -> Vec<String> {
-    let view = views.of(catalog, Kind::Tools, &admission(sees).0, CLIENT).await.unwrap();
+    let view = views.of(catalog, Kind::Tools, &permissions(sees).0, CLIENT).await.unwrap();
     let mut names = Vec::new();
     let mut cursor = None;
     loop {
@@ -97,7 +99,7 @@ async fn pages_of_a_view_hold_what_is_seen_and_nothing_else() {
 #[tokio::test]
 async fn a_cursor_in_the_middle_of_what_is_hidden_tells_nothing() {
     let (views, catalog) = (Arc::new(Views::new()), catalog(2500));
-    let view = views.of(&catalog, Kind::Tools, &admission("0").0, CLIENT).await.unwrap();
+    let view = views.of(&catalog, Kind::Tools, &permissions("0").0, CLIENT).await.unwrap();
     let page = |cursor: &str| {
         let cursor = base64::Engine::encode(
             &base64::prelude::BASE64_URL_SAFE_NO_PAD,
@@ -111,8 +113,8 @@ async fn a_cursor_in_the_middle_of_what_is_hidden_tells_nothing() {
 #[tokio::test]
 async fn a_view_is_computed_once_for_many_who_want_it_at_once() {
     let (views, catalog) = (Arc::new(Views::new()), catalog(500));
-    let (admission, asked) = admission("13579");
-    let of = || views.of(&catalog, Kind::Tools, &admission, CLIENT);
+    let (permissions, asked) = permissions("13579");
+    let of = || views.of(&catalog, Kind::Tools, &permissions, CLIENT);
     let all = futures_util::future::join_all((0..100).map(|_| of())).await;
     assert!(all.iter().all(Option::is_some));
     assert_eq!(asked.load(Ordering::Relaxed), 500);
@@ -124,7 +126,7 @@ async fn a_view_is_computed_once_for_many_who_want_it_at_once() {
 async fn who_sees_the_same_shares_the_list() {
     let (views, catalog) = (Arc::new(Views::new()), catalog(100));
     let of =
-        async |sees| views.of(&catalog, Kind::Tools, &admission(sees).0, CLIENT).await.unwrap();
+        async |sees| views.of(&catalog, Kind::Tools, &permissions(sees).0, CLIENT).await.unwrap();
     let (one, other) = (of("02468").await, of("read").await);
     assert!(Arc::ptr_eq(&one.0, &other.0), "the ones that only read are the even ones");
     assert!(of("0123456789").await.0.is_none(), "who sees everything needs no list");
@@ -146,5 +148,5 @@ async fn views_go_with_their_catalog() {
 #[tokio::test]
 async fn a_policy_that_panics_fails_the_list() {
     let (views, catalog) = (Arc::new(Views::new()), catalog(100));
-    assert!(views.of(&catalog, Kind::Tools, &admission("!").0, CLIENT).await.is_none());
+    assert!(views.of(&catalog, Kind::Tools, &permissions("!").0, CLIENT).await.is_none());
 }

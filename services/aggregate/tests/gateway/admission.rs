@@ -7,58 +7,59 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use vmcp_aggregate::settings::PartialFailure;
 use vmcp_core::{
-    Admission, Admit, Filtered, Generation, Hints, Item, ItemKind, Rejection, Verdict, ViewKey,
+    AlreadyFiltered, Authorizer, CallerPermissions, Decision, Fingerprint, Generation, Item,
+    ItemKind, Rejection, ToolAnnotations,
 };
 
 use crate::fake::{Client, Fake, Mood, gateway, with};
 
 const BOTH: [Generation; 2] = [Generation::Stateful, Generation::Stateless];
 
-/// Admission that shows names containing one of the words.
+/// Authorizer that shows names containing one of the words.
 struct Words(&'static [&'static str]);
 
-impl Admit for Words {
-    fn visible(&self, item: &Item<'_>) -> bool {
+impl Authorizer for Words {
+    fn is_visible(&self, item: &Item<'_>) -> bool {
         self.0.iter().any(|word| item.name.contains(word))
     }
 
-    fn admit(&self, item: &Item<'_>, arguments: Option<&[u8]>) -> Verdict {
+    fn authorize(&self, item: &Item<'_>, arguments: Option<&[u8]>) -> Decision {
         let forbidden = arguments.is_some_and(|raw| raw == br#"{"force":true}"#);
         match item {
-            _ if !self.visible(item) => Verdict::Hidden,
-            _ if forbidden && item.kind == ItemKind::Tool => Verdict::Denied,
-            Item { hints: Hints { destructive: Some(true), .. }, .. } => {
-                Verdict::NeedsScopes(vec!["danger".into()])
+            _ if !self.is_visible(item) => Decision::Hide,
+            _ if forbidden && item.kind == ItemKind::Tool => Decision::Deny,
+            Item { annotations: ToolAnnotations { destructive: Some(true), .. }, .. } => {
+                Decision::InsufficientScope(vec!["danger".into()])
             }
-            _ => Verdict::Permitted,
+            _ => Decision::Allow,
         }
     }
 
-    fn view(&self) -> ViewKey {
+    fn visibility_key(&self) -> Fingerprint {
         let mut key = [0; 16];
         for (place, word) in self.0.iter().enumerate() {
             key[place] = word.as_bytes()[0];
         }
-        ViewKey(key)
+        Fingerprint(key)
     }
 }
 
-/// Admission that counts its evaluations, and reads backends if the flag is set.
+/// Authorizer that counts its evaluations, and reads backends if the flag is set.
 struct Counting(Words, Arc<AtomicUsize>, bool);
 
-impl Admit for Counting {
-    fn visible(&self, item: &Item<'_>) -> bool {
+impl Authorizer for Counting {
+    fn is_visible(&self, item: &Item<'_>) -> bool {
         self.1.fetch_add(1, Ordering::Relaxed);
-        self.0.visible(item)
+        self.0.is_visible(item)
     }
 
-    fn admit(&self, item: &Item<'_>, arguments: Option<&[u8]>) -> Verdict {
+    fn authorize(&self, item: &Item<'_>, arguments: Option<&[u8]>) -> Decision {
         self.1.fetch_add(1, Ordering::Relaxed);
-        self.0.admit(item, arguments)
+        self.0.authorize(item, arguments)
     }
 
-    fn view(&self) -> ViewKey {
-        self.0.view()
+    fn visibility_key(&self) -> Fingerprint {
+        self.0.visibility_key()
     }
 
     fn reads_backend(&self) -> bool {
@@ -66,8 +67,8 @@ impl Admit for Counting {
     }
 }
 
-fn sees(words: &'static [&'static str]) -> Admission {
-    Admission::new(Words(words))
+fn sees(words: &'static [&'static str]) -> CallerPermissions {
+    CallerPermissions::new(Words(words))
 }
 
 fn offer() -> Value {
@@ -108,9 +109,9 @@ async fn two_callers_see_each_their_own_lists() {
                 assert_eq!(blue.names("resources/templates/list").await, ["t://any/{n}"]);
             }
             let marked = red.ask("tools/list", json!({})).await.response.extensions;
-            assert_eq!(marked.get::<Filtered>(), Some(&Filtered));
+            assert_eq!(marked.get::<AlreadyFiltered>(), Some(&AlreadyFiltered));
             let plain = all.ask("tools/list", json!({})).await.response.extensions;
-            assert_eq!(plain.get::<Filtered>(), None);
+            assert_eq!(plain.get::<AlreadyFiltered>(), None);
         }
     }
 }
@@ -186,8 +187,9 @@ async fn what_is_hidden_takes_the_work_that_an_unknown_name_takes() {
             let settings = settings.clone();
             let gateway = with(vec![settings], PartialFailure::BestEffort).await;
             let asked = Arc::<AtomicUsize>::default();
-            let admission = Admission::new(Counting(Words(&["blue"]), Arc::clone(&asked), reads));
-            let blue = Client::new(&gateway, generation, "b").await.with(admission);
+            let permissions =
+                CallerPermissions::new(Counting(Words(&["blue"]), Arc::clone(&asked), reads));
+            let blue = Client::new(&gateway, generation, "b").await.with(permissions);
             blue.names("tools/list").await;
             for (method, hidden, missing) in hidden() {
                 if method.ends_with("subscribe") && generation == Generation::Stateless {

@@ -8,7 +8,9 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 use vmcp_aggregate::settings::{Limits, PartialFailure};
-use vmcp_core::{Admission, Admit, ByteBudget, Generation, Item, Verdict, ViewKey};
+use vmcp_core::{
+    Authorizer, ByteBudget, CallerPermissions, Decision, Fingerprint, Generation, Item,
+};
 
 use crate::fake::{
     Begins, Client, Fake, Mood, Sessions, gateway, heard, settings, with, with_limits,
@@ -40,20 +42,20 @@ async fn survives_templates_of_thousands_of_expressions() {
     }
 }
 
-/// Admission that hides all items.
+/// Authorizer that hides all items.
 struct Hides;
 
-impl Admit for Hides {
-    fn visible(&self, _: &Item<'_>) -> bool {
+impl Authorizer for Hides {
+    fn is_visible(&self, _: &Item<'_>) -> bool {
         false
     }
 
-    fn admit(&self, _: &Item<'_>, _: Option<&[u8]>) -> Verdict {
-        Verdict::Hidden
+    fn authorize(&self, _: &Item<'_>, _: Option<&[u8]>) -> Decision {
+        Decision::Hide
     }
 
-    fn view(&self) -> ViewKey {
-        ViewKey([0; 16])
+    fn visibility_key(&self) -> Fingerprint {
+        Fingerprint([0; 16])
     }
 }
 
@@ -61,7 +63,7 @@ impl Admit for Hides {
 async fn judges_a_resource_before_matching_templates() {
     let hostile = json!({"resourceTemplates": [{"uriTemplate": "{+a}{+b}!", "name": "h"}]});
     let gateway = gateway(&[Fake::new("bad", BOTH[1]).offer("*", hostile)]).await;
-    let client = Client::new(&gateway, BOTH[1], "a").await.with(Admission::new(Hides));
+    let client = Client::new(&gateway, BOTH[1], "a").await.with(CallerPermissions::new(Hides));
     let read = client.ask("resources/read", json!({"uri": "x://y"})).await;
     assert_eq!(
         read.request_context.denied(),
@@ -181,7 +183,7 @@ async fn an_incomplete_list_names_missing_backends() {
         let said = missing(&nobody.ask("tools/list", json!({})).await);
         assert_eq!((&said[0]["backend"], &said[1]["backend"]), (&json!("dead"), &json!("own")));
         // Items of an unavailable backend cannot be checked against policies.
-        let judged = known.with(Admission::new(Hides));
+        let judged = known.with(CallerPermissions::new(Hides));
         let said = missing(&judged.ask("tools/list", json!({})).await);
         assert_eq!(said, json!([{"reason": "a backend is unavailable"}]));
     }
@@ -303,30 +305,30 @@ async fn policies_judge_annotations_of_the_client_generation() {
     let gateway = gateway(&[fake]).await;
     for (generation, status) in BOTH.into_iter().zip([200, 403]) {
         let client = Client::new(&gateway, generation, "c").await;
-        let client = client.with(Admission::new(Careful));
+        let client = client.with(CallerPermissions::new(Careful));
         let said = client.ask("tools/call", json!({"name": "be_t", "arguments": {}})).await;
         assert_eq!(said.status, status, "{said:?}");
     }
     let entries = gateway.report().entries;
-    let hints = entries.iter().map(|entry| (entry.generation, entry.hints.destructive));
+    let annotations = entries.iter().map(|entry| (entry.generation, entry.annotations.destructive));
     let expected = [(Some(BOTH[0]), Some(false)), (Some(BOTH[1]), Some(true))];
-    assert_eq!(hints.collect::<Vec<_>>(), expected);
+    assert_eq!(annotations.collect::<Vec<_>>(), expected);
 }
 
-/// Admission that denies destructive tools.
+/// Authorizer that denies destructive tools.
 struct Careful;
 
-impl Admit for Careful {
-    fn visible(&self, _: &Item<'_>) -> bool {
+impl Authorizer for Careful {
+    fn is_visible(&self, _: &Item<'_>) -> bool {
         true
     }
 
-    fn admit(&self, item: &Item<'_>, _: Option<&[u8]>) -> Verdict {
-        if item.hints.destructive == Some(true) { Verdict::Denied } else { Verdict::Permitted }
+    fn authorize(&self, item: &Item<'_>, _: Option<&[u8]>) -> Decision {
+        if item.annotations.destructive == Some(true) { Decision::Deny } else { Decision::Allow }
     }
 
-    fn view(&self) -> ViewKey {
-        ViewKey([1; 16])
+    fn visibility_key(&self) -> Fingerprint {
+        Fingerprint([1; 16])
     }
 }
 

@@ -21,7 +21,7 @@ use vmcp_aggregate::settings::{
 };
 use vmcp_aggregate::{Gateway, Seal};
 use vmcp_core::{
-    Admission, Backend, Body, BoxError, Caller, Generation, Identity, McpRequest, NotSent,
+    Backend, Body, BoxError, Caller, CallerPermissions, Generation, Identity, McpRequest, NotSent,
     RequestContext,
 };
 
@@ -465,7 +465,7 @@ pub(crate) struct Client {
     gateway: Gateway,
     pub(crate) generation: Generation,
     pub(crate) identity: Identity,
-    pub(crate) admission: Option<Admission>,
+    pub(crate) permissions: Option<CallerPermissions>,
     /// Capabilities sent in each request of a client without a session.
     pub(crate) capabilities: Value,
     /// Address of the client, if known.
@@ -503,9 +503,9 @@ impl Client {
             subject => Identity::new("https://idp.test", subject),
         };
         let gateway = gateway.clone();
-        let (admission, address, session) = (None, None, None);
+        let (permissions, address, session) = (None, None, None);
         let mut client =
-            Self { gateway, generation, identity, admission, capabilities, address, session };
+            Self { gateway, generation, identity, permissions, capabilities, address, session };
         if generation == Generation::Stateful {
             let hello = json!({"protocolVersion": "2025-11-25", "capabilities": client.capabilities,
                                "clientInfo": {"name": "c", "version": "1"}});
@@ -516,8 +516,8 @@ impl Client {
         client
     }
 
-    pub(crate) fn with(mut self, admission: Admission) -> Self {
-        self.admission = Some(admission);
+    pub(crate) fn with(mut self, permissions: CallerPermissions) -> Self {
+        self.permissions = Some(permissions);
         self
     }
 
@@ -567,8 +567,8 @@ impl Client {
         if !self.identity.is_anonymous() {
             extensions.insert(self.identity.clone());
         }
-        if let Some(admission) = &self.admission {
-            extensions.insert(admission.clone());
+        if let Some(permissions) = &self.permissions {
+            extensions.insert(permissions.clone());
         }
         if let Some(address) = self.address {
             extensions.insert(address);

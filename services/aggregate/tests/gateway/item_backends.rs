@@ -7,35 +7,37 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 use vmcp_aggregate::settings::{Conflicts, Limits, PartialFailure, Rules, Settings};
 use vmcp_aggregate::{Admissions, Gateway, Seal};
-use vmcp_core::{Admission, Admit, Generation, Item, ItemBackend, Verdict, ViewKey};
+use vmcp_core::{
+    Authorizer, CallerPermissions, Decision, Fingerprint, Generation, Item, ItemBackend,
+};
 
 use crate::fake::{Client, Fake, gateway, heard, settings, with};
 
 const BOTH: [Generation; 2] = [Generation::Stateful, Generation::Stateless];
 
-/// Admission for items of a backend with this name, or one that is called in this generation.
+/// Authorizer that shows items of a backend with this name, or one that is called in this generation.
 #[derive(Clone, Copy)]
 enum Only {
     Named(&'static str),
     In(Generation),
 }
 
-impl Admit for Only {
-    fn visible(&self, item: &Item<'_>) -> bool {
+impl Authorizer for Only {
+    fn is_visible(&self, item: &Item<'_>) -> bool {
         item.backend.is_some_and(|ItemBackend { name, generation }| match self {
             Self::Named(only) => name == *only,
             Self::In(only) => generation == *only,
         })
     }
 
-    fn admit(&self, item: &Item<'_>, _: Option<&[u8]>) -> Verdict {
-        if self.visible(item) { Verdict::Permitted } else { Verdict::Hidden }
+    fn authorize(&self, item: &Item<'_>, _: Option<&[u8]>) -> Decision {
+        if self.is_visible(item) { Decision::Allow } else { Decision::Hide }
     }
 
-    fn view(&self) -> ViewKey {
+    fn visibility_key(&self) -> Fingerprint {
         match self {
-            Self::Named(only) => ViewKey::of(only),
-            Self::In(only) => ViewKey::of(only),
+            Self::Named(only) => Fingerprint::of(only),
+            Self::In(only) => Fingerprint::of(only),
         }
     }
 }
@@ -117,7 +119,7 @@ async fn names_of_two_backends_are_judged_by_the_owner() {
             let gateway = conflicting(order).await;
             for (only, own, other) in [("a", "red", "blue"), ("b", "blue", "red")] {
                 let caller = Client::new(&gateway, client, "c").await;
-                let caller = caller.with(Admission::new(Only::Named(only)));
+                let caller = caller.with(CallerPermissions::new(Only::Named(only)));
                 let mut expected = Vec::new();
                 for (prefix, suffix) in [("", ""), ("", ""), ("x://", ""), ("t://", "/{n}")] {
                     let owned =
@@ -149,7 +151,7 @@ async fn generation_is_the_one_that_the_backend_is_spoken_to_in() {
             Fake::new("both", BOTH[0]).offer("*", offer("green")).and_stateless(offer("green"));
         let gateway = gateway(&[older, newer, both]).await;
         let caller = Client::new(&gateway, client, "c").await;
-        let caller = caller.with(Admission::new(Only::In(only)));
+        let caller = caller.with(CallerPermissions::new(Only::In(only)));
         let mut expected = vec![if only == BOTH[0] { "older" } else { "newer" }];
         expected.extend((client == only).then_some("both"));
         expected.sort_unstable();
@@ -185,7 +187,7 @@ async fn own_catalogs_are_judged_by_backend() {
         for client in BOTH {
             for only in [Only::Named("own"), Only::In(backend)] {
                 let alice = Client::new(&gateway, client, "alice").await;
-                let alice = alice.with(Admission::new(only));
+                let alice = alice.with(CallerPermissions::new(only));
                 assert_eq!(alice.call("own_red").await.as_deref(), Some("own:alice"));
                 let read = alice.ask("resources/read", json!({"uri": "x://red"})).await;
                 assert!(read.request_context.backend().is_some());
@@ -204,10 +206,10 @@ async fn refuses_calls_decided_for_the_other_generation() {
         let fake = Fake::new("be", BOTH[0]).offer("*", offer("red"));
         let gateway = gateway(&[Arc::clone(&fake)]).await;
         let older = Only::In(Generation::Stateful);
-        let before = Client::new(&gateway, client, "b").await.with(Admission::new(older));
+        let before = Client::new(&gateway, client, "b").await.with(CallerPermissions::new(older));
         assert_eq!(before.call("be_red").await.as_deref(), Some("be:b"));
         // This caller has no open session yet.
-        let older = Client::new(&gateway, client, "c").await.with(Admission::new(older));
+        let older = Client::new(&gateway, client, "c").await.with(CallerPermissions::new(older));
         let calls = || fake.times("tools/call", "c") + fake.times("resources/read", "c");
         *fake.generation.lock().unwrap() = Generation::Stateless;
         for (method, params) in [
@@ -221,7 +223,7 @@ async fn refuses_calls_decided_for_the_other_generation() {
         assert_eq!(calls(), 0, "nothing was called under a decision for the other generation");
         sleep(Duration::from_secs(30)).await;
         assert_eq!(listed(&older).await, [""; 0]);
-        let newer = older.clone().with(Admission::new(Only::In(Generation::Stateless)));
+        let newer = older.clone().with(CallerPermissions::new(Only::In(Generation::Stateless)));
         assert_eq!(newer.call("be_red").await.as_deref(), Some("be:c"));
     }
 }
@@ -246,7 +248,7 @@ async fn updates_are_heard_of_permitted_backends() {
             (Only::In(backend), true),
             (Only::In(other), false),
         ] {
-            gateway.admit_by(Some(Admissions::new(move |_| Some(Admission::new(only)))));
+            gateway.admit_by(Some(Admissions::new(move |_| Some(CallerPermissions::new(only)))));
             sleep(Duration::from_secs(1)).await;
             heard(&mut stream).await;
             let update = json!({"jsonrpc": "2.0", "method": "notifications/resources/updated",

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 use vmcp_aggregate::{Admissions, Gateway};
-use vmcp_core::{Admission, Admit, Generation, Item, Verdict, ViewKey};
+use vmcp_core::{Authorizer, CallerPermissions, Decision, Fingerprint, Generation, Item};
 
 use crate::fake::{Client, Fake, gateway, heard};
 
@@ -108,20 +108,20 @@ async fn a_listen_stream_asks_backends_for_nothing_once_the_token_has_expired() 
     }
 }
 
-/// Admission that shows red, and blue too while the flag is set.
+/// Authorizer that shows red, and blue too while the flag is set.
 struct Red(Arc<AtomicBool>);
 
-impl Admit for Red {
-    fn visible(&self, item: &Item<'_>) -> bool {
+impl Authorizer for Red {
+    fn is_visible(&self, item: &Item<'_>) -> bool {
         item.name.contains("red") || self.0.load(Ordering::Relaxed)
     }
 
-    fn admit(&self, item: &Item<'_>, _: Option<&[u8]>) -> Verdict {
-        if self.visible(item) { Verdict::Permitted } else { Verdict::Hidden }
+    fn authorize(&self, item: &Item<'_>, _: Option<&[u8]>) -> Decision {
+        if self.is_visible(item) { Decision::Allow } else { Decision::Hide }
     }
 
-    fn view(&self) -> ViewKey {
-        ViewKey([u8::from(self.0.load(Ordering::Relaxed)); 16])
+    fn visibility_key(&self) -> Fingerprint {
+        Fingerprint([u8::from(self.0.load(Ordering::Relaxed)); 16])
     }
 }
 
@@ -158,7 +158,7 @@ async fn updates_are_admitted_by_the_policies_of_the_moment() {
             let blue = Arc::new(AtomicBool::new(true));
             let known = Arc::clone(&blue);
             let admissions =
-                Admissions::new(move |_| Some(Admission::new(Red(Arc::clone(&known)))));
+                Admissions::new(move |_| Some(CallerPermissions::new(Red(Arc::clone(&known)))));
             gateway.admit_by(Some(admissions));
             hears(&gateway, &backend, client, &blue).await;
         }

@@ -8,8 +8,8 @@ use tokio::time::sleep;
 use vmcp_aggregate::Gateway;
 use vmcp_aggregate::settings::PartialFailure;
 use vmcp_core::{
-    Generation, Identity, LinksFuture, UpstreamError, UpstreamFuture, UpstreamKind, UpstreamTokens,
-    ViewKey,
+    Fingerprint, Generation, Identity, LinksFuture, UpstreamError, UpstreamFuture, UpstreamKind,
+    UpstreamTokens,
 };
 
 use crate::fake::{Client, Fake, Mood, Sessions, with};
@@ -24,12 +24,12 @@ impl UpstreamTokens for Session {
         Box::pin(std::future::ready(Err(UpstreamError::Absent)))
     }
 
-    fn session(&self) -> Option<ViewKey> {
-        Some(ViewKey::of(self.0))
+    fn session(&self) -> Option<Fingerprint> {
+        Some(Fingerprint::of(self.0))
     }
 
     fn links(&self) -> LinksFuture<'_> {
-        Box::pin(std::future::ready(self.1.lock().unwrap().map(ViewKey::of)))
+        Box::pin(std::future::ready(self.1.lock().unwrap().map(Fingerprint::of)))
     }
 }
 

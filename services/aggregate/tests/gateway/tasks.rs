@@ -16,7 +16,9 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use vmcp_aggregate::settings::{BackendService, BackendSettings, Limits, PartialFailure, Rules};
 use vmcp_aggregate::settings::{Override, WorkloadRules};
 use vmcp_aggregate::{Admissions, Gateway, Seal};
-use vmcp_core::{Admission, Admit, Backend, Body, BoxError, Generation, Item, Verdict, ViewKey};
+use vmcp_core::{
+    Authorizer, Backend, Body, BoxError, CallerPermissions, Decision, Fingerprint, Generation, Item,
+};
 use vmcp_decode::header_value;
 
 use crate::fake::{Client, Fake, Said, gateway, heard, settings, whole_items, with};
@@ -274,25 +276,25 @@ async fn refuses_undeclared_task_requests() {
     assert_eq!(code(&client.ask("tasks/get", json!({"taskId": 7})).await), -32602);
 }
 
-/// Admission that hides names containing the word.
+/// Authorizer that hides names containing the word.
 struct Without(&'static str);
 
-impl Admit for Without {
-    fn visible(&self, item: &Item<'_>) -> bool {
+impl Authorizer for Without {
+    fn is_visible(&self, item: &Item<'_>) -> bool {
         !item.name.contains(self.0)
     }
 
-    fn admit(&self, item: &Item<'_>, _: Option<&[u8]>) -> Verdict {
-        if self.visible(item) { Verdict::Permitted } else { Verdict::Hidden }
+    fn authorize(&self, item: &Item<'_>, _: Option<&[u8]>) -> Decision {
+        if self.is_visible(item) { Decision::Allow } else { Decision::Hide }
     }
 
-    fn view(&self) -> ViewKey {
-        ViewKey([self.0.as_bytes()[0]; 16])
+    fn visibility_key(&self) -> Fingerprint {
+        Fingerprint([self.0.as_bytes()[0]; 16])
     }
 }
 
-pub(crate) fn without(word: &'static str) -> Admission {
-    Admission::new(Without(word))
+pub(crate) fn without(word: &'static str) -> CallerPermissions {
+    CallerPermissions::new(Without(word))
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use vmcp_auth_store::SessionId;
-use vmcp_core::ViewKey;
+use vmcp_core::Fingerprint;
 
 use super::READ;
 use crate::server::Inner;
 
 impl Inner {
     /// Returns the key of a session's links, at most one second old. `None` if the store is unavailable.
-    pub(super) async fn links(self: &Arc<Self>, session: SessionId) -> Option<ViewKey> {
+    pub(super) async fn links(self: &Arc<Self>, session: SessionId) -> Option<Fingerprint> {
         if let Some(links) = self.rows.links.get(&session, self.clock.now()) {
             return Some(links);
         }
@@ -20,7 +20,7 @@ impl Inner {
     }
 
     /// The key covers account and scopes of each link, which a refresh of the tokens does not change.
-    async fn read_links(&self, session: SessionId) -> Option<ViewKey> {
+    async fn read_links(&self, session: SessionId) -> Option<Fingerprint> {
         let found = match self.store.session(&session).await {
             Ok(found) => found,
             Err(error) => {
@@ -38,7 +38,7 @@ impl Inner {
                 Some((leg.name.as_str(), account, &row.scopes))
             })
             .collect();
-        let (links, now) = (ViewKey::of(&linked), self.clock.now());
+        let (links, now) = (Fingerprint::of(&linked), self.clock.now());
         self.rows.links.insert(session, links, now + READ, now);
         Some(links)
     }

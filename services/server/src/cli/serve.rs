@@ -319,7 +319,7 @@ pub(crate) fn stopped() -> impl Future<Output = ()> {
 
 #[cfg(test)]
 mod tests {
-    use vmcp_core::{Generation, Hints};
+    use vmcp_core::{Generation, ToolAnnotations};
 
     use super::*;
 
@@ -331,7 +331,7 @@ mod tests {
             backend: "a".to_owned(),
             original: name.to_owned(),
             wanted: name.to_owned(),
-            hints: Hints::default(),
+            annotations: ToolAnnotations::default(),
             shown,
             because: None,
             generation,

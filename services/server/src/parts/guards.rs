@@ -138,7 +138,7 @@ impl Guards {
     pub(crate) fn admissions(&self) -> Option<Admissions> {
         let authorize = self.authorize.clone()?;
         Some(Admissions::new(move |identity| match authorize.permissions(identity) {
-            PermissionsFuture::Ready(admission) => Some(admission),
+            PermissionsFuture::Ready(permissions) => Some(permissions),
             // Messages do not wait for a provider: the first permissions apply until a reload changes the policies,
             // which ends the stream.
             PermissionsFuture::Pending(_) => None,

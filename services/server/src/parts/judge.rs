@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use vmcp_cedar::{Cedar, Explanation, NamedItem};
-use vmcp_core::{Admission, Admit, Identity, Item, Verdict, ViewKey};
+use vmcp_core::{Authorizer, CallerPermissions, Decision, Fingerprint, Identity, Item};
 
 use super::Guards;
 
@@ -27,10 +27,10 @@ impl Judge {
     }
 
     /// Returns the permissions of a caller with these claims.
-    pub(crate) fn admission(&self, identity: &Identity) -> Admission {
+    pub(crate) fn permissions(&self, identity: &Identity) -> CallerPermissions {
         match &self.0 {
             Some(cedar) => cedar.evaluate_hypothetical(identity),
-            None => Admission::new(Everything),
+            None => CallerPermissions::new(Everything),
         }
     }
 
@@ -44,7 +44,7 @@ impl Judge {
             Some(cedar) => cedar.explain(identity, item, arguments),
             None => Explanation {
                 visible: true,
-                verdict: Verdict::Permitted,
+                decision: Decision::Allow,
                 deciding: Vec::new(),
                 errors: Vec::new(),
             },
@@ -52,16 +52,16 @@ impl Judge {
     }
 }
 
-impl Admit for Everything {
-    fn visible(&self, _: &Item<'_>) -> bool {
+impl Authorizer for Everything {
+    fn is_visible(&self, _: &Item<'_>) -> bool {
         true
     }
 
-    fn admit(&self, _: &Item<'_>, _: Option<&[u8]>) -> Verdict {
-        Verdict::Permitted
+    fn authorize(&self, _: &Item<'_>, _: Option<&[u8]>) -> Decision {
+        Decision::Allow
     }
 
-    fn view(&self) -> ViewKey {
-        ViewKey::of("everything")
+    fn visibility_key(&self) -> Fingerprint {
+        Fingerprint::of("everything")
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use vmcp_core::{Filtered, Hints, ItemKind};
+use vmcp_core::{AlreadyFiltered, ItemKind, ToolAnnotations};
 
 use super::*;
 use crate::PermissionsFuture;
@@ -12,11 +12,15 @@ const LIST: &str = r#"{"jsonrpc":"2.0","id":7,"result":{"tools":[{"name":"secret
 #[tokio::test]
 async fn delegation_inserts_permissions_without_gating() {
     let service = service_fn(|request: Request<()>| async move {
-        let admission = request.extensions().get::<Admission>().unwrap();
-        let item =
-            Item { kind: ItemKind::Tool, name: "secret", hints: Hints::default(), backend: None };
-        assert!(!admission.visible(&item));
-        assert_eq!(admission.admit(&item, None), Verdict::Hidden);
+        let permissions = request.extensions().get::<CallerPermissions>().unwrap();
+        let item = Item {
+            kind: ItemKind::Tool,
+            name: "secret",
+            annotations: ToolAnnotations::default(),
+            backend: None,
+        };
+        assert!(!permissions.is_visible(&item));
+        assert_eq!(permissions.authorize(&item, None), Decision::Hide);
         Ok::<_, std::io::Error>(inner_response())
     });
     let service = layer().delegate_to_inner().layer(service);
@@ -37,7 +41,7 @@ async fn delegation_rejects_unfiltered_lists() {
     assert!(status == 500 && !body.contains("secret"), "{status} {body}");
     let marked = || {
         let mut response = json(LIST);
-        response.extensions_mut().insert(Filtered);
+        response.extensions_mut().insert(AlreadyFiltered);
         response
     };
     assert_eq!(send(&inward, request("tools/list", "{}"), marked).await, (200, LIST.to_owned()));
@@ -56,7 +60,7 @@ impl Policy for Slow {
             if lost {
                 return Err(Rejection::overloaded("not now", 5));
             }
-            Ok(Admission::new(DenyAll))
+            Ok(CallerPermissions::new(DenyAll))
         }))
     }
 }
@@ -86,7 +90,7 @@ async fn unavailable_claims_fail_only_restricted_methods() {
 async fn new_layer_has_new_epoch() {
     let view = |layer: AuthorizationLayer<_>| async move {
         let service = service_fn(|request: Request<()>| async move {
-            let view = request.extensions().get::<Admission>().unwrap().view();
+            let view = request.extensions().get::<CallerPermissions>().unwrap().visibility_key();
             Ok::<_, std::io::Error>(json(&format!("{view:?}")))
         });
         read(layer.layer(service).oneshot(request("ping", "{}")).await.unwrap()).await.1

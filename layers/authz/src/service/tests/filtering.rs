@@ -1,6 +1,6 @@
 //! Tests of list filtering.
 
-use vmcp_core::Filtered;
+use vmcp_core::AlreadyFiltered;
 
 use super::*;
 
@@ -124,7 +124,7 @@ async fn forwards_errors_of_service() {
 async fn keeps_lists_marked_filtered() {
     let marked = || {
         let mut response = json(LIST);
-        response.extensions_mut().insert(Filtered);
+        response.extensions_mut().insert(AlreadyFiltered);
         response
     };
     assert_eq!(list(marked).await, (200, LIST.to_owned()));
@@ -133,7 +133,7 @@ async fn keeps_lists_marked_filtered() {
 #[tokio::test]
 async fn filters_lists_for_each_caller() {
     let by_name = AuthorizationLayer::new(|who: &Identity, item: &Item<'_>, _: Action<'_>| {
-        if who.subject() == Some(item.name) { Verdict::Permitted } else { Verdict::Hidden }
+        if who.subject() == Some(item.name) { Decision::Allow } else { Decision::Hide }
     });
     for who in ["a", "b", "a"] {
         let mut request = request("tools/list", "{}");

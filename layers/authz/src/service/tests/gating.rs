@@ -58,9 +58,12 @@ async fn hidden_names_look_unknown() {
     let stateful = send(&layer(), message(&json, Generation::Stateful), inner_response).await;
     assert_eq!(stateful, (200, UNKNOWN_TOOL.to_owned()));
     // Under a policy that permits one tool, the existence of another one makes no difference.
-    let one = AuthorizationLayer::new(|_: &Identity, item: &Item<'_>, _: Action<'_>| {
-        if item.name == "open" { Verdict::Permitted } else { Verdict::Hidden }
-    });
+    let one =
+        AuthorizationLayer::new(
+            |_: &Identity, item: &Item<'_>, _: Action<'_>| {
+                if item.name == "open" { Decision::Allow } else { Decision::Hide }
+            },
+        );
     let exists = send(&one, request("tools/call", r#"{"name":"there"}"#), inner_response).await;
     let does_not = send(&one, request("tools/call", r#"{"name":"gone!"}"#), inner_response).await;
     assert_eq!(exists.1.replace("there", "gone!"), does_not.1);
@@ -155,7 +158,7 @@ async fn removes_last_event_id() {
         let request = Request::builder().method(method).header("last-event-id", "4").body(());
         let service = service_fn(|request: Request<()>| async move {
             let resumes = request.headers().contains_key("last-event-id");
-            assert!(request.extensions().get::<Admission>().is_some());
+            assert!(request.extensions().get::<CallerPermissions>().is_some());
             Ok::<_, std::io::Error>(json(if resumes { "resumed" } else { "anew" }))
         });
         let answer = layer().layer(service).oneshot(request.unwrap()).await.unwrap();
@@ -166,7 +169,7 @@ async fn removes_last_event_id() {
 #[tokio::test]
 async fn unknown_tools_get_worst_case_annotations() {
     let harmless = AuthorizationLayer::new(|_: &Identity, item: &Item<'_>, _: Action<'_>| {
-        if item.hints.destructive == Some(true) { Verdict::Hidden } else { Verdict::Permitted }
+        if item.annotations.destructive == Some(true) { Decision::Hide } else { Decision::Allow }
     });
     let call = || request("tools/call", r#"{"name":"t"}"#);
     assert_eq!(send(&harmless, call(), inner_response).await.0, 400);
@@ -183,7 +186,7 @@ async fn unknown_tools_get_worst_case_annotations() {
 #[tokio::test]
 async fn rejects_dot_segments_before_policies() {
     let everything =
-        AuthorizationLayer::new(|_: &Identity, _: &Item<'_>, _: Action<'_>| Verdict::Permitted);
+        AuthorizationLayer::new(|_: &Identity, _: &Item<'_>, _: Action<'_>| Decision::Allow);
     let send = async |method: &str, params: String| {
         let json = format!(r#"{{"jsonrpc":"2.0","id":7,"method":"{method}","params":{params}}}"#);
         send(&everything, message(&json, Generation::Stateless), inner_response).await.0

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use tokio::time::Instant;
-use vmcp_core::{Identity, ViewKey};
+use vmcp_core::{Fingerprint, Identity};
 
 use super::Own;
 
@@ -17,7 +17,7 @@ pub(super) const MAX_OF_IDENTITY: usize = 32;
 /// Cache entries of all callers.
 #[derive(Debug, Default)]
 pub(super) struct Callers {
-    by_identity: HashMap<Identity, Vec<(ViewKey, Arc<Own>)>>,
+    by_identity: HashMap<Identity, Vec<(Fingerprint, Arc<Own>)>>,
     count: usize,
 }
 
@@ -47,7 +47,7 @@ impl Callers {
     }
 
     /// Returns the entries of one identity.
-    pub(super) fn of(&self, caller: &Identity) -> impl Iterator<Item = &(ViewKey, Arc<Own>)> {
+    pub(super) fn of(&self, caller: &Identity) -> impl Iterator<Item = &(Fingerprint, Arc<Own>)> {
         self.by_identity.get(caller).into_iter().flatten()
     }
 

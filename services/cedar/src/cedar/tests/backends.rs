@@ -12,13 +12,13 @@ fn of(kind: ItemKind, backend: &str, generation: Generation) -> Item<'_> {
     Item { kind, backend, ..tool("x") }
 }
 
-fn verdicts(cedar: &Arc<Cedar>, item: &Item<'_>) -> (bool, Verdict) {
-    let admission = admission(cedar, &alice());
-    (admission.visible(item), admission.admit(item, Some(b"{}")))
+fn verdicts(cedar: &Arc<Cedar>, item: &Item<'_>) -> (bool, Decision) {
+    let permissions = permissions(cedar, &alice());
+    (permissions.is_visible(item), permissions.authorize(item, Some(b"{}")))
 }
 
-const SHOWN: (bool, Verdict) = (true, Verdict::Permitted);
-const HIDDEN: (bool, Verdict) = (false, Verdict::Hidden);
+const SHOWN: (bool, Decision) = (true, Decision::Allow);
+const HIDDEN: (bool, Decision) = (false, Decision::Hide);
 
 #[test]
 fn permits_items_of_one_backend() {
@@ -52,15 +52,15 @@ fn arguments_and_backend_decide_together() {
         EVERYTHING,
         r#"forbid(principal, action, resource) when { resource.backend == "pay" && context has arg_n && context.arg_n > 5 };"#,
     ]);
-    let admission = admission(&cedar, &alice());
-    let verdict = |backend, arguments: &str| {
+    let permissions = permissions(&cedar, &alice());
+    let decision = |backend, arguments: &str| {
         let item = of(ItemKind::Tool, backend, Generation::Stateful);
-        admission.admit(&item, Some(arguments.as_bytes()))
+        permissions.authorize(&item, Some(arguments.as_bytes()))
     };
     for _ in 0..2 {
-        assert_eq!(verdict("pay", r#"{"n":6}"#), Verdict::Denied);
-        assert_eq!(verdict("pay", r#"{"n":5}"#), Verdict::Permitted);
-        assert_eq!(verdict("other", r#"{"n":6}"#), Verdict::Permitted);
+        assert_eq!(decision("pay", r#"{"n":6}"#), Decision::Deny);
+        assert_eq!(decision("pay", r#"{"n":5}"#), Decision::Allow);
+        assert_eq!(decision("other", r#"{"n":6}"#), Decision::Allow);
     }
 }
 
@@ -89,7 +89,7 @@ fn configured_entities_cannot_set_the_backend() {
 
 #[test]
 fn backend_matters_only_if_policies_name_it() {
-    let reads = |policy: &str| admission(&cedar(&[policy]), &alice()).reads_backend();
+    let reads = |policy: &str| permissions(&cedar(&[policy]), &alice()).reads_backend();
     assert!(!reads(EVERYTHING));
     assert!(!reads(r#"permit(principal, action, resource == Tool::"backend");"#));
     for policy in [

@@ -1,7 +1,7 @@
 //! Compares slicing, caching and argument-independent decisions with Cedar itself over all
 //! policies.
 
-use cedar_policy::{Context, Decision, Entities, Request};
+use cedar_policy::{Context, Entities, Request};
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use vmcp_core::{Generation, ItemBackend};
@@ -57,7 +57,7 @@ struct Asked {
     who: Identity,
     kind: ItemKind,
     name: &'static str,
-    hints: Hints,
+    annotations: ToolAnnotations,
     backend: Option<ItemBackend<'static>>,
     arguments: &'static str,
 }
@@ -96,8 +96,8 @@ fn asked() -> impl Strategy<Value = Asked> {
     let names = select(vec!["x", "y", "xyz"]);
     (who, select(kinds.to_vec()), names, hint, backend, arguments).prop_map(
         |(who, kind, name, read_only, backend, arguments)| {
-            let hints = Hints { read_only, ..Hints::default() };
-            Asked { who, kind, name, hints, backend, arguments }
+            let annotations = ToolAnnotations { read_only, ..ToolAnnotations::default() };
+            Asked { who, kind, name, annotations, backend, arguments }
         },
     )
 }
@@ -157,15 +157,15 @@ proptest! {
         configured in any::<bool>(),
     ) {
         let cedar = with_entities(&policies, if configured { ENTITIES } else { "[]" });
-        for Asked { who, kind, name, hints, backend, arguments } in asked {
-            let item = Item { kind, name, hints, backend };
-            let admission = admission(&cedar, &who);
-            let (visible, verdict) = (admission.visible(&item), admission.admit(&item, Some(arguments.as_bytes())));
+        for Asked { who, kind, name, annotations, backend, arguments } in asked {
+            let item = Item { kind, name, annotations, backend };
+            let permissions = permissions(&cedar, &who);
+            let (visible, decision) = (permissions.is_visible(&item), permissions.authorize(&item, Some(arguments.as_bytes())));
             let (request, entities) = plainly(&cedar, &who, &item, arguments);
-            let response = Authorizer::new().is_authorized(&request, &cedar.all, &entities);
+            let response = cedar_policy::Authorizer::new().is_authorized(&request, &cedar.all, &entities);
             let clean = response.diagnostics().errors().next().is_none();
-            let expected = clean && response.decision() == Decision::Allow;
-            let permitted = !matches!(verdict, Verdict::Hidden | Verdict::Denied);
+            let expected = clean && response.decision() == cedar_policy::Decision::Allow;
+            let permitted = !matches!(decision, Decision::Hide | Decision::Deny);
             // Denied beyond Cedar's decision if a policy could be bypassed.
             let is_wrapped = arguments.contains("[1]") || arguments.contains("null");
             let read = |rule: &Rule| scalars_only(&rule.reads).any(|name| name == "k");
@@ -175,7 +175,7 @@ proptest! {
                 prop_assert_eq!(permitted, expected, "{:?} {:?}", &item, arguments);
             }
             prop_assert!(visible || !expected, "permitted but not shown: {:?}", &item);
-            prop_assert_eq!(verdict == Verdict::Hidden, !visible);
+            prop_assert_eq!(decision == Decision::Hide, !visible);
         }
     }
 
@@ -187,14 +187,14 @@ proptest! {
         let cedar = with_entities(&policies, ENTITIES);
         for (one, other) in asked.iter().zip(&asked[1..]) {
             let (one, other) = (&one.who, &other.who);
-            if admission(&cedar, one).view() != admission(&cedar, other).view() {
+            if permissions(&cedar, one).visibility_key() != permissions(&cedar, other).visibility_key() {
                 continue;
             }
-            for Asked { kind, name, hints, backend, .. } in &asked {
-                let item = Item { kind: *kind, name, hints: *hints, backend: *backend };
+            for Asked { kind, name, annotations, backend, .. } in &asked {
+                let item = Item { kind: *kind, name, annotations: *annotations, backend: *backend };
                 let fresh = |who| {
                     // Each view has its own facts.
-                    let view = CallerView::new(ViewKey([0; 16]), Subject::of(who), &cedar);
+                    let view = CallerView::new(Fingerprint([0; 16]), Subject::of(who), &cedar);
                     view.decide(&cedar, &item).permitted
                 };
                 prop_assert_eq!(fresh(one), fresh(other));

@@ -40,13 +40,13 @@ fn tokens(access: Result<String, UpstreamError>, id: Result<String, UpstreamErro
     Arc::new(Tokens { access: Mutex::new(access), id, asked: AtomicUsize::new(0) })
 }
 
-async fn asked(tokens: &Arc<Tokens>, cedar: &Arc<Cedar>) -> Result<Verdict, vmcp_core::Rejection> {
+async fn asked(tokens: &Arc<Tokens>, cedar: &Arc<Cedar>) -> Result<Decision, vmcp_core::Rejection> {
     // The claims of the gateway's own token would suffice.
     let claims = json!({"email": "a@example.com"}).as_object().cloned().unwrap();
     let identity = Identity::builder("i", "up").claims(claims).upstream(tokens.clone()).build();
     match cedar.permissions(&identity, 1) {
         PermissionsFuture::Ready(_) => panic!("the provider's token is to be fetched"),
-        PermissionsFuture::Pending(later) => Ok(later.await?.admit(&tool("x"), None)),
+        PermissionsFuture::Pending(later) => Ok(later.await?.authorize(&tool("x"), None)),
     }
 }
 
@@ -61,7 +61,7 @@ async fn uses_claims_of_the_provider_only() {
     let good = jwt(&json!({"sub": "up", "email": "b@example.com"}));
     assert_eq!(
         asked(&tokens(Ok(good), Err(UpstreamError::Absent)), &cedar).await,
-        Ok(Verdict::Permitted)
+        Ok(Decision::Allow)
     );
     for access in [
         jwt(&json!({"sub": "other", "email": "b@example.com"})),
@@ -75,7 +75,7 @@ async fn uses_claims_of_the_provider_only() {
         jwt(&json!({"sub": "up", "email": "b@example.com", "pad": "x".repeat(70_000)})),
     ] {
         let tokens = tokens(Ok(access.clone()), Err(UpstreamError::Absent));
-        assert_eq!(asked(&tokens, &cedar).await, Ok(Verdict::Hidden), "{access:.80}");
+        assert_eq!(asked(&tokens, &cedar).await, Ok(Decision::Hide), "{access:.80}");
     }
 }
 
@@ -83,9 +83,9 @@ async fn uses_claims_of_the_provider_only() {
 async fn token_without_subject_denies_everything() {
     let cedar = upstream(EVERYTHING);
     let access = |claims: Value| tokens(Ok(jwt(&claims)), Err(UpstreamError::Absent));
-    assert_eq!(asked(&access(json!({"sub": "x"})), &cedar).await, Ok(Verdict::Permitted));
+    assert_eq!(asked(&access(json!({"sub": "x"})), &cedar).await, Ok(Decision::Allow));
     for nameless in [json!({}), json!({"sub": ""}), json!({"sub": 7}), json!({"sub": null})] {
-        assert_eq!(asked(&access(nameless), &cedar).await, Ok(Verdict::Hidden));
+        assert_eq!(asked(&access(nameless), &cedar).await, Ok(Decision::Hide));
     }
 }
 
@@ -93,12 +93,12 @@ async fn token_without_subject_denies_everything() {
 async fn id_token_adds_name_and_email_only() {
     let access = || Ok(jwt(&json!({"sub": "up"})));
     let id = || Ok(jwt(&json!({"sub": "up", "email": "b@example.com", "role": "x"})));
-    assert_eq!(asked(&tokens(access(), id()), &upstream(BY_MAIL)).await, Ok(Verdict::Permitted));
+    assert_eq!(asked(&tokens(access(), id()), &upstream(BY_MAIL)).await, Ok(Decision::Allow));
     let by_role =
         upstream("permit(principal, action, resource) when { principal has claim_role };");
-    assert_eq!(asked(&tokens(access(), id()), &by_role).await, Ok(Verdict::Hidden));
+    assert_eq!(asked(&tokens(access(), id()), &by_role).await, Ok(Decision::Hide));
     let said = Ok(jwt(&json!({"sub": "up", "email": "b@example.org"})));
-    assert_eq!(asked(&tokens(said, id()), &upstream(BY_MAIL)).await, Ok(Verdict::Hidden));
+    assert_eq!(asked(&tokens(said, id()), &upstream(BY_MAIL)).await, Ok(Decision::Hide));
 }
 
 #[tokio::test]
@@ -107,7 +107,7 @@ async fn unresponsive_provider_is_unavailable() {
     let down = tokens(Err(UpstreamError::Unavailable), Err(UpstreamError::Unavailable));
     assert_eq!(asked(&down, &cedar).await.unwrap_err().status(), 503);
     let never = tokens(Err(UpstreamError::Absent), Err(UpstreamError::Absent));
-    assert_eq!(asked(&never, &cedar).await, Ok(Verdict::Hidden));
+    assert_eq!(asked(&never, &cedar).await, Ok(Decision::Hide));
 }
 
 #[tokio::test]
@@ -116,12 +116,12 @@ async fn token_is_parsed_once() {
     let id = Ok(jwt(&json!({"email": "b@example.com"})));
     let tokens = tokens(Ok(jwt(&json!({"sub": "up"}))), id);
     for _ in 0..3 {
-        assert_eq!(asked(&tokens, &cedar).await, Ok(Verdict::Permitted));
+        assert_eq!(asked(&tokens, &cedar).await, Ok(Decision::Allow));
     }
     // The access token is requested each time, the ID token once.
     assert_eq!(tokens.asked.load(Ordering::Relaxed), 4);
     *tokens.access.lock().unwrap() = Ok(jwt(&json!({"sub": "other"})));
-    assert_eq!(asked(&tokens, &cedar).await, Ok(Verdict::Hidden));
+    assert_eq!(asked(&tokens, &cedar).await, Ok(Decision::Hide));
 }
 
 #[tokio::test]
@@ -131,6 +131,6 @@ async fn missing_tokens_deny_everything() {
         let PermissionsFuture::Pending(later) = cedar.permissions(&who, 1) else {
             panic!("at once")
         };
-        assert_eq!(later.await.unwrap().admit(&tool("x"), None), Verdict::Hidden);
+        assert_eq!(later.await.unwrap().authorize(&tool("x"), None), Decision::Hide);
     }
 }

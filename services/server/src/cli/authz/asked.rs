@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use clap::Args;
 use vmcp_aggregate::settings::Sharing;
 use vmcp_aggregate::status::{BackendReport, Because, Entry};
-use vmcp_core::{Generation, Hints, Item, ItemBackend, ItemKind};
+use vmcp_core::{Generation, Item, ItemBackend, ItemKind, ToolAnnotations};
 
 use crate::cli::connect::{Seen, is_offered};
 use crate::cli::inspect::because;
@@ -34,18 +34,18 @@ pub(crate) struct What {
 pub(crate) struct Asked {
     pub(crate) kind: ItemKind,
     pub(crate) name: String,
-    pub(crate) hints: Hints,
+    pub(crate) annotations: ToolAnnotations,
     /// The backend that has it, with the generation in which that is spoken to; `None` where no backend was asked.
     pub(crate) backend: Option<(String, Generation)>,
 }
 
 impl Asked {
     pub(crate) fn item(&self) -> Item<'_> {
-        let Self { kind, name, hints, backend } = self;
+        let Self { kind, name, annotations, backend } = self;
         let backend = backend.as_ref();
         let backend =
             backend.map(|(name, generation)| ItemBackend { name, generation: *generation });
-        Item { kind: *kind, name, hints: *hints, backend }
+        Item { kind: *kind, name, annotations: *annotations, backend }
     }
 }
 
@@ -76,7 +76,12 @@ impl What {
         let (kind, name) = self.named()?;
         let template = kind == ItemKind::Resource && name.contains('{');
         let kind = if template { ItemKind::ResourceTemplate } else { kind };
-        Some(Asked { kind, name: name.to_owned(), hints: Hints::default(), backend: None })
+        Some(Asked {
+            kind,
+            name: name.to_owned(),
+            annotations: ToolAnnotations::default(),
+            backend: None,
+        })
     }
 
     /// Looks the item up in the lists that clients of one generation get.
@@ -95,7 +100,7 @@ impl What {
         let asked = |entry: &Entry| Asked {
             kind: kind(entry),
             name: name.to_owned(),
-            hints: entry.hints,
+            annotations: entry.annotations,
             backend: Some(backend_of(&entry.backend)),
         };
         let mut shown = entries().filter(|entry| is_offered(entry, client) && entry.shown);
@@ -105,10 +110,10 @@ impl What {
         let template = |entry: &Entry| kind(entry) == ItemKind::ResourceTemplate;
         if located && entries().any(template) {
             // The resources of a template are not listed; the backend that has the template owns the resource.
-            let (kind, hints) = (ItemKind::Resource, Hints::default());
+            let (kind, annotations) = (ItemKind::Resource, ToolAnnotations::default());
             let backend = seen.report.resource_backend(name, client);
             let backend = backend.map(|name| backend_of(&name));
-            return Ok(Some(Asked { kind, name: name.to_owned(), hints, backend }));
+            return Ok(Some(Asked { kind, name: name.to_owned(), annotations, backend }));
         }
         let what = if located { "resource" } else { noun(wanted) };
         let called = |entry: &&Entry| entry.name == name || entry.original == name;

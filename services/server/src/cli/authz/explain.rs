@@ -68,7 +68,7 @@ impl Explain {
             complain(&format!("warning: {name} {why}: what it offers is not in the lists"));
         }
         let lists = seen.as_ref().map(|seen: &Seen| {
-            told::lists(&seen.report, &judge.admission(&identity), self.revision)
+            told::lists(&seen.report, &judge.permissions(&identity), self.revision)
         });
         let told = Told { identity: &identity, decided, lists };
         match self.printed.form {

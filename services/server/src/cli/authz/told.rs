@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 use vmcp_aggregate::status::{Entry, Report};
 use vmcp_cedar::{DecidingPolicy, Explanation};
-use vmcp_core::{Admission, Generation, Hints, Identity, Item, ItemKind, Verdict};
+use vmcp_core::{
+    CallerPermissions, Decision, Generation, Identity, Item, ItemKind, ToolAnnotations,
+};
 
 use super::asked::{Asked, kind, noun};
 use crate::cli::connect::is_offered;
@@ -30,13 +32,18 @@ pub(crate) struct Told<'a> {
 pub(crate) type Lists = [(Vec<String>, usize); 4];
 
 /// Returns the entries that the caller can see, for clients of one generation.
-pub(crate) fn lists(report: &Report, admission: &Admission, client: Generation) -> Lists {
+pub(crate) fn lists(report: &Report, permissions: &CallerPermissions, client: Generation) -> Lists {
     KINDS.map(|(of, ..)| {
         let entries = report.entries.iter().filter(|entry| is_offered(entry, client));
         let entries = entries.filter(|entry| entry.shown && kind(entry) == of);
         let visible = |entry: &Entry| {
             let backend = Some(report.item_backend(&entry.backend, client));
-            admission.visible(&Item { kind: of, name: &entry.name, hints: entry.hints, backend })
+            permissions.is_visible(&Item {
+                kind: of,
+                name: &entry.name,
+                annotations: entry.annotations,
+                backend,
+            })
         };
         let all: Vec<_> = entries.map(|entry| (&entry.name, visible(entry))).collect();
         let visible = all.iter().filter(|(_, visible)| *visible);
@@ -51,12 +58,12 @@ impl Told<'_> {
             // Writing to a string cannot fail.
             let who = plain(self.identity.subject().unwrap_or("anonymous"));
             let name = plain(&asked.name);
-            _ = writeln!(out, "{} {name} for {who}: {}", noun(asked.kind), verdict(explained));
+            _ = writeln!(out, "{} {name} for {who}: {}", noun(asked.kind), decision(explained));
             if let Some((backend, generation)) = &asked.backend {
                 _ = writeln!(out, "its backend: {}, in {}", plain(backend), generation.revision());
             }
-            if let Some(hints) = hints(asked.hints) {
-                _ = writeln!(out, "its server says: {hints}");
+            if let Some(annotations) = annotations(asked.annotations) {
+                _ = writeln!(out, "its server says: {annotations}");
             }
             out.push_str(&reasons(explained));
         }
@@ -92,24 +99,24 @@ impl Told<'_> {
 }
 
 /// Describes the decision together with the response that the client gets.
-fn verdict(explained: &Explanation) -> String {
-    match &explained.verdict {
-        Verdict::Permitted => "permitted".to_owned(),
-        Verdict::Hidden => "hidden: not listed, and answered like an unknown name".to_owned(),
-        Verdict::Denied => "listed, but denied with these arguments (403)".to_owned(),
-        Verdict::NeedsScopes(scopes) => {
+fn decision(explained: &Explanation) -> String {
+    match &explained.decision {
+        Decision::Allow => "permitted".to_owned(),
+        Decision::Hide => "hidden: not listed, and answered like an unknown name".to_owned(),
+        Decision::Deny => "listed, but denied with these arguments (403)".to_owned(),
+        Decision::InsufficientScope(scopes) => {
             format!("listed, but the token lacks scopes: {} are needed (403)", scopes.join(" "))
         }
     }
 }
 
 fn reasons(explained: &Explanation) -> String {
-    let Explanation { visible: _, verdict, deciding, errors } = explained;
+    let Explanation { visible: _, decision, deciding, errors } = explained;
     let mut out = String::new();
     for error in errors {
         _ = writeln!(out, "error, which denies: {}", plain(error));
     }
-    if deciding.is_empty() && errors.is_empty() && *verdict != Verdict::Permitted {
+    if deciding.is_empty() && errors.is_empty() && *decision != Decision::Allow {
         out.push_str("no policy permits it\n");
     }
     for one in deciding {
@@ -123,8 +130,8 @@ fn reasons(explained: &Explanation) -> String {
     out
 }
 
-fn named(hints: Hints) -> impl Iterator<Item = (&'static str, bool)> {
-    let Hints { read_only, destructive, idempotent, open_world } = hints;
+fn named(annotations: ToolAnnotations) -> impl Iterator<Item = (&'static str, bool)> {
+    let ToolAnnotations { read_only, destructive, idempotent, open_world } = annotations;
     let all = [
         ("readOnlyHint", read_only),
         ("destructiveHint", destructive),
@@ -134,19 +141,19 @@ fn named(hints: Hints) -> impl Iterator<Item = (&'static str, bool)> {
     all.into_iter().filter_map(|(name, hint)| Some((name, hint?)))
 }
 
-fn hints(hints: Hints) -> Option<String> {
-    let all: Vec<_> = named(hints).map(|(name, hint)| format!("{name} {hint}")).collect();
+fn annotations(annotations: ToolAnnotations) -> Option<String> {
+    let all: Vec<_> = named(annotations).map(|(name, hint)| format!("{name} {hint}")).collect();
     (!all.is_empty()).then(|| all.join(", "))
 }
 
 fn about(asked: &Asked, explained: &Explanation) -> Value {
-    let Asked { kind, name, hints, backend } = asked;
-    let Explanation { visible, verdict, deciding, errors } = explained;
-    let (word, scopes) = match verdict {
-        Verdict::Permitted => ("permitted", None),
-        Verdict::Hidden => ("hidden", None),
-        Verdict::Denied => ("denied", None),
-        Verdict::NeedsScopes(scopes) => ("needsScopes", Some(scopes)),
+    let Asked { kind, name, annotations, backend } = asked;
+    let Explanation { visible, decision, deciding, errors } = explained;
+    let (word, scopes) = match decision {
+        Decision::Allow => ("permitted", None),
+        Decision::Hide => ("hidden", None),
+        Decision::Deny => ("denied", None),
+        Decision::InsufficientScope(scopes) => ("needsScopes", Some(scopes)),
     };
     let deciding = deciding.iter().map(|one| {
         let DecidingPolicy { id, permits, text, annotations } = one;
@@ -155,13 +162,13 @@ fn about(asked: &Asked, explained: &Explanation) -> Value {
             annotations.iter().map(|(name, value)| (name.clone(), value.clone().into())).collect();
         json!({"id": id, "effect": effect, "text": text, "annotations": annotations})
     });
-    let hints: serde_json::Map<_, _> =
-        named(*hints).map(|(name, hint)| (name.to_owned(), hint.into())).collect();
+    let annotations: serde_json::Map<_, _> =
+        named(*annotations).map(|(name, hint)| (name.to_owned(), hint.into())).collect();
     let (backend, generation) =
         backend.as_ref().map(|(name, generation)| (name, generation.revision())).unzip();
     json!({
         "item": {
-            "kind": noun(*kind), "name": name, "backend": backend, "generation": generation, "annotations": hints,
+            "kind": noun(*kind), "name": name, "backend": backend, "generation": generation, "annotations": annotations,
         },
         "verdict": word,
         "scopes": scopes.map(|scopes| scopes.iter().map(|scope| &**scope).collect::<Vec<_>>()),

@@ -1,34 +1,34 @@
-//! Behavior hints that a server declares for a tool (MCP, `ToolAnnotations`), evaluated by policies.
+//! Annotations that a server declares for a tool (MCP, `ToolAnnotations`), evaluated by policies.
 
 use std::sync::OnceLock;
 
 use bytes::Bytes;
 use memchr::memmem;
 use serde_json::Value;
-use vmcp_core::Hints;
+use vmcp_core::ToolAnnotations;
 use vmcp_wire::find;
 
 use super::Item;
 use crate::settings::Override;
 
-/// Returns `true` if some of the definitions may contain hints; others need not be parsed.
+/// Returns `true` if some of the definitions may contain annotations; others need not be parsed.
 pub(super) fn hinted(definitions: &[u8]) -> bool {
     let holds = |text: &[u8]| memmem::find(definitions, text).is_some();
     // Names may contain escape sequences.
     holds(b"Hint") || holds(b"\\u")
 }
 
-/// Lazily parsed hints of one tool. Only policies read them, and parsing every definition takes longer than the rest of
+/// Lazily parsed annotations of one tool. Only policies read them, and parsing every definition takes longer than the rest of
 /// building a catalog; each definition is parsed on first use.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Told {
-    /// Definition that has not been parsed yet; empty if it has no hints.
+    /// Definition that has not been parsed yet; empty if it has no annotations.
     definition: Bytes,
-    known: OnceLock<Hints>,
+    known: OnceLock<ToolAnnotations>,
 }
 
 impl Told {
-    /// Creates the hints of a definition with an override applied.
+    /// Creates the annotations of a definition with an override applied.
     pub(super) fn new(item: Item<'_>, change: Option<&Override>) -> Self {
         match change.filter(|change| !change.annotations.is_empty()) {
             Some(change) => Self { definition: Bytes::new(), known: of(item, change).into() },
@@ -37,23 +37,23 @@ impl Told {
         }
     }
 
-    pub(crate) fn get(&self) -> Hints {
+    pub(crate) fn get(&self) -> ToolAnnotations {
         *self.known.get_or_init(|| said(&self.definition))
     }
 }
 
-/// Parses the hints of a definition and applies the override.
-fn of(item: Item<'_>, change: &Override) -> Hints {
-    let mut hints = if item.hinted() { said(item.raw()) } else { Hints::default() };
+/// Parses the annotations of a definition and applies the override.
+fn of(item: Item<'_>, change: &Override) -> ToolAnnotations {
+    let mut annotations = if item.hinted() { said(item.raw()) } else { ToolAnnotations::default() };
     for (name, value) in &change.annotations {
-        if let Some(hint) = place(&mut hints, name) {
+        if let Some(hint) = place(&mut annotations, name) {
             *hint = Value::as_bool(value);
         }
     }
-    hints
+    annotations
 }
 
-fn said(definition: &[u8]) -> Hints {
+fn said(definition: &[u8]) -> ToolAnnotations {
     let annotations = find(definition, "annotations").unwrap_or_default();
     read(|name| match find(annotations, name) {
         Some(b"true") => Some(true),
@@ -62,8 +62,8 @@ fn said(definition: &[u8]) -> Hints {
     })
 }
 
-fn read(hint: impl Fn(&str) -> Option<bool>) -> Hints {
-    Hints {
+fn read(hint: impl Fn(&str) -> Option<bool>) -> ToolAnnotations {
+    ToolAnnotations {
         read_only: hint("readOnlyHint"),
         destructive: hint("destructiveHint"),
         idempotent: hint("idempotentHint"),
@@ -71,12 +71,12 @@ fn read(hint: impl Fn(&str) -> Option<bool>) -> Hints {
     }
 }
 
-fn place<'a>(hints: &'a mut Hints, name: &str) -> Option<&'a mut Option<bool>> {
+fn place<'a>(annotations: &'a mut ToolAnnotations, name: &str) -> Option<&'a mut Option<bool>> {
     match name {
-        "readOnlyHint" => Some(&mut hints.read_only),
-        "destructiveHint" => Some(&mut hints.destructive),
-        "idempotentHint" => Some(&mut hints.idempotent),
-        "openWorldHint" => Some(&mut hints.open_world),
+        "readOnlyHint" => Some(&mut annotations.read_only),
+        "destructiveHint" => Some(&mut annotations.destructive),
+        "idempotentHint" => Some(&mut annotations.idempotent),
+        "openWorldHint" => Some(&mut annotations.open_world),
         _ => None,
     }
 }
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
     use crate::catalog::{Items, Kind};
 
-    fn hints(tool: &str, change: Option<&Override>) -> Hints {
+    fn annotations(tool: &str, change: Option<&Override>) -> ToolAnnotations {
         let items = Items::of(Kind::Tools, &[tool]);
         Told::new(items.iter().next().unwrap(), change).get()
     }
@@ -94,15 +94,19 @@ mod tests {
     #[test]
     fn hints_are_what_the_server_says_unless_overridden() {
         let tool = r#"{"name":"a","annotations":{"readOnlyHint":true,"\u0064estructiveHint":false,"openWorldHint":1}}"#;
-        let said = Hints { read_only: Some(true), destructive: Some(false), ..Hints::default() };
-        assert_eq!(hints(tool, None), said);
+        let said = ToolAnnotations {
+            read_only: Some(true),
+            destructive: Some(false),
+            ..ToolAnnotations::default()
+        };
+        assert_eq!(annotations(tool, None), said);
         let change = Override {
             annotations: vec![("readOnlyHint", false.into()), ("title", "T".into())],
             ..Override::default()
         };
-        let overridden = Hints { read_only: Some(false), ..said };
-        assert_eq!(hints(tool, Some(&change)), overridden);
-        let alone = hints(r#"{"name":"a"}"#, Some(&change));
-        assert_eq!(alone, Hints { read_only: Some(false), ..Hints::default() });
+        let overridden = ToolAnnotations { read_only: Some(false), ..said };
+        assert_eq!(annotations(tool, Some(&change)), overridden);
+        let alone = annotations(r#"{"name":"a"}"#, Some(&change));
+        assert_eq!(alone, ToolAnnotations { read_only: Some(false), ..ToolAnnotations::default() });
     }
 }

@@ -8,34 +8,33 @@ use http::StatusCode;
 use vmcp_wire::quote;
 
 use crate::dot_segments::has_dot_segments;
-use crate::{Generation, Rejection, code};
+use crate::{Fingerprint, Generation, Rejection, code};
 
 /// Permissions of the caller of one request. Authorization inserts them into the request's extensions;
 /// without them everything is permitted.
 ///
-/// A service lists the items that are [`visible`](Admission::visible), and before it routes a call it asks
-/// [`admit`](Admission::admit) with the bytes that it sends. It rejects a name that is not visible exactly
+/// A service lists the items for which [`is_visible`](CallerPermissions::is_visible) holds. Before it routes a call, it calls
+/// [`authorize`](CallerPermissions::authorize) with the bytes that it sends. It rejects a name that is not visible exactly
 /// like a name that does not exist.
 ///
 /// A URI with dot segments, plain or encoded, is never visible: its server may read it as another one than policies do.
 #[derive(Clone)]
-pub struct Admission(Arc<dyn Admit>);
+pub struct CallerPermissions(Arc<dyn Authorizer>);
 
-/// Decides for one caller.
+/// Authorizer of one caller.
 ///
-/// Both questions are answered without I/O; evaluating policies takes its time, so long lists are
-/// asked about away from the asynchronous workers.
-pub trait Admit: Send + Sync {
-    /// Returns `true` if the caller may know of `item`. `false` implies that [`admit`](Admit::admit) hides it;
+/// The methods perform no I/O, but evaluating policies takes time: services evaluate long lists off the asynchronous workers.
+pub trait Authorizer: Send + Sync {
+    /// Returns `true` if the caller may know of `item`. `false` implies that [`authorize`](Authorizer::authorize) hides it;
     /// `true` says nothing about arguments.
-    fn visible(&self, item: &Item<'_>) -> bool;
+    fn is_visible(&self, item: &Item<'_>) -> bool;
 
     /// Decides whether the caller may use `item` with `arguments`, the raw JSON of the arguments object.
-    fn admit(&self, item: &Item<'_>, arguments: Option<&[u8]>) -> Verdict;
+    fn authorize(&self, item: &Item<'_>, arguments: Option<&[u8]>) -> Decision;
 
-    /// Returns the key of everything that [`visible`](Admit::visible) depends on: callers with the same key see the same
+    /// Returns the key of everything that [`is_visible`](Authorizer::is_visible) depends on. Callers with the same key see the same
     /// items, under the same policies and equal values of the claims that the policies read.
-    fn view(&self) -> ViewKey;
+    fn visibility_key(&self) -> Fingerprint;
 
     /// Returns `true` if a decision may depend on [`Item::backend`]. With `false` the caller can leave the backend out, which
     /// saves a lookup for items that are denied anyway.
@@ -43,10 +42,6 @@ pub trait Admit: Send + Sync {
         true
     }
 }
-
-/// Key of the items that are visible to a caller: a digest of the policies' epoch and the claims that they read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ViewKey(pub [u8; 16]);
 
 /// One item of a list: a tool, prompt, resource or template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,13 +51,13 @@ pub struct Item<'a> {
     /// Its name as the client knows it; the URI of a resource, the template of a template.
     pub name: &'a str,
     /// Annotations by its server.
-    pub hints: Hints,
-    /// The backend that answers for it. `None` where none does, where none is known, and where
-    /// [`Admission::reads_backend`] says that it doesn't matter.
+    pub annotations: ToolAnnotations,
+    /// The backend that serves the item. `None` without one, if it is unknown, and if no decision depends on it
+    /// ([`CallerPermissions::reads_backend`]).
     pub backend: Option<ItemBackend<'a>>,
 }
 
-/// The backend of an item, out of several.
+/// Backend of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ItemBackend<'a> {
     /// Its name in the configuration.
@@ -87,7 +82,7 @@ pub enum ItemKind {
 /// A tool's annotations (MCP, `ToolAnnotations`), as its server gave them and the configuration
 /// overrides them, never as a request says. `None` is not given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Hints {
+pub struct ToolAnnotations {
     /// `readOnlyHint`.
     pub read_only: Option<bool>,
     /// `destructiveHint`.
@@ -98,50 +93,50 @@ pub struct Hints {
     pub open_world: Option<bool>,
 }
 
-/// Mark in the extensions of a response: the service that made this list asked the request's [`Admission`] about each
-/// item, so that authorization need not filter it.
+/// Marker in the extensions of a response whose list the service has filtered by the request's [`CallerPermissions`].
+/// Authorization does not filter it again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Filtered;
+pub struct AlreadyFiltered;
 
 /// Decision about the use of an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Yes.
-    Permitted,
-    /// No, and it may not know that it exists.
-    Hidden,
-    /// It may know of it, but not use it so.
-    Denied,
-    /// With a token that has these scopes too (RFC 6750 section 3.1, `insufficient_scope`).
-    NeedsScopes(Vec<Box<str>>),
+pub enum Decision {
+    /// The caller may use the item.
+    Allow,
+    /// The caller may not know that the item exists.
+    Hide,
+    /// The caller may know of the item, but not use it with these arguments.
+    Deny,
+    /// The caller needs a token with these scopes too (RFC 6750 section 3.1, `insufficient_scope`).
+    InsufficientScope(Vec<Box<str>>),
 }
 
-impl Admission {
-    /// Creates the permissions that `admit` decides on.
+impl CallerPermissions {
+    /// Creates the permissions that `authorizer` decides on.
     #[must_use]
-    pub fn new(admit: impl Admit + 'static) -> Self {
-        Self(Arc::new(admit))
+    pub fn new(authorizer: impl Authorizer + 'static) -> Self {
+        Self(Arc::new(authorizer))
     }
 
     /// Returns `true` if the caller may know of `item`.
     #[must_use]
-    pub fn visible(&self, item: &Item<'_>) -> bool {
-        !item.is_ambiguous() && self.0.visible(item)
+    pub fn is_visible(&self, item: &Item<'_>) -> bool {
+        !item.is_ambiguous() && self.0.is_visible(item)
     }
 
     /// Decides whether the caller may use `item` with `arguments`.
     #[must_use]
-    pub fn admit(&self, item: &Item<'_>, arguments: Option<&[u8]>) -> Verdict {
+    pub fn authorize(&self, item: &Item<'_>, arguments: Option<&[u8]>) -> Decision {
         if item.is_ambiguous() {
-            return Verdict::Hidden;
+            return Decision::Hide;
         }
-        self.0.admit(item, arguments)
+        self.0.authorize(item, arguments)
     }
 
     /// Returns the key of everything that the set of visible items depends on.
     #[must_use]
-    pub fn view(&self) -> ViewKey {
-        self.0.view()
+    pub fn visibility_key(&self) -> Fingerprint {
+        self.0.visibility_key()
     }
 
     /// Returns `true` if a decision may depend on [`Item::backend`].
@@ -160,19 +155,19 @@ impl Item<'_> {
 }
 
 impl ItemKind {
-    /// The answer about one of this kind that does not exist, or that the caller may not know of: the
-    /// same bytes for both. A resource that is not there has a code of its own in the stateful
-    /// generation, and its URI beside the message in both (MCP, Resources, Error Handling).
+    /// Returns the rejection of an item that does not exist or that is hidden from the caller, with the same bytes for both. A
+    /// missing resource has a code of its own in the stateful generation, and its URI beside the message in both (MCP,
+    /// Resources, Error Handling).
     #[must_use]
-    pub fn unknown(self, name: &str, generation: Generation) -> Rejection {
+    pub fn not_found(self, name: &str, generation: Generation) -> Rejection {
         let stateful = generation == Generation::Stateful;
-        let refusal = match self {
+        let rejection = match self {
             Self::Tool => Rejection::unknown_name("tool", name),
             Self::Prompt => Rejection::unknown_name("prompt", name),
             Self::Resource | Self::ResourceTemplate => {
                 let unknown = Rejection::unknown_name("resource", name);
                 let mut data = b"{\"uri\":".to_vec();
-                quote(&shortened(name), &mut data);
+                quote(&truncate_name(name), &mut data);
                 data.push(b'}');
                 let message = unknown.message().to_owned();
                 let unknown = if stateful {
@@ -183,21 +178,21 @@ impl ItemKind {
                 unknown.with_data(data)
             }
         };
-        if stateful { refusal.for_session() } else { refusal }
+        if stateful { rejection.for_session() } else { rejection }
     }
 }
 
-/// Names are echoed, but not at any length.
-pub(crate) fn shortened(name: &str) -> Cow<'_, str> {
+/// Returns the first 256 characters of a name, for messages.
+pub(crate) fn truncate_name(name: &str) -> Cow<'_, str> {
     match name.char_indices().nth(256) {
         Some((end, _)) => Cow::Owned(format!("{}…", &name[..end])),
         None => Cow::Borrowed(name),
     }
 }
 
-impl fmt::Debug for Admission {
+impl fmt::Debug for CallerPermissions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Admission").field(&self.view()).finish()
+        f.debug_tuple("CallerPermissions").field(&self.visibility_key()).finish()
     }
 }
 
@@ -205,31 +200,34 @@ impl fmt::Debug for Admission {
 mod tests {
     use super::*;
 
-    fn answer(kind: ItemKind, generation: Generation) -> (u16, bytes::Bytes) {
-        let refusal = kind.unknown("x", generation);
-        (refusal.status().as_u16(), refusal.to_json(None))
+    fn rejection(kind: ItemKind, generation: Generation) -> (u16, bytes::Bytes) {
+        let rejection = kind.not_found("x", generation);
+        (rejection.status().as_u16(), rejection.to_json(None))
     }
 
     #[test]
-    fn the_answer_about_what_is_unknown_is_the_generations_own() {
+    fn not_found_rejection_depends_on_generation() {
         let tool = r#"{"jsonrpc":"2.0","error":{"code":-32602,"message":"unknown tool: x"}}"#;
-        assert_eq!(answer(ItemKind::Tool, Generation::Stateful), (200, tool.into()));
-        assert_eq!(answer(ItemKind::Tool, Generation::Stateless), (400, tool.into()));
+        assert_eq!(rejection(ItemKind::Tool, Generation::Stateful), (200, tool.into()));
+        assert_eq!(rejection(ItemKind::Tool, Generation::Stateless), (400, tool.into()));
         let resource = |code: i32| {
             format!(
                 r#"{{"jsonrpc":"2.0","error":{{"code":{code},"message":"unknown resource: x","data":{{"uri":"x"}}}}}}"#
             )
         };
         let stateful = (200, resource(-32002).into());
-        assert_eq!(answer(ItemKind::Resource, Generation::Stateful), stateful);
+        assert_eq!(rejection(ItemKind::Resource, Generation::Stateful), stateful);
         let stateless = (400, resource(-32602).into());
-        assert_eq!(answer(ItemKind::ResourceTemplate, Generation::Stateless), stateless);
+        assert_eq!(rejection(ItemKind::ResourceTemplate, Generation::Stateless), stateless);
     }
 
     #[test]
-    fn a_long_name_is_not_echoed_as_a_whole() {
-        let refusal = ItemKind::Tool.unknown(&"ä".repeat(10_000), Generation::Stateless);
-        assert!(refusal.message().chars().count() < 300);
-        assert_eq!(shortened(&shortened(&"ä".repeat(300))), shortened(&"ä".repeat(300)));
+    fn truncates_long_names() {
+        let rejection = ItemKind::Tool.not_found(&"ä".repeat(10_000), Generation::Stateless);
+        assert!(rejection.message().chars().count() < 300);
+        assert_eq!(
+            truncate_name(&truncate_name(&"ä".repeat(300))),
+            truncate_name(&"ä".repeat(300))
+        );
     }
 }
