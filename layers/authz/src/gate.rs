@@ -172,7 +172,7 @@ impl<'a> Gate<'a> {
             }),
             Decision::Deny => Err(denied("denied with these arguments")),
             Decision::InsufficientScope(scopes) => Err(GateRejection {
-                rejection: Rejection::needs_scopes(scopes),
+                rejection: Rejection::insufficient_scope(scopes),
                 denied: Some("the token lacks scopes"),
             }),
         }
@@ -198,5 +198,5 @@ fn invalid(message: impl Into<Cow<'static, str>>) -> GateRejection {
 }
 
 fn denied(reason: &'static str) -> GateRejection {
-    GateRejection { rejection: Rejection::denied(), denied: Some(reason) }
+    GateRejection { rejection: Rejection::forbidden(), denied: Some(reason) }
 }

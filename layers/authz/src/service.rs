@@ -204,7 +204,7 @@ impl<P: Policy> AuthorizationLayer<P> {
                 let stateful = message.generation == Generation::Stateful;
                 let rejection = rejected.rejection;
                 RequestStep::Reject(
-                    if stateful { rejection.for_session() } else { rejection },
+                    if stateful { rejection.for_stateful_client() } else { rejection },
                     id(),
                 )
             }

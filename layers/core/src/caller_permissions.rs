@@ -162,10 +162,10 @@ impl ItemKind {
     pub fn not_found(self, name: &str, generation: Generation) -> Rejection {
         let stateful = generation == Generation::Stateful;
         let rejection = match self {
-            Self::Tool => Rejection::unknown_name("tool", name),
-            Self::Prompt => Rejection::unknown_name("prompt", name),
+            Self::Tool => Rejection::not_found("tool", name),
+            Self::Prompt => Rejection::not_found("prompt", name),
             Self::Resource | Self::ResourceTemplate => {
-                let unknown = Rejection::unknown_name("resource", name);
+                let unknown = Rejection::not_found("resource", name);
                 let mut data = b"{\"uri\":".to_vec();
                 quote(&truncate_name(name), &mut data);
                 data.push(b'}');
@@ -178,7 +178,7 @@ impl ItemKind {
                 unknown.with_data(data)
             }
         };
-        if stateful { rejection.for_session() } else { rejection }
+        if stateful { rejection.for_stateful_client() } else { rejection }
     }
 }
 

@@ -31,7 +31,7 @@ pub mod code {
     /// A resource that does not exist (2025-11-25 and older).
     pub const RESOURCE_NOT_FOUND: i32 = -32002;
     /// Authorization denied it. The code of the nearest existing gateways.
-    pub const DENIED: i32 = 403;
+    pub const FORBIDDEN: i32 = 403;
     /// A header contradicts the body (2026-07-28).
     pub const HEADER_MISMATCH: i32 = -32020;
     /// The client did not declare a capability that the answer needs (2026-07-28).

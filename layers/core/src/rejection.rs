@@ -1,22 +1,22 @@
-//! The one refusal type. Who is at fault and what to do stands in the message.
+//! Rejection of a message. The text names the party at fault and what to change.
 //!
-//! | Refusal | HTTP | JSON-RPC |
+//! | Rejection | HTTP | JSON-RPC |
 //! |---|---|---|
 //! | [`Rejection::malformed`] | 400 | -32700 or -32600 |
-//! | [`Rejection::invalid_params`], [`Rejection::unknown_name`] | 400, 200 for stateful clients | -32602 |
-//! | [`Rejection::unknown_method`] | 404, 200 for stateful clients | -32601 |
+//! | [`Rejection::invalid_params`], [`Rejection::not_found`] | 400, 200 for stateful clients | -32602 |
+//! | [`Rejection::method_not_found`] | 404, 200 for stateful clients | -32601 |
 //! | [`Rejection::header_mismatch`] | 400 | -32020 |
 //! | [`Rejection::missing_capability`] | 400 | -32021 |
 //! | [`Rejection::unsupported_revision`] | 400 | -32022 |
-//! | [`Rejection::no_session`] | 404 | -32001 |
-//! | [`Rejection::foreign_host`] | 403 | -32600 |
+//! | [`Rejection::session_not_found`] | 404 | -32001 |
+//! | [`Rejection::host_not_allowed`] | 403 | -32600 |
 //! | [`Rejection::not_acceptable`], [`Rejection::unsupported_media_type`] | 406, 415 | -32600 |
-//! | [`Rejection::too_large`], [`Rejection::too_slow`] | 413, 408 | -32600 |
+//! | [`Rejection::too_large`], [`Rejection::request_timeout`] | 413, 408 | -32600 |
 //! | [`Rejection::overloaded`] | 503 and `Retry-After` | -32603 |
 //! | [`Rejection::backend_unavailable`], [`Rejection::backend_outcome_unknown`] | 200 | -32603 |
-//! | [`Rejection::circuit_open`], [`Rejection::no_credentials`] | 200 | -32603 |
-//! | [`Rejection::log_in_again`] | 401 | -32603 |
-//! | [`Rejection::denied`], [`Rejection::needs_scopes`] | 403 | 403 |
+//! | [`Rejection::circuit_open`], [`Rejection::credentials_unavailable`] | 200 | -32603 |
+//! | [`Rejection::reauthentication_required`] | 401 | -32603 |
+//! | [`Rejection::forbidden`], [`Rejection::insufficient_scope`] | 403 | 403 |
 //! | [`Rejection::internal`] | 500 | -32603 |
 //!
 //! A failure of a backend is a JSON-RPC error in a 200: common clients take a 4xx or 5xx as the end
@@ -43,8 +43,8 @@ pub struct Rejection {
     message: Cow<'static, str>,
     data: Option<Bytes>,
     retry_after: Option<u32>,
-    refused_by: &'static str,
-    /// Boxed: few have one, and a refusal is moved through many results.
+    layer: &'static str,
+    /// Boxed: few rejections have one, and rejections are moved through many results.
     challenge: Option<Box<Challenge>>,
 }
 
@@ -59,7 +59,7 @@ pub enum Challenge {
 }
 
 impl Rejection {
-    /// A refusal that has no constructor of its own. Prefer the named ones.
+    /// Creates a rejection that has no constructor of its own. Prefer the named ones.
     #[must_use]
     pub fn new(status: StatusCode, code: i32, message: impl Into<Cow<'static, str>>) -> Self {
         Self {
@@ -68,52 +68,52 @@ impl Rejection {
             message: message.into(),
             data: None,
             retry_after: None,
-            refused_by: "aggregate",
+            layer: "aggregate",
             challenge: None,
         }
     }
 
-    /// Names the layer that refuses, for the log: `aggregate` unless set. Clients do not see it.
+    /// Sets the layer that rejects, for the log: `aggregate` unless set. Clients do not see it.
     #[must_use]
-    pub fn by(mut self, layer: &'static str) -> Self {
-        self.refused_by = layer;
+    pub fn with_layer(mut self, layer: &'static str) -> Self {
+        self.layer = layer;
         self
     }
 
-    /// The layer that refused.
+    /// Returns the layer that rejected the message.
     #[must_use]
-    pub fn refused_by(&self) -> &'static str {
-        self.refused_by
+    pub fn layer(&self) -> &'static str {
+        self.layer
     }
 
-    /// The body is not a JSON-RPC message. `code` is -32700 or -32600.
+    /// Rejects a body that is not a JSON-RPC message. `code` is -32700 or -32600.
     #[must_use]
     pub fn malformed(code: i32, message: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, code, message).by("decode")
+        Self::new(StatusCode::BAD_REQUEST, code, message).with_layer("decode")
     }
 
-    /// The parameters do not fit the method.
+    /// Rejects parameters that do not fit the method.
     #[must_use]
     pub fn invalid_params(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, code::INVALID_PARAMS, message)
     }
 
-    /// A tool, prompt or resource that does not exist, or that this caller may not know of: the
-    /// response is the same. It names the first 256 characters of a long name.
+    /// Rejects the name of a tool, prompt or resource that does not exist or is hidden from the caller: the response is the
+    /// same. It contains the first 256 characters of the name.
     #[must_use]
-    pub fn unknown_name(kind: &str, name: &str) -> Self {
+    pub fn not_found(kind: &str, name: &str) -> Self {
         Self::invalid_params(format!("unknown {kind}: {}", truncate_name(name)))
     }
 
-    /// A method that this generation of the protocol does not have.
+    /// Rejects a method that this generation of the protocol does not have.
     #[must_use]
-    pub fn unknown_method(method: &str) -> Self {
+    pub fn method_not_found(method: &str) -> Self {
         let method: String = method.chars().take(64).collect();
         let message = format!("method not found: {method}");
         Self::new(StatusCode::NOT_FOUND, code::METHOD_NOT_FOUND, message)
     }
 
-    /// A header that is missing or contradicts the body.
+    /// Rejects a header that is missing or contradicts the body.
     #[must_use]
     pub fn header_mismatch(header: &str, problem: &str) -> Self {
         let message = format!("{header} {problem}");
@@ -122,11 +122,10 @@ impl Rejection {
         data.push(b'}');
         Self::new(StatusCode::BAD_REQUEST, code::HEADER_MISMATCH, message)
             .with_data(data)
-            .by("decode")
+            .with_layer("decode")
     }
 
-    /// The client did not declare what answering it needs; `required` is the JSON object of
-    /// capabilities.
+    /// Rejects a request that needs capabilities which the client did not declare; `required` is their JSON object.
     #[must_use]
     pub fn missing_capability(required: &str, message: impl Into<Cow<'static, str>>) -> Self {
         let data = format!("{{\"requiredCapabilities\":{required}}}");
@@ -134,7 +133,7 @@ impl Rejection {
             .with_data(data.into_bytes())
     }
 
-    /// A revision that is not spoken here. The ones that are stand in the data.
+    /// Rejects an unsupported protocol revision. The data lists the supported ones.
     #[must_use]
     pub fn unsupported_revision(requested: &str) -> Self {
         let requested: String = requested.chars().take(64).collect();
@@ -150,62 +149,64 @@ impl Rejection {
         Self::new(StatusCode::BAD_REQUEST, code::UNSUPPORTED_REVISION, message).with_data(data)
     }
 
-    /// The session is unknown, has ended, or belongs to another caller: the response is the same.
+    /// Rejects a session that is unknown, has ended, or belongs to another caller: the response is the same.
     #[must_use]
-    pub fn no_session() -> Self {
+    pub fn session_not_found() -> Self {
         let message = "session not found: initialize again";
         Self::new(StatusCode::NOT_FOUND, code::SESSION, message)
     }
 
-    /// A Host or Origin that this server does not serve.
+    /// Rejects a Host or Origin that this server does not serve.
     #[must_use]
-    pub fn foreign_host(message: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(StatusCode::FORBIDDEN, code::INVALID_REQUEST, message).by("hosts")
+    pub fn host_not_allowed(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, code::INVALID_REQUEST, message).with_layer("hosts")
     }
 
-    /// An `Accept` header that rules out every form the answer can have.
+    /// Rejects an `Accept` header that excludes every form of the response.
     #[must_use]
     pub fn not_acceptable(message: &'static str) -> Self {
-        Self::new(StatusCode::NOT_ACCEPTABLE, code::INVALID_REQUEST, message).by("decode")
+        Self::new(StatusCode::NOT_ACCEPTABLE, code::INVALID_REQUEST, message).with_layer("decode")
     }
 
-    /// A body that is not `application/json`.
+    /// Rejects a body that is not `application/json`.
     #[must_use]
     pub fn unsupported_media_type() -> Self {
         let message = "send Content-Type: application/json";
-        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, code::INVALID_REQUEST, message).by("decode")
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, code::INVALID_REQUEST, message)
+            .with_layer("decode")
     }
 
-    /// A body over the limit, which is in bytes.
+    /// Rejects a body over the limit, which is in bytes.
     #[must_use]
     pub fn too_large(limit: usize) -> Self {
         let message = format!("the message is larger than {limit} bytes");
-        Self::new(StatusCode::PAYLOAD_TOO_LARGE, code::INVALID_REQUEST, message).by("decode")
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, code::INVALID_REQUEST, message)
+            .with_layer("decode")
     }
 
-    /// A body that did not arrive in time.
+    /// Rejects a body that did not arrive in time.
     #[must_use]
-    pub fn too_slow() -> Self {
+    pub fn request_timeout() -> Self {
         let message = "the message did not arrive in time";
-        Self::new(StatusCode::REQUEST_TIMEOUT, code::INVALID_REQUEST, message).by("decode")
+        Self::new(StatusCode::REQUEST_TIMEOUT, code::INVALID_REQUEST, message).with_layer("decode")
     }
 
-    /// A cap is reached. Retrying after `seconds` can help.
+    /// Rejects a request over a limit of the server. A retry after `seconds` may succeed.
     #[must_use]
     pub fn overloaded(message: impl Into<Cow<'static, str>>, seconds: u32) -> Self {
-        let refusal = Self::new(StatusCode::SERVICE_UNAVAILABLE, code::INTERNAL, message);
-        let mut refusal = refusal.by("limits");
-        refusal.retry_after = Some(seconds);
-        refusal
+        let rejection = Self::new(StatusCode::SERVICE_UNAVAILABLE, code::INTERNAL, message);
+        let mut rejection = rejection.with_layer("limits");
+        rejection.retry_after = Some(seconds);
+        rejection
     }
 
-    /// A backend that could not be reached, broke off or did not answer in time. Retrying can help.
+    /// Reports a backend that could not be reached, closed the connection or did not respond in time. A retry may succeed.
     #[must_use]
     pub fn backend_unavailable(backend: &str, problem: &str) -> Self {
         let message = format!("backend {backend} {problem}");
         Self::new(StatusCode::OK, code::INTERNAL, message)
-            .with_data(about(backend, true))
-            .by("backend")
+            .with_data(backend_error_data(backend, true))
+            .with_layer("backend")
     }
 
     /// A backend that did not answer a request that it may have acted on. Retrying may act twice.
@@ -215,71 +216,71 @@ impl Rejection {
             "backend {backend} {problem}: it may have acted on the request, check before trying again"
         );
         Self::new(StatusCode::OK, code::INTERNAL, message)
-            .with_data(about(backend, false))
-            .by("backend")
+            .with_data(backend_error_data(backend, false))
+            .with_layer("backend")
     }
 
-    /// A backend that rejects the credentials. A retry does not help: the operator has to change them.
+    /// Reports a backend that rejects the gateway's credentials. A retry does not help: the operator has to change them.
     #[must_use]
-    pub fn backend_refuses(backend: &str, problem: &str) -> Self {
+    pub fn backend_unauthorized(backend: &str, problem: &str) -> Self {
         let message = format!(
             "backend {backend} {problem}: it does not take the credentials that it is shown"
         );
         Self::new(StatusCode::OK, code::INTERNAL, message)
-            .with_data(about(backend, false))
-            .by("backend")
+            .with_data(backend_error_data(backend, false))
+            .with_layer("backend")
     }
 
-    /// A backend that is left alone because it failed too often. Retrying helps after `wait`.
+    /// Reports a backend whose circuit is open. A retry after `wait` may succeed.
     #[must_use]
     pub fn circuit_open(backend: &str, wait: Duration) -> Self {
         let seconds = wait.as_secs_f64().ceil().max(1.0);
         let message = format!(
             "backend {backend} failed too often and is left alone: try again in {seconds} s"
         );
-        let mut data = about(backend, true);
+        let mut data = backend_error_data(backend, true);
         data.pop();
         data.extend_from_slice(format!(",\"retryAfterSeconds\":{seconds}}}").as_bytes());
-        Self::new(StatusCode::OK, code::INTERNAL, message).with_data(data).by("breaker")
+        Self::new(StatusCode::OK, code::INTERNAL, message).with_data(data).with_layer("breaker")
     }
 
-    /// A backend whose credentials could not be had. `problem` says who can help.
+    /// Reports a backend whose credentials are unavailable. `problem` names the party that can change that.
     #[must_use]
-    pub fn no_credentials(backend: &str, problem: &str, retry: bool) -> Self {
+    pub fn credentials_unavailable(backend: &str, problem: &str, retry: bool) -> Self {
         let message = format!("no credentials for backend {backend}: {problem}");
         Self::new(StatusCode::OK, code::INTERNAL, message)
-            .with_data(about(backend, retry))
-            .by("credentials")
+            .with_data(backend_error_data(backend, retry))
+            .with_layer("credentials")
     }
 
-    /// A backend that needs a token which the caller gets by logging in again.
+    /// Reports a backend that needs a token which the caller gets by logging in again.
     #[must_use]
-    pub fn log_in_again(backend: &str) -> Self {
+    pub fn reauthentication_required(backend: &str) -> Self {
         let problem = "the login that gave them has ended: log in again";
-        let mut refusal = Self::no_credentials(backend, problem, false);
-        refusal.status = StatusCode::UNAUTHORIZED;
-        refusal.challenge = Some(Box::new(Challenge::InvalidToken));
-        refusal
+        let mut rejection = Self::credentials_unavailable(backend, problem, false);
+        rejection.status = StatusCode::UNAUTHORIZED;
+        rejection.challenge = Some(Box::new(Challenge::InvalidToken));
+        rejection
     }
 
-    /// Something that the caller may know of, but not use so.
+    /// Rejects the use of an item that the caller may know of.
     #[must_use]
-    pub fn denied() -> Self {
-        Self::new(StatusCode::FORBIDDEN, code::DENIED, "denied by authorization policy")
-            .by("authorization")
+    pub fn forbidden() -> Self {
+        Self::new(StatusCode::FORBIDDEN, code::FORBIDDEN, "denied by authorization policy")
+            .with_layer("authorization")
     }
 
-    /// Something that needs a token with more scopes.
+    /// Rejects a token that lacks scopes.
     #[must_use]
-    pub fn needs_scopes(scopes: Vec<Box<str>>) -> Self {
+    pub fn insufficient_scope(scopes: Vec<Box<str>>) -> Self {
         let message = format!("the token needs the scopes {}", scopes.join(" "));
-        let refusal = Self::new(StatusCode::FORBIDDEN, code::DENIED, message);
-        let mut refusal = refusal.by("authorization");
-        refusal.challenge = Some(Box::new(Challenge::InsufficientScope(scopes)));
-        refusal
+        let rejection = Self::new(StatusCode::FORBIDDEN, code::FORBIDDEN, message);
+        let mut rejection = rejection.with_layer("authorization");
+        rejection.challenge = Some(Box::new(Challenge::InsufficientScope(scopes)));
+        rejection
     }
 
-    /// A fault of the gateway. Details are in its log only.
+    /// Reports an error of the gateway. Details are in its log only.
     #[must_use]
     pub fn internal() -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, code::INTERNAL, "internal error")
@@ -292,12 +293,12 @@ impl Rejection {
         self
     }
 
-    /// The same refusal as a stateful client expects it: JSON-RPC errors about what the message
-    /// asks for come with 200, since those clients take a 4xx as the end of the session.
+    /// Changes the status to 200 for JSON-RPC errors about the content of the message, as stateful clients take a 4xx as the end
+    /// of the session.
     #[must_use]
-    pub fn for_session(mut self) -> Self {
-        let of_the_message = matches!(self.code, code::METHOD_NOT_FOUND | code::INVALID_PARAMS);
-        if of_the_message {
+    pub fn for_stateful_client(mut self) -> Self {
+        let is_about_content = matches!(self.code, code::METHOD_NOT_FOUND | code::INVALID_PARAMS);
+        if is_about_content {
             self.status = StatusCode::OK;
         }
         self
@@ -309,13 +310,13 @@ impl Rejection {
         self.challenge.as_deref()
     }
 
-    /// The HTTP status.
+    /// Returns the HTTP status.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         self.status
     }
 
-    /// The JSON-RPC error code.
+    /// Returns the JSON-RPC error code.
     #[must_use]
     pub fn code(&self) -> i32 {
         self.code
@@ -327,7 +328,7 @@ impl Rejection {
         &self.message
     }
 
-    /// The JSON-RPC error response. Without an id the member is left out, never null.
+    /// Returns the JSON-RPC error response. Without an id the member is left out, never null.
     #[must_use]
     pub fn to_json(&self, id: Option<&[u8]>) -> Bytes {
         let mut out = Vec::with_capacity(128);
@@ -365,7 +366,7 @@ impl Rejection {
 }
 
 /// Returns the error data of a failed backend.
-fn about(backend: &str, retryable: bool) -> Vec<u8> {
+fn backend_error_data(backend: &str, retryable: bool) -> Vec<u8> {
     let mut data = b"{\"backend\":".to_vec();
     quote(backend, &mut data);
     data.extend_from_slice(format!(",\"retryable\":{retryable}}}").as_bytes());
@@ -377,14 +378,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unknown_id_is_left_out_rather_than_null() {
+    fn omits_unknown_id() {
         let body = Rejection::internal().to_json(None);
         assert_eq!(body, r#"{"jsonrpc":"2.0","error":{"code":-32603,"message":"internal error"}}"#);
     }
 
     #[test]
-    fn what_the_client_sent_cannot_break_out_of_the_message() {
-        let body = Rejection::unknown_name("tool", "a\"},\n").to_json(Some(b"\"x\""));
+    fn escapes_client_text_in_the_message() {
+        let body = Rejection::not_found("tool", "a\"},\n").to_json(Some(b"\"x\""));
         assert_eq!(
             body,
             r#"{"jsonrpc":"2.0","id":"x","error":{"code":-32602,"message":"unknown tool: a\"},\n"}}"#
@@ -392,13 +393,13 @@ mod tests {
     }
 
     #[test]
-    fn a_stateful_client_gets_protocol_errors_with_200() {
-        assert_eq!(Rejection::unknown_method("x").for_session().status(), 200);
-        assert_eq!(Rejection::no_session().for_session().status(), 404);
+    fn stateful_client_gets_protocol_errors_with_200() {
+        assert_eq!(Rejection::method_not_found("x").for_stateful_client().status(), 200);
+        assert_eq!(Rejection::session_not_found().for_stateful_client().status(), 404);
     }
 
     #[test]
-    fn an_open_circuit_says_when_to_come_back() {
+    fn open_circuit_has_retry_time() {
         let body = Rejection::circuit_open("b", Duration::from_millis(1500)).to_json(None);
         let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(
@@ -408,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rejection_stays_with_the_response() {
+    fn response_extensions_contain_the_rejection() {
         let response = Rejection::overloaded("too many sessions", 5).into_response::<Bytes>(None);
         assert_eq!(response.headers()["retry-after"], "5");
         assert!(response.extensions().get::<Rejection>().is_some());

@@ -43,7 +43,7 @@ where
             Some(done) => done,
             None => match tokio::time::timeout(limits.body_timeout, reading).await {
                 Ok(done) => done,
-                Err(_) => return Err(Rejection::too_slow()),
+                Err(_) => return Err(Rejection::request_timeout()),
             },
         }
     };

@@ -50,7 +50,7 @@ pub(crate) async fn go_on(call: Arc<Call>) -> Response<Body> {
 
 fn refused(call: &Call, refusal: Rejection) -> Response<Body> {
     let stateful = call.message.generation == Generation::Stateful;
-    let refusal = if stateful { refusal.for_session() } else { refusal };
+    let refusal = if stateful { refusal.for_stateful_client() } else { refusal };
     refusal.into_response(call.message.id())
 }
 
@@ -143,7 +143,7 @@ async fn common(call: Arc<Call>, method: &str) -> Result<Response<Body>, Rejecti
         "prompts/list" => return Box::pin(lists::list(&call, Kind::Prompts)).await,
         "resources/list" => return Box::pin(lists::list(&call, Kind::Resources)).await,
         "resources/templates/list" => return Box::pin(lists::list(&call, Kind::Templates)).await,
-        _ => return Err(Rejection::unknown_method(method)),
+        _ => return Err(Rejection::method_not_found(method)),
     };
     call.forward(method).await
 }
@@ -162,7 +162,7 @@ fn session(hub: &Hub, parts: &request::Parts, caller: &Caller) -> Result<Arc<Ses
     }
     let session = SessionId::parse(id.as_bytes())
         .and_then(|id| hub.sessions.get(id, caller.identity()))
-        .ok_or_else(Rejection::no_session)?;
+        .ok_or_else(Rejection::session_not_found)?;
     session.renew(caller);
     Ok(session)
 }
@@ -201,7 +201,7 @@ fn end_session(hub: &Hub, parts: &request::Parts) -> Result<Response<Body>, Reje
     session(hub, parts, &caller)?;
     let id = parts.headers.get(SESSION).and_then(|id| SessionId::parse(id.as_bytes()));
     let ended = id.and_then(|id| hub.sessions.close(id, caller.identity()));
-    ended.ok_or_else(Rejection::no_session)?.end();
+    ended.ok_or_else(Rejection::session_not_found)?.end();
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
     Ok(response)

@@ -190,7 +190,7 @@ impl Session {
         let running = Arc::new(running);
         let mut calls = lock(&self.calls);
         if self.has_ended() {
-            return Err(Rejection::no_session());
+            return Err(Rejection::session_not_found());
         }
         if calls.len() >= MOST_CALLS {
             let message = "too many requests of this session are under way";

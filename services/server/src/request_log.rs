@@ -132,7 +132,7 @@ impl Entry {
         let refused_by = match (self.request_context.denied(), rejection) {
             (Some(_), _) => "authorization",
             (None, Some(_)) if status == StatusCode::UNAUTHORIZED => "authentication",
-            (None, Some(rejection)) => rejection.refused_by(),
+            (None, Some(rejection)) => rejection.layer(),
             (None, None) => "backend",
         };
         tracing::warn!(

@@ -191,7 +191,7 @@ async fn records_denials_hidden_by_the_response() {
     let fixture = Fixture::new(AuditSettings::default());
     let service = serve(CALL, |request_context| {
         request_context.record_denied("not permitted by policy");
-        Rejection::unknown_name("tool", "paint").for_session().into_response(Some(b"1"))
+        Rejection::not_found("tool", "paint").for_stateful_client().into_response(Some(b"1"))
     });
     send(&fixture, service, post()).await;
     let event = fixture.event();

@@ -191,9 +191,9 @@ async fn session_claim_yields_upstream_tokens_and_is_removed() {
 #[tokio::test]
 async fn inner_challenge_gets_header() {
     for (rejection, error) in [
-        (Rejection::needs_scopes(vec!["admin".into()]), Some("insufficient_scope")),
-        (Rejection::log_in_again("b"), Some("invalid_token")),
-        (Rejection::denied(), None),
+        (Rejection::insufficient_scope(vec!["admin".into()]), Some("insufficient_scope")),
+        (Rejection::reauthentication_required("b"), Some("invalid_token")),
+        (Rejection::forbidden(), None),
     ] {
         let status = rejection.status();
         let inner = tower::service_fn(move |_: Request<()>| {

@@ -150,8 +150,8 @@ async fn unknown_names_become_no_labels() {
     let fixture = Fixture::new(true);
     for number in 0..3000 {
         let text = CALL.replace("weather", &format!("made-up-{number}"));
-        let refusal = Rejection::unknown_name("tool", "x").for_session();
-        send(&fixture, post(), &text, None, refusal.into_response(None)).await;
+        let rejection = Rejection::not_found("tool", "x").for_stateful_client();
+        send(&fixture, post(), &text, None, rejection.into_response(None)).await;
     }
     assert_eq!(fixture.labels("mcp.server.operation.duration").len(), 1);
     assert!(fixture.spans().iter().all(|span| span.name == "tools/call"));

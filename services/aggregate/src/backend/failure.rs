@@ -91,7 +91,7 @@ pub(crate) fn rejection_of(backend: &str, error: &BoxError, repeatable: bool) ->
         Some(error) => credentials(backend, &error.fault),
         None => match cause_ref::<Failure>(error.as_ref()) {
             Some(Failure::Status(status)) if matches!(status.as_u16(), 401 | 403 | 407) => {
-                Rejection::backend_refuses(backend, &problem(error))
+                Rejection::backend_unauthorized(backend, &problem(error))
             }
             Some(Failure::Task(_)) => Rejection::backend_outcome_unknown(backend, &problem(error)),
             Some(Failure::Capability(capability)) => Rejection::missing_capability(
@@ -153,20 +153,22 @@ fn credentials(backend: &str, fault: &CredentialFault) -> Rejection {
     match fault {
         CredentialFault::NoCaller => {
             let problem = "they depend on who is calling, and the caller is not authenticated";
-            Rejection::no_credentials(backend, problem, false)
+            Rejection::credentials_unavailable(backend, problem, false)
         }
-        CredentialFault::NoUpstreamToken { provider: _ } => Rejection::log_in_again(backend),
+        CredentialFault::NoUpstreamToken { provider: _ } => {
+            Rejection::reauthentication_required(backend)
+        }
         CredentialFault::Refused { reason } => {
             let problem = format!("the caller was refused ({reason})");
-            Rejection::no_credentials(backend, &problem, false)
+            Rejection::credentials_unavailable(backend, &problem, false)
         }
         CredentialFault::Request { reason } => {
             let problem = format!("the request cannot be given any ({reason})");
-            Rejection::no_credentials(backend, &problem, false)
+            Rejection::credentials_unavailable(backend, &problem, false)
         }
         CredentialFault::Unavailable { reason: _ } => {
             let problem = "who gives them does not answer: try again later";
-            Rejection::no_credentials(backend, problem, true)
+            Rejection::credentials_unavailable(backend, problem, true)
         }
     }
 }

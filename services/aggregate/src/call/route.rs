@@ -331,9 +331,9 @@ fn refused(call: &Call, decision: Decision, kind: ItemKind, name: &str) -> Missi
     let (reason, refusal) = match decision {
         // Treated like an unknown item, including the wait, so neither response nor time distinguishes them.
         Decision::Allow | Decision::Hide => ("hidden from the caller", unknown(call, kind, name)),
-        Decision::Deny => ("denied with these arguments", Missing::Refused(Rejection::denied())),
+        Decision::Deny => ("denied with these arguments", Missing::Refused(Rejection::forbidden())),
         Decision::InsufficientScope(scopes) => {
-            ("the token lacks scopes", Missing::Refused(Rejection::needs_scopes(scopes)))
+            ("the token lacks scopes", Missing::Refused(Rejection::insufficient_scope(scopes)))
         }
     };
     if let Some(request_context) = &call.request_context {

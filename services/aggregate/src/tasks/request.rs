@@ -37,7 +37,7 @@ pub(crate) async fn request(
         return Err(Rejection::invalid_params(format!("{method} needs params.taskId, a string")));
     };
     let given = text.read(&call.message.bytes);
-    let unknown = || Rejection::unknown_name("task", &given);
+    let unknown = || Rejection::not_found("task", &given);
     let task = TaskId::open(&given, &call.hub.seal, call.caller.identity()).ok_or_else(unknown)?;
     let mut links = call.snapshot.links.iter();
     let link = links.find(|link| *link.name() == *task.backend).ok_or_else(unknown)?;

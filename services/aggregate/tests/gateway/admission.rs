@@ -226,7 +226,7 @@ async fn what_is_seen_is_used_as_far_as_arguments_and_scopes_go() {
                 (forced.status, forced.request_context.denied()),
                 (403, Some("denied with these arguments"))
             );
-            assert_eq!(forced.response.extensions.get(), Some(&Rejection::denied()));
+            assert_eq!(forced.response.extensions.get(), Some(&Rejection::forbidden()));
             let bomb = red.ask("tools/call", json!({"name": "be_red_bomb", "arguments": {}})).await;
             assert_eq!(
                 (bomb.status, bomb.request_context.denied()),

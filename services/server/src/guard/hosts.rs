@@ -105,14 +105,14 @@ impl HostsLayer {
     pub fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<Option<HeaderValue>, Rejection> {
         let host = Self::host(uri, headers)?;
         if !self.serves(host) {
-            return Err(foreign_host());
+            return Err(host_not_allowed());
         }
         if self.1 == Origins::Any {
             return Ok(None);
         }
         let Some(origin) = only(headers, &header::ORIGIN) else { return Ok(None) };
         let foreign =
-            || Rejection::foreign_host("this Origin is not served here: see --allow-origin");
+            || Rejection::host_not_allowed("this Origin is not served here: see --allow-origin");
         let origin = origin.map_err(|_more| foreign())?;
         let text = origin.to_str().unwrap_or_default();
         if self.0.origins.iter().any(|known| known.eq_ignore_ascii_case(text) || known == "*") {
@@ -139,21 +139,21 @@ impl HostsLayer {
     /// Returns a 403 for a host name that is not allowed.
     pub fn check_host(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Rejection> {
         let host = Self::host(uri, headers)?;
-        if self.serves(host) || host.address().is_some() { Ok(()) } else { Err(foreign_host()) }
+        if self.serves(host) || host.address().is_some() { Ok(()) } else { Err(host_not_allowed()) }
     }
 
     /// Returns the host of a request (RFC 9112, 3.2).
     fn host<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Result<Place<'a>, Rejection> {
         let host = match only(headers, &header::HOST) {
-            Some(host) => host.map_err(|_more| foreign_host())?.to_str().unwrap_or_default(),
+            Some(host) => host.map_err(|_more| host_not_allowed())?.to_str().unwrap_or_default(),
             None => uri.authority().map(http::uri::Authority::as_str).unwrap_or_default(),
         };
         // An absolute request target must name the same host as the header.
         let is_other = |named: &http::uri::Authority| !named.as_str().eq_ignore_ascii_case(host);
         if uri.authority().is_some_and(is_other) {
-            return Err(foreign_host());
+            return Err(host_not_allowed());
         }
-        Place::parse(host).ok_or_else(foreign_host)
+        Place::parse(host).ok_or_else(host_not_allowed)
     }
 
     fn serves(&self, host: Place<'_>) -> bool {
@@ -171,8 +171,8 @@ impl HostsLayer {
     }
 }
 
-fn foreign_host() -> Rejection {
-    Rejection::foreign_host("this Host is not served here: see --allow-host")
+fn host_not_allowed() -> Rejection {
+    Rejection::host_not_allowed("this Host is not served here: see --allow-host")
 }
 
 /// Returns the only value of a header, an error for more than one, `None` if it is absent.
