@@ -45,7 +45,7 @@ use tokio::net::TcpListener;
 use tower::{Layer, Service, ServiceExt, service_fn};
 use vmcp_authn::{AuthenticationLayer, BearerAuthenticator, JwtVerifier};
 use vmcp_core::{
-    Body, BoxError, Caller, Clock, CredentialError, CredentialFault, Identity, cause_ref,
+    Body, BoxError, Caller, Clock, CredentialError, CredentialErrorKind, Identity, cause_ref,
 };
 use vmcp_examples::Issuer;
 use vmcp_token_exchange::{
@@ -107,9 +107,9 @@ where
 
 /// Maps an error of the layer to a response. The cause tells if the caller or the operator can correct it.
 fn refuse(error: &BoxError) -> Response<Body> {
-    let status = match cause_ref::<CredentialError>(error.as_ref()).map(|error| &error.fault) {
+    let status = match cause_ref::<CredentialError>(error.as_ref()).map(|error| &error.kind) {
         None => StatusCode::BAD_GATEWAY,
-        Some(CredentialFault::Unavailable { .. }) => StatusCode::SERVICE_UNAVAILABLE,
+        Some(CredentialErrorKind::Unavailable { .. }) => StatusCode::SERVICE_UNAVAILABLE,
         Some(_) => StatusCode::FORBIDDEN,
     };
     let mut response = Response::new(Body::from(Bytes::from(format!("{error}\n"))));

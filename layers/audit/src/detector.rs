@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
-use vmcp_core::Media;
+use vmcp_core::MediaType;
 use vmcp_wire::sse::Reader;
 use vmcp_wire::{HeadOutcome, find, head, may_fail, unquote};
 
@@ -44,10 +44,10 @@ pub(crate) enum ApplicationError {
 impl Detector {
     /// Creates a detector for a response with these headers; `None` if the media type carries no messages.
     pub(crate) fn new(headers: &HeaderMap) -> Option<Self> {
-        match Media::of(headers) {
-            Media::Json => Some(Self::Json(BytesMut::new())),
-            Media::Events => Some(Self::Events(Box::new(Reader::new(MAX_INSPECTED)))),
-            Media::Other => None,
+        match MediaType::of(headers) {
+            MediaType::Json => Some(Self::Json(BytesMut::new())),
+            MediaType::EventStream => Some(Self::Events(Box::new(Reader::new(MAX_INSPECTED)))),
+            MediaType::Other => None,
         }
     }
 

@@ -14,7 +14,7 @@ use http::request::Parts;
 use http::{Extensions, Method, Request, Response};
 use pin_project_lite::pin_project;
 use tower_service::Service;
-use vmcp_core::{Identity, Media, NotificationStream, Rejection, RequestContext};
+use vmcp_core::{Identity, MediaType, NotificationStream, Rejection, RequestContext};
 
 use crate::layer::Inner;
 use crate::scopes::grants_scope;
@@ -234,7 +234,7 @@ impl<A> Inner<A> {
             response.headers_mut().insert(WWW_AUTHENTICATE, header);
         }
         let Some(StreamDeadline { caller, is_request }) =
-            deadline.filter(|_| Media::of(response.headers()) == Media::Events)
+            deadline.filter(|_| MediaType::of(response.headers()) == MediaType::EventStream)
         else {
             return response.map(|body| ResponseBody::new(body, None, None));
         };

@@ -5,7 +5,8 @@ use bytes::{BufMut, Bytes};
 use http::Response;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use vmcp_core::{
-    AlreadyFiltered, BoxError, CallerPermissions, Item, ItemKind, Media, Rejection, read,
+    AlreadyFiltered, BoxError, CallerPermissions, Item, ItemKind, MediaType, Rejection,
+    collect_limited,
 };
 use vmcp_wire::sse::{Reader, frame};
 use vmcp_wire::{Envelope, Outcome, Splice, elements, find, members, scan, unquote};
@@ -50,15 +51,15 @@ impl ListFilter<'_> {
             return response;
         }
         let (mut parts, body) = response.into_parts();
-        let filtered = match Media::of(&parts.headers) {
+        let filtered = match MediaType::of(&parts.headers) {
             // Compressed responses cannot be parsed.
             _ if parts.headers.contains_key(CONTENT_ENCODING) => None,
-            Media::Json => match read(body, MAX_RESPONSE_BYTES).await {
+            MediaType::Json => match collect_limited(body, MAX_RESPONSE_BYTES).await {
                 Ok(bytes) => self.message(&bytes),
                 Err(_) => None,
             },
-            Media::Events => self.events(body).await,
-            Media::Other => None,
+            MediaType::EventStream => self.events(body).await,
+            MediaType::Other => None,
         };
         let Some(bytes) = filtered else {
             tracing::warn!("list rejected: the response is not valid JSON or a valid event stream");

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use aws_smithy_runtime_api::client::identity::Identity as AwsIdentity;
 use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
-use vmcp_core::CredentialFault;
+use vmcp_core::CredentialErrorKind;
 
 use crate::{RoleArn, SessionDuration, SessionName};
 
@@ -196,10 +196,10 @@ impl fmt::Debug for Credentials {
 
 // === impl AssumeError ===
 
-impl From<AssumeError> for CredentialFault {
+impl From<AssumeError> for CredentialErrorKind {
     fn from(error: AssumeError) -> Self {
         match error {
-            AssumeError::Rejected { code } => Self::Refused { reason: code },
+            AssumeError::Rejected { code } => Self::Rejected { reason: code },
             AssumeError::Unavailable { reason } => Self::Unavailable { reason },
         }
     }

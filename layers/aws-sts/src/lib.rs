@@ -7,7 +7,7 @@ mod service;
 mod subject;
 
 pub use vmcp_core::{
-    BoxError, Caller, Clock, CredentialError, CredentialFault, Identity, UpstreamKind,
+    BoxError, Caller, Clock, CredentialError, CredentialErrorKind, Identity, UpstreamKind,
 };
 
 pub use self::{

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
-use vmcp_core::{BoxError, read};
+use vmcp_core::{BoxError, collect_limited};
 
 use crate::ResponseBody;
 
@@ -47,7 +47,7 @@ where
         return Ok((false, response.map(ResponseBody::forward)));
     }
     let (parts, body) = response.into_parts();
-    let body = tokio::time::timeout(BODY_TIMEOUT, read(body, MAX_INSPECTED)).await;
+    let body = tokio::time::timeout(BODY_TIMEOUT, collect_limited(body, MAX_INSPECTED)).await;
     let body = body.map_err(|_| BodyTimeout)??;
     Ok((contains_code(&body), Response::from_parts(parts, ResponseBody::buffered(body))))
 }

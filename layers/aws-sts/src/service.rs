@@ -13,7 +13,8 @@ use http::request::Parts;
 use http::{HeaderMap, Request, Response};
 use tower_service::Service;
 use vmcp_core::{
-    Backend, BodyError, BoxError, Caller, CredentialError, CredentialFault, Identity, read,
+    Backend, BodyError, BoxError, Caller, CredentialError, CredentialErrorKind, Identity,
+    collect_limited,
 };
 
 use crate::layer::AwsStsSettings;
@@ -31,7 +32,7 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 const PLAN_TTL: Duration = Duration::from_mins(5);
 
 /// Role session for a token, or the reason for its rejection.
-pub(crate) type SigningPlan = Result<Arc<RoleSession>, CredentialFault>;
+pub(crate) type SigningPlan = Result<Arc<RoleSession>, CredentialErrorKind>;
 
 /// Response future of [`AwsSts`]. It is boxed because signing awaits the request body and the credentials.
 pub type ResponseFuture<R> =
@@ -97,7 +98,7 @@ where
                     Ok(response.map(ResponseBody::forward))
                 }
                 None => {
-                    Err(credential_error(request.extensions().get(), CredentialFault::NoCaller))
+                    Err(credential_error(request.extensions().get(), CredentialErrorKind::NoCaller))
                 }
             }
         })
@@ -138,14 +139,14 @@ impl<A: AssumeRole> AwsStsSettings<A> {
         let backend = parts.extensions.get::<Backend>().cloned();
         let fault = |fault| credential_error(backend.as_ref(), fault);
         let unsignable = |error: SigningError| {
-            let fault = CredentialFault::Request { reason: reason(&error) };
+            let fault = CredentialErrorKind::Request { reason: reason(&error) };
             credential_error_with_source(backend.as_ref(), fault, Some(error.into()))
         };
         let body = read_body(body).await.map_err(unsignable)?;
         let (token, role_session, credentials) =
             tokio::time::timeout(self.timeout, self.credentials(identity))
                 .await
-                .unwrap_or(Err(CredentialFault::Unavailable { reason: "they took too long" }))
+                .unwrap_or(Err(CredentialErrorKind::Unavailable { reason: "they took too long" }))
                 .map_err(fault)?;
 
         let first_request =
@@ -173,7 +174,8 @@ impl<A: AssumeRole> AwsStsSettings<A> {
     async fn credentials<'a>(
         &'a self,
         identity: &'a Identity,
-    ) -> Result<(WebIdentityToken<'a>, Arc<RoleSession>, Arc<Credentials>), CredentialFault> {
+    ) -> Result<(WebIdentityToken<'a>, Arc<RoleSession>, Arc<Credentials>), CredentialErrorKind>
+    {
         let mut token = self.subject.resolve(identity).await?;
         let mut role_session = self.plan(&token)?;
         let credentials = match self.assume.assume(&role_session, &token.value).await {
@@ -186,7 +188,7 @@ impl<A: AssumeRole> AwsStsSettings<A> {
         };
         if credentials.expires_at() <= self.clock.now() {
             let reason = "they had expired when they came";
-            return Err(CredentialFault::Unavailable { reason });
+            return Err(CredentialErrorKind::Unavailable { reason });
         }
         Ok((token, role_session, credentials))
     }
@@ -204,7 +206,7 @@ impl<A: AssumeRole> AwsStsSettings<A> {
     }
 
     fn create_plan(&self, token: &WebIdentityToken<'_>) -> SigningPlan {
-        let rejected = |reason: &str| CredentialFault::Refused { reason: reason.into() };
+        let rejected = |reason: &str| CredentialErrorKind::Rejected { reason: reason.into() };
         let claims = token.claims();
         let role = self.roles.select(&claims).map_err(|error| match error {
             RoleError::Unmapped => rejected("no role is mapped to the caller's claims"),
@@ -243,24 +245,24 @@ where
     B: http_body::Body<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
-    let body = tokio::time::timeout(BODY_TIMEOUT, read(body, MAX_BODY_SIZE)).await;
+    let body = tokio::time::timeout(BODY_TIMEOUT, collect_limited(body, MAX_BODY_SIZE)).await;
     body.map_err(|_| SigningError::TimedOut)?.map_err(|error| match error {
         BodyError::TooLarge { limit } => SigningError::TooLarge { limit },
         BodyError::Broken(error) => SigningError::Truncated(error),
     })
 }
 
-fn credential_error(backend: Option<&Backend>, fault: CredentialFault) -> BoxError {
-    credential_error_with_source(backend, fault, None)
+fn credential_error(backend: Option<&Backend>, kind: CredentialErrorKind) -> BoxError {
+    credential_error_with_source(backend, kind, None)
 }
 
 fn credential_error_with_source(
     backend: Option<&Backend>,
-    fault: CredentialFault,
+    kind: CredentialErrorKind,
     source: Option<BoxError>,
 ) -> BoxError {
     let backend = backend.cloned().unwrap_or_else(|| Backend::new("unnamed"));
-    Box::new(CredentialError { backend, fault, source })
+    Box::new(CredentialError { backend, kind, source })
 }
 
 /// Returns the reason that the client sees for a request that cannot be signed.

@@ -8,7 +8,7 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 use vmcp_aws_credentials::digest;
-use vmcp_core::{Claims, CredentialFault, Identity, UpstreamError, UpstreamKind};
+use vmcp_core::{Claims, CredentialErrorKind, Identity, UpstreamError, UpstreamKind};
 
 use crate::{AssumeError, SessionName};
 
@@ -41,19 +41,22 @@ impl Subject {
     pub(crate) async fn resolve<'a>(
         &'a self,
         identity: &'a Identity,
-    ) -> Result<WebIdentityToken<'a>, CredentialFault> {
+    ) -> Result<WebIdentityToken<'a>, CredentialErrorKind> {
         let (Some(issuer), Some(subject)) = (identity.issuer(), identity.subject()) else {
-            return Err(CredentialFault::NoCaller);
+            return Err(CredentialErrorKind::NoCaller);
         };
         let (token, provider) = match self {
-            Self::Caller => (Cow::Borrowed(identity.token().ok_or(CredentialFault::NoCaller)?), ""),
+            Self::Caller => {
+                (Cow::Borrowed(identity.token().ok_or(CredentialErrorKind::NoCaller)?), "")
+            }
             Self::Upstream(provider) => {
-                let not_linked = || CredentialFault::NoUpstreamToken { provider: provider.clone() };
+                let not_linked =
+                    || CredentialErrorKind::NoUpstreamToken { provider: provider.clone() };
                 let tokens = identity.upstream().ok_or_else(not_linked)?;
                 let token = tokens.token(provider, UpstreamKind::Access).await;
                 let token = token.map_err(|error| match error {
-                    UpstreamError::Absent => not_linked(),
-                    UpstreamError::Unavailable => CredentialFault::Unavailable {
+                    UpstreamError::NotLinked => not_linked(),
+                    UpstreamError::Unavailable => CredentialErrorKind::Unavailable {
                         reason: "the upstream provider's token cannot be had",
                     },
                 })?;
@@ -67,10 +70,10 @@ impl Subject {
 // === impl WebIdentityToken ===
 
 impl<'a> WebIdentityToken<'a> {
-    fn validate(self) -> Result<Self, CredentialFault> {
+    fn validate(self) -> Result<Self, CredentialErrorKind> {
         if self.value.expose_secret().len() > MAX_TOKEN_LEN {
             let reason = "the token is longer than STS takes".into();
-            return Err(CredentialFault::Refused { reason });
+            return Err(CredentialErrorKind::Rejected { reason });
         }
         Ok(self)
     }
@@ -81,19 +84,19 @@ impl<'a> WebIdentityToken<'a> {
         &self,
         identity: &'a Identity,
         error: AssumeError,
-    ) -> Result<Self, CredentialFault> {
+    ) -> Result<Self, CredentialErrorKind> {
         let tokens = identity.upstream().filter(|_| !self.provider.is_empty());
         let Some(tokens) = tokens.filter(|_| concerns_token(&error)) else {
             return Err(error.into());
         };
-        match tokens.renewed(self.provider, UpstreamKind::Access, &self.value).await {
+        match tokens.refresh(self.provider, UpstreamKind::Access, &self.value).await {
             Ok(token) => {
                 let Self { issuer, subject, provider, .. } = *self;
                 WebIdentityToken { value: Cow::Owned(token.value), issuer, subject, provider }
                     .validate()
             }
-            Err(UpstreamError::Absent) => {
-                Err(CredentialFault::NoUpstreamToken { provider: self.provider.into() })
+            Err(UpstreamError::NotLinked) => {
+                Err(CredentialErrorKind::NoUpstreamToken { provider: self.provider.into() })
             }
             Err(UpstreamError::Unavailable) => Err(error.into()),
         }

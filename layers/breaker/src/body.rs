@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
-use vmcp_core::{BoxError, Media};
+use vmcp_core::{BoxError, MediaType};
 use vmcp_wire::head;
 use vmcp_wire::sse::Reader;
 
@@ -46,7 +46,7 @@ impl<B: Body, C> ResponseBody<B, C> {
         let Some((permit, classify)) = recorded_permit else {
             return Self { inner, recorder: None };
         };
-        let stream = Media::of(headers) == Media::Events;
+        let stream = MediaType::of(headers) == MediaType::EventStream;
         if inner.is_end_stream() || !stream && source == OutcomeSource::Stream {
             let success = source == OutcomeSource::Response;
             permit.record(if success { Outcome::Success } else { Outcome::Neutral });

@@ -23,7 +23,7 @@ enum Kind {
     #[default]
     Empty,
     Full(Bytes),
-    // Boxed: only lists are sent so, and every response is moved around with room for it.
+    // MapErrBody: only lists are sent so, and every response is moved around with room for it.
     Chain(Box<Chain>),
     Stream(Pin<Box<dyn http_body::Body<Data = Bytes, Error = BoxError> + Send>>),
 }
@@ -53,7 +53,7 @@ impl Body {
         if let Some(same) = (&mut body as &mut dyn Any).downcast_mut::<Option<Self>>() {
             return same.take().unwrap_or_default();
         }
-        body.map_or_else(Self::empty, |body| Self(Kind::Stream(Box::pin(Boxed { body }))))
+        body.map_or_else(Self::empty, |body| Self(Kind::Stream(Box::pin(MapErrBody { body }))))
     }
 
     /// Three pieces, sent one after the other without being copied together: what frames a large
@@ -98,7 +98,7 @@ impl Chain {
         None
     }
 
-    fn left(&self) -> u64 {
+    fn remaining(&self) -> u64 {
         self.pieces.iter().map(|piece| piece.len() as u64).sum()
     }
 }
@@ -146,7 +146,7 @@ impl http_body::Body for Body {
         match &self.0 {
             Kind::Empty => true,
             Kind::Full(_) => false,
-            Kind::Chain(chain) => chain.left() == 0,
+            Kind::Chain(chain) => chain.remaining() == 0,
             Kind::Stream(body) => body.is_end_stream(),
         }
     }
@@ -155,7 +155,7 @@ impl http_body::Body for Body {
         match &self.0 {
             Kind::Empty => SizeHint::with_exact(0),
             Kind::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Kind::Chain(chain) => SizeHint::with_exact(chain.left()),
+            Kind::Chain(chain) => SizeHint::with_exact(chain.remaining()),
             Kind::Stream(body) => body.size_hint(),
         }
     }
@@ -166,7 +166,7 @@ impl fmt::Debug for Body {
         match &self.0 {
             Kind::Empty => f.write_str("Body(empty)"),
             Kind::Full(bytes) => write!(f, "Body({} bytes)", bytes.len()),
-            Kind::Chain(chain) => write!(f, "Body({} bytes)", chain.left()),
+            Kind::Chain(chain) => write!(f, "Body({} bytes)", chain.remaining()),
             Kind::Stream(_) => f.write_str("Body(stream)"),
         }
     }
@@ -186,11 +186,11 @@ pub enum BodyError {
     Broken(#[source] BoxError),
 }
 
-/// The whole of a body of at most `limit` bytes. How long it takes is for the caller to bound.
+/// Collects a body of at most `limit` bytes. The caller bounds the time.
 ///
 /// # Errors
 /// It is larger, or breaks off.
-pub async fn read<B>(body: B, limit: usize) -> Result<Bytes, BodyError>
+pub async fn collect_limited<B>(body: B, limit: usize) -> Result<Bytes, BodyError>
 where
     B: http_body::Body<Data = Bytes>,
     B::Error: Into<BoxError>,
@@ -218,14 +218,14 @@ where
 }
 
 pin_project_lite::pin_project! {
-    /// Turns any body's error into [`BoxError`].
-    struct Boxed<B> {
+    /// Body whose error is a [`BoxError`].
+    struct MapErrBody<B> {
         #[pin]
         body: B,
     }
 }
 
-impl<B> http_body::Body for Boxed<B>
+impl<B> http_body::Body for MapErrBody<B>
 where
     B: http_body::Body<Data = Bytes>,
     B::Error: Into<BoxError>,
@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn gives_back_what_it_was_made_of() {
+    async fn returns_the_bytes_it_was_created_from() {
         let full = Body::from(Bytes::from_static(b"abc"));
         assert_eq!(full.size_hint().exact(), Some(3));
         assert_eq!(full.collect().await.unwrap().to_bytes(), "abc");
@@ -266,28 +266,28 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrapped_already_is_not_wrapped_again() {
+    fn wraps_no_body_twice() {
         let bytes = Bytes::from_static(b"abc");
         assert_eq!(Body::wrap(Body::from(bytes.clone())).bytes(), Some(&bytes));
         assert!(Body::wrap(Body::empty()).is_end_stream());
     }
 
     #[tokio::test]
-    async fn a_chain_goes_out_in_order_and_knows_its_length() {
+    async fn chain_has_order_and_length() {
         let chain = Body::chain(["a".into(), Bytes::new(), "bc".into()]);
         assert_eq!(chain.size_hint().exact(), Some(3));
         assert_eq!(chain.collect().await.unwrap().to_bytes(), "abc");
     }
 
     #[tokio::test]
-    async fn a_body_is_read_up_to_its_limit_and_no_further() {
+    async fn collects_up_to_the_limit() {
         let chain = || Body::chain(["ab".into(), "c".into(), "de".into()]);
-        assert_eq!(read(chain(), 5).await.unwrap(), "abcde");
-        assert!(matches!(read(chain(), 4).await, Err(BodyError::TooLarge { limit: 4 })));
+        assert_eq!(collect_limited(chain(), 5).await.unwrap(), "abcde");
+        assert!(matches!(collect_limited(chain(), 4).await, Err(BodyError::TooLarge { limit: 4 })));
     }
 
     #[test]
-    fn no_bytes_is_the_end_of_the_stream() {
+    fn empty_body_is_at_its_end() {
         assert!(Body::empty().is_end_stream());
         assert!(Body::from(Bytes::new()).is_end_stream());
     }

@@ -2,14 +2,13 @@
 
 use bytes::Bytes;
 
-use crate::{BodyError, OverBudget, Reservation};
+use crate::{BodyError, BudgetExceededError, Reservation};
 
-/// The bytes of a body that are not counted: messages of usual size cost nothing, and are bounded by the number of
-/// requests.
-const FREE: usize = 4 << 10;
+/// Size up to which a body is not counted: messages of usual size cost nothing, and the number of requests bounds them.
+const UNCOUNTED_SIZE: usize = 4 << 10;
 
-/// The most by which room grows at a time.
-const STEP: usize = 64 << 10;
+/// Maximum growth of the room at a time, in bytes.
+const MAX_GROWTH: usize = 64 << 10;
 
 /// Buffer for one body, bounded by a limit of its own and, beyond the first 4 KiB, by a [`ByteBudget`](crate::ByteBudget).
 ///
@@ -74,10 +73,10 @@ impl BodyBuffer {
             return Ok(());
         }
         // Without a budget nothing is reserved.
-        self.settle();
+        self.commit_pending();
         self.pending = data;
         if self.missing() == 0 {
-            self.settle();
+            self.commit_pending();
         }
         Ok(())
     }
@@ -86,7 +85,7 @@ impl BodyBuffer {
     #[must_use]
     pub fn missing(&self) -> usize {
         let needed = if self.pending.is_empty() { self.len() } else { self.needed() };
-        if needed <= FREE {
+        if needed <= UNCOUNTED_SIZE {
             return 0;
         }
         needed.saturating_sub(self.reservation.as_ref().map_or(0, Reservation::bytes))
@@ -97,13 +96,16 @@ impl BodyBuffer {
     ///
     /// # Errors
     /// Too many wait already.
-    pub async fn reserve(&mut self, open: impl FnOnce() -> Reservation) -> Result<(), OverBudget> {
+    pub async fn reserve(
+        &mut self,
+        open: impl FnOnce() -> Reservation,
+    ) -> Result<(), BudgetExceededError> {
         let missing = self.missing();
         if missing > 0 {
             let reservation = self.reservation.get_or_insert_with(open);
             reservation.grow(missing).await?;
         }
-        self.settle();
+        self.commit_pending();
         Ok(())
     }
 
@@ -120,7 +122,7 @@ impl BodyBuffer {
     /// Returns the body, and what was reserved for it.
     #[must_use]
     pub fn into_parts(mut self) -> (Bytes, Option<Reservation>) {
-        self.settle();
+        self.commit_pending();
         let Self { first, mut pieces, length, reservation, .. } = self;
         let bytes = match pieces.len() {
             0 => first,
@@ -144,17 +146,17 @@ impl BodyBuffer {
         if length <= self.room {
             return self.room;
         }
-        let room = if length < STEP {
-            length.next_power_of_two().max(FREE)
+        let room = if length < MAX_GROWTH {
+            length.next_power_of_two().max(UNCOUNTED_SIZE)
         } else {
-            length.next_multiple_of(STEP)
+            length.next_multiple_of(MAX_GROWTH)
         };
-        let most = if self.announced >= length { self.announced } else { self.limit };
-        room.min(most)
+        let max = if self.announced >= length { self.announced } else { self.limit };
+        room.min(max)
     }
 
     /// Puts what is pending, and the first frame before it, into pieces.
-    fn settle(&mut self) {
+    fn commit_pending(&mut self) {
         if self.pending.is_empty() {
             return;
         }
@@ -205,10 +207,10 @@ mod tests {
         for frames in [1, 4, 64] {
             let mut buffer = BodyBuffer::new(LIMIT, 0);
             for _ in 0..frames {
-                assert!(push(&mut buffer, &budget, vec![1; FREE / frames]));
+                assert!(push(&mut buffer, &budget, vec![1; UNCOUNTED_SIZE / frames]));
             }
             assert_eq!(budget.counts().held, 0);
-            assert_eq!(buffer.finish(), vec![1; FREE]);
+            assert_eq!(buffer.finish(), vec![1; UNCOUNTED_SIZE]);
         }
     }
 
@@ -218,47 +220,50 @@ mod tests {
         let mut buffer = BodyBuffer::new(LIMIT, LIMIT);
         for (length, held) in [
             (10, 0),
-            (FREE, 2 * FREE),
-            (FREE - 10, 2 * FREE),
-            (1, 4 * FREE),
-            (STEP, 2 * STEP),
-            (STEP, 3 * STEP),
+            (UNCOUNTED_SIZE, 2 * UNCOUNTED_SIZE),
+            (UNCOUNTED_SIZE - 10, 2 * UNCOUNTED_SIZE),
+            (1, 4 * UNCOUNTED_SIZE),
+            (MAX_GROWTH, 2 * MAX_GROWTH),
+            (MAX_GROWTH, 3 * MAX_GROWTH),
         ] {
             assert!(push(&mut buffer, &budget, vec![1; length]));
             assert_eq!(budget.counts().held, held);
         }
         let bytes = buffer.finish();
-        assert_eq!((bytes.len(), budget.counts().held), (2 * FREE + 1 + 2 * STEP, 3 * STEP));
+        assert_eq!(
+            (bytes.len(), budget.counts().held),
+            (2 * UNCOUNTED_SIZE + 1 + 2 * MAX_GROWTH, 3 * MAX_GROWTH)
+        );
         drop(bytes);
         assert_eq!(budget.counts().held, 0);
     }
 
     #[test]
-    fn no_more_is_reserved_than_will_come() {
+    fn reserves_no_more_than_the_announced_length() {
         let budget = budget(LIMIT);
-        let mut buffer = BodyBuffer::new(LIMIT, FREE + 100);
-        assert!(push(&mut buffer, &budget, vec![1; FREE]));
+        let mut buffer = BodyBuffer::new(LIMIT, UNCOUNTED_SIZE + 100);
+        assert!(push(&mut buffer, &budget, vec![1; UNCOUNTED_SIZE]));
         assert!(push(&mut buffer, &budget, vec![1; 50]));
-        assert_eq!(budget.counts().held, FREE + 100);
+        assert_eq!(budget.counts().held, UNCOUNTED_SIZE + 100);
         let mut longer = BodyBuffer::new(LIMIT, 5);
-        assert!(push(&mut longer, &budget, vec![1; FREE]));
+        assert!(push(&mut longer, &budget, vec![1; UNCOUNTED_SIZE]));
         assert!(push(&mut longer, &budget, vec![1; 50]), "the announced length is exceeded");
         let larger = longer.push(vec![1; LIMIT].into());
         assert!(matches!(larger, Err(BodyError::TooLarge { limit: LIMIT })));
     }
 
     #[test]
-    fn exactly_what_fits_is_taken() {
-        let budget = budget(2 * FREE);
+    fn takes_bytes_that_fit_exactly() {
+        let budget = budget(2 * UNCOUNTED_SIZE);
         let mut buffer = BodyBuffer::new(LIMIT, 0);
-        assert!(push(&mut buffer, &budget, vec![1; FREE + 10]));
-        assert!(push(&mut buffer, &budget, vec![1; FREE - 10]));
+        assert!(push(&mut buffer, &budget, vec![1; UNCOUNTED_SIZE + 10]));
+        assert!(push(&mut buffer, &budget, vec![1; UNCOUNTED_SIZE - 10]));
         assert!(!push(&mut buffer, &budget, vec![1; 1]));
-        assert_eq!(buffer.missing(), 2 * FREE);
+        assert_eq!(buffer.missing(), 2 * UNCOUNTED_SIZE);
         drop(buffer);
         assert_eq!(budget.counts().held, 0);
-        let refused = budget.rejection();
-        assert_eq!((refused.status().as_u16(), budget.counts().refusals), (503, 1));
+        let rejection = budget.rejection();
+        assert_eq!((rejection.status().as_u16(), budget.counts().rejections), (503, 1));
     }
 
     proptest! {
@@ -278,8 +283,8 @@ mod tests {
                 if is_counted {
                     prop_assert!(push(&mut buffer, &budget, data));
                     let room: usize = buffer.pieces.iter().map(Vec::capacity).sum();
-                    prop_assert!(room <= FREE || budget.counts().held >= room);
-                    prop_assert!(room <= 2 * whole.len() + STEP);
+                    prop_assert!(room <= UNCOUNTED_SIZE || budget.counts().held >= room);
+                    prop_assert!(room <= 2 * whole.len() + MAX_GROWTH);
                 } else {
                     buffer.push(data.into()).unwrap();
                 }

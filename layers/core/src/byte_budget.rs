@@ -17,17 +17,17 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Extensions;
 
-use self::state::{State, Wait};
+use self::state::{State, WaitOutcome};
 pub use self::transfer_rate::TransferRate;
 use crate::{Identity, Rejection, network};
 
-/// The most refused bodies that are read on at a time.
+/// Maximum number of rejected bodies that are drained at a time.
 const MAX_DRAINS: usize = 16;
 
-/// The longest that a request should wait for bytes of a budget before it is refused.
+/// The longest that a request should wait for bytes of a budget before it is rejected.
 pub const MAX_BUDGET_WAIT: Duration = Duration::from_secs(2);
 
-/// The pause after which a refused request is tried again, in seconds.
+/// The pause after which a rejected request may be retried, in seconds.
 const RETRY_AFTER: u32 = 2;
 
 /// Budget of bytes that all requests of a process share. A clone is the same budget.
@@ -41,8 +41,8 @@ pub struct ByteBudget(Arc<Shared>);
 struct Shared {
     limit: usize,
     hasher: RandomState,
-    refusals: AtomicU64,
-    /// Refused bodies that are read to their end.
+    rejections: AtomicU64,
+    /// Number of rejected bodies that are being drained.
     drains: AtomicUsize,
     state: Mutex<State>,
 }
@@ -67,8 +67,8 @@ pub struct BudgetCounts {
     pub limit: usize,
     /// Requests that wait.
     pub waiting: usize,
-    /// Requests that were refused.
-    pub refusals: u64,
+    /// Requests that were rejected.
+    pub rejections: u64,
 }
 
 /// Bytes of a budget, held for one owner until this is dropped.
@@ -80,24 +80,24 @@ pub struct Reservation {
     waiter: Option<(u64, usize)>,
 }
 
-/// Permit to read a refused body on, until this is dropped.
+/// Permit to drain a rejected body, until this is dropped.
 #[derive(Debug)]
 pub struct DrainPermit(ByteBudget);
 
-/// Error of bytes that neither fit nor may wait.
+/// Error of a reservation that neither fits nor may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the byte budget is used up")]
-pub struct OverBudget;
+pub struct BudgetExceededError;
 
 /// Future of [`Reservation::grow`].
 #[derive(Debug)]
-pub struct Grow<'a> {
+pub struct GrowFuture<'a> {
     reservation: &'a mut Reservation,
     bytes: usize,
 }
 
 /// Buffer that keeps its reservation.
-struct Reserved<T> {
+struct ReservedBuffer<T> {
     buffer: T,
     _reservation: Reservation,
 }
@@ -109,7 +109,7 @@ impl ByteBudget {
         Self(Arc::new(Shared {
             limit,
             hasher: RandomState::new(),
-            refusals: AtomicU64::new(0),
+            rejections: AtomicU64::new(0),
             drains: AtomicUsize::new(0),
             state: Mutex::new(State::new(limit)),
         }))
@@ -181,26 +181,26 @@ impl ByteBudget {
             limit: self.0.limit,
             waiting: state.waiting(),
             // Relaxed: a number for people.
-            refusals: self.0.refusals.load(Ordering::Relaxed),
+            rejections: self.0.rejections.load(Ordering::Relaxed),
         }
     }
 
     /// Counts a refusal, and returns it: 503, to be tried again.
     #[must_use]
     pub fn rejection(&self) -> Rejection {
-        self.count_refusal();
+        self.count_rejection();
         let message =
             "the server holds too many bytes of messages: try again in 2 s, or send smaller ones";
         Rejection::overloaded(message, RETRY_AFTER)
     }
 
-    /// Counts a refusal that another error tells.
-    pub fn count_refusal(&self) {
-        self.0.refusals.fetch_add(1, Ordering::Relaxed);
+    /// Counts a rejection that another error reports.
+    pub fn count_rejection(&self) {
+        self.0.rejections.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns a permit to read a refused body on, so that its sender gets to read the refusal. Each takes a buffer of its
-    /// connection, so that there are few: in a flood, others are cut off.
+    /// Returns a permit to drain a rejected body, so that its sender can read the rejection. Each takes a buffer of its
+    /// connection, so the number is limited: in a flood, other connections are closed.
     #[must_use]
     pub fn drain(&self) -> Option<DrainPermit> {
         let more = |drains: usize| (drains < MAX_DRAINS).then_some(drains + 1);
@@ -263,9 +263,9 @@ impl Reservation {
     ///
     /// # Errors
     /// They do not.
-    pub fn try_grow(&mut self, bytes: usize) -> Result<(), OverBudget> {
+    pub fn try_grow(&mut self, bytes: usize) -> Result<(), BudgetExceededError> {
         if !self.budget.lock().take(self.owner, bytes) {
-            return Err(OverBudget);
+            return Err(BudgetExceededError);
         }
         self.bytes += bytes;
         Ok(())
@@ -273,8 +273,8 @@ impl Reservation {
 
     /// Holds `bytes` more as soon as they fit. The time is for the caller to bound. Fails at once where too many wait
     /// already, or where half of the budget is less than `bytes`.
-    pub fn grow(&mut self, bytes: usize) -> Grow<'_> {
-        Grow { reservation: self, bytes }
+    pub fn grow(&mut self, bytes: usize) -> GrowFuture<'_> {
+        GrowFuture { reservation: self, bytes }
     }
 
     /// Polls for `bytes` more, the same number in each poll until this is ready. As [`grow`](Self::grow), for a caller that
@@ -286,25 +286,25 @@ impl Reservation {
         &mut self,
         cx: &mut Context<'_>,
         bytes: usize,
-    ) -> Poll<Result<(), OverBudget>> {
+    ) -> Poll<Result<(), BudgetExceededError>> {
         let mut state = self.budget.lock();
-        let waited = match self.waiter {
+        let outcome = match self.waiter {
             Some((id, _)) => state.poll(id, cx.waker()),
             None => state.wait(self.owner, bytes, cx.waker()),
         };
         drop(state);
-        match waited {
-            Wait::Granted => {
+        match outcome {
+            WaitOutcome::Granted => {
                 self.bytes += self.waiter.take().map_or(bytes, |(_, bytes)| bytes);
                 Poll::Ready(Ok(()))
             }
-            Wait::Waiting(id) => {
+            WaitOutcome::Waiting(id) => {
                 self.waiter = Some((id, bytes));
                 Poll::Pending
             }
-            Wait::Refused => {
+            WaitOutcome::Rejected => {
                 self.waiter = None;
-                Poll::Ready(Err(OverBudget))
+                Poll::Ready(Err(BudgetExceededError))
             }
         }
     }
@@ -334,12 +334,12 @@ impl Reservation {
     /// Returns `buffer` as bytes that hold this reservation until the last slice of them is dropped.
     #[must_use]
     pub fn attach(self, buffer: impl AsRef<[u8]> + Send + 'static) -> Bytes {
-        Bytes::from_owner(Reserved { buffer, _reservation: self })
+        Bytes::from_owner(ReservedBuffer { buffer, _reservation: self })
     }
 }
 
-impl Future for Grow<'_> {
-    type Output = Result<(), OverBudget>;
+impl Future for GrowFuture<'_> {
+    type Output = Result<(), BudgetExceededError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
@@ -347,7 +347,7 @@ impl Future for Grow<'_> {
     }
 }
 
-impl Drop for Grow<'_> {
+impl Drop for GrowFuture<'_> {
     fn drop(&mut self) {
         self.reservation.stop_waiting();
     }
@@ -368,7 +368,7 @@ impl Drop for DrainPermit {
     }
 }
 
-impl<T: AsRef<[u8]>> AsRef<[u8]> for Reserved<T> {
+impl<T: AsRef<[u8]>> AsRef<[u8]> for ReservedBuffer<T> {
     fn as_ref(&self) -> &[u8] {
         self.buffer.as_ref()
     }

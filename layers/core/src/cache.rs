@@ -1,5 +1,4 @@
-//! A bounded map whose entries expire: what was verified, exchanged or decided, kept for as long as it
-//! holds.
+//! Bounded map whose entries expire.
 
 use std::borrow::Borrow;
 use std::collections::{HashMap, VecDeque};
@@ -11,10 +10,10 @@ use std::time::SystemTime;
 /// Shards keep threads apart; each has a lock of its own.
 const SHARDS: usize = 16;
 
-/// At most so many entries, none of them past its time.
+/// Bounded cache whose entries expire.
 ///
-/// When it is full, an entry that was not used lately makes room (second chance). Looking up and
-/// inserting take a short lock of one shard; nothing is awaited under it.
+/// A full cache evicts an entry that was not used lately (second chance). A lookup or insert holds the lock of one shard, and
+/// awaits nothing under it.
 pub struct Cache<K, V> {
     shards: Box<[Mutex<Shard<K, V>>]>,
     per_shard: usize,
@@ -23,7 +22,7 @@ pub struct Cache<K, V> {
 
 struct Shard<K, V> {
     entries: HashMap<K, Entry<V>>,
-    /// Each key once, in the order in which they are looked at when room is needed.
+    /// Each key once, in the order of eviction.
     order: VecDeque<K>,
 }
 
@@ -34,7 +33,7 @@ struct Entry<V> {
 }
 
 impl<K: Eq + Hash + Clone, V: Clone> Cache<K, V> {
-    /// A cache of about `capacity` entries, at least one for each of its 16 shards.
+    /// Creates a cache of about `capacity` entries, at least one for each of its 16 shards.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
         let shard = || Mutex::new(Shard { entries: HashMap::new(), order: VecDeque::new() });
@@ -45,7 +44,7 @@ impl<K: Eq + Hash + Clone, V: Clone> Cache<K, V> {
         }
     }
 
-    /// The value, if it is there and holds at `now`.
+    /// Returns the value, if there is one that is valid at `now`.
     #[must_use]
     pub fn get<Q>(&self, key: &Q, now: SystemTime) -> Option<V>
     where
@@ -61,8 +60,7 @@ impl<K: Eq + Hash + Clone, V: Clone> Cache<K, V> {
         Some(entry.value.clone())
     }
 
-    /// Keeps `value` until `expires_at`, in the place of an older one. What has expired already is
-    /// not kept.
+    /// Inserts `value` until `expires_at`, replacing an older one. A value that has expired already is ignored.
     pub fn insert(&self, key: K, value: V, expires_at: SystemTime, now: SystemTime) {
         if expires_at <= now {
             return;
@@ -73,15 +71,15 @@ impl<K: Eq + Hash + Clone, V: Clone> Cache<K, V> {
             *old = entry;
             return;
         }
-        shard.forget_expired(now);
+        shard.evict_expired(now);
         if shard.entries.len() >= self.per_shard {
-            shard.make_room(now);
+            shard.evict_one(now);
         }
         shard.order.push_back(key.clone());
         shard.entries.insert(key, entry);
     }
 
-    /// Forgets one entry.
+    /// Removes one entry.
     pub fn remove<Q>(&self, key: &Q)
     where
         K: Borrow<Q>,
@@ -93,7 +91,7 @@ impl<K: Eq + Hash + Clone, V: Clone> Cache<K, V> {
         }
     }
 
-    /// Forgets everything.
+    /// Removes all entries.
     pub fn clear(&self) {
         for shard in &self.shards {
             let mut shard = lock(shard);
@@ -122,9 +120,8 @@ impl<K: Eq + Hash + Clone, V: Clone> Cache<K, V> {
 }
 
 impl<K: Eq + Hash, V> Shard<K, V> {
-    /// Lets go of the oldest two that are over, at most: what comes in pays for what goes, so that a cache that was
-    /// full once, of secrets perhaps, does not stay so.
-    fn forget_expired(&mut self, now: SystemTime) {
+    /// Evicts up to two expired entries per insert, so that a cache of secrets does not stay full after a peak.
+    fn evict_expired(&mut self, now: SystemTime) {
         for _ in 0..2 {
             let Some(key) = self.order.front() else { return };
             if self.entries.get(key).is_some_and(|entry| entry.expires_at > now) {
@@ -136,8 +133,9 @@ impl<K: Eq + Hash, V> Shard<K, V> {
         }
     }
 
-    fn make_room(&mut self, now: SystemTime) {
-        // Each entry is looked at once at most before one without a second chance comes.
+    /// Evicts the first entry that was not used since the last pass.
+    fn evict_one(&mut self, now: SystemTime) {
+        // After each entry has lost its second chance, the first one is evicted.
         for _ in 0..=self.order.len() {
             let Some(key) = self.order.pop_front() else { return };
             match self.entries.get_mut(&key) {
@@ -176,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_expired_is_not_given_out() {
+    fn returns_no_expired_value() {
         let cache = Cache::new(16);
         cache.insert("a", 1, at(10), at(0));
         assert_eq!(cache.get("a", at(9)), Some(1));
@@ -184,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_expired_goes_as_others_come() {
+    fn inserts_evict_expired_entries() {
         let cache = Cache::new(1024);
         for key in 0..500 {
             cache.insert(key, key, at(10), at(0));
@@ -197,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn it_never_holds_more_than_its_capacity() {
+    fn never_exceeds_its_capacity() {
         let cache = Cache::new(64);
         for key in 0..10_000 {
             cache.insert(key, key, at(10), at(0));
@@ -206,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_stays_when_room_is_needed() {
+    fn evicts_no_entry_in_use() {
         let cache = Cache::new(64);
         cache.insert(u64::MAX, 0, at(10), at(0));
         for key in 0..10_000 {
@@ -216,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_was_removed_and_came_back_is_there_once() {
+    fn reinserted_entry_is_present_once() {
         let cache = Cache::new(16);
         for _ in 0..100 {
             cache.insert("a", 1, at(10), at(0));

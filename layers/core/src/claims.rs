@@ -28,7 +28,7 @@ pub struct Claim<'a>(&'a str);
 
 /// Error of a text that is not a claims set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ClaimsFault {
+pub enum ClaimsError {
     /// The text is not a JSON object, an object in it has a member twice, or a number is beyond double precision.
     #[error("the claims are malformed")]
     Malformed,
@@ -45,17 +45,17 @@ impl Claims {
     ///
     /// # Errors
     /// It is something else, or too much.
-    pub fn read(text: String) -> Result<Self, ClaimsFault> {
+    pub fn read(text: String) -> Result<Self, ClaimsError> {
         let Distinct { members, wide } =
             distinct(&text, MAX_CLAIMS).map_err(|fault| match fault {
-                Fault::Crowded => ClaimsFault::TooMany,
-                _ => ClaimsFault::Malformed,
+                Fault::Crowded => ClaimsError::TooMany,
+                _ => ClaimsError::Malformed,
             })?;
         let has_value = |number: &[u8]| serde_json::from_slice::<Number>(number).is_ok();
         if wide.iter().all(|number| has_value(number.of(text.as_bytes()))) {
             Ok(Self { text, members, object: OnceLock::new() })
         } else {
-            Err(ClaimsFault::Malformed)
+            Err(ClaimsError::Malformed)
         }
     }
 

@@ -6,20 +6,20 @@ use crate::{Backend, BoxError};
 ///
 /// A credential error says nothing of the backend's health: a circuit breaker takes it as neutral.
 #[derive(Debug, thiserror::Error)]
-#[error("no credentials for backend {}: {fault}", .backend.name())]
+#[error("no credentials for backend {}: {kind}", .backend.name())]
 pub struct CredentialError {
     /// The backend that was to be reached.
     pub backend: Backend,
     /// The cause.
-    pub fault: CredentialFault,
+    pub kind: CredentialErrorKind,
     /// More for the log. Without secrets, and never for the client.
     #[source]
     pub source: Option<BoxError>,
 }
 
-/// Cause of a [`CredentialError`], by who can remove it.
+/// Kind of a [`CredentialError`], by the party that can correct it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CredentialFault {
+pub enum CredentialErrorKind {
     /// The strategy needs an authenticated caller, and there is none.
     #[error("the caller is not authenticated")]
     NoCaller,
@@ -31,7 +31,7 @@ pub enum CredentialFault {
     },
     /// The authority rejected the caller: only its operator can change that.
     #[error("the caller was refused: {reason}")]
-    Refused {
+    Rejected {
         /// An error code such as `invalid_grant`, or fixed words. Never text of the authority.
         reason: Box<str>,
     },

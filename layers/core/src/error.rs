@@ -5,31 +5,31 @@ use std::error::Error;
 /// Error of outgoing layers: a small typed cause, boxed.
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
-/// A request was not sent: its backend has not acted on it, whatever the source says.
+/// Error of a request that was not sent: its backend has not acted on it, whatever the source says.
 ///
 /// ```
-/// use vmcp_core::{BoxError, NotSent, cause_ref};
-/// let error: BoxError = Box::new(NotSent::new("connection refused"));
-/// assert!(cause_ref::<NotSent>(error.as_ref()).is_some());
+/// use vmcp_core::{BoxError, NotSentError, cause_ref};
+/// let error: BoxError = Box::new(NotSentError::new("connection refused"));
+/// assert!(cause_ref::<NotSentError>(error.as_ref()).is_some());
 /// assert_eq!(error.to_string(), "connection refused");
 /// ```
 #[derive(Debug, thiserror::Error)]
 #[error("{source}")]
-pub struct NotSent {
+pub struct NotSentError {
     /// `true` if a limit of the gateway held the request back, which says nothing about the backend.
-    pub is_own_limit: bool,
+    pub is_local_limit: bool,
     source: BoxError,
 }
 
-impl NotSent {
+impl NotSentError {
     /// Wraps the reason.
     pub fn new(source: impl Into<BoxError>) -> Self {
-        Self { is_own_limit: false, source: source.into() }
+        Self { is_local_limit: false, source: source.into() }
     }
 
-    /// Wraps the reason, which is a limit of this side.
-    pub fn by_own_limit(source: impl Into<BoxError>) -> Self {
-        Self { is_own_limit: true, ..Self::new(source) }
+    /// Wraps a limit of the gateway.
+    pub fn by_local_limit(source: impl Into<BoxError>) -> Self {
+        Self { is_local_limit: true, ..Self::new(source) }
     }
 }
 

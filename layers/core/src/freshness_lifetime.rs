@@ -8,7 +8,7 @@ use http::header::{AGE, CACHE_CONTROL};
 /// Returns the time for which a response with these headers is still fresh (RFC 9111 section 4.2): zero if it must not be
 /// reused, `None` without a directive that is understood. Callers bound the value.
 #[must_use]
-pub fn freshness(headers: &HeaderMap) -> Option<Duration> {
+pub fn freshness_lifetime(headers: &HeaderMap) -> Option<Duration> {
     let directives = headers
         .get_all(CACHE_CONTROL)
         .iter()
@@ -42,7 +42,7 @@ mod tests {
         if let Some(age) = age {
             headers.insert(AGE, age.parse().unwrap());
         }
-        freshness(&headers).map(|time| time.as_secs())
+        freshness_lifetime(&headers).map(|time| time.as_secs())
     }
 
     #[test]

@@ -11,31 +11,32 @@ use tower_service::Service;
 
 use crate::{Body, BoxError};
 
-/// Any HTTP client, whatever its type: every tower service from requests with a [`Body`] to responses turns into one,
-/// so what takes `impl Into<HttpClient>` takes the service itself.
+/// HTTP client of any type. Every tower service from requests with a [`Body`] to responses converts into one, so functions
+/// that take `impl Into<HttpClient>` take the service itself.
 ///
-/// Clones share it. Each request is sent by a clone of the service that was made ready for it; callers bound the time and
-/// the bytes that they read.
+/// Clones share the service. Each request is sent by a ready clone of it. Callers bound the time and the bytes that they
+/// read.
 #[derive(Clone)]
-pub struct HttpClient(Arc<dyn Sends>);
+pub struct HttpClient(Arc<dyn DynClient>);
 
-/// Future of a request: the head of the response with a body that is still being received, or the error.
+/// Future of a response whose body is still being received.
 pub type HttpFuture = Pin<Box<dyn Future<Output = Result<Response<Body>, BoxError>> + Send>>;
 
-trait Sends: Send + Sync {
+/// Object-safe form of the service.
+trait DynClient: Send + Sync {
     fn send(&self, request: Request<Body>) -> HttpFuture;
 }
 
-/// Services need not be shareable; this is locked for as long as cloning takes.
-struct Locked<C>(Mutex<C>);
+/// Service that is locked while it is cloned, as services need not be `Sync`.
+struct CloneLocked<C>(Mutex<C>);
 
 // === impl HttpClient ===
 
 impl HttpClient {
-    /// Sends a request with an absolute URI, at once when the future is polled.
+    /// Sends a request with an absolute URI when the future is polled first.
     ///
     /// # Errors
-    /// Whatever the service fails with.
+    /// The error of the service.
     pub fn send(&self, request: Request<Body>) -> HttpFuture {
         self.0.send(request)
     }
@@ -50,7 +51,7 @@ where
     R::Error: Into<BoxError>,
 {
     fn from(service: C) -> Self {
-        Self(Arc::new(Locked(Mutex::new(service))))
+        Self(Arc::new(CloneLocked(Mutex::new(service))))
     }
 }
 
@@ -60,9 +61,9 @@ impl fmt::Debug for HttpClient {
     }
 }
 
-// === impl Locked ===
+// === impl CloneLocked ===
 
-impl<C, R> Sends for Locked<C>
+impl<C, R> DynClient for CloneLocked<C>
 where
     C: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
     C::Error: Into<BoxError>,
@@ -89,10 +90,10 @@ mod tests {
 
     use super::*;
 
-    /// Ready at the second time of asking, and then for one request. Not `Sync`.
+    /// Service that is ready at the second poll, and then for one request. Not `Sync`.
     #[derive(Clone, Default)]
     struct Slow {
-        asked: Cell<u32>,
+        polls: Cell<u32>,
     }
 
     impl Service<Request<Body>> for Slow {
@@ -101,8 +102,8 @@ mod tests {
         type Future = std::future::Ready<Result<Self::Response, Self::Error>>;
 
         fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-            self.asked.set(self.asked.get() + 1);
-            if self.asked.get() < 2 {
+            self.polls.set(self.polls.get() + 1);
+            if self.polls.get() < 2 {
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
@@ -110,7 +111,7 @@ mod tests {
         }
 
         fn call(&mut self, request: Request<Body>) -> Self::Future {
-            std::future::ready(match (self.asked.get(), request.uri().path()) {
+            std::future::ready(match (self.polls.get(), request.uri().path()) {
                 (2, "/refused") => Err("refused"),
                 (2, path) => Ok(Response::new(Full::from(path.to_owned()))),
                 _ => Err("not ready"),
@@ -125,18 +126,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_request_has_a_service_of_its_own_that_is_ready() {
+    async fn each_request_has_a_ready_service() {
         fn is_shareable<T: Send + Sync>(_: &T) {}
         let client = HttpClient::from(Slow::default());
         is_shareable(&client);
         for path in ["/one", "/two"] {
-            let answer = client.send(get(path)).await.unwrap();
-            assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), path);
+            let response = client.send(get(path)).await.unwrap();
+            assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), path);
         }
     }
 
     #[tokio::test]
-    async fn the_error_is_the_services_own() {
+    async fn returns_the_error_of_the_service() {
         let client: HttpClient = Slow::default().into();
         assert_eq!(client.send(get("/refused")).await.unwrap_err().to_string(), "refused");
     }

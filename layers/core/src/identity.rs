@@ -324,7 +324,7 @@ mod tests {
 
     impl UpstreamTokens for OfSession {
         fn token<'a>(&'a self, _: &'a str, _: UpstreamKind) -> UpstreamFuture<'a> {
-            Box::pin(std::future::ready(Err(UpstreamError::Absent)))
+            Box::pin(std::future::ready(Err(UpstreamError::NotLinked)))
         }
 
         fn session(&self) -> Option<Fingerprint> {

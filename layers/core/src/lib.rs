@@ -12,14 +12,14 @@ mod credential;
 mod dot_segments;
 mod error;
 mod fingerprint;
-mod freshness;
+mod freshness_lifetime;
 mod http_client;
 mod identity;
 mod identity_cache;
 mod invisible;
 mod mcp;
 mod mcp_operation;
-mod media;
+mod media_type;
 mod notification_stream;
 mod per_worker;
 mod rate;
@@ -33,30 +33,30 @@ mod upstream;
 
 pub use self::{
     backend::Backend,
-    body::{Body, BodyError, read},
+    body::{Body, BodyError, collect_limited},
     body_buffer::BodyBuffer,
     byte_budget::{
-        BudgetAccount, BudgetCounts, BudgetOwner, ByteBudget, DrainPermit, Grow, MAX_BUDGET_WAIT,
-        OverBudget, Reservation, TransferRate,
+        BudgetAccount, BudgetCounts, BudgetExceededError, BudgetOwner, ByteBudget, DrainPermit,
+        GrowFuture, MAX_BUDGET_WAIT, Reservation, TransferRate,
     },
     cache::Cache,
     caller_permissions::{
         AlreadyFiltered, Authorizer, CallerPermissions, Decision, Item, ItemBackend, ItemKind,
         ToolAnnotations,
     },
-    claims::{Claim, Claims, ClaimsFault, MAX_CLAIMS},
+    claims::{Claim, Claims, ClaimsError, MAX_CLAIMS},
     clock::Clock,
-    credential::{CredentialError, CredentialFault},
-    error::{BoxError, NotSent, cause_ref},
+    credential::{CredentialError, CredentialErrorKind},
+    error::{BoxError, NotSentError, cause_ref},
     fingerprint::Fingerprint,
-    freshness::freshness,
+    freshness_lifetime::freshness_lifetime,
     http_client::{HttpClient, HttpFuture},
     identity::{Caller, Identity, IdentityBuilder},
     identity_cache::IdentityCacheKey,
     invisible::{escape_invisible, is_invisible},
     mcp::{Generation, LATEST_STATEFUL, McpRequest, STATEFUL, STATELESS, code},
     mcp_operation::McpOperation,
-    media::Media,
+    media_type::MediaType,
     notification_stream::NotificationStream,
     per_worker::{PerWorker, set_worker_count, set_worker_index},
     rate::{Rate, RateLimiter, network},

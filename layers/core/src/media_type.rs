@@ -1,20 +1,20 @@
-//! Media types of responses.
+//! MediaType types of responses.
 
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 
-/// Media type of a response, as far as MCP tells them apart (MCP 2025-11-25 and 2026-07-28, Streamable HTTP).
+/// MediaType type of a response, as far as MCP tells them apart (MCP 2025-11-25 and 2026-07-28, Streamable HTTP).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Media {
+pub enum MediaType {
     /// `application/json`: one message.
     Json,
     /// `text/event-stream`: messages as they come.
-    Events,
+    EventStream,
     /// Any other, or none.
     Other,
 }
 
-impl Media {
+impl MediaType {
     /// Reads `Content-Type`. Case and parameters do not matter (RFC 9110, section 8.3.1).
     #[must_use]
     pub fn of(headers: &HeaderMap) -> Self {
@@ -24,7 +24,7 @@ impl Media {
         if essence.eq_ignore_ascii_case(b"application/json") {
             Self::Json
         } else if essence.eq_ignore_ascii_case(b"text/event-stream") {
-            Self::Events
+            Self::EventStream
         } else {
             Self::Other
         }
@@ -40,17 +40,17 @@ mod tests {
     #[test]
     fn ignores_case_and_parameters() {
         for (value, media) in [
-            ("text/event-stream", Media::Events),
-            ("Text/Event-Stream ; charset=utf-8", Media::Events),
-            ("application/json;charset=UTF-8", Media::Json),
-            ("APPLICATION/JSON", Media::Json),
-            ("text/event-streams", Media::Other),
-            ("application/json+x", Media::Other),
-            ("", Media::Other),
+            ("text/event-stream", MediaType::EventStream),
+            ("Text/Event-Stream ; charset=utf-8", MediaType::EventStream),
+            ("application/json;charset=UTF-8", MediaType::Json),
+            ("APPLICATION/JSON", MediaType::Json),
+            ("text/event-streams", MediaType::Other),
+            ("application/json+x", MediaType::Other),
+            ("", MediaType::Other),
         ] {
             let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(value))]);
-            assert_eq!(Media::of(&headers), media, "{value}");
+            assert_eq!(MediaType::of(&headers), media, "{value}");
         }
-        assert_eq!(Media::of(&HeaderMap::new()), Media::Other);
+        assert_eq!(MediaType::of(&HeaderMap::new()), MediaType::Other);
     }
 }

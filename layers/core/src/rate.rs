@@ -8,10 +8,10 @@ use std::time::{Duration, SystemTime};
 use crate::Cache;
 
 /// The maximum number of addresses. Beyond it, the address with the oldest request is removed.
-const ADDRESSES: usize = 16 * 1024;
+const MAX_ADDRESSES: usize = 16 * 1024;
 
 /// Time in milliseconds for which an entry outlives its share.
-const SPARE: u64 = 60_000;
+const ENTRY_GRACE: u64 = 60_000;
 
 /// Rate of requests: so many at once, and then so many a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl RateLimiter {
     /// Admits `rate` for each address.
     #[must_use]
     pub fn new(rate: Rate) -> Self {
-        Self { rate, used: Cache::new(ADDRESSES) }
+        Self { rate, used: Cache::new(MAX_ADDRESSES) }
     }
 
     /// Number of addresses that are watched: a gauge.
@@ -67,9 +67,9 @@ impl RateLimiter {
         let room = step * u64::from(self.rate.burst.max(1));
         let address = network(address);
         let share = self.used.get(&address, now).unwrap_or_default();
-        // No share lasts longer than `room` from now. An entry is put in again at most once in `SPARE`.
+        // No share lasts longer than `room` from now. An entry is put in again at most once in `ENTRY_GRACE`.
         if share.expires.load(Ordering::Relaxed) < at.saturating_add(room) {
-            let expires = at.saturating_add(room).saturating_add(SPARE);
+            let expires = at.saturating_add(room).saturating_add(ENTRY_GRACE);
             share.expires.fetch_max(expires, Ordering::Relaxed);
             let expires = SystemTime::UNIX_EPOCH + Duration::from_millis(expires);
             self.used.insert(address, Arc::clone(&share), expires, now);
@@ -176,6 +176,6 @@ mod tests {
         for address in 0..100_000_u32 {
             let _ = limiter.admit(IpAddr::V4(address.into()), at(0));
         }
-        assert!(limiter.used.len() <= ADDRESSES);
+        assert!(limiter.used.len() <= MAX_ADDRESSES);
     }
 }

@@ -10,28 +10,28 @@ use crate::Fingerprint;
 /// Tokens of a caller, by provider. The embedded authorization server stores and refreshes them; it contacts a provider only
 /// for a requested token.
 pub trait UpstreamTokens: Send + Sync {
-    /// The token of `provider`, fresh enough to be used now.
+    /// Returns a token of `provider` that is valid now.
     fn token<'a>(&'a self, provider: &'a str, kind: UpstreamKind) -> UpstreamFuture<'a>;
 
-    /// Returns another token of `provider` than `refused`, which [`token`](Self::token) returned and a backend rejected
-    /// before its expiry. Among concurrent callers and replicas with the same token, one refreshes it.
+    /// Refreshes the token `rejected` of `provider`, which [`token`](Self::token) returned and a backend rejected before its
+    /// expiry. Among concurrent callers and replicas with the same token, one refreshes it.
     ///
     /// # Errors
-    /// [`UpstreamError::Unavailable`] by default, and [`UpstreamError::Absent`] if the provider revoked the grant.
-    fn renewed<'a>(
+    /// [`UpstreamError::Unavailable`] by default, and [`UpstreamError::NotLinked`] if the provider revoked the grant.
+    fn refresh<'a>(
         &'a self,
         provider: &'a str,
         kind: UpstreamKind,
-        refused: &'a SecretString,
+        rejected: &'a SecretString,
     ) -> UpstreamFuture<'a> {
-        _ = (provider, kind, refused);
+        _ = (provider, kind, rejected);
         Box::pin(std::future::ready(Err(UpstreamError::Unavailable)))
     }
 
     /// Returns a key of the session that the tokens belong to. Two sessions of one caller may have tokens of
     /// different accounts.
     ///
-    /// Unless an implementation says otherwise a caller has the same tokens in all sessions: `None`.
+    /// The default is `None`: a caller has the same tokens in all sessions.
     fn session(&self) -> Option<Fingerprint> {
         None
     }
@@ -39,20 +39,20 @@ pub trait UpstreamTokens: Send + Sync {
     /// Returns a key of what the session has linked now: another one after a provider was linked or unlinked, on any
     /// replica, within a second or so. `None` where that is not known at the moment.
     ///
-    /// Unless an implementation says otherwise it is never known.
+    /// The default is `None`.
     fn links(&self) -> LinksFuture<'_> {
         Box::pin(std::future::ready(None))
     }
 }
 
-/// The answer of [`UpstreamTokens::links`].
+/// Future of [`UpstreamTokens::links`].
 pub type LinksFuture<'a> = Pin<Box<dyn Future<Output = Option<Fingerprint>> + Send + 'a>>;
 
-/// The answer of [`UpstreamTokens::token`].
+/// Future of [`UpstreamTokens::token`] and [`UpstreamTokens::refresh`].
 pub type UpstreamFuture<'a> =
     Pin<Box<dyn Future<Output = Result<UpstreamToken, UpstreamError>> + Send + 'a>>;
 
-/// Which of a provider's tokens.
+/// Kind of a provider's token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum UpstreamKind {
     /// The access token.
@@ -61,7 +61,7 @@ pub enum UpstreamKind {
     Id,
 }
 
-/// A token of an upstream provider.
+/// Token of an upstream provider.
 #[derive(Clone, Debug)]
 pub struct UpstreamToken {
     /// The token.
@@ -75,7 +75,7 @@ pub struct UpstreamToken {
 pub enum UpstreamError {
     /// The caller never linked the provider, or its grant is revoked: the caller has to log in again.
     #[error("there is no usable token of this provider: log in again")]
-    Absent,
+    NotLinked,
     /// The store or the provider does not answer: trying again later helps.
     #[error("tokens of this provider are unavailable")]
     Unavailable,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use http::HeaderValue;
 use secrecy::{ExposeSecret, SecretString};
 use tokio::time::timeout;
-use vmcp_core::{Caller, CredentialFault, UpstreamError, UpstreamKind, UpstreamTokens};
+use vmcp_core::{Caller, CredentialErrorKind, UpstreamError, UpstreamKind, UpstreamTokens};
 
 /// Longest accepted secret or token in bytes.
 const MAX_SECRET_LEN: usize = 16 * 1024;
@@ -24,7 +24,7 @@ const UPSTREAM_TOKEN_TIMEOUT: Duration = Duration::from_secs(10);
 /// same output.
 pub trait CredentialProvider: Send + Sync + 'static {
     /// The future of a value; `None` sends the request without the header.
-    type Future: Future<Output = Result<Option<HeaderValue>, CredentialFault>> + Send + 'static;
+    type Future: Future<Output = Result<Option<HeaderValue>, CredentialErrorKind>> + Send + 'static;
 
     /// Returns the value for a request on behalf of `caller`, or for an unknown caller if `None`.
     fn value(&self, caller: Option<&Caller>) -> Self::Future;
@@ -75,8 +75,8 @@ pub struct CredentialFuture(FutureState);
 
 enum FutureState {
     /// `None` after completion.
-    Ready(Option<Result<Option<HeaderValue>, CredentialFault>>),
-    Pending(Pin<Box<dyn Future<Output = Result<Option<HeaderValue>, CredentialFault>> + Send>>),
+    Ready(Option<Result<Option<HeaderValue>, CredentialErrorKind>>),
+    Pending(Pin<Box<dyn Future<Output = Result<Option<HeaderValue>, CredentialErrorKind>> + Send>>),
 }
 
 // === impl CredentialProvider ===
@@ -84,7 +84,7 @@ enum FutureState {
 impl<F, Fut> CredentialProvider for F
 where
     F: Fn(Option<&Caller>) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<Option<HeaderValue>, CredentialFault>> + Send + 'static,
+    Fut: Future<Output = Result<Option<HeaderValue>, CredentialErrorKind>> + Send + 'static,
 {
     type Future = Fut;
 
@@ -136,7 +136,7 @@ impl CredentialProvider for Credential {
             Some(Caller::Gateway) => return CredentialFuture::ready(Ok(None)),
             Some(Caller::User(identity)) if identity.subject().is_some() => identity,
             Some(Caller::User(_)) | None => {
-                return CredentialFuture::ready(Err(CredentialFault::NoCaller));
+                return CredentialFuture::ready(Err(CredentialErrorKind::NoCaller));
             }
         };
         let Some(tokens) = identity.upstream() else {
@@ -168,22 +168,22 @@ impl CredentialProvider for Credential {
 async fn fetch_token(
     tokens: Arc<dyn UpstreamTokens>,
     provider: Arc<str>,
-) -> Result<Option<HeaderValue>, CredentialFault> {
+) -> Result<Option<HeaderValue>, CredentialErrorKind> {
     let Ok(result) =
         timeout(UPSTREAM_TOKEN_TIMEOUT, tokens.token(&provider, UpstreamKind::Access)).await
     else {
-        return Err(CredentialFault::Unavailable {
+        return Err(CredentialErrorKind::Unavailable {
             reason: "timed out waiting for the provider's token",
         });
     };
     let token = result.map_err(|error| match error {
-        UpstreamError::Absent => not_linked(&provider),
-        UpstreamError::Unavailable => CredentialFault::Unavailable {
+        UpstreamError::NotLinked => not_linked(&provider),
+        UpstreamError::Unavailable => CredentialErrorKind::Unavailable {
             reason: "tokens of the provider are unavailable at the moment",
         },
     })?;
     let value = bearer(token.value.expose_secret());
-    value.map(Some).map_err(|_| CredentialFault::Unavailable {
+    value.map(Some).map_err(|_| CredentialErrorKind::Unavailable {
         reason: "the provider's token is not a valid header value",
     })
 }
@@ -194,17 +194,17 @@ async fn refresh_token(
     tokens: Arc<dyn UpstreamTokens>,
     provider: Arc<str>,
     rejected: SecretString,
-) -> Result<Option<HeaderValue>, CredentialFault> {
-    let refreshed = tokens.renewed(&provider, UpstreamKind::Access, &rejected);
+) -> Result<Option<HeaderValue>, CredentialErrorKind> {
+    let refreshed = tokens.refresh(&provider, UpstreamKind::Access, &rejected);
     match timeout(UPSTREAM_TOKEN_TIMEOUT, refreshed).await {
         Ok(Ok(token)) => Ok(bearer(token.value.expose_secret()).ok()),
-        Ok(Err(UpstreamError::Absent)) => Err(not_linked(&provider)),
+        Ok(Err(UpstreamError::NotLinked)) => Err(not_linked(&provider)),
         Ok(Err(UpstreamError::Unavailable)) | Err(_) => Ok(None),
     }
 }
 
-fn not_linked(provider: &str) -> CredentialFault {
-    CredentialFault::NoUpstreamToken { provider: provider.into() }
+fn not_linked(provider: &str) -> CredentialErrorKind {
+    CredentialErrorKind::NoUpstreamToken { provider: provider.into() }
 }
 
 fn bearer(token: &str) -> Result<HeaderValue, SecretError> {
@@ -249,13 +249,13 @@ pub(crate) fn sensitive(value: &str) -> Result<HeaderValue, SecretError> {
 // === impl CredentialFuture ===
 
 impl CredentialFuture {
-    fn ready(value: Result<Option<HeaderValue>, CredentialFault>) -> Self {
+    fn ready(value: Result<Option<HeaderValue>, CredentialErrorKind>) -> Self {
         Self(FutureState::Ready(Some(value)))
     }
 }
 
 impl Future for CredentialFuture {
-    type Output = Result<Option<HeaderValue>, CredentialFault>;
+    type Output = Result<Option<HeaderValue>, CredentialErrorKind>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.get_mut().0 {

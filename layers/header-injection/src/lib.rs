@@ -7,7 +7,8 @@ mod service;
 mod static_headers;
 
 pub use vmcp_core::{
-    BoxError, Caller, CredentialError, CredentialFault, NoRetry, RetryOnUnauthorized, RetryPolicy,
+    BoxError, Caller, CredentialError, CredentialErrorKind, NoRetry, RetryOnUnauthorized,
+    RetryPolicy,
 };
 
 pub use self::{

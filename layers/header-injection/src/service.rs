@@ -10,7 +10,7 @@ use http::header::{AUTHORIZATION, HeaderName, PROXY_AUTHORIZATION};
 use http::{HeaderValue, Request, Response, StatusCode};
 use pin_project_lite::pin_project;
 use tower_service::Service;
-use vmcp_core::{Backend, BoxError, Caller, CredentialError, CredentialFault, RetryPolicy};
+use vmcp_core::{Backend, BoxError, Caller, CredentialError, CredentialErrorKind, RetryPolicy};
 
 use crate::{CredentialProvider, HeaderInjectionLayer};
 
@@ -202,7 +202,7 @@ async fn send_retry<S, B, R, V>(
 where
     S: Service<Request<B>, Response = Response<R>>,
     S::Error: Into<BoxError>,
-    V: Future<Output = Result<Option<HeaderValue>, CredentialFault>>,
+    V: Future<Output = Result<Option<HeaderValue>, CredentialErrorKind>>,
 {
     let value = match value.await {
         Ok(Some(value)) => value,
@@ -237,10 +237,10 @@ where
     }
 }
 
-fn credential_error<B>(request: &Request<B>, fault: CredentialFault) -> BoxError {
+fn credential_error<B>(request: &Request<B>, kind: CredentialErrorKind) -> BoxError {
     let backend = request.extensions().get::<Backend>().cloned();
     let backend = backend.unwrap_or_else(|| Backend::new("(unnamed)"));
-    Box::new(CredentialError { backend, fault, source: None })
+    Box::new(CredentialError { backend, kind, source: None })
 }
 
 #[cfg(test)]

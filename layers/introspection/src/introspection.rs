@@ -170,9 +170,11 @@ async fn send_request(client: &HttpClient, request: Request<Body>) -> Result<Byt
         StatusCode::UNAUTHORIZED => return Err(EndpointError::Unauthorized),
         other => return Err(EndpointError::Status(other)),
     }
-    vmcp_core::read(response.into_body(), MAX_RESPONSE_SIZE).await.map_err(|error| match error {
-        BodyError::TooLarge { .. } => EndpointError::TooLarge,
-        BodyError::Broken(error) => EndpointError::Unreachable(error),
+    vmcp_core::collect_limited(response.into_body(), MAX_RESPONSE_SIZE).await.map_err(|error| {
+        match error {
+            BodyError::TooLarge { .. } => EndpointError::TooLarge,
+            BodyError::Broken(error) => EndpointError::Unreachable(error),
+        }
     })
 }
 

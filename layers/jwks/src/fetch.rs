@@ -35,9 +35,10 @@ async fn send_request(
     if head.status != StatusCode::OK {
         return Err(KeySourceError::Status(head.status.as_u16()));
     }
-    let body = vmcp_core::read(body, MAX_KEY_SET_SIZE).await.map_err(|error| match error {
-        BodyError::TooLarge { .. } => KeySourceError::TooLarge,
-        BodyError::Broken(_) => KeySourceError::Unreachable,
-    })?;
+    let body =
+        vmcp_core::collect_limited(body, MAX_KEY_SET_SIZE).await.map_err(|error| match error {
+            BodyError::TooLarge { .. } => KeySourceError::TooLarge,
+            BodyError::Broken(_) => KeySourceError::Unreachable,
+        })?;
     Ok((head.headers, body))
 }

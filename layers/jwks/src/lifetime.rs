@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use http::HeaderMap;
-use vmcp_core::freshness;
+use vmcp_core::freshness_lifetime;
 
 /// Minimum freshness lifetime, overriding the headers.
 const MIN_FRESHNESS: Duration = Duration::from_secs(60);
@@ -44,8 +44,9 @@ pub(crate) enum Phase {
 impl Lifetime {
     /// Creates the lifetime of a response with these headers at `now` (RFC 9111 section 4.2).
     pub(crate) fn new(headers: &HeaderMap, now: SystemTime) -> Self {
-        let fresh =
-            freshness(headers).unwrap_or(DEFAULT_FRESHNESS).clamp(MIN_FRESHNESS, MAX_FRESHNESS);
+        let fresh = freshness_lifetime(headers)
+            .unwrap_or(DEFAULT_FRESHNESS)
+            .clamp(MIN_FRESHNESS, MAX_FRESHNESS);
         Self {
             refresh_at: now + fresh * 4 / 5,
             fresh_until: now + fresh,

@@ -1,7 +1,7 @@
 //! Strict parsing of claims.
 
 use serde_json::{Map, Value};
-use vmcp_core::{Claims, ClaimsFault};
+use vmcp_core::{Claims, ClaimsError};
 
 use crate::TokenError;
 
@@ -19,8 +19,8 @@ pub fn parse_claims(json: &[u8]) -> Result<Map<String, Value>, TokenError> {
 pub(crate) fn parse_claim_set(json: Vec<u8>) -> Result<Claims, TokenError> {
     let text = String::from_utf8(json).map_err(|_| TokenError::Malformed)?;
     Claims::read(text).map_err(|error| match error {
-        ClaimsFault::Malformed => TokenError::Malformed,
-        ClaimsFault::TooMany => TokenError::TooManyClaims,
+        ClaimsError::Malformed => TokenError::Malformed,
+        ClaimsError::TooMany => TokenError::TooManyClaims,
     })
 }
 

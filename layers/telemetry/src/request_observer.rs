@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderName, Request, Response};
 use opentelemetry::trace::{SpanKind, Status};
 use tokio::time::Instant;
 use vmcp_core::{
-    Caller, Generation, McpOperation, McpRequest, Media, Rejection, RequestContext, STATEFUL,
+    Caller, Generation, McpOperation, McpRequest, MediaType, Rejection, RequestContext, STATEFUL,
     STATELESS,
 };
 use vmcp_metrics::{
@@ -34,7 +34,7 @@ pub(crate) struct RequestObserver {
     side: Side,
     start: Instant,
     outcome: Outcome,
-    media: Media,
+    media: MediaType,
     size: u64,
     is_ended: bool,
 }
@@ -139,13 +139,13 @@ impl RequestObserver {
 
     fn new(recorder: &Arc<Inner>, side: Side, outcome: Outcome) -> Self {
         let (recorder, start) = (Arc::clone(recorder), Instant::now());
-        Self { recorder, side, start, outcome, media: Media::Other, size: 0, is_ended: false }
+        Self { recorder, side, start, outcome, media: MediaType::Other, size: 0, is_ended: false }
     }
 
     pub(crate) fn on_response<R>(&mut self, response: &Response<R>) {
         self.outcome.status = response.status().as_u16();
         self.outcome.error_type = response_error(response);
-        self.media = Media::of(response.headers());
+        self.media = MediaType::of(response.headers());
         match &mut self.side {
             Side::Server(server_request) => {
                 server_request.rejected = response.extensions().get::<Rejection>().is_some();
@@ -160,7 +160,7 @@ impl RequestObserver {
     /// Inspects a chunk of the response body.
     pub(crate) fn on_data(&mut self, data: &[u8], size: usize) {
         self.size += size as u64;
-        if self.outcome.error_type == ErrorType::None && self.media != Media::Other {
+        if self.outcome.error_type == ErrorType::None && self.media != MediaType::Other {
             self.outcome.error_type = frame_error(self.media, data);
         }
     }

@@ -1,6 +1,6 @@
 //! Errors in responses.
 
-use vmcp_core::{Media, Rejection};
+use vmcp_core::{MediaType, Rejection};
 use vmcp_metrics::ErrorType;
 use vmcp_wire::{HeadOutcome, find, head, may_fail};
 
@@ -21,19 +21,19 @@ pub(crate) fn response_error<R>(response: &http::Response<R>) -> ErrorType {
 
 /// Returns the error that a frame of a response reports. A message that spans several frames, or exceeds the inspected
 /// prefix, can go unnoticed: frames are not buffered.
-pub(crate) fn frame_error(media: Media, frame: &[u8]) -> ErrorType {
+pub(crate) fn frame_error(media: MediaType, frame: &[u8]) -> ErrorType {
     let frame = frame.get(..MAX_INSPECTED).unwrap_or(frame);
     if !may_fail(frame) {
         return ErrorType::None;
     }
     match media {
-        Media::Json => message_error(frame),
-        Media::Events => {
+        MediaType::Json => message_error(frame),
+        MediaType::EventStream => {
             let lines = frame.split(|byte| *byte == b'\n');
             let messages = lines.filter_map(|line| line.strip_prefix(b"data:"));
             messages.map(message_error).find(|error| *error != ErrorType::None).unwrap_or_default()
         }
-        Media::Other => ErrorType::None,
+        MediaType::Other => ErrorType::None,
     }
 }
 
@@ -57,15 +57,15 @@ mod tests {
     #[test]
     fn detects_json_rpc_error_code() {
         let body = br#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no"}}"#;
-        assert_eq!(frame_error(Media::Json, body), ErrorType::RpcCode(-32602));
+        assert_eq!(frame_error(MediaType::Json, body), ErrorType::RpcCode(-32602));
         let events = b"event: message\ndata: {\"method\":\"notifications/message\",\"params\":{\"level\":\"error\"}}\n\ndata: {\"id\":1,\"error\":{\"code\":7}}\n\n";
-        assert_eq!(frame_error(Media::Events, events), ErrorType::RpcCode(7));
+        assert_eq!(frame_error(MediaType::EventStream, events), ErrorType::RpcCode(7));
     }
 
     #[test]
     fn detects_tool_error() {
         let body = br#"{"jsonrpc":"2.0","id":1,"result":{"content":[],"isError":true}}"#;
-        assert_eq!(frame_error(Media::Json, body), ErrorType::TOOL);
+        assert_eq!(frame_error(MediaType::Json, body), ErrorType::TOOL);
     }
 
     #[test]
@@ -74,7 +74,7 @@ mod tests {
             r#"{"id":1,"result":{"content":[{"text":"\"error\": {\"code\": 1}"}],"isError":false}}"#,
             r#"{"id":1,"result":{"structuredContent":{"error":{"code":1},"isError":true}}}"#,
         ] {
-            assert_eq!(frame_error(Media::Json, body.as_bytes()), ErrorType::None, "{body}");
+            assert_eq!(frame_error(MediaType::Json, body.as_bytes()), ErrorType::None, "{body}");
         }
     }
 
@@ -82,8 +82,8 @@ mod tests {
         #[test]
         fn accepts_arbitrary_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let with = [b"{\"error\"".as_slice(), &bytes].concat();
-            _ = frame_error(Media::Json, &with);
-            _ = frame_error(Media::Events, &with);
+            _ = frame_error(MediaType::Json, &with);
+            _ = frame_error(MediaType::EventStream, &with);
         }
     }
 }

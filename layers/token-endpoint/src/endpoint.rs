@@ -68,10 +68,11 @@ async fn send(
     let response = client.send(request).await;
     let response = response.map_err(|error| EndpointError::Unreachable(Arc::from(error)))?;
     let (parts, body) = response.into_parts();
-    let body = vmcp_core::read(body, MAX_RESPONSE_SIZE).await.map_err(|error| match error {
-        BodyError::TooLarge { .. } => EndpointError::TooLarge,
-        BodyError::Broken(_) => EndpointError::Truncated,
-    })?;
+    let body =
+        vmcp_core::collect_limited(body, MAX_RESPONSE_SIZE).await.map_err(|error| match error {
+            BodyError::TooLarge { .. } => EndpointError::TooLarge,
+            BodyError::Broken(_) => EndpointError::Truncated,
+        })?;
     response::parse_response(parts.status, &parts.headers, &body, requested_at)
 }
 

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::sync::Arc;
 
 use http::StatusCode;
-use vmcp_core::CredentialFault;
+use vmcp_core::CredentialErrorKind;
 
 /// The error of a token request. Cheap to clone for concurrent callers of one request.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -77,10 +77,10 @@ impl EndpointError {
     }
 }
 
-impl From<&ExchangeError> for CredentialFault {
+impl From<&ExchangeError> for CredentialErrorKind {
     fn from(fault: &ExchangeError) -> Self {
         match fault {
-            ExchangeError::Rejected { code } => Self::Refused { reason: code.clone() },
+            ExchangeError::Rejected { code } => Self::Rejected { reason: code.clone() },
             ExchangeError::Unavailable(error) => Self::Unavailable { reason: error.reason() },
         }
     }

@@ -15,7 +15,7 @@ pub use self::{
     token_cache::{CachedExchange, CachedExchangeFuture},
 };
 pub use vmcp_core::{
-    BoxError, Clock, CredentialError, CredentialFault, Identity, NoRetry, RetryOnUnauthorized,
+    BoxError, Clock, CredentialError, CredentialErrorKind, Identity, NoRetry, RetryOnUnauthorized,
     RetryPolicy, UpstreamKind, UpstreamToken,
 };
 pub use vmcp_token_endpoint::{

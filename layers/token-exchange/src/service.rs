@@ -10,7 +10,7 @@ use http::header::{AUTHORIZATION, HeaderName, PROXY_AUTHORIZATION};
 use http::{Request, Response, StatusCode};
 use pin_project_lite::pin_project;
 use tower_service::Service;
-use vmcp_core::{Backend, BoxError, Caller, CredentialError, CredentialFault};
+use vmcp_core::{Backend, BoxError, Caller, CredentialError, CredentialErrorKind};
 
 use crate::subject_token_source::{SubjectTokenSource, TokenError};
 use crate::{AccessToken, Exchange, ExchangeError, RetryPolicy, Subject, TokenExchangeLayer};
@@ -121,9 +121,9 @@ where
             }
             (Some(caller), _) => match Principal::new(caller) {
                 Some(known) => FutureState::exchanging(principal.insert(known), &**exchange),
-                None => FutureState::rejected(CredentialFault::NoCaller),
+                None => FutureState::rejected(CredentialErrorKind::NoCaller),
             },
-            (None, _) => FutureState::rejected(CredentialFault::NoCaller),
+            (None, _) => FutureState::rejected(CredentialErrorKind::NoCaller),
         };
         ResponseFuture {
             state,
@@ -301,7 +301,7 @@ where
 fn credential_error<S, B>(pending: Option<&(S, Request<B>)>, fault: TokenError) -> BoxError {
     match fault {
         TokenError::Exchange(fault) => {
-            new_credential_error(pending, CredentialFault::from(&fault), Some(Box::new(fault)))
+            new_credential_error(pending, CredentialErrorKind::from(&fault), Some(Box::new(fault)))
         }
         TokenError::Subject(fault) => new_credential_error(pending, fault, None),
     }
@@ -309,12 +309,12 @@ fn credential_error<S, B>(pending: Option<&(S, Request<B>)>, fault: TokenError) 
 
 fn new_credential_error<S, B>(
     pending: Option<&(S, Request<B>)>,
-    fault: CredentialFault,
+    kind: CredentialErrorKind,
     source: Option<BoxError>,
 ) -> BoxError {
     let backend = pending.and_then(|(_, request)| request.extensions().get::<Backend>().cloned());
     let backend = backend.unwrap_or_else(|| Backend::new("(unnamed)"));
-    Box::new(CredentialError { backend, fault, source })
+    Box::new(CredentialError { backend, kind, source })
 }
 
 impl<S, X, A, B> fmt::Debug for ResponseFuture<S, X, A, B>

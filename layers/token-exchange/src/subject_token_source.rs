@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use secrecy::SecretString;
 use tokio::time::timeout;
-use vmcp_core::{CredentialFault, Identity, UpstreamError, UpstreamKind};
+use vmcp_core::{CredentialErrorKind, Identity, UpstreamError, UpstreamKind};
 
 use crate::{ExchangeError, Subject};
 
@@ -25,11 +25,11 @@ pub(crate) enum TokenError {
     /// The exchange failed.
     Exchange(ExchangeError),
     /// The caller has no subject token.
-    Subject(CredentialFault),
+    Subject(CredentialErrorKind),
 }
 
-impl From<CredentialFault> for TokenError {
-    fn from(fault: CredentialFault) -> Self {
+impl From<CredentialErrorKind> for TokenError {
+    fn from(fault: CredentialErrorKind) -> Self {
         Self::Subject(fault)
     }
 }
@@ -51,17 +51,17 @@ impl SubjectTokenSource {
     pub(crate) async fn subject(self) -> Result<Subject, TokenError> {
         let Self { identity, provider, kind } = &self;
         if identity.subject().is_none() {
-            return Err(CredentialFault::NoCaller.into());
+            return Err(CredentialErrorKind::NoCaller.into());
         }
         let tokens = identity.upstream().ok_or_else(|| self.not_linked())?;
         let Ok(result) = timeout(UPSTREAM_TOKEN_TIMEOUT, tokens.token(provider, *kind)).await
         else {
             let reason = "timed out waiting for the provider's token";
-            return Err(CredentialFault::Unavailable { reason }.into());
+            return Err(CredentialErrorKind::Unavailable { reason }.into());
         };
         let token = result.map_err(|error| match error {
-            UpstreamError::Absent => self.not_linked(),
-            UpstreamError::Unavailable => CredentialFault::Unavailable {
+            UpstreamError::NotLinked => self.not_linked(),
+            UpstreamError::Unavailable => CredentialErrorKind::Unavailable {
                 reason: "tokens of the provider are unavailable at the moment",
             },
         })?;
@@ -79,15 +79,15 @@ impl SubjectTokenSource {
         let tokens = identity.upstream().filter(|_| concerns_subject(&fault));
         let Some(tokens) = tokens else { return Err(fault.into()) };
         let old = SecretString::from(rejected.expose_token());
-        match timeout(UPSTREAM_TOKEN_TIMEOUT, tokens.renewed(provider, *kind, &old)).await {
+        match timeout(UPSTREAM_TOKEN_TIMEOUT, tokens.refresh(provider, *kind, &old)).await {
             Ok(Ok(token)) => Ok(Subject::with_upstream(identity, token)),
-            Ok(Err(UpstreamError::Absent)) => Err(self.not_linked().into()),
+            Ok(Err(UpstreamError::NotLinked)) => Err(self.not_linked().into()),
             Ok(Err(UpstreamError::Unavailable)) | Err(_) => Err(fault.into()),
         }
     }
 
-    fn not_linked(&self) -> CredentialFault {
-        CredentialFault::NoUpstreamToken { provider: (&*self.provider).into() }
+    fn not_linked(&self) -> CredentialErrorKind {
+        CredentialErrorKind::NoUpstreamToken { provider: (&*self.provider).into() }
     }
 }
 

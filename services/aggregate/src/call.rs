@@ -21,7 +21,7 @@ use http::{HeaderMap, Request, Response};
 use http_body_util::Full;
 use vmcp_core::{
     Body, BoxError, BudgetAccount, Caller, CallerPermissions, Generation, McpOperation, McpRequest,
-    NotSent, Rejection, RequestContext, Reservation, cause_ref,
+    NotSentError, Rejection, RequestContext, Reservation, cause_ref,
 };
 use vmcp_timeout::Elapsed;
 
@@ -212,7 +212,7 @@ impl Call {
         let call = target.alias.as_ref().map(|_| Arc::clone(&self));
         let answered = match self.meet(link).await {
             Ok(generation) => self.try_both(Arc::clone(&target), generation).await,
-            Err(error) => Err(NotSent::new(error).into()),
+            Err(error) => Err(NotSentError::new(error).into()),
         };
         let response = answered.unwrap_or_else(|error| {
             failed(link, &error);

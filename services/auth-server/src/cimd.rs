@@ -223,7 +223,7 @@ async fn get(http: HttpClient, id: &ClientId) -> Result<(HeaderMap, Bytes), Cimd
     if !media.eq_ignore_ascii_case("application/json") && !media.ends_with("+json") {
         return Err(CimdFault::NotJson);
     }
-    match vmcp_core::read(body, MAX_DOCUMENT).await {
+    match vmcp_core::collect_limited(body, MAX_DOCUMENT).await {
         Ok(bytes) => Ok((parts.headers, bytes)),
         Err(vmcp_core::BodyError::TooLarge { .. }) => Err(CimdFault::TooLarge),
         Err(_) => Err(CimdFault::Unreachable),
@@ -303,5 +303,5 @@ fn strings<'a>(document: &'a Map<String, Value>, name: &str) -> Option<Vec<&'a s
 
 /// Returns the time for which a document may be cached (RFC 9111 section 4.2), clamped to [`KEPT`].
 fn freshness(headers: &HeaderMap) -> Duration {
-    vmcp_core::freshness(headers).unwrap_or(USUAL).clamp(*KEPT.start(), *KEPT.end())
+    vmcp_core::freshness_lifetime(headers).unwrap_or(USUAL).clamp(*KEPT.start(), *KEPT.end())
 }

@@ -74,7 +74,7 @@ async fn read(request: Request<Body>) -> Result<Bytes, BodyFault> {
             let reserve = buffer.reserve(|| budget.open(budget.address(Some(address))));
             let reserved = tokio::time::timeout(MAX_BUDGET_WAIT, reserve).await;
             if !matches!(reserved, Ok(Ok(()))) {
-                budget.count_refusal();
+                budget.count_rejection();
                 return Err(BodyFault::Overloaded);
             }
         }

@@ -105,7 +105,7 @@ impl UpstreamTokens for SessionTokens {
         })
     }
 
-    fn renewed<'a>(
+    fn refresh<'a>(
         &'a self,
         provider: &'a str,
         kind: UpstreamKind,
@@ -132,10 +132,10 @@ impl SessionTokens {
         want: Want,
     ) -> Result<UpstreamToken, UpstreamError> {
         let leg = self.server.upstreams.iter().find(|leg| leg.name.as_str() == provider);
-        let leg = leg.ok_or(UpstreamError::Absent)?;
+        let leg = leg.ok_or(UpstreamError::NotLinked)?;
         let stored = self.server.upstream_tokens(self.session, leg, want).await?;
         let expires_at = stored.tokens.expires_at.filter(|_| kind == UpstreamKind::Access);
-        let value = want::token(&stored.tokens, kind).ok_or(UpstreamError::Absent)?.clone();
+        let value = want::token(&stored.tokens, kind).ok_or(UpstreamError::NotLinked)?.clone();
         Ok(UpstreamToken { value, expires_at })
     }
 }
@@ -228,8 +228,11 @@ impl Inner {
         }
         if tokens.tokens.refresh.is_none() {
             // A token that one backend rejected may be valid for another one.
-            let fault =
-                if want.is_another() { UpstreamError::Unavailable } else { UpstreamError::Absent };
+            let fault = if want.is_another() {
+                UpstreamError::Unavailable
+            } else {
+                UpstreamError::NotLinked
+            };
             return want.fallback(tokens, now).ok_or(fault);
         }
         let is_renewed = want.is_another() && self.rows.renewed.get(&key, now).is_some();
@@ -243,15 +246,16 @@ impl Inner {
 
     async fn read_row(&self, (session, provider): &Key, leg: &Leg) -> Outcome {
         let found = self.store.session(session).await.map_err(|error| unavailable(&error))?;
-        let row =
-            found.and_then(|mut found| found.rows.remove(provider)).ok_or(UpstreamError::Absent)?;
+        let row = found
+            .and_then(|mut found| found.rows.remove(provider))
+            .ok_or(UpstreamError::NotLinked)?;
         self.read_tokens(*session, leg, &row)
     }
 
     fn read_tokens(&self, session: SessionId, leg: &Leg, row: &UpstreamTokenRecord) -> Outcome {
         let opened = self.open_row(session, leg, row);
         let stored = |tokens| Arc::new(Stored { tokens, written: row.written });
-        opened.map(stored).map_err(|_| UpstreamError::Absent)
+        opened.map(stored).map_err(|_| UpstreamError::NotLinked)
     }
 
     /// Refreshes a row under its lock, or waits for the replica that has the lock.
@@ -289,7 +293,7 @@ impl Inner {
             Err(error) => return Step::Done(Err(unavailable(&error))),
         };
         let outcome = match row {
-            None => Err(UpstreamError::Absent),
+            None => Err(UpstreamError::NotLinked),
             Some(row) => self.refresh_as_owner(key, leg, want, &row).await,
         };
         // A lock that is not released expires.
@@ -328,7 +332,7 @@ impl Inner {
                 if leg.at == 0 {
                     self.end_refused(key.0, want.is_of_others()).await;
                 }
-                Err(UpstreamError::Absent)
+                Err(UpstreamError::NotLinked)
             }
             Ok(Err(RefreshError::Temporary(fault))) => {
                 tracing::warn!(provider = %leg.name, %fault, "upstream tokens are not refreshed");
@@ -375,7 +379,7 @@ impl Inner {
         }
         self.remove_upstream_token(key, row).await;
         self.lost(*session, leg.name.as_str(), Lost::NotKept).await;
-        Err(UpstreamError::Absent)
+        Err(UpstreamError::NotLinked)
     }
 
     async fn remove_upstream_token(&self, (session, provider): &Key, row: &UpstreamTokenRecord) {

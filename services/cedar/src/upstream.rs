@@ -99,7 +99,7 @@ impl Upstream {
     ) -> Result<Option<UpstreamToken>, Rejection> {
         match tokio::time::timeout(TOKEN_TIMEOUT, tokens.token(&self.provider, kind)).await {
             Ok(Ok(token)) => Ok(Some(token)),
-            Ok(Err(UpstreamError::Absent)) => Ok(None),
+            Ok(Err(UpstreamError::NotLinked)) => Ok(None),
             Ok(Err(UpstreamError::Unavailable)) | Err(_) => {
                 let message = "failed to determine the permissions of the caller: the identity provider is unavailable";
                 Err(Rejection::overloaded(message, 5))

@@ -5,7 +5,7 @@ use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Method, Request, StatusCode};
 use serde_json::Value;
 use url::Url;
-use vmcp_core::{Body, BoxError, HttpClient, read};
+use vmcp_core::{Body, BoxError, HttpClient, collect_limited};
 
 /// Maximum size of a response in bytes. Metadata is far smaller.
 const MAX_RESPONSE_SIZE: usize = 256 * 1024;
@@ -49,7 +49,7 @@ pub(crate) async fn send(
         *request.method_mut() = Method::POST;
     }
     let (head, body) = http.send(request).await.map_err(|error| error_chain(&error))?.into_parts();
-    let body = read(body, MAX_RESPONSE_SIZE).await.map_err(|error| error.to_string())?;
+    let body = collect_limited(body, MAX_RESPONSE_SIZE).await.map_err(|error| error.to_string())?;
     Ok(HttpResponse { status: head.status, headers: head.headers, body })
 }
 

@@ -30,7 +30,7 @@ use hyper::{
 };
 use pin_project_lite::pin_project;
 use tokio::task::coop::{Unconstrained, has_budget_remaining, unconstrained};
-use vmcp_core::Media;
+use vmcp_core::MediaType;
 
 use crate::{
     Error,
@@ -239,7 +239,8 @@ impl ReceivedResponse {
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             return Err(Error::Protocol { reason: "unexpected protocol switch", source: None });
         }
-        let limit = (Media::of(response.headers()) != Media::Events).then_some(max_body);
+        let limit =
+            (MediaType::of(response.headers()) != MediaType::EventStream).then_some(max_body);
         if let Some(limit) = limit
             && response.body().size_hint().lower() > limit
         {
@@ -248,7 +249,7 @@ impl ReceivedResponse {
         let ends_with_connection = connection.is_some()
             && response.body().size_hint().exact().is_none()
             && !response.headers().contains_key(header::TRANSFER_ENCODING);
-        let json = (ends_with_connection && Media::of(response.headers()) == Media::Json)
+        let json = (ends_with_connection && MediaType::of(response.headers()) == MediaType::Json)
             .then(JsonCompleteness::default);
         Ok(response.map(|body| match connection {
             Some(connection) => crate::Incoming::exclusive(body, connection, guard, limit, json),

@@ -12,7 +12,9 @@ use http_body::{Frame, SizeHint};
 use tokio::time::Instant;
 use tower_layer::Layer;
 use tower_service::Service;
-use vmcp_core::{Backend, Body, BoxError, Identity, McpRequest, Media, Rejection, RequestContext};
+use vmcp_core::{
+    Backend, Body, BoxError, Identity, McpRequest, MediaType, Rejection, RequestContext,
+};
 use vmcp_wire::Key;
 
 use self::rate::LineRate;
@@ -92,7 +94,7 @@ where
         let rejection = response.extensions().get::<Rejection>();
         let is_over = rejection.is_some()
             || !status.is_success()
-            || Media::of(response.headers()) != Media::Events;
+            || MediaType::of(response.headers()) != MediaType::EventStream;
         if is_over || entry.method != Method::POST {
             entry.log(status, rejection);
             return Poll::Ready(Ok(response));

@@ -24,7 +24,7 @@ use vmcp_breaker::{
     Outcome,
 };
 use vmcp_cedar::Cedar;
-use vmcp_core::{Body, BoxError, CredentialError, NotSent, cause_ref};
+use vmcp_core::{Body, BoxError, CredentialError, NotSentError, cause_ref};
 use vmcp_decode::DecodeLayer;
 use vmcp_egress::{Client, RedirectLayer};
 use vmcp_header_injection::{Credential, HeaderInjectionLayer, StaticHeadersLayer};
@@ -296,7 +296,7 @@ pub(crate) fn measured(service: BackendService, telemetry: ClientTelemetryLayer)
 fn class(seen: CallResult<'_>) -> Outcome {
     match seen {
         CallResult::Error(error)
-            if cause_ref::<NotSent>(error).is_some_and(|error| error.is_own_limit) =>
+            if cause_ref::<NotSentError>(error).is_some_and(|error| error.is_local_limit) =>
         {
             Outcome::Neutral
         }
@@ -307,8 +307,8 @@ fn class(seen: CallResult<'_>) -> Outcome {
 /// Marks errors of requests that were not sent, which the backend cannot have acted on.
 fn unsent(error: BoxError) -> BoxError {
     match cause_ref::<vmcp_egress::Error>(error.as_ref()) {
-        Some(vmcp_egress::Error::Overloaded { .. }) => NotSent::by_own_limit(error).into(),
-        Some(known) if !known.sent() => NotSent::new(error).into(),
+        Some(vmcp_egress::Error::Overloaded { .. }) => NotSentError::by_local_limit(error).into(),
+        Some(known) if !known.sent() => NotSentError::new(error).into(),
         _ => error,
     }
 }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::Response;
 use http_body::{Frame, SizeHint};
 use tokio::sync::watch;
-use vmcp_core::{Body, BoxError, Media, NotificationStream, RevocationFuture};
+use vmcp_core::{Body, BoxError, MediaType, NotificationStream, RevocationFuture};
 
 /// Time that a response stream may continue after its scope ended. Cutting it off would lose the result of a call that
 /// the backend has executed.
@@ -33,7 +33,7 @@ impl StreamScope {
 
     /// Binds the event stream of a response to the scope. Other responses are unchanged.
     pub(crate) fn bound(&self, response: Response<Body>, is_get: bool) -> Response<Body> {
-        if Media::of(response.headers()) != Media::Events {
+        if MediaType::of(response.headers()) != MediaType::EventStream {
             return response;
         }
         let is_standing = is_get || response.extensions().get::<NotificationStream>().is_some();

@@ -155,7 +155,7 @@ async fn exchange(
     match protocol {
         Protocol::Http => {
             let (parts, body) = response.into_parts();
-            let body = vmcp_core::read(body, MAX_RESPONSE_SIZE)
+            let body = vmcp_core::collect_limited(body, MAX_RESPONSE_SIZE)
                 .await
                 .map_err(|_| ExportError::InvalidResponse)?;
             Ok(Response::from_parts(parts, body))

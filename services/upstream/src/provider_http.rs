@@ -78,10 +78,11 @@ async fn exchange(
     if head.status.is_redirection() {
         return Err(EndpointError::Redirected);
     }
-    let body = vmcp_core::read(body, MAX_RESPONSE_SIZE).await.map_err(|error| match error {
-        BodyError::TooLarge { .. } => EndpointError::TooLarge,
-        BodyError::Broken(_) => EndpointError::Aborted,
-    })?;
+    let body =
+        vmcp_core::collect_limited(body, MAX_RESPONSE_SIZE).await.map_err(|error| match error {
+            BodyError::TooLarge { .. } => EndpointError::TooLarge,
+            BodyError::Broken(_) => EndpointError::Aborted,
+        })?;
     Ok(ProviderResponse { status: head.status, json: is_json(&head.headers), body })
 }
 

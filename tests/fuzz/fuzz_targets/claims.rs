@@ -1,7 +1,7 @@
 //! Any text as a claims set: the streaming parser and the tree parser agree.
 #![no_main]
 
-use vmcp_core::{Claim, Claims, ClaimsFault, MAX_CLAIMS};
+use vmcp_core::{Claim, Claims, ClaimsError, MAX_CLAIMS};
 
 #[path = "../../../layers/core/src/claims/tests/tree.rs"]
 mod tree;

@@ -206,7 +206,7 @@ async fn login_at_two_providers_yields_both_tokens() {
     assert!(again["access_token"].is_string(), "{again}");
     world.server.end_session(own.session).await.unwrap();
     let gone = tokens.token("git", UpstreamKind::Access).await;
-    assert!(matches!(gone, Err(UpstreamError::Absent)));
+    assert!(matches!(gone, Err(UpstreamError::NotLinked)));
 }
 
 #[tokio::test(flavor = "multi_thread")]

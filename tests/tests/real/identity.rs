@@ -78,7 +78,7 @@ async fn status(service: &Guarded, token: &str) -> u16 {
     let response = service.clone().oneshot(request.body(()).unwrap()).await.unwrap();
     let status = response.status().as_u16();
     if status == 200 {
-        let body = vmcp_core::read(response.into_body(), 100).await.unwrap();
+        let body = vmcp_core::collect_limited(response.into_body(), 100).await.unwrap();
         assert_eq!(body, "alice [\"ops\"]");
     }
     status

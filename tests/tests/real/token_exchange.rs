@@ -7,7 +7,7 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use http::{Request, Response};
 use serde_json::Value;
 use tower::{Layer, ServiceExt, service_fn};
-use vmcp_core::{Caller, Clock, CredentialError, CredentialFault, Identity, cause_ref};
+use vmcp_core::{Caller, Clock, CredentialError, CredentialErrorKind, Identity, cause_ref};
 use vmcp_egress::{Egress, FetchPolicy, Fetcher};
 use vmcp_tests::counterparts::{TokenServer, skipped};
 use vmcp_token_exchange::{
@@ -137,5 +137,5 @@ async fn cached_tokens_are_per_user_and_survive_outage() {
     interleaved().await;
     let error = call(&late).await.unwrap_err();
     let error = cause_ref::<CredentialError>(error.as_ref()).unwrap();
-    assert!(matches!(error.fault, CredentialFault::Unavailable { .. }), "{error}");
+    assert!(matches!(error.kind, CredentialErrorKind::Unavailable { .. }), "{error}");
 }

@@ -166,7 +166,7 @@ async fn session_claim_yields_upstream_tokens_and_is_removed() {
             _: &'a str,
             _: vmcp_core::UpstreamKind,
         ) -> vmcp_core::UpstreamFuture<'a> {
-            Box::pin(ready(Err(vmcp_core::UpstreamError::Absent)))
+            Box::pin(ready(Err(vmcp_core::UpstreamError::NotLinked)))
         }
     }
     let request = || bearer(&token(&claims(&json!({"tsid": "s1"}))));

@@ -8,7 +8,7 @@ use aws_smithy_runtime_api::client::result::ConnectorError;
 use aws_smithy_types::body::SdkBody;
 use bytes::Bytes;
 use http::{Request, Response};
-use vmcp_core::{Body, BoxError, HttpClient, read};
+use vmcp_core::{Body, BoxError, HttpClient, collect_limited};
 
 use super::suppress_tracing::RestoreTracing;
 
@@ -41,7 +41,7 @@ impl HttpConnector for Connector {
 
 async fn send(client: HttpClient, request: Request<Body>) -> Result<Response<SdkBody>, BoxError> {
     let (parts, body) = client.send(request).await?.into_parts();
-    let body = read(body, MAX_RESPONSE_SIZE).await?;
+    let body = collect_limited(body, MAX_RESPONSE_SIZE).await?;
     Ok(Response::from_parts(parts, SdkBody::from(body)))
 }
 

@@ -139,10 +139,10 @@ fn fine(_: usize) -> Answer {
     Response::new(Full::new(Bytes::from_static(b"fine")))
 }
 
-fn fault(error: &BoxError) -> CredentialFault {
+fn fault(error: &BoxError) -> CredentialErrorKind {
     let error = cause_ref::<CredentialError>(error.as_ref()).unwrap();
     assert_eq!(error.backend.name(), "aws");
-    error.fault.clone()
+    error.kind.clone()
 }
 
 #[tokio::test]
@@ -201,7 +201,7 @@ async fn fails_without_caller_or_token() {
     for request in [request(None), nameless, tokenless] {
         let (assume, calls) = sts();
         let (answer, sent) = exchange(&layer(assume), request, fine).await;
-        assert_eq!(fault(&answer.unwrap_err()), CredentialFault::NoCaller);
+        assert_eq!(fault(&answer.unwrap_err()), CredentialErrorKind::NoCaller);
         assert!(sent.is_empty());
         assert_eq!(calls.load(Ordering::SeqCst), 0);
     }
@@ -384,16 +384,16 @@ async fn provider_accounts_never_share_credentials() {
 
 #[tokio::test]
 async fn missing_upstream_token_names_provider() {
-    let (answer, sent) = upstream(Err(UpstreamError::Absent)).await;
+    let (answer, sent) = upstream(Err(UpstreamError::NotLinked)).await;
     let provider = "corp".into();
-    assert_eq!(fault(&answer.unwrap_err()), CredentialFault::NoUpstreamToken { provider });
+    assert_eq!(fault(&answer.unwrap_err()), CredentialErrorKind::NoUpstreamToken { provider });
     assert!(sent.is_empty());
     let (answer, _) = upstream(Err(UpstreamError::Unavailable)).await;
-    assert!(matches!(fault(&answer.unwrap_err()), CredentialFault::Unavailable { .. }));
+    assert!(matches!(fault(&answer.unwrap_err()), CredentialErrorKind::Unavailable { .. }));
     let (assume, _) = sts();
     let layer = layer(assume).subject(Subject::Upstream("corp".into()));
     let (answer, _) = exchange(&layer, by(ada()), fine).await;
-    assert!(matches!(fault(&answer.unwrap_err()), CredentialFault::NoUpstreamToken { .. }));
+    assert!(matches!(fault(&answer.unwrap_err()), CredentialErrorKind::NoUpstreamToken { .. }));
 }
 
 #[tokio::test]
@@ -403,7 +403,7 @@ async fn rejects_session_without_name() {
     {
         let (assume, _) = sts();
         let (answer, sent) = exchange(&layer(assume), by(identity("ada", claims)), fine).await;
-        assert!(matches!(fault(&answer.unwrap_err()), CredentialFault::Refused { .. }));
+        assert!(matches!(fault(&answer.unwrap_err()), CredentialErrorKind::Rejected { .. }));
         assert!(sent.is_empty());
     }
     let (assume, _) = sts();
@@ -422,7 +422,7 @@ async fn rejects_caller_without_role() {
     let layer = AwsStsLayer::new(Region::try_from("eu-central-1").unwrap(), roles, assume);
     let (answer, sent) = exchange(&layer, by(ada()), fine).await;
     let reason = "no role is mapped to the caller's claims".into();
-    assert_eq!(fault(&answer.unwrap_err()), CredentialFault::Refused { reason });
+    assert_eq!(fault(&answer.unwrap_err()), CredentialErrorKind::Rejected { reason });
     assert!(sent.is_empty());
 }
 
@@ -431,11 +431,11 @@ async fn sts_errors_become_fixed_codes() {
     let rows = [
         (
             AssumeError::Rejected { code: "AccessDenied".into() },
-            CredentialFault::Refused { reason: "AccessDenied".into() },
+            CredentialErrorKind::Rejected { reason: "AccessDenied".into() },
         ),
         (
             AssumeError::Unavailable { reason: "STS failed" },
-            CredentialFault::Unavailable { reason: "STS failed" },
+            CredentialErrorKind::Unavailable { reason: "STS failed" },
         ),
     ];
     for (error, expected) in rows {
@@ -458,7 +458,7 @@ async fn credentials_time_out() {
     let began = tokio::time::Instant::now();
     let layer = layer(silent).timeout(Duration::from_secs(4));
     let (answer, sent) = exchange(&layer, by(ada()), fine).await;
-    assert!(matches!(fault(&answer.unwrap_err()), CredentialFault::Unavailable { .. }));
+    assert!(matches!(fault(&answer.unwrap_err()), CredentialErrorKind::Unavailable { .. }));
     assert_eq!((began.elapsed().as_secs(), sent.len()), (4, 0));
 }
 
@@ -470,7 +470,7 @@ async fn rejects_expired_credentials() {
         std::future::ready(Ok::<_, AssumeError>(made))
     };
     let (answer, sent) = exchange(&layer(old), by(ada()), fine).await;
-    assert!(matches!(fault(&answer.unwrap_err()), CredentialFault::Unavailable { .. }));
+    assert!(matches!(fault(&answer.unwrap_err()), CredentialErrorKind::Unavailable { .. }));
     assert!(sent.is_empty());
 }
 
@@ -584,8 +584,11 @@ async fn signs_bodies_up_to_ten_mebibytes() {
         Some(SigningError::TooLarge { limit: 10_485_760 })
     ));
     // The fault is `Request`: the cause is the request, not the backend.
-    let fault = cause_ref::<CredentialError>(error.as_ref()).map(|error| error.fault.clone());
-    assert_eq!(fault, Some(CredentialFault::Request { reason: "its body is larger than 10 MiB" }));
+    let fault = cause_ref::<CredentialError>(error.as_ref()).map(|error| error.kind.clone());
+    assert_eq!(
+        fault,
+        Some(CredentialErrorKind::Request { reason: "its body is larger than 10 MiB" })
+    );
     assert!(sent.is_empty());
     assert_eq!(calls.load(Ordering::SeqCst), 1, "not asked for it");
 }
@@ -632,7 +635,7 @@ impl UpstreamTokens for Renewing {
         Box::pin(std::future::ready(Ok(token)))
     }
 
-    fn renewed<'a>(
+    fn refresh<'a>(
         &'a self,
         provider: &'a str,
         kind: UpstreamKind,
@@ -649,8 +652,8 @@ impl UpstreamTokens for Renewing {
 
 #[tokio::test]
 async fn refreshes_rejected_upstream_token_once() {
-    let code = |code: &str| CredentialFault::Refused { reason: code.into() };
-    let absent = CredentialFault::NoUpstreamToken { provider: "corp".into() };
+    let code = |code: &str| CredentialErrorKind::Rejected { reason: code.into() };
+    let absent = CredentialErrorKind::NoUpstreamToken { provider: "corp".into() };
     for (held, refusal, calls, outcome) in [
         (Ok("new"), "InvalidIdentityToken", 2, None),
         (Ok("new"), "ExpiredTokenException", 2, None),
@@ -662,7 +665,7 @@ async fn refreshes_rejected_upstream_token_once() {
             1,
             Some(code("InvalidIdentityToken")),
         ),
-        (Err(UpstreamError::Absent), "InvalidIdentityToken", 1, Some(absent)),
+        (Err(UpstreamError::NotLinked), "InvalidIdentityToken", 1, Some(absent)),
     ] {
         let asked = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&asked);

@@ -11,7 +11,7 @@ use http_body_util::channel::{Channel, Sender};
 use http_body_util::{BodyExt, Full, StreamBody};
 use tokio::time::advance;
 use tower::{Layer, ServiceExt, service_fn};
-use vmcp_core::{Backend, Body, CredentialError, CredentialFault};
+use vmcp_core::{Backend, Body, CredentialError, CredentialErrorKind};
 
 use super::*;
 use crate::{CircuitBreakerLayer, CircuitSettings, CircuitState};
@@ -91,11 +91,11 @@ struct Outer(#[source] CredentialError);
 #[tokio::test(start_paused = true)]
 async fn credential_errors_are_neutral_other_errors_failures() {
     assert_eq!(failures_after(Err(Box::new(io::Error::other("refused")))).await, 2);
-    let fault = CredentialFault::Unavailable { reason: "it is down" };
-    let credentials = CredentialError { backend: Backend::new("b"), fault, source: None };
+    let kind = CredentialErrorKind::Unavailable { reason: "it is down" };
+    let credentials = CredentialError { backend: Backend::new("b"), kind, source: None };
     assert_eq!(failures_after(Err(Box::new(credentials))).await, 1);
-    let fault = CredentialFault::NoCaller;
-    let credentials = CredentialError { backend: Backend::new("b"), fault, source: None };
+    let kind = CredentialErrorKind::NoCaller;
+    let credentials = CredentialError { backend: Backend::new("b"), kind, source: None };
     assert_eq!(failures_after(Err(Box::new(Outer(credentials)))).await, 1);
 }
 

@@ -33,10 +33,10 @@ struct Waiter {
 
 /// Outcome of waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wait {
+pub(super) enum WaitOutcome {
     Granted,
     Waiting(u64),
-    Refused,
+    Rejected,
 }
 
 impl State {
@@ -72,37 +72,38 @@ impl State {
     }
 
     /// Counts `bytes`, or puts them at the end of those that wait.
-    pub(super) fn wait(&mut self, owner: BudgetOwner, bytes: usize, waker: &Waker) -> Wait {
+    pub(super) fn wait(&mut self, owner: BudgetOwner, bytes: usize, waker: &Waker) -> WaitOutcome {
         if self.take(owner, bytes) {
-            return Wait::Granted;
+            return WaitOutcome::Granted;
         }
         let own = self.waiters.iter().filter(|waiter| waiter.owner == owner).count();
         // As with bytes: half of the places that the others leave.
-        let has_place = 2 * (own + 1) <= MAX_WAITERS + own - self.waiters.len();
-        if bytes > self.limit / 2 || !has_place {
-            return Wait::Refused;
+        let may_wait = 2 * (own + 1) <= MAX_WAITERS + own - self.waiters.len();
+        if bytes > self.limit / 2 || !may_wait {
+            return WaitOutcome::Rejected;
         }
         let id = self.next_id;
         self.next_id += 1;
         self.waiters.push(Waiter { id, owner, bytes, waker: Some(waker.clone()) });
-        Wait::Waiting(id)
+        WaitOutcome::Waiting(id)
     }
 
     /// Looks at a waiter, which is gone once this says that it is granted.
-    pub(super) fn poll(&mut self, id: u64, waker: &Waker) -> Wait {
-        let Some(place) = self.place(id) else { return Wait::Refused };
-        if let Some(known) = self.waiters.get_mut(place).and_then(|waiter| waiter.waker.as_mut()) {
-            known.clone_from(waker);
-            return Wait::Waiting(id);
+    pub(super) fn poll(&mut self, id: u64, waker: &Waker) -> WaitOutcome {
+        let Some(index) = self.index_of(id) else { return WaitOutcome::Rejected };
+        if let Some(waiting) = self.waiters.get_mut(index).and_then(|waiter| waiter.waker.as_mut())
+        {
+            waiting.clone_from(waker);
+            return WaitOutcome::Waiting(id);
         }
-        self.waiters.remove(place);
-        Wait::Granted
+        self.waiters.remove(index);
+        WaitOutcome::Granted
     }
 
     /// Takes a waiter away. Returns whether it was granted: the caller gives its bytes back.
     pub(super) fn leave(&mut self, id: u64) -> bool {
         // One that is not granted takes part in no sum, so that the waiters behind it fit no better without it.
-        self.place(id).is_some_and(|place| self.waiters.remove(place).waker.is_none())
+        self.index_of(id).is_some_and(|index| self.waiters.remove(index).waker.is_none())
     }
 
     /// Counts `bytes` of `owner` no longer. Returns the wakers of those that fit now, which are granted.
@@ -115,18 +116,18 @@ impl State {
             }
         }
         let mut granted = Vec::new();
-        for place in 0..self.waiters.len() {
-            let Some(&Waiter { owner, bytes, ref waker, .. }) = self.waiters.get(place) else {
+        for index in 0..self.waiters.len() {
+            let Some(&Waiter { owner, bytes, ref waker, .. }) = self.waiters.get(index) else {
                 break;
             };
             if waker.is_some() && self.take(owner, bytes) {
-                granted.extend(self.waiters.get_mut(place).and_then(|waiter| waiter.waker.take()));
+                granted.extend(self.waiters.get_mut(index).and_then(|waiter| waiter.waker.take()));
             }
         }
         granted
     }
 
-    fn place(&self, id: u64) -> Option<usize> {
+    fn index_of(&self, id: u64) -> Option<usize> {
         self.waiters.iter().position(|waiter| waiter.id == id)
     }
 

@@ -16,7 +16,7 @@ fn held(budget: &ByteBudget) -> usize {
     budget.counts().held
 }
 
-fn noop(future: Pin<&mut Grow<'_>>) -> Poll<Result<(), OverBudget>> {
+fn noop(future: Pin<&mut GrowFuture<'_>>) -> Poll<Result<(), BudgetExceededError>> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
@@ -30,7 +30,7 @@ impl Wake for Count {
 }
 
 #[test]
-fn bytes_are_held_until_the_last_slice_is_gone() {
+fn holds_bytes_until_the_last_slice_is_dropped() {
     let budget = ByteBudget::new(400);
     let mut reservation = budget.open(owner(1));
     reservation.try_grow(60).unwrap();
@@ -47,8 +47,8 @@ fn owner_can_hold_half_of_what_others_leave() {
     let budget = ByteBudget::new(400);
     let mut first = budget.open(owner(1));
     first.try_grow(200).unwrap();
-    assert_eq!(first.try_grow(1), Err(OverBudget));
-    assert_eq!(budget.open(owner(1)).try_grow(1), Err(OverBudget));
+    assert_eq!(first.try_grow(1), Err(BudgetExceededError));
+    assert_eq!(budget.open(owner(1)).try_grow(1), Err(BudgetExceededError));
     let others: Vec<_> = [(2, 100), (3, 50), (4, 25)]
         .into_iter()
         .map(|(number, bytes)| {
@@ -114,7 +114,7 @@ fn waiter_is_woken_when_it_fits() {
 }
 
 #[test]
-fn waiter_that_leaves_gives_its_grant_to_the_next() {
+fn cancelled_waiter_gives_its_grant_to_the_next() {
     let budget = ByteBudget::new(200);
     let mut first = budget.open(owner(1));
     first.try_grow(100).unwrap();
@@ -167,7 +167,7 @@ fn requests_belong_to_identities_else_to_networks() {
 }
 
 #[test]
-fn few_refused_bodies_are_read_on() {
+fn limits_drained_bodies() {
     let budget = ByteBudget::new(1);
     let permits: Vec<_> = (0..100).map_while(|_| budget.drain()).collect();
     assert_eq!(permits.len(), MAX_DRAINS);
@@ -211,9 +211,9 @@ proptest! {
                 Step::Wait(number, bytes) => {
                     let count = Arc::new(Count::default());
                     match state.wait(owner(number), bytes, &Waker::from(Arc::clone(&count))) {
-                        Wait::Granted => holding.push((number, bytes)),
-                        Wait::Waiting(id) => waiting.push((id, number, bytes, count)),
-                        Wait::Refused => prop_assert!(bytes > 50 || waiting.len() >= MAX_WAITERS / 6),
+                        WaitOutcome::Granted => holding.push((number, bytes)),
+                        WaitOutcome::Waiting(id) => waiting.push((id, number, bytes, count)),
+                        WaitOutcome::Rejected => prop_assert!(bytes > 50 || waiting.len() >= MAX_WAITERS / 6),
                     }
                 }
                 Step::Release(choice) if !holding.is_empty() => {
@@ -236,15 +236,15 @@ proptest! {
             for (id, number, bytes, count) in waiting {
                 let was_woken = count.0.load(Ordering::SeqCst) == 1;
                 match state.poll(id, &Waker::from(Arc::clone(&count))) {
-                    Wait::Granted => {
+                    WaitOutcome::Granted => {
                         prop_assert!(was_woken);
                         holding.push((number, bytes));
                     }
-                    Wait::Waiting(_) => {
+                    WaitOutcome::Waiting(_) => {
                         prop_assert!(!was_woken);
                         still.push((id, number, bytes, count));
                     }
-                    Wait::Refused => prop_assert!(false, "a waiter is lost"),
+                    WaitOutcome::Rejected => prop_assert!(false, "a waiter is lost"),
                 }
             }
             waiting = still;
@@ -255,7 +255,7 @@ proptest! {
         // With nothing held, some waiter is granted, and with what that gives back the next, to the last.
         while !waiting.is_empty() {
             let woken = waiting.iter().position(|(.., count)| count.0.load(Ordering::SeqCst) == 1);
-            prop_assert!(woken.is_some(), "nobody is woken");
+            prop_assert!(woken.is_some(), "no waiter is woken");
             let (id, number, bytes, _) = waiting.swap_remove(woken.unwrap());
             prop_assert!(state.leave(id));
             state.give_back(owner(number), bytes).into_iter().for_each(Waker::wake);

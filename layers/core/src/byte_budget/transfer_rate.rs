@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::ByteBudget;
 
 /// The least that a peer transfers in an [`INTERVAL`](TransferRate::INTERVAL) while others wait, in bytes.
-const MIN_BYTES: usize = 16 << 10;
+const MIN_INTERVAL_BYTES: usize = 16 << 10;
 
 /// Rate at which a peer sends or takes the bytes of one message.
 ///
@@ -29,6 +29,6 @@ impl TransferRate {
     /// Ends the current interval and begins the next. Returns whether the peer was too slow in it.
     #[must_use]
     pub fn end_interval(&mut self, budget: &ByteBudget) -> bool {
-        std::mem::take(&mut self.bytes) < MIN_BYTES && budget.counts().waiting > 0
+        std::mem::take(&mut self.bytes) < MIN_INTERVAL_BYTES && budget.counts().waiting > 0
     }
 }

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::*;
 
-fn read(text: &str) -> Result<Claims, ClaimsFault> {
+fn read(text: &str) -> Result<Claims, ClaimsError> {
     Claims::read(text.to_owned())
 }
 
@@ -53,7 +53,7 @@ proptest! {
 #[test]
 fn refuses_a_duplicate_at_any_depth() {
     for twice in [r#"{"a":1,"a":1}"#, r#"{"a":{"b":[{"c":1,"d":2,"\u0063":3}]}}"#] {
-        assert_eq!(read(twice), Err(ClaimsFault::Malformed), "{twice}");
+        assert_eq!(read(twice), Err(ClaimsError::Malformed), "{twice}");
     }
     assert!(read(r#"{"a":{"b":1},"c":{"b":1}}"#).is_ok());
 }
@@ -61,12 +61,12 @@ fn refuses_a_duplicate_at_any_depth() {
 #[test]
 fn refuses_what_is_no_single_object() {
     for other in ["", "[]", "1", "{}{}", "{", "{\"a\":1e400}", "{\"a\":\"\u{1}\"}", "\u{feff}{}"] {
-        assert_eq!(read(other), Err(ClaimsFault::Malformed), "{other}");
+        assert_eq!(read(other), Err(ClaimsError::Malformed), "{other}");
     }
     let long = format!("{{\"a\":[{}]}}", "9".repeat(400));
-    assert_eq!(read(&long), Err(ClaimsFault::Malformed));
+    assert_eq!(read(&long), Err(ClaimsError::Malformed));
     let deep = ["{\"a\":".repeat(200), "1".into(), "}".repeat(200)].concat();
-    assert_eq!(read(&deep), Err(ClaimsFault::Malformed));
+    assert_eq!(read(&deep), Err(ClaimsError::Malformed));
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn refuses_too_many_members_wherever_they_are() {
         format!("{{\"nested\":{{{}}}}}", list.join(","))
     };
     assert!(read(&members(MAX_CLAIMS - 1)).is_ok());
-    assert_eq!(read(&members(MAX_CLAIMS)), Err(ClaimsFault::TooMany));
+    assert_eq!(read(&members(MAX_CLAIMS)), Err(ClaimsError::TooMany));
 }
 
 #[test]

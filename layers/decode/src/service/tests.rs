@@ -294,7 +294,7 @@ async fn message_over_budget_waits_and_is_rejected() {
         br#"{"jsonrpc":"2.0","error":{"code":-32603,"message":"the server holds too many bytes"#
     ));
     let counts = budget.counts();
-    assert_eq!((counts.refusals, counts.waiting, counts.held), (1, 0, held));
+    assert_eq!((counts.rejections, counts.waiting, counts.held), (1, 0, held));
     let waiting = send(10_000);
     let releasing = async {
         tokio::time::sleep(std::time::Duration::from_secs(1)).await;

@@ -77,13 +77,13 @@ async fn send<C: CredentialProvider, A: RetryPolicy<()>>(
 async fn rejected_fault(
     layer: HeaderInjectionLayer<Credential>,
     caller: Option<Caller>,
-) -> CredentialFault {
+) -> CredentialErrorKind {
     let (inner, mut peer): (_, Peer) = mock::pair();
     let error = layer.layer(inner).oneshot(request(caller)).await.unwrap_err();
     assert!(peer.next_request().await.is_none(), "the request was sent");
     let error = cause_ref::<CredentialError>(error.as_ref()).unwrap();
     assert_eq!(error.backend.name(), "files");
-    error.fault.clone()
+    error.kind.clone()
 }
 
 #[tokio::test]
@@ -127,23 +127,23 @@ async fn sends_upstream_token_of_caller() {
 async fn fails_without_caller() {
     let anonymous = Caller::User(Identity::anonymous());
     for caller in [None, Some(anonymous)] {
-        assert_eq!(rejected_fault(upstream(), caller).await, CredentialFault::NoCaller);
+        assert_eq!(rejected_fault(upstream(), caller).await, CredentialErrorKind::NoCaller);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn fails_without_upstream_token() {
-    let absent = CredentialFault::NoUpstreamToken { provider: "github".into() };
+    let absent = CredentialErrorKind::NoUpstreamToken { provider: "github".into() };
     let not_linked = Caller::User(Identity::new("https://idp", "ann"));
     assert_eq!(rejected_fault(upstream(), Some(not_linked)).await, absent);
-    let dead = user(FakeTokens(Some(Err(UpstreamError::Absent))));
+    let dead = user(FakeTokens(Some(Err(UpstreamError::NotLinked))));
     assert_eq!(rejected_fault(upstream(), Some(dead)).await, absent);
     let broken = [Some(Err(UpstreamError::Unavailable)), Some(Ok("a\r\nX-Admin: 1")), None];
     for result in broken {
         let caller = user(FakeTokens(result));
         let rejected_fault = rejected_fault(upstream(), Some(caller)).await;
         assert!(
-            matches!(rejected_fault, CredentialFault::Unavailable { .. }),
+            matches!(rejected_fault, CredentialErrorKind::Unavailable { .. }),
             "{result:?}: {rejected_fault}"
         );
     }
@@ -221,7 +221,7 @@ impl UpstreamTokens for RefreshingTokens {
         Box::pin(std::future::ready(Ok(token)))
     }
 
-    fn renewed<'a>(
+    fn refresh<'a>(
         &'a self,
         provider: &'a str,
         kind: UpstreamKind,
@@ -309,11 +309,11 @@ async fn returns_rejection_without_fresh_token() {
 #[tokio::test]
 async fn revoked_grant_requires_login() {
     let tokens =
-        Arc::new(RefreshingTokens(Some(Err(UpstreamError::Absent)), AtomicUsize::default()));
+        Arc::new(RefreshingTokens(Some(Err(UpstreamError::NotLinked)), AtomicUsize::default()));
     let (_, response) = send_with_retry(tokens, &[StatusCode::UNAUTHORIZED]).await;
     let error = response.unwrap_err();
     let error = cause_ref::<CredentialError>(error.as_ref()).unwrap();
-    assert_eq!(error.fault, CredentialFault::NoUpstreamToken { provider: "github".into() });
+    assert_eq!(error.kind, CredentialErrorKind::NoUpstreamToken { provider: "github".into() });
 }
 
 #[tokio::test]

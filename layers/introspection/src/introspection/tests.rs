@@ -34,7 +34,7 @@ fn endpoint(status: u16, response: impl Into<Bytes>) -> (Client, Received) {
         async move {
             let (head, body) = request.into_parts();
             let sent = head.headers.get(AUTHORIZATION).map(|it| it.to_str().unwrap().to_owned());
-            let form = vmcp_core::read(body, 1 << 20).await.unwrap();
+            let form = vmcp_core::collect_limited(body, 1 << 20).await.unwrap();
             result.lock().unwrap().push((sent, String::from_utf8(form.to_vec()).unwrap()));
             let mut response = Response::new(Body::from(response));
             *response.status_mut() = StatusCode::from_u16(status).unwrap();

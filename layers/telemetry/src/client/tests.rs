@@ -5,7 +5,7 @@ use opentelemetry::trace::{SpanKind, Status};
 use tower::ServiceExt;
 use tower_layer::Layer;
 use vmcp_core::{
-    Backend, Body, BoxError, Caller, CredentialError, CredentialFault, Identity, McpOperation,
+    Backend, Body, BoxError, Caller, CredentialError, CredentialErrorKind, Identity, McpOperation,
     RequestContext,
 };
 use vmcp_trace_context::MetaPropagation;
@@ -146,7 +146,7 @@ async fn error_type_is_a_fixed_word() {
     let no_credentials = || -> BoxError {
         Box::new(CredentialError {
             backend: Backend::new("meteo"),
-            fault: CredentialFault::NoCaller,
+            kind: CredentialErrorKind::NoCaller,
             source: Some("canary".into()),
         })
     };

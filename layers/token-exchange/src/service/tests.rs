@@ -93,13 +93,13 @@ async fn send<X: Exchange, A: RetryPolicy<Text>>(
 async fn error<X: Exchange>(
     layer: TokenExchangeLayer<X>,
     caller: Option<Caller>,
-) -> CredentialFault {
+) -> CredentialErrorKind {
     let (inner, mut peer): (_, Peer) = mock::pair();
     let error = layer.layer(inner).oneshot(request(caller)).await.unwrap_err();
     assert!(peer.next_request().await.is_none(), "it was sent");
     let error = cause_ref::<CredentialError>(error.as_ref()).unwrap();
     assert_eq!(error.backend.name(), "files");
-    error.fault.clone()
+    error.kind.clone()
 }
 
 fn authorization(request: &Request<Text>) -> &str {
@@ -130,11 +130,11 @@ async fn fails_without_caller_or_token() {
     let nameless = Caller::User(Identity::anonymous());
     let tokenless = Caller::User(Identity::new("https://idp", "ann"));
     for caller in [None, Some(nameless.clone()), Some(tokenless)] {
-        assert_eq!(error(cached_layer(), caller).await, CredentialFault::NoCaller);
+        assert_eq!(error(cached_layer(), caller).await, CredentialErrorKind::NoCaller);
     }
     let upstream = cached_layer().upstream("corp", UpstreamKind::Id);
     for caller in [None, Some(nameless)] {
-        assert_eq!(error(upstream.clone(), caller).await, CredentialFault::NoCaller);
+        assert_eq!(error(upstream.clone(), caller).await, CredentialErrorKind::NoCaller);
     }
 }
 
@@ -148,12 +148,12 @@ async fn exchanges_upstream_token() {
     let (arrived, _) = send(&layer(), request(Some(caller(Some(Ok("idt"))))), &[200]).await;
     assert_eq!(authorization(&arrived[0]), "Bearer new-idt-1");
 
-    let absent = CredentialFault::NoUpstreamToken { provider: "corp".into() };
+    let absent = CredentialErrorKind::NoUpstreamToken { provider: "corp".into() };
     assert_eq!(error(layer(), Some(user("ann", "own"))).await, absent);
-    assert_eq!(error(layer(), Some(caller(Some(Err(UpstreamError::Absent))))).await, absent);
+    assert_eq!(error(layer(), Some(caller(Some(Err(UpstreamError::NotLinked))))).await, absent);
     for pending_request in [Some(Err(UpstreamError::Unavailable)), None] {
         let fault = error(layer(), Some(caller(pending_request))).await;
-        assert!(matches!(fault, CredentialFault::Unavailable { .. }), "{fault}");
+        assert!(matches!(fault, CredentialErrorKind::Unavailable { .. }), "{fault}");
     }
 }
 
@@ -163,8 +163,8 @@ async fn failed_exchange_is_credential_error() {
     let down =
         ExchangeError::from(EndpointError::Unreachable(Arc::new(io::Error::other("10.0.0.7"))));
     for (fault, expected) in [
-        (rejected_token, CredentialFault::Refused { reason: "invalid_target".into() }),
-        (down, CredentialFault::Unavailable { reason: "failed to reach the token endpoint" }),
+        (rejected_token, CredentialErrorKind::Rejected { reason: "invalid_target".into() }),
+        (down, CredentialErrorKind::Unavailable { reason: "failed to reach the token endpoint" }),
     ] {
         let layer = TokenExchangeLayer::new(move |_: Subject| {
             let fault = fault.clone();
@@ -346,7 +346,7 @@ impl UpstreamTokens for RefreshingTokens {
         Box::pin(std::future::ready(Ok(token)))
     }
 
-    fn renewed<'a>(
+    fn refresh<'a>(
         &'a self,
         provider: &'a str,
         kind: UpstreamKind,
@@ -389,7 +389,7 @@ async fn refreshes_rejected_upstream_token_once() {
     assert_eq!(keeper.1.load(Ordering::SeqCst), 1);
     // A refreshed token that is rejected too is not refreshed again.
     let keeper = Arc::new(RefreshingTokens(Ok("old"), AtomicUsize::default()));
-    assert!(matches!(fault_of(&layer, &keeper).await, CredentialFault::Refused { .. }));
+    assert!(matches!(fault_of(&layer, &keeper).await, CredentialErrorKind::Rejected { .. }));
     assert_eq!(keeper.1.load(Ordering::SeqCst), 1);
 }
 
@@ -397,11 +397,11 @@ async fn refreshes_rejected_upstream_token_once() {
 async fn fault_of<X: Exchange, A: RetryPolicy<Text>>(
     layer: &TokenExchangeLayer<X, A>,
     keeper: &Arc<RefreshingTokens>,
-) -> CredentialFault {
+) -> CredentialErrorKind {
     let (inner, mut peer): (_, Peer) = mock::pair();
     let error = layer.layer(inner).oneshot(linked(keeper)).await.unwrap_err();
     assert!(peer.next_request().await.is_none(), "it was sent");
-    cause_ref::<CredentialError>(error.as_ref()).unwrap().fault.clone()
+    cause_ref::<CredentialError>(error.as_ref()).unwrap().kind.clone()
 }
 
 #[tokio::test]
@@ -410,12 +410,12 @@ async fn returns_errors_unrelated_to_subject_token() {
         |pending_request| Arc::new(RefreshingTokens(pending_request, AtomicUsize::default()));
     let layer =
         |code| TokenExchangeLayer::new(rejecting(code)).upstream("corp", UpstreamKind::Access);
-    let rejected_token = |code: &str| CredentialFault::Refused { reason: code.into() };
+    let rejected_token = |code: &str| CredentialErrorKind::Rejected { reason: code.into() };
     let away = pending_request(Err(UpstreamError::Unavailable));
     assert_eq!(fault_of(&layer("invalid_grant"), &away).await, rejected_token("invalid_grant"));
-    let dead = CredentialFault::NoUpstreamToken { provider: "corp".into() };
+    let dead = CredentialErrorKind::NoUpstreamToken { provider: "corp".into() };
     assert_eq!(
-        fault_of(&layer("invalid_request"), &pending_request(Err(UpstreamError::Absent))).await,
+        fault_of(&layer("invalid_request"), &pending_request(Err(UpstreamError::NotLinked))).await,
         dead
     );
     let unasked = pending_request(Ok("new"));

@@ -9,7 +9,7 @@ use http::{Extensions, HeaderMap, Request, Response, StatusCode};
 use http_body::Body as _;
 use http_body_util::{BodyExt, Full, Limited};
 use tokio::time::timeout;
-use vmcp_core::{Body, BoxError, Caller, Media, Reservation};
+use vmcp_core::{Body, BoxError, Caller, MediaType, Reservation};
 use vmcp_wire::{Envelope, Outcome, Refused, find, scan, unquote};
 
 use self::unanswered::Unanswered;
@@ -71,9 +71,9 @@ async fn answer<T>(
     let response = link.send(request).await?;
     let (parts, body) = response.into_parts();
     let mut reservation = None;
-    let (message, found) = match Media::of(&parts.headers) {
-        Media::Events => streamed(link, body, id, &read).await?,
-        Media::Json => {
+    let (message, found) = match MediaType::of(&parts.headers) {
+        MediaType::EventStream => streamed(link, body, id, &read).await?,
+        MediaType::Json => {
             let account = link.account(&Caller::Gateway, None);
             let collected = collect(Bytes::new(), body, LARGEST, account.as_ref(), |_| true);
             let (message, held) = collected.await?;
@@ -81,8 +81,8 @@ async fn answer<T>(
             let found = read(&message).ok();
             (message, found)
         }
-        Media::Other if parts.status.is_success() => return Err(Failure::ContentType.into()),
-        Media::Other => return Err(status(parts.status).into()),
+        MediaType::Other if parts.status.is_success() => return Err(Failure::ContentType.into()),
+        MediaType::Other => return Err(status(parts.status).into()),
     };
     match outcome(&message, found, id) {
         Ok((result, found)) => {
@@ -114,7 +114,9 @@ pub(crate) async fn tell(link: &Link, request: Request<Full<Bytes>>) -> Result<(
 
 /// Reads the rest of a response without content, so the connection can be reused.
 pub(crate) async fn drain(response: Response<Body>) {
-    if !response.body().is_end_stream() && Media::of(response.headers()) != Media::Events {
+    if !response.body().is_end_stream()
+        && MediaType::of(response.headers()) != MediaType::EventStream
+    {
         let body = Limited::new(response.into_body(), SMALL.0);
         _ = timeout(DRAIN_TIMEOUT, body.collect()).await;
     }

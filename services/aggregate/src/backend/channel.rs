@@ -29,7 +29,7 @@ use tower_service::Service;
 use vmcp_breaker::{
     CallResult, CircuitBreakerLayer, CircuitHandle, Classifier, DefaultClassifier, Outcome,
 };
-use vmcp_core::{Body, BoxError, McpOperation, NotSent, cause_ref};
+use vmcp_core::{Body, BoxError, McpOperation, NotSentError, cause_ref};
 use vmcp_timeout::{TimeoutControl, TimeoutLayer};
 use vmcp_wire::{Envelope, Key, Params, Span, scan};
 
@@ -92,7 +92,7 @@ pub(crate) fn adapt(
 fn classify(seen: CallResult<'_>) -> Outcome {
     let CallResult::Error(error) = seen else { return DefaultClassifier.classify(seen) };
     let gives_up = matches!(cause_ref(error), Some(Failure::Busy | Failure::Cancelled));
-    let keeps_back = cause_ref::<NotSent>(error).is_some_and(|error| error.is_own_limit);
+    let keeps_back = cause_ref::<NotSentError>(error).is_some_and(|error| error.is_local_limit);
     if gives_up || keeps_back { Outcome::Neutral } else { DefaultClassifier.classify(seen) }
 }
 

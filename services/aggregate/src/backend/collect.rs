@@ -41,6 +41,6 @@ async fn reserve(account: Option<&BudgetAccount>, buffer: &mut BodyBuffer) -> Re
     if let Ok(Ok(())) = tokio::time::timeout(MAX_BUDGET_WAIT, reserving).await {
         return Ok(());
     }
-    account.budget().count_refusal();
+    account.budget().count_rejection();
     Err(Failure::NoRoom.into())
 }

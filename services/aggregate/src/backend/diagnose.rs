@@ -7,7 +7,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::Full;
 use tokio::time::timeout;
-use vmcp_core::{Body, BoxError, Media, cause_ref};
+use vmcp_core::{Body, BoxError, MediaType, cause_ref};
 use vmcp_timeout::Elapsed;
 use vmcp_wire::{Envelope, scan};
 
@@ -193,17 +193,17 @@ async fn get(hub: &Hub, link: &Link) -> Option<Probe> {
 async fn probe(link: &Link, request: Request<Full<bytes::Bytes>>) -> Option<Probe> {
     let (parts, body) = link.begin_bare(request).await.ok()?.into_parts();
     let http::response::Parts { status, headers, .. } = parts;
-    let found = match Media::of(&headers) {
-        Media::Json => match small(body).await {
+    let found = match MediaType::of(&headers) {
+        MediaType::Json => match small(body).await {
             Ok(message) if is_answer(&message) => Found::Mcp,
             _ => Found::Other,
         },
-        Media::Events => {
+        MediaType::EventStream => {
             let reading = timeout(FIRST_EVENTS, first_event(body)).await;
             reading.ok().flatten().unwrap_or(Found::Other)
         }
-        Media::Other if is_html(&headers) => Found::Html,
-        Media::Other => Found::Other,
+        MediaType::Other if is_html(&headers) => Found::Html,
+        MediaType::Other => Found::Other,
     };
     Some(Probe { status, headers, found })
 }

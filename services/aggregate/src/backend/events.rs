@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http_body::Body as _;
 use tokio::time::{Sleep, sleep};
 use vmcp_core::{
-    Body, BoxError, BudgetAccount, MAX_BUDGET_WAIT, OverBudget, Reservation, TransferRate,
+    Body, BoxError, BudgetAccount, BudgetExceededError, MAX_BUDGET_WAIT, Reservation, TransferRate,
 };
 use vmcp_wire::sse::{Event, Reader};
 
@@ -234,8 +234,10 @@ impl Count {
                     self.deadline = None;
                     return Poll::Ready(Ok(()));
                 }
-                Poll::Ready(Err(OverBudget)) if has_limit => return Poll::Ready(self.refuse()),
-                Poll::Ready(Err(OverBudget)) => {
+                Poll::Ready(Err(BudgetExceededError)) if has_limit => {
+                    return Poll::Ready(self.refuse());
+                }
+                Poll::Ready(Err(BudgetExceededError)) => {
                     let retry = self.deadline.get_or_insert_with(|| Box::pin(sleep(RETRY)));
                     ready!(retry.as_mut().poll(cx));
                     self.deadline = None;
@@ -273,7 +275,7 @@ impl Count {
 
     fn no_room(&mut self) -> BoxError {
         self.reservation.stop_waiting();
-        self.reservation.budget().count_refusal();
+        self.reservation.budget().count_rejection();
         Failure::NoRoom.into()
     }
 }

@@ -2,7 +2,9 @@
 
 use http::StatusCode;
 use vmcp_breaker::CircuitOpen;
-use vmcp_core::{BoxError, CredentialError, CredentialFault, NotSent, Rejection, cause_ref};
+use vmcp_core::{
+    BoxError, CredentialError, CredentialErrorKind, NotSentError, Rejection, cause_ref,
+};
 use vmcp_timeout::Elapsed;
 
 /// Response of a backend that violates MCP, or a call that the gateway ended.
@@ -88,7 +90,7 @@ pub(crate) fn rejection_of(backend: &str, error: &BoxError, repeatable: bool) ->
         return Rejection::circuit_open(backend, open.retry_in);
     }
     match cause_ref::<CredentialError>(error.as_ref()) {
-        Some(error) => credentials(backend, &error.fault),
+        Some(error) => credentials(backend, &error.kind),
         None => match cause_ref::<Failure>(error.as_ref()) {
             Some(Failure::Status(status)) if matches!(status.as_u16(), 401 | 403 | 407) => {
                 Rejection::backend_unauthorized(backend, &problem(error))
@@ -115,7 +117,7 @@ pub(crate) fn rejection_of(backend: &str, error: &BoxError, repeatable: bool) ->
 /// Returns `true` if the backend may have processed the request.
 fn may_have_acted(error: &BoxError) -> bool {
     let error: &(dyn std::error::Error + 'static) = error.as_ref();
-    if cause_ref::<NotSent>(error).is_some() {
+    if cause_ref::<NotSentError>(error).is_some() {
         return false;
     }
     match cause_ref::<Failure>(error) {
@@ -149,24 +151,24 @@ fn may_have_acted(error: &BoxError) -> bool {
 }
 
 /// Builds the rejection for unavailable credentials. It does not name the authority.
-fn credentials(backend: &str, fault: &CredentialFault) -> Rejection {
-    match fault {
-        CredentialFault::NoCaller => {
+fn credentials(backend: &str, kind: &CredentialErrorKind) -> Rejection {
+    match kind {
+        CredentialErrorKind::NoCaller => {
             let problem = "they depend on who is calling, and the caller is not authenticated";
             Rejection::credentials_unavailable(backend, problem, false)
         }
-        CredentialFault::NoUpstreamToken { provider: _ } => {
+        CredentialErrorKind::NoUpstreamToken { provider: _ } => {
             Rejection::reauthentication_required(backend)
         }
-        CredentialFault::Refused { reason } => {
+        CredentialErrorKind::Rejected { reason } => {
             let problem = format!("the caller was refused ({reason})");
             Rejection::credentials_unavailable(backend, &problem, false)
         }
-        CredentialFault::Request { reason } => {
+        CredentialErrorKind::Request { reason } => {
             let problem = format!("the request cannot be given any ({reason})");
             Rejection::credentials_unavailable(backend, &problem, false)
         }
-        CredentialFault::Unavailable { reason: _ } => {
+        CredentialErrorKind::Unavailable { reason: _ } => {
             let problem = "who gives them does not answer: try again later";
             Rejection::credentials_unavailable(backend, problem, true)
         }
@@ -183,7 +185,7 @@ pub(crate) fn problem(error: &BoxError) -> String {
         return "failed too often and is left alone for now".to_owned();
     }
     if let Some(error) = cause_ref::<CredentialError>(error) {
-        return format!("cannot be given credentials: {}", error.fault);
+        return format!("cannot be given credentials: {}", error.kind);
     }
     cause_ref::<Failure>(error)
         .map_or_else(|| "could not be reached".to_owned(), ToString::to_string)
@@ -224,24 +226,24 @@ mod tests {
         String::from_utf8_lossy(&json).contains("\"retryable\":true")
     }
 
-    fn without(fault: CredentialFault) -> Rejection {
+    fn without(kind: CredentialErrorKind) -> Rejection {
         let backend = vmcp_core::Backend::new("be");
         let source = Some("https://idp.internal/token: canary".into());
-        rejection("be", &(Box::new(CredentialError { backend, fault, source }) as BoxError))
+        rejection("be", &(Box::new(CredentialError { backend, kind, source }) as BoxError))
     }
 
     #[test]
     fn missing_credentials_say_who_can_help() {
-        let told = without(CredentialFault::NoCaller);
+        let told = without(CredentialErrorKind::NoCaller);
         assert!(told.message().contains("the caller is not authenticated"), "{told:?}");
         assert_eq!((told.status(), told.challenge()), (StatusCode::OK, None));
-        let told = without(CredentialFault::Refused { reason: "invalid_grant".into() });
+        let told = without(CredentialErrorKind::Rejected { reason: "invalid_grant".into() });
         assert!(told.message().contains("refused (invalid_grant)"), "{told:?}");
         assert!(String::from_utf8_lossy(&told.to_json(None)).contains("\"retryable\":false"));
-        let told = without(CredentialFault::Request { reason: "it is too large" });
+        let told = without(CredentialErrorKind::Request { reason: "it is too large" });
         assert!(told.message().contains("the request cannot be given any (it is too large)"));
         assert!(String::from_utf8_lossy(&told.to_json(None)).contains("\"retryable\":false"));
-        let told = without(CredentialFault::Unavailable { reason: "timeout" });
+        let told = without(CredentialErrorKind::Unavailable { reason: "timeout" });
         assert!(String::from_utf8_lossy(&told.to_json(None)).contains("\"retryable\":true"));
     }
 
@@ -260,7 +262,7 @@ mod tests {
         let message = format!("backend be did not answer in time: {unknown}");
         assert_eq!(rejected(elapsed, false), (message, false));
         assert!(rejected(reset(), true).1);
-        let unsent = NotSent::new(reset());
+        let unsent = NotSentError::new(reset());
         let message = "backend be could not be reached".to_owned();
         assert_eq!(rejected(unsent.into(), false), (message, true));
         for (status, retryable) in
@@ -282,7 +284,7 @@ mod tests {
 
     #[test]
     fn a_login_that_has_ended_is_a_challenge() {
-        let told = without(CredentialFault::NoUpstreamToken { provider: "github".into() });
+        let told = without(CredentialErrorKind::NoUpstreamToken { provider: "github".into() });
         assert_eq!(told.status(), StatusCode::UNAUTHORIZED);
         assert_eq!(told.challenge(), Some(&vmcp_core::Challenge::InvalidToken));
     }

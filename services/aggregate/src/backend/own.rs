@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 use vmcp_core::{
-    BoxError, Caller, CredentialError, CredentialFault, Fingerprint, Identity, Rejection,
+    BoxError, Caller, CredentialError, CredentialErrorKind, Fingerprint, Identity, Rejection,
     RequestContext, cause_ref,
 };
 
@@ -304,8 +304,8 @@ impl Link {
 
     /// Returns the rejection for requests without an authenticated caller.
     fn needs_caller(&self) -> Rejection {
-        let (backend, fault) = (self.backend.clone(), CredentialFault::NoCaller);
-        let error = CredentialError { backend, fault, source: None };
+        let (backend, kind) = (self.backend.clone(), CredentialErrorKind::NoCaller);
+        let error = CredentialError { backend, kind, source: None };
         rejection(self.name(), &(Box::new(error) as BoxError))
     }
 
@@ -371,7 +371,7 @@ impl Drop for Fetching {
 /// Returns `true` if the backend rejects the caller; the caller's previous offer must not be shown any more.
 fn shut_out(error: &BoxError) -> bool {
     let refused = cause_ref::<CredentialError>(error.as_ref())
-        .is_some_and(|error| matches!(error.fault, CredentialFault::Refused { .. }));
+        .is_some_and(|error| matches!(error.kind, CredentialErrorKind::Rejected { .. }));
     refused || super::asks_for_credentials(error)
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use http::Response;
-use vmcp_core::{Body, Item, ItemKind, Media, Rejection};
+use vmcp_core::{Body, Item, ItemKind, MediaType, Rejection};
 use vmcp_wire::{Envelope, Outcome, Span, Splice, elements, find_span, scan, unquote};
 
 use super::answer::Room;
@@ -80,7 +80,7 @@ pub(super) async fn rename_contents(
     known: &[u8],
     call: &Call,
 ) -> Result<Response<Body>, Rejection> {
-    if !response.status().is_success() || Media::of(response.headers()) != Media::Json {
+    if !response.status().is_success() || MediaType::of(response.headers()) != MediaType::Json {
         return Ok(response);
     }
     let (parts, body) = response.into_parts();

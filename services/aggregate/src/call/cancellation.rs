@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
 use vmcp_breaker::CircuitOpen;
-use vmcp_core::{BoxError, CredentialError, NotSent, RequestContext, cause_ref};
+use vmcp_core::{BoxError, CredentialError, NotSentError, RequestContext, cause_ref};
 use vmcp_timeout::Elapsed;
 
 use crate::backend::ask::tell;
@@ -96,7 +96,7 @@ pub(crate) fn message(id: &[u8], reason: &str) -> Bytes {
 /// Returns the cancellation reason for a failed call; `None` if the backend has responded or does not process the call.
 pub(crate) fn reason(error: &BoxError) -> Option<Cow<'static, str>> {
     let error: &(dyn std::error::Error + 'static) = error.as_ref();
-    if cause_ref::<NotSent>(error).is_some()
+    if cause_ref::<NotSentError>(error).is_some()
         || cause_ref::<CircuitOpen>(error).is_some()
         || cause_ref::<CredentialError>(error).is_some()
     {

@@ -9,7 +9,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
 use tokio::time::sleep;
 use vmcp_core::{
-    Body, BoxError, Generation, LATEST_STATEFUL, Media, NotSent, Rejection, cause_ref,
+    Body, BoxError, Generation, LATEST_STATEFUL, MediaType, NotSentError, Rejection, cause_ref,
 };
 use vmcp_timeout::Elapsed;
 use vmcp_wire::{Envelope, find, scan};
@@ -96,7 +96,7 @@ impl Exchange {
     async fn send(&self) -> Result<(Arc<Live>, Response<Body>), BoxError> {
         let who = self.session.introduction(&self.call.caller).caused_by(self.call.cause());
         let level = || self.session.level();
-        let live = self.upstream().live(who, &level).await.map_err(NotSent::new)?;
+        let live = self.upstream().live(who, &level).await.map_err(NotSentError::new)?;
         crate::listen::follow(&self.call.hub, &self.session, self.upstream());
         let link = &self.target.link;
         let mut request = live.sign(post(
@@ -130,9 +130,9 @@ impl Exchange {
         response: Response<Body>,
         last: bool,
     ) -> Result<Outcome, BoxError> {
-        let (code, kind) = (response.status(), Media::of(response.headers()));
+        let (code, kind) = (response.status(), MediaType::of(response.headers()));
         let body = response.into_body();
-        if kind != Media::Events {
+        if kind != MediaType::EventStream {
             // The response has begun, or there is none. A call that was cancelled meanwhile must not be retried.
             self.guard.cancellation.disarm().ok_or(Failure::Cancelled)?;
         }
@@ -142,19 +142,19 @@ impl Exchange {
                 self.upstream().gone(&live);
                 return Ok(Outcome::SessionLost);
             }
-            if kind != Media::Json {
+            if kind != MediaType::Json {
                 return Err(status(code).into());
             }
             return ready(answer::whole(code, refusal, &self.expected())?);
         }
         match kind {
-            Media::Json => {
+            MediaType::Json => {
                 let may_hold = |bytes| self.guard.may_hold(bytes);
                 let room = Room::new(&*self.call);
                 ready(answer::json_within(code, body, &self.expected(), room, may_hold).await?)
             }
             // Boxed: the event reader is larger than the rest of the future.
-            Media::Events => {
+            MediaType::EventStream => {
                 let events = Events::new(body, self.call.hub.limits.held_bytes)
                     .counted(self.call.account().as_ref());
                 Box::pin(async {
@@ -165,8 +165,8 @@ impl Exchange {
                 })
                 .await
             }
-            Media::Other if code.is_success() => Err(Failure::ContentType.into()),
-            Media::Other => Err(status(code).into()),
+            MediaType::Other if code.is_success() => Err(Failure::ContentType.into()),
+            MediaType::Other => Err(status(code).into()),
         }
     }
 
@@ -282,7 +282,9 @@ impl Exchange {
         let mut request = asking(request, "", self.call.cause());
         request.extensions_mut().insert(self.guard.hold.clone());
         let response = link.send(request).await?;
-        if Media::of(response.headers()) != Media::Events || !response.status().is_success() {
+        if MediaType::of(response.headers()) != MediaType::EventStream
+            || !response.status().is_success()
+        {
             return Err(Failure::Ended.into());
         }
         let events = Events::new(response.into_body(), self.call.hub.limits.held_bytes);

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use http::{Response, StatusCode};
 use tokio::sync::oneshot;
-use vmcp_core::{Body, BoxError, Generation, Media, Rejection, Reservation};
+use vmcp_core::{Body, BoxError, Generation, MediaType, Rejection, Reservation};
 use vmcp_wire::{Envelope, Key, Outcome, Params, Span, Splice, find, members, scan};
 
 use super::answer::{self, Expected, HeldResults, Room, Shaped};
@@ -156,15 +156,15 @@ impl Bridge {
         self.call.tell(&self.target, &mut request);
         let (parts, body) = link.send(request).await?.into_parts();
         let expected = self.expected();
-        match Media::of(&parts.headers) {
-            Media::Json => {
+        match MediaType::of(&parts.headers) {
+            MediaType::Json => {
                 let may_hold = |bytes| self.guard.may_hold(bytes);
                 let room = Room::new(&*self.call);
                 let shaped =
                     answer::json_within(parts.status, body, &expected, room, may_hold).await?;
                 self.state(shaped)
             }
-            Media::Events => {
+            MediaType::EventStream => {
                 let mut events =
                     Events::new(body, expected.most).counted(self.call.account().as_ref());
                 let first = self.first(&mut events).await?;
@@ -174,8 +174,8 @@ impl Bridge {
                 }
                 Ok(State::Streams(events, Some(first)))
             }
-            Media::Other if parts.status.is_success() => Err(Failure::ContentType.into()),
-            Media::Other => Err(status(parts.status).into()),
+            MediaType::Other if parts.status.is_success() => Err(Failure::ContentType.into()),
+            MediaType::Other => Err(status(parts.status).into()),
         }
     }
 

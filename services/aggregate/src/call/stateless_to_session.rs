@@ -13,7 +13,7 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use http_body::Frame;
 use tokio::sync::mpsc;
-use vmcp_core::{Body, BoxError, Generation, Media, NotSent, Rejection, Reservation};
+use vmcp_core::{Body, BoxError, Generation, MediaType, NotSentError, Rejection, Reservation};
 use vmcp_timeout::TimeoutControl;
 use vmcp_wire::{Envelope, Key, Splice, find, head, scan, sse};
 
@@ -76,7 +76,7 @@ fn capabilities(call: &Call) -> Cow<'_, [u8]> {
 fn upstream(call: &Call, target: &Target) -> Result<Arc<Upstream>, BoxError> {
     let (capabilities, level) = (capabilities(call), meta(call, LEVEL));
     let key = SharedKey::new(&target.link, call.caller.identity(), &capabilities, level);
-    Ok(call.hub.shared.get(key, &target.link).map_err(NotSent::new)?)
+    Ok(call.hub.shared.get(key, &target.link).map_err(NotSentError::new)?)
 }
 
 /// Request in flight.
@@ -103,7 +103,7 @@ impl Crossing {
             address: call.address,
         };
         let level = || meta(call, LEVEL).map(Into::into);
-        let live = upstream.live(who, &level).await.map_err(NotSent::new)?;
+        let live = upstream.live(who, &level).await.map_err(NotSentError::new)?;
         let link = &target.link;
         let id = Bytes::from(link.serial().to_string());
         let mut request = live.sign(post(link, &call.caller, outgoing(target, &id)));
@@ -138,7 +138,7 @@ impl Crossing {
         let Self { live, response, expected, cancellation, hold } = self;
         let (parts, body) = response.into_parts();
         let code = parts.status;
-        if Media::of(&parts.headers) != Media::Events {
+        if MediaType::of(&parts.headers) != MediaType::EventStream {
             // The response has begun, or there is none.
             cancellation.disarm();
         }
@@ -148,17 +148,17 @@ impl Crossing {
                 upstream.gone(&live);
                 return Ok(None);
             }
-            if Media::of(&parts.headers) != Media::Json {
+            if MediaType::of(&parts.headers) != MediaType::Json {
                 return Err(status(code).into());
             }
             return ready(answer::whole(code, refusal, &expected)?).map(Some);
         }
-        match Media::of(&parts.headers) {
-            Media::Json => {
+        match MediaType::of(&parts.headers) {
+            MediaType::Json => {
                 let room = Room::new(&**call);
                 ready(answer::json(code, body, &expected, room).await?).map(Some)
             }
-            Media::Events => {
+            MediaType::EventStream => {
                 let mut events = Events::new(body, expected.most).counted(call.account().as_ref());
                 let first = events.next().await.unwrap_or_else(|| Err(Failure::Ended.into()));
                 let first = first.inspect_err(|error| cancellation.failed(error))?.data;
@@ -172,8 +172,8 @@ impl Crossing {
                 tokio::spawn(running.run(first, outlet));
                 Ok(Some(respond(call, target, outs, expected).await))
             }
-            Media::Other if code.is_success() => Err(Failure::ContentType.into()),
-            Media::Other => Err(status(code).into()),
+            MediaType::Other if code.is_success() => Err(Failure::ContentType.into()),
+            MediaType::Other => Err(status(code).into()),
         }
     }
 }

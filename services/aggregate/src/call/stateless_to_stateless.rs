@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use http_body::Frame;
-use vmcp_core::{Body, BoxError, Generation, Media, Rejection};
+use vmcp_core::{Body, BoxError, Generation, MediaType, Rejection};
 use vmcp_wire::{
     Envelope, Head, Key, Outcome, Said, Splice, Text, find, head, members, scan, sse, unquote,
 };
@@ -43,7 +43,7 @@ pub(crate) async fn call(
     add_headers(&target.headers, request.headers_mut(), call.message.param(Key::Arguments));
     call.tell(&target, &mut request);
     let response = link.begin(request).await?;
-    let (code, kind) = (response.status(), Media::of(response.headers()));
+    let (code, kind) = (response.status(), MediaType::of(response.headers()));
     let body = response.into_body();
     let expected = Expected {
         id: call.id(),
@@ -60,13 +60,13 @@ pub(crate) async fn call(
         request_context: call.request_context.clone(),
     };
     match kind {
-        Media::Json => {
+        MediaType::Json => {
             let shaped = answer::json(code, body, &expected, Room::new(&*call)).await?;
             respond(&call, &target, shaped).map(Ok)
         }
-        Media::Events => Box::pin(begin(call, target, expected, body)).await.map(Ok),
-        Media::Other if code.is_success() => Err(Failure::ContentType.into()),
-        Media::Other => Err(status(code).into()),
+        MediaType::EventStream => Box::pin(begin(call, target, expected, body)).await.map(Ok),
+        MediaType::Other if code.is_success() => Err(Failure::ContentType.into()),
+        MediaType::Other => Err(status(code).into()),
     }
 }
 

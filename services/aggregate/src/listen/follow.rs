@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::sleep;
-use vmcp_core::{BoxError, Caller, Generation, Media};
+use vmcp_core::{BoxError, Caller, Generation, MediaType};
 use vmcp_timeout::TimeoutControl;
 use vmcp_wire::{Envelope, scan};
 
@@ -163,7 +163,7 @@ async fn read<F: Future<Output = ()>>(
         404 | 405 => return Ok(Said::Never),
         _ => {}
     }
-    if Media::of(response.headers()) != Media::Events {
+    if MediaType::of(response.headers()) != MediaType::EventStream {
         return Ok(Said::Something);
     }
     reading.pause = PAUSE.0;
@@ -290,7 +290,7 @@ async fn updates(link: &Link, uris: &[String], who: Introduction<'_>, mut each: 
         hold.disable();
         request.extensions_mut().insert(hold);
         if let Ok(response) = link.send(request).await
-            && Media::of(response.headers()) == Media::Events
+            && MediaType::of(response.headers()) == MediaType::EventStream
         {
             let account = link.account(who.caller, who.address);
             let mut events = Events::new(response.into_body(), LARGEST_EVENT)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::Response;
-use vmcp_core::{Body, Generation, Media, Rejection};
+use vmcp_core::{Body, Generation, MediaType, Rejection};
 use vmcp_wire::{Envelope, Outcome, scan};
 
 use super::follow;
@@ -57,7 +57,7 @@ pub(crate) async fn subscribe(
 /// Returns the response, and `true` if the backend has accepted the request.
 async fn accepted(response: Response<Body>) -> Result<(Response<Body>, bool), Rejection> {
     // A response at the end of a stream is only read by the client.
-    if Media::of(response.headers()) != Media::Json {
+    if MediaType::of(response.headers()) != MediaType::Json {
         return Ok((response, true));
     }
     let (parts, body) = response.into_parts();

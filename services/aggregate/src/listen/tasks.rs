@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::time::sleep;
-use vmcp_core::{Generation, Media, Rejection, cause_ref, code};
+use vmcp_core::{Generation, MediaType, Rejection, cause_ref, code};
 use vmcp_timeout::TimeoutControl;
 use vmcp_wire::{Envelope, Key, Span, Splice, elements, find, scan, unquote};
 
@@ -139,7 +139,7 @@ impl Follower {
         hold.disable();
         request.extensions_mut().insert(hold);
         let response = self.link.send(request).await.ok()?;
-        let events = Media::of(response.headers()) == Media::Events;
+        let events = MediaType::of(response.headers()) == MediaType::EventStream;
         let account = self.link.account(&self.listener.caller, None);
         events.then(|| {
             Events::new(response.into_body(), LARGEST_EVENT).counted_while_open(account.as_ref())

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
-use vmcp_core::{Body, BoxError, Generation, Media, NotSent, Rejection};
+use vmcp_core::{Body, BoxError, Generation, MediaType, NotSentError, Rejection};
 use vmcp_decode::header_value;
 use vmcp_wire::{Envelope, Key, Outcome, Splice, Text, scan};
 
@@ -56,7 +56,7 @@ pub(crate) async fn request(
         rejection_of(link.name(), &error, method != "tasks/update")
     };
     let generation =
-        call.meet(link).await.map_err(|error| rejection(NotSent::new(error).into()))?;
+        call.meet(link).await.map_err(|error| rejection(NotSentError::new(error).into()))?;
     if generation != Generation::Stateless {
         return Err(unknown());
     }
@@ -122,9 +122,9 @@ async fn whole(
     call: &Call,
 ) -> Result<Shaped, BoxError> {
     let (parts, body) = response.into_parts();
-    match Media::of(&parts.headers) {
-        Media::Json => answer::json(parts.status, body, expected, Room::new(call)).await,
-        Media::Events => {
+    match MediaType::of(&parts.headers) {
+        MediaType::Json => answer::json(parts.status, body, expected, Room::new(call)).await,
+        MediaType::EventStream => {
             let mut events = Events::new(body, expected.most).counted(call.account().as_ref());
             loop {
                 let message: Bytes = events.next().await.ok_or(Failure::Ended)??.data;
@@ -134,7 +134,7 @@ async fn whole(
                 }
             }
         }
-        Media::Other if parts.status.is_success() => Err(Failure::ContentType.into()),
-        Media::Other => Err(status(parts.status).into()),
+        MediaType::Other if parts.status.is_success() => Err(Failure::ContentType.into()),
+        MediaType::Other => Err(status(parts.status).into()),
     }
 }

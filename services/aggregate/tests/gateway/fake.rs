@@ -21,8 +21,8 @@ use vmcp_aggregate::settings::{
 };
 use vmcp_aggregate::{Gateway, Seal};
 use vmcp_core::{
-    Backend, Body, BoxError, Caller, CallerPermissions, Generation, Identity, McpRequest, NotSent,
-    RequestContext,
+    Backend, Body, BoxError, Caller, CallerPermissions, Generation, Identity, McpRequest,
+    NotSentError, RequestContext,
 };
 
 /// Fake backend with offers by caller, each keyed by the member of the list's result.
@@ -219,7 +219,7 @@ impl Fake {
         let mood = *self.mood.lock().unwrap();
         match mood {
             Mood::Well => {}
-            Mood::Dead => return Err(NotSent::new("connection refused").into()),
+            Mood::Dead => return Err(NotSentError::new("connection refused").into()),
             Mood::Silent => std::future::pending().await,
             Mood::Late(late) => tokio::time::sleep(late).await,
         }

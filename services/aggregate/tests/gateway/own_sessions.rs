@@ -21,7 +21,7 @@ struct Session(&'static str, Arc<Mutex<Option<&'static str>>>);
 
 impl UpstreamTokens for Session {
     fn token<'a>(&'a self, _: &'a str, _: UpstreamKind) -> UpstreamFuture<'a> {
-        Box::pin(std::future::ready(Err(UpstreamError::Absent)))
+        Box::pin(std::future::ready(Err(UpstreamError::NotLinked)))
     }
 
     fn session(&self) -> Option<Fingerprint> {

@@ -22,7 +22,7 @@ use vmcp_aggregate::settings::{
 };
 use vmcp_breaker::{CircuitBreakerLayer, CircuitHandle};
 use vmcp_core::{
-    Backend, Body, BoxError, Generation, Identity, McpRequest, NotSent, RequestContext,
+    Backend, Body, BoxError, Generation, Identity, McpRequest, NotSentError, RequestContext,
 };
 use vmcp_timeout::TimeoutLayer;
 
@@ -386,7 +386,7 @@ impl ScriptedBackend {
                 // The client has fulfilled its duty to end the session.
                 self.sessions.lock().unwrap().remove(&session);
             }
-            return Err(NotSent::new("connection refused").into());
+            return Err(NotSentError::new("connection refused").into());
         }
         match *request.method() {
             Method::GET => {

@@ -24,7 +24,7 @@ impl Inner {
         let since = earlier(self.now(), interval);
         match self.upstream_tokens(session, first, Want::Checked(since)).await {
             Ok(_) => Ok(()),
-            Err(UpstreamError::Absent) => {
+            Err(UpstreamError::NotLinked) => {
                 self.end_session(session).await?;
                 Err(Fault::grant("the user has to log in at the identity provider again"))
             }

@@ -66,7 +66,7 @@ async fn a_provider_is_unlinked_and_linked_again_without_losing_the_session() {
     assert_eq!(came.refresh_target(), "https://as.example/oauth/connections");
     assert_eq!(world.git.revokes.load(Ordering::SeqCst), 1);
     let gone = tokens.token("git", UpstreamKind::Access).await;
-    assert!(matches!(gone, Err(UpstreamError::Absent)));
+    assert!(matches!(gone, Err(UpstreamError::NotLinked)));
     assert!(tokens.token("corp", UpstreamKind::Access).await.is_ok());
     assert!(browser.get(&world, "/oauth/connections").await.text.contains("not linked"));
 

@@ -45,7 +45,7 @@ async fn sends_no_token_to_other_issuer_of_same_name() {
         for kind in [UpstreamKind::Access, UpstreamKind::Id] {
             let tokens = elsewhere.server.tokens(session);
             let outcome = tokens.token(provider, kind).await;
-            assert!(matches!(outcome, Err(UpstreamError::Absent)), "{provider}: {outcome:?}");
+            assert!(matches!(outcome, Err(UpstreamError::NotLinked)), "{provider}: {outcome:?}");
         }
     }
     let asked = fakes.map(|fake| fake.refreshes.load(Ordering::SeqCst));
@@ -68,7 +68,7 @@ async fn carries_no_refresh_token_to_other_issuer() {
     let session = partly.server.verifier(RESOURCE).unwrap().verify(&got.access).unwrap().session;
     partly.clock.advance(Duration::from_secs(3600));
     let outcome = partly.server.tokens(session).token("git", UpstreamKind::Access).await;
-    assert!(matches!(outcome, Err(UpstreamError::Absent)), "{outcome:?}");
+    assert!(matches!(outcome, Err(UpstreamError::NotLinked)), "{outcome:?}");
     assert_eq!(fakes[1].refreshes.load(Ordering::SeqCst), 0);
 }
 

@@ -69,7 +69,7 @@ async fn refusal_while_backend_is_called_ends_session() {
     refuses(&world);
     world.clock.advance(Duration::from_secs(3600 - 10));
     let outcome = tokens.token("corp", UpstreamKind::Access).await;
-    assert!(matches!(outcome, Err(UpstreamError::Absent)), "{outcome:?}");
+    assert!(matches!(outcome, Err(UpstreamError::NotLinked)), "{outcome:?}");
     assert!(!is_valid(&world, &got));
     assert_eq!(world.refresh(&client, &got.refresh).await.error(), "invalid_grant");
 }

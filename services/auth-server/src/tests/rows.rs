@@ -50,8 +50,8 @@ async fn uses_no_unlinked_token_for_longer_than_a_second() {
     let git = ProviderName::new("git").unwrap();
     assert!(world.store.remove_upstream_token(&session.id, &git, None).await.unwrap());
     world.clock.advance(Duration::from_secs(1));
-    assert_eq!(access(&*there, "git").await, Err(UpstreamError::Absent));
-    assert_eq!(other(&*there, &first).await, Err(UpstreamError::Absent));
+    assert_eq!(access(&*there, "git").await, Err(UpstreamError::NotLinked));
+    assert_eq!(other(&*there, &first).await, Err(UpstreamError::NotLinked));
 }
 
 #[tokio::test]
@@ -87,7 +87,7 @@ async fn links_have_another_key_after_link_or_unlink() {
 
 /// Returns a token other than the one that a backend rejected.
 async fn other(tokens: &dyn UpstreamTokens, refused: &str) -> Result<String, UpstreamError> {
-    let token = tokens.renewed("git", UpstreamKind::Access, &refused.into()).await?;
+    let token = tokens.refresh("git", UpstreamKind::Access, &refused.into()).await?;
     Ok(token.value.expose_secret().to_owned())
 }
 
@@ -112,7 +112,7 @@ async fn a_token_is_refreshed_shortly_before_it_expires() {
     session.pass(1);
     assert_eq!(session.git().await.unwrap(), "git-access-canary-1");
     assert_eq!(session.world.corp.refreshes.load(Ordering::SeqCst), 0, "nobody asked for it");
-    assert_eq!(access(&*session.tokens, "nobody").await, Err(UpstreamError::Absent));
+    assert_eq!(access(&*session.tokens, "nobody").await, Err(UpstreamError::NotLinked));
     let id = session.tokens.token("git", UpstreamKind::Id).await.unwrap();
     assert_eq!(id.value.expose_secret(), "git-id-canary");
 }
@@ -121,7 +121,7 @@ async fn a_token_is_refreshed_shortly_before_it_expires() {
 async fn another_session_has_tokens_of_its_own() {
     let session = Session::new().await;
     let other = session.world.server.tokens(SessionId::from_bytes([9; 16]));
-    assert_eq!(access(&*other, "git").await, Err(UpstreamError::Absent));
+    assert_eq!(access(&*other, "git").await, Err(UpstreamError::NotLinked));
 }
 
 #[tokio::test(start_paused = true)]
@@ -197,12 +197,12 @@ async fn a_token_that_cannot_be_renewed_stays_and_a_dead_grant_goes() {
     assert_eq!(session.git().await.unwrap(), first, "good for whoever takes it");
     session.pass(40);
     session.world.git.set(|script| script.refresh = Some(RefreshError::GrantEnded));
-    assert_eq!(other(&*session.tokens, &first).await, Err(UpstreamError::Absent));
-    assert_eq!(session.git().await, Err(UpstreamError::Absent));
+    assert_eq!(other(&*session.tokens, &first).await, Err(UpstreamError::NotLinked));
+    assert_eq!(session.git().await, Err(UpstreamError::NotLinked));
     assert!(access(&*session.tokens, "corp").await.is_ok());
     // The fake returns the same ID token each time.
     let id = session.tokens.token("corp", UpstreamKind::Id).await.unwrap().value;
-    let asked = session.tokens.renewed("corp", UpstreamKind::Id, &id).await;
+    let asked = session.tokens.refresh("corp", UpstreamKind::Id, &id).await;
     assert_eq!(asked.err(), Some(UpstreamError::Unavailable));
 
     let world = World::new();
@@ -233,7 +233,7 @@ async fn a_dead_grant_concerns_its_own_provider_alone() {
     for fault in [RefreshError::GrantEnded, RefreshError::SubjectChanged] {
         session.world.git.set(|script| script.refresh = Some(fault));
         session.pass(3600);
-        assert_eq!(session.git().await, Err(UpstreamError::Absent));
+        assert_eq!(session.git().await, Err(UpstreamError::NotLinked));
     }
     assert_eq!(session.refreshes(), 1, "a row that is gone is not refreshed");
     assert!(access(&*session.tokens, "corp").await.is_ok());
@@ -282,7 +282,7 @@ async fn a_token_without_a_refresh_token_is_good_until_it_expires() {
     world.clock.advance(Duration::from_secs(3599));
     assert!(access(&*tokens, "git").await.is_ok());
     world.clock.advance(Duration::from_secs(1));
-    assert_eq!(access(&*tokens, "git").await, Err(UpstreamError::Absent));
+    assert_eq!(access(&*tokens, "git").await, Err(UpstreamError::NotLinked));
     // A token without an expiry stays.
     world.git.set(|script| script.expires_in = None);
     let got = world.tokens(&client).await;
@@ -300,7 +300,7 @@ async fn what_a_provider_rotated_and_nobody_could_keep_is_not_tried_again() {
     let other = World::over(settings(), store, world.clock.clone());
     session.pass(3600);
     let tokens = other.server.tokens(session.id);
-    assert_eq!(access(&*tokens, "git").await, Err(UpstreamError::Absent));
+    assert_eq!(access(&*tokens, "git").await, Err(UpstreamError::NotLinked));
     assert_eq!(other.git.refreshes.load(Ordering::SeqCst), 1);
 }
 
@@ -316,7 +316,10 @@ async fn a_store_that_is_away_is_worth_another_try() {
     let mut foreign = settings();
     foreign.hmac = crate::HmacRing::new(&[vec![8; 32].into()]).unwrap();
     let other = World::over(foreign, world.store.clone(), world.clock.clone());
-    assert_eq!(access(&*other.server.tokens(session.id), "git").await, Err(UpstreamError::Absent));
+    assert_eq!(
+        access(&*other.server.tokens(session.id), "git").await,
+        Err(UpstreamError::NotLinked)
+    );
 }
 
 #[tokio::test]
@@ -324,7 +327,7 @@ async fn tokens_of_a_session_that_ended_are_gone() {
     let session = Session::new().await;
     session.git().await.unwrap();
     session.world.server.end_session(session.id).await.unwrap();
-    assert_eq!(session.git().await, Err(UpstreamError::Absent));
+    assert_eq!(session.git().await, Err(UpstreamError::NotLinked));
     let provider = ProviderName::new("git").unwrap();
     assert!(
         !session.world.store.remove_upstream_token(&session.id, &provider, None).await.unwrap()

@@ -8,7 +8,7 @@ use tower::ServiceExt;
 use tower_layer::Layer;
 use vmcp_aggregate::settings::{Limits, Settings};
 use vmcp_aggregate::{Gateway, Seal};
-use vmcp_core::{Media, STATELESS};
+use vmcp_core::{MediaType, STATELESS};
 use vmcp_decode::DecodeLayer;
 use vmcp_wire::sse::Reader;
 
@@ -100,7 +100,7 @@ impl Session {
         let service = DecodeLayer::new().layer(self.gateway.clone());
         let response = service.oneshot(request).await.unwrap_or_else(|never| match never {});
         let status = response.status();
-        let is_stream = Media::of(response.headers()) == Media::Events;
+        let is_stream = MediaType::of(response.headers()) == MediaType::EventStream;
         let body =
             response.into_body().collect().await.map_err(|error| fault(error.to_string()))?;
         let message = last_message(body.to_bytes(), is_stream);

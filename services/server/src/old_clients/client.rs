@@ -198,7 +198,7 @@ impl Client {
         let reserving = buffer.reserve(|| budget.open(*owner));
         let reserved = tokio::time::timeout(MAX_BUDGET_WAIT, reserving).await;
         if !matches!(reserved, Ok(Ok(()))) {
-            budget.count_refusal();
+            budget.count_rejection();
             return None;
         }
         Some(())
@@ -238,7 +238,7 @@ pub(super) async fn grow(reservation: &mut Reservation, bytes: usize) -> bool {
     let reserving = tokio::time::timeout(MAX_BUDGET_WAIT, reservation.grow(more));
     let has_room = matches!(reserving.await, Ok(Ok(())));
     if !has_room {
-        reservation.budget().count_refusal();
+        reservation.budget().count_rejection();
     }
     has_room
 }

@@ -8,7 +8,7 @@ use http::{Method, Response, StatusCode};
 use http_body_util::BodyExt;
 use tokio::time::sleep;
 use tower::ServiceExt;
-use vmcp_core::{Body, BodyBuffer, BoxError, Media, Rejection, Reservation};
+use vmcp_core::{Body, BodyBuffer, BoxError, MediaType, Rejection, Reservation};
 use vmcp_wire::sse::Reader;
 use vmcp_wire::{Envelope, Span, Splice, scan};
 
@@ -53,7 +53,7 @@ pub(super) async fn answer<S: Inner>(
         Ok(Envelope::Request { id, .. }) => Some(id.slice(asked)),
         Ok(Envelope::Notification { .. } | Envelope::Answer { .. }) | Err(_) => None,
     };
-    if Media::of(response.headers()) == Media::Events {
+    if MediaType::of(response.headers()) == MediaType::EventStream {
         let mut read = Read::default();
         drain(response.into_body(), client, seat, id.as_deref(), &mut read).await;
         for _ in 0..MOST_RESUMPTIONS {
@@ -64,7 +64,7 @@ pub(super) async fn answer<S: Inner>(
             let last = read.last.take();
             let Some(request) = client.own(Method::GET, last) else { break };
             let Ok(response) = inner.clone().oneshot(request).await;
-            if Media::of(response.headers()) != Media::Events {
+            if MediaType::of(response.headers()) != MediaType::EventStream {
                 break;
             }
             drain(response.into_body(), client, seat, id.as_deref(), &mut read).await;
@@ -96,7 +96,7 @@ pub(super) async fn standing<S: Inner>(inner: &S, client: &Client, seat: &Seat) 
             // The session is over. The client needs a new stream to initialize again, so this one ends.
             return client.close();
         }
-        if Media::of(response.headers()) == Media::Events {
+        if MediaType::of(response.headers()) == MediaType::EventStream {
             drain(response.into_body(), client, seat, None, &mut read).await;
         }
         sleep(PAUSE).await;
@@ -105,7 +105,7 @@ pub(super) async fn standing<S: Inner>(inner: &S, client: &Client, seat: &Seat) 
 
 /// Reads the message of a response that is not an event stream, with what is reserved for it.
 async fn whole(response: Response<Body>, client: &Client) -> Option<(Bytes, Option<Reservation>)> {
-    if Media::of(response.headers()) != Media::Json {
+    if MediaType::of(response.headers()) != MediaType::Json {
         return None;
     }
     let mut body = response.into_body();

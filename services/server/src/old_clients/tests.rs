@@ -365,7 +365,7 @@ async fn messages_that_wait_for_a_client_count_for_the_budget() {
         // The other form of an answer is the first one now.
         is_stream.fetch_add(1, Ordering::Relaxed);
     }
-    assert_eq!(budget.counts().refusals, 2);
+    assert_eq!(budget.counts().rejections, 2);
 }
 
 #[tokio::test(start_paused = true)]

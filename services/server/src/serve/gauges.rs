@@ -31,7 +31,7 @@ pub(super) fn show(shared: &Arc<Shared>, egress: &Egress) {
     number(&names::BUFFERED_BYTES, |shared| count(shared.fixed.budget.counts().held));
     number(&names::BUFFERED_BYTES_LIMIT, |shared| count(shared.fixed.budget.counts().limit));
     number(&names::BUFFERED_BYTES_WAITING, |shared| count(shared.fixed.budget.counts().waiting));
-    number(&names::BUFFERED_BYTES_REFUSED, |shared| shared.fixed.budget.counts().refusals);
+    number(&names::BUFFERED_BYTES_REFUSED, |shared| shared.fixed.budget.counts().rejections);
     number(&names::AUDIT_DROPPED, |shared| {
         let stacks = shared.stacks.load();
         let counts = stacks.recording.as_ref().map(|recording| recording.log.counts());

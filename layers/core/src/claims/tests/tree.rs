@@ -7,7 +7,7 @@ use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use crate::{Claim, Claims, ClaimsFault, MAX_CLAIMS};
+use crate::{Claim, Claims, ClaimsError, MAX_CLAIMS};
 
 /// Panics if `text` says something else as a tree.
 pub(crate) fn check(text: &str) {
@@ -38,13 +38,13 @@ pub(crate) fn check(text: &str) {
 }
 
 /// Reads a whole claims set into a tree at once: what reading it bit by bit is compared with.
-fn tree(text: &str) -> Result<Map<String, Value>, ClaimsFault> {
+fn tree(text: &str) -> Result<Map<String, Value>, ClaimsError> {
     let left = Cell::new(MAX_CLAIMS);
     let mut reader = serde_json::Deserializer::from_str(text);
     match (Strict(&left).deserialize(&mut reader), reader.end()) {
         (Ok(Value::Object(claims)), Ok(())) => Ok(claims),
-        (Err(_), _) if left.get() == 0 => Err(ClaimsFault::TooMany),
-        _ => Err(ClaimsFault::Malformed),
+        (Err(_), _) if left.get() == 0 => Err(ClaimsError::TooMany),
+        _ => Err(ClaimsError::Malformed),
     }
 }
 

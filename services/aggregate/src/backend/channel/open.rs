@@ -10,7 +10,7 @@ use http_body_util::Full;
 use tokio::task::JoinSet;
 use tower::ServiceExt;
 use url::Url;
-use vmcp_core::{BoxError, BudgetAccount, Media};
+use vmcp_core::{BoxError, BudgetAccount, MediaType};
 use vmcp_timeout::TimeoutControl;
 use vmcp_wire::sse::Event;
 
@@ -48,7 +48,7 @@ pub(super) async fn open(inner: &BackendService, parts: &Parts) -> Result<Channe
     if !response.status().is_success() {
         return Err(Failure::Status(response.status()).into());
     }
-    if Media::of(response.headers()) != Media::Events {
+    if MediaType::of(response.headers()) != MediaType::EventStream {
         return Err(Failure::ContentType.into());
     }
     let account = parts.extensions.get::<BudgetAccount>();

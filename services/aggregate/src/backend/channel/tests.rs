@@ -3,7 +3,7 @@ use std::sync::Mutex;
 use http_body_util::channel::{Channel as Pipe, Sender};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tower::ServiceExt;
-use vmcp_core::{Backend, Media, cause_ref};
+use vmcp_core::{Backend, MediaType, cause_ref};
 use vmcp_timeout::Elapsed;
 
 use super::*;
@@ -322,7 +322,7 @@ async fn what_is_around_a_backend_sees_operations_with_their_answers_and_no_post
             async move {
                 let method = request.extensions().get::<McpOperation>().map(McpOperation::method);
                 let response = service.oneshot(request).await?;
-                saw.send((method, Media::of(response.headers()))).unwrap();
+                saw.send((method, MediaType::of(response.headers()))).unwrap();
                 Ok::<_, BoxError>(response)
             }
         }))
@@ -346,7 +346,7 @@ async fn what_is_around_a_backend_sees_operations_with_their_answers_and_no_post
     assert_eq!(fake.posted().await, HELLO);
     fake.say(r#"{"jsonrpc":"2.0","id":0,"result":{}}"#).await;
     opening.await.unwrap().unwrap();
-    assert_eq!(seen.recv().await, Some((Some("initialize"), Media::Json)));
+    assert_eq!(seen.recv().await, Some((Some("initialize"), MediaType::Json)));
     assert!(seen.is_empty());
 }
 

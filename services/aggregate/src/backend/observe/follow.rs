@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::Response;
 use tokio::time::{sleep, timeout};
 use vmcp_breaker::health::ProbeResult;
-use vmcp_core::{Body, BoxError, Caller, Generation, Media};
+use vmcp_core::{Body, BoxError, Caller, Generation, MediaType};
 use vmcp_wire::{Envelope, find, scan};
 
 use super::{PAUSE, Round};
@@ -141,7 +141,9 @@ pub(super) async fn follow_session(of: Observation<'_>, live: &Live) -> Result<(
             signal.next_poll().await;
             continue;
         };
-        if !response.status().is_success() || Media::of(response.headers()) != Media::Events {
+        if !response.status().is_success()
+            || MediaType::of(response.headers()) != MediaType::EventStream
+        {
             signal.next_poll().await;
             continue;
         }
@@ -202,7 +204,8 @@ pub(super) async fn follow_listen(
     hold.disable();
     request.extensions_mut().insert(hold);
     let opened = head_of(&of, pin!(link.send(request))).await?;
-    let streams = |response: &Response<Body>| Media::of(response.headers()) == Media::Events;
+    let streams =
+        |response: &Response<Body>| MediaType::of(response.headers()) == MediaType::EventStream;
     let Some(response) = opened.ok().filter(streams) else {
         // The backend may be unavailable altogether.
         of.fetch_all().await?;

@@ -181,7 +181,7 @@ async fn answers_that_are_held_count_for_the_budget() {
     assert!(budget.counts().held >= 900_000, "as long as its request");
     let error = answer(900_000).await.unwrap_err();
     assert!(matches!(error.downcast_ref(), Some(Failure::NoRoom)), "half of it: {error}");
-    assert_eq!(budget.counts().refusals, 1);
+    assert_eq!(budget.counts().rejections, 1);
     drop((small, large));
     request.counts.lock().unwrap().clear();
     assert_eq!(budget.counts().held, 0);

@@ -22,7 +22,7 @@ impl UpstreamTokens for Tokens {
     fn token<'a>(&'a self, provider: &'a str, kind: UpstreamKind) -> UpstreamFuture<'a> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         let value = match kind {
-            _ if provider != "github" => Err(UpstreamError::Absent),
+            _ if provider != "github" => Err(UpstreamError::NotLinked),
             UpstreamKind::Access => self.access.lock().unwrap().clone(),
             UpstreamKind::Id => self.id.clone(),
         };
@@ -60,7 +60,7 @@ async fn uses_claims_of_the_provider_only() {
     let cedar = upstream(BY_MAIL);
     let good = jwt(&json!({"sub": "up", "email": "b@example.com"}));
     assert_eq!(
-        asked(&tokens(Ok(good), Err(UpstreamError::Absent)), &cedar).await,
+        asked(&tokens(Ok(good), Err(UpstreamError::NotLinked)), &cedar).await,
         Ok(Decision::Allow)
     );
     for access in [
@@ -74,7 +74,7 @@ async fn uses_claims_of_the_provider_only() {
         format!("{}.x", jwt(&json!({"sub": "up", "email": "b@example.com"}))),
         jwt(&json!({"sub": "up", "email": "b@example.com", "pad": "x".repeat(70_000)})),
     ] {
-        let tokens = tokens(Ok(access.clone()), Err(UpstreamError::Absent));
+        let tokens = tokens(Ok(access.clone()), Err(UpstreamError::NotLinked));
         assert_eq!(asked(&tokens, &cedar).await, Ok(Decision::Hide), "{access:.80}");
     }
 }
@@ -82,7 +82,7 @@ async fn uses_claims_of_the_provider_only() {
 #[tokio::test]
 async fn token_without_subject_denies_everything() {
     let cedar = upstream(EVERYTHING);
-    let access = |claims: Value| tokens(Ok(jwt(&claims)), Err(UpstreamError::Absent));
+    let access = |claims: Value| tokens(Ok(jwt(&claims)), Err(UpstreamError::NotLinked));
     assert_eq!(asked(&access(json!({"sub": "x"})), &cedar).await, Ok(Decision::Allow));
     for nameless in [json!({}), json!({"sub": ""}), json!({"sub": 7}), json!({"sub": null})] {
         assert_eq!(asked(&access(nameless), &cedar).await, Ok(Decision::Hide));
@@ -106,7 +106,7 @@ async fn unresponsive_provider_is_unavailable() {
     let cedar = upstream(BY_MAIL);
     let down = tokens(Err(UpstreamError::Unavailable), Err(UpstreamError::Unavailable));
     assert_eq!(asked(&down, &cedar).await.unwrap_err().status(), 503);
-    let never = tokens(Err(UpstreamError::Absent), Err(UpstreamError::Absent));
+    let never = tokens(Err(UpstreamError::NotLinked), Err(UpstreamError::NotLinked));
     assert_eq!(asked(&never, &cedar).await, Ok(Decision::Hide));
 }
 
