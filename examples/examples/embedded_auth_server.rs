@@ -50,7 +50,8 @@ use http::header::CONTENT_TYPE;
 use secrecy::ExposeSecret;
 use tokio::net::TcpListener;
 use vmcp_auth_server::{
-    Audience, Audiences, AuthServer, HmacRing, IssuerUrl, Keys, OwnTokens, Settings, Upstream,
+    AccessTokenVerifier, Audience, Audiences, AuthServer, HmacKeyRing, IssuerUrl, Settings,
+    SigningKeys, Upstream,
 };
 use vmcp_auth_store::{Limits, MemoryStore};
 use vmcp_authn::{
@@ -71,7 +72,7 @@ async fn notes(Extension(caller): Extension<Identity>) -> Result<String, StatusC
 }
 
 /// Verifier of access tokens. This process signed them, so verification needs no network request.
-struct Own(AuthServer, OwnTokens);
+struct Own(AuthServer, AccessTokenVerifier);
 
 impl TokenVerifier for Own {
     fn verify<'a>(&'a self, token: &'a str) -> AuthenticationFuture<'a> {
@@ -80,7 +81,7 @@ impl TokenVerifier for Own {
             Identity::builder(server.settings().issuer.as_str(), &found.subject)
                 .claims(found.claims)
                 .expires_at(found.expires_at)
-                .upstream(server.tokens(found.session))
+                .upstream(server.upstream_tokens(found.session))
                 .build()
         });
         Box::pin(ready(found.map_err(|fault| AuthError::InvalidToken(fault.to_string().into()))))
@@ -112,8 +113,8 @@ fn issuer(base: &str, resource: &str) -> Result<AuthServer, BoxError> {
     let provider = Provider::new(provider, http.clone(), http, memory, Clock::system())?;
     let audiences = Audiences::new(vec![Audience::parse(resource)?]).ok_or("no audience")?;
     // Without keys and secrets from files, and with the in-memory store, all state ends with the process.
-    let keys = Keys::new::<Vec<u8>>(&[]).map_err(|(_, fault)| fault)?;
-    let hmac = HmacRing::new(&[]).map_err(|(_, fault)| fault)?;
+    let keys = SigningKeys::new::<Vec<u8>>(&[]).map_err(|(_, fault)| fault)?;
+    let hmac = HmacKeyRing::new(&[]).map_err(|(_, fault)| fault)?;
     let settings = Settings::new(IssuerUrl::parse(base)?, audiences, keys, hmac);
     let store = Arc::new(MemoryStore::new(Limits::default(), Clock::system()));
     let providers: Vec<Arc<dyn Upstream>> = vec![Arc::new(provider)];

@@ -17,29 +17,29 @@ use vmcp_auth_store::{
 
 use self::parameter::{challenge, is_printable, max_age, prompts, scopes};
 use crate::Scopes;
-use crate::cimd::is_document_url;
-use crate::client::{Unknown, redirect_uris};
-use crate::error::{Code, Fault};
-use crate::event::{Event, Happened};
-use crate::flow::{STEP, Stop, consent_key};
-use crate::intake::{BrowserCookie, form, origin, peer};
-use crate::opaque::{nonce, random};
-use crate::page::{Ask, Trouble, redirect};
+use crate::auth_server::{AppState, EndpointClass};
+use crate::client::{ClientLookupError, redirect_uris};
+use crate::client_id_metadata::is_document_url;
+use crate::error::{ErrorCode, OAuthError};
+use crate::event::{Event, EventKind};
+use crate::extract::{BrowserCookie, form, network_digest, peer_address};
+use crate::login::{LOGIN_STEP_TIMEOUT, LoginError, consent_login_key};
+use crate::page::{ConsentPage, ErrorPage, redirect};
 use crate::params::Params;
-use crate::redirect::{RedirectKind, RedirectUri};
-use crate::server::{Asked, Inner};
+use crate::random_tokens::{nonce, random};
+use crate::redirect_uri::{RedirectKind, RedirectUri};
 
 /// Maximum length of `state`, in bytes.
 const MAX_STATE: usize = 2048;
 
 /// Maximum length of a form that is repeated as a query, in bytes.
-const MAX_QUERY: usize = 8 * 1024;
+const MAX_REPEATED_FORM: usize = 8 * 1024;
 
 /// Maximum length of `nonce`, in bytes.
 const MAX_NONCE: usize = 512;
 
 /// Validated authorization request.
-struct Checked {
+struct ValidatedRequest {
     scopes: Scopes,
     resource: String,
     challenge: CodeChallenge,
@@ -48,67 +48,74 @@ struct Checked {
     refresh: bool,
     fresh: ReauthOptions,
     /// `true` if the consent page is shown even where a consent is stored.
-    ask: bool,
+    force_consent: bool,
 }
 
 /// Client and redirect URI of a request, both validated: later errors are reported to the client.
-struct Trusted {
+struct ValidatedClient {
     client: Client,
     redirect: RedirectUri,
     state: Option<String>,
 }
 
 /// Handles `GET` and `POST` of the authorization endpoint.
-pub(crate) async fn authorize(State(server): State<Arc<Inner>>, request: Request) -> Response {
+pub(crate) async fn authorize(State(server): State<Arc<AppState>>, request: Request) -> Response {
     match server.authorize(request).await {
         Ok(response) => response,
-        Err(trouble) => server.trouble(trouble),
+        Err(page) => server.error_page(page),
     }
 }
 
-impl Inner {
-    async fn authorize(&self, request: Request) -> Result<Response, Trouble> {
-        let stopped = |trouble| self.stopped(None, trouble);
-        let address = peer(&request);
-        let admitted = self.admit(Asked::Page, address);
-        admitted.map_err(|fault| stopped(Trouble::from(&fault)))?;
+impl AppState {
+    async fn authorize(&self, request: Request) -> Result<Response, ErrorPage> {
+        let record_error_page = |page| self.record_error_page(None, page);
+        let address = peer_address(&request);
+        let admitted = self.admit(EndpointClass::Page, address);
+        admitted.map_err(|error| record_error_page(ErrorPage::from(&error)))?;
         let headers = request.headers().clone();
         let text = if request.method() == Method::POST {
             let path = request.uri().path().to_owned();
-            let text = form(request).await.map_err(|fault| stopped(fault.into()))?;
+            let text = form(request).await.map_err(|error| record_error_page(error.into()))?;
             // A cross-site form arrives without the cookie; a redirect makes the browser repeat the request with it.
-            if BrowserCookie::sent(&headers, &self.settings).is_none() && text.len() <= MAX_QUERY {
+            if BrowserCookie::from_headers(&headers, &self.settings).is_none()
+                && text.len() <= MAX_REPEATED_FORM
+            {
                 // A form encoded by a browser contains graphic ASCII only.
                 let legal = text.iter().all(u8::is_ascii_graphic);
                 let text = std::str::from_utf8(&text).ok().filter(|_| legal);
-                let text = text.ok_or_else(|| stopped(Trouble::MALFORMED))?;
+                let text = text.ok_or_else(|| record_error_page(ErrorPage::MALFORMED))?;
                 return Ok(redirect(&format!("{path}?{text}")));
             }
             text
         } else {
             Bytes::copy_from_slice(request.uri().query().unwrap_or_default().as_bytes())
         };
-        let params = Params::parse(&text).map_err(|_| stopped(Trouble::MALFORMED))?;
-        let trusted = self.trust(&params, address).await.inspect_err(|trouble| {
-            let refusal = (*trouble).into();
-            let what = Happened::LoginFailed { provider: None, refusal };
-            self.tell(Event::of(params.get("client_id"), what));
+        let params = Params::parse(&text).map_err(|_| record_error_page(ErrorPage::MALFORMED))?;
+        let client = self.validate_client(&params, address).await.inspect_err(|page| {
+            let rejection = (*page).into();
+            let kind = EventKind::LoginFailed { provider: None, rejection };
+            self.report(Event::of(params.get("client_id"), kind));
         })?;
-        match self.begin(&headers, &params, (&trusted, address)).await {
+        match self.start_login(&headers, &params, (&client, address)).await {
             Ok(response) => Ok(response),
-            Err(Stop::Person(trouble)) => Err(stopped(trouble)),
-            Err(Stop::Client(fault)) => {
-                let leg = fault.leg.and_then(|at| self.upstreams.get(at));
-                let provider = leg.map(|leg| leg.name.as_str());
-                let what = Happened::LoginFailed { provider, refusal: (&fault).into() };
-                self.tell(Event::of(Some(trusted.client.id.as_str()), what));
-                tracing::info!(client = %trusted.client.id, error = fault.code.name(), "an authorization request is refused");
-                let state = trusted.state.as_deref();
-                let to = self.error_uri(&trusted.redirect, state, &fault);
-                if self.may_send(&headers, &trusted).await {
+            Err(LoginError::ShowPage(page)) => Err(record_error_page(page)),
+            Err(LoginError::RedirectToClient(error)) => {
+                let upstream = error.upstream.and_then(|at| self.upstreams.get(at));
+                let provider = upstream.map(|upstream| upstream.name.as_str());
+                let kind = EventKind::LoginFailed { provider, rejection: (&error).into() };
+                self.report(Event::of(Some(client.client.id.as_str()), kind));
+                tracing::info!(client = %client.client.id, error = error.code.name(), "an authorization request is refused");
+                let state = client.state.as_deref();
+                let to = self.error_redirect(&client.redirect, state, &error);
+                if self.is_trusted_redirect(&headers, &client).await {
                     return Ok(redirect(&to));
                 }
-                Ok(self.pages.way_back(Trouble::REFUSED, &fault, &to, trusted.redirect.place()))
+                Ok(self.pages.return_page(
+                    ErrorPage::REQUEST_REJECTED,
+                    &error,
+                    &to,
+                    client.redirect.destination(),
+                ))
             }
         }
     }
@@ -116,124 +123,112 @@ impl Inner {
     /// Returns whether the browser may be redirected to the client before the user decides. Anyone can register a client,
     /// so a deliberately wrong request would lead from this server's address to a site, a port of the user's machine or an
     /// application (RFC 9700 section 4.11.2). Only a client with a stored consent of this user qualifies.
-    async fn may_send(&self, headers: &HeaderMap, trusted: &Trusted) -> bool {
-        let Trusted { client, redirect, .. } = trusted;
-        if is_anyone(client, redirect) {
+    async fn is_trusted_redirect(&self, headers: &HeaderMap, client: &ValidatedClient) -> bool {
+        let ValidatedClient { client, redirect, .. } = client;
+        if is_impersonable(client, redirect) {
             return false;
         }
-        let Some(cookie) = BrowserCookie::sent(headers, &self.settings) else { return false };
+        let Some(cookie) = BrowserCookie::from_headers(headers, &self.settings) else {
+            return false;
+        };
         let known = self.store.browser(&cookie.digest()).await.ok().flatten();
         let now = self.now();
         known.is_some_and(|Browser { consents, .. }| {
-            consents.iter().any(|consent| is_of(consent, client, redirect) && consent.expires > now)
+            consents
+                .iter()
+                .any(|consent| consent_covers(consent, client, redirect) && consent.expires > now)
         })
     }
 
     /// Looks up the client and validates its redirect URI. Errors go to a page: without a valid redirect URI, redirecting
     /// the browser is unsafe.
-    async fn trust(&self, params: &Params<'_>, address: IpAddr) -> Result<Trusted, Trouble> {
-        if params.is_twice("client_id") || params.is_twice("redirect_uri") {
-            return Err(Trouble::MALFORMED);
+    async fn validate_client(
+        &self,
+        params: &Params<'_>,
+        address: IpAddr,
+    ) -> Result<ValidatedClient, ErrorPage> {
+        if params.is_repeated("client_id") || params.is_repeated("redirect_uri") {
+            return Err(ErrorPage::MALFORMED);
         }
-        let id = params.get("client_id").ok_or(Trouble::CLIENT)?;
+        let id = params.get("client_id").ok_or(ErrorPage::UNKNOWN_CLIENT)?;
         let client = self.client(id, address).await.map_err(|unknown| match unknown {
-            Unknown::NotRegistered => Trouble::CLIENT,
-            Unknown::Document(_) => Trouble::DOCUMENT,
-            Unknown::Unavailable(fault) => Trouble::from(&fault),
+            ClientLookupError::NotRegistered => ErrorPage::UNKNOWN_CLIENT,
+            ClientLookupError::Document(_) => ErrorPage::INVALID_CLIENT_METADATA,
+            ClientLookupError::Unavailable(error) => ErrorPage::from(&error),
         })?;
         let redirect = if let Some(asked) = params.get("redirect_uri") {
-            let asked = RedirectUri::parse(asked).map_err(|_| Trouble::REDIRECT)?;
+            let asked =
+                RedirectUri::parse(asked).map_err(|_| ErrorPage::UNREGISTERED_REDIRECT_URI)?;
             let public = client.auth == ClientAuth::None;
-            let covers = |known: RedirectUri| known == asked || (public && known.covers(&asked));
-            redirect_uris(&client).any(covers).then_some(asked).ok_or(Trouble::REDIRECT)?
+            let matches = |known: RedirectUri| known == asked || (public && known.matches(&asked));
+            redirect_uris(&client)
+                .any(matches)
+                .then_some(asked)
+                .ok_or(ErrorPage::UNREGISTERED_REDIRECT_URI)?
         } else {
             // A client with a single redirect URI may omit the parameter.
             let mut known = redirect_uris(&client);
             let only = known.next().filter(|_| known.next().is_none());
-            only.ok_or(Trouble::REDIRECT)?
+            only.ok_or(ErrorPage::UNREGISTERED_REDIRECT_URI)?
         };
         let state = params.get("state").filter(|state| is_printable(state, MAX_STATE));
-        let state = state.filter(|_| !params.is_twice("state")).map(str::to_owned);
-        Ok(Trusted { client, redirect, state })
+        let state = state.filter(|_| !params.is_repeated("state")).map(str::to_owned);
+        Ok(ValidatedClient { client, redirect, state })
     }
 
-    async fn begin(
+    async fn start_login(
         &self,
         headers: &HeaderMap,
         params: &Params<'_>,
-        (trusted, address): (&Trusted, IpAddr),
-    ) -> Result<Response, Stop> {
-        let checked = self.check(params, trusted).map_err(Stop::Client)?;
-        let cookie = BrowserCookie::sent_or_new(headers, &self.settings)
-            .map_err(|error| Stop::Client(error.into()))?;
-        let login = self.login(trusted, &checked, &cookie).map_err(Stop::Client)?;
-        let login = Login { origin: Some(origin(address)), ..login };
-        let remembered =
-            if checked.ask { None } else { self.who_consented(trusted, &checked, &cookie).await? };
+        (client, address): (&ValidatedClient, IpAddr),
+    ) -> Result<Response, LoginError> {
+        let validated = self.validate_request(params, client)?;
+        let cookie = BrowserCookie::from_headers_or_new(headers, &self.settings)?;
+        let login = self.new_login(client, &validated, &cookie)?;
+        let login = Login { origin: Some(network_digest(address)), ..login };
+        let remembered = if validated.force_consent {
+            None
+        } else {
+            self.consenting_user(client, &validated, &cookie).await?
+        };
         let (session, is_remembered) = (login.session, remembered.is_some());
         let mut response = if let Some(user) = remembered {
             // The stored consent holds for this user only; the callback compares the user who logs in.
             let login = Login { user: Some(user), ..login };
-            redirect(&self.first_leg(login).await.map_err(Stop::Client)?.to_string())
+            redirect(&self.redirect_to_first_provider(login).await?.to_string())
         } else {
-            self.ask(login, trusted, &checked).await.map_err(Stop::Client)?
+            self.show_consent_page(login, client, &validated).await?
         };
-        let (scopes, resource) = (checked.scopes.to_vec(), &*checked.resource);
+        let (scopes, resource) = (validated.scopes.to_vec(), &*validated.resource);
         let remembered = is_remembered;
-        let what = Happened::LoginStarted { scopes: &scopes, resource, remembered };
-        self.tell(Event::of(Some(trusted.client.id.as_str()), what).within(session));
-        cookie.send(&self.settings, &mut response);
+        let kind = EventKind::LoginStarted { scopes: &scopes, resource, remembered };
+        self.report(Event::of(Some(client.client.id.as_str()), kind).with_session(session));
+        cookie.set_on(&self.settings, &mut response);
         Ok(response)
     }
 
     /// Validates the parameters whose errors are reported to the client.
-    fn check(&self, params: &Params<'_>, trusted: &Trusted) -> Result<Checked, Fault> {
-        let Trusted { client, .. } = trusted;
-        if params.is_twice("resource") {
-            return Err(Fault::new(Code::InvalidTarget, "one resource only can be asked for"));
-        }
-        if params.any_twice() {
-            return Err(Fault::request("a parameter is there twice"));
-        }
-        if params.get("state").is_some_and(|state| !is_printable(state, MAX_STATE)) {
-            return Err(Fault::request(
-                "state is longer than 2048 characters, or not printable ASCII",
-            ));
-        }
-        for (name, code) in [
-            ("request", Code::RequestNotSupported),
-            ("request_uri", Code::RequestUriNotSupported),
-            ("registration", Code::RegistrationNotSupported),
-        ] {
-            if params.has(name) {
-                return Err(Fault::new(code, "this parameter of OpenID Connect is not supported"));
-            }
-        }
-        match params.get("response_type") {
-            Some("code") => {}
-            Some(_) => {
-                let words = "response_type must be code";
-                return Err(Fault::new(Code::UnsupportedResponseType, words));
-            }
-            None => return Err(Fault::request("response_type is missing; it must be code")),
-        }
-        if params.get("response_mode").is_some_and(|mode| mode != "query") {
-            return Err(Fault::request("response_mode must be query"));
-        }
+    fn validate_request(
+        &self,
+        params: &Params<'_>,
+        client: &ValidatedClient,
+    ) -> Result<ValidatedRequest, OAuthError> {
+        let ValidatedClient { client, .. } = client;
+        check_supported(params)?;
         let nonce = params.get("nonce");
         if nonce.is_some_and(|nonce| !is_printable(nonce, MAX_NONCE)) {
-            return Err(Fault::request(
+            return Err(OAuthError::invalid_request(
                 "nonce is longer than 512 characters, or not printable ASCII",
             ));
         }
         let prompts = prompts(params)?;
         let refresh = client.refresh && self.settings.scopes.is_offline();
         let scopes = scopes(params, client)?;
-        Ok(Checked {
+        Ok(ValidatedRequest {
             // A client without the refresh token grant type gets no refresh token.
-            scopes: if refresh { scopes } else { scopes.online() },
+            scopes: if refresh { scopes } else { scopes.without_offline_access() },
             refresh,
-            resource: self.resource(params)?,
+            resource: self.find_audience(params)?,
             challenge: challenge(params)?,
             nonce: nonce.map(str::to_owned),
             fresh: ReauthOptions {
@@ -241,33 +236,35 @@ impl Inner {
                 select_account: prompts.contains(&"select_account"),
                 max_age: max_age(params)?,
             },
-            ask: prompts.contains(&"consent"),
+            force_consent: prompts.contains(&"consent"),
         })
     }
 
     /// Returns the audience of the tokens (RFC 8707 section 2.1).
-    fn resource(&self, params: &Params<'_>) -> Result<String, Fault> {
+    fn find_audience(&self, params: &Params<'_>) -> Result<String, OAuthError> {
         let found = self.settings.audiences.find(params.get("resource"));
         let words = "resource is none that tokens are issued for";
-        found.map(|known| known.as_str().to_owned()).ok_or(Fault::new(Code::InvalidTarget, words))
+        found
+            .map(|known| known.as_str().to_owned())
+            .ok_or(OAuthError::new(ErrorCode::InvalidTarget, words))
     }
 
-    fn login(
+    fn new_login(
         &self,
-        trusted: &Trusted,
-        checked: &Checked,
+        client: &ValidatedClient,
+        validated: &ValidatedRequest,
         cookie: &BrowserCookie,
-    ) -> Result<Login, Fault> {
+    ) -> Result<Login, OAuthError> {
         let request = vmcp_auth_store::AuthorizationRequest {
-            client: trusted.client.id.clone(),
-            redirect_uri: trusted.redirect.as_str().to_owned(),
-            state: trusted.state.clone(),
-            challenge: checked.challenge,
-            scopes: checked.scopes.to_vec(),
-            resource: Some(checked.resource.clone()),
-            nonce: checked.nonce.clone(),
-            refresh: checked.refresh,
-            fresh: checked.fresh,
+            client: client.client.id.clone(),
+            redirect_uri: client.redirect.as_str().to_owned(),
+            state: client.state.clone(),
+            challenge: validated.challenge,
+            scopes: validated.scopes.to_vec(),
+            resource: Some(validated.resource.clone()),
+            nonce: validated.nonce.clone(),
+            refresh: validated.refresh,
+            fresh: validated.fresh,
         };
         Ok(Login {
             aim: LoginPurpose::Authorize(request),
@@ -284,74 +281,115 @@ impl Inner {
     }
 
     /// Returns the user of this browser if a stored consent covers the request.
-    async fn who_consented(
+    async fn consenting_user(
         &self,
-        trusted: &Trusted,
-        checked: &Checked,
+        client: &ValidatedClient,
+        validated: &ValidatedRequest,
         cookie: &BrowserCookie,
-    ) -> Result<Option<UserId>, Stop> {
-        let Trusted { client, redirect, .. } = trusted;
-        if cookie.is_fresh() || is_anyone(client, redirect) {
+    ) -> Result<Option<UserId>, LoginError> {
+        let ValidatedClient { client, redirect, .. } = client;
+        if cookie.is_new() || is_impersonable(client, redirect) {
             return Ok(None);
         }
         let known = self.store.browser(&cookie.digest()).await;
-        let Some(Browser { user, consents }) = known.map_err(|error| Stop::Client(error.into()))?
-        else {
+        let Some(Browser { user, consents }) = known? else {
             return Ok(None);
         };
         let now = self.now();
-        let asked = checked.scopes.clone().agreed(checked.refresh);
+        let asked = validated.scopes.clone().with_offline_access(validated.refresh);
         let consented = consents.iter().any(|consent| {
-            is_of(consent, client, redirect)
+            consent_covers(consent, client, redirect)
                 && consent.expires > now
-                && asked.is_subset(&Scopes::stored(&consent.scopes))
+                && asked.is_subset(&Scopes::from_stored(&consent.scopes))
         });
         // A synthetic user name is new at each login, so it does not show that the same user is back.
         Ok(Some(user).filter(|user| consented && !user.is_synthetic()))
     }
 
-    async fn first_leg(&self, login: Login) -> Result<Uri, Fault> {
-        let leg = self.upstreams.first().ok_or(Fault::server())?;
-        let gone = Fault::server();
-        self.go_on(login, leg, None).await?.ok_or(gone)
+    async fn redirect_to_first_provider(&self, login: Login) -> Result<Uri, OAuthError> {
+        let upstream = self.upstreams.first().ok_or(OAuthError::server_error())?;
+        let gone = OAuthError::server_error();
+        self.redirect_to_upstream(login, upstream, None).await?.ok_or(gone)
     }
 
     /// Shows the consent page.
-    async fn ask(
+    async fn show_consent_page(
         &self,
         login: Login,
-        trusted: &Trusted,
-        checked: &Checked,
-    ) -> Result<Response, Fault> {
+        client: &ValidatedClient,
+        validated: &ValidatedRequest,
+    ) -> Result<Response, OAuthError> {
         let (id, csrf) = (nonce()?, nonce()?);
         let login = Login { stage: Stage::AwaitConsent { csrf: Digest::of(&csrf) }, ..login };
-        self.store.put_login(&consent_key(&id), &login, STEP).await?;
-        let Trusted { client, redirect, .. } = trusted;
-        let known_by =
+        self.store.put_login(&consent_login_key(&id), &login, LOGIN_STEP_TIMEOUT).await?;
+        let ValidatedClient { client, redirect, .. } = client;
+        let metadata_host =
             Url::parse(client.id.as_str()).ok().filter(|_| is_document_url(client.id.as_str()));
-        let known_by = known_by.as_ref().and_then(Url::host_str);
-        let providers: Vec<_> = self.upstreams.iter().map(|leg| leg.name.as_str()).collect();
-        Ok(self.pages.consent(&Ask {
+        let metadata_host = metadata_host.as_ref().and_then(Url::host_str);
+        let providers: Vec<_> =
+            self.upstreams.iter().map(|upstream| upstream.name.as_str()).collect();
+        Ok(self.pages.consent(&ConsentPage {
             client: client.name.as_deref().unwrap_or("An application without a name"),
-            known_by,
+            metadata_host,
             redirect,
-            scopes: &checked.scopes.clone().agreed(checked.refresh),
-            resource: &checked.resource,
+            scopes: &validated.scopes.clone().with_offline_access(validated.refresh),
+            resource: &validated.resource,
             providers: &providers,
             id: &id,
             csrf: &csrf,
-            base: self.settings.front().path(),
+            base: self.settings.authorization_issuer().path(),
         }))
     }
 }
 
+/// Rejects repeated parameters, and values that this server does not support.
+fn check_supported(params: &Params<'_>) -> Result<(), OAuthError> {
+    if params.is_repeated("resource") {
+        return Err(OAuthError::new(
+            ErrorCode::InvalidTarget,
+            "one resource only can be asked for",
+        ));
+    }
+    if params.has_repeated() {
+        return Err(OAuthError::invalid_request("a parameter is there twice"));
+    }
+    if params.get("state").is_some_and(|state| !is_printable(state, MAX_STATE)) {
+        return Err(OAuthError::invalid_request(
+            "state is longer than 2048 characters, or not printable ASCII",
+        ));
+    }
+    for (name, code) in [
+        ("request", ErrorCode::RequestNotSupported),
+        ("request_uri", ErrorCode::RequestUriNotSupported),
+        ("registration", ErrorCode::RegistrationNotSupported),
+    ] {
+        if params.has(name) {
+            return Err(OAuthError::new(code, "this parameter of OpenID Connect is not supported"));
+        }
+    }
+    match params.get("response_type") {
+        Some("code") => {}
+        Some(_) => {
+            let words = "response_type must be code";
+            return Err(OAuthError::new(ErrorCode::UnsupportedResponseType, words));
+        }
+        None => {
+            return Err(OAuthError::invalid_request("response_type is missing; it must be code"));
+        }
+    }
+    if params.get("response_mode").is_some_and(|mode| mode != "query") {
+        return Err(OAuthError::invalid_request("response_mode must be query"));
+    }
+    Ok(())
+}
+
 /// Returns `true` if any local program can impersonate this client: a metadata document identifies it and it redirects to
 /// loopback. A stored consent to such a client is never used (RFC 8252 section 8.6).
-fn is_anyone(client: &Client, redirect: &RedirectUri) -> bool {
+fn is_impersonable(client: &Client, redirect: &RedirectUri) -> bool {
     is_document_url(client.id.as_str()) && redirect.kind() == RedirectKind::Loopback
 }
 
 /// Returns `true` if the consent was given to this client and redirect URI.
-fn is_of(consent: &Consent, client: &Client, redirect: &RedirectUri) -> bool {
+fn consent_covers(consent: &Consent, client: &Client, redirect: &RedirectUri) -> bool {
     consent.client == client.id && consent.redirect_uri == redirect.without_port()
 }

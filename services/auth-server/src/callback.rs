@@ -1,6 +1,6 @@
 //! Callback endpoint, to which upstream providers redirect browsers (RFC 6749 section 4.1.2).
 
-mod link;
+mod upstream_link;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,98 +16,107 @@ use vmcp_auth_store::{
 use vmcp_upstream::{AuthorizationDenied, AuthorizationResponse, AuthorizationResponseError};
 
 use crate::Scopes;
-use crate::error::{Code, Fault};
-use crate::event::{Event, Happened};
-use crate::flow::{Stop, state_key, upstream_fault};
-use crate::intake::{BROWSER, BrowserCookie, peer};
-use crate::metadata::path;
-use crate::opaque::{NoRandomness, random};
-use crate::page::{OtherAccount, Trouble, redirect};
+use crate::auth_server::{AppState, EndpointClass, UpstreamProvider};
+use crate::discovery::path;
+use crate::error::{ErrorCode, OAuthError};
+use crate::event::{Event, EventKind};
+use crate::extract::{BrowserCookie, COOKIE_LIFETIME, peer_address};
+use crate::login::{LoginError, provider_error, upstream_login_key};
+use crate::page::{AccountChangePage, ErrorPage, redirect};
 use crate::params::Params;
-use crate::redirect::RedirectUri;
-use crate::server::{Asked, Inner, Leg};
+use crate::random_tokens::{RandomUnavailable, random};
+use crate::redirect_uri::RedirectUri;
 
 /// Tolerated clock difference between a provider and this server.
-const SLACK: Duration = Duration::from_secs(60);
+const CLOCK_TOLERANCE: Duration = Duration::from_secs(60);
 
 /// Error for the client when the configuration changed during its login.
-const CHANGED: Fault =
-    Fault::new(Code::AccessDenied, "the identity provider changed meanwhile: try again");
+const PROVIDER_CHANGED: OAuthError =
+    OAuthError::new(ErrorCode::AccessDenied, "the identity provider changed meanwhile: try again");
 
 /// Handles `GET` of a callback.
-pub(crate) async fn callback(State(server): State<Arc<Inner>>, request: Request) -> Response {
+pub(crate) async fn callback(State(server): State<Arc<AppState>>, request: Request) -> Response {
     let path = request.uri().path().to_owned();
     let query = request.uri().query().unwrap_or_default().to_owned();
-    let address = peer(&request);
-    if let Err(fault) = server.admit(Asked::Page, address) {
-        return server.trouble(server.stopped(None, Trouble::from(&fault)));
+    let address = peer_address(&request);
+    if let Err(error) = server.admit(EndpointClass::Page, address) {
+        return server.error_page(server.record_error_page(None, ErrorPage::from(&error)));
     }
     let own = server.settings.return_path();
     let path = path.strip_prefix(&own).unwrap_or(&path);
-    match server.arrive(request.headers(), path, &query).await {
+    match server.handle_callback(request.headers(), path, &query).await {
         Ok(response) => response,
-        Err(trouble) => server.trouble(trouble),
+        Err(page) => server.error_page(page),
     }
 }
 
 /// Handles `GET` of a callback at another origin than that of the authorization endpoint. The cookie that binds the browser
 /// to its login is not sent to that origin, so the browser is redirected with the response to the return path at the
 /// authorization endpoint.
-pub(crate) async fn forward(State(server): State<Arc<Inner>>, request: Request) -> Response {
-    if let Err(fault) = server.admit(Asked::Page, peer(&request)) {
-        return server.trouble(server.stopped(None, Trouble::from(&fault)));
+pub(crate) async fn forward_callback(
+    State(server): State<Arc<AppState>>,
+    request: Request,
+) -> Response {
+    if let Err(error) = server.admit(EndpointClass::Page, peer_address(&request)) {
+        return server.error_page(server.record_error_page(None, ErrorPage::from(&error)));
     }
     let uri = request.uri();
-    let (base, query) = (server.settings.front().as_str(), uri.query().unwrap_or_default());
+    let (base, query) =
+        (server.settings.authorization_issuer().as_str(), uri.query().unwrap_or_default());
     redirect(&format!("{base}{}{}?{query}", path::RETURN, uri.path()))
 }
 
-impl Inner {
+impl AppState {
     /// Takes the login of this `state` from the store and continues it. The take is atomic: of several requests with the
     /// same `state`, one succeeds.
-    async fn arrive(
+    async fn handle_callback(
         &self,
         headers: &HeaderMap,
         path: &str,
         query: &str,
-    ) -> Result<Response, Trouble> {
-        let stopped = |trouble| self.stopped(None, trouble);
-        let params = Params::parse(query.as_bytes()).map_err(|_| stopped(Trouble::ANSWER))?;
-        let state = params.get("state").filter(|_| !params.is_twice("state"));
-        let key = state_key(state.ok_or_else(|| stopped(Trouble::ANSWER))?);
+    ) -> Result<Response, ErrorPage> {
+        let record_error_page = |page| self.record_error_page(None, page);
+        let params = Params::parse(query.as_bytes())
+            .map_err(|_| record_error_page(ErrorPage::MALFORMED_CALLBACK))?;
+        let state = params.get("state").filter(|_| !params.is_repeated("state"));
+        let key = upstream_login_key(
+            state.ok_or_else(|| record_error_page(ErrorPage::MALFORMED_CALLBACK))?,
+        );
         let login = self
             .store
             .take_login(&key)
             .await
-            .map_err(|error| stopped(Trouble::from(&Fault::from(error))))?;
-        let login = login.ok_or_else(|| stopped(Trouble::EXPIRED))?;
-        let cookie = BrowserCookie::sent(headers, &self.settings);
+            .map_err(|error| record_error_page(ErrorPage::from(&OAuthError::from(error))))?;
+        let login = login.ok_or_else(|| record_error_page(ErrorPage::LOGIN_EXPIRED))?;
+        let cookie = BrowserCookie::from_headers(headers, &self.settings);
         let Some(cookie) = cookie.filter(|cookie| cookie.digest() == login.browser) else {
             tracing::warn!("a login came back in another browser than it began in");
-            self.clear(&login).await;
-            return Err(self.stopped(Some(&login), Trouble::OTHER_BROWSER));
+            self.end_failed_session(&login).await;
+            return Err(self.record_error_page(Some(&login), ErrorPage::OTHER_BROWSER));
         };
         match self.continue_login(&login, &cookie, &params, path).await {
             Ok(mut response) => {
-                cookie.send(&self.settings, &mut response);
+                cookie.set_on(&self.settings, &mut response);
                 Ok(response)
             }
             Err(stop) => {
-                self.clear(&login).await;
-                let fault = match stop {
-                    Stop::Person(trouble) => return Err(self.stopped(Some(&login), trouble)),
-                    Stop::Client(fault) => fault,
+                self.end_failed_session(&login).await;
+                let error = match stop {
+                    LoginError::ShowPage(page) => {
+                        return Err(self.record_error_page(Some(&login), page));
+                    }
+                    LoginError::RedirectToClient(error) => error,
                 };
-                self.failed(&login, &fault);
+                self.record_login_failure(&login, &error);
                 // Without a client, the error goes to the user.
-                let to = self.login_error_uri(&login, &fault);
-                to.map(|to| redirect(&to)).ok_or_else(|| Trouble::of_login(&fault))
+                let to = self.login_error_redirect(&login, &error);
+                to.map(|to| redirect(&to)).ok_or_else(|| ErrorPage::of_login(&error))
             }
         }
     }
 
     /// Ends the session of a failed login, with the tokens stored so far. If that fails, the session expires.
-    async fn clear(&self, login: &Login) {
+    async fn end_failed_session(&self, login: &Login) {
         if matches!(login.aim, LoginPurpose::Authorize(_)) {
             let _ = self.store.end_session(&login.session).await;
         }
@@ -119,92 +128,103 @@ impl Inner {
         cookie: &BrowserCookie,
         params: &Params<'_>,
         path: &str,
-    ) -> Result<Response, Stop> {
+    ) -> Result<Response, LoginError> {
         let Stage::AwaitUpstream { provider, leg: sealed } = &login.stage else {
-            return Err(Stop::Person(Trouble::EXPIRED));
+            return Err(LoginError::ShowPage(ErrorPage::LOGIN_EXPIRED));
         };
-        let (at, leg) = self.upstream(provider).ok_or(Stop::Client(Fault::server()))?;
-        if params.any_twice() || leg.provider.redirect_uri().path() != path {
-            return Err(Stop::Client(Fault::new(
-                Code::AccessDenied,
+        let (at, upstream) = self.upstream(provider).ok_or(OAuthError::server_error())?;
+        if params.has_repeated() || upstream.provider.redirect_uri().path() != path {
+            return Err(OAuthError::new(
+                ErrorCode::AccessDenied,
                 "the identity provider's answer is malformed",
-            )));
+            )
+            .into());
         }
+        let response = self.authorization_response(upstream, params)?;
+        let state = self.open("leg", login.session, upstream, sealed).map_err(|error| {
+            tracing::warn!(provider = %upstream.name, %error, "a login was begun at another provider or with another secret");
+            PROVIDER_CHANGED
+        })?;
+        let upstream_login = upstream.provider.finish(&state, response).await.map_err(|error| {
+            tracing::warn!(provider = %upstream.name, %error, "a login failed at an upstream provider");
+            provider_error(&error).caused_by(at)
+        })?;
+        let (user, profile) = self.identify_user(login, at, upstream, &upstream_login).await?;
+        let mut login = Login { user: Some(user.clone()), profile, ..login.clone() };
+        if at > 0 && self.is_other_account(&login, upstream, &upstream_login).await? {
+            return Ok(self.pages.account_change(&AccountChangePage {
+                provider: upstream.name.as_str(),
+                display_name: upstream_login.email.as_deref().or(upstream_login.name.as_deref()),
+                session: &login.session.to_text(),
+                csrf: &cookie.form_token(),
+                base: self.settings.authorization_issuer().path(),
+            }));
+        }
+        if at == 0 {
+            login.authenticated = self.verify_authentication_time(&login, &upstream_login)?;
+        }
+        self.store_link(&login, upstream, upstream_login.tokens).await?;
+        let LoginPurpose::Authorize(request) = &login.aim else {
+            return Ok(redirect(&self.page_url(path::CONNECTIONS)));
+        };
+        if let Some(next) = self.upstreams.get(at + 1) {
+            let to = self.redirect_to_upstream(login.clone(), next, None).await?;
+            let to = to.ok_or(LoginError::ShowPage(ErrorPage::LOGIN_EXPIRED))?;
+            return Ok(redirect(&to.to_string()));
+        }
+        Ok(self.complete_login(&login, &user, request, cookie).await?)
+    }
+
+    /// Parses the provider's response, and rejects one of another provider.
+    fn authorization_response(
+        &self,
+        upstream: &UpstreamProvider,
+        params: &Params<'_>,
+    ) -> Result<AuthorizationResponse, OAuthError> {
         // The provider's own error text is neither shown nor forwarded.
         let outcome = match (params.get("error"), params.get("code")) {
             (Some(error), _) => Err(AuthorizationDenied::from_code(error)),
             (None, Some(code)) => Ok(code.into()),
             (None, None) => {
                 let words = "the identity provider's answer has neither a code nor an error";
-                return Err(Stop::Client(Fault::new(Code::AccessDenied, words)));
+                return Err(OAuthError::new(ErrorCode::AccessDenied, words));
             }
         };
         let iss = params.get("iss");
-        if iss.is_some_and(|iss| self.is_of_another(leg, iss)) {
-            tracing::warn!(provider = %leg.name, "another upstream provider's answer came to a login");
-            let fault = vmcp_upstream::ProviderError::from(AuthorizationResponseError::WrongIssuer);
-            return Err(Stop::Client(upstream_fault(&fault).at(at)));
+        if iss.is_some_and(|iss| self.names_other_provider(upstream, iss)) {
+            tracing::warn!(provider = %upstream.name, "another upstream provider's answer came to a login");
+            let error = vmcp_upstream::ProviderError::from(AuthorizationResponseError::WrongIssuer);
+            return Err(provider_error(&error).caused_by(upstream.at));
         }
-        let answer = AuthorizationResponse { outcome, iss: iss.map(str::to_owned) };
-        let kept = self.open("leg", login.session, leg, sealed).map_err(|error| {
-            tracing::warn!(provider = %leg.name, %error, "a login was begun at another provider or with another secret");
-            Stop::Client(CHANGED)
-        })?;
-        let came = leg.provider.finish(&kept, answer).await.map_err(|fault| {
-            tracing::warn!(provider = %leg.name, %fault, "a login failed at an upstream provider");
-            Stop::Client(upstream_fault(&fault).at(at))
-        })?;
-        let (user, profile) = self.who(login, at, leg, &came).await?;
-        let mut login = Login { user: Some(user.clone()), profile, ..login.clone() };
-        if at > 0 && self.is_other_account(&login, leg, &came).await.map_err(Stop::Client)? {
-            return Ok(self.pages.other_account(&OtherAccount {
-                provider: leg.name.as_str(),
-                who: came.email.as_deref().or(came.name.as_deref()),
-                session: &login.session.to_text(),
-                csrf: &cookie.form_token(),
-                base: self.settings.front().path(),
-            }));
-        }
-        if at == 0 {
-            login.authenticated = self.authenticated(&login, &came).map_err(Stop::Client)?;
-        }
-        self.link(&login, leg, came.tokens).await.map_err(Stop::Client)?;
-        let LoginPurpose::Authorize(request) = &login.aim else {
-            return Ok(redirect(&self.page(path::CONNECTIONS)));
-        };
-        if let Some(next) = self.upstreams.get(at + 1) {
-            let to = self.go_on(login.clone(), next, None).await.map_err(Stop::Client)?;
-            let to = to.ok_or(Stop::Person(Trouble::EXPIRED))?;
-            return Ok(redirect(&to.to_string()));
-        }
-        self.finish(&login, &user, request, cookie).await.map_err(Stop::Client)
+        Ok(AuthorizationResponse { outcome, iss: iss.map(str::to_owned) })
     }
 
     /// Returns `true` if `iss` in a response names another provider than this one, which may have no known issuer (RFC 9207
     /// section 2.4, RFC 9700 section 4.4.2).
-    fn is_of_another(&self, leg: &Leg, iss: &str) -> bool {
-        let mut others = self.upstreams.iter().filter(|other| other.name != leg.name);
-        others.any(|other| other.provider.issuer() == Some(iss)) && !leg.provider.may_be(iss)
+    fn names_other_provider(&self, upstream: &UpstreamProvider, iss: &str) -> bool {
+        let mut others = self.upstreams.iter().filter(|other| other.name != upstream.name);
+        others.any(|other| other.provider.issuer() == Some(iss))
+            && !upstream.provider.may_have_issuer(iss)
     }
 
     /// Returns the time of the user's authentication. The provider enforces `prompt` and `max_age`, but the browser can
     /// drop them from the redirect, so they are verified here (OpenID Connect Core 1.0 section 3.1.2.1).
-    fn authenticated(
+    fn verify_authentication_time(
         &self,
         login: &Login,
-        came: &vmcp_upstream::Login,
-    ) -> Result<Option<Timestamp>, Fault> {
+        upstream_login: &vmcp_upstream::Login,
+    ) -> Result<Option<Timestamp>, OAuthError> {
         let now = self.now();
-        let at = came.authenticated.map(|at| Timestamp::from(at).min(now));
+        let at = upstream_login.authenticated.map(|at| Timestamp::from(at).min(now));
         let LoginPurpose::Authorize(request) = &login.aim else { return Ok(at) };
         let ReauthOptions { login: anew, select_account: _, max_age } = request.fresh;
-        let is_since = |least: Timestamp| at.is_some_and(|at| at + SLACK >= least);
+        let is_since = |least: Timestamp| at.is_some_and(|at| at + CLOCK_TOLERANCE >= least);
         let old = max_age.is_some_and(|age| {
-            at.is_none_or(|at| now.since(at) > SLACK + Duration::from_secs(age.into()))
+            at.is_none_or(|at| now.since(at) > CLOCK_TOLERANCE + Duration::from_secs(age.into()))
         });
         if old || anew && at.is_some() && !is_since(login.created) {
-            return Err(Fault::new(
-                Code::LoginRequired,
+            return Err(OAuthError::new(
+                ErrorCode::LoginRequired,
                 "the identity provider did not have the user log in as lately as is wanted",
             ));
         }
@@ -212,48 +232,45 @@ impl Inner {
     }
 
     /// Returns the user of the login. The first provider identifies the user; the others only add links.
-    async fn who(
+    async fn identify_user(
         &self,
         login: &Login,
         at: usize,
-        leg: &Leg,
-        came: &vmcp_upstream::Login,
-    ) -> Result<(UserId, Profile), Stop> {
-        let server = |_| Stop::Client(Fault::server());
+        upstream: &UpstreamProvider,
+        upstream_login: &vmcp_upstream::Login,
+    ) -> Result<(UserId, Profile), LoginError> {
+        let server = |_| LoginError::RedirectToClient(OAuthError::server_error());
         if at > 0 {
             // Invariant: every login passes the first provider, which sets the user, before any other.
-            let user = login.user.clone().ok_or(Stop::Client(Fault::server()))?;
+            let user = login.user.clone().ok_or(OAuthError::server_error())?;
             return Ok((user, login.profile.clone()));
         }
         let text = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);
-        let (name, email) = (text(&came.name), text(&came.email));
-        let profile = Profile { name, email, email_verified: came.email_verified };
-        let user = if came.is_synthetic {
-            UserId::new(&*came.subject).map_err(server)?
+        let (name, email) = (text(&upstream_login.name), text(&upstream_login.email));
+        let profile = Profile { name, email, email_verified: upstream_login.email_verified };
+        let user = if upstream_login.is_synthetic {
+            UserId::new(&*upstream_login.subject).map_err(server)?
         } else {
-            let name = SubjectName::new(&*came.subject).map_err(server)?;
-            let (provider, issuer) = (leg.name.clone(), leg.issuer.clone());
+            let name = SubjectName::new(&*upstream_login.subject).map_err(server)?;
+            let (provider, issuer) = (upstream.name.clone(), upstream.issuer.clone());
             let subject = Subject { provider, issuer, name };
-            let proposed = user_id().map_err(|error| Stop::Client(error.into()))?;
+            let proposed = user_id()?;
             let found = self.store.upsert_user(&subject, &proposed, &profile).await;
-            found.map_err(|error| Stop::Client(error.into()))?
+            found?
         };
         match (&login.aim, &login.user) {
             // Another user than the one with the stored consent logged in. Without the browser's record, the next
             // attempt shows the consent page.
             (LoginPurpose::Authorize(_), Some(known)) if *known != user => {
-                self.store
-                    .remove_browser(&login.browser)
-                    .await
-                    .map_err(|error| Stop::Client(error.into()))?;
+                self.store.remove_browser(&login.browser).await?;
                 let words = "another account logged in than before: try again";
-                Err(Stop::Client(Fault::new(Code::AccessDenied, words)))
+                Err(LoginError::RedirectToClient(OAuthError::new(ErrorCode::AccessDenied, words)))
             }
             // Synthetic subjects are new at each login, so a difference does not show another user.
             (LoginPurpose::Relink | LoginPurpose::LinkOther, Some(known))
-                if *known != user && !came.is_synthetic =>
+                if *known != user && !upstream_login.is_synthetic =>
             {
-                Err(Stop::Person(Trouble::OTHER_ACCOUNT))
+                Err(LoginError::ShowPage(ErrorPage::OTHER_ACCOUNT))
             }
             (LoginPurpose::Relink | LoginPurpose::LinkOther, Some(known)) => {
                 Ok((known.clone(), profile))
@@ -265,14 +282,15 @@ impl Inner {
     }
 
     /// Redirects the client with its code and stores the consent.
-    async fn finish(
+    async fn complete_login(
         &self,
         login: &Login,
         user: &UserId,
         request: &vmcp_auth_store::AuthorizationRequest,
         cookie: &BrowserCookie,
-    ) -> Result<Response, Fault> {
-        let to = RedirectUri::parse(&request.redirect_uri).map_err(|_| Fault::server())?;
+    ) -> Result<Response, OAuthError> {
+        let to =
+            RedirectUri::parse(&request.redirect_uri).map_err(|_| OAuthError::server_error())?;
         let now = self.now();
         let seed = AuthorizationCodeData {
             client: request.client.clone(),
@@ -287,27 +305,35 @@ impl Inner {
             profile: login.profile.clone(),
             authenticated: login.authenticated.unwrap_or(now),
         };
-        let code = self.settings.hmac.code()?;
-        let key = self.settings.hmac.open_code(code.expose_secret()).ok_or(Fault::server())?;
+        let code = self.settings.hmac.new_code()?;
+        let key = self
+            .settings
+            .hmac
+            .verify_code(code.expose_secret())
+            .ok_or(OAuthError::server_error())?;
         if !self.store.put_code(&key, &seed, self.settings.lifespans.code()).await? {
-            return Err(Fault::new(Code::AccessDenied, "the session ended meanwhile"));
+            return Err(OAuthError::new(ErrorCode::AccessDenied, "the session ended meanwhile"));
         }
         let consent = Consent {
             client: request.client.clone(),
             redirect_uri: to.without_port(),
-            scopes: Scopes::stored(&request.scopes).agreed(request.refresh).to_vec(),
+            scopes: Scopes::from_stored(&request.scopes)
+                .with_offline_access(request.refresh)
+                .to_vec(),
             given: now,
-            expires: now + BROWSER,
+            expires: now + COOKIE_LIFETIME,
         };
         // The login succeeds either way: without a stored consent, the next one shows the consent page. A consent of a
         // synthetic user is not stored, since it would apply to the next user of this browser.
         let consent = Some(&consent).filter(|_| !user.is_synthetic());
-        if let Err(error) = self.store.put_browser(&cookie.digest(), user, consent, BROWSER).await {
+        if let Err(error) =
+            self.store.put_browser(&cookie.digest(), user, consent, COOKIE_LIFETIME).await
+        {
             tracing::warn!(%error, "a consent is not remembered");
         }
         let (scopes, resource) = (&*request.scopes, request.resource.as_deref());
-        self.tell(Event::of_login(login, Happened::LoginCompleted { scopes, resource }));
-        Ok(redirect(&to.with(&[
+        self.report(Event::of_login(login, EventKind::LoginCompleted { scopes, resource }));
+        Ok(redirect(&to.with_query(&[
             ("code", code.expose_secret()),
             ("state", request.state.as_deref().unwrap_or_default()),
             ("iss", self.issuer()),
@@ -315,18 +341,18 @@ impl Inner {
     }
 
     /// Returns the address of a page.
-    pub(crate) fn page(&self, path: &str) -> String {
-        format!("{}{path}", self.settings.front().as_str())
+    pub(crate) fn page_url(&self, path: &str) -> String {
+        format!("{}{path}", self.settings.authorization_issuer().as_str())
     }
 }
 
 /// Returns the identifier of a new user (RFC 9562 section 5.4).
-fn user_id() -> Result<UserId, NoRandomness> {
-    UserId::new(uuid()?).map_err(|_| NoRandomness)
+fn user_id() -> Result<UserId, RandomUnavailable> {
+    UserId::new(uuid()?).map_err(|_| RandomUnavailable)
 }
 
 /// Returns a random UUID.
-pub(crate) fn uuid() -> Result<String, NoRandomness> {
+pub(crate) fn uuid() -> Result<String, RandomUnavailable> {
     let mut bytes: [u8; 16] = random()?;
     bytes[6] = (bytes[6] & 0x0f) | 0x40;
     bytes[8] = (bytes[8] & 0x3f) | 0x80;

@@ -12,152 +12,169 @@ use vmcp_auth_store::{
     Timestamp, UserId,
 };
 
-use crate::consent::is_own_form;
-use crate::error::Fault;
-use crate::event::{Event, Happened, Revoker};
-use crate::intake::{BrowserCookie, form, origin, peer};
-use crate::metadata::path;
-use crate::page::{Connection, Link, Linked, Overview, Trouble};
+use crate::auth_server::{AppState, EndpointClass, UpstreamProvider};
+use crate::consent::is_same_origin_form;
+use crate::discovery::path;
+use crate::error::OAuthError;
+use crate::event::{Event, EventKind, RevokedBy};
+use crate::extract::{BrowserCookie, form, network_digest, peer_address};
+use crate::page::{Connection, ConnectionsPage, ErrorPage, Link, ProviderConnection};
 use crate::params::Params;
-use crate::server::{Asked, Inner, Leg};
 
 /// Handles `GET` of the page.
-pub(crate) async fn show(State(server): State<Arc<Inner>>, request: Request) -> Response {
-    let address = peer(&request);
-    match server.show(address, request.headers().clone()).await {
+pub(crate) async fn show(State(server): State<Arc<AppState>>, request: Request) -> Response {
+    let address = peer_address(&request);
+    match server.list_connections(address, request.headers().clone()).await {
         Ok(response) => response,
-        Err(trouble) => server.trouble(trouble),
+        Err(page) => server.error_page(page),
     }
 }
 
 /// Handles `POST` of the page.
-pub(crate) async fn change(State(server): State<Arc<Inner>>, request: Request) -> Response {
-    match server.change(request).await {
+pub(crate) async fn change(State(server): State<Arc<AppState>>, request: Request) -> Response {
+    match server.change_connection(request).await {
         Ok(response) => response,
-        Err(trouble) => server.trouble(trouble),
+        Err(page) => server.error_page(page),
     }
 }
 
-impl Inner {
-    async fn show(&self, address: IpAddr, headers: HeaderMap) -> Result<Response, Trouble> {
-        self.admit(Asked::Page, address).map_err(|fault| Trouble::from(&fault))?;
-        let (cookie, user) = self.visitor(&headers).await?;
-        let sessions = self.store.sessions_of(&user).await.map_err(trouble)?;
+impl AppState {
+    async fn list_connections(
+        &self,
+        address: IpAddr,
+        headers: HeaderMap,
+    ) -> Result<Response, ErrorPage> {
+        self.admit(EndpointClass::Page, address).map_err(|error| ErrorPage::from(&error))?;
+        let (cookie, user) = self.browser_user(&headers).await?;
+        let sessions = self.store.sessions_of(&user).await.map_err(store_error_page)?;
         let mut connections = Vec::with_capacity(sessions.len());
         for session in sessions {
             // A session without a grant belongs to an unfinished login.
             if session.grant.is_some() {
-                connections.push(self.connection(session).await);
+                connections.push(self.describe_session(session).await);
             }
         }
-        tell_apart(&mut connections);
-        let account = self.store.account(&user).await.map_err(trouble)?;
+        number_duplicate_names(&mut connections);
+        let account = self.store.account(&user).await.map_err(store_error_page)?;
         let profile = account.map(|account| account.profile).unwrap_or_default();
-        let overview = Overview {
-            who: profile.email.or(profile.name),
+        let overview = ConnectionsPage {
+            display_name: profile.email.or(profile.name),
             connections: &connections,
             csrf: &cookie.form_token(),
-            base: self.settings.front().path(),
+            base: self.settings.authorization_issuer().path(),
         };
         Ok(self.pages.connections(&overview))
     }
 
-    async fn change(&self, request: Request) -> Result<Response, Trouble> {
-        let address = peer(&request);
-        self.admit(Asked::Page, address).map_err(|fault| Trouble::from(&fault))?;
-        if !is_own_form(&request) {
-            return Err(Trouble::OTHER_BROWSER);
+    async fn change_connection(&self, request: Request) -> Result<Response, ErrorPage> {
+        let address = peer_address(&request);
+        self.admit(EndpointClass::Page, address).map_err(|error| ErrorPage::from(&error))?;
+        if !is_same_origin_form(&request) {
+            return Err(ErrorPage::OTHER_BROWSER);
         }
         let headers = request.headers().clone();
-        let (cookie, user) = self.visitor(&headers).await?;
-        let text = form(request).await.map_err(Trouble::from)?;
-        let params = Params::parse(&text).map_err(|_| Trouble::MALFORMED)?;
-        if params.any_twice() {
-            return Err(Trouble::MALFORMED);
+        let (cookie, user) = self.browser_user(&headers).await?;
+        let text = form(request).await.map_err(ErrorPage::from)?;
+        let params = Params::parse(&text).map_err(|_| ErrorPage::MALFORMED)?;
+        if params.has_repeated() {
+            return Err(ErrorPage::MALFORMED);
         }
         if params.get("csrf") != Some(&cookie.form_token()) {
-            return Err(Trouble::OTHER_BROWSER);
+            return Err(ErrorPage::OTHER_BROWSER);
         }
         if params.get("action") == Some("forget") {
-            self.store.remove_browser(&cookie.digest()).await.map_err(trouble)?;
-            return Err(Trouble::FORGOTTEN);
+            self.store.remove_browser(&cookie.digest()).await.map_err(store_error_page)?;
+            return Err(ErrorPage::BROWSER_FORGOTTEN);
         }
         let session: SessionId =
-            params.get("session").and_then(|text| text.parse().ok()).ok_or(Trouble::MALFORMED)?;
-        let session = self.store.session(&session).await.map_err(trouble)?;
+            params.get("session").and_then(|text| text.parse().ok()).ok_or(ErrorPage::MALFORMED)?;
+        let session = self.store.session(&session).await.map_err(store_error_page)?;
         // A session of another user is reported as missing.
         let session =
-            session.filter(|session| session.head.user == user).ok_or(Trouble::EXPIRED)?;
-        let leg = params
+            session.filter(|session| session.head.user == user).ok_or(ErrorPage::LOGIN_EXPIRED)?;
+        let upstream = params
             .get("provider")
-            .and_then(|name| self.upstreams.iter().find(|leg| leg.name.as_str() == name));
-        match (params.get("action"), leg) {
+            .and_then(|name| self.upstreams.iter().find(|upstream| upstream.name.as_str() == name));
+        match (params.get("action"), upstream) {
             (Some("end"), None) => {
                 // Delete the consent as well, so that the client must ask again after a logout.
                 let client = &session.head.client;
-                self.store.remove_consents(&user, client).await.map_err(trouble)?;
-                self.end_session(session.head.id).await.map_err(trouble)?;
-                let what = Happened::TokenRevoked { by: Revoker::Person };
-                self.tell(Event::of_session(&session.head, what));
+                self.store.remove_consents(&user, client).await.map_err(store_error_page)?;
+                self.end_session(session.head.id).await.map_err(store_error_page)?;
+                let kind = EventKind::TokenRevoked { by: RevokedBy::User };
+                self.report(Event::of_session(&session.head, kind));
             }
-            (Some("unlink"), Some(leg)) => self.unlink(&session, leg).await?,
-            (Some("link"), Some(leg)) => {
+            (Some("unlink"), Some(upstream)) => self.unlink(&session, upstream).await?,
+            (Some("link"), Some(upstream)) => {
                 // Linking another account requires a confirmation page; the first provider's account cannot change.
-                let other = params.get("other") == Some("yes") && leg.at > 0;
+                let other = params.get("other") == Some("yes") && upstream.at > 0;
                 let aim = if other { LoginPurpose::LinkOther } else { LoginPurpose::Relink };
-                return self.relink(&session, leg, aim, (&cookie, origin(address))).await;
+                return self
+                    .relink(&session, upstream, aim, (&cookie, network_digest(address)))
+                    .await;
             }
-            _ => return Err(Trouble::MALFORMED),
+            _ => return Err(ErrorPage::MALFORMED),
         }
-        Ok(self.pages.leave(&self.page(path::CONNECTIONS), "your connections"))
+        Ok(self.pages.continue_to(&self.page_url(path::CONNECTIONS), "your connections"))
     }
 
     /// Returns the user who last logged in with this browser.
-    async fn visitor(&self, headers: &HeaderMap) -> Result<(BrowserCookie, UserId), Trouble> {
-        let cookie = BrowserCookie::sent(headers, &self.settings).ok_or(Trouble::NOBODY)?;
-        let browser = self.store.browser(&cookie.digest()).await.map_err(trouble)?;
-        Ok((cookie, browser.ok_or(Trouble::NOBODY)?.user))
+    async fn browser_user(
+        &self,
+        headers: &HeaderMap,
+    ) -> Result<(BrowserCookie, UserId), ErrorPage> {
+        let cookie =
+            BrowserCookie::from_headers(headers, &self.settings).ok_or(ErrorPage::NOT_LOGGED_IN)?;
+        let browser = self.store.browser(&cookie.digest()).await.map_err(store_error_page)?;
+        Ok((cookie, browser.ok_or(ErrorPage::NOT_LOGGED_IN)?.user))
     }
 
-    async fn connection(&self, session: Session) -> Connection {
+    async fn describe_session(&self, session: Session) -> Connection {
         let client = self.store.client(&session.head.client).await.ok().flatten();
         let name = client.and_then(|Client { name, .. }| name);
-        let linked = self.upstreams.iter().map(|leg| {
-            let row = session.rows.get(&leg.name).filter(|row| row.issuer == leg.issuer);
+        let linked = self.upstreams.iter().map(|upstream| {
+            let row = session.rows.get(&upstream.name).filter(|row| row.issuer == upstream.issuer);
             let link = row.map(|row| Link {
                 scopes: row.scopes.join(" "),
-                until: until(row.expires, self.renews(&session, leg)),
+                until: expiry_text(row.expires, self.is_refreshable(&session, upstream)),
             });
-            Linked { provider: leg.name.as_str().to_owned(), link }
+            ProviderConnection { provider: upstream.name.as_str().to_owned(), link }
         });
         Connection {
             session: session.head.id.to_text(),
             client: name.unwrap_or_else(|| session.head.client.as_str().to_owned()),
-            since: date(session.created),
+            since: format_time(session.created),
             linked: linked.collect(),
         }
     }
 
     /// Returns `true` if the provider's tokens are refreshed automatically.
-    fn renews(&self, session: &Session, leg: &Leg) -> bool {
-        let row = session.rows.get(&leg.name);
-        let tokens = row.and_then(|row| self.open_row(session.head.id, leg, row).ok());
+    fn is_refreshable(&self, session: &Session, upstream: &UpstreamProvider) -> bool {
+        let row = session.rows.get(&upstream.name);
+        let tokens = row.and_then(|row| self.decrypt_tokens(session.head.id, upstream, row).ok());
         tokens.is_some_and(|tokens| tokens.refresh.is_some())
     }
 
     /// Deletes the provider's tokens here and revokes them at the provider. The session remains.
-    async fn unlink(&self, session: &Session, leg: &Leg) -> Result<(), Trouble> {
+    async fn unlink(
+        &self,
+        session: &Session,
+        upstream: &UpstreamProvider,
+    ) -> Result<(), ErrorPage> {
         let id = session.head.id;
-        self.store.remove_upstream_token(&id, &leg.name, None).await.map_err(trouble)?;
-        self.rows.forget(id, &leg.name);
-        let what = Happened::UpstreamUnlinked { provider: leg.name.as_str() };
-        self.tell(Event::of_session(&session.head, what));
-        let row = session.rows.get(&leg.name);
-        let tokens = row.and_then(|row| self.open_row(id, leg, row).ok());
+        self.store
+            .remove_upstream_token(&id, &upstream.name, None)
+            .await
+            .map_err(store_error_page)?;
+        self.token_cache.remove(id, &upstream.name);
+        let kind = EventKind::UpstreamUnlinked { provider: upstream.name.as_str() };
+        self.report(Event::of_session(&session.head, kind));
+        let row = session.rows.get(&upstream.name);
+        let tokens = row.and_then(|row| self.decrypt_tokens(id, upstream, row).ok());
         if let Some(tokens) = tokens
-            && let Err(fault) = leg.provider.revoke(&tokens).await
+            && let Err(error) = upstream.provider.revoke(&tokens).await
         {
-            tracing::warn!(provider = %leg.name, %fault, "a provider is not told that its tokens are not used any more");
+            tracing::warn!(provider = %upstream.name, %error, "a provider is not told that its tokens are not used any more");
         }
         Ok(())
     }
@@ -166,11 +183,11 @@ impl Inner {
     async fn relink(
         &self,
         session: &Session,
-        leg: &Leg,
+        upstream: &UpstreamProvider,
         aim: LoginPurpose,
         (cookie, origin): (&BrowserCookie, Digest),
-    ) -> Result<Response, Trouble> {
-        let provider: ProviderName = leg.name.clone();
+    ) -> Result<Response, ErrorPage> {
+        let provider: ProviderName = upstream.name.clone();
         let login = Login {
             aim,
             session: session.head.id,
@@ -183,14 +200,17 @@ impl Inner {
             created: self.now(),
             origin: Some(origin),
         };
-        let to = self.go_on(login, leg, None).await.map_err(|fault| Trouble::from(&fault))?;
-        let to = to.ok_or(Trouble::EXPIRED)?;
-        Ok(self.pages.leave(&to.to_string(), to.host().unwrap_or(provider.as_str())))
+        let to = self
+            .redirect_to_upstream(login, upstream, None)
+            .await
+            .map_err(|error| ErrorPage::from(&error))?;
+        let to = to.ok_or(ErrorPage::LOGIN_EXPIRED)?;
+        Ok(self.pages.continue_to(&to.to_string(), to.host().unwrap_or(provider.as_str())))
     }
 }
 
 /// Numbers the logins of clients with the same name, so that users of screen readers can tell the buttons apart.
-fn tell_apart(connections: &mut [Connection]) {
+fn number_duplicate_names(connections: &mut [Connection]) {
     let mut known: HashMap<String, usize> = HashMap::new();
     for connection in connections {
         let count = known.entry(connection.client.clone()).or_default();
@@ -201,20 +221,20 @@ fn tell_apart(connections: &mut [Connection]) {
     }
 }
 
-fn trouble(error: vmcp_auth_store::StoreError) -> Trouble {
-    Trouble::from(&Fault::from(error))
+fn store_error_page(error: vmcp_auth_store::StoreError) -> ErrorPage {
+    ErrorPage::from(&OAuthError::from(error))
 }
 
-fn until(expires: Option<Timestamp>, renews: bool) -> String {
-    match (expires, renews) {
+fn expiry_text(expires: Option<Timestamp>, is_refreshable: bool) -> String {
+    match (expires, is_refreshable) {
         (_, true) => "renewed by itself".to_owned(),
         (None, false) => "no end".to_owned(),
-        (Some(at), false) => date(at),
+        (Some(at), false) => format_time(at),
     }
 }
 
 /// Formats a time as day and minute.
-fn date(at: Timestamp) -> String {
+fn format_time(at: Timestamp) -> String {
     let seconds = i64::try_from(at.unix()).unwrap_or(i64::MAX);
     let at = jiff::Timestamp::from_second(seconds).unwrap_or(jiff::Timestamp::MAX);
     at.strftime("%Y-%m-%d %H:%M UTC").to_string()

@@ -11,7 +11,7 @@ use vmcp_auth_store::StoreError;
 
 /// OAuth error code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Code {
+pub(crate) enum ErrorCode {
     // RFC 6749 sections 4.1.2.1 and 5.2.
     InvalidRequest,
     InvalidClient,
@@ -40,25 +40,25 @@ pub(crate) enum Code {
 
 /// OAuth error with a fixed description for the client's developers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Fault {
-    pub(crate) code: Code,
+pub(crate) struct OAuthError {
+    pub(crate) code: ErrorCode,
     pub(crate) description: &'static str,
     /// Index of the upstream provider that caused the error.
-    pub(crate) leg: Option<usize>,
+    pub(crate) upstream: Option<usize>,
     retry_after: Option<Duration>,
     too_many: bool,
     basic: bool,
 }
 
 #[derive(Serialize)]
-struct Answer {
+struct ErrorBody {
     error: &'static str,
     error_description: &'static str,
 }
 
-// === impl Code ===
+// === impl ErrorCode ===
 
-impl Code {
+impl ErrorCode {
     /// Returns the code as it appears in the response.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -96,38 +96,47 @@ impl Code {
     }
 }
 
-// === impl Fault ===
+// === impl OAuthError ===
 
-impl Fault {
-    pub(crate) const fn new(code: Code, description: &'static str) -> Self {
-        Self { code, description, leg: None, retry_after: None, too_many: false, basic: false }
+impl OAuthError {
+    pub(crate) const fn new(code: ErrorCode, description: &'static str) -> Self {
+        Self { code, description, upstream: None, retry_after: None, too_many: false, basic: false }
     }
 
-    pub(crate) const fn request(description: &'static str) -> Self {
-        Self::new(Code::InvalidRequest, description)
+    pub(crate) const fn invalid_request(description: &'static str) -> Self {
+        Self::new(ErrorCode::InvalidRequest, description)
     }
 
-    pub(crate) const fn grant(description: &'static str) -> Self {
-        Self::new(Code::InvalidGrant, description)
+    pub(crate) const fn invalid_grant(description: &'static str) -> Self {
+        Self::new(ErrorCode::InvalidGrant, description)
     }
 
-    pub(crate) const fn server() -> Self {
-        Self::new(Code::ServerError, "the server failed; nothing was done")
+    pub(crate) const fn server_error() -> Self {
+        Self::new(ErrorCode::ServerError, "the server failed; nothing was done")
     }
 
     /// Creates a temporary error with the time after which to retry.
-    pub(crate) const fn later(description: &'static str, after: Duration) -> Self {
-        Self { retry_after: Some(after), ..Self::new(Code::TemporarilyUnavailable, description) }
+    pub(crate) const fn temporarily_unavailable(
+        description: &'static str,
+        after: Duration,
+    ) -> Self {
+        Self {
+            retry_after: Some(after),
+            ..Self::new(ErrorCode::TemporarilyUnavailable, description)
+        }
     }
 
     /// Creates the error for too many requests from one address.
     pub(crate) const fn too_many(after: Duration) -> Self {
-        Self { too_many: true, ..Self::later("too many requests from this address", after) }
+        Self {
+            too_many: true,
+            ..Self::temporarily_unavailable("too many requests from this address", after)
+        }
     }
 
     /// Sets the index of the upstream provider that caused the error.
-    pub(crate) fn at(mut self, leg: usize) -> Self {
-        self.leg = Some(leg);
+    pub(crate) fn caused_by(mut self, upstream: usize) -> Self {
+        self.upstream = Some(upstream);
         self
     }
 
@@ -143,30 +152,33 @@ impl Fault {
     }
 
     /// Returns the direct response to the client (RFC 6749 section 5.2).
-    pub(crate) fn respond(&self) -> Response {
-        let body = Answer { error: self.code.name(), error_description: self.description };
+    pub(crate) fn to_response(&self) -> Response {
+        let body = ErrorBody { error: self.code.name(), error_description: self.description };
         let mut response = json(self.status(), &body);
         let headers = response.headers_mut();
         if let Some(after) = self.retry_after {
             headers.insert(RETRY_AFTER, after.as_secs().max(1).into());
         }
-        if self.basic && self.code == Code::InvalidClient {
+        if self.basic && self.code == ErrorCode::InvalidClient {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"token\""));
         }
         response
     }
 }
 
-impl From<StoreError> for Fault {
+impl From<StoreError> for OAuthError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Unavailable => {
                 tracing::warn!(%error, "the authorization server's store does not answer");
-                Self::later("the server's store cannot be reached", Duration::from_secs(5))
+                Self::temporarily_unavailable(
+                    "the server's store cannot be reached",
+                    Duration::from_secs(5),
+                )
             }
             StoreError::Full { what } => {
                 tracing::warn!(what, "the authorization server's store is full");
-                Self::later(
+                Self::temporarily_unavailable(
                     "the server has no room for more at the moment",
                     Duration::from_secs(60),
                 )
@@ -176,16 +188,16 @@ impl From<StoreError> for Fault {
                     what,
                     "the authorization server's store holds an unreadable record"
                 );
-                Self::server()
+                Self::server_error()
             }
         }
     }
 }
 
-impl From<crate::opaque::NoRandomness> for Fault {
-    fn from(error: crate::opaque::NoRandomness) -> Self {
+impl From<crate::random_tokens::RandomUnavailable> for OAuthError {
+    fn from(error: crate::random_tokens::RandomUnavailable) -> Self {
         tracing::error!(%error, "nothing can be issued");
-        Self::server()
+        Self::server_error()
     }
 }
 
@@ -206,23 +218,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_says_how_long_to_wait_and_is_kept_by_nobody() {
-        let response = Fault::too_many(Duration::from_millis(1)).respond();
+    fn error_responses_have_retry_after_and_no_store() {
+        let response = OAuthError::too_many(Duration::from_millis(1)).to_response();
         assert_eq!(response.status(), 429);
         assert_eq!(response.headers()["retry-after"], "1");
         assert_eq!(response.headers()["cache-control"], "no-store");
     }
 
     #[test]
-    fn who_tried_basic_is_told_of_basic() {
-        let fault = Fault::new(Code::InvalidClient, "x");
-        assert!(fault.clone().basic(true).respond().headers().contains_key("www-authenticate"));
-        assert!(!fault.basic(false).respond().headers().contains_key("www-authenticate"));
+    fn basic_failure_has_basic_challenge() {
+        let error = OAuthError::new(ErrorCode::InvalidClient, "x");
+        assert!(error.clone().basic(true).to_response().headers().contains_key("www-authenticate"));
+        assert!(!error.basic(false).to_response().headers().contains_key("www-authenticate"));
     }
 
     #[test]
-    fn the_store_being_away_is_worth_another_try_and_a_damaged_record_is_not() {
-        assert_eq!(Fault::from(StoreError::Unavailable).respond().status(), 503);
-        assert_eq!(Fault::from(StoreError::Corrupt { what: "grant" }).respond().status(), 500);
+    fn only_unavailable_store_is_retryable() {
+        assert_eq!(OAuthError::from(StoreError::Unavailable).to_response().status(), 503);
+        assert_eq!(
+            OAuthError::from(StoreError::Corrupt { what: "grant" }).to_response().status(),
+            500
+        );
     }
 }

@@ -3,9 +3,9 @@
 use http::StatusCode;
 use vmcp_auth_store::{ClientId, Grant, Login, Profile, SessionHead, SessionId, UserId};
 
-use crate::error::Fault;
-use crate::page::Trouble;
-use crate::server::Inner;
+use crate::auth_server::AppState;
+use crate::error::OAuthError;
+use crate::page::ErrorPage;
 
 /// Receiver of events. It must not block; a closure `Fn(&Event<'_>)` is one.
 pub trait Observer: Send + Sync {
@@ -28,12 +28,12 @@ pub struct Event<'a> {
     /// Session: one login with all its tokens.
     pub session: Option<SessionId>,
     /// Kind of the event.
-    pub what: Happened<'a>,
+    pub kind: EventKind<'a>,
 }
 
 /// Kind of an event, with its details.
 #[derive(Clone, Copy, Debug)]
-pub enum Happened<'a> {
+pub enum EventKind<'a> {
     /// A client started a login: the user is asked for consent or redirected to the first provider.
     LoginStarted {
         /// Requested scopes.
@@ -59,7 +59,7 @@ pub enum Happened<'a> {
         /// Provider that rejected the login or was unavailable; `None` if this server rejected it.
         provider: Option<&'a str>,
         /// Reason of the failure.
-        refusal: Refusal,
+        rejection: Rejection,
     },
     /// Tokens of a provider were stored.
     UpstreamLinked {
@@ -74,11 +74,11 @@ pub enum Happened<'a> {
         provider: &'a str,
     },
     /// A provider no longer refreshes its tokens; they are deleted.
-    UpstreamLost {
+    UpstreamLinkLost {
         /// Name of the provider.
         provider: &'a str,
         /// Reason of the loss.
-        lost: Lost,
+        reason: LinkLossReason,
     },
     /// A client redeemed a code.
     TokenIssued {
@@ -97,19 +97,19 @@ pub enum Happened<'a> {
         repeated: bool,
     },
     /// The token, revocation or introspection endpoint rejected a request.
-    TokenRefused {
+    TokenRejected {
         /// Reason of the rejection.
-        refusal: Refusal,
+        rejection: Rejection,
     },
     /// A single-use token was presented again: everything issued for it is revoked.
-    TokenReused {
+    TokenReplayed {
         /// Kind of the token.
-        token: Reused,
+        token: ReplayedToken,
     },
     /// A grant and its session were revoked.
     TokenRevoked {
         /// Party that revoked the grant.
-        by: Revoker,
+        by: RevokedBy,
     },
     /// A client registered.
     ClientRegistered {
@@ -119,15 +119,15 @@ pub enum Happened<'a> {
         redirect_uris: &'a [String],
     },
     /// A registration was rejected.
-    ClientRefused {
+    RegistrationRejected {
         /// Reason of the rejection.
-        refusal: Refusal,
+        rejection: Rejection,
     },
 }
 
 /// Reason of a rejection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct Rejection {
     /// Status of the response, or the one it would have without the redirect: 401 and 403 are denials, other 4xx are faults
     /// of the request, 5xx are faults of this server or its dependencies.
     pub status: StatusCode,
@@ -139,18 +139,18 @@ pub struct Refusal {
 
 /// Reason why a provider does not refresh its tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lost {
+pub enum LinkLossReason {
     /// The provider's grant ended.
-    Dead,
+    GrantEnded,
     /// The new tokens belong to another account.
     SubjectChanged,
     /// Storing the new tokens failed, and the old ones may be void.
-    NotKept,
+    StoreFailed,
 }
 
 /// Kind of a single-use token that was presented again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reused {
+pub enum ReplayedToken {
     /// An authorization code.
     Code,
     /// A refresh token.
@@ -159,11 +159,11 @@ pub enum Reused {
 
 /// Party that revoked a grant and its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Revoker {
+pub enum RevokedBy {
     /// The client, at the revocation endpoint.
     Client,
     /// The user, on the connections page.
-    Person,
+    User,
     /// The first upstream provider, which rejected the user.
     Provider,
 }
@@ -180,74 +180,74 @@ impl<F: Fn(&Event<'_>) + Send + Sync> Observer for F {
 
 impl<'a> Event<'a> {
     /// Creates an event of a client, or of an unknown caller.
-    pub(crate) fn of(client: Option<&'a str>, what: Happened<'a>) -> Self {
-        Self { client, user: None, name: None, email: None, session: None, what }
+    pub(crate) fn of(client: Option<&'a str>, kind: EventKind<'a>) -> Self {
+        Self { client, user: None, name: None, email: None, session: None, kind }
     }
 
-    pub(crate) fn of_login(login: &'a Login, what: Happened<'a>) -> Self {
+    pub(crate) fn of_login(login: &'a Login, kind: EventKind<'a>) -> Self {
         let client = login.client().map(ClientId::as_str);
         let user = login.user.as_ref();
-        Self::of(client, what).by(user, &login.profile).within(login.session)
+        Self::of(client, kind).with_user(user, &login.profile).with_session(login.session)
     }
 
-    pub(crate) fn of_grant(grant: &'a Grant, what: Happened<'a>) -> Self {
-        let client = Self::of(Some(grant.client.as_str()), what);
-        client.by(Some(&grant.user), &grant.profile).within(grant.session)
+    pub(crate) fn of_grant(grant: &'a Grant, kind: EventKind<'a>) -> Self {
+        let client = Self::of(Some(grant.client.as_str()), kind);
+        client.with_user(Some(&grant.user), &grant.profile).with_session(grant.session)
     }
 
-    pub(crate) fn of_session(head: &'a SessionHead, what: Happened<'a>) -> Self {
+    pub(crate) fn of_session(head: &'a SessionHead, kind: EventKind<'a>) -> Self {
         let SessionHead { id, user, client } = head;
         let user = Some(user.as_str());
-        Self { user, ..Self::of(Some(client.as_str()), what) }.within(*id)
+        Self { user, ..Self::of(Some(client.as_str()), kind) }.with_session(*id)
     }
 
-    pub(crate) fn of_client(self, client: &'a ClientId) -> Self {
+    pub(crate) fn with_client(self, client: &'a ClientId) -> Self {
         Self { client: Some(client.as_str()), ..self }
     }
 
-    pub(crate) fn within(self, session: SessionId) -> Self {
+    pub(crate) fn with_session(self, session: SessionId) -> Self {
         Self { session: Some(session), ..self }
     }
 
-    fn by(self, user: Option<&'a UserId>, profile: &'a Profile) -> Self {
+    fn with_user(self, user: Option<&'a UserId>, profile: &'a Profile) -> Self {
         let Profile { name, email, email_verified: _ } = profile;
         let user = user.map(UserId::as_str);
         Self { user, name: name.as_deref(), email: email.as_deref(), ..self }
     }
 }
 
-// === impl Refusal ===
+// === impl Rejection ===
 
-impl From<&Fault> for Refusal {
-    fn from(fault: &Fault) -> Self {
-        let (error, reason) = (Some(fault.code.name()), fault.description);
-        Self { status: fault.status(), error, reason }
+impl From<&OAuthError> for Rejection {
+    fn from(oauth_error: &OAuthError) -> Self {
+        let (error, reason) = (Some(oauth_error.code.name()), oauth_error.description);
+        Self { status: oauth_error.status(), error, reason }
     }
 }
 
-impl From<Trouble> for Refusal {
-    fn from(trouble: Trouble) -> Self {
-        Self { status: trouble.status, error: None, reason: trouble.title }
+impl From<ErrorPage> for Rejection {
+    fn from(page: ErrorPage) -> Self {
+        Self { status: page.status, error: None, reason: page.title }
     }
 }
 
-// === impl Lost ===
+// === impl LinkLossReason ===
 
-impl Lost {
+impl LinkLossReason {
     /// Returns the reason as one word.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Self::Dead => "dead",
+            Self::GrantEnded => "dead",
             Self::SubjectChanged => "subject_changed",
-            Self::NotKept => "not_kept",
+            Self::StoreFailed => "not_kept",
         }
     }
 }
 
-// === impl Reused ===
+// === impl ReplayedToken ===
 
-impl Reused {
+impl ReplayedToken {
     /// Returns the kind as one word.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -258,53 +258,58 @@ impl Reused {
     }
 }
 
-// === impl Revoker ===
+// === impl RevokedBy ===
 
-impl Revoker {
+impl RevokedBy {
     /// Returns the party as one word.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Client => "client",
-            Self::Person => "person",
+            Self::User => "person",
             Self::Provider => "provider",
         }
     }
 }
 
-// === impl Inner ===
+// === impl AppState ===
 
-impl Inner {
-    pub(crate) fn tell(&self, event: Event<'_>) {
+impl AppState {
+    pub(crate) fn report(&self, event: Event<'_>) {
         if let Some(observer) = &self.observer {
             observer.observe(&event);
         }
     }
 
     /// Records a login that ended with an error page, and returns the page.
-    pub(crate) fn stopped(&self, login: Option<&Login>, trouble: Trouble) -> Trouble {
-        let what = Happened::LoginFailed { provider: None, refusal: trouble.into() };
-        self.tell(login.map_or(Event::of(None, what), |login| Event::of_login(login, what)));
-        trouble
+    pub(crate) fn record_error_page(&self, login: Option<&Login>, page: ErrorPage) -> ErrorPage {
+        let kind = EventKind::LoginFailed { provider: None, rejection: page.into() };
+        self.report(login.map_or(Event::of(None, kind), |login| Event::of_login(login, kind)));
+        page
     }
 
     /// Records a login that ended with an error for the client.
-    pub(crate) fn failed(&self, login: &Login, fault: &Fault) {
-        let leg = fault.leg.and_then(|at| self.upstreams.get(at));
-        let provider = leg.map(|leg| leg.name.as_str());
-        let what = Happened::LoginFailed { provider, refusal: fault.into() };
-        self.tell(Event::of_login(login, what));
+    pub(crate) fn record_login_failure(&self, login: &Login, oauth_error: &OAuthError) {
+        let upstream = oauth_error.upstream.and_then(|at| self.upstreams.get(at));
+        let provider = upstream.map(|upstream| upstream.name.as_str());
+        let kind = EventKind::LoginFailed { provider, rejection: oauth_error.into() };
+        self.report(Event::of_login(login, kind));
     }
 
     /// Records the loss of a provider's link. The user of the session is looked up for the record alone.
-    pub(crate) async fn lost(&self, session: SessionId, provider: &str, lost: Lost) {
+    pub(crate) async fn record_link_loss(
+        &self,
+        session: SessionId,
+        provider: &str,
+        reason: LinkLossReason,
+    ) {
         if self.observer.is_none() {
             return;
         }
-        let what = Happened::UpstreamLost { provider, lost };
+        let kind = EventKind::UpstreamLinkLost { provider, reason };
         match self.store.session(&session).await {
-            Ok(Some(found)) => self.tell(Event::of_session(&found.head, what)),
-            Ok(None) | Err(_) => self.tell(Event::of(None, what).within(session)),
+            Ok(Some(found)) => self.report(Event::of_session(&found.head, kind)),
+            Ok(None) | Err(_) => self.report(Event::of(None, kind).with_session(session)),
         }
     }
 }

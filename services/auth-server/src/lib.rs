@@ -1,37 +1,37 @@
 #![doc = include_str!("../README.md")]
 
+mod access_token;
+mod audience;
+mod auth_server;
 mod authorize;
 mod callback;
-mod cimd;
 mod client;
+mod client_id_metadata;
 mod connections;
 mod consent;
+mod discovery;
 mod error;
 mod event;
-mod flow;
-mod intake;
-mod introspect;
-mod keys;
-mod limit;
-mod metadata;
-mod opaque;
-mod own;
+mod extract;
+mod introspection;
+mod login;
 mod page;
 mod params;
-mod redirect;
-mod register;
-mod registrations;
-mod resource;
-mod revoke;
+mod random_tokens;
+mod rate_limits;
+mod redirect_uri;
+mod registration;
+mod revocation;
 mod revoked_sessions;
 mod router;
-mod rows;
 mod scope;
-mod server;
 mod settings;
+mod signing_keys;
+mod stored_registrations;
 mod token;
-mod tokens;
+mod token_claims;
 mod upstream;
+mod upstream_tokens;
 mod userinfo;
 
 pub(crate) use self::page::Pages;
@@ -41,22 +41,23 @@ mod testing;
 mod tests;
 
 pub use self::{
-    cimd::{CimdFault, MAX_DOCUMENT},
-    event::{Event, Happened, Lost, Observer, Refusal, Reused, Revoker},
-    intake::MAX_BODY,
-    keys::{Keys, MAX_SIGNING_KEYS, SigningKeyFault},
-    limit::Rates,
-    opaque::{HmacFault, HmacRing, MIN_HMAC_SECRET},
-    own::{OwnFault, OwnToken, OwnTokens},
-    redirect::{MAX_REDIRECT_URI, RedirectFault, RedirectKind, RedirectUri},
-    register::MAX_REDIRECT_URIS,
-    registrations::StoredRegistrations,
-    resource::{Audience, AudienceFault, Audiences},
-    scope::{MAX_SCOPES, ScopeFault, Scopes},
-    server::{AuthServer, Sizes},
+    access_token::{AccessToken, AccessTokenError, AccessTokenVerifier},
+    audience::{Audience, AudienceError, Audiences},
+    auth_server::{AuthServer, Stats},
+    client_id_metadata::{ClientMetadataError, MAX_DOCUMENT},
+    event::{Event, EventKind, LinkLossReason, Observer, Rejection, ReplayedToken, RevokedBy},
+    extract::MAX_BODY,
+    random_tokens::{HmacKeyError, HmacKeyRing, MIN_HMAC_SECRET},
+    rate_limits::RateLimits,
+    redirect_uri::{MAX_REDIRECT_URI, RedirectKind, RedirectUri, RedirectUriError},
+    registration::MAX_REDIRECT_URIS,
+    scope::{MAX_SCOPES, ScopeError, Scopes},
     settings::{
-        IssuerFault, IssuerUrl, LifespanFault, Lifespans, ProviderFault, Settings, StartFault,
+        IssuerUrl, IssuerUrlError, LifespanError, Lifespans, ProviderCheckError, Settings,
+        StartError,
     },
+    signing_keys::{MAX_SIGNING_KEYS, SigningKeyError, SigningKeys},
+    stored_registrations::StoredRegistrations,
     upstream::Upstream,
 };
 pub use vmcp_core::Rate;

@@ -15,10 +15,12 @@ use http::header::{
 use http::{HeaderValue, StatusCode};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use crate::error::Fault;
+use crate::error::OAuthError;
 
-pub(crate) use self::connections::{Connection, Link, Linked, OtherAccount, Overview};
-pub(crate) use self::consent::Ask;
+pub(crate) use self::connections::{
+    AccountChangePage, Connection, ConnectionsPage, Link, ProviderConnection,
+};
+pub(crate) use self::consent::ConsentPage;
 
 const STYLE: &str = include_str!("page/style.css");
 
@@ -32,7 +34,7 @@ pub(crate) struct Pages {
 
 /// Error page: states the problem and the next step.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Trouble {
+pub(crate) struct ErrorPage {
     pub(crate) status: StatusCode,
     pub(crate) title: &'static str,
     pub(crate) text: &'static str,
@@ -53,8 +55,8 @@ impl Pages {
     }
 
     /// Renders an error page.
-    pub(crate) fn trouble(&self, trouble: Trouble) -> Response {
-        let Trouble { status, title, text, help } = trouble;
+    pub(crate) fn error(&self, page: ErrorPage) -> Response {
+        let ErrorPage { status, title, text, help } = page;
         let content = html! {
             h1 { (title) }
             p { (text) }
@@ -70,7 +72,7 @@ impl Pages {
 
     /// Redirects the browser by a page after a form was submitted, not by an HTTP redirect: browsers apply the
     /// `form-action` policy of the form's page to all redirects that follow, including those of a provider.
-    pub(crate) fn leave(&self, to: &str, place: &str) -> Response {
+    pub(crate) fn continue_to(&self, to: &str, place: &str) -> Response {
         let refresh = html! { meta http-equiv="refresh" content={ "0;url=" (to) }; };
         let content = html! {
             h1 { "One moment" }
@@ -81,18 +83,18 @@ impl Pages {
     }
 
     /// Renders a page with a link to a site, which the user may follow.
-    pub(crate) fn way_back(
+    pub(crate) fn return_page(
         &self,
-        trouble: Trouble,
-        fault: &Fault,
+        page: ErrorPage,
+        error: &OAuthError,
         to: &str,
         place: &str,
     ) -> Response {
-        let Trouble { status, title, text, help } = trouble;
+        let ErrorPage { status, title, text, help } = page;
         let content = html! {
             h1 { (title) }
             p { (text) }
-            p { "The site is told: " (fault.description) " (" code { (fault.code.name()) } ")." }
+            p { "The site is told: " (error.description) " (" code { (error.code.name()) } ")." }
             p { (help) }
             p { a href=(to) rel="noreferrer" { "Go back to " bdi { (place) } } }
         };

@@ -12,22 +12,22 @@ const MAX_PARAMS: usize = 64;
 /// receive the error if its other parameters are valid. `Debug` omits the values.
 pub(crate) struct Params<'a> {
     pairs: Vec<(Cow<'a, str>, Cow<'a, str>)>,
-    twice: Vec<Cow<'a, str>>,
+    repeated: Vec<Cow<'a, str>>,
 }
 
 /// Error of a request with more than [`MAX_PARAMS`] parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TooMany;
+pub(crate) struct TooManyParams;
 
 impl<'a> Params<'a> {
-    pub(crate) fn parse(text: &'a [u8]) -> Result<Self, TooMany> {
-        let mut params = Self { pairs: Vec::new(), twice: Vec::new() };
+    pub(crate) fn parse(text: &'a [u8]) -> Result<Self, TooManyParams> {
+        let mut params = Self { pairs: Vec::new(), repeated: Vec::new() };
         for (count, (name, value)) in form_urlencoded::parse(text).enumerate() {
             if count == MAX_PARAMS {
-                return Err(TooMany);
+                return Err(TooManyParams);
             }
             if params.pairs.iter().any(|(known, _)| *known == name) {
-                params.twice.push(name);
+                params.repeated.push(name);
             } else {
                 params.pairs.push((name, value));
             }
@@ -47,13 +47,13 @@ impl<'a> Params<'a> {
     }
 
     /// Returns `true` if any parameter is repeated.
-    pub(crate) fn any_twice(&self) -> bool {
-        !self.twice.is_empty()
+    pub(crate) fn has_repeated(&self) -> bool {
+        !self.repeated.is_empty()
     }
 
     /// Returns `true` if this parameter is repeated.
-    pub(crate) fn is_twice(&self, name: &str) -> bool {
-        self.twice.iter().any(|known| known == name)
+    pub(crate) fn is_repeated(&self, name: &str) -> bool {
+        self.repeated.iter().any(|known| known == name)
     }
 }
 
@@ -70,15 +70,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_parameter_that_comes_twice_is_noticed_however_it_is_written() {
+    fn detects_repeated_parameters_in_any_encoding() {
         let params = Params::parse(b"st%61te=a&b=1&state=b").unwrap();
-        assert!(params.any_twice() && params.is_twice("state") && !params.is_twice("b"));
+        assert!(params.has_repeated() && params.is_repeated("state") && !params.is_repeated("b"));
         assert_eq!(params.get("state"), Some("a"));
-        assert!(!Params::parse(b"a=1&b=2").unwrap().any_twice());
+        assert!(!Params::parse(b"a=1&b=2").unwrap().has_repeated());
     }
 
     #[test]
-    fn an_empty_one_is_an_absent_one() {
+    fn treats_empty_parameter_as_absent() {
         let params = Params::parse(b"scope=&x").unwrap();
         assert_eq!(
             (params.get("scope"), params.has("scope"), params.has("y")),
@@ -87,29 +87,29 @@ mod tests {
     }
 
     #[test]
-    fn their_number_is_bounded() {
+    fn limits_number_of_parameters() {
         let text = (0..65).map(|at| format!("p{at}=1")).collect::<Vec<_>>().join("&");
         assert!(Params::parse(text.as_bytes()).is_err());
     }
 
     #[test]
-    fn no_value_is_in_the_debug_form() {
+    fn debug_output_omits_parameter_values() {
         assert_eq!(format!("{:?}", Params::parse(b"code=canary").unwrap()), "{\"code\"}");
     }
 
     proptest! {
         #[test]
-        fn what_is_written_reads_back(pairs in proptest::collection::btree_map("\\PC{1,8}", "\\PC{1,8}", 0..20)) {
+        fn parameters_round_trip(pairs in proptest::collection::btree_map("\\PC{1,8}", "\\PC{1,8}", 0..20)) {
             let text = form_urlencoded::Serializer::new(String::new()).extend_pairs(&pairs).finish();
             let params = Params::parse(text.as_bytes()).unwrap();
-            prop_assert!(!params.any_twice());
+            prop_assert!(!params.has_repeated());
             for (name, value) in &pairs {
                 prop_assert_eq!(params.get(name), Some(value.as_str()));
             }
         }
 
         #[test]
-        fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
+        fn parses_or_rejects_any_bytes(bytes: Vec<u8>) {
             let _ = Params::parse(&bytes);
         }
     }

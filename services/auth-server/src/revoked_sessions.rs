@@ -13,8 +13,7 @@ use crate::settings::MAX_ACCESS_LIFESPAN;
 
 /// Retention of a revoked session: the longest time for which one of its access tokens may be accepted, regardless of the
 /// lifespan configured at issue, plus the verifier's leeway and clock differences.
-pub(crate) const REMEMBERED: Duration =
-    MAX_ACCESS_LIFESPAN.saturating_add(Duration::from_secs(300));
+pub(crate) const RETENTION: Duration = MAX_ACCESS_LIFESPAN.saturating_add(Duration::from_secs(300));
 
 /// Set of sessions whose access tokens are rejected.
 ///
@@ -24,26 +23,26 @@ pub(crate) const REMEMBERED: Duration =
 pub(crate) struct RevokedSessions {
     /// Number of entries. While it is zero, a request takes no lock.
     count: AtomicUsize,
-    entries: RwLock<Entries>,
+    entries: RwLock<RevokedEntries>,
     hooks: RwLock<Vec<Hook>>,
-    history: watch::Sender<History>,
+    load_state: watch::Sender<LoadState>,
 }
 
 /// State of the revocations from before this process started to listen. It only ever advances.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-enum History {
+enum LoadState {
     /// Nothing listens to the store: this process is the only one that revokes.
     #[default]
-    Own,
+    LocalOnly,
     /// The store has not been read yet: any session may have been revoked.
-    Unread,
+    Loading,
     /// The store has been read. Servers that share the set need not read it again first.
-    Read,
+    Loaded,
 }
 
 /// Invariant: both collections hold the same sessions.
 #[derive(Default)]
-struct Entries {
+struct RevokedEntries {
     sessions: HashSet<SessionId>,
     /// Sessions in insertion order, with the time after which each may be removed.
     order: VecDeque<(SystemTime, SessionId)>,
@@ -55,23 +54,23 @@ type Hook = Box<dyn Fn(SessionId) + Send + Sync>;
 impl RevokedSessions {
     /// Adds a session, and calls the hooks if it is new.
     pub(crate) fn insert(&self, session: SessionId, now: SystemTime) {
-        if !self.remember(session, now) {
+        if !self.add(session, now) {
             return;
         }
         let hooks = self.hooks.read().unwrap_or_else(PoisonError::into_inner);
         hooks.iter().for_each(|hook| hook(session));
     }
 
-    fn remember(&self, session: SessionId, now: SystemTime) -> bool {
+    fn add(&self, session: SessionId, now: SystemTime) -> bool {
         let mut entries = self.write();
-        let Entries { sessions, order } = &mut *entries;
+        let RevokedEntries { sessions, order } = &mut *entries;
         while let Some((_, old)) = order.front().filter(|(until, _)| *until <= now) {
             sessions.remove(old);
             order.pop_front();
         }
         let is_new = sessions.insert(session);
         if is_new {
-            order.push_back((now + REMEMBERED, session));
+            order.push_back((now + RETENTION, session));
         }
         // Stored under the lock, so that a later count never overtakes an earlier one.
         self.count.store(sessions.len(), Ordering::Release);
@@ -94,33 +93,33 @@ impl RevokedSessions {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Starts to listen to the store: until [`end_reading`](Self::end_reading), the set is incomplete.
-    pub(crate) fn begin_reading(&self) {
-        self.advance(History::Unread);
+    /// Starts to listen to the store: until [`finish_loading`](Self::end_reading), the set is incomplete.
+    pub(crate) fn start_loading(&self) {
+        self.advance(LoadState::Loading);
     }
 
     /// Marks the set as complete: it has all revocations that the store had.
-    pub(crate) fn end_reading(&self) {
-        self.advance(History::Read);
+    pub(crate) fn finish_loading(&self) {
+        self.advance(LoadState::Loaded);
     }
 
     /// Returns `true` if a session that is not in the set has not been revoked, as far as the store reported.
-    pub(crate) fn is_complete(&self) -> bool {
-        *self.history.borrow() != History::Unread
+    pub(crate) fn is_loaded(&self) -> bool {
+        *self.load_state.borrow() != LoadState::Loading
     }
 
     /// Waits until the set is complete.
-    pub(crate) async fn completed(&self) {
-        let mut history = self.history.subscribe();
+    pub(crate) async fn wait_loaded(&self) {
+        let mut load_state = self.load_state.subscribe();
         // Invariant: `self` owns the sender, so the wait does not fail.
-        let _ = history.wait_for(|history| *history != History::Unread).await;
+        let _ = load_state.wait_for(|load_state| *load_state != LoadState::Loading).await;
     }
 
-    fn advance(&self, to: History) {
-        self.history.send_if_modified(|history| {
-            let is_later = to > *history;
+    fn advance(&self, to: LoadState) {
+        self.load_state.send_if_modified(|load_state| {
+            let is_later = to > *load_state;
             if is_later {
-                *history = to;
+                *load_state = to;
             }
             is_later
         });
@@ -131,7 +130,7 @@ impl RevokedSessions {
         self.hooks.write().unwrap_or_else(PoisonError::into_inner).push(hook);
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Entries> {
+    fn write(&self) -> RwLockWriteGuard<'_, RevokedEntries> {
         self.entries.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -153,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn no_number_of_revocations_makes_one_forgotten() {
+    fn keeps_every_revocation() {
         let revoked = RevokedSessions::default();
         let now = SystemTime::UNIX_EPOCH;
         (0..500_000).for_each(|number| revoked.insert(session(number), now));
@@ -161,31 +160,31 @@ mod tests {
     }
 
     #[test]
-    fn entries_go_once_no_token_is_left() {
+    fn drops_revocations_after_longest_token_life() {
         let revoked = RevokedSessions::default();
         let now = SystemTime::UNIX_EPOCH;
         (0..1_000).for_each(|number| revoked.insert(session(number), now));
-        let last = now + REMEMBERED - Duration::from_secs(1);
+        let last = now + RETENTION - Duration::from_secs(1);
         revoked.insert(session(1_000), last);
         assert_eq!(revoked.len(), 1_001);
-        revoked.insert(session(1_001), now + REMEMBERED);
+        revoked.insert(session(1_001), now + RETENTION);
         assert_eq!(revoked.len(), 2);
         assert!(revoked.contains(session(1_000)) && !revoked.contains(session(0)));
     }
 
     #[test]
-    fn a_set_that_was_read_stays_complete() {
+    fn set_stays_loaded_once_loaded() {
         let revoked = RevokedSessions::default();
-        assert!(revoked.is_complete(), "nothing listens to the store");
-        revoked.begin_reading();
-        assert!(!revoked.is_complete());
-        revoked.end_reading();
-        revoked.begin_reading();
-        assert!(revoked.is_complete(), "a server that shares the set knows what it has");
+        assert!(revoked.is_loaded(), "nothing listens to the store");
+        revoked.start_loading();
+        assert!(!revoked.is_loaded());
+        revoked.finish_loading();
+        revoked.start_loading();
+        assert!(revoked.is_loaded(), "a server that shares the set knows what it has");
     }
 
     #[test]
-    fn replicas_that_join_hear_of_them_for_as_long() {
-        assert!(vmcp_auth_store::Limits::default().revocation_retention >= REMEMBERED);
+    fn store_retains_revocations_as_long() {
+        assert!(vmcp_auth_store::Limits::default().revocation_retention >= RETENTION);
     }
 }

@@ -16,32 +16,32 @@ use http::header::{
 };
 use http::{HeaderValue, StatusCode};
 
-use crate::metadata::path;
-use crate::server::Inner;
+use crate::auth_server::AppState;
+use crate::discovery::path;
 use crate::{
-    Settings, authorize, callback, connections, consent, introspect, register, revoke, token,
-    userinfo,
+    Settings, authorize, callback, connections, consent, introspection, registration, revocation,
+    token, userinfo,
 };
 
-type Server = State<Arc<Inner>>;
+type Server = State<Arc<AppState>>;
 
 /// Creates the router of a server.
-pub(crate) fn router(server: &Arc<Inner>) -> Router {
+pub(crate) fn router(server: &Arc<AppState>) -> Router {
     let settings = &server.settings;
     let issuer = settings.issuer.path();
     let at = |path: &str| format!("{issuer}{path}");
     let mut router = Router::new()
         .route(&at(path::TOKEN), open(post(token::token)))
-        .route(&at(path::REVOKE), open(post(revoke::revoke)))
-        .route(&at(path::INTROSPECT), post(introspect::introspect))
-        .route(&at(path::REGISTER), open(post(register::register)))
+        .route(&at(path::REVOKE), open(post(revocation::revoke)))
+        .route(&at(path::INTROSPECT), post(introspection::introspect))
+        .route(&at(path::REGISTER), open(post(registration::register)))
         .route(&at(path::USERINFO), open(get(userinfo::userinfo).post(userinfo::userinfo)))
         .route(&at(path::JWKS), open(get(jwks)));
     for path in pages(settings, path::AUTHORIZE) {
         router = router.route(&path, get(authorize::authorize).post(authorize::authorize));
     }
     for path in pages(settings, path::CONSENT) {
-        router = router.route(&path, get(consent::asked).post(consent::decide));
+        router = router.route(&path, get(consent::reload).post(consent::decide));
     }
     for path in pages(settings, path::CONNECTIONS) {
         router = router.route(&path, get(connections::show).post(connections::change));
@@ -53,12 +53,14 @@ pub(crate) fn router(server: &Arc<Inner>) -> Router {
         router = router.route(&path, open(get(openid)));
     }
     let callbacks: BTreeSet<&str> =
-        server.upstreams.iter().map(|leg| leg.provider.redirect_uri().path()).collect();
+        server.upstreams.iter().map(|upstream| upstream.provider.redirect_uri().path()).collect();
     for path in callbacks {
-        let mut legs = server.upstreams.iter();
-        if legs.any(|leg| leg.is_elsewhere && leg.provider.redirect_uri().path() == path) {
+        let mut upstreams = server.upstreams.iter();
+        if upstreams.any(|upstream| {
+            upstream.is_other_origin && upstream.provider.redirect_uri().path() == path
+        }) {
             let back = format!("{}{path}", settings.return_path());
-            router = router.route(path, get(callback::forward));
+            router = router.route(path, get(callback::forward_callback));
             router = router.route(&back, get(callback::callback));
         } else {
             router = router.route(path, get(callback::callback));
@@ -84,7 +86,9 @@ pub(crate) fn fixed_paths(settings: &Settings) -> Vec<String> {
 
 /// Returns the paths of a page: below the issuer's address, and below that of the authorization endpoint.
 fn pages(settings: &Settings, page: &str) -> BTreeSet<String> {
-    [settings.issuer.path(), settings.front().path()].map(|base| format!("{base}{page}")).into()
+    [settings.issuer.path(), settings.authorization_issuer().path()]
+        .map(|base| format!("{base}{page}"))
+        .into()
 }
 
 /// Returns the paths of a discovery document (RFC 8414 section 3.1, OpenID Connect Discovery 1.0 section 4.1): before the
@@ -95,7 +99,7 @@ fn documents(settings: &Settings, document: &str) -> BTreeSet<String> {
 }
 
 async fn jwks(State(server): Server) -> Response {
-    public(server.settings.keys.published().clone())
+    public(server.settings.keys.jwks().clone())
 }
 
 async fn oauth(State(server): Server) -> Response {
@@ -117,7 +121,7 @@ fn public(document: Bytes) -> Response {
 }
 
 /// Allows browsers to call an endpoint from any site. Such an endpoint ignores cookies.
-fn open(endpoint: MethodRouter<Arc<Inner>>) -> MethodRouter<Arc<Inner>> {
+fn open(endpoint: MethodRouter<Arc<AppState>>) -> MethodRouter<Arc<AppState>> {
     endpoint.options(async || StatusCode::NO_CONTENT).layer(axum::middleware::map_response(
         async |mut response: Response| {
             let headers = response.headers_mut();

@@ -6,7 +6,7 @@ use std::fmt;
 pub const MAX_SCOPES: usize = 64;
 
 /// Maximum length of a scope, in bytes.
-const LONGEST: usize = 256;
+const MAX_SCOPE_LENGTH: usize = 256;
 
 /// Scope that makes a request an OpenID Connect one.
 pub(crate) const OPENID: &str = "openid";
@@ -20,7 +20,7 @@ pub struct Scopes(Vec<String>);
 
 /// Error of a list of scopes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ScopeFault {
+pub enum ScopeError {
     /// A scope is empty, longer than 256 bytes, or has a character that is not allowed.
     #[error("a scope has a character that is not allowed, or is empty or too long")]
     Malformed,
@@ -34,16 +34,16 @@ impl Scopes {
     ///
     /// # Errors
     /// A scope is malformed, or there are too many.
-    pub fn new<S: AsRef<str>>(scopes: impl IntoIterator<Item = S>) -> Result<Self, ScopeFault> {
+    pub fn new<S: AsRef<str>>(scopes: impl IntoIterator<Item = S>) -> Result<Self, ScopeError> {
         let mut set = Self::default();
         for scope in scopes {
             let scope = scope.as_ref();
             if !is_scope(scope) {
-                return Err(ScopeFault::Malformed);
+                return Err(ScopeError::Malformed);
             }
             set.insert(scope);
             if set.0.len() > MAX_SCOPES {
-                return Err(ScopeFault::TooMany);
+                return Err(ScopeError::TooMany);
             }
         }
         Ok(set)
@@ -53,12 +53,12 @@ impl Scopes {
     ///
     /// # Errors
     /// See [`Scopes::new`].
-    pub fn parse(text: &str) -> Result<Self, ScopeFault> {
+    pub fn parse(text: &str) -> Result<Self, ScopeError> {
         Self::new(text.split(' ').filter(|scope| !scope.is_empty()))
     }
 
     /// Creates a set of stored scopes, which were validated before.
-    pub(crate) fn stored(list: &[String]) -> Self {
+    pub(crate) fn from_stored(list: &[String]) -> Self {
         Self(list.to_vec())
     }
 
@@ -68,14 +68,14 @@ impl Scopes {
     }
 
     /// Removes the scopes that request a refresh token.
-    pub(crate) fn online(mut self) -> Self {
+    pub(crate) fn without_offline_access(mut self) -> Self {
         self.0.retain(|scope| !OFFLINE.contains(&scope.as_str()));
         self
     }
 
     /// Returns the scopes of a consent: a refresh token counts as `offline_access`, whether the client requested that scope
     /// or registered the grant type.
-    pub(crate) fn agreed(mut self, refresh: bool) -> Self {
+    pub(crate) fn with_offline_access(mut self, refresh: bool) -> Self {
         if refresh && !self.is_offline() {
             self.insert(OFFLINE[0]);
         }
@@ -109,7 +109,7 @@ impl Scopes {
     }
 
     /// Returns the first scope that is not in `other`.
-    pub(crate) fn first_beyond(&self, other: &Self) -> Option<&str> {
+    pub(crate) fn first_missing(&self, other: &Self) -> Option<&str> {
         self.iter().find(|scope| !other.contains(scope))
     }
 
@@ -145,7 +145,7 @@ impl fmt::Display for Scopes {
 
 fn is_scope(scope: &str) -> bool {
     let allowed = |byte| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e);
-    (1..=LONGEST).contains(&scope.len()) && scope.bytes().all(allowed)
+    (1..=MAX_SCOPE_LENGTH).contains(&scope.len()) && scope.bytes().all(allowed)
 }
 
 #[cfg(test)]
@@ -153,24 +153,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_scope_is_there_once_in_the_order_it_came() {
+    fn scopes_keep_order_without_duplicates() {
         let scopes = Scopes::parse("b a  b openid").unwrap();
         assert_eq!(scopes.to_string(), "b a openid");
         assert_eq!(scopes.union(&Scopes::parse("c a").unwrap()).to_string(), "b a openid c");
     }
 
     #[test]
-    fn what_no_scope_may_contain_is_refused() {
+    fn rejects_malformed_scopes() {
         for text in ["a\"b", "a\\b", "a\tb", "a\nb", "é", &"x".repeat(257)] {
-            assert_eq!(Scopes::parse(text), Err(ScopeFault::Malformed), "{text}");
+            assert_eq!(Scopes::parse(text), Err(ScopeError::Malformed), "{text}");
         }
         let many: Vec<_> = (0..65).map(|at| at.to_string()).collect();
-        assert_eq!(Scopes::new(many), Err(ScopeFault::TooMany));
+        assert_eq!(Scopes::new(many), Err(ScopeError::TooMany));
         assert!(Scopes::parse("").unwrap().is_empty());
     }
 
     #[test]
-    fn either_name_of_offline_access_asks_for_a_refresh_token() {
+    fn both_offline_scopes_request_refresh_token() {
         for (text, offline) in [("offline", true), ("a offline_access", true), ("openid", false)] {
             assert_eq!(Scopes::parse(text).unwrap().is_offline(), offline);
         }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use url::Url;
 use vmcp_auth_store::{ProviderIssuer, ProviderName, StoreError};
 
-use crate::metadata::path;
-use crate::{Audiences, HmacRing, Keys, Rates, Scopes};
+use crate::discovery::path;
+use crate::{Audiences, HmacKeyRing, RateLimits, Scopes, SigningKeys};
 
 /// Settings of an authorization server, except for its store and its upstream providers.
 #[derive(Clone, Debug)]
@@ -29,13 +29,13 @@ pub struct Settings {
     /// Interval at which a refresh asks the first upstream provider whether it still knows the user.
     pub upstream_check_interval: Duration,
     /// Signing keys of tokens.
-    pub keys: Keys,
+    pub keys: SigningKeys,
     /// Secrets of codes and refresh tokens.
-    pub hmac: HmacRing,
+    pub hmac: HmacKeyRing,
     /// Name of this server on pages.
     pub display_name: String,
     /// Rate limits for one client address.
-    pub rates: Rates,
+    pub rate_limits: RateLimits,
 }
 
 /// Issuer identifier (RFC 8414 section 2): https, or http on loopback, without query, fragment, user name or trailing
@@ -48,7 +48,7 @@ pub struct IssuerUrl {
 
 /// Error of an issuer identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum IssuerFault {
+pub enum IssuerUrlError {
     /// The text is not an absolute URL.
     #[error("an issuer is an absolute https URL")]
     NotUrl,
@@ -57,10 +57,10 @@ pub enum IssuerFault {
     Scheme,
     /// The URL has a query, a fragment or a user name.
     #[error("an issuer has no query, no fragment and no user name")]
-    Extra,
+    ForbiddenComponent,
     /// The URL ends with a slash or is not in normal form.
     #[error("an issuer has no trailing slash, a lower-case host and no default port")]
-    Form,
+    NotCanonical,
 }
 
 /// Lifespans of tokens and codes.
@@ -73,7 +73,7 @@ pub struct Lifespans {
 
 /// Error of a lifespan that is too short or too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum LifespanFault {
+pub enum LifespanError {
     /// The lifespan of access tokens is out of range.
     #[error("access tokens last from 1 minute to 24 hours")]
     Access,
@@ -87,41 +87,41 @@ pub enum LifespanFault {
 
 /// Error that prevents the start of an authorization server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StartFault {
+pub enum StartError {
     /// The list of upstream providers is empty, so users cannot log in.
     #[error("an authorization server needs an upstream provider")]
-    NoUpstream,
+    NoProvider,
     /// Two upstream providers have the same name.
     #[error("two upstream providers are called {0}")]
-    Twice(Box<str>),
+    DuplicateName(Box<str>),
     /// The name of a provider is empty or too long.
     #[error("{0} is no name of an upstream provider")]
-    Name(Box<str>),
+    InvalidName(Box<str>),
     /// The issuer of a provider is empty or too long.
     #[error("the issuer or the endpoints of upstream provider {0} have more than 2000 characters")]
-    Issuer(Box<str>),
+    InvalidIssuer(Box<str>),
     /// A baseline scope is not among the supported scopes.
     #[error("the baseline client scope {0} is none of the supported scopes")]
-    Baseline(Box<str>),
+    UnsupportedBaselineScope(Box<str>),
     /// The redirect URI of a provider has an origin that is neither that of the authorization endpoint nor that of the
     /// issuer or of a resource, so this server may not be reachable there.
     #[error(
         "upstream provider {provider} sends browsers back to {callback}: use the origin of the authorization \
-         endpoint, {leaves}, or that of the issuer or of a resource"
+         endpoint, {authorization_origin}, or that of the issuer or of a resource"
     )]
-    Callback {
+    ForeignRedirectUri {
         /// Name of the provider.
         provider: Box<str>,
         /// Origin of its redirect URI.
         callback: Box<str>,
         /// Origin of the authorization endpoint.
-        leaves: Box<str>,
+        authorization_origin: Box<str>,
     },
     /// The redirect URI of a provider has the path of another endpoint.
     #[error(
         "the redirect URI of upstream provider {provider} has the path of another endpoint, {path}"
     )]
-    Path {
+    RedirectUriPathTaken {
         /// Name of the provider.
         provider: Box<str>,
         /// Path of the redirect URI.
@@ -131,7 +131,7 @@ pub enum StartFault {
 
 /// Error that makes logins through the configured providers unsafe.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ProviderFault {
+pub enum ProviderCheckError {
     /// The store is unavailable.
     #[error("failed to compare the upstream providers with the stored ones: {0}")]
     Store(#[from] StoreError),
@@ -140,7 +140,7 @@ pub enum ProviderFault {
         "failed to use upstream provider {provider}: people and tokens of {known} are stored under this name, and the \
          configuration says {configured}; give {configured} another name, or change the provider back"
     )]
-    Changed {
+    IssuerChanged {
         /// Name of the provider.
         provider: ProviderName,
         /// Issuer in the store, or token endpoint and fingerprint.
@@ -155,7 +155,12 @@ pub enum ProviderFault {
 impl Settings {
     /// Creates settings with default lifespans and rates, and the scopes `openid profile email offline_access`.
     #[must_use]
-    pub fn new(issuer: IssuerUrl, audiences: Audiences, keys: Keys, hmac: HmacRing) -> Self {
+    pub fn new(
+        issuer: IssuerUrl,
+        audiences: Audiences,
+        keys: SigningKeys,
+        hmac: HmacKeyRing,
+    ) -> Self {
         let scopes = Scopes::new(["openid", "profile", "email", "offline_access"]);
         Self {
             issuer,
@@ -168,12 +173,12 @@ impl Settings {
             keys,
             hmac,
             display_name: "vmcp".to_owned(),
-            rates: Rates::default(),
+            rate_limits: RateLimits::default(),
         }
     }
 
     /// Returns the base address of the authorization endpoint.
-    pub(crate) fn front(&self) -> &IssuerUrl {
+    pub(crate) fn authorization_issuer(&self) -> &IssuerUrl {
         self.authorization_base.as_ref().unwrap_or(&self.issuer)
     }
 
@@ -182,19 +187,19 @@ impl Settings {
         let resources =
             self.audiences.iter().filter_map(|audience| Url::parse(audience.as_str()).ok());
         let resources = resources.map(|url| url.origin().ascii_serialization());
-        resources.chain([self.front().origin(), self.issuer.origin()]).collect()
+        resources.chain([self.authorization_issuer().origin(), self.issuer.origin()]).collect()
     }
 
-    /// Returns the prefix of return paths: a callback at another origin than [`front`](Self::front) redirects to it, so
+    /// Returns the prefix of return paths: a callback at another origin than ](Self::authorization_issuer) redirects to it, so
     /// that the browser sends its cookie.
     pub(crate) fn return_path(&self) -> String {
-        format!("{}{}", self.front().path(), path::RETURN)
+        format!("{}{}", self.authorization_issuer().path(), path::RETURN)
     }
 
     /// Rejects settings that cannot work, and warns of secrets that end with the process.
-    pub(crate) fn check(&self) -> Result<(), StartFault> {
-        if let Some(scope) = self.baseline_scopes.first_beyond(&self.scopes) {
-            return Err(StartFault::Baseline(scope.into()));
+    pub(crate) fn check(&self) -> Result<(), StartError> {
+        if let Some(scope) = self.baseline_scopes.first_missing(&self.scopes) {
+            return Err(StartError::UnsupportedBaselineScope(scope.into()));
         }
         if self.keys.is_ephemeral() {
             tracing::warn!(
@@ -219,21 +224,21 @@ impl IssuerUrl {
     ///
     /// # Errors
     /// Returns the first rule that the text breaks.
-    pub fn parse(text: &str) -> Result<Self, IssuerFault> {
-        let url = Url::parse(text).map_err(|_| IssuerFault::NotUrl)?;
-        let host = url.host_str().ok_or(IssuerFault::NotUrl)?;
+    pub fn parse(text: &str) -> Result<Self, IssuerUrlError> {
+        let url = Url::parse(text).map_err(|_| IssuerUrlError::NotUrl)?;
+        let host = url.host_str().ok_or(IssuerUrlError::NotUrl)?;
         let loopback = ["localhost", "127.0.0.1", "[::1]"].contains(&host);
         if url.scheme() != "https" && !(url.scheme() == "http" && loopback) {
-            return Err(IssuerFault::Scheme);
+            return Err(IssuerUrlError::Scheme);
         }
         let plain = url.username().is_empty() && url.password().is_none();
         if !plain || text.contains(['?', '#', '@']) {
-            return Err(IssuerFault::Extra);
+            return Err(IssuerUrlError::ForbiddenComponent);
         }
         let path = if url.path() == "/" { "" } else { url.path() };
         let normal = format!("{}{path}", url.origin().ascii_serialization());
         if path.ends_with('/') || normal != text {
-            return Err(IssuerFault::Form);
+            return Err(IssuerUrlError::NotCanonical);
         }
         Ok(Self { text: text.into(), url })
     }
@@ -275,7 +280,7 @@ impl fmt::Debug for IssuerUrl {
 // === impl Lifespans ===
 
 /// Lifespan of a grant, regardless of refreshes: the user must then log in again.
-const GRANT: Duration = Duration::from_secs(90 * 24 * 3600);
+const GRANT_LIFESPAN: Duration = Duration::from_secs(90 * 24 * 3600);
 
 /// Maximum lifespan of an access token.
 pub(crate) const MAX_ACCESS_LIFESPAN: Duration = Duration::from_secs(24 * 3600);
@@ -285,18 +290,18 @@ impl Lifespans {
     ///
     /// # Errors
     /// Returns the lifespan that is out of range.
-    pub fn new(access: Duration, refresh: Duration, code: Duration) -> Result<Self, LifespanFault> {
+    pub fn new(access: Duration, refresh: Duration, code: Duration) -> Result<Self, LifespanError> {
         let within = |value: Duration, least: u64, most: u64| {
             (Duration::from_secs(least)..=Duration::from_secs(most)).contains(&value)
         };
         if !within(access, 60, MAX_ACCESS_LIFESPAN.as_secs()) {
-            return Err(LifespanFault::Access);
+            return Err(LifespanError::Access);
         }
         if !within(refresh, 3600, 30 * 24 * 3600) {
-            return Err(LifespanFault::Refresh);
+            return Err(LifespanError::Refresh);
         }
         if !within(code, 30, 600) {
-            return Err(LifespanFault::Code);
+            return Err(LifespanError::Code);
         }
         Ok(Self { access, refresh, code })
     }
@@ -322,7 +327,7 @@ impl Lifespans {
     /// Returns the lifespan of a grant, regardless of refreshes: 90 days.
     #[must_use]
     pub fn grant(&self) -> Duration {
-        GRANT
+        GRANT_LIFESPAN
     }
 }
 
@@ -339,7 +344,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_issuer_is_https_or_on_loopback_and_nothing_besides() {
+    fn issuer_is_https_or_http_on_loopback() {
         for good in [
             "https://as.example",
             "https://as.example/tenant",
@@ -353,41 +358,41 @@ mod tests {
                 Ok(good.to_owned())
             );
         }
-        for (bad, fault) in [
-            ("", IssuerFault::NotUrl),
-            ("as.example", IssuerFault::NotUrl),
-            ("http://as.example", IssuerFault::Scheme),
-            ("http://localhost.evil.example", IssuerFault::Scheme),
-            ("ftp://as.example", IssuerFault::Scheme),
-            ("https://as.example?a=1", IssuerFault::Extra),
-            ("https://as.example?", IssuerFault::Extra),
-            ("https://as.example#", IssuerFault::Extra),
-            ("https://user@as.example", IssuerFault::Extra),
-            ("https://as.example/", IssuerFault::Form),
-            ("https://as.example/t/", IssuerFault::Form),
-            ("https://AS.example", IssuerFault::Form),
-            ("https://as.example:443", IssuerFault::Form),
-            ("https://as.example/a/../b", IssuerFault::Form),
+        for (bad, error) in [
+            ("", IssuerUrlError::NotUrl),
+            ("as.example", IssuerUrlError::NotUrl),
+            ("http://as.example", IssuerUrlError::Scheme),
+            ("http://localhost.evil.example", IssuerUrlError::Scheme),
+            ("ftp://as.example", IssuerUrlError::Scheme),
+            ("https://as.example?a=1", IssuerUrlError::ForbiddenComponent),
+            ("https://as.example?", IssuerUrlError::ForbiddenComponent),
+            ("https://as.example#", IssuerUrlError::ForbiddenComponent),
+            ("https://user@as.example", IssuerUrlError::ForbiddenComponent),
+            ("https://as.example/", IssuerUrlError::NotCanonical),
+            ("https://as.example/t/", IssuerUrlError::NotCanonical),
+            ("https://AS.example", IssuerUrlError::NotCanonical),
+            ("https://as.example:443", IssuerUrlError::NotCanonical),
+            ("https://as.example/a/../b", IssuerUrlError::NotCanonical),
         ] {
-            assert_eq!(IssuerUrl::parse(bad), Err(fault), "{bad}");
+            assert_eq!(IssuerUrl::parse(bad), Err(error), "{bad}");
         }
     }
 
     #[test]
-    fn a_lifespan_out_of_its_range_is_named() {
+    fn names_lifespan_that_is_out_of_range() {
         let minutes = |count: u64| Duration::from_secs(count * 60);
         let day = minutes(24 * 60);
-        for (access, refresh, code, fault) in [
+        for (access, refresh, code, error) in [
             (minutes(1), minutes(60), minutes(10), None),
             (day, day * 30, Duration::from_secs(30), None),
-            (Duration::from_secs(59), day, minutes(1), Some(LifespanFault::Access)),
-            (day * 2, day, minutes(1), Some(LifespanFault::Access)),
-            (minutes(1), minutes(59), minutes(1), Some(LifespanFault::Refresh)),
-            (minutes(1), day * 31, minutes(1), Some(LifespanFault::Refresh)),
-            (minutes(1), day, minutes(11), Some(LifespanFault::Code)),
-            (minutes(1), day, Duration::from_secs(29), Some(LifespanFault::Code)),
+            (Duration::from_secs(59), day, minutes(1), Some(LifespanError::Access)),
+            (day * 2, day, minutes(1), Some(LifespanError::Access)),
+            (minutes(1), minutes(59), minutes(1), Some(LifespanError::Refresh)),
+            (minutes(1), day * 31, minutes(1), Some(LifespanError::Refresh)),
+            (minutes(1), day, minutes(11), Some(LifespanError::Code)),
+            (minutes(1), day, Duration::from_secs(29), Some(LifespanError::Code)),
         ] {
-            assert_eq!(Lifespans::new(access, refresh, code).err(), fault);
+            assert_eq!(Lifespans::new(access, refresh, code).err(), error);
         }
     }
 }

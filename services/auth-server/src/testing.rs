@@ -22,10 +22,11 @@ use vmcp_upstream::{
 };
 
 use crate::{
-    Audience, Audiences, AuthServer, HmacRing, IssuerUrl, Keys, Rate, Rates, Settings, Upstream,
+    Audience, Audiences, AuthServer, HmacKeyRing, IssuerUrl, Rate, RateLimits, Settings,
+    SigningKeys, Upstream,
 };
 
-pub(crate) use crate::tests::watched::Watched;
+pub(crate) use crate::tests::failing_store::FailingStore;
 
 pub(crate) const ISSUER: &str = "https://as.example";
 pub(crate) const RESOURCE: &str = "https://mcp.example/mcp";
@@ -40,21 +41,21 @@ pub(crate) const NOW: u64 = 1_785_240_000;
 pub(crate) const PEM: &str = "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIDAgBwMh/JTwjXhUWuzfUx73PKxgVdrRviqbAE5Hkgpt\n-----END PRIVATE KEY-----\n";
 
 /// Scripted upstream provider.
-pub(crate) struct Fake {
+pub(crate) struct FakeProvider {
     name: String,
     issuer: String,
     redirect_uri: Uri,
-    pub(crate) script: Mutex<Script>,
+    pub(crate) behavior: Mutex<FakeBehavior>,
     pub(crate) refreshes: AtomicUsize,
     pub(crate) revokes: AtomicUsize,
     /// Reauthentication options of the logins so far.
-    pub(crate) wanted: Mutex<Vec<ReauthParams>>,
+    pub(crate) reauth_params: Mutex<Vec<ReauthParams>>,
     clock: Clock,
 }
 
 /// Behavior of the fake provider.
 #[derive(Clone, Debug)]
-pub(crate) struct Script {
+pub(crate) struct FakeBehavior {
     pub(crate) subject: &'static str,
     pub(crate) client_id: &'static str,
     pub(crate) is_synthetic: bool,
@@ -72,17 +73,17 @@ pub(crate) struct Script {
 }
 
 /// Server with two providers, `corp` and `git`.
-pub(crate) struct World {
+pub(crate) struct TestEnv {
     pub(crate) server: AuthServer,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Clock,
-    pub(crate) corp: Arc<Fake>,
-    pub(crate) git: Arc<Fake>,
+    pub(crate) corp: Arc<FakeProvider>,
+    pub(crate) git: Arc<FakeProvider>,
 }
 
-/// Browser with a cookie jar.
+/// UserAgent with a cookie jar.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Browser {
+pub(crate) struct UserAgent {
     pub(crate) cookie: Option<String>,
     /// Address of the browser; browsers without one share an address.
     pub(crate) address: Option<SocketAddr>,
@@ -90,7 +91,7 @@ pub(crate) struct Browser {
 
 /// Response to the browser.
 #[derive(Debug)]
-pub(crate) struct Came {
+pub(crate) struct TestResponse {
     pub(crate) status: StatusCode,
     pub(crate) headers: http::HeaderMap,
     pub(crate) text: String,
@@ -98,12 +99,12 @@ pub(crate) struct Came {
 
 /// Tokens issued to a client.
 #[derive(Clone, Debug)]
-pub(crate) struct Got {
+pub(crate) struct TokenPair {
     pub(crate) access: String,
     pub(crate) refresh: String,
 }
 
-impl Fake {
+impl FakeProvider {
     fn new(name: &str, clock: &Clock) -> Arc<Self> {
         Self::of(name, &format!("https://{name}.example"), clock)
     }
@@ -114,7 +115,7 @@ impl Fake {
             name: name.into(),
             issuer: issuer.into(),
             redirect_uri: Uri::from_static("https://as.example/oauth/callback"),
-            script: Mutex::new(Script {
+            behavior: Mutex::new(FakeBehavior {
                 subject: "alice",
                 client_id: "us",
                 is_synthetic: false,
@@ -130,42 +131,42 @@ impl Fake {
             }),
             refreshes: AtomicUsize::new(0),
             revokes: AtomicUsize::new(0),
-            wanted: Mutex::default(),
+            reauth_params: Mutex::default(),
             clock: clock.clone(),
         })
     }
 
-    pub(crate) fn set(&self, change: impl FnOnce(&mut Script)) {
-        change(&mut self.script.lock().unwrap());
+    pub(crate) fn set(&self, change: impl FnOnce(&mut FakeBehavior)) {
+        change(&mut self.behavior.lock().unwrap());
     }
 
-    fn script(&self) -> Script {
-        self.script.lock().unwrap().clone()
+    fn behavior(&self) -> FakeBehavior {
+        self.behavior.lock().unwrap().clone()
     }
 
     fn tokens(&self, count: usize) -> Tokens {
-        let script = self.script();
+        let behavior = self.behavior();
         let now = self.clock.now();
         Tokens {
             access: format!("{}-access-canary-{count}", self.name).into(),
-            refresh: script.refresh_token.map(|text| format!("{text}-{count}").into()),
+            refresh: behavior.refresh_token.map(|text| format!("{text}-{count}").into()),
             id: Some(format!("{}-id-canary", self.name).into()),
-            expires_at: script.expires_in.map(|seconds| now + Duration::from_secs(seconds)),
+            expires_at: behavior.expires_in.map(|seconds| now + Duration::from_secs(seconds)),
             scopes: UpstreamScopes::new(["read"]).unwrap(),
             issuer: self.issuer.clone().into(),
-            subject: script.subject.into(),
-            client_id: script.client_id.into(),
+            subject: behavior.subject.into(),
+            client_id: behavior.client_id.into(),
         }
     }
 }
 
-impl std::fmt::Debug for Fake {
+impl std::fmt::Debug for FakeProvider {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Fake").field(&self.name).finish()
     }
 }
 
-impl Upstream for Fake {
+impl Upstream for FakeProvider {
     fn name(&self) -> &str {
         &self.name
     }
@@ -182,7 +183,7 @@ impl Upstream for Fake {
         &self.issuer
     }
 
-    fn may_be(&self, _: &str) -> bool {
+    fn may_have_issuer(&self, _: &str) -> bool {
         true
     }
 
@@ -192,41 +193,41 @@ impl Upstream for Fake {
         freshness: ReauthParams,
     ) -> BoxFuture<'a, Result<(Uri, SecretSlice<u8>), ProviderError>> {
         Box::pin(async move {
-            self.wanted.lock().unwrap().push(freshness);
-            if let Some(fault) = self.script().begin {
-                return Err(fault);
+            self.reauth_params.lock().unwrap().push(freshness);
+            if let Some(cause) = self.behavior().begin {
+                return Err(cause);
             }
             let to = format!("https://{}.example/authorize?state={state}", self.name);
-            let leg = format!("{} leg-canary {state}", self.name);
-            Ok((to.parse().unwrap(), leg.into_bytes().into()))
+            let stored = format!("{} leg-canary {state}", self.name);
+            Ok((to.parse().unwrap(), stored.into_bytes().into()))
         })
     }
 
     fn finish<'a>(
         &'a self,
-        leg: &'a SecretSlice<u8>,
-        answer: AuthorizationResponse,
+        state: &'a SecretSlice<u8>,
+        response: AuthorizationResponse,
     ) -> BoxFuture<'a, Result<Login, ProviderError>> {
         Box::pin(async move {
-            let script = self.script();
-            if let Some(fault) = script.finish {
-                return Err(fault);
+            let behavior = self.behavior();
+            if let Some(cause) = behavior.finish {
+                return Err(cause);
             }
             // A code is valid for its own login only, as with PKCE.
-            let leg = String::from_utf8(leg.expose_secret().to_vec()).unwrap();
-            let code = answer.outcome.map_err(ProviderError::Denied)?;
-            if code.expose_secret() != format!("code for {leg}") {
+            let state = String::from_utf8(state.expose_secret().to_vec()).unwrap();
+            let code = response.outcome.map_err(ProviderError::Denied)?;
+            if code.expose_secret() != format!("code for {state}") {
                 return Err(AuthorizationResponseError::WrongIssuer.into());
             }
             Ok(Login {
-                subject: script.subject.into(),
+                subject: behavior.subject.into(),
                 name: Some("Alice".into()),
                 email: Some("alice@example.com".into()),
-                email_verified: script.email_verified,
-                authenticated: script
+                email_verified: behavior.email_verified,
+                authenticated: behavior
                     .authenticated
                     .map(|seconds| self.clock.now() - Duration::from_secs(seconds)),
-                is_synthetic: script.is_synthetic,
+                is_synthetic: behavior.is_synthetic,
                 tokens: self.tokens(0),
             })
         })
@@ -236,13 +237,13 @@ impl Upstream for Fake {
         Box::pin(async move {
             assert_eq!(&*tokens.client_id, "us");
             let count = self.refreshes.fetch_add(1, Ordering::SeqCst) + 1;
-            let script = self.script();
-            tokio::time::sleep(script.refresh_takes).await;
+            let behavior = self.behavior();
+            tokio::time::sleep(behavior.refresh_takes).await;
             let old = tokens.refresh.as_ref().map(ExposeSecret::expose_secret);
-            if script.dead.is_some_and(|dead| old.is_some_and(|old| old.starts_with(dead))) {
+            if behavior.dead.is_some_and(|dead| old.is_some_and(|old| old.starts_with(dead))) {
                 return Err(RefreshError::GrantEnded);
             }
-            script.refresh.map_or_else(|| Ok(self.tokens(count)), Err)
+            behavior.refresh.map_or_else(|| Ok(self.tokens(count)), Err)
         })
     }
 
@@ -257,15 +258,15 @@ impl Upstream for Fake {
 
 pub(crate) fn settings() -> Settings {
     let audiences = Audiences::new(vec![Audience::parse(RESOURCE).unwrap()]).unwrap();
-    let hmac = HmacRing::new(&[vec![7; 32].into()]).unwrap();
-    let keys = Keys::new::<Vec<u8>>(&[]).unwrap();
+    let hmac = HmacKeyRing::new(&[vec![7; 32].into()]).unwrap();
+    let keys = SigningKeys::new::<Vec<u8>>(&[]).unwrap();
     let mut settings = Settings::new(IssuerUrl::parse(ISSUER).unwrap(), audiences, keys, hmac);
     let many = Rate { burst: 100_000, per_second: 1000 };
-    settings.rates = Rates { pages: many, tokens: many, registration: many };
+    settings.rate_limits = RateLimits { pages: many, tokens: many, registration: many };
     settings
 }
 
-impl World {
+impl TestEnv {
     pub(crate) fn new() -> Self {
         Self::with(settings(), Limits::default())
     }
@@ -273,12 +274,12 @@ impl World {
     pub(crate) fn with(settings: Settings, limits: Limits) -> Self {
         let clock = Clock::manual(SystemTime::UNIX_EPOCH + Duration::from_secs(NOW));
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new(limits, clock.clone()));
-        Self::over(settings, store, clock)
+        Self::with_store(settings, store, clock)
     }
 
     /// Creates a server over an existing store: another replica.
-    pub(crate) fn over(settings: Settings, store: Arc<dyn Store>, clock: Clock) -> Self {
-        let [corp, git] = ["corp", "git"].map(|name| Fake::new(name, &clock));
+    pub(crate) fn with_store(settings: Settings, store: Arc<dyn Store>, clock: Clock) -> Self {
+        let [corp, git] = ["corp", "git"].map(|name| FakeProvider::new(name, &clock));
         let upstreams: Vec<Arc<dyn Upstream>> =
             vec![Arc::clone(&corp) as Arc<dyn Upstream>, Arc::clone(&git) as Arc<dyn Upstream>];
         let server =
@@ -287,10 +288,10 @@ impl World {
     }
 
     /// Creates a server over the same store with other providers.
-    pub(crate) fn behind(other: &Self, upstreams: Vec<Arc<dyn Upstream>>) -> Self {
+    pub(crate) fn with_providers(other: &Self, upstreams: Vec<Arc<dyn Upstream>>) -> Self {
         let (store, clock) = (Arc::clone(&other.store), other.clock.clone());
         let server = AuthServer::new(settings(), Arc::clone(&store), upstreams, clock.clone());
-        let [corp, git] = ["corp", "git"].map(|name| Fake::new(name, &clock));
+        let [corp, git] = ["corp", "git"].map(|name| FakeProvider::new(name, &clock));
         Self { server: server.unwrap(), store, clock, corp, git }
     }
 
@@ -298,33 +299,33 @@ impl World {
         self.server.router()
     }
 
-    pub(crate) async fn send(&self, request: Request<Body>) -> Came {
-        Came::read(self.router().oneshot(request).await.unwrap()).await
+    pub(crate) async fn send(&self, request: Request<Body>) -> TestResponse {
+        TestResponse::collect(self.router().oneshot(request).await.unwrap()).await
     }
 
-    pub(crate) async fn get(&self, path: &str) -> Came {
+    pub(crate) async fn get(&self, path: &str) -> TestResponse {
         self.send(Request::get(path).body(Body::empty()).unwrap()).await
     }
 
-    pub(crate) async fn post(&self, path: &str, form: &[(&str, &str)]) -> Came {
+    pub(crate) async fn post(&self, path: &str, form: &[(&str, &str)]) -> TestResponse {
         self.send(form_request(path, form)).await
     }
 
-    pub(crate) async fn register(&self, document: Value) -> Came {
+    pub(crate) async fn register(&self, document: Value) -> TestResponse {
         let request = Request::post("/oauth/register").header("content-type", "application/json");
         self.send(request.body(document.to_string().into()).unwrap()).await
     }
 
     /// Registers a client with [`APP`] and [`LOOPBACK`] as redirect URIs, which may refresh.
     pub(crate) async fn client(&self) -> String {
-        let came = self
+        let response = self
             .register(serde_json::json!({
                 "redirect_uris": [APP, LOOPBACK], "client_name": "Editor",
                 "grant_types": ["authorization_code", "refresh_token"],
             }))
             .await;
-        assert_eq!(came.status, 201, "{}", came.text);
-        came.json()["client_id"].as_str().unwrap().to_owned()
+        assert_eq!(response.status, 201, "{}", response.text);
+        response.json()["client_id"].as_str().unwrap().to_owned()
     }
 
     /// Returns the address of an authorization request with these parameters changed; an empty value omits the parameter.
@@ -356,7 +357,7 @@ impl World {
     }
 
     /// Logs in at a provider, and returns the callback's address.
-    pub(crate) fn at_provider(to: &str) -> String {
+    pub(crate) fn provider_callback(to: &str) -> String {
         let to = Url::parse(to).unwrap();
         let name = to.host_str().unwrap().strip_suffix(".example").unwrap().to_owned();
         let state = to.query_pairs().find(|(name, _)| name == "state").unwrap().1.into_owned();
@@ -368,14 +369,14 @@ impl World {
     }
 
     /// Fails to log in at a provider, and returns the callback's address with the error.
-    pub(crate) fn not_at_provider(to: &str, error: &str) -> String {
-        let back = Self::at_provider(to);
+    pub(crate) fn provider_error_callback(to: &str, error: &str) -> String {
+        let back = Self::provider_callback(to);
         let (_, state) = back.split_once("&state=").unwrap();
         format!("/oauth/callback?error={error}&error_description=canary&state={state}")
     }
 
     /// Runs a login up to the redirect to the first provider.
-    pub(crate) async fn consent(&self, browser: &mut Browser, authorize: &str) -> String {
+    pub(crate) async fn consent(&self, browser: &mut UserAgent, authorize: &str) -> String {
         let page = browser.get(self, authorize).await;
         if page.status == StatusCode::SEE_OTHER {
             return page.location();
@@ -386,20 +387,25 @@ impl World {
     }
 
     /// Runs a whole login, and returns the redirect to the client.
-    pub(crate) async fn log_in_at(&self, browser: &mut Browser, authorize: &str) -> Url {
+    pub(crate) async fn log_in_at(&self, browser: &mut UserAgent, authorize: &str) -> Url {
         let corp = self.consent(browser, authorize).await;
-        let git = browser.get(self, &Self::at_provider(&corp)).await.location();
-        let done = browser.get(self, &Self::at_provider(&git)).await;
+        let git = browser.get(self, &Self::provider_callback(&corp)).await.location();
+        let done = browser.get(self, &Self::provider_callback(&git)).await;
         Url::parse(&done.location()).unwrap()
     }
 
     /// Runs a whole login in a new browser, and returns the code.
     pub(crate) async fn code(&self, client: &str) -> String {
-        let answer = self.log_in_at(&mut Browser::default(), &Self::authorize(client, &[])).await;
+        let answer = self.log_in_at(&mut UserAgent::default(), &Self::authorize(client, &[])).await;
         param(&answer, "code").unwrap()
     }
 
-    pub(crate) async fn redeem(&self, client: &str, code: &str, changed: &[(&str, &str)]) -> Came {
+    pub(crate) async fn redeem(
+        &self,
+        client: &str,
+        code: &str,
+        changed: &[(&str, &str)],
+    ) -> TestResponse {
         let mut form = BTreeMap::from([
             ("grant_type", "authorization_code"),
             ("client_id", client),
@@ -413,46 +419,46 @@ impl World {
         self.post("/oauth/token", &form).await
     }
 
-    pub(crate) async fn refresh(&self, client: &str, token: &str) -> Came {
+    pub(crate) async fn refresh(&self, client: &str, token: &str) -> TestResponse {
         let form =
             [("grant_type", "refresh_token"), ("client_id", client), ("refresh_token", token)];
         self.post("/oauth/token", &form).await
     }
 
     /// Runs a whole login, and returns the tokens.
-    pub(crate) async fn tokens(&self, client: &str) -> Got {
+    pub(crate) async fn tokens(&self, client: &str) -> TokenPair {
         let code = self.code(client).await;
         self.redeem(client, &code, &[]).await.tokens()
     }
 }
 
-impl Browser {
+impl UserAgent {
     pub(crate) fn at(address: &str) -> Self {
         Self { cookie: None, address: Some(SocketAddr::new(address.parse().unwrap(), 443)) }
     }
 
-    pub(crate) async fn get(&mut self, world: &World, address: &str) -> Came {
-        self.send(world, Request::get(address).body(Body::empty()).unwrap()).await
+    pub(crate) async fn get(&mut self, env: &TestEnv, address: &str) -> TestResponse {
+        self.send(env, Request::get(address).body(Body::empty()).unwrap()).await
     }
 
-    pub(crate) async fn send(&mut self, world: &World, mut request: Request<Body>) -> Came {
+    pub(crate) async fn send(&mut self, env: &TestEnv, mut request: Request<Body>) -> TestResponse {
         if let Some(cookie) = &self.cookie {
             request.headers_mut().insert("cookie", cookie.parse().unwrap());
         }
         if let Some(address) = self.address {
             request.extensions_mut().insert(address);
         }
-        let came = world.send(request).await;
-        if let Some(set) = came.headers.get("set-cookie") {
+        let response = env.send(request).await;
+        if let Some(set) = response.headers.get("set-cookie") {
             let set = set.to_str().unwrap();
             self.cookie = Some(set.split(';').next().unwrap().to_owned());
         }
-        came
+        response
     }
 }
 
-impl Came {
-    async fn read(response: Response<Body>) -> Self {
+impl TestResponse {
+    async fn collect(response: Response<Body>) -> Self {
         let (parts, body) = response.into_parts();
         let bytes = axum::body::to_bytes(body, 1 << 20).await.unwrap();
         let text = String::from_utf8(bytes.to_vec()).unwrap();
@@ -468,11 +474,11 @@ impl Came {
         if self.headers.get("content-type").is_some_and(|media| media == "application/json") {
             return self.json()["error"].as_str().unwrap_or_default().to_owned();
         }
-        param(&self.told(), "error").unwrap_or_default()
+        param(&self.client_redirect(), "error").unwrap_or_default()
     }
 
     /// Returns the error redirect to the client: a redirect, or a link on a page.
-    pub(crate) fn told(&self) -> Url {
+    pub(crate) fn client_redirect(&self) -> Url {
         let address = if self.status == StatusCode::SEE_OTHER {
             self.location()
         } else {
@@ -494,10 +500,10 @@ impl Came {
         from.split_once('"').unwrap().0.replace("&amp;", "&")
     }
 
-    pub(crate) fn tokens(&self) -> Got {
+    pub(crate) fn tokens(&self) -> TokenPair {
         assert_eq!(self.status, 200, "{}", self.text);
         let text = |name: &str| self.json()[name].as_str().unwrap_or_default().to_owned();
-        Got { access: text("access_token"), refresh: text("refresh_token") }
+        TokenPair { access: text("access_token"), refresh: text("refresh_token") }
     }
 }
 

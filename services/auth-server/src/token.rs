@@ -13,19 +13,19 @@ use vmcp_auth_store::{
     PresentedRefreshToken, RedeemOutcome, RefreshTokens, RotationOutcome, Timestamp,
 };
 
+use crate::auth_server::{AppState, EndpointClass};
 use crate::client::Credentials;
-use crate::error::{Code, Fault, json};
-use crate::event::{Event, Happened, Reused};
-use crate::intake::{form, peer};
-use crate::opaque::random;
+use crate::error::{ErrorCode, OAuthError, json};
+use crate::event::{Event, EventKind, ReplayedToken};
+use crate::extract::{form, peer_address};
 use crate::params::Params;
-use crate::server::{Asked, Inner};
-use crate::tokens::Issue;
-use crate::{Audience, Audiences, HmacRing, Scopes};
+use crate::random_tokens::random;
+use crate::token_claims::TokenClaims;
+use crate::{Audience, Audiences, HmacKeyRing, Scopes};
 
 /// Response of the token endpoint (RFC 6749 section 5.1).
 #[derive(Serialize)]
-struct Tokens<'a> {
+struct TokenResponse<'a> {
     access_token: &'a str,
     token_type: &'static str,
     expires_in: u64,
@@ -37,84 +37,100 @@ struct Tokens<'a> {
 }
 
 /// Handles `POST` of the token endpoint.
-pub(crate) async fn token(State(server): State<Arc<Inner>>, request: Request) -> Response {
-    server.token(request).await.unwrap_or_else(|fault| {
-        tracing::info!(error = fault.code.name(), reason = fault.description, "no token is given");
-        fault.respond()
+pub(crate) async fn token(State(server): State<Arc<AppState>>, request: Request) -> Response {
+    server.token(request).await.unwrap_or_else(|error| {
+        tracing::info!(error = error.code.name(), reason = error.description, "no token is given");
+        error.to_response()
     })
 }
 
-impl Inner {
-    async fn token(self: &Arc<Self>, request: Request) -> Result<Response, Fault> {
-        let address = peer(&request);
-        self.admit(Asked::Token, address)?;
+impl AppState {
+    async fn token(self: &Arc<Self>, request: Request) -> Result<Response, OAuthError> {
+        let address = peer_address(&request);
+        self.admit(EndpointClass::Token, address)?;
         let headers = request.headers().clone();
         let text = form(request).await?;
-        let params = read(&text)?;
+        let params = parse_form(&text)?;
         let answer = match params.get("grant_type") {
             Some("authorization_code") => self.redeem(&headers, &params).await,
             Some("refresh_token") => self.refresh(&headers, &params, address).await,
             Some(_) => {
                 let words = "grant_type must be authorization_code or refresh_token";
-                Err(Fault::new(Code::UnsupportedGrantType, words))
+                Err(OAuthError::new(ErrorCode::UnsupportedGrantType, words))
             }
-            None => Err(Fault::request("grant_type is missing")),
+            None => Err(OAuthError::invalid_request("grant_type is missing")),
         };
-        answer.inspect_err(|fault| self.refused(&headers, &params, fault))
+        answer.inspect_err(|error| self.record_rejection(&headers, &params, error))
     }
 
     /// Records the rejection of a client's request.
-    pub(crate) fn refused(&self, headers: &HeaderMap, params: &Params<'_>, fault: &Fault) {
+    pub(crate) fn record_rejection(
+        &self,
+        headers: &HeaderMap,
+        params: &Params<'_>,
+        error: &OAuthError,
+    ) {
         let client = Credentials::read(headers, params).ok();
         let client = client.as_ref().map(|credentials| credentials.id.as_str());
-        self.tell(Event::of(client, Happened::TokenRefused { refusal: fault.into() }));
+        self.report(Event::of(client, EventKind::TokenRejected { rejection: error.into() }));
     }
 
     /// Redeems a code (RFC 6749 section 4.1.3, RFC 7636 section 4.5).
-    async fn redeem(&self, headers: &HeaderMap, params: &Params<'_>) -> Result<Response, Fault> {
+    async fn redeem(
+        &self,
+        headers: &HeaderMap,
+        params: &Params<'_>,
+    ) -> Result<Response, OAuthError> {
         let credentials = Credentials::read(headers, params)?;
-        let code = params.get("code").ok_or(Fault::request("code is missing"))?;
-        let verifier =
-            params.get("code_verifier").ok_or(Fault::request("code_verifier is missing"))?;
-        if !is_verifier(verifier) {
-            return Err(Fault::request(
+        let code = params.get("code").ok_or(OAuthError::invalid_request("code is missing"))?;
+        let verifier = params
+            .get("code_verifier")
+            .ok_or(OAuthError::invalid_request("code_verifier is missing"))?;
+        if !is_code_verifier(verifier) {
+            return Err(OAuthError::invalid_request(
                 "code_verifier has 43 to 128 letters, digits, hyphens, dots, underscores and tildes",
             ));
         }
-        let unknown = Fault::grant("the code is unknown, expired or was used before");
-        let key = self.settings.hmac.open_code(code).ok_or(unknown.clone())?;
+        let unknown = OAuthError::invalid_grant("the code is unknown, expired or was used before");
+        let key = self.settings.hmac.verify_code(code).ok_or(unknown.clone())?;
         let challenge = CodeChallenge::of_verifier(verifier);
         let answer = self.store.redeem_code(&key, &credentials.id, &challenge).await?;
-        let seed = match answer.outcome {
-            RedeemOutcome::Redeemed(seed) => seed,
+        let data = match answer.outcome {
+            RedeemOutcome::Redeemed(data) => data,
             RedeemOutcome::Replayed(revocation) => {
                 tracing::warn!(client = %credentials.id, "a code was presented again: what it gave is revoked");
                 self.forget(revocation.session);
-                let what = Happened::TokenReused { token: Reused::Code };
+                let kind = EventKind::TokenReplayed { token: ReplayedToken::Code };
                 let client = Some(credentials.id.as_str());
-                self.tell(Event::of(client, what).within(revocation.session));
+                self.report(Event::of(client, kind).with_session(revocation.session));
                 return Err(unknown);
             }
             RedeemOutcome::InProgress | RedeemOutcome::Unknown => return Err(unknown),
         };
-        let checked =
-            self.entitled(&seed, &credentials, answer.client.as_ref(), &challenge, params);
-        let issued = checked.and_then(|audience| self.grant(&seed, &audience));
+        let checked = self.validate_redemption(
+            &data,
+            &credentials,
+            answer.client.as_ref(),
+            &challenge,
+            params,
+        );
+        let issued = checked.and_then(|audience| self.new_grant(&data, &audience));
         let (grant, refresh) = match issued {
             Ok(issued) => issued,
-            Err(fault) => {
+            Err(error) => {
                 self.store.invalidate_code(&key).await?;
-                return Err(fault);
+                return Err(error);
             }
         };
         // Tokens are signed before the grant is stored: a grant without a response would be useless.
-        let scopes = Scopes::stored(&grant.scopes);
-        let response = self.answer(&grant, &scopes, refresh.as_ref(), seed.nonce.as_deref())?;
+        let scopes = Scopes::from_stored(&grant.scopes);
+        let response =
+            self.token_response(&grant, &scopes, refresh.as_ref(), data.nonce.as_deref())?;
         match self.store.start_grant(&key, &grant).await? {
             GrantInsertOutcome::Inserted => {
                 let Grant { scopes, audience, .. } = &grant;
-                let what = Happened::TokenIssued { scopes, audience };
-                self.tell(Event::of_grant(&grant, what));
+                let kind = EventKind::TokenIssued { scopes, audience };
+                self.report(Event::of_grant(&grant, kind));
                 Ok(response)
             }
             GrantInsertOutcome::Rejected => Err(unknown),
@@ -122,43 +138,48 @@ impl Inner {
     }
 
     /// Checks that the code's own client redeems it, and returns the audience of the tokens.
-    fn entitled(
+    fn validate_redemption(
         &self,
-        seed: &AuthorizationCodeData,
+        data: &AuthorizationCodeData,
         credentials: &Credentials,
         client: Option<&Client>,
         challenge: &CodeChallenge,
         params: &Params<'_>,
-    ) -> Result<Audience, Fault> {
+    ) -> Result<Audience, OAuthError> {
         credentials.check(client)?;
-        if seed.client != credentials.id {
-            return Err(Fault::grant("the code was given to another client"));
+        if data.client != credentials.id {
+            return Err(OAuthError::invalid_grant("the code was given to another client"));
         }
         // OAuth 2.1 omits `redirect_uri` here; OAuth 2.0 requires the same value.
-        if params.get("redirect_uri").is_some_and(|uri| uri != seed.redirect_uri) {
-            return Err(Fault::grant("redirect_uri is not the one that the code was sent to"));
+        if params.get("redirect_uri").is_some_and(|uri| uri != data.redirect_uri) {
+            return Err(OAuthError::invalid_grant(
+                "redirect_uri is not the one that the code was sent to",
+            ));
         }
-        if seed.challenge != *challenge {
-            return Err(Fault::grant("code_verifier does not answer the code_challenge"));
+        if data.challenge != *challenge {
+            return Err(OAuthError::invalid_grant(
+                "code_verifier does not answer the code_challenge",
+            ));
         }
         let audiences = &self.settings.audiences;
-        let given = audiences.find(seed.resource.as_deref()).ok_or(target())?;
+        let given = audiences.find(data.resource.as_deref()).ok_or(invalid_target())?;
         match params.get("resource") {
-            Some(asked) if audiences.find(Some(asked)) != Some(given) => Err(target()),
+            Some(asked) if audiences.find(Some(asked)) != Some(given) => Err(invalid_target()),
             _ => Ok(given.clone()),
         }
     }
 
     /// Creates the grant of a code.
-    fn grant(
+    fn new_grant(
         &self,
-        seed: &AuthorizationCodeData,
+        data: &AuthorizationCodeData,
         audience: &Audience,
-    ) -> Result<(Grant, Option<SecretString>), Fault> {
+    ) -> Result<(Grant, Option<SecretString>), OAuthError> {
         let id = GrantId::from_bytes(random()?);
         let (now, lifespans) = (self.now(), &self.settings.lifespans);
-        let ends = now + if seed.refresh { lifespans.grant() } else { lifespans.access() };
-        let first = seed.refresh.then(|| HmacRing::first_refresh(*id.as_bytes())).transpose()?;
+        let ends = now + if data.refresh { lifespans.grant() } else { lifespans.access() };
+        let first =
+            data.refresh.then(|| HmacKeyRing::new_refresh_token(*id.as_bytes())).transpose()?;
         let refresh = first.map(|token| RefreshTokens {
             idle: lifespans.refresh(),
             idle_end: now + lifespans.refresh(),
@@ -168,18 +189,18 @@ impl Inner {
         });
         let grant = Grant {
             id,
-            client: seed.client.clone(),
-            user: seed.user.clone(),
-            profile: seed.profile.clone(),
-            session: seed.session,
-            scopes: seed.scopes.clone(),
+            client: data.client.clone(),
+            user: data.user.clone(),
+            profile: data.profile.clone(),
+            session: data.session,
+            scopes: data.scopes.clone(),
             audience: vec![audience.as_str().to_owned()],
-            authenticated: seed.authenticated,
+            authenticated: data.authenticated,
             access_lifespan: lifespans.access(),
             ends,
             refresh,
         };
-        Ok((grant, first.map(|token| self.settings.hmac.write_refresh(&token))))
+        Ok((grant, first.map(|token| self.settings.hmac.encode_refresh_token(&token))))
     }
 
     /// Refreshes a grant (RFC 6749 section 6). Every refresh token is valid once; its successor is derived from it, so a
@@ -189,23 +210,26 @@ impl Inner {
         headers: &HeaderMap,
         params: &Params<'_>,
         address: IpAddr,
-    ) -> Result<Response, Fault> {
+    ) -> Result<Response, OAuthError> {
         let credentials = Credentials::read(headers, params)?;
-        let text = params.get("refresh_token").ok_or(Fault::request("refresh_token is missing"))?;
-        let unknown =
-            Fault::grant("the refresh token is unknown, expired, revoked or was used before");
+        let text = params
+            .get("refresh_token")
+            .ok_or(OAuthError::invalid_request("refresh_token is missing"))?;
+        let unknown = OAuthError::invalid_grant(
+            "the refresh token is unknown, expired, revoked or was used before",
+        );
         let hmac = &self.settings.hmac;
-        let token = hmac.open_refresh(text).ok_or(unknown.clone())?;
+        let token = hmac.verify_refresh_token(text).ok_or(unknown.clone())?;
         let next = hmac.successor(&token).ok_or(unknown.clone())?;
         let id = GrantId::from_bytes(token.grant);
         let known = self.store.grant(&id, &credentials.id).await?;
         credentials.check(known.client.as_ref())?;
         let grant =
             known.grant.filter(|grant| grant.client == credentials.id).ok_or(unknown.clone())?;
-        let scopes = narrowed(&grant, params)?;
-        self.same_audience(&grant, params)?;
+        let scopes = narrow_scopes(&grant, params)?;
+        self.check_audience(&grant, params)?;
         self.check_document(&grant, address).await?;
-        self.check_person(&grant).await?;
+        self.check_user(&grant).await?;
         let presented =
             PresentedRefreshToken { digest: token.digest(), generation: token.generation };
         let rotation = self.store.rotate(&id, &presented, &next.digest()).await?;
@@ -213,15 +237,15 @@ impl Inner {
         match rotation {
             RotationOutcome::Rotated(grant) | RotationOutcome::Repeated(grant) => {
                 let Grant { scopes: granted, audience, .. } = &*grant;
-                let what = Happened::TokenRefreshed { scopes: granted, audience, repeated };
-                self.tell(Event::of_grant(&grant, what));
-                self.answer(&grant, &scopes, Some(&hmac.write_refresh(&next)), None)
+                let kind = EventKind::TokenRefreshed { scopes: granted, audience, repeated };
+                self.report(Event::of_grant(&grant, kind));
+                self.token_response(&grant, &scopes, Some(&hmac.encode_refresh_token(&next)), None)
             }
             RotationOutcome::Replayed(revocation) => {
                 tracing::warn!(client = %credentials.id, "a refresh token was presented again: its grant is revoked");
                 self.forget(revocation.session);
-                let what = Happened::TokenReused { token: Reused::RefreshToken };
-                self.tell(Event::of_grant(&grant, what));
+                let kind = EventKind::TokenReplayed { token: ReplayedToken::RefreshToken };
+                self.report(Event::of_grant(&grant, kind));
                 Err(unknown)
             }
             RotationOutcome::NotFound => Err(unknown),
@@ -229,32 +253,37 @@ impl Inner {
     }
 
     /// Checks that the request does not change the audience.
-    fn same_audience(&self, grant: &Grant, params: &Params<'_>) -> Result<(), Fault> {
+    fn check_audience(&self, grant: &Grant, params: &Params<'_>) -> Result<(), OAuthError> {
         let Some(asked) = params.get("resource") else { return Ok(()) };
-        let asked = Audiences::find(&self.settings.audiences, Some(asked)).ok_or(target())?;
-        if grant.audience.iter().any(|own| own == asked.as_str()) { Ok(()) } else { Err(target()) }
+        let asked =
+            Audiences::find(&self.settings.audiences, Some(asked)).ok_or(invalid_target())?;
+        if grant.audience.iter().any(|own| own == asked.as_str()) {
+            Ok(())
+        } else {
+            Err(invalid_target())
+        }
     }
 
-    fn answer(
+    fn token_response(
         &self,
         grant: &Grant,
         scopes: &Scopes,
         refresh: Option<&SecretString>,
         nonce: Option<&str>,
-    ) -> Result<Response, Fault> {
+    ) -> Result<Response, OAuthError> {
         let now = self.now();
         let ends = Timestamp::min(now + self.settings.lifespans.access(), grant.ends);
-        let issue = Issue { issuer: self.issuer(), grant, scopes, now, ends, id: random()? };
+        let claims = TokenClaims { issuer: self.issuer(), grant, scopes, now, ends, id: random()? };
         let keys = &self.settings.keys;
         let failed = |error| {
             tracing::error!(%error, "no token can be issued");
-            Fault::server()
+            OAuthError::server_error()
         };
-        let access = issue.access(keys).map_err(failed)?;
-        let id = issue.id(keys, &access, nonce).map_err(failed)?;
+        let access = claims.sign_access_token(keys).map_err(failed)?;
+        let id = claims.sign_id_token(keys, &access, nonce).map_err(failed)?;
         Ok(json(
             StatusCode::OK,
-            &Tokens {
+            &TokenResponse {
                 access_token: &access,
                 token_type: "Bearer",
                 expires_in: ends.since(now).as_secs(),
@@ -267,33 +296,36 @@ impl Inner {
 }
 
 /// Parses the parameters of a form, and rejects repeated ones.
-pub(crate) fn read(text: &[u8]) -> Result<Params<'_>, Fault> {
-    let params =
-        Params::parse(text).map_err(|_| Fault::request("there are more than 64 parameters"))?;
-    if params.is_twice("resource") {
-        return Err(Fault::new(Code::InvalidTarget, "one resource only can be asked for"));
+pub(crate) fn parse_form(text: &[u8]) -> Result<Params<'_>, OAuthError> {
+    let params = Params::parse(text)
+        .map_err(|_| OAuthError::invalid_request("there are more than 64 parameters"))?;
+    if params.is_repeated("resource") {
+        return Err(OAuthError::new(
+            ErrorCode::InvalidTarget,
+            "one resource only can be asked for",
+        ));
     }
-    if params.any_twice() {
-        return Err(Fault::request("a parameter is there twice"));
+    if params.has_repeated() {
+        return Err(OAuthError::invalid_request("a parameter is there twice"));
     }
     Ok(params)
 }
 
 /// Returns the requested scopes, which must be among the granted ones.
-fn narrowed(grant: &Grant, params: &Params<'_>) -> Result<Scopes, Fault> {
-    let granted = Scopes::stored(&grant.scopes);
+fn narrow_scopes(grant: &Grant, params: &Params<'_>) -> Result<Scopes, OAuthError> {
+    let granted = Scopes::from_stored(&grant.scopes);
     let Some(text) = params.get("scope") else { return Ok(granted) };
-    let fault = |words| Fault::new(Code::InvalidScope, words);
-    let asked = Scopes::parse(text).map_err(|_| fault("scope is malformed"))?;
-    if asked.is_subset(&granted) { Ok(asked) } else { Err(fault("a scope was not granted")) }
+    let error = |words| OAuthError::new(ErrorCode::InvalidScope, words);
+    let asked = Scopes::parse(text).map_err(|_| error("scope is malformed"))?;
+    if asked.is_subset(&granted) { Ok(asked) } else { Err(error("a scope was not granted")) }
 }
 
 /// Checks the syntax of a PKCE verifier (RFC 7636 section 4.1).
-fn is_verifier(text: &str) -> bool {
+fn is_code_verifier(text: &str) -> bool {
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     (43..=128).contains(&text.len()) && text.bytes().all(legal)
 }
 
-fn target() -> Fault {
-    Fault::new(Code::InvalidTarget, "resource is none that these tokens can be for")
+fn invalid_target() -> OAuthError {
+    OAuthError::new(ErrorCode::InvalidTarget, "resource is none that these tokens can be for")
 }

@@ -27,7 +27,7 @@ pub trait Upstream: Debug + Send + Sync {
     fn issuer_id(&self) -> &str;
 
     /// Returns `true` if a response of this provider may have `issuer` as its `iss`, as far as known without a request.
-    fn may_be(&self, issuer: &str) -> bool;
+    fn may_have_issuer(&self, issuer: &str) -> bool;
 
     /// Starts a login with the reauthentication options in `freshness`. Returns the address for the browser and the state
     /// for [`Upstream::finish`], which contains secrets and must be stored encrypted.
@@ -47,7 +47,7 @@ pub trait Upstream: Debug + Send + Sync {
     /// The response does not belong to this login, reports an error, or does not prove who logged in.
     fn finish<'a>(
         &'a self,
-        leg: &'a SecretSlice<u8>,
+        upstream: &'a SecretSlice<u8>,
         answer: AuthorizationResponse,
     ) -> BoxFuture<'a, Result<Login, ProviderError>>;
 
@@ -84,7 +84,7 @@ impl Upstream for Provider {
         self.issuer_id()
     }
 
-    fn may_be(&self, issuer: &str) -> bool {
+    fn may_have_issuer(&self, issuer: &str) -> bool {
         self.may_be(issuer)
     }
 
@@ -94,21 +94,21 @@ impl Upstream for Provider {
         freshness: ReauthParams,
     ) -> BoxFuture<'a, Result<(Uri, SecretSlice<u8>), ProviderError>> {
         Box::pin(async move {
-            let (to, leg) = self.begin_with(state, freshness).await?;
-            let kept = serde_json::to_vec(&Plaintext(&leg)).map_err(|_| malformed())?;
+            let (to, upstream) = self.begin_with(state, freshness).await?;
+            let kept = serde_json::to_vec(&Plaintext(&upstream)).map_err(|_| malformed())?;
             Ok((to, kept.into()))
         })
     }
 
     fn finish<'a>(
         &'a self,
-        leg: &'a SecretSlice<u8>,
+        upstream: &'a SecretSlice<u8>,
         answer: AuthorizationResponse,
     ) -> BoxFuture<'a, Result<Login, ProviderError>> {
         Box::pin(async move {
-            let leg: Plaintext<AuthorizationState> =
-                serde_json::from_slice(leg.expose_secret()).map_err(|_| malformed())?;
-            self.finish(&leg.0, answer).await
+            let upstream: Plaintext<AuthorizationState> =
+                serde_json::from_slice(upstream.expose_secret()).map_err(|_| malformed())?;
+            self.finish(&upstream.0, answer).await
         })
     }
 

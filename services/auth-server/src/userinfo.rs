@@ -9,11 +9,11 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Serialize;
 use vmcp_auth_store::StoreError;
 
-use crate::error::{Code, Fault, json};
-use crate::intake::peer;
+use crate::auth_server::{AppState, EndpointClass};
+use crate::error::{ErrorCode, OAuthError, json};
+use crate::extract::peer_address;
 use crate::scope::OPENID;
-use crate::server::{Asked, Inner};
-use crate::{OwnFault, Scopes};
+use crate::{AccessTokenError, Scopes};
 
 #[derive(Serialize)]
 struct UserInfo<'a> {
@@ -27,27 +27,32 @@ struct UserInfo<'a> {
 }
 
 /// Handles `GET` and `POST` of the userinfo endpoint. The response has the user's claims within the scopes of the token.
-pub(crate) async fn userinfo(State(server): State<Arc<Inner>>, request: Request) -> Response {
-    if let Err(fault) = server.admit(Asked::Token, peer(&request)) {
-        return fault.respond();
+pub(crate) async fn userinfo(State(server): State<Arc<AppState>>, request: Request) -> Response {
+    if let Err(oauth_error) = server.admit(EndpointClass::Token, peer_address(&request)) {
+        return oauth_error.to_response();
     }
     match server.userinfo(request.headers()) {
         Ok(response) => response,
-        Err(Some(fault)) if fault.status() == StatusCode::SERVICE_UNAVAILABLE => fault.respond(),
+        Err(Some(oauth_error)) if oauth_error.status() == StatusCode::SERVICE_UNAVAILABLE => {
+            oauth_error.to_response()
+        }
         Err(None) => challenge(json(StatusCode::UNAUTHORIZED, &serde_json::Map::new()), "Bearer"),
-        Err(Some(fault)) => {
-            let (error, words) = (fault.code.name(), fault.description);
-            let scope =
-                if fault.code == Code::InsufficientScope { ", scope=\"openid\"" } else { "" };
+        Err(Some(oauth_error)) => {
+            let (error, words) = (oauth_error.code.name(), oauth_error.description);
+            let scope = if oauth_error.code == ErrorCode::InsufficientScope {
+                ", scope=\"openid\""
+            } else {
+                ""
+            };
             let challenged =
                 format!("Bearer error=\"{error}\", error_description=\"{words}\"{scope}");
-            challenge(fault.respond(), &challenged)
+            challenge(oauth_error.to_response(), &challenged)
         }
     }
 }
 
-impl Inner {
-    fn userinfo(&self, headers: &HeaderMap) -> Result<Response, Option<Fault>> {
+impl AppState {
+    fn userinfo(&self, headers: &HeaderMap) -> Result<Response, Option<OAuthError>> {
         let mut given = headers.get_all(AUTHORIZATION).iter();
         let header = given.next().filter(|_| given.next().is_none());
         let header = header.and_then(|header| header.to_str().ok()).ok_or(None)?;
@@ -55,19 +60,24 @@ impl Inner {
         if !scheme.eq_ignore_ascii_case("bearer") {
             return Err(None);
         }
-        let token = self.verify_any(token.trim()).map_err(|fault| {
-            tracing::debug!(%fault, "an access token is refused at the userinfo endpoint");
-            Some(match fault {
-                OwnFault::Unread => Fault::from(StoreError::Unavailable),
-                OwnFault::Token(_) | OwnFault::NoSession | OwnFault::Revoked => {
-                    Fault::new(Code::InvalidToken, "the access token is not valid")
+        let token = self.verify_any(token.trim()).map_err(|oauth_error| {
+            tracing::debug!(%oauth_error, "an access token is refused at the userinfo endpoint");
+            Some(match oauth_error {
+                AccessTokenError::RevocationsNotLoaded => OAuthError::from(StoreError::Unavailable),
+                AccessTokenError::Token(_)
+                | AccessTokenError::NoSession
+                | AccessTokenError::Revoked => {
+                    OAuthError::new(ErrorCode::InvalidToken, "the access token is not valid")
                 }
             })
         })?;
         let scopes =
             Scopes::parse(token.claims.text("scope").unwrap_or_default()).unwrap_or_default();
         if !scopes.contains(OPENID) {
-            return Err(Some(Fault::new(Code::InsufficientScope, "the scope openid is needed")));
+            return Err(Some(OAuthError::new(
+                ErrorCode::InsufficientScope,
+                "the scope openid is needed",
+            )));
         }
         let verified = token.claims.get("email_verified").and_then(|claim| claim.value().as_bool());
         let told = |scope, claim| token.claims.text(claim).filter(|_| scopes.contains(scope));

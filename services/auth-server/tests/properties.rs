@@ -2,8 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-#[path = "properties/redirect.rs"]
-mod redirect;
+#[path = "properties/redirect_uri.rs"]
+mod redirect_uri;
 
 use proptest::prelude::*;
 
@@ -11,12 +11,12 @@ const LOOPBACK: &str = "https?://(localhost|LOCALHOST|127\\.0\\.0\\.1|\\[::1\\]|
 
 proptest! {
     #[test]
-    fn what_a_redirect_uri_covers_leads_to_the_same_place(one in LOOPBACK, two in LOOPBACK) {
-        redirect::check(&one, &two);
+    fn matching_redirect_uris_share_destination(one in LOOPBACK, two in LOOPBACK) {
+        redirect_uri::check(&one, &two);
     }
 
     #[test]
-    fn any_two_texts_are_read_or_refused(one in "\\PC{0,60}", two in "\\PC{0,60}") {
-        redirect::check(&one, &two);
+    fn parses_or_rejects_any_two_texts(one in "\\PC{0,60}", two in "\\PC{0,60}") {
+        redirect_uri::check(&one, &two);
     }
 }

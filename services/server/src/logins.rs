@@ -11,7 +11,7 @@ use vmcp_audit::{
     Auditor, BoundedText, ClientInfo, Event, EventSource, EventTarget, EventType, FieldValue,
     Outcome,
 };
-use vmcp_auth_server::{Event as Told, Happened, Lost, Observer, Refusal};
+use vmcp_auth_server::{Event as AuthEvent, EventKind, LinkLossReason, Observer, Rejection};
 use vmcp_auth_store::{Digest, SessionId};
 use vmcp_core::Identity;
 
@@ -43,8 +43,8 @@ impl Recorder {
         Self { issuer: issuer.to_owned(), logins: Arc::clone(logins) }
     }
 
-    fn event(&self, told: &Told<'_>, auditor: &Auditor) -> Option<Event> {
-        let Told { client, user, name, email, session, what } = *told;
+    fn event(&self, told: &AuthEvent<'_>, auditor: &Auditor) -> Option<Event> {
+        let AuthEvent { client, user, name, email, session, kind: what } = *told;
         let kind = kind(&what);
         if !auditor.is_enabled(kind) {
             return None;
@@ -76,7 +76,7 @@ impl Recorder {
 }
 
 impl Observer for Recorder {
-    fn observe(&self, told: &Told<'_>) {
+    fn observe(&self, told: &AuthEvent<'_>) {
         if let Some(auditor) = &*self.logins.0.load()
             && let Some(event) = self.event(told, auditor)
         {
@@ -85,101 +85,104 @@ impl Observer for Recorder {
     }
 }
 
-fn kind(what: &Happened<'_>) -> EventType {
+fn kind(what: &EventKind<'_>) -> EventType {
     match what {
-        Happened::LoginStarted { .. } => EventType::LoginStarted,
-        Happened::ConsentGiven => EventType::ConsentGiven,
-        Happened::ConsentDenied => EventType::ConsentDenied,
-        Happened::LoginCompleted { .. } => EventType::LoginCompleted,
-        Happened::LoginFailed { .. } => EventType::LoginFailed,
-        Happened::UpstreamLinked { .. } => EventType::UpstreamLinked,
-        Happened::UpstreamUnlinked { .. } => EventType::UpstreamUnlinked,
-        Happened::UpstreamLost { .. } => EventType::UpstreamLost,
-        Happened::TokenIssued { .. } => EventType::TokenIssued,
-        Happened::TokenRefreshed { .. } => EventType::TokenRefreshed,
-        Happened::TokenRefused { .. } => EventType::TokenRefused,
-        Happened::TokenReused { .. } => EventType::TokenReused,
-        Happened::TokenRevoked { .. } => EventType::TokenRevoked,
-        Happened::ClientRegistered { .. } => EventType::ClientRegistered,
-        Happened::ClientRefused { .. } => EventType::ClientRefused,
+        EventKind::LoginStarted { .. } => EventType::LoginStarted,
+        EventKind::ConsentGiven => EventType::ConsentGiven,
+        EventKind::ConsentDenied => EventType::ConsentDenied,
+        EventKind::LoginCompleted { .. } => EventType::LoginCompleted,
+        EventKind::LoginFailed { .. } => EventType::LoginFailed,
+        EventKind::UpstreamLinked { .. } => EventType::UpstreamLinked,
+        EventKind::UpstreamUnlinked { .. } => EventType::UpstreamUnlinked,
+        EventKind::UpstreamLinkLost { .. } => EventType::UpstreamLost,
+        EventKind::TokenIssued { .. } => EventType::TokenIssued,
+        EventKind::TokenRefreshed { .. } => EventType::TokenRefreshed,
+        EventKind::TokenRejected { .. } => EventType::TokenRefused,
+        EventKind::TokenReplayed { .. } => EventType::TokenReused,
+        EventKind::TokenRevoked { .. } => EventType::TokenRevoked,
+        EventKind::ClientRegistered { .. } => EventType::ClientRegistered,
+        EventKind::RegistrationRejected { .. } => EventType::ClientRefused,
     }
 }
 
 /// Derives the outcome from the status, as for MCP requests, even if the browser carries the response.
-fn outcome(what: &Happened<'_>) -> Outcome {
+fn outcome(what: &EventKind<'_>) -> Outcome {
     match what {
-        Happened::LoginFailed { refusal, .. }
-        | Happened::TokenRefused { refusal }
-        | Happened::ClientRefused { refusal } => match refusal.status {
+        EventKind::LoginFailed { rejection, .. }
+        | EventKind::TokenRejected { rejection }
+        | EventKind::RegistrationRejected { rejection } => match rejection.status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Outcome::Denied,
             status if status.is_server_error() => Outcome::Error,
             _ => Outcome::Failure,
         },
-        Happened::ConsentDenied | Happened::TokenReused { .. } => Outcome::Denied,
-        Happened::UpstreamLost { lost: Lost::NotKept, .. } => Outcome::Error,
-        Happened::UpstreamLost { lost: Lost::Dead | Lost::SubjectChanged, .. } => Outcome::Failure,
-        Happened::LoginStarted { .. }
-        | Happened::ConsentGiven
-        | Happened::LoginCompleted { .. }
-        | Happened::UpstreamLinked { .. }
-        | Happened::UpstreamUnlinked { .. }
-        | Happened::TokenIssued { .. }
-        | Happened::TokenRefreshed { .. }
-        | Happened::TokenRevoked { .. }
-        | Happened::ClientRegistered { .. } => Outcome::Success,
+        EventKind::ConsentDenied | EventKind::TokenReplayed { .. } => Outcome::Denied,
+        EventKind::UpstreamLinkLost { reason: LinkLossReason::StoreFailed, .. } => Outcome::Error,
+        EventKind::UpstreamLinkLost {
+            reason: LinkLossReason::GrantEnded | LinkLossReason::SubjectChanged,
+            ..
+        } => Outcome::Failure,
+        EventKind::LoginStarted { .. }
+        | EventKind::ConsentGiven
+        | EventKind::LoginCompleted { .. }
+        | EventKind::UpstreamLinked { .. }
+        | EventKind::UpstreamUnlinked { .. }
+        | EventKind::TokenIssued { .. }
+        | EventKind::TokenRefreshed { .. }
+        | EventKind::TokenRevoked { .. }
+        | EventKind::ClientRegistered { .. } => Outcome::Success,
     }
 }
 
 /// Adds the fields that are specific to the kind of event.
-fn describe(what: &Happened<'_>, event: &mut Event) {
+fn describe(what: &EventKind<'_>, event: &mut Event) {
     let Event { target, details, client, .. } = event;
     let more = &mut details.more;
     match *what {
-        Happened::LoginStarted { scopes, resource, remembered } => {
+        EventKind::LoginStarted { scopes, resource, remembered } => {
             more.push(("scope", words(scopes)));
             more.push(("resource", text(resource)));
             more.push(("consent_remembered", FieldValue::Flag(remembered)));
         }
-        Happened::ConsentGiven | Happened::ConsentDenied => {}
-        Happened::LoginCompleted { scopes, resource } => {
+        EventKind::ConsentGiven | EventKind::ConsentDenied => {}
+        EventKind::LoginCompleted { scopes, resource } => {
             more.push(("scope", words(scopes)));
             more.extend(resource.map(|resource| ("resource", text(resource))));
         }
-        Happened::LoginFailed { provider, refusal } => {
+        EventKind::LoginFailed { provider, rejection } => {
             more.push(("refused_by", text(if provider.is_some() { "provider" } else { "server" })));
             more.extend(provider.map(|provider| ("provider", text(provider))));
-            refused(&refusal, more);
+            refused(&rejection, more);
         }
-        Happened::UpstreamLinked { provider, scopes } => {
+        EventKind::UpstreamLinked { provider, scopes } => {
             of_provider(provider, target);
             more.push(("scope", words(scopes)));
         }
-        Happened::UpstreamUnlinked { provider } => of_provider(provider, target),
-        Happened::UpstreamLost { provider, lost } => {
+        EventKind::UpstreamUnlinked { provider } => of_provider(provider, target),
+        EventKind::UpstreamLinkLost { provider, reason } => {
             of_provider(provider, target);
-            more.push(("reason", text(lost.name())));
+            more.push(("reason", text(reason.name())));
         }
-        Happened::TokenIssued { scopes, audience } => {
+        EventKind::TokenIssued { scopes, audience } => {
             more.extend([("scope", words(scopes)), ("audience", words(audience))]);
         }
-        Happened::TokenRefreshed { scopes, audience, repeated } => {
+        EventKind::TokenRefreshed { scopes, audience, repeated } => {
             more.extend([("scope", words(scopes)), ("audience", words(audience))]);
             more.push(("repeated", FieldValue::Flag(repeated)));
         }
-        Happened::TokenRefused { refusal } | Happened::ClientRefused { refusal } => {
-            refused(&refusal, more);
+        EventKind::TokenRejected { rejection } | EventKind::RegistrationRejected { rejection } => {
+            refused(&rejection, more);
         }
-        Happened::TokenReused { token } => more.push(("reused", text(token.name()))),
-        Happened::TokenRevoked { by } => more.push(("revoked_by", text(by.name()))),
-        Happened::ClientRegistered { name, redirect_uris } => {
+        EventKind::TokenReplayed { token } => more.push(("reused", text(token.name()))),
+        EventKind::TokenRevoked { by } => more.push(("revoked_by", text(by.name()))),
+        EventKind::ClientRegistered { name, redirect_uris } => {
             *client = name.map(|name| ClientInfo { name: Some(name.into()), version: None });
             more.push(("redirect_uris", words(redirect_uris)));
         }
     }
 }
 
-fn refused(refusal: &Refusal, more: &mut Vec<(&'static str, FieldValue)>) {
-    let Refusal { status: _, error, reason } = *refusal;
+fn refused(rejection: &Rejection, more: &mut Vec<(&'static str, FieldValue)>) {
+    let Rejection { status: _, error, reason } = *rejection;
     more.extend(error.map(|error| ("error", text(error))));
     more.push(("reason", text(reason)));
 }

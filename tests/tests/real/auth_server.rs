@@ -5,8 +5,8 @@ use std::sync::Arc;
 use secrecy::ExposeSecret;
 use tokio::net::TcpListener;
 use vmcp_auth_server::{
-    Audience, Audiences, AuthServer, HmacRing, IssuerUrl, Keys, Settings, StoredRegistrations,
-    Upstream,
+    Audience, Audiences, AuthServer, HmacKeyRing, IssuerUrl, Settings, SigningKeys,
+    StoredRegistrations, Upstream,
 };
 use vmcp_auth_store::{CodeChallenge, Limits, MemoryStore, Store};
 use vmcp_core::{Body, BoxError, Clock, UpstreamError, UpstreamKind};
@@ -40,8 +40,8 @@ impl World {
         let resource = format!("{issuer}/mcp");
         let audiences = Audiences::new(vec![Audience::parse(&resource).unwrap()]).unwrap();
         let url = IssuerUrl::parse(&issuer).unwrap();
-        let keys = Keys::new::<Vec<u8>>(&[]).unwrap();
-        let hmac = HmacRing::new(&[vec![7; 32].into()]).unwrap();
+        let keys = SigningKeys::new::<Vec<u8>>(&[]).unwrap();
+        let hmac = HmacKeyRing::new(&[vec![7; 32].into()]).unwrap();
         let clock = Clock::system();
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Limits::default(), clock.clone()));
         let upstreams: Vec<Arc<dyn Upstream>> = vec![
@@ -53,8 +53,9 @@ impl World {
         let documents = tower::service_fn(|_: http::Request<Body>| async {
             Err::<http::Response<Body>, BoxError>("no documents here".into())
         });
-        let server =
-            AuthServer::new(settings, store, upstreams, clock).unwrap().client_documents(documents);
+        let server = AuthServer::new(settings, store, upstreams, clock)
+            .unwrap()
+            .with_client_metadata(documents);
         let router = server.router();
         tokio::spawn(async move { axum::serve(listener, router).await });
         Self { issuer, resource, server, first, second }
@@ -103,7 +104,7 @@ fn json(reply: &Reply) -> serde_json::Value {
 fn provider(
     settings: vmcp_upstream::Settings,
     store: &Arc<dyn Store>,
-    hmac: &HmacRing,
+    hmac: &HmacKeyRing,
 ) -> Provider {
     let fetcher = |policy| Fetcher::new(Egress::default(), policy).unwrap();
     let (ours, theirs) = (fetcher(FetchPolicy::configured()), fetcher(FetchPolicy::supplied()));
@@ -128,7 +129,7 @@ fn oidc(
     idp: &UpstreamProvider,
     callback: &str,
     store: &Arc<dyn Store>,
-    hmac: &HmacRing,
+    hmac: &HmacKeyRing,
 ) -> Provider {
     let issuer = Issuer::new(&idp.issuer()).unwrap();
     let client = StaticClient::new("basic", Some("basic: s3cr3t+/%".into())).unwrap();
@@ -141,7 +142,7 @@ fn oauth2(
     idp: &UpstreamProvider,
     callback: &str,
     store: &Arc<dyn Store>,
-    hmac: &HmacRing,
+    hmac: &HmacKeyRing,
 ) -> Provider {
     let at = |path: &str| Endpoint::new(&format!("{}{path}", idp.issuer())).unwrap();
     let fields = FieldMapping::new(vec!["sub"], vec!["name"], vec!["email"]).unwrap();
@@ -188,7 +189,7 @@ async fn login_at_two_providers_yields_both_tokens() {
     let own = world.server.verifier(&world.resource).unwrap().verify(access).unwrap();
     assert_eq!(own.claims.text("email"), Some("alice@example.com"));
 
-    let tokens = world.server.tokens(own.session);
+    let tokens = world.server.upstream_tokens(own.session);
     let [corp, git] = ["corp", "git"].map(|name| tokens.token(name, UpstreamKind::Access));
     let (corp, git) = (corp.await.unwrap(), git.await.unwrap());
     assert_ne!(corp.value.expose_secret(), git.value.expose_secret());

@@ -12,7 +12,8 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use vmcp_auth_redis::{Namespace, RedisStore};
 use vmcp_auth_server::{
-    Audience, Audiences, AuthServer, HmacRing, IssuerUrl, Keys, OwnFault, Scopes, Settings,
+    AccessTokenError, Audience, Audiences, AuthServer, HmacKeyRing, IssuerUrl, Scopes, Settings,
+    SigningKeys,
 };
 use vmcp_auth_store::Limits;
 use vmcp_core::{Body, BoxError, Clock};
@@ -43,7 +44,7 @@ struct World {
     replicas: Vec<Replica>,
     redis: Redis,
     authority: Authority,
-    keys: Keys,
+    keys: SigningKeys,
     namespace: Namespace,
     document: Arc<Mutex<(StatusCode, Value)>>,
 }
@@ -69,7 +70,7 @@ impl World {
             replicas: Vec::new(),
             redis: Redis::start(&[]).await.unwrap(),
             authority: Authority::start().unwrap(),
-            keys: Keys::new(&[signing.serialize_pem()]).unwrap(),
+            keys: SigningKeys::new(&[signing.serialize_pem()]).unwrap(),
             namespace: namespace(),
             document: Arc::new(Mutex::new((StatusCode::OK, document()))),
         };
@@ -98,20 +99,20 @@ impl World {
             async move { Ok::<_, BoxError>(response) }
         });
         let server = AuthServer::new(self.settings(), store, vec![provider], self.clock.clone());
-        let server = server.unwrap().client_documents(host);
+        let server = server.unwrap().with_client_metadata(host);
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let router = server.router().into_make_service_with_connect_info::<SocketAddr>();
         let mut tasks = JoinSet::new();
-        tasks.spawn(server.clone().watch());
+        tasks.spawn(server.clone().watch_revocations());
         tasks.spawn(async move { axum::serve(listener, router).await.unwrap() });
-        server.revocations_read().await;
+        server.wait_revocations_loaded().await;
         Replica { server, port, _tasks: tasks }
     }
 
     fn settings(&self) -> Settings {
         let audiences = Audiences::new(vec![Audience::parse(&self.audience()).unwrap()]).unwrap();
-        let hmac = HmacRing::new(&[vec![7; 32].into()]).unwrap();
+        let hmac = HmacKeyRing::new(&[vec![7; 32].into()]).unwrap();
         let issuer = IssuerUrl::parse(&self.front.origin()).unwrap();
         let settings = Settings::new(issuer, audiences, self.keys.clone(), hmac);
         Settings { scopes: Scopes::new(["tools", "offline_access"]).unwrap(), ..settings }
@@ -168,7 +169,7 @@ impl World {
     }
 
     /// Verifies the access token at each replica.
-    fn verified(&self, login: &Login) -> [Result<(), OwnFault>; 2] {
+    fn verified(&self, login: &Login) -> [Result<(), AccessTokenError>; 2] {
         [0, 1].map(|replica| {
             let verifier = self.replicas[replica].server.verifier(&self.audience()).unwrap();
             verifier.verify(&login.access).map(drop)
@@ -177,7 +178,7 @@ impl World {
 
     async fn is_revoked(&self, login: &Login) {
         let heard = async {
-            while self.verified(login) != [Err(OwnFault::Revoked); 2] {
+            while self.verified(login) != [Err(AccessTokenError::Revoked); 2] {
                 sleep(Duration::from_millis(20)).await;
             }
         };

@@ -3,56 +3,57 @@
 use vmcp_auth_store::{Client, CodeChallenge};
 
 use crate::Scopes;
-use crate::error::{Code, Fault};
+use crate::error::{ErrorCode, OAuthError};
 use crate::params::Params;
 
 /// Returns the scopes of the request, or all scopes of the client if the request names none.
-pub(super) fn scopes(params: &Params<'_>, client: &Client) -> Result<Scopes, Fault> {
-    let own = Scopes::stored(&client.scopes);
+pub(super) fn scopes(params: &Params<'_>, client: &Client) -> Result<Scopes, OAuthError> {
+    let own = Scopes::from_stored(&client.scopes);
     let Some(text) = params.get("scope") else { return Ok(own) };
-    let fault = |words| Fault::new(Code::InvalidScope, words);
-    let asked = Scopes::parse(text).map_err(|_| fault("scope is malformed"))?;
+    let error = |words| OAuthError::new(ErrorCode::InvalidScope, words);
+    let asked = Scopes::parse(text).map_err(|_| error("scope is malformed"))?;
     if asked.is_subset(&own) {
         Ok(asked)
     } else {
-        Err(fault("a scope is none that this client registered"))
+        Err(error("a scope is none that this client registered"))
     }
 }
 
 /// Returns the values of `prompt`.
-pub(super) fn prompts<'a>(params: &'a Params<'_>) -> Result<Vec<&'a str>, Fault> {
+pub(super) fn prompts<'a>(params: &'a Params<'_>) -> Result<Vec<&'a str>, OAuthError> {
     let prompts: Vec<_> =
         params.get("prompt").into_iter().flat_map(|text| text.split(' ')).collect();
     match prompts.as_slice() {
-        ["none"] => {
-            Err(Fault::new(Code::LoginRequired, "nobody can be logged in without being asked"))
-        }
+        ["none"] => Err(OAuthError::new(
+            ErrorCode::LoginRequired,
+            "nobody can be logged in without being asked",
+        )),
         several if several.contains(&"none") => {
-            Err(Fault::request("prompt has none and something else"))
+            Err(OAuthError::invalid_request("prompt has none and something else"))
         }
         _ => Ok(prompts),
     }
 }
 
 /// Returns `max_age`: the maximum age of the user's authentication, in seconds.
-pub(super) fn max_age(params: &Params<'_>) -> Result<Option<u32>, Fault> {
+pub(super) fn max_age(params: &Params<'_>) -> Result<Option<u32>, OAuthError> {
     let digits = |text: &&str| text.bytes().all(|byte| byte.is_ascii_digit());
     let read = |text: &str| Some(text).filter(digits)?.parse().ok();
-    let fault = Fault::request("max_age is no number of seconds");
-    params.get("max_age").map(|text| read(text).ok_or(fault)).transpose()
+    let error = OAuthError::invalid_request("max_age is no number of seconds");
+    params.get("max_age").map(|text| read(text).ok_or(error)).transpose()
 }
 
 /// Returns the PKCE challenge (RFC 7636 section 4.3), which is required and must use S256.
-pub(super) fn challenge(params: &Params<'_>) -> Result<CodeChallenge, Fault> {
+pub(super) fn challenge(params: &Params<'_>) -> Result<CodeChallenge, OAuthError> {
     let challenge = params.get("code_challenge");
-    let challenge =
-        challenge.ok_or(Fault::request("code_challenge is missing: PKCE is required"))?;
+    let challenge = challenge
+        .ok_or(OAuthError::invalid_request("code_challenge is missing: PKCE is required"))?;
     if params.get("code_challenge_method") != Some("S256") {
-        return Err(Fault::request("code_challenge_method must be S256"));
+        return Err(OAuthError::invalid_request("code_challenge_method must be S256"));
     }
-    challenge
-        .parse()
-        .map_err(|_| Fault::request("code_challenge is not the base64url of a SHA-256 digest"))
+    challenge.parse().map_err(|_| {
+        OAuthError::invalid_request("code_challenge is not the base64url of a SHA-256 digest")
+    })
 }
 
 pub(super) fn is_printable(text: &str, longest: usize) -> bool {

@@ -6,12 +6,12 @@ use maud::{Markup, html};
 use vmcp_core::escape_invisible;
 
 use crate::Pages;
-use crate::metadata::path;
+use crate::discovery::path;
 
 /// Linked accounts of a user.
-pub(crate) struct Overview<'a> {
+pub(crate) struct ConnectionsPage<'a> {
     /// Display name of the user.
-    pub(crate) who: Option<String>,
+    pub(crate) display_name: Option<String>,
     pub(crate) connections: &'a [Connection],
     pub(crate) csrf: &'a str,
     /// Path that the forms are sent to.
@@ -25,11 +25,11 @@ pub(crate) struct Connection {
     /// Name that the client gave.
     pub(crate) client: String,
     pub(crate) since: String,
-    pub(crate) linked: Vec<Linked>,
+    pub(crate) linked: Vec<ProviderConnection>,
 }
 
 /// Provider of a login.
-pub(crate) struct Linked {
+pub(crate) struct ProviderConnection {
     pub(crate) provider: String,
     /// State of the link; `None` if the provider is not linked.
     pub(crate) link: Option<Link>,
@@ -42,10 +42,10 @@ pub(crate) struct Link {
 }
 
 /// Account at a provider that differs from the linked one.
-pub(crate) struct OtherAccount<'a> {
+pub(crate) struct AccountChangePage<'a> {
     pub(crate) provider: &'a str,
     /// Display name of the account's owner, if the provider sends it.
-    pub(crate) who: Option<&'a str>,
+    pub(crate) display_name: Option<&'a str>,
     /// Identifier of the session.
     pub(crate) session: &'a str,
     pub(crate) csrf: &'a str,
@@ -55,13 +55,13 @@ pub(crate) struct OtherAccount<'a> {
 
 impl Pages {
     /// Renders the page that asks for confirmation before another account is linked.
-    pub(crate) fn other_account(&self, other: &OtherAccount<'_>) -> Response {
-        let OtherAccount { provider, who, session, csrf, base } = other;
+    pub(crate) fn account_change(&self, other: &AccountChangePage<'_>) -> Response {
+        let AccountChangePage { provider, display_name, session, csrf, base } = other;
         let content = html! {
             h1 { "This is another account" }
             p {
                 "You logged in at " bdi { (provider) }
-                @if let Some(who) = who { " as " strong { bdi { (who) } } }
+                @if let Some(display_name) = display_name { " as " strong { bdi { (display_name) } } }
                 ", which is another account than the one that is linked. Nothing was changed."
             }
             p { a href={ (base) (path::CONNECTIONS) } { "Keep the account that is linked" } }
@@ -78,10 +78,10 @@ impl Pages {
     }
 
     /// Renders the page with the linked accounts.
-    pub(crate) fn connections(&self, overview: &Overview<'_>) -> Response {
+    pub(crate) fn connections(&self, overview: &ConnectionsPage<'_>) -> Response {
         let content = html! {
             h1 { "Your connections" }
-            @if let Some(who) = &overview.who { p { "You are " strong { bdi { (escape_invisible(who)) } } "." } }
+            @if let Some(display_name) = &overview.display_name { p { "You are " strong { bdi { (escape_invisible(display_name)) } } "." } }
             @if overview.connections.is_empty() {
                 p { "Nothing is connected. Log in from an application, and it shows up here." }
             }
@@ -103,7 +103,11 @@ impl Pages {
     }
 }
 
-fn provider(overview: &Overview<'_>, connection: &Connection, linked: &Linked) -> Markup {
+fn provider(
+    overview: &ConnectionsPage<'_>,
+    connection: &Connection,
+    linked: &ProviderConnection,
+) -> Markup {
     let button =
         |action, label| button(overview, connection, Some(&linked.provider), action, label);
     html! {
@@ -125,7 +129,7 @@ fn provider(overview: &Overview<'_>, connection: &Connection, linked: &Linked) -
 
 /// Renders a form with one button.
 fn button(
-    overview: &Overview<'_>,
+    overview: &ConnectionsPage<'_>,
     connection: &Connection,
     provider: Option<&str>,
     action: &str,

@@ -2,19 +2,19 @@
 
 use axum::response::Response;
 use http::StatusCode;
-use maud::html;
+use maud::{Markup, html};
 use vmcp_core::escape_invisible;
 
-use crate::metadata::path;
-use crate::redirect::{RedirectKind, RedirectUri};
+use crate::discovery::path;
+use crate::redirect_uri::{RedirectKind, RedirectUri};
 use crate::{Pages, Scopes};
 
 /// Content of the consent page.
-pub(crate) struct Ask<'a> {
+pub(crate) struct ConsentPage<'a> {
     /// Name that the client gave.
     pub(crate) client: &'a str,
     /// Host of the client's metadata document; `None` for a client that registered itself.
-    pub(crate) known_by: Option<&'a str>,
+    pub(crate) metadata_host: Option<&'a str>,
     pub(crate) redirect: &'a RedirectUri,
     pub(crate) scopes: &'a Scopes,
     /// Audience of the tokens.
@@ -30,17 +30,27 @@ pub(crate) struct Ask<'a> {
 
 impl Pages {
     /// Renders the consent page.
-    pub(crate) fn consent(&self, ask: &Ask<'_>) -> Response {
-        let Ask { client, known_by, redirect, scopes, resource, providers, id, csrf, base } = ask;
+    pub(crate) fn consent(&self, ask: &ConsentPage<'_>) -> Response {
+        let ConsentPage {
+            client,
+            metadata_host,
+            redirect,
+            scopes,
+            resource,
+            providers,
+            id,
+            csrf,
+            base,
+        } = ask;
         let (client, resource) = (&*escape_invisible(client), &*escape_invisible(resource));
-        let place = redirect.place();
+        let place = redirect.destination();
         let content = html! {
             h1 { "Allow " bdi { (client) } " to use " (self.name) " for you?" }
             dl {
                 dt { "Who asks" }
                 dd {
                     strong { bdi { (client) } } ". "
-                    @if let Some(host) = known_by {
+                    @if let Some(host) = metadata_host {
                         "It is described by " strong { bdi { (host) } } "."
                     } @else {
                         "It registered itself; nobody has checked this name."
@@ -58,17 +68,7 @@ impl Pages {
                 }
             }
             h2 { "It wants to" }
-            ul {
-                @for scope in scopes.iter() {
-                    li {
-                        @match explain(scope) {
-                            Some(words) => { (words) " (" code { (scope) } ")" }
-                            None => { "use the permission " code { (scope) } " of this server" }
-                        }
-                    }
-                }
-                @if scopes.is_empty() { li { "use this server in your name" } }
-            }
+            (permissions(scopes))
             h2 { "What happens next" }
             p {
                 "You log in at "
@@ -89,6 +89,22 @@ impl Pages {
             }
         };
         self.page(StatusCode::OK, "Allow access?", None, &content)
+    }
+}
+
+fn permissions(scopes: &Scopes) -> Markup {
+    html! {
+        ul {
+            @for scope in scopes.iter() {
+                li {
+                    @match explain(scope) {
+                        Some(words) => { (words) " (" code { (scope) } ")" }
+                        None => { "use the permission " code { (scope) } " of this server" }
+                    }
+                }
+            }
+            @if scopes.is_empty() { li { "use this server in your name" } }
+        }
     }
 }
 

@@ -2,17 +2,17 @@
 
 use super::*;
 use crate::Scopes;
-use crate::redirect::RedirectUri;
+use crate::redirect_uri::RedirectUri;
 
 async fn text(response: Response) -> String {
     let bytes = axum::body::to_bytes(response.into_body(), 1 << 20).await.unwrap();
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-fn ask<'a>(client: &'a str, redirect: &'a RedirectUri, scopes: &'a Scopes) -> Ask<'a> {
-    Ask {
+fn ask<'a>(client: &'a str, redirect: &'a RedirectUri, scopes: &'a Scopes) -> ConsentPage<'a> {
+    ConsentPage {
         client,
-        known_by: None,
+        metadata_host: None,
         redirect,
         scopes,
         resource: "https://mcp.example/mcp",
@@ -24,7 +24,7 @@ fn ask<'a>(client: &'a str, redirect: &'a RedirectUri, scopes: &'a Scopes) -> As
 }
 
 #[tokio::test]
-async fn the_consent_page_says_who_asks_for_what_and_where_it_leads() {
+async fn consent_page_shows_client_scopes_and_destination() {
     let redirect = RedirectUri::parse("https://app.example:8443/cb").unwrap();
     let scopes = Scopes::parse("openid files:read").unwrap();
     let page = text(Pages::new("Tools").consent(&ask("Editor", &redirect, &scopes))).await;
@@ -48,14 +48,14 @@ async fn the_consent_page_says_who_asks_for_what_and_where_it_leads() {
 }
 
 #[tokio::test]
-async fn what_a_client_calls_itself_stays_text() {
+async fn escapes_client_name_in_pages() {
     let redirect = RedirectUri::parse("https://app.example/cb").unwrap();
     let name = "</bdi><script>alert(1)</script>\"'&";
     let page = text(Pages::new("Tools").consent(&ask(name, &redirect, &Scopes::default()))).await;
     assert!(!page.contains("<script"));
     assert!(page.contains("&lt;script&gt;"));
     let to = "https://idp.example/a?x=\"><script>&y=1";
-    let page = text(Pages::new("Tools").leave(to, "idp.example")).await;
+    let page = text(Pages::new("Tools").continue_to(to, "idp.example")).await;
     assert!(!page.contains("<script"));
 }
 
@@ -69,9 +69,9 @@ async fn shows_invisible_characters_of_names() {
 }
 
 #[tokio::test]
-async fn nobody_frames_keeps_or_feeds_a_page() {
-    let trouble = Trouble { status: StatusCode::BAD_REQUEST, title: "a", text: "b", help: "c" };
-    let response = Pages::new("Tools").trouble(trouble);
+async fn pages_forbid_framing_caching_and_scripts() {
+    let page = ErrorPage { status: StatusCode::BAD_REQUEST, title: "a", text: "b", help: "c" };
+    let response = Pages::new("Tools").error(page);
     let headers = response.headers().clone();
     let policy = headers["content-security-policy"].to_str().unwrap();
     for part in
@@ -95,19 +95,21 @@ async fn nobody_frames_keeps_or_feeds_a_page() {
 }
 
 #[test]
-fn a_page_that_says_to_try_again_says_when() {
+fn retryable_error_pages_have_retry_after() {
     let pages = Pages::new("Tools");
-    for (trouble, when) in
-        [(Trouble::OFTEN, Some("60")), (Trouble::AWAY, Some("60")), (Trouble::EXPIRED, None)]
-    {
-        let response = pages.trouble(trouble);
+    for (page, when) in [
+        (ErrorPage::RATE_LIMITED, Some("60")),
+        (ErrorPage::UNAVAILABLE, Some("60")),
+        (ErrorPage::LOGIN_EXPIRED, None),
+    ] {
+        let response = pages.error(page);
         let header = response.headers().get("retry-after").map(|value| value.to_str().unwrap());
-        assert_eq!(header, when, "{trouble:?}");
+        assert_eq!(header, when, "{page:?}");
     }
 }
 
 #[test]
-fn a_redirect_is_a_get_wherever_it_comes_from() {
+fn redirects_with_status_303() {
     let response = redirect("https://app.example/cb?code=1");
     assert_eq!(response.status(), 303);
     assert_eq!(response.headers()["referrer-policy"], "no-referrer");

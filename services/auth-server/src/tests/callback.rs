@@ -4,22 +4,24 @@ use vmcp_auth_store::{ClientId, Consent, Digest, Limits, ProviderName};
 use vmcp_upstream::{AuthorizationResponseError, EndpointError, EndpointKind, ProviderError};
 
 use crate::IssuerUrl;
-use crate::testing::{APP, Browser, Came, ISSUER, LOOPBACK, World, form_request, param};
+use crate::testing::{
+    APP, ISSUER, LOOPBACK, TestEnv, TestResponse, UserAgent, form_request, param,
+};
 
-fn answered(came: &Came) -> url::Url {
-    url::Url::parse(&came.location()).unwrap()
+fn redirect_url(response: &TestResponse) -> url::Url {
+    url::Url::parse(&response.location()).unwrap()
 }
 
 #[tokio::test]
-async fn a_login_goes_through_both_providers_in_order_and_ends_with_a_code() {
-    let world = World::new();
-    let client = world.client().await;
-    let mut browser = Browser::default();
-    let corp = world.consent(&mut browser, &World::authorize(&client, &[])).await;
+async fn login_visits_providers_in_order() {
+    let env = TestEnv::new();
+    let client = env.client().await;
+    let mut browser = UserAgent::default();
+    let corp = env.consent(&mut browser, &TestEnv::authorize(&client, &[])).await;
     assert!(corp.starts_with("https://corp.example/"), "{corp}");
-    let git = browser.get(&world, &World::at_provider(&corp)).await.location();
+    let git = browser.get(&env, &TestEnv::provider_callback(&corp)).await.location();
     assert!(git.starts_with("https://git.example/"), "{git}");
-    let done = answered(&browser.get(&world, &World::at_provider(&git)).await);
+    let done = redirect_url(&browser.get(&env, &TestEnv::provider_callback(&git)).await);
     assert!(done.as_str().starts_with(APP));
     assert_eq!(param(&done, "state").as_deref(), Some("client-state"));
     assert_eq!(param(&done, "iss").as_deref(), Some(ISSUER));
@@ -29,86 +31,86 @@ async fn a_login_goes_through_both_providers_in_order_and_ends_with_a_code() {
 /// The cookie of a login belongs to the origin of the authorization endpoint; providers may have a callback at another
 /// origin.
 #[tokio::test]
-async fn a_callback_at_another_origin_leads_to_the_browsers_cookie() {
+async fn forwards_callback_to_origin_of_cookie() {
     let mut settings = crate::testing::settings();
     settings.authorization_base = Some(IssuerUrl::parse("https://login.example/auth").unwrap());
-    let world = World::with(settings, Limits::default());
-    let client = world.client().await;
-    let mut browser = Browser::default();
-    let authorize = format!("/auth{}", World::authorize(&client, &[]));
-    let mut at = world.consent(&mut browser, &authorize).await;
+    let env = TestEnv::with(settings, Limits::default());
+    let client = env.client().await;
+    let mut browser = UserAgent::default();
+    let authorize = format!("/auth{}", TestEnv::authorize(&client, &[]));
+    let mut at = env.consent(&mut browser, &authorize).await;
     for _ in ["corp", "git"] {
         // Browsers send no cookie to that origin.
-        let forwarded = world.get(&World::at_provider(&at)).await.location();
+        let forwarded = env.get(&TestEnv::provider_callback(&at)).await.location();
         let back = forwarded.strip_prefix("https://login.example").unwrap();
         assert!(back.starts_with("/auth/oauth/return/oauth/callback?code="), "{back}");
-        at = browser.get(&world, back).await.location();
+        at = browser.get(&env, back).await.location();
     }
     assert!(at.starts_with(APP) && at.contains("code="), "{at}");
     // A callback in another browser ends the login.
-    let mut other = Browser::default();
-    let corp = world.consent(&mut other, &authorize).await;
-    let forwarded = world.get(&World::at_provider(&corp)).await.location();
+    let mut other = UserAgent::default();
+    let corp = env.consent(&mut other, &authorize).await;
+    let forwarded = env.get(&TestEnv::provider_callback(&corp)).await.location();
     let back = forwarded.strip_prefix("https://login.example").unwrap();
-    assert_eq!(world.get(back).await.status, 403);
+    assert_eq!(env.get(back).await.status, 403);
 }
 
 #[tokio::test]
-async fn nothing_goes_to_a_provider_before_the_person_agreed() {
-    let world = World::new();
-    let client = world.client().await;
-    let mut browser = Browser::default();
-    let page = browser.get(&world, &World::authorize(&client, &[])).await;
+async fn contacts_no_provider_before_consent() {
+    let env = TestEnv::new();
+    let client = env.client().await;
+    let mut browser = UserAgent::default();
+    let page = browser.get(&env, &TestEnv::authorize(&client, &[])).await;
     assert_eq!(page.status, 200);
-    let denied = browser.send(&world, World::decision(&page.text, "deny")).await;
-    let to = denied.told();
+    let denied = browser.send(&env, TestEnv::decision(&page.text, "deny")).await;
+    let to = denied.client_redirect();
     assert_eq!(param(&to, "error").as_deref(), Some("access_denied"));
     assert_eq!(param(&to, "iss").as_deref(), Some(ISSUER));
     // The login is over: submitting the same page again has no effect.
-    let again = browser.send(&world, World::decision(&page.text, "allow")).await;
+    let again = browser.send(&env, TestEnv::decision(&page.text, "allow")).await;
     assert_eq!(again.status, 400);
-    assert_eq!(world.store.counts().await.unwrap().logins, 0);
+    assert_eq!(env.store.counts().await.unwrap().logins, 0);
 }
 
 #[tokio::test]
-async fn a_form_counts_once_in_its_own_browser_with_its_own_token() {
-    let world = World::new();
-    let client = world.client().await;
-    let mut browser = Browser::default();
-    let page = browser.get(&world, &World::authorize(&client, &[])).await;
-    let other_page = Browser::default().get(&world, &World::authorize(&client, &[])).await;
-    let allow = || World::decision(&page.text, "allow");
+async fn accepts_consent_form_once_from_own_browser() {
+    let env = TestEnv::new();
+    let client = env.client().await;
+    let mut browser = UserAgent::default();
+    let page = browser.get(&env, &TestEnv::authorize(&client, &[])).await;
+    let other_page = UserAgent::default().get(&env, &TestEnv::authorize(&client, &[])).await;
+    let allow = || TestEnv::decision(&page.text, "allow");
 
     // Another browser, without a cookie or with its own.
-    assert_eq!(world.send(allow()).await.status, 403);
-    let mut other = Browser::default();
-    other.get(&world, &World::authorize(&client, &[])).await;
-    assert_eq!(other.send(&world, allow()).await.status, 403);
+    assert_eq!(env.send(allow()).await.status, 403);
+    let mut other = UserAgent::default();
+    other.get(&env, &TestEnv::authorize(&client, &[])).await;
+    assert_eq!(other.send(&env, allow()).await.status, 403);
 
     // The token of another form.
     let own = String::from_utf8(body(allow()).await).unwrap();
     let foreign =
-        String::from_utf8(body(World::decision(&other_page.text, "allow")).await).unwrap();
+        String::from_utf8(body(TestEnv::decision(&other_page.text, "allow")).await).unwrap();
     let csrf =
         |text: &str| text.split("csrf=").nth(1).unwrap().split('&').next().unwrap().to_owned();
     let mixed = own.replace(&csrf(&own), &csrf(&foreign));
     for text in [mixed.as_str(), &own.replace(&csrf(&own), ""), &format!("{own}&decision=deny")] {
         let mut request = form_request("/oauth/consent", &[]);
         *request.body_mut() = text.to_owned().into();
-        let came = browser.send(&world, request).await;
-        assert!(came.status == 403 || came.status == 400, "{text}: {}", came.status);
+        let response = browser.send(&env, request).await;
+        assert!(response.status == 403 || response.status == 400, "{text}: {}", response.status);
     }
 
     // A cross-site request, by the browser's headers.
     let mut request = allow();
     request.headers_mut().insert("sec-fetch-site", "cross-site".parse().unwrap());
-    assert_eq!(browser.send(&world, request).await.status, 403);
+    assert_eq!(browser.send(&env, request).await.status, 403);
 
     // Rejected attempts do not use up the login; the valid form does.
-    assert_eq!(browser.send(&world, allow()).await.status, 200);
-    assert_eq!(browser.send(&world, allow()).await.status, 400);
+    assert_eq!(browser.send(&env, allow()).await.status, 200);
+    assert_eq!(browser.send(&env, allow()).await.status, 400);
     // A `GET` of the form's address shows an error page.
-    let again = browser.get(&world, "/oauth/consent").await;
+    let again = browser.get(&env, "/oauth/consent").await;
     assert!(again.text.contains("This login is over"), "{again:?}");
 }
 
@@ -117,109 +119,113 @@ async fn body(request: http::Request<axum::body::Body>) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn what_was_agreed_to_is_not_asked_again_for_the_same_client_place_and_scopes() {
-    let world = World::new();
-    let client = world.client().await;
-    let mut browser = Browser::default();
-    let some = World::authorize(&client, &[("scope", "openid profile")]);
-    world.log_in_at(&mut browser, &some).await;
-    let asked = async |address: String, browser: &mut Browser| {
-        browser.get(&world, &address).await.status == 200
+async fn skips_consent_page_for_stored_consent() {
+    let env = TestEnv::new();
+    let client = env.client().await;
+    let mut browser = UserAgent::default();
+    let some = TestEnv::authorize(&client, &[("scope", "openid profile")]);
+    env.log_in_at(&mut browser, &some).await;
+    let asked = async |address: String, browser: &mut UserAgent| {
+        browser.get(&env, &address).await.status == 200
     };
     assert!(!asked(some.clone(), &mut browser).await);
-    assert!(!asked(World::authorize(&client, &[("scope", "openid")]), &mut browser).await);
+    assert!(!asked(TestEnv::authorize(&client, &[("scope", "openid")]), &mut browser).await);
     // More scopes, another redirect URI, another client, another browser, or `prompt=consent`.
-    assert!(asked(World::authorize(&client, &[("scope", "openid email")]), &mut browser).await);
-    let loopback = World::authorize(&client, &[("scope", "openid"), ("redirect_uri", LOOPBACK)]);
+    assert!(asked(TestEnv::authorize(&client, &[("scope", "openid email")]), &mut browser).await);
+    let loopback = TestEnv::authorize(&client, &[("scope", "openid"), ("redirect_uri", LOOPBACK)]);
     assert!(asked(loopback, &mut browser).await);
-    let other = world.client().await;
-    assert!(asked(World::authorize(&other, &[("scope", "openid")]), &mut browser).await);
-    assert!(asked(some.clone(), &mut Browser::default()).await);
-    let on_request = World::authorize(&client, &[("scope", "openid"), ("prompt", "consent")]);
+    let other = env.client().await;
+    assert!(asked(TestEnv::authorize(&other, &[("scope", "openid")]), &mut browser).await);
+    assert!(asked(some.clone(), &mut UserAgent::default()).await);
+    let on_request = TestEnv::authorize(&client, &[("scope", "openid"), ("prompt", "consent")]);
     assert!(asked(on_request, &mut browser).await);
     // A consent expires.
-    world.clock.advance(std::time::Duration::from_secs(31 * 24 * 3600));
-    assert!(asked(World::authorize(&world.client().await, &[]), &mut browser).await);
+    env.clock.advance(std::time::Duration::from_secs(31 * 24 * 3600));
+    assert!(asked(TestEnv::authorize(&env.client().await, &[]), &mut browser).await);
 }
 
 #[tokio::test]
-async fn of_two_that_bring_the_same_state_one_goes_on() {
-    let world = World::new();
-    let client = world.client().await;
-    let mut browser = Browser::default();
-    let corp = world.consent(&mut browser, &World::authorize(&client, &[])).await;
-    let back = World::at_provider(&corp);
+async fn accepts_each_state_once() {
+    let env = TestEnv::new();
+    let client = env.client().await;
+    let mut browser = UserAgent::default();
+    let corp = env.consent(&mut browser, &TestEnv::authorize(&client, &[])).await;
+    let back = TestEnv::provider_callback(&corp);
     let mut twin = browser.clone();
-    let (one, two) = tokio::join!(browser.get(&world, &back), twin.get(&world, &back));
+    let (one, two) = tokio::join!(browser.get(&env, &back), twin.get(&env, &back));
     let mut statuses = [one.status.as_u16(), two.status.as_u16()];
     statuses.sort_unstable();
     assert_eq!(statuses, [303, 400]);
 }
 
 #[tokio::test]
-async fn a_login_that_somebody_else_began_does_not_end_here() {
-    let world = World::new();
-    let client = world.client().await;
-    let mut attacker = Browser::default();
-    let corp = world.consent(&mut attacker, &World::authorize(&client, &[])).await;
+async fn rejects_login_started_in_other_browser() {
+    let env = TestEnv::new();
+    let client = env.client().await;
+    let mut attacker = UserAgent::default();
+    let corp = env.consent(&mut attacker, &TestEnv::authorize(&client, &[])).await;
     // The victim follows the attacker's redirect to the provider and returns.
-    let mut victim = Browser::default();
-    assert_eq!(victim.get(&world, &World::at_provider(&corp)).await.status, 403);
-    victim.get(&world, &World::authorize(&client, &[])).await;
-    let mut attacker = Browser::default();
-    let corp = world.consent(&mut attacker, &World::authorize(&client, &[])).await;
-    let came = victim.get(&world, &World::at_provider(&corp)).await;
-    assert_eq!(came.status, 403);
-    assert!(came.text.contains("another browser"));
+    let mut victim = UserAgent::default();
+    assert_eq!(victim.get(&env, &TestEnv::provider_callback(&corp)).await.status, 403);
+    victim.get(&env, &TestEnv::authorize(&client, &[])).await;
+    let mut attacker = UserAgent::default();
+    let corp = env.consent(&mut attacker, &TestEnv::authorize(&client, &[])).await;
+    let response = victim.get(&env, &TestEnv::provider_callback(&corp)).await;
+    assert_eq!(response.status, 403);
+    assert!(response.text.contains("another browser"));
     // The login has ended for the attacker too.
-    assert_eq!(attacker.get(&world, &World::at_provider(&corp)).await.status, 400);
+    assert_eq!(attacker.get(&env, &TestEnv::provider_callback(&corp)).await.status, 400);
 }
 
 #[tokio::test]
-async fn two_cookies_of_the_same_name_are_none() {
-    let world = World::new();
-    let client = world.client().await;
+async fn ignores_cookie_sent_twice() {
+    let env = TestEnv::new();
+    let client = env.client().await;
     let planted = format!("__Host-vmcp-browser={}", "A".repeat(43));
     for is_first in [true, false] {
-        let mut browser = Browser::default();
-        let corp = world.consent(&mut browser, &World::authorize(&client, &[])).await;
+        let mut browser = UserAgent::default();
+        let corp = env.consent(&mut browser, &TestEnv::authorize(&client, &[])).await;
         let own = browser.cookie.take().unwrap();
         let both = if is_first { [&*planted, &*own] } else { [&*own, &*planted] };
         browser.cookie = Some(both.join("; "));
-        assert_eq!(browser.get(&world, &World::at_provider(&corp)).await.status, 403, "{is_first}");
+        assert_eq!(
+            browser.get(&env, &TestEnv::provider_callback(&corp)).await.status,
+            403,
+            "{is_first}"
+        );
     }
 }
 
 #[tokio::test]
-async fn a_login_ends_after_ten_minutes() {
-    let world = World::new();
-    let client = world.client().await;
-    let mut browser = Browser::default();
-    let corp = world.consent(&mut browser, &World::authorize(&client, &[])).await;
-    world.clock.advance(std::time::Duration::from_secs(601));
-    let came = browser.get(&world, &World::at_provider(&corp)).await;
-    assert_eq!(came.status, 400);
-    assert!(came.text.contains("This login is over"));
+async fn login_expires_after_ten_minutes() {
+    let env = TestEnv::new();
+    let client = env.client().await;
+    let mut browser = UserAgent::default();
+    let corp = env.consent(&mut browser, &TestEnv::authorize(&client, &[])).await;
+    env.clock.advance(std::time::Duration::from_secs(601));
+    let response = browser.get(&env, &TestEnv::provider_callback(&corp)).await;
+    assert_eq!(response.status, 400);
+    assert!(response.text.contains("This login is over"));
 }
 
 #[tokio::test]
-async fn what_a_provider_says_of_an_error_is_shown_to_nobody() {
-    let world = World::new();
-    let client = world.client().await;
-    let mut browser = Browser::default();
-    let corp = world.consent(&mut browser, &World::authorize(&client, &[])).await;
-    let back = World::at_provider(&corp)
+async fn hides_error_text_of_providers() {
+    let env = TestEnv::new();
+    let client = env.client().await;
+    let mut browser = UserAgent::default();
+    let corp = env.consent(&mut browser, &TestEnv::authorize(&client, &[])).await;
+    let back = TestEnv::provider_callback(&corp)
         .replace("code=", "error=%3Cscript%3Ecanary&error_description=canary&x=");
-    let came = browser.get(&world, &back).await;
-    assert!(!came.location().contains("canary"));
-    assert_eq!(came.error(), "access_denied");
+    let response = browser.get(&env, &back).await;
+    assert!(!response.location().contains("canary"));
+    assert_eq!(response.error(), "access_denied");
     // Without a matching login, the browser is not redirected.
-    let came = browser.get(&world, "/oauth/callback?error=canary&state=unknown").await;
-    assert_eq!(came.status, 400);
-    assert!(!came.text.contains("canary"));
+    let response = browser.get(&env, "/oauth/callback?error=canary&state=unknown").await;
+    assert_eq!(response.status, 400);
+    assert!(!response.text.contains("canary"));
     for query in ["", "?code=1", "?state=", "?state=a&state=b"] {
         assert_eq!(
-            browser.get(&world, &format!("/oauth/callback{query}")).await.status,
+            browser.get(&env, &format!("/oauth/callback{query}")).await.status,
             400,
             "{query}"
         );
@@ -227,9 +233,9 @@ async fn what_a_provider_says_of_an_error_is_shown_to_nobody() {
 }
 
 #[tokio::test]
-async fn who_cancels_at_a_provider_comes_back_to_the_client_with_what_it_can_act_on() {
-    let world = World::new();
-    let client = world.client().await;
+async fn maps_provider_errors_for_client() {
+    let env = TestEnv::new();
+    let client = env.client().await;
     for (error, code) in [
         ("access_denied", "access_denied"),
         ("user_cancelled_login", "access_denied"),
@@ -237,15 +243,15 @@ async fn who_cancels_at_a_provider_comes_back_to_the_client_with_what_it_can_act
         ("server_error", "temporarily_unavailable"),
         ("unauthorized_client", "server_error"),
     ] {
-        for legs in [1, 2] {
-            let mut browser = Browser::default();
-            let mut at = world.consent(&mut browser, &World::authorize(&client, &[])).await;
-            if legs == 2 {
-                at = browser.get(&world, &World::at_provider(&at)).await.location();
+        for upstreams in [1, 2] {
+            let mut browser = UserAgent::default();
+            let mut at = env.consent(&mut browser, &TestEnv::authorize(&client, &[])).await;
+            if upstreams == 2 {
+                at = browser.get(&env, &TestEnv::provider_callback(&at)).await.location();
             }
-            let back = World::not_at_provider(&at, error);
-            let came = browser.get(&world, &back).await;
-            let to = answered(&came);
+            let back = TestEnv::provider_error_callback(&at, error);
+            let response = browser.get(&env, &back).await;
+            let to = redirect_url(&response);
             assert!(to.as_str().starts_with(APP) && !to.as_str().contains("canary"), "{to}");
             assert_eq!(param(&to, "error").as_deref(), Some(code), "{error}");
             assert!(param(&to, "error_description").unwrap().contains("identity provider"));
@@ -253,125 +259,124 @@ async fn who_cancels_at_a_provider_comes_back_to_the_client_with_what_it_can_act
             assert_eq!(param(&to, "iss").as_deref(), Some(ISSUER));
             assert!(param(&to, "code").is_none());
             // The login has ended, and the tokens of its first provider are deleted.
-            let counts = world.store.counts().await.unwrap();
+            let counts = env.store.counts().await.unwrap();
             assert_eq!((counts.logins, counts.sessions, counts.codes), (0, 0, 0));
-            assert_eq!(browser.get(&world, &back).await.status, 400);
-            let after = World::at_provider(&at);
-            assert_eq!(browser.get(&world, &after).await.status, 400);
+            assert_eq!(browser.get(&env, &back).await.status, 400);
+            let after = TestEnv::provider_callback(&at);
+            assert_eq!(browser.get(&env, &after).await.status, 400);
         }
     }
 }
 
 #[tokio::test]
-async fn a_failed_leg_tells_the_client_and_leaves_nothing() {
-    let world = World::new();
-    let client = world.client().await;
+async fn failed_provider_login_leaves_no_records() {
+    let env = TestEnv::new();
+    let client = env.client().await;
     let away =
         ProviderError::Unavailable { endpoint: EndpointKind::Token, cause: EndpointError::Timeout };
-    for (fault, error) in [
+    for (cause, error) in [
         (ProviderError::Response(AuthorizationResponseError::WrongIssuer), "access_denied"),
         (away.clone(), "temporarily_unavailable"),
         (ProviderError::ConfigMismatch("x"), "server_error"),
     ] {
-        let mut browser = Browser::default();
-        let corp = world.consent(&mut browser, &World::authorize(&client, &[])).await;
-        let git = browser.get(&world, &World::at_provider(&corp)).await.location();
-        world.git.set(|script| script.finish = Some(fault));
-        let came = browser.get(&world, &World::at_provider(&git)).await;
-        assert_eq!(came.error(), error);
-        assert_eq!(param(&answered(&came), "iss").as_deref(), Some(ISSUER));
-        world.git.set(|script| script.finish = None);
-        assert_eq!(world.store.counts().await.unwrap().sessions, 0, "{error}");
+        let mut browser = UserAgent::default();
+        let corp = env.consent(&mut browser, &TestEnv::authorize(&client, &[])).await;
+        let git = browser.get(&env, &TestEnv::provider_callback(&corp)).await.location();
+        env.git.set(|behavior| behavior.finish = Some(cause));
+        let response = browser.get(&env, &TestEnv::provider_callback(&git)).await;
+        assert_eq!(response.error(), error);
+        assert_eq!(param(&redirect_url(&response), "iss").as_deref(), Some(ISSUER));
+        env.git.set(|behavior| behavior.finish = None);
+        assert_eq!(env.store.counts().await.unwrap().sessions, 0, "{error}");
     }
-    world.git.set(|script| script.begin = Some(away));
-    let mut browser = Browser::default();
-    let corp = world.consent(&mut browser, &World::authorize(&client, &[])).await;
-    let came = browser.get(&world, &World::at_provider(&corp)).await;
-    assert_eq!(came.error(), "temporarily_unavailable");
-    world.corp.set(|script| script.begin = Some(ProviderError::ConfigMismatch("x")));
-    let page = Browser::default().get(&world, &World::authorize(&client, &[])).await;
+    env.git.set(|behavior| behavior.begin = Some(away));
+    let mut browser = UserAgent::default();
+    let corp = env.consent(&mut browser, &TestEnv::authorize(&client, &[])).await;
+    let response = browser.get(&env, &TestEnv::provider_callback(&corp)).await;
+    assert_eq!(response.error(), "temporarily_unavailable");
+    env.corp.set(|behavior| behavior.begin = Some(ProviderError::ConfigMismatch("x")));
+    let page = UserAgent::default().get(&env, &TestEnv::authorize(&client, &[])).await;
     let cookie = page.headers["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
-    let left = Browser { cookie: Some(cookie), address: None }
-        .send(&world, World::decision(&page.text, "allow"))
+    let left = UserAgent { cookie: Some(cookie), address: None }
+        .send(&env, TestEnv::decision(&page.text, "allow"))
         .await;
     assert!(left.refresh_target().contains("error=server_error"));
 }
 
 #[tokio::test]
-async fn an_answer_that_says_something_twice_is_none() {
-    let world = World::new();
-    let client = world.client().await;
+async fn rejects_callback_with_repeated_parameters() {
+    let env = TestEnv::new();
+    let client = env.client().await;
     for more in ["code=another", "error=access_denied&error=x", "iss=a&iss=b", "x=1&x=1"] {
-        let mut browser = Browser::default();
-        let corp = world.consent(&mut browser, &World::authorize(&client, &[])).await;
-        let back = format!("{}&{more}", World::at_provider(&corp));
-        let answer = answered(&browser.get(&world, &back).await);
+        let mut browser = UserAgent::default();
+        let corp = env.consent(&mut browser, &TestEnv::authorize(&client, &[])).await;
+        let back = format!("{}&{more}", TestEnv::provider_callback(&corp));
+        let answer = redirect_url(&browser.get(&env, &back).await);
         let words = param(&answer, "error_description").unwrap();
         assert!(words.contains("malformed"), "{more}: {words}");
     }
-    assert_eq!(world.store.counts().await.unwrap().users, 0);
+    assert_eq!(env.store.counts().await.unwrap().users, 0);
 }
 
 #[tokio::test]
-async fn a_code_of_one_leg_is_no_good_at_another() {
-    let world = World::new();
-    let client = world.client().await;
-    let mut browser = Browser::default();
-    let corp = world.consent(&mut browser, &World::authorize(&client, &[])).await;
-    let git = browser.get(&world, &World::at_provider(&corp)).await.location();
-    let code = World::at_provider(&corp).split('&').next().unwrap().to_owned();
-    let state = World::at_provider(&git).split_once('&').unwrap().1.to_owned();
-    let came = browser.get(&world, &format!("{code}&{state}")).await;
-    assert_eq!(came.error(), "access_denied");
+async fn rejects_code_of_other_provider() {
+    let env = TestEnv::new();
+    let client = env.client().await;
+    let mut browser = UserAgent::default();
+    let corp = env.consent(&mut browser, &TestEnv::authorize(&client, &[])).await;
+    let git = browser.get(&env, &TestEnv::provider_callback(&corp)).await.location();
+    let code = TestEnv::provider_callback(&corp).split('&').next().unwrap().to_owned();
+    let state = TestEnv::provider_callback(&git).split_once('&').unwrap().1.to_owned();
+    let response = browser.get(&env, &format!("{code}&{state}")).await;
+    assert_eq!(response.error(), "access_denied");
 }
 
 #[tokio::test]
-async fn the_first_provider_says_who_it_is_and_the_second_does_not_change_it() {
-    let world = World::new();
-    let client = world.client().await;
+async fn only_first_provider_identifies_user() {
+    let env = TestEnv::new();
+    let client = env.client().await;
     let subject = |access: &str| {
-        let token =
-            world.server.verifier(crate::testing::RESOURCE).unwrap().verify(access).unwrap();
+        let token = env.server.verifier(crate::testing::RESOURCE).unwrap().verify(access).unwrap();
         token.subject
     };
-    let alice = subject(&world.tokens(&client).await.access);
-    world.git.set(|script| script.subject = "somebody-else");
-    assert_eq!(subject(&world.tokens(&client).await.access), alice);
-    world.corp.set(|script| script.subject = "bob");
-    assert_ne!(subject(&world.tokens(&client).await.access), alice);
+    let alice = subject(&env.tokens(&client).await.access);
+    env.git.set(|behavior| behavior.subject = "somebody-else");
+    assert_eq!(subject(&env.tokens(&client).await.access), alice);
+    env.corp.set(|behavior| behavior.subject = "bob");
+    assert_ne!(subject(&env.tokens(&client).await.access), alice);
 }
 
 #[tokio::test]
-async fn a_made_up_subject_is_the_token_s_own() {
-    let world = World::new();
-    let client = world.client().await;
-    world.corp.set(|script| {
-        script.subject = "tk-0123456789abcdef0123456789abcdef";
-        script.is_synthetic = true;
+async fn uses_synthetic_subject_unchanged() {
+    let env = TestEnv::new();
+    let client = env.client().await;
+    env.corp.set(|behavior| {
+        behavior.subject = "tk-0123456789abcdef0123456789abcdef";
+        behavior.is_synthetic = true;
     });
-    let access = world.tokens(&client).await.access;
-    let token = world.server.verifier(crate::testing::RESOURCE).unwrap().verify(&access).unwrap();
+    let access = env.tokens(&client).await.access;
+    let token = env.server.verifier(crate::testing::RESOURCE).unwrap().verify(&access).unwrap();
     assert_eq!(token.subject, "tk-0123456789abcdef0123456789abcdef");
-    assert_eq!(world.store.counts().await.unwrap().users, 0);
+    assert_eq!(env.store.counts().await.unwrap().users, 0);
 }
 
 #[tokio::test]
-async fn asks_next_person_of_shared_browser_if_subjects_are_made_up() {
-    let world = World::new();
-    let client = world.client().await;
-    world.corp.set(|script| (script.subject, script.is_synthetic) = ("tk-0123", true));
-    let mut browser = Browser::default();
-    let address = World::authorize(&client, &[]);
-    world.log_in_at(&mut browser, &address).await;
-    world.corp.set(|script| script.subject = "tk-4567");
-    assert_eq!(browser.get(&world, &address).await.status, 200, "another person may use it now");
-    let answer = world.log_in_at(&mut browser, &address).await;
+async fn asks_for_consent_again_if_subject_is_synthetic() {
+    let env = TestEnv::new();
+    let client = env.client().await;
+    env.corp.set(|behavior| (behavior.subject, behavior.is_synthetic) = ("tk-0123", true));
+    let mut browser = UserAgent::default();
+    let address = TestEnv::authorize(&client, &[]);
+    env.log_in_at(&mut browser, &address).await;
+    env.corp.set(|behavior| behavior.subject = "tk-4567");
+    assert_eq!(browser.get(&env, &address).await.status, 200, "another person may use it now");
+    let answer = env.log_in_at(&mut browser, &address).await;
     assert!(param(&answer, "code").is_some(), "{answer}");
     // A consent that an earlier version stored does not count either.
     let cookie = browser.cookie.as_deref().unwrap().split_once('=').unwrap().1;
     let cookie = Digest::of(["browser\0", cookie].concat());
-    let user = world.store.browser(&cookie).await.unwrap().unwrap().user;
-    let now = world.clock.now().into();
+    let user = env.store.browser(&cookie).await.unwrap().unwrap().user;
+    let now = env.clock.now().into();
     let day = std::time::Duration::from_secs(24 * 3600);
     let consent = Consent {
         client: ClientId::new(&*client).unwrap(),
@@ -380,76 +385,81 @@ async fn asks_next_person_of_shared_browser_if_subjects_are_made_up() {
         given: now,
         expires: now + day,
     };
-    world.store.put_browser(&cookie, &user, Some(&consent), day).await.unwrap();
-    assert_eq!(browser.get(&world, &address).await.status, 200);
+    env.store.put_browser(&cookie, &user, Some(&consent), day).await.unwrap();
+    assert_eq!(browser.get(&env, &address).await.status, 200);
 }
 
 #[tokio::test]
-async fn a_refresh_token_is_carried_forward_for_the_same_subject_alone() {
-    let world = World::new();
-    let client = world.client().await;
+async fn inherits_refresh_token_for_same_subject_only() {
+    let env = TestEnv::new();
+    let client = env.client().await;
     let row = async |access: &str| {
-        let token =
-            world.server.verifier(crate::testing::RESOURCE).unwrap().verify(access).unwrap();
-        let session = world.store.session(&token.session).await.unwrap().unwrap();
-        let leg =
-            world.server.legs().iter().find(|leg| leg.name.as_str() == "git").unwrap().clone();
+        let token = env.server.verifier(crate::testing::RESOURCE).unwrap().verify(access).unwrap();
+        let session = env.store.session(&token.session).await.unwrap().unwrap();
+        let upstream = env
+            .server
+            .upstream_providers()
+            .iter()
+            .find(|upstream| upstream.name.as_str() == "git")
+            .unwrap()
+            .clone();
         let row = session.rows[&ProviderName::new("git").unwrap()].clone();
-        world.server.inner().open_row(token.session, &leg, &row).unwrap().refresh.is_some()
+        env.server.inner().decrypt_tokens(token.session, &upstream, &row).unwrap().refresh.is_some()
     };
-    assert!(row(&world.tokens(&client).await.access).await);
-    world.git.set(|script| script.refresh_token = None);
-    assert!(row(&world.tokens(&client).await.access).await);
+    assert!(row(&env.tokens(&client).await.access).await);
+    env.git.set(|behavior| behavior.refresh_token = None);
+    assert!(row(&env.tokens(&client).await.access).await);
     // A refresh token is bound to the client that the provider issued it to.
-    world.git.set(|script| script.client_id = "us-again");
-    assert!(!row(&world.tokens(&client).await.access).await);
-    world.git.set(|script| {
-        (script.client_id, script.subject) = ("us", "somebody-else");
+    env.git.set(|behavior| behavior.client_id = "us-again");
+    assert!(!row(&env.tokens(&client).await.access).await);
+    env.git.set(|behavior| {
+        (behavior.client_id, behavior.subject) = ("us", "somebody-else");
     });
-    assert!(!row(&world.tokens(&client).await.access).await);
+    assert!(!row(&env.tokens(&client).await.access).await);
 }
 
 #[tokio::test]
-async fn a_consent_is_remembered_for_whoever_gave_it_alone() {
-    let world = World::new();
-    let client = world.client().await;
-    let mut browser = Browser::default();
-    let through = async |browser: &mut Browser, corp: String| {
-        let came = browser.get(&world, &World::at_provider(&corp)).await.location();
-        if came.starts_with("https://git.example/") {
-            return answered(&browser.get(&world, &World::at_provider(&came)).await);
+async fn consent_covers_only_consenting_user() {
+    let env = TestEnv::new();
+    let client = env.client().await;
+    let mut browser = UserAgent::default();
+    let through = async |browser: &mut UserAgent, corp: String| {
+        let response = browser.get(&env, &TestEnv::provider_callback(&corp)).await.location();
+        if response.starts_with("https://git.example/") {
+            return redirect_url(&browser.get(&env, &TestEnv::provider_callback(&response)).await);
         }
-        url::Url::parse(&came).unwrap()
+        url::Url::parse(&response).unwrap()
     };
-    let corp = world.consent(&mut browser, &World::authorize(&client, &[])).await;
+    let corp = env.consent(&mut browser, &TestEnv::authorize(&client, &[])).await;
     assert!(param(&through(&mut browser, corp).await, "code").is_some());
 
     // The same user sees no consent page.
-    let corp = browser.get(&world, &World::authorize(&client, &[])).await.location();
+    let corp = browser.get(&env, &TestEnv::authorize(&client, &[])).await.location();
     assert!(param(&through(&mut browser, corp).await, "code").is_some());
 
     // Another user of the same browser gets no code without a consent page.
-    world.corp.set(|script| script.subject = "bob");
-    let corp = browser.get(&world, &World::authorize(&client, &[])).await.location();
+    env.corp.set(|behavior| behavior.subject = "bob");
+    let corp = browser.get(&env, &TestEnv::authorize(&client, &[])).await.location();
     let refused = through(&mut browser, corp).await;
     assert_eq!(param(&refused, "error").as_deref(), Some("access_denied"));
-    let page = browser.get(&world, &World::authorize(&client, &[])).await;
+    let page = browser.get(&env, &TestEnv::authorize(&client, &[])).await;
     assert_eq!(page.status, 200);
-    let corp = world.consent(&mut browser, &World::authorize(&client, &[])).await;
+    let corp = env.consent(&mut browser, &TestEnv::authorize(&client, &[])).await;
     assert!(param(&through(&mut browser, corp).await, "code").is_some());
 }
 
 #[tokio::test]
-async fn a_provider_that_says_no_names_lets_nobody_in_as_who_was_there_before() {
-    let world = World::new();
-    let client = world.client().await;
-    let mut browser = Browser::default();
-    let corp = world.consent(&mut browser, &World::authorize(&client, &[])).await;
-    let git = browser.get(&world, &World::at_provider(&corp)).await.location();
-    browser.get(&world, &World::at_provider(&git)).await;
+async fn synthetic_user_never_inherits_earlier_session() {
+    let env = TestEnv::new();
+    let client = env.client().await;
+    let mut browser = UserAgent::default();
+    let corp = env.consent(&mut browser, &TestEnv::authorize(&client, &[])).await;
+    let git = browser.get(&env, &TestEnv::provider_callback(&corp)).await.location();
+    browser.get(&env, &TestEnv::provider_callback(&git)).await;
 
-    world.corp.set(|script| (script.subject, script.is_synthetic) = ("tk-0123456789abcdef", true));
-    let corp = browser.get(&world, &World::authorize(&client, &[])).await.location();
-    let refused = answered(&browser.get(&world, &World::at_provider(&corp)).await);
+    env.corp
+        .set(|behavior| (behavior.subject, behavior.is_synthetic) = ("tk-0123456789abcdef", true));
+    let corp = browser.get(&env, &TestEnv::authorize(&client, &[])).await.location();
+    let refused = redirect_url(&browser.get(&env, &TestEnv::provider_callback(&corp)).await);
     assert_eq!(param(&refused, "error").as_deref(), Some("access_denied"));
 }

@@ -6,20 +6,20 @@ use serde_json::Value;
 use vmcp_auth_store::{Limits, MemoryStore};
 use vmcp_core::Clock;
 
-use crate::testing::{World, settings};
-use crate::{AuthServer, IssuerUrl, Scopes, StartFault, Upstream};
+use crate::testing::{TestEnv, settings};
+use crate::{AuthServer, IssuerUrl, Scopes, StartError, Upstream};
 
 #[tokio::test]
-async fn both_documents_say_what_is_offered() {
-    let world = World::new();
+async fn discovery_documents_list_capabilities() {
+    let env = TestEnv::new();
     for path in ["/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"] {
-        let came = world.get(path).await;
+        let response = env.get(path).await;
         assert_eq!(
-            (came.status.as_u16(), &came.headers["content-type"]),
+            (response.status.as_u16(), &response.headers["content-type"]),
             (200, &"application/json".parse().unwrap())
         );
-        assert_eq!(came.headers["access-control-allow-origin"], "*");
-        let document = came.json();
+        assert_eq!(response.headers["access-control-allow-origin"], "*");
+        let document = response.json();
         for (member, value) in [
             ("issuer", "https://as.example"),
             ("authorization_endpoint", "https://as.example/oauth/authorize"),
@@ -42,38 +42,38 @@ async fn both_documents_say_what_is_offered() {
             path.ends_with("openid-configuration")
         );
     }
-    let keys = world.get("/.well-known/jwks.json").await.json();
+    let keys = env.get("/.well-known/jwks.json").await.json();
     assert_eq!(keys["keys"].as_array().unwrap().len(), 1);
 }
 
 #[tokio::test]
-async fn an_issuer_with_a_path_is_found_before_after_and_without_it() {
+async fn serves_discovery_around_issuer_path() {
     let mut settings = settings();
     settings.issuer = IssuerUrl::parse("https://as.example/tenant").unwrap();
     settings.authorization_base = Some(IssuerUrl::parse("https://as.example").unwrap());
-    let world = World::with(settings, Limits::default());
+    let env = TestEnv::with(settings, Limits::default());
     for path in [
         "/.well-known/oauth-authorization-server/tenant",
         "/.well-known/openid-configuration/tenant",
         "/tenant/.well-known/openid-configuration",
         "/.well-known/oauth-authorization-server",
     ] {
-        let document: Value = world.get(path).await.json();
+        let document: Value = env.get(path).await.json();
         assert_eq!(document["issuer"], "https://as.example/tenant", "{path}");
         assert_eq!(document["authorization_endpoint"], "https://as.example/oauth/authorize");
         assert_eq!(document["token_endpoint"], "https://as.example/tenant/oauth/token");
     }
-    assert_eq!(world.post("/tenant/oauth/token", &[]).await.status, 400);
-    assert_eq!(world.post("/oauth/token", &[]).await.status, 404);
+    assert_eq!(env.post("/tenant/oauth/token", &[]).await.status, 400);
+    assert_eq!(env.post("/oauth/token", &[]).await.status, 404);
     for path in ["/oauth/authorize", "/tenant/oauth/authorize"] {
-        assert_eq!(world.get(path).await.status, 400);
+        assert_eq!(env.get(path).await.status, 400);
     }
-    assert_eq!(world.get("/.well-known/openid-configuration/other").await.status, 404);
+    assert_eq!(env.get("/.well-known/openid-configuration/other").await.status, 404);
 }
 
 #[tokio::test]
-async fn scripts_on_any_site_may_ask_where_no_cookie_counts() {
-    let world = World::new();
+async fn allows_cors_only_where_cookies_are_ignored() {
+    let env = TestEnv::new();
     for (path, open) in [
         ("/oauth/token", true),
         ("/oauth/register", true),
@@ -84,33 +84,39 @@ async fn scripts_on_any_site_may_ask_where_no_cookie_counts() {
         ("/oauth/connections", false),
     ] {
         let request = http::Request::options(path).body(axum::body::Body::empty()).unwrap();
-        let came = world.send(request).await;
-        assert_eq!(came.headers.contains_key("access-control-allow-origin"), open, "{path}");
+        let response = env.send(request).await;
+        assert_eq!(response.headers.contains_key("access-control-allow-origin"), open, "{path}");
     }
 }
 
 #[test]
-fn what_cannot_work_does_not_start() {
-    let world = World::new();
+fn rejects_contradictory_settings_at_start() {
+    let env = TestEnv::new();
     let start = |settings, upstreams: Vec<Arc<dyn Upstream>>| {
         let clock = Clock::system();
         let store = Arc::new(MemoryStore::new(Limits::default(), clock.clone()));
         AuthServer::new(settings, store, upstreams, clock).map(drop)
     };
-    let corp = || Arc::clone(&world.corp) as Arc<dyn Upstream>;
-    assert_eq!(start(settings(), vec![]), Err(StartFault::NoUpstream));
-    assert_eq!(start(settings(), vec![corp(), corp()]), Err(StartFault::Twice("corp".into())));
+    let corp = || Arc::clone(&env.corp) as Arc<dyn Upstream>;
+    assert_eq!(start(settings(), vec![]), Err(StartError::NoProvider));
+    assert_eq!(
+        start(settings(), vec![corp(), corp()]),
+        Err(StartError::DuplicateName("corp".into()))
+    );
     let mut baseline = settings();
     baseline.baseline_scopes = Scopes::parse("openid admin").unwrap();
-    assert_eq!(start(baseline, vec![corp()]), Err(StartFault::Baseline("admin".into())));
+    assert_eq!(
+        start(baseline, vec![corp()]),
+        Err(StartError::UnsupportedBaselineScope("admin".into()))
+    );
     let mut elsewhere = settings();
     elsewhere.authorization_base = Some(IssuerUrl::parse("https://login.example").unwrap());
     assert_eq!(start(elsewhere, vec![corp()]), Ok(()));
     let mut elsewhere = settings();
     elsewhere.issuer = IssuerUrl::parse("https://login.example").unwrap();
-    let fault = start(elsewhere, vec![corp()]).unwrap_err();
+    let cause = start(elsewhere, vec![corp()]).unwrap_err();
     assert_eq!(
-        fault.to_string(),
+        cause.to_string(),
         "upstream provider corp sends browsers back to https://as.example: use the origin of the authorization \
          endpoint, https://login.example, or that of the issuer or of a resource"
     );

@@ -14,13 +14,13 @@ use vmcp_upstream::{
     Settings, StaticClient,
 };
 
-use crate::testing::{APP, Browser, World, param};
+use crate::testing::{APP, TestEnv, UserAgent, param};
 use crate::{Upstream, testing};
 
 const PROVIDER: &str = "https://id.example";
 
 /// Creates a provider that names its issuer in each response, and serves its metadata only.
-fn provider(world: &World, name: &str, kind: Kind) -> Arc<dyn Upstream> {
+fn provider(env: &TestEnv, name: &str, kind: Kind) -> Arc<dyn Upstream> {
     let http = service_fn(|request: Request<Body>| -> BoxFuture<'static, _> {
         let metadata = json!({
             "issuer": PROVIDER,
@@ -47,7 +47,7 @@ fn provider(world: &World, name: &str, kind: Kind) -> Arc<dyn Upstream> {
         client_name: "vmcp".into(),
     };
     let registrations = Arc::new(MemoryRegistrations);
-    let provider = Provider::new(settings, http, http, registrations, world.clock.clone());
+    let provider = Provider::new(settings, http, http, registrations, env.clock.clone());
     Arc::new(provider.unwrap())
 }
 
@@ -72,10 +72,10 @@ fn oauth2(at: &str) -> Kind {
 }
 
 #[tokio::test]
-async fn an_error_is_taken_from_whom_it_is_expected_only_as_a_code_is() {
-    let world = World::new();
-    let world = World::behind(&world, vec![provider(&world, "corp", oidc())]);
-    let client = world.client().await;
+async fn accepts_errors_only_from_expected_issuer() {
+    let env = TestEnv::new();
+    let env = TestEnv::with_providers(&env, vec![provider(&env, "corp", oidc())]);
+    let client = env.client().await;
     let own = "the login was cancelled or refused at the identity provider";
     let foreign = "the login at the identity provider failed";
     for (said, iss, error, words) in [
@@ -95,14 +95,14 @@ async fn an_error_is_taken_from_whom_it_is_expected_only_as_a_code_is() {
         ("code=stolen", Some("https://evil.example"), "access_denied", foreign),
         ("code=stolen", None, "access_denied", foreign),
     ] {
-        let mut browser = Browser::default();
-        let to = world.consent(&mut browser, &World::authorize(&client, &[])).await;
+        let mut browser = UserAgent::default();
+        let to = env.consent(&mut browser, &TestEnv::authorize(&client, &[])).await;
         let to = url::Url::parse(&to).unwrap();
         assert_eq!(to.host_str(), Some("id.example"));
         let state = param(&to, "state").unwrap();
         let iss = iss.map(|iss| format!("&iss={iss}")).unwrap_or_default();
         let back = format!("/back/corp?{said}&state={state}{iss}");
-        let answer = browser.get(&world, &back).await.location();
+        let answer = browser.get(&env, &back).await.location();
         assert!(answer.starts_with(APP), "{answer}");
         let answer = url::Url::parse(&answer).unwrap();
         let told = (param(&answer, "error").unwrap(), param(&answer, "error_description").unwrap());
@@ -110,24 +110,24 @@ async fn an_error_is_taken_from_whom_it_is_expected_only_as_a_code_is() {
         assert!(told.1.starts_with(words), "{said} {iss}: {}", told.1);
         assert_eq!(param(&answer, "iss").as_deref(), Some(testing::ISSUER));
         // The login has ended in both cases.
-        assert_eq!(browser.get(&world, &back).await.status, 400);
+        assert_eq!(browser.get(&env, &back).await.status, 400);
     }
 }
 
 #[tokio::test]
-async fn a_provider_without_a_known_issuer_is_not_answered_for_by_one_that_has_one() {
-    let world = World::new();
-    let client = world.client().await;
+async fn rejects_issuer_of_other_configured_provider() {
+    let env = TestEnv::new();
+    let client = env.client().await;
     for (at, mixed_up) in [("https://git.example", true), (PROVIDER, false)] {
-        let first = provider(&world, "git", oauth2(at));
-        let world = World::behind(&world, vec![first, provider(&world, "corp", oidc())]);
-        let mut browser = Browser::default();
-        let authorize = World::authorize(&client, &[("prompt", "consent")]);
-        let to = world.consent(&mut browser, &authorize).await;
+        let first = provider(&env, "git", oauth2(at));
+        let env = TestEnv::with_providers(&env, vec![first, provider(&env, "corp", oidc())]);
+        let mut browser = UserAgent::default();
+        let authorize = TestEnv::authorize(&client, &[("prompt", "consent")]);
+        let to = env.consent(&mut browser, &authorize).await;
         assert!(to.starts_with(at), "{to}");
         let state = param(&url::Url::parse(&to).unwrap(), "state").unwrap();
         let back = format!("/back/git?error=access_denied&state={state}&iss={PROVIDER}");
-        let answer = url::Url::parse(&browser.get(&world, &back).await.location()).unwrap();
+        let answer = url::Url::parse(&browser.get(&env, &back).await.location()).unwrap();
         let words = param(&answer, "error_description").unwrap();
         assert_eq!(words.contains("cancelled"), !mixed_up, "{words}");
     }
@@ -136,18 +136,18 @@ async fn a_provider_without_a_known_issuer_is_not_answered_for_by_one_that_has_o
 /// A separate redirect URI for each provider is the defense for providers that do not name their issuer (RFC 9700 section
 /// 4.4.2).
 #[tokio::test]
-async fn an_answer_at_another_providers_address_is_none() {
-    let world = World::new();
-    let client = world.client().await;
-    let providers = ["git", "lab"]
-        .map(|name| provider(&world, name, oauth2(&format!("https://{name}.example"))));
-    let world = World::behind(&world, providers.to_vec());
+async fn rejects_response_at_other_redirect_uri() {
+    let env = TestEnv::new();
+    let client = env.client().await;
+    let providers =
+        ["git", "lab"].map(|name| provider(&env, name, oauth2(&format!("https://{name}.example"))));
+    let env = TestEnv::with_providers(&env, providers.to_vec());
     for (path, words) in [("/back/git", "cancelled"), ("/back/lab", "malformed")] {
-        let mut browser = Browser::default();
-        let to = world.consent(&mut browser, &World::authorize(&client, &[])).await;
+        let mut browser = UserAgent::default();
+        let to = env.consent(&mut browser, &TestEnv::authorize(&client, &[])).await;
         let state = param(&url::Url::parse(&to).unwrap(), "state").unwrap();
         let back = format!("{path}?error=access_denied&state={state}");
-        let answer = browser.get(&world, &back).await.told();
+        let answer = browser.get(&env, &back).await.client_redirect();
         let told = param(&answer, "error_description").unwrap();
         assert!(told.contains(words), "{path}: {told}");
     }

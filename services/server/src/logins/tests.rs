@@ -7,7 +7,7 @@ use http::Request;
 use tower::{ServiceExt, service_fn};
 use tower_layer::Layer;
 use vmcp_audit::{AuditSettings, EventFilter};
-use vmcp_auth_server::{Reused, Revoker};
+use vmcp_auth_server::{ReplayedToken, RevokedBy};
 
 use super::*;
 
@@ -23,10 +23,17 @@ fn recorder(events: EventFilter) -> (Recorder, Arc<Logins>, Taken) {
     (Recorder::new("https://as.example", &logins), logins, taken)
 }
 
-fn told(what: Happened<'_>) -> Told<'_> {
+fn told(what: EventKind<'_>) -> AuthEvent<'_> {
     let session = Some(SessionId::from_bytes([7; 16]));
     let (client, user) = (Some("editor"), Some("u-1"));
-    Told { client, user, name: Some("Ann"), email: Some("ann@example.com"), session, what }
+    AuthEvent {
+        client,
+        user,
+        name: Some("Ann"),
+        email: Some("ann@example.com"),
+        session,
+        kind: what,
+    }
 }
 
 fn fact<'a>(event: &'a Event, name: &str) -> Option<&'a str> {
@@ -37,30 +44,30 @@ fn fact<'a>(event: &'a Event, name: &str) -> Option<&'a str> {
     }
 }
 
-fn refusal(status: u16) -> Refusal {
+fn rejection(status: u16) -> Rejection {
     let status = StatusCode::from_u16(status).unwrap();
-    Refusal { status, error: Some("invalid_grant"), reason: "the code is unknown" }
+    Rejection { status, error: Some("invalid_grant"), reason: "the code is unknown" }
 }
 
 #[test]
 fn every_type_of_the_issuer_comes_of_something_that_happens() {
-    let (scopes, refusal) = (&["tools".to_owned()][..], refusal(400));
+    let (scopes, rejection) = (&["tools".to_owned()][..], rejection(400));
     let all = [
-        Happened::LoginStarted { scopes, resource: "r", remembered: false },
-        Happened::ConsentGiven,
-        Happened::ConsentDenied,
-        Happened::LoginCompleted { scopes, resource: None },
-        Happened::LoginFailed { provider: None, refusal },
-        Happened::UpstreamLinked { provider: "corp", scopes },
-        Happened::UpstreamUnlinked { provider: "corp" },
-        Happened::UpstreamLost { provider: "corp", lost: Lost::Dead },
-        Happened::TokenIssued { scopes, audience: scopes },
-        Happened::TokenRefreshed { scopes, audience: scopes, repeated: false },
-        Happened::TokenRefused { refusal },
-        Happened::TokenReused { token: Reused::Code },
-        Happened::TokenRevoked { by: Revoker::Client },
-        Happened::ClientRegistered { name: None, redirect_uris: scopes },
-        Happened::ClientRefused { refusal },
+        EventKind::LoginStarted { scopes, resource: "r", remembered: false },
+        EventKind::ConsentGiven,
+        EventKind::ConsentDenied,
+        EventKind::LoginCompleted { scopes, resource: None },
+        EventKind::LoginFailed { provider: None, rejection },
+        EventKind::UpstreamLinked { provider: "corp", scopes },
+        EventKind::UpstreamUnlinked { provider: "corp" },
+        EventKind::UpstreamLinkLost { provider: "corp", reason: LinkLossReason::GrantEnded },
+        EventKind::TokenIssued { scopes, audience: scopes },
+        EventKind::TokenRefreshed { scopes, audience: scopes, repeated: false },
+        EventKind::TokenRejected { rejection },
+        EventKind::TokenReplayed { token: ReplayedToken::Code },
+        EventKind::TokenRevoked { by: RevokedBy::Client },
+        EventKind::ClientRegistered { name: None, redirect_uris: scopes },
+        EventKind::RegistrationRejected { rejection },
     ];
     let mut made: Vec<_> = all.iter().map(kind).collect();
     made.sort_by_key(|kind| *kind as u8);
@@ -85,23 +92,26 @@ fn the_outcome_follows_the_status_as_it_does_for_messages() {
         (500, Outcome::Error),
         (503, Outcome::Error),
     ] {
-        let refusal = refusal(status);
+        let rejection = rejection(status);
         for what in [
-            Happened::LoginFailed { provider: Some("corp"), refusal },
-            Happened::TokenRefused { refusal },
-            Happened::ClientRefused { refusal },
+            EventKind::LoginFailed { provider: Some("corp"), rejection },
+            EventKind::TokenRejected { rejection },
+            EventKind::RegistrationRejected { rejection },
         ] {
             assert_eq!(outcome(&what), expected, "{status} {what:?}");
         }
     }
-    assert_eq!(outcome(&Happened::ConsentDenied), Outcome::Denied);
-    assert_eq!(outcome(&Happened::TokenReused { token: Reused::RefreshToken }), Outcome::Denied);
+    assert_eq!(outcome(&EventKind::ConsentDenied), Outcome::Denied);
+    assert_eq!(
+        outcome(&EventKind::TokenReplayed { token: ReplayedToken::RefreshToken }),
+        Outcome::Denied
+    );
 }
 
 #[test]
 fn an_event_says_who_which_client_and_which_session() {
     let (recorder, _, taken) = recorder(EventFilter::ALL);
-    recorder.observe(&told(Happened::TokenReused { token: Reused::RefreshToken }));
+    recorder.observe(&told(EventKind::TokenReplayed { token: ReplayedToken::RefreshToken }));
     let event = taken.lock().unwrap().pop().unwrap();
     assert_eq!((event.target.kind, event.target.name.as_deref()), ("client", Some("editor")));
     let caller = event.caller.as_ref().unwrap();
@@ -119,13 +129,16 @@ fn an_event_says_who_which_client_and_which_session() {
 fn who_refused_and_why_is_said() {
     let (recorder, _, taken) = recorder(EventFilter::ALL);
     for (provider, by) in [(Some("corp"), "provider"), (None, "server")] {
-        recorder.observe(&told(Happened::LoginFailed { provider, refusal: refusal(400) }));
+        recorder.observe(&told(EventKind::LoginFailed { provider, rejection: rejection(400) }));
         let event = taken.lock().unwrap().pop().unwrap();
         assert_eq!((fact(&event, "refused_by"), fact(&event, "provider")), (Some(by), provider));
         assert_eq!(fact(&event, "error"), Some("invalid_grant"));
         assert_eq!(fact(&event, "reason"), Some("the code is unknown"));
     }
-    recorder.observe(&told(Happened::UpstreamLost { provider: "corp", lost: Lost::Dead }));
+    recorder.observe(&told(EventKind::UpstreamLinkLost {
+        provider: "corp",
+        reason: LinkLossReason::GrantEnded,
+    }));
     let event = taken.lock().unwrap().pop().unwrap();
     assert_eq!(
         (event.target.kind, event.target.name.as_deref()),
@@ -143,7 +156,7 @@ async fn what_happens_while_a_request_is_answered_says_where_it_came_from() {
         let recorder = Arc::clone(&recorder);
         async move {
             tokio::time::sleep(Duration::from_millis(30)).await;
-            recorder.observe(&told(Happened::ConsentGiven));
+            recorder.observe(&told(EventKind::ConsentGiven));
             Ok::<_, Infallible>(())
         }
     });

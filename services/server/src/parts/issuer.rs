@@ -12,7 +12,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use vmcp_auth_server::{
-    AuthServer, HmacRing, Observer, Scopes, Settings, StartFault, StoredRegistrations, Upstream,
+    AuthServer, HmacKeyRing, Observer, Scopes, Settings, StartError, StoredRegistrations, Upstream,
 };
 use vmcp_auth_store::{Limits, MemoryStore, Store};
 use vmcp_config::{
@@ -109,7 +109,7 @@ impl Issuing {
         store: Arc<dyn Store>,
         before: Option<&AuthServer>,
         observer: Arc<dyn Observer>,
-    ) -> Result<(AuthServer, Vec<Arc<Asked>>), StartFault> {
+    ) -> Result<(AuthServer, Vec<Arc<Asked>>), StartError> {
         let mut settings = self.settings.clone();
         if let Some(before) = before.map(AuthServer::settings) {
             if settings.keys.is_ephemeral() && before.keys.is_ephemeral() {
@@ -121,15 +121,15 @@ impl Issuing {
         }
         let providers = self.providers(&store, &settings.hmac);
         let server = AuthServer::new(settings, store, upstreams(&providers), Clock::system())?;
-        let mut server = server.client_documents(self.fetchers.documents.clone());
+        let mut server = server.with_client_metadata(self.fetchers.documents.clone());
         if let Some(before) = before {
-            server = server.sharing_revocations_with(before);
+            server = server.with_shared_revocations(before);
         }
-        Ok((server.observed_by(observer), providers))
+        Ok((server.with_observer(observer), providers))
     }
 
     /// Creates a server with temporary state, and returns all errors.
-    fn try_out(&self) -> Vec<StartFault> {
+    fn try_out(&self) -> Vec<StartError> {
         let store = forgotten();
         let providers = upstreams(&self.providers(&store, &self.settings.hmac));
         let start = |settings: &Settings, providers: Vec<_>| {
@@ -140,7 +140,7 @@ impl Issuing {
         let with = |scopes| Settings { baseline_scopes: scopes, ..self.settings.clone() };
         let scopes = self.settings.baseline_scopes.iter().filter_map(|it| Scopes::new([it]).ok());
         let scopes = scopes.filter_map(|scope| match start(&with(scope), Vec::new()) {
-            Err(fault @ StartFault::Baseline(_)) => Some(fault),
+            Err(fault @ StartError::UnsupportedBaselineScope(_)) => Some(fault),
             Ok(_) | Err(_) => None,
         });
         let none = with(Scopes::default());
@@ -149,7 +149,7 @@ impl Issuing {
         if faults.is_empty() { vec![first] } else { faults }
     }
 
-    fn providers(&self, store: &Arc<dyn Store>, secrets: &HmacRing) -> Vec<Arc<Asked>> {
+    fn providers(&self, store: &Arc<dyn Store>, secrets: &HmacKeyRing) -> Vec<Arc<Asked>> {
         let provider = |settings: &vmcp_upstream::Settings| {
             let provider = self.fetchers.provider(settings, store, secrets);
             // The conversion of the section already succeeded once for each provider.
@@ -195,7 +195,7 @@ impl Fetchers {
         &self,
         settings: &vmcp_upstream::Settings,
         store: &Arc<dyn Store>,
-        secrets: &HmacRing,
+        secrets: &HmacKeyRing,
     ) -> Result<Provider, SettingsError> {
         let clock = Clock::system;
         let registrations = StoredRegistrations::new(Arc::clone(store), secrets, clock());

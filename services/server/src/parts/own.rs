@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
-use vmcp_auth_server::{AuthServer, OwnFault, OwnToken, OwnTokens};
+use vmcp_auth_server::{AccessToken, AccessTokenError, AccessTokenVerifier, AuthServer};
 use vmcp_auth_store::SessionId;
 use vmcp_authn::{AuthError, AuthenticationFuture, TokenVerifier};
 use vmcp_core::{Identity, RevocationFuture, SessionRevocation};
@@ -27,7 +27,7 @@ struct End {
 
 /// Verifier of tokens of the embedded authorization server.
 pub(super) struct Own {
-    tokens: OwnTokens,
+    tokens: AccessTokenVerifier,
     sessions: Sessions,
 }
 
@@ -57,7 +57,7 @@ impl Sessions {
 
     fn listen(&self, server: &AuthServer) {
         let ended = self.ended.clone();
-        server.on_end(move |_| ended.send_modify(|count| *count += 1));
+        server.on_revocation(move |_| ended.send_modify(|count| *count += 1));
     }
 
     fn end(&self, session: SessionId) -> End {
@@ -65,7 +65,7 @@ impl Sessions {
     }
 
     fn has_ended(&self, session: SessionId) -> bool {
-        self.server.load().has_ended(session)
+        self.server.load().is_revoked(session)
     }
 
     /// Waits until the session is revoked.
@@ -111,20 +111,20 @@ impl Own {
         let found = self.tokens.verify(token).map_err(|fault| {
             tracing::debug!(%fault, "a token is refused");
             match fault {
-                OwnFault::Token(fault) => fault.into(),
-                OwnFault::Unread => AuthError::unavailable(),
-                other @ (OwnFault::NoSession | OwnFault::Revoked) => {
+                AccessTokenError::Token(fault) => fault.into(),
+                AccessTokenError::RevocationsNotLoaded => AuthError::unavailable(),
+                other @ (AccessTokenError::NoSession | AccessTokenError::Revoked) => {
                     AuthError::InvalidToken(other.to_string().into())
                 }
             }
         })?;
-        let OwnToken { subject, claims, expires_at, session } = found;
+        let AccessToken { subject, claims, expires_at, session } = found;
         let server = self.sessions.server();
         Ok(Identity::builder(server.settings().issuer.as_str(), &subject)
             .claims(claims)
             .token(token.into())
             .expires_at(expires_at)
-            .upstream(server.tokens(session))
+            .upstream(server.upstream_tokens(session))
             .revocation(Arc::new(self.sessions.end(session)))
             .build())
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::Router;
 use serde_json::Value;
 use tokio::time::timeout;
-use vmcp_auth_server::{AuthServer, Observer, ProviderFault, Sizes, StartFault};
+use vmcp_auth_server::{AuthServer, Observer, ProviderCheckError, StartError, Stats};
 use vmcp_auth_store::{Counts, Store};
 
 use self::upkeep::{Seen, Task};
@@ -53,10 +53,10 @@ pub enum IssuerError {
     Storage(#[from] StorageError),
     /// The settings are inconsistent.
     #[error("authServer: {0}")]
-    Start(#[from] StartFault),
+    Start(#[from] StartError),
     /// The identity of a provider has changed.
     #[error("authServer.upstreamProviders: {0}")]
-    Provider(#[from] ProviderFault),
+    Provider(#[from] ProviderCheckError),
     /// It would be another one.
     #[error(
         "authServer.{0}: changes are taken over at a restart only: restart the server, or undo them"
@@ -81,7 +81,7 @@ impl Issuer {
         let kept = Kept::new(observer, &store);
         let issuer = Self::run(issuing, (server, upstreams), store, sessions, kept);
         // Until then its tokens are refused with 503, so few clients should come sooner.
-        if timeout(FIRST_READ, issuer.0.server.revocations_read()).await.is_err() {
+        if timeout(FIRST_READ, issuer.0.server.wait_revocations_loaded()).await.is_err() {
             tracing::error!(
                 seconds = FIRST_READ.as_secs(),
                 "failed to read revoked sessions from the store: tokens are refused until it answers"
@@ -126,7 +126,10 @@ impl Issuer {
         sessions: Sessions,
         kept: Arc<Kept>,
     ) -> Self {
-        let watching = [Task::spawn(server.clone().watch()), Task::of_providers(upstreams.clone())];
+        let watching = [
+            Task::spawn(server.clone().watch_revocations()),
+            Task::of_providers(upstreams.clone()),
+        ];
         Self(Arc::new(Running {
             server,
             store,
@@ -175,13 +178,14 @@ impl Issuer {
 
     /// Returns the number of entries in memory, by kind.
     pub(crate) fn held(&self) -> [(&'static str, usize); 5] {
-        let Sizes { documents, addresses, revoked, rows, left_alone } = self.0.server.sizes();
+        let Stats { documents, addresses, revoked, upstream_tokens, backed_off } =
+            self.0.server.stats();
         [
             ("client_documents", documents),
             ("watched_addresses", addresses),
             ("ended_sessions", revoked),
-            ("upstream_tokens", rows),
-            ("upstream_tokens_left_alone", left_alone),
+            ("upstream_tokens", upstream_tokens),
+            ("upstream_tokens_left_alone", backed_off),
         ]
     }
 

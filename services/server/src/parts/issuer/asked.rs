@@ -110,8 +110,8 @@ impl Upstream for Asked {
         self.provider.issuer_id()
     }
 
-    fn may_be(&self, issuer: &str) -> bool {
-        self.provider.may_be(issuer)
+    fn may_have_issuer(&self, issuer: &str) -> bool {
+        self.provider.may_have_issuer(issuer)
     }
 
     fn begin<'a>(
@@ -234,13 +234,13 @@ mod tests {
             user_info: None,
         })));
         assert_eq!((own.issuer(), plain.issuer()), (Some("https://id.example"), None));
-        for (asked, issuer, may_be) in [
+        for (asked, issuer, may_have_issuer) in [
             (&own, "https://id.example", true),
             (&own, "https://git.example", false),
             (&plain, "https://git.example", true),
             (&plain, "https://id.example", false),
         ] {
-            assert_eq!(asked.may_be(issuer), may_be, "{asked:?} {issuer}");
+            assert_eq!(asked.may_have_issuer(issuer), may_have_issuer, "{asked:?} {issuer}");
         }
     }
 

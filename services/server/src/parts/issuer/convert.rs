@@ -4,8 +4,8 @@ use std::hash::{Hash, Hasher};
 
 use secrecy::{ExposeSecret, SecretSlice};
 use vmcp_auth_server::{
-    Audience, Audiences, HmacRing, IssuerUrl, Keys, LifespanFault, Lifespans, Scopes, Settings,
-    StartFault,
+    Audience, Audiences, HmacKeyRing, IssuerUrl, LifespanError, Lifespans, Scopes, Settings,
+    SigningKeys, StartError,
 };
 use vmcp_config::auth_server::{TokenLifespans, Upstream, UpstreamKind};
 use vmcp_config::{AuthServer as Section, ConfigError, Oidc, SecretFile, Warning};
@@ -120,21 +120,21 @@ impl Converter {
         scopes.map_err(|fault| self.refuse(at, "the scopes", fault.to_string())).ok()
     }
 
-    fn keys(&mut self, refs: &[SecretFile]) -> Option<Keys> {
+    fn keys(&mut self, refs: &[SecretFile]) -> Option<SigningKeys> {
         let at = format!("{AT}.signingKeySecretRefs");
         if refs.is_empty() {
             self.warn(&at, "no key: one is made up, and every token ends with the process");
         }
         let pems = self.contents(&at, refs)?;
         let pems: Vec<_> = pems.iter().map(ExposeSecret::expose_secret).collect();
-        let keys = Keys::new(&pems).map_err(|(index, fault)| {
+        let keys = SigningKeys::new(&pems).map_err(|(index, fault)| {
             let found = named(refs, index);
             self.refuse(format!("{at}[{index}].file"), found, format!("a signing key ({fault})"));
         });
         keys.ok()
     }
 
-    fn hmac(&mut self, refs: &[SecretFile]) -> Option<HmacRing> {
+    fn hmac(&mut self, refs: &[SecretFile]) -> Option<HmacKeyRing> {
         let at = format!("{AT}.hmacSecretRefs");
         if refs.is_empty() {
             let message = "no secret: one is made up, and every code, refresh token and upstream token \
@@ -147,7 +147,7 @@ impl Converter {
                            it: use random bytes, such as `openssl rand 32` prints";
             self.warn(&format!("{at}[{index}].file"), message);
         }
-        let ring = HmacRing::new(&secrets).map_err(|(index, fault)| {
+        let ring = HmacKeyRing::new(&secrets).map_err(|(index, fault)| {
             let found = named(refs, index);
             self.refuse(format!("{at}[{index}].file"), found, format!("a secret ({fault})"));
         });
@@ -175,9 +175,9 @@ impl Converter {
         ] {
             let Err(fault) = tried else { continue };
             let (key, found) = match fault {
-                LifespanFault::Access => ("accessTokenLifespan", access_token_lifespan),
-                LifespanFault::Refresh => ("refreshTokenLifespan", refresh_token_lifespan),
-                LifespanFault::Code => ("authCodeLifespan", auth_code_lifespan),
+                LifespanError::Access => ("accessTokenLifespan", access_token_lifespan),
+                LifespanError::Refresh => ("refreshTokenLifespan", refresh_token_lifespan),
+                LifespanError::Code => ("authCodeLifespan", auth_code_lifespan),
             };
             let at = format!("{AT}.tokenLifespans.{key}");
             self.refuse(at, found.to_string(), fault.to_string());
@@ -212,30 +212,30 @@ impl Converter {
         }
     }
 
-    fn refuse_start(&mut self, fault: &StartFault, issuing: &Issuing, places: &[(String, String)]) {
+    fn refuse_start(&mut self, fault: &StartError, issuing: &Issuing, places: &[(String, String)]) {
         let redirect_uri = |provider: &str| {
             let at = places.iter().find(|(name, _)| name == provider);
             at.map_or_else(|| AT.to_owned(), |(_, at)| format!("{at}.redirectUri"))
         };
         let (path, found, allowed) = match fault {
-            StartFault::NoUpstream
-            | StartFault::Twice(_)
-            | StartFault::Name(_)
-            | StartFault::Issuer(_) => {
+            StartError::NoProvider
+            | StartError::DuplicateName(_)
+            | StartError::InvalidName(_)
+            | StartError::InvalidIssuer(_) => {
                 let path = format!("{AT}.upstreamProviders");
                 (path, "what cannot work".to_owned(), fault.to_string())
             }
-            StartFault::Baseline(scope) => {
+            StartError::UnsupportedBaselineScope(scope) => {
                 let allowed = format!("scopes that can be asked for: {}", issuing.settings.scopes);
                 (format!("{AT}.baselineClientScopes"), format!("\"{scope}\""), allowed)
             }
-            StartFault::Callback { provider, callback, leaves } => {
+            StartError::ForeignRedirectUri { provider, callback, authorization_origin } => {
                 let allowed = format!(
-                    "a URL on {leaves}, which browsers leave from, or on the origin of the issuer or the resource"
+                    "a URL on {authorization_origin}, which browsers leave from, or on the origin of the issuer or the resource"
                 );
                 (redirect_uri(provider), format!("one on {callback}"), allowed)
             }
-            StartFault::Path { provider, path } => {
+            StartError::RedirectUriPathTaken { provider, path } => {
                 let found = format!("the path {path} of another endpoint");
                 (redirect_uri(provider), found, "a path that is not taken".to_owned())
             }

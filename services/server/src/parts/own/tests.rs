@@ -1,7 +1,9 @@
 use futures_util::future::{BoxFuture, FutureExt, ready};
 use http::Uri;
 use secrecy::SecretSlice;
-use vmcp_auth_server::{Audience, Audiences, HmacRing, IssuerUrl, Keys, Settings, Upstream};
+use vmcp_auth_server::{
+    Audience, Audiences, HmacKeyRing, IssuerUrl, Settings, SigningKeys, Upstream,
+};
 use vmcp_auth_store::{Limits, MemoryStore};
 use vmcp_core::Clock;
 use vmcp_upstream::{
@@ -34,7 +36,7 @@ impl Upstream for Closed {
         "https://closed.example"
     }
 
-    fn may_be(&self, _: &str) -> bool {
+    fn may_have_issuer(&self, _: &str) -> bool {
         true
     }
 
@@ -70,8 +72,8 @@ fn server() -> AuthServer {
     let settings = Settings::new(
         IssuerUrl::parse("https://mcp.example").unwrap(),
         Audiences::new(vec![Audience::parse(RESOURCE).unwrap()]).unwrap(),
-        Keys::new::<Vec<u8>>(&[]).unwrap(),
-        HmacRing::new(&[vec![7; 32].into()]).unwrap(),
+        SigningKeys::new::<Vec<u8>>(&[]).unwrap(),
+        HmacKeyRing::new(&[vec![7; 32].into()]).unwrap(),
     );
     let store = Arc::new(MemoryStore::new(Limits::default(), Clock::system()));
     let callback = Uri::from_static("https://mcp.example/oauth/callback");
@@ -95,7 +97,7 @@ async fn the_end_of_one_session_changes_what_is_known_of_its_own_tokens_alone() 
     callers[0].revoked().unwrap().await;
     assert!(callers[1].revoked().unwrap().now_or_never().is_none());
     // Another server comes in its place, such as after a reload, and knows at once what ended before.
-    let after = self::server().sharing_revocations_with(&server);
+    let after = self::server().with_shared_revocations(&server);
     sessions.replace(&after);
     assert_eq!(callers.each_ref().map(Identity::is_revoked), [true, false]);
     let ended = callers[1].revoked().unwrap();

@@ -1,0 +1,166 @@
+//! Verification of this server's own tokens in process: no network, no round trip to the store.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use futures_util::{FutureExt, StreamExt};
+use vmcp_auth_store::SessionId;
+use vmcp_core::{Claims, Clock};
+use vmcp_jwt::{KeySet, TokenError, ValidationOptions, Verifier};
+
+use crate::auth_server::AppState;
+use crate::token_claims::SESSION_CLAIM;
+use crate::{Audience, Settings};
+
+/// Delay before the store's revocations are read again after a failure.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+
+/// Verifier of the tokens that this server issued for one resource.
+#[derive(Clone)]
+pub struct AccessTokenVerifier {
+    server: Arc<AppState>,
+    /// Index of the resource among the server's audiences.
+    at: usize,
+}
+
+/// Verified claims of a token of this server.
+#[derive(Clone, Debug)]
+pub struct AccessToken {
+    /// User of the token, as in the `sub` claim.
+    pub subject: String,
+    /// All claims except the one that names the session, which is internal.
+    pub claims: Claims,
+    /// Expiry time.
+    pub expires_at: SystemTime,
+    /// Session of the token, which has the upstream tokens.
+    pub session: SessionId,
+}
+
+/// Error of a token that is not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AccessTokenError {
+    /// The token itself is invalid.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// The token has no session of this server.
+    #[error("the token belongs to no session")]
+    NoSession,
+    /// The session was revoked, or ended with the process that stored it.
+    #[error("the token was revoked")]
+    Revoked,
+    /// The revocations from before this server's start are not read yet ([`AuthServer::watch`]). The caller can retry
+    /// later.
+    ///
+    /// [`AuthServer::watch`]: crate::AuthServer::watch
+    #[error("the store has not been read yet: the token may have been revoked")]
+    RevocationsNotLoaded,
+}
+
+/// Returns one verifier for each of the server's audiences, in order.
+pub(crate) fn verifiers(settings: &Settings, clock: &Clock) -> Vec<Verifier<Arc<KeySet>>> {
+    let verifier = |audience: &Audience| {
+        let rules = ValidationOptions::new(settings.issuer.as_str(), audience.as_str());
+        Verifier::new(Arc::clone(settings.keys.key_set()), rules).clock(clock.clone())
+    };
+    settings.audiences.iter().map(verifier).collect()
+}
+
+// === impl AccessTokenVerifier ===
+
+impl AccessTokenVerifier {
+    /// Creates a verifier for the resource `audience`; `None` if the server issues no tokens for it.
+    pub(crate) fn new(server: &Arc<AppState>, audience: &str) -> Option<Self> {
+        let mut audiences = server.settings.audiences.iter();
+        let at = audiences.position(|known| known.as_str() == audience)?;
+        Some(Self { server: Arc::clone(server), at })
+    }
+
+    /// Verifies an access token. Its session claim is trusted because this server signed it.
+    ///
+    /// # Errors
+    /// The token was not issued by this server for this resource, or its session ended.
+    pub fn verify(&self, token: &str) -> Result<AccessToken, AccessTokenError> {
+        let verifier = self.server.verifiers.get(self.at).ok_or(TokenError::Audience)?;
+        self.server.verify(verifier, token)
+    }
+}
+
+impl fmt::Debug for AccessTokenVerifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OwnTokens")
+            .field("verifier", &self.server.verifiers.get(self.at))
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl AppState ===
+
+impl AppState {
+    /// Verifies an access token of this server for any of its resources.
+    pub(crate) fn verify_any(&self, token: &str) -> Result<AccessToken, AccessTokenError> {
+        let mut error = AccessTokenError::NoSession;
+        for verifier in &self.verifiers {
+            match self.verify(verifier, token) {
+                Err(other @ AccessTokenError::Token(TokenError::Audience)) => error = other,
+                decided => return decided,
+            }
+        }
+        Err(error)
+    }
+
+    /// Returns `true` for a token issued before a store that ends with its process: its revocation state is unknown.
+    fn precedes_store(&self, claims: &Claims) -> bool {
+        let Some(not_before) = self.store.not_before() else { return false };
+        // With a clock before 1970, no token counts as older than the store.
+        let not_before =
+            not_before.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let issued_at = claims.get("iat").and_then(|claim| claim.json().parse::<u64>().ok());
+        issued_at.is_none_or(|issued_at| issued_at < not_before)
+    }
+
+    fn verify(
+        &self,
+        verifier: &Verifier<Arc<KeySet>>,
+        token: &str,
+    ) -> Result<AccessToken, AccessTokenError> {
+        // The key set is local and complete, so a missing key means a foreign token.
+        let found = verifier.verify_now(token).unwrap_or(Err(TokenError::UnknownKey))?;
+        let session = found.claims.text(SESSION_CLAIM).and_then(|session| session.parse().ok());
+        let session = session.ok_or(AccessTokenError::NoSession)?;
+        if self.revoked.contains(session) || self.precedes_store(&found.claims) {
+            return Err(AccessTokenError::Revoked);
+        }
+        if !self.revoked.is_loaded() {
+            return Err(AccessTokenError::RevocationsNotLoaded);
+        }
+        let subject = found.claims.text("sub").unwrap_or_default().to_owned();
+        let claims = found.claims.without(SESSION_CLAIM);
+        Ok(AccessToken { subject, claims, expires_at: found.expires_at, session })
+    }
+}
+
+/// Reads the revocations of all replicas, for as long as the future is polled.
+pub(crate) async fn watch_revocations(server: &AppState) {
+    loop {
+        match server.store.revocations().await {
+            Ok(mut revocations) => {
+                // Revocations that are ready belong to the history; the stream then waits for new ones.
+                while let Some(Some(revocation)) = revocations.next().now_or_never() {
+                    server.forget(revocation.session);
+                }
+                server.revoked.finish_loading();
+                while let Some(revocation) = revocations.next().await {
+                    server.forget(revocation.session);
+                }
+                tracing::warn!(
+                    "the store does not tell any more what other replicas revoke; it is asked again"
+                );
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the store does not tell what other replicas revoke; it is asked again");
+            }
+        }
+        tokio::time::sleep(RETRY_DELAY).await;
+    }
+}

@@ -1,0 +1,142 @@
+//! Discovery documents: RFC 8414 and OpenID Connect Discovery 1.0.
+
+use bytes::Bytes;
+use serde::Serialize;
+
+use crate::{Scopes, Settings};
+
+/// Paths of the endpoints, relative to the issuer's address.
+pub(crate) mod path {
+    pub(crate) const AUTHORIZE: &str = "/oauth/authorize";
+    pub(crate) const CONSENT: &str = "/oauth/consent";
+    pub(crate) const CONNECTIONS: &str = "/oauth/connections";
+    /// Prefix for the path of a callback at another origin.
+    pub(crate) const RETURN: &str = "/oauth/return";
+    pub(crate) const TOKEN: &str = "/oauth/token";
+    pub(crate) const REGISTER: &str = "/oauth/register";
+    pub(crate) const REVOKE: &str = "/oauth/revoke";
+    pub(crate) const INTROSPECT: &str = "/oauth/introspect";
+    pub(crate) const USERINFO: &str = "/oauth/userinfo";
+    pub(crate) const JWKS: &str = "/.well-known/jwks.json";
+    pub(crate) const OAUTH: &str = "/.well-known/oauth-authorization-server";
+    pub(crate) const OPENID: &str = "/.well-known/openid-configuration";
+}
+
+/// Client authentication methods of the token endpoint.
+pub(crate) const CLIENT_AUTH_METHODS: [&str; 3] =
+    ["none", "client_secret_basic", "client_secret_post"];
+
+#[derive(Serialize)]
+#[expect(clippy::struct_excessive_bools, reason = "RFC 8414 has them so")]
+struct MetadataDocument<'a> {
+    issuer: &'a str,
+    authorization_endpoint: String,
+    token_endpoint: String,
+    registration_endpoint: String,
+    revocation_endpoint: String,
+    introspection_endpoint: String,
+    jwks_uri: String,
+    response_types_supported: [&'static str; 1],
+    response_modes_supported: [&'static str; 1],
+    grant_types_supported: [&'static str; 2],
+    code_challenge_methods_supported: [&'static str; 1],
+    token_endpoint_auth_methods_supported: [&'static str; 3],
+    revocation_endpoint_auth_methods_supported: [&'static str; 3],
+    introspection_endpoint_auth_methods_supported: [&'static str; 2],
+    scopes_supported: Vec<&'a str>,
+    authorization_response_iss_parameter_supported: bool,
+    client_id_metadata_document_supported: bool,
+    request_parameter_supported: bool,
+    request_uri_parameter_supported: bool,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    openid: Option<OpenIdMetadata>,
+}
+
+/// Metadata that only OpenID Connect defines.
+#[derive(Serialize)]
+struct OpenIdMetadata {
+    userinfo_endpoint: String,
+    subject_types_supported: [&'static str; 1],
+    id_token_signing_alg_values_supported: [&'static str; 1],
+    claims_supported: [&'static str; 11],
+}
+
+/// The two discovery documents, serialized.
+#[derive(Debug)]
+pub(crate) struct DiscoveryDocuments {
+    pub(crate) oauth: Bytes,
+    pub(crate) openid: Bytes,
+}
+
+impl DiscoveryDocuments {
+    /// Creates the documents for these settings; `client_id_metadata` is `true` if clients may be identified by the URL of their metadata
+    /// document.
+    pub(crate) fn new(settings: &Settings, client_id_metadata: bool) -> Self {
+        let openid = OpenIdMetadata {
+            userinfo_endpoint: at(settings, path::USERINFO),
+            subject_types_supported: ["public"],
+            id_token_signing_alg_values_supported: [settings.keys.algorithm().name()],
+            claims_supported: [
+                "iss",
+                "sub",
+                "aud",
+                "exp",
+                "iat",
+                "auth_time",
+                "nonce",
+                "at_hash",
+                "name",
+                "email",
+                "email_verified",
+            ],
+        };
+        Self {
+            oauth: to_json(&document(settings, client_id_metadata, None)),
+            openid: to_json(&document(settings, client_id_metadata, Some(openid))),
+        }
+    }
+}
+
+fn document(
+    settings: &Settings,
+    client_id_metadata: bool,
+    openid: Option<OpenIdMetadata>,
+) -> MetadataDocument<'_> {
+    MetadataDocument {
+        issuer: settings.issuer.as_str(),
+        authorization_endpoint: format!(
+            "{}{}",
+            settings.authorization_issuer().as_str(),
+            path::AUTHORIZE
+        ),
+        token_endpoint: at(settings, path::TOKEN),
+        registration_endpoint: at(settings, path::REGISTER),
+        revocation_endpoint: at(settings, path::REVOKE),
+        introspection_endpoint: at(settings, path::INTROSPECT),
+        jwks_uri: at(settings, path::JWKS),
+        response_types_supported: ["code"],
+        response_modes_supported: ["query"],
+        grant_types_supported: ["authorization_code", "refresh_token"],
+        code_challenge_methods_supported: ["S256"],
+        token_endpoint_auth_methods_supported: CLIENT_AUTH_METHODS,
+        revocation_endpoint_auth_methods_supported: CLIENT_AUTH_METHODS,
+        introspection_endpoint_auth_methods_supported: [
+            "client_secret_basic",
+            "client_secret_post",
+        ],
+        scopes_supported: Scopes::iter(&settings.scopes).collect(),
+        authorization_response_iss_parameter_supported: true,
+        client_id_metadata_document_supported: client_id_metadata,
+        request_parameter_supported: false,
+        request_uri_parameter_supported: false,
+        openid,
+    }
+}
+
+fn at(settings: &Settings, path: &str) -> String {
+    format!("{}{path}", settings.issuer.as_str())
+}
+
+fn to_json(document: &MetadataDocument<'_>) -> Bytes {
+    serde_json::to_vec(document).unwrap_or_default().into()
+}

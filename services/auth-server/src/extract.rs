@@ -1,0 +1,243 @@
+//! Extraction of the client address, the body and the browser cookie from a request.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use bytes::Bytes;
+use futures_util::StreamExt;
+use http::header::{CONTENT_TYPE, COOKIE, SET_COOKIE};
+use http::{HeaderMap, HeaderValue, Request, Response};
+use vmcp_auth_store::Digest;
+use vmcp_core::{BodyBuffer, ByteBudget, MAX_BUDGET_WAIT};
+
+use crate::Settings;
+use crate::error::OAuthError;
+use crate::page::ErrorPage;
+use crate::random_tokens::{RandomUnavailable, nonce};
+
+/// Maximum size of a request body, in bytes.
+pub const MAX_BODY: usize = 64 * 1024;
+
+/// Time limit for receiving a body.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Lifetime of the browser cookie.
+pub(crate) const COOKIE_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// Length of a cookie's value: 32 random bytes in base64url.
+const COOKIE_LENGTH: usize = 43;
+
+/// Cookie that identifies a browser. Its value is a secret: the store has its digest only.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct BrowserCookie {
+    value: String,
+    is_new: bool,
+}
+
+/// Returns the peer address of a request: a `SocketAddr` in the request's extensions, plain or as axum's `ConnectInfo`.
+/// Requests without one count as one address.
+pub(crate) fn peer_address<B>(request: &Request<B>) -> IpAddr {
+    let plain = request.extensions().get::<SocketAddr>();
+    let connected = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|info| &info.0);
+    plain.or(connected).map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), SocketAddr::ip)
+}
+
+/// Returns the digest of the client's network, by which logins are counted.
+pub(crate) fn network_digest(address: IpAddr) -> Digest {
+    Digest::of(["origin\0", &vmcp_core::network(address).to_string()].concat())
+}
+
+/// Reads the body of a request with this content type.
+pub(crate) async fn body(request: Request<Body>, media: &str) -> Result<Bytes, BodyError> {
+    let given = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let given = given.and_then(|value| value.split(';').next()).unwrap_or_default();
+    if !given.trim().eq_ignore_ascii_case(media) {
+        return Err(BodyError::ContentType);
+    }
+    let read = tokio::time::timeout(BODY_TIMEOUT, read(request));
+    read.await.unwrap_or(Err(BodyError::Incomplete))
+}
+
+/// Reads the body of a request. Its bytes count toward the budget in the request's extensions, if there is one.
+async fn read(request: Request<Body>) -> Result<Bytes, BodyError> {
+    let address = peer_address(&request);
+    let (parts, body) = request.into_parts();
+    let mut data = body.into_data_stream();
+    let budget = parts.extensions.get::<ByteBudget>();
+    let mut buffer = BodyBuffer::new(MAX_BODY, 0);
+    while let Some(data) = data.next().await {
+        let data = data.map_err(|_| BodyError::Incomplete)?;
+        buffer.push(data).map_err(|_| BodyError::TooLarge)?;
+        if let Some(budget) = budget.filter(|_| buffer.missing() > 0) {
+            let reserve = buffer.reserve(|| budget.open(budget.address(Some(address))));
+            let reserved = tokio::time::timeout(MAX_BUDGET_WAIT, reserve).await;
+            if !matches!(reserved, Ok(Ok(()))) {
+                budget.count_rejection();
+                return Err(BodyError::Overloaded);
+            }
+        }
+    }
+    Ok(buffer.finish())
+}
+
+/// Reads the body of a form.
+pub(crate) async fn form(request: Request<Body>) -> Result<Bytes, BodyError> {
+    body(request, "application/x-www-form-urlencoded").await
+}
+
+/// Error while reading a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BodyError {
+    /// The content type is another one.
+    ContentType,
+    /// The body is larger than [`MAX_BODY`].
+    TooLarge,
+    /// The connection broke, or the body took too long.
+    Incomplete,
+    /// The server's budget for buffered bytes is used up.
+    Overloaded,
+}
+
+/// Error for a request beyond the server's budget for buffered bytes.
+pub(crate) const OVERLOADED: OAuthError = OAuthError::temporarily_unavailable(
+    "the server holds too many bytes of requests: try again",
+    MAX_BUDGET_WAIT,
+);
+
+impl From<BodyError> for OAuthError {
+    fn from(error: BodyError) -> Self {
+        Self::invalid_request(match error {
+            BodyError::ContentType => "Content-Type must be application/x-www-form-urlencoded",
+            BodyError::TooLarge => "the body is larger than 64 KiB",
+            BodyError::Incomplete => "the body broke off or took too long",
+            BodyError::Overloaded => return OVERLOADED,
+        })
+    }
+}
+
+impl From<BodyError> for ErrorPage {
+    fn from(error: BodyError) -> Self {
+        match error {
+            BodyError::ContentType | BodyError::TooLarge | BodyError::Incomplete => Self::MALFORMED,
+            BodyError::Overloaded => Self::UNAVAILABLE,
+        }
+    }
+}
+
+// === impl BrowserCookie ===
+
+impl BrowserCookie {
+    /// Returns this server's cookie if the request has exactly one. Of two cookies, one may have been planted by another
+    /// site.
+    pub(crate) fn from_headers(headers: &HeaderMap, settings: &Settings) -> Option<Self> {
+        let name = Self::name(settings);
+        let mut found = headers
+            .get_all(COOKIE)
+            .iter()
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|value| value.split(';'))
+            .filter_map(|pair| pair.trim().split_once('='))
+            .filter(|(known, _)| *known == name)
+            .map(|(_, value)| value);
+        let value = found.next().filter(|_| found.next().is_none())?;
+        let legal = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        let ours = value.len() == COOKIE_LENGTH && value.bytes().all(legal);
+        ours.then(|| Self { value: value.to_owned(), is_new: false })
+    }
+
+    /// Returns the cookie of the request, or a new one.
+    pub(crate) fn from_headers_or_new(
+        headers: &HeaderMap,
+        settings: &Settings,
+    ) -> Result<Self, RandomUnavailable> {
+        match Self::from_headers(headers, settings) {
+            Some(cookie) => Ok(cookie),
+            None => Ok(Self { value: nonce()?, is_new: true }),
+        }
+    }
+
+    /// Returns the store's key of the browser.
+    pub(crate) fn digest(&self) -> Digest {
+        Digest::of(["browser\0", &self.value].concat())
+    }
+
+    /// Returns the form token of the connections page. It cannot be computed without the cookie.
+    pub(crate) fn form_token(&self) -> String {
+        Digest::of(["form\0", &self.value].concat()).to_text()
+    }
+
+    /// Returns `true` if the cookie is new, so that the store cannot have a record of the browser.
+    pub(crate) fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// Adds the cookie to a response. For an existing cookie, this renews its lifetime.
+    pub(crate) fn set_on(&self, settings: &Settings, response: &mut Response<Body>) {
+        // `Lax`, because the redirect from a provider is a cross-site navigation.
+        let secure = if settings.authorization_issuer().is_https() { "; Secure" } else { "" };
+        let name = Self::name(settings);
+        let seconds = COOKIE_LIFETIME.as_secs();
+        let cookie = format!(
+            "{name}={}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}",
+            self.value
+        );
+        if let Ok(cookie) = HeaderValue::try_from(cookie) {
+            response.headers_mut().append(SET_COOKIE, cookie);
+        }
+    }
+
+    /// Returns the cookie's name. Browsers let no other host or path set a cookie with this prefix, and accept it over
+    /// https only.
+    fn name(settings: &Settings) -> &'static str {
+        if settings.authorization_issuer().is_https() {
+            "__Host-vmcp-browser"
+        } else {
+            "vmcp-browser"
+        }
+    }
+}
+
+impl std::fmt::Debug for BrowserCookie {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BrowserCookie").field("fresh", &self.is_new).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    fn request(budget: &ByteBudget, address: [u8; 4]) -> Request<Body> {
+        let text = format!("a={}", "x".repeat(20_000));
+        let mut request = Request::new(Body::from(text));
+        let media = HeaderValue::from_static("application/x-www-form-urlencoded");
+        request.headers_mut().insert(CONTENT_TYPE, media);
+        request.extensions_mut().insert(SocketAddr::from((address, 1)));
+        request.extensions_mut().insert(budget.clone());
+        request
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn forms_count_toward_byte_budget() {
+        let budget = ByteBudget::new(70_000);
+        let (one, other) = ([192, 0, 2, 1], [192, 0, 2, 2]);
+        let first = form(request(&budget, one)).await.unwrap();
+        assert_eq!((first.len(), budget.counts().held), (20_002, 20_002));
+        let begun = Instant::now();
+        let refused = form(request(&budget, one)).await.unwrap_err();
+        assert_eq!((refused, begun.elapsed()), (BodyError::Overloaded, MAX_BUDGET_WAIT));
+        let answer = OAuthError::from(refused).to_response();
+        assert_eq!(
+            (answer.status().as_u16(), &answer.headers()["retry-after"]),
+            (503, &"2".parse().unwrap())
+        );
+        assert!(form(request(&budget, other)).await.is_ok(), "another address");
+        drop(first);
+        assert!(form(request(&budget, one)).await.is_ok());
+        assert_eq!(budget.counts().held, 0);
+    }
+}

@@ -1,0 +1,346 @@
+//! Upstream tokens of a session: loaded on demand and refreshed before they expire, by one replica.
+
+mod cache;
+mod link_key;
+mod requirement;
+mod stored_tokens;
+mod user_check;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use secrecy::{ExposeSecret, SecretString};
+use vmcp_auth_store::{
+    Digest, LockOwner, SessionId, StoreError, UpstreamTokenLock, UpstreamTokenRecord,
+};
+use vmcp_core::{
+    Fingerprint, LinksFuture, UpstreamError, UpstreamFuture, UpstreamKind, UpstreamToken,
+    UpstreamTokens,
+};
+use vmcp_upstream::{RefreshError, Tokens};
+
+pub(crate) use self::cache::UpstreamTokenCache;
+use self::cache::{Key, Outcome};
+use self::requirement::Requirement;
+use self::stored_tokens::StoredTokens;
+use crate::auth_server::{AppState, UpstreamProvider};
+use crate::error::OAuthError;
+use crate::event::LinkLossReason;
+use crate::random_tokens::random;
+
+/// Timeout of a refresh, which runs on even if its caller is gone.
+const REFRESH_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Lease of a row's lock: longer than a refresh.
+const LOCK_LEASE: Duration = Duration::from_secs(40);
+
+/// Interval and number of the checks whether another replica has finished its refresh.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
+const MAX_POLLS: usize = 120;
+
+/// Number and interval of attempts to store refreshed tokens.
+const MAX_STORE_ATTEMPTS: usize = 3;
+const STORE_RETRY_DELAY: Duration = Duration::from_millis(50);
+
+/// Minimum time between two refreshes caused by rejected tokens: a backend that rejects all tokens would otherwise cause a
+/// refresh for each request.
+const FORCED_REFRESH_INTERVAL: Duration = Duration::from_secs(30);
+
+/// Upstream tokens of one session.
+pub(crate) struct SessionTokens {
+    server: Arc<AppState>,
+    session: SessionId,
+}
+
+/// Outcome of one attempt to refresh a row under its lock.
+enum LockAttempt {
+    Done(Outcome),
+    /// Another replica has the lock.
+    Locked,
+}
+
+impl SessionTokens {
+    pub(crate) fn new(server: Arc<AppState>, session: SessionId) -> Self {
+        Self { server, session }
+    }
+}
+
+impl UpstreamTokens for SessionTokens {
+    fn token<'a>(&'a self, provider: &'a str, kind: UpstreamKind) -> UpstreamFuture<'a> {
+        Box::pin(async move {
+            let requirement = match kind {
+                UpstreamKind::Access => Requirement::Access,
+                UpstreamKind::Id => Requirement::Id,
+            };
+            self.load(provider, kind, requirement).await
+        })
+    }
+
+    fn refresh<'a>(
+        &'a self,
+        provider: &'a str,
+        kind: UpstreamKind,
+        refused: &'a SecretString,
+    ) -> UpstreamFuture<'a> {
+        let requirement = Requirement::Replacement(kind, Digest::of(refused.expose_secret()));
+        Box::pin(self.load(provider, kind, requirement))
+    }
+
+    fn session(&self) -> Option<Fingerprint> {
+        Some(Fingerprint::of(&self.session))
+    }
+
+    fn links(&self) -> LinksFuture<'_> {
+        Box::pin(self.server.link_key(self.session))
+    }
+}
+
+impl SessionTokens {
+    async fn load(
+        &self,
+        provider: &str,
+        kind: UpstreamKind,
+        requirement: Requirement,
+    ) -> Result<UpstreamToken, UpstreamError> {
+        let upstream =
+            self.server.upstreams.iter().find(|upstream| upstream.name.as_str() == provider);
+        let upstream = upstream.ok_or(UpstreamError::NotLinked)?;
+        let stored = self.server.upstream_tokens(self.session, upstream, requirement).await?;
+        let expires_at = stored.tokens.expires_at.filter(|_| kind == UpstreamKind::Access);
+        let value =
+            requirement::token(&stored.tokens, kind).ok_or(UpstreamError::NotLinked)?.clone();
+        Ok(UpstreamToken { value, expires_at })
+    }
+}
+
+impl fmt::Debug for SessionTokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionTokens").field("session", &self.session).finish_non_exhaustive()
+    }
+}
+
+// === impl AppState ===
+
+impl AppState {
+    async fn upstream_tokens(
+        self: &Arc<Self>,
+        session: SessionId,
+        upstream: &UpstreamProvider,
+        requirement: Requirement,
+    ) -> Outcome {
+        let key = (session, upstream.name.clone());
+        let now = self.clock.now();
+        if let Some(tokens) = self.token_cache.read.get(&key, now)
+            && requirement.is_satisfied_by(&tokens, now)
+        {
+            return Ok(tokens);
+        }
+        let (server, upstream, flight_key) = (Arc::clone(self), upstream.clone(), key.clone());
+        let load = || async move { server.load(flight_key, &upstream, requirement).await };
+        self.token_cache.single_flight.join((key, requirement), load).await
+    }
+
+    /// Reads the row, and refreshes it if due. The refresh continues after its callers are gone, since the provider may
+    /// already have revoked the old refresh token.
+    async fn load(
+        self: Arc<Self>,
+        key: Key,
+        upstream: &UpstreamProvider,
+        requirement: Requirement,
+    ) -> Outcome {
+        let tokens = self.load_record(&key, upstream).await?;
+        let now = self.clock.now();
+        if requirement.is_satisfied_by(&tokens, now) {
+            self.token_cache.insert(&key, &tokens, now);
+            return Ok(tokens);
+        }
+        if tokens.tokens.refresh.is_none() {
+            // A token that one backend rejected may be valid for another one.
+            let error = if requirement.is_replacement() {
+                UpstreamError::Unavailable
+            } else {
+                UpstreamError::NotLinked
+            };
+            return requirement.fallback(tokens, now).ok_or(error);
+        }
+        let is_renewed =
+            requirement.is_replacement() && self.token_cache.renewed.get(&key, now).is_some();
+        if is_renewed || self.token_cache.is_backed_off(&key, now) {
+            return requirement.fallback(tokens, now).ok_or(UpstreamError::Unavailable);
+        }
+        let (server, upstream) = (Arc::clone(&self), upstream.clone());
+        let refresh =
+            tokio::spawn(async move { server.refresh_record(&key, &upstream, requirement).await });
+        refresh.await.unwrap_or(Err(UpstreamError::Unavailable))
+    }
+
+    async fn load_record(&self, (session, provider): &Key, upstream: &UpstreamProvider) -> Outcome {
+        let found = self.store.session(session).await.map_err(|error| unavailable(&error))?;
+        let row = found
+            .and_then(|mut found| found.rows.remove(provider))
+            .ok_or(UpstreamError::NotLinked)?;
+        self.decrypt_record(*session, upstream, &row)
+    }
+
+    fn decrypt_record(
+        &self,
+        session: SessionId,
+        upstream: &UpstreamProvider,
+        row: &UpstreamTokenRecord,
+    ) -> Outcome {
+        let opened = self.decrypt_tokens(session, upstream, row);
+        let stored = |tokens| Arc::new(StoredTokens { tokens, written: row.written });
+        opened.map(stored).map_err(|_| UpstreamError::NotLinked)
+    }
+
+    /// Refreshes a row under its lock, or waits for the replica that has the lock.
+    async fn refresh_record(
+        self: &Arc<Self>,
+        key: &Key,
+        upstream: &UpstreamProvider,
+        requirement: Requirement,
+    ) -> Outcome {
+        let owner = random().map(LockOwner::from_bytes).map_err(|_| UpstreamError::Unavailable)?;
+        for _ in 0..MAX_POLLS {
+            match self.refresh_locked(key, upstream, requirement, &owner).await {
+                LockAttempt::Done(outcome) => return outcome,
+                LockAttempt::Locked => tokio::time::sleep(POLL_INTERVAL).await,
+            }
+            let now = self.clock.now();
+            match self.load_record(key, upstream).await {
+                Ok(tokens) if requirement.is_satisfied_by(&tokens, now) => {
+                    self.token_cache.insert(key, &tokens, now);
+                    return Ok(tokens);
+                }
+                Ok(_) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(UpstreamError::Unavailable)
+    }
+
+    async fn refresh_locked(
+        self: &Arc<Self>,
+        key: &Key,
+        upstream: &UpstreamProvider,
+        requirement: Requirement,
+        owner: &LockOwner,
+    ) -> LockAttempt {
+        let (session, provider) = key;
+        let row = match self.store.lock_upstream_token(session, provider, owner, LOCK_LEASE).await {
+            Ok(UpstreamTokenLock::Held) => return LockAttempt::Locked,
+            Ok(UpstreamTokenLock::Acquired(row)) => row,
+            Err(error) => return LockAttempt::Done(Err(unavailable(&error))),
+        };
+        let outcome = match row {
+            None => Err(UpstreamError::NotLinked),
+            Some(row) => self.refresh_as_owner(key, upstream, requirement, &row).await,
+        };
+        // A lock that is not released expires.
+        let _ = self.store.unlock_upstream_token(session, provider, owner).await;
+        LockAttempt::Done(outcome)
+    }
+
+    async fn refresh_as_owner(
+        self: &Arc<Self>,
+        key: &Key,
+        upstream: &UpstreamProvider,
+        requirement: Requirement,
+        row: &UpstreamTokenRecord,
+    ) -> Outcome {
+        let tokens = self.decrypt_record(key.0, upstream, row)?;
+        let now = self.clock.now();
+        if requirement.is_satisfied_by(&tokens, now) {
+            self.token_cache.insert(key, &tokens, now);
+            return Ok(tokens);
+        }
+        if requirement.is_replacement() {
+            self.token_cache.renewed.insert(key.clone(), (), now + FORCED_REFRESH_INTERVAL, now);
+        }
+        match tokio::time::timeout(REFRESH_TIMEOUT, upstream.provider.refresh(&tokens.tokens)).await
+        {
+            Ok(Ok(fresh)) => {
+                let fresh = self.store_refreshed(key, upstream, row, fresh).await?;
+                // Some providers return the same token until it expires.
+                if requirement.is_rejected_token(&fresh) {
+                    Err(UpstreamError::Unavailable)
+                } else {
+                    Ok(fresh)
+                }
+            }
+            Ok(Err(error @ (RefreshError::GrantEnded | RefreshError::SubjectChanged))) => {
+                tracing::info!(provider = %upstream.name, %error, "a link to an upstream provider is over");
+                self.remove_record(key, row).await;
+                let dead = error == RefreshError::GrantEnded;
+                let lost =
+                    if dead { LinkLossReason::GrantEnded } else { LinkLossReason::SubjectChanged };
+                self.record_link_loss(key.0, upstream.name.as_str(), lost).await;
+                if upstream.at == 0 {
+                    self.end_rejected_session(key.0, requirement.is_chained_check()).await;
+                }
+                Err(UpstreamError::NotLinked)
+            }
+            Ok(Err(RefreshError::Temporary(error))) => {
+                tracing::warn!(provider = %upstream.name, %error, "upstream tokens are not refreshed");
+                self.token_cache.record_failure(key, now);
+                requirement.fallback(tokens, now).ok_or(UpstreamError::Unavailable)
+            }
+            Err(_) => {
+                tracing::warn!(provider = %upstream.name, "an upstream provider takes too long to refresh tokens");
+                self.token_cache.record_failure(key, now);
+                requirement.fallback(tokens, now).ok_or(UpstreamError::Unavailable)
+            }
+        }
+    }
+
+    /// Stores new tokens. If that fails, deletes the row: the provider may have revoked the old refresh token, so it is not
+    /// used again.
+    async fn store_refreshed(
+        &self,
+        key: &Key,
+        upstream: &UpstreamProvider,
+        row: &UpstreamTokenRecord,
+        fresh: Tokens,
+    ) -> Outcome {
+        let (session, provider) = key;
+        let sealed = self
+            .encrypt_tokens(*session, upstream, &fresh)
+            .map_err(|_: OAuthError| UpstreamError::Unavailable)?;
+        let fresh = Arc::new(StoredTokens { tokens: fresh, written: sealed.written });
+        for attempt in 0..MAX_STORE_ATTEMPTS {
+            if attempt > 0 {
+                tokio::time::sleep(STORE_RETRY_DELAY).await;
+            }
+            match self.store.replace_upstream_token(session, provider, row.version, &sealed).await {
+                Ok(Some(_)) => {
+                    self.token_cache.insert(key, &fresh, self.clock.now());
+                    return Ok(fresh);
+                }
+                // The row was unlinked or linked again in the meantime: its current content wins. It may also be this
+                // write, if the store's response was lost.
+                Ok(None) => return self.load_record(key, upstream).await,
+                Err(error) => {
+                    tracing::warn!(provider = %upstream.name, %error, "refreshed upstream tokens are not kept");
+                }
+            }
+        }
+        self.remove_record(key, row).await;
+        self.record_link_loss(*session, upstream.name.as_str(), LinkLossReason::StoreFailed).await;
+        Err(UpstreamError::NotLinked)
+    }
+
+    async fn remove_record(&self, (session, provider): &Key, row: &UpstreamTokenRecord) {
+        self.token_cache.remove(*session, provider);
+        if let Err(error) =
+            self.store.remove_upstream_token(session, provider, Some(row.version)).await
+        {
+            tracing::warn!(%provider, %error, "a dead upstream row stays until it ends");
+        }
+    }
+}
+
+fn unavailable(error: &StoreError) -> UpstreamError {
+    tracing::warn!(%error, "upstream tokens cannot be read");
+    UpstreamError::Unavailable
+}
