@@ -4,7 +4,7 @@ use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use vmcp_core::MediaType;
 use vmcp_wire::sse::Reader;
-use vmcp_wire::{HeadOutcome, find, head, may_fail, unquote};
+use vmcp_wire::{PrefixOutcome, find, may_contain_error, parse_json_string, scan_prefix};
 
 use crate::PayloadExcerpt;
 
@@ -96,22 +96,22 @@ impl Detector {
 
 /// Inspects a JSON body or its prefix. Completeness is determined by the caller.
 fn body(bytes: &[u8]) -> DetectionResult {
-    if may_fail(bytes) { message(bytes) } else { DetectionResult::default() }
+    if may_contain_error(bytes) { message(bytes) } else { DetectionResult::default() }
 }
 
 /// Inspects a message or its prefix.
 fn message(bytes: &[u8]) -> DetectionResult {
-    let outcome = head(bytes).ok().and_then(|head| head.outcome);
+    let outcome = scan_prefix(bytes).ok().and_then(|head| head.outcome);
     let value = |start: u32| bytes.get(start as usize..).unwrap_or_default();
     let error = match outcome {
         None => return DetectionResult::default(),
-        Some(HeadOutcome::Error { start, code }) => {
-            let message = find(value(start), "message").and_then(unquote);
+        Some(PrefixOutcome::Error { start, code }) => {
+            let message = find(value(start), "message").and_then(parse_json_string);
             let message =
                 message.map(|message| PayloadExcerpt::new(message.as_bytes(), MAX_ERROR_MESSAGE));
             Some(ApplicationError::Rpc { code, message })
         }
-        Some(HeadOutcome::Result { start, .. }) => {
+        Some(PrefixOutcome::Result { start, .. }) => {
             // Most results lack the member; the search avoids parsing them.
             let value = value(start);
             let is_tool_error = memchr::memmem::find(value, b"\"isError\"").is_some()

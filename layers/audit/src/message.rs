@@ -1,7 +1,7 @@
 //! Facts about a message for its event.
 
 use vmcp_core::McpRequest;
-use vmcp_wire::{Key, Said, find, members, unquote};
+use vmcp_wire::{Key, MetaKey, find, members, parse_json_string};
 
 use crate::{BoundedText, ClientInfo, EventTarget};
 
@@ -32,7 +32,7 @@ fn name(message: &McpRequest, method: &str) -> Option<BoundedText> {
         "completion/complete" => {
             let reference = message.param(Key::Ref)?;
             let name = find(reference, "name").or_else(|| find(reference, "uri"))?;
-            return unquote(name).map(BoundedText::from);
+            return parse_json_string(name).map(BoundedText::from);
         }
         "initialize" => return client(message).and_then(|client| client.name),
         _ => return None,
@@ -46,9 +46,9 @@ fn name(message: &McpRequest, method: &str) -> Option<BoundedText> {
 /// Returns the client program as it identifies itself in `initialize`, or in each message.
 pub(crate) fn client(message: &McpRequest) -> Option<ClientInfo> {
     let params = message.params()?;
-    let span = params.get(Key::ClientInfo).or_else(|| params.said(Said::ClientInfo))?;
+    let span = params.get(Key::ClientInfo).or_else(|| params.meta(MetaKey::ClientInfo))?;
     let client_info = span.of(&message.bytes);
-    let text = |value| unquote(value).map(BoundedText::from);
+    let text = |value| parse_json_string(value).map(BoundedText::from);
     let mut client = ClientInfo { name: None, version: None };
     for member in members(client_info) {
         if client.name.is_none() && member.key.is("name") {

@@ -9,7 +9,7 @@ use vmcp_core::{
     collect_limited,
 };
 use vmcp_wire::sse::{Reader, frame};
-use vmcp_wire::{Envelope, Outcome, Splice, elements, find, members, scan, unquote};
+use vmcp_wire::{Envelope, Outcome, Splice, elements, find, members, parse_json_string, scan};
 
 use crate::annotations::{AnnotationCache, parse_annotations};
 
@@ -88,7 +88,7 @@ impl ListFilter<'_> {
                 let text = |field: &Option<Bytes>| -> Option<String> {
                     field.as_ref().and_then(|field| String::from_utf8(field.to_vec()).ok())
                 };
-                let is_response = matches!(scan(&event.data), Ok(Envelope::Answer { .. }));
+                let is_response = matches!(scan(&event.data), Ok(Envelope::Response { .. }));
                 // An event without data only carries an event id.
                 let is_unrelated = event.data.is_empty() || is_unrelated_message(&event.data);
                 let data = if is_unrelated { event.data } else { self.message(&event.data)? };
@@ -108,7 +108,7 @@ impl ListFilter<'_> {
     /// Removes hidden items from the response to the request; `None` for any other message.
     fn message(&self, bytes: &Bytes) -> Option<Bytes> {
         match scan(bytes).ok()? {
-            Envelope::Answer { id, outcome: Outcome::Result(result) }
+            Envelope::Response { id, outcome: Outcome::Result(result) }
                 if id.is_some_and(|id| id.of(bytes) == self.id) =>
             {
                 let mut splice = Splice::new(bytes);
@@ -123,7 +123,7 @@ impl ListFilter<'_> {
                 }
                 Some(splice.finish())
             }
-            Envelope::Answer { outcome: Outcome::Error(_), .. } => Some(bytes.clone()),
+            Envelope::Response { outcome: Outcome::Error(_), .. } => Some(bytes.clone()),
             _ => None,
         }
     }
@@ -145,7 +145,7 @@ impl ListFilter<'_> {
         // Reject duplicate names: another parser might pick the other one.
         let mut names = members(element).filter(|member| member.key.is(key));
         let (Some(name), None) = (names.next(), names.next()) else { return false };
-        let Some(name) = unquote(name.value) else { return false };
+        let Some(name) = parse_json_string(name.value) else { return false };
         let tool = kind == ItemKind::Tool;
         let annotations =
             if tool { parse_annotations(element) } else { vmcp_core::ToolAnnotations::default() };

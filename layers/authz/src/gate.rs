@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use vmcp_core::{
     CallerPermissions, Decision, Item, ItemKind, McpRequest, Rejection, ToolAnnotations,
 };
-use vmcp_wire::{Envelope, Key, elements, find, unquote};
+use vmcp_wire::{Envelope, Key, elements, find, parse_json_string};
 
 use crate::annotations::{AnnotationCache, WORST_CASE_ANNOTATIONS};
 
@@ -67,7 +67,7 @@ pub(crate) fn check_message(
     permissions: &CallerPermissions,
     annotations: &AnnotationCache,
 ) -> Result<GateOutcome, GateRejection> {
-    if matches!(message.envelope, Envelope::Answer { .. }) {
+    if matches!(message.envelope, Envelope::Response { .. }) {
         return Ok(GateOutcome::Other);
     }
     let gate = Gate { message, permissions };
@@ -129,13 +129,13 @@ impl<'a> Gate<'a> {
     /// A completion reveals possible arguments, so it requires permission for its prompt or resource.
     fn check_reference(&self) -> Result<(), GateRejection> {
         let reference = self.message.param(Key::Ref).unwrap_or_default();
-        let prompt = match find(reference, "type").and_then(unquote).as_deref() {
+        let prompt = match find(reference, "type").and_then(parse_json_string).as_deref() {
             Some("ref/prompt") => true,
             Some("ref/resource") => false,
             _ => return Err(invalid("params.ref must be of type ref/prompt or ref/resource")),
         };
         let member = if prompt { "name" } else { "uri" };
-        let name = find(reference, member).and_then(unquote);
+        let name = find(reference, member).and_then(parse_json_string);
         let name = name.ok_or_else(|| invalid("params.ref must contain a name or uri string"))?;
         let kind = match prompt {
             true => ItemKind::Prompt,
@@ -154,7 +154,7 @@ impl<'a> Gate<'a> {
         }
         let uris = find(filter, "resourceSubscriptions").unwrap_or_default();
         for (index, uri) in elements(uris).enumerate() {
-            let uri = unquote(uri).filter(|_| index < MAX_SUBSCRIPTIONS);
+            let uri = parse_json_string(uri).filter(|_| index < MAX_SUBSCRIPTIONS);
             let uri = uri.ok_or_else(|| {
                 invalid("resourceSubscriptions must be an array of at most 1024 strings")
             })?;

@@ -9,7 +9,7 @@ use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use vmcp_core::{BoxError, MediaType};
-use vmcp_wire::head;
+use vmcp_wire::scan_prefix;
 use vmcp_wire::sse::Reader;
 
 use crate::service::OutcomeSource;
@@ -72,7 +72,7 @@ impl<C> OutcomeRecorder<C> {
         let Some(reader) = &mut self.reader else { return false };
         reader.push(piece.clone());
         reader.any(|event| match event {
-            Ok(event) => head(&event.data).is_ok_and(|head| head.outcome.is_some()),
+            Ok(event) => scan_prefix(&event.data).is_ok_and(|head| head.outcome.is_some()),
             Err(_) => true,
         })
     }

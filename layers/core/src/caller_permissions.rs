@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use http::StatusCode;
-use vmcp_wire::quote;
+use vmcp_wire::write_json_string;
 
 use crate::dot_segments::has_dot_segments;
 use crate::{Fingerprint, Generation, Rejection, code};
@@ -167,7 +167,7 @@ impl ItemKind {
             Self::Resource | Self::ResourceTemplate => {
                 let unknown = Rejection::not_found("resource", name);
                 let mut data = b"{\"uri\":".to_vec();
-                quote(&truncate_name(name), &mut data);
+                write_json_string(&truncate_name(name), &mut data);
                 data.push(b'}');
                 let message = unknown.message().to_owned();
                 let unknown = if stateful {

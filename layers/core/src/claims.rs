@@ -5,7 +5,10 @@ use std::fmt;
 use std::sync::OnceLock;
 
 use serde_json::{Map, Number, Value};
-use vmcp_wire::{Distinct, Elements, Fault, Place, Text, distinct, elements, quote, unquote};
+use vmcp_wire::{
+    Elements, MemberSpan, ScanErrorKind, StringSpan, UniqueObject, elements, parse_json_string,
+    parse_unique_object, write_json_string,
+};
 
 /// The most members that the objects of a claims set may have together.
 pub const MAX_CLAIMS: usize = 512;
@@ -18,7 +21,7 @@ pub const MAX_CLAIMS: usize = 512;
 #[derive(Clone, Default)]
 pub struct Claims {
     text: String,
-    members: Vec<Place>,
+    members: Vec<MemberSpan>,
     object: OnceLock<Box<Map<String, Value>>>,
 }
 
@@ -46,13 +49,13 @@ impl Claims {
     /// # Errors
     /// It is something else, or too much.
     pub fn read(text: String) -> Result<Self, ClaimsError> {
-        let Distinct { members, wide } =
-            distinct(&text, MAX_CLAIMS).map_err(|fault| match fault {
-                Fault::Crowded => ClaimsError::TooMany,
+        let UniqueObject { members, large_numbers } = parse_unique_object(&text, MAX_CLAIMS)
+            .map_err(|fault| match fault {
+                ScanErrorKind::TooManyMembers => ClaimsError::TooMany,
                 _ => ClaimsError::Malformed,
             })?;
         let has_value = |number: &[u8]| serde_json::from_slice::<Number>(number).is_ok();
-        if wide.iter().all(|number| has_value(number.of(text.as_bytes()))) {
+        if large_numbers.iter().all(|number| has_value(number.of(text.as_bytes()))) {
             Ok(Self { text, members, object: OnceLock::new() })
         } else {
             Err(ClaimsError::Malformed)
@@ -113,8 +116,8 @@ impl Claims {
         self
     }
 
-    fn name(&self, member: &Place) -> Cow<'_, str> {
-        let Text { span, escaped } = member.key;
+    fn name(&self, member: &MemberSpan) -> Cow<'_, str> {
+        let StringSpan { span, escaped } = member.key;
         let literal = self.text.get(span.start as usize..span.end as usize).unwrap_or_default();
         match inside(literal) {
             Some(name) if !escaped => Cow::Borrowed(name),
@@ -122,7 +125,7 @@ impl Claims {
         }
     }
 
-    fn claim(&self, member: &Place) -> Claim<'_> {
+    fn claim(&self, member: &MemberSpan) -> Claim<'_> {
         let range = member.value.start as usize..member.value.end as usize;
         Claim(self.text.get(range).unwrap_or_default())
     }
@@ -136,13 +139,13 @@ impl From<Map<String, Value>> for Claims {
             if text.len() > 1 {
                 text.push(b',');
             }
-            quote(name, &mut text);
+            write_json_string(name, &mut text);
             text.push(b':');
             text.extend_from_slice(value.to_string().as_bytes());
         }
         text.push(b'}');
         let text = String::from_utf8(text).unwrap_or_default();
-        let members = distinct(&text, usize::MAX).unwrap_or_default().members;
+        let members = parse_unique_object(&text, usize::MAX).unwrap_or_default().members;
         Self { text, members, object: OnceLock::from(Box::new(claims)) }
     }
 }
@@ -182,7 +185,7 @@ impl<'a> Claim<'a> {
     pub fn text(self) -> Option<Cow<'a, str>> {
         match inside(self.0)? {
             plain if !plain.contains('\\') => Some(Cow::Borrowed(plain)),
-            _ => unquote(self.0.as_bytes()),
+            _ => parse_json_string(self.0.as_bytes()),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use vmcp_wire::{Envelope, Key, Params, Span, Text};
+use vmcp_wire::{Envelope, Key, Params, Span, StringSpan};
 
 /// The revision of the stateless generation: per-request `_meta`, no sessions.
 pub const STATELESS: &str = "2026-07-28";
@@ -80,7 +80,7 @@ impl McpRequest {
     pub fn id(&self) -> Option<&[u8]> {
         match self.envelope {
             Envelope::Request { id, .. } => Some(id.of(&self.bytes)),
-            Envelope::Notification { .. } | Envelope::Answer { .. } => None,
+            Envelope::Notification { .. } | Envelope::Response { .. } => None,
         }
     }
 
@@ -91,7 +91,7 @@ impl McpRequest {
             Envelope::Request { method, .. } | Envelope::Notification { method, .. } => {
                 method.read(&self.bytes)
             }
-            Envelope::Answer { .. } => Cow::Borrowed(""),
+            Envelope::Response { .. } => Cow::Borrowed(""),
         }
     }
 
@@ -102,7 +102,7 @@ impl McpRequest {
             Envelope::Request { params, .. } | Envelope::Notification { params, .. } => {
                 Some(params)
             }
-            Envelope::Answer { .. } => None,
+            Envelope::Response { .. } => None,
         }
     }
 
@@ -120,7 +120,7 @@ impl McpRequest {
 
     /// A routing member of `params` that is a string.
     #[must_use]
-    pub fn text(&self, key: Key) -> Option<Text> {
+    pub fn text(&self, key: Key) -> Option<StringSpan> {
         self.params().and_then(|params| params.text(&self.bytes, key))
     }
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use vmcp_wire::unquote;
+use vmcp_wire::parse_json_string;
 
 use crate::RequestContext;
 
@@ -47,7 +47,7 @@ impl McpOperation {
     /// Returns the name of the tool, prompt or resource.
     #[must_use]
     pub fn name(&self) -> Option<Cow<'_, str>> {
-        unquote(self.name.as_deref()?)
+        parse_json_string(self.name.as_deref()?)
     }
 
     /// Returns the client request that causes this one; `None` for a request of the gateway itself.

@@ -28,7 +28,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
-use vmcp_wire::quote;
+use vmcp_wire::write_json_string;
 
 use crate::caller_permissions::truncate_name;
 use crate::mcp::{STATELESS, code};
@@ -118,7 +118,7 @@ impl Rejection {
     pub fn header_mismatch(header: &str, problem: &str) -> Self {
         let message = format!("{header} {problem}");
         let mut data = b"{\"header\":".to_vec();
-        quote(header, &mut data);
+        write_json_string(header, &mut data);
         data.push(b'}');
         Self::new(StatusCode::BAD_REQUEST, code::HEADER_MISMATCH, message)
             .with_data(data)
@@ -140,10 +140,10 @@ impl Rejection {
         let mut data = format!("{{\"supported\":[\"{STATELESS}\"").into_bytes();
         for revision in crate::mcp::STATEFUL {
             data.push(b',');
-            quote(revision, &mut data);
+            write_json_string(revision, &mut data);
         }
         data.extend_from_slice(b"],\"requested\":");
-        quote(&requested, &mut data);
+        write_json_string(&requested, &mut data);
         data.push(b'}');
         let message = format!("unsupported protocol version {requested}");
         Self::new(StatusCode::BAD_REQUEST, code::UNSUPPORTED_REVISION, message).with_data(data)
@@ -341,7 +341,7 @@ impl Rejection {
         out.extend_from_slice(b"\"error\":{\"code\":");
         out.extend_from_slice(self.code.to_string().as_bytes());
         out.extend_from_slice(b",\"message\":");
-        quote(&self.message, &mut out);
+        write_json_string(&self.message, &mut out);
         if let Some(data) = &self.data {
             out.extend_from_slice(b",\"data\":");
             out.extend_from_slice(data);
@@ -368,7 +368,7 @@ impl Rejection {
 /// Returns the error data of a failed backend.
 fn backend_error_data(backend: &str, retryable: bool) -> Vec<u8> {
     let mut data = b"{\"backend\":".to_vec();
-    quote(backend, &mut data);
+    write_json_string(backend, &mut data);
     data.extend_from_slice(format!(",\"retryable\":{retryable}}}").as_bytes());
     data
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use vmcp_core::{Generation, Rejection, STATEFUL, STATELESS};
-use vmcp_wire::{Envelope, Key, Params, Said, Span, Text, unquote};
+use vmcp_wire::{Envelope, Key, MetaKey, Params, Span, StringSpan, parse_json_string};
 
 use crate::header_value;
 
@@ -22,7 +22,7 @@ pub(crate) fn classify(
     envelope: &Envelope,
 ) -> Result<Generation, Rejection> {
     match envelope {
-        Envelope::Answer { .. } => Ok(Generation::Stateful),
+        Envelope::Response { .. } => Ok(Generation::Stateful),
         Envelope::Notification { .. } => match single_value(headers, &VERSION_HEADER)? {
             Some(version) if version == STATELESS => Ok(Generation::Stateless),
             version => stateful(version),
@@ -37,14 +37,14 @@ pub(crate) fn classify(
 pub(crate) fn request_id(envelope: &Envelope) -> Option<Span> {
     match envelope {
         Envelope::Request { id, .. } => Some(*id),
-        Envelope::Notification { .. } | Envelope::Answer { .. } => None,
+        Envelope::Notification { .. } | Envelope::Response { .. } => None,
     }
 }
 
 fn classify_request(
     headers: &HeaderMap,
     bytes: &[u8],
-    method: Text,
+    method: StringSpan,
     params: &Params,
 ) -> Result<Generation, Rejection> {
     let generation = request_generation(headers, bytes, method, params)?;
@@ -55,7 +55,7 @@ fn classify_request(
 fn request_generation(
     headers: &HeaderMap,
     bytes: &[u8],
-    method: Text,
+    method: StringSpan,
     params: &Params,
 ) -> Result<Generation, Rejection> {
     let header = single_value(headers, &VERSION_HEADER)?;
@@ -67,18 +67,18 @@ fn request_generation(
     if method.is(bytes, "initialize") && params.get(Key::ProtocolVersion).is_some() {
         return Ok(Generation::Stateful);
     }
-    let meta_value = |key| params.said(key).map(|span| span.of(bytes));
+    let meta_value = |key| params.meta(key).map(|span| span.of(bytes));
     let is_stateless = header.is_some_and(|version| version == STATELESS)
-        || Said::HANDSHAKE.iter().any(|member| params.said(*member).is_some());
+        || MetaKey::HANDSHAKE.iter().any(|member| params.meta(*member).is_some());
     if !is_stateless && !method.is(bytes, "server/discover") {
         return stateful(header);
     }
-    let version = meta_value(Said::ProtocolVersion).and_then(unquote);
+    let version = meta_value(MetaKey::ProtocolVersion).and_then(parse_json_string);
     let Some(version) = version.filter(|version| !version.is_empty()) else {
         // Some connectors send client metadata on a session of an older revision.
         return match header.and_then(text) {
             Some(known) if STATEFUL.contains(&known) => Ok(Generation::Stateful),
-            _ => Err(missing_meta_key(Said::ProtocolVersion)),
+            _ => Err(missing_meta_key(MetaKey::ProtocolVersion)),
         };
     };
     let Some(header) = header else {
@@ -93,8 +93,8 @@ fn request_generation(
     if version != STATELESS {
         return stateful(Some(header));
     }
-    if meta_value(Said::ClientCapabilities).is_none_or(|value| value.first() != Some(&b'{')) {
-        return Err(missing_meta_key(Said::ClientCapabilities));
+    if meta_value(MetaKey::ClientCapabilities).is_none_or(|value| value.first() != Some(&b'{')) {
+        return Err(missing_meta_key(MetaKey::ClientCapabilities));
     }
     Ok(Generation::Stateless)
 }
@@ -116,7 +116,7 @@ fn stateful(header: Option<&HeaderValue>) -> Result<Generation, Rejection> {
 fn check_standard_headers(
     headers: &HeaderMap,
     bytes: &[u8],
-    method: Text,
+    method: StringSpan,
     params: &Params,
     generation: Generation,
 ) -> Result<(), Rejection> {
@@ -167,6 +167,6 @@ fn text(value: &HeaderValue) -> Option<&str> {
     value.to_str().ok()
 }
 
-fn missing_meta_key(key: Said) -> Rejection {
+fn missing_meta_key(key: MetaKey) -> Rejection {
     Rejection::invalid_params(format!("params._meta lacks a valid {}", key.name()))
 }

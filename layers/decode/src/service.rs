@@ -105,7 +105,7 @@ fn decode(headers: &http::HeaderMap, bytes: Bytes) -> Result<McpRequest, Rejecti
             }
         },
         Err(error) => {
-            let rejection = Rejection::malformed(error.fault.code(), error.fault.to_string());
+            let rejection = Rejection::malformed(error.kind.code(), error.kind.to_string());
             Err(Box::new((rejection, error.id.map(|span| span.slice(&bytes)))))
         }
     }

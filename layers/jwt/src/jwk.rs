@@ -57,9 +57,9 @@ impl Jwk {
         for (name, value) in members {
             let Some(value) = value else { continue };
             text.push(if text.is_empty() { b'{' } else { b',' });
-            vmcp_wire::quote(name, &mut text);
+            vmcp_wire::write_json_string(name, &mut text);
             text.push(b':');
-            vmcp_wire::quote(value, &mut text);
+            vmcp_wire::write_json_string(value, &mut text);
         }
         text.push(b'}');
         URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, &text))

@@ -9,7 +9,7 @@ use arc_swap::ArcSwapOption;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use vmcp_core::{Claims, Clock};
-use vmcp_wire::{members, unquote, validate};
+use vmcp_wire::{members, parse_json_string, validate};
 
 use crate::claims::parse_claim_set;
 use crate::{Algorithm, KeySet, KeySource, TokenError, ValidationOptions, VerifyError};
@@ -165,7 +165,7 @@ impl<K: KeySource> Verifier<K> {
         let (mut algorithm, mut kid) = (None, None);
         for member in members(json) {
             let name = member.key.read();
-            let text = || unquote(member.value).ok_or(TokenError::Malformed);
+            let text = || parse_json_string(member.value).ok_or(TokenError::Malformed);
             match &*name {
                 "alg" => algorithm = Some(self.allowed_algorithm(&text()?)?),
                 "kid" => kid = Some(text()?.into()),

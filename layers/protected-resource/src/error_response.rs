@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Response, StatusCode};
-use vmcp_wire::quote;
+use vmcp_wire::write_json_string;
 
 /// Returns an error response whose JSON body contains `error` and `error_description` (RFC 6749 section 5.2), with
 /// `Cache-Control: no-store`. The caller adds the challenge header.
@@ -14,9 +14,9 @@ pub fn error_response<R: From<Bytes>>(
     description: &str,
 ) -> Response<R> {
     let mut json = b"{\"error\":".to_vec();
-    quote(error, &mut json);
+    write_json_string(error, &mut json);
     json.extend_from_slice(b",\"error_description\":");
-    quote(description, &mut json);
+    write_json_string(description, &mut json);
     json.push(b'}');
     let mut response = Response::new(R::from(json.into()));
     *response.status_mut() = status;

@@ -8,7 +8,7 @@ use http::header::{
     ACCESS_CONTROL_MAX_AGE, ALLOW, CONTENT_TYPE, HeaderValue,
 };
 use http::{Method, Response, StatusCode, Uri};
-use vmcp_wire::quote;
+use vmcp_wire::write_json_string;
 
 use crate::is_scope;
 
@@ -178,15 +178,15 @@ fn parse(resource: &str, options: ResourceOptions) -> Result<Uri, ResourceError>
 
 fn metadata_document(resource: &str, issuer: &str, scopes: &[Box<str>]) -> Bytes {
     let mut json = b"{\"resource\":".to_vec();
-    quote(resource, &mut json);
+    write_json_string(resource, &mut json);
     json.extend_from_slice(b",\"authorization_servers\":[");
-    quote(issuer, &mut json);
+    write_json_string(issuer, &mut json);
     json.extend_from_slice(b"],\"bearer_methods_supported\":[\"header\"],\"scopes_supported\":[");
     for (index, scope) in scopes.iter().enumerate() {
         if index > 0 {
             json.push(b',');
         }
-        quote(scope, &mut json);
+        write_json_string(scope, &mut json);
     }
     json.extend_from_slice(b"]}");
     json.into()

@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderValue, Method, Uri};
 use opentelemetry::KeyValue;
 use vmcp_core::{McpRequest, RequestContext};
 use vmcp_metrics::{Outcome, names, target_attributes};
-use vmcp_wire::{Key, find, unquote};
+use vmcp_wire::{Key, find, parse_json_string};
 
 /// Maximum length of an attribute in bytes.
 const MAX_VALUE: usize = 256;
@@ -160,7 +160,9 @@ impl Attributes {
         let meta = |key| find(message.param(Key::Meta)?, key);
         let client =
             message.param(Key::ClientInfo).or_else(|| meta("io.modelcontextprotocol/clientInfo"));
-        if let Some(name) = client.and_then(|client| find(client, "name")).and_then(unquote) {
+        if let Some(name) =
+            client.and_then(|client| find(client, "name")).and_then(parse_json_string)
+        {
             self.add("mcp.client.name", "", &name);
         }
     }

@@ -2,7 +2,7 @@
 
 use vmcp_core::{MediaType, Rejection};
 use vmcp_metrics::ErrorType;
-use vmcp_wire::{HeadOutcome, find, head, may_fail};
+use vmcp_wire::{PrefixOutcome, find, may_contain_error, scan_prefix};
 
 /// Inspected bytes of a frame.
 const MAX_INSPECTED: usize = 16 * 1024;
@@ -23,7 +23,7 @@ pub(crate) fn response_error<R>(response: &http::Response<R>) -> ErrorType {
 /// prefix, can go unnoticed: frames are not buffered.
 pub(crate) fn frame_error(media: MediaType, frame: &[u8]) -> ErrorType {
     let frame = frame.get(..MAX_INSPECTED).unwrap_or(frame);
-    if !may_fail(frame) {
+    if !may_contain_error(frame) {
         return ErrorType::None;
     }
     match media {
@@ -38,13 +38,13 @@ pub(crate) fn frame_error(media: MediaType, frame: &[u8]) -> ErrorType {
 }
 
 fn message_error(bytes: &[u8]) -> ErrorType {
-    match head(bytes).ok().and_then(|head| head.outcome) {
-        Some(HeadOutcome::Error { code, .. }) => ErrorType::RpcCode(code.unwrap_or_default()),
-        Some(HeadOutcome::Result { start, is_object: true }) => {
+    match scan_prefix(bytes).ok().and_then(|head| head.outcome) {
+        Some(PrefixOutcome::Error { code, .. }) => ErrorType::RpcCode(code.unwrap_or_default()),
+        Some(PrefixOutcome::Result { start, is_object: true }) => {
             let result = bytes.get(start as usize..).unwrap_or_default();
             if find(result, "isError") == Some(b"true") { ErrorType::TOOL } else { ErrorType::None }
         }
-        Some(HeadOutcome::Result { .. }) | None => ErrorType::None,
+        Some(PrefixOutcome::Result { .. }) | None => ErrorType::None,
     }
 }
 

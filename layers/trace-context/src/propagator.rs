@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http_body_util::Full;
-use vmcp_wire::{Envelope, Key, Span, Splice, find, quote, scan};
+use vmcp_wire::{Envelope, Key, Span, Splice, find, scan, write_json_string};
 
 use crate::TraceContext;
 
@@ -55,10 +55,10 @@ fn inject_meta(message: &Bytes, context: &TraceContext) -> Option<Bytes> {
         return None;
     }
     let mut parent = Vec::with_capacity(57);
-    quote(&context.to_string(), &mut parent);
+    write_json_string(&context.to_string(), &mut parent);
     let state = context.tracestate().map(|state| {
         let mut quoted = Vec::with_capacity(state.len() + 2);
-        quote(state, &mut quoted);
+        write_json_string(state, &mut quoted);
         quoted
     });
     let mut edit = Splice::new(message);

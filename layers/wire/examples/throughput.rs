@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use serde_json::value::RawValue;
-use vmcp_wire::{Envelope, Key, Splice, head, scan};
+use vmcp_wire::{Envelope, Key, Splice, scan, scan_prefix};
 
 /// The common approach of proxies: the message and `params` as maps of raw values, the name as a string.
 fn serde_envelope(message: &[u8]) -> Option<(String, String)> {
@@ -47,7 +47,7 @@ fn compare(title: &str, message: &[u8]) {
             round(|| _ = black_box(scan(black_box(message)))),
             round(|| _ = black_box(serde_envelope(black_box(message)))),
             round(|| _ = black_box(rewrite(black_box(message)))),
-            round(|| _ = black_box(head(black_box(message)))),
+            round(|| _ = black_box(scan_prefix(black_box(message)))),
         ];
         for (best, now) in best.iter_mut().zip(rounds) {
             *best = best.min(now);

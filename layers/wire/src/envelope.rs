@@ -1,30 +1,30 @@
 //! Envelope of a message: one strict pass over its bytes.
 
-use crate::ledger::{Ledger, Sought};
+use crate::duplicate_detector::{DuplicateDetector, KnownKey};
 use crate::lexer::{Lexer, Stop};
-use crate::{Fault, MAX_ID, MAX_METHOD, Params, Refused, Span, Text};
+use crate::{MAX_ID, MAX_METHOD, Params, ScanError, ScanErrorKind, Span, StringSpan};
 
 /// A JSON-RPC message of MCP, read as far as a gateway has to know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Envelope {
-    /// Asks for an answer.
+    /// A request, which expects a response.
     Request {
         /// The id's literal, a string with its quotes or an integer; to be sent back byte for byte.
         id: Span,
         /// Method of the request.
-        method: Text,
-        /// With what.
+        method: StringSpan,
+        /// Parameters.
         params: Params,
     },
-    /// Tells something.
+    /// A notification.
     Notification {
         /// Method of the notification.
-        method: Text,
-        /// With what.
+        method: StringSpan,
+        /// Parameters.
         params: Params,
     },
-    /// Answers a request of the other side.
-    Answer {
+    /// A response to a request of the other side.
+    Response {
         /// The literal of the request's id; `None` when it is null, or absent beside an error.
         id: Option<Span>,
         /// Result or error.
@@ -41,17 +41,17 @@ pub enum Outcome {
     Error(Span),
 }
 
-/// The members of a message, as they come.
+/// Members of a message that were read so far.
 #[derive(Default)]
-struct Parts {
-    version: Option<Text>,
+struct EnvelopeMembers {
+    version: Option<StringSpan>,
     id: Id,
-    method: Option<Text>,
+    method: Option<StringSpan>,
     params: Option<Params>,
     result: Option<Span>,
     error: Option<Span>,
-    /// The first mistake that leaves the text JSON. It waits for the end of the text, so that the id can be told.
-    fault: Option<Fault>,
+    /// The first error other than a syntax error. It is reported at the end of the text, when the id is known.
+    scan_error: Option<ScanErrorKind>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -63,10 +63,10 @@ pub(crate) enum Id {
     Invalid,
 }
 
-/// The members of a message that JSON-RPC 2.0 defines.
+/// Member of a message that JSON-RPC 2.0 defines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Part {
+pub(crate) enum EnvelopeKey {
     Version,
     Id,
     Method,
@@ -79,12 +79,12 @@ pub(crate) enum Part {
 ///
 /// The whole text is checked against RFC 8259: UTF-8, no byte order mark, nothing but whitespace behind the message, at most
 /// [`MAX_DEPTH`](crate::MAX_DEPTH) levels, no lone surrogates. In the message itself, in `params`, `params._meta` and
-/// `params.ref`, a member must not stand twice, be named so that a lenient reader takes it for one that is looked for, or be
+/// `params.ref`, a member must not appear twice, have a name that a lenient parser takes for a known one, or be
 /// one of more than [`MAX_MEMBERS`](crate::MAX_MEMBERS). Members that are not known are allowed. Names count unescaped and
 /// are compared by code point.
 ///
 /// What is wrong with the JSON text is reported before what is wrong with the message.
-pub fn scan(bytes: &[u8]) -> Result<Envelope, Refused> {
+pub fn scan(bytes: &[u8]) -> Result<Envelope, ScanError> {
     scan_with(bytes, &mut |lexer| lexer.value(1).map(|value| value.span))
 }
 
@@ -92,81 +92,85 @@ pub fn scan(bytes: &[u8]) -> Result<Envelope, Refused> {
 pub(crate) fn scan_with(
     bytes: &[u8],
     result: &mut impl FnMut(&mut Lexer<'_>) -> Result<Span, Stop>,
-) -> Result<Envelope, Refused> {
-    let mut parts = Parts::default();
-    let outcome = parts.read(bytes, result).and_then(|()| parts.judge(bytes));
-    outcome.map_err(|fault| {
-        // An id at whose end the text breaks may have been meant to go on.
-        let cut = |id: &Span| matches!(fault, Fault::Syntax { at } if at == id.end);
-        Refused { fault, id: parts.id.valid().filter(|id| !cut(id)) }
+) -> Result<Envelope, ScanError> {
+    let mut members = EnvelopeMembers::default();
+    let outcome = members.read(bytes, result).and_then(|()| members.to_envelope(bytes));
+    outcome.map_err(|kind| {
+        // An id at which the text ends may be incomplete.
+        let is_cut = |id: &Span| matches!(kind, ScanErrorKind::Syntax { at } if at == id.end);
+        ScanError { kind, id: members.id.valid().filter(|id| !is_cut(id)) }
     })
 }
 
-/// Reads an object that stands for `params` without being in a message, as in a call inside a call, by the same rules.
+/// Reads an object that has the form of `params`, such as those of a call inside a call, by the same rules.
 ///
 /// Spans count from the beginning of `bytes`.
-pub fn scan_params(bytes: &[u8]) -> Result<Params, Fault> {
+pub fn scan_params(bytes: &[u8]) -> Result<Params, ScanErrorKind> {
     check_text(bytes)?;
     let mut lexer = Lexer::whole(bytes);
-    let mut fault = None;
+    let mut scan_error = None;
     lexer.space();
     if lexer.peek() != Some(b'{') {
         finish(lexer.value(0).map(drop), &mut lexer)?;
-        return Err(Fault::BadParams);
+        return Err(ScanErrorKind::BadParams);
     }
-    let params = Params::read(&mut lexer, 0, &mut fault);
+    let params = Params::read(&mut lexer, 0, &mut scan_error);
     finish(params.map(drop), &mut lexer)?;
-    match (fault, params) {
+    match (scan_error, params) {
         (None, Ok(params)) => Ok(params),
-        (fault, _) => Err(fault.unwrap_or(Fault::BadParams)),
+        (scan_error, _) => Err(scan_error.unwrap_or(ScanErrorKind::BadParams)),
     }
 }
 
-/// Length and encoding.
-pub(crate) fn check_text(bytes: &[u8]) -> Result<(), Fault> {
-    u32::try_from(bytes.len()).map_err(|_| Fault::TooLong)?;
+/// Checks length and encoding.
+pub(crate) fn check_text(bytes: &[u8]) -> Result<(), ScanErrorKind> {
+    u32::try_from(bytes.len()).map_err(|_| ScanErrorKind::TooLong)?;
     std::str::from_utf8(bytes)
         .map(drop)
-        .map_err(|error| Fault::NotUtf8 { at: Span::new(0, error.valid_up_to()).end })
+        .map_err(|error| ScanErrorKind::NotUtf8 { at: Span::new(0, error.valid_up_to()).end })
 }
 
-/// The end of a complete text: nothing follows, and nothing may be missing.
-pub(crate) fn finish(read: Result<(), Stop>, lexer: &mut Lexer<'_>) -> Result<(), Fault> {
+/// Checks the end of a complete text: nothing follows, and nothing is missing.
+pub(crate) fn finish(read: Result<(), Stop>, lexer: &mut Lexer<'_>) -> Result<(), ScanErrorKind> {
     match read.and_then(|()| lexer.end()) {
         Ok(()) => Ok(()),
-        Err(Stop::Fault(fault)) => Err(fault),
+        Err(Stop::Error(scan_error)) => Err(scan_error),
         Err(Stop::End) => Err(lexer.syntax()),
     }
 }
 
-impl Parts {
+impl EnvelopeMembers {
     fn read(
         &mut self,
         bytes: &[u8],
         result: &mut impl FnMut(&mut Lexer<'_>) -> Result<Span, Stop>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), ScanErrorKind> {
         check_text(bytes)?;
         let mut lexer = Lexer::whole(bytes);
         lexer.space();
         let first = lexer.peek();
         if first != Some(b'{') {
             finish(lexer.value(0).map(drop), &mut lexer)?;
-            return Err(if first == Some(b'[') { Fault::Batch } else { Fault::NotAnObject });
+            return Err(if first == Some(b'[') {
+                ScanErrorKind::Batch
+            } else {
+                ScanErrorKind::NotAnObject
+            });
         }
-        let mut ledger = Ledger::<Part>::new();
+        let mut detector = DuplicateDetector::<EnvelopeKey>::new();
         let read = lexer.object(0, |lexer, key| {
-            match ledger.enter(bytes, key) {
-                Ok(Some(Part::Result)) => {
+            match detector.insert(bytes, key) {
+                Ok(Some(EnvelopeKey::Result)) => {
                     self.result = Some(result(lexer)?);
                     return Ok(());
                 }
-                Ok(Some(part)) => return self.member(part, lexer),
+                Ok(Some(key)) => return self.member(key, lexer),
                 Ok(None) => {}
-                Err(fault) => {
+                Err(scan_error) => {
                     if key.is(bytes, "id") {
                         self.id = Id::Invalid;
                     }
-                    self.fault.get_or_insert(fault);
+                    self.scan_error.get_or_insert(scan_error);
                 }
             }
             lexer.value(1).map(drop)
@@ -174,31 +178,33 @@ impl Parts {
         finish(read.map(drop), &mut lexer)
     }
 
-    fn member(&mut self, part: Part, lexer: &mut Lexer<'_>) -> Result<(), Stop> {
-        if part == Part::Params && lexer.peek() == Some(b'{') {
-            self.params = Some(Params::read(lexer, 1, &mut self.fault)?);
+    fn member(&mut self, key: EnvelopeKey, lexer: &mut Lexer<'_>) -> Result<(), Stop> {
+        if key == EnvelopeKey::Params && lexer.peek() == Some(b'{') {
+            self.params = Some(Params::read(lexer, 1, &mut self.scan_error)?);
             return Ok(());
         }
         let value = lexer.value(1)?;
-        match part {
-            Part::Version => self.version = Some(value),
-            Part::Id => self.id = Id::new(value.span, lexer.bytes),
-            Part::Method => self.method = Some(value),
-            Part::Params => _ = self.fault.get_or_insert(Fault::BadParams),
-            Part::Result => self.result = Some(value.span),
-            Part::Error => self.error = Some(value.span),
+        match key {
+            EnvelopeKey::Version => self.version = Some(value),
+            EnvelopeKey::Id => self.id = Id::new(value.span, lexer.bytes),
+            EnvelopeKey::Method => self.method = Some(value),
+            EnvelopeKey::Params => _ = self.scan_error.get_or_insert(ScanErrorKind::BadParams),
+            EnvelopeKey::Result => self.result = Some(value.span),
+            EnvelopeKey::Error => self.error = Some(value.span),
         }
         Ok(())
     }
 
     /// Returns the envelope that the members form.
-    fn judge(&self, bytes: &[u8]) -> Result<Envelope, Fault> {
-        if let Some(fault) = self.fault {
-            return Err(fault);
+    fn to_envelope(&self, bytes: &[u8]) -> Result<Envelope, ScanErrorKind> {
+        if let Some(scan_error) = self.scan_error {
+            return Err(scan_error);
         }
         match self.version {
-            None => return Err(Fault::MissingVersion),
-            Some(version) if !is_version(version, bytes) => return Err(Fault::WrongVersion),
+            None => return Err(ScanErrorKind::MissingVersion),
+            Some(version) if !is_version(version, bytes) => {
+                return Err(ScanErrorKind::WrongVersion);
+            }
             Some(_) => {}
         }
         let params = self.params.unwrap_or(Params::ABSENT);
@@ -208,35 +214,35 @@ impl Parts {
                 match self.id {
                     Id::Absent => Ok(Envelope::Notification { method, params }),
                     Id::Valid(id) => Ok(Envelope::Request { id, method, params }),
-                    Id::Null | Id::Invalid => Err(Fault::BadId),
+                    Id::Null | Id::Invalid => Err(ScanErrorKind::BadId),
                 }
             }
-            (None, None, None) => Err(Fault::MissingMethod),
-            (None, Some(result), None) => self.answer(Outcome::Result(result)),
-            (None, None, Some(error)) => self.answer(Outcome::Error(error)),
-            _ => Err(Fault::Ambiguous),
+            (None, None, None) => Err(ScanErrorKind::MissingMethod),
+            (None, Some(result), None) => self.response(Outcome::Result(result)),
+            (None, None, Some(error)) => self.response(Outcome::Error(error)),
+            _ => Err(ScanErrorKind::Ambiguous),
         }
     }
 
-    fn answer(&self, outcome: Outcome) -> Result<Envelope, Fault> {
+    fn response(&self, outcome: Outcome) -> Result<Envelope, ScanErrorKind> {
         if self.params.is_some() {
-            return Err(Fault::Ambiguous);
+            return Err(ScanErrorKind::Ambiguous);
         }
         match (self.id, outcome) {
-            (Id::Valid(id), _) => Ok(Envelope::Answer { id: Some(id), outcome }),
+            (Id::Valid(id), _) => Ok(Envelope::Response { id: Some(id), outcome }),
             (Id::Null, _) | (Id::Absent, Outcome::Error(_)) => {
-                Ok(Envelope::Answer { id: None, outcome })
+                Ok(Envelope::Response { id: None, outcome })
             }
-            (Id::Absent | Id::Invalid, _) => Err(Fault::BadId),
+            (Id::Absent | Id::Invalid, _) => Err(ScanErrorKind::BadId),
         }
     }
 }
 
-impl Sought for Part {
+impl KnownKey for EnvelopeKey {
     const NAMES: &[&str] = &["jsonrpc", "id", "method", "params", "result", "error"];
 
     #[inline]
-    fn named(name: &[u8]) -> Option<Self> {
+    fn from_name(name: &[u8]) -> Option<Self> {
         Some(match name {
             b"jsonrpc" => Self::Version,
             b"id" => Self::Id,
@@ -278,11 +284,11 @@ impl Id {
     }
 }
 
-fn is_version(value: Text, bytes: &[u8]) -> bool {
+fn is_version(value: StringSpan, bytes: &[u8]) -> bool {
     value.span.of(bytes).first() == Some(&b'"') && value.is(bytes, "2.0")
 }
 
-pub(crate) fn check_method(value: Text, bytes: &[u8]) -> Result<(), Fault> {
+pub(crate) fn check_method(value: StringSpan, bytes: &[u8]) -> Result<(), ScanErrorKind> {
     let literal = value.span.of(bytes);
     let length = if value.escaped && literal.len() <= 6 * MAX_METHOD + 2 {
         value.read(bytes).len()
@@ -290,7 +296,7 @@ pub(crate) fn check_method(value: Text, bytes: &[u8]) -> Result<(), Fault> {
         literal.len().saturating_sub(2)
     };
     let fits = literal.first() == Some(&b'"') && (1..=MAX_METHOD).contains(&length);
-    if fits { Ok(()) } else { Err(Fault::BadMethod) }
+    if fits { Ok(()) } else { Err(ScanErrorKind::BadMethod) }
 }
 
 #[cfg(test)]

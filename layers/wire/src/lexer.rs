@@ -1,6 +1,6 @@
 //! The grammar of RFC 8259, read from left to right without recursion or allocation.
 
-use crate::{Fault, MAX_DEPTH, Span, Text};
+use crate::{MAX_DEPTH, ScanErrorKind, Span, StringSpan};
 
 /// A place in JSON text. The text may be a prefix that goes on later; then running out of bytes is not an error.
 #[derive(Clone, Debug)]
@@ -17,12 +17,12 @@ pub(crate) enum Stop {
     /// The bytes ran out.
     End,
     /// The bytes are wrong.
-    Fault(Fault),
+    Error(ScanErrorKind),
 }
 
-impl From<Fault> for Stop {
-    fn from(fault: Fault) -> Self {
-        Self::Fault(fault)
+impl From<ScanErrorKind> for Stop {
+    fn from(kind: ScanErrorKind) -> Self {
+        Self::Error(kind)
     }
 }
 
@@ -51,15 +51,15 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// The fault of a byte that does not fit, or of bytes that ran out.
+    /// Returns the error of a byte that does not fit, or of bytes that ran out.
     #[cold]
     pub(crate) fn stop(&self) -> Stop {
-        if self.at < self.bytes.len() { Stop::Fault(self.syntax()) } else { Stop::End }
+        if self.at < self.bytes.len() { Stop::Error(self.syntax()) } else { Stop::End }
     }
 
-    /// [`Fault::Syntax`] at this place.
-    pub(crate) fn syntax(&self) -> Fault {
-        Fault::Syntax { at: self.offset() }
+    /// [`ScanErrorKind::Syntax`] at this place.
+    pub(crate) fn syntax(&self) -> ScanErrorKind {
+        ScanErrorKind::Syntax { at: self.offset() }
     }
 
     /// Steps over `byte`.
@@ -80,7 +80,7 @@ impl<'a> Lexer<'a> {
 
     /// Reads a member's name and steps over its colon to the value.
     #[inline]
-    pub(crate) fn key(&mut self) -> Result<Text, Stop> {
+    pub(crate) fn key(&mut self) -> Result<StringSpan, Stop> {
         let key = self.string()?;
         self.space();
         self.expect(b':')?;
@@ -92,12 +92,12 @@ impl<'a> Lexer<'a> {
     pub(crate) fn object(
         &mut self,
         outer: usize,
-        mut member: impl FnMut(&mut Self, Text) -> Result<(), Stop>,
+        mut member: impl FnMut(&mut Self, StringSpan) -> Result<(), Stop>,
     ) -> Result<Span, Stop> {
         let start = self.at;
         self.expect(b'{')?;
         if outer >= MAX_DEPTH {
-            return Err(Fault::TooDeep.into());
+            return Err(ScanErrorKind::TooDeep.into());
         }
         self.space();
         if self.peek() != Some(b'}') {
@@ -118,18 +118,18 @@ impl<'a> Lexer<'a> {
 
     /// Reads any value, which `outer` containers enclose. `escaped` of the answer holds for strings only.
     #[inline]
-    pub(crate) fn value(&mut self, outer: usize) -> Result<Text, Stop> {
+    pub(crate) fn value(&mut self, outer: usize) -> Result<StringSpan, Stop> {
         match self.peek() {
             Some(b'"') => self.string(),
             Some(b'{' | b'[') => {
                 let start = self.at;
                 self.container(outer)?;
-                Ok(Text { span: Span::new(start, self.at), escaped: false })
+                Ok(StringSpan { span: Span::new(start, self.at), escaped: false })
             }
             _ => {
                 let start = self.at;
                 self.scalar()?;
-                Ok(Text { span: Span::new(start, self.at), escaped: false })
+                Ok(StringSpan { span: Span::new(start, self.at), escaped: false })
             }
         }
     }
@@ -143,7 +143,7 @@ impl<'a> Lexer<'a> {
             match self.peek() {
                 Some(byte @ (b'{' | b'[')) => {
                     if depth == MAX_DEPTH {
-                        return Err(Fault::TooDeep.into());
+                        return Err(ScanErrorKind::TooDeep.into());
                     }
                     depth += 1;
                     open = open << 1 | u128::from(byte == b'{');
@@ -248,7 +248,7 @@ impl<'a> Lexer<'a> {
     ///
     /// Names are short and have no escapes, so that case is read without a call.
     #[inline]
-    pub(crate) fn string(&mut self) -> Result<Text, Stop> {
+    pub(crate) fn string(&mut self) -> Result<StringSpan, Stop> {
         let start = self.at;
         self.expect(b'"')?;
         for _ in 0..4 {
@@ -260,7 +260,7 @@ impl<'a> Lexer<'a> {
                     break;
                 }
                 self.at += 1;
-                return Ok(Text { span: Span::new(start, self.at), escaped: false });
+                return Ok(StringSpan { span: Span::new(start, self.at), escaped: false });
             }
         }
         self.rest_of_string(start)
@@ -268,14 +268,14 @@ impl<'a> Lexer<'a> {
 
     /// Goes on reading the string that began at `start`.
     #[inline(never)]
-    fn rest_of_string(&mut self, start: usize) -> Result<Text, Stop> {
+    fn rest_of_string(&mut self, start: usize) -> Result<StringSpan, Stop> {
         let mut escaped = false;
         loop {
             self.at += plain(self.bytes.get(self.at..).unwrap_or_default());
             match self.peek() {
                 Some(b'"') => {
                     self.at += 1;
-                    return Ok(Text { span: Span::new(start, self.at), escaped });
+                    return Ok(StringSpan { span: Span::new(start, self.at), escaped });
                 }
                 Some(b'\\') => {
                     escaped = true;
@@ -296,7 +296,7 @@ impl<'a> Lexer<'a> {
             }
             Some(b'u') => match self.unit()? {
                 0xD800..=0xDBFF => self.low_surrogate(start),
-                0xDC00..=0xDFFF => Err(Fault::LoneSurrogate { at: start }.into()),
+                0xDC00..=0xDFFF => Err(ScanErrorKind::LoneSurrogate { at: start }.into()),
                 _ => Ok(()),
             },
             _ => Err(self.stop()),
@@ -305,7 +305,7 @@ impl<'a> Lexer<'a> {
 
     /// The second half of a pair that began at `start`.
     fn low_surrogate(&mut self, start: u32) -> Result<(), Stop> {
-        let lone = Fault::LoneSurrogate { at: start };
+        let lone = ScanErrorKind::LoneSurrogate { at: start };
         for byte in *b"\\u" {
             match self.peek() {
                 Some(found) if found == byte => self.at += 1,
@@ -399,7 +399,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stops_at_each_special_byte_wherever_it_stands() {
+    fn stops_at_each_special_byte() {
         for byte in 0..=u8::MAX {
             for length in [1, 7, 8, 9, 31, 32, 33, 95, 96, 97, 200] {
                 for at in 0..length {

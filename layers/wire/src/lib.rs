@@ -2,33 +2,33 @@
 
 pub mod sse;
 
-mod distinct;
+mod duplicate_detector;
 mod envelope;
-mod failure;
-mod fault;
-mod head;
-mod ledger;
+mod error;
+mod error_prefilter;
+mod json_string;
 mod lexer;
-mod listing;
+mod list_result;
 mod members;
+mod message_prefix;
 mod params;
-mod quote;
 mod span;
 mod splice;
+mod unique_object;
 
-pub use distinct::{Distinct, Place, distinct};
 pub use envelope::{Envelope, Outcome, scan, scan_params};
-pub use failure::may_fail;
-pub use fault::{Fault, Refused};
-pub use head::{Head, HeadOutcome, head};
-pub use listing::{Entry, ItemFault, ItemRules, Listing, MemberRule, MemberType};
+pub use error::{ScanError, ScanErrorKind};
+pub use error_prefilter::may_contain_error;
+pub use json_string::{parse_json_string, write_json_string};
+pub use list_result::{Entry, ItemError, ItemRules, ListResult, MemberRule, MemberType};
 pub use members::{
     Elements, Member, Members, RawStr, elements, find, find_span, members, validate,
 };
-pub use params::{Key, Params, Said};
-pub use quote::{quote, unquote};
-pub use span::{Span, Text};
+pub use message_prefix::{MessagePrefix, PrefixOutcome, scan_prefix};
+pub use params::{Key, MetaKey, Params};
+pub use span::{Span, StringSpan};
 pub use splice::Splice;
+pub use unique_object::{MemberSpan, UniqueObject, parse_unique_object};
 
 /// The deepest nesting that is read: this many objects and arrays inside each other, the message itself included.
 pub const MAX_DEPTH: usize = 128;

@@ -1,11 +1,11 @@
-//! Looking into JSON that was already scanned.
+//! Access to members and elements of scanned JSON.
 
 use std::borrow::Cow;
 
+use crate::duplicate_detector::is_confusable;
 use crate::envelope::{check_text, finish};
-use crate::ledger::looks_like;
 use crate::lexer::Lexer;
-use crate::{Fault, Span, quote};
+use crate::{ScanErrorKind, Span, json_string};
 
 /// A member of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,21 +51,21 @@ struct Items<'a> {
 
 /// The members of a JSON object, in order, without allocation.
 ///
-/// Trusts that `object` is valid JSON, as a span of a scanned message or what [`validate`] let pass; elsewhere the members end
+/// `object` must be valid JSON, such as a span of a scanned message or text that [`validate`] accepts; otherwise the members end
 /// early. A value other than an object has no members.
 #[must_use]
 pub fn members(object: &[u8]) -> Members<'_> {
     Members { items: Items { lexer: Lexer::whole(object), before: b'{', close: b'}' } }
 }
 
-/// The elements of a JSON array, in order, without allocation; trusting like [`members`].
+/// The elements of a JSON array, in order, without allocation; which must be valid as for [`members`].
 #[must_use]
 pub fn elements(array: &[u8]) -> Elements<'_> {
     let items = Items { lexer: Lexer::whole(array), before: b'[', close: b']' };
     Elements { items, offset: 0 }
 }
 
-/// The value of the first member whose unescaped name is `key`; trusting like [`members`].
+/// The value of the first member whose unescaped name is `key`; which must be valid as for [`members`].
 ///
 /// Outside the objects whose members [`scan`](crate::scan) tells apart there may be a second one of that name.
 #[must_use]
@@ -82,7 +82,7 @@ pub fn find_span(bytes: &[u8], object: Span, key: &str) -> Option<Span> {
 }
 
 /// Checks any JSON text by the same rules as [`scan`](crate::scan), apart from those on the envelope.
-pub fn validate(bytes: &[u8]) -> Result<(), Fault> {
+pub fn validate(bytes: &[u8]) -> Result<(), ScanErrorKind> {
     check_text(bytes)?;
     let mut lexer = Lexer::whole(bytes);
     lexer.space();
@@ -99,16 +99,16 @@ impl<'a> RawStr<'a> {
     /// The value, unescaped; borrowed when there is nothing to unescape.
     #[must_use]
     pub fn read(self) -> Cow<'a, str> {
-        quote::read(self.literal)
+        json_string::read(self.literal)
     }
 
     /// Returns `true` if the value, unescaped, is exactly `expected` by code point.
     #[must_use]
     pub fn is(self, expected: &str) -> bool {
         if self.escaped {
-            quote::is(self.literal, expected)
+            json_string::is(self.literal, expected)
         } else {
-            quote::inside(self.literal) == expected.as_bytes()
+            json_string::inside(self.literal) == expected.as_bytes()
         }
     }
 
@@ -116,7 +116,7 @@ impl<'a> RawStr<'a> {
     /// at NUL.
     #[must_use]
     pub fn resembles(self, expected: &str) -> bool {
-        self.is(expected) || looks_like(self.literal, self.escaped, expected)
+        self.is(expected) || is_confusable(self.literal, self.escaped, expected)
     }
 }
 

@@ -1,8 +1,8 @@
-//! The members of `params` that decide where a message goes.
+//! Members of `params` that routing, authorization or rewriting reads.
 
-use crate::ledger::{Ledger, Sought};
+use crate::duplicate_detector::{DuplicateDetector, KnownKey};
 use crate::lexer::{Lexer, Stop};
-use crate::{Fault, Span, Text};
+use crate::{ScanErrorKind, Span, StringSpan};
 
 /// The names of [`Key::ALL`].
 const NAMES: [&str; 18] = {
@@ -60,7 +60,7 @@ pub enum Key {
 /// A member of `params._meta` that routing or rewriting reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Said {
+pub enum MetaKey {
     /// The revision that the request is of.
     ProtocolVersion,
     /// Name and version of the client.
@@ -71,18 +71,18 @@ pub enum Said {
     RelatedTask,
 }
 
-/// The members of `ref` that say what is completed.
+/// Members of `ref` that name the completed item.
 #[derive(Clone, Copy)]
 #[repr(u8)]
-enum Reference {
+enum RefKey {
     Type,
     Name,
     Uri,
 }
 
-/// No member in particular.
+/// No known member.
 #[derive(Clone, Copy)]
-enum Nothing {}
+enum NoKnownKey {}
 
 /// `params` of a request or notification: where it stands, and where the values of its routing members stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,8 +91,8 @@ pub struct Params {
     pub span: Option<Span>,
     /// By [`Key`]; an empty span means absent, since no JSON value is empty.
     values: [Span; 18],
-    /// By [`Said`]; likewise.
-    said: [Span; 4],
+    /// By [`MetaKey`]; likewise.
+    meta: [Span; 4],
     /// One bit per [`Key`] whose value is a string with escapes.
     escaped: u32,
     members: u8,
@@ -147,12 +147,12 @@ impl Key {
     }
 }
 
-impl Said {
+impl MetaKey {
     /// All of them, in the order of their discriminants.
     pub const ALL: [Self; 4] =
         [Self::ProtocolVersion, Self::ClientInfo, Self::ClientCapabilities, Self::RelatedTask];
 
-    /// Those by which each request of revision 2026-07-28 says what older ones said once, in the handshake.
+    /// Members of each request of revision 2026-07-28 that replace the handshake of older revisions.
     pub const HANDSHAKE: [Self; 3] =
         [Self::ProtocolVersion, Self::ClientInfo, Self::ClientCapabilities];
 
@@ -168,11 +168,11 @@ impl Said {
     }
 }
 
-impl Sought for Key {
+impl KnownKey for Key {
     const NAMES: &[&str] = &NAMES;
 
     #[inline]
-    fn named(name: &[u8]) -> Option<Self> {
+    fn from_name(name: &[u8]) -> Option<Self> {
         Some(match name {
             b"name" => Self::Name,
             b"uri" => Self::Uri,
@@ -201,10 +201,10 @@ impl Sought for Key {
     }
 }
 
-impl Sought for Reference {
+impl KnownKey for RefKey {
     const NAMES: &[&str] = &["type", "name", "uri"];
 
-    fn named(name: &[u8]) -> Option<Self> {
+    fn from_name(name: &[u8]) -> Option<Self> {
         Some(match name {
             b"type" => Self::Type,
             b"name" => Self::Name,
@@ -218,10 +218,10 @@ impl Sought for Reference {
     }
 }
 
-impl Sought for Nothing {
+impl KnownKey for NoKnownKey {
     const NAMES: &[&str] = &[];
 
-    fn named(_: &[u8]) -> Option<Self> {
+    fn from_name(_: &[u8]) -> Option<Self> {
         None
     }
 
@@ -240,17 +240,17 @@ impl Params {
 
     /// Returns the range of the value of a member of `_meta`, or `None` without such a member or an object `_meta`.
     #[must_use]
-    pub fn said(&self, said: Said) -> Option<Span> {
-        let span = self.said[said as usize];
+    pub fn meta(&self, key: MetaKey) -> Option<Span> {
+        let span = self.meta[key as usize];
         (!span.is_empty()).then_some(span)
     }
 
     /// The value of `key` if it is a JSON string. `bytes` must be the message that was scanned.
     #[must_use]
-    pub fn text(&self, bytes: &[u8], key: Key) -> Option<Text> {
+    pub fn text(&self, bytes: &[u8], key: Key) -> Option<StringSpan> {
         let span = self.get(key)?;
         let escaped = self.escaped & (1 << key as u32) != 0;
-        (span.of(bytes).first() == Some(&b'"')).then_some(Text { span, escaped })
+        (span.of(bytes).first() == Some(&b'"')).then_some(StringSpan { span, escaped })
     }
 
     /// Returns `true` if `params` is absent, or an object without members.
@@ -262,38 +262,38 @@ impl Params {
     pub(crate) const ABSENT: Self = Self {
         span: None,
         values: [Span { start: 0, end: 0 }; 18],
-        said: [Span { start: 0, end: 0 }; 4],
+        meta: [Span { start: 0, end: 0 }; 4],
         escaped: 0,
         members: 0,
     };
 
-    /// Reads the object at `lexer`, which `outer` containers enclose. Faults of the grammar stop the reading; the first other
-    /// fault goes to `fault`.
+    /// Reads the object at `lexer`, which `outer` containers enclose. Syntax errors stop the reading; the first other
+    /// error goes to `error`.
     pub(crate) fn read(
         lexer: &mut Lexer<'_>,
         outer: usize,
-        fault: &mut Option<Fault>,
+        error: &mut Option<ScanErrorKind>,
     ) -> Result<Self, Stop> {
         let mut params = Self::ABSENT;
-        let mut ledger = Ledger::<Key>::new();
+        let mut detector = DuplicateDetector::<Key>::new();
         let bytes = lexer.bytes;
         let span = lexer.object(outer, |lexer, name| {
-            let entered = ledger.enter(bytes, name);
-            let Ok(Some(key)) = entered.map_err(|found| _ = fault.get_or_insert(found)) else {
+            let entered = detector.insert(bytes, name);
+            let Ok(Some(key)) = entered.map_err(|found| _ = error.get_or_insert(found)) else {
                 return lexer.value(outer + 1).map(drop);
             };
             let value = match (key, lexer.peek()) {
                 (Key::Meta, Some(b'{')) => {
-                    distinct::<Nothing>(lexer, outer + 1, fault, |name, value| {
-                        if let Some(said) =
-                            Said::ALL.iter().find(|said| name.is(bytes, said.name()))
+                    read_unique_members::<NoKnownKey>(lexer, outer + 1, error, |name, value| {
+                        if let Some(key) =
+                            MetaKey::ALL.iter().find(|key| name.is(bytes, key.name()))
                         {
-                            params.said[*said as usize] = value;
+                            params.meta[*key as usize] = value;
                         }
                     })?
                 }
                 (Key::Ref, Some(b'{')) => {
-                    distinct::<Reference>(lexer, outer + 1, fault, |_, _| {})?
+                    read_unique_members::<RefKey>(lexer, outer + 1, error, |_, _| {})?
                 }
                 _ => lexer.value(outer + 1)?,
             };
@@ -302,28 +302,28 @@ impl Params {
             Ok(())
         })?;
         params.span = Some(span);
-        params.members = ledger.count();
+        params.members = detector.count();
         Ok(params)
     }
 }
 
-/// Reads an object whose members have to be told apart, and tells each name and where its value stands.
-fn distinct<S: Sought>(
+/// Reads an object whose members must be unique, and passes each name and the range of its value to `member`.
+fn read_unique_members<S: KnownKey>(
     lexer: &mut Lexer<'_>,
     outer: usize,
-    fault: &mut Option<Fault>,
-    mut member: impl FnMut(Text, Span),
-) -> Result<Text, Stop> {
-    let mut ledger = Ledger::<S>::new();
+    error: &mut Option<ScanErrorKind>,
+    mut member: impl FnMut(StringSpan, Span),
+) -> Result<StringSpan, Stop> {
+    let mut detector = DuplicateDetector::<S>::new();
     let bytes = lexer.bytes;
     let span = lexer.object(outer, |lexer, name| {
-        if let Err(found) = ledger.enter(bytes, name) {
-            fault.get_or_insert(found);
+        if let Err(found) = detector.insert(bytes, name) {
+            error.get_or_insert(found);
         }
         member(name, lexer.value(outer + 1)?.span);
         Ok(())
     })?;
-    Ok(Text { span, escaped: false })
+    Ok(StringSpan { span, escaped: false })
 }
 
 #[cfg(test)]
@@ -331,16 +331,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_sought_member_is_found_by_its_name() {
+    fn finds_each_known_key_by_its_name() {
         for key in Key::ALL {
-            assert_eq!(Key::named(key.name().as_bytes()), Some(key));
+            assert_eq!(Key::from_name(key.name().as_bytes()), Some(key));
             assert_eq!(Key::NAMES[usize::from(key.index())], key.name());
         }
-        for (index, said) in Said::ALL.into_iter().enumerate() {
-            assert_eq!(said as usize, index);
+        for (index, key) in MetaKey::ALL.into_iter().enumerate() {
+            assert_eq!(key as usize, index);
         }
-        for (index, name) in Reference::NAMES.iter().enumerate() {
-            let found = Reference::named(name.as_bytes()).map(|member| usize::from(member.index()));
+        for (index, name) in RefKey::NAMES.iter().enumerate() {
+            let found =
+                RefKey::from_name(name.as_bytes()).map(|member| usize::from(member.index()));
             assert_eq!(found, Some(index));
         }
     }

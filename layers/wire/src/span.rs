@@ -1,12 +1,12 @@
-//! Byte ranges of a message, and those of its string values.
+//! Byte ranges of a message and of its strings.
 
 use std::borrow::Cow;
 
 use bytes::Bytes;
 
-use crate::quote;
+use crate::json_string;
 
-/// A byte range of the scanned message.
+/// Byte range of the scanned message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
     /// Offset of the first byte.
@@ -15,9 +15,9 @@ pub struct Span {
     pub end: u32,
 }
 
-/// A JSON string value: where its literal stands, quotes included, and whether it contains escapes.
+/// Range of a JSON string literal with its quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Text {
+pub struct StringSpan {
     /// The literal with its quotes.
     pub span: Span,
     /// `true` if the literal contains a backslash. Without one, its bytes are its value.
@@ -60,14 +60,14 @@ impl Span {
     }
 }
 
-impl Text {
+impl StringSpan {
     /// The value, unescaped; borrowed when there is nothing to unescape. `bytes` must be the message that was scanned.
     #[must_use]
     pub fn read(self, bytes: &[u8]) -> Cow<'_, str> {
         let literal = self.span.of(bytes);
-        match std::str::from_utf8(quote::inside(literal)) {
+        match std::str::from_utf8(json_string::inside(literal)) {
             Ok(value) if !self.escaped => Cow::Borrowed(value),
-            _ => quote::read(literal),
+            _ => json_string::read(literal),
         }
     }
 
@@ -76,9 +76,10 @@ impl Text {
     pub fn is(self, bytes: &[u8], expected: &str) -> bool {
         let literal = self.span.of(bytes);
         if self.escaped {
-            quote::is(literal, expected)
+            json_string::is(literal, expected)
         } else {
-            literal.len() == expected.len() + 2 && quote::inside(literal) == expected.as_bytes()
+            literal.len() == expected.len() + 2
+                && json_string::inside(literal) == expected.as_bytes()
         }
     }
 }

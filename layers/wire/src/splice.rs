@@ -1,4 +1,4 @@
-//! Changing a message without rebuilding it.
+//! Edits of a message that do not rebuild it.
 
 mod edits;
 
@@ -6,14 +6,14 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
-use self::edits::{Edit, Edits, Purpose};
-use crate::{Member, Span, members, quote};
+use self::edits::{Edit, EditKind, Edits};
+use crate::{Member, Span, members, write_json_string};
 
-/// Edits of a message: replacements and insertions at places of the original, applied in one copy. Everything that no edit
+/// Edits of a message: replacements and insertions at positions of the original, applied in one copy. Everything that no edit
 /// touches survives byte for byte.
 ///
-/// Places always count in the original, and edits may come in any order. Where two edits overlap, the later one wins and the
-/// earlier one is forgotten. Up to eight edits live without allocation.
+/// Positions always count in the original, and edits may come in any order. Of two edits that overlap, the later one replaces
+/// the earlier one. Up to eight edits need no allocation.
 ///
 /// The original has to be valid JSON where the methods on members are used; on other bytes they edit nothing sensible, but
 /// don't fail.
@@ -32,32 +32,32 @@ enum Piece<'a> {
 }
 
 impl<'a> Splice<'a> {
-    /// No edits yet of `original`.
+    /// Creates a splice of `original` without edits.
     #[must_use]
     pub fn new(original: &'a [u8]) -> Self {
         Self { original, edits: Edits::default() }
     }
 
-    /// Puts `with` in the place of `span`.
+    /// Replaces `span` by `with`.
     pub fn replace(&mut self, span: Span, with: impl Into<Cow<'a, [u8]>>) -> &mut Self {
-        self.add(span, with.into(), Purpose::Text)
+        self.add(span, with.into(), EditKind::Replacement)
     }
 
-    /// Puts `with` before the byte at `at`. Insertions at one place stand in the order of the calls.
+    /// Inserts `with` before the byte at `at`. Insertions at one position are in the order of the calls.
     pub fn insert(&mut self, at: u32, with: impl Into<Cow<'a, [u8]>>) -> &mut Self {
-        self.add(Span { start: at, end: at }, with.into(), Purpose::Text)
+        self.add(Span { start: at, end: at }, with.into(), EditKind::Replacement)
     }
 
-    /// Gives the member `key` of `object` the value `value` (JSON text): replaces it, or appends the member. If the object has
+    /// Sets the member `key` of `object` to `value` (JSON text): replaces its value, or appends the member. If the object has
     /// several of that name, one remains. A value that is not an object stays as it is.
     pub fn set_member(&mut self, object: Span, key: &str, value: &[u8]) -> &mut Self {
         let mut found = false;
         for member in members(object.of(self.original)).filter(|member| member.key.is(key)) {
-            let (whole, span) = place(object, &member);
+            let (whole, span) = member_spans(object, &member);
             if found {
                 self.remove(object, whole);
             } else {
-                self.add(span, Cow::Owned(value.to_vec()), Purpose::Text);
+                self.add(span, Cow::Owned(value.to_vec()), EditKind::Replacement);
             }
             found = true;
         }
@@ -72,25 +72,25 @@ impl<'a> Splice<'a> {
             return self;
         }
         let at = self.closing_brace(object);
-        self.forget_appended(object, key);
+        self.remove_appended(object, key);
         let text = Cow::Owned(member_text(key, value));
-        self.add(Span { start: at, end: at }, text, Purpose::Appended { object })
+        self.add(Span { start: at, end: at }, text, EditKind::AppendedMember { object })
     }
 
     /// Removes the member `key` of `object` with its comma, every one if there are several; nothing if there is none. A member
     /// of that name that was appended by this splice goes too.
     pub fn remove_member(&mut self, object: Span, key: &str) -> &mut Self {
-        self.forget_appended(object, key);
+        self.remove_appended(object, key);
         for member in members(object.of(self.original)).filter(|member| member.key.is(key)) {
-            self.remove(object, place(object, &member).0);
+            self.remove(object, member_spans(object, &member).0);
         }
         self
     }
 
-    /// The edited message.
+    /// Returns the edited message.
     #[must_use]
     pub fn finish(mut self) -> Bytes {
-        self.settle();
+        self.add_commas();
         let added: usize = self.edits.as_slice().iter().map(|edit| edit.with.len() + 1).sum();
         let mut out = Vec::with_capacity(self.original.len() + added);
         self.write(|piece| match piece {
@@ -102,11 +102,11 @@ impl<'a> Splice<'a> {
         Bytes::from(out)
     }
 
-    /// The edited message in pieces: slices of `original`, which has to be the message that this was made of, and what comes
-    /// between them. Nothing of the original is copied.
+    /// Returns the edited message in pieces: slices of `original`, which must be the message that this was created from, and the
+    /// edits between them. Nothing of the original is copied.
     #[must_use]
     pub fn pieces(mut self, original: &Bytes) -> Vec<Bytes> {
-        self.settle();
+        self.add_commas();
         let mut out: Vec<Bytes> = Vec::new();
         self.write(|piece| match piece {
             Piece::Original { start, end } => {
@@ -128,7 +128,7 @@ impl<'a> Splice<'a> {
                 add(Piece::Original { start: copied, end: start });
             }
             copied = copied.max(end);
-            if let Purpose::Appended { object } = edit.purpose {
+            if let EditKind::AppendedMember { object } = edit.kind {
                 if appended_to == Some(object) || self.keeps_members(object) {
                     add(Piece::New(b","));
                 }
@@ -147,67 +147,66 @@ impl<'a> Splice<'a> {
         Span::new(object.start as usize + end, 0).start
     }
 
-    fn forget_appended(&mut self, object: Span, key: &str) {
-        let (start, purpose) = (member_text(key, b""), Purpose::Appended { object });
-        self.edits.forget(|edit| edit.purpose == purpose && edit.with.starts_with(&start));
+    fn remove_appended(&mut self, object: Span, key: &str) {
+        let (start, kind) = (member_text(key, b""), EditKind::AppendedMember { object });
+        self.edits.remove_where(|edit| edit.kind == kind && edit.with.starts_with(&start));
     }
 
     fn remove(&mut self, object: Span, member: Span) {
-        self.add(member, Cow::Borrowed(&[]), Purpose::Removed { object, settled: false });
+        self.add(member, Cow::Borrowed(&[]), EditKind::RemovedMember { object, has_comma: false });
     }
 
-    fn add(&mut self, span: Span, with: Cow<'a, [u8]>, purpose: Purpose) -> &mut Self {
+    fn add(&mut self, span: Span, with: Cow<'a, [u8]>, kind: EditKind) -> &mut Self {
         let length = Span::new(0, self.original.len()).end;
         let end = span.end.min(length);
         let span = Span { start: span.start.min(end), end };
-        self.edits.add(Edit { span, with, purpose });
+        self.edits.add(Edit { span, with, kind });
         self
     }
 
     /// Returns `true` if members of the original `object` remain.
     fn keeps_members(&self, object: Span) -> bool {
         let edits = self.edits.as_slice().iter();
-        let removed = edits.filter(|edit| edit.purpose.removes_from(object)).count();
+        let removed = edits.filter(|edit| edit.kind.removes_from(object)).count();
         members(object.of(self.original)).nth(removed).is_some()
     }
 
-    /// Gives each removal its comma: the one before it, or, where no member before it remains, everything up to the next
+    /// Extends each removal by its comma: the one before it, or, where no member before it remains, everything up to the next
     /// member. So removals never overlap, and what remains is separated by one comma each.
-    fn settle(&mut self) {
-        let unsettled = |edit: &Edit<'_>| match edit.purpose {
-            Purpose::Removed { object, settled: false } => Some(object),
+    fn add_commas(&mut self) {
+        let without_comma = |edit: &Edit<'_>| match edit.kind {
+            EditKind::RemovedMember { object, has_comma: false } => Some(object),
             _ => None,
         };
         let mut next = 0;
         while let Some(edit) = self.edits.as_slice().get(next) {
-            if let Some(object) = unsettled(edit) {
-                self.settle_object(object, next);
+            if let Some(object) = without_comma(edit) {
+                self.add_commas_in(object, next);
             }
             next += 1;
         }
     }
 
-    /// The removals from one object, of which the first is the edit at `index`.
-    fn settle_object(&mut self, object: Span, mut index: usize) {
+    /// Extends the removals from one object, the first of which is the edit at `index`.
+    fn add_commas_in(&mut self, object: Span, mut index: usize) {
         let original = self.original;
         let edits = self.edits.as_mut_slice();
         let (mut remains, mut last_end) = (false, object.start);
         // A removal that has to reach to the next member, if there is one.
         let mut open: Option<usize> = None;
         for member in members(object.of(original)) {
-            let (whole, _) = place(object, &member);
+            let (whole, _) = member_spans(object, &member);
             if let Some(edit) = open.take().and_then(|open| edits.get_mut(open)) {
                 edit.span.end = whole.start;
             }
-            let theirs = |edit: &Edit<'_>| {
-                edit.purpose.removes_from(object) && edit.span.start >= whole.start
-            };
+            let theirs =
+                |edit: &Edit<'_>| edit.kind.removes_from(object) && edit.span.start >= whole.start;
             while edits.get(index).is_some_and(|edit| !theirs(edit)) {
                 index += 1;
             }
             match edits.get_mut(index) {
                 Some(edit) if edit.span.start == whole.start => {
-                    edit.purpose = Purpose::Removed { object, settled: true };
+                    edit.kind = EditKind::RemovedMember { object, has_comma: true };
                     if remains {
                         edit.span.start = last_end;
                     } else {
@@ -223,17 +222,17 @@ impl<'a> Splice<'a> {
 }
 
 /// Returns the ranges of a whole member of `object` and of its value in the original.
-fn place(object: Span, member: &Member<'_>) -> (Span, Span) {
+fn member_spans(object: Span, member: &Member<'_>) -> (Span, Span) {
     let base = object.start as usize;
     let start = base + member.value_offset;
     let value = Span::new(start, start + member.value.len());
     (Span { start: Span::new(base + member.key_offset, 0).start, end: value.end }, value)
 }
 
-/// A member as JSON text.
+/// Returns a member as JSON text.
 fn member_text(key: &str, value: &[u8]) -> Vec<u8> {
     let mut text = Vec::with_capacity(key.len() + value.len() + 4);
-    quote(key, &mut text);
+    write_json_string(key, &mut text);
     text.push(b':');
     text.extend_from_slice(value);
     text

@@ -149,7 +149,7 @@ async fn answer(
     let message = request.into_body().collect().await?.to_bytes();
     let id = vmcp_wire::find(&message, "id").unwrap_or(b"null");
     let id = String::from_utf8_lossy(id);
-    let method = vmcp_wire::find(&message, "method").and_then(vmcp_wire::unquote);
+    let method = vmcp_wire::find(&message, "method").and_then(vmcp_wire::parse_json_string);
     let result = match method.as_deref() {
         Some("server/discover") => {
             r#"{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"resultType":"complete"}"#

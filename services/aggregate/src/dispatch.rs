@@ -99,7 +99,7 @@ async fn stateful(call: Arc<Call>, session: Arc<Session>) -> Result<Response<Bod
     // Cloning the buffer only increments a reference count; the method borrows from it while the call is moved.
     let bytes = call.message.bytes.clone();
     match call.message.envelope {
-        Envelope::Answer { id, .. } => Box::pin(client::answer(call, &session, id)).await,
+        Envelope::Response { id, .. } => Box::pin(client::answer(call, &session, id)).await,
         Envelope::Notification { method, .. } => {
             Box::pin(client::notify(&call, &session, &method.read(&bytes))).await
         }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use memchr::{memchr, memchr2_iter};
 use vmcp_core::{McpRequest, Rejection};
-use vmcp_wire::{Envelope, Key, Member, Said, Splice, find, members, scan};
+use vmcp_wire::{Envelope, Key, Member, MetaKey, Splice, find, members, scan};
 
 /// Tasks (`io.modelcontextprotocol/tasks`, revision 2026-07-28).
 pub(crate) const TASKS: &str = "io.modelcontextprotocol/tasks";
@@ -114,7 +114,7 @@ fn append(object: &mut Vec<u8>, key: &[u8], value: &[u8]) {
 /// Returns the request `message` with its client's capabilities filtered by [`bridged`].
 pub(crate) fn strip(message: Bytes, extensions: &[&str]) -> Bytes {
     let Ok(Envelope::Request { params, .. }) = scan(&message) else { return message };
-    let Some(span) = params.said(Said::ClientCapabilities) else { return message };
+    let Some(span) = params.meta(MetaKey::ClientCapabilities) else { return message };
     let Cow::Owned(capabilities) = bridged(span.of(&message), extensions) else { return message };
     let mut splice = Splice::new(&message);
     splice.replace(span, capabilities);
@@ -144,13 +144,13 @@ fn without_task(message: Bytes) -> Bytes {
 
 /// Returns `true` if the capabilities declared by the request itself have to be stripped.
 pub(crate) fn must_strip(request: &McpRequest, extensions: &[&str]) -> bool {
-    let said = request.params().and_then(|params| params.said(Said::ClientCapabilities));
+    let said = request.params().and_then(|params| params.meta(MetaKey::ClientCapabilities));
     said.is_some_and(|said| matches!(bridged(said.of(&request.bytes), extensions), Cow::Owned(_)))
 }
 
 /// Returns `true` if the request's client declares an extension.
 pub(crate) fn declares(request: &McpRequest, extension: &str) -> bool {
-    let said = request.params().and_then(|params| params.said(Said::ClientCapabilities));
+    let said = request.params().and_then(|params| params.meta(MetaKey::ClientCapabilities));
     let extensions = said.and_then(|said| find(said.of(&request.bytes), EXTENSIONS));
     extensions
         .and_then(|extensions| find(extensions, extension))

@@ -16,7 +16,7 @@ use http::Response;
 use http_body::Frame;
 use tokio::task::AbortHandle;
 use vmcp_core::{Body, BoxError, Caller, Identity, NotificationStream, Rejection};
-use vmcp_wire::{Envelope, Key, Span, Splice, elements, find, scan, unquote};
+use vmcp_wire::{Envelope, Key, Span, Splice, elements, find, parse_json_string, scan};
 
 pub(crate) use self::follow::follow;
 pub(crate) use self::subscribe::subscribe;
@@ -206,7 +206,7 @@ fn wanted(call: &Call) -> Result<Wanted, Rejection> {
     let kinds = kinds.into_iter().filter(|(member, _)| on(member)).map(|(_, kind)| kind).collect();
     let uris = find(filter, "resourceSubscriptions").unwrap_or_default();
     let mut resources: Vec<String> =
-        elements(uris).filter_map(unquote).map(std::borrow::Cow::into_owned).collect();
+        elements(uris).filter_map(parse_json_string).map(std::borrow::Cow::into_owned).collect();
     resources.sort();
     resources.dedup();
     let tasks = tasks::wanted(call, filter)?;

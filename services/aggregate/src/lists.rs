@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::Response;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use vmcp_core::{AlreadyFiltered, Body, Generation, ItemKind, Rejection};
-use vmcp_wire::{Key, quote};
+use vmcp_wire::{Key, write_json_string};
 
 use crate::backend::Link;
 use crate::call::{Call, event_stream};
@@ -80,9 +80,9 @@ fn framed(call: &Call, kind: Kind, page: Page, gaps: &[MissingBackend]) -> Respo
             b"\"resultType\":\"complete\",\"ttlMs\":0,\"cacheScope\":\"private\",\
               \"_meta\":{\"io.modelcontextprotocol/serverInfo\":{\"name\":",
         );
-        quote(&call.snapshot.name, &mut head);
+        write_json_string(&call.snapshot.name, &mut head);
         head.extend_from_slice(b",\"version\":");
-        quote(&call.snapshot.version, &mut head);
+        write_json_string(&call.snapshot.version, &mut head);
         head.push(b'}');
         if !gaps.is_empty() {
             head.push(b',');
@@ -119,7 +119,7 @@ fn framed(call: &Call, kind: Kind, page: Page, gaps: &[MissingBackend]) -> Respo
 /// Appends the member that reports missing backends. Policies decide on single items, and those of a missing backend are
 /// unknown. Therefore, if the caller's permissions are restricted, the member neither names nor counts backends.
 fn write_gaps(call: &Call, gaps: &[MissingBackend], out: &mut Vec<u8>) {
-    quote(INCOMPLETE, out);
+    write_json_string(INCOMPLETE, out);
     if call.permissions.is_some() {
         out.extend_from_slice(b":[{\"reason\":\"a backend is unavailable\"}]");
         return;
@@ -128,9 +128,9 @@ fn write_gaps(call: &Call, gaps: &[MissingBackend], out: &mut Vec<u8>) {
     for (index, MissingBackend { backend, reason }) in gaps.iter().enumerate() {
         let open: &[u8] = if index == 0 { b"{\"backend\":" } else { b",{\"backend\":" };
         out.extend_from_slice(open);
-        quote(backend, out);
+        write_json_string(backend, out);
         out.extend_from_slice(b",\"reason\":");
-        quote(reason, out);
+        write_json_string(reason, out);
         out.push(b'}');
     }
     out.push(b']');

@@ -48,7 +48,7 @@ impl Relay {
     /// Relays one message, which `count` accounts for.
     pub(crate) async fn pass(&self, message: Bytes, count: Option<Reservation>) -> Step {
         match scan(&message) {
-            Ok(Envelope::Answer { id, .. }) => {
+            Ok(Envelope::Response { id, .. }) => {
                 let ours = id.map(|id| id.of(&message)) == self.expected.as_deref();
                 if self.expected.is_some() && (ours || id.is_none()) {
                     let message = if ours { message } else { self.adopt(&message) };
@@ -65,10 +65,10 @@ impl Relay {
                 let method = method.read(&message).into_owned();
                 self.ask(message, id, &method).await;
             }
-            Err(refused) => {
+            Err(error) => {
                 tracing::warn!(
                     backend = self.upstream.link.name(),
-                    fault = %refused.fault,
+                    fault = %error.kind,
                     "an event that is no message"
                 );
             }

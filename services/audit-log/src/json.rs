@@ -5,7 +5,7 @@ use std::io::Write;
 use std::net::IpAddr;
 
 use vmcp_core::is_invisible;
-use vmcp_wire::quote;
+use vmcp_wire::write_json_string;
 
 /// JSON object under construction. A member without a value is left out.
 pub(crate) struct Object<'a> {
@@ -40,7 +40,7 @@ impl<'a> Object<'a> {
         if let Some(value) = value.into() {
             self.name(name);
             let begin = self.out.len();
-            quote(value, self.out);
+            write_json_string(value, self.out);
             if !value.is_ascii() {
                 escape_from(begin, self.out);
             }

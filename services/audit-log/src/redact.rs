@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use vmcp_audit::PayloadExcerpt;
-use vmcp_wire::{quote, unquote};
+use vmcp_wire::{parse_json_string, write_json_string};
 
 /// Replacement of a secret.
 const REDACTED: &str = "[redacted]";
@@ -132,13 +132,13 @@ fn redact_literal(literal: &str, depth: usize, out: &mut String) {
         return;
     }
     let mut quoted = Vec::with_capacity(clean.len() + 2);
-    quote(&clean, &mut quoted);
+    write_json_string(&clean, &mut quoted);
     out.push_str(&String::from_utf8_lossy(&quoted));
 }
 
 /// Unescapes a literal, also one that is truncated or has escapes that are not of JSON.
 fn unescape(literal: &str) -> Cow<'_, str> {
-    if let Some(value) = unquote(literal.as_bytes()) {
+    if let Some(value) = parse_json_string(literal.as_bytes()) {
         return value;
     }
     let inside = literal.strip_prefix('"').unwrap_or(literal);
@@ -147,7 +147,7 @@ fn unescape(literal: &str) -> Cow<'_, str> {
         let Some(shorter) = inside.len().checked_sub(cut).and_then(|end| inside.get(..end)) else {
             continue;
         };
-        if let Some(value) = unquote(format!("\"{shorter}\"").as_bytes()) {
+        if let Some(value) = parse_json_string(format!("\"{shorter}\"").as_bytes()) {
             return Cow::Owned(value.into_owned());
         }
     }

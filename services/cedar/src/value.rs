@@ -2,7 +2,7 @@
 
 use cedar_policy::RestrictedExpression;
 use serde_json::Value;
-use vmcp_wire::unquote;
+use vmcp_wire::parse_json_string;
 
 /// Maximum depth of a claim; deeper values are dropped.
 const MAX_DEPTH: usize = 10;
@@ -50,7 +50,7 @@ pub(crate) fn from_raw(raw: &[u8]) -> Argument {
         Some(b'n') => Argument::Null,
         Some(b't') => Argument::Scalar(RestrictedExpression::new_bool(true)),
         Some(b'f') => Argument::Scalar(RestrictedExpression::new_bool(false)),
-        Some(b'"') => match unquote(raw) {
+        Some(b'"') => match parse_json_string(raw) {
             Some(text) => Argument::Scalar(RestrictedExpression::new_string(text.into_owned())),
             None => Argument::Unrepresentable,
         },

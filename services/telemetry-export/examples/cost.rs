@@ -49,7 +49,7 @@ fn messages() -> Result<Vec<McpRequest>, BoxError> {
             "x".repeat(100)
         );
         let bytes = Bytes::from(text);
-        let envelope = vmcp_wire::scan(&bytes).map_err(|refused| refused.fault)?;
+        let envelope = vmcp_wire::scan(&bytes).map_err(|error| error.kind)?;
         Ok(McpRequest { bytes, envelope, generation: Generation::Stateless })
     };
     (0..TOOLS).map(message).collect()

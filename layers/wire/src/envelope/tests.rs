@@ -1,8 +1,8 @@
 use super::*;
-use crate::{Key, MAX_MEMBERS, Said};
+use crate::{Key, MAX_MEMBERS, MetaKey};
 
-fn fault(message: &str) -> Fault {
-    scan(message.as_bytes()).expect_err("has to be refused").fault
+fn error_kind(message: &str) -> ScanErrorKind {
+    scan(message.as_bytes()).expect_err("must be rejected").kind
 }
 
 fn request(params: &str) -> String {
@@ -49,14 +49,14 @@ fn reads_a_notification_without_params() {
 }
 
 #[test]
-fn tells_empty_params_from_missing_ones() {
+fn distinguishes_empty_and_missing_params() {
     let message = request("{ }");
     let Ok(Envelope::Request { params, .. }) = scan(message.as_bytes()) else { panic!() };
     assert!(params.is_empty() && params.span.is_some());
 }
 
 #[test]
-fn reads_answers() {
+fn reads_responses() {
     let cases = [
         (r#"{"jsonrpc":"2.0","id":-7,"result":{"a":1}}"#, Some("-7"), Some(r#"{"a":1}"#)),
         (r#"{"jsonrpc":"2.0","id":null,"result":[]}"#, None, Some("[]")),
@@ -65,7 +65,7 @@ fn reads_answers() {
     ];
     for (message, expected, result) in cases {
         let bytes = message.as_bytes();
-        let Ok(Envelope::Answer { id, outcome }) = scan(bytes) else { panic!("{message}") };
+        let Ok(Envelope::Response { id, outcome }) = scan(bytes) else { panic!("{message}") };
         assert_eq!(id.map(|id| id.of(bytes)), expected.map(str::as_bytes));
         match (outcome, result) {
             (Outcome::Result(span), Some(result)) => assert_eq!(span.of(bytes), result.as_bytes()),
@@ -76,32 +76,32 @@ fn reads_answers() {
 }
 
 #[test]
-fn refuses_what_is_no_message() {
+fn rejects_invalid_messages() {
     let long = "m".repeat(MAX_METHOD + 1);
     let cases = [
-        ("[]", Fault::Batch),
-        (r#"[{"jsonrpc":"2.0","method":"a"}]"#, Fault::Batch),
-        ("12", Fault::NotAnObject),
-        ("\"a\"", Fault::NotAnObject),
-        ("{}", Fault::MissingVersion),
-        (r#"{"method":"a"}"#, Fault::MissingVersion),
-        (r#"{"jsonrpc":2.0,"method":"a"}"#, Fault::WrongVersion),
-        (r#"{"jsonrpc":"1.0","method":"a"}"#, Fault::WrongVersion),
-        (r#"{"jsonrpc":"2.0"}"#, Fault::MissingMethod),
-        (r#"{"jsonrpc":"2.0","id":1}"#, Fault::MissingMethod),
-        (r#"{"jsonrpc":"2.0","method":""}"#, Fault::BadMethod),
-        (r#"{"jsonrpc":"2.0","method":["a"]}"#, Fault::BadMethod),
-        (&format!(r#"{{"jsonrpc":"2.0","method":"{long}"}}"#), Fault::BadMethod),
-        (r#"{"jsonrpc":"2.0","method":"a","params":null}"#, Fault::BadParams),
-        (r#"{"jsonrpc":"2.0","method":"a","params":[1]}"#, Fault::BadParams),
-        (r#"{"jsonrpc":"2.0","method":"a","params":"x"}"#, Fault::BadParams),
-        (r#"{"jsonrpc":"2.0","id":1,"method":"a","result":{}}"#, Fault::Ambiguous),
-        (r#"{"jsonrpc":"2.0","id":1,"error":{},"result":{}}"#, Fault::Ambiguous),
-        (r#"{"jsonrpc":"2.0","id":1,"params":{},"result":{}}"#, Fault::Ambiguous),
-        (r#"{"jsonrpc":"2.0","result":{}}"#, Fault::BadId),
+        ("[]", ScanErrorKind::Batch),
+        (r#"[{"jsonrpc":"2.0","method":"a"}]"#, ScanErrorKind::Batch),
+        ("12", ScanErrorKind::NotAnObject),
+        ("\"a\"", ScanErrorKind::NotAnObject),
+        ("{}", ScanErrorKind::MissingVersion),
+        (r#"{"method":"a"}"#, ScanErrorKind::MissingVersion),
+        (r#"{"jsonrpc":2.0,"method":"a"}"#, ScanErrorKind::WrongVersion),
+        (r#"{"jsonrpc":"1.0","method":"a"}"#, ScanErrorKind::WrongVersion),
+        (r#"{"jsonrpc":"2.0"}"#, ScanErrorKind::MissingMethod),
+        (r#"{"jsonrpc":"2.0","id":1}"#, ScanErrorKind::MissingMethod),
+        (r#"{"jsonrpc":"2.0","method":""}"#, ScanErrorKind::BadMethod),
+        (r#"{"jsonrpc":"2.0","method":["a"]}"#, ScanErrorKind::BadMethod),
+        (&format!(r#"{{"jsonrpc":"2.0","method":"{long}"}}"#), ScanErrorKind::BadMethod),
+        (r#"{"jsonrpc":"2.0","method":"a","params":null}"#, ScanErrorKind::BadParams),
+        (r#"{"jsonrpc":"2.0","method":"a","params":[1]}"#, ScanErrorKind::BadParams),
+        (r#"{"jsonrpc":"2.0","method":"a","params":"x"}"#, ScanErrorKind::BadParams),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"a","result":{}}"#, ScanErrorKind::Ambiguous),
+        (r#"{"jsonrpc":"2.0","id":1,"error":{},"result":{}}"#, ScanErrorKind::Ambiguous),
+        (r#"{"jsonrpc":"2.0","id":1,"params":{},"result":{}}"#, ScanErrorKind::Ambiguous),
+        (r#"{"jsonrpc":"2.0","result":{}}"#, ScanErrorKind::BadId),
     ];
     for (message, expected) in cases {
-        assert_eq!(fault(message), expected, "{message}");
+        assert_eq!(error_kind(message), expected, "{message}");
     }
 }
 
@@ -119,7 +119,7 @@ fn takes_strings_and_integers_as_ids() {
         let message = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"a"}}"#);
         assert_eq!(
             scan(message.as_bytes()),
-            Err(Refused { fault: Fault::BadId, id: None }),
+            Err(ScanError { kind: ScanErrorKind::BadId, id: None }),
             "{id}"
         );
     }
@@ -129,11 +129,14 @@ fn takes_strings_and_integers_as_ids() {
 fn measures_an_escaped_method_by_its_value() {
     let method = "\\u0061".repeat(MAX_METHOD);
     assert!(scan(format!(r#"{{"jsonrpc":"2.0","method":"{method}"}}"#).as_bytes()).is_ok());
-    assert_eq!(fault(&format!(r#"{{"jsonrpc":"2.0","method":"{method}\n"}}"#)), Fault::BadMethod);
+    assert_eq!(
+        error_kind(&format!(r#"{{"jsonrpc":"2.0","method":"{method}\n"}}"#)),
+        ScanErrorKind::BadMethod
+    );
 }
 
 #[test]
-fn refuses_text_that_is_no_json() {
+fn rejects_text_that_is_not_json() {
     for text in [
         "",
         " ",
@@ -166,22 +169,26 @@ fn refuses_text_that_is_no_json() {
         "\u{c}{}",
         "{}\0",
     ] {
-        assert!(matches!(fault(text), Fault::Syntax { .. }), "{text}: {:?}", fault(text));
+        assert!(
+            matches!(error_kind(text), ScanErrorKind::Syntax { .. }),
+            "{text}: {:?}",
+            error_kind(text)
+        );
     }
-    assert_eq!(fault(r#"{"a":1,x}"#), Fault::Syntax { at: 7 });
-    assert_eq!(fault(r#"{"a":"#), Fault::Syntax { at: 5 });
+    assert_eq!(error_kind(r#"{"a":1,x}"#), ScanErrorKind::Syntax { at: 7 });
+    assert_eq!(error_kind(r#"{"a":"#), ScanErrorKind::Syntax { at: 5 });
 }
 
 #[test]
-fn refuses_what_is_not_utf_8() {
+fn rejects_text_that_is_not_utf_8() {
     let refused = scan(b"{\"a\":\"\xff\"}").unwrap_err();
-    assert_eq!(refused.fault, Fault::NotUtf8 { at: 6 });
+    assert_eq!(refused.kind, ScanErrorKind::NotUtf8 { at: 6 });
     // A surrogate written as three bytes.
     assert!(scan(b"{\"a\":\"\xed\xa0\x80\"}").is_err());
 }
 
 #[test]
-fn refuses_half_surrogate_pairs_anywhere() {
+fn rejects_lone_surrogates() {
     for (string, at) in [
         (r"\ud800", 29),
         (r"x\udc00", 30),
@@ -190,7 +197,7 @@ fn refuses_half_surrogate_pairs_anywhere() {
         (r"\uD834\uD834", 29),
     ] {
         let message = format!(r#"{{"params":{{"arguments":{{"a":"{string}"}}}}}}"#);
-        assert_eq!(fault(&message), Fault::LoneSurrogate { at }, "{string}");
+        assert_eq!(error_kind(&message), ScanErrorKind::LoneSurrogate { at }, "{string}");
     }
     let whole = request(r#"{"name":"\ud834\uDD1E"}"#);
     let Ok(Envelope::Request { params, .. }) = scan(whole.as_bytes()) else { panic!() };
@@ -204,14 +211,14 @@ fn reads_128_levels_and_no_more() {
         request(&format!(r#"{{"arguments":{}{}}}"#, "[".repeat(levels), "]".repeat(levels)))
     };
     assert!(scan(nested(126).as_bytes()).is_ok());
-    assert_eq!(fault(&nested(127)), Fault::TooDeep);
-    assert_eq!(fault(&"[".repeat(1_000_000)), Fault::TooDeep);
+    assert_eq!(error_kind(&nested(127)), ScanErrorKind::TooDeep);
+    assert_eq!(error_kind(&"[".repeat(1_000_000)), ScanErrorKind::TooDeep);
     let objects = request(&format!("{}1{}", r#"{"a":"#.repeat(127), "}".repeat(127)));
     assert!(scan(objects.as_bytes()).is_ok());
 }
 
 #[test]
-fn refuses_a_duplicate_member() {
+fn rejects_duplicate_members() {
     let cases = [
         r#"{"jsonrpc":"2.0","id":1,"method":"a","method":"b"}"#.to_owned(),
         r#"{"jsonrpc":"2.0","id":1,"method":"a","m\u0065thod":"b"}"#.to_owned(),
@@ -227,18 +234,18 @@ fn refuses_a_duplicate_member() {
         request(r#"{"ref":{"type":"ref/prompt","name":"a","name":"b"}}"#),
     ];
     for message in cases {
-        assert!(matches!(fault(&message), Fault::Duplicate { .. }), "{message}");
+        assert!(matches!(error_kind(&message), ScanErrorKind::Duplicate { .. }), "{message}");
     }
-    assert_eq!(scan_params(br#"{"name":1,"name":2}"#), Err(Fault::Duplicate { at: 10 }));
+    assert_eq!(scan_params(br#"{"name":1,"name":2}"#), Err(ScanErrorKind::Duplicate { at: 10 }));
 }
 
 #[test]
-fn leaves_duplicates_outside_the_envelope_alone() {
+fn accepts_duplicates_outside_the_envelope() {
     assert!(scan(request(r#"{"name":"a","arguments":{"x":1,"x":2}}"#).as_bytes()).is_ok());
 }
 
 #[test]
-fn refuses_a_member_that_a_lenient_reader_takes_for_another() {
+fn rejects_confusable_member_names() {
     for (member, key) in [
         ("Name", "name"),
         ("NAME", "name"),
@@ -263,24 +270,27 @@ fn refuses_a_member_that_a_lenient_reader_takes_for_another() {
         let message = request(&format!(r#"{{"{member}":"x"}}"#));
         match scan(message.as_bytes()) {
             Ok(_) => assert_eq!(key, "", "{member}"),
-            Err(Refused { fault, .. }) => {
-                assert_eq!(fault, Fault::Disguised { key, at: 56 }, "{member}");
+            Err(ScanError { kind, .. }) => {
+                assert_eq!(kind, ScanErrorKind::ConfusableName { key, at: 56 }, "{member}");
             }
         }
     }
     assert_eq!(
-        fault(r#"{"jsonrpc":"2.0","ID":1,"method":"a"}"#),
-        Fault::Disguised { key: "id", at: 17 }
+        error_kind(r#"{"jsonrpc":"2.0","ID":1,"method":"a"}"#),
+        ScanErrorKind::ConfusableName { key: "id", at: 17 }
     );
     assert_eq!(
-        fault(r#"{"jsonrpc":"2.0","method":"a","Method":"b"}"#),
-        Fault::Disguised { key: "method", at: 30 }
+        error_kind(r#"{"jsonrpc":"2.0","method":"a","Method":"b"}"#),
+        ScanErrorKind::ConfusableName { key: "method", at: 30 }
     );
-    assert_eq!(fault(&request(r#"{"ref":{"URI":"b"}}"#)), Fault::Disguised { key: "uri", at: 63 });
+    assert_eq!(
+        error_kind(&request(r#"{"ref":{"URI":"b"}}"#)),
+        ScanErrorKind::ConfusableName { key: "uri", at: 63 }
+    );
 }
 
 #[test]
-fn allows_unknown_members_that_look_like_nothing_else() {
+fn accepts_unknown_member_names() {
     let message =
         request(r#"{"names":1,"na me":1,"x-name":1,"näme":1,"":1,"\u0000name":1,"ta\u0073ks":{}}"#);
     assert!(scan(message.as_bytes()).is_ok());
@@ -293,21 +303,24 @@ fn bounds_the_number_and_the_names_of_members() {
     };
     assert!(scan(request(&format!("{{{}}}", members(MAX_MEMBERS))).as_bytes()).is_ok());
     assert_eq!(
-        fault(&request(&format!("{{{}}}", members(MAX_MEMBERS + 1)))),
-        Fault::TooManyMembers
+        error_kind(&request(&format!("{{{}}}", members(MAX_MEMBERS + 1)))),
+        ScanErrorKind::TooManyEnvelopeMembers
     );
     assert_eq!(
-        fault(&format!(r#"{{"jsonrpc":"2.0","method":"a",{}}}"#, members(MAX_MEMBERS - 1))),
-        Fault::TooManyMembers
+        error_kind(&format!(r#"{{"jsonrpc":"2.0","method":"a",{}}}"#, members(MAX_MEMBERS - 1))),
+        ScanErrorKind::TooManyEnvelopeMembers
     );
     assert!(scan(request(&format!(r#"{{"arguments":{{{}}}}}"#, members(1000))).as_bytes()).is_ok());
     let name = "n".repeat(crate::MAX_NAME);
     assert!(scan(request(&format!(r#"{{"{name}":1}}"#)).as_bytes()).is_ok());
-    assert!(matches!(fault(&request(&format!(r#"{{"{name}n":1}}"#))), Fault::LongName { .. }));
+    assert!(matches!(
+        error_kind(&request(&format!(r#"{{"{name}n":1}}"#))),
+        ScanErrorKind::NameTooLong { .. }
+    ));
 }
 
 #[test]
-fn tells_the_id_of_a_refused_message_if_there_is_one() {
+fn returns_the_id_of_rejected_messages() {
     let cases = [
         (r#"{"jsonrpc":"2.0","method":"","id":7}"#, Some("7")),
         (r#"{"jsonrpc":"2.0","method":"a","params":1,"id":"x"}"#, Some("\"x\"")),
@@ -329,29 +342,32 @@ fn reads_params_that_stand_alone() {
     let object = br#" {"name":"a","arguments":{}} "#;
     let params = scan_params(object).unwrap();
     assert_eq!(params.get(Key::Name).unwrap().of(object), b"\"a\"");
-    assert_eq!(scan_params(b"[]"), Err(Fault::BadParams));
-    assert_eq!(scan_params(b"{} x"), Err(Fault::Syntax { at: 3 }));
-    assert_eq!(scan_params(b""), Err(Fault::Syntax { at: 0 }));
-    assert_eq!(scan_params(br#"{"NAME":1}"#), Err(Fault::Disguised { key: "name", at: 1 }));
+    assert_eq!(scan_params(b"[]"), Err(ScanErrorKind::BadParams));
+    assert_eq!(scan_params(b"{} x"), Err(ScanErrorKind::Syntax { at: 3 }));
+    assert_eq!(scan_params(b""), Err(ScanErrorKind::Syntax { at: 0 }));
+    assert_eq!(
+        scan_params(br#"{"NAME":1}"#),
+        Err(ScanErrorKind::ConfusableName { key: "name", at: 1 })
+    );
 }
 
 #[test]
-fn answers_with_the_codes_of_json_rpc() {
-    assert_eq!(fault("{").code(), -32700);
-    assert_eq!(fault(r#"{"a":"\ud800"}"#).code(), -32700);
-    assert_eq!(fault("[]").code(), -32600);
-    assert_eq!(fault(&request(r#"{"Name":1}"#)).code(), -32600);
+fn errors_have_json_rpc_codes() {
+    assert_eq!(error_kind("{").code(), -32700);
+    assert_eq!(error_kind(r#"{"a":"\ud800"}"#).code(), -32700);
+    assert_eq!(error_kind("[]").code(), -32600);
+    assert_eq!(error_kind(&request(r#"{"Name":1}"#)).code(), -32600);
 }
 
 #[test]
-fn tells_what_a_request_says_of_its_client() {
+fn finds_client_members_of_meta() {
     let message = request(
         r#"{"_meta":{"a":{"io.modelcontextprotocol/clientInfo":0},"io.modelcontextprotocol\/clientInfo":{"name":"n"},
         "io.modelcontextprotocol/protocolVersion":"v"},"io.modelcontextprotocol/clientCapabilities":{}}"#,
     );
     let Ok(Envelope::Request { params, .. }) = scan(message.as_bytes()) else { panic!() };
-    let said = |said| params.said(said).map(|span| span.of(message.as_bytes()));
-    assert_eq!(said(Said::ClientInfo), Some(&br#"{"name":"n"}"#[..]));
-    assert_eq!(said(Said::ProtocolVersion), Some(&br#""v""#[..]));
-    assert_eq!(said(Said::ClientCapabilities), None);
+    let said = |said| params.meta(said).map(|span| span.of(message.as_bytes()));
+    assert_eq!(said(MetaKey::ClientInfo), Some(&br#"{"name":"n"}"#[..]));
+    assert_eq!(said(MetaKey::ProtocolVersion), Some(&br#""v""#[..]));
+    assert_eq!(said(MetaKey::ClientCapabilities), None);
 }

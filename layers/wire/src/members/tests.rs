@@ -70,6 +70,6 @@ fn validates_any_value() {
     for text in ["1", "-0.5e+7", " \"a\" ", "[]", "{\"a\":[true,false,null]}", "[[],{},[{}]]"] {
         assert_eq!(validate(text.as_bytes()), Ok(()), "{text}");
     }
-    assert_eq!(validate(b"[1,2"), Err(Fault::Syntax { at: 4 }));
-    assert_eq!(validate(b"1 2"), Err(Fault::Syntax { at: 2 }));
+    assert_eq!(validate(b"[1,2"), Err(ScanErrorKind::Syntax { at: 4 }));
+    assert_eq!(validate(b"1 2"), Err(ScanErrorKind::Syntax { at: 2 }));
 }

@@ -1,10 +1,10 @@
-//! The list of edits, in the order of their places and without overlaps.
+//! List of edits in the order of their positions, without overlaps.
 
 use std::borrow::Cow;
 
 use crate::Span;
 
-/// Beyond this many edits the list allocates.
+/// Number of edits that need no allocation.
 const INLINE: usize = 8;
 
 /// One change of the original.
@@ -14,33 +14,37 @@ pub(super) struct Edit<'a> {
     pub(super) span: Span,
     /// The new text.
     pub(super) with: Cow<'a, [u8]>,
-    pub(super) purpose: Purpose,
+    pub(super) kind: EditKind,
 }
 
-/// Purpose of an edit, as far as commas depend on it.
+/// Kind of an edit, as far as commas depend on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Purpose {
-    /// Anything.
+pub(super) enum EditKind {
+    /// Any replacement or insertion.
     #[default]
-    Text,
-    /// A member that comes to the end of `object`; its comma is written when it is known what stands before it.
-    Appended { object: Span },
-    /// A member of `object` that goes; its span contains the comma only once it is `settled`.
-    Removed { object: Span, settled: bool },
+    Replacement,
+    /// A member at the end of `object`. Its comma is written once the preceding members are known.
+    AppendedMember { object: Span },
+    /// A removed member of `object`.
+    RemovedMember {
+        object: Span,
+        /// `true` once the span contains the comma.
+        has_comma: bool,
+    },
 }
 
-/// Edits by place; insertions stand before a replacement that begins at the same byte.
+/// Edits by position; insertions are before a replacement that begins at the same byte.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Edits<'a> {
     inline: [Edit<'a>; INLINE],
     count: usize,
-    /// All of them, once there are too many.
+    /// All edits, once there are more than [`INLINE`].
     spilled: Vec<Edit<'a>>,
 }
 
-impl Purpose {
+impl EditKind {
     pub(super) fn removes_from(self, from: Span) -> bool {
-        matches!(self, Self::Removed { object, .. } if object == from)
+        matches!(self, Self::RemovedMember { object, .. } if object == from)
     }
 }
 
@@ -61,24 +65,24 @@ impl<'a> Edits<'a> {
         }
     }
 
-    /// Adds `new`; earlier edits that overlap it are forgotten.
+    /// Adds `new` and removes earlier edits that overlap it.
     pub(super) fn add(&mut self, new: Edit<'a>) {
         let overlaps =
             |old: &Edit<'_>| old.span.start < new.span.end && new.span.start < old.span.end;
-        // Sorted and disjoint, so whatever overlaps is next to the new one's place.
-        let place = |edit: &Edit<'_>| (edit.span.start, !edit.span.is_empty());
-        let index = self.as_slice().partition_point(|old| place(old) <= place(&new));
+        // Sorted and disjoint, so whatever overlaps is next to the position of the new one.
+        let position = |edit: &Edit<'_>| (edit.span.start, !edit.span.is_empty());
+        let index = self.as_slice().partition_point(|old| position(old) <= position(&new));
         let edits = self.as_slice();
         let before = index.checked_sub(1).and_then(|before| edits.get(before));
         if before.is_some_and(overlaps) || edits.get(index).is_some_and(overlaps) {
-            self.forget(overlaps);
+            self.remove_where(overlaps);
         }
-        let index = self.as_slice().partition_point(|old| place(old) <= place(&new));
+        let index = self.as_slice().partition_point(|old| position(old) <= position(&new));
         self.insert(index, new);
     }
 
-    /// Drops the edits that `unwanted` holds for.
-    pub(super) fn forget(&mut self, unwanted: impl Fn(&Edit<'a>) -> bool) {
+    /// Removes the edits for which `unwanted` holds.
+    pub(super) fn remove_where(&mut self, unwanted: impl Fn(&Edit<'a>) -> bool) {
         if !self.spilled.is_empty() {
             self.spilled.retain(|edit| !unwanted(edit));
             if self.spilled.is_empty() {
@@ -86,14 +90,14 @@ impl<'a> Edits<'a> {
             }
             return;
         }
-        let mut kept = 0;
+        let mut remaining = 0;
         for index in 0..self.count {
             if !unwanted(&self.inline[index]) {
-                self.inline.swap(kept, index);
-                kept += 1;
+                self.inline.swap(remaining, index);
+                remaining += 1;
             }
         }
-        self.count = kept;
+        self.count = remaining;
     }
 
     fn insert(&mut self, index: usize, new: Edit<'a>) {

@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 
-use super::pieces::Pieces;
+use super::chunked_buffer::ChunkedBuffer;
 
 /// One event that has data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,10 +17,10 @@ pub struct Event {
     pub retry: Option<u64>,
 }
 
-/// An event was longer than the reader allows; it is skipped, and the next call reads on behind it.
+/// Error of an event over the limit of the reader. The event is skipped, and the next call continues after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an event of the stream is longer than {limit} bytes")]
-pub struct TooLarge {
+pub struct EventTooLargeError {
     /// The most bytes that an event may have.
     pub limit: usize,
 }
@@ -36,7 +36,7 @@ pub struct Reader {
     /// Pushed bytes that are not read yet.
     chunk: Bytes,
     /// The beginning of a line whose end has not come.
-    line: Pieces,
+    line: ChunkedBuffer,
     /// Bytes in the lines of the current event so far, the unfinished one aside.
     size: usize,
     /// The current event so far.
@@ -57,7 +57,7 @@ enum Data {
     None,
     One(Bytes),
     /// Several lines, with a line feed between each two.
-    Joined(Pieces),
+    Joined(ChunkedBuffer),
 }
 
 /// Use of the bytes of the current line.
@@ -74,12 +74,12 @@ enum Mode {
 
 /// Outcome of reading up to the next line end.
 enum Step {
-    /// There is none yet.
-    Dry,
-    /// They were a comment or belonged to an event that is too large.
-    Passed,
+    /// There is no line end yet.
+    Incomplete,
+    /// The bytes were a comment or part of an event that is too large.
+    Skipped,
     Line(Bytes),
-    TooLarge(TooLarge),
+    TooLarge(EventTooLargeError),
 }
 
 impl Reader {
@@ -90,7 +90,7 @@ impl Reader {
         Self {
             max_event,
             chunk: Bytes::new(),
-            line: Pieces::default(),
+            line: ChunkedBuffer::default(),
             size: 0,
             current: Event::default(),
             data: Data::None,
@@ -157,11 +157,11 @@ impl Reader {
         }
         match self.mode {
             Mode::Read => self.read(part, end.is_some()),
-            Mode::Comment if end.is_none() => Step::Dry,
+            Mode::Comment if end.is_none() => Step::Incomplete,
             Mode::Comment => {
                 self.mode = Mode::Read;
                 self.at_start = false;
-                Step::Passed
+                Step::Skipped
             }
             Mode::Skip { filled } => {
                 let filled = filled || !part.is_empty();
@@ -170,7 +170,7 @@ impl Reader {
                     Some(_) => Mode::Skip { filled: false },
                     None => Mode::Skip { filled },
                 };
-                if end.is_some() { Step::Passed } else { Step::Dry }
+                if end.is_some() { Step::Skipped } else { Step::Incomplete }
             }
         }
     }
@@ -180,11 +180,11 @@ impl Reader {
         if self.size + self.line.len() + part.len() > self.max_event {
             self.reset();
             self.mode = Mode::Skip { filled: !ended };
-            return Step::TooLarge(TooLarge { limit: self.max_event });
+            return Step::TooLarge(EventTooLargeError { limit: self.max_event });
         }
         if !ended {
             self.line.extend(&part);
-            return Step::Dry;
+            return Step::Incomplete;
         }
         let mut line = if self.line.is_empty() {
             part
@@ -235,14 +235,14 @@ impl Reader {
 }
 
 impl Iterator for Reader {
-    type Item = Result<Event, TooLarge>;
+    type Item = Result<Event, EventTooLargeError>;
 
     /// The next event that has come whole, or `None` until another chunk does.
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             match self.step() {
-                Step::Dry => return None,
-                Step::Passed => {}
+                Step::Incomplete => return None,
+                Step::Skipped => {}
                 Step::TooLarge(error) => return Some(Err(error)),
                 Step::Line(line) if !line.is_empty() => self.field(&line),
                 Step::Line(_) => {
@@ -261,7 +261,7 @@ impl Data {
         *self = match std::mem::take(self) {
             Self::None => Self::One(line),
             Self::One(first) => {
-                let mut joined = Pieces::default();
+                let mut joined = ChunkedBuffer::default();
                 joined.extend(&first);
                 joined.extend(b"\n");
                 joined.extend(&line);

@@ -2,7 +2,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::*;
 
-fn events(stream: &[u8]) -> Vec<Result<Event, TooLarge>> {
+fn events(stream: &[u8]) -> Vec<Result<Event, EventTooLargeError>> {
     let mut reader = Reader::new(64);
     reader.push(Bytes::copy_from_slice(stream));
     reader.collect()
@@ -87,7 +87,7 @@ fn borrows_the_data_of_an_event_that_came_whole() {
 
 #[test]
 fn skips_an_event_that_is_too_large() {
-    let limit = TooLarge { limit: 64 };
+    let limit = EventTooLargeError { limit: 64 };
     let long = "x".repeat(59);
     let stream = format!("data: {long}\ndata: y\n\ndata: a\n\n");
     let found = events(stream.as_bytes());

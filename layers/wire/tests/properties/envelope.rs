@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use serde::de::IgnoredAny;
 use vmcp_wire::{
-    Envelope, Fault, Head, HeadOutcome, Key, Outcome, Params, elements, find, head, members, scan,
-    scan_params, unquote, validate,
+    Envelope, Key, MessagePrefix, Outcome, Params, PrefixOutcome, ScanErrorKind, elements, find,
+    members, parse_json_string, scan, scan_params, scan_prefix, validate,
 };
 
 use crate::reference::{Entries, MANNERS, accepts, reading};
@@ -15,12 +15,12 @@ pub(crate) fn check(bytes: &[u8]) {
     look_into(bytes);
     let valid = validate(bytes);
     let Ok(text) = std::str::from_utf8(bytes) else {
-        assert!(matches!(valid, Err(Fault::NotUtf8 { .. })));
+        assert!(matches!(valid, Err(ScanErrorKind::NotUtf8 { .. })));
         assert!(scan(bytes).is_err());
         return;
     };
     // Stricter than serde_json on purpose.
-    if let Err(Fault::LoneSurrogate { .. } | Fault::TooDeep) = valid {
+    if let Err(ScanErrorKind::LoneSurrogate { .. } | ScanErrorKind::TooDeep) = valid {
         assert!(scan(bytes).is_err());
     } else {
         let theirs = serde_json::from_str::<IgnoredAny>(text);
@@ -65,7 +65,7 @@ fn look_into(bytes: &[u8]) {
     _ = (find(bytes, "name"), scan_params(bytes));
     let theirs = std::str::from_utf8(bytes).ok().filter(|text| text.starts_with('"'));
     let theirs = theirs.and_then(|text| serde_json::from_str::<String>(text).ok());
-    let ours = unquote(bytes).map(Cow::into_owned);
+    let ours = parse_json_string(bytes).map(Cow::into_owned);
     assert_eq!(ours, theirs.filter(|_| bytes.ends_with(b"\"")));
 }
 
@@ -76,7 +76,7 @@ fn check_readings(text: &str, envelope: Envelope) {
         Envelope::Request { method, params, .. } | Envelope::Notification { method, params } => {
             (method, params)
         }
-        Envelope::Answer { id, outcome } => {
+        Envelope::Response { id, outcome } => {
             return check_answer(text, id.map(|id| id.of(bytes)), outcome);
         }
     };
@@ -134,10 +134,10 @@ fn check_params(bytes: &[u8], envelope: Envelope) {
 
 /// Facts of the beginning of a message stay true when more arrives, and those of the whole are the scanner's.
 fn check_heads(bytes: &[u8]) {
-    let mut before = Head::default();
+    let mut before = MessagePrefix::default();
     for end in 0..=bytes.len().min(400) {
-        let Ok(now) = head(&bytes[..end]) else {
-            assert!(head(bytes).is_err(), "a fault went away");
+        let Ok(now) = scan_prefix(&bytes[..end]) else {
+            assert!(scan_prefix(bytes).is_err(), "an error disappeared");
             break;
         };
         let context = String::from_utf8_lossy(&bytes[..end]);
@@ -150,9 +150,9 @@ fn check_heads(bytes: &[u8]) {
         before = now;
     }
     let Ok(envelope) = scan(bytes) else { return };
-    let head = match head(bytes) {
+    let head = match scan_prefix(bytes) {
         // Of `resultType` or `code`, which the scanner doesn't look for.
-        Err(Fault::Duplicate { .. }) => return,
+        Err(ScanErrorKind::Duplicate { .. }) => return,
         head => head.unwrap(),
     };
     assert!(head.complete);
@@ -163,15 +163,15 @@ fn check_heads(bytes: &[u8]) {
         Envelope::Notification { method, .. } => {
             assert_eq!((head.id, head.method), (None, Some(method)));
         }
-        Envelope::Answer { id, outcome } => {
+        Envelope::Response { id, outcome } => {
             assert_eq!(head.id.filter(|id| id.of(bytes) != b"null"), id);
             match (outcome, head.outcome) {
-                (Outcome::Result(span), Some(HeadOutcome::Result { start, is_object })) => {
+                (Outcome::Result(span), Some(PrefixOutcome::Result { start, is_object })) => {
                     assert_eq!((span.start, span.of(bytes)[0] == b'{'), (start, is_object));
-                    let kind = find(span.of(bytes), "resultType").and_then(unquote);
+                    let kind = find(span.of(bytes), "resultType").and_then(parse_json_string);
                     assert_eq!(head.result_type.map(|text| text.read(bytes)), kind);
                 }
-                (Outcome::Error(span), Some(HeadOutcome::Error { start, code })) => {
+                (Outcome::Error(span), Some(PrefixOutcome::Error { start, code })) => {
                     assert_eq!(span.start, start);
                     let theirs = find(span.of(bytes), "code").filter(|code| *code != b"-0");
                     let theirs = theirs.and_then(|code| serde_json::from_slice(code).ok());
@@ -183,12 +183,12 @@ fn check_heads(bytes: &[u8]) {
     }
 }
 
-fn grew(before: Option<HeadOutcome>, now: Option<HeadOutcome>) -> bool {
+fn grew(before: Option<PrefixOutcome>, now: Option<PrefixOutcome>) -> bool {
     match (before, now) {
         (None, _) => true,
         (
-            Some(HeadOutcome::Error { start, code: None }),
-            Some(HeadOutcome::Error { start: same, .. }),
+            Some(PrefixOutcome::Error { start, code: None }),
+            Some(PrefixOutcome::Error { start: same, .. }),
         ) => start == same,
         (before, now) => before == now,
     }

@@ -1,6 +1,8 @@
 //! Lists read in one pass, against the message scanned first and looked into afterwards.
 
-use vmcp_wire::{Envelope, ItemRules, Listing, Outcome, elements, find, members, scan, unquote};
+use vmcp_wire::{
+    Envelope, ItemRules, ListResult, Outcome, elements, find, members, parse_json_string, scan,
+};
 
 /// Between an earlier answer and the one that is read with it: in no text.
 pub(crate) const BETWEEN: u8 = 0xFF;
@@ -24,16 +26,19 @@ pub(crate) fn check(bytes: &[u8]) {
 
 type Items = Vec<(usize, Vec<u8>, String)>;
 
-fn read(bytes: &[u8], before: Option<&Listing>) -> Result<(Envelope, Listing), vmcp_wire::Refused> {
+fn read(
+    bytes: &[u8],
+    before: Option<&ListResult>,
+) -> Result<(Envelope, ListResult), vmcp_wire::ScanError> {
     const RULES: &ItemRules = &ItemRules { key: "name", members: &[] };
-    Listing::read(&bytes.to_vec().into(), "tools", RULES, before)
+    ListResult::read(&bytes.to_vec().into(), "tools", RULES, before)
 }
 
-fn seen((envelope, listing): &(Envelope, Listing)) -> (Envelope, Items) {
+fn seen((envelope, listing): &(Envelope, ListResult)) -> (Envelope, Items) {
     (*envelope, items(listing))
 }
 
-fn items(listing: &Listing) -> Items {
+fn items(listing: &ListResult) -> Items {
     let text = listing.text();
     let entries = listing.entries().iter();
     entries
@@ -46,7 +51,7 @@ fn items(listing: &Listing) -> Items {
 
 /// The same by what looks into JSON that was scanned.
 fn seen_after(bytes: &[u8], envelope: Envelope) -> (Items, Option<String>) {
-    let Envelope::Answer { outcome: Outcome::Result(result), .. } = envelope else {
+    let Envelope::Response { outcome: Outcome::Result(result), .. } = envelope else {
         return (Vec::new(), None);
     };
     let result = result.of(bytes);
@@ -54,10 +59,10 @@ fn seen_after(bytes: &[u8], envelope: Envelope) -> (Items, Option<String>) {
         .filter_map(|item| {
             let mut keys = members(item).filter(|member| member.key.is("name"));
             let key = keys.next().filter(|_| keys.next().is_none())?;
-            let key = unquote(key.value).filter(|key| !key.is_empty())?.into_owned();
+            let key = parse_json_string(key.value).filter(|key| !key.is_empty())?.into_owned();
             Some((item.as_ptr() as usize - bytes.as_ptr() as usize, item.to_vec(), key))
         })
         .collect();
-    let next = find(result, "nextCursor").and_then(unquote);
+    let next = find(result, "nextCursor").and_then(parse_json_string);
     (items, next.map(std::borrow::Cow::into_owned))
 }

@@ -1,11 +1,11 @@
 //! The event stream reader, against itself with other chunks and against one that needs the whole stream.
 
 use bytes::Bytes;
-use vmcp_wire::sse::{Event, Reader, TooLarge, frame};
+use vmcp_wire::sse::{Event, EventTooLargeError, Reader, frame};
 
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Outcome {
-    events: Vec<Result<Event, TooLarge>>,
+    events: Vec<Result<Event, EventTooLargeError>>,
     last_id: Option<Bytes>,
     retry: Option<u64>,
     whole: bool,
@@ -72,7 +72,7 @@ fn reference(limit: usize, stream: &[u8]) -> Outcome {
         let line = bom.unwrap_or(whole);
         size += if whole.starts_with(b":") { 0 } else { whole.len() };
         if size > limit && !skipping {
-            outcome.events.push(Err(TooLarge { limit }));
+            outcome.events.push(Err(EventTooLargeError { limit }));
             skipping = true;
         }
         if index == count {

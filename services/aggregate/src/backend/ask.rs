@@ -10,7 +10,7 @@ use http_body::Body as _;
 use http_body_util::{BodyExt, Full, Limited};
 use tokio::time::timeout;
 use vmcp_core::{Body, BoxError, Caller, MediaType, Reservation};
-use vmcp_wire::{Envelope, Outcome, Refused, find, scan, unquote};
+use vmcp_wire::{Envelope, Outcome, ScanError, find, parse_json_string, scan};
 
 use self::unanswered::Unanswered;
 use super::Link;
@@ -54,7 +54,7 @@ pub(crate) async fn ask_for<T>(
     link: &Link,
     request: Request<Full<Bytes>>,
     id: &str,
-    read: impl Fn(&Bytes) -> Result<(Envelope, T), Refused>,
+    read: impl Fn(&Bytes) -> Result<(Envelope, T), ScanError>,
 ) -> Result<(Reply, T), BoxError> {
     let mut unanswered = Unanswered::new(link, &request, id);
     let answered = answer(link, request, id, read).await;
@@ -66,7 +66,7 @@ async fn answer<T>(
     link: &Link,
     request: Request<Full<Bytes>>,
     id: &str,
-    read: impl Fn(&Bytes) -> Result<(Envelope, T), Refused>,
+    read: impl Fn(&Bytes) -> Result<(Envelope, T), ScanError>,
 ) -> Result<(Reply, T), BoxError> {
     let response = link.send(request).await?;
     let (parts, body) = response.into_parts();
@@ -137,7 +137,7 @@ async fn streamed<T>(
     link: &Link,
     body: Body,
     id: &str,
-    read: &impl Fn(&Bytes) -> Result<(Envelope, T), Refused>,
+    read: &impl Fn(&Bytes) -> Result<(Envelope, T), ScanError>,
 ) -> Result<(Bytes, Option<(Envelope, T)>), BoxError> {
     let account = link.account(&Caller::Gateway, None);
     let mut events = Events::new(body, LARGEST).counted(account.as_ref());
@@ -145,7 +145,7 @@ async fn streamed<T>(
         let event = event?;
         let found = read(&event.data).ok();
         let answers = found.as_ref().is_some_and(|(envelope, _)| {
-            matches!(envelope, Envelope::Answer { id: Some(span), .. } if span.of(&event.data) == id.as_bytes())
+            matches!(envelope, Envelope::Response { id: Some(span), .. } if span.of(&event.data) == id.as_bytes())
         });
         if answers {
             return Ok((event.data, found));
@@ -160,7 +160,7 @@ fn outcome<T>(
     found: Option<(Envelope, T)>,
     id: &str,
 ) -> Result<(Bytes, T), Failure> {
-    let Some((Envelope::Answer { id: span, outcome }, found)) = found else {
+    let Some((Envelope::Response { id: span, outcome }, found)) = found else {
         return Err(Failure::Malformed("no JSON-RPC answer"));
     };
     match outcome {
@@ -175,7 +175,7 @@ fn outcome<T>(
 /// Converts a JSON-RPC error object.
 pub(crate) fn rpc(error: &[u8]) -> Failure {
     let code = find(error, "code").and_then(|code| std::str::from_utf8(code).ok()?.parse().ok());
-    let message = find(error, "message").and_then(unquote).unwrap_or_default();
+    let message = find(error, "message").and_then(parse_json_string).unwrap_or_default();
     Failure::Rpc { code: code.unwrap_or(0), message: message.chars().take(200).collect() }
 }
 

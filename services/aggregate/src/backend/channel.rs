@@ -193,7 +193,7 @@ impl Channel {
                 }
                 response
             }
-            Ok(Envelope::Answer { id, .. }) => {
+            Ok(Envelope::Response { id, .. }) => {
                 if let Some(id) = id {
                     self.desk.answered(id.of(&message));
                 }

@@ -224,7 +224,7 @@ async fn first_event(body: Body) -> Option<Found> {
 }
 
 fn is_answer(message: &[u8]) -> bool {
-    matches!(scan(message), Ok(Envelope::Answer { .. }))
+    matches!(scan(message), Ok(Envelope::Response { .. }))
 }
 
 fn is_html(headers: &HeaderMap) -> bool {

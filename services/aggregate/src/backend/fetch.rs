@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
 use vmcp_core::{BoxError, Generation, RequestContext, cause_ref};
-use vmcp_wire::{Listing, find, unquote};
+use vmcp_wire::{ListResult, find, parse_json_string};
 
 use super::Link;
 use super::ask::ask_for;
@@ -46,7 +46,7 @@ impl Budget {
         take(&self.pages, 1).ok_or(OfferError::Pages { limit: MAX_PAGES })
     }
 
-    fn take_bytes(&self, page: &Listing) -> Result<(), OfferError> {
+    fn take_bytes(&self, page: &ListResult) -> Result<(), OfferError> {
         take(&self.bytes, page.text().len()).ok_or(OfferError::Bytes { limit: MAX_OFFER })
     }
 }
@@ -90,7 +90,7 @@ impl Speaker<'_> {
             Self::Stateful(_, welcome, _) => *welcome,
             Self::Stateless(found, _) => (*found)?,
         };
-        find(said, "instructions").and_then(unquote).map(Cow::into_owned)
+        find(said, "instructions").and_then(parse_json_string).map(Cow::into_owned)
     }
 
     fn request(
@@ -154,7 +154,7 @@ pub(crate) async fn list(
         budget.take_page().map_err(Failure::from)?;
         let (request, id) = speaker.request(link, kind, cursor.as_deref());
         let known = before.page(pages.len());
-        let read = |text: &Bytes| Listing::read(text, kind.member(), kind.rules(), known);
+        let read = |text: &Bytes| ListResult::read(text, kind.member(), kind.rules(), known);
         let page = match ask_for(link, request, &id, read).await {
             Ok((_, page)) => page,
             Err(error) => match cause_ref::<Failure>(error.as_ref()) {

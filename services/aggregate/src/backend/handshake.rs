@@ -9,7 +9,7 @@ use http_body_util::Full;
 use vmcp_core::{
     BoxError, Caller, LATEST_STATEFUL, RequestContext, STATEFUL, STATELESS, cause_ref,
 };
-use vmcp_wire::{elements, find, unquote};
+use vmcp_wire::{elements, find, parse_json_string};
 
 use super::ask::{ask, tell};
 use super::channel::Lease;
@@ -63,7 +63,8 @@ pub(crate) async fn open(
         Ok(reply) => reply,
         Err(error) => return Err(refused(error)),
     };
-    let spoken = find(&reply.result, "protocolVersion").and_then(unquote).unwrap_or_default();
+    let spoken =
+        find(&reply.result, "protocolVersion").and_then(parse_json_string).unwrap_or_default();
     let known = STATEFUL.into_iter().find(|revision| *revision == spoken);
     let revision = HeaderValue::from_static(known.unwrap_or(LATEST_STATEFUL));
     // Copied: the header is a slice of the read buffer, and a session is long-lived.
@@ -248,7 +249,7 @@ pub(crate) async fn probe(
         Ok(reply) => {
             let versions = find(&reply.result, "supportedVersions").unwrap_or_default();
             let lists = |known: &dyn Fn(&str) -> bool| {
-                elements(versions).filter_map(unquote).any(|version| known(&version))
+                elements(versions).filter_map(parse_json_string).any(|version| known(&version))
             };
             let stateless = lists(&|version| version == STATELESS);
             let stateful = lists(&|version| STATEFUL.contains(&version));

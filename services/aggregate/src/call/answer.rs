@@ -9,7 +9,10 @@ use http::{Response, StatusCode};
 use http_body::Body as _;
 use http_body_util::BodyExt;
 use vmcp_core::{Body, BoxError, Generation, RequestContext, cause_ref, code};
-use vmcp_wire::{Envelope, Head, HeadOutcome, Outcome, Span, Splice, find, head, may_fail, scan};
+use vmcp_wire::{
+    Envelope, MessagePrefix, Outcome, PrefixOutcome, Span, Splice, find, may_contain_error, scan,
+    scan_prefix,
+};
 
 use self::held::{Held, Rest};
 pub(crate) use self::room::{Holder, Room};
@@ -67,7 +70,7 @@ pub(crate) enum Shaped {
 }
 
 impl Expected {
-    fn note(&self, found: &Head) {
+    fn note(&self, found: &MessagePrefix) {
         if let (Some(request_context), Some(code)) = (&self.request_context, error_code(found)) {
             request_context.record_error(code);
         }
@@ -113,7 +116,7 @@ pub(crate) fn whole(
 
 /// Adapts a response that arrived as an event: its HTTP status follows from its error.
 pub(crate) fn event(message: Bytes, expected: &Expected) -> Result<Shaped, BoxError> {
-    let code = head(&message).ok().as_ref().and_then(error_code);
+    let code = scan_prefix(&message).ok().as_ref().and_then(error_code);
     let mut shaped = whole(StatusCode::OK, message, expected)?;
     if let (Shaped::Ready(response), Some(code)) = (&mut shaped, code) {
         *response.status_mut() = i32::try_from(code).map_or(StatusCode::OK, status_of);
@@ -162,8 +165,8 @@ async fn read(
         }
         // Shorter responses are fully buffered, so a truncated one becomes an error; longer ones have to be buffered anyway.
         if expected.untouched() && (HEAD..=4 * HEAD).contains(&held.bytes().len()) {
-            let found =
-                head(held.bytes()).map_err(|_| Failure::Malformed("something that is no JSON"))?;
+            let found = scan_prefix(held.bytes())
+                .map_err(|_| Failure::Malformed("something that is no JSON"))?;
             if passes(&found, held.bytes(), expected) {
                 check(&found, held.bytes(), expected)?;
                 let status = outgoing(status, &found, expected);
@@ -183,7 +186,8 @@ async fn read(
 }
 
 fn shaped(status: StatusCode, message: Bytes, expected: &Expected) -> Result<Shaped, BoxError> {
-    let found = head(&message).map_err(|_| Failure::Malformed("something that is no JSON"))?;
+    let found =
+        scan_prefix(&message).map_err(|_| Failure::Malformed("something that is no JSON"))?;
     if !found.complete {
         return Err(Failure::Ended.into());
     }
@@ -207,7 +211,7 @@ fn shaped(status: StatusCode, message: Bytes, expected: &Expected) -> Result<Sha
 
 /// Returns the continuation if the backend has not completed the request and the result is not to be forwarded.
 pub(crate) fn continuation(
-    found: &Head,
+    found: &MessagePrefix,
     message: &[u8],
     expected: &Expected,
 ) -> Option<Continuation> {
@@ -221,14 +225,14 @@ pub(crate) fn continuation(
     kind.is(message, "task").then_some(Continuation::Task)
 }
 
-fn is_result(found: &Head) -> bool {
-    matches!(found.outcome, Some(HeadOutcome::Result { .. }))
+fn is_result(found: &MessagePrefix) -> bool {
+    matches!(found.outcome, Some(PrefixOutcome::Result { .. }))
 }
 
 /// Translates the message to the client's generation and request id.
 pub(crate) fn translate(
     message: Bytes,
-    found: &Head,
+    found: &MessagePrefix,
     expected: &Expected,
 ) -> Result<Bytes, BoxError> {
     let edited = edit(&message, found, expected)?;
@@ -236,7 +240,11 @@ pub(crate) fn translate(
 }
 
 /// Translates the message into a body. A long message is not copied, so its reserved bytes stay the only copy.
-fn translated_body(message: Bytes, found: &Head, expected: &Expected) -> Result<Body, BoxError> {
+fn translated_body(
+    message: Bytes,
+    found: &MessagePrefix,
+    expected: &Expected,
+) -> Result<Body, BoxError> {
     if message.len() <= 4 * HEAD {
         return translate(message, found, expected).map(Body::from);
     }
@@ -247,7 +255,7 @@ fn translated_body(message: Bytes, found: &Head, expected: &Expected) -> Result<
 /// Returns the edits for the client's generation and request id; `None` if the message stays unchanged.
 fn edit<'a>(
     message: &'a Bytes,
-    found: &Head,
+    found: &MessagePrefix,
     expected: &'a Expected,
 ) -> Result<Option<Splice<'a>>, BoxError> {
     expected.note(found);
@@ -255,7 +263,7 @@ fn edit<'a>(
     if expected.untouched() && !anonymous {
         return Ok(None);
     }
-    let Ok(Envelope::Answer { outcome, .. }) = scan(message) else {
+    let Ok(Envelope::Response { outcome, .. }) = scan(message) else {
         return Err(Failure::Malformed("no JSON-RPC answer").into());
     };
     let whole = Span { start: 0, end: u32::try_from(message.len()).unwrap_or(u32::MAX) };
@@ -285,7 +293,7 @@ fn edit<'a>(
 }
 
 /// Returns `true` if the rest can be streamed without being parsed.
-fn passes(found: &Head, message: &[u8], expected: &Expected) -> bool {
+fn passes(found: &MessagePrefix, message: &[u8], expected: &Expected) -> bool {
     if expected.held == HeldResults::All || !expected.untouched() {
         return false;
     }
@@ -299,25 +307,25 @@ fn passes(found: &Head, message: &[u8], expected: &Expected) -> bool {
 }
 
 /// Rejects messages that are not the response to the request.
-fn check(found: &Head, message: &[u8], expected: &Expected) -> Result<(), BoxError> {
+fn check(found: &MessagePrefix, message: &[u8], expected: &Expected) -> Result<(), BoxError> {
     if found.method.is_some() {
         return Err(Failure::Malformed("a request instead of an answer").into());
     }
     let right = found.id.is_none_or(|id| id.of(message) == expected.id);
     match found.outcome {
-        Some(HeadOutcome::Result { is_object: false, .. }) => {
+        Some(PrefixOutcome::Result { is_object: false, .. }) => {
             Err(Failure::Malformed("a result that is not an object").into())
         }
-        Some(HeadOutcome::Error { start, code })
+        Some(PrefixOutcome::Error { start, code })
             if found.complete && !is_error(message, start, code) =>
         {
             Err(Failure::Malformed("an error without a code and a message").into())
         }
         None => Err(Failure::Malformed("no JSON-RPC answer").into()),
-        Some(HeadOutcome::Result { .. }) if found.id.is_some() && right => Ok(()),
-        Some(HeadOutcome::Result { .. }) if found.id.is_none() && !found.complete => Ok(()),
+        Some(PrefixOutcome::Result { .. }) if found.id.is_some() && right => Ok(()),
+        Some(PrefixOutcome::Result { .. }) if found.id.is_none() && !found.complete => Ok(()),
         // The error may precede the id.
-        Some(HeadOutcome::Error { .. })
+        Some(PrefixOutcome::Error { .. })
             if right || found.id.is_some_and(|id| id.of(message) == b"null") =>
         {
             Ok(())
@@ -335,8 +343,8 @@ fn is_error(message: &[u8], start: u32, code: Option<i64>) -> bool {
 
 /// Records the error of a response, if it is one.
 pub(crate) fn record_error(request_context: Option<&RequestContext>, message: &[u8]) {
-    if let Some(request_context) = request_context.filter(|_| may_fail(message))
-        && let Ok(found) = head(message)
+    if let Some(request_context) = request_context.filter(|_| may_contain_error(message))
+        && let Ok(found) = scan_prefix(message)
         && let Some(code) = error_code(&found)
     {
         request_context.record_error(code);
@@ -344,16 +352,16 @@ pub(crate) fn record_error(request_context: Option<&RequestContext>, message: &[
 }
 
 /// Returns the code of a JSON-RPC error.
-pub(crate) fn error_code(found: &Head) -> Option<i64> {
+pub(crate) fn error_code(found: &MessagePrefix) -> Option<i64> {
     match found.outcome {
-        Some(HeadOutcome::Error { code, .. }) => code,
-        Some(HeadOutcome::Result { .. }) | None => None,
+        Some(PrefixOutcome::Error { code, .. }) => code,
+        Some(PrefixOutcome::Result { .. }) | None => None,
     }
 }
 
 /// Returns the HTTP status for the client. A backend of the client's generation has already chosen it; for a stateful client, a
 /// JSON-RPC error is not an HTTP error.
-fn outgoing(status: StatusCode, found: &Head, expected: &Expected) -> StatusCode {
+fn outgoing(status: StatusCode, found: &MessagePrefix, expected: &Expected) -> StatusCode {
     match (expected.client, expected.backend) {
         (Generation::Stateful, _) => StatusCode::OK,
         (Generation::Stateless, Generation::Stateless)

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use http::Response;
 use vmcp_core::{Body, Item, ItemKind, MediaType, Rejection};
-use vmcp_wire::{Envelope, Outcome, Span, Splice, elements, find_span, scan, unquote};
+use vmcp_wire::{Envelope, Outcome, Span, Splice, elements, find_span, parse_json_string, scan};
 
 use super::answer::Room;
 use super::{Call, Target};
@@ -93,7 +93,7 @@ pub(super) async fn rename_contents(
 
 /// Returns the result of `resources/read` with each URI `own` replaced by `known`, a JSON string.
 fn renamed(message: Bytes, own: &str, known: &[u8]) -> Bytes {
-    let Ok(Envelope::Answer { outcome: Outcome::Result(result), .. }) = scan(&message) else {
+    let Ok(Envelope::Response { outcome: Outcome::Result(result), .. }) = scan(&message) else {
         return message;
     };
     let Some(contents) = find_span(&message, result, "contents") else { return message };
@@ -105,7 +105,8 @@ fn renamed(message: Bytes, own: &str, known: &[u8]) -> Bytes {
         let at = |offset: usize| u32::try_from(offset).unwrap_or(u32::MAX);
         let start = contents.start + at(all.offset());
         let content = Span { start, end: start + at(content.len()) };
-        let uri = find_span(&message, content, "uri").map(|uri| (uri, unquote(uri.of(&message))));
+        let uri = find_span(&message, content, "uri")
+            .map(|uri| (uri, parse_json_string(uri.of(&message))));
         if let Some((uri, Some(name))) = uri
             && name == own
         {

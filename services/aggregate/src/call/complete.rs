@@ -6,7 +6,7 @@ use http::Response;
 use http_body::Body as _;
 use http_body_util::BodyExt;
 use vmcp_core::{Body, Rejection, code};
-use vmcp_wire::head;
+use vmcp_wire::scan_prefix;
 
 use super::{Call, answer};
 
@@ -22,7 +22,7 @@ pub(crate) async fn complete(call: Arc<Call>) -> Result<Response<Body>, Rejectio
     }
     let (parts, body) = response.into_parts();
     let message = body.collect().await.map_err(|_| Rejection::internal())?.to_bytes();
-    let refused = head(&message).ok().as_ref().and_then(answer::error_code);
+    let refused = scan_prefix(&message).ok().as_ref().and_then(answer::error_code);
     if refused != Some(i64::from(code::METHOD_NOT_FOUND)) {
         return Ok(Response::from_parts(parts, Body::from(message)));
     }

@@ -8,7 +8,7 @@ use vmcp_core::{
     BoxError, CallerPermissions, Decision, Generation, Item, ItemBackend, ItemKind, Rejection,
     ToolAnnotations,
 };
-use vmcp_wire::{Key, Span, Splice, find, unquote};
+use vmcp_wire::{Key, Span, Splice, find, parse_json_string};
 
 use super::{Call, app};
 use crate::backend::Link;
@@ -136,7 +136,7 @@ impl Target {
         let span =
             message.span(Key::Ref).ok_or_else(|| refuse("completion/complete needs params.ref"))?;
         let reference = span.of(&message.bytes);
-        let kind = find(reference, "type").and_then(unquote).unwrap_or_default();
+        let kind = find(reference, "type").and_then(parse_json_string).unwrap_or_default();
         let member = if kind == "ref/prompt" { "name" } else { "uri" };
         let argument = message.param(Key::Argument).and_then(|argument| find(argument, "name"));
         if !matches!(&*kind, "ref/prompt" | "ref/resource") || argument.is_none() {
@@ -147,7 +147,7 @@ impl Target {
         }
         let value = find(reference, member);
         let named = value
-            .and_then(unquote)
+            .and_then(parse_json_string)
             .ok_or_else(|| refuse(format!("params.ref needs {member}, a string")))?;
         if kind == "ref/resource" {
             let template = all.is_template(&named);
@@ -241,7 +241,7 @@ impl Target {
 
     /// Returns the backend's own name, or the URI.
     pub(crate) fn name(&self) -> Cow<'_, str> {
-        unquote(&self.literal).unwrap_or_default()
+        parse_json_string(&self.literal).unwrap_or_default()
     }
 }
 

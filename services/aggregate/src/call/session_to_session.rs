@@ -189,7 +189,7 @@ impl Exchange {
             }
         };
         if let Some(message) = &first
-            && let Ok(Envelope::Answer { .. }) = scan(message)
+            && let Ok(Envelope::Response { .. }) = scan(message)
         {
             self.call.hold_event(&mut events);
             return ready(answer::whole(StatusCode::OK, message.clone(), &self.expected())?);
@@ -351,7 +351,7 @@ fn ready(shaped: Shaped) -> Result<Outcome, BoxError> {
 /// respond with 400 and an error without a request id.
 pub(crate) fn forgotten(code: StatusCode, body: &[u8]) -> bool {
     let error = match scan(body) {
-        Ok(Envelope::Answer { id: None, outcome: vmcp_wire::Outcome::Error(error) }) => {
+        Ok(Envelope::Response { id: None, outcome: vmcp_wire::Outcome::Error(error) }) => {
             error.of(body)
         }
         Ok(_) => return false,

@@ -168,7 +168,7 @@ impl Bridge {
                 let mut events =
                     Events::new(body, expected.most).counted(self.call.account().as_ref());
                 let first = self.first(&mut events).await?;
-                if let Ok(Envelope::Answer { .. }) = scan(&first) {
+                if let Ok(Envelope::Response { .. }) = scan(&first) {
                     self.call.hold_event(&mut events);
                     return self.state(answer::whole(StatusCode::OK, first, &expected)?);
                 }
@@ -276,7 +276,7 @@ impl Bridge {
                 None => next(&mut events, stream).await.ok_or(Failure::Ended)??,
             };
             match scan(&message) {
-                Ok(Envelope::Answer { .. }) => {
+                Ok(Envelope::Response { .. }) => {
                     self.call.hold_event(&mut events);
                     return self.state(answer::whole(StatusCode::OK, message, &expected)?);
                 }
@@ -298,7 +298,7 @@ impl Bridge {
 
     /// Sends all input requests of the backend to the client, and builds the next request from the responses.
     async fn round(&self, message: &Bytes, stream: &Stream) -> Result<Bytes, BoxError> {
-        let Ok(Envelope::Answer { outcome: Outcome::Result(result), .. }) = scan(message) else {
+        let Ok(Envelope::Response { outcome: Outcome::Result(result), .. }) = scan(message) else {
             return Err(Failure::Malformed("no JSON-RPC answer").into());
         };
         let result = result.of(message);
@@ -314,7 +314,8 @@ impl Bridge {
             let (key, answer) = answered?;
             let answer = answer
                 .map_err(|_| Failure::Question("asked, and the client did not answer in time"))?;
-            let Ok(Envelope::Answer { outcome: Outcome::Result(given), .. }) = scan(&answer) else {
+            let Ok(Envelope::Response { outcome: Outcome::Result(given), .. }) = scan(&answer)
+            else {
                 return Err(Failure::Question("asked, and the client refused to answer").into());
             };
             if responses.len() > 1 {
@@ -330,7 +331,8 @@ impl Bridge {
 
     /// Sends one server request to the client.
     fn ask(&self, question: &[u8], stream: &Stream) -> Result<oneshot::Receiver<Bytes>, BoxError> {
-        let method = find(question, "method").and_then(vmcp_wire::unquote).unwrap_or_default();
+        let method =
+            find(question, "method").and_then(vmcp_wire::parse_json_string).unwrap_or_default();
         let capability = needed(&method).ok_or(Failure::Question("asked something unknown"))?;
         if find(self.session.capabilities(), capability).is_none() {
             let problem = "asked something that the client did not declare to be able to answer";

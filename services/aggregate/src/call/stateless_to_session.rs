@@ -15,7 +15,7 @@ use http_body::Frame;
 use tokio::sync::mpsc;
 use vmcp_core::{Body, BoxError, Generation, MediaType, NotSentError, Rejection, Reservation};
 use vmcp_timeout::TimeoutControl;
-use vmcp_wire::{Envelope, Key, Splice, find, head, scan, sse};
+use vmcp_wire::{Envelope, Key, Splice, find, scan, scan_prefix, sse};
 
 use self::running::RunningCall;
 use super::answer::{self, Expected, HeldResults, Room, Shaped};
@@ -162,7 +162,7 @@ impl Crossing {
                 let mut events = Events::new(body, expected.most).counted(call.account().as_ref());
                 let first = events.next().await.unwrap_or_else(|| Err(Failure::Ended.into()));
                 let first = first.inspect_err(|error| cancellation.failed(error))?.data;
-                if let Ok(Envelope::Answer { .. }) = scan(&first) {
+                if let Ok(Envelope::Response { .. }) = scan(&first) {
                     cancellation.disarm();
                     call.hold_event(&mut events);
                     return ready(answer::whole(StatusCode::OK, first, &expected)?).map(Some);
@@ -294,7 +294,7 @@ impl Ending {
     }
 
     fn answer(&self, message: Bytes) -> Result<(StatusCode, Bytes), BoxError> {
-        let found = head(&message)?;
+        let found = scan_prefix(&message)?;
         let code = answer::error_code(&found).and_then(|code| i32::try_from(code).ok());
         let status = code.map_or(StatusCode::OK, answer::status_of);
         Ok((status, answer::translate(message, &found, &self.expected)?))

@@ -11,7 +11,8 @@ use http::{Response, StatusCode};
 use http_body::Frame;
 use vmcp_core::{Body, BoxError, Generation, MediaType, Rejection};
 use vmcp_wire::{
-    Envelope, Head, Key, Outcome, Said, Splice, Text, find, head, members, scan, sse, unquote,
+    Envelope, Key, MessagePrefix, MetaKey, Outcome, Splice, StringSpan, find, members,
+    parse_json_string, scan, scan_prefix, sse,
 };
 
 use super::answer::{self, Continuation, Expected, HeldResults, Room, Shaped};
@@ -109,7 +110,7 @@ async fn begin(
         Some(event) => event?.data,
         None => return Err(Failure::Ended.into()),
     };
-    if let Ok(Envelope::Answer { .. }) = scan(&first) {
+    if let Ok(Envelope::Response { .. }) = scan(&first) {
         call.hold_event(&mut events);
         return respond(&call, &target, answer::event(first, &expected)?);
     }
@@ -173,7 +174,7 @@ impl Passing {
                 }
                 Some(tasks::remove_related(message, &params))
             }
-            Ok(Envelope::Answer { id, .. }) => {
+            Ok(Envelope::Response { id, .. }) => {
                 let ours = id.is_none_or(|id| id.of(&message) == self.expected.id);
                 if !ours {
                     return None;
@@ -188,13 +189,13 @@ impl Passing {
 
     fn answer(&mut self, message: Bytes) -> Bytes {
         let shaped =
-            head(&message).map_err(BoxError::from).and_then(
-                |found: Head| match answer::continuation(&found, &message, &self.expected) {
+            scan_prefix(&message).map_err(BoxError::from).and_then(|found: MessagePrefix| {
+                match answer::continuation(&found, &message, &self.expected) {
                     Some(Continuation::InputRequired) => sealed(&self.call, &self.target, message),
                     Some(Continuation::Task) => tasks::created(&self.call, &self.target, &message),
                     None => answer::translate(message, &found, &self.expected),
-                },
-            );
+                }
+            });
         shaped.unwrap_or_else(|error| self.fail(&error))
     }
 
@@ -206,7 +207,7 @@ impl Passing {
 }
 
 /// Returns the state that the client carried from the previous round.
-pub(crate) fn carried(call: &Call) -> Result<Option<Text>, Rejection> {
+pub(crate) fn carried(call: &Call) -> Result<Option<StringSpan>, Rejection> {
     match (call.message.param(Key::RequestState), call.message.text(Key::RequestState)) {
         (None | Some(b"null"), _) => Ok(None),
         (Some(_), Some(text)) => Ok(Some(text)),
@@ -241,17 +242,18 @@ pub(crate) fn unsealed(call: &Call, target: &Target) -> Result<Bytes, Rejection>
 /// Returns a capability that the requested input needs and that the client did not declare (2026-07-28, Multi Round-Trip
 /// Requests).
 fn undeclared(call: &Call, result: &[u8]) -> Option<&'static str> {
-    let said = call.message.params().and_then(|params| params.said(Said::ClientCapabilities));
+    let said = call.message.params().and_then(|params| params.meta(MetaKey::ClientCapabilities));
     let said = said.map_or(&b"{}"[..], |said| said.of(&call.message.bytes));
     let questions = find(result, "inputRequests").into_iter().flat_map(members);
-    let methods = questions.filter_map(|question| find(question.value, "method").and_then(unquote));
+    let methods =
+        questions.filter_map(|question| find(question.value, "method").and_then(parse_json_string));
     let mut needs = methods.filter_map(|method| needed(&method));
     needs.find(|capability| find(said, capability).is_none())
 }
 
 /// Returns the backend's input request with its state sealed.
 fn sealed(call: &Call, target: &Target, message: Bytes) -> Result<Bytes, BoxError> {
-    let Ok(Envelope::Answer { outcome: Outcome::Result(result), .. }) = scan(&message) else {
+    let Ok(Envelope::Response { outcome: Outcome::Result(result), .. }) = scan(&message) else {
         return Err(Failure::Malformed("no JSON-RPC answer").into());
     };
     if let Some(capability) = undeclared(call, result.of(&message)) {
@@ -260,7 +262,7 @@ fn sealed(call: &Call, target: &Target, message: Bytes) -> Result<Bytes, BoxErro
     let state = members(result.of(&message)).find(|member| member.key.is("requestState"));
     let Some(state) = state.filter(|state| state.value != b"null") else { return Ok(message) };
     // A state of another type would reach the client unsealed and could not be sent back.
-    let state = unquote(state.value).map(Cow::into_owned);
+    let state = parse_json_string(state.value).map(Cow::into_owned);
     let state = state.ok_or(Failure::Malformed("a requestState that is no string"))?;
     let sealed = call.hub.seal.seal(&state, purpose(call, target))?;
     let mut splice = Splice::new(&message);

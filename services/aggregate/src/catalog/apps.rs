@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write;
 
-use vmcp_wire::{Span, Splice, elements, find, find_span, unquote};
+use vmcp_wire::{Span, Splice, elements, find, find_span, parse_json_string};
 
 use super::combine::{hides, singular, wanted};
 use super::{Conflict, Item, Kind, Part, each_item};
@@ -77,11 +77,12 @@ impl ToolUi {
         if ui.is_none() && flat.is_none() {
             return None;
         }
-        let resource = ui.and_then(|ui| find(ui, "resourceUri")).or(flat).and_then(unquote);
+        let resource =
+            ui.and_then(|ui| find(ui, "resourceUri")).or(flat).and_then(parse_json_string);
         let resource = resource.filter(|uri| uri.starts_with(SCHEME) && uri.len() <= MAX_URI);
         let for_apps = match ui.and_then(|ui| find(ui, "visibility")) {
             None => true,
-            Some(visible) => elements(visible).filter_map(unquote).any(|by| by == "app"),
+            Some(visible) => elements(visible).filter_map(parse_json_string).any(|by| by == "app"),
         };
         Some(Self { resource: resource.map(Into::into), for_apps })
     }

@@ -1,6 +1,6 @@
 //! Renames and overrides of definitions. Everything else keeps the backend's bytes.
 
-use vmcp_wire::{Span, Splice, find, members, quote};
+use vmcp_wire::{Span, Splice, find, members, write_json_string};
 
 use super::{Item, apps};
 use crate::settings::Override;
@@ -21,7 +21,7 @@ pub(crate) fn define(
         if item.is(name) {
             out.extend_from_slice(at.of(raw));
         } else {
-            quote(name, out);
+            write_json_string(name, out);
         }
         out.extend_from_slice(behind.unwrap_or_default());
         return;
@@ -69,7 +69,7 @@ fn append(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
 /// Encodes a string as a JSON literal.
 pub(crate) fn literal(text: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len() + 2);
-    quote(text, &mut out);
+    write_json_string(text, &mut out);
     out
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hashbrown::HashSet;
 use vmcp_core::ItemKind;
-use vmcp_wire::{Entry, ItemFault, Listing, Span};
+use vmcp_wire::{Entry, ItemError, ListResult, Span};
 
 use super::{annotations, apps, params};
 
@@ -33,7 +33,7 @@ pub(crate) struct Items(Arc<[Page]>);
 /// Response to one list request.
 #[derive(Debug)]
 pub(crate) struct Page {
-    listing: Listing,
+    listing: ListResult,
     /// `true` if an item may have header annotations, which are rare.
     annotated: bool,
     /// `true` if an item may have annotations.
@@ -146,7 +146,7 @@ impl<'a> Item<'a> {
 
 impl Items {
     /// Collects the items of these pages. The first of several items with the same key is kept.
-    pub(crate) fn new(mut pages: Vec<Listing>) -> Self {
+    pub(crate) fn new(mut pages: Vec<ListResult>) -> Self {
         let texts: Vec<Bytes> = pages.iter().map(|page| page.text().clone()).collect();
         let count = pages.iter().map(|page| page.entries().len()).sum();
         let mut seen = HashSet::with_capacity(count);
@@ -163,10 +163,10 @@ impl Items {
     }
 
     /// Returns the items that were left out because they are invalid, with their keys if they have one.
-    pub(crate) fn faults(&self) -> impl Iterator<Item = (Option<Cow<'_, str>>, &ItemFault)> {
+    pub(crate) fn faults(&self) -> impl Iterator<Item = (Option<Cow<'_, str>>, &ItemError)> {
         self.0.iter().flat_map(|Page { listing, .. }| {
-            let named = |fault: &ItemFault| fault.key.map(|key| key.read(listing.text()));
-            listing.faults().iter().map(move |fault| (named(fault), fault))
+            let named = |fault: &ItemError| fault.key.map(|key| key.read(listing.text()));
+            listing.item_errors().iter().map(move |fault| (named(fault), fault))
         })
     }
 
@@ -196,7 +196,7 @@ impl Items {
     }
 
     /// Returns the response at this index.
-    pub(crate) fn page(&self, number: usize) -> Option<&Listing> {
+    pub(crate) fn page(&self, number: usize) -> Option<&ListResult> {
         self.0.get(number).map(|page| &page.listing)
     }
 }
@@ -272,7 +272,7 @@ mod tests {
                 Kind::Resources => const { &ItemRules { key: "uri", members: &[] } },
                 Kind::Templates => const { &ItemRules { key: "uriTemplate", members: &[] } },
             };
-            let listing = Listing::read(&answer.into(), member, key, None);
+            let listing = ListResult::read(&answer.into(), member, key, None);
             Self::new(vec![listing.unwrap().1])
         }
     }

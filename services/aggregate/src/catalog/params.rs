@@ -7,7 +7,7 @@ use memchr::memmem;
 use serde_json::Value;
 use vmcp_core::Rejection;
 use vmcp_decode::header_value;
-use vmcp_wire::{find, unquote};
+use vmcp_wire::{find, parse_json_string};
 
 const ANNOTATION: &str = "x-mcp-header";
 
@@ -107,7 +107,7 @@ impl ParamHeader {
             value = find(value, property)?;
         }
         match value.first()? {
-            b'"' => unquote(value).map(std::borrow::Cow::into_owned),
+            b'"' => parse_json_string(value).map(std::borrow::Cow::into_owned),
             b'n' | b'{' | b'[' => None,
             _ => std::str::from_utf8(value).ok().map(str::to_owned),
         }

@@ -66,6 +66,6 @@ async fn accepted(response: Response<Body>) -> Result<(Response<Body>, bool), Re
         Rejection::internal()
     })?;
     let is_error =
-        matches!(scan(&message), Ok(Envelope::Answer { outcome: Outcome::Error(_), .. }));
+        matches!(scan(&message), Ok(Envelope::Response { outcome: Outcome::Error(_), .. }));
     Ok((Response::from_parts(parts, Body::from(message)), !is_error))
 }

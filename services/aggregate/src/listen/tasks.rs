@@ -6,7 +6,7 @@ use bytes::Bytes;
 use tokio::time::sleep;
 use vmcp_core::{Generation, MediaType, Rejection, cause_ref, code};
 use vmcp_timeout::TimeoutControl;
-use vmcp_wire::{Envelope, Key, Span, Splice, elements, find, scan, unquote};
+use vmcp_wire::{Envelope, Key, Span, Splice, elements, find, parse_json_string, scan};
 
 use super::follow::{LARGEST_EVENT, PAUSE, listening};
 use super::{Listener, MOST_RESOURCES};
@@ -65,7 +65,7 @@ pub(super) async fn find_tasks(
     for literal in literals {
         // Policy evaluation takes time and there can be many tasks, so yield to other requests.
         tokio::task::yield_now().await;
-        let id = unquote(&literal);
+        let id = parse_json_string(&literal);
         let task = id.and_then(|id| TaskId::open(&id, &call.hub.seal, call.caller.identity()));
         let Some(TaskId { backend, tool, id }) = task else { continue };
         let mut links = call.snapshot.links.iter();
@@ -172,7 +172,7 @@ impl Follower {
             let Some((request, id)) = request else { return };
             match ask(&self.link, request, &id).await {
                 Ok(reply) => {
-                    let status = find(&reply.result, "status").and_then(unquote);
+                    let status = find(&reply.result, "status").and_then(parse_json_string);
                     let known = task.status.as_deref().unwrap_or("working");
                     if status.is_some_and(|status| status != known) {
                         let (message, params) = notification(&reply.result);
@@ -203,7 +203,8 @@ impl Follower {
         {
             self.listener.push(&message);
         }
-        task.status = find(params.of(message), "status").and_then(unquote).map(Into::into);
+        task.status =
+            find(params.of(message), "status").and_then(parse_json_string).map(Into::into);
         if matches!(task.status.as_deref(), Some("completed" | "failed" | "cancelled")) {
             self.tasks.remove(index);
         }

@@ -53,7 +53,9 @@ fn placed(catalog: &Everything, kind: Kind) -> Placed<'_> {
         Kind::Prompts => &catalog.prompts,
         Kind::Resources | Kind::Templates => return located(catalog, kind),
     };
-    let own = |route: &Route<_>| vmcp_wire::unquote(&route.name).unwrap_or_default().into_owned();
+    let own = |route: &Route<_>| {
+        vmcp_wire::parse_json_string(&route.name).unwrap_or_default().into_owned()
+    };
     routes
         .iter()
         .map(|(name, route)| ((route.link.name(), own(route)), (name, route.shown)))

@@ -4,7 +4,9 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use vmcp_core::{Identity, McpRequest};
-use vmcp_wire::{Envelope, Key, Params, Said, Span, Splice, find, find_span, scan, unquote};
+use vmcp_wire::{
+    Envelope, Key, MetaKey, Params, Span, Splice, find, find_span, parse_json_string, scan,
+};
 
 use super::TaskId;
 use crate::backend::Link;
@@ -12,21 +14,21 @@ use crate::catalog::define_literal;
 use crate::seal::Seal;
 
 /// The member of `_meta`.
-const RELATED: &str = Said::RelatedTask.name();
+const RELATED: &str = MetaKey::RelatedTask.name();
 
 /// Returns `true` if a request names a related task.
 pub(crate) fn is_related(request: &McpRequest) -> bool {
-    request.params().is_some_and(|params| params.said(Said::RelatedTask).is_some())
+    request.params().is_some_and(|params| params.meta(MetaKey::RelatedTask).is_some())
 }
 
 /// Replaces the id of a request's related task by the backend's own. A task of another caller or backend is removed.
 pub(crate) fn map_related(message: Bytes, link: &Link, seal: &Seal, caller: &Identity) -> Bytes {
     let Ok(Envelope::Request { params, .. }) = scan(&message) else { return message };
-    let (Some(meta), Some(related)) = (params.get(Key::Meta), params.said(Said::RelatedTask))
+    let (Some(meta), Some(related)) = (params.get(Key::Meta), params.meta(MetaKey::RelatedTask))
     else {
         return message;
     };
-    let id = find(related.of(&message), "taskId").and_then(unquote);
+    let id = find(related.of(&message), "taskId").and_then(parse_json_string);
     let task = id.and_then(|id| TaskId::open(&id, seal, caller));
     let task = task.filter(|task| *task.backend == *link.name());
     let mut splice = Splice::new(&message);
@@ -39,7 +41,7 @@ pub(crate) fn map_related(message: Bytes, link: &Link, seal: &Seal, caller: &Ide
 
 /// Returns a notification without its related task, because the backend's own id is unknown to the client.
 pub(crate) fn remove_related(message: Bytes, params: &Params) -> Bytes {
-    let related = params.said(Said::RelatedTask).and_then(|_| params.get(Key::Meta));
+    let related = params.meta(MetaKey::RelatedTask).and_then(|_| params.get(Key::Meta));
     let Some(meta) = related else { return message };
     let mut splice = Splice::new(&message);
     splice.remove_member(meta, RELATED);
@@ -55,7 +57,7 @@ pub(super) fn replace_related(
 ) {
     let Some(meta) = find_span(message, object, "_meta") else { return };
     let Some(related) = find_span(message, meta, RELATED) else { return };
-    let id: Option<Cow<'_, str>> = find(related.of(message), "taskId").and_then(unquote);
+    let id: Option<Cow<'_, str>> = find(related.of(message), "taskId").and_then(parse_json_string);
     if id.is_some_and(|id| id == own) {
         splice.set_member(related, "taskId", known);
     } else {

@@ -7,7 +7,7 @@ use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use vmcp_core::{Body, BoxError, Generation, MediaType, NotSentError, Rejection};
 use vmcp_decode::header_value;
-use vmcp_wire::{Envelope, Key, Outcome, Splice, Text, scan};
+use vmcp_wire::{Envelope, Key, Outcome, Splice, StringSpan, scan};
 
 use super::{TaskId, translated, visible_tool};
 use crate::backend::Link;
@@ -68,7 +68,7 @@ async fn ask(
     call: &Call,
     link: &Arc<Link>,
     method: &'static str,
-    text: Text,
+    text: StringSpan,
     task: &TaskId,
 ) -> Result<Response<Body>, BoxError> {
     let mut splice = Splice::new(&call.message.bytes);
@@ -89,7 +89,7 @@ async fn ask(
     match whole(response, &expected, call).await? {
         Shaped::Ready(response) => Ok(response),
         Shaped::Whole(message) | Shaped::InputRequired(message) | Shaped::Task(message) => {
-            let Ok(Envelope::Answer { outcome: Outcome::Result(result), .. }) = scan(&message)
+            let Ok(Envelope::Response { outcome: Outcome::Result(result), .. }) = scan(&message)
             else {
                 return Err(Failure::Malformed("no JSON-RPC answer").into());
             };
@@ -128,7 +128,7 @@ async fn whole(
             let mut events = Events::new(body, expected.most).counted(call.account().as_ref());
             loop {
                 let message: Bytes = events.next().await.ok_or(Failure::Ended)??.data;
-                if let Ok(Envelope::Answer { .. }) = scan(&message) {
+                if let Ok(Envelope::Response { .. }) = scan(&message) {
                     call.hold_event(&mut events);
                     return answer::event(message, expected);
                 }

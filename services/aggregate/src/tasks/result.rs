@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::runtime::Handle;
 use vmcp_core::BoxError;
-use vmcp_wire::{Envelope, Outcome, Span, Splice, find, scan, unquote};
+use vmcp_wire::{Envelope, Outcome, Span, Splice, find, parse_json_string, scan};
 
 use super::TaskId;
 use super::related::replace_related;
@@ -25,8 +25,8 @@ const UNDECLARED: &str =
 
 /// Cancels a task of a client that did not declare the extension, and returns the failure of its call.
 pub(crate) fn undeclared(call: &Call, target: &Target, message: &[u8]) -> BoxError {
-    if let Ok(Envelope::Answer { outcome: Outcome::Result(result), .. }) = scan(message)
-        && let Some(id) = find(result.of(message), "taskId").and_then(unquote)
+    if let Ok(Envelope::Response { outcome: Outcome::Result(result), .. }) = scan(message)
+        && let Some(id) = find(result.of(message), "taskId").and_then(parse_json_string)
     {
         abandon(call, target, &id);
     }
@@ -35,10 +35,11 @@ pub(crate) fn undeclared(call: &Call, target: &Target, message: &[u8]) -> BoxErr
 
 /// Returns the response to a call that became a task, with an id for its owner.
 pub(crate) fn created(call: &Call, target: &Target, message: &Bytes) -> Result<Bytes, BoxError> {
-    let Ok(Envelope::Answer { outcome: Outcome::Result(result), .. }) = scan(message) else {
+    let Ok(Envelope::Response { outcome: Outcome::Result(result), .. }) = scan(message) else {
         return Err(Failure::Malformed("no JSON-RPC answer").into());
     };
-    let id = find(result.of(message), "taskId").and_then(unquote).filter(|id| !id.is_empty());
+    let id =
+        find(result.of(message), "taskId").and_then(parse_json_string).filter(|id| !id.is_empty());
     let id = id.ok_or(Failure::Malformed("a task without an id"))?;
     let refuse = |problem: &'static str| {
         abandon(call, target, &id);
@@ -68,7 +69,7 @@ pub(crate) fn translated(
     let mut splice = Splice::new(message);
     let said = object.of(message);
     if let Some(id) = find(said, "taskId") {
-        if unquote(id).is_none_or(|id| id != own) {
+        if parse_json_string(id).is_none_or(|id| id != own) {
             return Err(Failure::Malformed("what is about another task"));
         }
         splice.set_member(object, "taskId", known);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use vmcp_core::{Item, ItemKind, Rejection, ToolAnnotations};
-use vmcp_wire::unquote;
+use vmcp_wire::parse_json_string;
 
 use crate::backend::Link;
 use crate::call::Call;
@@ -73,7 +73,8 @@ enum Tool {
 fn look(call: &Call, link: &Arc<Link>, own: &str, all: &Everything) -> Tool {
     let rules = &call.snapshot.rules;
     let is = |route: &Route<Arc<Link>>| {
-        Arc::ptr_eq(&route.link, link) && unquote(&route.name).is_some_and(|name| name == own)
+        Arc::ptr_eq(&route.link, link)
+            && parse_json_string(&route.name).is_some_and(|name| name == own)
     };
     let usual = contested(rules, link.name(), wanted(rules, link.name(), Kind::Tools, own));
     let usual = all.tools.get(&usual).filter(|route| is(route)).map(|route| (&*usual, route));

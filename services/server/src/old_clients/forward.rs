@@ -37,7 +37,7 @@ pub(super) fn is_answer(response: &Response<Body>) -> bool {
     response
         .body()
         .bytes()
-        .is_some_and(|bytes| matches!(scan(bytes), Ok(Envelope::Answer { id: Some(_), .. })))
+        .is_some_and(|bytes| matches!(scan(bytes), Ok(Envelope::Response { id: Some(_), .. })))
 }
 
 /// Sends the messages of the response to `asked` to the client. A request always gets a response, at least an error,
@@ -51,7 +51,7 @@ pub(super) async fn answer<S: Inner>(
 ) {
     let id = match scan(asked) {
         Ok(Envelope::Request { id, .. }) => Some(id.slice(asked)),
-        Ok(Envelope::Notification { .. } | Envelope::Answer { .. }) | Err(_) => None,
+        Ok(Envelope::Notification { .. } | Envelope::Response { .. }) | Err(_) => None,
     };
     if MediaType::of(response.headers()) == MediaType::EventStream {
         let mut read = Read::default();
@@ -121,7 +121,7 @@ async fn whole(response: Response<Body>, client: &Client) -> Option<(Bytes, Opti
 /// Sets the request id in a response without one, which an error before the id was parsed has.
 fn named(message: Bytes, id: &[u8]) -> Bytes {
     match scan(&message) {
-        Ok(Envelope::Answer { id: None, .. }) => {
+        Ok(Envelope::Response { id: None, .. }) => {
             let whole = Span { start: 0, end: u32::try_from(message.len()).unwrap_or(u32::MAX) };
             let mut splice = Splice::new(&message);
             splice.set_member(whole, "id", id);
@@ -177,6 +177,6 @@ async fn drain(mut body: Body, client: &Client, seat: &Seat, id: Option<&[u8]>, 
 fn answers(message: &[u8], id: &[u8]) -> bool {
     matches!(
         scan(message),
-        Ok(Envelope::Answer { id: Some(span), .. }) if span.of(message) == id
+        Ok(Envelope::Response { id: Some(span), .. }) if span.of(message) == id
     )
 }

@@ -138,7 +138,7 @@ impl Desk {
     /// Delivers a message. Returns the gateway's own reply to the backend, if one is due.
     pub(crate) fn take(&self, message: Bytes) -> Option<Bytes> {
         match scan(&message) {
-            Ok(Envelope::Answer { id, .. }) => self.answer(id, message),
+            Ok(Envelope::Response { id, .. }) => self.answer(id, message),
             Ok(Envelope::Notification { method, params }) => {
                 let method = method.read(&message).into_owned();
                 self.notification(&method, &params, message);
@@ -147,7 +147,7 @@ impl Desk {
                 let ping = method.is(&message, "ping");
                 return self.question(id.slice(&message), ping, message);
             }
-            Err(refused) => tracing::warn!(fault = %refused.fault, "an event that is no message"),
+            Err(error) => tracing::warn!(fault = %error.kind, "an event that is no message"),
         }
         None
     }

@@ -181,10 +181,10 @@ impl RunningCall {
 
     async fn step(&mut self, message: Bytes, outlet: &Outlet) -> Step {
         match scan(&message) {
-            Ok(Envelope::Answer { id, .. }) if id.is_none_or(|id| id.of(&message) == self.id) => {
+            Ok(Envelope::Response { id, .. }) if id.is_none_or(|id| id.of(&message) == self.id) => {
                 Step::Over(Out::Answer(message, self.events.take_reservation()))
             }
-            Ok(Envelope::Answer { .. }) | Err(_) => Step::More,
+            Ok(Envelope::Response { .. }) | Err(_) => Step::More,
             Ok(Envelope::Notification { method, params }) => {
                 let method = method.read(&message).into_owned();
                 match self.notification(&method, &params, message) {

@@ -112,7 +112,7 @@ impl RunningCall {
     /// Returns `true` if the call ended during the suspension.
     fn is_over(&self) -> bool {
         match self.early.back() {
-            Some(Ok(message)) => matches!(scan(message), Ok(Envelope::Answer { .. })),
+            Some(Ok(message)) => matches!(scan(message), Ok(Envelope::Response { .. })),
             Some(Err(_)) => true,
             None => false,
         }
@@ -169,7 +169,7 @@ impl RunningCall {
             }
         };
         match scan(&message) {
-            Ok(Envelope::Answer { id, .. }) if id.is_none_or(|id| id.of(&message) == self.id) => {
+            Ok(Envelope::Response { id, .. }) if id.is_none_or(|id| id.of(&message) == self.id) => {
                 // The call has its response, even if the client does not return for it.
                 self.cancellation.disarm();
                 self.early.push_back(Ok(message));
@@ -185,7 +185,7 @@ impl RunningCall {
                 self.early.push_back(Ok(message));
                 self.early.len() < MOST_QUESTIONS
             }
-            Ok(Envelope::Answer { .. }) | Err(_) => true,
+            Ok(Envelope::Response { .. }) | Err(_) => true,
         }
     }
 }

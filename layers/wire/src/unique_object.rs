@@ -1,32 +1,32 @@
-//! Objects that all readers understand alike, whatever is in them: no member stands twice at any depth.
+//! Objects without duplicate members at any depth, which all parsers understand alike.
 
 use crate::lexer::{Lexer, Stop};
-use crate::{Fault, MAX_DEPTH, Span, Text};
+use crate::{MAX_DEPTH, ScanErrorKind, Span, StringSpan};
 
-/// From how many members on names are sorted to be told apart, instead of compared with each other.
-const SORTED: usize = 32;
+/// Number of members from which names are sorted instead of compared with each other.
+const SORT_THRESHOLD: usize = 32;
 
-/// For how many members there is room at first.
-const USUAL: usize = 24;
+/// Number of members for which memory is allocated at first.
+const INITIAL_CAPACITY: usize = 24;
 
-/// From how many characters on a number without an exponent may be too large for double precision.
-const LONG: usize = 300;
+/// Length from which a number without an exponent may exceed double precision.
+const LONG_NUMBER: usize = 300;
 
-/// Result of [`distinct`]: the members of an object.
+/// Result of [`parse_unique_object`]: the members of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Distinct {
+pub struct UniqueObject {
     /// The members of the object itself, in order.
-    pub members: Vec<Place>,
+    pub members: Vec<MemberSpan>,
     /// The numbers, at any depth, that double precision may have no value for: those with an exponent, and
     /// those of very many digits.
-    pub wide: Vec<Span>,
+    pub large_numbers: Vec<Span>,
 }
 
-/// Position of a member.
+/// Range of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct MemberSpan {
     /// Its name.
-    pub key: Text,
+    pub key: StringSpan,
     /// The JSON text of its value, without whitespace around it.
     pub value: Span,
 }
@@ -35,51 +35,53 @@ pub struct Place {
 /// object has a member twice. Otherwise it is held to the same rules as by [`validate`](crate::validate).
 ///
 /// # Errors
-/// [`Fault::NotAnObject`], [`Fault::Duplicate`], [`Fault::Crowded`] with more than `most` members, and what is
+/// [`ScanErrorKind::NotAnObject`], [`ScanErrorKind::Duplicate`], [`ScanErrorKind::TooManyMembers`] with more than `most` members, and what is
 /// wrong with any text.
-pub fn distinct(text: &str, most: usize) -> Result<Distinct, Fault> {
+pub fn parse_unique_object(text: &str, most: usize) -> Result<UniqueObject, ScanErrorKind> {
     let bytes = text.as_bytes();
-    u32::try_from(bytes.len()).map_err(|_| Fault::TooLong)?;
+    u32::try_from(bytes.len()).map_err(|_| ScanErrorKind::TooLong)?;
     let mut lexer = Lexer::whole(bytes);
     lexer.space();
     if lexer.peek() != Some(b'{') {
         crate::validate(bytes)?;
-        return Err(Fault::NotAnObject);
+        return Err(ScanErrorKind::NotAnObject);
     }
-    let mut found = Distinct { members: Vec::with_capacity(USUAL), wide: Vec::new() };
-    let mut inner = Inner { names: Vec::new(), left: most, wide: &mut found.wide };
+    let mut found =
+        UniqueObject { members: Vec::with_capacity(INITIAL_CAPACITY), large_numbers: Vec::new() };
+    let mut nested =
+        NestedReader { names: Vec::new(), left: most, large_numbers: &mut found.large_numbers };
     let (members, mut marks) = (&mut found.members, 0);
     let read = lexer.object(0, |lexer, key| {
-        inner.count()?;
+        nested.count()?;
         let mark = mark(bytes, key);
-        let alike = marks & mark != 0 && members.len() < SORTED;
-        if alike && members.iter().any(|other| same(bytes, other.key, key)) {
-            return Err(twice(key));
+        let may_repeat = marks & mark != 0 && members.len() < SORT_THRESHOLD;
+        if may_repeat && members.iter().any(|other| same(bytes, other.key, key)) {
+            return Err(duplicate(key));
         }
         marks |= mark;
-        let value = inner.value(lexer, 1)?;
-        members.push(Place { key, value });
+        let value = nested.value(lexer, 1)?;
+        members.push(MemberSpan { key, value });
         Ok(())
     });
     crate::envelope::finish(read.map(drop), &mut lexer)?;
-    if members.len() > SORTED {
-        sorted(bytes, members.iter().map(|member| member.key))?;
+    if members.len() > SORT_THRESHOLD {
+        check_sorted(bytes, members.iter().map(|member| member.key))?;
     }
     Ok(found)
 }
 
-/// The inside of the object.
-struct Inner<'a> {
+/// Reader of the values inside an object.
+struct NestedReader<'a> {
     /// The names of the members so far of each object that is open.
-    names: Vec<Text>,
+    names: Vec<StringSpan>,
     /// Number of members that may still follow.
     left: usize,
-    wide: &'a mut Vec<Span>,
+    large_numbers: &'a mut Vec<Span>,
 }
 
-impl Inner<'_> {
+impl NestedReader<'_> {
     fn count(&mut self) -> Result<(), Stop> {
-        self.left = self.left.checked_sub(1).ok_or(Fault::Crowded)?;
+        self.left = self.left.checked_sub(1).ok_or(ScanErrorKind::TooManyMembers)?;
         Ok(())
     }
 
@@ -90,8 +92,10 @@ impl Inner<'_> {
             Some(b'-' | b'0'..=b'9') => {
                 let number = lexer.value(outer)?.span;
                 let digits = number.of(lexer.bytes);
-                if digits.len() > LONG || digits.iter().any(|byte| matches!(byte, b'e' | b'E')) {
-                    self.wide.push(number);
+                if digits.len() > LONG_NUMBER
+                    || digits.iter().any(|byte| matches!(byte, b'e' | b'E'))
+                {
+                    self.large_numbers.push(number);
                 }
                 Ok(number)
             }
@@ -105,16 +109,16 @@ impl Inner<'_> {
             self.count()?;
             let names = self.names.get(first..).unwrap_or_default();
             let mark = mark(bytes, key);
-            let alike = marks & mark != 0 && names.len() < SORTED;
-            if alike && names.iter().any(|other| same(bytes, *other, key)) {
-                return Err(twice(key));
+            let may_repeat = marks & mark != 0 && names.len() < SORT_THRESHOLD;
+            if may_repeat && names.iter().any(|other| same(bytes, *other, key)) {
+                return Err(duplicate(key));
             }
             marks |= mark;
             self.names.push(key);
             self.value(lexer, outer + 1).map(drop)
         })?;
-        if self.names.len() > first + SORTED {
-            sorted(bytes, self.names.drain(first..))?;
+        if self.names.len() > first + SORT_THRESHOLD {
+            check_sorted(bytes, self.names.drain(first..))?;
         }
         self.names.truncate(first);
         Ok(span)
@@ -124,7 +128,7 @@ impl Inner<'_> {
         let start = lexer.at;
         lexer.expect(b'[')?;
         if outer >= MAX_DEPTH {
-            return Err(Fault::TooDeep.into());
+            return Err(ScanErrorKind::TooDeep.into());
         }
         lexer.space();
         if lexer.peek() != Some(b']') {
@@ -143,12 +147,12 @@ impl Inner<'_> {
     }
 }
 
-fn twice(key: Text) -> Stop {
-    Fault::Duplicate { at: key.span.start }.into()
+fn duplicate(key: StringSpan) -> Stop {
+    ScanErrorKind::Duplicate { at: key.span.start }.into()
 }
 
-/// Bits of which equal names share one at least, and few others do.
-fn mark(bytes: &[u8], key: Text) -> u64 {
+/// Returns bits of which equal names share at least one, and few other names do.
+fn mark(bytes: &[u8], key: StringSpan) -> u64 {
     match key.span.of(bytes) {
         // Behind the opening quote and before the closing one.
         [_, first, .., last, _] if !key.escaped => {
@@ -158,21 +162,20 @@ fn mark(bytes: &[u8], key: Text) -> u64 {
     }
 }
 
-fn same(bytes: &[u8], one: Text, other: Text) -> bool {
+fn same(bytes: &[u8], one: StringSpan, other: StringSpan) -> bool {
     if one.escaped || other.escaped {
         return one.read(bytes) == other.read(bytes);
     }
     one.span.len() == other.span.len() && one.span.of(bytes) == other.span.of(bytes)
 }
 
-/// Tells many names apart, however they are written.
-fn sorted(bytes: &[u8], keys: impl Iterator<Item = Text>) -> Result<(), Fault> {
+/// Checks many names for duplicates after unescaping.
+fn check_sorted(bytes: &[u8], keys: impl Iterator<Item = StringSpan>) -> Result<(), ScanErrorKind> {
     let mut names: Vec<_> = keys.map(|key| (key.read(bytes), key.span.start)).collect();
     names.sort_unstable();
-    let twice =
-        names.windows(2).find(|pair| matches!(pair, [(one, _), (other, _)] if one == other));
-    match twice {
-        Some([_, (_, at)]) => Err(Fault::Duplicate { at: *at }),
+    let pair = names.windows(2).find(|pair| matches!(pair, [(one, _), (other, _)] if one == other));
+    match pair {
+        Some([_, (_, at)]) => Err(ScanErrorKind::Duplicate { at: *at }),
         _ => Ok(()),
     }
 }
@@ -182,9 +185,9 @@ mod tests {
     use super::*;
 
     fn names(text: &str) -> Vec<(String, String)> {
-        let found = distinct(text, 64).unwrap();
+        let found = parse_unique_object(text, 64).unwrap();
         let bytes = text.as_bytes();
-        let read = |member: &Place| {
+        let read = |member: &MemberSpan| {
             let value = std::str::from_utf8(member.value.of(bytes)).unwrap();
             (member.key.read(bytes).into_owned(), value.to_owned())
         };
@@ -196,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_the_outermost_members_in_their_order() {
+    fn finds_outermost_members_in_order() {
         let text = r#" { "b" : [ 1 , {"c":2} ] ,"\u0061": -1.5e2, "":{} } "#;
         let expected = pairs(&[("b", r#"[ 1 , {"c":2} ]"#), ("a", "-1.5e2"), ("", "{}")]);
         assert_eq!(names(text), expected);
@@ -204,29 +207,36 @@ mod tests {
     }
 
     #[test]
-    fn refuses_a_duplicate_at_any_depth_however_it_is_written() {
+    fn rejects_duplicates_at_any_depth() {
         for text in [
             r#"{"a":1,"a":1}"#,
             r#"{"a":1,"\u0061":1}"#,
             r#"{"x":[[{"a":1,"b":{"c":2,"d":[],"\u0063":3}}]]}"#,
         ] {
-            assert!(matches!(distinct(text, 64), Err(Fault::Duplicate { .. })), "{text}");
+            assert!(
+                matches!(parse_unique_object(text, 64), Err(ScanErrorKind::Duplicate { .. })),
+                "{text}"
+            );
         }
-        assert!(distinct(r#"{"a":{"a":{"b":1}},"b":[{"a":1},{"a":1}]}"#, 64).is_ok());
+        assert!(parse_unique_object(r#"{"a":{"a":{"b":1}},"b":[{"a":1},{"a":1}]}"#, 64).is_ok());
     }
 
     #[test]
-    fn tells_many_members_apart_too() {
+    fn detects_duplicates_among_many_members() {
         let object = |last: &str| {
             let members: Vec<_> = (0..100).map(|at| format!("\"{at}\":{at}")).collect();
             format!("{{{},{last}:0}}", members.join(","))
         };
-        for (last, fault) in [("\"100\"", None), ("\"7\"", Some(())), ("\"\\u0037\"", Some(()))] {
+        for (last, error) in [("\"100\"", None), ("\"7\"", Some(())), ("\"\\u0037\"", Some(()))] {
             let (outer, inner) = (object(last), format!("{{\"in\":[{}]}}", object(last)));
             for text in [outer, inner] {
-                let found = distinct(&text, 1000);
-                let twice = matches!(found, Err(Fault::Duplicate { .. }));
-                assert_eq!((found.is_ok(), twice), (fault.is_none(), fault.is_some()), "{text}");
+                let found = parse_unique_object(&text, 1000);
+                let duplicate = matches!(found, Err(ScanErrorKind::Duplicate { .. }));
+                assert_eq!(
+                    (found.is_ok(), duplicate),
+                    (error.is_none(), error.is_some()),
+                    "{text}"
+                );
             }
         }
     }
@@ -234,42 +244,49 @@ mod tests {
     #[test]
     fn counts_the_members_of_all_objects() {
         let text = r#"{"a":{"b":1},"c":[{"d":1}]}"#;
-        assert!(distinct(text, 4).is_ok());
-        assert_eq!(distinct(text, 3), Err(Fault::Crowded));
+        assert!(parse_unique_object(text, 4).is_ok());
+        assert_eq!(parse_unique_object(text, 3), Err(ScanErrorKind::TooManyMembers));
     }
 
     #[test]
-    fn refuses_what_is_no_object_or_no_json() {
+    fn rejects_other_values_and_invalid_json() {
         for text in ["[]", "1", "\"a\""] {
-            assert_eq!(distinct(text, 64), Err(Fault::NotAnObject), "{text}");
+            assert_eq!(parse_unique_object(text, 64), Err(ScanErrorKind::NotAnObject), "{text}");
         }
         for text in
             ["", "{", "{}{}", "{\"a\":[1,]}", "{\"a\":[1}", "{\"a\":01}", "{\"a\":\"\u{1}\"}"]
         {
-            assert!(matches!(distinct(text, 64), Err(Fault::Syntax { .. })), "{text}");
+            assert!(
+                matches!(parse_unique_object(text, 64), Err(ScanErrorKind::Syntax { .. })),
+                "{text}"
+            );
         }
-        let half = distinct(r#"{"a":["\ud800"]}"#, 64);
-        assert!(matches!(half, Err(Fault::LoneSurrogate { .. })), "{half:?}");
+        let half = parse_unique_object(r#"{"a":["\ud800"]}"#, 64);
+        assert!(matches!(half, Err(ScanErrorKind::LoneSurrogate { .. })), "{half:?}");
     }
 
     #[test]
-    fn nesting_is_bounded_as_elsewhere() {
+    fn limits_nesting() {
         for (open, close) in [("[", "]"), ("{\"a\":", "}")] {
             let nested = |depth: usize| {
                 let (open, close) = (open.repeat(depth), close.repeat(depth));
                 format!("{{\"a\":{open}1{close}}}")
             };
-            assert!(distinct(&nested(crate::MAX_DEPTH - 1), 1000).is_ok());
-            assert_eq!(distinct(&nested(crate::MAX_DEPTH), 1000), Err(Fault::TooDeep));
+            assert!(parse_unique_object(&nested(crate::MAX_DEPTH - 1), 1000).is_ok());
+            assert_eq!(
+                parse_unique_object(&nested(crate::MAX_DEPTH), 1000),
+                Err(ScanErrorKind::TooDeep)
+            );
         }
     }
 
     #[test]
-    fn numbers_that_may_be_too_large_are_told() {
-        let long = "9".repeat(LONG + 1);
+    fn returns_large_numbers() {
+        let long = "9".repeat(LONG_NUMBER + 1);
         let text = format!(r#"{{"a":1,"b":[1e2,{{"c":-2E-3}}],"d":{long},"e":"1e5"}}"#);
-        let found = distinct(&text, 64).unwrap();
-        let wide: Vec<_> = found.wide.iter().map(|span| span.of(text.as_bytes())).collect();
-        assert_eq!(wide, [&b"1e2"[..], b"-2E-3", long.as_bytes()]);
+        let found = parse_unique_object(&text, 64).unwrap();
+        let large_numbers: Vec<_> =
+            found.large_numbers.iter().map(|span| span.of(text.as_bytes())).collect();
+        assert_eq!(large_numbers, [&b"1e2"[..], b"-2E-3", long.as_bytes()]);
     }
 }

@@ -1,31 +1,31 @@
-//! Telling the members of an object apart, so that every reader behind us sees the same ones.
+//! Detection of duplicate members, so that every parser behind the gateway sees the same ones.
 //!
-//! Readers differ: most take the last of two equal members, some the first; Go's `encoding/json` matches names without
-//! regard to case; some cut a name at NUL. An object that any two of them read differently is refused.
+//! Parsers differ: most take the last of two equal members, some the first; Go's `encoding/json` ignores the case of names;
+//! some cut a name at NUL. An object that two of them parse differently is rejected.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::marker::PhantomData;
 
+use crate::json_string::{Unescaped, inside};
 use crate::lexer::Lexer;
-use crate::quote::{Unescaped, inside};
-use crate::{Fault, MAX_MEMBERS, MAX_NAME, Text, quote};
+use crate::{MAX_MEMBERS, MAX_NAME, ScanErrorKind, StringSpan, json_string};
 
-/// A member that an object is looked through for.
-pub(crate) trait Sought: Copy {
+/// Key that a reader of an object knows.
+pub(crate) trait KnownKey: Copy {
     /// The names of all of them, in lower camel case, at most 32.
     const NAMES: &[&str];
 
-    /// The one whose name is exactly this.
-    fn named(name: &[u8]) -> Option<Self>;
+    /// Returns the key with exactly this name.
+    fn from_name(name: &[u8]) -> Option<Self>;
 
-    /// Its place among the names.
+    /// Returns its index among the names.
     fn index(self) -> u8;
 }
 
-/// The names that stood in one object so far.
-pub(crate) struct Ledger<S> {
-    sought: PhantomData<S>,
-    /// One bit per sought member that was found.
+/// Detector of duplicates among the members of one object.
+pub(crate) struct DuplicateDetector<S> {
+    known_keys: PhantomData<S>,
+    /// One bit per known key that was found.
     found: u32,
     count: u8,
     others: u8,
@@ -37,10 +37,10 @@ pub(crate) struct Ledger<S> {
     seed: Option<RandomState>,
 }
 
-impl<S: Sought> Ledger<S> {
+impl<S: KnownKey> DuplicateDetector<S> {
     pub(crate) fn new() -> Self {
         Self {
-            sought: PhantomData,
+            known_keys: PhantomData,
             found: 0,
             count: 0,
             others: 0,
@@ -50,57 +50,65 @@ impl<S: Sought> Ledger<S> {
         }
     }
 
-    /// Returns the number of entered members.
+    /// Returns the number of inserted members.
     pub(crate) fn count(&self) -> u8 {
         self.count
     }
 
-    /// Notes one more member, and tells which one of those looked for it is.
+    /// Inserts a member. Returns its key if it is a known one.
     #[inline]
-    pub(crate) fn enter(&mut self, bytes: &[u8], key: Text) -> Result<Option<S>, Fault> {
+    pub(crate) fn insert(
+        &mut self,
+        bytes: &[u8],
+        key: StringSpan,
+    ) -> Result<Option<S>, ScanErrorKind> {
         if usize::from(self.count) == MAX_MEMBERS {
-            return Err(Fault::TooManyMembers);
+            return Err(ScanErrorKind::TooManyEnvelopeMembers);
         }
         self.count += 1;
         if !key.escaped
-            && let Some(member) = S::named(inside(key.span.of(bytes)))
+            && let Some(member) = S::from_name(inside(key.span.of(bytes)))
         {
-            return self.find(member, key);
+            return self.insert_known(member, key);
         }
-        self.enter_unknown(bytes, key)
+        self.insert_unknown(bytes, key)
     }
 
     #[inline]
-    fn find(&mut self, member: S, key: Text) -> Result<Option<S>, Fault> {
+    fn insert_known(&mut self, member: S, key: StringSpan) -> Result<Option<S>, ScanErrorKind> {
         let bit = 1_u32 << member.index();
         if self.found & bit != 0 {
-            return Err(Fault::Duplicate { at: key.span.start });
+            return Err(ScanErrorKind::Duplicate { at: key.span.start });
         }
         self.found |= bit;
         Ok(Some(member))
     }
 
     #[inline(never)]
-    fn enter_unknown(&mut self, bytes: &[u8], key: Text) -> Result<Option<S>, Fault> {
+    fn insert_unknown(
+        &mut self,
+        bytes: &[u8],
+        key: StringSpan,
+    ) -> Result<Option<S>, ScanErrorKind> {
         let at = key.span.start;
         if key.span.len() > MAX_NAME + 2 {
-            return Err(Fault::LongName { at });
+            return Err(ScanErrorKind::NameTooLong { at });
         }
         let literal = key.span.of(bytes);
         if key.escaped {
-            let name = S::NAMES.iter().find(|name| quote::is(literal, name));
-            if let Some(member) = name.and_then(|name| S::named(name.as_bytes())) {
-                return self.find(member, key);
+            let name = S::NAMES.iter().find(|name| json_string::is(literal, name));
+            if let Some(member) = name.and_then(|name| S::from_name(name.as_bytes())) {
+                return self.insert_known(member, key);
             }
         }
-        if let Some(key) = S::NAMES.iter().find(|name| looks_like(literal, key.escaped, name)) {
-            return Err(Fault::Disguised { key, at });
+        if let Some(key) = S::NAMES.iter().find(|name| is_confusable(literal, key.escaped, name)) {
+            return Err(ScanErrorKind::ConfusableName { key, at });
         }
-        self.enter_other(bytes, key)?;
+        self.insert_other(bytes, key)?;
         Ok(None)
     }
 
-    fn enter_other(&mut self, bytes: &[u8], key: Text) -> Result<(), Fault> {
+    fn insert_other(&mut self, bytes: &[u8], key: StringSpan) -> Result<(), ScanErrorKind> {
         let literal = key.span.of(bytes);
         let others = usize::from(self.others);
         if key.escaped && self.seed.is_none() {
@@ -111,15 +119,15 @@ impl<S: Sought> Ledger<S> {
         }
         let hash = self.seed.as_ref().map(|seed| hash_of(seed, literal));
         for (&start, &earlier_hash) in self.starts.iter().zip(&self.hashes).take(others) {
-            let same = match hash {
+            let is_same = match hash {
                 Some(hash) => {
                     hash == earlier_hash
                         && unescaped(literal).eq(unescaped(literal_at(bytes, start)))
                 }
                 None => from(bytes, start).starts_with(literal),
             };
-            if same {
-                return Err(Fault::Duplicate { at: key.span.start });
+            if is_same {
+                return Err(ScanErrorKind::Duplicate { at: key.span.start });
             }
         }
         if let (Some(start), Some(slot)) =
@@ -133,7 +141,7 @@ impl<S: Sought> Ledger<S> {
 }
 
 /// Returns `true` if some parsers take the key `literal`, which is not `name`, for it.
-pub(crate) fn looks_like(literal: &[u8], escaped: bool, name: &str) -> bool {
+pub(crate) fn is_confusable(literal: &[u8], escaped: bool, name: &str) -> bool {
     let inside = inside(literal);
     if !escaped && inside.is_ascii() {
         return inside.eq_ignore_ascii_case(name.as_bytes());
@@ -188,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folds_whatever_changes_case_into_ascii_letters() {
+    fn folds_letters_whose_case_is_ascii() {
         for char in ('\u{80}'..=char::MAX).filter(|char| char.is_alphabetic()) {
             for changed in [char.to_lowercase().collect::<String>(), char.to_uppercase().collect()]
             {

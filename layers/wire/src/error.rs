@@ -1,11 +1,11 @@
-//! Errors of messages, worded for their senders.
+//! Errors of messages, addressed to their senders.
 
 use crate::Span;
 
-/// Error of a message. The text of each is addressed to the sender and names what to change; `at` is a byte offset
+/// Kind of an error of a message. The text of each is addressed to the sender and names what to change; `at` is a byte offset
 /// into the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum ScanErrorKind {
     /// The bytes are no JSON text by RFC 8259.
     #[error("not valid JSON at byte {at}: send one JSON text as RFC 8259 defines it")]
     Syntax {
@@ -21,7 +21,7 @@ pub enum Fault {
     /// More than [`MAX_DEPTH`](crate::MAX_DEPTH) objects and arrays inside each other.
     #[error("nested deeper than 128 levels: flatten the message")]
     TooDeep,
-    /// A `\ud800` to `\udfff` escape without its other half: readers disagree about what it means.
+    /// A `\ud800` to `\udfff` escape without its other half: parsers disagree about its meaning.
     #[error("half of a surrogate pair at byte {at}: write the whole pair, or the character itself")]
     LoneSurrogate {
         /// Start of the escape.
@@ -61,12 +61,12 @@ pub enum Fault {
         /// Start of the second one's key.
         at: u32,
     },
-    /// A member's name is not `key`, yet a lenient reader takes it for `key`.
+    /// A member's name is not `key`, but a lenient parser takes it for `key`.
     #[error(
         "the name of the member at byte {at} can be mistaken for {key}: write it exactly so, or choose another name"
     )]
-    Disguised {
-        /// The member it looks like.
+    ConfusableName {
+        /// The known name.
         key: &'static str,
         /// Start of the key.
         at: u32,
@@ -75,34 +75,34 @@ pub enum Fault {
     #[error(
         "more than 64 members in one object of the envelope: move what is not part of MCP into arguments"
     )]
-    TooManyMembers,
-    /// More members than [`distinct`](crate::distinct) was told to read.
+    TooManyEnvelopeMembers,
+    /// More members than the limit of [`parse_unique_object`](crate::parse_unique_object).
     #[error("too many members: send fewer")]
-    Crowded,
+    TooManyMembers,
     /// The name of a member of such an object is longer than [`MAX_NAME`](crate::MAX_NAME) bytes.
     #[error("the name of the member at byte {at} is longer than 256 bytes: shorten it")]
-    LongName {
+    NameTooLong {
         /// Start of the key.
         at: u32,
     },
-    /// Parts of a request and of an answer, or both a result and an error.
+    /// EnvelopeMembers of a request and of an answer, or both a result and an error.
     #[error("both a request and an answer, or both a result and an error: send one of them")]
     Ambiguous,
 }
 
-/// A message that [`scan`](crate::scan) refused.
+/// Error of a message that [`scan`](crate::scan) rejects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{fault}")]
-pub struct Refused {
-    /// The error.
-    pub fault: Fault,
-    /// The id to answer with. Only there if a valid one was read exactly once before the fault.
+#[error("{kind}")]
+pub struct ScanError {
+    /// Kind of the error.
+    pub kind: ScanErrorKind,
+    /// The id for the error response; `None` unless a valid one was read exactly once before the error.
     pub id: Option<Span>,
 }
 
-impl Fault {
-    /// The JSON-RPC 2.0 error code of the answer: -32700 where the bytes are no JSON text that is safe to read, -32600 where
-    /// they are one but no valid message.
+impl ScanErrorKind {
+    /// Returns the JSON-RPC 2.0 error code of the response: -32700 if the bytes are not a JSON text that is safe to read, -32600
+    /// if they are one but not a valid message.
     #[must_use]
     pub fn code(&self) -> i32 {
         match self {
@@ -120,10 +120,10 @@ impl Fault {
             | Self::BadId
             | Self::BadParams
             | Self::Duplicate { .. }
-            | Self::Disguised { .. }
+            | Self::ConfusableName { .. }
+            | Self::TooManyEnvelopeMembers
             | Self::TooManyMembers
-            | Self::Crowded
-            | Self::LongName { .. }
+            | Self::NameTooLong { .. }
             | Self::Ambiguous => -32600,
         }
     }

@@ -14,7 +14,7 @@ pub(crate) struct Unescaped<'a> {
 /// Returns the value of a JSON string literal with its quotes, or `None` if `string` is not such a literal, or holds half of a
 /// surrogate pair.
 #[must_use]
-pub fn unquote(string: &[u8]) -> Option<Cow<'_, str>> {
+pub fn parse_json_string(string: &[u8]) -> Option<Cow<'_, str>> {
     let mut lexer = Lexer::whole(string);
     let text = lexer.string().ok()?;
     (lexer.at == string.len()).then_some(())?;
@@ -23,7 +23,7 @@ pub fn unquote(string: &[u8]) -> Option<Cow<'_, str>> {
 }
 
 /// Appends `text` to `out` as a JSON string literal with its quotes.
-pub fn quote(text: &str, out: &mut Vec<u8>) {
+pub fn write_json_string(text: &str, out: &mut Vec<u8>) {
     out.reserve(text.len() + 2);
     out.push(b'"');
     let mut rest = text.as_bytes();

@@ -1,20 +1,20 @@
-//! A list in an answer, taken apart in the pass that checks it.
+//! List in a response, parsed in the pass that checks it.
 
 use std::borrow::Cow;
 
 use bytes::Bytes;
 
 use crate::envelope::scan_with;
+use crate::json_string::inside;
 use crate::lexer::{Lexer, Stop};
-use crate::quote::inside;
-use crate::{Envelope, Refused, Span, Text, find};
+use crate::{Envelope, ScanError, Span, StringSpan, find};
 
 /// Number of items of the earlier response that are compared before an item is parsed again. Items that were inserted,
 /// replaced or removed alone or in small groups leave the rest in step.
 const WINDOW: usize = 8;
 
-/// The most items of one listing whose faults are kept.
-const MAX_FAULTS: usize = 32;
+/// Maximum number of item errors of one list.
+const MAX_ITEM_ERRORS: usize = 32;
 
 /// Form of an item, as its protocol defines it.
 #[derive(Debug, PartialEq, Eq)]
@@ -51,118 +51,127 @@ pub enum MemberType {
     ObjectSchema,
 }
 
-/// Item that breaks a rule.
+/// Error of an item that breaks a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ItemFault {
-    /// The value of its first key, if that is a string. Its span counts in [`Listing::text`].
-    pub key: Option<Text>,
-    /// The member that is at fault.
+pub struct ItemError {
+    /// The value of its first key, if that is a string. Its span counts in [`ListResult::text`].
+    pub key: Option<StringSpan>,
+    /// The member that breaks the rule.
     pub member: &'static str,
-    /// The fault.
+    /// The problem.
     pub problem: &'static str,
 }
 
-/// An answer whose result holds a list: where each item stands, and by what it is called.
+/// Response whose result contains a list, with the range and key of each item.
 ///
-/// Lists are asked for again when something in them has changed, and nearly all of them is as it was. An item that equals
-/// byte for byte one of an earlier [`Listing`] at about the same place was checked then, and is only compared.
+/// Lists are fetched again after a change, when most items are the same. An item that equals byte for byte one of an earlier
+/// [`ListResult`] at about the same position is only compared, not parsed.
 #[derive(Clone, Debug)]
-pub struct Listing {
+pub struct ListResult {
     text: Bytes,
     rules: &'static ItemRules,
     entries: Vec<Entry>,
-    faults: Vec<ItemFault>,
-    next: Option<Text>,
+    item_errors: Vec<ItemError>,
+    next: Option<StringSpan>,
 }
 
-/// An item of a [`Listing`]. Its spans count in [`Listing::text`].
+/// An item of a [`ListResult`]. Its spans count in [`ListResult::text`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The item, an object.
     pub item: Span,
     /// The value of the only member that has the name of the key, a string that is not empty.
-    pub key: Text,
+    pub key: StringSpan,
 }
 
-/// State of a pass over a result.
-struct Reading<'a> {
+/// Reader of a result.
+struct ListReader<'a> {
     member: &'a str,
     rules: &'static ItemRules,
-    before: Option<&'a Listing>,
-    /// The first item of the earlier list that has not been met again.
-    place: usize,
-    listed: bool,
-    paged: bool,
+    before: Option<&'a ListResult>,
+    /// Index of the first item of the earlier list that was not found again.
+    next_before: usize,
+    has_list: bool,
+    has_cursor: bool,
     entries: Vec<Entry>,
-    faults: Vec<ItemFault>,
-    next: Option<Text>,
+    item_errors: Vec<ItemError>,
+    next: Option<StringSpan>,
 }
 
-/// State of a pass over an item.
-struct ItemReading {
+/// Reader of an item.
+struct ItemReader {
     rules: &'static ItemRules,
-    key: Option<Text>,
-    /// The members that were met, one bit each in the order of the rules.
-    met: u32,
-    fault: Option<(&'static str, &'static str)>,
+    key: Option<StringSpan>,
+    /// The members that were found, one bit each in the order of the rules.
+    found: u32,
+    error: Option<(&'static str, &'static str)>,
 }
 
-impl Listing {
+impl ListResult {
     /// Reads a complete message by the rules of [`scan`](crate::scan), and in the same pass the objects in the array that is
     /// the first member `member` of its result. Objects that break one of `rules`, or have one of their members twice, are
     /// left out, as is whatever else stands in that array: readers differ in which of two members counts.
     ///
-    /// `before` is a listing of about the same items, if there is one. It makes reading faster, and changes nothing else.
+    /// `before` is a list of about the same items, if there is one. It makes reading faster, and changes nothing else.
     pub fn read(
         text: &Bytes,
         member: &str,
         rules: &'static ItemRules,
         before: Option<&Self>,
-    ) -> Result<(Envelope, Self), Refused> {
+    ) -> Result<(Envelope, Self), ScanError> {
         // What follows other rules is of no use.
         let before = before.filter(|before| before.rules == rules);
         let entries = Vec::with_capacity(before.map_or(0, |before| before.entries.len()));
-        let (place, listed, paged, next) = (0, false, false, None);
-        let faults = Vec::new();
-        let mut reading =
-            Reading { member, rules, before, place, listed, paged, entries, faults, next };
-        let envelope = scan_with(text, &mut |lexer| reading.result(lexer))?;
-        let Reading { mut entries, faults, next, .. } = reading;
+        let (next_before, has_list, has_cursor, next) = (0, false, false, None);
+        let item_errors = Vec::new();
+        let mut reader = ListReader {
+            member,
+            rules,
+            before,
+            next_before,
+            has_list,
+            has_cursor,
+            entries,
+            item_errors,
+            next,
+        };
+        let envelope = scan_with(text, &mut |lexer| reader.result(lexer))?;
+        let ListReader { mut entries, item_errors, next, .. } = reader;
         entries.shrink_to_fit();
-        Ok((envelope, Self { text: text.clone(), rules, entries, faults, next }))
+        Ok((envelope, Self { text: text.clone(), rules, entries, item_errors, next }))
     }
 
-    /// The whole message.
+    /// Returns the whole message.
     #[must_use]
     pub fn text(&self) -> &Bytes {
         &self.text
     }
 
-    /// The items in their order.
+    /// Returns the items in their order.
     #[must_use]
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// The first 32 items that were left out because of a rule.
+    /// Returns the errors of the first 32 items that were left out.
     #[must_use]
-    pub fn faults(&self) -> &[ItemFault] {
-        &self.faults
+    pub fn item_errors(&self) -> &[ItemError] {
+        &self.item_errors
     }
 
-    /// Keeps the items that `wanted` holds for.
+    /// Keeps the items for which `wanted` holds.
     pub fn retain(&mut self, wanted: impl FnMut(&Entry) -> bool) {
         self.entries.retain(wanted);
     }
 
-    /// The value of the result's first member `nextCursor`, if that is a string.
+    /// Returns the value of the result's first member `nextCursor`, if that is a string.
     #[must_use]
     pub fn next_cursor(&self) -> Option<Cow<'_, str>> {
         self.next.map(|next| next.read(&self.text))
     }
 }
 
-impl Reading<'_> {
+impl ListReader<'_> {
     /// Reads the value of `result`, which one container encloses.
     fn result(&mut self, lexer: &mut Lexer<'_>) -> Result<Span, Stop> {
         if lexer.peek() != Some(b'{') {
@@ -170,13 +179,13 @@ impl Reading<'_> {
         }
         let bytes = lexer.bytes;
         lexer.object(1, |lexer, name| {
-            if !self.listed && name.is(bytes, self.member) {
-                self.listed = true;
+            if !self.has_list && name.is(bytes, self.member) {
+                self.has_list = true;
                 return self.list(lexer);
             }
             let value = lexer.value(2)?;
-            if !self.paged && name.is(bytes, "nextCursor") {
-                self.paged = true;
+            if !self.has_cursor && name.is(bytes, "nextCursor") {
+                self.has_cursor = true;
                 self.next = Some(value).filter(|value| is_string(*value, bytes));
             }
             Ok(())
@@ -205,43 +214,43 @@ impl Reading<'_> {
 
     /// Reads an item, which three containers enclose.
     fn item(&mut self, lexer: &mut Lexer<'_>) -> Result<(), Stop> {
-        if self.met_again(lexer) {
+        if self.skip_unchanged(lexer) {
             return Ok(());
         }
         if lexer.peek() != Some(b'{') {
             return lexer.value(3).map(drop);
         }
         let bytes = lexer.bytes;
-        let mut reading = ItemReading { rules: self.rules, key: None, met: 0, fault: None };
+        let mut reader = ItemReader { rules: self.rules, key: None, found: 0, error: None };
         let item = lexer.object(3, |lexer, name| {
             let value = lexer.value(4)?;
-            reading.member(bytes, name, value);
+            reader.member(bytes, name, value);
             Ok(())
         })?;
-        match reading.finish(bytes) {
+        match reader.finish(bytes) {
             Ok(key) => self.entries.push(Entry { item, key }),
-            Err(fault) if self.faults.len() < MAX_FAULTS => self.faults.push(fault),
+            Err(error) if self.item_errors.len() < MAX_ITEM_ERRORS => self.item_errors.push(error),
             Err(_) => {}
         }
         Ok(())
     }
 
-    /// Steps over the item at this place if the earlier list had it too, at the same depth. An object ends with its bracket:
-    /// whatever follows, it is the same one.
-    fn met_again(&mut self, lexer: &mut Lexer<'_>) -> bool {
+    /// Skips the item at this position if the earlier list has it at the same depth. Its closing bracket ends it, so an equal
+    /// prefix is the same item.
+    fn skip_unchanged(&mut self, lexer: &mut Lexer<'_>) -> bool {
         let Some(before) = self.before else { return false };
         let ahead = lexer.bytes.get(lexer.at..).unwrap_or_default();
-        let known = before.entries.iter().enumerate().skip(self.place).take(WINDOW);
-        for (index, old) in known {
+        let candidates = before.entries.iter().enumerate().skip(self.next_before).take(WINDOW);
+        for (index, old) in candidates {
             if !ahead.starts_with(old.item.of(&before.text)) {
                 continue;
             }
             let moved = |at: u32| lexer.at + (at - old.item.start) as usize;
             let key = old.key.span;
-            let key = Text { span: Span::new(moved(key.start), moved(key.end)), ..old.key };
+            let key = StringSpan { span: Span::new(moved(key.start), moved(key.end)), ..old.key };
             let item = Span::new(lexer.at, moved(old.item.end));
             self.entries.push(Entry { item, key });
-            self.place = index + 1;
+            self.next_before = index + 1;
             lexer.at = item.end as usize;
             return true;
         }
@@ -249,40 +258,40 @@ impl Reading<'_> {
     }
 }
 
-impl ItemReading {
-    fn member(&mut self, bytes: &[u8], name: Text, value: Text) {
+impl ItemReader {
+    fn member(&mut self, bytes: &[u8], name: StringSpan, value: StringSpan) {
         if name.is(bytes, self.rules.key) {
             if self.key.replace(value).is_some() {
-                self.fault.get_or_insert((self.rules.key, "appears twice"));
+                self.error.get_or_insert((self.rules.key, "appears twice"));
             }
             return;
         }
         let mut rules = self.rules.members.iter().enumerate();
         let Some((at, rule)) = rules.find(|(_, rule)| name.is(bytes, rule.name)) else { return };
-        if self.met >> at & 1 == 1 {
-            self.fault.get_or_insert((rule.name, "appears twice"));
+        if self.found >> at & 1 == 1 {
+            self.error.get_or_insert((rule.name, "appears twice"));
         }
-        self.met |= 1 << at;
+        self.found |= 1 << at;
         if let Err(problem) = rule.kind.check(value.span.of(bytes)) {
-            self.fault.get_or_insert((rule.name, problem));
+            self.error.get_or_insert((rule.name, problem));
         }
     }
 
-    /// The key of the item, or its first fault.
-    fn finish(self, bytes: &[u8]) -> Result<Text, ItemFault> {
+    /// Returns the key of the item, or its first error.
+    fn finish(self, bytes: &[u8]) -> Result<StringSpan, ItemError> {
         let key = self.key.filter(|key| is_string(*key, bytes));
-        let fault = |(member, problem)| ItemFault { key, member, problem };
-        if let Some(found) = self.fault {
-            return Err(fault(found));
+        let error = |(member, problem)| ItemError { key, member, problem };
+        if let Some(found) = self.error {
+            return Err(error(found));
         }
         let mut rules = self.rules.members.iter().enumerate();
         if let Some((_, rule)) =
-            rules.find(|(at, rule)| rule.is_required && self.met >> at & 1 == 0)
+            rules.find(|(at, rule)| rule.is_required && self.found >> at & 1 == 0)
         {
-            return Err(fault((rule.name, "is missing")));
+            return Err(error((rule.name, "is missing")));
         }
         let named = key.filter(|key| !inside(key.span.of(bytes)).is_empty());
-        named.ok_or_else(|| fault((self.rules.key, "is not a string of at least one character")))
+        named.ok_or_else(|| error((self.rules.key, "is not a string of at least one character")))
     }
 }
 
@@ -303,7 +312,7 @@ impl MemberType {
     }
 }
 
-fn is_string(value: Text, bytes: &[u8]) -> bool {
+fn is_string(value: StringSpan, bytes: &[u8]) -> bool {
     value.span.of(bytes).first() == Some(&b'"')
 }
 
@@ -311,18 +320,18 @@ fn is_string(value: Text, bytes: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn answer(result: &str) -> Bytes {
+    fn response(result: &str) -> Bytes {
         format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#).into()
     }
 
     const NAME: &ItemRules = &ItemRules { key: "name", members: &[] };
     const URI: &ItemRules = &ItemRules { key: "uri", members: &[] };
 
-    fn read(result: &str, before: Option<&Listing>) -> Listing {
-        Listing::read(&answer(result), "tools", NAME, before).unwrap().1
+    fn read(result: &str, before: Option<&ListResult>) -> ListResult {
+        ListResult::read(&response(result), "tools", NAME, before).unwrap().1
     }
 
-    fn items(listing: &Listing) -> Vec<(String, String)> {
+    fn items(listing: &ListResult) -> Vec<(String, String)> {
         let text = listing.text();
         let own = |entry: &Entry| {
             let item = String::from_utf8(entry.item.of(text).to_vec()).unwrap();
@@ -364,21 +373,25 @@ mod tests {
             (r#"{"s":{"type":"object"}}"#, "name", "is not a string of at least one character"),
         ];
         let all: Vec<_> = [good].into_iter().chain(bad.map(|(item, ..)| item)).collect();
-        let text = answer(&format!(r#"{{"tools":[{}]}}"#, all.join(",")));
-        let (_, listing) = Listing::read(&text, "tools", RULES, None).unwrap();
+        let text = response(&format!(r#"{{"tools":[{}]}}"#, all.join(",")));
+        let (_, listing) = ListResult::read(&text, "tools", RULES, None).unwrap();
         assert_eq!(items(&listing), [("good".to_owned(), good.to_owned())]);
-        let faults: Vec<_> = listing.faults().iter().map(|it| (it.member, it.problem)).collect();
-        assert_eq!(faults, bad.map(|(_, member, problem)| (member, problem)));
-        let again = Listing::read(&text, "tools", RULES, Some(&listing)).unwrap().1;
-        assert_eq!((items(&again), again.faults()), (items(&listing), listing.faults()));
-        let many = vec![r#"{"name":"a"}"#; MAX_FAULTS + 1].join(",");
-        let text = answer(&format!(r#"{{"tools":[{many}]}}"#));
-        let listing = Listing::read(&text, "tools", RULES, None).unwrap().1;
-        assert_eq!(listing.faults().len(), MAX_FAULTS);
+        let item_errors: Vec<_> =
+            listing.item_errors().iter().map(|it| (it.member, it.problem)).collect();
+        assert_eq!(item_errors, bad.map(|(_, member, problem)| (member, problem)));
+        let repeated = ListResult::read(&text, "tools", RULES, Some(&listing)).unwrap().1;
+        assert_eq!(
+            (items(&repeated), repeated.item_errors()),
+            (items(&listing), listing.item_errors())
+        );
+        let many = vec![r#"{"name":"a"}"#; MAX_ITEM_ERRORS + 1].join(",");
+        let text = response(&format!(r#"{{"tools":[{many}]}}"#));
+        let listing = ListResult::read(&text, "tools", RULES, None).unwrap().1;
+        assert_eq!(listing.item_errors().len(), MAX_ITEM_ERRORS);
     }
 
     #[test]
-    fn a_result_without_such_a_list_is_empty() {
+    fn result_without_the_list_is_empty() {
         for result in
             ["[]", "1", "{}", r#"{"tools":{"name":"a"}}"#, r#"{"tools":[],"nextCursor":1}"#]
         {
@@ -388,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_known_before_changes_nothing() {
+    fn earlier_list_does_not_change_the_result() {
         let list = |names: &[u32]| {
             let tools: Vec<_> =
                 names.iter().map(|n| format!(r#"{{"x":[{n}],"name":"t{n}"}}"#)).collect();
@@ -412,20 +425,20 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_found_behind_what_was_known() {
+    fn finds_errors_after_unchanged_items() {
         let before = read(r#"{"tools":[{"name":"a"},{"name":"b"}]}"#, None);
         for bad in [r#"{"tools":[{"name":"a"}{"name":"b"}]}"#, r#"{"tools":[{"name":"a"},]}"#] {
-            let text = answer(bad);
-            let refused = Listing::read(&text, "tools", NAME, Some(&before)).unwrap_err();
-            assert_eq!(Some(refused), crate::scan(&text).err(), "{bad}");
+            let text = response(bad);
+            let error = ListResult::read(&text, "tools", NAME, Some(&before)).unwrap_err();
+            assert_eq!(Some(error), crate::scan(&text).err(), "{bad}");
         }
     }
 
     #[test]
-    fn an_earlier_listing_by_another_key_is_not_used() {
-        let text = answer(r#"{"tools":[{"uri":"u","name":"a"}]}"#);
-        let (_, before) = Listing::read(&text, "tools", URI, None).unwrap();
-        let (_, listing) = Listing::read(&text, "tools", NAME, Some(&before)).unwrap();
+    fn ignores_earlier_list_with_another_key() {
+        let text = response(r#"{"tools":[{"uri":"u","name":"a"}]}"#);
+        let (_, before) = ListResult::read(&text, "tools", URI, None).unwrap();
+        let (_, listing) = ListResult::read(&text, "tools", NAME, Some(&before)).unwrap();
         assert_eq!(items(&listing)[0].0, "a");
     }
 }

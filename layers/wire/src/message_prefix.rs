@@ -1,30 +1,30 @@
 //! Facts that the first bytes of a backend's message contain.
 
-use crate::envelope::{Id, Part, check_method};
-use crate::ledger::Ledger;
+use crate::duplicate_detector::DuplicateDetector;
+use crate::envelope::{EnvelopeKey, Id, check_method};
 use crate::lexer::{Lexer, Stop};
-use crate::{Fault, Span, Text};
+use crate::{ScanErrorKind, Span, StringSpan};
 
-/// Facts of a message as far as its bytes have arrived. See [`head`].
+/// Facts of a message as far as its bytes have arrived. See [`scan_prefix`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Head {
+pub struct MessagePrefix {
     /// The id's literal, complete; `null` is possible.
     pub id: Option<Span>,
     /// Outcome of the request, once its member has begun.
-    pub outcome: Option<HeadOutcome>,
+    pub outcome: Option<PrefixOutcome>,
     /// The string `resultType` of the result (revision 2026-07-28).
-    pub result_type: Option<Text>,
+    pub result_type: Option<StringSpan>,
     /// `true` if the result object has members; `None` before its first byte behind the brace, and for another value.
     pub result_has_members: Option<bool>,
-    /// The method: the message is a request (with an id) or a notification of the backend, no answer.
-    pub method: Option<Text>,
+    /// The method: the message is a request (with an id) or a notification of the backend, not a response.
+    pub method: Option<StringSpan>,
     /// `true` once the whole message has arrived.
     pub complete: bool,
 }
 
 /// Outcome of a request, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HeadOutcome {
+pub enum PrefixOutcome {
     /// With a result.
     Result {
         /// Offset of the value's first byte.
@@ -47,72 +47,74 @@ pub enum HeadOutcome {
 /// checked like those of a complete message; an early end is allowed. The version and members that
 /// have to be there are not asked for, since old servers are careless with them: look at what is `None` once the message is
 /// complete.
-pub fn head(bytes: &[u8]) -> Result<Head, Fault> {
+pub fn scan_prefix(bytes: &[u8]) -> Result<MessagePrefix, ScanErrorKind> {
     check_encoding(bytes)?;
-    let mut head = Head::default();
+    let mut prefix = MessagePrefix::default();
     let mut lexer = Lexer::prefix(bytes);
     lexer.space();
     match lexer.peek() {
-        None => return Ok(head),
+        None => return Ok(prefix),
         Some(b'{') => {}
-        Some(b'[') => return Err(Fault::Batch),
+        Some(b'[') => return Err(ScanErrorKind::Batch),
         Some(_) => {
             return match lexer.value(0) {
-                Ok(_) => Err(Fault::NotAnObject),
-                Err(Stop::End) => Ok(head),
-                Err(Stop::Fault(fault)) => Err(fault),
+                Ok(_) => Err(ScanErrorKind::NotAnObject),
+                Err(Stop::End) => Ok(prefix),
+                Err(Stop::Error(kind)) => Err(kind),
             };
         }
     }
-    let mut ledger = Ledger::<Part>::new();
-    let read = lexer.object(0, |lexer, key| match ledger.enter(bytes, key)? {
-        Some(part) => head.member(part, lexer),
+    let mut detector = DuplicateDetector::<EnvelopeKey>::new();
+    let read = lexer.object(0, |lexer, key| match detector.insert(bytes, key)? {
+        Some(key) => prefix.member(key, lexer),
         None => lexer.value(1).map(drop),
     });
     match read.and_then(|_| lexer.end()) {
-        Ok(()) => head.complete = true,
+        Ok(()) => prefix.complete = true,
         Err(Stop::End) => {}
-        Err(Stop::Fault(fault)) => return Err(fault),
+        Err(Stop::Error(kind)) => return Err(kind),
     }
-    Ok(head)
+    Ok(prefix)
 }
 
-/// Length and encoding; a character that is cut off at the end still may become valid.
-fn check_encoding(bytes: &[u8]) -> Result<(), Fault> {
-    u32::try_from(bytes.len()).map_err(|_| Fault::TooLong)?;
+/// Checks length and encoding; a character that is cut off at the end may still become valid.
+fn check_encoding(bytes: &[u8]) -> Result<(), ScanErrorKind> {
+    u32::try_from(bytes.len()).map_err(|_| ScanErrorKind::TooLong)?;
     match std::str::from_utf8(bytes) {
         Err(error) if error.error_len().is_some() => {
-            Err(Fault::NotUtf8 { at: Span::new(0, error.valid_up_to()).end })
+            Err(ScanErrorKind::NotUtf8 { at: Span::new(0, error.valid_up_to()).end })
         }
         _ => Ok(()),
     }
 }
 
-impl Head {
-    fn member(&mut self, part: Part, lexer: &mut Lexer<'_>) -> Result<(), Stop> {
+impl MessagePrefix {
+    fn member(&mut self, key: EnvelopeKey, lexer: &mut Lexer<'_>) -> Result<(), Stop> {
         let bytes = lexer.bytes;
-        match part {
-            Part::Id => {
+        match key {
+            EnvelopeKey::Id => {
                 let span = lexer.value(1)?.span;
                 if let Id::Invalid = Id::new(span, bytes) {
-                    return Err(Fault::BadId.into());
+                    return Err(ScanErrorKind::BadId.into());
                 }
                 self.id = Some(span);
                 Ok(())
             }
-            Part::Method if self.outcome.is_some() => Err(Fault::Ambiguous.into()),
-            Part::Method => {
+            EnvelopeKey::Method if self.outcome.is_some() => Err(ScanErrorKind::Ambiguous.into()),
+            EnvelopeKey::Method => {
                 let method = lexer.value(1)?;
                 check_method(method, bytes)?;
                 self.method = Some(method);
                 Ok(())
             }
-            Part::Result | Part::Error if self.method.is_some() || self.outcome.is_some() => {
-                Err(Fault::Ambiguous.into())
+            EnvelopeKey::Result | EnvelopeKey::Error
+                if self.method.is_some() || self.outcome.is_some() =>
+            {
+                Err(ScanErrorKind::Ambiguous.into())
             }
-            Part::Result => self.result(lexer),
-            Part::Error => self.error(lexer),
-            Part::Version | Part::Params => lexer.value(1).map(drop),
+            EnvelopeKey::Result => self.result(lexer),
+            EnvelopeKey::Error => self.error(lexer),
+            EnvelopeKey::Version | EnvelopeKey::Params => lexer.value(1).map(drop),
         }
     }
 
@@ -120,7 +122,7 @@ impl Head {
         let first = lexer.peek().ok_or(Stop::End)?;
         let is_object = first == b'{';
         self.outcome =
-            Some(HeadOutcome::Result { start: Span::new(lexer.at, lexer.at).start, is_object });
+            Some(PrefixOutcome::Result { start: Span::new(lexer.at, lexer.at).start, is_object });
         if !is_object {
             return lexer.value(1).map(drop);
         }
@@ -132,7 +134,7 @@ impl Head {
         let bytes = lexer.bytes;
         lexer
             .object(1, |lexer, key| {
-                let value = once(lexer, bytes, key, "resultType", &mut found)?;
+                let value = unique_value(lexer, bytes, key, "resultType", &mut found)?;
                 let text = value.filter(|value| value.span.of(bytes).first() == Some(&b'"'));
                 self.result_type = self.result_type.or(text);
                 Ok(())
@@ -143,7 +145,7 @@ impl Head {
     fn error(&mut self, lexer: &mut Lexer<'_>) -> Result<(), Stop> {
         let first = lexer.peek().ok_or(Stop::End)?;
         let start = Span::new(lexer.at, lexer.at).start;
-        self.outcome = Some(HeadOutcome::Error { start, code: None });
+        self.outcome = Some(PrefixOutcome::Error { start, code: None });
         if first != b'{' {
             return lexer.value(1).map(drop);
         }
@@ -151,9 +153,9 @@ impl Head {
         let bytes = lexer.bytes;
         lexer
             .object(1, |lexer, key| {
-                if let Some(value) = once(lexer, bytes, key, "code", &mut found)? {
+                if let Some(value) = unique_value(lexer, bytes, key, "code", &mut found)? {
                     let literal = std::str::from_utf8(value.span.of(bytes)).unwrap_or_default();
-                    self.outcome = Some(HeadOutcome::Error { start, code: literal.parse().ok() });
+                    self.outcome = Some(PrefixOutcome::Error { start, code: literal.parse().ok() });
                 }
                 Ok(())
             })
@@ -161,19 +163,19 @@ impl Head {
     }
 }
 
-/// Reads the value at `lexer` and gives it if its member `key` is the `wanted` one, of which there must not be two.
-fn once(
+/// Reads the value at `lexer` and returns it if its member `key` is the `wanted` one, which must be unique.
+fn unique_value(
     lexer: &mut Lexer<'_>,
     bytes: &[u8],
-    key: Text,
+    key: StringSpan,
     wanted: &str,
     found: &mut bool,
-) -> Result<Option<Text>, Stop> {
+) -> Result<Option<StringSpan>, Stop> {
     if !key.is(bytes, wanted) {
         return lexer.value(2).map(|_| None);
     }
     if std::mem::replace(found, true) {
-        return Err(Fault::Duplicate { at: key.span.start }.into());
+        return Err(ScanErrorKind::Duplicate { at: key.span.start }.into());
     }
     lexer.value(2).map(Some)
 }

@@ -6,8 +6,8 @@ fn reads_back_what_it_wrote() {
         (0..0x2000u32).filter_map(char::from_u32).chain("𝄞\u{10ffff}".chars()).collect();
     for text in ["", "plain", "\"\\/", &all] {
         let mut literal = Vec::new();
-        quote(text, &mut literal);
-        assert_eq!(unquote(&literal).unwrap(), text);
+        write_json_string(text, &mut literal);
+        assert_eq!(parse_json_string(&literal).unwrap(), text);
         assert!(is(&literal, text));
         assert_eq!(serde_json::from_slice::<String>(&literal).unwrap(), text);
     }
@@ -15,8 +15,8 @@ fn reads_back_what_it_wrote() {
 
 #[test]
 fn borrows_what_has_no_escapes() {
-    assert!(matches!(unquote(b"\"abc\""), Some(Cow::Borrowed("abc"))));
-    assert!(matches!(unquote(b"\"a\\u0062c\""), Some(Cow::Owned(text)) if text == "abc"));
+    assert!(matches!(parse_json_string(b"\"abc\""), Some(Cow::Borrowed("abc"))));
+    assert!(matches!(parse_json_string(b"\"a\\u0062c\""), Some(Cow::Owned(text)) if text == "abc"));
 }
 
 #[test]
@@ -33,9 +33,9 @@ fn refuses_what_is_no_literal() {
         "\"\u{1}\"",
         r#""\x""#,
     ] {
-        assert_eq!(unquote(text.as_bytes()), None, "{text}");
+        assert_eq!(parse_json_string(text.as_bytes()), None, "{text}");
     }
-    assert_eq!(unquote(b"\"\xff\""), None);
+    assert_eq!(parse_json_string(b"\"\xff\""), None);
 }
 
 #[test]

@@ -10,13 +10,13 @@ const PIECE: usize = 64 << 10;
 /// A buffer that grows by doubling leaves freed memory of every size behind, which the allocator keeps for a while: many long
 /// lines at a time would take several times their length.
 #[derive(Debug, Default)]
-pub(super) struct Pieces {
+pub(super) struct ChunkedBuffer {
     /// All but the last one are full.
     pieces: Vec<Vec<u8>>,
     length: usize,
 }
 
-impl Pieces {
+impl ChunkedBuffer {
     pub(super) fn len(&self) -> usize {
         self.length
     }
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn long_lines_come_whole() {
-        let mut line = Pieces::default();
+        let mut line = ChunkedBuffer::default();
         let mut expected = Vec::new();
         for (number, length) in [10, 0, 5000, 3 * PIECE, 1, PIECE].into_iter().enumerate() {
             let data = vec![u8::try_from(number).unwrap(); length];
