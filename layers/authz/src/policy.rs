@@ -15,8 +15,8 @@ use vmcp_core::{
 /// [`Authorizer`] with a less specific [`Authorizer::visibility_key`].
 pub trait Policy: Send + Sync + 'static {
     /// Returns the permissions of `identity`. Called once per request; results can be cached in the identity, which is
-    /// shared by the requests with the same token ([`Identity::get_or_insert_with`]). `epoch` distinguishes the layers of a process
-    /// and must be part of [`Authorizer::visibility_key`], so that no view of a replaced policy is reused.
+    /// shared by the requests with the same token ([`Identity::get_or_insert_with`]). `epoch` distinguishes the layers of a
+    /// process and must be part of [`Authorizer::visibility_key`], so that no view of a replaced policy is reused.
     fn permissions(self: &Arc<Self>, identity: &Identity, epoch: u64) -> PermissionsFuture;
 }
 

@@ -169,5 +169,5 @@ fn decode_claims(token: &str) -> Option<Claims> {
         return None;
     };
     let text = String::from_utf8(BASE64_URL_SAFE_NO_PAD.decode(decode_claims).ok()?).ok()?;
-    Claims::read(text).ok()
+    Claims::parse(text).ok()
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 pub struct Backend(Arc<str>);
 
 impl Backend {
-    /// The backend that the configuration calls `name`.
+    /// Creates the backend that the configuration calls `name`.
     #[must_use]
     pub fn new(name: &str) -> Self {
         Self(name.into())

@@ -1,4 +1,4 @@
-//! The one body type of the default stack.
+//! Body type of the default stack.
 
 use std::any::Any;
 use std::fmt;
@@ -11,9 +11,9 @@ use http_body::{Frame, SizeHint};
 
 use crate::BoxError;
 
-/// A response body: bytes that are there, or a stream of them.
+/// Response body: available bytes, or a stream of them.
 ///
-/// Bytes that are there cost no allocation. Layers stay generic over bodies
+/// Available bytes cost no allocation. Layers stay generic over bodies
 /// (`ResBody: From<Bytes>`); this type appears where services meet.
 #[derive(Default)]
 pub struct Body(Kind);
@@ -28,20 +28,20 @@ enum Kind {
     Stream(Pin<Box<dyn http_body::Body<Data = Bytes, Error = BoxError> + Send>>),
 }
 
-/// Three pieces that go out one after the other, unjoined.
+/// Pieces that are sent one after the other, without a copy.
 struct Chain {
     pieces: Vec<Bytes>,
     next: usize,
 }
 
 impl Body {
-    /// A body without bytes.
+    /// Creates a body without bytes.
     #[must_use]
     pub fn empty() -> Self {
         Self(Kind::Empty)
     }
 
-    /// A body that passes on another one's frames as they come. One of this type stays as it is.
+    /// Wraps a body, whose frames are passed on as they arrive. A body of this type is returned unchanged.
     #[must_use]
     pub fn wrap<B>(body: B) -> Self
     where
@@ -49,21 +49,21 @@ impl Body {
         B::Error: Into<BoxError>,
     {
         let mut body = Some(body);
-        // Known when this is compiled: nothing is asked at run time.
+        // Resolved at compile time.
         if let Some(same) = (&mut body as &mut dyn Any).downcast_mut::<Option<Self>>() {
             return same.take().unwrap_or_default();
         }
         body.map_or_else(Self::empty, |body| Self(Kind::Stream(Box::pin(MapErrBody { body }))))
     }
 
-    /// Three pieces, sent one after the other without being copied together: what frames a large
-    /// prepared answer can differ from request to request.
+    /// Creates a body of several pieces that are sent one after the other without a copy, such as a large cached response
+    /// between parts that differ between requests.
     #[must_use]
     pub fn chain(pieces: impl Into<Vec<Bytes>>) -> Self {
         Self(Kind::Chain(Box::new(Chain { pieces: pieces.into(), next: 0 })))
     }
 
-    /// Replaces the longest piece of bytes that are there. A stream stays as it is.
+    /// Replaces the longest piece of available bytes. A stream stays as it is.
     #[must_use]
     pub fn map_longest(mut self, replace: impl FnOnce(Bytes) -> Bytes) -> Self {
         let longest = match &mut self.0 {
@@ -77,7 +77,7 @@ impl Body {
         self
     }
 
-    /// The bytes, if all of them are there in one piece.
+    /// Returns the bytes, if all of them are available in one piece.
     #[must_use]
     pub fn bytes(&self) -> Option<&Bytes> {
         match &self.0 {
@@ -175,13 +175,13 @@ impl fmt::Debug for Body {
 /// Error of a body that cannot be read as a whole.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
-    /// It is larger than was allowed.
+    /// The body is larger than the limit.
     #[error("the body is larger than {limit} bytes")]
     TooLarge {
         /// In bytes.
         limit: usize,
     },
-    /// It broke off.
+    /// The body ended early.
     #[error("the body broke off")]
     Broken(#[source] BoxError),
 }
@@ -189,7 +189,7 @@ pub enum BodyError {
 /// Collects a body of at most `limit` bytes. The caller bounds the time.
 ///
 /// # Errors
-/// It is larger, or breaks off.
+/// The body is larger, or ends early.
 pub async fn collect_limited<B>(body: B, limit: usize) -> Result<Bytes, BodyError>
 where
     B: http_body::Body<Data = Bytes>,

@@ -33,7 +33,7 @@ pub struct BodyBuffer {
 }
 
 impl BodyBuffer {
-    /// An empty buffer for at most `limit` bytes, of which the sender announces `announced` or 0.
+    /// Creates an empty buffer for at most `limit` bytes, of which the sender announces `announced` or 0.
     #[must_use]
     pub fn new(limit: usize, announced: usize) -> Self {
         Self {
@@ -48,7 +48,7 @@ impl BodyBuffer {
         }
     }
 
-    /// The bytes that have arrived.
+    /// Returns the number of bytes that have arrived.
     #[must_use]
     pub fn len(&self) -> usize {
         self.first.len() + self.length + self.pending.len()
@@ -81,7 +81,7 @@ impl BodyBuffer {
         Ok(())
     }
 
-    /// The bytes that are to be reserved.
+    /// Returns the number of bytes to reserve.
     #[must_use]
     pub fn missing(&self) -> usize {
         let needed = if self.pending.is_empty() { self.len() } else { self.needed() };
@@ -91,8 +91,8 @@ impl BodyBuffer {
         needed.saturating_sub(self.reservation.as_ref().map_or(0, Reservation::bytes))
     }
 
-    /// Reserves what is missing, in a reservation that `open` makes when the first bytes are. Waits until it fits: the time is
-    /// for the caller to bound.
+    /// Reserves what is missing, in a reservation that `open` makes when the first bytes are. Waits until it fits: the time
+    /// is for the caller to bound.
     ///
     /// # Errors
     /// Too many wait already.
@@ -139,8 +139,8 @@ impl BodyBuffer {
         (bytes, reservation)
     }
 
-    /// The room that is needed for all that has arrived: some more, so that few frames need a piece of their own, but
-    /// never more than will come.
+    /// Returns the room for all bytes that have arrived: more than their number, so that few frames need a piece of their
+    /// own, but never more than the body can have.
     fn needed(&self) -> usize {
         let length = self.len();
         if length <= self.room {
@@ -269,7 +269,7 @@ mod tests {
     proptest! {
         /// All bytes come back in order, with a budget and without, and their memory is counted.
         #[test]
-        fn nothing_is_lost(
+        fn returns_all_bytes_in_order(
             frames in proptest::collection::vec(0..100_000_usize, 0..8),
             announced in 0..LIMIT,
             is_counted in any::<bool>(),

@@ -210,7 +210,7 @@ impl ByteBudget {
         counted.is_ok().then(|| DrainPermit(self.clone()))
     }
 
-    /// The keys are secret, so that no caller can choose the owner that it counts as.
+    /// Hashes an owner. The keys are secret, so that no caller can choose the owner that it counts as.
     fn hash(&self, value: &impl Hash) -> BudgetOwner {
         BudgetOwner(self.0.hasher.hash_one(value))
     }
@@ -241,7 +241,7 @@ impl BudgetAccount {
 }
 
 impl Reservation {
-    /// The bytes that it holds.
+    /// Returns the number of bytes that it holds.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
@@ -253,7 +253,7 @@ impl Reservation {
         self.budget.room(self.owner)
     }
 
-    /// The budget that it is of.
+    /// Returns its budget.
     #[must_use]
     pub fn budget(&self) -> &ByteBudget {
         &self.budget

@@ -32,8 +32,8 @@ pub trait Authorizer: Send + Sync {
     /// Decides whether the caller may use `item` with `arguments`, the raw JSON of the arguments object.
     fn authorize(&self, item: &Item<'_>, arguments: Option<&[u8]>) -> Decision;
 
-    /// Returns the key of everything that [`is_visible`](Authorizer::is_visible) depends on. Callers with the same key see the same
-    /// items, under the same policies and equal values of the claims that the policies read.
+    /// Returns the key of everything that [`is_visible`](Authorizer::is_visible) depends on. Callers with the same key see
+    /// the same items, under the same policies and equal values of the claims that the policies read.
     fn visibility_key(&self) -> Fingerprint;
 
     /// Returns `true` if a decision may depend on [`Item::backend`]. With `false` the caller can leave the backend out, which
@@ -155,8 +155,8 @@ impl Item<'_> {
 }
 
 impl ItemKind {
-    /// Returns the rejection of an item that does not exist or that is hidden from the caller, with the same bytes for both. A
-    /// missing resource has a code of its own in the stateful generation, and its URI beside the message in both (MCP,
+    /// Returns the rejection of an item that does not exist or that is hidden from the caller, with the same bytes for both.
+    /// A missing resource has a code of its own in the stateful generation, and its URI beside the message in both (MCP,
     /// Resources, Error Handling).
     #[must_use]
     pub fn not_found(self, name: &str, generation: Generation) -> Rejection {

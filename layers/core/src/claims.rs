@@ -10,7 +10,7 @@ use vmcp_wire::{
     parse_unique_object, write_json_string,
 };
 
-/// The most members that the objects of a claims set may have together.
+/// Maximum number of members that the objects of a claims set may have together.
 pub const MAX_CLAIMS: usize = 512;
 
 /// Claims of a token: the members of a JWT claims set (RFC 7519 section 4) or of an introspection response
@@ -25,7 +25,7 @@ pub struct Claims {
     object: OnceLock<Box<Map<String, Value>>>,
 }
 
-/// One claim, as JSON text.
+/// Claim as JSON text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Claim<'a>(&'a str);
 
@@ -43,14 +43,14 @@ pub enum ClaimsError {
 // === impl Claims ===
 
 impl Claims {
-    /// The claims in `text`: a JSON object in which no object has a member twice, since the one who signed and
-    /// the one who reads could take different ones (RFC 7519 section 4).
+    /// Parses the claims in `text`: a JSON object in which no object has a member twice, as the issuer and the verifier could
+    /// take different ones (RFC 7519 section 4).
     ///
     /// # Errors
-    /// It is something else, or too much.
-    pub fn read(text: String) -> Result<Self, ClaimsError> {
+    /// The text is malformed, or has too many members.
+    pub fn parse(text: String) -> Result<Self, ClaimsError> {
         let UniqueObject { members, large_numbers } = parse_unique_object(&text, MAX_CLAIMS)
-            .map_err(|fault| match fault {
+            .map_err(|kind| match kind {
                 ScanErrorKind::TooManyMembers => ClaimsError::TooMany,
                 _ => ClaimsError::Malformed,
             })?;
@@ -62,7 +62,7 @@ impl Claims {
         }
     }
 
-    /// The claim `name`.
+    /// Returns the claim `name`.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Claim<'_>> {
         let bytes = self.text.as_bytes();
@@ -70,7 +70,7 @@ impl Claims {
         Some(self.claim(found))
     }
 
-    /// The claim `name`, if it is a string.
+    /// Returns the claim `name`, if it is a string.
     #[must_use]
     pub fn text(&self, name: &str) -> Option<&str> {
         match self.get(name)?.text()? {
@@ -91,12 +91,12 @@ impl Claims {
         self.members.is_empty()
     }
 
-    /// All of them with their names, in the order of the text.
+    /// Iterates over all claims with their names, in the order of the text.
     pub fn iter(&self) -> impl Iterator<Item = (Cow<'_, str>, Claim<'_>)> {
         self.members.iter().map(|member| (self.name(member), self.claim(member)))
     }
 
-    /// All of them as a tree, which is made when this is called first.
+    /// Returns all claims as a tree, which the first call builds.
     #[must_use]
     pub fn object(&self) -> &Map<String, Value> {
         self.object.get_or_init(|| {
@@ -104,7 +104,7 @@ impl Claims {
         })
     }
 
-    /// All but the claim `name`.
+    /// Removes the claim `name`.
     #[must_use]
     pub fn without(mut self, name: &str) -> Self {
         let bytes = self.text.as_bytes();
@@ -132,7 +132,7 @@ impl Claims {
 }
 
 impl From<Map<String, Value>> for Claims {
-    /// Not bounded, as `claims` is there already.
+    /// Converts `claims` without a limit, as they are in memory already.
     fn from(claims: Map<String, Value>) -> Self {
         let mut text = vec![b'{'];
         for (name, value) in &claims {
@@ -174,13 +174,13 @@ impl fmt::Debug for Claims {
 // === impl Claim ===
 
 impl<'a> Claim<'a> {
-    /// As it is written in the token. Two that are written differently may say the same.
+    /// Returns the JSON text of the token. Different texts may have the same value.
     #[must_use]
     pub fn json(self) -> &'a str {
         self.0
     }
 
-    /// Its value, if it is a string; borrowed when there is nothing to unescape.
+    /// Returns its value, if it is a string; borrowed without escapes.
     #[must_use]
     pub fn text(self) -> Option<Cow<'a, str>> {
         match inside(self.0)? {
@@ -201,16 +201,16 @@ impl<'a> Claim<'a> {
         self.0.starts_with('[')
     }
 
-    /// Its items, if it is an array; otherwise there are none.
+    /// Iterates over its items, if it is an array; otherwise there are none.
     pub fn items(self) -> impl Iterator<Item = Claim<'a>> {
         let items: Elements<'a> = elements(self.0.as_bytes());
         items.map(|item| Claim(std::str::from_utf8(item).unwrap_or_default()))
     }
 
-    /// Its value.
+    /// Returns its value.
     #[must_use]
     pub fn value(self) -> Value {
-        // What was checked can be read.
+        // The text was checked before.
         serde_json::from_str(self.0).unwrap_or_default()
     }
 }

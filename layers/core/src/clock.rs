@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-/// The wall clock that tokens and credentials expire by. A clone is the same clock.
+/// Wall clock for the expiry of tokens and credentials. A clone is the same clock.
 ///
-/// Waiting is tokio's part, whose clock tests pause; this one is for points in time that others
-/// name, such as the `exp` claim of a token (RFC 7519 section 4.1.4).
+/// Timeouts use tokio's clock, which tests pause. This clock is for points in time that other parties define, such as the
+/// `exp` claim of a token (RFC 7519 section 4.1.4).
 #[derive(Clone, Default)]
 pub struct Clock(Option<Arc<AtomicU64>>);
 
 impl Clock {
-    /// The system's clock.
+    /// Returns the clock of the system.
     #[must_use]
     pub fn system() -> Self {
         Self(None)
@@ -26,7 +26,7 @@ impl Clock {
         Self(Some(Arc::new(AtomicU64::new(millis(since)))))
     }
 
-    /// The time.
+    /// Returns the time.
     #[must_use]
     pub fn now(&self) -> SystemTime {
         match &self.0 {
@@ -35,13 +35,13 @@ impl Clock {
         }
     }
 
-    /// Seconds since 1970, as tokens count them.
+    /// Returns the seconds since 1970, as tokens count them.
     #[must_use]
     pub fn unix(&self) -> u64 {
         self.now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
     }
 
-    /// Moves a manual clock on. The system's clock stays as it is.
+    /// Advances a manual clock. Does nothing to the clock of the system.
     pub fn advance(&self, by: Duration) {
         if let Some(at) = &self.0 {
             at.fetch_add(millis(by), Ordering::Relaxed);
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_manual_clock_moves_for_all_its_clones() {
+    fn manual_clock_advances_for_all_clones() {
         let clock = Clock::manual(SystemTime::UNIX_EPOCH + Duration::from_secs(100));
         clock.clone().advance(Duration::from_secs(5));
         assert_eq!(clock.unix(), 105);

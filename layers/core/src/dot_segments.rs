@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_dot_segments_however_they_are_written() {
+    fn finds_dot_segments_in_any_spelling() {
         for uri in [
             "file:///public/../secret",
             "file:///public/./x",

@@ -12,8 +12,8 @@ const BUFFER_SIZE: usize = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fingerprint(pub [u8; 16]);
 
-/// Hasher of two keyed SipHashes with a buffer, because input comes in many small pieces and each call of a hasher has a fixed
-/// cost.
+/// Hasher of two keyed SipHashes with a buffer, because input comes in many small pieces and each call of a hasher has a
+/// fixed cost.
 struct BufferedHasher {
     hashers: (DefaultHasher, DefaultHasher),
     buffer: [u8; BUFFER_SIZE],
@@ -21,8 +21,8 @@ struct BufferedHasher {
 }
 
 impl Fingerprint {
-    /// Returns the fingerprint of `value`. Clients choose names and claims, but cannot construct two that collide, because the
-    /// keys are secret.
+    /// Returns the fingerprint of `value`. Clients choose names and claims, but cannot construct two that collide, because
+    /// the keys are secret.
     #[must_use]
     pub fn of<T: Hash + ?Sized>(value: &T) -> Self {
         static KEYS: OnceLock<(RandomState, RandomState)> = OnceLock::new();

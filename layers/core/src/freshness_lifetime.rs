@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_fresh_as_long_as_its_headers_say() {
+    fn subtracts_age_from_max_age() {
         assert_eq!(fresh(&["public, MAX-AGE=900"], None), Some(900));
         assert_eq!(fresh(&["public", "max-age=\"900\""], Some("300")), Some(600));
         assert_eq!(fresh(&["max-age=900"], Some("5000")), Some(0));
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_that_say_nothing_are_told_from_those_that_say_no() {
+    fn distinguishes_missing_and_forbidding_headers() {
         assert_eq!(fresh(&[], Some("10")), None);
         assert_eq!(fresh(&["public"], None), None);
         assert_eq!(fresh(&["max-age=99999999999999999999999"], None), None);

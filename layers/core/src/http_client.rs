@@ -92,11 +92,11 @@ mod tests {
 
     /// Service that is ready at the second poll, and then for one request. Not `Sync`.
     #[derive(Clone, Default)]
-    struct Slow {
+    struct SlowService {
         polls: Cell<u32>,
     }
 
-    impl Service<Request<Body>> for Slow {
+    impl Service<Request<Body>> for SlowService {
         type Response = Response<Full<Bytes>>;
         type Error = &'static str;
         type Future = std::future::Ready<Result<Self::Response, Self::Error>>;
@@ -128,7 +128,7 @@ mod tests {
     #[tokio::test]
     async fn each_request_has_a_ready_service() {
         fn is_shareable<T: Send + Sync>(_: &T) {}
-        let client = HttpClient::from(Slow::default());
+        let client = HttpClient::from(SlowService::default());
         is_shareable(&client);
         for path in ["/one", "/two"] {
             let response = client.send(get(path)).await.unwrap();
@@ -138,7 +138,7 @@ mod tests {
 
     #[tokio::test]
     async fn returns_the_error_of_the_service() {
-        let client: HttpClient = Slow::default().into();
+        let client: HttpClient = SlowService::default().into();
         assert_eq!(client.send(get("/refused")).await.unwrap_err().to_string(), "refused");
     }
 }

@@ -13,11 +13,10 @@ use crate::session_revocation::{RevocationFuture, SessionRevocation};
 use crate::upstream::UpstreamTokens;
 use crate::{Claims, Fingerprint};
 
-/// An authenticated caller, or the anonymous one.
+/// Authenticated caller, or the anonymous one.
 ///
-/// Two are equal when issuer and subject are, whatever the token: a refreshed token is still the same
-/// caller. Cloning costs a reference count. Neither the token nor a claim besides the subject is ever
-/// in its `Debug` form.
+/// Two identities are equal if issuer and subject are, regardless of the token. Cloning costs a reference count. The `Debug`
+/// form contains neither the token nor a claim besides the subject.
 #[derive(Clone)]
 pub struct Identity(Option<Arc<Inner>>);
 
@@ -42,8 +41,8 @@ const PER_TOKEN_CLAIMS: [&str; 8] =
 #[must_use]
 pub struct IdentityBuilder(Inner);
 
-/// On whose behalf a backend is asked. In the extensions of every request that goes out to one;
-/// absent means an anonymous client.
+/// Party on whose behalf a request to a backend is sent, in the extensions of the request. Without one, the client is
+/// anonymous.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Caller {
     /// The gateway itself: probes and catalog refreshes. Per-user credential strategies skip it.
@@ -55,20 +54,19 @@ pub enum Caller {
 // === impl Identity ===
 
 impl Identity {
-    /// The caller without a name. All anonymous callers are the same one.
+    /// Returns the anonymous caller. All anonymous callers are equal.
     #[must_use]
     pub fn anonymous() -> Self {
         Self(None)
     }
 
-    /// The caller that `issuer` calls `subject` (the `iss` and `sub` claims, RFC 7519 section 4.1),
-    /// of whom nothing else is inner.
+    /// Creates the caller `subject` of `issuer` (the `iss` and `sub` claims, RFC 7519 section 4.1) without other data.
     #[must_use]
     pub fn new(issuer: &str, subject: &str) -> Self {
         Self::builder(issuer, subject).build()
     }
 
-    /// The caller that `issuer` calls `subject`, of whom more is inner.
+    /// Returns a builder of the caller `subject` of `issuer`.
     pub fn builder(issuer: &str, subject: &str) -> IdentityBuilder {
         IdentityBuilder(Inner {
             issuer: issuer.into(),
@@ -97,13 +95,13 @@ impl Identity {
         self.0.is_none()
     }
 
-    /// The `iss` claim; `None` for the anonymous caller.
+    /// Returns the `iss` claim; `None` for the anonymous caller.
     #[must_use]
     pub fn issuer(&self) -> Option<&str> {
         self.0.as_deref().map(|inner| &*inner.issuer)
     }
 
-    /// The `sub` claim; `None` for the anonymous caller.
+    /// Returns the `sub` claim; `None` for the anonymous caller.
     #[must_use]
     pub fn subject(&self) -> Option<&str> {
         self.0.as_deref().map(|inner| &*inner.subject)
@@ -115,29 +113,28 @@ impl Identity {
         self.0.as_deref().map(|inner| &inner.claims)
     }
 
-    /// The token that the client presented. For strategies that exchange it; it never goes to a
-    /// backend as it is.
+    /// Returns the token that the client presented, for strategies that exchange it. It is never sent to a backend unchanged.
     #[must_use]
     pub fn token(&self) -> Option<&SecretString> {
         self.0.as_deref().and_then(|inner| inner.token.as_ref())
     }
 
-    /// When the token is accepted no longer, whatever leeway clocks are allowed. Streams opened with it end
+    /// Returns the time from which the token is not accepted, including the leeway for clocks. Streams opened with it end
     /// then.
     #[must_use]
     pub fn expires_at(&self) -> Option<SystemTime> {
         self.0.as_deref().and_then(|inner| inner.expires_at)
     }
 
-    /// The caller's tokens of upstream identity providers, if the token belongs to a session of the
+    /// Returns the caller's tokens of upstream identity providers, if the token belongs to a session of the
     /// embedded authorization server.
     #[must_use]
     pub fn upstream(&self) -> Option<&Arc<dyn UpstreamTokens>> {
         self.0.as_deref().and_then(|inner| inner.upstream.as_ref())
     }
 
-    /// Returns a future that is ready once the caller's session is revoked before the token expires; `None` without a source of
-    /// revocations. Work that was started with the token ends then.
+    /// Returns a future that is ready once the caller's session is revoked before the token expires; `None` without a source
+    /// of revocations. Work that was started with the token ends then.
     #[must_use]
     pub fn revoked(&self) -> Option<RevocationFuture> {
         self.0
@@ -155,9 +152,9 @@ impl Identity {
             .is_some_and(|revocation| revocation.is_revoked())
     }
 
-    /// Returns a key of what credentials for a backend can depend on: issuer, subject, session, and all that the token
-    /// says but for when it was issued and by what number. What a backend offers with such credentials is this key's
-    /// alone.
+    /// Returns a key of what credentials for a backend can depend on: issuer, subject, session, and all claims of the
+    /// token but those that identify one token. Results that depend on such credentials are not
+    /// shared between keys.
     #[must_use]
     pub fn credential_key(&self) -> Fingerprint {
         let Some(inner) = &self.0 else { return Fingerprint::of("anonymous") };
@@ -169,8 +166,8 @@ impl Identity {
         })
     }
 
-    /// Returns the value of `key` that is cached with this identity, such as its permissions. `make` computes it once for this
-    /// identity and its clones; reading it takes no lock. Another token, even of the same caller, is another identity.
+    /// Returns the value of `key` that is cached with this identity, such as its permissions. `make` computes it once for
+    /// this identity and its clones; reading it takes no lock. Another token, even of the same caller, is another identity.
     ///
     /// One value is cached, that of the first key. Values of other keys and of the anonymous caller are computed each time.
     /// The value must not hold the identity itself, or neither is ever freed.
@@ -242,7 +239,7 @@ impl fmt::Debug for Identity {
 // === impl Caller ===
 
 impl Caller {
-    /// The client; the anonymous one for the gateway itself.
+    /// Returns the client; the anonymous one for the gateway itself.
     #[must_use]
     pub fn identity(&self) -> &Identity {
         static ANONYMOUS: Identity = Identity(None);
@@ -262,13 +259,13 @@ impl IdentityBuilder {
         self
     }
 
-    /// The token that the client presented.
+    /// Sets the token that the client presented.
     pub fn token(mut self, token: SecretString) -> Self {
         self.0.token = Some(token);
         self
     }
 
-    /// When the token stops being valid.
+    /// Sets the time from which the token is not accepted.
     pub fn expires_at(mut self, at: SystemTime) -> Self {
         self.0.expires_at = Some(at);
         self
@@ -286,7 +283,7 @@ impl IdentityBuilder {
         self
     }
 
-    /// The identity.
+    /// Returns the identity.
     #[must_use]
     pub fn build(self) -> Identity {
         Identity(Some(Arc::new(self.0)))
@@ -307,22 +304,22 @@ mod tests {
     use crate::{UpstreamError, UpstreamFuture, UpstreamKind};
 
     #[test]
-    fn the_same_subject_of_two_issuers_is_two_callers() {
+    fn same_subject_of_two_issuers_is_two_callers() {
         assert_ne!(Identity::new("https://a", "1"), Identity::new("https://b", "1"));
         assert_eq!(Identity::new("https://a", "1"), Identity::new("https://a", "1"));
         assert_ne!(Identity::new("", ""), Identity::anonymous());
     }
 
     #[test]
-    fn another_token_is_still_the_same_caller() {
+    fn other_token_is_the_same_caller() {
         let with = |token: &str| Identity::builder("i", "s").token(token.into()).build();
         assert_eq!(with("one"), with("two"));
     }
 
     /// Tokens of a session.
-    struct OfSession(u8);
+    struct SessionTokens(u8);
 
-    impl UpstreamTokens for OfSession {
+    impl UpstreamTokens for SessionTokens {
         fn token<'a>(&'a self, _: &'a str, _: UpstreamKind) -> UpstreamFuture<'a> {
             Box::pin(std::future::ready(Err(UpstreamError::NotLinked)))
         }
@@ -333,11 +330,11 @@ mod tests {
     }
 
     #[test]
-    fn credential_key_is_that_of_session_and_lasting_claims() {
+    fn credential_key_depends_on_session_and_lasting_claims() {
         let key = |claims: Value, session: u8| {
             let Value::Object(claims) = claims else { panic!("no object") };
             let builder = Identity::builder("i", "s").claims(claims);
-            builder.upstream(Arc::new(OfSession(session))).build().credential_key()
+            builder.upstream(Arc::new(SessionTokens(session))).build().credential_key()
         };
         let first = key(json!({"scope": "a", "iat": 1, "exp": 2, "jti": "x"}), 1);
         assert_eq!(first, key(json!({"scope": "a", "iat": 2, "exp": 3, "jti": "y"}), 1));
@@ -351,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_token_nor_claims_are_in_its_debug_form() {
+    fn debug_form_has_no_token_or_claims() {
         let Value::Object(claims) = json!({"email": "canary@example.com"}) else { return };
         let identity = Identity::builder("i", "s").claims(claims).token("canary".into()).build();
         let printed = format!("{identity:?} {:?}", identity.claims());

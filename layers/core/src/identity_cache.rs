@@ -4,8 +4,8 @@ use std::any::Any;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Key of a value that is cached with identities, see [`Identity::get_or_insert_with`]. Each new key differs from all others of this
-/// process, so that a value made under replaced policies is never returned under the new ones.
+/// Key of a value that is cached with identities, see [`Identity::get_or_insert_with`]. Each new key differs from all others
+/// of this process, so that a value made under replaced policies is never returned under the new ones.
 ///
 /// [`Identity::get_or_insert_with`]: crate::Identity::get_or_insert_with
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn escapes_what_is_not_seen() {
+    fn escapes_invisible_characters() {
         for (text, shown) in [
             ("Editor – Ünïcode 編集 🚀", "Editor – Ünïcode 編集 🚀"),
             ("a\u{202e}b", "a\\u{202e}b"),

@@ -8,7 +8,7 @@ use vmcp_wire::{Envelope, Key, Params, Span, StringSpan};
 /// The revision of the stateless generation: per-request `_meta`, no sessions.
 pub const STATELESS: &str = "2026-07-28";
 
-/// The newest revision of the stateful generation, answered to a client that asks for an unknown one.
+/// The newest revision of the stateful generation, returned to a client that requests an unknown one.
 pub const LATEST_STATEFUL: &str = "2025-11-25";
 
 /// The revisions of the stateful generation (`initialize`, `Mcp-Session-Id`), newest first.
@@ -34,18 +34,18 @@ pub mod code {
     pub const FORBIDDEN: i32 = 403;
     /// A header contradicts the body (2026-07-28).
     pub const HEADER_MISMATCH: i32 = -32020;
-    /// The client did not declare a capability that the answer needs (2026-07-28).
+    /// The client did not declare a capability that the response needs (2026-07-28).
     pub const MISSING_CAPABILITY: i32 = -32021;
-    /// The revision is not spoken here (2026-07-28).
+    /// The revision is not supported (2026-07-28).
     pub const UNSUPPORTED_REVISION: i32 = -32022;
 }
 
-/// The two ways of speaking MCP over HTTP.
+/// Generation of MCP over HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Generation {
     /// 2025-11-25 and older: `initialize`, a session, server-to-client requests.
     Stateful,
-    /// 2026-07-28: every request carries its own `_meta`, the server asks in its answer.
+    /// 2026-07-28: every request has its own `_meta`, and the server sends its requests in results.
     Stateless,
 }
 
@@ -60,9 +60,9 @@ impl Generation {
     }
 }
 
-/// One decoded message. `vmcp-decode` puts it into the request's extensions.
+/// Decoded message. `vmcp-decode` inserts it into the request's extensions.
 ///
-/// The bytes are kept as they came; the envelope holds ranges into them. Cloning costs a reference
+/// The bytes are those that were received; the envelope holds ranges into them. Cloning costs a reference
 /// count.
 #[derive(Clone, Debug)]
 pub struct McpRequest {
@@ -75,7 +75,7 @@ pub struct McpRequest {
 }
 
 impl McpRequest {
-    /// The id of a request, as the bytes it was written in.
+    /// Returns the id of a request, as in the message.
     #[must_use]
     pub fn id(&self) -> Option<&[u8]> {
         match self.envelope {
@@ -84,7 +84,7 @@ impl McpRequest {
         }
     }
 
-    /// The method of a request or notification; empty for an answer.
+    /// Returns the method of a request or notification; empty for a response.
     #[must_use]
     pub fn method(&self) -> Cow<'_, str> {
         match self.envelope {
@@ -106,19 +106,19 @@ impl McpRequest {
         }
     }
 
-    /// The raw value of a routing member of `params`.
+    /// Returns the raw value of a routing member of `params`.
     #[must_use]
     pub fn param(&self, key: Key) -> Option<&[u8]> {
         self.span(key).map(|span| span.of(&self.bytes))
     }
 
-    /// The range of a routing member of `params`.
+    /// Returns the range of a routing member of `params`.
     #[must_use]
     pub fn span(&self, key: Key) -> Option<Span> {
         self.params().and_then(|params| params.get(key))
     }
 
-    /// A routing member of `params` that is a string.
+    /// Returns a routing member of `params` that is a string.
     #[must_use]
     pub fn text(&self, key: Key) -> Option<StringSpan> {
         self.params().and_then(|params| params.text(&self.bytes, key))

@@ -1,4 +1,4 @@
-//! Limits on how often one network address may ask.
+//! Rate limits per network address.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use crate::Cache;
 /// The maximum number of addresses. Beyond it, the address with the oldest request is removed.
 const MAX_ADDRESSES: usize = 16 * 1024;
 
-/// Time in milliseconds for which an entry outlives its share.
-const ENTRY_GRACE: u64 = 60_000;
+/// Time in milliseconds for which an entry outlives its quota.
+const ENTRY_GRACE_MILLIS: u64 = 60_000;
 
-/// Rate of requests: so many at once, and then so many a second.
+/// Rate of requests: a burst, and then a number per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// Requests that are accepted at once.
+    /// Requests that are accepted immediately.
     pub burst: u32,
     /// Requests that are accepted each second after that.
     pub per_second: u32,
@@ -26,16 +26,16 @@ pub struct Rate {
 #[derive(Debug)]
 pub struct RateLimiter {
     rate: Rate,
-    /// An entry outlives its share: without it, the address would have its whole burst again.
-    used: Cache<IpAddr, Arc<Share>>,
+    /// An entry outlives its quota: without it, the address would have its whole burst again.
+    used: Cache<IpAddr, Arc<Quota>>,
 }
 
-/// The share that one address has used. All times are milliseconds since 1970.
+/// The quota that one address has used. All times are milliseconds since 1970.
 #[derive(Debug, Default)]
-struct Share {
-    /// Until when it is used up (generic cell rate algorithm).
-    used_until: AtomicU64,
-    /// When the cache forgets the entry. Only a later time replaces it.
+struct Quota {
+    /// Time until which it is exhausted (generic cell rate algorithm).
+    exhausted_until: AtomicU64,
+    /// Time at which the cache evicts the entry. Only a later time replaces it.
     expires: AtomicU64,
 }
 
@@ -46,7 +46,7 @@ impl RateLimiter {
         Self { rate, used: Cache::new(MAX_ADDRESSES) }
     }
 
-    /// Number of addresses that are watched: a gauge.
+    /// Returns the number of addresses: a gauge.
     #[must_use]
     pub fn len(&self) -> usize {
         self.used.len()
@@ -61,38 +61,38 @@ impl RateLimiter {
     /// Counts a request.
     ///
     /// # Errors
-    /// The address is over its rate: the time after which trying again helps.
+    /// The address is over its rate. The error is the time after which a retry may succeed.
     pub fn admit(&self, address: IpAddr, now: SystemTime) -> Result<(), Duration> {
         let (at, step) = (millis(now), self.step());
         let room = step * u64::from(self.rate.burst.max(1));
         let address = network(address);
-        let share = self.used.get(&address, now).unwrap_or_default();
-        // No share lasts longer than `room` from now. An entry is put in again at most once in `ENTRY_GRACE`.
-        if share.expires.load(Ordering::Relaxed) < at.saturating_add(room) {
-            let expires = at.saturating_add(room).saturating_add(ENTRY_GRACE);
-            share.expires.fetch_max(expires, Ordering::Relaxed);
+        let quota = self.used.get(&address, now).unwrap_or_default();
+        // No quota lasts longer than `room` from now. An entry is put in again at most once in `ENTRY_GRACE_MILLIS`.
+        if quota.expires.load(Ordering::Relaxed) < at.saturating_add(room) {
+            let expires = at.saturating_add(room).saturating_add(ENTRY_GRACE_MILLIS);
+            quota.expires.fetch_max(expires, Ordering::Relaxed);
             let expires = SystemTime::UNIX_EPOCH + Duration::from_millis(expires);
-            self.used.insert(address, Arc::clone(&share), expires, now);
+            self.used.insert(address, Arc::clone(&quota), expires, now);
         }
         let next = |until: u64| {
             let until = until.max(at) + step;
             (until <= at + room).then_some(until)
         };
-        match share.used_until.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next) {
+        match quota.exhausted_until.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next) {
             Ok(_) => Ok(()),
             Err(until) => Err(Duration::from_millis((until + step).saturating_sub(at + room))),
         }
     }
 
-    /// Takes back the count of a request that was admitted, where it turned out not to count.
+    /// Returns the quota of an admitted request that does not count.
     pub fn give_back(&self, address: IpAddr, now: SystemTime) {
-        if let Some(share) = self.used.get(&network(address), now) {
+        if let Some(quota) = self.used.get(&network(address), now) {
             let back = |until: u64| Some(until.saturating_sub(self.step()));
-            let _ = share.used_until.fetch_update(Ordering::Relaxed, Ordering::Relaxed, back);
+            let _ = quota.exhausted_until.fetch_update(Ordering::Relaxed, Ordering::Relaxed, back);
         }
     }
 
-    /// The time that one request takes of a share, in milliseconds.
+    /// Returns the time that one request takes of a quota, in milliseconds.
     fn step(&self) -> u64 {
         1000 / u64::from(self.rate.per_second.clamp(1, 1000))
     }
@@ -103,7 +103,7 @@ fn millis(now: SystemTime) -> u64 {
     u64::try_from(millis).unwrap_or(u64::MAX)
 }
 
-/// The network of one customer: an IPv4 address, or a /64 of IPv6.
+/// Returns the network of one customer: an IPv4 address, or a /64 of IPv6.
 #[must_use]
 pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_passes_and_then_so_many_a_second() {
+    fn admits_burst_and_then_rate() {
         let limiter = RateLimiter::new(Rate { burst: 3, per_second: 2 });
         let one: IpAddr = "192.0.2.1".parse().unwrap();
         assert!((0..3).all(|_| limiter.admit(one, at(0)).is_ok()));
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_keeps_asking_has_no_second_burst() {
+    fn busy_address_gets_no_second_burst() {
         let limiter = RateLimiter::new(Rate { burst: 20, per_second: 1 });
         let one: IpAddr = "192.0.2.1".parse().unwrap();
         assert!((0..20).all(|_| limiter.admit(one, at(0)).is_ok()));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn gives_back_what_does_not_count() {
+    fn gives_back_admitted_requests() {
         let limiter = RateLimiter::new(Rate { burst: 2, per_second: 1 });
         let one: IpAddr = "192.0.2.1".parse().unwrap();
         for _ in 0..100 {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ipv6_network_is_one_and_a_mapped_address_is_itself() {
+    fn counts_ipv6_by_network_and_mapped_as_ipv4() {
         for (one, two, same) in [
             ("2001:db8::1", "2001:db8::ffff:1", true),
             ("2001:db8::1", "2001:db8:0:1::1", false),
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_addresses_takes_no_more_room() {
+    fn limits_the_number_of_addresses() {
         let limiter = RateLimiter::new(Rate { burst: 1, per_second: 1 });
         for address in 0..100_000_u32 {
             let _ = limiter.admit(IpAddr::V4(address.into()), at(0));

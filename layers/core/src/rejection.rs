@@ -209,7 +209,7 @@ impl Rejection {
             .with_layer("backend")
     }
 
-    /// A backend that did not answer a request that it may have acted on. Retrying may act twice.
+    /// Reports a backend that did not respond to a request that it may have acted on. A retry may act twice.
     #[must_use]
     pub fn backend_outcome_unknown(backend: &str, problem: &str) -> Self {
         let message = format!(
@@ -293,8 +293,8 @@ impl Rejection {
         self
     }
 
-    /// Changes the status to 200 for JSON-RPC errors about the content of the message, as stateful clients take a 4xx as the end
-    /// of the session.
+    /// Changes the status to 200 for JSON-RPC errors about the content of the message, as stateful clients take a 4xx as the
+    /// end of the session.
     #[must_use]
     pub fn for_stateful_client(mut self) -> Self {
         let is_about_content = matches!(self.code, code::METHOD_NOT_FOUND | code::INVALID_PARAMS);
@@ -350,7 +350,7 @@ impl Rejection {
         out.into()
     }
 
-    /// The HTTP response: status, JSON-RPC error, and the rejection in the extensions.
+    /// Returns the HTTP response: status, JSON-RPC error, and the rejection in the extensions.
     #[must_use]
     pub fn into_response<B: From<Bytes>>(self, id: Option<&[u8]>) -> Response<B> {
         let mut response = Response::new(B::from(self.to_json(id)));

@@ -87,8 +87,8 @@ impl RequestContext {
         _ = self.0.error.set(code);
     }
 
-    /// Sets the state that [`Self::extension`] returns for each request to a backend that this request causes. Telemetry links
-    /// the two with it. The first state remains.
+    /// Sets the state that [`Self::extension`] returns for each request to a backend that this request causes. Telemetry
+    /// links the two with it. The first state remains.
     pub fn set_extension<T: Any + Send + Sync>(&self, state: Arc<T>) {
         _ = self.0.extension.set(state);
     }
@@ -99,7 +99,8 @@ impl RequestContext {
         self.0.extension.get()?.downcast_ref()
     }
 
-    /// Returns `true` if there is an extension. Only then do requests to backends have an [`McpOperation`](crate::McpOperation).
+    /// Returns `true` if there is an extension. Only then do requests to backends have an
+    /// [`McpOperation`](crate::McpOperation).
     #[must_use]
     pub fn has_extension(&self) -> bool {
         self.0.extension.get().is_some()

@@ -34,8 +34,8 @@ impl<K: Eq + Hash + Clone, T: Clone + Send + Sync + 'static> SingleFlight<K, T> 
         Self { in_flight: Mutex::default() }
     }
 
-    /// Returns the outcome of the fetch for `key` that is in flight, or else of `fetch`, which is called immediately. Outcomes
-    /// are not stored: `fetch` should put its outcome into a [`Cache`](crate::Cache) before it ends.
+    /// Returns the outcome of the fetch for `key` that is in flight, or else of `fetch`, which is called immediately.
+    /// Outcomes are not stored: `fetch` should put its outcome into a [`Cache`](crate::Cache) before it ends.
     pub async fn join<F>(&self, key: K, fetch: impl FnOnce() -> F) -> T
     where
         F: Future<Output = T> + Send + 'static,

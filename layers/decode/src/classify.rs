@@ -99,7 +99,7 @@ fn request_generation(
     Ok(Generation::Stateless)
 }
 
-/// A stateful message may name any revision of that generation, or none.
+/// Checks the revision of a stateful message: any of that generation, or none.
 fn stateful(header: Option<&HeaderValue>) -> Result<Generation, Rejection> {
     match header {
         None => Ok(Generation::Stateful),

@@ -28,7 +28,7 @@ impl<S> Decode<S> {
         Self { inner, layer }
     }
 
-    /// The wrapped service.
+    /// Returns the wrapped service.
     pub fn get_ref(&self) -> &S {
         &self.inner
     }

@@ -106,7 +106,7 @@ impl IntrospectionClient {
     fn parse_response(&self, response: &[u8]) -> Result<IntrospectedToken, IntrospectionError> {
         let response =
             String::from_utf8(response.to_vec()).map_err(|_| EndpointError::Malformed)?;
-        let claims = Claims::read(response).map_err(|_| EndpointError::Malformed)?;
+        let claims = Claims::parse(response).map_err(|_| EndpointError::Malformed)?;
         let active = claims.get("active").ok_or(EndpointError::Malformed)?;
         if active.json() != "true" {
             return Err(IntrospectionError::Inactive);

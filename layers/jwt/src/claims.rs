@@ -18,7 +18,7 @@ pub fn parse_claims(json: &[u8]) -> Result<Map<String, Value>, TokenError> {
 /// Like [`parse_claims`], without building a tree.
 pub(crate) fn parse_claim_set(json: Vec<u8>) -> Result<Claims, TokenError> {
     let text = String::from_utf8(json).map_err(|_| TokenError::Malformed)?;
-    Claims::read(text).map_err(|error| match error {
+    Claims::parse(text).map_err(|error| match error {
         ClaimsError::Malformed => TokenError::Malformed,
         ClaimsError::TooMany => TokenError::TooManyClaims,
     })

@@ -25,10 +25,10 @@ pub type ErrorClassifier = fn(&(dyn std::error::Error + 'static)) -> Option<&'st
 /// Applies [`ClientTelemetry`] to requests to backends, and propagates the trace. Created by
 /// [`Recorder::client_layer`](crate::Recorder::client_layer).
 ///
-/// Reads [`Backend`], [`Caller`](vmcp_core::Caller), and [`McpOperation`] from the request extensions, otherwise the
-/// headers `Mcp-Method` and `Mcp-Name`, and the [`RequestContext`] of the causing request from the operation or the extensions.
-/// Writes `traceparent` and `tracestate`, and with [`MetaPropagation`](vmcp_trace_context::MetaPropagation) the same
-/// members of the message's `_meta`. Errors of the inner service are passed on unchanged.
+/// Reads [`Backend`], [`Caller`](vmcp_core::Caller), and [`McpOperation`] from the request extensions, otherwise the headers
+/// `Mcp-Method` and `Mcp-Name`, and the [`RequestContext`] of the causing request from the operation or the extensions.
+/// Writes `traceparent` and `tracestate`, and with [`MetaPropagation`](vmcp_trace_context::MetaPropagation) the same members
+/// of the message's `_meta`. Errors of the inner service are passed on unchanged.
 #[derive(Clone)]
 pub struct ClientTelemetryLayer<P = HeaderPropagation> {
     recorder: Arc<Inner>,

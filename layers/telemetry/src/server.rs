@@ -19,8 +19,8 @@ use crate::request_observer::RequestObserver;
 /// the [crate docs](crate) for an example.
 ///
 /// Reads `traceparent` and `tracestate`, the facts that inner layers record in the request's
-/// [`RequestContext`](vmcp_core::RequestContext), and the [`Rejection`](vmcp_core::Rejection) in the response extensions. Inserts an
-/// observed `RequestContext` into the request extensions. Rejects no requests.
+/// [`RequestContext`](vmcp_core::RequestContext), and the [`Rejection`](vmcp_core::Rejection) in the response extensions.
+/// Inserts an observed `RequestContext` into the request extensions. Rejects no requests.
 #[derive(Clone, Debug)]
 pub struct ServerTelemetryLayer {
     recorder: Arc<Inner>,

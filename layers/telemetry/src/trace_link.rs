@@ -62,8 +62,8 @@ impl SpanPosition {
         Self { context, parent, is_remote, is_from_message }
     }
 
-    /// Returns the position of a request to a backend, as a child of the request that caused it. `request_context` is used unless
-    /// the operation has one.
+    /// Returns the position of a request to a backend, as a child of the request that caused it. `request_context` is used
+    /// unless the operation has one.
     pub(crate) fn for_client_request(
         spans: Option<&dyn SpanRecorder>,
         operation: Option<&McpOperation>,

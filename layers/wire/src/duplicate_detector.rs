@@ -6,7 +6,7 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::marker::PhantomData;
 
-use crate::json_string::{Unescaped, inside};
+use crate::json_string::{UnescapedChars, inside};
 use crate::lexer::Lexer;
 use crate::{MAX_MEMBERS, MAX_NAME, ScanErrorKind, StringSpan, json_string};
 
@@ -150,7 +150,7 @@ pub(crate) fn is_confusable(literal: &[u8], escaped: bool, name: &str) -> bool {
     visible.flat_map(fold).eq(name.chars().flat_map(fold))
 }
 
-/// Case folding, as far as it leads to ASCII: the simple and the full foldings of Unicode, the Turkic ones, and whatever
+/// Folds the case, as far as it leads to ASCII: the simple and the full foldings of Unicode, the Turkic ones, and whatever
 /// else becomes an ASCII letter by changing to lower or upper case.
 fn fold(char: char) -> impl Iterator<Item = char> {
     let (letters, count) = match char {
@@ -169,11 +169,11 @@ fn fold(char: char) -> impl Iterator<Item = char> {
     letters.into_iter().take(count)
 }
 
-fn unescaped(literal: &[u8]) -> Unescaped<'_> {
-    Unescaped::new(std::str::from_utf8(inside(literal)).unwrap_or_default())
+fn unescaped(literal: &[u8]) -> UnescapedChars<'_> {
+    UnescapedChars::new(std::str::from_utf8(inside(literal)).unwrap_or_default())
 }
 
-/// A hash of the unescaped name.
+/// Returns a hash of the unescaped name.
 fn hash_of(seed: &RandomState, literal: &[u8]) -> u16 {
     let mut hasher = seed.build_hasher();
     unescaped(literal).for_each(|char| hasher.write_u32(char.into()));
@@ -185,7 +185,7 @@ fn from(bytes: &[u8], start: u32) -> &[u8] {
     bytes.get(start as usize..).unwrap_or_default()
 }
 
-/// The string literal at `start`, which was read before.
+/// Returns the string literal at `start`, which was read before.
 fn literal_at(bytes: &[u8], start: u32) -> &[u8] {
     let bytes = from(bytes, start);
     Lexer::whole(bytes).string().map_or(&[], |text| text.span.of(bytes))

@@ -88,7 +88,7 @@ pub fn scan(bytes: &[u8]) -> Result<Envelope, ScanError> {
     scan_with(bytes, &mut |lexer| lexer.value(1).map(|value| value.span))
 }
 
-/// [`scan`], with `result` to read the value of `result`, which one container encloses.
+/// Scans like [`scan`], with a function that reads the value of `result`, which one container encloses.
 pub(crate) fn scan_with(
     bytes: &[u8],
     result: &mut impl FnMut(&mut Lexer<'_>) -> Result<Span, Stop>,
@@ -260,7 +260,7 @@ impl KnownKey for EnvelopeKey {
 }
 
 impl Id {
-    /// JSON-RPC 2.0, section 4, without the fractions that it discourages.
+    /// Classifies an id (JSON-RPC 2.0, section 4, without the fractions that it discourages).
     pub(crate) fn new(span: Span, bytes: &[u8]) -> Self {
         let literal = span.of(bytes);
         match literal.first() {

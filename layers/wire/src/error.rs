@@ -101,8 +101,8 @@ pub struct ScanError {
 }
 
 impl ScanErrorKind {
-    /// Returns the JSON-RPC 2.0 error code of the response: -32700 if the bytes are not a JSON text that is safe to read, -32600
-    /// if they are one but not a valid message.
+    /// Returns the JSON-RPC 2.0 error code of the response: -32700 if the bytes are not a JSON text that is safe to read,
+    /// -32600 if they are one but not a valid message.
     #[must_use]
     pub fn code(&self) -> i32 {
         match self {

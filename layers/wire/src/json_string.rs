@@ -5,13 +5,13 @@ use std::str::Chars;
 
 use crate::lexer::{Lexer, plain};
 
-/// The characters of a literal's inside, unescaped.
+/// Iterator over the unescaped characters of a literal.
 #[derive(Clone, Debug)]
-pub(crate) struct Unescaped<'a> {
+pub(crate) struct UnescapedChars<'a> {
     rest: Chars<'a>,
 }
 
-/// Returns the value of a JSON string literal with its quotes, or `None` if `string` is not such a literal, or holds half of a
+/// Returns the value of a JSON string literal with its quotes, or `None` if `string` is not such a literal, or has half of a
 /// surrogate pair.
 #[must_use]
 pub fn parse_json_string(string: &[u8]) -> Option<Cow<'_, str>> {
@@ -19,7 +19,7 @@ pub fn parse_json_string(string: &[u8]) -> Option<Cow<'_, str>> {
     let text = lexer.string().ok()?;
     (lexer.at == string.len()).then_some(())?;
     let inside = std::str::from_utf8(inside(string)).ok()?;
-    Some(if text.escaped { Unescaped::new(inside).collect() } else { Cow::Borrowed(inside) })
+    Some(if text.escaped { UnescapedChars::new(inside).collect() } else { Cow::Borrowed(inside) })
 }
 
 /// Appends `text` to `out` as a JSON string literal with its quotes.
@@ -53,10 +53,10 @@ fn escape(byte: u8, out: &mut Vec<u8>) {
     }
 }
 
-/// The value of a literal that was scanned.
+/// Returns the value of a scanned literal.
 pub(crate) fn read(literal: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(inside(literal)) {
-        Ok(inside) if inside.contains('\\') => Unescaped::new(inside).collect(),
+        Ok(inside) if inside.contains('\\') => UnescapedChars::new(inside).collect(),
         Ok(inside) => Cow::Borrowed(inside),
         Err(_) => String::from_utf8_lossy(inside(literal)),
     }
@@ -68,7 +68,7 @@ pub(crate) fn is(literal: &[u8], expected: &str) -> bool {
     if memchr::memchr(b'\\', inside).is_none() {
         return inside == expected.as_bytes();
     }
-    std::str::from_utf8(inside).is_ok_and(|inside| Unescaped::new(inside).eq(expected.chars()))
+    std::str::from_utf8(inside).is_ok_and(|inside| UnescapedChars::new(inside).eq(expected.chars()))
 }
 
 /// Returns the bytes between the quotes.
@@ -79,8 +79,8 @@ pub(crate) fn inside(literal: &[u8]) -> &[u8] {
     }
 }
 
-impl<'a> Unescaped<'a> {
-    /// `inside` is what stands between the quotes.
+impl<'a> UnescapedChars<'a> {
+    /// Creates the iterator for the text between the quotes.
     pub(crate) fn new(inside: &'a str) -> Self {
         Self { rest: inside.chars() }
     }
@@ -106,7 +106,7 @@ impl<'a> Unescaped<'a> {
     }
 }
 
-impl Iterator for Unescaped<'_> {
+impl Iterator for UnescapedChars<'_> {
     type Item = char;
 
     fn next(&mut self) -> Option<char> {

@@ -2,7 +2,7 @@
 
 use crate::{MAX_DEPTH, ScanErrorKind, Span, StringSpan};
 
-/// A place in JSON text. The text may be a prefix that goes on later; then running out of bytes is not an error.
+/// Lexer at a position of JSON text. The text may be a prefix; then its end is not an error.
 #[derive(Clone, Debug)]
 pub(crate) struct Lexer<'a> {
     pub(crate) bytes: &'a [u8],
@@ -27,17 +27,17 @@ impl From<ScanErrorKind> for Stop {
 }
 
 impl<'a> Lexer<'a> {
-    /// At the beginning of a complete text.
+    /// Creates a lexer of a complete text.
     pub(crate) fn whole(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0, whole: true }
     }
 
-    /// At the beginning of a text of which `bytes` have come so far.
+    /// Creates a lexer of a text of which `bytes` have arrived so far.
     pub(crate) fn prefix(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0, whole: false }
     }
 
-    /// The next byte.
+    /// Returns the next byte.
     #[inline]
     pub(crate) fn peek(&self) -> Option<u8> {
         self.bytes.get(self.at).copied()
@@ -57,7 +57,7 @@ impl<'a> Lexer<'a> {
         if self.at < self.bytes.len() { Stop::Error(self.syntax()) } else { Stop::End }
     }
 
-    /// [`ScanErrorKind::Syntax`] at this place.
+    /// Returns [`ScanErrorKind::Syntax`] at this position.
     pub(crate) fn syntax(&self) -> ScanErrorKind {
         ScanErrorKind::Syntax { at: self.offset() }
     }
@@ -72,7 +72,7 @@ impl<'a> Lexer<'a> {
         Ok(())
     }
 
-    /// Nothing but whitespace may follow.
+    /// Checks that only whitespace follows.
     pub(crate) fn end(&mut self) -> Result<(), Stop> {
         self.space();
         if self.at == self.bytes.len() { Ok(()) } else { Err(self.stop()) }
@@ -88,7 +88,7 @@ impl<'a> Lexer<'a> {
         Ok(key)
     }
 
-    /// Walks the object at this place, which `outer` containers enclose. `member` gets each name and has to read its value.
+    /// Reads the object at this position, which `outer` containers enclose. `member` gets each name and must read its value.
     pub(crate) fn object(
         &mut self,
         outer: usize,
@@ -116,7 +116,7 @@ impl<'a> Lexer<'a> {
         Ok(Span::new(start, self.at))
     }
 
-    /// Reads any value, which `outer` containers enclose. `escaped` of the answer holds for strings only.
+    /// Reads any value, which `outer` containers enclose. `escaped` of the result holds for strings only.
     #[inline]
     pub(crate) fn value(&mut self, outer: usize) -> Result<StringSpan, Stop> {
         match self.peek() {
@@ -168,7 +168,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Behind a value: steps over closing brackets and the comma to the next value. Whether the outermost one was closed.
+    /// Skips closing brackets and the comma after a value. Returns whether the outermost container was closed.
     #[inline]
     fn close(&mut self, outer: usize, depth: &mut usize, open: &mut u128) -> Result<bool, Stop> {
         while *depth > outer {
@@ -212,7 +212,7 @@ impl<'a> Lexer<'a> {
         Ok(())
     }
 
-    /// RFC 8259 6.
+    /// Skips a number (RFC 8259 6).
     fn number(&mut self) -> Result<(), Stop> {
         if self.peek() == Some(b'-') {
             self.at += 1;
@@ -244,7 +244,7 @@ impl<'a> Lexer<'a> {
         if self.at == start { Err(self.stop()) } else { Ok(()) }
     }
 
-    /// RFC 8259 7, and no half surrogate pairs.
+    /// Reads a string (RFC 8259 7) without lone surrogates.
     ///
     /// Names are short and have no escapes, so that case is read without a call.
     #[inline]
@@ -303,7 +303,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// The second half of a pair that began at `start`.
+    /// Reads the second half of a pair that began at `start`.
     fn low_surrogate(&mut self, start: u32) -> Result<(), Stop> {
         let lone = ScanErrorKind::LoneSurrogate { at: start };
         for byte in *b"\\u" {
@@ -317,7 +317,7 @@ impl<'a> Lexer<'a> {
         if let 0xDC00..=0xDFFF = self.unit()? { Ok(()) } else { Err(lone.into()) }
     }
 
-    /// The four digits behind the `u` at this place.
+    /// Reads the four digits after the `u` at this position.
     fn unit(&mut self) -> Result<u16, Stop> {
         self.at += 1;
         let mut unit = 0;
@@ -365,7 +365,7 @@ fn plain_blocks(bytes: &[u8]) -> usize {
     blocks.iter().take_while(|block| clean(block)).count() * BLOCK
 }
 
-/// The eight bytes at `at`, the first one lowest.
+/// Returns the eight bytes at `at`, the first one lowest.
 #[inline]
 fn word(bytes: &[u8], at: usize) -> Option<u64> {
     bytes.get(at..)?.first_chunk::<8>().map(|word| u64::from_le_bytes(*word))
@@ -377,13 +377,15 @@ fn before(hits: u64) -> usize {
     hits.trailing_zeros() as usize / 8
 }
 
-/// The quote and the control characters, all of them and nothing else, are below 0x21 once a bit of theirs is turned over.
+/// Returns `true` for the quote, the backslash and control characters: with one bit flipped, the quote and the control
+/// characters, and no others, are below 0x21.
 #[inline]
 fn is_special(byte: u8) -> bool {
     byte ^ 0x02 < 0x21 || byte == b'\\'
 }
 
-/// The high bit of each byte of `word` that is special. Bits above the lowest one may be wrong, as borrows carry upward.
+/// Returns the high bit of each byte of `word` that is special. Bits above the lowest one may be wrong, as borrows carry
+/// upward.
 #[inline]
 fn special(word: u64) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;

@@ -49,23 +49,23 @@ struct Items<'a> {
     close: u8,
 }
 
-/// The members of a JSON object, in order, without allocation.
+/// Iterates over the members of a JSON object in order, without allocation.
 ///
-/// `object` must be valid JSON, such as a span of a scanned message or text that [`validate`] accepts; otherwise the members end
-/// early. A value other than an object has no members.
+/// `object` must be valid JSON, such as a span of a scanned message or text that [`validate`] accepts; otherwise the members
+/// end early. A value other than an object has no members.
 #[must_use]
 pub fn members(object: &[u8]) -> Members<'_> {
     Members { items: Items { lexer: Lexer::whole(object), before: b'{', close: b'}' } }
 }
 
-/// The elements of a JSON array, in order, without allocation; which must be valid as for [`members`].
+/// Iterates over the elements of a JSON array in order, without allocation. The array must be valid as for [`members`].
 #[must_use]
 pub fn elements(array: &[u8]) -> Elements<'_> {
     let items = Items { lexer: Lexer::whole(array), before: b'[', close: b']' };
     Elements { items, offset: 0 }
 }
 
-/// The value of the first member whose unescaped name is `key`; which must be valid as for [`members`].
+/// Returns the value of the first member whose unescaped name is `key`. The object must be valid as for [`members`].
 ///
 /// Outside the objects whose members [`scan`](crate::scan) tells apart there may be a second one of that name.
 #[must_use]
@@ -90,13 +90,13 @@ pub fn validate(bytes: &[u8]) -> Result<(), ScanErrorKind> {
 }
 
 impl<'a> RawStr<'a> {
-    /// The literal, quotes included.
+    /// Returns the literal with its quotes.
     #[must_use]
     pub fn raw(self) -> &'a [u8] {
         self.literal
     }
 
-    /// The value, unescaped; borrowed when there is nothing to unescape.
+    /// Returns the unescaped value, borrowed without escapes.
     #[must_use]
     pub fn read(self) -> Cow<'a, str> {
         json_string::read(self.literal)
@@ -112,8 +112,8 @@ impl<'a> RawStr<'a> {
         }
     }
 
-    /// Returns `true` if some parsers take the value for `expected`, an ASCII name: parsers differ on case, and some cut names
-    /// at NUL.
+    /// Returns `true` if some parsers take the value for `expected`, an ASCII name: parsers differ on case, and some cut
+    /// names at NUL.
     #[must_use]
     pub fn resembles(self, expected: &str) -> bool {
         self.is(expected) || is_confusable(self.literal, self.escaped, expected)
@@ -158,7 +158,7 @@ impl<'a> Iterator for Elements<'a> {
 }
 
 impl<'a> Items<'a> {
-    /// The lexer at the next item.
+    /// Returns the lexer at the next item.
     fn next(&mut self) -> Option<&mut Lexer<'a>> {
         self.lexer.space();
         if self.before == 0 || self.lexer.expect(self.before).is_err() {

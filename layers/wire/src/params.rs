@@ -84,7 +84,7 @@ enum RefKey {
 #[derive(Clone, Copy)]
 enum NoKnownKey {}
 
-/// `params` of a request or notification: where it stands, and where the values of its routing members stand.
+/// Ranges of the `params` of a request or notification and of its routing members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Params {
     /// The whole object; `None` when the message has no `params`.
@@ -99,7 +99,7 @@ pub struct Params {
 }
 
 impl Key {
-    /// All of them, in the order of their discriminants.
+    /// All keys, in the order of their discriminants.
     pub const ALL: [Self; 18] = [
         Self::Name,
         Self::Uri,
@@ -121,7 +121,7 @@ impl Key {
         Self::Task,
     ];
 
-    /// The member's name as MCP spells it.
+    /// Returns the member's name in MCP.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -148,7 +148,7 @@ impl Key {
 }
 
 impl MetaKey {
-    /// All of them, in the order of their discriminants.
+    /// All keys, in the order of their discriminants.
     pub const ALL: [Self; 4] =
         [Self::ProtocolVersion, Self::ClientInfo, Self::ClientCapabilities, Self::RelatedTask];
 
@@ -156,7 +156,7 @@ impl MetaKey {
     pub const HANDSHAKE: [Self; 3] =
         [Self::ProtocolVersion, Self::ClientInfo, Self::ClientCapabilities];
 
-    /// The member's name as MCP spells it.
+    /// Returns the member's name in MCP.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -245,7 +245,7 @@ impl Params {
         (!span.is_empty()).then_some(span)
     }
 
-    /// The value of `key` if it is a JSON string. `bytes` must be the message that was scanned.
+    /// Returns the value of `key` if it is a JSON string. `bytes` must be the scanned message.
     #[must_use]
     pub fn text(&self, bytes: &[u8], key: Key) -> Option<StringSpan> {
         let span = self.get(key)?;

@@ -25,13 +25,13 @@ pub struct StringSpan {
 }
 
 impl Span {
-    /// The bytes at this range of `bytes`, which must be the message that was scanned. Empty when the range lies outside.
+    /// Returns the bytes at this range of `bytes`, which must be the scanned message; empty if the range is outside.
     #[must_use]
     pub fn of(self, bytes: &[u8]) -> &[u8] {
         bytes.get(self.start as usize..self.end as usize).unwrap_or_default()
     }
 
-    /// The same as [`Span::of`], sharing the storage of `bytes` instead of borrowing it.
+    /// Returns the same as [`Span::of`], sharing the storage of `bytes` instead of borrowing it.
     #[must_use]
     pub fn slice(self, bytes: &Bytes) -> Bytes {
         if self.start <= self.end && self.end as usize <= bytes.len() {
@@ -41,7 +41,7 @@ impl Span {
         }
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     #[must_use]
     pub fn len(self) -> usize {
         self.end.saturating_sub(self.start) as usize
@@ -53,7 +53,7 @@ impl Span {
         self.start >= self.end
     }
 
-    /// The range `start..end`. Offsets beyond `u32` cannot come up: longer messages are refused before they are read.
+    /// Creates the range `start..end`. Longer messages than `u32` are rejected before they are read.
     pub(crate) fn new(start: usize, end: usize) -> Self {
         let clamp = |offset| u32::try_from(offset).unwrap_or(u32::MAX);
         Self { start: clamp(start), end: clamp(end) }
@@ -61,7 +61,7 @@ impl Span {
 }
 
 impl StringSpan {
-    /// The value, unescaped; borrowed when there is nothing to unescape. `bytes` must be the message that was scanned.
+    /// Returns the unescaped value, borrowed without escapes. `bytes` must be the scanned message.
     #[must_use]
     pub fn read(self, bytes: &[u8]) -> Cow<'_, str> {
         let literal = self.span.of(bytes);

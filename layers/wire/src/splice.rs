@@ -77,8 +77,8 @@ impl<'a> Splice<'a> {
         self.add(Span { start: at, end: at }, text, EditKind::AppendedMember { object })
     }
 
-    /// Removes the member `key` of `object` with its comma, every one if there are several; nothing if there is none. A member
-    /// of that name that was appended by this splice goes too.
+    /// Removes the member `key` of `object` with its comma, every one if there are several; nothing if there is none. A
+    /// member of that name that was appended by this splice goes too.
     pub fn remove_member(&mut self, object: Span, key: &str) -> &mut Self {
         self.remove_appended(object, key);
         for member in members(object.of(self.original)).filter(|member| member.key.is(key)) {
@@ -102,8 +102,8 @@ impl<'a> Splice<'a> {
         Bytes::from(out)
     }
 
-    /// Returns the edited message in pieces: slices of `original`, which must be the message that this was created from, and the
-    /// edits between them. Nothing of the original is copied.
+    /// Returns the edited message in pieces: slices of `original`, which must be the message that this was created from, and
+    /// the edits between them. Nothing of the original is copied.
     #[must_use]
     pub fn pieces(mut self, original: &Bytes) -> Vec<Bytes> {
         self.add_commas();

@@ -31,13 +31,13 @@ pub struct MemberSpan {
     pub value: Span,
 }
 
-/// Reads `text`, one JSON object of at most `most` members, those of inner objects included, in which no
+/// Reads `text`, one JSON object of at most `max_members` members, those of inner objects included, in which no
 /// object has a member twice. Otherwise it is held to the same rules as by [`validate`](crate::validate).
 ///
 /// # Errors
-/// [`ScanErrorKind::NotAnObject`], [`ScanErrorKind::Duplicate`], [`ScanErrorKind::TooManyMembers`] with more than `most` members, and what is
-/// wrong with any text.
-pub fn parse_unique_object(text: &str, most: usize) -> Result<UniqueObject, ScanErrorKind> {
+/// [`ScanErrorKind::NotAnObject`], [`ScanErrorKind::Duplicate`], [`ScanErrorKind::TooManyMembers`] with more than
+/// `max_members` members, and what is wrong with any text.
+pub fn parse_unique_object(text: &str, max_members: usize) -> Result<UniqueObject, ScanErrorKind> {
     let bytes = text.as_bytes();
     u32::try_from(bytes.len()).map_err(|_| ScanErrorKind::TooLong)?;
     let mut lexer = Lexer::whole(bytes);
@@ -48,8 +48,11 @@ pub fn parse_unique_object(text: &str, most: usize) -> Result<UniqueObject, Scan
     }
     let mut found =
         UniqueObject { members: Vec::with_capacity(INITIAL_CAPACITY), large_numbers: Vec::new() };
-    let mut nested =
-        NestedReader { names: Vec::new(), left: most, large_numbers: &mut found.large_numbers };
+    let mut nested = NestedReader {
+        names: Vec::new(),
+        left: max_members,
+        large_numbers: &mut found.large_numbers,
+    };
     let (members, mut marks) = (&mut found.members, 0);
     let read = lexer.object(0, |lexer, key| {
         nested.count()?;

@@ -130,7 +130,7 @@ fn cancelled_waiter_gives_its_grant_to_the_next() {
 }
 
 #[test]
-fn waiters_are_bounded_in_all_and_for_each_owner() {
+fn limits_waiters_in_total_and_per_owner() {
     let budget = ByteBudget::new(2);
     let mut full = budget.open(owner(0));
     full.try_grow(1).unwrap();
@@ -148,7 +148,7 @@ fn waiters_are_bounded_in_all_and_for_each_owner() {
 }
 
 #[test]
-fn requests_belong_to_identities_else_to_networks() {
+fn owner_is_identity_or_else_network() {
     let budget = ByteBudget::new(1);
     let with = |identity: Option<Identity>, address: &str| {
         let mut extensions = Extensions::new();

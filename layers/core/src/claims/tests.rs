@@ -6,7 +6,7 @@ use serde_json::json;
 use super::*;
 
 fn read(text: &str) -> Result<Claims, ClaimsError> {
-    Claims::read(text.to_owned())
+    Claims::parse(text.to_owned())
 }
 
 /// Texts that are JSON or nearly so, with few names, so that some stand twice.
@@ -39,19 +39,19 @@ fn texts() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn says_what_the_tree_says(text in texts()) {
+    fn agrees_with_serde_tree(text in texts()) {
         tree::check(&text);
     }
 
     #[test]
-    fn reads_any_text_as_the_tree_does(text in any::<String>()) {
+    fn agrees_with_serde_tree_on_any_text(text in any::<String>()) {
         tree::check(&text);
         tree::check(&format!("{{\"a\":{text}}}"));
     }
 }
 
 #[test]
-fn refuses_a_duplicate_at_any_depth() {
+fn rejects_duplicates_at_any_depth() {
     for twice in [r#"{"a":1,"a":1}"#, r#"{"a":{"b":[{"c":1,"d":2,"\u0063":3}]}}"#] {
         assert_eq!(read(twice), Err(ClaimsError::Malformed), "{twice}");
     }
@@ -59,7 +59,7 @@ fn refuses_a_duplicate_at_any_depth() {
 }
 
 #[test]
-fn refuses_what_is_no_single_object() {
+fn rejects_other_values_than_one_object() {
     for other in ["", "[]", "1", "{}{}", "{", "{\"a\":1e400}", "{\"a\":\"\u{1}\"}", "\u{feff}{}"] {
         assert_eq!(read(other), Err(ClaimsError::Malformed), "{other}");
     }
@@ -70,7 +70,7 @@ fn refuses_what_is_no_single_object() {
 }
 
 #[test]
-fn what_is_as_deep_as_it_may_be_is_still_read() {
+fn reads_claims_at_maximum_depth() {
     let depth = vmcp_wire::MAX_DEPTH - 1;
     let claims = read(&format!("{{\"a\":{}1{}}}", "[".repeat(depth), "]".repeat(depth))).unwrap();
     let mut value = &claims.object()["a"];
@@ -81,7 +81,7 @@ fn what_is_as_deep_as_it_may_be_is_still_read() {
 }
 
 #[test]
-fn refuses_too_many_members_wherever_they_are() {
+fn rejects_too_many_members_at_any_depth() {
     let members = |count| {
         let list: Vec<_> = (0..count).map(|name| format!("\"{name}\":0")).collect();
         format!("{{\"nested\":{{{}}}}}", list.join(","))
@@ -91,7 +91,7 @@ fn refuses_too_many_members_wherever_they_are() {
 }
 
 #[test]
-fn numbers_stay_as_exact_as_they_were_written() {
+fn preserves_number_precision() {
     let claims =
         read(r#"{"a":18446744073709551615,"b":-9223372036854775808,"c":0.30000000000000004}"#);
     let claims = claims.unwrap();
@@ -101,7 +101,7 @@ fn numbers_stay_as_exact_as_they_were_written() {
 }
 
 #[test]
-fn only_names_are_in_the_debug_form() {
+fn debug_form_has_names_only() {
     let printed = format!("{:?}", read(r#"{"email":"canary"}"#).unwrap());
     assert_eq!(printed, r#"{"email"}"#);
 }

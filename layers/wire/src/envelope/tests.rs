@@ -297,7 +297,7 @@ fn accepts_unknown_member_names() {
 }
 
 #[test]
-fn bounds_the_number_and_the_names_of_members() {
+fn limits_number_and_names_of_members() {
     let members = |count: usize| {
         (0..count).map(|index| format!("\"m{index}\":0")).collect::<Vec<_>>().join(",")
     };

@@ -20,7 +20,7 @@ fn borrows_what_has_no_escapes() {
 }
 
 #[test]
-fn refuses_what_is_no_literal() {
+fn rejects_text_that_is_not_a_literal() {
     for text in [
         "",
         "\"",
@@ -39,7 +39,7 @@ fn refuses_what_is_no_literal() {
 }
 
 #[test]
-fn compares_by_value_and_not_by_spelling() {
+fn compares_unescaped_values() {
     assert!(is(br#""a\\b""#, r"a\b"));
     assert!(!is(br#""a\\b""#, r"a\\b"));
     assert!(is(br#""\ud834\udd1e""#, "𝄞"));

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn gives_members_in_order_with_their_places() {
+fn returns_members_in_order_with_offsets() {
     let object = br#" { "a" : 1 , "b\n":[ 2 ],"a":{"c":null} } "#;
     let found: Vec<_> = members(object)
         .map(|member| {
@@ -15,7 +15,7 @@ fn gives_members_in_order_with_their_places() {
 }
 
 #[test]
-fn gives_elements_in_order_with_their_places() {
+fn returns_elements_in_order_with_offsets() {
     let array = b"[ 1 ,\"]\",{\"a\":[]} ]";
     let mut items = elements(array);
     for (value, offset) in [(&b"1"[..], 2), (b"\"]\"", 5), (b"{\"a\":[]}", 9)] {
@@ -33,7 +33,7 @@ fn finds_the_first_member_by_its_unescaped_name() {
 }
 
 #[test]
-fn finds_where_a_value_is() {
+fn finds_the_range_of_a_value() {
     let text = br#" [{"\u0061": {"b" :12}}]"#;
     let object = Span::new(2, text.len() - 1);
     let inner = find_span(text, object, "a").unwrap();
@@ -43,7 +43,7 @@ fn finds_where_a_value_is() {
 }
 
 #[test]
-fn recognizes_names_that_readers_confuse() {
+fn recognizes_confusable_names() {
     let resembles =
         |object: &str| members(object.as_bytes()).next().unwrap().key.resembles("tasks");
     for alike in ["tasks", "Tasks", r"ta\u0073ks", r"TASKS\u0000x", "ta\u{17f}ks", "tas\u{212a}s"] {
@@ -55,7 +55,7 @@ fn recognizes_names_that_readers_confuse() {
 }
 
 #[test]
-fn ends_early_on_what_is_no_such_value() {
+fn has_no_members_of_other_values() {
     for bytes in [&b""[..], b"[", b"{", b"1", b"null", b"{\"a\"", b"{\"a\":}", b"{,}", b"\xff"] {
         assert_eq!(members(bytes).count(), 0);
     }

@@ -16,7 +16,7 @@ fn edit(text: &str, edits: impl FnOnce(&mut Splice<'_>)) -> String {
 }
 
 #[test]
-fn leaves_values_that_are_no_objects() {
+fn leaves_values_other_than_objects() {
     for text in ["null", "\"hi\"", "[1]", "[{}]", " 1", ""] {
         let set = edit(text, |splice| _ = splice.set_member(whole(text), "a", b"1"));
         let appended = edit(text, |splice| _ = splice.append_member(whole(text), "a", b"1"));
@@ -73,7 +73,7 @@ fn lets_the_later_of_two_overlapping_edits_win() {
 }
 
 #[test]
-fn keeps_to_the_message_with_places_outside() {
+fn clamps_positions_outside_the_message() {
     let edited = edit("ab", |splice| {
         splice.insert(9, &b"c"[..]).replace(Span { start: 7, end: 9 }, &b"d"[..]);
         splice.replace(Span { start: 1, end: 0 }, &b"e"[..]);
@@ -82,7 +82,7 @@ fn keeps_to_the_message_with_places_outside() {
 }
 
 #[test]
-fn sets_a_member_that_is_there() {
+fn replaces_existing_member() {
     let text = r#"{ "\u0061" : 1.00 , "b":[] }"#;
     assert_eq!(
         edit(text, |splice| _ = splice.set_member(whole(text), "a", b"{}")),
@@ -96,7 +96,7 @@ fn sets_a_member_that_is_there() {
 }
 
 #[test]
-fn appends_members_that_are_not_there() {
+fn appends_missing_members() {
     for (text, expected) in [
         ("{}", r#"{"x":1,"y\"":2}"#),
         ("{ }", r#"{ "x":1,"y\"":2}"#),
@@ -110,7 +110,7 @@ fn appends_members_that_are_not_there() {
 }
 
 #[test]
-fn replaces_a_member_that_it_appended() {
+fn replaces_appended_member() {
     let edited = edit("{}", |splice| {
         splice.set_member(whole("{}"), "x", b"0").set_member(whole("{}"), "xy", b"1");
         splice.set_member(whole("{}"), "x", b"2");
@@ -165,7 +165,7 @@ fn combines_edits_of_members() {
 }
 
 #[test]
-fn takes_many_edits() {
+fn accepts_many_edits() {
     let text = "x".repeat(40);
     let edited = edit(&text, |splice| {
         for at in (0..40).rev() {

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_lines_come_whole() {
+    fn returns_long_lines_whole() {
         let mut line = ChunkedBuffer::default();
         let mut expected = Vec::new();
         for (number, length) in [10, 0, 5000, 3 * PIECE, 1, PIECE].into_iter().enumerate() {

@@ -7,8 +7,8 @@ pub const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
 
 /// Appends one event to `out`, ready to be sent.
 ///
-/// Each line of `data` becomes a `data` field, so line ends, which JSON allows between tokens, reach the reader as line feeds.
-/// `id` and `event` are one line each: line ends in them, and NUL in an id, are left out.
+/// Each line of `data` becomes a `data` field, so line ends, which JSON allows between tokens, reach the reader as line
+/// feeds. `id` and `event` are one line each: line ends in them, and NUL in an id, are left out.
 pub fn frame(id: Option<&str>, event: Option<&str>, data: &[u8], out: &mut impl BufMut) {
     if let Some(id) = id {
         field(b"id: ", id, out);
@@ -59,9 +59,9 @@ impl Encoder {
         self.data.len().saturating_sub(self.position)
     }
 
-    /// Appends about `most` bytes of the event to `out`, with the field `id` in the first piece. Returns whether the event is
-    /// complete.
-    pub fn encode(&mut self, id: Option<&str>, most: usize, out: &mut impl BufMut) -> bool {
+    /// Appends about `max_len` bytes of the event to `out`, with the field `id` in the first piece. Returns whether the
+    /// event is complete.
+    pub fn encode(&mut self, id: Option<&str>, max_len: usize, out: &mut impl BufMut) -> bool {
         if !std::mem::replace(&mut self.is_begun, true) {
             if let Some(id) = id {
                 field(b"id: ", id, out);
@@ -71,7 +71,7 @@ impl Encoder {
             }
             out.put_slice(b"data: ");
         }
-        let end = self.data.len().min(self.position.saturating_add(most));
+        let end = self.data.len().min(self.position.saturating_add(max_len));
         while let Some(rest) = self.data.get(self.position..end).filter(|rest| !rest.is_empty()) {
             let Some(at) = memchr::memchr2(b'\r', b'\n', rest) else {
                 out.put_slice(rest);

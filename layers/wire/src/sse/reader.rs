@@ -27,9 +27,9 @@ pub struct EventTooLargeError {
 
 /// Incremental reader of an event stream by WHATWG HTML 9.2.6.
 ///
-/// Chunks may be cut anywhere. Lines end with CR, LF or both; a byte order mark at the beginning, comments and unknown fields
-/// are passed over. Blocks without data are no events, but their `id` and `retry` count. Bytes that are not UTF-8 pass through:
-/// the parser of the data rejects them.
+/// Chunks may be cut anywhere. Lines end with CR, LF or both; a byte order mark at the beginning, comments and unknown
+/// fields are passed over. Blocks without data are no events, but their `id` and `retry` count. Bytes that are not UTF-8
+/// pass through: the parser of the data rejects them.
 #[derive(Debug)]
 pub struct Reader {
     max_event: usize,
@@ -83,8 +83,8 @@ enum Step {
 }
 
 impl Reader {
-    /// A reader at the beginning of a stream. `max_event` bounds the bytes in the lines of one event, line ends and comments
-    /// aside; the reader holds little more than that and the pushed chunk.
+    /// Creates a reader at the beginning of a stream. `max_event` bounds the bytes in the lines of one event, line ends and
+    /// comments aside; the reader holds little more than that and the pushed chunk.
     #[must_use]
     pub fn new(max_event: usize) -> Self {
         Self {
@@ -127,13 +127,13 @@ impl Reader {
         self.chunk.len() + self.line.len() + self.size
     }
 
-    /// The last `id` of the stream, also of a block without data: what to resume behind. Empty after a reset.
+    /// Returns the last `id` of the stream, also of a block without data, from which to resume. Empty after a reset.
     #[must_use]
     pub fn last_id(&self) -> Option<&Bytes> {
         self.last_id.as_ref()
     }
 
-    /// The last `retry` of the stream, in milliseconds, also of a block without data.
+    /// Returns the last `retry` of the stream, in milliseconds, also of a block without data.
     #[must_use]
     pub fn retry(&self) -> Option<u64> {
         self.retry
@@ -237,7 +237,7 @@ impl Reader {
 impl Iterator for Reader {
     type Item = Result<Event, EventTooLargeError>;
 
-    /// The next event that has come whole, or `None` until another chunk does.
+    /// Returns the next complete event, or `None` until the next chunk.
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             match self.step() {

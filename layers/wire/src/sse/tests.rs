@@ -34,7 +34,7 @@ fn ends_lines_with_cr_lf_or_both() {
 }
 
 #[test]
-fn gives_an_event_at_its_cr_without_waiting_for_more() {
+fn returns_event_at_its_final_cr() {
     let mut reader = Reader::new(64);
     reader.push(Bytes::from_static(b"data: a\r\n\r"));
     assert_eq!(reader.next().unwrap().unwrap().data, "a");
@@ -49,7 +49,7 @@ fn joins_data_lines() {
 }
 
 #[test]
-fn takes_an_empty_data_field_for_an_event_and_no_data_for_none() {
+fn empty_data_is_an_event_missing_data_is_not() {
     assert_eq!(data(b"id: 1\ndata:\n\nid: 2\n\nevent: x\n\ndata: a\n\n"), ["", "a"]);
     let mut reader = Reader::new(64);
     reader.push(Bytes::from_static(b"id: 2\nretry: 10\n\nretry: 1x\nretry:\nid: a\0b\n\n"));
@@ -64,7 +64,7 @@ fn does_not_carry_fields_into_the_next_event() {
 }
 
 #[test]
-fn passes_over_comments_unknown_fields_and_the_byte_order_mark() {
+fn skips_comments_unknown_fields_and_byte_order_mark() {
     assert_eq!(data(b"\xEF\xBB\xBFdata: a\n: hello\nfoo: bar\nfoo\n\n:\n\n"), ["a"]);
     assert_eq!(data(b"\xEF\xBB\xBF: hello\ndata: a\n\n\xEF\xBB\xBFdata: b\n\n"), ["a"]);
 }
@@ -77,7 +77,7 @@ fn reads_any_number_of_comments_at_once() {
 }
 
 #[test]
-fn borrows_the_data_of_an_event_that_came_whole() {
+fn borrows_data_of_event_in_one_chunk() {
     let chunk = Bytes::from_static(b"id: 1\ndata: {\"a\":1}\n\n");
     let mut reader = Reader::new(64);
     reader.push(chunk.clone());
@@ -101,7 +101,7 @@ fn skips_an_event_that_is_too_large() {
 }
 
 #[test]
-fn tells_whether_the_stream_was_cut() {
+fn reports_truncated_streams() {
     for (stream, whole) in [
         ("", true),
         ("data: a\n\n", true),
@@ -127,7 +127,7 @@ fn frames_an_event() {
 }
 
 #[test]
-fn keeps_the_frame_right_whatever_is_framed() {
+fn frame_stays_valid_for_any_content() {
     let mut out = BytesMut::new();
     frame(Some("a\nid: b\0"), Some("x\r\n\r\ny"), b"{\r\n\"a\":\n\r1}\n", &mut out);
     let found = events(&out);

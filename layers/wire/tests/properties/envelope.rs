@@ -8,7 +8,7 @@ use vmcp_wire::{
     members, parse_json_string, scan, scan_params, scan_prefix, validate,
 };
 
-use crate::reference::{Entries, MANNERS, accepts, reading};
+use crate::reference::{Entries, PARSER_BEHAVIORS, accepts, reading};
 
 /// Holds for any bytes.
 pub(crate) fn check(bytes: &[u8]) {
@@ -86,12 +86,12 @@ fn check_readings(text: &str, envelope: Envelope) {
             Some(literal(method.span.of(bytes))),
             params.get(key).map(|span| literal(span.of(bytes))),
         );
-        for manner in &MANNERS {
+        for behavior in &PARSER_BEHAVIORS {
             assert_eq!(
                 ours,
-                reading(text, key.name(), manner),
+                reading(text, key.name(), behavior),
                 "who takes {}: {text}",
-                manner.name
+                behavior.name
             );
         }
         if let Some(value) = params.text(bytes, key) {
@@ -109,8 +109,8 @@ fn check_answer(text: &str, id: Option<&[u8]>, outcome: Outcome) {
         Outcome::Result(span) => ("result", span),
         Outcome::Error(span) => ("error", span),
     };
-    for manner in &MANNERS {
-        let pick = |name| theirs.pick(name, manner).map(str::as_bytes);
+    for behavior in &PARSER_BEHAVIORS {
+        let pick = |name| theirs.pick(name, behavior).map(str::as_bytes);
         assert_eq!(id, pick("id").filter(|id| *id != b"null"));
         assert_eq!(Some(span.of(text.as_bytes())), pick(name));
     }

@@ -1,7 +1,7 @@
 //! Properties of the byte layer, held against readers that share no code with it.
 //!
-//! The modules `envelope`, `listing`, `sse` and `splice` each have one `check` over bytes. Here generated input drives it; the fuzz targets
-//! of the same names drive the same functions.
+//! The modules `envelope`, `listing`, `sse` and `splice` each have one `check` over bytes. Here generated input drives it;
+//! the fuzz targets of the same names drive the same functions.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -24,12 +24,12 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn reads_messages_as_every_other_reader_does(message in text::message()) {
+    fn agrees_with_reference_parser(message in text::message()) {
         envelope::check(message.as_bytes());
     }
 
     #[test]
-    fn reads_damaged_messages_as_every_other_reader_does(message in text::damaged(text::message())) {
+    fn agrees_with_reference_parser_on_damaged_messages(message in text::damaged(text::message())) {
         envelope::check(&message);
     }
 
@@ -47,12 +47,12 @@ proptest! {
     }
 
     #[test]
-    fn accepts_a_plain_call_whatever_its_arguments(arguments in text::value(), name in ".{0,20}") {
+    fn accepts_call_with_any_arguments(arguments in text::value(), name in ".{0,20}") {
         envelope::check_call(&name, &arguments);
     }
 
     #[test]
-    fn reads_lists_as_it_looks_into_them(
+    fn list_reader_agrees_with_members(
         before in text::damaged(text::listing()),
         after in text::damaged(text::listing()),
     ) {
@@ -68,7 +68,7 @@ proptest! {
     }
 
     #[test]
-    fn reads_event_streams_however_they_are_cut(
+    fn reads_event_streams_in_any_chunks(
         limit in any::<u8>(),
         cuts in any::<[u8; 3]>(),
         stream in text::event_stream(),

@@ -12,18 +12,22 @@ pub(crate) struct Entries(pub(crate) Vec<(String, Box<RawValue>)>);
 
 /// Choice of a parser among members.
 #[derive(Debug)]
-pub(crate) struct Manner {
+pub(crate) struct ParserBehavior {
     pub(crate) name: &'static str,
     last: bool,
     same: fn(&str, &str) -> bool,
 }
 
-pub(crate) const MANNERS: [Manner; 5] = [
-    Manner { name: "the last one", last: true, same: |found, wanted| found == wanted },
-    Manner { name: "the first one", last: false, same: |found, wanted| found == wanted },
-    Manner { name: "the last one without regard to case", last: true, same: same_letters },
-    Manner { name: "the first one without regard to case", last: false, same: same_letters },
-    Manner {
+pub(crate) const PARSER_BEHAVIORS: [ParserBehavior; 5] = [
+    ParserBehavior { name: "the last one", last: true, same: |found, wanted| found == wanted },
+    ParserBehavior { name: "the first one", last: false, same: |found, wanted| found == wanted },
+    ParserBehavior { name: "the last one without regard to case", last: true, same: same_letters },
+    ParserBehavior {
+        name: "the first one without regard to case",
+        last: false,
+        same: same_letters,
+    },
+    ParserBehavior {
         name: "the last one up to NUL",
         last: true,
         same: |found, wanted| found.split('\0').next() == Some(wanted),
@@ -32,8 +36,8 @@ pub(crate) const MANNERS: [Manner; 5] = [
 
 impl<'de> Deserialize<'de> for Entries {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct InOrder;
-        impl<'de> Visitor<'de> for InOrder {
+        struct EntriesVisitor;
+        impl<'de> Visitor<'de> for EntriesVisitor {
             type Value = Entries;
 
             fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -48,7 +52,7 @@ impl<'de> Deserialize<'de> for Entries {
                 Ok(Entries(entries))
             }
         }
-        deserializer.deserialize_map(InOrder)
+        deserializer.deserialize_map(EntriesVisitor)
     }
 }
 
@@ -58,9 +62,9 @@ impl Entries {
     }
 
     /// The JSON text of a member's value.
-    pub(crate) fn pick(&self, wanted: &str, manner: &Manner) -> Option<&str> {
-        let mut found = self.0.iter().filter(|(name, _)| (manner.same)(name, wanted));
-        let entry = if manner.last { found.next_back() } else { found.next() };
+    pub(crate) fn pick(&self, wanted: &str, behavior: &ParserBehavior) -> Option<&str> {
+        let mut found = self.0.iter().filter(|(name, _)| (behavior.same)(name, wanted));
+        let entry = if behavior.last { found.next_back() } else { found.next() };
         entry.map(|(_, value)| value.get())
     }
 }
@@ -69,12 +73,12 @@ impl Entries {
 pub(crate) fn reading(
     message: &str,
     member: &str,
-    manner: &Manner,
+    behavior: &ParserBehavior,
 ) -> (Option<String>, Option<String>) {
     let Some(message) = Entries::read(message) else { return (None, None) };
-    let params = message.pick("params", manner).and_then(Entries::read);
-    let value = params.as_ref().and_then(|params| params.pick(member, manner));
-    (message.pick("method", manner).map(str::to_owned), value.map(str::to_owned))
+    let params = message.pick("params", behavior).and_then(Entries::read);
+    let value = params.as_ref().and_then(|params| params.pick(member, behavior));
+    (message.pick("method", behavior).map(str::to_owned), value.map(str::to_owned))
 }
 
 /// Returns `true` if the rules of the envelope accept a JSON text; `None` if this parser cannot tell.
@@ -84,7 +88,7 @@ pub(crate) fn accepts(message: &str) -> Option<bool> {
     if !distinct(&message, &names)? {
         return Some(false);
     }
-    let strict = &MANNERS[0];
+    let strict = &PARSER_BEHAVIORS[0];
     let [version, id, method, params, result, error] = names.map(|name| message.pick(name, strict));
     if string(version).as_deref() != Some("2.0") || !params.map_or(Some(true), accepts_params)? {
         return Some(false);
@@ -104,7 +108,7 @@ pub(crate) fn accepts(message: &str) -> Option<bool> {
 fn accepts_params(params: &str) -> Option<bool> {
     let Some(params) = Entries::read(params) else { return Some(false) };
     let inner = |key: &str, names: &[&str]| {
-        let value = params.pick(key, &MANNERS[0]).and_then(Entries::read);
+        let value = params.pick(key, &PARSER_BEHAVIORS[0]).and_then(Entries::read);
         value.map_or(Some(true), |value| distinct(&value, names))
     };
     let itself = distinct(&params, &Key::ALL.map(Key::name))?;

@@ -11,7 +11,7 @@ use crate::{Claim, Claims, ClaimsError, MAX_CLAIMS};
 
 /// Panics if `text` says something else as a tree.
 pub(crate) fn check(text: &str) {
-    let claims = Claims::read(text.to_owned());
+    let claims = Claims::parse(text.to_owned());
     let tree = tree(text);
     assert_eq!(claims.clone().map(Map::from), tree.clone());
     let (Ok(claims), Ok(tree)) = (claims, tree) else { return };
@@ -41,7 +41,7 @@ pub(crate) fn check(text: &str) {
 fn tree(text: &str) -> Result<Map<String, Value>, ClaimsError> {
     let left = Cell::new(MAX_CLAIMS);
     let mut reader = serde_json::Deserializer::from_str(text);
-    match (Strict(&left).deserialize(&mut reader), reader.end()) {
+    match (StrictVisitor(&left).deserialize(&mut reader), reader.end()) {
         (Ok(Value::Object(claims)), Ok(())) => Ok(claims),
         (Err(_), _) if left.get() == 0 => Err(ClaimsError::TooMany),
         _ => Err(ClaimsError::Malformed),
@@ -50,9 +50,9 @@ fn tree(text: &str) -> Result<Map<String, Value>, ClaimsError> {
 
 /// Refuses duplicate members; the cell holds how many members are still allowed.
 #[derive(Clone, Copy)]
-struct Strict<'a>(&'a Cell<usize>);
+struct StrictVisitor<'a>(&'a Cell<usize>);
 
-impl<'de> DeserializeSeed<'de> for Strict<'_> {
+impl<'de> DeserializeSeed<'de> for StrictVisitor<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Value, D::Error> {
@@ -60,7 +60,7 @@ impl<'de> DeserializeSeed<'de> for Strict<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Strict<'_> {
+impl<'de> Visitor<'de> for StrictVisitor<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
