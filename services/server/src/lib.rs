@@ -14,7 +14,7 @@ pub mod serve;
 pub mod stack;
 mod stream_scope;
 
-/// Compiles and runs the examples of the README.
+/// Compiles and runs the examples of the project's README.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
