@@ -37,7 +37,7 @@ section_with_default! {
         pub custom_attributes: BTreeMap<String, String> = BTreeMap::new();
         /// Environment variables to copy into spans. No others are read.
         pub environment_variables: Vec<EnvName> = Vec::new();
-        /// Write the older attribute names too.
+        /// Write the older attribute names too. A later release will change the default to false.
         pub use_legacy_attributes: bool = true;
     }
     check Telemetry::check
