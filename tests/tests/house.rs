@@ -261,6 +261,7 @@ fn dependencies_point_towards_the_ground() {
 
 #[test]
 fn crates_have_readme_description_and_workspace_lints() {
+    let is_offered = |place: &str| place.starts_with("layers/") || place.starts_with("services/");
     let mut broken = Vec::new();
     for package in packages() {
         let name = package["name"].as_str().unwrap();
@@ -272,6 +273,13 @@ fn crates_have_readme_description_and_workspace_lints() {
         if package["description"].as_str().unwrap_or_default().is_empty() {
             broken.push(format!("{name}: no description"));
         }
+        let is_published =
+            CRATES.iter().any(|(known, place, _)| *known == name && is_offered(place));
+        for field in ["keywords", "categories"] {
+            if is_published && package[field].as_array().is_none_or(Vec::is_empty) {
+                broken.push(format!("{name}: no {field}"));
+            }
+        }
         if package["license"] != "Apache-2.0" {
             broken.push(format!("{name}: license.workspace is not set"));
         }
@@ -282,7 +290,6 @@ fn crates_have_readme_description_and_workspace_lints() {
     }
     assert_none(&broken, "a crate brings along what a reader looks for");
     let front = fs::read_to_string(root().join("README.md")).unwrap();
-    let is_offered = |place: &str| place.starts_with("layers/") || place.starts_with("services/");
     for (name, place, _) in CRATES.iter().filter(|(_, place, _)| is_offered(place)) {
         let link = format!("[{name}]({place}/README.md)");
         assert!(front.contains(&link), "README.md leads to every crate: {link}");
