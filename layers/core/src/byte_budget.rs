@@ -172,7 +172,7 @@ impl ByteBudget {
         self.0.limit
     }
 
-    /// Returns what is held, waits and was refused.
+    /// Returns the numbers of held bytes, waiting requests and rejected requests.
     #[must_use]
     pub fn counts(&self) -> BudgetCounts {
         let state = self.lock();
@@ -185,7 +185,7 @@ impl ByteBudget {
         }
     }
 
-    /// Counts a refusal, and returns it: 503, to be tried again.
+    /// Counts a rejection and returns it: 503 with `Retry-After`.
     #[must_use]
     pub fn rejection(&self) -> Rejection {
         self.count_rejection();

@@ -76,7 +76,7 @@ pub enum UpstreamError {
     /// The caller never linked the provider, or its grant is revoked: the caller has to log in again.
     #[error("there is no usable token of this provider: log in again")]
     NotLinked,
-    /// The store or the provider does not answer: trying again later helps.
+    /// The store or the provider does not respond: a retry may succeed.
     #[error("tokens of this provider are unavailable")]
     Unavailable,
 }

@@ -91,7 +91,7 @@ where
     }
 }
 
-/// A rejection, and the id of the request that it answers. Boxed: messages are moved through the same results.
+/// Rejection with the id of the rejected request. Boxed, so that results with messages stay small.
 type RejectionWithId = Box<(Rejection, Option<Bytes>)>;
 
 /// Decodes the message in `bytes`. An error has the id of the message, if it has a valid one.

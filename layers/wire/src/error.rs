@@ -85,7 +85,7 @@ pub enum ScanErrorKind {
         /// Start of the key.
         at: u32,
     },
-    /// EnvelopeMembers of a request and of an answer, or both a result and an error.
+    /// Members of a request and of a response, or both a result and an error.
     #[error("both a request and an answer, or both a result and an error: send one of them")]
     Ambiguous,
 }

@@ -181,8 +181,8 @@ fn rejects_text_that_is_not_json() {
 
 #[test]
 fn rejects_text_that_is_not_utf_8() {
-    let refused = scan(b"{\"a\":\"\xff\"}").unwrap_err();
-    assert_eq!(refused.kind, ScanErrorKind::NotUtf8 { at: 6 });
+    let error = scan(b"{\"a\":\"\xff\"}").unwrap_err();
+    assert_eq!(error.kind, ScanErrorKind::NotUtf8 { at: 6 });
     // A surrogate written as three bytes.
     assert!(scan(b"{\"a\":\"\xed\xa0\x80\"}").is_err());
 }
@@ -331,8 +331,8 @@ fn returns_the_id_of_rejected_messages() {
         (r#"[{"id":7}]"#, None),
     ];
     for (message, expected) in cases {
-        let refused = scan(message.as_bytes()).unwrap_err();
-        let id = refused.id.map(|id| id.of(message.as_bytes()));
+        let error = scan(message.as_bytes()).unwrap_err();
+        let id = error.id.map(|id| id.of(message.as_bytes()));
         assert_eq!(id, expected.map(str::as_bytes), "{message}");
     }
 }

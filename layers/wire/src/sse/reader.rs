@@ -28,7 +28,7 @@ pub struct EventTooLargeError {
 /// Incremental reader of an event stream by WHATWG HTML 9.2.6.
 ///
 /// Chunks may be cut anywhere. Lines end with CR, LF or both; a byte order mark at the beginning, comments and unknown
-/// fields are passed over. Blocks without data are no events, but their `id` and `retry` count. Bytes that are not UTF-8
+/// fields are passed over. Blocks without data are not events, but their `id` and `retry` count. Bytes that are not UTF-8
 /// pass through: the parser of the data rejects them.
 #[derive(Debug)]
 pub struct Reader {

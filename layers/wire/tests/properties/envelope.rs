@@ -77,7 +77,7 @@ fn check_readings(text: &str, envelope: Envelope) {
             (method, params)
         }
         Envelope::Response { id, outcome } => {
-            return check_answer(text, id.map(|id| id.of(bytes)), outcome);
+            return check_response(text, id.map(|id| id.of(bytes)), outcome);
         }
     };
     for key in Key::ALL {
@@ -103,7 +103,7 @@ fn check_readings(text: &str, envelope: Envelope) {
     }
 }
 
-fn check_answer(text: &str, id: Option<&[u8]>, outcome: Outcome) {
+fn check_response(text: &str, id: Option<&[u8]>, outcome: Outcome) {
     let theirs = Entries::read(text).unwrap();
     let (name, span) = match outcome {
         Outcome::Result(span) => ("result", span),

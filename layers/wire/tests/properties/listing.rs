@@ -4,7 +4,7 @@ use vmcp_wire::{
     Envelope, ItemRules, ListResult, Outcome, elements, find, members, parse_json_string, scan,
 };
 
-/// Between an earlier answer and the one that is read with it: in no text.
+/// Separator of the earlier response and the one that is read with it, which occurs in no text.
 pub(crate) const BETWEEN: u8 = 0xFF;
 
 /// Holds for any bytes.

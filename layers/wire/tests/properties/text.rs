@@ -88,7 +88,7 @@ pub(crate) fn message() -> impl Strategy<Value = String> {
         .prop_map(|(members, space)| join(members, &space))
 }
 
-/// Something like the answer to a list request; two of them have items in common.
+/// Generates responses to a list request that have items in common.
 pub(crate) fn listing() -> impl Strategy<Value = String> {
     let plain = (0..6u8).prop_map(|n| format!("{{\"name\":\"{n}\",\"x\":[{n}]}}"));
     let named = (spelled("name"), literal("[a-b]{0,2}"), value())

@@ -48,7 +48,7 @@ fn tree(text: &str) -> Result<Map<String, Value>, ClaimsError> {
     }
 }
 
-/// Refuses duplicate members; the cell holds how many members are still allowed.
+/// Visitor that rejects duplicate members; the cell has the number of members that are still allowed.
 #[derive(Clone, Copy)]
 struct StrictVisitor<'a>(&'a Cell<usize>);
 
