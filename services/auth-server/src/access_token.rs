@@ -44,16 +44,16 @@ pub enum AccessTokenError {
     #[error(transparent)]
     Token(#[from] TokenError),
     /// The token has no session of this server.
-    #[error("the token belongs to no session")]
+    #[error("failed to verify access token: it has no session of this server; log in again")]
     NoSession,
     /// The session was revoked, or ended with the process that stored it.
-    #[error("the token was revoked")]
+    #[error("failed to verify access token: its session was revoked; log in again")]
     Revoked,
     /// The revocations from before this server's start are not read yet ([`AuthServer::watch`]). The caller can retry
     /// later.
     ///
     /// [`AuthServer::watch`]: crate::AuthServer::watch
-    #[error("the store has not been read yet: the token may have been revoked")]
+    #[error("failed to verify access token: revocations are not loaded from the store yet; retry later")]
     RevocationsNotLoaded,
 }
 
@@ -154,11 +154,11 @@ pub(crate) async fn watch_revocations(server: &AppState) {
                     server.forget(revocation.session);
                 }
                 tracing::warn!(
-                    "the store does not tell any more what other replicas revoke; it is asked again"
+                    "revocation stream ended, reconnecting"
                 );
             }
             Err(error) => {
-                tracing::warn!(%error, "the store does not tell what other replicas revoke; it is asked again");
+                tracing::warn!(%error, "failed to read revocations from store, retrying");
             }
         }
         tokio::time::sleep(RETRY_DELAY).await;

@@ -104,7 +104,7 @@ impl AppState {
                 let provider = upstream.map(|upstream| upstream.name.as_str());
                 let kind = EventKind::LoginFailed { provider, rejection: (&error).into() };
                 self.report(Event::of(Some(client.client.id.as_str()), kind));
-                tracing::info!(client = %client.client.id, error = error.code.name(), "an authorization request is refused");
+                tracing::info!(client = %client.client.id, error = error.code.name(), "authorization request rejected");
                 let state = client.state.as_deref();
                 let to = self.error_redirect(&client.redirect, state, &error);
                 if self.is_trusted_redirect(&headers, &client).await {
@@ -218,7 +218,7 @@ impl AppState {
         let nonce = params.get("nonce");
         if nonce.is_some_and(|nonce| !is_printable(nonce, MAX_NONCE)) {
             return Err(OAuthError::invalid_request(
-                "nonce is longer than 512 characters, or not printable ASCII",
+                "nonce is invalid: use at most 512 characters of printable ASCII",
             ));
         }
         let prompts = prompts(params)?;
@@ -243,7 +243,7 @@ impl AppState {
     /// Returns the audience of the tokens (RFC 8707 section 2.1).
     fn find_audience(&self, params: &Params<'_>) -> Result<String, OAuthError> {
         let found = self.settings.audiences.find(params.get("resource"));
-        let words = "resource is none that tokens are issued for";
+        let words = "resource is unknown: use a resource of this authorization server";
         found
             .map(|known| known.as_str().to_owned())
             .ok_or(OAuthError::new(ErrorCode::InvalidTarget, words))
@@ -329,7 +329,7 @@ impl AppState {
         let providers: Vec<_> =
             self.upstreams.iter().map(|upstream| upstream.name.as_str()).collect();
         Ok(self.pages.consent(&ConsentPage {
-            client: client.name.as_deref().unwrap_or("An application without a name"),
+            client: client.name.as_deref().unwrap_or("Unnamed application"),
             metadata_host,
             redirect,
             scopes: &validated.scopes.clone().with_offline_access(validated.refresh),
@@ -347,15 +347,15 @@ fn check_supported(params: &Params<'_>) -> Result<(), OAuthError> {
     if params.is_repeated("resource") {
         return Err(OAuthError::new(
             ErrorCode::InvalidTarget,
-            "one resource only can be asked for",
+            "resource is repeated: send it once",
         ));
     }
     if params.has_repeated() {
-        return Err(OAuthError::invalid_request("a parameter is there twice"));
+        return Err(OAuthError::invalid_request("a parameter is repeated: send each parameter once"));
     }
     if params.get("state").is_some_and(|state| !is_printable(state, MAX_STATE)) {
         return Err(OAuthError::invalid_request(
-            "state is longer than 2048 characters, or not printable ASCII",
+            "state is invalid: use at most 2048 characters of printable ASCII",
         ));
     }
     for (name, code) in [
@@ -364,21 +364,22 @@ fn check_supported(params: &Params<'_>) -> Result<(), OAuthError> {
         ("registration", ErrorCode::RegistrationNotSupported),
     ] {
         if params.has(name) {
-            return Err(OAuthError::new(code, "this parameter of OpenID Connect is not supported"));
+            return Err(OAuthError::new(code, "request, request_uri and registration are not supported: send plain \
+             parameters"));
         }
     }
     match params.get("response_type") {
         Some("code") => {}
         Some(_) => {
-            let words = "response_type must be code";
+            let words = "response_type is not supported: use code";
             return Err(OAuthError::new(ErrorCode::UnsupportedResponseType, words));
         }
         None => {
-            return Err(OAuthError::invalid_request("response_type is missing; it must be code"));
+            return Err(OAuthError::invalid_request("response_type is missing: use code"));
         }
     }
     if params.get("response_mode").is_some_and(|mode| mode != "query") {
-        return Err(OAuthError::invalid_request("response_mode must be query"));
+        return Err(OAuthError::invalid_request("response_mode is not supported: use query"));
     }
     Ok(())
 }

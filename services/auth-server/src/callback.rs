@@ -32,7 +32,8 @@ const CLOCK_TOLERANCE: Duration = Duration::from_secs(60);
 
 /// Error for the client when the configuration changed during its login.
 const PROVIDER_CHANGED: OAuthError =
-    OAuthError::new(ErrorCode::AccessDenied, "the identity provider changed meanwhile: try again");
+    OAuthError::new(ErrorCode::AccessDenied, "failed to complete login: the configuration of the identity provider \
+     changed; log in again");
 
 /// Handles `GET` of a callback.
 pub(crate) async fn callback(State(server): State<Arc<AppState>>, request: Request) -> Response {
@@ -90,7 +91,7 @@ impl AppState {
         let login = login.ok_or_else(|| record_error_page(ErrorPage::LOGIN_EXPIRED))?;
         let cookie = BrowserCookie::from_headers(headers, &self.settings);
         let Some(cookie) = cookie.filter(|cookie| cookie.digest() == login.browser) else {
-            tracing::warn!("a login came back in another browser than it began in");
+            tracing::warn!("login returned in another browser");
             self.end_failed_session(&login).await;
             return Err(self.record_error_page(Some(&login), ErrorPage::OTHER_BROWSER));
         };
@@ -136,17 +137,18 @@ impl AppState {
         if params.has_repeated() || upstream.provider.redirect_uri().path() != path {
             return Err(OAuthError::new(
                 ErrorCode::AccessDenied,
-                "the identity provider's answer is malformed",
+                "the response of the identity provider is malformed; log in again",
             )
             .into());
         }
         let response = self.authorization_response(upstream, params)?;
         let state = self.open("leg", login.session, upstream, sealed).map_err(|error| {
-            tracing::warn!(provider = %upstream.name, %error, "a login was begun at another provider or with another secret");
+            tracing::warn!(provider = %upstream.name, %error, "failed to decrypt login state: its provider or its \
+             secret changed");
             PROVIDER_CHANGED
         })?;
         let upstream_login = upstream.provider.finish(&state, response).await.map_err(|error| {
-            tracing::warn!(provider = %upstream.name, %error, "a login failed at an upstream provider");
+            tracing::warn!(provider = %upstream.name, %error, "upstream login failed");
             provider_error(&error).caused_by(at)
         })?;
         let (user, profile) = self.identify_user(login, at, upstream, &upstream_login).await?;
@@ -186,13 +188,13 @@ impl AppState {
             (Some(error), _) => Err(AuthorizationDenied::from_code(error)),
             (None, Some(code)) => Ok(code.into()),
             (None, None) => {
-                let words = "the identity provider's answer has neither a code nor an error";
+                let words = "the response of the identity provider has neither code nor error; log in again";
                 return Err(OAuthError::new(ErrorCode::AccessDenied, words));
             }
         };
         let iss = params.get("iss");
         if iss.is_some_and(|iss| self.names_other_provider(upstream, iss)) {
-            tracing::warn!(provider = %upstream.name, "another upstream provider's answer came to a login");
+            tracing::warn!(provider = %upstream.name, "login response names another issuer");
             let error = vmcp_upstream::ProviderError::from(AuthorizationResponseError::WrongIssuer);
             return Err(provider_error(&error).caused_by(upstream.at));
         }
@@ -225,7 +227,7 @@ impl AppState {
         if old || anew && at.is_some() && !is_since(login.created) {
             return Err(OAuthError::new(
                 ErrorCode::LoginRequired,
-                "the identity provider did not have the user log in as lately as is wanted",
+                "the identity provider did not reauthenticate the user as requested; log in again",
             ));
         }
         Ok(at)
@@ -263,7 +265,7 @@ impl AppState {
             // attempt shows the consent page.
             (LoginPurpose::Authorize(_), Some(known)) if *known != user => {
                 self.store.remove_browser(&login.browser).await?;
-                let words = "another account logged in than before: try again";
+                let words = "another account logged in than the one that gave consent; log in again";
                 Err(LoginError::RedirectToClient(OAuthError::new(ErrorCode::AccessDenied, words)))
             }
             // Synthetic subjects are new at each login, so a difference does not show another user.
@@ -312,7 +314,7 @@ impl AppState {
             .verify_code(code.expose_secret())
             .ok_or(OAuthError::server_error())?;
         if !self.store.put_code(&key, &seed, self.settings.lifespans.code()).await? {
-            return Err(OAuthError::new(ErrorCode::AccessDenied, "the session ended meanwhile"));
+            return Err(OAuthError::new(ErrorCode::AccessDenied, "the session ended during the login; log in again"));
         }
         let consent = Consent {
             client: request.client.clone(),
@@ -329,7 +331,7 @@ impl AppState {
         if let Err(error) =
             self.store.put_browser(&cookie.digest(), user, consent, COOKIE_LIFETIME).await
         {
-            tracing::warn!(%error, "a consent is not remembered");
+            tracing::warn!(%error, "failed to store consent");
         }
         let (scopes, resource) = (&*request.scopes, request.resource.as_deref());
         self.report(Event::of_login(login, EventKind::LoginCompleted { scopes, resource }));

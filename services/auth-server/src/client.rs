@@ -82,17 +82,17 @@ impl AppState {
         match client_id_metadata.resolve(id, address, self).await {
             Ok(client) if client.refresh => Ok(()),
             Ok(_) => {
-                let words = "the client's metadata document does not list refresh_token";
+                let words = "the client metadata document does not list refresh_token in grant_types";
                 Err(OAuthError::new(ErrorCode::UnauthorizedClient, words))
             }
             Err(ClientMetadataError::Gone) => {
-                tracing::warn!(client = %id, "a client's metadata document is gone: its grant is ended");
+                tracing::warn!(client = %id, "client metadata document is gone, revoking grant");
                 self.end_session(grant.session).await?;
                 self.report(Event::of_grant(
                     grant,
                     EventKind::TokenRevoked { by: RevokedBy::Client },
                 ));
-                Err(OAuthError::invalid_grant("the client withdrew its metadata document"))
+                Err(OAuthError::invalid_grant("the client metadata document is gone; log in again"))
             }
             Err(
                 ClientMetadataError::Unreachable
@@ -105,7 +105,7 @@ impl AppState {
                 | ClientMetadataError::OtherClient
                 | ClientMetadataError::Content(_),
             ) => {
-                let words = "the client's metadata document is not usable any more";
+                let words = "the client metadata document is invalid; correct it and retry";
                 Err(OAuthError::new(ErrorCode::InvalidClient, words))
             }
         }
@@ -118,29 +118,31 @@ impl Credentials {
         let mut headers = headers.get_all(AUTHORIZATION).iter();
         let header = headers.next();
         if headers.next().is_some() {
-            return Err(OAuthError::invalid_request("there is more than one Authorization header"));
+            return Err(OAuthError::invalid_request("the Authorization header is repeated: send it once"));
         }
         let in_form = params.get("client_id");
         let secret = params.get("client_secret");
         let Some(header) = header else {
             let id =
-                in_form.ok_or(OAuthError::new(ErrorCode::InvalidClient, "client_id is missing"))?;
+                in_form.ok_or(OAuthError::new(ErrorCode::InvalidClient, "client_id is missing: send it in the form or \
+                 in the Authorization header"))?;
             let secret = secret.map(SecretString::from);
             return Ok(Self { id: name(id)?, secret, basic: false });
         };
         let rejected = || {
-            OAuthError::new(ErrorCode::InvalidClient, "the Authorization header is malformed")
+            OAuthError::new(ErrorCode::InvalidClient, "the Authorization header is malformed: use HTTP Basic with \
+             form-encoded client_id and secret")
                 .basic(true)
         };
         if secret.is_some() {
             return Err(OAuthError::invalid_request(
-                "the client authenticates in the header and in the form",
+                "client credentials are repeated: send them in the header or in the form",
             ));
         }
         let (id, secret) = header.to_str().ok().and_then(basic).ok_or_else(rejected)?;
         if in_form.is_some_and(|in_form| in_form != id) {
             return Err(OAuthError::invalid_request(
-                "client_id is another one in the header and in the form",
+                "client_id differs between header and form: send one value",
             ));
         }
         // Some client libraries send an empty secret for a public client (RFC 6749 section 2.3.1 treats it as omitted).
@@ -154,7 +156,7 @@ impl Credentials {
         let rejected = || {
             let error = OAuthError::new(
                 ErrorCode::InvalidClient,
-                "the client is unknown or its secret is wrong",
+                "failed to authenticate client: it is unknown or its secret is wrong",
             );
             error.basic(self.basic)
         };
@@ -185,7 +187,8 @@ pub(crate) fn redirect_uris(client: &Client) -> impl Iterator<Item = RedirectUri
 
 fn name(id: &str) -> Result<ClientId, OAuthError> {
     ClientId::new(id)
-        .map_err(|_| OAuthError::new(ErrorCode::InvalidClient, "client_id is malformed"))
+        .map_err(|_| OAuthError::new(ErrorCode::InvalidClient, "client_id is malformed: use the value from the \
+         registration"))
 }
 
 /// Returns user name and password of a Basic header, both form-encoded (RFC 6749 section 2.3.1).

@@ -63,28 +63,28 @@ struct FetchResults {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClientMetadataError {
     /// The host returned status 404 or 410.
-    #[error("the client's metadata document is gone")]
+    #[error("failed to fetch client metadata document: status 404 or 410")]
     Gone,
     /// The fetch failed: no connection, a blocked address, a redirect or another status.
-    #[error("the client's metadata document cannot be fetched")]
+    #[error("failed to fetch client metadata document: the host is unreachable, or the status is not 200")]
     Unreachable,
     /// The document did not arrive within 5 s.
-    #[error("the client's metadata document takes too long")]
+    #[error("failed to fetch client metadata document: no complete response within 5 s")]
     Timeout,
     /// The document is larger than [`MAX_DOCUMENT`].
-    #[error("the client's metadata document is larger than {MAX_DOCUMENT} bytes")]
+    #[error("client metadata document is too large: use at most {MAX_DOCUMENT} bytes")]
     TooLarge,
     /// The body is not a JSON object, or has a duplicate member.
-    #[error("the client's metadata document is no JSON object")]
+    #[error("client metadata document is not a JSON object with unique members")]
     NotJson,
     /// The `client_id` differs from the URL of the document.
-    #[error("the client's metadata document is of another client")]
+    #[error("client_id of client metadata document differs from its URL")]
     OtherClient,
     /// The document lacks a usable name or redirect URI, contains a secret or requests an unsupported feature.
-    #[error("the client's metadata document has something that is not allowed: {0}")]
+    #[error("client metadata document is invalid: {0}")]
     Content(&'static str),
     /// The limit on concurrent fetches is reached.
-    #[error("too many metadata documents are being fetched")]
+    #[error("failed to fetch client metadata document: too many concurrent fetches; retry later")]
     Busy,
 }
 
@@ -181,7 +181,7 @@ impl FetchResults {
                 Ok(client)
             }
             Err(error) => {
-                tracing::info!(client = %id, %error, "a client's metadata document is not usable");
+                tracing::info!(client = %id, %error, "client metadata document rejected");
                 self.failures.insert(id, error, now + FAILURE_CACHE_TIME, now);
                 Err(error)
             }
@@ -249,17 +249,17 @@ fn parse_document(
     let content = |words| move || ClientMetadataError::Content(words);
     if ["client_secret", "client_secret_expires_at"].iter().any(|name| document.contains_key(*name))
     {
-        return Err(ClientMetadataError::Content("a client secret"));
+        return Err(ClientMetadataError::Content("remove client_secret"));
     }
     if text(&document, "token_endpoint_auth_method").is_some_and(|method| method != "none") {
-        return Err(ClientMetadataError::Content("token_endpoint_auth_method is not none"));
+        return Err(ClientMetadataError::Content("token_endpoint_auth_method must be none"));
     }
     let name = text(&document, "client_name").filter(|name| is_name(name));
     let name = name.ok_or_else(content("client_name is missing or malformed"))?;
     let uris =
-        strings(&document, "redirect_uris").ok_or_else(content("redirect_uris is no list"))?;
+        strings(&document, "redirect_uris").ok_or_else(content("redirect_uris must be a list of strings"))?;
     if uris.len() > MAX_DOCUMENT_REDIRECT_URIS {
-        return Err(ClientMetadataError::Content("redirect_uris has more than 32"));
+        return Err(ClientMetadataError::Content("redirect_uris must have at most 32 entries"));
     }
     // A private-use scheme does not authenticate the author of the document, so such URIs are not used.
     let usable =
@@ -267,7 +267,7 @@ fn parse_document(
     let uris: Vec<_> = uris.into_iter().filter(usable).collect();
     if uris.is_empty() {
         return Err(ClientMetadataError::Content(
-            "redirect_uris has none that is https or on loopback",
+            "redirect_uris must have an https or loopback entry",
         ));
     }
     let has = |member: &str, value: &str, unless: bool| {
@@ -279,11 +279,12 @@ fn parse_document(
     };
     if !has("response_types", "code", true) || !has("grant_types", "authorization_code", true) {
         return Err(ClientMetadataError::Content(
-            "it uses neither codes nor the grant authorization_code",
+            "response_types must have code, and grant_types authorization_code",
         ));
     }
     let asked = text(&document, "scope").map(Scopes::parse).transpose();
-    let asked = asked.map_err(|_| ClientMetadataError::Content("scope is malformed"))?;
+    let asked = asked.map_err(|_| ClientMetadataError::Content("scope is malformed: use space-separated scopes of at \
+     most 256 characters"))?;
     let scopes =
         asked.map_or_else(|| allowed.scopes.clone(), |asked| asked.intersection(&allowed.scopes));
     Ok(Client {

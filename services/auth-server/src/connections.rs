@@ -174,7 +174,7 @@ impl AppState {
         if let Some(tokens) = tokens
             && let Err(error) = upstream.provider.revoke(&tokens).await
         {
-            tracing::warn!(provider = %upstream.name, %error, "a provider is not told that its tokens are not used any more");
+            tracing::warn!(provider = %upstream.name, %error, "failed to revoke upstream tokens");
         }
         Ok(())
     }
@@ -227,8 +227,8 @@ fn store_error_page(error: vmcp_auth_store::StoreError) -> ErrorPage {
 
 fn expiry_text(expires: Option<Timestamp>, is_refreshable: bool) -> String {
     match (expires, is_refreshable) {
-        (_, true) => "renewed by itself".to_owned(),
-        (None, false) => "no end".to_owned(),
+        (_, true) => "refreshed automatically".to_owned(),
+        (None, false) => "no expiry".to_owned(),
         (Some(at), false) => format_time(at),
     }
 }

@@ -69,7 +69,7 @@ impl AppState {
         match params.get("decision") {
             Some("allow") => {}
             Some("deny") => {
-                let error = OAuthError::new(ErrorCode::AccessDenied, "the user did not allow it");
+                let error = OAuthError::new(ErrorCode::AccessDenied, "the user denied consent");
                 let login = self.take_login(&key).await?;
                 self.report(Event::of_login(&login, EventKind::ConsentDenied));
                 let (to, place) = self.client_redirect(&login, &error)?;

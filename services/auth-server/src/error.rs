@@ -112,7 +112,7 @@ impl OAuthError {
     }
 
     pub(crate) const fn server_error() -> Self {
-        Self::new(ErrorCode::ServerError, "the server failed; nothing was done")
+        Self::new(ErrorCode::ServerError, "the server failed and changed nothing; retry later")
     }
 
     /// Creates a temporary error with the time after which to retry.
@@ -130,7 +130,7 @@ impl OAuthError {
     pub(crate) const fn too_many(after: Duration) -> Self {
         Self {
             too_many: true,
-            ..Self::temporarily_unavailable("too many requests from this address", after)
+            ..Self::temporarily_unavailable("too many requests from this address; retry later", after)
         }
     }
 
@@ -170,23 +170,23 @@ impl From<StoreError> for OAuthError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Unavailable => {
-                tracing::warn!(%error, "the authorization server's store does not answer");
+                tracing::warn!(%error, "authorization store unavailable");
                 Self::temporarily_unavailable(
-                    "the server's store cannot be reached",
+                    "the store of the server is unavailable; retry later",
                     Duration::from_secs(5),
                 )
             }
             StoreError::Full { what } => {
-                tracing::warn!(what, "the authorization server's store is full");
+                tracing::warn!(what, "authorization store full");
                 Self::temporarily_unavailable(
-                    "the server has no room for more at the moment",
+                    "the store of the server is full; retry later",
                     Duration::from_secs(60),
                 )
             }
             StoreError::Corrupt { what } => {
                 tracing::error!(
                     what,
-                    "the authorization server's store holds an unreadable record"
+                    "authorization store has a corrupt record"
                 );
                 Self::server_error()
             }
@@ -196,7 +196,7 @@ impl From<StoreError> for OAuthError {
 
 impl From<crate::random_tokens::RandomUnavailable> for OAuthError {
     fn from(error: crate::random_tokens::RandomUnavailable) -> Self {
-        tracing::error!(%error, "nothing can be issued");
+        tracing::error!(%error, "random generator failed");
         Self::server_error()
     }
 }

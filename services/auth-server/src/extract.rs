@@ -102,16 +102,16 @@ pub(crate) enum BodyError {
 
 /// Error for a request beyond the server's budget for buffered bytes.
 pub(crate) const OVERLOADED: OAuthError = OAuthError::temporarily_unavailable(
-    "the server holds too many bytes of requests: try again",
+    "the server buffers too many request bytes; retry later",
     MAX_BUDGET_WAIT,
 );
 
 impl From<BodyError> for OAuthError {
     fn from(error: BodyError) -> Self {
         Self::invalid_request(match error {
-            BodyError::ContentType => "Content-Type must be application/x-www-form-urlencoded",
-            BodyError::TooLarge => "the body is larger than 64 KiB",
-            BodyError::Incomplete => "the body broke off or took too long",
+            BodyError::ContentType => "Content-Type is not supported: use application/x-www-form-urlencoded",
+            BodyError::TooLarge => "the body is too large: send at most 64 KiB",
+            BodyError::Incomplete => "failed to read body: it is incomplete or took longer than 10 s",
             BodyError::Overloaded => return OVERLOADED,
         })
     }

@@ -56,7 +56,7 @@ impl From<RandomUnavailable> for LoginError {
 /// Error for the client when the user cancelled at a provider or was rejected there.
 const DENIED_BY_PROVIDER: OAuthError = OAuthError::new(
     ErrorCode::AccessDenied,
-    "the login was cancelled or refused at the identity provider",
+    "the user cancelled the login at the identity provider, or the provider denied it",
 );
 
 /// Returns the store's key of a login that waits for consent.
@@ -72,7 +72,7 @@ pub(crate) fn upstream_login_key(state: &str) -> Digest {
 /// Error for the client when a provider does not match its configuration.
 const CONFIG_MISMATCH: OAuthError = OAuthError::new(
     ErrorCode::ServerError,
-    "the identity provider and this server do not fit together",
+    "the identity provider and this server have mismatched configurations; contact the operator",
 );
 
 impl AppState {
@@ -86,7 +86,7 @@ impl AppState {
     ) -> Result<Option<Uri>, OAuthError> {
         let state = nonce()?;
         let (to, kept) = upstream.provider.begin(&state, reauth_params(&login, upstream)).await.map_err(|error| {
-            tracing::warn!(provider = %upstream.name, %error, "a login cannot be begun at an upstream provider");
+            tracing::warn!(provider = %upstream.name, %error, "failed to start upstream login");
             provider_error(&error).caused_by(upstream.at)
         })?;
         let sealed = self.seal("leg", login.session, upstream, kept.expose_secret())?;
@@ -189,10 +189,10 @@ pub(crate) fn provider_error(error: &vmcp_upstream::ProviderError) -> OAuthError
             DENIED_BY_PROVIDER
         }
         "access_denied" => {
-            OAuthError::new(ErrorCode::AccessDenied, "the login at the identity provider failed")
+            OAuthError::new(ErrorCode::AccessDenied, "the login at the identity provider failed; log in again")
         }
         "temporarily_unavailable" => OAuthError::temporarily_unavailable(
-            "the identity provider cannot be asked at the moment",
+            "the identity provider is unavailable; retry later",
             Duration::from_secs(30),
         ),
         _ => CONFIG_MISMATCH,
@@ -201,7 +201,7 @@ pub(crate) fn provider_error(error: &vmcp_upstream::ProviderError) -> OAuthError
 
 impl From<EncryptionError> for OAuthError {
     fn from(error: EncryptionError) -> Self {
-        tracing::error!(%error, "what the store keeps cannot be encrypted or decrypted");
+        tracing::error!(%error, "failed to encrypt or decrypt stored data");
         Self::server_error()
     }
 }
@@ -211,133 +211,136 @@ impl From<EncryptionError> for OAuthError {
 impl ErrorPage {
     pub(crate) const LOGIN_EXPIRED: Self = Self {
         status: StatusCode::BAD_REQUEST,
-        title: "This login is over",
-        text: "It was finished already, or took longer than ten minutes.",
+        title: "This login has expired",
+        text: "The login is already complete, or a step took longer than ten minutes.",
         help: "Go back to the application and log in again.",
     };
 
     pub(crate) const OTHER_BROWSER: Self = Self {
         status: StatusCode::FORBIDDEN,
-        title: "This login began in another browser",
-        text: "A login has to end in the browser it began in, with cookies allowed. If somebody sent you a link to \
-               this page, do not go on.",
+        title: "This login started in another browser",
+        text: "A login must end in the browser that started it, with cookies enabled. If someone sent you a link to \
+         this page, do not continue.",
         help: "Go back to the application and log in again.",
     };
 
     pub(crate) const MALFORMED: Self = Self {
         status: StatusCode::BAD_REQUEST,
         title: "This request is malformed",
-        text: "The application sent something that cannot be read.",
-        help: "Try again; if that does not help, tell whoever makes the application.",
+        text: "The application sent a request that this server cannot read.",
+        help: "Try again. If the error persists, contact the developer of the application.",
     };
 
     pub(crate) const UNKNOWN_CLIENT: Self = Self {
         status: StatusCode::BAD_REQUEST,
-        title: "This application is not known here",
-        text: "It is not registered, or its registration ended because nobody used it.",
-        help: "Remove this server from the application and add it again, so that it registers anew.",
+        title: "Unknown application",
+        text: "The application is not registered, or its registration expired because it was not used.",
+        help: "Remove this server from the application and add it again, so that the application registers again.",
     };
 
     pub(crate) const UNREGISTERED_REDIRECT_URI: Self = Self {
         status: StatusCode::BAD_REQUEST,
-        title: "This application wants to send you to an unknown place",
-        text: "The address that it asked for is none of those that it registered. You were not sent there.",
-        help: "Remove this server from the application and add it again; if that does not help, tell whoever makes \
-               the application.",
+        title: "Unregistered redirect address",
+        text: "The application requested an address that it has not registered. This server did not redirect you \
+         there.",
+        help: "Remove this server from the application and add it again. If the error persists, contact the developer \
+         of the application.",
     };
 
     pub(crate) const REQUEST_REJECTED: Self = Self {
         status: StatusCode::BAD_REQUEST,
-        title: "This request cannot be answered",
-        text: "A site sent you here with a request that this server does not take. You were not sent back to it by \
-               itself, since you never allowed it anything.",
-        help: "Go back only if you came from there and know it.",
+        title: "This server rejected the request",
+        text: "A site sent you here with an invalid request. This server did not redirect you back, because you have \
+         not given consent to that site.",
+        help: "Go back only if you came from that site and trust it.",
     };
 
     pub(crate) const CONSENT_DENIED: Self = Self {
         status: StatusCode::OK,
-        title: "You did not allow it",
-        text: "The application got nothing. You can close this page.",
-        help: "Go back only if you know the site.",
+        title: "You denied access",
+        text: "The application received no access. You can close this page.",
+        help: "Go back only if you trust the site.",
     };
 
     pub(crate) const UNAVAILABLE: Self = Self {
         status: StatusCode::SERVICE_UNAVAILABLE,
-        title: "This does not work at the moment",
-        text: "This server cannot reach something that it needs.",
+        title: "Temporarily unavailable",
+        text: "This server cannot reach a service that it needs.",
         help: "Try again in a minute.",
     };
 
     pub(crate) const RATE_LIMITED: Self = Self {
         status: StatusCode::TOO_MANY_REQUESTS,
         title: "Too many requests",
-        text: "Your address has asked too often.",
+        text: "Your address sent too many requests.",
         help: "Wait a minute and try again.",
     };
 
     pub(crate) const SERVER_ERROR: Self = Self {
         status: StatusCode::INTERNAL_SERVER_ERROR,
-        title: "This server failed",
-        text: "Nothing was done in your name.",
-        help: "Try again; if that does not help, tell whoever runs this server.",
+        title: "Server error",
+        text: "This server changed nothing on your behalf.",
+        help: "Try again. If the error persists, contact the operator of this server.",
     };
 
     pub(crate) const NOT_LOGGED_IN: Self = Self {
         status: StatusCode::FORBIDDEN,
-        title: "Nobody is logged in here",
-        text: "This page shows what you linked when you log in from an application, in the same browser.",
-        help: "Log in from an application first, with cookies allowed.",
+        title: "You are not logged in",
+        text: "This page shows your linked accounts after you log in from an application in the same browser.",
+        help: "Log in from an application first, with cookies enabled.",
     };
 
     pub(crate) const INVALID_CLIENT_METADATA: Self = Self {
         status: StatusCode::BAD_REQUEST,
-        title: "This application's description cannot be used",
-        text: "The application is known by a document on the web, which cannot be fetched, or has something in it that \
-               is not allowed here.",
-        help: "Try again in a minute; if that does not help, tell whoever makes the application.",
+        title: "Invalid application metadata",
+        text: "A document on the web describes this application. This server failed to fetch it, or its content is \
+         not valid.",
+        help: "Try again in a minute. If the error persists, contact the developer of the application.",
     };
 
     pub(crate) const BROWSER_FORGOTTEN: Self = Self {
         status: StatusCode::OK,
         title: "This browser is forgotten",
-        text: "Your connections stay as they are, but are not shown here any more.",
+        text: "Your connections are unchanged, but this browser no longer shows them.",
         help: "Log in from an application to see them again.",
     };
 
     pub(crate) const MALFORMED_CALLBACK: Self = Self {
         status: StatusCode::BAD_REQUEST,
-        title: "The identity provider's answer cannot be read",
-        text: "It does not say which login it belongs to.",
-        help: "Go back to the application and log in again; if that does not help, tell whoever runs this server.",
+        title: "Malformed response of the identity provider",
+        text: "The response does not name the login that it belongs to.",
+        help: "Go back to the application and log in again. If the error persists, contact the operator of this \
+         server.",
     };
 
     pub(crate) const PROVIDER_LOGIN_FAILED: Self = Self {
         status: StatusCode::BAD_GATEWAY,
         title: "The login at the identity provider failed",
-        text: "Its answer is not of this login, or came too late. Nothing was changed.",
+        text: "Its response does not belong to this login, or arrived too late. Nothing was changed.",
         help: "Go back to your connections and try again.",
     };
 
     pub(crate) const DENIED_BY_PROVIDER: Self = Self {
         status: StatusCode::FORBIDDEN,
-        title: "You did not log in at the identity provider",
-        text: "The login was cancelled there, or the provider refused it. Nothing was changed.",
-        help: "Go back to your connections to try again; if the provider refuses you, ask whoever runs it for access.",
+        title: "Login cancelled or denied",
+        text: "You cancelled the login at the identity provider, or the provider denied it. Nothing was changed.",
+        help: "Go back to your connections to try again. If the provider denies the login, ask its operator for \
+         access.",
     };
 
     pub(crate) const CONFIG_MISMATCH: Self = Self {
         status: StatusCode::BAD_GATEWAY,
-        title: "The identity provider and this server do not fit together",
-        text: "One of them is not configured for the other. Nothing was changed.",
-        help: "Tell whoever runs this server.",
+        title: "Mismatched configuration of the identity provider",
+        text: "The identity provider or this server is not configured for the other. Nothing was changed.",
+        help: "Contact the operator of this server.",
     };
 
     pub(crate) const OTHER_ACCOUNT: Self = Self {
         status: StatusCode::FORBIDDEN,
         title: "This is another account",
-        text: "You logged in at the identity provider as somebody else than this connection belongs to. Nothing was \
-               changed.",
-        help: "Log out there and link again with the same account.",
+        text: "You logged in at the identity provider with another account than the one of this connection. Nothing \
+         was changed.",
+        help: "Log out at the identity provider and link again with the same account.",
     };
 }
 

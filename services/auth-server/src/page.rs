@@ -75,11 +75,11 @@ impl Pages {
     pub(crate) fn continue_to(&self, to: &str, place: &str) -> Response {
         let refresh = html! { meta http-equiv="refresh" content={ "0;url=" (to) }; };
         let content = html! {
-            h1 { "One moment" }
-            p { "You are being taken to " strong { bdi { (place) } } "." }
+            h1 { "Redirecting" }
+            p { "Redirecting to " strong { bdi { (place) } } "." }
             p { a href=(to) rel="noreferrer" { "Continue" } }
         };
-        self.page(StatusCode::OK, "One moment", Some(&refresh), &content)
+        self.page(StatusCode::OK, "Redirecting", Some(&refresh), &content)
     }
 
     /// Renders a page with a link to a site, which the user may follow.
@@ -94,7 +94,7 @@ impl Pages {
         let content = html! {
             h1 { (title) }
             p { (text) }
-            p { "The site is told: " (error.description) " (" code { (error.code.name()) } ")." }
+            p { "The site receives this error: " (error.description) " (" code { (error.code.name()) } ")." }
             p { (help) }
             p { a href=(to) rel="noreferrer" { "Go back to " bdi { (place) } } }
         };

@@ -44,16 +44,16 @@ pub struct HmacKeyRing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HmacKeyError {
     /// The secret is shorter than [`MIN_HMAC_SECRET`].
-    #[error("the secret has {0} bytes; at least {MIN_HMAC_SECRET} random bytes are needed")]
+    #[error("secret is too short: it has {0} bytes; use at least {MIN_HMAC_SECRET} random bytes")]
     TooShort(usize),
     /// The system's random generator failed.
-    #[error("the system has no randomness")]
+    #[error("failed to read random bytes: the system's random generator failed")]
     RandomUnavailable,
 }
 
 /// Error of the system's random generator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the system has no randomness")]
+#[error("failed to read random bytes: the system's random generator failed")]
 pub(crate) struct RandomUnavailable;
 
 /// Refresh token whose MAC one of this ring's secrets verified.

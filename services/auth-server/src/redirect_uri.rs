@@ -36,24 +36,24 @@ pub enum RedirectKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RedirectUriError {
     /// The URI is longer than [`MAX_REDIRECT_URI`], not absolute, or has characters that are not allowed.
-    #[error("a redirect URI must be an absolute URI of at most {MAX_REDIRECT_URI} characters")]
+    #[error("redirect URI is malformed: use an absolute URI of at most {MAX_REDIRECT_URI} characters")]
     Malformed,
     /// The URI has a fragment.
-    #[error("a redirect URI must not have a fragment")]
+    #[error("redirect URI has a fragment: remove it")]
     Fragment,
     /// The URI has a user name or password.
-    #[error("a redirect URI must not have a user name or password")]
+    #[error("redirect URI has a user name or password: remove it")]
     UserInfo,
     /// An http URI with a host other than `localhost`, `127.0.0.1` or `[::1]`.
-    #[error("http is for localhost, 127.0.0.1 and [::1] only; use https")]
+    #[error("redirect URI uses http for a host other than localhost, 127.0.0.1 or [::1]: use https")]
     Http,
     /// The scheme is neither http, https nor a private-use scheme.
     #[error(
-        "an application's scheme must be a domain name of its own in reverse, such as com.example.app"
+        "redirect URI has a scheme without a domain: use a reversed domain name such as com.example.app"
     )]
     Scheme,
     /// The URI is a link that makes an application act, such as `vscode:mcp/install`, and does not receive a response.
-    #[error("a link that installs an MCP server in an application is not a redirect URI")]
+    #[error("redirect URI is a link that installs an MCP server: use the callback of the application")]
     DeepLink,
 }
 

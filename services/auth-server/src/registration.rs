@@ -53,7 +53,7 @@ pub(crate) async fn register(State(server): State<Arc<AppState>>, request: Reque
         tracing::info!(
             error = error.code.name(),
             reason = error.description,
-            "a registration is refused"
+            "client registration rejected"
         );
         server.report(Event::of(
             None,
@@ -67,18 +67,18 @@ impl AppState {
     async fn register(&self, request: Request) -> Result<Response, OAuthError> {
         self.admit(EndpointClass::Registration, peer_address(&request))?;
         let text = body(request, "application/json").await.map_err(|error| match error {
-            BodyError::ContentType => invalid_metadata("Content-Type must be application/json"),
-            BodyError::TooLarge => invalid_metadata("the body is larger than 64 KiB"),
-            BodyError::Incomplete => invalid_metadata("the body broke off or took too long"),
+            BodyError::ContentType => invalid_metadata("Content-Type is not supported: use application/json"),
+            BodyError::TooLarge => invalid_metadata("the body is too large: send at most 64 KiB"),
+            BodyError::Incomplete => invalid_metadata("failed to read body: it is incomplete or took longer than 10 s"),
             BodyError::Overloaded => OVERLOADED,
         })?;
         let document = vmcp_jwt::parse_claims(&text);
         let document = document
-            .map_err(|_| invalid_metadata("the body is no JSON object, or has a member twice"))?;
+            .map_err(|_| invalid_metadata("the body is not a JSON object with unique members"))?;
         let secret = secret(&document)?;
         let client = self.validate_metadata(&document, secret.as_ref())?;
         self.store.register(&client).await?;
-        tracing::info!(client = %client.id, "a client registered");
+        tracing::info!(client = %client.id, "client registered");
         let (name, redirect_uris) = (client.name.as_deref(), &*client.redirect_uris);
         let kind = EventKind::ClientRegistered { name, redirect_uris };
         self.report(Event::of(Some(client.id.as_str()), kind));
@@ -95,16 +95,16 @@ impl AppState {
         // Other grant types are not supported, and the response omits them (RFC 7591 section 3.2.1).
         if !grants.contains(&"authorization_code") {
             return Err(invalid_metadata(
-                "grant_types must have authorization_code, and may have refresh_token",
+                "grant_types is not supported: include authorization_code",
             ));
         }
         if !optional_list(document, "response_types", &["code"])?.contains(&"code") {
-            return Err(invalid_metadata("response_types must have code"));
+            return Err(invalid_metadata("response_types is not supported: include code"));
         }
         let name = optional_text(document, "client_name")?.filter(|name| !name.trim().is_empty());
         if name.is_some_and(|name| !is_name(name)) {
             let words =
-                "client_name is longer than 256 characters, or has control or direction characters";
+                "client_name is invalid: use at most 256 characters without control or direction characters";
             return Err(invalid_metadata(words));
         }
         let software = optional_text(document, "software_id")?;
@@ -113,7 +113,7 @@ impl AppState {
         };
         if software.is_some_and(|id| !printable(id)) {
             return Err(invalid_metadata(
-                "software_id is longer than 256 characters, or not printable ASCII",
+                "software_id is invalid: use at most 256 characters of printable ASCII",
             ));
         }
         let now = self.now();
@@ -140,7 +140,8 @@ impl AppState {
 
     /// Returns the scopes of the client: those it names, or all; the baseline is always added.
     fn scopes(&self, document: &Map<String, Value>) -> Result<Scopes, OAuthError> {
-        let malformed = |_| invalid_metadata("scope is malformed");
+        let malformed = |_| invalid_metadata("scope is malformed: use space-separated scopes of at most 256 \
+         characters");
         let asked = match document.get("scope") {
             None | Some(Value::Null) => self.settings.scopes.clone(),
             Some(Value::String(text)) if text.trim().is_empty() => self.settings.scopes.clone(),
@@ -149,7 +150,7 @@ impl AppState {
         };
         if !asked.is_subset(&self.settings.scopes) {
             return Err(invalid_metadata(
-                "scope has one that is not offered; see scopes_supported",
+                "scope is not supported: use scopes of scopes_supported",
             ));
         }
         Ok(asked.union(&self.settings.baseline_scopes))
@@ -172,7 +173,8 @@ fn secret(
         Some("client_secret_basic") => SecretMethod::Basic,
         Some("client_secret_post") => SecretMethod::Post,
         Some(_) => {
-            let words = "token_endpoint_auth_method must be none, client_secret_basic or client_secret_post";
+            let words = "token_endpoint_auth_method is not supported: use none, client_secret_basic or \
+             client_secret_post";
             return Err(invalid_metadata(words));
         }
     };
@@ -183,13 +185,13 @@ fn redirect_uris(document: &Map<String, Value>) -> Result<Vec<RedirectUri>, OAut
     let error = |words| OAuthError::new(ErrorCode::InvalidRedirectUri, words);
     let list = document.get("redirect_uris").and_then(Value::as_array);
     let list = list.filter(|list| (1..=MAX_REDIRECT_URIS).contains(&list.len()));
-    let list = list.ok_or(error("redirect_uris must be a list of 1 to 10"))?;
+    let list = list.ok_or(error("redirect_uris is invalid: use a list of 1 to 10 URIs"))?;
     let read = |value: &Value| {
-        let text = value.as_str().ok_or(error("redirect_uris must be texts"))?;
+        let text = value.as_str().ok_or(error("redirect_uris is invalid: use strings"))?;
         RedirectUri::parse(text).map_err(|reason| {
-            tracing::info!(%reason, "a redirect URI is refused");
-            let words = "a redirect URI must be https, http on loopback, or an application's own scheme, \
-                         of at most 2048 characters, without fragment and user name";
+            tracing::info!(%reason, "redirect URI rejected");
+            let words = "a redirect URI is invalid: use https, http on loopback, or a private-use scheme, with at \
+             most 2048 characters and without fragment or user name";
             error(words)
         })
     };
@@ -207,7 +209,7 @@ fn application_type(
         Some("native") => Ok(ApplicationType::Native),
         // Some native programs register as `web` for lack of a better value; nothing depends on it.
         Some("web") => Ok(ApplicationType::Web),
-        Some(_) => Err(invalid_metadata("application_type must be native or web")),
+        Some(_) => Err(invalid_metadata("application_type is not supported: use native or web")),
         None => Ok(if web { ApplicationType::Web } else { ApplicationType::Native }),
     }
 }
@@ -258,7 +260,7 @@ fn optional_text<'a>(
     match document.get(member) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
-        Some(_) => Err(invalid_metadata("a member that is a text in RFC 7591 is none")),
+        Some(_) => Err(invalid_metadata("a metadata member has the wrong type: use a string")),
     }
 }
 
@@ -267,7 +269,7 @@ fn optional_list<'a>(
     member: &str,
     unless: &[&'a str],
 ) -> Result<Vec<&'a str>, OAuthError> {
-    let malformed = invalid_metadata("a member that is a list of texts in RFC 7591 is none");
+    let malformed = invalid_metadata("a metadata member has the wrong type: use a list of at most 64 strings");
     match document.get(member) {
         None | Some(Value::Null) => Ok(unless.to_vec()),
         Some(Value::Array(list)) if list.len() <= 64 => {

@@ -50,16 +50,16 @@ pub struct IssuerUrl {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IssuerUrlError {
     /// The text is not an absolute URL.
-    #[error("an issuer is an absolute https URL")]
+    #[error("issuer must be an absolute https URL")]
     NotUrl,
     /// The scheme is neither https nor http on loopback.
-    #[error("an issuer is an https URL; http is for localhost, 127.0.0.1 and [::1] only")]
+    #[error("issuer must use https, or http on localhost, 127.0.0.1 or [::1]")]
     Scheme,
     /// The URL has a query, a fragment or a user name.
-    #[error("an issuer has no query, no fragment and no user name")]
+    #[error("issuer must not have a query, a fragment or a user name")]
     ForbiddenComponent,
     /// The URL ends with a slash or is not in normal form.
-    #[error("an issuer has no trailing slash, a lower-case host and no default port")]
+    #[error("issuer must have a lower-case host, no default port and no trailing slash")]
     NotCanonical,
 }
 
@@ -75,13 +75,13 @@ pub struct Lifespans {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LifespanError {
     /// The lifespan of access tokens is out of range.
-    #[error("access tokens last from 1 minute to 24 hours")]
+    #[error("access token lifespan must be 1 minute to 24 hours")]
     Access,
     /// The lifespan of refresh tokens is out of range.
-    #[error("refresh tokens last from 1 hour to 30 days")]
+    #[error("refresh token lifespan must be 1 hour to 30 days")]
     Refresh,
     /// The lifespan of authorization codes is out of range.
-    #[error("authorization codes last from 30 seconds to 10 minutes")]
+    #[error("authorization code lifespan must be 30 seconds to 10 minutes")]
     Code,
 }
 
@@ -89,25 +89,28 @@ pub enum LifespanError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StartError {
     /// The list of upstream providers is empty, so users cannot log in.
-    #[error("an authorization server needs an upstream provider")]
+    #[error("no upstream provider is configured; add one")]
     NoProvider,
     /// Two upstream providers have the same name.
-    #[error("two upstream providers are called {0}")]
+    #[error("two upstream providers have the name {0}; rename one")]
     DuplicateName(Box<str>),
     /// The name of a provider is empty or too long.
-    #[error("{0} is no name of an upstream provider")]
+    #[error("{0} is not a valid name of an upstream provider; change it")]
     InvalidName(Box<str>),
     /// The issuer of a provider is empty or too long.
-    #[error("the issuer or the endpoints of upstream provider {0} have more than 2000 characters")]
+    #[error("issuer or endpoints of upstream provider {0} exceed 2000 \
+     characters; shorten them")]
     InvalidIssuer(Box<str>),
     /// A baseline scope is not among the supported scopes.
-    #[error("the baseline client scope {0} is none of the supported scopes")]
+    #[error("baseline client scope {0} is not supported; remove it or add it to \
+     the scopes")]
     UnsupportedBaselineScope(Box<str>),
     /// The redirect URI of a provider has an origin that is neither that of the authorization endpoint nor that of the
     /// issuer or of a resource, so this server may not be reachable there.
     #[error(
-        "upstream provider {provider} sends browsers back to {callback}: use the origin of the authorization \
-         endpoint, {authorization_origin}, or that of the issuer or of a resource"
+        "redirect URI of upstream provider {provider} has the unknown origin \
+         {callback}; use the origin of the authorization endpoint, {authorization_origin}, of the issuer, or of a \
+         resource"
     )]
     ForeignRedirectUri {
         /// Name of the provider.
@@ -119,7 +122,8 @@ pub enum StartError {
     },
     /// The redirect URI of a provider has the path of another endpoint.
     #[error(
-        "the redirect URI of upstream provider {provider} has the path of another endpoint, {path}"
+        "redirect URI of upstream provider {provider} has the path of another \
+         endpoint, {path}; use another path"
     )]
     RedirectUriPathTaken {
         /// Name of the provider.
@@ -133,12 +137,12 @@ pub enum StartError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProviderCheckError {
     /// The store is unavailable.
-    #[error("failed to compare the upstream providers with the stored ones: {0}")]
+    #[error("failed to compare upstream providers with the store: {0}")]
     Store(#[from] StoreError),
     /// The store has users and tokens of another provider under this name.
     #[error(
-        "failed to use upstream provider {provider}: people and tokens of {known} are stored under this name, and the \
-         configuration says {configured}; give {configured} another name, or change the provider back"
+        "failed to use upstream provider {provider}: users and tokens of {known} are stored under this name, but \
+         {configured} is configured; give {configured} another name, or restore the provider"
     )]
     IssuerChanged {
         /// Name of the provider.
@@ -203,14 +207,14 @@ impl Settings {
         }
         if self.keys.is_ephemeral() {
             tracing::warn!(
-                "no signing key is configured: one was made up, and every token ends with this process; \
-                 replicas do not accept each other's"
+                "using generated signing key: tokens end with this process and other replicas reject them; configure \
+                 signing keys"
             );
         }
         if self.hmac.is_ephemeral() {
             tracing::warn!(
-                "no HMAC secret is configured: one was made up, and every code and refresh token ends \
-                 with this process; replicas do not accept each other's"
+                "using generated HMAC secret: codes and refresh tokens end with this process and other replicas \
+                 reject them; configure HMAC secrets"
             );
         }
         Ok(())

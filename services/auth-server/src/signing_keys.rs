@@ -40,19 +40,19 @@ pub struct SigningKeys {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SigningKeyError {
     /// The PEM text has no `PRIVATE KEY`, `RSA PRIVATE KEY` or `EC PRIVATE KEY` block.
-    #[error("there is no PEM private key in it: PKCS#8, PKCS#1 or SEC1 is needed, unencrypted")]
+    #[error("no PEM private key found: use unencrypted PKCS#8, PKCS#1 or SEC1")]
     NotPem,
     /// The RSA key is too short.
-    #[error("the RSA key is shorter than {MIN_RSA_BITS} bits")]
+    #[error("RSA key is too short: use at least {MIN_RSA_BITS} bits")]
     TooShort,
     /// The key is of an unsupported kind, such as P-521 or Ed448.
-    #[error("the key is neither RSA, P-256, P-384 nor Ed25519, or it is damaged")]
+    #[error("key is damaged or of an unsupported kind: use RSA, P-256, P-384 or Ed25519")]
     Unsupported,
     /// There are more than [`MAX_SIGNING_KEYS`] keys.
-    #[error("there are more than {MAX_SIGNING_KEYS} signing keys")]
+    #[error("too many signing keys: use at most {MAX_SIGNING_KEYS}")]
     TooMany,
     /// The list has the same key twice.
-    #[error("the same key is there twice")]
+    #[error("signing key is repeated: list each key once")]
     Duplicate,
 }
 
@@ -77,7 +77,7 @@ struct JwkSet<'a> {
 
 /// Error of a signing operation: the random generator or memory allocation failed.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("a token cannot be signed")]
+#[error("failed to sign token")]
 pub(crate) struct SignError;
 
 // === impl SigningKeys ===

@@ -36,7 +36,7 @@ impl StoredRegistrations {
     fn open(&self, key: &RegistrationKey, sealed: &Ciphertext) -> Result<Registration, BoxError> {
         let text = self.encryption_keys.open(EncryptionContext::new(KIND, &names(key)), sealed)?;
         let read: Plaintext<Registration> = serde_json::from_slice(text.expose_secret())
-            .map_err(|_| "a registration was kept by another version")?;
+            .map_err(|_| "failed to read stored registration: another version wrote it")?;
         Ok(read.0)
     }
 
@@ -76,7 +76,7 @@ impl StoredRegistrations {
             }
             self.store.remove_registration(&id, &kept).await?;
         }
-        Err("a registration that is of no use is put back again and again".into())
+        Err("failed to store registration: another process keeps replacing it; check the other replicas".into())
     }
 }
 

@@ -39,7 +39,7 @@ struct TokenResponse<'a> {
 /// Handles `POST` of the token endpoint.
 pub(crate) async fn token(State(server): State<Arc<AppState>>, request: Request) -> Response {
     server.token(request).await.unwrap_or_else(|error| {
-        tracing::info!(error = error.code.name(), reason = error.description, "no token is given");
+        tracing::info!(error = error.code.name(), reason = error.description, "token request rejected");
         error.to_response()
     })
 }
@@ -55,10 +55,10 @@ impl AppState {
             Some("authorization_code") => self.redeem(&headers, &params).await,
             Some("refresh_token") => self.refresh(&headers, &params, address).await,
             Some(_) => {
-                let words = "grant_type must be authorization_code or refresh_token";
+                let words = "grant_type is not supported: use authorization_code or refresh_token";
                 Err(OAuthError::new(ErrorCode::UnsupportedGrantType, words))
             }
-            None => Err(OAuthError::invalid_request("grant_type is missing")),
+            None => Err(OAuthError::invalid_request("grant_type is missing: use authorization_code or refresh_token")),
         };
         answer.inspect_err(|error| self.record_rejection(&headers, &params, error))
     }
@@ -82,23 +82,23 @@ impl AppState {
         params: &Params<'_>,
     ) -> Result<Response, OAuthError> {
         let credentials = Credentials::read(headers, params)?;
-        let code = params.get("code").ok_or(OAuthError::invalid_request("code is missing"))?;
+        let code = params.get("code").ok_or(OAuthError::invalid_request("code is missing: send the authorization code"))?;
         let verifier = params
             .get("code_verifier")
-            .ok_or(OAuthError::invalid_request("code_verifier is missing"))?;
+            .ok_or(OAuthError::invalid_request("code_verifier is missing: send the PKCE verifier"))?;
         if !is_code_verifier(verifier) {
             return Err(OAuthError::invalid_request(
-                "code_verifier has 43 to 128 letters, digits, hyphens, dots, underscores and tildes",
+                "code_verifier is malformed: use 43 to 128 letters, digits, hyphens, dots, underscores and tildes",
             ));
         }
-        let unknown = OAuthError::invalid_grant("the code is unknown, expired or was used before");
+        let unknown = OAuthError::invalid_grant("the code is unknown, expired or already used; log in again");
         let key = self.settings.hmac.verify_code(code).ok_or(unknown.clone())?;
         let challenge = CodeChallenge::of_verifier(verifier);
         let answer = self.store.redeem_code(&key, &credentials.id, &challenge).await?;
         let data = match answer.outcome {
             RedeemOutcome::Redeemed(data) => data,
             RedeemOutcome::Replayed(revocation) => {
-                tracing::warn!(client = %credentials.id, "a code was presented again: what it gave is revoked");
+                tracing::warn!(client = %credentials.id, "authorization code replayed, revoking grant");
                 self.forget(revocation.session);
                 let kind = EventKind::TokenReplayed { token: ReplayedToken::Code };
                 let client = Some(credentials.id.as_str());
@@ -148,17 +148,17 @@ impl AppState {
     ) -> Result<Audience, OAuthError> {
         credentials.check(client)?;
         if data.client != credentials.id {
-            return Err(OAuthError::invalid_grant("the code was given to another client"));
+            return Err(OAuthError::invalid_grant("the code belongs to another client; log in again"));
         }
         // OAuth 2.1 omits `redirect_uri` here; OAuth 2.0 requires the same value.
         if params.get("redirect_uri").is_some_and(|uri| uri != data.redirect_uri) {
             return Err(OAuthError::invalid_grant(
-                "redirect_uri is not the one that the code was sent to",
+                "redirect_uri differs from that of the authorization request; log in again",
             ));
         }
         if data.challenge != *challenge {
             return Err(OAuthError::invalid_grant(
-                "code_verifier does not answer the code_challenge",
+                "code_verifier does not match code_challenge; log in again",
             ));
         }
         let audiences = &self.settings.audiences;
@@ -214,9 +214,9 @@ impl AppState {
         let credentials = Credentials::read(headers, params)?;
         let text = params
             .get("refresh_token")
-            .ok_or(OAuthError::invalid_request("refresh_token is missing"))?;
+            .ok_or(OAuthError::invalid_request("refresh_token is missing: send the refresh token"))?;
         let unknown = OAuthError::invalid_grant(
-            "the refresh token is unknown, expired, revoked or was used before",
+            "the refresh token is unknown, expired, revoked or already used; log in again",
         );
         let hmac = &self.settings.hmac;
         let token = hmac.verify_refresh_token(text).ok_or(unknown.clone())?;
@@ -242,7 +242,7 @@ impl AppState {
                 self.token_response(&grant, &scopes, Some(&hmac.encode_refresh_token(&next)), None)
             }
             RotationOutcome::Replayed(revocation) => {
-                tracing::warn!(client = %credentials.id, "a refresh token was presented again: its grant is revoked");
+                tracing::warn!(client = %credentials.id, "refresh token replayed, revoking grant");
                 self.forget(revocation.session);
                 let kind = EventKind::TokenReplayed { token: ReplayedToken::RefreshToken };
                 self.report(Event::of_grant(&grant, kind));
@@ -276,7 +276,7 @@ impl AppState {
         let claims = TokenClaims { issuer: self.issuer(), grant, scopes, now, ends, id: random()? };
         let keys = &self.settings.keys;
         let failed = |error| {
-            tracing::error!(%error, "no token can be issued");
+            tracing::error!(%error, "failed to issue token");
             OAuthError::server_error()
         };
         let access = claims.sign_access_token(keys).map_err(failed)?;
@@ -298,15 +298,15 @@ impl AppState {
 /// Parses the parameters of a form, and rejects repeated ones.
 pub(crate) fn parse_form(text: &[u8]) -> Result<Params<'_>, OAuthError> {
     let params = Params::parse(text)
-        .map_err(|_| OAuthError::invalid_request("there are more than 64 parameters"))?;
+        .map_err(|_| OAuthError::invalid_request("too many parameters: send at most 64"))?;
     if params.is_repeated("resource") {
         return Err(OAuthError::new(
             ErrorCode::InvalidTarget,
-            "one resource only can be asked for",
+            "resource is repeated: send it once",
         ));
     }
     if params.has_repeated() {
-        return Err(OAuthError::invalid_request("a parameter is there twice"));
+        return Err(OAuthError::invalid_request("a parameter is repeated: send each parameter once"));
     }
     Ok(params)
 }
@@ -316,8 +316,9 @@ fn narrow_scopes(grant: &Grant, params: &Params<'_>) -> Result<Scopes, OAuthErro
     let granted = Scopes::from_stored(&grant.scopes);
     let Some(text) = params.get("scope") else { return Ok(granted) };
     let error = |words| OAuthError::new(ErrorCode::InvalidScope, words);
-    let asked = Scopes::parse(text).map_err(|_| error("scope is malformed"))?;
-    if asked.is_subset(&granted) { Ok(asked) } else { Err(error("a scope was not granted")) }
+    let asked = Scopes::parse(text).map_err(|_| error("scope is malformed: use space-separated scopes of at most 256 \
+     characters"))?;
+    if asked.is_subset(&granted) { Ok(asked) } else { Err(error("scope is invalid: request only granted scopes")) }
 }
 
 /// Checks the syntax of a PKCE verifier (RFC 7636 section 4.1).
@@ -327,5 +328,5 @@ fn is_code_verifier(text: &str) -> bool {
 }
 
 fn invalid_target() -> OAuthError {
-    OAuthError::new(ErrorCode::InvalidTarget, "resource is none that these tokens can be for")
+    OAuthError::new(ErrorCode::InvalidTarget, "resource is invalid: use the resource of the grant")
 }

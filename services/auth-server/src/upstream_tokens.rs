@@ -270,7 +270,7 @@ impl AppState {
                 }
             }
             Ok(Err(error @ (RefreshError::GrantEnded | RefreshError::SubjectChanged))) => {
-                tracing::info!(provider = %upstream.name, %error, "a link to an upstream provider is over");
+                tracing::info!(provider = %upstream.name, %error, "upstream link lost");
                 self.remove_record(key, row).await;
                 let dead = error == RefreshError::GrantEnded;
                 let lost =
@@ -282,12 +282,12 @@ impl AppState {
                 Err(UpstreamError::NotLinked)
             }
             Ok(Err(RefreshError::Temporary(error))) => {
-                tracing::warn!(provider = %upstream.name, %error, "upstream tokens are not refreshed");
+                tracing::warn!(provider = %upstream.name, %error, "failed to refresh upstream tokens");
                 self.token_cache.record_failure(key, now);
                 requirement.fallback(tokens, now).ok_or(UpstreamError::Unavailable)
             }
             Err(_) => {
-                tracing::warn!(provider = %upstream.name, "an upstream provider takes too long to refresh tokens");
+                tracing::warn!(provider = %upstream.name, "upstream token refresh timed out");
                 self.token_cache.record_failure(key, now);
                 requirement.fallback(tokens, now).ok_or(UpstreamError::Unavailable)
             }
@@ -321,7 +321,7 @@ impl AppState {
                 // write, if the store's response was lost.
                 Ok(None) => return self.load_record(key, upstream).await,
                 Err(error) => {
-                    tracing::warn!(provider = %upstream.name, %error, "refreshed upstream tokens are not kept");
+                    tracing::warn!(provider = %upstream.name, %error, "failed to store refreshed upstream tokens");
                 }
             }
         }
@@ -335,12 +335,12 @@ impl AppState {
         if let Err(error) =
             self.store.remove_upstream_token(session, provider, Some(row.version)).await
         {
-            tracing::warn!(%provider, %error, "a dead upstream row stays until it ends");
+            tracing::warn!(%provider, %error, "failed to delete upstream tokens");
         }
     }
 }
 
 fn unavailable(error: &StoreError) -> UpstreamError {
-    tracing::warn!(%error, "upstream tokens cannot be read");
+    tracing::warn!(%error, "failed to read upstream tokens from store");
     UpstreamError::Unavailable
 }

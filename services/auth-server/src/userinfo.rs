@@ -61,13 +61,14 @@ impl AppState {
             return Err(None);
         }
         let token = self.verify_any(token.trim()).map_err(|oauth_error| {
-            tracing::debug!(%oauth_error, "an access token is refused at the userinfo endpoint");
+            tracing::debug!(%oauth_error, "access token rejected at userinfo endpoint");
             Some(match oauth_error {
                 AccessTokenError::RevocationsNotLoaded => OAuthError::from(StoreError::Unavailable),
                 AccessTokenError::Token(_)
                 | AccessTokenError::NoSession
                 | AccessTokenError::Revoked => {
-                    OAuthError::new(ErrorCode::InvalidToken, "the access token is not valid")
+                    OAuthError::new(ErrorCode::InvalidToken, "the access token is invalid, expired or revoked; log in \
+                     again")
                 }
             })
         })?;
@@ -76,7 +77,7 @@ impl AppState {
         if !scopes.contains(OPENID) {
             return Err(Some(OAuthError::new(
                 ErrorCode::InsufficientScope,
-                "the scope openid is needed",
+                "the scope openid is required; request it at login",
             )));
         }
         let verified = token.claims.get("email_verified").and_then(|claim| claim.value().as_bool());

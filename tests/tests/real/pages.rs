@@ -173,7 +173,7 @@ async fn consents_by_keyboard_without_scripts() {
     let mut browser = Browser::start(Window { scripts: false, ..Window::WIDE }).await.unwrap();
     let sight = browser.open(&place.authorize()).await.unwrap();
     for part in
-        ["Editor", "127.0.0.1", "/mcp", "corp", "git", "nobody has checked", "on this computer"]
+        ["Editor", "127.0.0.1", "/mcp", "corp", "git", "Its name is not verified", "on this computer"]
     {
         assert!(sight.text.contains(part), "{part}: {sight:?}");
     }
@@ -217,7 +217,7 @@ async fn denial_redirects_to_client_with_error() {
     assert_eq!(place.complaints(&back), [""; 0]);
     // A user who retries after a denial sees the consent page again.
     let again = browser.open(&place.authorize()).await.unwrap();
-    assert_eq!(again.headings, ["Allow Editor to use vmcp for you?"]);
+    assert_eq!(again.headings, ["Allow Editor to use vmcp on your behalf?"]);
     browser.click("Allow").await.unwrap();
     let back = place.log_in(&mut browser, "alice").await;
     assert!(parameter(&back.url, "code").is_some(), "{back:?}");
@@ -271,7 +271,7 @@ async fn connections_page_unlinks_relinks_and_logs_out() {
     let place = Place::new().await;
     let mut browser = place.logged_in(Window { scripts: false, ..Window::NARROW }).await;
     let sight = browser.open(&place.connections()).await.unwrap();
-    for part in ["alice@example.com", "Editor", "corp", "git", "renewed by itself"] {
+    for part in ["alice@example.com", "Editor", "corp", "git", "refreshed automatically"] {
         assert!(sight.text.contains(part), "{part}: {sight:?}");
     }
     let first = browser.press("Tab").await.unwrap().focus.unwrap();
@@ -279,20 +279,20 @@ async fn connections_page_unlinks_relinks_and_logs_out() {
 
     browser.click("Unlink git, Editor").await.unwrap();
     let sight = browser.until(&place.connections()).await.unwrap();
-    assert!(sight.text.contains("not linked"), "{sight:?}");
+    assert!(sight.text.contains("Not linked"), "{sight:?}");
     browser.click("Link git, Editor").await.unwrap();
     place.at_provider(&mut browser, &place.providers[1].clone(), "alice").await;
     let sight = browser.until(&place.connections()).await.unwrap();
-    assert!(!sight.text.contains("not linked"), "{sight:?}");
+    assert!(!sight.text.contains("Not linked"), "{sight:?}");
 
     browser.click("Log out, Editor").await.unwrap();
     let sight = browser.until(&place.connections()).await.unwrap();
-    assert!(sight.text.contains("Nothing is connected"), "{sight:?}");
+    assert!(sight.text.contains("No connections"), "{sight:?}");
     let sight = browser.click("Forget me in this browser").await.unwrap();
     assert_eq!(sight.headings, ["This browser is forgotten"]);
     assert_eq!(place.complaints(&sight), [""; 0]);
     let sight = browser.open(&place.connections()).await.unwrap();
-    assert_eq!(sight.headings, ["Nobody is logged in here"]);
+    assert_eq!(sight.headings, ["You are not logged in"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -307,7 +307,7 @@ async fn shipped_server_serves_usable_pages() {
     assert_eq!(place.complaints(&sight), [""; 0]);
     browser.click("Log out, Editor").await.unwrap();
     let sight = browser.until(&place.connections()).await.unwrap();
-    assert!(sight.text.contains("Nothing is connected"), "{sight:?}");
+    assert!(sight.text.contains("No connections"), "{sight:?}");
     assert_eq!(place.complaints(&sight), [""; 0]);
 }
 
@@ -325,6 +325,6 @@ async fn pages_refuse_framing_by_other_sites() {
         assert_eq!(framed.len(), 1);
         assert!(!framed.concat().contains("Allow") && !framed.concat().contains("Nobody"));
         let own = browser.open(&page).await.unwrap();
-        assert!(own.text.contains("Allow") || own.text.contains("Nobody"), "{own:?}");
+        assert!(own.text.contains("Allow") || own.text.contains("not logged in"), "{own:?}");
     }
 }

@@ -11,11 +11,12 @@ pub(super) fn scopes(params: &Params<'_>, client: &Client) -> Result<Scopes, OAu
     let own = Scopes::from_stored(&client.scopes);
     let Some(text) = params.get("scope") else { return Ok(own) };
     let error = |words| OAuthError::new(ErrorCode::InvalidScope, words);
-    let asked = Scopes::parse(text).map_err(|_| error("scope is malformed"))?;
+    let asked = Scopes::parse(text).map_err(|_| error("scope is malformed: use space-separated scopes of at most 256 \
+     characters"))?;
     if asked.is_subset(&own) {
         Ok(asked)
     } else {
-        Err(error("a scope is none that this client registered"))
+        Err(error("scope is invalid: request only scopes that the client registered"))
     }
 }
 
@@ -26,10 +27,10 @@ pub(super) fn prompts<'a>(params: &'a Params<'_>) -> Result<Vec<&'a str>, OAuthE
     match prompts.as_slice() {
         ["none"] => Err(OAuthError::new(
             ErrorCode::LoginRequired,
-            "nobody can be logged in without being asked",
+            "prompt=none is not possible: the user must log in interactively",
         )),
         several if several.contains(&"none") => {
-            Err(OAuthError::invalid_request("prompt has none and something else"))
+            Err(OAuthError::invalid_request("prompt is invalid: none cannot be combined with other values"))
         }
         _ => Ok(prompts),
     }
@@ -39,7 +40,7 @@ pub(super) fn prompts<'a>(params: &'a Params<'_>) -> Result<Vec<&'a str>, OAuthE
 pub(super) fn max_age(params: &Params<'_>) -> Result<Option<u32>, OAuthError> {
     let digits = |text: &&str| text.bytes().all(|byte| byte.is_ascii_digit());
     let read = |text: &str| Some(text).filter(digits)?.parse().ok();
-    let error = OAuthError::invalid_request("max_age is no number of seconds");
+    let error = OAuthError::invalid_request("max_age is invalid: use a number of seconds");
     params.get("max_age").map(|text| read(text).ok_or(error)).transpose()
 }
 
@@ -47,12 +48,12 @@ pub(super) fn max_age(params: &Params<'_>) -> Result<Option<u32>, OAuthError> {
 pub(super) fn challenge(params: &Params<'_>) -> Result<CodeChallenge, OAuthError> {
     let challenge = params.get("code_challenge");
     let challenge = challenge
-        .ok_or(OAuthError::invalid_request("code_challenge is missing: PKCE is required"))?;
+        .ok_or(OAuthError::invalid_request("code_challenge is missing: use PKCE with S256"))?;
     if params.get("code_challenge_method") != Some("S256") {
-        return Err(OAuthError::invalid_request("code_challenge_method must be S256"));
+        return Err(OAuthError::invalid_request("code_challenge_method is not supported: use S256"));
     }
     challenge.parse().map_err(|_| {
-        OAuthError::invalid_request("code_challenge is not the base64url of a SHA-256 digest")
+        OAuthError::invalid_request("code_challenge is invalid: use the base64url form of a SHA-256 digest")
     })
 }
 

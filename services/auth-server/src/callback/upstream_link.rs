@@ -46,7 +46,7 @@ impl AppState {
             // A session that ended in the meantime is not created again.
             LoginPurpose::Relink | LoginPurpose::LinkOther => {
                 let session = self.store.session(&login.session).await?;
-                let words = "the session ended meanwhile";
+                let words = "the session ended during the login; log in again";
                 session.ok_or(OAuthError::new(ErrorCode::AccessDenied, words))?.head
             }
         };
@@ -105,7 +105,7 @@ impl AppState {
         row: &UpstreamTokenRecord,
     ) -> Result<Tokens, OAuthError> {
         if row.issuer != upstream.issuer {
-            tracing::info!(provider = %upstream.name, "upstream tokens of another issuer are not used");
+            tracing::info!(provider = %upstream.name, "ignoring upstream tokens of another issuer");
             return Err(OAuthError::server_error());
         }
         let text = self.open("row", session, upstream, &row.sealed)?;

@@ -62,15 +62,15 @@ impl Pages {
             p {
                 "You logged in at " bdi { (provider) }
                 @if let Some(display_name) = display_name { " as " strong { bdi { (display_name) } } }
-                ", which is another account than the one that is linked. Nothing was changed."
+                ". Another account is linked at the moment. Nothing was changed."
             }
-            p { a href={ (base) (path::CONNECTIONS) } { "Keep the account that is linked" } }
+            p { a href={ (base) (path::CONNECTIONS) } { "Keep the linked account" } }
             form method="post" action={ (base) (path::CONNECTIONS) } {
                 input type="hidden" name="csrf" value=(csrf);
                 input type="hidden" name="session" value=(session);
                 input type="hidden" name="provider" value=(provider);
                 input type="hidden" name="other" value="yes";
-                p { "If you link this one, you log in there once more." }
+                p { "To link this account, log in there once more." }
                 button type="submit" name="action" value="link" { "Link this account instead" }
             }
         };
@@ -81,9 +81,9 @@ impl Pages {
     pub(crate) fn connections(&self, overview: &ConnectionsPage<'_>) -> Response {
         let content = html! {
             h1 { "Your connections" }
-            @if let Some(display_name) = &overview.display_name { p { "You are " strong { bdi { (escape_invisible(display_name)) } } "." } }
+            @if let Some(display_name) = &overview.display_name { p { "Logged in as " strong { bdi { (escape_invisible(display_name)) } } "." } }
             @if overview.connections.is_empty() {
-                p { "Nothing is connected. Log in from an application, and it shows up here." }
+                p { "No connections. Log in from an application to see it here." }
             }
             @for connection in overview.connections {
                 section aria-label=(connection.client) {
@@ -121,7 +121,7 @@ fn provider(
             }
             div.buttons { (button("link", "Link again")) (button("unlink", "Unlink")) }
         } @else {
-            p { "It is not linked." }
+            p { "Not linked." }
             div.buttons { (button("link", "Link")) }
         }
     }

@@ -45,31 +45,31 @@ impl Pages {
         let (client, resource) = (&*escape_invisible(client), &*escape_invisible(resource));
         let place = redirect.destination();
         let content = html! {
-            h1 { "Allow " bdi { (client) } " to use " (self.name) " for you?" }
+            h1 { "Allow " bdi { (client) } " to use " (self.name) " on your behalf?" }
             dl {
-                dt { "Who asks" }
+                dt { "Application" }
                 dd {
                     strong { bdi { (client) } } ". "
                     @if let Some(host) = metadata_host {
-                        "It is described by " strong { bdi { (host) } } "."
+                        "The application is described by " strong { bdi { (host) } } "."
                     } @else {
-                        "It registered itself; nobody has checked this name."
+                        "The application registered itself. Its name is not verified."
                     }
                 }
-                dt { "Where you are sent afterwards" }
+                dt { "You return to" }
                 dd { (destination(redirect.kind())) strong { bdi { (place) } } }
-                dt { "For what" }
+                dt { "Resource" }
                 dd { bdi { (resource) } }
             }
             @if redirect.kind() == RedirectKind::Loopback {
                 p.note role="note" {
-                    "Allow this only if you have just started a login yourself in a program on this computer: \
-                     any program that runs here could ask like this."
+                    "Allow this only if you have just started a login in a program on this computer: any program on \
+                     this computer can send this request."
                 }
             }
-            h2 { "It wants to" }
+            h2 { "Requested permissions" }
             (permissions(scopes))
-            h2 { "What happens next" }
+            h2 { "Next steps" }
             p {
                 "You log in at "
                 @for (at, provider) in providers.iter().enumerate() {
@@ -103,7 +103,7 @@ fn permissions(scopes: &Scopes) -> Markup {
                     }
                 }
             }
-            @if scopes.is_empty() { li { "use this server in your name" } }
+            @if scopes.is_empty() { li { "use this server on your behalf" } }
         }
     }
 }
@@ -112,17 +112,17 @@ fn destination(kind: RedirectKind) -> &'static str {
     match kind {
         RedirectKind::Web => "The site ",
         RedirectKind::Loopback => "A program on this computer: ",
-        RedirectKind::App => "The application on this device that answers to ",
+        RedirectKind::App => "The application on this device that handles ",
     }
 }
 
 /// Describes a scope for the user; `None` for one that the operator defined.
 fn explain(scope: &str) -> Option<&'static str> {
     match scope {
-        "openid" => Some("know that it is you"),
-        "profile" => Some("know your name"),
-        "email" => Some("know your e-mail address"),
-        "offline_access" | "offline" => Some("stay logged in while you are away"),
+        "openid" => Some("identify you"),
+        "profile" => Some("see your name"),
+        "email" => Some("see your email address"),
+        "offline_access" | "offline" => Some("keep access while you are offline"),
         _ => None,
     }
 }

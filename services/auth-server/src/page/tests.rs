@@ -29,11 +29,11 @@ async fn consent_page_shows_client_scopes_and_destination() {
     let scopes = Scopes::parse("openid files:read").unwrap();
     let page = text(Pages::new("Tools").consent(&ask("Editor", &redirect, &scopes))).await;
     for part in [
-        "Allow <bdi>Editor</bdi> to use Tools for you?",
-        "nobody has checked this name",
+        "Allow <bdi>Editor</bdi> to use Tools on your behalf?",
+        "Its name is not verified",
         "app.example:8443",
         "https://mcp.example/mcp",
-        "know that it is you",
+        "identify you",
         "use the permission <code>files:read</code> of this server",
         "action=\"/tenant/oauth/consent\"",
         "value=\"the-csrf\"",
@@ -41,10 +41,10 @@ async fn consent_page_shows_client_scopes_and_destination() {
     ] {
         assert!(page.contains(part), "{part}\n{page}");
     }
-    assert!(!page.contains("any program that runs here"));
+    assert!(!page.contains("any program on this computer"));
     let loopback = RedirectUri::parse("http://127.0.0.1:1234/cb").unwrap();
     let page = text(Pages::new("Tools").consent(&ask("Editor", &loopback, &scopes))).await;
-    assert!(page.contains("any program that runs here"));
+    assert!(page.contains("any program on this computer"));
 }
 
 #[tokio::test]

@@ -22,7 +22,7 @@ async fn shows_page_for_unknown_client() {
     for client in ["", "nobody", "https://app.example/", "https://app.example/client.json"] {
         let (status, text) = page(&env, &TestEnv::authorize(client, &[])).await;
         assert_eq!(status, 400, "{client}");
-        assert!(text.contains("This application is not known here"), "{client}: {text}");
+        assert!(text.contains("Unknown application"), "{client}: {text}");
     }
 }
 
@@ -51,7 +51,7 @@ async fn shows_page_for_unregistered_redirect_uri() {
         let (status, text) =
             page(&env, &TestEnv::authorize(&client, &[("redirect_uri", uri)])).await;
         assert_eq!(status, 400, "{uri}");
-        assert!(text.contains("unknown place"), "{uri}: {text}");
+        assert!(text.contains("Unregistered redirect address"), "{uri}: {text}");
     }
     // With two registered redirect URIs, the parameter is required.
     let (status, _) = page(&env, &TestEnv::authorize(&client, &[("redirect_uri", "")])).await;
@@ -130,7 +130,7 @@ async fn never_redirects_to_clients_without_consent() {
     for (uri, _) in kinds {
         let page = browser.get(&env, &TestEnv::authorize(&client, &[("redirect_uri", uri)])).await;
         let denied = browser.send(&env, TestEnv::decision(&page.text, "deny")).await;
-        assert!(denied.text.contains("You did not allow it"), "{}", denied.text);
+        assert!(denied.text.contains("You denied access"), "{}", denied.text);
         assert_eq!(denied.error(), "access_denied");
     }
 
@@ -282,6 +282,6 @@ async fn flooded_logins_evict_only_same_address() {
     let response = own.send(&env, TestEnv::decision(&page.text, "allow")).await;
     assert!(response.refresh_target().starts_with("https://corp.example/"), "{}", response.text);
     let response = first.send(&env, TestEnv::decision(&flooded.text, "allow")).await;
-    assert!(response.text.contains("This login is over"), "{}", response.text);
+    assert!(response.text.contains("This login has expired"), "{}", response.text);
     assert_eq!(env.store.counts().await.unwrap().logins, 3);
 }

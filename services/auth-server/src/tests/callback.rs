@@ -111,7 +111,7 @@ async fn accepts_consent_form_once_from_own_browser() {
     assert_eq!(browser.send(&env, allow()).await.status, 400);
     // A `GET` of the form's address shows an error page.
     let again = browser.get(&env, "/oauth/consent").await;
-    assert!(again.text.contains("This login is over"), "{again:?}");
+    assert!(again.text.contains("This login has expired"), "{again:?}");
 }
 
 async fn body(request: http::Request<axum::body::Body>) -> Vec<u8> {
@@ -205,7 +205,7 @@ async fn login_expires_after_ten_minutes() {
     env.clock.advance(std::time::Duration::from_secs(601));
     let response = browser.get(&env, &TestEnv::provider_callback(&corp)).await;
     assert_eq!(response.status, 400);
-    assert!(response.text.contains("This login is over"));
+    assert!(response.text.contains("This login has expired"));
 }
 
 #[tokio::test]

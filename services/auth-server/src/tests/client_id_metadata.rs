@@ -146,7 +146,7 @@ async fn rejects_invalid_documents_without_redirect() {
         let (env, fetched) = env_with_document(move || wrong.clone());
         let response = env.get(&TestEnv::authorize(URL, &[])).await;
         assert_eq!(response.status, 400);
-        assert!(response.text.contains("description cannot be used"), "{}", response.text);
+        assert!(response.text.contains("Invalid application metadata"), "{}", response.text);
         env.get(&TestEnv::authorize(URL, &[])).await;
         assert_eq!(fetched.load(Ordering::SeqCst), 1, "a failure is not asked for again at once");
         env.clock.advance(Duration::from_secs(10));

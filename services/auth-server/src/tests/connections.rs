@@ -44,7 +44,7 @@ async fn connections_page_lists_links_scopes_and_expiry() {
         "alice@example.com",
         "<bdi>Editor</bdi>",
         "<bdi>corp</bdi>",
-        "renewed by itself",
+        "refreshed automatically",
         "2026-07-28 13:00 UTC",
     ] {
         assert!(page.text.contains(part), "{part}\n{}", page.text);
@@ -73,7 +73,7 @@ async fn relinking_provider_keeps_session() {
     let gone = tokens.token("git", UpstreamKind::Access).await;
     assert!(matches!(gone, Err(UpstreamError::NotLinked)));
     assert!(tokens.token("corp", UpstreamKind::Access).await.is_ok());
-    assert!(browser.get(&env, "/oauth/connections").await.text.contains("not linked"));
+    assert!(browser.get(&env, "/oauth/connections").await.text.contains("Not linked"));
 
     let git = act(&env, &mut browser, "link", Some("git")).await.refresh_target();
     let back = browser.get(&env, &TestEnv::provider_callback(&git)).await;
@@ -144,10 +144,10 @@ async fn cancelled_relink_keeps_old_link() {
     let client = env.client().await;
     let (mut browser, issued) = logged_in_browser(&env, &client).await;
     for (error, status, words) in [
-        ("access_denied", 403, "You did not log in at the identity provider"),
-        ("%3Cb%3Ecanary", 403, "You did not log in at the identity provider"),
+        ("access_denied", 403, "Login cancelled or denied"),
+        ("%3Cb%3Ecanary", 403, "Login cancelled or denied"),
         ("server_error", 503, "Try again in a minute"),
-        ("invalid_scope", 502, "do not fit together"),
+        ("invalid_scope", 502, "Mismatched configuration"),
     ] {
         let git = act(&env, &mut browser, "link", Some("git")).await.refresh_target();
         let back = browser.get(&env, &TestEnv::provider_error_callback(&git, error)).await;
@@ -168,7 +168,7 @@ async fn logout_ends_tokens_and_consent_of_client() {
     act(&env, &mut browser, "end", None).await;
     assert!(env.server.verifier(RESOURCE).unwrap().verify(&issued.access).is_err());
     assert_eq!(env.refresh(&client, &issued.refresh).await.error(), "invalid_grant");
-    assert!(browser.get(&env, "/oauth/connections").await.text.contains("Nothing is connected"));
+    assert!(browser.get(&env, "/oauth/connections").await.text.contains("No connections"));
     assert_eq!(browser.get(&env, &TestEnv::authorize(&client, &[])).await.status, 200);
 }
 

@@ -117,8 +117,8 @@ fn rejects_contradictory_settings_at_start() {
     let cause = start(elsewhere, vec![corp()]).unwrap_err();
     assert_eq!(
         cause.to_string(),
-        "upstream provider corp sends browsers back to https://as.example: use the origin of the authorization \
-         endpoint, https://login.example, or that of the issuer or of a resource"
+        "redirect URI of upstream provider corp has the unknown origin https://as.example; use the origin of the \
+         authorization endpoint, https://login.example, of the issuer, or of a resource"
     );
     assert_eq!(start(settings(), vec![corp()]), Ok(()));
 }

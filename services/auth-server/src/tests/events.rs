@@ -148,7 +148,7 @@ async fn reports_party_that_rejected_login() {
     let mut browser = UserAgent::default();
     browser.get(&observed.env, &TestEnv::authorize("nobody", &[])).await;
     let told = observed.take();
-    assert_eq!(told[0].what, "failed by us 400 This application is not known here");
+    assert_eq!(told[0].what, "failed by us 400 Unknown application");
     assert_eq!(told[0].client.as_deref(), Some("nobody"));
 
     let no_pkce = TestEnv::authorize(&client, &[("code_challenge", "")]);
@@ -177,7 +177,7 @@ async fn reports_party_that_rejected_login() {
     );
 
     browser.get(&observed.env, "/oauth/callback?state=unknown&code=x").await;
-    assert_eq!(observed.words(), ["failed by us 400 This login is over"]);
+    assert_eq!(observed.words(), ["failed by us 400 This login has expired"]);
 }
 
 #[tokio::test]
@@ -189,7 +189,7 @@ async fn reports_client_of_login_in_other_browser() {
     observed.take();
     UserAgent::default().get(&observed.env, &TestEnv::provider_callback(&corp)).await;
     let told = observed.take();
-    assert_eq!(told[0].what, "failed by us 403 This login began in another browser");
+    assert_eq!(told[0].what, "failed by us 403 This login started in another browser");
     assert_eq!((told.len(), told[0].client.as_deref()), (1, Some(&*client)));
 }
 

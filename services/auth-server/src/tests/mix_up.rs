@@ -76,7 +76,7 @@ async fn accepts_errors_only_from_expected_issuer() {
     let env = TestEnv::new();
     let env = TestEnv::with_providers(&env, vec![provider(&env, "corp", oidc())]);
     let client = env.client().await;
-    let own = "the login was cancelled or refused at the identity provider";
+    let own = "the user cancelled the login at the identity provider";
     let foreign = "the login at the identity provider failed";
     for (said, iss, error, words) in [
         ("error=access_denied", Some(PROVIDER), "access_denied", own),

@@ -108,7 +108,7 @@ async fn grant_type_suffices_for_refresh_token() {
     let address = TestEnv::authorize(&client, &[("scope", "openid")]);
     let mut browser = UserAgent::default();
     let page = browser.get(&env, &address).await;
-    assert!(page.text.contains("stay logged in while you are away"), "{}", page.text);
+    assert!(page.text.contains("keep access while you are offline"), "{}", page.text);
     let answer = env.log_in_at(&mut browser, &address).await;
     let response = env.redeem(&client, &param(&answer, "code").unwrap(), &[]).await;
     // The scopes omit what was not requested: some clients reject additional scopes.
@@ -127,7 +127,7 @@ async fn issues_no_refresh_token_without_grant_type() {
     let without = env.register(json!({"redirect_uris": [APP]})).await.json();
     let without = without["client_id"].as_str().unwrap();
     let page = UserAgent::default().get(&env, &TestEnv::authorize(without, &[])).await;
-    assert!(!page.text.contains("stay logged in"), "{}", page.text);
+    assert!(!page.text.contains("while you are offline"), "{}", page.text);
     let code = env.code(without).await;
     let issued = env.redeem(without, &code, &[]).await.json();
     assert!(issued.get("refresh_token").is_none());

@@ -45,7 +45,7 @@ async fn secrets_stay_out_of_logs_and_debug() {
     let shown =
         format!("{:?} {session:?} {verifier:?} {token:?} {:?}", env.server, env.server.settings());
     let logged = log.text();
-    assert!(logged.contains("presented again"), "{logged}");
+    assert!(logged.contains("replayed"), "{logged}");
     let cookie = browser.cookie.unwrap();
     let cookie = cookie.split_once('=').unwrap().1;
     for canary in [

@@ -155,7 +155,7 @@ async fn userinfo_returns_claims_within_scopes() {
     assert_eq!((&response["email"], response.get("name")), (&json!("alice@example.com"), None));
     let response = ask("email", "Bearer").await;
     let challenge = "Bearer error=\"insufficient_scope\", \
-        error_description=\"the scope openid is needed\", scope=\"openid\"";
+        error_description=\"the scope openid is required; request it at login\", scope=\"openid\"";
     assert_eq!(
         (response.status.as_u16(), response.headers["www-authenticate"].to_str().unwrap()),
         (403, challenge)

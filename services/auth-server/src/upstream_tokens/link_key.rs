@@ -24,7 +24,7 @@ impl AppState {
         let found = match self.store.session(&session).await {
             Ok(found) => found,
             Err(error) => {
-                tracing::debug!(%error, "failed to read what a session has linked");
+                tracing::debug!(%error, "failed to read session links from store");
                 return None;
             }
         };

@@ -27,11 +27,11 @@ impl AppState {
             Err(UpstreamError::NotLinked) => {
                 self.end_session(session).await?;
                 Err(OAuthError::invalid_grant(
-                    "the user has to log in at the identity provider again",
+                    "the identity provider no longer accepts the user; log in again",
                 ))
             }
             Err(UpstreamError::Unavailable) => {
-                let words = "the identity provider cannot be asked at the moment";
+                let words = "the identity provider is unavailable; retry later";
                 Err(OAuthError::temporarily_unavailable(words, Duration::from_secs(5)))
             }
         }
@@ -47,13 +47,13 @@ impl AppState {
         let head = match self.store.session(&session).await {
             Ok(found) => found.map(|found| found.head),
             Err(error) => {
-                tracing::warn!(%error, "failed to look for the other sessions of a refused user");
+                tracing::warn!(%error, "failed to list other sessions of rejected user");
                 None
             }
         };
         if let Err(error) = self.end_session(session).await {
             // The link is deleted, so the next refresh ends the session.
-            tracing::warn!(%error, "failed to end the session of a refused user");
+            tracing::warn!(%error, "failed to end session of rejected user");
         }
         let Some(head) = head else { return };
         self.report(Event::of_session(&head, EventKind::TokenRevoked { by: RevokedBy::Provider }));
@@ -71,7 +71,7 @@ impl AppState {
             let sessions = match self.store.sessions_of(&user).await {
                 Ok(sessions) => sessions,
                 Err(error) => {
-                    tracing::warn!(%error, "failed to look for the other sessions of a refused user");
+                    tracing::warn!(%error, "failed to list other sessions of rejected user");
                     return;
                 }
             };

@@ -281,7 +281,7 @@ fn check_login(events: &[Value], client: &str) {
         (&json!("denied"), &json!("failure"))
     );
     let failed = &events[10]["metadata"]["extra"];
-    assert_eq!(failed["reason"], "This application is not known here");
+    assert_eq!(failed["reason"], "Unknown application");
 }
 
 #[test]
