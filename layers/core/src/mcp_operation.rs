@@ -1,4 +1,4 @@
-//! McpOperation of a request to a backend.
+//! Operation of a request to a backend.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use vmcp_wire::parse_json_string;
 
 use crate::RequestContext;
 
-/// McpOperation of a request to a backend, in the request's extensions. The sender inserts it, so that no layer parses the
+/// Operation of a request to a backend, in the request's extensions. The sender inserts it, so that no layer parses the
 /// message again.
 #[derive(Clone, Debug)]
 pub struct McpOperation {

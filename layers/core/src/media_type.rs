@@ -1,9 +1,9 @@
-//! MediaType types of responses.
+//! Media types of responses.
 
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 
-/// MediaType type of a response, as far as MCP tells them apart (MCP 2025-11-25 and 2026-07-28, Streamable HTTP).
+/// Media type of a response, as far as MCP tells them apart (MCP 2025-11-25 and 2026-07-28, Streamable HTTP).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MediaType {
     /// `application/json`: one message.

@@ -34,9 +34,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("  warm decision                {call:>9.0} ns");
         let identity = identity(1, 0);
         let request = time(100_000, |_| (), |()| of(&cedar, &identity));
-        println!("  permissions, token known       {request:>9.0} ns");
+        println!("  permissions, token known     {request:>9.0} ns");
         let request = time(50_000, |n| self::identity(1, n), |identity| of(&cedar, identity));
-        println!("  permissions, token new         {request:>9.0} ns");
+        println!("  permissions, token new       {request:>9.0} ns");
     }
     let guarded = [r"permit(principal, action, resource) when { context.arg_amount <= 100 };"];
     let cedar = Arc::new(Cedar::new("vmcp", &guarded, "")?);
