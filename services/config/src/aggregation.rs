@@ -1,4 +1,4 @@
-//! Which tools are shown under which names (`aggregation`).
+//! Selection and naming of tools (`aggregation`).
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -67,11 +67,11 @@ section! {
 section! {
     /// Values that replace those of the backend's tool definition.
     pub struct ToolOverride {
-        /// The name to show and to call it by.
+        /// Name in lists and calls.
         pub name: Option<String>, [Constraint::NotEmpty];
-        /// The description to show.
+        /// Description in lists.
         pub description: Option<String>;
-        /// Annotations to show. Those that are absent are the backend's.
+        /// Annotations in lists. Absent ones are those of the backend.
         pub annotations: Option<ToolAnnotations>;
     }
     rules [Rule::AtLeastOne(&["name", "description", "annotations"])]
@@ -80,7 +80,7 @@ section! {
 section_with_default! {
     /// Annotations of a tool, as in MCP's ToolAnnotations.
     pub struct ToolAnnotations {
-        /// Title for people.
+        /// Title for display.
         pub title: Option<String>;
         /// The tool changes nothing.
         pub read_only_hint: Option<bool>;
@@ -88,7 +88,7 @@ section_with_default! {
         pub destructive_hint: Option<bool>;
         /// Calling it again with the same arguments has no further effect.
         pub idempotent_hint: Option<bool>;
-        /// The tool deals with a world outside.
+        /// The tool interacts with external entities.
         pub open_world_hint: Option<bool>;
     }
 }
@@ -156,7 +156,7 @@ impl<R: Reference> Aggregation<R> {
             cx.reject_key(
                 node,
                 "tools",
-                "no entry",
+                "no entries",
                 "at least one entry with conflictResolution: manual",
             );
         }
@@ -221,8 +221,8 @@ fn check_config(
                 cx.reject_key(
                     here,
                     "priorityOrder",
-                    "no backend",
-                    "at least one with conflictResolution: priority",
+                    "no backends",
+                    "at least one backend with conflictResolution: priority",
                 );
             }
             (ConflictResolutionTag::Prefix | ConflictResolutionTag::Manual, false) => {
@@ -243,7 +243,7 @@ fn check_config(
                 cx.reject_key(
                     here,
                     "priorityOrder",
-                    format!("\"{name}\" twice"),
+                    format!("the duplicate value \"{name}\""),
                     "each backend once",
                 );
             }
@@ -262,13 +262,13 @@ impl Default for ConflictResolution {
 // === impl PrefixFormat ===
 
 impl PrefixFormat {
-    /// The prefix of `workload`: `{workload}_` makes `github_` of `github`.
+    /// Returns the prefix of `workload`: `{workload}_` becomes `github_` for `github`.
     #[must_use]
     pub fn prefix(&self, workload: &str) -> String {
         self.0.replace("{workload}", workload)
     }
 
-    /// The format as it was written.
+    /// Returns the format as written in the document.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -9,19 +9,19 @@ section_with_default! {
         pub enabled: bool = false;
         /// Name of the component in each record.
         pub component: Option<String>;
-        /// Look at the beginning of a 2xx answer for a JSON-RPC error, whether or not answers are recorded.
+        /// Detects JSON-RPC errors at the beginning of 2xx responses, even if responses are not recorded.
         pub detect_application_errors: bool = true;
         /// Events to record. Empty records all.
         pub event_types: Vec<EventType> = Vec::new();
-        /// Events not to record, whatever `eventTypes` says.
+        /// Events not to record, even if `eventTypes` lists them.
         pub exclude_event_types: Vec<EventType> = Vec::new();
-        /// Record what was asked.
+        /// Records the beginning of requests.
         pub include_request_data: bool = false;
-        /// Record what was answered.
+        /// Records the beginning of responses.
         pub include_response_data: bool = false;
         /// File to append to. Absent or empty is standard output.
         pub log_file: Option<String>;
-        /// The most bytes of a request or an answer in one record, up to 1 MiB.
+        /// Maximum bytes of a request or a response in one record, up to 1 MiB.
         pub max_data_size: u32 = 1024, [Constraint::Range(1, 1_048_576)];
     }
 }
@@ -59,51 +59,51 @@ keyword_enum! {
         HttpRequest = "http_request",
         /// A stream was opened.
         SseConnection = "sse_connection",
-        /// A composite tool began.
+        /// A composite tool started.
         WorkflowStarted = "vmcp_workflow_started",
-        /// A composite tool ended well.
+        /// A composite tool completed.
         WorkflowCompleted = "vmcp_workflow_completed",
         /// A composite tool failed.
         WorkflowFailed = "vmcp_workflow_failed",
-        /// A composite tool took too long.
+        /// A composite tool timed out.
         WorkflowTimedOut = "vmcp_workflow_timed_out",
-        /// A step began.
+        /// A step started.
         WorkflowStepStarted = "vmcp_workflow_step_started",
-        /// A step ended well.
+        /// A step completed.
         WorkflowStepCompleted = "vmcp_workflow_step_completed",
         /// A step failed.
         WorkflowStepFailed = "vmcp_workflow_step_failed",
         /// A step was skipped.
         WorkflowStepSkipped = "vmcp_workflow_step_skipped",
-        /// A client asked for a login at the authorization server.
+        /// A client started a login at the authorization server.
         LoginStarted = "vmcp_login_started",
-        /// A person logged in, and the client got a code.
+        /// A user logged in, and the client received a code.
         LoginCompleted = "vmcp_login_completed",
-        /// A login was refused, given up or not begun.
+        /// A login was rejected, abandoned or not started.
         LoginFailed = "vmcp_login_failed",
-        /// A person allowed what a client asks for.
+        /// A user consented to the request of a client.
         ConsentGiven = "vmcp_consent_given",
-        /// A person did not allow it.
+        /// A user denied the request of a client.
         ConsentDenied = "vmcp_consent_denied",
         /// A client redeemed a code.
         TokenIssued = "vmcp_token_issued",
-        /// A client refreshed.
+        /// A client refreshed its tokens.
         TokenRefreshed = "vmcp_token_refreshed",
-        /// A client got no token, or was refused a revocation or introspection.
+        /// A token, revocation or introspection request was rejected.
         TokenRefused = "vmcp_token_refused",
-        /// A code or a refresh token was presented again; what it gave is revoked.
+        /// A code or a refresh token was reused; the tokens issued for it are revoked.
         TokenReused = "vmcp_token_reused",
-        /// A client or a person ended a session.
+        /// A client or a user ended a session.
         TokenRevoked = "vmcp_token_revoked",
         /// A client registered.
         ClientRegistered = "vmcp_client_registered",
-        /// A registration was refused.
+        /// A registration was rejected.
         ClientRefused = "vmcp_client_refused",
-        /// Tokens of an identity provider are kept for a person.
+        /// Tokens of an identity provider are stored for a user.
         UpstreamLinked = "vmcp_upstream_linked",
-        /// A person took them away.
+        /// A user removed the tokens of an identity provider.
         UpstreamUnlinked = "vmcp_upstream_unlinked",
-        /// An identity provider does not renew them any more.
+        /// An identity provider no longer refreshes the tokens of a user.
         UpstreamLost = "vmcp_upstream_lost",
     }
 }

@@ -1,6 +1,6 @@
-//! The embedded authorization server (`authServer` in the file, `spec.authServerConfig` in the resource).
+//! Embedded authorization server (`authServer` in the file, `spec.authServerConfig` in the resource).
 //!
-//! The type parameter says how a secret is found: [`SecretRef`] in the resource, [`SecretFile`] in the file.
+//! The type parameter is the location of a secret: [`SecretRef`] in the resource, [`SecretFile`] in the file.
 
 mod secret;
 mod storage;
@@ -25,21 +25,22 @@ use crate::{
 };
 
 section! {
-    /// An OAuth 2.1 and OpenID issuer within the server, which lets users in through upstream identity providers.
+    /// OAuth 2.1 and OpenID Connect issuer within the server. Users log in through upstream identity providers.
     pub struct AuthServer<S: SecretLocation> {
         /// Issuer identifier: https, or http on loopback; no query, fragment or trailing slash (RFC 8414).
         pub issuer: Issuer;
         /// Base URL of the authorization endpoint in the discovery document. Absent is the issuer.
         pub authorization_endpoint_base_url: Option<Issuer>;
-        /// Scopes that every registered client gets (RFC 7591). Keep it short.
+        /// Scopes of every registered client (RFC 7591).
         pub baseline_client_scopes: Vec<String> = Vec::new(), [
             Constraint::MaxItems(10),
             Constraint::EachMatches(&patterns::SCOPE),
         ];
-        /// Secrets that sign codes and refresh tokens, at least 32 random bytes each. The first signs, all verify. None
-        /// makes one up at each start, for development.
+        /// Secrets that sign codes and refresh tokens, at least 32 random bytes each. The first signs, all verify.
+        /// Without one, the server generates one at each start, for development.
         pub hmac_secret_refs: Vec<S> = Vec::new();
-        /// Keys that sign tokens. The first signs, all verify. None makes one up at each start, for development.
+        /// Keys that sign tokens. The first signs, all verify. Without one, the server generates one at each start, for
+        /// development.
         pub signing_key_secret_refs: Vec<S> = Vec::new(), [Constraint::MaxItems(5)];
         /// Storage of the server's state.
         pub storage: Storage<S> = Storage::Memory;

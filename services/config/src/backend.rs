@@ -1,4 +1,4 @@
-//! The backends of a file: where they are and how they are spoken to (`backends`).
+//! Backends: URLs, transports and headers (`backends`).
 
 mod document;
 
@@ -27,16 +27,16 @@ pub struct Backend<D: BackendDocument = FileDocument> {
     pub transport: Transport,
     /// Kind of backend.
     pub kind: BackendKind,
-    /// Headers of each request to the backend, by name. Never any in a resource.
+    /// Headers of each request to the backend, by name. Always empty in a resource.
     pub headers: D::Headers,
-    /// Free-form. The key `group` is set by the server, whatever stands here.
+    /// Free-form data. The server sets the key `group`.
     pub metadata: BTreeMap<String, String>,
 }
 
 /// Kind of backend.
 #[derive(Clone, Debug, PartialEq)]
 pub enum BackendKind {
-    /// A workload of ours or its proxy; no `type` in the document.
+    /// Workload of the cluster or its proxy; no `type` in the document.
     Workload,
     /// A remote server that is connected to directly; `type: entry`.
     Entry {
@@ -81,12 +81,12 @@ section! {
         /// Headers of each request to the backend, the same for all callers. ${NAME} is an environment variable that
         /// `variables` lists. At most 32. In a file only.
         headers: D::Headers = Default::default();
-        /// Free-form data shown in the status. The key `group` is set by the server.
+        /// Free-form data in the status. The server sets the key `group`.
         metadata: BTreeMap<String, String> = BTreeMap::new();
     }
     rules [Rule::Moved(
         "command",
-        "url: a server behind stdio needs a bridge to HTTP; vmcp init --from FILE prints its command"
+        "url; a stdio server needs a bridge to HTTP, whose command prints: vmcp init --from FILE"
     ), Rule::Variants {
         tag: "type",
         default: Some(""),
@@ -123,7 +123,7 @@ impl<D: BackendDocument> Backend<D> {
 }
 
 impl Backend<FileDocument> {
-    /// The environment variables that the URL and the headers read.
+    /// Returns the environment variables that the URL and the headers read.
     pub fn variables(&self) -> impl Iterator<Item = &str> {
         let url = match &self.url {
             BackendUrl::Literal(_) => None,

@@ -1,4 +1,4 @@
-//! Tools made of several steps (`compositeTools`).
+//! Composite tools (`compositeTools`).
 
 mod output;
 mod rules;
@@ -16,7 +16,7 @@ use crate::{
 };
 
 section! {
-    /// A tool made of several steps.
+    /// Composite tool: a tool of several steps.
     pub struct CompositeTool {
         /// Unique name of the tool.
         pub name: String, [Constraint::NotEmpty];
@@ -24,11 +24,11 @@ section! {
         pub description: Option<String>;
         /// JSON Schema of the arguments: `type: object` and what belongs to it.
         pub parameters: Option<Map<String, Value>>;
-        /// The longest that the whole may take.
+        /// Timeout of the tool.
         pub timeout: Option<Duration>, [Constraint::Positive];
         /// The steps, at most 100.
         pub steps: Vec<Step>, [Constraint::MinItems(1), Constraint::MaxItems(100)];
-        /// Structured output. Absent is the output of the last step.
+        /// Structured output. Absent means the output of the last step.
         pub output: Option<Output>;
     }
     rules [Rule::Unique("steps", "id")]

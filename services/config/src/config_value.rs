@@ -28,7 +28,7 @@ pub trait ConfigValue: Serialize + JsonSchema + Sized {
     /// Reads `node`. `None` means that the errors have been reported.
     fn read(node: &Node, cx: &mut Context) -> Option<Self>;
 
-    /// The value when the key is absent. `None` means that it is required.
+    /// Returns the value for an absent key. `None` means that the key is required.
     fn default_value() -> Option<Self> {
         None
     }
@@ -59,7 +59,7 @@ pub trait ConfigValue: Serialize + JsonSchema + Sized {
         false
     }
 
-    /// A value in the place of one that cannot be read, so that the rest of the document can be checked further.
+    /// Returns a value that replaces an invalid one, so that the rest of the document can be checked.
     fn placeholder() -> Option<Self> {
         None
     }
@@ -69,13 +69,13 @@ pub trait ConfigValue: Serialize + JsonSchema + Sized {
         false
     }
 
-    /// The schema where a field has this type.
+    /// Returns the schema of a field of this type.
     fn field_schema(generator: &mut SchemaGenerator) -> Schema {
         generator.subschema_for::<Self>()
     }
 }
 
-/// Reads from any serde format, with all errors in the error's text.
+/// Reads from any serde format. The text of the error lists all errors.
 pub(crate) fn deserialize<'de, T: ConfigValue, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
@@ -83,7 +83,7 @@ pub(crate) fn deserialize<'de, T: ConfigValue, D: Deserializer<'de>>(
     parse(&node).map_err(D::Error::custom)
 }
 
-/// Reads what can be read of a document with errors, with placeholders and defaults for the rest.
+/// Reads the valid parts of a document with errors. Placeholders and defaults replace the rest.
 pub(crate) fn parse_lossy<T: ConfigValue>(node: &Node) -> Option<T> {
     T::read(node, &mut Context::lossy())
 }
@@ -106,7 +106,7 @@ pub(crate) fn parse<T: ConfigValue>(node: &Node) -> Result<T, crate::ConfigError
     }
 }
 
-/// `failure_threshold` as it is spelt on paper: `failureThreshold`.
+/// Converts a field name to the key in documents: `failure_threshold` to `failureThreshold`.
 pub(crate) fn to_camel_case(field: &'static str) -> Cow<'static, str> {
     let field = field.strip_prefix("r#").unwrap_or(field);
     if !field.contains('_') {
@@ -126,7 +126,7 @@ pub(crate) fn to_camel_case(field: &'static str) -> Cow<'static, str> {
     Cow::Owned(camel)
 }
 
-/// The lines of a documentation comment as one description.
+/// Joins the lines of a documentation comment.
 pub(crate) fn description(lines: &[&str]) -> String {
     let mut text = String::new();
     for line in lines {

@@ -7,7 +7,7 @@ use crate::{
     tree::{Node, shorten},
 };
 
-/// A file that a document names, in whose content the server is interested.
+/// Reference to a file whose content the server reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileReference {
     /// Path of the setting that names the file.
@@ -19,13 +19,13 @@ pub struct FileReference {
 /// The path to the value being read and the errors so far.
 #[derive(Debug, Default)]
 pub struct Context {
-    /// ConfigErrors are passed over, and what cannot be read is replaced.
+    /// Ignores errors and replaces invalid values by placeholders.
     is_lossy: bool,
-    /// The whole numbers that the field being read takes.
+    /// Range of the integer field being read.
     range: Option<(i64, i64)>,
     path: Vec<PathSegment>,
     errors: Vec<ConfigError>,
-    /// ConfigErrors that were counted and not kept.
+    /// Number of errors beyond `MAX_ERRORS`, which are only counted.
     omitted: usize,
     file_references: Vec<FileReference>,
 }
@@ -37,7 +37,7 @@ enum PathSegment {
 }
 
 impl Context {
-    /// A context for a document whose errors are known already.
+    /// Creates a context for a document whose errors are already known.
     pub(crate) fn lossy() -> Self {
         Self { is_lossy: true, ..Self::default() }
     }
@@ -47,7 +47,7 @@ impl Context {
         self.is_lossy
     }
 
-    /// Reads a value that takes whole numbers of `range` only, if there is one.
+    /// Calls `read` with `range` as the range of integers.
     pub(crate) fn with_range<T>(
         &mut self,
         range: Option<(i64, i64)>,
@@ -59,7 +59,7 @@ impl Context {
         value
     }
 
-    /// The whole numbers that the field being read takes, if they are limited.
+    /// Returns the range of the integer field being read, if it has one.
     pub(crate) fn range(&self) -> Option<(i64, i64)> {
         self.range
     }
@@ -85,7 +85,7 @@ impl Context {
         value
     }
 
-    /// Notes that the current path names a file.
+    /// Records that the setting at the current path names a file.
     pub(crate) fn add_file_reference(&mut self, path: &Path) {
         self.file_references.push(FileReference { setting: self.path(), path: path.to_owned() });
     }
@@ -94,12 +94,12 @@ impl Context {
         self.file_references
     }
 
-    /// Reports what `node` is and what it may be.
+    /// Reports that the value of `node` is not allowed.
     pub(crate) fn reject(&mut self, node: &Node, allowed: impl Into<String>) {
         self.reject_as(node, node.describe(), allowed, None);
     }
 
-    /// As [`Context::reject`], with text that the caller provides.
+    /// Reports that a value is not allowed, with a description of the found value.
     pub(crate) fn reject_as(
         &mut self,
         node: &Node,

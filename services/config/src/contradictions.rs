@@ -1,4 +1,4 @@
-//! Sections that cannot work together although each is right by itself.
+//! Contradictions between sections that are valid on their own.
 
 use std::collections::HashSet;
 
@@ -11,8 +11,7 @@ use crate::{
 };
 
 impl File {
-    /// Returns what cannot work although it can be read, such as credentials that are made of a token that no caller
-    /// has.
+    /// Returns contradictions between valid sections, such as a token exchange for callers that have no token.
     #[must_use]
     pub fn contradictions(&self) -> Vec<ConfigError> {
         let mut errors = Vec::new();
@@ -22,7 +21,7 @@ impl File {
     }
 }
 
-/// Strategies that present the caller's token, where callers have none.
+/// Reports strategies that need the caller's token if callers have none.
 fn callers_without_tokens(file: &File, errors: &mut Vec<ConfigError>) {
     let method = match &file.incoming_auth.method {
         IncomingMethod::Anonymous => "anonymous",
@@ -48,7 +47,7 @@ fn callers_without_tokens(file: &File, errors: &mut Vec<ConfigError>) {
     }
 }
 
-/// Credentials for a backend that there is none of: the one that was meant goes without.
+/// Reports credentials for unknown backends. The intended backend would have none.
 fn unknown_backends(file: &File, errors: &mut Vec<ConfigError>) {
     let OutgoingAuth { source, default: _, backends } = &file.outgoing_auth;
     if *source == Source::Discovered {

@@ -1,4 +1,4 @@
-//! Decimal fractions that are written as text, because a resource's numbers don't survive every tool on their way.
+//! Decimal fractions as text: some tools change the numbers of a resource.
 
 use std::{fmt, str::FromStr};
 
@@ -9,10 +9,10 @@ use crate::{
     tree::Node,
 };
 
-/// A decimal number that keeps the text it was written with: `"0.5"`, `".05"`, `"1"`.
+/// Decimal number with its original text: `"0.5"`, `".05"`, `"1"`.
 ///
-/// Unquoted numbers are refused with the quoted form proposed: a resource's field is a string, and the same document has
-/// to mean the same in both places.
+/// Unquoted numbers are rejected with the quoted form as a suggestion: the field of a resource is a string, and a
+/// document must mean the same in both places.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decimal {
     text: String,
@@ -21,17 +21,17 @@ pub struct Decimal {
 
 /// Error for text that is not a decimal number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a decimal number such as 0.5")]
+#[error("not a decimal number: use digits and a point, such as 0.5")]
 pub struct DecimalError;
 
 impl Decimal {
-    /// The number.
+    /// Returns the number.
     #[must_use]
     pub fn get(&self) -> f64 {
         self.value
     }
 
-    /// A default of the configuration: `tenths` and `hundredths` after the point.
+    /// Creates a default of the configuration, `hundredths` after the point.
     pub(crate) fn hundredths(whole: u8, hundredths: u8) -> Self {
         let text = match hundredths {
             0..10 => format!("{whole}.0{hundredths}"),

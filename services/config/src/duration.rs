@@ -1,4 +1,4 @@
-//! Lengths of time in Go's notation, which Kubernetes resources use.
+//! Durations in Go's notation, which Kubernetes resources use.
 
 use std::{fmt, str::FromStr, time};
 
@@ -9,19 +9,19 @@ use crate::{
     tree::Node,
 };
 
-/// A length of time, written `500ms`, `30s`, `1m30s`, `168h`; never negative, at most 2^63-1 nanoseconds (292 years).
+/// Duration, written `500ms`, `30s`, `1m30s`, `168h`; never negative, at most 2^63-1 nanoseconds (292 years).
 ///
-/// Prints in Go's form, which is what the resource and the file are written with: `1m30s`, `168h0m0s`, `1.5ms`.
+/// Prints in Go's format, which resources and files use: `1m30s`, `168h0m0s`, `1.5ms`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Duration(time::Duration);
 
 /// Error for text that is not a duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DurationError {
-    /// The text has another form.
-    #[error("not a duration such as 500ms, 30s, 1m30s or 168h")]
+    /// The text has another format.
+    #[error("not a duration: use a number with a unit, such as 500ms, 30s, 1m30s or 168h")]
     Format,
-    /// The text has the right form and says too much.
+    /// The duration is too long.
     #[error("longer than 2562047h47m16.854775807s")]
     TooLong,
 }
@@ -39,13 +39,13 @@ const UNITS: [(&str, u128); 7] = [
 // === impl Duration ===
 
 impl Duration {
-    /// So many seconds.
+    /// Creates a duration of `seconds`.
     #[must_use]
     pub const fn from_secs(seconds: u32) -> Self {
         Self(time::Duration::from_secs(seconds as u64))
     }
 
-    /// The standard library's type.
+    /// Returns the duration as the type of the standard library.
     #[must_use]
     pub const fn get(self) -> time::Duration {
         self.0
@@ -83,7 +83,8 @@ impl FromStr for Duration {
     }
 }
 
-/// One `1.5h` of a duration, in nanoseconds, and what follows it. Fractions of a nanosecond are cut off, as in Go.
+/// Parses a component such as `1.5h`, and returns its nanoseconds and the text after it. Fractions of a nanosecond are
+/// cut off, as in Go.
 fn parse_component(text: &str) -> Result<(u128, &str), DurationError> {
     let (whole, rest) = split_digits(text);
     if whole.is_empty() {

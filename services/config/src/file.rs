@@ -1,4 +1,4 @@
-//! The whole: the resource's inline configuration and the file that the server reads.
+//! Configuration documents: the inline configuration of a resource, and the file that the server reads.
 
 mod rules;
 
@@ -27,27 +27,27 @@ use crate::{
 };
 
 section! {
-    /// `VirtualMCPServer.spec.config`: what a resource says inline. The operator fills in the rest.
+    /// Inline configuration of a resource, `VirtualMCPServer.spec.config`. The operator fills in the rest.
     pub struct Config {
-        /// Name of the server. Absent is the resource's.
+        /// Name of the server. Absent means the name of the resource.
         pub name: Option<String>;
         /// Group of the backends. Filled in from the resource.
         pub group_ref: Option<String>;
-        /// Free-form data shown in the status.
+        /// Free-form data in the status.
         pub metadata: BTreeMap<String, String> = BTreeMap::new();
         /// Aggregation of the tools of all backends into one list.
         pub aggregation: Aggregation<ResourceRef> = Aggregation::default();
-        /// Records of what clients did.
+        /// Audit events of client requests.
         pub audit: Audit = Audit::default();
         /// The backends, with `outgoingAuth.source: inline`.
         pub backends: Vec<Backend<ResourceDocument>> = Vec::new();
         /// VirtualMCPCompositeToolDefinition resources in the same namespace.
         pub composite_tool_refs: Vec<ResourceRef> = Vec::new();
-        /// Tools made of several steps.
+        /// Tools of several steps.
         pub composite_tools: Vec<CompositeTool> = Vec::new();
         /// Authentication and authorization of callers. Overwritten from the resource.
         pub incoming_auth: Option<IncomingAuth>;
-        /// Credentials shown to backends. Overwritten from the resource.
+        /// Credentials for backends. Overwritten from the resource.
         pub outgoing_auth: Option<OutgoingAuth>;
         /// Timeouts, failure handling and logging.
         pub operational: Operational = Operational::default();
@@ -59,8 +59,8 @@ section! {
         pub telemetry: Option<Telemetry>;
     }
     rules [
-        Rule::Moved("variables", "the environment of a server in its file: a resource refers to Secrets"),
-        Rule::Moved("authServer", "the authorization server of a resource in spec.authServerConfig"),
+        Rule::Moved("variables", "references to Secrets; only the file of a server has variables"),
+        Rule::Moved("authServer", "spec.authServerConfig of the resource"),
         Rule::Unique("backends", "name"),
         Rule::Unique("compositeTools", "name"),
         Rule::Unique("compositeToolRefs", "name"),
@@ -73,23 +73,23 @@ section! {
     pub struct File {
         /// Name of the server.
         pub name: String, [Constraint::NotEmpty];
-        /// Group of the backends. Absent is the server's name.
+        /// Group of the backends. Absent means the name of the server.
         pub group_ref: Option<String>;
-        /// Free-form data shown in the status.
+        /// Free-form data in the status.
         pub metadata: BTreeMap<String, String> = BTreeMap::new();
         /// Aggregation of the tools of all backends into one list.
         pub aggregation: Aggregation = Aggregation::default();
-        /// Records of what clients did.
+        /// Audit events of client requests.
         pub audit: Audit = Audit::default();
         /// The MCP servers behind this one.
         pub backends: Vec<Backend<FileDocument>> = Vec::new();
-        /// Environment variables that `${NAME}` in `url` and `headers` of backends may read. No others are read there.
+        /// Environment variables that `${NAME}` in `url` and `headers` of backends may read.
         pub variables: Vec<EnvName> = Vec::new();
-        /// Tools made of several steps.
+        /// Tools of several steps.
         pub composite_tools: Vec<CompositeTool> = Vec::new();
         /// Authentication and authorization of callers.
         pub incoming_auth: IncomingAuth;
-        /// Credentials shown to backends.
+        /// Credentials for backends.
         pub outgoing_auth: OutgoingAuth = OutgoingAuth::default();
         /// Timeouts, failure handling and logging.
         pub operational: Operational = Operational::default();
@@ -103,9 +103,9 @@ section! {
         pub auth_server: Option<AuthServer<SecretFile>>;
     }
     rules [
-        Rule::Moved("mcpServers", "backends; this makes one of a client's file: vmcp init --from FILE"),
-        Rule::Moved("servers", "backends; this makes one of a client's file: vmcp init --from FILE"),
-        Rule::Moved("compositeToolRefs", "compositeTools written out: references are resolved by the operator only"),
+        Rule::Moved("mcpServers", "backends; convert the file of a client with: vmcp init --from FILE"),
+        Rule::Moved("servers", "backends; convert the file of a client with: vmcp init --from FILE"),
+        Rule::Moved("compositeToolRefs", "compositeTools; only the operator resolves references"),
         Rule::Unique("backends", "name"),
         Rule::Unique("compositeTools", "name"),
         Rule::Custom(rules::check_discovered_backends),
@@ -115,7 +115,7 @@ section! {
     ]
 }
 
-/// The configuration could not be written.
+/// Error of writing the configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot write the configuration as YAML: {0}")]
 pub struct WriteError(String);
@@ -150,16 +150,16 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// All errors of the document.
+    /// Returns all errors of the document.
     pub fn parse(text: &str, format: Format) -> Result<Self, ConfigErrors> {
         crate::config_value::parse(&tree(text, format)?)
     }
 
-    /// Writes the configuration as YAML, with every default spelt out and secrets in it in plain text.
+    /// Writes the configuration as YAML, with all defaults, and with its secrets in plain text.
     ///
     /// # Errors
     ///
-    /// The YAML writer's, in words.
+    /// Returns the error of the YAML writer.
     pub fn to_yaml(&self) -> Result<String, WriteError> {
         write(self)
     }
@@ -172,7 +172,7 @@ impl File {
     ///
     /// # Errors
     ///
-    /// All errors of the document.
+    /// Returns all errors of the document.
     pub fn parse(text: &str, format: Format) -> Result<Self, ConfigErrors> {
         crate::config_value::parse(&tree(text, format)?)
     }
@@ -184,8 +184,8 @@ impl File {
         crate::config_value::parse_lossy(&tree(text, format).ok()?)
     }
 
-    /// The files that a document names, such as those of secrets and CA bundles, as far as it can be read: also of one
-    /// with errors. A file whose content has changed makes another configuration of the same document.
+    /// Returns the files that a document names, such as those of secrets and CA bundles. Of a document with errors, it
+    /// returns those in the valid parts. A changed file changes the configuration of the same document.
     #[must_use]
     pub fn file_references(text: &str, format: Format) -> Vec<FileReference> {
         let Ok(tree) = tree(text, format) else { return Vec::new() };
@@ -194,17 +194,17 @@ impl File {
         cx.file_references()
     }
 
-    /// The group of the backends: `groupRef`, or else the server's name, since a file alone belongs to no group resource.
+    /// Returns the group of the backends: `groupRef`, or else the name of the server.
     #[must_use]
     pub fn group(&self) -> &str {
         self.group_ref.as_deref().unwrap_or(&self.name)
     }
 
-    /// Writes the configuration as YAML, with every default spelt out and secrets in it in plain text.
+    /// Writes the configuration as YAML, with all defaults, and with its secrets in plain text.
     ///
     /// # Errors
     ///
-    /// The YAML writer's, in words.
+    /// Returns the error of the YAML writer.
     pub fn to_yaml(&self) -> Result<String, WriteError> {
         write(self)
     }

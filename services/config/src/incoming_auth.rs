@@ -21,7 +21,7 @@ pub struct IncomingAuth {
 /// Authentication method.
 #[derive(Clone, Debug, PartialEq)]
 pub enum IncomingMethod {
-    /// Not at all.
+    /// No authentication.
     Anonymous,
     /// As the user of this machine.
     Local,
@@ -39,15 +39,14 @@ pub enum Authz {
     Cedar(Cedar),
 }
 
-/// Cedar policies and what they are evaluated over.
+/// Cedar policies and their data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cedar {
     /// Policies in Cedar's language, at least one.
     pub policies: Vec<String>,
     /// Cedar entities as JSON text, an array.
     pub entities_json: String,
-    /// The upstream provider whose access token's claims are evaluated. `None` takes those of the token that the client
-    /// presented.
+    /// Upstream provider whose access token has the evaluated claims. `None` means the token of the request.
     pub primary_upstream_provider: Option<ProviderName>,
 }
 
@@ -56,13 +55,13 @@ section! {
     pub struct Oidc {
         /// The issuer of accepted tokens.
         pub issuer: String, [Constraint::Matches(&patterns::HTTP)];
-        /// The OAuth client that this server is at the issuer.
+        /// OAuth client identifier of this server at the issuer.
         pub client_id: String, [Constraint::NotEmpty];
-        /// The audience that a token has to name.
+        /// Required audience of a token.
         pub audience: String, [Constraint::NotEmpty];
         /// Environment variable with the client's secret.
         pub client_secret_env: Option<EnvName>;
-        /// Scopes that a token has to have.
+        /// Required scopes of a token.
         pub scopes: Vec<String> = Vec::new(), [Constraint::EachMatches(&patterns::SCOPE)];
         /// Resource indicator (RFC 8707) in challenges and metadata (RFC 9728). Absent is the audience.
         pub resource: Option<String>;
@@ -87,7 +86,7 @@ keyword_enum! {
         Oidc = "oidc",
         /// As the user of this machine.
         Local = "local",
-        /// Not at all.
+        /// No authentication.
         Anonymous = "anonymous",
     }
 }
@@ -132,8 +131,8 @@ section! {
         policies: Option<Vec<String>>, [Constraint::MinItems(1), Constraint::EachNotEmpty];
         /// Cedar entities as JSON text.
         entities_json: Option<String>;
-        /// Upstream provider whose access token's claims the policies see. Absent takes those of the token that
-        /// the client presented. Needs an embedded authorization server with that upstream.
+        /// Upstream provider whose access token has the claims for policies. Absent means the token of the request.
+        /// Requires an embedded authorization server with that upstream.
         primary_upstream_provider: Option<ProviderName>;
     }
     rules [Rule::Variants {
@@ -182,7 +181,7 @@ impl IncomingAuth {
 // === impl Oidc ===
 
 impl Oidc {
-    /// The resource indicator: `resource`, or else the audience.
+    /// Returns the resource indicator: `resource`, or else the audience.
     #[must_use]
     pub fn resource(&self) -> &str {
         self.resource.as_deref().unwrap_or(&self.audience)

@@ -39,11 +39,11 @@ section_with_default! {
     pub struct FailureHandling {
         /// Time between two health checks of a backend.
         pub health_check_interval: Duration = HEALTH_CHECK_INTERVAL, [Constraint::Positive];
-        /// The longest that one health check may take. Below `healthCheckInterval`.
+        /// Timeout of a health check. Shorter than `healthCheckInterval`.
         pub health_check_timeout: Duration = HEALTH_CHECK_TIMEOUT, [Constraint::Positive];
         /// Failed checks in a row that make a backend unhealthy.
         pub unhealthy_threshold: u32 = 3, [Constraint::Range(1, 0xffff_ffff)];
-        /// `fail`: a list fails when a backend is unavailable. `best_effort`: it holds what is available.
+        /// `fail`: a list fails if a backend is unavailable. `best_effort`: a list contains what is available.
         pub partial_failure_mode: PartialFailureMode = PartialFailureMode::Fail;
         /// Time between two reports of backend health to Kubernetes.
         pub status_reporting_interval: Duration = Duration::from_secs(30), [Constraint::Positive];
@@ -86,14 +86,14 @@ keyword_enum! {
 // === impl Timeouts ===
 
 impl Timeouts {
-    /// The wait for `backend`.
+    /// Returns the timeout for `backend`.
     #[must_use]
     pub fn for_backend(&self, backend: &str) -> Duration {
         self.per_workload.get(backend).copied().unwrap_or(self.default)
     }
 }
 
-/// A check is over before the next one begins.
+/// Checks that the timeout of a health check is shorter than the interval.
 fn check_timeout_below_interval(node: &Node, cx: &mut Context) {
     let duration = |key, default: Duration| match node.get(key) {
         None => Some(default),

@@ -1,4 +1,4 @@
-//! Finding tools instead of listing them (`optimizer`).
+//! Tool search instead of tool lists (`optimizer`).
 
 use url::Url;
 
@@ -15,11 +15,11 @@ section_with_default! {
         pub embedding_service: Option<Url>;
         /// Timeout of the embedding service.
         pub embedding_service_timeout: Duration = Duration::from_secs(30), [Constraint::Positive];
-        /// Share of meaning against keywords: "0.0" is all keywords, "1.0" is all meaning.
+        /// Weight of semantic against keyword search: "0.0" is keywords only, "1.0" is semantic only.
         pub hybrid_search_semantic_ratio: Decimal = Decimal::hundredths(0, 50), [Constraint::AtMost(1.0)];
-        /// The most tools that a search finds, 1 to 50. 0 is the default.
+        /// Maximum number of tools that a search returns, 1 to 50. 0 is the default.
         pub max_tools_to_return: u32 = DEFAULT_TOOLS, [Constraint::Range(0, 50)];
-        /// Findings by meaning that are further away are dropped: "0" is identical, "2" is unrelated.
+        /// Maximum distance of semantic results: "0" is identical, "2" is unrelated.
         pub semantic_distance_threshold: Decimal = Decimal::hundredths(1, 0), [Constraint::AtMost(2.0)];
     }
 }
@@ -27,7 +27,7 @@ section_with_default! {
 const DEFAULT_TOOLS: u32 = 8;
 
 impl Optimizer {
-    /// The most tools that a search finds.
+    /// Returns the maximum number of tools that a search returns.
     #[must_use]
     pub fn tools(&self) -> u32 {
         if self.max_tools_to_return == 0 { DEFAULT_TOOLS } else { self.max_tools_to_return }

@@ -16,13 +16,14 @@ use crate::{
 };
 
 section_with_default! {
-    /// Credentials shown to backends.
+    /// Credentials for backends.
     pub struct OutgoingAuth {
-        /// `inline`: what stands here. `discovered`: what each backend's own resource says; under Kubernetes only.
+        /// `inline`: the credentials in this document. `discovered`: those of each backend's resource; under Kubernetes
+        /// only.
         pub source: Source;
-        /// For backends without an entry of their own. Absent shows no credentials.
+        /// Strategy for backends without an entry in `backends`. Absent means no credentials.
         pub default: Option<Strategy>;
-        /// By backend name.
+        /// Strategy by backend name.
         pub backends: BTreeMap<String, Strategy> = BTreeMap::new();
     }
 }
@@ -44,7 +45,7 @@ pub enum Strategy {
     Unauthenticated,
     /// A header.
     HeaderInjection(HeaderInjection),
-    /// A token that the caller's was exchanged for (RFC 8693).
+    /// A token from an exchange of the caller's token (RFC 8693).
     TokenExchange(TokenExchange),
     /// The caller's token of an upstream provider.
     UpstreamInject(UpstreamInject),
@@ -87,7 +88,7 @@ impl OutgoingAuth {
         self.backends.get(backend).or(self.default.as_ref())
     }
 
-    /// Every strategy with the path to it.
+    /// Returns every strategy with its path.
     pub(crate) fn strategies(&self) -> impl Iterator<Item = (String, &Strategy)> {
         let default =
             self.default.iter().map(|strategy| ("outgoingAuth.default".to_owned(), strategy));

@@ -1,4 +1,4 @@
-//! References to other resources, which a resource may hold and a file may not.
+//! References to other resources, which resources support and files do not.
 
 use crate::config_value::{ConfigValue, Constraint, section};
 
@@ -16,7 +16,7 @@ section! {
     }
 }
 
-/// A reference that cannot be there: files don't refer to resources.
+/// Reference type of files, which has no values: files cannot refer to resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Never {}
 
@@ -28,7 +28,7 @@ impl ConfigValue for Never {
         cx.reject_as(
             node,
             "a reference to a resource",
-            "nothing: references are resolved by the operator only",
+            "no reference; only the operator resolves references",
             None,
         );
         None

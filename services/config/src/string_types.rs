@@ -1,4 +1,4 @@
-//! Text with a form: what a name, a path, an ARN may look like, checked once where it is read.
+//! String types with a format, such as names, paths and ARNs. The reader checks the format once.
 
 use std::{
     fmt,
@@ -16,12 +16,12 @@ use crate::{
     tree::Node,
 };
 
-/// A form that text may be required to have.
+/// Format of text.
 #[derive(Debug)]
 pub(crate) struct Pattern {
-    /// As the JSON Schema shows it (ECMA-262).
+    /// Regular expression of the JSON Schema (ECMA-262).
     pub(crate) regex: &'static str,
-    /// As a message says it.
+    /// Description for messages.
     pub(crate) meaning: &'static str,
     compiled: OnceLock<Option<Regex>>,
 }
@@ -44,11 +44,11 @@ pub(crate) mod patterns {
     );
     pub(crate) static DNS_LABEL: Pattern = Pattern::new(
         "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$",
-        "lower-case letters, digits and hyphens, with a letter or digit at both ends",
+        "lowercase letters, digits and hyphens that begin and end with a letter or digit",
     );
     pub(crate) static DURATION: Pattern = Pattern::new(
         r"^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$",
-        "a duration such as 500ms, 30s, 1m30s or 168h",
+        "a number with a unit, such as 500ms, 30s, 1m30s or 168h",
     );
     pub(crate) static DECIMAL: Pattern =
         Pattern::new("^([0-9]*[.])?[0-9]+$", "a decimal number in quotes, such as \"0.5\"");
@@ -72,7 +72,7 @@ pub(crate) mod patterns {
     );
     pub(crate) static PREFIX_FORMAT: Pattern = Pattern::new(
         r"^([!-z|~]|\{workload\})+$",
-        "printable ASCII in which {workload} stands for the backend's name; there is no other placeholder",
+        "printable ASCII, with {workload} as the placeholder for the name of the backend and no other one",
     );
     pub(crate) static IDENTIFIER: Pattern = Pattern::new(
         "^[A-Za-z_][A-Za-z0-9_]*$",
@@ -102,7 +102,7 @@ impl Pattern {
     }
 }
 
-/// A text type of the form that `$pattern` gives.
+/// Defines a string type with the format of `$pattern`.
 macro_rules! string_type {
     (
         $(#[doc = $doc:literal])*
@@ -113,13 +113,13 @@ macro_rules! string_type {
         pub struct $name(String);
 
         impl $name {
-            /// The text, exactly as it was written.
+            /// Returns the text as written.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
             }
 
-            /// Checks the form of `text`; `None` if it doesn't have it.
+            /// Returns the value, or `None` if `text` has another format.
             #[must_use]
             pub fn new(text: &str) -> Option<Self> {
                 let good = $pattern.matches(text) $(&& $also(text))? $(&& text.chars().nth($max).is_none())?;
@@ -182,17 +182,18 @@ macro_rules! string_type {
 }
 
 string_type! {
-    /// The name of an environment variable. The configuration names secrets, it doesn't hold them.
+    /// Name of an environment variable. The configuration contains the names of secrets, not their values.
     EnvName, patterns::ENV_NAME, such as "PLACEHOLDER"
 }
 
 string_type! {
-    /// The name of an HTTP header field (RFC 9110, section 5.1), spelt as it was written.
+    /// Name of an HTTP header field (RFC 9110, section 5.1), as written.
     HeaderName, patterns::HEADER_NAME, such as "X-Placeholder"
 }
 
 string_type! {
-    /// An issuer identifier (RFC 8414): https, or http on loopback; compared as text, so kept as text.
+    /// Issuer identifier (RFC 8414): https, or http on loopback. Peers compare it as text, so the text is kept
+    /// unchanged.
     Issuer, patterns::ISSUER, such as "https://placeholder.invalid", and is_secure_issuer
 }
 
@@ -226,11 +227,11 @@ string_type! {
     HostPort, patterns::HOST_PORT, such as "placeholder.invalid:1", and has_valid_port
 }
 
-/// The absolute path of a file, without `..`: what a mount put there, not what a relative path happens to reach.
+/// Absolute path of a file, without `..`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FilePath(PathBuf);
 
-/// A secret that stands in the configuration itself. `Debug` hides it; writing the configuration writes it.
+/// Secret in the configuration itself. `Debug` hides it; `to_yaml` writes it.
 #[derive(Clone)]
 pub struct Secret(SecretString);
 
@@ -263,7 +264,7 @@ fn has_valid_port(text: &str) -> bool {
 // === impl FilePath ===
 
 impl FilePath {
-    /// The path.
+    /// Returns the path.
     #[must_use]
     pub fn as_path(&self) -> &Path {
         &self.0
@@ -321,7 +322,7 @@ impl schemars::JsonSchema for FilePath {
 // === impl Secret ===
 
 impl Secret {
-    /// The secret, for the layer that sends it.
+    /// Returns the secret, for the layer that sends it.
     #[must_use]
     pub fn secret(&self) -> &SecretString {
         &self.0

@@ -1,6 +1,6 @@
-//! Which of the known names a misspelt one was probably meant to be.
+//! Suggestions for misspelled names.
 
-/// The nearest of `known`, if it is near enough that proposing it helps.
+/// Returns the name in `known` that is nearest to `word`, if it is near enough for a suggestion.
 pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // Names are short, and the distance takes quadratic time, so long words get no suggestion.
     if word.len() > 64 {
@@ -22,7 +22,7 @@ pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
         .map(|(_, name)| name)
 }
 
-/// Insertions, deletions, replacements and swaps of neighbours (optimal string alignment).
+/// Counts insertions, deletions, replacements and swaps of adjacent characters (optimal string alignment).
 fn distance(left: &str, right: &str) -> usize {
     let right: Vec<char> = right.chars().collect();
     let mut before: Vec<usize> = Vec::new();

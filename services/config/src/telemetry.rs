@@ -15,29 +15,29 @@ section_with_default! {
     pub struct Telemetry {
         /// OTLP endpoint.
         pub endpoint: Option<String>;
-        /// Speak to it over http instead of https.
+        /// Use http instead of https for the endpoint.
         pub insecure: bool = false;
-        /// PEM bundle of certificates to trust there.
+        /// PEM bundle of certificates to trust for the endpoint.
         pub ca_cert_path: Option<FilePath>;
-        /// Headers to send there, for authentication.
+        /// Headers of requests to the endpoint, for authentication.
         pub headers: BTreeMap<String, Secret> = BTreeMap::new();
-        /// Trace requests. Needs an endpoint.
+        /// Traces requests. Requires an endpoint.
         pub tracing_enabled: bool = false;
-        /// Share of traces that are kept, "0.0" to "1.0".
+        /// Share of sampled traces, "0.0" to "1.0".
         pub sampling_rate: Decimal = Decimal::hundredths(0, 5), [Constraint::AtMost(1.0)];
         /// Send metrics over OTLP. Independent of `enablePrometheusMetricsPath`.
         pub metrics_enabled: bool = false;
         /// Serve `/metrics` for Prometheus on the main port.
         pub enable_prometheus_metrics_path: bool = false;
-        /// Name of the service in all signals. Absent is the server's name.
+        /// Name of the service in all signals. Absent means the name of the server.
         pub service_name: Option<String>;
-        /// Version of the service in all signals. Absent is the server's version.
+        /// Version of the service in all signals. Absent means the version of the server.
         pub service_version: Option<String>;
         /// Resource attributes of all signals.
         pub custom_attributes: BTreeMap<String, String> = BTreeMap::new();
         /// Environment variables to copy into spans. No others are read.
         pub environment_variables: Vec<EnvName> = Vec::new();
-        /// Write the older attribute names too. A later release will change the default to false.
+        /// Also writes the older attribute names. A later release will change the default to false.
         pub use_legacy_attributes: bool = true;
     }
     check Telemetry::check
@@ -47,8 +47,13 @@ impl Telemetry {
     fn check(&self, node: &Node, cx: &mut Context) {
         let sends = self.tracing_enabled || self.metrics_enabled;
         if self.endpoint.is_some() && !sends {
-            let allowed = "an endpoint together with tracingEnabled or metricsEnabled";
-            cx.reject_key(node, "endpoint", "an endpoint that nothing is sent to", allowed);
+            let allowed = "endpoint only with tracingEnabled or metricsEnabled";
+            cx.reject_key(
+                node,
+                "endpoint",
+                "endpoint without tracingEnabled and metricsEnabled",
+                allowed,
+            );
         }
         if self.insecure && self.ca_cert_path.is_some() {
             cx.reject_key(
@@ -62,7 +67,9 @@ impl Telemetry {
             if crate::string_types::HeaderName::new(name).is_none() {
                 let at = node.get("headers").unwrap_or(node);
                 let allowed = crate::string_types::patterns::HEADER_NAME.meaning;
-                cx.at_key("headers", |cx| cx.reject_key(at, name, "the key", allowed));
+                cx.at_key("headers", |cx| {
+                    cx.reject_key(at, name, "a key that is not a header name", allowed);
+                });
             }
         }
     }

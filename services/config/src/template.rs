@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::string_types::EnvName;
 
-/// The most placeholders in one text.
+/// Maximum number of placeholders in one text.
 const MAX_PLACEHOLDERS: usize = 16;
 
 /// Text in which `${NAME}` is replaced by an environment variable and `${NAME:-default}` by the default where the
@@ -42,7 +42,7 @@ pub enum TemplateError {
 pub struct MissingVariable(pub EnvName);
 
 impl Template {
-    /// Reads a text.
+    /// Parses a template.
     ///
     /// # Errors
     /// The first placeholder that cannot be read.
@@ -76,13 +76,13 @@ impl Template {
         Ok(template)
     }
 
-    /// The text with its placeholders.
+    /// Returns the text with its placeholders.
     #[must_use]
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// The variables of the placeholders, in order.
+    /// Returns the variables of the placeholders, in order.
     pub fn variables(&self) -> impl Iterator<Item = &EnvName> {
         self.parts.iter().filter_map(|part| match part {
             Part::Text(_) => None,

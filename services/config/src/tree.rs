@@ -1,7 +1,7 @@
-//! A document before it has meaning: scalars with their exact text, lists, maps, line numbers.
+//! Tree of a document: scalars with their exact text, lists, maps, line numbers.
 //!
-//! YAML and JSON both become this tree, so a field is read in one way wherever it came from, and text such as `1.10` or
-//! `012` is never a number on its way to a field that wants to talk about it.
+//! YAML and JSON both become this tree, so that fields are read in one way from both formats, and text such as `1.10`
+//! or `012` is not converted to a number.
 
 mod json;
 mod yaml;
@@ -12,14 +12,14 @@ use crate::{context::Context, error::ConfigError};
 
 pub(crate) use self::{json::parse as parse_json, yaml::parse as parse_yaml};
 
-/// The largest document, in bytes.
+/// Maximum size of a document, in bytes.
 pub(crate) const MAX_BYTES: usize = 4 * 1024 * 1024;
-/// The deepest nesting of lists and maps.
+/// Maximum nesting of lists and maps.
 pub(crate) const MAX_DEPTH: usize = 64;
-/// The most values in a document, those that aliases repeat included.
+/// Maximum number of values in a document, including those that aliases repeat.
 pub(crate) const MAX_NODES: usize = 200_000;
 
-/// One value and where it stands.
+/// Value with its line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
     pub(crate) line: Option<usize>,
@@ -37,7 +37,7 @@ pub(crate) enum NodeKind {
     Map(Vec<Entry>),
 }
 
-/// One `key: value` of a map. Keys may still be there twice.
+/// Entry of a map. Keys can be duplicate until [`Node::check_keys`].
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Entry {
     pub(crate) key: String,
@@ -61,7 +61,7 @@ pub(crate) enum ScalarValue {
 // === impl Node ===
 
 impl Node {
-    /// The text, if this is text.
+    /// Returns the text, if this is text.
     pub(crate) fn text(&self) -> Option<&str> {
         match &self.kind {
             NodeKind::Text(text) => Some(text),
@@ -75,7 +75,7 @@ impl Node {
         matches!(&self.kind, NodeKind::Plain(text) if resolve(text) == ScalarValue::Null)
     }
 
-    /// The value of `key`, if this is a map that has it.
+    /// Returns the value of `key`, if this is a map that contains it.
     pub(crate) fn get(&self, key: &str) -> Option<&Node> {
         match &self.kind {
             NodeKind::Map(entries) => entries.iter().find(|e| e.key == key).map(|e| &e.value),
@@ -83,7 +83,7 @@ impl Node {
         }
     }
 
-    /// The same value in JSON's terms, for fields that take anything.
+    /// Converts to JSON, for fields of any type.
     pub(crate) fn to_json(&self) -> Value {
         match &self.kind {
             NodeKind::Text(text) => Value::String(text.clone()),
@@ -105,7 +105,7 @@ impl Node {
         match &self.kind {
             NodeKind::Text(text) => format!("\"{}\"", shorten(text)),
             NodeKind::Plain(text) => match resolve(text) {
-                ScalarValue::Null => "nothing".to_owned(),
+                ScalarValue::Null => "no value".to_owned(),
                 ScalarValue::Bool(_) => format!("the boolean {text}"),
                 ScalarValue::Number(_) | ScalarValue::NotFinite => {
                     format!("the number {}", shorten(text))
@@ -116,12 +116,12 @@ impl Node {
         }
     }
 
-    /// As [`Node::describe`], without the value: for secrets.
+    /// Describes the type of the value, for secrets.
     pub(crate) fn describe_kind(&self) -> &'static str {
         match &self.kind {
             NodeKind::Text(_) => "text",
             NodeKind::Plain(text) => match resolve(text) {
-                ScalarValue::Null => "nothing",
+                ScalarValue::Null => "no value",
                 ScalarValue::Bool(_) => "a boolean",
                 ScalarValue::Number(_) | ScalarValue::NotFinite => "a number",
                 ScalarValue::Text => "text",
@@ -131,7 +131,7 @@ impl Node {
         }
     }
 
-    /// Reports keys that a map has twice, and YAML merge keys, which no map may have.
+    /// Reports duplicate keys and YAML merge keys.
     pub(crate) fn check_keys(&self, cx: &mut Context) {
         match &self.kind {
             NodeKind::Text(_) | NodeKind::Plain(_) => {}
@@ -158,8 +158,8 @@ impl Node {
 
 fn duplicate(entry: &Entry, first: Option<usize>) -> ConfigError {
     let found = match first {
-        Some(line) => format!("the key a second time (first on line {line})"),
-        None => "the key a second time".to_owned(),
+        Some(line) => format!("a duplicate key (first on line {line})"),
+        None => "a duplicate key".to_owned(),
     };
     ConfigError {
         path: String::new(),
@@ -175,7 +175,7 @@ fn merge_key(entry: &Entry) -> ConfigError {
         path: String::new(),
         line: entry.line,
         found: "a merge key".to_owned(),
-        allowed: "keys written out; an alias (*name) may repeat a whole value".to_owned(),
+        allowed: "explicit keys; an alias (*name) can repeat a whole value".to_owned(),
         suggestion: None,
     }
 }
@@ -214,7 +214,7 @@ pub(crate) fn resolve(text: &str) -> ScalarValue {
     text.parse().ok().and_then(Number::from_f64).map_or(ScalarValue::NotFinite, ScalarValue::Number)
 }
 
-/// `( \. [0-9]+ | [0-9]+ ( \. [0-9]* )? ) ( [eE] [-+]? [0-9]+ )?`
+/// Matches `( \. [0-9]+ | [0-9]+ ( \. [0-9]* )? ) ( [eE] [-+]? [0-9]+ )?`
 fn is_float(text: &str) -> bool {
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {

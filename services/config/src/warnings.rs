@@ -53,7 +53,8 @@ impl File {
         {
             warnings.push(Warning {
                 path: "incomingAuth.oidc.clientSecretEnv".to_owned(),
-                message: "only introspection needs the secret: set introspectionUrl".to_owned(),
+                message: "no effect: only introspection uses the secret; set introspectionUrl"
+                    .to_owned(),
                 suggestion: None,
             });
         }
@@ -62,7 +63,7 @@ impl File {
 }
 
 impl Config {
-    /// As [`File::warnings`]; names are compared only where the resource itself lists its backends.
+    /// Returns the warnings of [`File::warnings`]. Names are checked only if the resource lists its backends.
     #[must_use]
     pub fn warnings(&self) -> Vec<Warning> {
         let Self { backends, aggregation, outgoing_auth, operational, .. } = self;
@@ -83,7 +84,7 @@ impl Config {
                 // In a file this is an error: see `File::contradictions`.
                 warnings.push(Warning {
                     path: format!("outgoingAuth.backends.{name}"),
-                    message: format!("no backend is called \"{}\"", crate::tree::shorten(name)),
+                    message: format!("no backend has the name \"{}\"", crate::tree::shorten(name)),
                     suggestion: nearest(name, names()).map(ToOwned::to_owned),
                 });
             }
@@ -108,7 +109,7 @@ fn common_warnings<R: Reference, D: BackendDocument>(
     if interval < Duration::from_secs(1) {
         warnings.push(Warning {
             path: "operational.failureHandling.healthCheckInterval".to_owned(),
-            message: format!("each backend is asked every {interval}, all the time"),
+            message: format!("each backend is checked every {interval}: use 1s or more"),
             suggestion: None,
         });
     }
@@ -123,7 +124,7 @@ fn common_warnings<R: Reference, D: BackendDocument>(
         if backend.metadata.contains_key("group") {
             warnings.push(Warning {
                 path: format!("backends[{index}].metadata.group"),
-                message: "the server sets this key; the value is not used".to_owned(),
+                message: "no effect: the server sets this key".to_owned(),
                 suggestion: None,
             });
         }
@@ -134,7 +135,7 @@ fn common_warnings<R: Reference, D: BackendDocument>(
         {
             warnings.push(Warning {
                 path: format!("{path}.tokenExchange.clientSecret"),
-                message: "a secret in the configuration itself".to_owned(),
+                message: "the configuration contains the secret itself".to_owned(),
                 suggestion: Some("clientSecretEnv".to_owned()),
             });
         }
@@ -142,21 +143,22 @@ fn common_warnings<R: Reference, D: BackendDocument>(
     warnings
 }
 
-/// A variable that no placeholder reads.
+/// Reports variables that no placeholder reads.
 fn check_unused_variables(variables: &[EnvName], backends: &[Backend], to: &mut Vec<Warning>) {
     let used: HashSet<&str> = backends.iter().flat_map(Backend::variables).collect();
     for (index, name) in variables.iter().enumerate() {
         if !used.contains(name.as_str()) {
             to.push(Warning {
                 path: format!("variables[{index}]"),
-                message: format!("no url or header of a backend has ${{{name}}}"),
+                message: format!("no url or header of a backend uses ${{{name}}}"),
                 suggestion: None,
             });
         }
     }
 }
 
-/// Credentials that cross a network in the clear. Of each backend its name, its URL, and whether it has headers.
+/// Reports credentials that are sent over a network without TLS. `backends` has the name and URL of each backend, and
+/// `true` if it has headers.
 fn check_plaintext_credentials<'a>(
     backends: impl Iterator<Item = (&'a str, &'a str, bool)>,
     outgoing: &OutgoingAuth,
@@ -168,8 +170,7 @@ fn check_plaintext_credentials<'a>(
         let is_plain = url::Url::parse(url)
             .map_or(url.starts_with("http://"), |url| url.scheme() == "http" && !is_loopback(&url));
         if (is_shown || has_headers) && is_plain && to.len() < MAX_ERRORS {
-            let message =
-                "credentials are sent over plain http: every machine on the way can read them";
+            let message = "credentials are sent over plain http, where other machines can read them: use https";
             to.push(Warning {
                 path: format!("backends[{index}].url"),
                 message: message.to_owned(),
@@ -189,8 +190,8 @@ fn check_prefixes<D: BackendDocument>(
     if !format.as_str().contains("{workload}") && backends.len() > 1 {
         to.push(Warning {
             path: "aggregation.conflictResolutionConfig.prefixFormat".to_owned(),
-            message: "all backends get the same prefix, so names of several backends still collide: {workload} stands \
-                      for the name of the backend"
+            message: "all backends get the same prefix, so their names can still collide: use {workload}, the name of the \
+                      backend"
                 .to_owned(),
             suggestion: None,
         });
@@ -200,7 +201,7 @@ fn check_prefixes<D: BackendDocument>(
         to.push(Warning {
             path,
             message: format!(
-                "it begins the names of tools, which should be {}: some clients refuse others",
+                "tool names begin with it, and some clients reject names that are not {}",
                 patterns::TOOL_NAME.meaning
             ),
             suggestion: None,
@@ -222,7 +223,7 @@ fn check_prefixes<D: BackendDocument>(
     }
 }
 
-/// Names of one backend that look like those of another are left out.
+/// Reports prefixes that begin with the prefix of another backend.
 fn check_nested_prefixes<D: BackendDocument>(
     backends: &[Backend<D>],
     format: &str,
@@ -237,8 +238,8 @@ fn check_nested_prefixes<D: BackendDocument>(
             to.push(Warning {
                 path: format!("backends[{index}].name"),
                 message: format!(
-                    "its prefix {longer} begins with the prefix {shorter} of another backend, whose tools and prompts of \
-                     such names are left out"
+                    "its prefix {longer} begins with the prefix {shorter} of another backend: tools and prompts of that \
+                     backend with such names are left out"
                 ),
                 suggestion: None,
             });
@@ -257,7 +258,7 @@ fn check_names<R: Reference, D: BackendDocument>(
         if !names.contains(name) && warnings.len() < MAX_ERRORS {
             warnings.push(Warning {
                 path,
-                message: format!("no backend is called \"{}\"", crate::tree::shorten(name)),
+                message: format!("no backend has the name \"{}\"", crate::tree::shorten(name)),
                 suggestion: nearest(name, names.iter().copied()).map(ToOwned::to_owned),
             });
         }

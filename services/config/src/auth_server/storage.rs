@@ -18,18 +18,18 @@ pub enum Storage<S: SecretLocation> {
     Redis(Box<Redis<S>>),
 }
 
-/// The Redis that holds the authorization server's state.
+/// Redis storage of the authorization server's state.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Redis<S: SecretLocation> {
     /// Credentials for Redis.
     pub acl_user_config: RedisAcl<S>,
     /// Address of Redis.
     pub address: RedisAddress<S>,
-    /// The longest that connecting may take.
+    /// Timeout for connecting to Redis.
     pub dial_timeout: Duration,
-    /// The longest that reading from the socket may take.
+    /// Timeout for a read from the socket.
     pub read_timeout: Duration,
-    /// The longest that writing to the socket may take.
+    /// Timeout for a write to the socket.
     pub write_timeout: Duration,
     /// TLS to Redis. `None` is plain text.
     pub tls: Option<RedisTls<S>>,
@@ -132,19 +132,19 @@ section! {
 }
 
 section! {
-    /// The Redis that holds the authorization server's state.
+    /// Redis storage of the authorization server's state.
     struct RawRedis<S: SecretLocation> {
         /// Credentials for Redis.
         acl_user_config: RedisAcl<S>;
         /// Address of one server or, with `clusterMode`, of a node of the cluster.
         addr: Option<HostPort>;
-        /// Speak the Redis Cluster protocol. Needs `addr`.
+        /// Use the Redis Cluster protocol. Requires `addr`.
         cluster_mode: bool = false;
-        /// The longest that connecting may take.
+        /// Timeout for connecting to Redis.
         dial_timeout: Duration = Duration::from_secs(5), [Constraint::Positive];
-        /// The longest that reading from the socket may take.
+        /// Timeout for a read from the socket.
         read_timeout: Duration = Duration::from_secs(3), [Constraint::Positive];
-        /// The longest that writing to the socket may take.
+        /// Timeout for a write to the socket.
         write_timeout: Duration = Duration::from_secs(3), [Constraint::Positive];
         /// The Sentinels, instead of `addr`.
         sentinel_config: Option<Sentinel>;

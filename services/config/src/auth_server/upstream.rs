@@ -1,4 +1,4 @@
-//! The identity providers that users log in at.
+//! Identity providers that users log in at.
 
 use std::collections::BTreeMap;
 
@@ -26,26 +26,26 @@ pub struct Upstream<S: SecretLocation> {
 pub enum UpstreamKind<S: SecretLocation> {
     /// OpenID Connect.
     Oidc(Box<OidcUpstream<S>>),
-    /// OAuth 2.0 alone.
+    /// OAuth 2.0 without OpenID Connect.
     Oauth2(Box<Oauth2Upstream<S>>),
 }
 
 section! {
     /// An OpenID provider.
     pub struct OidcUpstream<S: SecretLocation> {
-        /// Its issuer, for discovery.
+        /// Issuer of the provider, for discovery.
         pub issuer_url: ExactHttpsUrl;
-        /// The client that this server is there.
+        /// Client identifier of this server at the provider.
         pub client_id: String, [Constraint::NotEmpty];
-        /// That client's secret. Absent is a public client with PKCE.
+        /// Client secret. Absent is a public client with PKCE.
         pub client_secret_ref: Option<S>;
         /// Redirect URI for the provider. Absent is `{resourceUrl}/oauth/callback`.
         pub redirect_uri: Option<ExactUrl>;
-        /// Scopes to ask for.
+        /// Requested scopes.
         pub scopes: Vec<String> = vec!["openid".to_owned(), "offline_access".to_owned()], [
             Constraint::EachMatches(&patterns::SCOPE),
         ];
-        /// More parameters of the authorization request.
+        /// Additional parameters of the authorization request.
         pub additional_authorization_params: BTreeMap<String, String> = BTreeMap::new(), [Constraint::MaxItems(16)];
         /// Source of the user's identity, instead of the discovered userinfo endpoint.
         pub user_info_override: Option<UserInfo>;
@@ -53,7 +53,7 @@ section! {
     check OidcUpstream::check
 }
 
-/// A provider that speaks OAuth 2.0 alone.
+/// OAuth 2.0 provider without OpenID Connect.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Oauth2Upstream<S: SecretLocation> {
     /// The authorization endpoint.
@@ -64,9 +64,9 @@ pub struct Oauth2Upstream<S: SecretLocation> {
     pub client: Client<S>,
     /// Redirect URI for the provider. `None` is `{resourceUrl}/oauth/callback`.
     pub redirect_uri: Option<ExactUrl>,
-    /// Scopes to ask for.
+    /// Requested scopes.
     pub scopes: Vec<String>,
-    /// More parameters of the authorization request.
+    /// Additional parameters of the authorization request.
     pub additional_authorization_params: BTreeMap<String, String>,
     /// Paths of members in token responses that do not follow RFC 6749.
     pub token_response_mapping: Option<TokenResponseMapping>,
@@ -129,7 +129,7 @@ keyword_enum! {
     enum UpstreamTag {
         /// OpenID Connect.
         Oidc = "oidc",
-        /// OAuth 2.0 alone.
+        /// OAuth 2.0 without OpenID Connect.
         Oauth2 = "oauth2",
     }
 }
@@ -139,7 +139,7 @@ section! {
     struct RawUpstream<S: SecretLocation> {
         /// Unique name; routes and sessions refer to it.
         name: ProviderName;
-        /// oidc for OpenID Connect, oauth2 for OAuth 2.0 alone.
+        /// oidc for OpenID Connect, oauth2 for OAuth 2.0 without it.
         r#type: UpstreamTag;
         /// Required with `type: oidc`.
         oidc_config: Option<OidcUpstream<S>>;
@@ -157,23 +157,23 @@ section! {
 }
 
 section! {
-    /// A provider that speaks OAuth 2.0 alone.
+    /// OAuth 2.0 provider without OpenID Connect.
     struct RawOauth2Upstream<S: SecretLocation> {
         /// The authorization endpoint.
         authorization_endpoint: Url;
         /// The token endpoint.
         token_endpoint: Url;
-        /// The client that this server is there. Instead of `dcrConfig`.
+        /// Client identifier of this server at the provider. Instead of `dcrConfig`.
         client_id: Option<String>, [Constraint::NotEmpty];
-        /// That client's secret. Absent is a public client with PKCE.
+        /// Client secret. Absent is a public client with PKCE.
         client_secret_ref: Option<S>;
         /// Registers a client at the provider (RFC 7591). Instead of `clientId`.
         dcr_config: Option<Dcr<S>>;
         /// Redirect URI for the provider. Absent is `{resourceUrl}/oauth/callback`.
         redirect_uri: Option<ExactUrl>;
-        /// Scopes to ask for.
+        /// Requested scopes.
         scopes: Vec<String> = Vec::new(), [Constraint::EachMatches(&patterns::SCOPE)];
-        /// More parameters of the authorization request.
+        /// Additional parameters of the authorization request.
         additional_authorization_params: BTreeMap<String, String> = BTreeMap::new(), [Constraint::MaxItems(16)];
         /// Paths of members in token responses that do not follow RFC 6749.
         token_response_mapping: Option<TokenResponseMapping>;
@@ -227,7 +227,7 @@ fn check_params(params: &BTreeMap<String, String>, node: &Node, cx: &mut Context
                 "parameters other than {}",
                 crate::config_value::join_list(&RESERVED_PARAMS, "and")
             );
-            cx.reject_key(here, name, "a parameter that the request sets itself", allowed);
+            cx.reject_key(here, name, "a parameter that the authorization request sets", allowed);
         }
     });
 }

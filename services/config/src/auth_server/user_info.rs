@@ -1,4 +1,4 @@
-//! Asking an upstream provider who the user is.
+//! Userinfo request to an upstream provider.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ section! {
         pub endpoint_url: Url;
         /// Method of the request.
         pub http_method: HttpMethod = HttpMethod::Get;
-        /// More headers of the request.
+        /// Additional headers of the request.
         pub additional_headers: BTreeMap<String, String> = BTreeMap::new();
         /// Mapping of the response's members. Absent uses the names of OpenID Connect.
         pub field_mapping: FieldMapping = FieldMapping::default();

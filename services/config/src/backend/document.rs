@@ -1,5 +1,5 @@
-//! The difference between a backend in the server's file and one in a resource: the file may read environment
-//! variables in its URL and in headers of its own.
+//! Types of a backend that depend on the document: a file may read environment variables in the URL and in headers, a
+//! resource may not.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
@@ -13,7 +13,7 @@ use crate::{
     tree::{Node, NodeKind},
 };
 
-/// The most headers of one backend.
+/// Maximum number of headers of one backend.
 const MAX_HEADERS: usize = 32;
 
 /// The kind of document that a backend is listed in: [`FileDocument`] or [`ResourceDocument`].
@@ -23,19 +23,19 @@ pub trait BackendDocument: Clone + std::fmt::Debug + PartialEq + Send + Sync + '
     /// The type of `headers`.
     type Headers: ConfigValue + Clone + std::fmt::Debug + PartialEq + Default + Send + Sync;
 
-    /// The last part of the type's name in the JSON Schema.
+    /// Returns the last part of the type's name in the JSON Schema.
     fn schema_name() -> &'static str;
 }
 
-/// A backend of the file that the server reads.
+/// File that the server reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileDocument {}
 
-/// A backend of a resource's inline configuration: the seed's fields.
+/// Inline configuration of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResourceDocument {}
 
-/// Headers in a place that has none. Has no values.
+/// Headers of a backend in a resource. The type has no values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoHeaders {}
 
@@ -48,7 +48,7 @@ pub enum BackendUrl {
     Template(Template),
 }
 
-/// The headers of one backend: at most 32, no name twice in any case.
+/// Headers of one backend: at most 32, with names that are unique regardless of case.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Headers(Vec<(HeaderName, HeaderTemplate)>);
 
@@ -63,7 +63,7 @@ pub enum BackendUrlError {
     #[error(transparent)]
     MissingVariable(#[from] MissingVariable),
     /// The text with the values is not a URL of a backend. Does not quote it: a value may be a secret.
-    #[error("with its variables it is not {}", patterns::HTTP.meaning)]
+    #[error("with the values of its variables, the URL is not {}", patterns::HTTP.meaning)]
     InvalidUrl,
 }
 
@@ -101,7 +101,8 @@ impl BackendUrl {
         }
     }
 
-    /// The origin with its placeholders, where one is in it: its value may be a secret, and is not for messages.
+    /// Returns the origin with its placeholders if it contains any. Messages show it instead of the resolved origin,
+    /// because the value of a placeholder may be a secret.
     #[must_use]
     pub fn hidden_origin(&self) -> Option<&str> {
         let Self::Template(template) = self else { return None };
@@ -128,7 +129,7 @@ impl BackendUrl {
         has_variable.then(|| &source[..end])
     }
 
-    /// The URL as the document has it, with its placeholders.
+    /// Returns the URL as written in the document, with its placeholders.
     #[must_use]
     pub fn as_str(&self) -> &str {
         match self {
@@ -154,7 +155,7 @@ impl ConfigValue for BackendUrl {
         let sample = template.resolve(|_| Some("1".to_owned())).unwrap_or_default();
         if !template.starts_with_variable() && parse(&sample).is_none() {
             let allowed = format!("{}, without user and password", patterns::HTTP.meaning);
-            cx.reject_as(node, "a URL with placeholders", allowed, None);
+            cx.reject_as(node, "an invalid URL with placeholders", allowed, None);
             return None;
         }
         Some(Self::Template(template))
@@ -192,7 +193,7 @@ impl schemars::JsonSchema for BackendUrl {
 // === impl Headers ===
 
 impl Headers {
-    /// The headers in the order of the document.
+    /// Returns the headers in document order.
     pub fn iter(&self) -> impl Iterator<Item = &(HeaderName, HeaderTemplate)> {
         self.0.iter()
     }
@@ -217,7 +218,7 @@ impl ConfigValue for Headers {
         let before = cx.count();
         if entries.len() > MAX_HEADERS {
             let found = format!("{} headers", entries.len());
-            cx.reject_as(node, found, format!("at most {MAX_HEADERS}"), None);
+            cx.reject_as(node, found, format!("at most {MAX_HEADERS} headers"), None);
         }
         let mut headers = Self::default();
         for entry in entries {
@@ -226,10 +227,15 @@ impl ConfigValue for Headers {
                 match HeaderName::new(&entry.key) {
                     None => {
                         let allowed = patterns::HEADER_NAME.meaning;
-                        cx.reject_as(&entry.value, "another name", allowed, None);
+                        cx.reject_as(
+                            &entry.value,
+                            "a key that is not a header name",
+                            allowed,
+                            None,
+                        );
                     }
                     Some(name) if headers.contains(&name) => {
-                        let found = "the same header in another case";
+                        let found = "a duplicate header (names ignore case)";
                         cx.reject_as(&entry.value, found, "each header once", None);
                     }
                     Some(name) => headers.0.extend(value.map(|value| (name, value))),
@@ -272,7 +278,7 @@ impl schemars::JsonSchema for Headers {
 // === impl HeaderTemplate ===
 
 impl HeaderTemplate {
-    /// The template of the value.
+    /// Returns the template of the value.
     #[must_use]
     pub fn template(&self) -> &Template {
         &self.0
@@ -282,7 +288,7 @@ impl HeaderTemplate {
 impl ConfigValue for HeaderTemplate {
     fn read(node: &Node, cx: &mut Context) -> Option<Self> {
         if node.text() == Some("") {
-            cx.reject_as(node, "an empty value", "text of at least one character", None);
+            cx.reject_as(node, "an empty value", "non-empty text", None);
             return None;
         }
         read_template(node, true, cx).map(Self)
@@ -317,7 +323,7 @@ fn read_template(node: &Node, is_secret: bool, cx: &mut Context) -> Option<Templ
     match Template::new(values::text(node, is_secret, cx)?) {
         Ok(template) => Some(template),
         Err(error) => {
-            let allowed = "text in which ${NAME} and ${NAME:-default} are environment variables; $${ is a literal ${";
+            let allowed = "text with ${NAME} or ${NAME:-default} for environment variables; write $${ for a literal ${";
             cx.reject_as(node, error.to_string(), allowed, None);
             None
         }
@@ -328,8 +334,7 @@ fn read_template(node: &Node, is_secret: bool, cx: &mut Context) -> Option<Templ
 
 impl ConfigValue for NoHeaders {
     fn read(node: &Node, cx: &mut Context) -> Option<Self> {
-        let allowed =
-            "no headers: a resource has them in an MCPExternalAuthConfig of type headerInjection";
+        let allowed = "no headers; use an MCPExternalAuthConfig of type headerInjection";
         cx.reject_as(node, "headers of a backend", allowed, None);
         None
     }

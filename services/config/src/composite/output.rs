@@ -15,7 +15,7 @@ section! {
     pub struct Output {
         /// The members of the output.
         pub properties: BTreeMap<String, Property>, [Constraint::MinItems(1)];
-        /// Members that have to be there.
+        /// Required members.
         pub required: Vec<String> = Vec::new();
     }
     check Output::check
@@ -32,7 +32,7 @@ section! {
         pub value: Option<String>, [Constraint::NotEmpty];
         /// Members of an object, instead of `value`.
         pub properties: Option<BTreeMap<String, Property>>, [Constraint::MinItems(1)];
-        /// The value when the template has none.
+        /// Value if the template has none.
         pub default: Option<Value>;
     }
     rules [Rule::ExactlyOne(&["value", "properties"])]
@@ -63,11 +63,11 @@ impl Output {
     fn check(&self, node: &Node, cx: &mut Context) {
         let Self { properties, required } = self;
         if properties.values().map(Property::depth).max() > Some(MAX_NESTING) {
-            let allowed = format!("at most {MAX_NESTING} properties within each other");
+            let allowed = format!("at most {MAX_NESTING} levels of properties");
             cx.reject_as(node, "properties nested too deeply", allowed, None);
         }
         for name in required.iter().filter(|name| !properties.contains_key(*name)) {
-            cx.reject_key(node, "required", format!("\"{name}\""), "names of the properties");
+            cx.reject_key(node, "required", format!("\"{name}\""), "the name of a property");
         }
     }
 }

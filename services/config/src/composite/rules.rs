@@ -12,7 +12,7 @@ impl CompositeTool {
             && parameters.get("type").and_then(|kind| kind.as_str()) != Some("object")
         {
             let here = node.get("parameters").unwrap_or(node);
-            let found = here.get("type").map_or_else(|| "nothing".to_owned(), Node::describe);
+            let found = here.get("type").map_or_else(|| "no value".to_owned(), Node::describe);
             cx.at_key("parameters", |cx| cx.reject_key(here, "type", found, "object"));
         }
         let Some(list) = node.get("steps") else { return };
@@ -35,7 +35,7 @@ fn check_steps(steps: &[Step], list: &Node, cx: &mut Context) {
                     cx.reject_as(
                         at,
                         format!("\"{dependency}\""),
-                        "ids of steps of this tool",
+                        "the id of a step of this tool",
                         suggestion,
                     );
                 });
@@ -47,8 +47,8 @@ fn check_steps(steps: &[Step], list: &Node, cx: &mut Context) {
     if clean && let Some(id) = find_cycle(steps) {
         cx.reject_as(
             list,
-            format!("a circle of dependsOn through \"{id}\""),
-            "steps that come to an end",
+            format!("a cycle of dependsOn through step \"{id}\""),
+            "dependsOn without cycles",
             None,
         );
     }
@@ -69,12 +69,13 @@ fn check_tool(tool: &str, node: &Node, cx: &mut Context) {
     let good = tool.starts_with(|c: char| c.is_ascii_alphanumeric())
         && tool.chars().all(|c| c.is_ascii_alphanumeric() || "._-/".contains(c));
     if !good {
-        let allowed = "workload.tool_name: letters, digits, dots, underscores, hyphens and slashes";
+        let allowed =
+            "workload.tool_name of letters, digits, dots, underscores, hyphens and slashes";
         cx.reject_key(node, "tool", format!("\"{}\"", crate::tree::shorten(tool)), allowed);
     }
 }
 
-/// A step that waits for itself, if there is one. Takes away steps that wait for nothing until none is left.
+/// Returns a step of a dependency cycle, if there is one. Repeatedly removes the steps without dependencies.
 fn find_cycle(steps: &[Step]) -> Option<&str> {
     let mut waiting: HashMap<&str, HashSet<&str>> = steps
         .iter()

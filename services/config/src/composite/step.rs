@@ -13,17 +13,17 @@ use crate::{
 /// One step of a composite tool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// Unique in its tool.
+    /// Identifier, unique in its tool.
     pub id: String,
     /// Action of the step.
     pub kind: StepKind,
     /// Template; the step is skipped unless it is true.
     pub condition: Option<String>,
-    /// Steps that have to be through before.
+    /// Steps that must finish first.
     pub depends_on: Vec<String>,
-    /// The longest that the step may take.
+    /// Timeout of the step.
     pub timeout: Option<Duration>,
-    /// Output when the step is skipped or fails and the tool goes on.
+    /// Output if the step is skipped, or fails and the tool continues.
     pub default_results: Option<Value>,
     /// Handling of the step's failure.
     pub on_error: OnError,
@@ -39,15 +39,15 @@ pub enum StepKind {
         /// Arguments; first-level text is a template.
         arguments: Map<String, Value>,
     },
-    /// Asks the user.
+    /// Sends an elicitation to the user.
     Elicitation {
-        /// Template of the question.
+        /// Template of the message.
         message: String,
-        /// JSON Schema of the answer.
+        /// JSON Schema of the response.
         schema: Map<String, Value>,
-        /// When the user declines.
+        /// Handling of a declined elicitation.
         on_decline: ElicitationAction,
-        /// When the user closes the question.
+        /// Handling of a cancelled elicitation.
         on_cancel: ElicitationAction,
     },
     /// Calls a tool for each item of a list.
@@ -56,9 +56,9 @@ pub enum StepKind {
         collection: String,
         /// Name of the item in templates.
         item_var: String,
-        /// The most items, at most 1000.
+        /// Maximum number of items, at most 1000.
         max_iterations: u32,
-        /// The most calls at a time, at most 50.
+        /// Maximum number of concurrent calls, at most 50.
         max_parallel: u32,
         /// Step that runs for each item.
         step: InnerStep,
@@ -71,9 +71,9 @@ pub enum OnError {
     /// The tool fails.
     #[default]
     Abort,
-    /// The tool goes on, with `default_results`.
+    /// The tool continues with `default_results`.
     Continue,
-    /// The step is tried again.
+    /// The step is retried.
     Retry {
         /// Number of retries.
         count: u32,
@@ -131,7 +131,7 @@ keyword_enum! {
     enum StepTag {
         /// Calls a tool.
         Tool = "tool",
-        /// Asks the user.
+        /// Sends an elicitation to the user.
         Elicitation = "elicitation",
         /// Calls a tool for each item of a list.
         ForEach = "forEach",
@@ -143,9 +143,9 @@ keyword_enum! {
     enum OnErrorTag {
         /// The tool fails.
         Abort = "abort",
-        /// The tool goes on.
+        /// The tool continues.
         Continue = "continue",
-        /// The step is tried again.
+        /// The step is retried.
         Retry = "retry",
     }
 }
@@ -155,7 +155,7 @@ section! {
     struct RawStep {
         /// Unique id of the step.
         id: String, [Constraint::NotEmpty];
-        /// tool calls a tool, elicitation asks the user, forEach calls a tool for each item of a list.
+        /// tool calls a tool, elicitation sends a request to the user, forEach calls a tool for each item of a list.
         r#type: StepTag = StepTag::Tool;
         /// The tool, as workload.tool_name. Only with `type: tool`.
         tool: Option<String>, [Constraint::NotEmpty];
@@ -163,17 +163,17 @@ section! {
         arguments: Option<Map<String, Value>>;
         /// Template; the step is skipped unless it is true.
         condition: Option<String>;
-        /// Ids of steps that have to be through before.
+        /// Ids of steps that must finish first.
         depends_on: Vec<String> = Vec::new();
-        /// The longest that the step may take.
+        /// Timeout of the step.
         timeout: Option<Duration>, [Constraint::Positive];
-        /// Output when the step is skipped, or fails and the tool goes on.
+        /// Output if the step is skipped, or fails and the tool continues.
         default_results: Option<Value>;
         /// Handling of the step's failure.
         on_error: OnError = OnError::Abort;
-        /// Template of the question. Only with `type: elicitation`.
+        /// Template of the message. Only with `type: elicitation`.
         message: Option<String>, [Constraint::NotEmpty];
-        /// JSON Schema of the answer. Only with `type: elicitation`.
+        /// JSON Schema of the response. Only with `type: elicitation`.
         schema: Option<Map<String, Value>>;
         /// Handling of a declined elicitation. Only with `type: elicitation`.
         on_decline: Option<ElicitationHandler>;
@@ -183,9 +183,9 @@ section! {
         collection: Option<String>, [Constraint::NotEmpty];
         /// Name of the item in templates; `item` when absent. Only with `type: forEach`.
         item_var: Option<String>, [Constraint::Matches(&patterns::IDENTIFIER)];
-        /// The most items; 100 when absent. Only with `type: forEach`.
+        /// Maximum number of items; 100 when absent. Only with `type: forEach`.
         max_iterations: Option<u32>, [Constraint::Range(1, 1000)];
-        /// The most calls at a time; 10 when absent. Only with `type: forEach`.
+        /// Maximum number of concurrent calls; 10 when absent. Only with `type: forEach`.
         max_parallel: Option<u32>, [Constraint::Range(1, 50)];
         /// Step that runs for each item. Only with `type: forEach`.
         step: Option<InnerStep>;
@@ -219,7 +219,7 @@ section! {
 section! {
     /// Handling of a step's failure.
     struct RawOnError {
-        /// abort fails the tool, continue goes on with defaultResults, retry tries again.
+        /// abort fails the tool, continue uses defaultResults, retry repeats the step.
         action: OnErrorTag = OnErrorTag::Abort;
         /// Number of retries, 1 to 10. Only with `action: retry`.
         retry_count: Option<u32>, [Constraint::Range(1, 10)];
@@ -281,7 +281,7 @@ impl Step {
                         node,
                         "itemVar",
                         "\"index\"",
-                        "another name: index is the item's number",
+                        "another name; index is the number of the item",
                     );
                     return None;
                 }
@@ -369,7 +369,8 @@ impl OnError {
         }
     }
 
-    #[allow(clippy::trivially_copy_pass_by_ref, clippy::wrong_self_convention)] // The signature is that of every raw conversion.
+    // The signature is that of every raw conversion.
+    #[allow(clippy::trivially_copy_pass_by_ref, clippy::wrong_self_convention)]
     fn to_raw(&self) -> RawOnError {
         let (action, retry_count, retry_delay) = match *self {
             Self::Abort => (OnErrorTag::Abort, None, None),

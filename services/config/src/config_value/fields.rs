@@ -1,4 +1,4 @@
-//! The two sides of an object: taking its keys from a tree, and describing them in the schema.
+//! Fields of an object: reading them from a tree, and describing them in the schema.
 
 use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
@@ -15,7 +15,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Fields<'a> {
     node: &'a Node,
-    /// Keys with `""` that say the same as absent ones.
+    /// Keys with `""` that are equivalent to absent ones.
     empty: Vec<std::borrow::Cow<'static, str>>,
     known: Vec<std::borrow::Cow<'static, str>>,
 }
@@ -55,7 +55,7 @@ impl<'a> Fields<'a> {
         }
         let value = match given {
             Some(value) if value.is_null() && default.is_none() && T::default_value().is_none() => {
-                cx.at_key(&key, |cx| cx.reject(value, "a value: the key is required"));
+                cx.at_key(&key, |cx| cx.reject(value, "a value (the key is required)"));
                 None
             }
             Some(value) if cx.is_lossy() => {
@@ -65,7 +65,7 @@ impl<'a> Fields<'a> {
             Some(value) => cx.at_key(&key, |cx| read_constrained(value, constraints, cx)),
             None => default.or_else(T::default_value).or_else(|| {
                 cx.at_key(&key, |cx| {
-                    cx.reject_as(self.node, "nothing", "a value: the key is required", None);
+                    cx.reject_as(self.node, "no value", "a value (the key is required)", None);
                 });
                 None
             }),
@@ -74,7 +74,7 @@ impl<'a> Fields<'a> {
         if value.is_none() && cx.is_lossy() { T::placeholder() } else { value }
     }
 
-    /// Reports keys that no field took, and rules between those that were.
+    /// Reports unknown keys and violated rules.
     pub(crate) fn finish(self, rules: &[Rule], cx: &mut Context) {
         if let NodeKind::Map(entries) = &self.node.kind {
             self.reject_unknown_keys(entries, rules, cx);
@@ -118,7 +118,7 @@ fn empty_is_absent<T: ConfigValue>(default: Option<&T>) -> bool {
     T::empty_is_absent() || (T::is_free_text() && default.is_some())
 }
 
-/// Reads a value that keeps to its constraints.
+/// Reads a value and checks its constraints.
 fn read_constrained<T: ConfigValue>(
     value: &Node,
     constraints: &[Constraint],

@@ -1,6 +1,6 @@
-//! Enumerations: a closed list of words.
+//! Enumerations of keywords.
 
-/// An enum whose variants are words on paper.
+/// Defines an enum whose variants are keywords in documents.
 macro_rules! keyword_enum {
     (
         $(#[doc = $doc:literal])*
@@ -15,7 +15,7 @@ macro_rules! keyword_enum {
         }
 
         impl $name {
-            /// The word for it in a document.
+            /// Returns the keyword in documents.
             #[must_use]
             $vis fn as_str(self) -> &'static str {
                 match self { $( Self::$variant => $word, )+ }

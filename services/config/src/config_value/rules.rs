@@ -1,4 +1,4 @@
-//! Limits of one value and rules between the keys of one object, checked and described from the same data.
+//! Constraints on one value and rules between the keys of one object. Reader and schema use the same data.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -28,7 +28,7 @@ pub(crate) enum Constraint {
     /// Items of a list or entries of a map, inclusive.
     MinItems(usize),
     MaxItems(usize),
-    /// The same for each item of a list.
+    /// Constraint on each item of a list.
     EachNotEmpty,
     EachMatches(&'static Pattern),
     /// A decimal number, inclusive.
@@ -42,7 +42,7 @@ pub(crate) enum Constraint {
 /// A rule between the keys of one object.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Rule {
-    /// `tag` decides which other keys are needed and which are refused.
+    /// Discriminating key `tag`, whose value determines which other keys are required and which are forbidden.
     Variants { tag: &'static str, default: Option<&'static str>, variants: &'static [Variant] },
     /// At most one of the keys.
     AtMostOne(&'static [&'static str]),
@@ -54,7 +54,7 @@ pub(crate) enum Rule {
     Requires(&'static str, &'static str),
     /// In the list under the first key, no two items have the same text under the second.
     Unique(&'static str, &'static str),
-    /// A key that belongs elsewhere, and where.
+    /// Key that does not belong here, and the key to use instead.
     Moved(&'static str, &'static str),
     /// Custom rule. It checks the tree, so it also runs on documents with other errors.
     Custom(fn(&Node, &mut Context)),
@@ -131,25 +131,25 @@ impl Constraint {
 
     fn found(node: &Node) -> String {
         match &node.kind {
-            NodeKind::List(items) => format!("a list of {}", items.len()),
-            NodeKind::Map(entries) => format!("a map of {}", entries.len()),
+            NodeKind::List(items) => format!("{} {}", items.len(), entries(items.len())),
+            NodeKind::Map(map) => format!("{} {}", map.len(), entries(map.len())),
             NodeKind::Text(_) | NodeKind::Plain(_) => node.describe(),
         }
     }
 
     pub(crate) fn allowed(self) -> String {
         match self {
-            Self::Range(least, i64::MAX) => format!("a whole number of at least {least}"),
-            Self::Range(least, most) => format!("a whole number from {least} to {most}"),
-            Self::NotEmpty => "text that is not empty".to_owned(),
+            Self::Range(least, i64::MAX) => format!("an integer of at least {least}"),
+            Self::Range(least, most) => format!("an integer from {least} to {most}"),
+            Self::NotEmpty => "non-empty text".to_owned(),
             Self::MaxLength(most) => format!("at most {most} characters"),
             Self::Matches(pattern) => pattern.meaning.to_owned(),
-            Self::MinItems(least) => format!("at least {least} of them"),
-            Self::MaxItems(most) => format!("at most {most} of them"),
+            Self::MinItems(least) => format!("at least {least} {}", entries(least)),
+            Self::MaxItems(most) => format!("at most {most} {}", entries(most)),
             Self::EachNotEmpty | Self::EachMatches(_) => self.of_item().allowed(),
             Self::AtMost(most) => format!("a decimal number from 0 to {most}"),
-            Self::Positive => "more than 0s".to_owned(),
-            Self::AtLeast(least) => format!("at least {least}"),
+            Self::Positive => "a duration of more than 0s".to_owned(),
+            Self::AtLeast(least) => format!("a duration of at least {least}"),
         }
     }
 
@@ -211,7 +211,12 @@ impl Rule {
             Self::AtMostOne(keys) | Self::ExactlyOne(keys) if present(keys).len() > 1 => {
                 let second = present(keys).get(1).copied().unwrap_or_default();
                 let found = format!("{} together", join_list(&present(keys), "and"));
-                cx.reject_key(node, second, found, format!("one of {}", join_list(keys, "and")));
+                cx.reject_key(
+                    node,
+                    second,
+                    found,
+                    format!("only one of {}", join_list(keys, "and")),
+                );
             }
             Self::ExactlyOne(keys) | Self::AtLeastOne(keys) if present(keys).is_empty() => {
                 let found = format!("neither {}", join_list(keys, "nor"));
@@ -224,12 +229,12 @@ impl Rule {
                     node,
                     key,
                     format!("{key} without {other}"),
-                    format!("{key} together with {other}"),
+                    format!("{key} only together with {other}"),
                 );
             }
             Self::Unique(key, name) => check_unique(node, key, name, cx),
             Self::Moved(key, place) if node.get(key).is_some() => {
-                cx.reject_key(node, key, "the key here", *place);
+                cx.reject_key(node, key, "a key that does not belong here", *place);
             }
             Self::Custom(check) => check(node, cx),
             Self::AtMostOne(_)
@@ -293,7 +298,7 @@ fn check_unique(node: &Node, key: &str, name: &str, cx: &mut Context) {
     for (index, item) in items.iter().enumerate() {
         let Some(value) = item.get(name).and_then(Node::text) else { continue };
         if !seen.insert(value) {
-            let found = format!("\"{}\" a second time", shorten(value));
+            let found = format!("the duplicate value \"{}\"", shorten(value));
             cx.at_key(key, |cx| {
                 cx.at_index(index, |cx| {
                     cx.reject_key(item, name, found, "a value that no other entry has");
@@ -320,8 +325,8 @@ fn check_variants(
     let Some(variant) = variants.iter().find(|variant| variant.value == chosen) else { return };
     for key in variant.requires {
         if !given(key) {
-            let allowed = format!("a value: {tag}: {chosen} needs it");
-            cx.at_key(key, |cx| cx.reject_as(node, "nothing".to_owned(), allowed, None));
+            let allowed = format!("a value (required with {tag}: {chosen})");
+            cx.at_key(key, |cx| cx.reject_as(node, "no value", allowed, None));
         }
     }
     for key in variant.forbids {
@@ -353,16 +358,20 @@ fn describe_variant(tag: &str, default: Option<&str>, variant: &Variant) -> Valu
     json!({ "if": when, "then": { "allOf": then } })
 }
 
-/// The schema of an object in which `key` says something: for optional text, `""` says nothing.
+/// Returns the schema of an object in which `key` has a value. For optional text, `""` is not a value.
 fn given(key: &str) -> Value {
     json!({ "required": [key], "properties": { (key): { "not": { "const": "" } } } })
+}
+
+fn entries(count: usize) -> &'static str {
+    if count == 1 { "entry" } else { "entries" }
 }
 
 fn quoted(value: &str) -> String {
     if value.is_empty() { "\"\"".to_owned() } else { value.to_owned() }
 }
 
-/// `a, b and c`.
+/// Joins words to `a, b and c`, with `last` as the conjunction.
 pub(crate) fn join_list(words: &[&str], last: &str) -> String {
     match words {
         [] => String::new(),

@@ -1,4 +1,4 @@
-//! The macros that turn one description of an object into its struct, reader, writer and schema.
+//! Macros that generate struct, reader, writer and schema of an object from one description.
 
 /// An object of the configuration.
 ///

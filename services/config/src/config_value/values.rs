@@ -14,7 +14,7 @@ use crate::{
     tree::{Node, NodeKind, ScalarValue, resolve, shorten},
 };
 
-/// The text of `node`; anything else is refused, with the quoted form proposed where that is what is missing.
+/// Returns the text of `node`. Reports any other value, and suggests quotes for numbers and booleans.
 pub(crate) fn text<'a>(node: &'a Node, secret: bool, cx: &mut Context) -> Option<&'a str> {
     if let Some(text) = node.text() {
         return Some(text);
@@ -26,11 +26,11 @@ pub(crate) fn text<'a>(node: &'a Node, secret: bool, cx: &mut Context) -> Option
             cx.reject_as(
                 node,
                 found,
-                "text; a number or boolean that is meant as text needs quotes",
+                "text; put quotes around a number or boolean to make it text",
                 suggestion,
             );
         }
-        NodeKind::Plain(_) => cx.reject_as(node, found, "text, or leave the key out", None),
+        NodeKind::Plain(_) => cx.reject_as(node, found, "text, or no key at all", None),
         NodeKind::Text(_) | NodeKind::List(_) | NodeKind::Map(_) => {
             cx.reject_as(node, found, "text", None);
         }
@@ -38,7 +38,7 @@ pub(crate) fn text<'a>(node: &'a Node, secret: bool, cx: &mut Context) -> Option
     None
 }
 
-/// Refuses what is none of `words`.
+/// Reports a value that is not one of `words`.
 pub(crate) fn reject_keyword(node: &Node, words: &[&str], cx: &mut Context) {
     let suggestion = node.text().and_then(|text| nearest(text, words.iter().copied()));
     cx.reject_as(node, node.describe(), join_list(words, "or"), suggestion.map(ToOwned::to_owned));
@@ -80,7 +80,7 @@ impl ConfigValue for u32 {
         if value.is_none() {
             let allowed = match cx.range() {
                 Some((least, most)) => Constraint::Range(least, most).allowed(),
-                None => format!("a whole number from 0 to {}", u32::MAX),
+                None => format!("an integer from 0 to {}", u32::MAX),
             };
             cx.reject(node, allowed);
         }
@@ -96,7 +96,7 @@ impl ConfigValue for u32 {
     }
 }
 
-/// JSON Schema counts `8.0` as an integer, and so do we.
+/// Converts to an integer. `8.0` is one, as in JSON Schema.
 fn whole(number: &serde_json::Number) -> Option<u32> {
     if let Some(value) = number.as_u64() {
         return u32::try_from(value).ok();
@@ -230,7 +230,8 @@ impl<T: ConfigValue> ConfigValue for Box<T> {
     }
 }
 
-/// Reads an item. One that cannot be read keeps its place, so that paths to the others stay right.
+/// Reads an item. In lossy mode, a placeholder replaces an invalid item, so that the indexes of the other items stay
+/// correct.
 fn read_or_replace<T: ConfigValue>(item: &Node, cx: &mut Context) -> Option<T> {
     T::read(item, cx).or_else(|| if cx.is_lossy() { T::placeholder() } else { None })
 }

@@ -1,4 +1,4 @@
-//! Rules between the sections of a document. They see the tree, so they are reported beside the errors of a section.
+//! Rules between the sections of a document. They check the tree, so they also run if a section has errors.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::{
     tree::{Node, NodeKind, shorten},
 };
 
-/// With discovered credentials the backends are discovered too, so none stand in the document (seed 2.9.3).
+/// Rejects backends in a document with discovered credentials: these backends are discovered, too.
 pub(super) fn check_discovered_backends(node: &Node, cx: &mut Context) {
     let discovered =
         get_path(node, &["outgoingAuth", "source"]).and_then(Node::text) == Some("discovered");
@@ -21,8 +21,8 @@ pub(super) fn check_discovered_backends(node: &Node, cx: &mut Context) {
     }
 }
 
-/// A placeholder reads a variable only if the document lists it, so that a URL or header that comes from elsewhere does
-/// not read the server's other secrets.
+/// Rejects placeholders for variables that the document does not list, so that a copied URL or header cannot read other
+/// secrets of the server.
 pub(super) fn check_listed_variables(node: &Node, cx: &mut Context) {
     let mut listed = BTreeSet::new();
     if let Some(Node { kind: NodeKind::List(names), .. }) = node.get("variables") {
@@ -51,12 +51,12 @@ fn check_backend(backend: &Node, listed: &BTreeSet<&str>, cx: &mut Context) {
 fn check_variables(node: &Node, listed: &BTreeSet<&str>, cx: &mut Context) {
     let Some(template) = node.text().and_then(|text| Template::new(text).ok()) else { return };
     for name in template.variables().filter(|name| !listed.contains(name.as_str())) {
-        let allowed = format!("a variable that is listed: variables: [{name}]");
+        let allowed = format!("a listed variable; add it with variables: [{name}]");
         cx.reject_as(node, format!("${{{name}}}"), allowed, None);
     }
 }
 
-/// The embedded authorization server is the provider that clients are authenticated by (seed 5.1).
+/// Checks that clients are authenticated by the embedded authorization server.
 pub(super) fn check_issuer(node: &Node, cx: &mut Context) {
     let own = get_path(node, &["authServer", "issuer"]).and_then(Node::text);
     // The reader of the value already rejects an invalid issuer.
@@ -89,7 +89,7 @@ fn has_no_tokens(kind: &&str) -> bool {
     matches!(*kind, "local" | "anonymous")
 }
 
-/// Providers are upstreams of the embedded authorization server (seed 2.3, 2.9.5, 2.9.6).
+/// Checks that providers are upstreams of the embedded authorization server.
 pub(super) fn check_providers(node: &Node, cx: &mut Context) {
     let mut names = BTreeSet::new();
     if let Some(Node { kind: NodeKind::List(upstreams), .. }) =
@@ -132,9 +132,12 @@ fn check_provider(node: &Node, path: &[&str], names: &BTreeSet<&str>, cx: &mut C
         nearest(name, names.iter().copied()).map(ToOwned::to_owned)
     };
     let allowed = match names.iter().copied().collect::<Vec<_>>().as_slice() {
-        [] => "an upstream of authServer, of which there is none".to_owned(),
+        [] => "an upstream provider of authServer, which has none".to_owned(),
         names => {
-            format!("an upstream of authServer: {}", crate::config_value::join_list(names, "or"))
+            format!(
+                "an upstream provider of authServer: {}",
+                crate::config_value::join_list(names, "or")
+            )
         }
     };
     cx.at_keys(path, |cx| cx.reject_as(place, place.describe(), allowed, suggestion));

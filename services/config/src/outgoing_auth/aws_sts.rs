@@ -1,4 +1,4 @@
-//! Signing requests with the credentials of an AWS role that the caller's token may assume.
+//! Signatures with the credentials of an AWS role that the caller's token may assume.
 
 use crate::{
     config_value::{Constraint, Rule, raw_conversion, section},
@@ -12,11 +12,11 @@ section! {
     pub struct AwsSts {
         /// Region of the STS endpoint and of the service.
         pub region: Region;
-        /// The role when no mapping matches. At least one of `fallbackRoleArn` and `roleMappings` is needed.
+        /// Role if no mapping matches. At least one of `fallbackRoleArn` and `roleMappings` is required.
         pub fallback_role_arn: Option<RoleArn>;
-        /// Claim that `roleMappings[].claim` looks into.
+        /// Claim that `roleMappings[].claim` is compared with.
         pub role_claim: String = "groups".to_owned(), [Constraint::NotEmpty];
-        /// Which claims lead to which role.
+        /// Mappings of claims to roles.
         pub role_mappings: Vec<RoleMapping> = Vec::new();
         /// Service that requests are signed for.
         pub service: String = "aws-mcp".to_owned(), [Constraint::NotEmpty];
@@ -24,15 +24,15 @@ section! {
         pub session_duration: u32 = 3600, [Constraint::Range(900, 43200)];
         /// Claim whose value names the session.
         pub session_name_claim: String = "sub".to_owned(), [Constraint::NotEmpty];
-        /// Upstream provider whose token is presented to STS instead of the caller's own. Absent with an embedded
-        /// authorization server takes its first upstream.
+        /// Upstream provider whose token is presented to STS instead of the caller's. Absent with an embedded
+        /// authorization server means its first upstream.
         pub subject_provider_name: Option<ProviderName>;
     }
     rules [Rule::AtLeastOne(&["fallbackRoleArn", "roleMappings"])]
     check AwsSts::check
 }
 
-/// Which claims lead to a role.
+/// Mapping of claims to a role.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RoleMapping {
     /// The role.
@@ -53,7 +53,7 @@ pub enum RoleMatch {
 }
 
 section! {
-    /// Which claims lead to a role.
+    /// Mapping of claims to a role.
     struct RawRoleMapping {
         /// The role.
         role_arn: RoleArn;

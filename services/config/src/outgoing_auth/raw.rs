@@ -1,4 +1,4 @@
-//! Document form of the strategies: a `type` and the object that belongs to it.
+//! Raw form of the strategies: a `type` and the object that belongs to it.
 
 use super::{AwsSts, HeaderInjection, HeaderValue, Strategy, TokenExchange, UpstreamInject};
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
 keyword_enum! {
     /// Credentials for one backend.
     enum StrategyTag {
-        /// Nothing.
+        /// No credentials.
         Unauthenticated = "unauthenticated",
         /// A header.
         HeaderInjection = "header_injection",
@@ -27,7 +27,7 @@ keyword_enum! {
 section! {
     /// Credentials for a backend: the `type` and the object that belongs to it.
     struct RawStrategy {
-        /// Which kind of credentials.
+        /// Kind of credentials.
         r#type: StrategyTag;
         /// With `type: header_injection`.
         header_injection: Option<HeaderInjection>;

@@ -1,4 +1,4 @@
-//! Exchanging the caller's token for one that the backend accepts (RFC 8693).
+//! Exchange of the caller's token for one that the backend accepts (RFC 8693).
 
 use url::Url;
 
@@ -14,17 +14,17 @@ use crate::{
 pub struct TokenExchange {
     /// The token endpoint.
     pub token_url: Url,
-    /// For whom the new token is meant.
+    /// Audience of the new token.
     pub audience: Option<String>,
-    /// The OAuth client that asks.
+    /// OAuth client identifier of the request.
     pub client_id: Option<String>,
-    /// That client's secret.
+    /// Secret of the client.
     pub client_secret: Option<ClientSecret>,
-    /// Scopes to ask for.
+    /// Requested scopes.
     pub scopes: Vec<String>,
     /// Type of the subject token.
     pub subject_token_type: TokenType,
-    /// The upstream provider whose token is exchanged instead of the caller's own.
+    /// Upstream provider whose token is exchanged instead of the caller's.
     pub subject_provider_name: Option<ProviderName>,
     /// The header for the new token. `None` is `Authorization: Bearer`.
     pub external_token_header_name: Option<HeaderName>,
@@ -46,7 +46,7 @@ keyword_enum! {
         AccessToken = "urn:ietf:params:oauth:token-type:access_token" | "access_token" | "",
         /// An OpenID Connect ID token.
         IdToken = "urn:ietf:params:oauth:token-type:id_token" | "id_token",
-        /// A JWT of whatever kind.
+        /// Any JWT.
         Jwt = "urn:ietf:params:oauth:token-type:jwt" | "jwt",
     }
 }
@@ -56,20 +56,20 @@ section! {
     struct RawTokenExchange {
         /// The token endpoint.
         token_url: Url;
-        /// For whom the new token is meant.
+        /// Audience of the new token.
         audience: Option<String>;
-        /// The OAuth client that asks.
+        /// OAuth client identifier of the request.
         client_id: Option<String>;
-        /// That client's secret itself. Prefer `clientSecretEnv`.
+        /// Secret of the client. Prefer `clientSecretEnv`.
         client_secret: Option<Secret>, [Constraint::NotEmpty];
-        /// Environment variable with that client's secret.
+        /// Environment variable with the secret of the client.
         client_secret_env: Option<EnvName>;
-        /// Scopes to ask for.
+        /// Requested scopes.
         scopes: Vec<String> = Vec::new(), [Constraint::EachMatches(&patterns::SCOPE)];
         /// Type of the subject token.
         subject_token_type: TokenType = TokenType::AccessToken;
-        /// Upstream provider whose token is exchanged instead of the caller's own. Absent with an embedded authorization
-        /// server takes its first upstream.
+        /// Upstream provider whose token is exchanged instead of the caller's. Absent with an embedded authorization
+        /// server means its first upstream.
         subject_provider_name: Option<ProviderName>;
         /// Header for the new token. Absent replaces Authorization.
         external_token_header_name: Option<HeaderName>;

@@ -1,4 +1,4 @@
-//! JSON text, or anything else that serde reads, to a [`Node`].
+//! Conversion of JSON text, or of any serde format, to a [`Node`].
 
 use std::fmt;
 
@@ -10,13 +10,13 @@ use serde::{
 use super::{Entry, MAX_DEPTH, Node, NodeKind};
 use crate::error::{ConfigError, ConfigErrors};
 
-/// Reads the one JSON value in `text`.
+/// Parses the JSON value in `text`.
 pub(crate) fn parse(text: &str) -> Result<Node, ConfigErrors> {
     serde_json::from_str(text).map_err(|error| {
         ConfigErrors::single(ConfigError {
             path: String::new(),
             line: Some(error.line()).filter(|line| *line > 0),
-            found: format!("broken JSON, {}", super::shorten(&error.to_string())),
+            found: format!("invalid JSON: {}", super::shorten(&error.to_string())),
             allowed: "one JSON object (RFC 8259)".to_owned(),
             suggestion: None,
         })
@@ -29,7 +29,7 @@ impl<'de> Deserialize<'de> for Node {
     }
 }
 
-/// Keeps count of the depth; `serde_json` has its own limit, other formats may not.
+/// Visitor that limits the depth; `serde_json` has its own limit, other formats may not.
 #[derive(Clone, Copy)]
 struct Reader {
     depth: usize,
@@ -41,7 +41,7 @@ impl<'de> DeserializeSeed<'de> for Reader {
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node, D::Error> {
         if self.depth > MAX_DEPTH {
             return Err(D::Error::custom(format!(
-                "more than {MAX_DEPTH} lists and maps within each other"
+                "lists and maps nested deeper than {MAX_DEPTH} levels"
             )));
         }
         deserializer.deserialize_any(self)

@@ -127,13 +127,13 @@ fn refuses_tags_and_keys_that_are_no_text() {
 
 #[test]
 fn broken_text_is_reported_with_its_line() {
-    assert!(parse_error("a: 1\nb: [1,\n").contains("broken YAML"));
+    assert!(parse_error("a: 1\nb: [1,\n").contains("invalid YAML"));
     assert!(
         parse_error("a: 1\n\tb: 2\n")
-            .contains("found a tab; allowed: YAML 1.2, which indents with spaces only")
+            .contains("found a tab; allowed: YAML 1.2 with spaces, not tabs, as indentation")
     );
     let broken = parse_json("{\n \"a\": 1,\n}").unwrap_err().to_string();
-    assert!(broken.starts_with("line 3: found broken JSON"), "{broken}");
+    assert!(broken.starts_with("line 3: found invalid JSON"), "{broken}");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! YAML text to a [`Node`], bounded: one document, no deeper and no larger than the limits, aliases counted as what they
-//! repeat, so a small file cannot become a large tree.
+//! Conversion of YAML text to a [`Node`], with limits: one document, a maximum depth and size. Aliases count as the
+//! values that they repeat, so that a small file cannot become a large tree.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use serde_saphyr::granit_parser::{Event, Options, Parser, ScalarStyle, ScanError
 use super::{Entry, MAX_BYTES, MAX_DEPTH, MAX_NODES, Node, NodeKind};
 use crate::error::{ConfigError, ConfigErrors};
 
-/// Reads the one document in `text`.
+/// Parses the YAML document in `text`.
 pub(crate) fn parse(text: &str) -> Result<Node, ConfigErrors> {
     let mut builder = Builder::default();
     for next in Parser::new_from_str_with_options(text, limits()) {
@@ -24,7 +24,7 @@ pub(crate) fn parse(text: &str) -> Result<Node, ConfigErrors> {
 #[derive(Default)]
 struct Builder {
     open: Vec<OpenContainer>,
-    /// Finished values by anchor. An anchor still being read is absent, so a value cannot contain itself.
+    /// Complete values by anchor. The anchor of an incomplete value is absent, so a value cannot contain itself.
     anchors: HashMap<usize, AnchorNode>,
     root: Option<Node>,
     documents: usize,
@@ -171,7 +171,7 @@ impl Builder {
 
     fn check_depth(&self, line: usize, more: usize) -> Result<(), ConfigError> {
         if self.open.len() + more > MAX_DEPTH {
-            let allowed = format!("at most {MAX_DEPTH} lists and maps within each other");
+            let allowed = format!("at most {MAX_DEPTH} levels of lists and maps");
             return Err(config_error(line, "a value nested too deeply", &allowed));
         }
         Ok(())
@@ -181,7 +181,8 @@ impl Builder {
         self.nodes = self.nodes.saturating_add(nodes);
         self.bytes = self.bytes.saturating_add(bytes);
         if self.nodes > MAX_NODES || self.bytes > 2 * MAX_BYTES {
-            let allowed = format!("at most {MAX_NODES} values, those that aliases repeat included");
+            let allowed =
+                format!("at most {MAX_NODES} values, including those that aliases repeat");
             return Err(config_error(line, "too many values", &allowed));
         }
         Ok(())
@@ -247,9 +248,9 @@ fn limits() -> Options {
 }
 
 fn syntax(error: &ScanError) -> ConfigErrors {
-    let found = format!("broken YAML, {}", super::shorten(&error.info()));
+    let found = format!("invalid YAML: {}", super::shorten(&error.info()));
     let tab = error.info().contains("found a tab");
-    let allowed = if tab { "YAML 1.2, which indents with spaces only" } else { "YAML 1.2" };
+    let allowed = if tab { "YAML 1.2 with spaces, not tabs, as indentation" } else { "YAML 1.2" };
     ConfigErrors::single(config_error(error.marker().line(), &found, allowed))
 }
 

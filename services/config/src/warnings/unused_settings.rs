@@ -1,4 +1,4 @@
-//! Values that nothing reads, because another setting makes them meaningless.
+//! Warnings for settings without effect.
 
 use crate::{
     Warning,
@@ -10,7 +10,7 @@ use crate::{
     telemetry::Telemetry,
 };
 
-/// Gathers warnings.
+/// Collector of warnings for settings without effect.
 pub(super) struct UnusedSettings<'a>(pub(super) &'a mut Vec<Warning>);
 
 impl UnusedSettings<'_> {
@@ -23,17 +23,18 @@ impl UnusedSettings<'_> {
         let silent = Audit { enabled: false, ..audit.clone() };
         if !audit.enabled {
             if silent != Audit::default() {
-                self.warn("audit", "nothing is recorded: set enabled: true");
+                self.warn("audit", "no effect: audit is disabled; set enabled: true");
             }
             return;
         }
         if audit.records_nothing() {
-            let message = "every type of event is excluded: nothing is recorded";
+            let message = "all event types are excluded, so nothing is recorded";
             self.warn("audit.excludeEventTypes", message);
         }
         let has_data = audit.include_request_data || audit.include_response_data;
         if !has_data && audit.max_data_size != Audit::default().max_data_size {
-            let message = "records hold no data: set includeRequestData or includeResponseData";
+            let message =
+                "no effect: records contain no data; set includeRequestData or includeResponseData";
             self.warn("audit.maxDataSize", message);
         }
     }
@@ -43,14 +44,14 @@ impl UnusedSettings<'_> {
         let is_sent = telemetry.tracing_enabled || telemetry.metrics_enabled;
         if !is_sent && !telemetry.enable_prometheus_metrics_path {
             if *telemetry != default {
-                let message = "nothing is measured: set tracingEnabled, metricsEnabled or \
+                let message = "no effect: telemetry is disabled; set tracingEnabled, metricsEnabled or \
                                enablePrometheusMetricsPath";
                 self.warn("telemetry", message);
             }
             return;
         }
         if !telemetry.tracing_enabled {
-            let message = "no traces are recorded: set tracingEnabled: true";
+            let message = "no effect: tracing is disabled; set tracingEnabled: true";
             if telemetry.sampling_rate != default.sampling_rate {
                 self.warn("telemetry.samplingRate", message);
             }
@@ -59,7 +60,7 @@ impl UnusedSettings<'_> {
             }
         }
         if !is_sent {
-            let message = "nothing is sent: set tracingEnabled or metricsEnabled";
+            let message = "no effect: nothing is exported; set tracingEnabled or metricsEnabled";
             for (key, is_given) in [
                 ("headers", !telemetry.headers.is_empty()),
                 ("caCertPath", telemetry.ca_cert_path.is_some()),
@@ -79,7 +80,7 @@ impl UnusedSettings<'_> {
             return;
         }
         let default = CircuitBreaker::default();
-        let message = "there is no circuit breaker: set enabled: true";
+        let message = "no effect: the circuit breaker is disabled; set enabled: true";
         if failure_threshold != default.failure_threshold {
             self.warn(format!("{AT}.failureThreshold"), message);
         }
@@ -93,11 +94,14 @@ impl UnusedSettings<'_> {
         for (index, WorkloadTools { exclude_all, filter, .. }) in tools.iter().enumerate() {
             let at = format!("aggregation.tools[{index}]");
             if *exclude_all_tools && *exclude_all {
-                self.warn(format!("{at}.excludeAll"), "excludeAllTools hides these tools anyway");
+                self.warn(
+                    format!("{at}.excludeAll"),
+                    "no effect: excludeAllTools hides these tools",
+                );
             }
             if !filter.is_empty() && (*exclude_all_tools || *exclude_all) {
                 let by = if *exclude_all { "excludeAll" } else { "excludeAllTools" };
-                let message = format!("{by} hides these tools, those of the filter too");
+                let message = format!("no effect: {by} hides these tools");
                 self.warn(format!("{at}.filter"), &message);
             }
         }
@@ -107,7 +111,7 @@ impl UnusedSettings<'_> {
         let OutgoingAuth { source: _, default, backends: own } = outgoing;
         let all_have_own = backends.iter().all(|name| own.contains_key(*name));
         if default.is_some() && !backends.is_empty() && all_have_own {
-            self.warn("outgoingAuth.default", "each backend has an entry of its own");
+            self.warn("outgoingAuth.default", "no effect: each backend has its own entry");
         }
         for (path, strategy) in outgoing.strategies() {
             let Strategy::AwsSts(AwsSts { role_claim, role_mappings, .. }) = strategy else {
@@ -116,7 +120,10 @@ impl UnusedSettings<'_> {
             let mut mappings = role_mappings.iter();
             let reads = mappings.any(|mapping| matches!(mapping.matches, RoleMatch::Claim(_)));
             if role_claim != "groups" && !reads {
-                self.warn(format!("{path}.awsSts.roleClaim"), "no role mapping has a claim");
+                self.warn(
+                    format!("{path}.awsSts.roleClaim"),
+                    "no effect: no role mapping has a claim",
+                );
             }
         }
     }

@@ -36,7 +36,7 @@ fn the_prefix_replaces_every_workload_placeholder_and_nothing_else() {
         one(
             &format!("aggregation: {{conflictResolutionConfig: {{prefixFormat: '{bad}'}}}}\n"),
             "aggregation.conflictResolutionConfig.prefixFormat",
-            "there is no other placeholder",
+            "and no other one",
         );
     }
 }
@@ -57,7 +57,7 @@ fn priority_needs_an_order_that_names_each_backend_once() {
         one(&text, path, words);
     }
     let text = "aggregation: {conflictResolution: priority, conflictResolutionConfig: {priorityOrder: [a, '']}}\n";
-    one(text, &format!("{path}[1]"), "not empty");
+    one(text, &format!("{path}[1]"), "non-empty");
 }
 
 #[test]
@@ -94,8 +94,12 @@ fn there_is_no_other_strategy() {
 
 #[test]
 fn each_backend_has_one_entry_with_a_name() {
-    one(&tools("{workload: a}, {workload: a}"), "aggregation.tools[1].workload", "a second time");
-    one(&tools("{workload: ''}"), "aggregation.tools[0].workload", "not empty");
+    one(
+        &tools("{workload: a}, {workload: a}"),
+        "aggregation.tools[1].workload",
+        "the duplicate value",
+    );
+    one(&tools("{workload: ''}"), "aggregation.tools[0].workload", "non-empty");
     one(&tools("{filter: [a]}"), "aggregation.tools[0].workload", "required");
 }
 

@@ -59,20 +59,20 @@ fn the_defaults_are_those_of_the_reference() {
 #[test]
 fn an_upstream_is_required_and_its_name_is_unique() {
     refused("", "", ".upstreamProviders", "at least 1");
-    refused("", &format!("{OKTA}, {OKTA}"), ".upstreamProviders[1].name", "a second time");
+    refused("", &format!("{OKTA}, {OKTA}"), ".upstreamProviders[1].name", "the duplicate value");
     refused(
         "",
         "{name: Okta, type: oidc, oidcConfig: {issuerUrl: 'https://o', clientId: c}}",
         ".upstreamProviders[0].name",
-        "lower-case",
+        "lowercase",
     );
 }
 
 #[test]
 fn the_type_of_an_upstream_decides_its_configuration() {
     let path = ".upstreamProviders[0]";
-    refused("", "{name: a, type: oidc}", &format!("{path}.oidcConfig"), "needs it");
-    refused("", "{name: a, type: oauth2}", &format!("{path}.oauth2Config"), "needs it");
+    refused("", "{name: a, type: oidc}", &format!("{path}.oidcConfig"), "required with");
+    refused("", "{name: a, type: oauth2}", &format!("{path}.oauth2Config"), "required with");
     let both = "{name: a, type: oauth2, oidcConfig: {issuerUrl: 'https://o', clientId: c}, oauth2Config: {authorizationEndpoint: 'https://a', tokenEndpoint: 'https://t', clientId: c}}";
     refused("", both, &format!("{path}.oidcConfig"), "only with type: oidc");
     refused(
@@ -181,7 +181,7 @@ fn redis_addresses_exclude_each_other() {
 
 #[test]
 fn redis_storage_needs_its_block_and_memory_refuses_it() {
-    refused("storage: {type: redis}, ", OKTA, ".storage.redis", "needs it");
+    refused("storage: {type: redis}, ", OKTA, ".storage.redis", "required with");
     let memory = redis(", addr: 'r:1'").replace("type: redis", "type: memory");
     refused(&memory, OKTA, ".storage.redis", "only with type: redis");
 }
@@ -242,7 +242,7 @@ fn parameters_that_the_request_sets_itself_are_refused() {
             "",
             &upstream,
             &format!(".upstreamProviders[0].oauth2Config.additionalAuthorizationParams.{name}"),
-            "sets itself",
+            "that the authorization request sets",
         );
     }
     let oidc =
@@ -251,7 +251,7 @@ fn parameters_that_the_request_sets_itself_are_refused() {
         "",
         &oidc,
         ".upstreamProviders[0].oidcConfig.additionalAuthorizationParams.nonce",
-        "sets itself",
+        "that the authorization request sets",
     );
 }
 
@@ -283,7 +283,7 @@ fn lifespans_are_more_than_nothing() {
         "tokenLifespans: {authCodeLifespan: 0s}, ",
         OKTA,
         ".tokenLifespans.authCodeLifespan",
-        "more than 0s",
+        "a duration of more than 0s",
     );
 }
 
@@ -308,7 +308,8 @@ fn a_file_finds_secrets_in_files_and_a_resource_in_kubernetes_secrets() {
 fn a_misspelt_provider_is_suggested() {
     let text = FULL.replace("primaryUpstreamProvider: okta", "primaryUpstreamProvider: otka");
     assert!(
-        whole(&text)[0].contains("an upstream of authServer: hub or okta (did you mean okta?)")
+        whole(&text)[0]
+            .contains("an upstream provider of authServer: hub or okta (did you mean okta?)")
     );
 }
 

@@ -27,12 +27,12 @@ fn the_name_is_unique_and_not_empty() {
     one(
         "backends: [{name: '', url: 'http://a', transport: sse}]\n",
         "backends[0].name",
-        "not empty",
+        "non-empty",
     );
     one(
         "backends: [{name: a, url: 'http://a', transport: sse}, {name: a, url: 'http://b', transport: sse}]\n",
         "backends[1].name",
-        "\"a\" a second time",
+        "the duplicate value \"a\"",
     );
 }
 
@@ -111,7 +111,7 @@ fn placeholders_read_listed_variables_only() {
     let unlisted = text.replace("[HOST, KEY]", "[HOST]");
     let list = errors(&unlisted);
     assert_eq!(list.len(), 2, "{list:#?}");
-    assert!(list[0].contains("backends[0].url: found ${KEY}; allowed: a variable that is listed"));
+    assert!(list[0].contains("backends[0].url: found ${KEY}; allowed: a listed variable"));
     assert!(list[1].contains("backends[0].headers.X-Key: found ${KEY}"));
     let unused = file("variables: [OTHER]\n").warnings();
     assert_eq!(unused[0].path, "variables[0]");
@@ -120,7 +120,11 @@ fn placeholders_read_listed_variables_only() {
 #[test]
 fn refuses_malformed_headers_and_placeholders() {
     for (rest, path, words) in [
-        (", headers: {'a b': x}", "backends[0].headers[\"a b\"]", "found another name"),
+        (
+            ", headers: {'a b': x}",
+            "backends[0].headers[\"a b\"]",
+            "found a key that is not a header name",
+        ),
         (", headers: {x-a: b, X-A: c}", "backends[0].headers.X-A", "each header once"),
         (", headers: {X-A: ''}", "backends[0].headers.X-A", "an empty value"),
         (", headers: {X-A: '${'}", "backends[0].headers.X-A", "a ${ without }"),
@@ -132,7 +136,7 @@ fn refuses_malformed_headers_and_placeholders() {
     let many = format!(", headers: {{{}}}", many.join(", "));
     one(&backend(&many), "backends[0].headers", "at most 32");
     let text = "backends: [{name: a, url: 'ftp://${A}', transport: sse}]\nvariables: [A]\n";
-    one(text, "backends[0].url", "found a URL with placeholders");
+    one(text, "backends[0].url", "found an invalid URL with placeholders");
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn a_tool_has_a_unique_name_and_a_step() {
     one(
         "compositeTools: [{name: t, steps: [{id: a, tool: w.t}]}, {name: t, steps: [{id: a, tool: w.t}]}]\n",
         "compositeTools[1].name",
-        "\"t\" a second time",
+        "the duplicate value \"t\"",
     );
     assert_eq!(read("{id: a, tool: w.t}").description, None);
 }
@@ -49,7 +49,7 @@ fn a_step_without_a_type_calls_a_tool() {
         panic!("a tool")
     };
     assert_eq!((tool.as_str(), arguments["n"].as_i64()), ("w.t", Some(1)));
-    one(&steps("{id: a}"), &format!("{PATH}.steps[0].tool"), "needs it");
+    one(&steps("{id: a}"), &format!("{PATH}.steps[0].tool"), "required with");
     one(
         &steps("{id: a, tool: w.t, message: m}"),
         &format!("{PATH}.steps[0].message"),
@@ -91,7 +91,7 @@ fn a_loop_has_the_defaults_and_caps_of_the_reference() {
     one(&with("maxIterations: 1001"), &format!("{path}.maxIterations"), "from 1 to 1000");
     one(&with("maxParallel: 0"), &format!("{path}.maxParallel"), "from 1 to 50");
     one(&with("itemVar: a-b"), &format!("{path}.itemVar"), "a variable name");
-    one(&with("itemVar: index"), &format!("{path}.itemVar"), "index is the item's number");
+    one(&with("itemVar: index"), &format!("{path}.itemVar"), "index is the number of the item");
     let list = errors(&steps("{id: a, type: forEach}"));
     assert_eq!(list.len(), 2, "{list:#?}");
 }
@@ -121,7 +121,7 @@ fn a_failing_step_aborts_unless_it_says_otherwise() {
     one(
         &steps("{id: a, tool: w.t, onError: {action: retry}}"),
         &format!("{path}.retryCount"),
-        "needs it",
+        "required with",
     );
     one(
         &steps("{id: a, tool: w.t, onError: {action: retry, retryCount: 0}}"),
@@ -140,9 +140,9 @@ fn step_ids_are_unique_and_dependencies_name_them() {
     one(
         &steps("{id: a, tool: w.t}, {id: a, tool: w.t}"),
         &format!("{PATH}.steps[1].id"),
-        "\"a\" a second time",
+        "the duplicate value \"a\"",
     );
-    one(&steps("{id: '', tool: w.t}"), &format!("{PATH}.steps[0].id"), "not empty");
+    one(&steps("{id: '', tool: w.t}"), &format!("{PATH}.steps[0].id"), "non-empty");
     one(
         &steps("{id: first, tool: w.t}, {id: b, tool: w.t, dependsOn: [frist]}"),
         &format!("{PATH}.steps[1].dependsOn"),
@@ -159,7 +159,7 @@ fn dependencies_come_to_an_end() {
         "{id: a, tool: w.t, dependsOn: [a]}",
         "{id: a, tool: w.t, dependsOn: [b]}, {id: b, tool: w.t, dependsOn: [a]}",
     ] {
-        one(&steps(list), &format!("{PATH}.steps"), "a circle of dependsOn through \"a\"");
+        one(&steps(list), &format!("{PATH}.steps"), "a cycle of dependsOn through step \"a\"");
     }
 }
 
@@ -173,7 +173,7 @@ fn parameters_describe_an_object() {
         &format!("{PATH}.parameters.type"),
         "found \"array\"; allowed: object",
     );
-    one(&with("{}"), &format!("{PATH}.parameters.type"), "found nothing");
+    one(&with("{}"), &format!("{PATH}.parameters.type"), "found no value");
     one(&with("[]"), &format!("{PATH}.parameters"), "a map");
 }
 
@@ -182,12 +182,12 @@ fn no_timeout_is_zero() {
     one(
         &tool("    timeout: 0s\n    steps: [{id: a, tool: w.t}]\n"),
         &format!("{PATH}.timeout"),
-        "more than 0s",
+        "a duration of more than 0s",
     );
     one(
         &steps("{id: a, tool: w.t, timeout: 0s}"),
         &format!("{PATH}.steps[0].timeout"),
-        "more than 0s",
+        "a duration of more than 0s",
     );
 }
 
@@ -201,7 +201,7 @@ fn output_properties_have_a_template_or_members_and_a_known_type() {
     one(
         &with("{properties: {a: {type: string, value: x}}, required: [b]}"),
         &format!("{path}.required"),
-        "names of the properties",
+        "the name of a property",
     );
     one(
         &with("{properties: {a: {type: text, value: x}}}"),

@@ -23,17 +23,14 @@ fn a_document_with_every_key_is_accepted() {
 fn name_and_incoming_auth_are_required() {
     let list = whole("backends: []\n");
     assert_eq!(list.len(), 2, "{list:#?}");
-    assert!(list[0].contains("name: found nothing"), "{list:#?}");
-    assert!(list[1].contains("incomingAuth: found nothing"), "{list:#?}");
+    assert!(list[0].contains("name: found no value"), "{list:#?}");
+    assert!(list[1].contains("incomingAuth: found no value"), "{list:#?}");
 }
 
 #[test]
 fn an_empty_name_is_refused() {
     let list = whole("name: ''\nincomingAuth: {type: anonymous}\n");
-    assert!(
-        list[0].contains("line 1: name: found \"\"; allowed: text that is not empty"),
-        "{list:#?}"
-    );
+    assert!(list[0].contains("line 1: name: found \"\"; allowed: non-empty text"), "{list:#?}");
 }
 
 #[test]
@@ -51,16 +48,16 @@ operational:
 ";
     let list = whole(text);
     let expected = [
-        "line 1: name: found the number 7; allowed: text; a number or boolean that is meant as text needs quotes (did you mean \"7\"?)",
+        "line 1: name: found the number 7; allowed: text; put quotes around a number or boolean to make it text (did you mean \"7\"?)",
         "line 2: incomingAuth.type: found \"anonymus\"; allowed: oidc, local or anonymous (did you mean anonymous?)",
         "line 3: backend: found an unknown key; allowed: ",
         "line 5: backends[0].url: found \"ftp://x\"; allowed: an absolute http:// or https:// URL with a host",
         "line 5: backends[0].transport: found \"stdio\"; allowed: sse or streamable-http",
         "line 6: backends[1].caBundlePath: found caBundlePath with type: \"\"; allowed: caBundlePath only with type: entry",
-        "line 7: backends[2].transport: found nothing; allowed: a value: the key is required",
+        "line 7: backends[2].transport: found no value; allowed: a value (the key is required)",
         "line 7: backends[2].trasnport: found an unknown key; allowed: caBundlePath, headers, metadata, name, transport, type, url (did you mean transport?)",
-        "line 7: backends[2].name: found \"b\" a second time",
-        "line 9: operational.timeouts.default: found the number 30; allowed: a duration such as 500ms, 30s, 1m30s or 168h",
+        "line 7: backends[2].name: found the duplicate value \"b\"",
+        "line 9: operational.timeouts.default: found the number 30; allowed: a number with a unit, such as 500ms, 30s, 1m30s or 168h",
     ];
     assert_eq!(list.len(), expected.len(), "{list:#?}");
     for (line, expected) in list.iter().zip(expected) {
@@ -108,7 +105,7 @@ telemetry: {samplingRate: '2', tracingEnabled: maybe}
 #[test]
 fn a_required_key_without_a_value_cannot_be_left_out() {
     let errors = whole("name:\nincomingAuth: {type: anonymous}\n");
-    assert_eq!(errors, ["line 1: name: found nothing; allowed: a value: the key is required"]);
+    assert_eq!(errors, ["line 1: name: found no value; allowed: a value (the key is required)"]);
 }
 
 #[test]
@@ -140,8 +137,8 @@ fn mistakes_serialise_for_machines() {
 
 #[test]
 fn a_duplicate_key_is_refused_with_both_lines() {
-    one("metadata: {a: b}\nmetadata: {c: d}\n", "metadata", "a second time (first on line 3)");
-    one("metadata:\n  a: b\n  a: c\n", "metadata.a", "a second time");
+    one("metadata: {a: b}\nmetadata: {c: d}\n", "metadata", "a duplicate key (first on line 3)");
+    one("metadata:\n  a: b\n  a: c\n", "metadata.a", "a duplicate key");
     let errors = File::parse(
         r#"{"name": "x", "name": "y", "incomingAuth": {"type": "anonymous"}}"#,
         Format::Json,
@@ -184,8 +181,8 @@ fn keys_are_camel_case_only() {
 
 #[test]
 fn a_key_without_a_value_is_refused() {
-    one("backends:\n", "backends", "found nothing; allowed: a list");
-    one("groupRef: ~\n", "groupRef", "found nothing; allowed: text, or leave the key out");
+    one("backends:\n", "backends", "found no value; allowed: a list");
+    one("groupRef: ~\n", "groupRef", "found no value; allowed: text, or no key at all");
 }
 
 #[test]
@@ -256,11 +253,15 @@ fn line_ends_byte_order_marks_and_tabs_in_json_do_no_harm() {
 
 #[test]
 fn a_file_refuses_what_only_the_operator_resolves() {
-    one("compositeToolRefs: [{name: a}]\n", "compositeToolRefs", "resolved by the operator only");
+    one(
+        "compositeToolRefs: [{name: a}]\n",
+        "compositeToolRefs",
+        "only the operator resolves references",
+    );
     one(
         "aggregation: {tools: [{workload: a, toolConfigRef: {name: b}}]}\n",
         "aggregation.tools[0].toolConfigRef",
-        "resolved by the operator only",
+        "only the operator resolves references",
     );
 }
 
@@ -288,10 +289,10 @@ fn a_resource_may_say_nothing_and_gets_the_defaults() {
 fn a_reference_needs_a_name_and_each_is_named_once() {
     for (text, words) in [
         ("compositeToolRefs: [{name: ''}]\n", "compositeToolRefs[0].name: found \"\""),
-        ("compositeToolRefs: [{}]\n", "compositeToolRefs[0].name: found nothing"),
+        ("compositeToolRefs: [{}]\n", "compositeToolRefs[0].name: found no value"),
         (
             "compositeToolRefs: [{name: a}, {name: a}]\n",
-            "compositeToolRefs[1].name: found \"a\" a second time",
+            "compositeToolRefs[1].name: found the duplicate value \"a\"",
         ),
     ] {
         let errors = Config::parse(text, Format::Yaml).unwrap_err().to_string();
@@ -306,11 +307,11 @@ fn a_resource_keeps_to_the_rules_of_a_file_between_its_sections() {
     for (text, words) in [
         (
             format!("backends: [{backend}, {backend}]"),
-            "backends[1].name: found \"a\" a second time",
+            "backends[1].name: found the duplicate value \"a\"",
         ),
         (
             format!("compositeTools: [{tool}, {tool}]"),
-            "compositeTools[1].name: found \"t\" a second time",
+            "compositeTools[1].name: found the duplicate value \"t\"",
         ),
         (
             format!("outgoingAuth: {{source: discovered}}\nbackends: [{backend}]"),

@@ -37,12 +37,12 @@ fn oidc_needs_its_block_with_issuer_client_and_audience() {
     refused(
         "{type: oidc}",
         "incomingAuth.oidc",
-        "found nothing; allowed: a value: type: oidc needs it",
+        "found no value; allowed: a value (required with type: oidc)",
     );
     let list = incoming("{type: oidc, oidc: {}}");
     assert_eq!(list.len(), 3, "{list:#?}");
     for (line, key) in list.iter().zip(["issuer", "clientId", "audience"]) {
-        assert!(line.contains(&format!("incomingAuth.oidc.{key}: found nothing")), "{line}");
+        assert!(line.contains(&format!("incomingAuth.oidc.{key}: found no value")), "{line}");
     }
 }
 
@@ -106,12 +106,12 @@ fn cedar_needs_a_policy_and_none_takes_none() {
     assert_eq!((cedar.entities_json.as_str(), cedar.policies.len()), ("[]", 1));
     assert_eq!(accepted("{type: anonymous, authz: {type: none}}").authz, Authz::None);
     let path = "incomingAuth.authz.policies";
-    refused("{type: anonymous, authz: {type: cedar}}", path, "needs it");
+    refused("{type: anonymous, authz: {type: cedar}}", path, "required with");
     refused("{type: anonymous, authz: {type: cedar, policies: []}}", path, "at least 1");
     refused(
         "{type: anonymous, authz: {type: cedar, policies: ['']}}",
         "incomingAuth.authz.policies[0]",
-        "not empty",
+        "non-empty",
     );
     refused("{type: anonymous, authz: {type: none, policies: [a]}}", path, "only with type: cedar");
 }
@@ -134,6 +134,6 @@ fn the_primary_provider_is_an_upstream_of_the_authorization_server() {
     refused(
         "{type: anonymous, authz: {type: cedar, policies: [p], primaryUpstreamProvider: okta}}",
         "incomingAuth.authz.primaryUpstreamProvider",
-        "an upstream of authServer, of which there is none",
+        "an upstream provider of authServer, which has none",
     );
 }

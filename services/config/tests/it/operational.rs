@@ -59,7 +59,7 @@ fn durations_have_units() {
         one(
             &format!("operational: {{timeouts: {{default: {bad}}}}}\n"),
             "operational.timeouts.default",
-            "a duration such as",
+            "a number with a unit, such as",
         );
     }
     one(
@@ -92,7 +92,7 @@ fn thresholds_are_at_least_one() {
         one(
             &format!("operational: {{failureHandling: {{unhealthyThreshold: {bad}}}}}\n"),
             path,
-            "a whole number",
+            "an integer",
         );
     }
     let breaker =
@@ -100,12 +100,12 @@ fn thresholds_are_at_least_one() {
     one(
         &breaker("failureThreshold: 0"),
         "operational.failureHandling.circuitBreaker.failureThreshold",
-        "a whole number from 1",
+        "an integer from 1",
     );
     one(
         &breaker("timeout: 999ms"),
         "operational.failureHandling.circuitBreaker.timeout",
-        "found \"999ms\"; allowed: at least 1s",
+        "found \"999ms\"; allowed: a duration of at least 1s",
     );
     file(&breaker("timeout: 1s, failureThreshold: 1, enabled: true"));
 }

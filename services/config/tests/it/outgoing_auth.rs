@@ -65,7 +65,7 @@ fn each_type_needs_its_own_object_and_refuses_the_others() {
         one(
             &default(&format!("{{type: {kind}}}")),
             &format!("outgoingAuth.default.{object}"),
-            "needs it",
+            "required with",
         );
     }
     one(
@@ -164,7 +164,7 @@ fn a_token_exchange_has_one_secret_and_the_client_it_belongs_to() {
     one(
         &default(&exchange(", clientSecretEnv: S")),
         &format!("{path}.clientSecretEnv"),
-        "clientSecretEnv together with clientId",
+        "clientSecretEnv only together with clientId",
     );
     one(
         &default("{type: token_exchange, tokenExchange: {}}"),
@@ -178,12 +178,12 @@ fn an_injected_upstream_token_names_an_upstream_of_the_authorization_server() {
     one(
         &default("{type: upstream_inject, upstreamInject: {providerName: okta}}"),
         "outgoingAuth.default.upstreamInject.providerName",
-        "an upstream of authServer, of which there is none",
+        "an upstream provider of authServer, which has none",
     );
     one(
         "outgoingAuth: {source: inline, backends: {a: {type: token_exchange, tokenExchange: {tokenUrl: 'https://t', subjectProviderName: okta}}}}\n",
         "outgoingAuth.backends.a.tokenExchange.subjectProviderName",
-        "an upstream of authServer",
+        "an upstream provider of authServer",
     );
 }
 
@@ -233,6 +233,6 @@ fn a_role_mapping_has_a_claim_or_a_matcher() {
     let path = "outgoingAuth.default.awsSts.roleMappings[0]";
     one(&mapping(""), path, "exactly one of them");
     one(&mapping(", claim: a, matcher: b"), &format!("{path}.matcher"), "together");
-    one(&mapping(", claim: a, priority: -1"), &format!("{path}.priority"), "a whole number");
+    one(&mapping(", claim: a, priority: -1"), &format!("{path}.priority"), "an integer");
     one(&mapping(", claim: ''"), path, "exactly one of them");
 }

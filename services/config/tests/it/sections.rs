@@ -43,7 +43,7 @@ fn audit_events_have_known_names() {
         "audit.eventTypes[0]",
         "did you mean mcp_tool_call?",
     );
-    one("audit: {maxDataSize: 0}\n", "audit.maxDataSize", "a whole number from 1");
+    one("audit: {maxDataSize: 0}\n", "audit.maxDataSize", "an integer from 1");
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn the_embedding_service_is_a_url_with_time_to_answer() {
     one(
         "optimizer: {embeddingServiceTimeout: 0s}\n",
         "optimizer.embeddingServiceTimeout",
-        "more than 0s",
+        "a duration of more than 0s",
     );
 }
 
@@ -133,7 +133,7 @@ fn an_endpoint_that_nothing_is_sent_to_is_refused() {
     one(
         "telemetry: {endpoint: 'otel:4318'}\n",
         "telemetry.endpoint",
-        "together with tracingEnabled or metricsEnabled",
+        "only with tracingEnabled or metricsEnabled",
     );
     file("telemetry: {endpoint: 'otel:4318', tracingEnabled: true}\n");
     file("telemetry: {endpoint: 'otel:4318', metricsEnabled: true}\n");
@@ -167,12 +167,16 @@ fn sessions_are_in_memory_unless_redis_is_asked_for() {
         SessionStorage::Redis(redis)
     );
     one("sessionStorage: {}\n", "sessionStorage.provider", "required");
-    one("sessionStorage: {provider: redis}\n", "sessionStorage.address", "needs it");
-    one("sessionStorage: {provider: redis, address: ''}\n", "sessionStorage.address", "needs it");
+    one("sessionStorage: {provider: redis}\n", "sessionStorage.address", "required with");
+    one(
+        "sessionStorage: {provider: redis, address: ''}\n",
+        "sessionStorage.address",
+        "required with",
+    );
     one(
         "sessionStorage: {provider: redis, address: a, db: -1}\n",
         "sessionStorage.db",
-        "a whole number",
+        "an integer",
     );
     one(
         "sessionStorage: {provider: memory, db: 1}\n",

@@ -20,7 +20,7 @@ fn names_of_no_backend_are_reported_with_a_suggestion() {
             "operational.timeouts.perWorkload.gihub",
         ),
     ] {
-        let expected = format!("{path}: no backend is called \"gihub\" (did you mean github?)");
+        let expected = format!("{path}: no backend has the name \"gihub\" (did you mean github?)");
         assert_eq!(warnings(text), [expected], "{text}");
     }
 }
@@ -49,7 +49,7 @@ fn a_group_in_the_metadata_of_a_backend_is_reported_as_unused() {
     let text = "backends: [{name: a, url: 'http://a', transport: sse, metadata: {group: mine}}]\n";
     let warnings = file(text).warnings();
     assert_eq!(warnings[0].path, "backends[0].metadata.group");
-    assert_eq!(warnings[0].message, "the server sets this key; the value is not used");
+    assert_eq!(warnings[0].message, "no effect: the server sets this key");
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn a_client_secret_in_the_document_is_reported() {
     assert_eq!(
         warnings(text),
         [
-            "outgoingAuth.default.tokenExchange.clientSecret: a secret in the configuration itself (did you mean clientSecretEnv?)"
+            "outgoingAuth.default.tokenExchange.clientSecret: the configuration contains the secret itself (did you mean clientSecretEnv?)"
         ]
     );
 }
@@ -115,7 +115,7 @@ fn checks_in_quick_succession_are_reported() {
     assert_eq!(
         checks("2ns", "1ns"),
         [
-            "operational.failureHandling.healthCheckInterval: each backend is asked every 2ns, all the time"
+            "operational.failureHandling.healthCheckInterval: each backend is checked every 2ns: use 1s or more"
         ]
     );
 }
