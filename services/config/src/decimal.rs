@@ -33,15 +33,8 @@ impl Decimal {
 
     /// Creates a default of the configuration, `hundredths` after the point.
     pub(crate) fn hundredths(whole: u8, hundredths: u8) -> Self {
-        let text = match hundredths {
-            0..10 => format!("{whole}.0{hundredths}"),
-            _ => format!("{whole}.{hundredths}"),
-        };
-        let text = if text.ends_with('0') {
-            text.strip_suffix('0').unwrap_or(&text).to_owned()
-        } else {
-            text
-        };
+        let text = format!("{whole}.{hundredths:02}");
+        let text = text.strip_suffix('0').unwrap_or(&text).to_owned();
         Self { text, value: f64::from(whole) + f64::from(hundredths) / 100.0 }
     }
 }

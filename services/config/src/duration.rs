@@ -108,7 +108,10 @@ fn parse_component(text: &str) -> Result<(u128, &str), DurationError> {
     // Eighteen digits are finer than a nanosecond of any unit and fit the product into 128 bits.
     let fraction = fraction.get(..18).unwrap_or(fraction);
     let divisor = fraction.bytes().fold(1, |power: u128, _| power * 10);
-    let fraction = fraction.parse::<u128>().unwrap_or(0);
+    let fraction = match fraction {
+        "" => 0,
+        digits => digits.parse::<u128>().expect("eighteen digits fit into 128 bits"),
+    };
     let nanos = u128::from(whole) * scale + fraction * scale / divisor;
     Ok((nanos, after))
 }

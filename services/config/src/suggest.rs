@@ -43,7 +43,7 @@ fn distance(left: &str, right: &str) -> usize {
         before = std::mem::replace(&mut previous, current);
         last = Some(from);
     }
-    previous.last().copied().unwrap_or(0)
+    previous.last().copied().expect("a row has a column for the empty prefix")
 }
 
 #[cfg(test)]

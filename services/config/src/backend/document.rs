@@ -152,7 +152,8 @@ impl ConfigValue for BackendUrl {
             return Url::read(node, cx).map(Self::Literal);
         }
         // A digit fits into each part of a URL, the port too.
-        let sample = template.resolve(|_| Some("1".to_owned())).unwrap_or_default();
+        let sample =
+            template.resolve(|_| Some("1".to_owned())).expect("all variables have a value");
         if !template.starts_with_variable() && parse(&sample).is_none() {
             let allowed = format!("{}, without user and password", patterns::HTTP.meaning);
             cx.reject_as(node, "an invalid URL with placeholders", allowed, None);

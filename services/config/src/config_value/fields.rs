@@ -171,11 +171,10 @@ impl ObjectSchema {
         }
         object.insert("description".to_owned(), json!(description(docs)));
         // The default of a section is what its own fields say.
-        if let Some(default) = default
-            && let Ok(value) = serde_json::to_value(&default)
-            && !value.is_object()
-        {
-            object.insert("default".to_owned(), value);
+        let default = default
+            .map(|default| serde_json::to_value(default).expect("defaults are serializable"));
+        if let Some(default) = default.filter(|default| !default.is_object()) {
+            object.insert("default".to_owned(), default);
         }
         self.properties.insert(key, schema.to_value());
     }

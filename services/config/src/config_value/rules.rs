@@ -209,7 +209,7 @@ impl Rule {
                 check_variants(node, &given, cx, tag, *default, variants);
             }
             Self::AtMostOne(keys) | Self::ExactlyOne(keys) if present(keys).len() > 1 => {
-                let second = present(keys).get(1).copied().unwrap_or_default();
+                let second = present(keys)[1];
                 let found = format!("{} together", join_list(&present(keys), "and"));
                 cx.reject_key(
                     node,

@@ -71,7 +71,7 @@ impl Builder {
             }
             Event::Scalar(text, style, anchor, tag) => {
                 let kind = scalar(text.into_owned(), style, tag.as_deref(), line)?;
-                self.finish(Node { line: Some(line), kind }, anchor)
+                self.finish(line, kind, anchor)
             }
             Event::SequenceStart(_, anchor, tag) => {
                 collection_tag(tag.as_deref(), "seq", line)?;
@@ -87,9 +87,9 @@ impl Builder {
                         Container::List(items) => NodeKind::List(items),
                         Container::Map { entries, key: _ } => NodeKind::Map(entries),
                     };
-                    self.finish(Node { line: Some(line), kind }, anchor)
+                    self.finish(line, kind, anchor)
                 }
-                None => Ok(()),
+                None => Err(config_error(line, "invalid YAML: an unmatched end", "YAML 1.2")),
             },
             Event::Alias(anchor) => self.expand_alias(anchor, line),
             // Stream marks and comments carry no value; the enum may grow.
@@ -126,40 +126,40 @@ impl Builder {
         let (nodes, bytes, depth) = (found.nodes, found.bytes, found.depth);
         self.check_depth(line, depth)?;
         self.add_size(line, nodes, bytes)?;
-        let Some(found) = self.anchors.get(&anchor) else { return Ok(()) };
-        let node = Node { line: Some(line), kind: found.node.kind.clone() };
-        self.insert(node)
+        let found = self.anchors.get(&anchor).expect("anchors are never removed");
+        self.insert(line, found.node.kind.clone())
     }
 
-    fn finish(&mut self, node: Node, anchor: usize) -> Result<(), ConfigError> {
-        let own = match &node.kind {
+    fn finish(&mut self, line: usize, kind: NodeKind, anchor: usize) -> Result<(), ConfigError> {
+        let own = match &kind {
             NodeKind::Text(text) | NodeKind::Plain(text) => text.len(),
             NodeKind::List(_) | NodeKind::Map(_) => 0,
         };
-        self.add_size(node.line.unwrap_or(1), 1, own)?;
+        self.add_size(line, 1, own)?;
         if anchor != 0 {
+            let node = Node { line: Some(line), kind: kind.clone() };
             let (nodes, bytes, depth) = measure(&node);
             // An anchored value is held a second time, so it counts a second time.
-            self.add_size(node.line.unwrap_or(1), nodes, bytes)?;
-            self.anchors.insert(anchor, AnchorNode { node: node.clone(), nodes, bytes, depth });
+            self.add_size(line, nodes, bytes)?;
+            self.anchors.insert(anchor, AnchorNode { node, nodes, bytes, depth });
         }
-        self.insert(node)
+        self.insert(line, kind)
     }
 
-    fn insert(&mut self, node: Node) -> Result<(), ConfigError> {
+    fn insert(&mut self, line: usize, kind: NodeKind) -> Result<(), ConfigError> {
         let Some(open) = self.open.last_mut() else {
-            self.root.get_or_insert(node);
+            self.root.get_or_insert(Node { line: Some(line), kind });
             return Ok(());
         };
         match &mut open.container {
-            Container::List(items) => items.push(node),
+            Container::List(items) => items.push(Node { line: Some(line), kind }),
             Container::Map { entries, key } => {
-                if let Some(PendingKey { text, line, is_merge_key }) = key.take() {
-                    entries.push(Entry { key: text, line: Some(line), value: node, is_merge_key });
+                if let Some(PendingKey { text, line: key_line, is_merge_key }) = key.take() {
+                    let value = Node { line: Some(line), kind };
+                    entries.push(Entry { key: text, line: Some(key_line), value, is_merge_key });
                 } else {
-                    let line = node.line.unwrap_or(1);
-                    let is_merge_key = matches!(&node.kind, NodeKind::Plain(text) if text == "<<");
-                    let (NodeKind::Text(text) | NodeKind::Plain(text)) = node.kind else {
+                    let is_merge_key = matches!(&kind, NodeKind::Plain(text) if text == "<<");
+                    let (NodeKind::Text(text) | NodeKind::Plain(text)) = kind else {
                         return Err(config_error(line, "a list or map as a key", "text as a key"));
                     };
                     *key = Some(PendingKey { text, line, is_merge_key });
