@@ -51,7 +51,7 @@ mod tests {
     use super::nearest;
 
     #[test]
-    fn proposes_the_name_that_differs_by_a_letter_or_a_swap() {
+    fn suggests_name_that_differs_by_one_edit() {
         let known = ["transport", "type", "url"];
         assert_eq!(nearest("trasnport", known), Some("transport"));
         assert_eq!(nearest("Transport", known), Some("transport"));
@@ -59,12 +59,12 @@ mod tests {
     }
 
     #[test]
-    fn proposes_the_camel_case_name_for_a_snake_case_one() {
+    fn suggests_camel_case_for_snake_case() {
         assert_eq!(nearest("ca_bundle_path", ["caBundlePath"]), Some("caBundlePath"));
     }
 
     #[test]
-    fn proposes_nothing_for_a_word_that_resembles_none() {
+    fn suggests_nothing_for_unrelated_word() {
         assert_eq!(nearest("zebra", ["transport", "type", "url"]), None);
         assert_eq!(nearest(&"a".repeat(100), ["transport"]), None);
     }

@@ -40,7 +40,7 @@ fn refuses_what_the_pattern_refuses() {
 }
 
 #[test]
-fn refuses_more_than_go_can_hold_and_takes_the_most_that_it_can() {
+fn rejects_durations_beyond_the_maximum() {
     assert_eq!(nanos("9223372036854775807ns"), Ok(9_223_372_036_854_775_807));
     for text in [
         "9223372036854775808ns",
@@ -72,7 +72,7 @@ fn prints_in_the_form_that_go_prints() {
 
 proptest! {
     #[test]
-    fn what_is_printed_is_read_as_the_same(nanos in 0..=i64::MAX as u64) {
+    fn printed_duration_parses_to_itself(nanos in 0..=i64::MAX as u64) {
         let duration = Duration(std::time::Duration::from_nanos(nanos));
         let printed = duration.to_string();
         prop_assert!(patterns::DURATION.matches(&printed), "{}", printed);
@@ -80,7 +80,7 @@ proptest! {
     }
 
     #[test]
-    fn reads_exactly_what_the_pattern_allows_and_can_be_held(text in "[0-9]{0,3}(\\.[0-9]{0,3})?(ns|us|µs|ms|s|m|h|d| )?([0-9]{1,3}(s|m))?") {
+    fn accepts_what_pattern_and_range_allow(text in "[0-9]{0,3}(\\.[0-9]{0,3})?(ns|us|µs|ms|s|m|h|d| )?([0-9]{1,3}(s|m))?") {
         prop_assert_eq!(text.parse::<Duration>().is_ok(), patterns::DURATION.matches(&text));
     }
 

@@ -5,7 +5,7 @@ use super::{
 };
 
 #[test]
-fn every_pattern_compiles_and_matches_what_its_message_shows() {
+fn every_pattern_compiles_and_matches_its_example() {
     for (pattern, example) in [
         (&patterns::HTTP, "http://a"),
         (&patterns::HTTPS, "https://a"),
@@ -32,7 +32,7 @@ fn every_pattern_compiles_and_matches_what_its_message_shows() {
 }
 
 #[test]
-fn an_issuer_is_https_or_http_on_loopback_without_trailing_slash_query_or_fragment() {
+fn accepts_issuers_of_rfc_8414_only() {
     for good in [
         "https://a.example",
         "https://a.example/realms/x",
@@ -58,7 +58,7 @@ fn an_issuer_is_https_or_http_on_loopback_without_trailing_slash_query_or_fragme
 }
 
 #[test]
-fn a_provider_name_is_a_dns_label_of_at_most_63_characters() {
+fn provider_name_has_at_most_63_characters() {
     assert!(ProviderName::new(&"a".repeat(63)).is_some());
     for bad in ["", "A", "-a", "a-", "a_b", "a.b", &"a".repeat(64)] {
         assert_eq!(ProviderName::new(bad), None, "{bad}");
@@ -66,7 +66,7 @@ fn a_provider_name_is_a_dns_label_of_at_most_63_characters() {
 }
 
 #[test]
-fn names_of_variables_and_headers_have_the_form_that_their_systems_ask_for() {
+fn checks_names_of_variables_and_headers() {
     assert!(EnvName::new("_A1").is_some());
     for bad in ["", "1A", "A-B", "A=B", "A B"] {
         assert_eq!(EnvName::new(bad), None, "{bad}");
@@ -125,7 +125,7 @@ proptest! {
     }
 
     #[test]
-    fn a_provider_name_starts_and_ends_with_a_letter_or_digit(text in "[a-z0-9-]{1,70}") {
+    fn provider_name_begins_and_ends_with_alphanumeric(text in "[a-z0-9-]{1,70}") {
         let expected = !text.starts_with('-') && !text.ends_with('-') && text.len() <= 63;
         prop_assert_eq!(ProviderName::new(&text).is_some(), expected);
     }

@@ -42,7 +42,7 @@ fn unquoted_scalars_mean_what_the_core_schema_says() {
 }
 
 #[test]
-fn infinities_are_no_numbers_that_json_could_write() {
+fn infinities_are_not_json_numbers() {
     for text in [".inf", "-.Inf", ".nan", "1e999"] {
         assert_eq!(resolve(text), ScalarValue::NotFinite, "{text}");
     }
@@ -65,7 +65,7 @@ fn an_alias_repeats_the_value_it_names() {
 }
 
 #[test]
-fn refuses_an_alias_within_the_value_that_it_names() {
+fn rejects_alias_within_its_own_value() {
     assert!(parse_error("a: &x [*x]\n").contains("an alias to a value that contains it"));
 }
 
@@ -118,7 +118,7 @@ fn refuses_a_second_document_and_an_empty_one() {
 }
 
 #[test]
-fn refuses_tags_and_keys_that_are_no_text() {
+fn rejects_tags_and_non_text_keys() {
     assert!(parse_error("a: !secret x\n").contains("the tag !secret"));
     assert!(parse_error("a: !!binary aGk=\n").contains("the tag !!binary"));
     assert!(parse_error("? [a]\n: 1\n").contains("a list or map as a key"));
@@ -137,7 +137,7 @@ fn broken_text_is_reported_with_its_line() {
 }
 
 #[test]
-fn json_and_yaml_make_the_same_tree_of_the_same_document() {
+fn json_and_yaml_have_the_same_tree() {
     let text = r#"{"a": [1, 2.5, true, null, "x"], "b": {"c": "012"}}"#;
     let yaml = parse_yaml(text).unwrap();
     let json = parse_json(text).unwrap();

@@ -24,7 +24,7 @@ fn the_section_is_optional_and_prefixes_by_default() {
 }
 
 #[test]
-fn the_prefix_replaces_every_workload_placeholder_and_nothing_else() {
+fn prefix_replaces_workload_placeholders_only() {
     for (format, prefix) in
         [("{workload}.", "a."), ("x-", "x-"), ("{workload}/{workload}_", "a/a_")]
     {
@@ -42,7 +42,7 @@ fn the_prefix_replaces_every_workload_placeholder_and_nothing_else() {
 }
 
 #[test]
-fn priority_needs_an_order_that_names_each_backend_once() {
+fn priority_requires_order_without_duplicates() {
     let text = "{conflictResolution: priority, conflictResolutionConfig: {prefixFormat: '{workload}_', priorityOrder: [b, a]}}";
     assert_eq!(
         resolution(text),
@@ -61,7 +61,7 @@ fn priority_needs_an_order_that_names_each_backend_once() {
 }
 
 #[test]
-fn what_the_strategy_would_not_read_is_refused() {
+fn rejects_settings_of_other_strategies() {
     one(
         "aggregation: {conflictResolutionConfig: {priorityOrder: [a]}}\n",
         "aggregation.conflictResolutionConfig.priorityOrder",
@@ -114,7 +114,7 @@ fn tools_are_hidden_filtered_and_overridden_as_written() {
 }
 
 #[test]
-fn an_override_says_a_name_a_description_or_annotations_alone() {
+fn override_requires_name_description_or_annotations() {
     for (text, good) in [
         ("{name: x}", true),
         ("{description: x}", true),

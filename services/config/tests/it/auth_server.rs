@@ -57,7 +57,7 @@ fn the_defaults_are_those_of_the_reference() {
 }
 
 #[test]
-fn an_upstream_is_required_and_its_name_is_unique() {
+fn upstream_is_required_and_has_unique_name() {
     refused("", "", ".upstreamProviders", "at least 1");
     refused("", &format!("{OKTA}, {OKTA}"), ".upstreamProviders[1].name", "the duplicate value");
     refused(
@@ -84,7 +84,7 @@ fn the_type_of_an_upstream_decides_its_configuration() {
 }
 
 #[test]
-fn the_issuer_is_secure_and_that_of_the_incoming_authentication() {
+fn issuer_is_secure_and_matches_incoming_auth() {
     let text = document("", OKTA)
         .replace("authServer: {issuer: 'https://me'", "authServer: {issuer: 'https://me/'");
     let list = whole(&text);
@@ -105,7 +105,7 @@ fn the_issuer_is_secure_and_that_of_the_incoming_authentication() {
 }
 
 #[test]
-fn the_authorization_endpoint_has_the_form_of_an_issuer() {
+fn authorization_endpoint_has_issuer_format() {
     accepted("authorizationEndpointBaseUrl: 'https://login', ", OKTA);
     refused(
         "authorizationEndpointBaseUrl: 'https://login/', ",
@@ -133,7 +133,7 @@ fn lists_are_bounded() {
 }
 
 #[test]
-fn redis_is_a_server_a_cluster_or_what_sentinel_says() {
+fn redis_is_standalone_cluster_or_sentinel() {
     for (fields, expected) in [(", addr: 'r:1'", false), (", addr: 'r:1', clusterMode: true", true)]
     {
         let Storage::Redis(redis) = accepted(&redis(fields), OKTA).storage else { panic!("redis") };
@@ -180,7 +180,7 @@ fn redis_addresses_exclude_each_other() {
 }
 
 #[test]
-fn redis_storage_needs_its_block_and_memory_refuses_it() {
+fn redis_block_belongs_to_redis_storage() {
     refused("storage: {type: redis}, ", OKTA, ".storage.redis", "required with");
     let memory = redis(", addr: 'r:1'").replace("type: redis", "type: memory");
     refused(&memory, OKTA, ".storage.redis", "only with type: redis");
@@ -256,7 +256,7 @@ fn parameters_that_the_request_sets_itself_are_refused() {
 }
 
 #[test]
-fn userinfo_and_token_mappings_have_the_defaults_of_the_reference() {
+fn userinfo_and_token_mappings_have_defaults() {
     let upstream = oauth2(
         ", clientId: c, tokenResponseMapping: {accessTokenPath: a.b}, userInfo: {endpointUrl: 'https://u'}",
     );
@@ -288,7 +288,7 @@ fn lifespans_are_more_than_nothing() {
 }
 
 #[test]
-fn a_file_finds_secrets_in_files_and_a_resource_in_kubernetes_secrets() {
+fn secrets_are_in_files_or_kubernetes_secrets() {
     refused(
         "hmacSecretRefs: [{file: relative}], ",
         OKTA,
@@ -314,7 +314,7 @@ fn a_misspelt_provider_is_suggested() {
 }
 
 #[test]
-fn the_files_that_a_document_names_are_known_with_the_settings_that_name_them() {
+fn file_references_have_path_and_setting() {
     let text = format!(
         "{}telemetry: {{endpoint: 'https://o', caCertPath: /o.crt}}\nbackends: [{{name: a, type: entry, \
          url: 'https://a', transport: sse, caBundlePath: /a.crt}}]\n",

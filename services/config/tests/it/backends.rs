@@ -9,7 +9,7 @@ fn backend(rest: &str) -> String {
 }
 
 #[test]
-fn a_backend_has_a_name_a_url_and_a_transport() {
+fn backend_requires_name_url_and_transport() {
     let file = file(
         "backends:\n  - {name: a, url: 'https://a.example/mcp', transport: streamable-http}\n  - {name: b, url: 'http://b:1', transport: sse}\n",
     );
@@ -37,7 +37,7 @@ fn the_name_is_unique_and_not_empty() {
 }
 
 #[test]
-fn the_url_is_absolute_http_or_https_with_a_host() {
+fn backend_url_is_absolute_http_or_https() {
     for bad in ["ftp://a", "a:80", "/mcp", "", "http://", "http:a", "HTTP://a"] {
         let text = format!("backends: [{{name: a, url: '{bad}', transport: sse}}]\n");
         one(&text, "backends[0].url", "an absolute http:// or https:// URL with a host");
@@ -45,7 +45,7 @@ fn the_url_is_absolute_http_or_https_with_a_host() {
 }
 
 #[test]
-fn a_url_with_credentials_is_refused_and_not_repeated() {
+fn rejects_url_with_credentials_without_quoting_it() {
     let text = "backends: [{name: a, url: 'http://u:sesame@a/', transport: sse}]\n";
     one(text, "backends[0].url", "found a URL with user or password");
 }
@@ -75,7 +75,7 @@ fn the_type_is_entry_or_nothing() {
 }
 
 #[test]
-fn a_ca_bundle_belongs_to_an_entry_and_has_an_absolute_path() {
+fn ca_bundle_requires_entry_and_absolute_path() {
     let file = file(&backend(", type: entry, caBundlePath: /etc/a.crt"));
     let BackendKind::Entry { ca_bundle_path: Some(path) } = &file.backends[0].kind else {
         panic!("an entry")
@@ -159,7 +159,7 @@ fn metadata_is_text_by_any_key() {
 }
 
 #[test]
-fn with_discovered_credentials_no_backends_stand_in_the_document() {
+fn rejects_backends_with_discovered_credentials() {
     one(
         &format!("outgoingAuth: {{source: discovered}}\n{}", backend("")),
         "backends",

@@ -22,7 +22,7 @@ fn read(list: &str) -> CompositeTool {
 const PATH: &str = "compositeTools[0]";
 
 #[test]
-fn a_tool_has_a_unique_name_and_a_step() {
+fn composite_tool_has_unique_name_and_step() {
     one("compositeTools: [{steps: [{id: a, tool: w.t}]}]\n", "compositeTools[0].name", "required");
     one(&tool("    steps: []\n"), "compositeTools[0].steps", "at least 1");
     one(&tool(""), "compositeTools[0].steps", "required");
@@ -64,7 +64,7 @@ fn a_step_without_a_type_calls_a_tool() {
 }
 
 #[test]
-fn an_elicitation_needs_a_message_and_a_schema_and_aborts_by_default() {
+fn elicitation_requires_message_and_schema() {
     let kind = &read("{id: a, type: elicitation, message: m, schema: {type: object}, onCancel: {action: continue}}").steps[0].kind;
     let StepKind::Elicitation { on_decline, on_cancel, .. } = kind else { panic!("a question") };
     assert_eq!((*on_decline, *on_cancel), (ElicitationAction::Abort, ElicitationAction::Continue));
@@ -78,7 +78,7 @@ fn an_elicitation_needs_a_message_and_a_schema_and_aborts_by_default() {
 }
 
 #[test]
-fn a_loop_has_the_defaults_and_caps_of_the_reference() {
+fn for_each_has_defaults_and_limits() {
     let kind = &read("{id: a, type: forEach, collection: c, step: {tool: w.t}}").steps[0].kind;
     let StepKind::ForEach { item_var, max_iterations, max_parallel, .. } = kind else {
         panic!("a loop")
@@ -97,7 +97,7 @@ fn a_loop_has_the_defaults_and_caps_of_the_reference() {
 }
 
 #[test]
-fn the_step_of_a_loop_calls_a_tool_and_nothing_else() {
+fn for_each_step_calls_a_tool_only() {
     let inner = |fields: &str| {
         steps(&format!("{{id: a, type: forEach, collection: c, step: {{{fields}}}}}"))
     };
@@ -192,7 +192,7 @@ fn no_timeout_is_zero() {
 }
 
 #[test]
-fn output_properties_have_a_template_or_members_and_a_known_type() {
+fn output_property_has_value_or_properties() {
     let with =
         |text: &str| tool(&format!("    steps: [{{id: a, tool: w.t}}]\n    output: {text}\n"));
     let path = format!("{PATH}.output");

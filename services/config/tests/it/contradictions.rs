@@ -9,7 +9,7 @@ fn contradictions(more: &str) -> Vec<String> {
 }
 
 #[test]
-fn callers_without_a_token_have_none_to_exchange() {
+fn rejects_token_exchange_for_callers_without_tokens() {
     let exchange = "{type: token_exchange, tokenExchange: {tokenUrl: 'https://t'}}";
     let sts = "{type: aws_sts, awsSts: {region: eu-west-1, fallbackRoleArn: 'arn:aws:iam::123456789012:role/a'}}";
     for (strategy, kind) in [(exchange, "token_exchange"), (sts, "aws_sts")] {
@@ -31,7 +31,7 @@ fn callers_without_a_token_have_none_to_exchange() {
 }
 
 #[test]
-fn credentials_for_no_backend_are_refused() {
+fn rejects_credentials_for_unknown_backends() {
     let backends = "backends: [{name: github, url: 'http://g', transport: sse}]\n";
     let outgoing = "outgoingAuth: {source: inline, backends: {gihub: {type: unauthenticated}}}\n";
     assert_eq!(

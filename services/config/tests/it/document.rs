@@ -5,7 +5,7 @@ use vmcp_config::{Config, File, Format};
 use crate::support::{FULL, LEAST, config, errors, file, one, whole};
 
 #[test]
-fn the_least_file_has_a_name_and_says_who_may_connect() {
+fn minimal_file_has_name_and_incoming_auth() {
     let file = file("");
     assert_eq!(file.name, "x");
     assert_eq!(file.group(), "x");
@@ -34,7 +34,7 @@ fn an_empty_name_is_refused() {
 }
 
 #[test]
-fn all_mistakes_are_reported_at_once_with_line_path_found_allowed_and_suggestion() {
+fn reports_all_errors_at_once() {
     let text = "\
 name: 7
 incomingAuth: {type: anonymus}
@@ -67,7 +67,7 @@ operational:
 }
 
 #[test]
-fn no_mistake_hides_behind_another_one_of_its_section() {
+fn no_error_hides_another_of_its_section() {
     let text = "
 operational:
   timeouts: {default: 0s, perWorkload: {a: 5 minutes}}
@@ -103,7 +103,7 @@ telemetry: {samplingRate: '2', tracingEnabled: maybe}
 }
 
 #[test]
-fn a_required_key_without_a_value_cannot_be_left_out() {
+fn rejects_required_key_without_value() {
     let errors = whole("name:\nincomingAuth: {type: anonymous}\n");
     assert_eq!(errors, ["line 1: name: found no value; allowed: a value (the key is required)"]);
 }
@@ -119,7 +119,7 @@ fn a_password_in_an_address_is_never_quoted() {
 }
 
 #[test]
-fn mistakes_serialise_for_machines() {
+fn errors_serialize_to_json() {
     let errors =
         File::parse("name: x\nincomingAuth: {type: anonymus}\n", Format::Yaml).unwrap_err();
     let json = serde_json::to_value(&errors).unwrap();
@@ -153,7 +153,7 @@ fn merge_keys_are_refused() {
 }
 
 #[test]
-fn a_quoted_merge_key_is_a_name_like_others() {
+fn quoted_merge_key_is_an_ordinary_key() {
     let yaml = file("metadata: {'<<': b}\n");
     assert_eq!(yaml.metadata.get("<<").map(String::as_str), Some("b"));
     assert_eq!(File::parse(&yaml.to_yaml().unwrap(), Format::Yaml).as_ref(), Ok(&yaml));
@@ -162,7 +162,7 @@ fn a_quoted_merge_key_is_a_name_like_others() {
 }
 
 #[test]
-fn the_format_is_json_by_name_and_yaml_otherwise() {
+fn format_is_json_by_extension_otherwise_yaml() {
     for (name, format) in [
         ("a.json", Format::Json),
         ("a.JSON", Format::Json),
@@ -195,7 +195,7 @@ fn unquoted_numbers_and_booleans_are_not_text() {
 }
 
 #[test]
-fn words_for_booleans_of_older_yaml_are_refused_with_the_right_one() {
+fn rejects_yaml_1_1_booleans_with_suggestion() {
     one(
         "aggregation: {excludeAllTools: yes}\n",
         "aggregation.excludeAllTools",
@@ -209,7 +209,7 @@ fn words_for_booleans_of_older_yaml_are_refused_with_the_right_one() {
 }
 
 #[test]
-fn a_document_that_is_no_map_is_refused() {
+fn rejects_documents_that_are_not_maps() {
     for text in ["[]", "x", "7"] {
         assert_eq!(whole(text).len(), 1, "{text}");
     }
@@ -222,7 +222,7 @@ fn a_document_beyond_four_mebibytes_is_refused_unread() {
 }
 
 #[test]
-fn two_hundred_mistakes_are_kept_and_the_rest_is_counted() {
+fn keeps_200_errors_and_counts_the_rest() {
     let unknown: Vec<_> = (0..300).map(|n| format!("zzz{n}: 1")).collect();
     let text = format!("{LEAST}{}\n", unknown.join("\n"));
     let errors = File::parse(&text, Format::Yaml).unwrap_err();
@@ -231,7 +231,7 @@ fn two_hundred_mistakes_are_kept_and_the_rest_is_counted() {
 }
 
 #[test]
-fn a_hostile_document_is_refused_in_few_words() {
+fn bounds_errors_and_warnings_of_hostile_documents() {
     let unknown: Vec<_> = (0..90_000).map(|n| format!("zzz{n}: 1")).collect();
     let text = format!("{LEAST}{}\n", unknown.join("\n"));
     assert_eq!(File::parse(&text, Format::Yaml).unwrap_err().count(), 90_000);
@@ -241,7 +241,7 @@ fn a_hostile_document_is_refused_in_few_words() {
 }
 
 #[test]
-fn line_ends_byte_order_marks_and_tabs_in_json_do_no_harm() {
+fn accepts_crlf_byte_order_mark_and_json_tabs() {
     let text = format!("\u{feff}{}", LEAST.replace('\n', "\r\n"));
     assert_eq!(File::parse(&text, Format::Yaml).unwrap(), file(""));
     let json =
@@ -278,7 +278,7 @@ fn a_resource_has_references_and_no_authorization_server() {
 }
 
 #[test]
-fn a_resource_may_say_nothing_and_gets_the_defaults() {
+fn empty_resource_has_defaults() {
     let config = config("{}");
     assert_eq!(config.name, None);
     assert_eq!(config.incoming_auth, None);
@@ -286,7 +286,7 @@ fn a_resource_may_say_nothing_and_gets_the_defaults() {
 }
 
 #[test]
-fn a_reference_needs_a_name_and_each_is_named_once() {
+fn references_have_unique_names() {
     for (text, words) in [
         ("compositeToolRefs: [{name: ''}]\n", "compositeToolRefs[0].name: found \"\""),
         ("compositeToolRefs: [{}]\n", "compositeToolRefs[0].name: found no value"),
@@ -301,7 +301,7 @@ fn a_reference_needs_a_name_and_each_is_named_once() {
 }
 
 #[test]
-fn a_resource_keeps_to_the_rules_of_a_file_between_its_sections() {
+fn resource_follows_rules_between_sections() {
     let backend = "{name: a, url: 'http://a', transport: sse}";
     let tool = "{name: t, steps: [{id: a, tool: w.t}]}";
     for (text, words) in [

@@ -33,7 +33,7 @@ fn anonymous_and_local_have_nothing_more_to_say() {
 }
 
 #[test]
-fn oidc_needs_its_block_with_issuer_client_and_audience() {
+fn oidc_requires_issuer_client_and_audience() {
     refused(
         "{type: oidc}",
         "incomingAuth.oidc",
@@ -47,7 +47,7 @@ fn oidc_needs_its_block_with_issuer_client_and_audience() {
 }
 
 #[test]
-fn the_defaults_of_oidc_are_those_of_the_reference() {
+fn oidc_has_reference_defaults() {
     let IncomingMethod::Oidc(oidc) = accepted(&format!("{{type: oidc, oidc: {{{OIDC}}}}}")).method
     else {
         panic!("oidc")
@@ -130,7 +130,7 @@ fn cedar_entities_are_a_json_array() {
 }
 
 #[test]
-fn the_primary_provider_is_an_upstream_of_the_authorization_server() {
+fn primary_provider_requires_known_upstream() {
     refused(
         "{type: anonymous, authz: {type: cedar, policies: [p], primaryUpstreamProvider: okta}}",
         "incomingAuth.authz.primaryUpstreamProvider",

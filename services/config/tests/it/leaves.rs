@@ -50,7 +50,7 @@ fn table() -> BTreeMap<&'static str, Entry> {
 }
 
 #[test]
-fn every_leaf_of_the_schema_is_listed_and_no_other() {
+fn table_lists_every_schema_leaf() {
     let schema = schema();
     let mut leaves = BTreeSet::new();
     walk(&schema, &schema, "", &mut Vec::new(), &mut leaves);
@@ -61,7 +61,7 @@ fn every_leaf_of_the_schema_is_listed_and_no_other() {
 }
 
 #[test]
-fn the_refused_leaves_are_those_of_the_sections_that_are_known_to_be_refused() {
+fn refused_leaves_belong_to_refused_sections() {
     let mut sections = BTreeSet::new();
     for (path, entry) in table() {
         let Entry::Refused(section) = entry else { continue };
@@ -72,7 +72,7 @@ fn the_refused_leaves_are_those_of_the_sections_that_are_known_to_be_refused() {
 }
 
 #[test]
-fn every_named_test_exists_or_is_known_to_be_pending() {
+fn every_named_test_exists_or_is_pending() {
     let crates = crates();
     let mut named: BTreeSet<&str> = table()
         .into_values()

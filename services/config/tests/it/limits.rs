@@ -171,7 +171,7 @@ fn long_text_stops_where_the_reference_says() {
 }
 
 #[test]
-fn no_length_of_time_that_something_waits_for_is_zero() {
+fn rejects_zero_timeouts_and_lifetimes() {
     for pointer in [
         "/operational/timeouts/default",
         "/operational/timeouts/perWorkload/github",

@@ -5,7 +5,7 @@ use vmcp_config::{File, Format, IncomingMethod, Strategy};
 use crate::support::FULL;
 
 #[test]
-fn the_rest_of_a_document_with_mistakes_is_read() {
+fn lossy_parser_reads_valid_parts() {
     let text = "nam: x\nincomingAuth: {type: oidc, oidc: {issuer: 7, clientId: c, audience: a, scopes: [b]}}\n\
                 outgoingAuth:\n  source: inlin\n  backends:\n\
                 \x20   a: {type: header_injection, headerInjection: {headerName: X, headerValueEnv: KEY}}\n\
@@ -23,7 +23,7 @@ fn the_rest_of_a_document_with_mistakes_is_read() {
 }
 
 #[test]
-fn a_document_without_mistakes_is_read_as_it_is() {
+fn lossy_parser_reads_valid_document_unchanged() {
     let file = File::parse(FULL, Format::Yaml).unwrap();
     assert_eq!(File::parse_lossy(FULL, Format::Yaml), Some(file));
     assert_eq!(File::parse_lossy("a: [", Format::Yaml), None);

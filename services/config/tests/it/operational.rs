@@ -30,7 +30,7 @@ fn the_log_level_is_debug_or_absent() {
 }
 
 #[test]
-fn a_workload_has_its_own_timeout_or_the_default() {
+fn workload_has_own_or_default_timeout() {
     let timeouts =
         file("operational: {timeouts: {default: 5s, perWorkload: {a: 1m}}}\n").operational.timeouts;
     assert_eq!(timeouts.for_backend("a").to_string(), "1m0s");

@@ -47,7 +47,7 @@ fn with_the_section_the_source_is_required() {
 }
 
 #[test]
-fn a_backend_has_its_own_strategy_or_the_default() {
+fn backend_has_own_or_default_strategy() {
     let text = "outgoingAuth:\n  source: inline\n  default: {type: unauthenticated}\n  backends:\n    a: {type: header_injection, headerInjection: {headerName: X, headerValueEnv: Y}}\n";
     let auth = file(text).outgoing_auth;
     assert_eq!(auth.strategy_for("b"), Some(&Strategy::Unauthenticated));
@@ -55,7 +55,7 @@ fn a_backend_has_its_own_strategy_or_the_default() {
 }
 
 #[test]
-fn each_type_needs_its_own_object_and_refuses_the_others() {
+fn each_type_requires_its_own_object_only() {
     for (kind, object) in [
         ("header_injection", "headerInjection"),
         ("token_exchange", "tokenExchange"),
@@ -82,7 +82,7 @@ fn each_type_needs_its_own_object_and_refuses_the_others() {
 }
 
 #[test]
-fn a_header_has_a_value_or_a_variable_and_not_both() {
+fn header_injection_has_value_or_variable() {
     let Strategy::HeaderInjection(literal) =
         file(&header("headerName: X, headerValue: v")).outgoing_auth.default.unwrap()
     else {
@@ -108,7 +108,7 @@ fn a_header_has_a_value_or_a_variable_and_not_both() {
 }
 
 #[test]
-fn secrets_are_quoted_in_no_message_and_in_no_debug_output() {
+fn secrets_are_absent_from_messages_and_debug() {
     for text in
         [header("headerName: X, headerValue: [sesame]"), header("headerName: X, headerValue: 4711")]
     {
@@ -120,7 +120,7 @@ fn secrets_are_quoted_in_no_message_and_in_no_debug_output() {
 }
 
 #[test]
-fn a_token_exchange_knows_three_kinds_of_token_by_short_and_long_names() {
+fn accepts_short_and_long_token_types() {
     for (word, expected) in [
         ("access_token", TokenType::AccessToken),
         ("urn:ietf:params:oauth:token-type:access_token", TokenType::AccessToken),
@@ -145,7 +145,7 @@ fn a_token_exchange_knows_three_kinds_of_token_by_short_and_long_names() {
 }
 
 #[test]
-fn a_token_exchange_has_one_secret_and_the_client_it_belongs_to() {
+fn token_exchange_secret_requires_client_id() {
     let Strategy::TokenExchange(plain) = strategy(&exchange("")) else { panic!("an exchange") };
     assert_eq!((plain.client_secret, plain.external_token_header_name), (None, None));
     let Strategy::TokenExchange(own) =
@@ -174,7 +174,7 @@ fn a_token_exchange_has_one_secret_and_the_client_it_belongs_to() {
 }
 
 #[test]
-fn an_injected_upstream_token_names_an_upstream_of_the_authorization_server() {
+fn upstream_inject_requires_known_upstream_provider() {
     one(
         &default("{type: upstream_inject, upstreamInject: {providerName: okta}}"),
         "outgoingAuth.default.upstreamInject.providerName",
@@ -207,7 +207,7 @@ fn sts_needs_a_region_and_a_role() {
 }
 
 #[test]
-fn an_sts_session_lasts_fifteen_minutes_to_twelve_hours() {
+fn sts_session_lasts_15_minutes_to_12_hours() {
     for (seconds, good) in [(899, false), (900, true), (43200, true), (43201, false)] {
         let text =
             default(&sts(&format!(", fallbackRoleArn: '{ROLE}', sessionDuration: {seconds}")));
@@ -220,7 +220,7 @@ fn an_sts_session_lasts_fifteen_minutes_to_twelve_hours() {
 }
 
 #[test]
-fn a_role_mapping_has_a_claim_or_a_matcher() {
+fn role_mapping_has_claim_or_matcher() {
     let mapping =
         |fields: &str| default(&sts(&format!(", roleMappings: [{{roleArn: '{ROLE}'{fields}}}]")));
     let Some(Strategy::AwsSts(aws)) =

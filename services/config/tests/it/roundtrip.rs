@@ -12,7 +12,7 @@ fn again(config: &Config) -> Config {
 }
 
 #[test]
-fn a_document_with_every_key_survives_yaml_and_json() {
+fn full_document_survives_yaml_and_json() {
     let file = File::parse(FULL, Format::Yaml).unwrap();
     let yaml = file.to_yaml().unwrap();
     assert_eq!(File::parse(&yaml, Format::Yaml).unwrap(), file, "{yaml}");
@@ -22,7 +22,7 @@ fn a_document_with_every_key_survives_yaml_and_json() {
 }
 
 #[test]
-fn keys_are_written_in_the_order_of_the_reference() {
+fn writes_keys_in_reference_order() {
     let yaml = config("name: x\n").to_yaml().unwrap();
     let keys: Vec<&str> = yaml
         .lines()

@@ -82,7 +82,7 @@ fn both_schemas_are_valid_2020_12() {
 }
 
 #[test]
-fn every_property_is_described_and_every_object_is_closed() {
+fn every_property_has_description_and_objects_are_closed() {
     fn walk(schema: &Value, path: &str) {
         if let Some(properties) = schema.get("properties").and_then(Value::as_object) {
             assert_eq!(schema["additionalProperties"], json!(false), "{path}");
@@ -100,7 +100,7 @@ fn every_property_is_described_and_every_object_is_closed() {
 }
 
 #[test]
-fn an_editor_is_offered_defaults_enums_patterns_and_limits() {
+fn schema_has_defaults_enums_patterns_and_limits() {
     let schema = schema();
     let definition = |name: &str, field: &str| schema["$defs"][name]["properties"][field].clone();
     assert_eq!(definition("Timeouts", "default")["default"], "30s");
@@ -225,7 +225,7 @@ fn parts() -> Vec<Value> {
 }
 
 #[test]
-fn parser_and_schema_agree_on_every_value_replaced_removed_or_added() {
+fn parser_and_schema_agree_on_single_changes() {
     let validator = validator();
     let mut odd = Vec::new();
     let mut count = 0;
@@ -256,7 +256,7 @@ fn parser_and_schema_agree_on_every_value_replaced_removed_or_added() {
 }
 
 #[test]
-fn the_schema_of_a_resource_has_its_references_and_no_authorization_server() {
+fn resource_schema_has_references_but_no_authorization_server() {
     let validator = jsonschema::draft202012::new(&config_schema()).unwrap();
     for (document, good) in [
         (json!({}), true),
@@ -276,7 +276,7 @@ fn the_schema_of_a_resource_has_its_references_and_no_authorization_server() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
     #[test]
-    fn parser_and_schema_agree_on_several_changes_at_once(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<bool>()), 1..5)) {
+    fn parser_and_schema_agree_on_combined_changes(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<bool>()), 1..5)) {
         static VALIDATOR: LazyLock<Validator> = LazyLock::new(validator);
         let mut document = full();
         for (place, value, gone) in changes {

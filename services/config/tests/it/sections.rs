@@ -5,7 +5,7 @@ use vmcp_config::{Audit, SessionRedis, SessionStorage, Telemetry, audit::EventTy
 use crate::support::{file, one};
 
 #[test]
-fn audit_is_off_and_has_the_defaults_of_the_reference() {
+fn audit_is_disabled_by_default() {
     let Audit {
         enabled,
         component,
@@ -58,7 +58,7 @@ fn the_optimizer_has_the_defaults_of_the_reference() {
 }
 
 #[test]
-fn a_search_finds_one_to_fifty_tools_and_eight_when_zero_is_said() {
+fn search_returns_one_to_fifty_tools() {
     for (text, tools) in [("0", 8), ("1", 1), ("50", 50)] {
         assert_eq!(
             file(&format!("optimizer: {{maxToolsToReturn: {text}}}\n")).optimizer.unwrap().tools(),
@@ -69,7 +69,7 @@ fn a_search_finds_one_to_fifty_tools_and_eight_when_zero_is_said() {
 }
 
 #[test]
-fn ratio_and_threshold_are_quoted_decimals_within_their_ranges() {
+fn ratio_and_threshold_are_quoted_decimals_in_range() {
     file("optimizer: {hybridSearchSemanticRatio: '1.0', semanticDistanceThreshold: '2'}\n");
     one(
         "optimizer: {hybridSearchSemanticRatio: '1.01'}\n",
@@ -94,7 +94,7 @@ fn ratio_and_threshold_are_quoted_decimals_within_their_ranges() {
 }
 
 #[test]
-fn the_embedding_service_is_a_url_with_time_to_answer() {
+fn embedding_service_has_url_and_timeout() {
     one(
         "optimizer: {embeddingService: 'tei:80'}\n",
         "optimizer.embeddingService",
@@ -121,7 +121,7 @@ fn telemetry_has_the_defaults_of_the_reference() {
 }
 
 #[test]
-fn the_sampling_rate_is_a_quoted_decimal_from_zero_to_one() {
+fn sampling_rate_is_quoted_decimal_up_to_one() {
     file("telemetry: {samplingRate: '1.0'}\n");
     one("telemetry: {samplingRate: '1.5'}\n", "telemetry.samplingRate", "from 0 to 1");
     one("telemetry: {samplingRate: 0.05}\n", "telemetry.samplingRate", "did you mean \"0.05\"?");
@@ -129,7 +129,7 @@ fn the_sampling_rate_is_a_quoted_decimal_from_zero_to_one() {
 }
 
 #[test]
-fn an_endpoint_that_nothing_is_sent_to_is_refused() {
+fn rejects_telemetry_endpoint_without_signals() {
     one(
         "telemetry: {endpoint: 'otel:4318'}\n",
         "telemetry.endpoint",
@@ -155,7 +155,7 @@ fn telemetry_headers_and_variables_have_legal_names() {
 }
 
 #[test]
-fn sessions_are_in_memory_unless_redis_is_asked_for() {
+fn sessions_are_in_memory_by_default() {
     assert_eq!(file("").session_storage, SessionStorage::Memory);
     assert_eq!(
         file("sessionStorage: {provider: memory}\n").session_storage,

@@ -8,7 +8,7 @@ fn warnings(more: &str) -> Vec<String> {
 }
 
 #[test]
-fn names_of_no_backend_are_reported_with_a_suggestion() {
+fn warns_about_unknown_backends_with_suggestion() {
     for (text, path) in [
         ("aggregation: {tools: [{workload: gihub}]}\n", "aggregation.tools[0].workload"),
         (
@@ -26,13 +26,13 @@ fn names_of_no_backend_are_reported_with_a_suggestion() {
 }
 
 #[test]
-fn names_of_backends_that_are_there_are_not_reported() {
+fn known_backends_cause_no_warning() {
     let text = "aggregation: {tools: [{workload: github}]}\noperational: {timeouts: {perWorkload: {github: 1s}}}\n";
     assert_eq!(warnings(text), [""; 0]);
 }
 
 #[test]
-fn discovered_backends_are_not_known_and_not_missed() {
+fn discovered_backends_cause_no_warning() {
     let file = file(
         "outgoingAuth: {source: discovered}\noperational: {timeouts: {perWorkload: {a: 1s}}}\n",
     );
@@ -45,7 +45,7 @@ fn discovered_backends_are_not_known_and_not_missed() {
 }
 
 #[test]
-fn a_group_in_the_metadata_of_a_backend_is_reported_as_unused() {
+fn warns_about_group_in_backend_metadata() {
     let text = "backends: [{name: a, url: 'http://a', transport: sse, metadata: {group: mine}}]\n";
     let warnings = file(text).warnings();
     assert_eq!(warnings[0].path, "backends[0].metadata.group");
@@ -64,7 +64,7 @@ fn a_client_secret_in_the_document_is_reported() {
 }
 
 #[test]
-fn prefixes_that_make_odd_names_of_tools_are_reported() {
+fn warns_about_prefixes_that_break_tool_names() {
     let prefix = |format| {
         warnings(&format!(
             "aggregation: {{conflictResolutionConfig: {{prefixFormat: '{format}'}}}}\n"
@@ -125,7 +125,7 @@ fn paths(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn values_that_nothing_reads_are_reported() {
+fn warns_about_settings_without_effect() {
     let breaker = "operational.failureHandling.circuitBreaker";
     for (text, expected) in [
         (
