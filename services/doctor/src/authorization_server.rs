@@ -32,24 +32,24 @@ pub(crate) async fn find(
         let found = format!("{} is not a URL", truncate(issuer));
         return report.fail("the authorization server", found, "set its issuer, a URL");
     };
-    for place in metadata_urls(&url) {
-        let what = format!("GET {place}");
-        let (says, ends) = match send(http, &place, "application/json", None).await {
-            Ok(answer) if answer.status == StatusCode::OK => match answer.object() {
+    for url in metadata_urls(&url) {
+        let what = format!("GET {url}");
+        let (finding, stops) = match send(http, &url, "application/json", None).await {
+            Ok(response) if response.status == StatusCode::OK => match response.object() {
                 Some(object) => return check_metadata(report, quirks, issuer, what, &object),
                 None => ("not a JSON object".to_owned(), quirks.stops_on_server_error),
             },
             Ok(HttpResponse { status, .. }) => {
                 (status.to_string(), status.is_server_error() && quirks.stops_on_server_error)
             }
-            Err(why) => (why, false),
+            Err(error) => (error, false),
         };
-        if ends {
+        if stops {
             let change =
                 "respond with the metadata, or with 404, so that the client tries the next URL";
-            return report.fail(what, says, change);
+            return report.fail(what, finding, change);
         }
-        report.note(what, says, None);
+        report.note(what, finding, None);
     }
     let found = format!("none of the URLs for {} has metadata", truncate(issuer));
     let change = "serve the metadata at the first of these URLs (RFC 8414 section 3.1)";
@@ -67,11 +67,11 @@ fn metadata_urls(issuer: &Url) -> Vec<Url> {
         paths.push(format!("{path}/.well-known/openid-configuration"));
     }
     let at = |path: String| {
-        let mut place = issuer.clone();
-        place.set_path(&path);
-        place.set_query(None);
-        place.set_fragment(None);
-        place
+        let mut url = issuer.clone();
+        url.set_path(&path);
+        url.set_query(None);
+        url.set_fragment(None);
+        url
     };
     paths.into_iter().map(at).collect()
 }

@@ -24,12 +24,12 @@ pub fn parse_bearer_challenge(headers: &HeaderMap) -> Option<BearerChallenge> {
         }
         let mut found = BearerChallenge::default();
         for (name, value) in parts {
-            let place = match name.to_ascii_lowercase().as_str() {
+            let field = match name.to_ascii_lowercase().as_str() {
                 "resource_metadata" => &mut found.resource_metadata,
                 "scope" => &mut found.scope,
                 _ => continue,
             };
-            place.get_or_insert(value);
+            field.get_or_insert(value);
         }
         Some(found)
     })

@@ -37,31 +37,35 @@ async fn steps(
     let found = resource::find(report, &quirks, http, server, bearer).await?;
     let issuer = authorization_server::find(report, &quirks, http, &found.issuer).await?;
     scopes(report, &found, &issuer);
-    let asked = found.scopes.as_ref().map(|(scopes, _)| scopes.as_str());
-    let id = registration::client_id(report, &quirks, http, &issuer, asked, registers).await?;
-    let back = quirks.redirect_uris.last().copied().unwrap_or_default();
-    report.pass("authorization request", authorization_url(&issuer, &found, id.as_deref(), back));
+    let requested_scopes = found.scopes.as_ref().map(|(scopes, _)| scopes.as_str());
+    let id = registration::client_id(report, &quirks, http, &issuer, requested_scopes, registers)
+        .await?;
+    let redirect_uri = quirks.redirect_uris.last().copied().unwrap_or_default();
+    report.pass(
+        "authorization request",
+        authorization_url(&issuer, &found, id.as_deref(), redirect_uri),
+    );
     Ok(())
 }
 
 fn scopes(report: &mut Report, found: &ProtectedResource, issuer: &AuthorizationServer) {
-    let Some((asked, by)) = &found.scopes else {
-        let says = "none requested: neither the challenge nor the resource's metadata lists any";
-        report.note("scopes", says, None);
+    let Some((requested, source)) = &found.scopes else {
+        let finding = "none requested: neither the challenge nor the resource's metadata lists any";
+        report.note("scopes", finding, None);
         return;
     };
     let known = issuer.scopes.as_deref();
     let unknown = |scope: &&str| known.is_some_and(|known| known.iter().all(|it| it != scope));
-    let unknown: Vec<_> = asked.split(' ').filter(unknown).collect();
+    let unknown: Vec<_> = requested.split(' ').filter(unknown).collect();
     if unknown.is_empty() {
-        report.pass("scopes", format!("{asked}, from {by}"));
+        report.pass("scopes", format!("{requested}, from {source}"));
     } else {
-        let says = format!(
-            "{asked}, from {by}; the authorization server does not list {}",
+        let finding = format!(
+            "{requested}, from {source}; the authorization server does not list {}",
             unknown.join(" ")
         );
         let change = "issue these scopes, and list them in scopes_supported";
-        report.note("scopes", says, Some(change));
+        report.note("scopes", finding, Some(change));
     }
 }
 
@@ -70,12 +74,12 @@ fn authorization_url(
     issuer: &AuthorizationServer,
     found: &ProtectedResource,
     id: Option<&str>,
-    back: &str,
+    redirect_uri: &str,
 ) -> String {
     let mut query = Serializer::new(String::new());
     query.append_pair("response_type", "code");
     query.append_pair("client_id", id.unwrap_or("CLIENT_ID"));
-    query.append_pair("redirect_uri", back);
+    query.append_pair("redirect_uri", redirect_uri);
     query.append_pair("code_challenge_method", "S256");
     if let Some((scopes, _)) = &found.scopes {
         query.append_pair("scope", scopes);
@@ -83,6 +87,6 @@ fn authorization_url(
     if let Some(resource) = &found.indicator {
         query.append_pair("resource", resource);
     }
-    let joint = if issuer.authorization.query().is_some() { '&' } else { '?' };
-    format!("{}{joint}{}", issuer.authorization, query.finish())
+    let separator = if issuer.authorization.query().is_some() { '&' } else { '?' };
+    format!("{}{separator}{}", issuer.authorization, query.finish())
 }

@@ -30,7 +30,7 @@ pub(crate) async fn client_id(
         let change = "list none: a client with a metadata document has no secret";
         report.note("client_id", found, Some(change));
     }
-    let Some(place) = &issuer.registration else {
+    let Some(url) = &issuer.registration else {
         let change = if quirks.document.is_some() {
             "set client_id_metadata_document_supported or registration_endpoint; otherwise users have to enter a \
                          client id that you issue"
@@ -44,12 +44,12 @@ pub(crate) async fn client_id(
         );
     };
     let request = request(quirks, scopes);
-    let what = format!("POST {place}");
+    let what = format!("POST {url}");
     if !registers {
         report.note(what, format!("not sent: {request}"), None);
         return Ok(None);
     }
-    register(report, http, place, &request, what).await.map(Some)
+    register(report, http, url, &request, what).await.map(Some)
 }
 
 /// Builds the registration request.
@@ -72,35 +72,37 @@ fn request(quirks: &ClientQuirks, scopes: Option<&str>) -> Value {
 async fn register(
     report: &mut Report,
     http: &HttpClient,
-    place: &Url,
+    url: &Url,
     request: &Value,
     what: String,
 ) -> Result<String, DiscoveryStopped> {
-    let answer = match send(http, place, "application/json", Some(request)).await {
-        Ok(answer) => answer,
+    let response = match send(http, url, "application/json", Some(request)).await {
+        Ok(response) => response,
         Err(error) => return report.fail(what, error, "make the endpoint reachable"),
     };
-    let object = answer.object().unwrap_or_default();
+    let object = response.object().unwrap_or_default();
     let text = |name: &str| object.get(name).and_then(Value::as_str);
-    if !answer.status.is_success() {
+    if !response.status.is_success() {
         // The two members of an OAuth error are meant to be displayed; any other may be secret.
         let error = text("error").unwrap_or("no error code");
-        let words = text("error_description").unwrap_or_default();
-        let found = format!("{}: {} {}", answer.status, truncate(error), truncate(words));
+        let description = text("error_description").unwrap_or_default();
+        let found = format!("{}: {} {}", response.status, truncate(error), truncate(description));
         let change = format!("accept this registration: {request}");
         return report.fail(what, found.trim_end(), change);
     }
     let Some(id) = text("client_id") else {
         let change = "respond with a client_id (RFC 7591 section 3.2.1)";
-        return report.fail(what, format!("{} without a client_id", answer.status), change);
+        return report.fail(what, format!("{} without a client_id", response.status), change);
     };
-    let kept = object.get("redirect_uris").and_then(Value::as_array);
-    let asked = request["redirect_uris"].as_array();
-    let lost = |kept: &Vec<Value>| asked.into_iter().flatten().find(|it| !kept.contains(it));
-    if let Some(lost) = kept.and_then(lost) {
-        let found = format!("{} without the redirect URI {lost}", answer.status);
+    let registered = object.get("redirect_uris").and_then(Value::as_array);
+    let requested = request["redirect_uris"].as_array();
+    let missing = |registered: &Vec<Value>| {
+        requested.into_iter().flatten().find(|it| !registered.contains(it))
+    };
+    if let Some(uri) = registered.and_then(missing) {
+        let found = format!("{} without the redirect URI {uri}", response.status);
         return report.fail(what, found, "keep the redirect URIs, or reject the registration");
     }
-    report.pass(what, format!("{}; client_id {}", answer.status, truncate(id)));
+    report.pass(what, format!("{}; client_id {}", response.status, truncate(id)));
     Ok(id.to_owned())
 }

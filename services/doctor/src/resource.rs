@@ -32,7 +32,7 @@ pub(crate) async fn request_challenge(
 ) -> Result<BearerChallenge, DiscoveryStopped> {
     let what = format!("POST {server}");
     check_reachable(report, quirks, server)?;
-    let hello = serde_json::json!({
+    let initialize = serde_json::json!({
         "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
             "protocolVersion": "2025-11-25", "capabilities": {},
             "clientInfo": {"name": "vmcp-doctor", "version": env!("CARGO_PKG_VERSION")},
@@ -40,10 +40,10 @@ pub(crate) async fn request_challenge(
     });
     let accept = "application/json, text/event-stream";
     let HttpResponse { status, headers, body: _ } =
-        match send(http, server, accept, Some(&hello)).await {
-            Ok(answer) => answer,
-            Err(why) => {
-                return report.fail(what, why, "make the server reachable at this URL");
+        match send(http, server, accept, Some(&initialize)).await {
+            Ok(response) => response,
+            Err(error) => {
+                return report.fail(what, error, "make the server reachable at this URL");
             }
         };
     let challenges = status == StatusCode::UNAUTHORIZED
@@ -111,12 +111,12 @@ pub(crate) async fn find(
     bearer: BearerChallenge,
 ) -> Result<ProtectedResource, DiscoveryStopped> {
     let named = bearer.resource_metadata.as_deref().and_then(|text| Url::parse(text).ok());
-    let places = named.clone().map_or_else(|| metadata_urls(server), |place| vec![place]);
+    let urls = named.clone().map_or_else(|| metadata_urls(server), |url| vec![url]);
     let mut found = None;
-    for place in places {
-        let what = format!("GET {place}");
-        let (says, ends) = match send(http, &place, "application/json", None).await {
-            Ok(answer) if answer.status == StatusCode::OK => match answer.object() {
+    for url in urls {
+        let what = format!("GET {url}");
+        let (finding, stops) = match send(http, &url, "application/json", None).await {
+            Ok(response) if response.status == StatusCode::OK => match response.object() {
                 Some(object) if object.get("resource").is_some_and(Value::is_string) => {
                     found = Some((what, object));
                     break;
@@ -127,17 +127,17 @@ pub(crate) async fn find(
             Ok(HttpResponse { status, .. }) => {
                 (status.to_string(), status.is_server_error() && quirks.stops_on_server_error)
             }
-            Err(why) => (why, false),
+            Err(error) => (error, false),
         };
-        if named.is_some() || ends {
+        if named.is_some() || stops {
             let change = if named.is_some() {
                 "serve the metadata of RFC 9728 at the URL in the challenge"
             } else {
                 "respond with the metadata of RFC 9728, or with 404"
             };
-            return report.fail(what, says, change);
+            return report.fail(what, finding, change);
         }
-        report.note(what, says, None);
+        report.note(what, finding, None);
     }
     let Some((what, object)) = found else {
         return fall_back_to_origin(report, quirks, server, bearer);
@@ -149,17 +149,17 @@ pub(crate) async fn find(
 fn metadata_urls(server: &Url) -> Vec<Url> {
     let path = server.path().trim_end_matches('/');
     let at = |path: &str| {
-        let mut place = server.clone();
-        place.set_path(path);
-        place.set_query(None);
-        place.set_fragment(None);
-        place
+        let mut url = server.clone();
+        url.set_path(path);
+        url.set_query(None);
+        url.set_fragment(None);
+        url
     };
-    let mut places = vec![at(&format!("{WELL_KNOWN}{path}"))];
+    let mut urls = vec![at(&format!("{WELL_KNOWN}{path}"))];
     if !path.is_empty() {
-        places.push(at(WELL_KNOWN));
+        urls.push(at(WELL_KNOWN));
     }
-    places
+    urls
 }
 
 /// Uses the server's origin as issuer, as clients of MCP 2025-03-26 do without metadata.

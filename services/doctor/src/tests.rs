@@ -47,7 +47,7 @@ impl FakeServers {
         self.pages.insert(SERVER, (status, Some(header.to_owned()), Value::Null));
     }
 
-    fn answer(&self, request: &Request<Body>) -> Response<Body> {
+    fn response(&self, request: &Request<Body>) -> Response<Body> {
         let url = request.uri().to_string();
         self.asked.lock().unwrap().push(format!("{} {url}", request.method()));
         let missing = (404, None, Value::Null);
@@ -63,8 +63,8 @@ impl FakeServers {
     async fn examined(&self, client: Client, registers: bool) -> Report {
         let this = self.clone();
         let http = service_fn(move |request: Request<Body>| {
-            let answer = this.answer(&request);
-            async move { Ok::<_, BoxError>(answer) }
+            let response = this.response(&request);
+            async move { Ok::<_, BoxError>(response) }
         });
         examine(http, client, &Url::parse(SERVER).unwrap(), registers).await
     }
@@ -129,9 +129,10 @@ async fn correct_server_passes_without_registration() {
     assert_eq!(web.refused_for("").await, []);
     assert!(web.asked.lock().unwrap().iter().all(|it| !it.ends_with("/register")));
     let report = web.examined(Client::Cursor, false).await;
-    let says = |what: &str| report.steps.iter().find(|step| step.what.starts_with(what)).unwrap();
-    assert!(says("POST https://as.example/register").found.starts_with("not sent: {"));
-    let opened = &says("authorization request").found;
+    let finding =
+        |what: &str| report.steps.iter().find(|step| step.what.starts_with(what)).unwrap();
+    assert!(finding("POST https://as.example/register").found.starts_with("not sent: {"));
+    let opened = &finding("authorization request").found;
     assert!(
         opened.starts_with("https://as.example/authorize?response_type=code&client_id=CLIENT_ID&")
     );
@@ -139,7 +140,7 @@ async fn correct_server_passes_without_registration() {
         opened.ends_with("&scope=tools&resource=https%3A%2F%2Fmcp.example%2Fteam%2Fmcp"),
         "{opened}"
     );
-    assert_eq!(says("scopes").found, "tools, from the challenge");
+    assert_eq!(finding("scopes").found, "tools, from the challenge");
 }
 
 #[tokio::test]

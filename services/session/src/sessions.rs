@@ -233,7 +233,7 @@ impl<T> Sessions<T> {
         let entry = self.shard(id).remove(&id)?;
         self.count.fetch_sub(1, Ordering::AcqRel);
         if let Some(ids) = accounts.get_mut(&entry.account) {
-            ids.retain(|known| *known != id);
+            ids.retain(|other| *other != id);
             if ids.is_empty() {
                 accounts.remove(&entry.account);
             }
@@ -265,7 +265,7 @@ impl<T> Sessions<T> {
     /// Removes and returns expired sessions. Call it regularly: an expired session is rejected
     /// anyway, but only this frees its memory.
     pub fn sweep(&self) -> Vec<Arc<T>> {
-        let mut ended = Vec::new();
+        let mut removed = Vec::new();
         for shard in &self.shards {
             let expired =
                 |(id, entry): (&SessionId, &Entry<T>)| self.is_expired(entry).then_some(*id);
@@ -276,11 +276,12 @@ impl<T> Sessions<T> {
             let mut accounts = lock(&self.accounts);
             for id in expired {
                 // A request may have used it since.
-                let still = self.shard(id).get(&id).is_some_and(|entry| self.is_expired(entry));
-                ended.extend(still.then(|| self.remove(&mut accounts, id)).flatten());
+                let is_expired =
+                    self.shard(id).get(&id).is_some_and(|entry| self.is_expired(entry));
+                removed.extend(is_expired.then(|| self.remove(&mut accounts, id)).flatten());
             }
         }
-        ended
+        removed
     }
 
     /// Calls `visit` with the state of every session.
