@@ -1,7 +1,7 @@
 //! The command line.
 //!
-//! What was asked for goes to standard output, everything else to standard error. The exit code is 0
-//! when all is well, 1 when the configuration or the backends are at fault, 2 for wrong usage.
+//! Results go to standard output, everything else to standard error. The exit code is 0 for success, 1 for errors of the
+//! configuration or the backends, 2 for wrong usage.
 
 mod arguments;
 mod authz;
@@ -67,12 +67,12 @@ enum Command {
     Version(version::Version),
 }
 
-/// Runs the command line and tells how it went.
+/// Runs the command line and returns its exit code.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let Cli { command } = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(error) => {
-            // There is nothing to do about a closed terminal.
+            // An error of a closed terminal has no remedy.
             _ = error.print();
             return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
         }

@@ -1,6 +1,6 @@
-//! Three small MCP servers to put behind the gateway: one command shows everything at work.
+//! Three small MCP servers behind the gateway, for `vmcp demo`.
 //!
-//! `clock` and `dice` speak the stateless generation, `notes` the stateful one.
+//! `clock` and `dice` use the stateless generation, `notes` the stateful one.
 
 mod clock;
 mod dice;
@@ -18,16 +18,16 @@ use tokio::task::AbortHandle;
 
 use self::example::Example;
 
-/// The running examples. They end with this.
+/// Running example servers. Dropping them stops the servers.
 #[derive(Debug)]
 pub(crate) struct Examples {
-    /// Name and URL of each.
+    /// Name and URL of each server.
     pub(crate) backends: Vec<(&'static str, String)>,
     tasks: Vec<AbortHandle>,
 }
 
 impl Examples {
-    /// Starts them on ports of the loopback interface that the system chooses.
+    /// Starts the servers on free ports of the loopback interface.
     pub(crate) async fn start() -> io::Result<Self> {
         let mut examples = Self { backends: Vec::new(), tasks: Vec::new() };
         examples.add(stateless::Stateless(clock::Clock)).await?;

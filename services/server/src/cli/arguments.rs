@@ -1,4 +1,4 @@
-//! Values of options that are more than text.
+//! Parsers for values of options.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroUsize;
@@ -7,7 +7,7 @@ use vmcp_config::Duration;
 
 use crate::serve::{AdminToken, AdminTokenError, SealKey, SealKeyError};
 
-/// The most threads that answer requests.
+/// Maximum number of threads for requests.
 const MOST_THREADS: usize = 1024;
 
 pub(super) fn seal_key(path: &str) -> Result<SealKey, SealKeyError> {
@@ -18,7 +18,7 @@ pub(super) fn admin_token(path: &str) -> Result<AdminToken, AdminTokenError> {
     AdminToken::read(path.as_ref())
 }
 
-/// An address to listen on. No name but that of the machine itself: what others lead to may change.
+/// Parses an address to listen on. Host names other than `localhost` are rejected, since their addresses may change.
 pub(super) fn address(text: &str) -> Result<IpAddr, String> {
     if text == "localhost" {
         return Ok(Ipv4Addr::LOCALHOST.into());
@@ -27,7 +27,7 @@ pub(super) fn address(text: &str) -> Result<IpAddr, String> {
     text.parse().map_err(|_| allowed.to_owned())
 }
 
-/// A duration that something can happen in.
+/// Parses a positive duration.
 pub(super) fn positive(text: &str) -> Result<Duration, String> {
     if text.starts_with('-') || text == "0" {
         return Err("must be more than 0, such as 30m".to_owned());
@@ -40,13 +40,13 @@ pub(super) fn at_least_one(text: &str) -> Result<NonZeroUsize, String> {
     text.parse().map_err(|_| "must be a whole number of at least 1".to_owned())
 }
 
-/// A number of threads that a machine can have.
+/// Parses a number of threads.
 pub(super) fn threads(text: &str) -> Result<NonZeroUsize, String> {
     let number = text.parse().ok().filter(|number: &NonZeroUsize| number.get() <= MOST_THREADS);
     number.ok_or_else(|| format!("must be a number from 1 to {MOST_THREADS}"))
 }
 
-/// A resource attribute: `KEY=VALUE`.
+/// Parses a resource attribute: `KEY=VALUE`.
 pub(super) fn attribute(text: &str) -> Result<(String, String), String> {
     let pair = text.split_once('=').filter(|(key, _)| !key.is_empty());
     let (key, value) = pair.ok_or("must be KEY=VALUE, such as deployment.environment=test")?;
@@ -79,7 +79,7 @@ fn is_word(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
 }
 
-/// A host, with or without a port.
+/// Splits a host from its port, if it has one.
 fn is_place(text: &str) -> bool {
     !text.is_empty()
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte))

@@ -58,7 +58,7 @@ impl Call {
     }
 }
 
-/// The text of a result; of other content, its type.
+/// Returns the text of a result, and the type of other content.
 fn as_text(result: &Value) -> String {
     let content = result["content"].as_array().map(Vec::as_slice).unwrap_or_default();
     let mut out = String::new();
@@ -77,7 +77,7 @@ fn as_text(result: &Value) -> String {
     out
 }
 
-/// Text without control characters but line breaks and tabs: a backend must not move the cursor.
+/// Removes control characters except line breaks and tabs: a backend must not move the cursor.
 fn printable(text: &str) -> String {
     let is_harmful = |c: char| vmcp_core::is_invisible(c) && c != '\n' && c != '\t';
     text.chars().map(|c| if is_harmful(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()

@@ -1,4 +1,4 @@
-//! The configuration file that a command is about.
+//! Configuration file of a command.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use super::outcome::Failure;
 use crate::parts::{Parts, PartsError, Unsupported};
 use crate::serve::NamedFiles;
 
-/// Which file it is.
+/// Option for the configuration file.
 #[derive(Debug, Args)]
 pub(crate) struct ConfigFile {
     /// The configuration file.
@@ -19,11 +19,11 @@ pub(crate) struct ConfigFile {
     config: PathBuf,
 }
 
-/// A file that was understood, and what is made of it.
+/// Valid configuration file, with the components built from it.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub(crate) text: String,
-    /// The files that it names, as they were before they were read.
+    /// The state of the named files before they were read.
     pub(crate) named: NamedFiles,
     pub(crate) file: File,
     pub(crate) parts: Parts,
@@ -47,7 +47,7 @@ impl ConfigFile {
         &self.config
     }
 
-    /// Reads and checks the file, with everything that it names.
+    /// Reads and checks the file and the files that it names.
     pub(crate) fn load(&self) -> Result<Loaded, Faults> {
         let unreadable = |error: std::io::Error| {
             let path = self.config.display();
@@ -63,7 +63,7 @@ impl ConfigFile {
         load(std::fs::read_to_string(&self.config).map_err(unreadable)?)
     }
 
-    /// As [`ConfigFile::load`], with the faults told as the end of the command.
+    /// Like [`ConfigFile::load`], with the errors as the failure of the command.
     pub(crate) fn require(&self) -> Result<Loaded, Failure> {
         self.load().map_err(|faults| Failure::Fault(faults.describe(&self.config)))
     }
@@ -73,7 +73,7 @@ impl ConfigFile {
 pub(crate) fn load(text: String) -> Result<Loaded, Faults> {
     let named = NamedFiles::of(&text);
     let egress = Egress::new(Settings {
-        // Each client may have a stream open that takes one for as long as it likes.
+        // A client's stream may occupy a connection indefinitely.
         max_connections_per_origin: 16 * 1024,
         ..Settings::default()
     });
@@ -87,7 +87,7 @@ pub(crate) fn load(text: String) -> Result<Loaded, Faults> {
 }
 
 impl Faults {
-    /// In lines, one for each.
+    /// Describes the errors, one per line.
     pub(crate) fn describe(&self, path: &Path) -> String {
         let Self { unreadable, errors, more, unsupported } = self;
         let path = path.display();
@@ -101,7 +101,7 @@ impl Faults {
         format!("{path}:\n{}", lines.join("\n"))
     }
 
-    /// For programs.
+    /// Returns the errors as JSON.
     pub(crate) fn to_json(&self) -> Value {
         let Self { unreadable, errors, more, unsupported } = self;
         json!({
@@ -128,7 +128,7 @@ fn config_error(error: &ConfigError) -> Value {
     })
 }
 
-/// A warning, for programs.
+/// Returns a warning as JSON.
 pub(crate) fn warning(warning: &Warning) -> Value {
     let Warning { path, message, suggestion } = warning;
     json!({"path": path, "message": message, "suggestion": suggestion})

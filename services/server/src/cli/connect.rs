@@ -1,4 +1,4 @@
-//! Asks the backends of a configuration what they offer, as the server would.
+//! Fetches the offers of the backends of a configuration, as the server would.
 
 use std::time::Duration;
 
@@ -31,15 +31,14 @@ const KINDS: [(&str, &str); 4] = [
     ("resource template", "resourceTemplates"),
 ];
 
-/// Default time for a backend to respond.
+/// Default time limit for the response of a backend.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Starts the service without a listener, waits until every backend has answered or failed, and
-/// stops it again.
+/// Starts the service without a listener, waits until every backend has responded or failed, and stops the service.
 pub(crate) async fn connect(parts: Parts, timeout: Duration) -> Result<Seen, Failure> {
     let Parts { settings, guards, .. } = parts;
     let named = guards.judge().named_items();
-    // One look is all that there is time for.
+    // The command fetches each offer once, so periodic checks are unnecessary.
     let settings = Settings { checks: None, ..settings.stacked(None) };
     let strict = settings.partial_failure == PartialFailure::Fail;
     let limits = Limits::default();
@@ -103,8 +102,7 @@ impl Seen {
         counts.collect::<Vec<_>>().join(", ")
     }
 
-    /// The backends, one row each: name, transport, revision, condition, what it offers or what is
-    /// wrong.
+    /// Returns a row for each backend: name, transport, revision, health, and its offer or its error.
     pub(crate) fn rows(&self) -> Vec<Vec<String>> {
         let row = |backend: &BackendReport| {
             vec![
@@ -119,7 +117,7 @@ impl Seen {
         self.report.backends.iter().map(row).collect()
     }
 
-    /// The backends, for programs.
+    /// Returns the backends as JSON.
     pub(crate) fn backends_json(&self) -> Vec<Value> {
         let backend = |backend: &BackendReport| {
             let offers = |generation| -> Map<String, Value> {
@@ -142,7 +140,7 @@ impl Seen {
     }
 }
 
-/// Returns `true` if clients of this generation are offered the entry.
+/// Returns `true` if the entry is offered to clients of this generation.
 pub(crate) fn is_offered(entry: &Entry, generation: Generation) -> bool {
     entry.generation.is_none_or(|only| only == generation)
 }
@@ -153,7 +151,7 @@ fn trouble(backend: &BackendReport, timeout: Duration) -> Option<String> {
     backend.detail.clone().or_else(|| backend.failure.clone()).or(silent)
 }
 
-/// A rule without a tool, in a line.
+/// Describes a rule that matches no tool, as text.
 pub(crate) fn idle_rule(rule: &IdleRule) -> String {
     let IdleRule { backend, list, name } = rule;
     let fault = match *list {
@@ -164,26 +162,26 @@ pub(crate) fn idle_rule(rule: &IdleRule) -> String {
     super::table::plain(&format!("aggregation.tools: {list} of {backend} {fault}"))
 }
 
-/// A name that clients may refuse, in a line.
+/// Describes a name that clients may reject, as text.
 pub(crate) fn odd_name(name: &str) -> String {
     let advice = "some clients refuse names that are not 1 to 128 of A-Z, a-z, 0-9, _, - and .; give it another \
                   in aggregation.tools[].overrides";
     super::table::plain(&format!("tool {name}: {advice}"))
 }
 
-/// A rule without a tool, for programs.
+/// Returns a rule that matches no tool as JSON.
 pub(crate) fn idle_rule_json(rule: &IdleRule) -> Value {
     let IdleRule { backend, list, name } = rule;
     json!({"backend": backend, "list": list, "name": name})
 }
 
-/// The conflicts, in lines.
+/// Describes the conflicts, one per line.
 pub(crate) fn conflict(conflict: &Conflict) -> String {
     let Conflict { kind, name, contenders, settled } = conflict;
     super::table::plain(&format!("{kind} {name}: wanted by {}: {settled}", contenders.join(", ")))
 }
 
-/// A conflict, for programs.
+/// Returns a conflict as JSON.
 pub(crate) fn conflict_json(conflict: &Conflict) -> Value {
     let Conflict { kind, name, contenders, settled } = conflict;
     json!({"kind": kind, "name": name, "contenders": contenders, "settled": settled})

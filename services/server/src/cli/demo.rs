@@ -49,7 +49,7 @@ impl Demo {
     }
 }
 
-/// The configuration file that the demo is made of.
+/// Returns the configuration of the demo.
 fn configuration(examples: &Examples) -> String {
     let mut text = String::from("name: demo\nincomingAuth: {type: anonymous}\nbackends:\n");
     for (name, url) in &examples.backends {

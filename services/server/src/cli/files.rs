@@ -1,12 +1,12 @@
-//! Connections are open files, and the usual limit of 1,024 is below what the server is asked to hold.
+//! Limit of open files. Connections are open files, and the usual limit of 1,024 is below `--max-connections`.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::serve::RESERVE;
 
-/// Raises the limit of open files as far as the process may: the hard limit is the administrator's, the
-/// soft one is low for the sake of programs that use `select`. Says so when even that is too little for
-/// `connections`, each of which may need one to a backend.
+/// Raises the limit of open files to the hard limit, which the administrator sets; the soft limit is low for programs
+/// that use `select`. Logs a warning if even the hard limit is too low for `connections`, each of which may need another
+/// connection to a backend.
 pub(crate) fn raise_limit(connections: usize) {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_ok();

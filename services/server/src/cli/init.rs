@@ -74,7 +74,7 @@ fn starter(name: &str, output: Option<&Path>, force: bool) -> Result<(), Failure
     Ok(())
 }
 
-/// Prints the settings of the server that has the backend's name.
+/// Prints the settings of the server with the backend's name.
 fn print_server(file: &ClientFile, name: &str) -> Result<(), Failure> {
     let servers = import::named(file);
     let Some((_, server)) = servers.iter().find(|(backend, _)| backend == name) else {
@@ -91,7 +91,7 @@ fn print_server(file: &ClientFile, name: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The result and what is left to do.
+/// Describes the result and the remaining steps.
 fn next_steps(imported: &Imported, output: Option<&Path>) -> String {
     let Imported { text: _, variables, servers, backends, bridges } = imported;
     let mut steps = Vec::new();

@@ -47,7 +47,7 @@ impl Inspect {
     }
 }
 
-/// By which of the configuration's rules something has another name than its backend gave it.
+/// Returns the configuration rule that changed the name of an item.
 fn renamed(entry: &Entry) -> Vec<&'static str> {
     let overridden = (entry.wanted != entry.original).then_some("override");
     let prefixed = (entry.name != entry.wanted).then_some("prefix");
@@ -62,7 +62,7 @@ pub(crate) fn because(entry: &Entry) -> Option<String> {
             format!("excludeAll of {} in aggregation.tools", entry.backend)
         }
         Because::Hidden(Hides::Filter) => {
-            // Filters come after overrides: they know the name that those give.
+            // Filters apply after overrides, to the overridden names.
             format!(
                 "{} is not in the filter of {} in aggregation.tools",
                 entry.wanted, entry.backend
@@ -93,7 +93,7 @@ fn as_text(about: &About, issuer: Option<&Report>, seen: &Seen) -> String {
     }
     let mut rows: Vec<Vec<String>> = seen.report.entries.iter().map(row).collect();
     let mut heading = vec!["KIND", "NAME", "BACKEND", "ORIGINAL NAME", "RENAMED BY", "SHOWN"];
-    // Most backends offer clients of both generations the same.
+    // Most backends offer the same items to both generations.
     if seen.report.entries.iter().any(|entry| entry.generation.is_some()) {
         heading.push("CLIENTS");
         for (row, entry) in rows.iter_mut().zip(&seen.report.entries) {
@@ -116,7 +116,7 @@ fn as_text(about: &About, issuer: Option<&Report>, seen: &Seen) -> String {
     out.trim_end().to_owned() + "\n"
 }
 
-/// The authorization server: where its state is kept, and who lets people in.
+/// Describes the authorization server: its store and its providers.
 pub(crate) fn front(issuer: &Report) -> String {
     let Report { issuer, storage: Stored { kind, status, message }, upstreams } = issuer;
     let trouble = |message: &Option<String>| message.clone().unwrap_or_default();
@@ -132,7 +132,7 @@ pub(crate) fn front(issuer: &Report) -> String {
     format!("{title}\n{}", table(&heading, &rows))
 }
 
-/// The clients that something is offered to, by their generation.
+/// Returns the generations of the clients that see the item.
 fn clients(generation: Generation) -> &'static str {
     match generation {
         Generation::Stateful => "stateful",

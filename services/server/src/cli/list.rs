@@ -8,10 +8,10 @@ use super::session::Session;
 use super::table::table;
 use super::target::Target;
 
-/// The longest description in a table, in characters.
+/// Maximum length of a description in a table, in characters.
 const MAX_DESCRIPTION: usize = 80;
 
-/// The lists: method, member of the result, member that names an item.
+/// Lists: method, member of the result, member with an item's name.
 const LISTS: [(&str, &str, &str); 4] = [
     ("tools/list", "tools", "name"),
     ("prompts/list", "prompts", "name"),

@@ -1,4 +1,4 @@
-//! The log on standard error: text for people, or lines of JSON.
+//! Log on standard error, as text or as lines of JSON.
 
 use std::io::{self, IsTerminal};
 use std::sync::OnceLock;
@@ -26,7 +26,7 @@ pub enum LogFormat {
 }
 
 /// Starts the log. `debug` is `operational.logLevel: debug`; the variable RUST_LOG, such as `info,vmcp_egress=trace`,
-/// wins over it. Returns the reason why RUST_LOG is not used.
+/// overrides it. Returns an error if RUST_LOG is invalid and therefore ignored.
 pub fn start(format: LogFormat, debug: bool) -> Option<String> {
     let (targets, error) = match parse(&std::env::var("RUST_LOG").unwrap_or_default()) {
         Ok(targets) => (targets, None),
@@ -58,14 +58,14 @@ pub fn start(format: LogFormat, debug: bool) -> Option<String> {
     error
 }
 
-/// Changes the level of a log that was started, unless RUST_LOG says it.
+/// Changes the level of the running log, unless RUST_LOG sets it.
 pub fn set_debug(debug: bool) {
     if let Some(handle) = FILTER.get() {
         _ = handle.reload(level(debug));
     }
 }
 
-/// The filter of RUST_LOG; `None` if it is empty.
+/// Returns the filter of RUST_LOG; `None` if it is empty.
 fn parse(text: &str) -> Result<Option<Targets>, String> {
     if text.is_empty() {
         return Ok(None);
@@ -75,7 +75,7 @@ fn parse(text: &str) -> Result<Option<Targets>, String> {
     })
 }
 
-/// Debug events are of this project's crates only: those of libraries fill the log.
+/// Debug events are limited to this project's crates, since those of libraries flood the log.
 fn level(debug: bool) -> Targets {
     let targets = Targets::new().with_default(Level::INFO);
     if debug { targets.with_target("vmcp", Level::DEBUG) } else { targets }

@@ -12,7 +12,7 @@ use serde_json::Value;
 pub(crate) enum Failure {
     /// The configuration, the backends or the machine are at fault.
     Fault(String),
-    /// As [`Failure::Fault`], and the result that was printed says it.
+    /// Like [`Failure::Fault`], but the printed result already contains the error.
     Told,
     /// The command was used wrongly.
     Usage(String),
@@ -28,7 +28,7 @@ pub(crate) enum Form {
     Json,
 }
 
-/// The choice of a form, for the commands whose result has both.
+/// Option that selects the output format.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Printed {
     /// Output format.
@@ -36,7 +36,7 @@ pub(crate) struct Printed {
     pub(crate) form: Form,
 }
 
-/// Prints what went wrong and gives the exit code.
+/// Prints the error and returns the exit code.
 pub(crate) fn exit(outcome: Result<(), Failure>) -> ExitCode {
     let (message, code) = match outcome {
         Ok(()) => return ExitCode::SUCCESS,
@@ -48,7 +48,7 @@ pub(crate) fn exit(outcome: Result<(), Failure>) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Prints a part of the result. A reader that has closed its end has seen enough.
+/// Prints a part of the result. Ignores errors of a closed pipe.
 pub(crate) fn print(text: &str) {
     let mut out = io::stdout().lock();
     _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
@@ -64,7 +64,7 @@ pub(crate) fn complain(message: &str) {
     _ = writeln!(io::stderr().lock(), "{message}");
 }
 
-/// Runs a command that waits for something.
+/// Runs an asynchronous command.
 pub(crate) fn block_on<F>(command: F) -> Result<(), Failure>
 where
     F: Future<Output = Result<(), Failure>>,

@@ -118,7 +118,7 @@ impl Serve {
         self.check()?;
         let threads = self.threads.or_else(|| std::thread::available_parallelism().ok());
         let threads = threads.unwrap_or(NonZeroUsize::MIN);
-        // Before anything is made that keeps something for each.
+        // Other components allocate per-worker state, so the count must be set first.
         set_worker_count(threads.get());
         block_on(self.serve(threads))
     }
@@ -255,15 +255,14 @@ pub(crate) fn refused(error: &ServeError) -> Failure {
     }
 }
 
-/// A server that listens.
+/// Facts of the started server for the log.
 struct Started {
     endpoint: String,
     configuration: std::path::PathBuf,
     about: About,
 }
 
-/// Logs each backend that is ready, and then the whole. Backends that are not, and conflicts of names, are logged where
-/// they are found.
+/// Logs each ready backend, then a summary. Other code logs backends that are not ready, and name conflicts.
 async fn report(gateway: vmcp_aggregate::Gateway, started: Started) {
     gateway.settled().await;
     let Started { endpoint, configuration, about } = started;
@@ -282,7 +281,7 @@ async fn report(gateway: vmcp_aggregate::Gateway, started: Started) {
         tracing::warn!("{}", super::connect::idle_rule(rule));
     }
     if let Some(first) = report.odd_names.first() {
-        // One prefix makes all of them odd.
+        // A prefix affects all names, so one warning covers them.
         tracing::warn!(names = report.odd_names.len(), "{}", super::connect::odd_name(first));
     }
     let ready = report.backends.iter().filter(|backend| backend.offered).count();
@@ -297,14 +296,14 @@ async fn report(gateway: vmcp_aggregate::Gateway, started: Started) {
     );
 }
 
-/// Counts the names of tools: one for both generations is one tool, also where they describe it differently.
+/// Counts the names of tools. A name in both generations counts once, even with different descriptions.
 fn count_tools(entries: &[Entry]) -> usize {
     let shown = entries.iter().filter(|entry| entry.shown && entry.kind == "tool");
     shown.map(|entry| &entry.name).collect::<HashSet<_>>().len()
 }
 
-/// Ready when the process is asked to stop. It listens for that from when it is called: before, the
-/// signals end the process at once.
+/// Waits for a signal to stop the process. The handlers are installed by the call; an earlier signal ends the process
+/// immediately.
 pub(crate) fn stopped() -> impl Future<Output = ()> {
     let mut signals: Vec<_> =
         [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::quit()]

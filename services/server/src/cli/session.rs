@@ -1,4 +1,4 @@
-//! A client of the aggregating service within this process: no listener, no policies, no callers.
+//! In-process client of the aggregating service, without listener, policies and callers.
 
 use bytes::Bytes;
 use http::{Request, StatusCode};
@@ -15,10 +15,10 @@ use vmcp_wire::sse::Reader;
 use super::outcome::Failure;
 use crate::parts::Parts;
 
-/// The longest event of a response, in bytes.
+/// Maximum size of an event in a response, in bytes.
 const MAX_EVENT: usize = 64 << 20;
 
-/// A running service, asked as a stateless client (MCP 2026-07-28).
+/// Running service with a stateless client (MCP 2026-07-28).
 #[derive(Debug)]
 pub(crate) struct Session {
     gateway: Gateway,
@@ -27,7 +27,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Starts the service and waits until every backend has answered or failed.
+    /// Starts the service and waits until every backend has responded or failed.
     pub(crate) async fn start(parts: Parts) -> Result<Self, Failure> {
         let Parts { settings, about, .. } = parts;
         let settings = Settings { checks: None, ..settings.stacked(None) };
@@ -44,7 +44,7 @@ impl Session {
         super::connect::no_lists(&self.gateway.report(), self.is_strict)
     }
 
-    /// The backends that could not be reached, with the reason.
+    /// Returns the unreachable backends, with the reasons.
     pub(crate) fn unreachable(&self) -> Vec<String> {
         let backends = self.gateway.report().backends;
         let failed = backends.iter().filter(|backend| !backend.offered);
@@ -59,7 +59,7 @@ impl Session {
         failed.map(describe).collect()
     }
 
-    /// All items of a list, page by page.
+    /// Returns all items of a list, page by page.
     pub(crate) async fn list(&self, method: &str, member: &str) -> Result<Vec<Value>, Failure> {
         let mut items = Vec::new();
         let mut params = json!({});
@@ -73,7 +73,7 @@ impl Session {
         }
     }
 
-    /// The result of a request.
+    /// Sends a request and returns its result.
     pub(crate) async fn request(
         &self,
         method: &str,
@@ -108,13 +108,13 @@ impl Session {
         result(&message, status).map_err(fault)
     }
 
-    /// Ends the sessions at the backends.
+    /// Ends the sessions with the backends.
     pub(crate) async fn close(self) {
         self.gateway.close().await;
     }
 }
 
-/// The message that answers: the body, or the last event with an id of a request.
+/// Returns the response: the body, or the last event with a request's id.
 fn last_message(body: Bytes, is_stream: bool) -> Option<Value> {
     if !is_stream {
         return serde_json::from_slice(&body).ok();

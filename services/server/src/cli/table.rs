@@ -1,10 +1,10 @@
-//! Columns for a terminal.
+//! Tables for a terminal.
 
 use std::fmt::Write as _;
 
-/// Rows under a heading, each column as wide as its widest cell.
+/// Formats rows under a heading, each column as wide as its widest cell.
 ///
-/// Cells come from backends too: what could move the cursor or change a colour is replaced.
+/// Cells contain text of backends: characters that could move the cursor or change a color are replaced.
 pub(crate) fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
     let heading: Vec<String> = heading.iter().map(|cell| (*cell).to_owned()).collect();
     let rows: Vec<Vec<String>> = std::iter::once(&heading)
@@ -29,7 +29,7 @@ pub(crate) fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
     out
 }
 
-/// Text without control characters.
+/// Replaces control characters.
 pub(crate) fn plain(text: &str) -> String {
     text.chars()
         .map(|c| if vmcp_core::is_invisible(c) { char::REPLACEMENT_CHARACTER } else { c })

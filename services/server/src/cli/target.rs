@@ -1,4 +1,4 @@
-//! The servers that `vmcp list` and `vmcp call` are about: those of a configuration, or one at a URL.
+//! Servers for `vmcp list` and `vmcp call`: those of a configuration, or one at a URL.
 
 use clap::Args;
 use vmcp_config::{HeaderName, Template};
@@ -7,7 +7,7 @@ use super::config::{ConfigFile, Loaded, load};
 use super::init::quoted;
 use super::outcome::Failure;
 
-/// Which servers.
+/// Options that select the servers.
 #[derive(Debug, Args)]
 pub(crate) struct Target {
     #[command(flatten)]
@@ -25,7 +25,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Reads the configuration, or makes one of the URL.
+    /// Reads the configuration, or creates one for the URL.
     pub(crate) fn load(&self) -> Result<Loaded, Failure> {
         let Self { config, url, header, sse } = self;
         let Some(url) = url else { return config.require() };
@@ -35,12 +35,12 @@ impl Target {
         let templates: Vec<_> =
             header.iter().map(|(name, value)| (name, Template::new(value))).collect();
         for (name, template) in &templates {
-            // The parser of the option has read it.
+            // The option's parser has validated it.
             let Ok(template) = template else { continue };
             variables.extend(template.variables().map(vmcp_config::EnvName::as_str));
             headers.extend([&*quoted(name), ": ", &quoted(template.source()), ", "]);
         }
-        // Names as the server has them: there is one, so none collide.
+        // A single server has no conflicts, so its names stay unchanged.
         let text = format!(
             "name: vmcp\nincomingAuth: {{type: anonymous}}\nvariables: [{}]\nbackends:\n- {{name: server, url: {}, \
              transport: {transport}, headers: {{{headers}}}}}\naggregation: {{conflictResolution: priority, \
@@ -53,7 +53,7 @@ impl Target {
     }
 }
 
-/// Reads `Name: value`.
+/// Parses `Name: value`.
 fn header(text: &str) -> Result<(String, String), String> {
     let (name, value) =
         text.split_once(':').ok_or("must be a name and a value, such as 'X-Key: v'")?;

@@ -1,4 +1,4 @@
-//! Names in policies that no backend has.
+//! Names in policies without an item.
 
 use serde_json::{Value, json};
 use vmcp_aggregate::settings::Sharing;
@@ -6,8 +6,8 @@ use vmcp_aggregate::status::Report;
 use vmcp_cedar::NamedItem;
 use vmcp_core::ItemKind;
 
-/// Of what policies name, that which no backend has. As long as an offer is unknown, or depends on the caller, nothing
-/// can be said of it; nor can it of resources that may be a template's.
+/// Returns the names in policies that no backend offers. The result is empty while an offer is unknown or depends on the
+/// caller, and omits resources that may match a template.
 pub(crate) fn unmatched(named: Vec<NamedItem>, report: &Report) -> Vec<NamedItem> {
     let mut backends = report.backends.iter();
     if !backends.all(|backend| backend.offered && backend.catalog == Sharing::Shared) {
@@ -29,7 +29,7 @@ pub(crate) fn unmatched(named: Vec<NamedItem>, report: &Report) -> Vec<NamedItem
     named.into_iter().filter(|item| !is_offered(item)).collect()
 }
 
-/// A name in a policy without an item, in a line.
+/// Describes a name in a policy without an item, as text.
 pub(crate) fn unmatched_name(item: &NamedItem) -> String {
     let NamedItem { index, is_forbid, kind, name } = item;
     let verb = if *is_forbid { "forbids" } else { "permits" };
@@ -40,7 +40,7 @@ pub(crate) fn unmatched_name(item: &NamedItem) -> String {
     ))
 }
 
-/// A name in a policy without an item, for programs.
+/// Returns a name in a policy without an item as JSON.
 pub(crate) fn unmatched_name_json(item: &NamedItem) -> Value {
     let NamedItem { index, is_forbid, kind, name } = item;
     let effect = if *is_forbid { "forbid" } else { "permit" };

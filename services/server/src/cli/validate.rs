@@ -52,7 +52,7 @@ impl Validate {
         self.tell(&loaded.file, &loaded.warnings, None, None)
     }
 
-    /// Checks the file, and whether `serve` could do what it says.
+    /// Checks the file, and whether `serve` could start with it.
     fn load(&self) -> Result<Loaded, Faults> {
         let loaded = self.config.load();
         let tried = self.listen.try_out(loaded.as_ref().ok().map(|loaded| &loaded.file));
@@ -129,7 +129,7 @@ impl Validate {
     }
 }
 
-/// Summarizes the settings that are most often wrong, as name and value.
+/// Summarizes the settings that users most often get wrong, as name and value.
 fn facts(file: &File) -> [(&'static str, String); 8] {
     let failures = &file.operational.failure_handling;
     [
@@ -182,7 +182,7 @@ fn summary(file: &File) -> String {
     out
 }
 
-/// Starts what measures, and returns why it does not start.
+/// Starts the telemetry, and returns the reason if it does not start.
 fn unmeasured(measures: Measures) -> Option<ConfigError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
     let started = runtime.block_on(async { measures.start() });

@@ -1,4 +1,4 @@
-//! `clock`: what time it is, and what day it will be.
+//! `clock`: the current time, and calculations with dates.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use super::example::{Example, Fault, Talk, failed, structured, tool};
 
-/// Seconds of a day.
+/// Seconds per day.
 const DAY: i64 = 86_400;
 
-/// The longest way that a date is moved, in days.
+/// Maximum distance of a calculated date, in days.
 const FARTHEST: i64 = 3_000_000;
 
 #[derive(Debug)]
@@ -63,7 +63,7 @@ fn call(params: &Value) -> Result<Value, Fault> {
     let arguments = &params["arguments"];
     match params["name"].as_str() {
         Some("now") => {
-            // Before 1970 there were no clocks of this kind.
+            // A system clock before 1970 is reported as 1970.
             let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
             let seconds = i64::try_from(since).unwrap_or_default();
             Ok(structured(&json!({"time": time(seconds)})))
@@ -83,14 +83,14 @@ fn call(params: &Value) -> Result<Value, Fault> {
     }
 }
 
-/// RFC 3339.
+/// Formats a time by RFC 3339.
 fn time(seconds: i64) -> String {
     let (days, rest) = (seconds.div_euclid(DAY), seconds.rem_euclid(DAY));
     format!("{}T{:02}:{:02}:{:02}Z", date(days), rest / 3600, rest / 60 % 60, rest % 60)
 }
 
-/// The date of a day counted from 1970-01-01. Years are counted from March, so that the day which some
-/// of them have more is their last.
+/// Returns the date of a day since 1970-01-01. The calculation uses years from March, so that the leap day is their last
+/// day.
 fn date(days: i64) -> String {
     let shifted = days + 719_468;
     let (era, of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));

@@ -1,4 +1,4 @@
-//! `dice`: throws dice one by one, and tells fortunes.
+//! `dice`: rolls dice one by one, with progress, and tells fortunes.
 
 use std::time::Duration;
 
@@ -76,7 +76,7 @@ async fn roll(arguments: &Value, talk: &Talk) -> Result<Value, Fault> {
     Ok(text(format!("{faces} = {total}")))
 }
 
-/// One of the sides, each as likely as the others; `None` when the system has no random numbers.
+/// Returns a side with uniform probability; `None` if the system has no random numbers.
 fn fair(sides: u64) -> Option<u64> {
     // Reject the rest of the range, which would favor the first sides.
     let end = u64::MAX - u64::MAX % sides;

@@ -8,14 +8,14 @@ use tokio::sync::mpsc;
 
 use super::stateful::Session;
 
-/// An MCP server without its transport.
+/// MCP server without its transport.
 pub(super) trait Example: Send + Sync + 'static {
     const NAME: &'static str;
     const INSTRUCTIONS: &'static str;
 
     fn capabilities() -> Value;
 
-    /// Answers a request with the members of its result.
+    /// Returns the members of a request's result.
     fn answer(
         &self,
         method: &str,
@@ -31,12 +31,12 @@ pub(super) struct Fault {
     pub(super) message: String,
 }
 
-/// The way back to the client while a request is worked on.
+/// Channel to the client during a request.
 #[derive(Debug)]
 pub(super) struct Talk {
-    /// By which the client recognises its request's progress.
+    /// The progress token of the request.
     pub(super) token: Option<Value>,
-    /// Messages that go out before the answer.
+    /// Messages before the response.
     pub(super) messages: mpsc::Sender<Value>,
     /// Session of the request; `None` in the stateless protocol.
     pub(super) session: Option<Arc<Session>>,
@@ -60,17 +60,17 @@ impl Talk {
             "method": "notifications/progress",
             "params": {"progressToken": token, "progress": done, "total": total, "message": message},
         });
-        // A client that has gone misses nothing.
+        // Without a client, the message is unnecessary.
         _ = self.messages.send(progress).await;
     }
 }
 
-/// The result of a tool that worked.
+/// Returns the result of a successful tool.
 pub(super) fn text(text: impl Into<String>) -> Value {
     json!({"content": [{"type": "text", "text": text.into()}]})
 }
 
-/// The result of a tool that worked and declares an `outputSchema`.
+/// Returns the result of a successful tool with an `outputSchema`.
 pub(super) fn structured(value: &Value) -> Value {
     json!({
         "content": [{"type": "text", "text": value.to_string()}],
@@ -78,12 +78,12 @@ pub(super) fn structured(value: &Value) -> Value {
     })
 }
 
-/// The result of a tool that did not: something that the model can read and do better.
+/// Returns the result of a failed tool, with a message for the model.
 pub(super) fn failed(message: impl Into<String>) -> Value {
     json!({"content": [{"type": "text", "text": message.into()}], "isError": true})
 }
 
-/// The definition of a tool.
+/// Returns the definition of a tool.
 pub(super) fn tool(name: &str, title: &str, description: &str, arguments: &Value) -> Value {
     let required: Vec<&String> =
         arguments.as_object().into_iter().flatten().map(|(k, _)| k).collect();

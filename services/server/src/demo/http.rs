@@ -1,4 +1,4 @@
-//! HTTP for the examples: reads a message, hands it over, sends what comes back.
+//! HTTP server of the examples.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -21,7 +21,7 @@ use vmcp_core::{Body, code};
 
 use super::example::{Example, Fault, Talk};
 
-/// The largest message, in bytes.
+/// Maximum size of a message, in bytes.
 const LARGEST: usize = 1 << 20;
 
 /// Maximum number of connections: those of the gateway and of any other client on this machine.
@@ -30,11 +30,11 @@ const CONNECTIONS: usize = 512;
 /// Capacity of a stream's message queue.
 pub(super) const QUEUE: usize = 16;
 
-/// A generation of the protocol.
+/// Server of one protocol generation.
 pub(super) trait Speaks: Send + Sync + 'static {
     type Example: Example;
 
-    /// Answers one HTTP request. The message is null when there was none.
+    /// Responds to one HTTP request. The message is null if the request has none.
     fn speak(
         self: Arc<Self>,
         method: Method,
@@ -43,7 +43,7 @@ pub(super) trait Speaks: Send + Sync + 'static {
     ) -> impl Future<Output = Response<Body>> + Send;
 }
 
-/// Serves an example for as long as it is polled.
+/// Serves an example until the future is dropped.
 pub(super) async fn serve<S: Speaks>(listener: TcpListener, server: Arc<S>) {
     let seats = Arc::new(Semaphore::new(CONNECTIONS));
     while let Ok(seat) = Arc::clone(&seats).acquire_owned().await {
@@ -63,7 +63,7 @@ pub(super) async fn serve<S: Speaks>(listener: TcpListener, server: Arc<S>) {
 
 async fn answer<S: Speaks>(server: Arc<S>, request: Request<Incoming>) -> Response<Body> {
     let (parts, body) = request.into_parts();
-    // A page of some origin has no business here; the gateway sends none.
+    // Only browsers send an origin; the gateway does not.
     if parts.headers.contains_key(http::header::ORIGIN) {
         return status(StatusCode::FORBIDDEN);
     }
@@ -85,8 +85,8 @@ async fn answer<S: Speaks>(server: Arc<S>, request: Request<Incoming>) -> Respon
     server.speak(parts.method, parts.headers, message).await
 }
 
-/// Works on a request in a stream of its own: messages meanwhile, then the answer. It is given up
-/// when the client goes.
+/// Handles a request in its own stream: messages first, then the response. The request is canceled when the client
+/// disconnects.
 pub(super) fn work<S, F>(id: Value, answering: impl FnOnce(Talk) -> F, talk: S) -> Response<Body>
 where
     S: FnOnce(mpsc::Sender<Value>) -> Talk,
@@ -104,7 +104,7 @@ where
     response
 }
 
-/// An event stream and what feeds it.
+/// Creates an event stream and its sender.
 pub(super) fn event_stream() -> (mpsc::Sender<Value>, Response<Body>) {
     let (sender, messages) = mpsc::channel::<Value>(QUEUE);
     // The stream owns the receiver, so that the sender notices a disconnect.
@@ -119,7 +119,7 @@ pub(super) fn event_stream() -> (mpsc::Sender<Value>, Response<Body>) {
     (sender, response)
 }
 
-/// The answer to a request.
+/// Returns the response to a request.
 pub(super) fn reply(id: &Value, outcome: Result<Value, Fault>) -> Value {
     match outcome {
         Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
@@ -127,7 +127,7 @@ pub(super) fn reply(id: &Value, outcome: Result<Value, Fault>) -> Value {
     }
 }
 
-/// The answer to a request that has no result.
+/// Returns the error response to a request.
 pub(super) fn refusal(id: &Value, Fault { code, message }: Fault) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}})
 }

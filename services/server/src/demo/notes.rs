@@ -1,4 +1,4 @@
-//! `notes`: keeps notes, shows them as resources, and asks before it throws one away.
+//! `notes`: stores notes, lists them as resources, and asks the user before it deletes one.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use vmcp_core::code;
 use super::example::{Example, Fault, Talk, failed, text, tool};
 use super::stateful::Said;
 
-/// The most notes, and the longest, in characters.
+/// Maximum number of notes, and maximum length of a note, in characters.
 const MOST: usize = 100;
 const LONGEST: usize = 4000;
 

@@ -1,5 +1,4 @@
-//! The stateful generation (MCP 2025-11-25): a session is opened first, and the server may speak in it
-//! unasked.
+//! Stateful generation (MCP 2025-11-25): a client opens a session, in which the server may send messages of its own.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,16 +15,16 @@ use super::http::{Speaks, event_stream, json_response, reply, status, work};
 
 const SESSION: &str = "mcp-session-id";
 
-/// The most sessions; the oldest one ends for a new one.
+/// Maximum number of sessions. A new session evicts the oldest one.
 const SESSIONS: usize = 1024;
 
-/// The most resources that one session may be subscribed to.
+/// Maximum number of subscriptions of one session.
 const SUBSCRIPTIONS: usize = 256;
 
 /// Time limit for the response to a server request.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// An example that is spoken to in sessions.
+/// Example server with sessions.
 #[derive(Debug)]
 pub(super) struct Stateful<E> {
     example: E,
@@ -57,7 +56,7 @@ pub(super) struct Session {
 pub(super) enum Said {
     Accept(Value),
     Decline,
-    /// The client cannot be asked.
+    /// The client does not accept server requests.
     Deaf,
 }
 
@@ -153,7 +152,7 @@ impl Sessions {
         lock(&self.open).get(name).cloned()
     }
 
-    /// A new session's name; `None` when the system has no random numbers.
+    /// Returns a new session id; `None` if the system has no random numbers.
     fn open(self: &Arc<Self>, asks: bool) -> Option<HeaderValue> {
         let (high, low) = (getrandom::u64().ok()?, getrandom::u64().ok()?);
         let name = format!("{high:016x}{low:016x}");
@@ -178,13 +177,13 @@ impl Sessions {
 }
 
 impl Session {
-    /// Tells every session that a list has changed.
+    /// Notifies every session of a changed list.
     pub(super) fn list_changed(&self, kind: &str) {
         let method = format!("notifications/{kind}/list_changed");
         self.each(|_| Some(json!({"jsonrpc": "2.0", "method": method})));
     }
 
-    /// Tells the sessions that are subscribed to a resource that it has changed.
+    /// Notifies the subscribed sessions of a changed resource.
     pub(super) fn updated(&self, uri: &str) {
         self.each(|session| {
             lock(&session.subscribed).contains(uri).then(|| {
@@ -209,7 +208,7 @@ impl Session {
         Ok(())
     }
 
-    /// Asks the client's user, in the stream of the request that it concerns.
+    /// Sends an elicitation to the client, in the stream of the current request.
     pub(super) async fn ask(
         &self,
         messages: &mpsc::Sender<Value>,
@@ -253,7 +252,7 @@ impl Session {
         for session in lock(&all.open).values() {
             let standing = lock(&session.standing).clone();
             if let (Some(standing), Some(message)) = (standing, message(session)) {
-                // A client that doesn't read misses what doesn't fit.
+                // Messages for a client that does not read are dropped when the queue is full.
                 _ = standing.try_send(message);
             }
         }

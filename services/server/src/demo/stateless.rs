@@ -1,4 +1,4 @@
-//! The stateless generation (MCP 2026-07-28): every request says everything about itself.
+//! Stateless generation (MCP 2026-07-28): every request is self-contained.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use vmcp_core::{Body, STATELESS, code};
 use super::example::{Example, Fault, Talk};
 use super::http::{Speaks, json_response, refusal, reply, status, work};
 
-/// An example that is spoken to without sessions.
+/// Example server without sessions.
 #[derive(Debug)]
 pub(super) struct Stateless<E>(pub(super) E);
 
@@ -84,7 +84,7 @@ fn discovered<E: Example>() -> Value {
     })
 }
 
-/// The members that every result has, and those of results that may be kept.
+/// Returns the members of every result, and those of cacheable results.
 fn complete(method: &str, mut result: Value) -> Value {
     result["resultType"] = "complete".into();
     if method != "tools/call" && method != "prompts/get" {

@@ -1,4 +1,4 @@
-//! The time that the head of a request may take.
+//! Timeout for the head of a request.
 
 use std::fmt;
 use std::future::Future;
@@ -13,28 +13,27 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::activity::Activity;
 
-/// hyper's timer of one connection.
+/// Timer of one connection, for hyper.
 ///
-/// hyper begins a deadline with each request and gives it up when the head is there. All of a
-/// connection's deadlines share one entry of the runtime's timer, which is moved when it fires too
-/// early and not with each request.
+/// hyper creates a deadline for each request and drops it when the head has arrived. All deadlines of a connection share
+/// one entry of the runtime's timer. The entry is moved only when it fires too early, not for each request.
 #[derive(Clone)]
 pub(super) struct HeadTimer {
     entry: Entry,
-    /// `true` until the head of the first request is awaited.
+    /// `true` until hyper waits for the head of the first request.
     is_new: Arc<AtomicBool>,
     activity: Activity,
 }
 
 type Entry = Arc<Mutex<Option<Pin<Box<Sleep>>>>>;
 
-/// The time that a client may take for the head of a request, and that a connection may be idle.
+/// Time limit for the head of a request, and for an idle connection.
 pub(super) const HEAD: Duration = Duration::from_secs(75);
 
 /// Time limit for the head of a connection's first request, which clients send immediately.
 const FIRST_HEAD: Duration = Duration::from_secs(10);
 
-/// One deadline. There is one at a time: while it is there, the connection is idle.
+/// Deadline of a connection. At most one exists at a time; while it exists, the connection is idle.
 struct Deadline {
     at: Instant,
     entry: Entry,
@@ -42,13 +41,13 @@ struct Deadline {
 }
 
 impl HeadTimer {
-    /// A timer of a new connection.
+    /// Creates the timer of a new connection.
     pub(super) fn new(activity: Activity) -> Self {
         Self { entry: Entry::default(), is_new: Arc::new(AtomicBool::new(true)), activity }
     }
 
     fn deadline(&self, at: Instant) -> Pin<Box<dyn rt::Sleep>> {
-        // hyper begins to wait now, and `at` saves asking for the time once more.
+        // hyper starts to wait now; `at` avoids another read of the clock.
         self.activity.idle_since(at.checked_sub(HEAD).unwrap_or(at));
         let is_first = self.is_new.swap(false, Ordering::Relaxed);
         let at = if is_first { at.min(Instant::now() + FIRST_HEAD) } else { at };

@@ -1,9 +1,8 @@
-//! The event loops that requests are answered on, one thread each.
+//! Worker threads for connections, with one event loop each.
 //!
-//! A connection stays on the loop that it was given to, and so do the connections to backends that it
-//! uses: nothing of a request moves from one processor's cache to another's, and no thread is woken to
-//! take over from another. What serves no request, such as looking after the backends, stays on the runtime
-//! that the server was started in.
+//! A connection stays on its worker, and so do the connections to backends that it uses: the data of a request stays
+//! in the cache of one processor, and no request wakes another thread. Background tasks, such as health checks, run on
+//! the runtime that started the server.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -15,7 +14,7 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 use vmcp_core::set_worker_index;
 
-/// Event loops, which end when this is dropped.
+/// Worker threads. Dropping the value stops them.
 #[derive(Debug)]
 pub(super) struct Lanes(Vec<Lane>);
 
@@ -24,17 +23,17 @@ struct Lane {
     runtime: Handle,
     /// Number of connections of this worker.
     connections: Arc<AtomicUsize>,
-    /// Dropped, it ends the loop.
+    /// Dropping the sender stops the worker.
     _running: oneshot::Sender<()>,
 }
 
 impl Lanes {
-    /// Starts so many threads.
+    /// Starts `threads` workers.
     pub(super) fn start(threads: NonZeroUsize) -> io::Result<Self> {
         (1..=threads.get()).map(Lane::start).collect::<io::Result<_>>().map(Self)
     }
 
-    /// Has `connection` served by the loop that serves the fewest.
+    /// Assigns `connection` to the worker with the fewest connections.
     pub(super) fn serve(&self, connection: impl Future<Output = ()> + Send + 'static) {
         let least = self.0.iter().min_by_key(|lane| lane.connections.load(Ordering::Relaxed));
         let Some(Lane { runtime, connections, .. }) = least else { return };
@@ -53,14 +52,14 @@ impl Lane {
         let (running, ended) = oneshot::channel();
         thread::Builder::new().name(format!("vmcp-lane-{number}")).spawn(move || {
             set_worker_index(number);
-            // Its sender is never used: that it is gone is what is waited for.
+            // The channel carries no values: the worker waits for the drop of the sender.
             _ = runtime.block_on(ended);
         })?;
         Ok(Self { runtime: handle, connections: Arc::default(), _running: running })
     }
 }
 
-/// Counts a connection for as long as it lives.
+/// Counts a connection while it is open.
 struct Counted(Arc<AtomicUsize>);
 
 impl Counted {
@@ -106,7 +105,7 @@ mod tests {
         }
         seen.sort();
         assert_eq!(seen, ["vmcp-lane-1", "vmcp-lane-1", "vmcp-lane-2", "vmcp-lane-2"]);
-        // Those of one loop end: the next two are its.
+        // After the connections of one worker end, it gets the next two.
         drop(open);
     }
 }

@@ -1,4 +1,4 @@
-//! Places for connections.
+//! Limit of connections, with eviction of idle connections.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,15 +11,14 @@ use tokio::time::Instant;
 
 use super::activity::Activity;
 
-/// The places of connections that find no other, besides `--max-connections`: they are for probes.
+/// Number of reserve places for probes, in addition to `--max-connections`.
 pub(crate) const RESERVE: usize = 256;
 
-/// The time that a connection for requests is idle at least before it is closed for another one: the first request of a
-/// new one may be on its way.
+/// Minimum idle time before a connection is evicted. The first request of a new connection may still be in transit.
 const MIN_IDLE: Duration = Duration::from_millis(100);
 
-/// Bounded set of connections. Where all places are taken, a new connection gets the one of the connection that has been
-/// idle for longest.
+/// Bounded set of connections. At the limit, a new connection gets the place of the connection that has been idle
+/// longest.
 #[derive(Debug)]
 pub(super) struct Places {
     limit: usize,
@@ -29,23 +28,23 @@ pub(super) struct Places {
     evictions: AtomicU64,
 }
 
-/// A place of a connection, until this is dropped or the connection is evicted.
+/// Place of a connection, until the place is dropped or the connection is evicted.
 #[derive(Debug)]
 pub(super) struct Place {
     places: Arc<Places>,
     id: u64,
 }
 
-/// Places of a listener: those for requests, and the reserve, in which only probes are answered.
+/// Places of a listener: those for requests, and the reserve, which serves only probes.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectionLimit {
     requests: Arc<Places>,
     reserve: Arc<Places>,
-    /// Told of each connection that was closed.
+    /// Notified of each closed connection.
     released: Arc<Notify>,
 }
 
-/// Place of a connection, which may be in the reserve until it has another one.
+/// Place of a connection, in the reserve until a regular place is free.
 #[derive(Clone, Debug)]
 pub(crate) struct Ticket(Arc<Admitted>);
 
@@ -53,7 +52,7 @@ pub(crate) struct Ticket(Arc<Admitted>);
 struct Admitted {
     activity: Activity,
     requests: Arc<Places>,
-    /// The place for requests, or else the one in the reserve.
+    /// The regular place, otherwise the one in the reserve.
     place: Mutex<Result<Place, Place>>,
     released: Arc<Notify>,
 }
@@ -64,7 +63,7 @@ impl Places {
         Arc::new(Self { limit, min_idle, open: Mutex::default(), next_id, evictions })
     }
 
-    /// Gives a connection a place. `None` where all others answer requests, or did a moment ago.
+    /// Assigns a place to a connection. Returns `None` if no other connection has been idle for `min_idle`.
     fn take(self: &Arc<Self>, activity: &Activity) -> Option<Place> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let mut open = self.lock();
@@ -76,14 +75,14 @@ impl Places {
         Some(Place { places: Arc::clone(self), id })
     }
 
-    /// Has a connection closed, if there is one that is idle.
+    /// Evicts an idle connection, if there is one.
     fn make_room(&self) -> bool {
         let oldest = self.take_oldest(&mut self.lock());
         self.evict(oldest)
     }
 
-    /// Takes the place of the connection that has been idle for longest, and for a moment at least. It is free from then
-    /// on, although its socket is open until the connection is evicted.
+    /// Takes the place of the connection that has been idle longest, at least for the minimum time. The place is free
+    /// immediately, although the socket of the evicted connection closes later.
     fn take_oldest(&self, open: &mut HashMap<u64, Activity>) -> Option<Activity> {
         let idle = open.iter().filter_map(|(id, activity)| Some((activity.idle()?, *id)));
         let (since, oldest) = idle.min()?;
@@ -107,7 +106,7 @@ impl Places {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // That of an evicted connection is gone already.
+        // An evicted connection has no place any more.
         self.places.lock().remove(&self.id);
     }
 }
@@ -121,7 +120,8 @@ impl ConnectionLimit {
         }
     }
 
-    /// Gives a connection a place, in the reserve if need be. `None` where even that is busy.
+    /// Assigns a place to a connection, in the reserve if necessary. Returns `None` if the reserve is full of active
+    /// connections.
     pub(super) fn admit(&self, activity: &Activity) -> Option<Ticket> {
         let place = match self.requests.take(activity) {
             Some(place) => Ok(place),
@@ -132,18 +132,18 @@ impl ConnectionLimit {
         Some(Ticket(Arc::new(Admitted { activity, requests, place, released })))
     }
 
-    /// Has the connection closed that has been idle for longest, although there are places left. `false` where all answer
-    /// requests, or did a moment ago.
+    /// Evicts the connection that has been idle longest, even if places are free. Returns `false` if no connection
+    /// has been idle for the minimum time.
     pub(super) fn make_room(&self) -> bool {
         self.requests.make_room() || self.reserve.make_room()
     }
 
-    /// Ready when a connection is closed after this was polled or enabled first.
+    /// Waits for the next closed connection, from the first poll or `enable` of the future.
     pub(super) fn released(&self) -> Notified<'_> {
         self.released.notified()
     }
 
-    /// The connections that were closed to make room.
+    /// Returns the number of evicted connections.
     pub(crate) fn evictions(&self) -> u64 {
         let both = [&self.requests, &self.reserve];
         both.iter().map(|places| places.evictions.load(Ordering::Relaxed)).sum()
@@ -187,7 +187,7 @@ mod tests {
 
     use super::*;
 
-    /// Connections that came one after the other, a while ago.
+    /// Opens connections one after the other, and then lets time pass.
     async fn connections(number: u64) -> Vec<Activity> {
         let epoch = Instant::now();
         let at = |number| epoch + Duration::from_secs(number);
@@ -211,7 +211,7 @@ mod tests {
         tickets.push(limit.admit(&all[3]).unwrap());
         let evicted = |all: &[Activity]| -> Vec<_> { all.iter().map(Activity::is_over).collect() };
         assert_eq!(evicted(&all[..4]), [false, true, false, false]);
-        // Closing an evicted connection releases no place: its successor has it.
+        // Closing an evicted connection releases no place, since its successor has it.
         drop(tickets.remove(1));
         assert_eq!((limit.requests.lock().len(), limit.evictions()), (3, 1));
         assert!(tickets.iter().all(|ticket| !ticket.is_reserve()));
@@ -227,7 +227,7 @@ mod tests {
         let all = connections(2).await;
         let first = limit.admit(&all[0]).unwrap();
         let second = limit.admit(&all[1]).unwrap();
-        // Its next request was there already.
+        // The connection's next request has already arrived.
         all[0].busy();
         assert!(!all[0].is_over());
         all[0].idle_since(Instant::now());

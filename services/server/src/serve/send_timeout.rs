@@ -1,4 +1,4 @@
-//! The time that a client may take to read what is sent to it.
+//! Timeout for clients that do not read.
 
 use std::future::Future;
 use std::io;
@@ -10,23 +10,23 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use tokio::time::{Instant, Sleep, sleep};
 use vmcp_core::{ByteBudget, TransferRate};
 
-/// The longest that a client may read nothing while something waits for it.
+/// Maximum time without reading while data for the client is pending.
 const SEND_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Connection that fails when its client does not read.
+/// Connection that fails if its client does not read.
 ///
-/// What waits for a client that reads nothing is held for [`SEND_TIMEOUT`]. While other requests wait for bytes of the
-/// budget, it has to reach the minimum [`TransferRate`].
+/// Pending data for a client that reads nothing is kept for [`SEND_TIMEOUT`]. While other requests wait for bytes of the
+/// budget, the client must read at the minimum [`TransferRate`].
 pub(super) struct SendTimeout<I> {
     inner: I,
     budget: ByteBudget,
-    /// Set while something waits for the client.
+    /// Set while data for the client is pending.
     stall: Option<Box<Stall>>,
 }
 
-/// A client that does not take all that is written at once.
+/// State of a client that has not read all written data.
 struct Stall {
-    /// When the client took something last.
+    /// The time of the last progress.
     since: Instant,
     transfer_rate: TransferRate,
     interval: Pin<Box<Sleep>>,
@@ -37,7 +37,7 @@ impl<I> SendTimeout<I> {
         Self { inner, budget, stall: None }
     }
 
-    /// Passes on what came of a write, unless the client has not read for too long.
+    /// Returns the result of a write, or an error if the client has not read for too long.
     fn check(
         &mut self,
         cx: &mut Context<'_>,
@@ -67,7 +67,7 @@ impl Stall {
         Self { since: Instant::now(), transfer_rate: TransferRate::default(), interval }
     }
 
-    /// Ready when the client has not read for too long.
+    /// Returns `Ready` once the client has not read for too long.
     fn poll(&mut self, cx: &mut Context<'_>, budget: &ByteBudget) -> Poll<()> {
         loop {
             ready!(self.interval.as_mut().poll(cx));

@@ -1,4 +1,4 @@
-//! The share of connections that one address may have.
+//! Limit of connections per address.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -6,21 +6,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use vmcp_core::network;
 
-/// The part of all connections that one address may have.
+/// Divisor of all connections for the share of one address.
 const PART: usize = 4;
 
-/// The least share.
+/// Minimum share.
 const MIN_SHARE: usize = 16;
 
-/// Connections by address. IPv6 addresses of one network of 64 bits are one, since each machine has as many of them as it
-/// likes. Those of this machine count as none: what comes from there comes from a proxy, too.
+/// Connections by address. IPv6 addresses of one /64 network count as one, since a host can use all of them. Loopback
+/// addresses are not limited, since local proxies connect from there.
 #[derive(Debug)]
 pub(super) struct Shares {
     limit: usize,
     open: Mutex<HashMap<IpAddr, usize>>,
 }
 
-/// A connection of an address, until it is dropped.
+/// Counted connection of an address, until the value is dropped.
 #[derive(Debug)]
 pub(super) struct Share {
     shares: Arc<Shares>,
@@ -28,20 +28,21 @@ pub(super) struct Share {
 }
 
 impl Shares {
-    /// Shares of `connections`. Behind proxies all connections are theirs, and have no limit of their own.
+    /// Creates shares of `connections`. Behind proxies, all connections come from the proxies, and addresses have no
+    /// limit.
     pub(super) fn new(connections: usize, trusted_proxies: usize) -> Arc<Self> {
         let share = (connections / PART).max(MIN_SHARE);
         let limit = if trusted_proxies == 0 { share } else { usize::MAX };
         Arc::new(Self { limit, open: Mutex::default() })
     }
 
-    /// Counts one more connection of `address`, or returns `None` for one too many.
+    /// Counts another connection of `address`. Returns `None` at the limit.
     pub(super) fn take(self: &Arc<Self>, address: IpAddr) -> Option<Share> {
         let address = counted(address);
         if let Some(address) = address {
             let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
             let count = open.entry(address).or_default();
-            // An entry has at least one connection: the limit is not 0.
+            // Invariant: an entry has at least one connection, since the limit is not 0.
             if *count >= self.limit {
                 return None;
             }

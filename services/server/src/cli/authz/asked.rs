@@ -11,7 +11,7 @@ use crate::cli::connect::{Seen, is_offered};
 use crate::cli::inspect::because;
 use crate::cli::outcome::Failure;
 
-/// The most names that are suggested.
+/// Maximum number of suggested names.
 const SUGGESTED: usize = 10;
 
 /// Command-line options that name one item.
@@ -29,13 +29,13 @@ pub(crate) struct What {
     resource: Option<String>,
 }
 
-/// A tool, prompt or resource, as a backend lists it or as the command line names it.
+/// Tool, prompt or resource, from the list of a backend or from the command line.
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) kind: ItemKind,
     pub(crate) name: String,
     pub(crate) annotations: ToolAnnotations,
-    /// The backend that has it, with the generation in which that is spoken to; `None` where no backend was asked.
+    /// The backend of the item, with the generation of its session; `None` without requests to backends.
     pub(crate) backend: Option<(String, Generation)>,
 }
 
@@ -133,7 +133,7 @@ pub(crate) fn noun(kind: ItemKind) -> &'static str {
     }
 }
 
-/// The backends whose offer is not among what was seen.
+/// Returns the backends without a known offer.
 pub(crate) fn unseen(seen: &Seen) -> impl Iterator<Item = (&BackendReport, &'static str)> {
     seen.report.backends.iter().filter_map(|backend| match backend.catalog {
         Sharing::PerCaller => Some((backend, "offers each caller something else")),

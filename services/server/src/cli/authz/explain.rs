@@ -79,7 +79,7 @@ impl Explain {
     }
 }
 
-/// The generation of a client that speaks this revision.
+/// Returns the generation of a client of this revision.
 fn generation(revision: &str) -> Result<Generation, String> {
     match revision {
         STATELESS => Ok(Generation::Stateless),

@@ -9,7 +9,7 @@ use vmcp_wire::{members, scan};
 
 use crate::cli::outcome::Failure;
 
-/// The largest file of claims, in bytes: what a token can hold is less.
+/// Maximum size of a file of claims, in bytes. Claims of a token are smaller.
 const LARGEST: u64 = 1 << 20;
 
 /// Command-line options that describe the caller.
@@ -82,7 +82,7 @@ impl Given {
         !self.argument.is_empty() || self.arguments.is_some()
     }
 
-    /// The arguments, as they would stand in a message.
+    /// Returns the arguments as in a message.
     pub(crate) fn json(&self) -> Result<Option<String>, Failure> {
         if let Some(json) = &self.arguments {
             let json = json.trim();

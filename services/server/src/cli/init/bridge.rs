@@ -25,7 +25,7 @@ pub(super) fn command(file: &Path, name: &str, port: u16) -> String {
     format!("vmcp init --from {file} --server {name} | python3 -c {program}")
 }
 
-/// The settings of one server, as FastMCP reads them, with placeholders filled from the environment.
+/// Returns the settings of one server in FastMCP's format, with placeholders filled from the environment.
 pub(super) fn settings(
     connection: &Connection,
     folders: &Folders,
@@ -84,7 +84,7 @@ fn process(
     Ok(settings)
 }
 
-/// Text as one argument of a POSIX shell.
+/// Quotes text as one argument of a POSIX shell.
 fn shell(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {

@@ -1,4 +1,4 @@
-//! The MCP servers in the configuration file of a client.
+//! MCP servers in the configuration file of a client.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::client_server::{ClientServer, Dialect};
 use super::placeholder::{Folders, variable_name};
 
-/// The largest file that is read, in bytes. `~/.claude.json` also holds the history of its projects.
+/// Maximum size of a file, in bytes. `~/.claude.json` also contains the history of its projects.
 const MAX_BYTES: u64 = 64 << 20;
 
 /// The servers of a client's file.
@@ -18,13 +18,13 @@ pub(super) struct ClientFile {
     pub(super) path: PathBuf,
     pub(super) folders: Folders,
     pub(super) servers: Vec<ClientServer>,
-    /// The descriptions of VS Code's inputs, by the variables that stand in for them.
+    /// The descriptions of VS Code's inputs, by the variables that replace them.
     pub(super) inputs: BTreeMap<String, String>,
     /// The ids of those inputs that no server reads.
     pub(super) unused_inputs: Vec<String>,
 }
 
-/// The keys that lead to servers: Claude, Cursor, Windsurf, Gemini; VS Code; VS Code's settings; Zed; Codex.
+/// Keys of the servers: Claude, Cursor, Windsurf, Gemini; VS Code; VS Code's settings; Zed; Codex.
 const PLACES: [&[&str]; 6] = [
     &["mcpServers"],
     &["servers"],
@@ -35,7 +35,7 @@ const PLACES: [&[&str]; 6] = [
 ];
 
 impl ClientFile {
-    /// Reads a file: TOML where its name ends in `.toml`, else JSON with comments and trailing commas.
+    /// Reads a file: TOML if its name ends in `.toml`, otherwise JSON with comments and trailing commas.
     pub(super) fn read(path: &Path) -> Result<Self, String> {
         let shown = path.display();
         let size = std::fs::metadata(path).map(|file| file.len());
@@ -79,7 +79,7 @@ fn parse_json(text: &str) -> Result<Value, String> {
         .map_err(|error| format!("not JSON: {error}"))
 }
 
-/// The servers at all places of a document: for all projects, then for each one.
+/// Returns the servers of a document: those of all projects, then those of each project.
 fn find_servers(document: &Value, dialect: Dialect) -> Vec<ClientServer> {
     let mut servers = Vec::new();
     for keys in PLACES {
@@ -104,7 +104,7 @@ fn collect(
         let mut server = ClientServer::new(name, value, dialect);
         server.project = project.map(ToOwned::to_owned);
         server.is_disabled |= lists(settings, "disabledMcpServers", name);
-        // A server that several projects have is one server.
+        // Equal servers of several projects are one server.
         if !servers.iter().any(|known| known.is_same(&server)) {
             servers.push(server);
         }
@@ -116,7 +116,7 @@ fn lists(settings: &Value, key: &str, name: &str) -> bool {
     list.is_some_and(|list| list.iter().any(|value| value == name))
 }
 
-/// The inputs of VS Code.
+/// Returns the inputs of VS Code.
 fn each_input(document: &Value) -> impl Iterator<Item = &Value> {
     let inputs = document.get("inputs").or_else(|| document.pointer("/mcp/inputs"));
     inputs.and_then(Value::as_array).into_iter().flatten()

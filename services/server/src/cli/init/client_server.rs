@@ -1,37 +1,37 @@
-//! One MCP server in the configuration file of a client.
+//! MCP server in the configuration file of a client.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-/// One server.
+/// MCP server.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ClientServer {
     /// The name in the file.
     pub(super) name: String,
-    /// The project that has it; `None` for all projects.
+    /// The project of the server; `None` for all projects.
     pub(super) project: Option<String>,
     pub(super) connection: Connection,
     /// `true` if the server is disabled in the client.
     pub(super) is_disabled: bool,
     /// The tools that the client uses; empty for all.
     pub(super) tools: Vec<String>,
-    /// The keys that have no counterpart in the configuration.
+    /// The keys without an equivalent in the configuration.
     pub(super) ignored: Vec<String>,
 }
 
-/// The way from a client to a server. Texts may have placeholders.
+/// Connection from a client to a server. Texts may have placeholders.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Connection {
     /// Streamable HTTP, or HTTP+SSE.
     Remote { url: String, is_sse: bool, headers: BTreeMap<String, String> },
     /// A process on this machine.
     Stdio(Stdio),
-    /// Neither, and why.
+    /// An unsupported connection, with the reason.
     Unsupported(String),
 }
 
-/// A server that a client starts.
+/// Server that the client starts as a process.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Stdio {
     pub(super) command: String,
@@ -43,7 +43,7 @@ pub(super) struct Stdio {
     pub(super) has_placeholders: bool,
 }
 
-/// The kind of file.
+/// Format of a client's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
     /// The JSON of most clients.
@@ -52,7 +52,7 @@ pub(super) enum Dialect {
     Codex,
 }
 
-/// The keys that are taken over, whatever the client.
+/// Converted keys, for all clients.
 const KNOWN: &[&str] = &[
     "args",
     "bearer_token_env_var",
@@ -143,7 +143,7 @@ fn is_sse(kind: Option<&str>, url: &str) -> bool {
     }
 }
 
-/// The headers of a remote server, with the variables of Codex as placeholders.
+/// Returns the headers of a remote server, with the variables of Codex as placeholders.
 fn headers(value: &Value) -> BTreeMap<String, String> {
     let mut headers = pairs(&value["headers"]);
     headers.extend(pairs(&value["http_headers"]));
@@ -164,7 +164,7 @@ fn pairs(value: &Value) -> BTreeMap<String, String> {
     pairs.map(|(key, value)| (key.clone(), text(value))).collect()
 }
 
-/// A number or boolean is text for an environment variable or argument.
+/// Converts numbers and booleans to text for an environment variable or argument.
 fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned)
 }

@@ -1,7 +1,7 @@
-//! A configuration from a client's file.
+//! Conversion of a client's file to a configuration.
 //!
-//! Each server becomes a backend, or a comment that says what to do. Values of `env`, and of `headers` that may be secret,
-//! are never copied: environment variables stand in for them.
+//! Each server becomes a backend, or a comment with instructions. Values of `env`, and of `headers` that may be secret,
+//! are never copied: environment variables replace them.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
@@ -16,14 +16,14 @@ use super::placeholder::{Folders, PlaceholderError, to_template, variable_name};
 use super::secrets::{SecretFreeUrl, is_harmless, without_secrets};
 use super::starter::{head, quoted};
 
-/// The port of the first bridge; the next one has the next.
+/// Port of the first bridge. Each further bridge has the next port.
 const FIRST_PORT: u16 = 8101;
 
-/// A configuration file.
+/// Converted configuration file.
 #[derive(Debug)]
 pub(super) struct Imported {
     pub(super) text: String,
-    /// The environment variables that it reads.
+    /// The environment variables of the file.
     pub(super) variables: Vec<String>,
     /// The number of servers in the client's file.
     pub(super) servers: usize,
@@ -33,10 +33,10 @@ pub(super) struct Imported {
     pub(super) bridges: usize,
 }
 
-/// The parts of the configuration that servers add to.
+/// Parts of the configuration under construction.
 #[derive(Debug, Default)]
 struct Builder {
-    /// For each variable, the value that it stands for.
+    /// For each variable, the origin of its value.
     variables: BTreeMap<String, String>,
     backends: String,
     /// Comments of servers that are not backends.
@@ -46,22 +46,22 @@ struct Builder {
     bridges: usize,
 }
 
-/// A backend over HTTP.
+/// HTTP backend.
 struct Remote {
     url: String,
     is_sse: bool,
     headers: BTreeMap<String, String>,
-    /// Variables and the values that they stand for.
+    /// Variables with the origins of their values.
     variables: Vec<(String, String)>,
 }
 
-/// The servers with the names of their backends.
+/// Pairs the servers with the names of their backends.
 pub(super) fn named(file: &ClientFile) -> Vec<(String, &ClientServer)> {
     let mut names = HashSet::new();
     file.servers.iter().map(|server| (unique(&server.name, &mut names), server)).collect()
 }
 
-/// The file's servers as a configuration file.
+/// Converts the file's servers to a configuration file.
 pub(super) fn import(file: &ClientFile, name: &str) -> Imported {
     let mut builder = Builder::default();
     for (name, server) in named(file) {
@@ -188,9 +188,9 @@ fn entry(name: &str, url: &str, is_sse: bool, headers: &BTreeMap<String, String>
     entry
 }
 
-/// The reason why a remote server is not a backend.
+/// Reason why a remote server cannot become a backend.
 enum RemoteError {
-    /// The URL cannot be used, and why.
+    /// The URL is unusable, with the reason.
     Url(String),
     /// The header belongs to the transport.
     Header(String),
@@ -265,7 +265,7 @@ impl Remote {
         self.variables.extend(variables.into_iter().map(|name| (name, place.to_owned())));
     }
 
-    /// Refuses what the parser refuses: it would make the whole file unusable.
+    /// Rejects values that the parser rejects, since they would make the whole file unusable.
     fn check(&self, name: &str) -> Result<(), RemoteError> {
         let names: Vec<_> = self.variables.iter().map(|(name, _)| name.as_str()).collect();
         let probe = format!(
@@ -282,12 +282,12 @@ impl Remote {
     }
 }
 
-/// Text that stays within its comment.
+/// Formats text so that it stays within its comment.
 fn one_line(text: &str) -> String {
     crate::cli::table::plain(text)
 }
 
-/// A name that is good as a prefix of tools: lower-case letters, digits and hyphens, at most 32, and unique.
+/// Returns a unique name for use as a prefix of tools: at most 32 lower-case letters, digits and hyphens.
 fn unique(name: &str, taken: &mut HashSet<String>) -> String {
     let mut plain = String::new();
     for c in name.to_lowercase().chars() {

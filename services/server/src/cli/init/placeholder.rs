@@ -4,12 +4,12 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-/// A text of a client's file in parts.
+/// Part of a text in a client's file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Part {
     /// Text without placeholders.
     Text(String),
-    /// An environment variable, or an input of VS Code, for which a variable stands in.
+    /// An environment variable, or an input of VS Code, which a variable replaces.
     Variable { name: String, default: Option<String> },
     /// A placeholder that only the client can fill.
     Unknown(String),
@@ -24,7 +24,7 @@ pub(super) enum PlaceholderError {
     Unset(String),
 }
 
-/// The folders that placeholders name.
+/// Folders that placeholders refer to.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Folders {
     /// The folder that the client's file belongs to.
@@ -96,7 +96,7 @@ fn placeholder(inside: &str) -> Part {
     Part::Unknown(format!("${{{inside}}}"))
 }
 
-/// A name for an environment variable, made of any text.
+/// Converts any text to the name of an environment variable.
 pub(super) fn variable_name(text: &str) -> String {
     let upper = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
     let name: String = text.chars().map(upper).collect();
@@ -106,7 +106,7 @@ pub(super) fn variable_name(text: &str) -> String {
     name
 }
 
-/// The text as a template of the configuration, and the variables in it.
+/// Returns the text as a template of the configuration, and its variables.
 pub(super) fn to_template(
     text: &str,
     folders: &Folders,
@@ -126,12 +126,12 @@ pub(super) fn to_template(
     Ok((template, variables))
 }
 
-/// Text as a template without placeholders.
+/// Converts text to a template without placeholders.
 pub(super) fn escape(text: &str) -> String {
     text.replace("${", "$${")
 }
 
-/// The text with its placeholders filled from the environment.
+/// Fills the placeholders of a text from the environment.
 pub(super) fn fill(
     text: &str,
     folders: &Folders,

@@ -1,4 +1,4 @@
-//! Secrets in the URLs of a client's file. They are not copied: an environment variable stands in for each.
+//! Secrets in the URLs of a client's file. An environment variable replaces each of them.
 
 use std::fmt::Write as _;
 
@@ -6,14 +6,14 @@ use url::Url;
 
 use super::placeholder::{escape, variable_name};
 
-/// The shortest text that may be a token.
+/// Minimum length of a token.
 const MIN_TOKEN: usize = 20;
 
 /// Parts of parameter names whose values are secret.
 const SECRET_NAMES: &[&str] =
     &["auth", "code", "credential", "key", "pass", "secret", "sig", "token"];
 
-/// Last words of the names of headers whose values are no secrets.
+/// Last words in the names of headers without secrets.
 const HARMLESS_NAMES: &[&str] = &[
     "env",
     "environment",
@@ -33,16 +33,16 @@ const HARMLESS_NAMES: &[&str] = &[
     "zone",
 ];
 
-/// The longest value of a header that is copied.
+/// Maximum length of a copied header value.
 const MAX_HARMLESS: usize = 32;
 
-/// A URL as a template of the configuration, without its secrets.
+/// URL as a template of the configuration, without its secrets.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SecretFreeUrl {
     pub(super) template: String,
-    /// For each variable: its name and the place of its value.
+    /// For each variable: its name and the origin of its value.
     pub(super) variables: Vec<(String, String)>,
-    /// The variable for `Authorization: Basic ...` in place of user and password.
+    /// The variable for `Authorization: Basic ...`, which replaces user and password.
     pub(super) authorization: Option<String>,
 }
 

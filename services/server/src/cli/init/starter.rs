@@ -1,4 +1,4 @@
-//! The file to begin with.
+//! Starter file.
 
 use std::fmt::Write as _;
 
@@ -44,12 +44,12 @@ operational:
   # logLevel: debug
 "#;
 
-/// A commented file with one backend.
+/// Returns a file with comments and one backend.
 pub(super) fn starter(name: &str) -> String {
     head(name) + REST
 }
 
-/// The beginning of a file: the server's name and who may connect.
+/// Returns the beginning of a file: the server's name and its authentication.
 pub(super) fn head(name: &str) -> String {
     format!(
         "{HEAD}\n# What clients see as the server's name.\nname: {}\n\n\
@@ -59,12 +59,12 @@ pub(super) fn head(name: &str) -> String {
     )
 }
 
-/// Text as a YAML scalar: JSON's notation is YAML's too, and says nothing but what it says.
+/// Formats text as a YAML scalar, in JSON's notation, which YAML reads unambiguously.
 pub(in crate::cli) fn quoted(text: &str) -> String {
     let json = serde_json::Value::from(text).to_string();
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
-        // JSON leaves some as they are that other readers take for the end of a line.
+        // JSON leaves characters unescaped that other parsers treat as line ends.
         if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') {
             // Writing to a string cannot fail.
             _ = write!(out, "\\u{:04x}", u32::from(c));

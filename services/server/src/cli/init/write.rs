@@ -1,18 +1,18 @@
-//! Writes a file as a whole or not at all, readable by its owner only.
+//! Atomic write of a file that only its owner can read.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Writes `text` to `path`. Without `force` a file that exists is left alone.
+/// Writes `text` to `path`. Without `force`, an existing file stays unchanged.
 pub(super) fn write(path: &Path, text: &str, force: bool) -> Result<(), String> {
     // Reserving the name first keeps two concurrent runs from both writing the file.
     let reserved = if force { Ok(()) } else { create(path, "") };
     let written = reserved.and_then(|()| {
         replace(path, text).inspect_err(|_| {
             if !force {
-                // The empty file is ours. That it stays does no harm.
+                // This function created the empty file, so a failed removal is harmless.
                 _ = fs::remove_file(path);
             }
         })
@@ -37,7 +37,7 @@ fn create(path: &Path, text: &str) -> io::Result<()> {
     file.sync_all()
 }
 
-/// A name in the same folder, so that the file can be moved into its place in one step.
+/// Returns a name in the same folder, so that a single rename replaces the file.
 fn beside(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.new", std::process::id()));

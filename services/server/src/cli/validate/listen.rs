@@ -1,4 +1,4 @@
-//! The addresses that `serve` is going to listen on.
+//! Check of the addresses for `serve`.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 
@@ -28,7 +28,7 @@ pub(super) struct ListenArgs {
     seal_key: Vec<SealKey>,
 }
 
-/// Problems that `serve` would meet: errors it refuses, a warning it goes on with.
+/// Problems of `serve`: errors that prevent its start, and a warning that does not.
 #[derive(Debug, Default)]
 pub(super) struct Tried {
     pub(super) errors: Vec<ConfigError>,
@@ -36,10 +36,10 @@ pub(super) struct Tried {
 }
 
 impl ListenArgs {
-    /// Listens for a moment wherever `serve` would.
+    /// Listens briefly on all addresses of `serve`.
     pub(super) fn try_out(&self, file: Option<&File>) -> Tried {
         let mut tried = Tried::default();
-        // Held until the end: both cannot have the same address.
+        // Kept open until the end, so that two equal addresses conflict.
         let _main = self.main().and_then(|(option, address)| {
             let exposed = file.and_then(|file| self.exposed(address, file));
             tried.errors.extend(exposed.map(ExposureError::to_config_error));
@@ -64,7 +64,7 @@ impl ListenArgs {
         tried
     }
 
-    /// The address for clients, and the option that says it; `None` if none was given.
+    /// Returns the address for clients and its option; `None` without one.
     fn main(&self) -> Option<(&'static str, SocketAddr)> {
         let option = match (self.port, self.host) {
             (Some(_), _) => "--port",
