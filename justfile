@@ -1,4 +1,4 @@
-# Each recipe is one step of .ci/run, or one that is worth its own command. `just` lists them.
+# Recipes for the steps of .ci/run, and for further checks. `just` lists them.
 
 set shell := ["bash", "-euo", "pipefail", "-c"]
 
@@ -6,11 +6,11 @@ set shell := ["bash", "-euo", "pipefail", "-c"]
 default:
     @just --list --unsorted
 
-# What a change has to pass, all of it
+# Run all checks of a change
 check:
     .ci/run
 
-# Lay out the sources
+# Format the sources
 fmt:
     cargo fmt --all
 
@@ -18,20 +18,20 @@ fmt:
 clippy:
     cargo clippy --workspace --all-targets -- -D warnings
 
-# Build the documentation of our own crates; a warning is an error
+# Build the documentation of the workspace's crates; a warning is an error
 doc:
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 
-# Run all tests, those with real clients, servers and the conformance suite too
+# Run all tests, including those with real clients, servers and the conformance suite
 test *arguments:
     cargo build --workspace --all-targets
     cargo test --workspace --no-fail-fast {{ arguments }}
 
-# Run the tests that need neither Node.js nor Python nor a network
+# Run the tests that require neither Node.js nor Python nor a network
 test-fast *arguments:
     VMCP_TEST_SKIP_REAL=1 cargo test --workspace {{ arguments }}
 
-# Check what is in the dependency tree: duplicates, licences, sources
+# Check the dependency tree: duplicates, licenses, sources
 deny:
     @if cargo deny --version >/dev/null 2>&1; then \
         cargo deny check bans licenses sources; \
@@ -39,12 +39,12 @@ deny:
         echo "skipped: cargo-deny is not installed (cargo install --locked cargo-deny)"; \
     fi
 
-# Measure the gateway against a bare proxy, in release; `just bench --profile-row call` for some rows
+# Run the benchmark against a bare proxy, in release mode; `just bench --profile-row call` for some rows
 bench *arguments:
     cargo build --release -p vmcp
     cargo run --release -p vmcp-bench -- {{ arguments }}
 
-# Run every row of the benchmark with a few requests: only whether all is answered rightly
+# Run every row of the benchmark with a few requests, to check correctness only
 bench-smoke:
     cargo run -p vmcp-bench -- --smoke
 
@@ -52,21 +52,21 @@ bench-smoke:
 fuzz-check:
     cargo check --manifest-path tests/fuzz/Cargo.toml --bins
 
-# Run every fuzz target for some seconds each; needs a nightly compiler and cargo-fuzz
+# Run every fuzz target for some seconds each; requires a nightly compiler and cargo-fuzz
 fuzz seconds="60":
     for target in $(cargo +nightly fuzz list --fuzz-dir tests/fuzz); do \
         cargo +nightly fuzz run --fuzz-dir tests/fuzz "$target" -- -max_total_time={{ seconds }} -timeout=20; \
     done
 
-# Run every property test with many cases, and other ones each time
+# Run every property test with many random cases
 properties cases="5000":
     PROPTEST_CASES={{ cases }} VMCP_TEST_SKIP_REAL=1 cargo test --workspace --lib
 
-# Drive the aggregating service at random for some seconds, and look for what is left without an owner
+# Test the aggregating service with random operations for some seconds, and check for leaks
 soak seconds="600":
     VMCP_SOAK_SECONDS={{ seconds }} cargo test --release -p vmcp-aggregate --test gateway -- random --nocapture
 
-# Check each crate alone: the layers with each feature and what they show, the others with their own features
+# Check each crate alone: the layers with each feature and their public types, the others with their own features
 each-crate:
     cargo test -p vmcp-tests --test alone
     for manifest in services/*/Cargo.toml tests/Cargo.toml tests/bench/Cargo.toml; do \
@@ -74,6 +74,6 @@ each-crate:
     done
     cargo check --quiet -p vmcp-examples --examples
 
-# Run the gateway over its built-in example servers
+# Run the gateway in front of its built-in example servers
 demo *arguments:
     cargo run -p vmcp -- demo {{ arguments }}
