@@ -23,7 +23,7 @@ enum Kind {
     #[default]
     Empty,
     Full(Bytes),
-    // MapErrBody: only lists are sent so, and every response is moved around with room for it.
+    // Boxed: only lists use it, and it would enlarge every response.
     Chain(Box<Chain>),
     Stream(Pin<Box<dyn http_body::Body<Data = Bytes, Error = BoxError> + Send>>),
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Approximate set of the values that were seen before, so that a [`Cache`](crate::Cache) need not hold values that are
 /// requested once.
 ///
-/// A value reslots another one in the same slot. Two values in a slot are confused with a probability of 2^-63. A slot takes
+/// A value replaces another one in the same slot. Two values in a slot are confused with a probability of 2^-63. A slot takes
 /// eight bytes.
 pub struct SeenFilter(Box<[AtomicU64]>);
 
