@@ -84,7 +84,7 @@ mod tests {
 
     // One test, because the number is that of the whole process.
     #[test]
-    fn each_worker_has_a_value_and_others_share_one() {
+    fn workers_have_own_values_other_threads_share() {
         let before = PerWorker::<AtomicUsize>::new();
         set_worker_count(2);
         let after = PerWorker::<AtomicUsize>::new();

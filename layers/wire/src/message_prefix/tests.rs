@@ -5,7 +5,7 @@ fn read(bytes: &str) -> MessagePrefix {
 }
 
 #[test]
-fn finds_id_and_result_before_the_result_is_complete() {
+fn finds_id_and_result_of_incomplete_message() {
     let bytes =
         r#"{"jsonrpc":"2.0","id":"a","result":{"resultType":"input_required","content":[{"te"#;
     let head = read(bytes);

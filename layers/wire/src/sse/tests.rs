@@ -49,7 +49,7 @@ fn joins_data_lines() {
 }
 
 #[test]
-fn empty_data_is_an_event_missing_data_is_not() {
+fn ignores_events_without_data() {
     assert_eq!(data(b"id: 1\ndata:\n\nid: 2\n\nevent: x\n\ndata: a\n\n"), ["", "a"]);
     let mut reader = Reader::new(64);
     reader.push(Bytes::from_static(b"id: 2\nretry: 10\n\nretry: 1x\nretry:\nid: a\0b\n\n"));
