@@ -5,7 +5,7 @@
 A row is CLIENT-BACKEND-ANSWER[-many]: a `session` or `stateless` client, or one of HTTP+`sse`; a backend of `streamable`
 HTTP, of HTTP+`sse`, or of the generation without sessions (`newer`); and 4 MB as `json` or as an `event`, or `news`,
 notifications of 60 kB without end. 200 connections of one address ask, of 40 addresses with `-many`. `mixed-all-event-many`
-has all clients and all backends at a time, and two requests each. The well-behaved client calls another backend. Prints and
+has all clients and all backends at a time, on 300 connections. The well-behaved client calls another backend. Prints and
 exits as `floods.py` does.
 """
 
@@ -249,7 +249,7 @@ def flood(program, row):
     def serving(backend):
         return lambda listener: serve(listener, backend == "newer")
 
-    attack = lambda port: unread_answers(port, 600 if is_mixed else 200, asking)
+    attack = lambda port: unread_answers(port, 300 if is_mixed else 200, asking)
     hostile = {name: (serving(name), "sse" if name == "sse" else "streamable-http") for name in backends}
     return measure(row, program, PROXIES, attack, lambda port: [Client(port)], hostile=hostile)
 
