@@ -31,7 +31,7 @@ pub(crate) struct Loaded {
     pub(crate) egress: Egress,
 }
 
-/// All errors of a configuration file.
+/// Errors of a configuration file.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     /// Reason why the file cannot be read or parsed.
@@ -63,7 +63,7 @@ impl ConfigFile {
         load(std::fs::read_to_string(&self.config).map_err(unreadable)?)
     }
 
-    /// Like [`ConfigFile::load`], with the errors as the failure of the command.
+    /// Loads the file like [`ConfigFile::load`], with the errors as the failure of the command.
     pub(crate) fn require(&self) -> Result<Loaded, Failure> {
         self.load().map_err(|faults| Failure::Fault(faults.describe(&self.config)))
     }

@@ -75,7 +75,7 @@ fn parse(text: &str) -> Result<Option<Targets>, String> {
     })
 }
 
-/// Debug events are limited to this project's crates, since those of libraries flood the log.
+/// Returns the default filter, with debug events of this project's crates only: those of libraries flood the log.
 fn level(debug: bool) -> Targets {
     let targets = Targets::new().with_default(Level::INFO);
     if debug { targets.with_target("vmcp", Level::DEBUG) } else { targets }

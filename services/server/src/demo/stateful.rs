@@ -31,14 +31,14 @@ pub(super) struct Stateful<E> {
     sessions: Arc<Sessions>,
 }
 
-/// All open sessions.
+/// Open sessions.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
     open: Mutex<HashMap<String, Arc<Session>>>,
     serial: AtomicU64,
 }
 
-/// One session.
+/// Session of a client.
 #[derive(Debug)]
 pub(super) struct Session {
     number: u64,

@@ -24,7 +24,7 @@ pub(crate) struct Who {
     anonymous: bool,
 }
 
-/// A call's arguments.
+/// Arguments of a call.
 #[derive(Debug, Args)]
 #[group(multiple = false)]
 pub(crate) struct Given {

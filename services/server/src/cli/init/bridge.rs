@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 use super::client_server::{Connection, Stdio};
 use super::placeholder::{Folders, PlaceholderError, fill};
 
-/// Serves the server on standard input over HTTP. Most servers behind stdio speak the older generation of MCP only,
-/// whatever their clients speak: the bridge speaks that to them.
+/// Python program that serves a stdio server over HTTP. Most stdio servers support only the older generation of MCP, so
+/// the bridge uses it for all of them.
 const PROGRAM: &str = "import json, os, sys; from fastmcp.server import create_proxy; server = json.load(sys.stdin); \
                        server[\"env\"] = {**os.environ, **server.get(\"env\", {})}; \
                        create_proxy({\"mcpServers\": {\"server\": server}}, mode=\"legacy\")\
                        .run(transport=\"http\", host=\"127.0.0.1\", port=";
 
-/// The command that serves one server of the client's file at a port of this machine.
+/// Returns the command that serves one server of the client's file at a port of this machine.
 pub(super) fn command(file: &Path, name: &str, port: u16) -> String {
     let (file, name) = (shell(&file.to_string_lossy()), shell(name));
     let program = shell(&format!("{PROGRAM}{port})"));

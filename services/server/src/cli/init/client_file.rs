@@ -12,7 +12,7 @@ use super::placeholder::{Folders, variable_name};
 /// Maximum size of a file, in bytes. `~/.claude.json` also contains the history of its projects.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// The servers of a client's file.
+/// Servers of a client's file.
 #[derive(Debug)]
 pub(super) struct ClientFile {
     pub(super) path: PathBuf,

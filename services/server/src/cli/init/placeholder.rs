@@ -34,7 +34,7 @@ pub(super) struct Folders {
 }
 
 impl Folders {
-    /// The folders of the file at `path`.
+    /// Returns the folders of the file at `path`.
     pub(super) fn of(path: &Path) -> Self {
         let folder = path.parent().unwrap_or(Path::new("/"));
         let is_settings =
