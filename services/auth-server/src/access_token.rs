@@ -53,7 +53,9 @@ pub enum AccessTokenError {
     /// later.
     ///
     /// [`AuthServer::watch`]: crate::AuthServer::watch
-    #[error("failed to verify access token: revocations are not loaded from the store yet; retry later")]
+    #[error(
+        "failed to verify access token: revocations are not loaded from the store yet; retry later"
+    )]
     RevocationsNotLoaded,
 }
 
@@ -153,9 +155,7 @@ pub(crate) async fn watch_revocations(server: &AppState) {
                 while let Some(revocation) = revocations.next().await {
                     server.forget(revocation.session);
                 }
-                tracing::warn!(
-                    "revocation stream ended, reconnecting"
-                );
+                tracing::warn!("revocation stream ended, reconnecting");
             }
             Err(error) => {
                 tracing::warn!(%error, "failed to read revocations from store, retrying");

@@ -351,7 +351,9 @@ fn check_supported(params: &Params<'_>) -> Result<(), OAuthError> {
         ));
     }
     if params.has_repeated() {
-        return Err(OAuthError::invalid_request("a parameter is repeated: send each parameter once"));
+        return Err(OAuthError::invalid_request(
+            "a parameter is repeated: send each parameter once",
+        ));
     }
     if params.get("state").is_some_and(|state| !is_printable(state, MAX_STATE)) {
         return Err(OAuthError::invalid_request(
@@ -364,8 +366,11 @@ fn check_supported(params: &Params<'_>) -> Result<(), OAuthError> {
         ("registration", ErrorCode::RegistrationNotSupported),
     ] {
         if params.has(name) {
-            return Err(OAuthError::new(code, "request, request_uri and registration are not supported: send plain \
-             parameters"));
+            return Err(OAuthError::new(
+                code,
+                "request, request_uri and registration are not supported: send plain \
+             parameters",
+            ));
         }
     }
     match params.get("response_type") {

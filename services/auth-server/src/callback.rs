@@ -31,9 +31,11 @@ use crate::redirect_uri::RedirectUri;
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(60);
 
 /// Error for the client when the configuration changed during its login.
-const PROVIDER_CHANGED: OAuthError =
-    OAuthError::new(ErrorCode::AccessDenied, "failed to complete login: the configuration of the identity provider \
-     changed; log in again");
+const PROVIDER_CHANGED: OAuthError = OAuthError::new(
+    ErrorCode::AccessDenied,
+    "failed to complete login: the configuration of the identity provider \
+     changed; log in again",
+);
 
 /// Handles `GET` of a callback.
 pub(crate) async fn callback(State(server): State<Arc<AppState>>, request: Request) -> Response {
@@ -265,7 +267,8 @@ impl AppState {
             // attempt shows the consent page.
             (LoginPurpose::Authorize(_), Some(known)) if *known != user => {
                 self.store.remove_browser(&login.browser).await?;
-                let words = "another account logged in than the one that gave consent; log in again";
+                let words =
+                    "another account logged in than the one that gave consent; log in again";
                 Err(LoginError::RedirectToClient(OAuthError::new(ErrorCode::AccessDenied, words)))
             }
             // Synthetic subjects are new at each login, so a difference does not show another user.
@@ -314,7 +317,10 @@ impl AppState {
             .verify_code(code.expose_secret())
             .ok_or(OAuthError::server_error())?;
         if !self.store.put_code(&key, &seed, self.settings.lifespans.code()).await? {
-            return Err(OAuthError::new(ErrorCode::AccessDenied, "the session ended during the login; log in again"));
+            return Err(OAuthError::new(
+                ErrorCode::AccessDenied,
+                "the session ended during the login; log in again",
+            ));
         }
         let consent = Consent {
             client: request.client.clone(),

@@ -82,7 +82,8 @@ impl AppState {
         match client_id_metadata.resolve(id, address, self).await {
             Ok(client) if client.refresh => Ok(()),
             Ok(_) => {
-                let words = "the client metadata document does not list refresh_token in grant_types";
+                let words =
+                    "the client metadata document does not list refresh_token in grant_types";
                 Err(OAuthError::new(ErrorCode::UnauthorizedClient, words))
             }
             Err(ClientMetadataError::Gone) => {
@@ -118,21 +119,28 @@ impl Credentials {
         let mut headers = headers.get_all(AUTHORIZATION).iter();
         let header = headers.next();
         if headers.next().is_some() {
-            return Err(OAuthError::invalid_request("the Authorization header is repeated: send it once"));
+            return Err(OAuthError::invalid_request(
+                "the Authorization header is repeated: send it once",
+            ));
         }
         let in_form = params.get("client_id");
         let secret = params.get("client_secret");
         let Some(header) = header else {
-            let id =
-                in_form.ok_or(OAuthError::new(ErrorCode::InvalidClient, "client_id is missing: send it in the form or \
-                 in the Authorization header"))?;
+            let id = in_form.ok_or(OAuthError::new(
+                ErrorCode::InvalidClient,
+                "client_id is missing: send it in the form or \
+                 in the Authorization header",
+            ))?;
             let secret = secret.map(SecretString::from);
             return Ok(Self { id: name(id)?, secret, basic: false });
         };
         let rejected = || {
-            OAuthError::new(ErrorCode::InvalidClient, "the Authorization header is malformed: use HTTP Basic with \
-             form-encoded client_id and secret")
-                .basic(true)
+            OAuthError::new(
+                ErrorCode::InvalidClient,
+                "the Authorization header is malformed: use HTTP Basic with \
+             form-encoded client_id and secret",
+            )
+            .basic(true)
         };
         if secret.is_some() {
             return Err(OAuthError::invalid_request(
@@ -186,9 +194,13 @@ pub(crate) fn redirect_uris(client: &Client) -> impl Iterator<Item = RedirectUri
 }
 
 fn name(id: &str) -> Result<ClientId, OAuthError> {
-    ClientId::new(id)
-        .map_err(|_| OAuthError::new(ErrorCode::InvalidClient, "client_id is malformed: use the value from the \
-         registration"))
+    ClientId::new(id).map_err(|_| {
+        OAuthError::new(
+            ErrorCode::InvalidClient,
+            "client_id is malformed: use the value from the \
+         registration",
+        )
+    })
 }
 
 /// Returns user name and password of a Basic header, both form-encoded (RFC 6749 section 2.3.1).

@@ -66,7 +66,9 @@ pub enum ClientMetadataError {
     #[error("failed to fetch client metadata document: status 404 or 410")]
     Gone,
     /// The fetch failed: no connection, a blocked address, a redirect or another status.
-    #[error("failed to fetch client metadata document: the host is unreachable, or the status is not 200")]
+    #[error(
+        "failed to fetch client metadata document: the host is unreachable, or the status is not 200"
+    )]
     Unreachable,
     /// The document did not arrive within 5 s.
     #[error("failed to fetch client metadata document: no complete response within 5 s")]
@@ -256,8 +258,8 @@ fn parse_document(
     }
     let name = text(&document, "client_name").filter(|name| is_name(name));
     let name = name.ok_or_else(content("client_name is missing or malformed"))?;
-    let uris =
-        strings(&document, "redirect_uris").ok_or_else(content("redirect_uris must be a list of strings"))?;
+    let uris = strings(&document, "redirect_uris")
+        .ok_or_else(content("redirect_uris must be a list of strings"))?;
     if uris.len() > MAX_DOCUMENT_REDIRECT_URIS {
         return Err(ClientMetadataError::Content("redirect_uris must have at most 32 entries"));
     }
@@ -283,8 +285,12 @@ fn parse_document(
         ));
     }
     let asked = text(&document, "scope").map(Scopes::parse).transpose();
-    let asked = asked.map_err(|_| ClientMetadataError::Content("scope is malformed: use space-separated scopes of at \
-     most 256 characters"))?;
+    let asked = asked.map_err(|_| {
+        ClientMetadataError::Content(
+            "scope is malformed: use space-separated scopes of at \
+     most 256 characters",
+        )
+    })?;
     let scopes =
         asked.map_or_else(|| allowed.scopes.clone(), |asked| asked.intersection(&allowed.scopes));
     Ok(Client {

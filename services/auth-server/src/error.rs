@@ -130,7 +130,10 @@ impl OAuthError {
     pub(crate) const fn too_many(after: Duration) -> Self {
         Self {
             too_many: true,
-            ..Self::temporarily_unavailable("too many requests from this address; retry later", after)
+            ..Self::temporarily_unavailable(
+                "too many requests from this address; retry later",
+                after,
+            )
         }
     }
 
@@ -184,10 +187,7 @@ impl From<StoreError> for OAuthError {
                 )
             }
             StoreError::Corrupt { what } => {
-                tracing::error!(
-                    what,
-                    "authorization store has a corrupt record"
-                );
+                tracing::error!(what, "authorization store has a corrupt record");
                 Self::server_error()
             }
         }

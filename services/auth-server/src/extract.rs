@@ -109,9 +109,13 @@ pub(crate) const OVERLOADED: OAuthError = OAuthError::temporarily_unavailable(
 impl From<BodyError> for OAuthError {
     fn from(error: BodyError) -> Self {
         Self::invalid_request(match error {
-            BodyError::ContentType => "Content-Type is not supported: use application/x-www-form-urlencoded",
+            BodyError::ContentType => {
+                "Content-Type is not supported: use application/x-www-form-urlencoded"
+            }
             BodyError::TooLarge => "the body is too large: send at most 64 KiB",
-            BodyError::Incomplete => "failed to read body: it is incomplete or took longer than 10 s",
+            BodyError::Incomplete => {
+                "failed to read body: it is incomplete or took longer than 10 s"
+            }
             BodyError::Overloaded => return OVERLOADED,
         })
     }

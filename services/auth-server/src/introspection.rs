@@ -43,8 +43,10 @@ impl AppState {
         params: &Params<'_>,
     ) -> Result<Option<Map<String, Value>>, OAuthError> {
         let credentials = Credentials::read(headers, params)?;
-        let token = params.get("token").ok_or(OAuthError::invalid_request("token is missing: send the token in the \
-         form"))?;
+        let token = params.get("token").ok_or(OAuthError::invalid_request(
+            "token is missing: send the token in the \
+         form",
+        ))?;
         let client = self.store.client(&credentials.id).await?;
         credentials.check(client.as_ref())?;
         if client.is_none_or(|client| client.auth == ClientAuth::None) {

@@ -85,10 +85,14 @@ impl AppState {
         from: Option<&Digest>,
     ) -> Result<Option<Uri>, OAuthError> {
         let state = nonce()?;
-        let (to, kept) = upstream.provider.begin(&state, reauth_params(&login, upstream)).await.map_err(|error| {
-            tracing::warn!(provider = %upstream.name, %error, "failed to start upstream login");
-            provider_error(&error).caused_by(upstream.at)
-        })?;
+        let (to, kept) = upstream
+            .provider
+            .begin(&state, reauth_params(&login, upstream))
+            .await
+            .map_err(|error| {
+                tracing::warn!(provider = %upstream.name, %error, "failed to start upstream login");
+                provider_error(&error).caused_by(upstream.at)
+            })?;
         let sealed = self.seal("leg", login.session, upstream, kept.expose_secret())?;
         let login = Login {
             stage: Stage::AwaitUpstream { provider: upstream.name.clone(), leg: sealed },
@@ -188,9 +192,10 @@ pub(crate) fn provider_error(error: &vmcp_upstream::ProviderError) -> OAuthError
         {
             DENIED_BY_PROVIDER
         }
-        "access_denied" => {
-            OAuthError::new(ErrorCode::AccessDenied, "the login at the identity provider failed; log in again")
-        }
+        "access_denied" => OAuthError::new(
+            ErrorCode::AccessDenied,
+            "the login at the identity provider failed; log in again",
+        ),
         "temporarily_unavailable" => OAuthError::temporarily_unavailable(
             "the identity provider is unavailable; retry later",
             Duration::from_secs(30),

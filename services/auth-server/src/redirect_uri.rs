@@ -36,7 +36,9 @@ pub enum RedirectKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RedirectUriError {
     /// The URI is longer than [`MAX_REDIRECT_URI`], not absolute, or has characters that are not allowed.
-    #[error("redirect URI is malformed: use an absolute URI of at most {MAX_REDIRECT_URI} characters")]
+    #[error(
+        "redirect URI is malformed: use an absolute URI of at most {MAX_REDIRECT_URI} characters"
+    )]
     Malformed,
     /// The URI has a fragment.
     #[error("redirect URI has a fragment: remove it")]
@@ -45,7 +47,9 @@ pub enum RedirectUriError {
     #[error("redirect URI has a user name or password: remove it")]
     UserInfo,
     /// An http URI with a host other than `localhost`, `127.0.0.1` or `[::1]`.
-    #[error("redirect URI uses http for a host other than localhost, 127.0.0.1 or [::1]: use https")]
+    #[error(
+        "redirect URI uses http for a host other than localhost, 127.0.0.1 or [::1]: use https"
+    )]
     Http,
     /// The scheme is neither http, https nor a private-use scheme.
     #[error(
@@ -53,7 +57,9 @@ pub enum RedirectUriError {
     )]
     Scheme,
     /// The URI is a link that makes an application act, such as `vscode:mcp/install`, and does not receive a response.
-    #[error("redirect URI is a link that installs an MCP server: use the callback of the application")]
+    #[error(
+        "redirect URI is a link that installs an MCP server: use the callback of the application"
+    )]
     DeepLink,
 }
 

@@ -67,9 +67,13 @@ impl AppState {
     async fn register(&self, request: Request) -> Result<Response, OAuthError> {
         self.admit(EndpointClass::Registration, peer_address(&request))?;
         let text = body(request, "application/json").await.map_err(|error| match error {
-            BodyError::ContentType => invalid_metadata("Content-Type is not supported: use application/json"),
+            BodyError::ContentType => {
+                invalid_metadata("Content-Type is not supported: use application/json")
+            }
             BodyError::TooLarge => invalid_metadata("the body is too large: send at most 64 KiB"),
-            BodyError::Incomplete => invalid_metadata("failed to read body: it is incomplete or took longer than 10 s"),
+            BodyError::Incomplete => {
+                invalid_metadata("failed to read body: it is incomplete or took longer than 10 s")
+            }
             BodyError::Overloaded => OVERLOADED,
         })?;
         let document = vmcp_jwt::parse_claims(&text);
@@ -103,8 +107,7 @@ impl AppState {
         }
         let name = optional_text(document, "client_name")?.filter(|name| !name.trim().is_empty());
         if name.is_some_and(|name| !is_name(name)) {
-            let words =
-                "client_name is invalid: use at most 256 characters without control or direction characters";
+            let words = "client_name is invalid: use at most 256 characters without control or direction characters";
             return Err(invalid_metadata(words));
         }
         let software = optional_text(document, "software_id")?;
@@ -140,8 +143,12 @@ impl AppState {
 
     /// Returns the scopes of the client: those it names, or all; the baseline is always added.
     fn scopes(&self, document: &Map<String, Value>) -> Result<Scopes, OAuthError> {
-        let malformed = |_| invalid_metadata("scope is malformed: use space-separated scopes of at most 256 \
-         characters");
+        let malformed = |_| {
+            invalid_metadata(
+                "scope is malformed: use space-separated scopes of at most 256 \
+         characters",
+            )
+        };
         let asked = match document.get("scope") {
             None | Some(Value::Null) => self.settings.scopes.clone(),
             Some(Value::String(text)) if text.trim().is_empty() => self.settings.scopes.clone(),
@@ -149,9 +156,7 @@ impl AppState {
             Some(_) => Scopes::new(optional_list(document, "scope", &[])?).map_err(malformed)?,
         };
         if !asked.is_subset(&self.settings.scopes) {
-            return Err(invalid_metadata(
-                "scope is not supported: use scopes of scopes_supported",
-            ));
+            return Err(invalid_metadata("scope is not supported: use scopes of scopes_supported"));
         }
         Ok(asked.union(&self.settings.baseline_scopes))
     }
@@ -269,7 +274,8 @@ fn optional_list<'a>(
     member: &str,
     unless: &[&'a str],
 ) -> Result<Vec<&'a str>, OAuthError> {
-    let malformed = invalid_metadata("a metadata member has the wrong type: use a list of at most 64 strings");
+    let malformed =
+        invalid_metadata("a metadata member has the wrong type: use a list of at most 64 strings");
     match document.get(member) {
         None | Some(Value::Null) => Ok(unless.to_vec()),
         Some(Value::Array(list)) if list.len() <= 64 => {

@@ -53,8 +53,10 @@ impl AppState {
     ) -> Result<(), OAuthError> {
         let kind = EventKind::TokenRevoked { by: RevokedBy::Client };
         let credentials = Credentials::read(headers, params)?;
-        let token = params.get("token").ok_or(OAuthError::invalid_request("token is missing: send the token in the \
-         form"))?;
+        let token = params.get("token").ok_or(OAuthError::invalid_request(
+            "token is missing: send the token in the \
+         form",
+        ))?;
         match self.identify_token(token, &credentials.id)? {
             Some(ClientToken::Refresh(id, _)) => {
                 let identify_token = self.store.grant(&id, &credentials.id).await?;

@@ -22,7 +22,9 @@ pub struct Scopes(Vec<String>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScopeError {
     /// A scope is empty, longer than 256 bytes, or has a character that is not allowed.
-    #[error("scope must be 1 to 256 characters of printable ASCII without space, quote and backslash")]
+    #[error(
+        "scope must be 1 to 256 characters of printable ASCII without space, quote and backslash"
+    )]
     Malformed,
     /// There are more than [`MAX_SCOPES`] scopes.
     #[error("at most {MAX_SCOPES} scopes are allowed")]

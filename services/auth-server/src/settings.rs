@@ -98,12 +98,16 @@ pub enum StartError {
     #[error("{0} is not a valid name of an upstream provider; change it")]
     InvalidName(Box<str>),
     /// The issuer of a provider is empty or too long.
-    #[error("issuer or endpoints of upstream provider {0} exceed 2000 \
-     characters; shorten them")]
+    #[error(
+        "issuer or endpoints of upstream provider {0} exceed 2000 \
+     characters; shorten them"
+    )]
     InvalidIssuer(Box<str>),
     /// A baseline scope is not among the supported scopes.
-    #[error("baseline client scope {0} is not supported; remove it or add it to \
-     the scopes")]
+    #[error(
+        "baseline client scope {0} is not supported; remove it or add it to \
+     the scopes"
+    )]
     UnsupportedBaselineScope(Box<str>),
     /// The redirect URI of a provider has an origin that is neither that of the authorization endpoint nor that of the
     /// issuer or of a resource, so this server may not be reachable there.

@@ -39,7 +39,11 @@ struct TokenResponse<'a> {
 /// Handles `POST` of the token endpoint.
 pub(crate) async fn token(State(server): State<Arc<AppState>>, request: Request) -> Response {
     server.token(request).await.unwrap_or_else(|error| {
-        tracing::info!(error = error.code.name(), reason = error.description, "token request rejected");
+        tracing::info!(
+            error = error.code.name(),
+            reason = error.description,
+            "token request rejected"
+        );
         error.to_response()
     })
 }
@@ -58,7 +62,9 @@ impl AppState {
                 let words = "grant_type is not supported: use authorization_code or refresh_token";
                 Err(OAuthError::new(ErrorCode::UnsupportedGrantType, words))
             }
-            None => Err(OAuthError::invalid_request("grant_type is missing: use authorization_code or refresh_token")),
+            None => Err(OAuthError::invalid_request(
+                "grant_type is missing: use authorization_code or refresh_token",
+            )),
         };
         answer.inspect_err(|error| self.record_rejection(&headers, &params, error))
     }
@@ -82,16 +88,19 @@ impl AppState {
         params: &Params<'_>,
     ) -> Result<Response, OAuthError> {
         let credentials = Credentials::read(headers, params)?;
-        let code = params.get("code").ok_or(OAuthError::invalid_request("code is missing: send the authorization code"))?;
-        let verifier = params
-            .get("code_verifier")
-            .ok_or(OAuthError::invalid_request("code_verifier is missing: send the PKCE verifier"))?;
+        let code = params
+            .get("code")
+            .ok_or(OAuthError::invalid_request("code is missing: send the authorization code"))?;
+        let verifier = params.get("code_verifier").ok_or(OAuthError::invalid_request(
+            "code_verifier is missing: send the PKCE verifier",
+        ))?;
         if !is_code_verifier(verifier) {
             return Err(OAuthError::invalid_request(
                 "code_verifier is malformed: use 43 to 128 letters, digits, hyphens, dots, underscores and tildes",
             ));
         }
-        let unknown = OAuthError::invalid_grant("the code is unknown, expired or already used; log in again");
+        let unknown =
+            OAuthError::invalid_grant("the code is unknown, expired or already used; log in again");
         let key = self.settings.hmac.verify_code(code).ok_or(unknown.clone())?;
         let challenge = CodeChallenge::of_verifier(verifier);
         let answer = self.store.redeem_code(&key, &credentials.id, &challenge).await?;
@@ -148,7 +157,9 @@ impl AppState {
     ) -> Result<Audience, OAuthError> {
         credentials.check(client)?;
         if data.client != credentials.id {
-            return Err(OAuthError::invalid_grant("the code belongs to another client; log in again"));
+            return Err(OAuthError::invalid_grant(
+                "the code belongs to another client; log in again",
+            ));
         }
         // OAuth 2.1 omits `redirect_uri` here; OAuth 2.0 requires the same value.
         if params.get("redirect_uri").is_some_and(|uri| uri != data.redirect_uri) {
@@ -212,9 +223,9 @@ impl AppState {
         address: IpAddr,
     ) -> Result<Response, OAuthError> {
         let credentials = Credentials::read(headers, params)?;
-        let text = params
-            .get("refresh_token")
-            .ok_or(OAuthError::invalid_request("refresh_token is missing: send the refresh token"))?;
+        let text = params.get("refresh_token").ok_or(OAuthError::invalid_request(
+            "refresh_token is missing: send the refresh token",
+        ))?;
         let unknown = OAuthError::invalid_grant(
             "the refresh token is unknown, expired, revoked or already used; log in again",
         );
@@ -306,7 +317,9 @@ pub(crate) fn parse_form(text: &[u8]) -> Result<Params<'_>, OAuthError> {
         ));
     }
     if params.has_repeated() {
-        return Err(OAuthError::invalid_request("a parameter is repeated: send each parameter once"));
+        return Err(OAuthError::invalid_request(
+            "a parameter is repeated: send each parameter once",
+        ));
     }
     Ok(params)
 }
@@ -316,9 +329,17 @@ fn narrow_scopes(grant: &Grant, params: &Params<'_>) -> Result<Scopes, OAuthErro
     let granted = Scopes::from_stored(&grant.scopes);
     let Some(text) = params.get("scope") else { return Ok(granted) };
     let error = |words| OAuthError::new(ErrorCode::InvalidScope, words);
-    let asked = Scopes::parse(text).map_err(|_| error("scope is malformed: use space-separated scopes of at most 256 \
-     characters"))?;
-    if asked.is_subset(&granted) { Ok(asked) } else { Err(error("scope is invalid: request only granted scopes")) }
+    let asked = Scopes::parse(text).map_err(|_| {
+        error(
+            "scope is malformed: use space-separated scopes of at most 256 \
+     characters",
+        )
+    })?;
+    if asked.is_subset(&granted) {
+        Ok(asked)
+    } else {
+        Err(error("scope is invalid: request only granted scopes"))
+    }
 }
 
 /// Checks the syntax of a PKCE verifier (RFC 7636 section 4.1).

@@ -66,10 +66,11 @@ impl AppState {
                 AccessTokenError::RevocationsNotLoaded => OAuthError::from(StoreError::Unavailable),
                 AccessTokenError::Token(_)
                 | AccessTokenError::NoSession
-                | AccessTokenError::Revoked => {
-                    OAuthError::new(ErrorCode::InvalidToken, "the access token is invalid, expired or revoked; log in \
-                     again")
-                }
+                | AccessTokenError::Revoked => OAuthError::new(
+                    ErrorCode::InvalidToken,
+                    "the access token is invalid, expired or revoked; log in \
+                     again",
+                ),
             })
         })?;
         let scopes =

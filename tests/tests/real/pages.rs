@@ -172,9 +172,15 @@ async fn consents_by_keyboard_without_scripts() {
     let place = Place::new().await;
     let mut browser = Browser::start(Window { scripts: false, ..Window::WIDE }).await.unwrap();
     let sight = browser.open(&place.authorize()).await.unwrap();
-    for part in
-        ["Editor", "127.0.0.1", "/mcp", "corp", "git", "Its name is not verified", "on this computer"]
-    {
+    for part in [
+        "Editor",
+        "127.0.0.1",
+        "/mcp",
+        "corp",
+        "git",
+        "Its name is not verified",
+        "on this computer",
+    ] {
         assert!(sight.text.contains(part), "{part}: {sight:?}");
     }
     assert_eq!(place.complaints(&sight), [""; 0]);

@@ -1,5 +1,6 @@
 //! Forwarding of a backend's response: the head is buffered to identify the response, the rest is streamed.
 
+mod error_code;
 mod held;
 mod room;
 
@@ -10,10 +11,10 @@ use http_body::Body as _;
 use http_body_util::BodyExt;
 use vmcp_core::{Body, BoxError, Generation, RequestContext, cause_ref, code};
 use vmcp_wire::{
-    Envelope, MessagePrefix, Outcome, PrefixOutcome, Span, Splice, find, may_contain_error, scan,
-    scan_prefix,
+    Envelope, MessagePrefix, Outcome, PrefixOutcome, Span, Splice, find, scan, scan_prefix,
 };
 
+pub(crate) use self::error_code::{error_code, record_error};
 use self::held::{Held, Rest};
 pub(crate) use self::room::{Holder, Room};
 use crate::backend::failure::Failure;
@@ -339,24 +340,6 @@ fn check(found: &MessagePrefix, message: &[u8], expected: &Expected) -> Result<(
 fn is_error(message: &[u8], start: u32, code: Option<i64>) -> bool {
     let error = message.get(start as usize..).unwrap_or_default();
     code.is_some() && find(error, "message").is_some_and(|text| text.starts_with(b"\""))
-}
-
-/// Records the error of a response, if it is one.
-pub(crate) fn record_error(request_context: Option<&RequestContext>, message: &[u8]) {
-    if let Some(request_context) = request_context.filter(|_| may_contain_error(message))
-        && let Ok(found) = scan_prefix(message)
-        && let Some(code) = error_code(&found)
-    {
-        request_context.record_error(code);
-    }
-}
-
-/// Returns the code of a JSON-RPC error.
-pub(crate) fn error_code(found: &MessagePrefix) -> Option<i64> {
-    match found.outcome {
-        Some(PrefixOutcome::Error { code, .. }) => code,
-        Some(PrefixOutcome::Result { .. }) | None => None,
-    }
 }
 
 /// Returns the HTTP status for the client. A backend of the client's generation has already chosen it; for a stateful client, a

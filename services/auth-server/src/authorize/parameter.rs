@@ -11,8 +11,12 @@ pub(super) fn scopes(params: &Params<'_>, client: &Client) -> Result<Scopes, OAu
     let own = Scopes::from_stored(&client.scopes);
     let Some(text) = params.get("scope") else { return Ok(own) };
     let error = |words| OAuthError::new(ErrorCode::InvalidScope, words);
-    let asked = Scopes::parse(text).map_err(|_| error("scope is malformed: use space-separated scopes of at most 256 \
-     characters"))?;
+    let asked = Scopes::parse(text).map_err(|_| {
+        error(
+            "scope is malformed: use space-separated scopes of at most 256 \
+     characters",
+        )
+    })?;
     if asked.is_subset(&own) {
         Ok(asked)
     } else {
@@ -29,9 +33,9 @@ pub(super) fn prompts<'a>(params: &'a Params<'_>) -> Result<Vec<&'a str>, OAuthE
             ErrorCode::LoginRequired,
             "prompt=none is not possible: the user must log in interactively",
         )),
-        several if several.contains(&"none") => {
-            Err(OAuthError::invalid_request("prompt is invalid: none cannot be combined with other values"))
-        }
+        several if several.contains(&"none") => Err(OAuthError::invalid_request(
+            "prompt is invalid: none cannot be combined with other values",
+        )),
         _ => Ok(prompts),
     }
 }
@@ -50,10 +54,14 @@ pub(super) fn challenge(params: &Params<'_>) -> Result<CodeChallenge, OAuthError
     let challenge = challenge
         .ok_or(OAuthError::invalid_request("code_challenge is missing: use PKCE with S256"))?;
     if params.get("code_challenge_method") != Some("S256") {
-        return Err(OAuthError::invalid_request("code_challenge_method is not supported: use S256"));
+        return Err(OAuthError::invalid_request(
+            "code_challenge_method is not supported: use S256",
+        ));
     }
     challenge.parse().map_err(|_| {
-        OAuthError::invalid_request("code_challenge is invalid: use the base64url form of a SHA-256 digest")
+        OAuthError::invalid_request(
+            "code_challenge is invalid: use the base64url form of a SHA-256 digest",
+        )
     })
 }
 

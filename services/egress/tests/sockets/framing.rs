@@ -38,9 +38,7 @@ async fn reads_each_framing_and_reuses_connections() {
         ),
         (
             Method::POST,
-            format!(
-                "HTTP/1.1 103 Early Hints\r\nlink: </>\r\n\r\n{HEAD}content-length: 0\r\n\r\n"
-            ),
+            format!("HTTP/1.1 103 Early Hints\r\nlink: </>\r\n\r\n{HEAD}content-length: 0\r\n\r\n"),
             "",
             true,
         ),
