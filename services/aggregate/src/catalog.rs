@@ -3,6 +3,7 @@
 mod annotations;
 mod apps;
 mod combine;
+mod conflict_resolution;
 mod define;
 mod item;
 mod item_rules;
@@ -12,7 +13,6 @@ mod offers;
 mod params;
 mod routes;
 mod serial;
-mod settle;
 mod template;
 mod templates;
 mod texts;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 use vmcp_core::{Generation, ToolAnnotations};
 
 use self::apps::UiResource;
-pub use self::combine::{Conflict, Hides};
+pub use self::combine::{Conflict, HideRule};
 pub(crate) use self::{
     annotations::Told,
     apps::SCHEME as UI_SCHEME,

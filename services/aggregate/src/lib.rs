@@ -30,7 +30,7 @@ mod views;
 mod watchers;
 
 pub use self::{
-    catalog::{Conflict, Hides},
+    catalog::{Conflict, HideRule},
     gateway::{Gateway, ResponseFuture},
     hearing::Admissions,
     seal::{NoRandom, Seal},

@@ -94,7 +94,7 @@ fn warn_of_conflicts(found: &[Conflict], known: &[Conflict]) {
             name = conflict.name,
             contenders = conflict.contenders.join(", "),
             "several backends want the same name: {}",
-            conflict.settled
+            conflict.resolution
         );
     }
 }

@@ -10,7 +10,7 @@ use vmcp_core::{Generation, ItemBackend, LATEST_STATEFUL, STATELESS, ToolAnnotat
 
 use crate::backend::own::Owns;
 use crate::backend::{Link, Speaks, Status};
-use crate::catalog::{Conflict, Hides};
+use crate::catalog::{Conflict, HideRule};
 use crate::hub::{Combined, Hub, Snapshot};
 use crate::settings::{Sharing, Transport};
 
@@ -26,9 +26,9 @@ pub struct Report {
     /// Names claimed by several backends.
     pub conflicts: Vec<Conflict>,
     /// Rules in `aggregation.tools` for tools that their backend does not have.
-    pub idle_rules: Vec<IdleRule>,
+    pub unmatched_rules: Vec<UnmatchedRule>,
     /// Advertised tool names that do not conform to MCP's recommendation; some clients reject them.
-    pub odd_names: Vec<String>,
+    pub nonconforming_names: Vec<String>,
     /// Number of stateful client sessions.
     pub sessions: usize,
     /// Number of suspended calls of stateless clients.
@@ -126,7 +126,7 @@ pub struct Entry {
     /// `true` if clients see the item.
     pub shown: bool,
     /// Reason for hiding the item; `None` if it is visible.
-    pub because: Option<Because>,
+    pub hidden_reason: Option<HiddenReason>,
     /// Generation of the clients that see the item; `None` for both. A backend that supports both may offer different items to
     /// each.
     pub generation: Option<Generation>,
@@ -169,7 +169,7 @@ impl Report {
 
 /// Name in `aggregation.tools` that matches no tool. Backends with unknown or per-caller offers are not checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IdleRule {
+pub struct UnmatchedRule {
     /// Backend of the rule.
     pub backend: String,
     /// `filter` or `overrides`.
@@ -180,10 +180,10 @@ pub struct IdleRule {
 
 /// Reason for which clients do not see an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Because {
+pub enum HiddenReason {
     /// A rule hides it. Composite tools can still call it.
-    Hidden(Hides),
-    /// Its name was assigned to another item or to none; the text is that of [`Conflict::settled`].
+    Rule(HideRule),
+    /// Its name was assigned to another item or to none; the text is that of [`Conflict::resolution`].
     NameTaken(String),
 }
 
@@ -263,8 +263,8 @@ pub(crate) fn report(hub: &Arc<Hub>) -> Report {
     Report {
         name: snapshot.name.clone(),
         backends: backends(&snapshot),
-        idle_rules: idle_rules(&snapshot, &entries),
-        odd_names: odd_names(&entries),
+        unmatched_rules: unmatched_rules(&snapshot, &entries),
+        nonconforming_names: nonconforming_names(&entries),
         entries,
         conflicts: catalogs.conflicts().to_vec(),
         sessions,
@@ -277,7 +277,7 @@ pub(crate) fn report(hub: &Arc<Hub>) -> Report {
 }
 
 /// Returns the names that violate MCP 2025-11-25, Tools, Tool Names.
-fn odd_names(entries: &[Entry]) -> Vec<String> {
+fn nonconforming_names(entries: &[Entry]) -> Vec<String> {
     let advised = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     let good = |name: &str| (1..=128).contains(&name.len()) && name.bytes().all(advised);
     let shown = entries.iter().filter(|entry| entry.shown && entry.kind == "tool");
@@ -288,13 +288,13 @@ fn odd_names(entries: &[Entry]) -> Vec<String> {
     odd
 }
 
-fn idle_rules(snapshot: &Snapshot, entries: &[Entry]) -> Vec<IdleRule> {
+fn unmatched_rules(snapshot: &Snapshot, entries: &[Entry]) -> Vec<UnmatchedRule> {
     let mut idle = Vec::new();
     for link in snapshot.links.iter().filter(|link| link.offers.load().is_known()) {
         let Some(rules) = snapshot.rules.workloads.get(link.name()) else { continue };
         let tools = entries.iter().filter(|entry| entry.kind == "tool");
         let tools: Vec<_> = tools.filter(|entry| entry.backend == link.name()).collect();
-        let rule = |list, name: &String| IdleRule {
+        let rule = |list, name: &String| UnmatchedRule {
             backend: link.name().to_owned(),
             list,
             name: name.clone(),

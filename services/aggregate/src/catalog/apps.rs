@@ -145,13 +145,13 @@ impl Interfaces {
         }
         let contenders: Vec<_> = owners.iter().map(|part| parts[*part].name.to_owned()).collect();
         let given = alias("<backend>", uri).replace("%3Cbackend%3E", "<backend>");
-        let settled = match &contenders[..] {
+        let resolution = match &contenders[..] {
             _ if is_given => format!("offered as {given}: the gateway gives such URIs itself"),
             [first, _, ..] => format!("{first} has it; others are offered as {given}"),
             _ => return,
         };
         let (kind, name) = (singular(Kind::Resources), uri.to_owned());
-        conflicts.push(Conflict { kind, name, contenders, settled });
+        conflicts.push(Conflict { kind, name, contenders, resolution });
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -10,9 +10,9 @@ use vmcp_core::{Generation, ItemKind};
 
 use super::annotations::Told;
 use super::apps::Interfaces;
+use super::conflict_resolution::{AssignedName, ConflictResolver, Prefixes};
 use super::define::define;
 use super::located::{located, resources, templates};
-use super::settle::{Prefixes, Settling, Won};
 use super::{
     ByGeneration, Catalog, Catalogs, Item, Kind, List, Offer, ParamHeader, Route, Routes, Serial,
     item_rules, params,
@@ -32,12 +32,12 @@ pub struct Conflict {
     /// Backends that claim the name, in the order of precedence.
     pub contenders: Vec<String>,
     /// Description of the resolution.
-    pub settled: String,
+    pub resolution: String,
 }
 
 /// Rule that hides tools from clients. Hidden tools stay routable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hides {
+pub enum HideRule {
     /// `aggregation.excludeAllTools` is set.
     ExcludeAllTools,
     /// `excludeAll` of the backend is set.
@@ -140,27 +140,28 @@ fn named<L: Clone>(
     (kind, interfaces): (Kind, &Interfaces),
     conflicts: &mut Vec<Conflict>,
 ) -> ByGeneration<NamedItems<L>> {
-    let mut settling = Settling::new(parts, prefixes, kind, conflicts);
-    let won = settling.settle_all(conflicts);
+    let mut resolver = ConflictResolver::new(parts, prefixes, kind, conflicts);
+    let assigned = resolver.resolve_all(conflicts);
     by_generation(parts, kind, |generation| {
-        named_in(parts, &settling, &won, (kind, generation, interfaces), conflicts)
+        named_in(parts, &resolver, &assigned, (kind, generation, interfaces), conflicts)
     })
 }
 
 /// Builds the list and routes of one generation from the items that were assigned a name.
 fn named_in<L: Clone>(
     parts: &[Part<'_, L>],
-    settling: &Settling<'_, L>,
-    won: &[(Won, bool)],
+    resolver: &ConflictResolver<'_, L>,
+    assigned: &[(AssignedName, bool)],
     (kind, generation, interfaces): (Kind, Generation, &Interfaces),
     conflicts: &mut Vec<Conflict>,
 ) -> NamedItems<L> {
     let none: Arc<[ParamHeader]> = Arc::default();
-    let mut listed = Vec::with_capacity(won.len());
+    let mut listed = Vec::with_capacity(assigned.len());
     let mut size = 0;
-    let (mut routes, mut originals) = (Routes::with_capacity(won.len()), HashMap::new());
-    for (won, visible) in won {
-        let (name, candidate) = (settling.names.get(won.name), &settling.candidates[won.candidate]);
+    let (mut routes, mut originals) = (Routes::with_capacity(assigned.len()), HashMap::new());
+    for (assigned, visible) in assigned {
+        let (name, candidate) =
+            (resolver.names.get(assigned.name), &resolver.candidates[assigned.candidate]);
         let Some(item) = *candidate.items.of(generation) else { continue };
         let part = &parts[candidate.part];
         let Some(headers) = headers(item, &none) else {
@@ -168,7 +169,7 @@ fn named_in<L: Clone>(
                 kind: singular(kind),
                 name: name.to_owned(),
                 contenders: vec![part.name.to_owned()],
-                settled: "left out: its x-mcp-header annotations break the rules".to_owned(),
+                resolution: "left out: its x-mcp-header annotations break the rules".to_owned(),
             };
             if !conflicts.contains(&conflict) {
                 conflicts.push(conflict);
@@ -212,7 +213,12 @@ pub(crate) fn wanted<'a>(rules: &'a Rules, backend: &str, kind: Kind, own: &'a s
 }
 
 /// Returns the rule that hides an item from clients, if any. Rules apply to tools only.
-pub(crate) fn hidden_by(rules: &Rules, backend: &str, kind: Kind, wanted: &str) -> Option<Hides> {
+pub(crate) fn hidden_by(
+    rules: &Rules,
+    backend: &str,
+    kind: Kind,
+    wanted: &str,
+) -> Option<HideRule> {
     hides(rules, rules.workloads.get(backend), kind, wanted)
 }
 
@@ -222,19 +228,19 @@ pub(super) fn hides(
     workload: Option<&WorkloadRules>,
     kind: Kind,
     wanted: &str,
-) -> Option<Hides> {
+) -> Option<HideRule> {
     if kind != Kind::Tools {
         return None;
     }
     if rules.exclude_all_tools {
-        return Some(Hides::ExcludeAllTools);
+        return Some(HideRule::ExcludeAllTools);
     }
     let workload = workload?;
     if workload.exclude_all {
-        return Some(Hides::ExcludeAll);
+        return Some(HideRule::ExcludeAll);
     }
     let filtered = workload.filter.as_ref().is_some_and(|names| !names.contains(wanted));
-    filtered.then_some(Hides::Filter)
+    filtered.then_some(HideRule::Filter)
 }
 
 /// Returns `true` if the rules permit a backend to show clients an item of this name, independent of its current offer.

@@ -86,7 +86,7 @@ pub(super) fn report<L>(parts: &[Part<'_, L>], conflicts: &mut Vec<Conflict>) {
                         kind: singular(kind),
                         name: name.unwrap_or_default().into_owned(),
                         contenders: vec![part.name.to_owned()],
-                        settled: format!("left out: {} {}", fault.member, fault.problem),
+                        resolution: format!("left out: {} {}", fault.member, fault.problem),
                     };
                     if !reported.contains(&conflict) {
                         reported.push(conflict);

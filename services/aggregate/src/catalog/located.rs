@@ -57,10 +57,15 @@ pub(super) fn located<L, O>(
         };
         each_item(part.offers, kind, |key, items| {
             if kind == Kind::Templates
-                && let Some(settled) = unfit(&key, own.len())
+                && let Some(resolution) = unfit(&key, own.len())
             {
                 let (name, contenders) = (key.into_owned(), vec![part.name.to_owned()]);
-                return left_out.push(Conflict { kind: singular(kind), name, contenders, settled });
+                return left_out.push(Conflict {
+                    kind: singular(kind),
+                    name,
+                    contenders,
+                    resolution,
+                });
             }
             let key = match interfaces.offered(index, &key) {
                 Offered::AsItIs => key,
@@ -79,8 +84,8 @@ pub(super) fn located<L, O>(
     }
     left_out.truncate(MAX_LEFT_OUT);
     conflicts.append(&mut left_out);
-    conflicts.extend(settled(kind, twice, "it comes first in backends"));
-    conflicts.extend(settled(kind, shown, "its tools show it"));
+    conflicts.extend(to_conflicts(kind, twice, "it comes first in backends"));
+    conflicts.extend(to_conflicts(kind, shown, "its tools show it"));
     by_generation(parts, kind, |generation| {
         let listed: Vec<_> = first
             .iter()
@@ -103,11 +108,11 @@ pub(super) fn located<L, O>(
 }
 
 /// Returns the conflicts of URIs that several backends have.
-fn settled(kind: Kind, all: Contenders, reason: &str) -> impl Iterator<Item = Conflict> {
+fn to_conflicts(kind: Kind, all: Contenders, reason: &str) -> impl Iterator<Item = Conflict> {
     all.into_iter().map(move |(name, contenders)| Conflict {
         kind: singular(kind),
         name,
-        settled: format!("{} has it: {reason}", contenders[0]),
+        resolution: format!("{} has it: {reason}", contenders[0]),
         contenders,
     })
 }

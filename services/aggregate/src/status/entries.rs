@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use vmcp_core::{Generation, ToolAnnotations};
 
-use super::{Because, Entry};
+use super::{Entry, HiddenReason};
 use crate::catalog::{
     ByGeneration, Kind, Offer, Route, contested, each_item, hidden_by, singular, wanted,
 };
@@ -92,9 +92,9 @@ fn entry(
     let wanted = wanted(rules, backend, kind, &original).to_owned();
     let contested = if named { contested(rules, backend, &wanted) } else { wanted.clone() };
     let shown = place.is_some_and(|(_, shown)| shown);
-    let because = (!shown).then(|| match hidden_by(rules, backend, kind, &wanted) {
-        Some(rule) => Because::Hidden(rule),
-        None => Because::NameTaken(settlement(catalog, kind, &contested)),
+    let hidden_reason = (!shown).then(|| match hidden_by(rules, backend, kind, &wanted) {
+        Some(rule) => HiddenReason::Rule(rule),
+        None => HiddenReason::NameTaken(resolution(catalog, kind, &contested)),
     });
     let name = place.map_or(contested, |(name, _)| name.to_owned());
     let annotations = catalog.annotations(kind, &name);
@@ -106,13 +106,13 @@ fn entry(
         wanted,
         annotations: if shown { annotations } else { ToolAnnotations::default() },
         shown,
-        because,
+        hidden_reason,
         generation: None,
     }
 }
 
-fn settlement(catalog: &Everything, kind: Kind, name: &str) -> String {
+fn resolution(catalog: &Everything, kind: Kind, name: &str) -> String {
     let mut conflicts = catalog.conflicts.iter();
     let conflict = conflicts.find(|found| found.kind == singular(kind) && found.name == name);
-    conflict.map_or_else(|| "another has its name".to_owned(), |found| found.settled.clone())
+    conflict.map_or_else(|| "another has its name".to_owned(), |found| found.resolution.clone())
 }

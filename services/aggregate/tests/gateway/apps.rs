@@ -91,7 +91,7 @@ async fn reports_colliding_interfaces() {
         (conflict.kind, &conflict.contenders[..]),
         ("resource", &["a", "b"].map(Into::into)[..])
     );
-    assert_eq!(conflict.settled, "a has it; others are offered as ui://vmcp/<backend>/app");
+    assert_eq!(conflict.resolution, "a has it; others are offered as ui://vmcp/<backend>/app");
     let resources = report.entries.iter().filter(|entry| entry.kind == "resource");
     let offered: Vec<_> = resources
         .map(|entry| (&*entry.name, &*entry.original, &*entry.backend, entry.shown))

@@ -514,7 +514,7 @@ async fn items_that_break_their_schema_are_left_out() {
         assert_eq!(said["result"][member].as_array().unwrap().len(), expected, "{said}");
     }
     let conflicts = gateway.report().conflicts;
-    let settled: Vec<_> = conflicts.iter().map(|it| (&*it.name, &*it.settled)).collect();
+    let settled: Vec<_> = conflicts.iter().map(|it| (&*it.name, &*it.resolution)).collect();
     for (name, text) in [
         ("none", "left out: inputSchema is not a JSON Schema whose type is object"),
         ("told", "left out: description is not a string"),

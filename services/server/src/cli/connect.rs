@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use vmcp_aggregate::settings::{Limits, PartialFailure, Settings};
-use vmcp_aggregate::status::{BackendReport, Entry, IdleRule, Report};
+use vmcp_aggregate::status::{BackendReport, Entry, Report, UnmatchedRule};
 use vmcp_aggregate::{Conflict, Gateway, Seal};
 use vmcp_cedar::NamedItem;
 use vmcp_core::{Generation, LATEST_STATEFUL};
@@ -152,8 +152,8 @@ fn trouble(backend: &BackendReport, timeout: Duration) -> Option<String> {
 }
 
 /// Describes a rule that matches no tool, as text.
-pub(crate) fn idle_rule(rule: &IdleRule) -> String {
-    let IdleRule { backend, list, name } = rule;
+pub(crate) fn unmatched_rule(rule: &UnmatchedRule) -> String {
+    let UnmatchedRule { backend, list, name } = rule;
     let fault = match *list {
         "filter" => "names {name}: no tool is called so after overrides",
         _ => "name {name}: the backend itself has no tool of that name",
@@ -163,26 +163,29 @@ pub(crate) fn idle_rule(rule: &IdleRule) -> String {
 }
 
 /// Describes a name that clients may reject, as text.
-pub(crate) fn odd_name(name: &str) -> String {
+pub(crate) fn nonconforming_name(name: &str) -> String {
     let advice = "some clients refuse names that are not 1 to 128 of A-Z, a-z, 0-9, _, - and .; give it another \
                   in aggregation.tools[].overrides";
     super::table::plain(&format!("tool {name}: {advice}"))
 }
 
 /// Returns a rule that matches no tool as JSON.
-pub(crate) fn idle_rule_json(rule: &IdleRule) -> Value {
-    let IdleRule { backend, list, name } = rule;
+pub(crate) fn unmatched_rule_json(rule: &UnmatchedRule) -> Value {
+    let UnmatchedRule { backend, list, name } = rule;
     json!({"backend": backend, "list": list, "name": name})
 }
 
 /// Describes the conflicts, one per line.
 pub(crate) fn conflict(conflict: &Conflict) -> String {
-    let Conflict { kind, name, contenders, settled } = conflict;
-    super::table::plain(&format!("{kind} {name}: wanted by {}: {settled}", contenders.join(", ")))
+    let Conflict { kind, name, contenders, resolution } = conflict;
+    super::table::plain(&format!(
+        "{kind} {name}: wanted by {}: {resolution}",
+        contenders.join(", ")
+    ))
 }
 
 /// Returns a conflict as JSON.
 pub(crate) fn conflict_json(conflict: &Conflict) -> Value {
-    let Conflict { kind, name, contenders, settled } = conflict;
-    json!({"kind": kind, "name": name, "contenders": contenders, "settled": settled})
+    let Conflict { kind, name, contenders, resolution } = conflict;
+    json!({"kind": kind, "name": name, "contenders": contenders, "resolution": resolution})
 }

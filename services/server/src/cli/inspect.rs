@@ -2,13 +2,14 @@
 
 use clap::Args;
 use serde_json::{Value, json};
-use vmcp_aggregate::Hides;
-use vmcp_aggregate::status::{Because, Entry};
+use vmcp_aggregate::HideRule;
+use vmcp_aggregate::status::{Entry, HiddenReason};
 use vmcp_core::Generation;
 
 use super::config::{ConfigFile, Loaded};
 use super::connect::{
-    Seen, TIMEOUT, conflict, conflict_json, connect, idle_rule, idle_rule_json, odd_name,
+    Seen, TIMEOUT, conflict, conflict_json, connect, nonconforming_name, unmatched_rule,
+    unmatched_rule_json,
 };
 use super::outcome::{Failure, Form, Printed, block_on, complain, print, print_json};
 use super::table::table;
@@ -55,20 +56,20 @@ fn renamed(entry: &Entry) -> Vec<&'static str> {
 }
 
 /// Describes the reason why clients do not see the entry.
-pub(crate) fn because(entry: &Entry) -> Option<String> {
-    entry.because.as_ref().map(|because| match because {
-        Because::Hidden(Hides::ExcludeAllTools) => "aggregation.excludeAllTools".to_owned(),
-        Because::Hidden(Hides::ExcludeAll) => {
+pub(crate) fn hidden_reason(entry: &Entry) -> Option<String> {
+    entry.hidden_reason.as_ref().map(|hidden_reason| match hidden_reason {
+        HiddenReason::Rule(HideRule::ExcludeAllTools) => "aggregation.excludeAllTools".to_owned(),
+        HiddenReason::Rule(HideRule::ExcludeAll) => {
             format!("excludeAll of {} in aggregation.tools", entry.backend)
         }
-        Because::Hidden(Hides::Filter) => {
+        HiddenReason::Rule(HideRule::Filter) => {
             // Filters apply after overrides, to the overridden names.
             format!(
                 "{} is not in the filter of {} in aggregation.tools",
                 entry.wanted, entry.backend
             )
         }
-        Because::NameTaken(settled) => format!("name conflict: {settled}"),
+        HiddenReason::NameTaken(resolution) => format!("name conflict: {resolution}"),
     })
 }
 
@@ -105,13 +106,13 @@ fn as_text(about: &About, issuer: Option<&Report>, seen: &Seen) -> String {
         out.push('\n');
         out.push_str(&conflict(one));
     }
-    for one in &seen.report.idle_rules {
+    for one in &seen.report.unmatched_rules {
         out.push('\n');
-        out.push_str(&idle_rule(one));
+        out.push_str(&unmatched_rule(one));
     }
-    for name in &seen.report.odd_names {
+    for name in &seen.report.nonconforming_names {
         out.push('\n');
-        out.push_str(&odd_name(name));
+        out.push_str(&nonconforming_name(name));
     }
     out.trim_end().to_owned() + "\n"
 }
@@ -147,7 +148,7 @@ fn row(entry: &Entry) -> Vec<String> {
         entry.backend.clone(),
         entry.original.clone(),
         renamed(entry).join(", "),
-        because(entry).map_or_else(|| "yes".to_owned(), |why| format!("no: {why}")),
+        hidden_reason(entry).map_or_else(|| "yes".to_owned(), |why| format!("no: {why}")),
     ]
 }
 
@@ -174,7 +175,7 @@ fn as_json(about: &About, issuer: Option<&Report>, seen: &Seen) -> Value {
             "originalName": entry.original,
             "renamedBy": renamed(entry),
             "shown": entry.shown,
-            "because": because(entry),
+            "hiddenReason": hidden_reason(entry),
             "clients": entry.generation.map(clients),
         })
     });
@@ -186,7 +187,7 @@ fn as_json(about: &About, issuer: Option<&Report>, seen: &Seen) -> Value {
         "authorizationServer": issuer.map(Report::to_json),
         "entries": entries.collect::<Vec<_>>(),
         "conflicts": seen.report.conflicts.iter().map(conflict_json).collect::<Vec<_>>(),
-        "oddNames": seen.report.odd_names,
-        "idleRules": seen.report.idle_rules.iter().map(idle_rule_json).collect::<Vec<_>>(),
+        "nonconformingNames": seen.report.nonconforming_names,
+        "unmatchedRules": seen.report.unmatched_rules.iter().map(unmatched_rule_json).collect::<Vec<_>>(),
     })
 }

@@ -277,12 +277,16 @@ async fn report(gateway: vmcp_aggregate::Gateway, started: Started) {
             tracing::info!(backend = backend.name, url, revision, "backend ready");
         }
     }
-    for rule in &report.idle_rules {
-        tracing::warn!("{}", super::connect::idle_rule(rule));
+    for rule in &report.unmatched_rules {
+        tracing::warn!("{}", super::connect::unmatched_rule(rule));
     }
-    if let Some(first) = report.odd_names.first() {
+    if let Some(first) = report.nonconforming_names.first() {
         // A prefix affects all names, so one warning covers them.
-        tracing::warn!(names = report.odd_names.len(), "{}", super::connect::odd_name(first));
+        tracing::warn!(
+            names = report.nonconforming_names.len(),
+            "{}",
+            super::connect::nonconforming_name(first)
+        );
     }
     let ready = report.backends.iter().filter(|backend| backend.offered).count();
     tracing::info!(
@@ -332,7 +336,7 @@ mod tests {
             wanted: name.to_owned(),
             annotations: ToolAnnotations::default(),
             shown,
-            because: None,
+            hidden_reason: None,
             generation,
         };
         let entries = [

@@ -14,7 +14,9 @@ use vmcp_config::{
 use self::listen::ListenArgs;
 use super::arguments::positive;
 use super::config::{ConfigFile, Faults, Loaded, warning};
-use super::connect::{Seen, conflict, conflict_json, connect, idle_rule, idle_rule_json, odd_name};
+use super::connect::{
+    Seen, conflict, conflict_json, connect, nonconforming_name, unmatched_rule, unmatched_rule_json,
+};
 use super::outcome::{Failure, Form, Printed, block_on, complain, print, print_json};
 use super::table::table;
 use super::unmatched::{unmatched_name, unmatched_name_json};
@@ -197,16 +199,16 @@ fn found(seen: &Seen) -> String {
         out.push_str(&conflict(one));
         out.push('\n');
     }
-    for one in &seen.report.idle_rules {
-        out.push_str(&idle_rule(one));
+    for one in &seen.report.unmatched_rules {
+        out.push_str(&unmatched_rule(one));
         out.push('\n');
     }
     for one in &seen.unmatched {
         out.push_str(&unmatched_name(one));
         out.push('\n');
     }
-    for name in &seen.report.odd_names {
-        out.push_str(&odd_name(name));
+    for name in &seen.report.nonconforming_names {
+        out.push_str(&nonconforming_name(name));
         out.push('\n');
     }
     out
@@ -226,9 +228,10 @@ fn as_json(file: &File, warnings: &[vmcp_config::Warning], seen: Option<&Seen>) 
         out["valid"] = seen.broken.is_none().into();
         out["backends"] = seen.backends_json().into();
         out["conflicts"] = seen.report.conflicts.iter().map(conflict_json).collect();
-        out["oddNames"] = seen.report.odd_names.clone().into();
+        out["nonconformingNames"] = seen.report.nonconforming_names.clone().into();
         out["unmatchedPolicyNames"] = seen.unmatched.iter().map(unmatched_name_json).collect();
-        out["idleRules"] = seen.report.idle_rules.iter().map(idle_rule_json).collect();
+        out["unmatchedRules"] =
+            seen.report.unmatched_rules.iter().map(unmatched_rule_json).collect();
     }
     out
 }

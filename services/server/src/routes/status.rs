@@ -76,7 +76,7 @@ impl Shared {
                 "kind": conflict.kind,
                 "name": conflict.name,
                 "contenders": conflict.contenders,
-                "settled": conflict.settled,
+                "resolution": conflict.resolution,
             })).collect::<Vec<_>>(),
             "sessions": report.sessions,
             "cache_entries": self.held(),

@@ -82,7 +82,7 @@ fn the_policies_that_decide_are_named_with_what_they_say() {
     assert_eq!(explained["deciding"][0]["annotations"], json!({"id": "all"}));
     assert_eq!(explained["deciding"][0]["effect"], "permit");
     assert_eq!(
-        explained["sees"]["tools"],
+        explained["visibleItems"]["tools"],
         json!({"visible": ["a_drop", "a_look", "a_pay"], "of": 3})
     );
     assert_eq!(explained["item"]["backend"], "a");
@@ -97,14 +97,14 @@ fn what_is_hidden_and_what_needs_scopes_is_said_with_the_lists() {
         (explained["verdict"].as_str(), &explained["scopes"]),
         (Some("needsScopes"), &json!(["admin"]))
     );
-    assert_eq!(explained["sees"]["tools"], json!({"visible": ["a_drop"], "of": 3}));
+    assert_eq!(explained["visibleItems"]["tools"], json!({"visible": ["a_drop"], "of": 3}));
     let text = world.explain(&bob, &["--tool", "a_pay"]).out;
     assert!(text.contains("hidden: not listed") && text.contains("no policy permits it"), "{text}");
     let admin = json!({"sub": "bob", "scope": "openid admin"});
     assert_eq!(world.json(&admin, &["--tool", "a_drop"])["verdict"], "permitted");
     // Without an item, the lists alone.
     let alone = world.json(&bob, &[]);
-    assert!(alone.get("verdict").is_none() && alone["sees"]["tools"]["of"] == 3, "{alone}");
+    assert!(alone.get("verdict").is_none() && alone["visibleItems"]["tools"]["of"] == 3, "{alone}");
     let nobody = world.run(&["--anonymous", "--tool", "a_look"]);
     assert!(nobody.out.starts_with("tool a_look for anonymous: hidden"), "{nobody:?}");
 }
@@ -122,7 +122,7 @@ fn hints_are_those_that_the_gateway_has_and_errors_are_told() {
     assert!(error.contains("policy3") && error.contains("readOnlyHint"), "{error}");
     // With `--offline`, no backend is asked for annotations.
     let offline = world.json(&auditor, &["--tool", "a_look", "--offline"]);
-    assert_eq!((&offline["verdict"], offline.get("sees")), (&json!("hidden"), None));
+    assert_eq!((&offline["verdict"], offline.get("visibleItems")), (&json!("hidden"), None));
 }
 
 #[test]
@@ -233,13 +233,13 @@ fn backend_and_generation_decide() {
         (&same["verdict"], &same["item"]["generation"]),
         (&json!("permitted"), &json!("2026-07-28"))
     );
-    assert_eq!(same["sees"]["tools"], json!({"visible": ["a_new", "a_same"], "of": 3}));
+    assert_eq!(same["visibleItems"]["tools"], json!({"visible": ["a_new", "a_same"], "of": 3}));
     let older = explain(&["--tool", "a_same", "--revision", "2025-06-18"]);
     assert_eq!(
         (&older["verdict"], &older["item"]["generation"]),
         (&json!("hidden"), &json!("2025-11-25"))
     );
-    assert_eq!(older["sees"]["tools"], json!({"visible": [], "of": 3}));
+    assert_eq!(older["visibleItems"]["tools"], json!({"visible": [], "of": 3}));
     assert_eq!(explain(&["--tool", "b_x"])["verdict"], "hidden");
     let offline = explain(&["--tool", "a_same", "--offline"]);
     assert!(offline["errors"][0].as_str().unwrap().contains("backend"), "{offline}");

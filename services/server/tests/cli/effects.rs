@@ -30,7 +30,7 @@ fn conflicts(port: u16) -> Vec<(Value, Value, String)> {
     let mut status = get(port, "/status");
     let all = status["conflicts"].as_array_mut().unwrap();
     let parts = |one: &mut Value| {
-        let settled = one["settled"].as_str().unwrap().to_owned();
+        let settled = one["resolution"].as_str().unwrap().to_owned();
         (one["name"].take(), one["contenders"].take(), settled)
     };
     all.iter_mut().map(parts).collect()

@@ -31,7 +31,7 @@ fn entries(aggregation: &str) -> Vec<String> {
         let word = |key: &str| entry[key].as_str().unwrap_or_default().to_owned();
         let renamed: Vec<_> = entry["renamedBy"].as_array().unwrap().iter().collect();
         let renamed: Vec<_> = renamed.iter().filter_map(|by| by.as_str()).collect();
-        let state = if entry["shown"] == true { "shown".to_owned() } else { word("because") };
+        let state = if entry["shown"] == true { "shown".to_owned() } else { word("hiddenReason") };
         format!(
             "{} = {}.{} [{}] {state}",
             word("name"),

@@ -98,7 +98,7 @@ fn connecting_tells_how_each_backend_was_found_and_each_conflict_was_settled() {
             "kind": "tool",
             "name": "x",
             "contenders": ["two", "one"],
-            "settled": "two has it: it comes first in priorityOrder",
+            "resolution": "two has it: it comes first in priorityOrder",
         }])
     );
     let ended = validate(&text, &["--connect"]);
@@ -164,7 +164,10 @@ fn connecting_tells_which_rules_name_no_tool() {
     let ended = validate(&text, &["--connect", "-o", "json"]);
     assert_eq!(ended.code, 0, "{ended:?}");
     let rule = |list, name| json!({"backend": "one", "list": list, "name": name});
-    assert_eq!(as_json(&ended)["idleRules"], json!([rule("filter", "x"), rule("overrides", "z")]));
+    assert_eq!(
+        as_json(&ended)["unmatchedRules"],
+        json!([rule("filter", "x"), rule("overrides", "z")])
+    );
     let ended = validate(&text, &["--connect"]);
     for line in [
         "aggregation.tools: filter of one names x: no tool is called so after overrides",
@@ -186,7 +189,7 @@ fn names_that_clients_may_refuse_are_told() {
         )
     };
     let ended = validate(&file("{workload}_"), &["--connect", "-o", "json"]);
-    assert_eq!(as_json(&ended)["oddNames"], json!(["one_gr\u{fc}n"]));
+    assert_eq!(as_json(&ended)["nonconformingNames"], json!(["one_gr\u{fc}n"]));
     assert_eq!(as_json(&ended)["warnings"], json!([]));
     let ended = validate(&file("{workload}/"), &["--connect"]);
     assert_eq!(ended.code, 0, "{ended:?}");

@@ -107,11 +107,11 @@ fn gives_colliding_interfaces_uris_of_their_own() {
     let resources = page(&catalog, Kind::Resources);
     let uris: Vec<_> = resources.as_array().unwrap().iter().map(|it| &it["uri"]).collect();
     assert_eq!(uris, ["ui://app/main.html", "ui://vmcp/be%20b/app/main.html"]);
-    let told: Vec<_> = catalog.conflicts.iter().map(|it| (&*it.name, &*it.settled)).collect();
-    let settled = "a has it; others are offered as ui://vmcp/<backend>/app/main.html";
-    assert!(told.contains(&("ui://app/main.html", settled)), "{told:?}");
-    let settled = "a has it: its tools show it";
-    assert!(told.contains(&("ui://app/main.html", settled)), "{told:?}");
+    let told: Vec<_> = catalog.conflicts.iter().map(|it| (&*it.name, &*it.resolution)).collect();
+    let resolution = "a has it; others are offered as ui://vmcp/<backend>/app/main.html";
+    assert!(told.contains(&("ui://app/main.html", resolution)), "{told:?}");
+    let resolution = "a has it: its tools show it";
+    assert!(told.contains(&("ui://app/main.html", resolution)), "{told:?}");
 }
 
 #[test]

@@ -75,7 +75,7 @@ fn names_of_a_longer_prefix_belong_to_its_backend() {
     let catalog = catalog_among(&["a", "a_b", "a_b_x", "other"], &offers, &rules);
     assert_eq!(names(&catalog), ["a_b_own", "a_bc"]);
     assert_eq!(catalog.list(Kind::Prompts).keys().collect::<Vec<_>>(), ["a_bp"]);
-    let told: Vec<_> = catalog.conflicts.iter().map(|it| (&*it.name, &*it.settled)).collect();
+    let told: Vec<_> = catalog.conflicts.iter().map(|it| (&*it.name, &*it.resolution)).collect();
     let tool = |backend| {
         format!(
             "left out: names that begin so are those of {backend}; \
@@ -112,9 +112,9 @@ fn under_priority_the_listed_come_first_and_the_rest_by_name() {
     assert_eq!(names(&catalog), ["w", "x"]);
     assert_eq!(target(&catalog, "x").0, "z");
     assert_eq!(target(&catalog, "w").0, "a");
-    let settled: Vec<_> = catalog.conflicts.iter().map(|one| one.settled.as_str()).collect();
+    let resolution: Vec<_> = catalog.conflicts.iter().map(|one| one.resolution.as_str()).collect();
     assert_eq!(
-        settled,
+        resolution,
         [
             "a has it: priorityOrder has none of them, and it comes first by name",
             "z has it: it comes first in priorityOrder"
@@ -133,7 +133,7 @@ fn overrides_that_give_two_tools_of_a_backend_one_name_are_reported() {
     assert_eq!(names(&catalog), ["a_y"]);
     assert_eq!(target(&catalog, "a_y").1, "\"x\"");
     let [conflict] = &catalog.conflicts[..] else { panic!("{:?}", catalog.conflicts) };
-    assert_eq!(conflict.settled, "a has it with what it calls x itself: it lists that first");
+    assert_eq!(conflict.resolution, "a has it with what it calls x itself: it lists that first");
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn under_manual_prompts_of_the_same_name_get_prefixes_and_stay_in_order() {
     assert_eq!(catalog.prompts.get("b_z").unwrap().name, "\"b_z\"");
     assert_eq!(catalog.prompts.get("m_z").unwrap().link, "m");
     // The prefixed name collides with an existing one.
-    let told: Vec<_> = catalog.conflicts.iter().map(|one| (&*one.name, &*one.settled)).collect();
+    let told: Vec<_> = catalog.conflicts.iter().map(|one| (&*one.name, &*one.resolution)).collect();
     let left_out = "left out: with its prefix it is called like another";
     assert_eq!(told, [("z", "each got its backend's name as a prefix"), ("b_z", left_out)]);
 }

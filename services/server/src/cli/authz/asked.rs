@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use clap::Args;
 use vmcp_aggregate::settings::Sharing;
-use vmcp_aggregate::status::{BackendReport, Because, Entry};
+use vmcp_aggregate::status::{BackendReport, Entry, HiddenReason};
 use vmcp_core::{Generation, Item, ItemBackend, ItemKind, ToolAnnotations};
 
 use crate::cli::connect::{Seen, is_offered};
-use crate::cli::inspect::because;
+use crate::cli::inspect::hidden_reason;
 use crate::cli::outcome::Failure;
 
 /// Maximum number of suggested names.
@@ -143,12 +143,12 @@ pub(crate) fn unseen(seen: &Seen) -> impl Iterator<Item = (&BackendReport, &'sta
 }
 
 fn nobody_sees(what: &str, entry: &Entry) -> String {
-    let why = because(entry).unwrap_or_default();
-    let because = match entry.because {
-        Some(Because::NameTaken(_)) => "",
-        Some(Because::Hidden(_)) | None => "the configuration hides it: ",
+    let why = hidden_reason(entry).unwrap_or_default();
+    let hidden_reason = match entry.hidden_reason {
+        Some(HiddenReason::NameTaken(_)) => "",
+        Some(HiddenReason::Rule(_)) | None => "the configuration hides it: ",
     };
-    format!("nobody sees the {what} \"{}\" of {}: {because}{why}", entry.name, entry.backend)
+    format!("nobody sees the {what} \"{}\" of {}: {hidden_reason}{why}", entry.name, entry.backend)
 }
 
 fn missing<'a>(

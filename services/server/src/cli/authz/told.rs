@@ -72,11 +72,11 @@ impl Told<'_> {
                 out.push('\n');
             }
             out.push_str("the caller sees\n");
-            for ((_, name, _), (sees, all)) in KINDS.iter().zip(lists) {
-                let names: Vec<_> = sees.iter().map(|name| plain(name)).collect();
+            for ((_, name, _), (visible, all)) in KINDS.iter().zip(lists) {
+                let names: Vec<_> = visible.iter().map(|name| plain(name)).collect();
                 let colon = if names.is_empty() { "" } else { ": " };
                 let names = names.join(", ");
-                _ = writeln!(out, "  {} of {all} {name}{colon}{names}", sees.len());
+                _ = writeln!(out, "  {} of {all} {name}{colon}{names}", visible.len());
             }
         }
         out
@@ -88,10 +88,10 @@ impl Told<'_> {
             decided.map_or_else(|| json!({}), |(asked, explained)| about(asked, explained));
         out["subject"] = self.identity.subject().into();
         if let Some(lists) = &self.lists {
-            let list = |((_, _, name), (sees, all)): (&(_, _, &str), &(Vec<String>, usize))| {
-                ((*name).to_owned(), json!({"visible": sees, "of": all}))
+            let list = |((_, _, name), (visible, all)): (&(_, _, &str), &(Vec<String>, usize))| {
+                ((*name).to_owned(), json!({"visible": visible, "of": all}))
             };
-            out["sees"] =
+            out["visibleItems"] =
                 KINDS.iter().zip(lists).map(list).collect::<serde_json::Map<_, _>>().into();
         }
         out

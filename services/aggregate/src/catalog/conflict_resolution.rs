@@ -27,7 +27,7 @@ impl Candidate<'_> {
 }
 
 /// All items of one kind that claim a name.
-pub(super) struct Settling<'a, L> {
+pub(super) struct ConflictResolver<'a, L> {
     parts: &'a [Part<'a, L>],
     rules: &'a Rules,
     kind: Kind,
@@ -38,7 +38,7 @@ pub(super) struct Settling<'a, L> {
 
 /// Assigned name: the index of the name and that of its candidate.
 #[derive(Clone, Copy)]
-pub(super) struct Won {
+pub(super) struct AssignedName {
     pub(super) name: usize,
     pub(super) candidate: usize,
 }
@@ -68,7 +68,7 @@ impl<'a> Prefixes<'a> {
     }
 }
 
-impl<'a, L> Settling<'a, L> {
+impl<'a, L> ConflictResolver<'a, L> {
     /// Collects all items of one kind that claim a name. Leaves out items whose names would look like another backend's.
     pub(super) fn new(
         parts: &'a [Part<'a, L>],
@@ -106,7 +106,7 @@ impl<'a, L> Settling<'a, L> {
                 kind: singular(kind),
                 name,
                 contenders: vec![part.name.to_owned(), owner.to_owned()],
-                settled: left_out(kind, owner),
+                resolution: left_out(kind, owner),
             }));
         }
         Self { parts, rules, kind, candidates, names }
@@ -114,10 +114,13 @@ impl<'a, L> Settling<'a, L> {
 
     /// Assigns each name once and returns it with a flag that is `true` if clients may see the item. If one generation lacks
     /// the item, the name stays unused there.
-    pub(super) fn settle_all(&mut self, conflicts: &mut Vec<Conflict>) -> Vec<(Won, bool)> {
-        let mut shown = self.settle(true, conflicts);
+    pub(super) fn resolve_all(
+        &mut self,
+        conflicts: &mut Vec<Conflict>,
+    ) -> Vec<(AssignedName, bool)> {
+        let mut shown = self.resolve(true, conflicts);
         // Conflicts among hidden items are not reported.
-        let mut hidden = self.settle(false, &mut Vec::new());
+        let mut hidden = self.resolve(false, &mut Vec::new());
         let (names, candidates, parts) = (&self.names, &self.candidates, self.parts);
         // Both lists are in name order.
         shown.dedup_by(|later, earlier| {
@@ -129,28 +132,30 @@ impl<'a, L> Settling<'a, L> {
                     kind: singular(self.kind),
                     name: name.to_owned(),
                     contenders: vec![parts[candidates[later.candidate].part].name.to_owned()],
-                    settled: "left out: with its prefix it is called like another".to_owned(),
+                    resolution: "left out: with its prefix it is called like another".to_owned(),
                 });
             }
             twice
         });
         hidden.dedup_by(|later, earlier| names.get(later.name) == names.get(earlier.name));
-        let is_shown = |won: &Won| {
-            shown.binary_search_by(|other| names.get(other.name).cmp(names.get(won.name))).is_ok()
+        let is_shown = |assigned: &AssignedName| {
+            shown
+                .binary_search_by(|other| names.get(other.name).cmp(names.get(assigned.name)))
+                .is_ok()
         };
-        hidden.retain(|won| !is_shown(won));
-        let hidden = hidden.into_iter().map(|won| (won, false));
-        shown.into_iter().map(|won| (won, true)).chain(hidden).collect()
+        hidden.retain(|assigned| !is_shown(assigned));
+        let hidden = hidden.into_iter().map(|assigned| (assigned, false));
+        shown.into_iter().map(|assigned| (assigned, true)).chain(hidden).collect()
     }
 
     /// Assigns names to the visible or to the hidden items, in name order.
-    fn settle(&mut self, visible: bool, conflicts: &mut Vec<Conflict>) -> Vec<Won> {
+    fn resolve(&mut self, visible: bool, conflicts: &mut Vec<Conflict>) -> Vec<AssignedName> {
         let numbers = 0..self.candidates.len();
         let mut order: Vec<_> =
             numbers.filter(|number| self.candidates[*number].visible == visible).collect();
         // Stable sort: equal names stay in configuration order.
         order.sort_by(|a, b| self.names.get(*a).cmp(self.names.get(*b)));
-        let mut won = Vec::with_capacity(order.len());
+        let mut assigned = Vec::with_capacity(order.len());
         let wanted = self.names.len();
         let mut rest = &order[..];
         while let Some(first) = rest.first() {
@@ -160,19 +165,24 @@ impl<'a, L> Settling<'a, L> {
             let (all, behind) = rest.split_at(1 + same);
             rest = behind;
             match all {
-                [only] => won.push(Won { name: *only, candidate: *only }),
-                all => self.contend(all.to_vec(), conflicts, &mut won),
+                [only] => assigned.push(AssignedName { name: *only, candidate: *only }),
+                all => self.contend(all.to_vec(), conflicts, &mut assigned),
             }
         }
         // Renamed items are out of order.
         if self.names.len() > wanted {
-            won.sort_by(|a, b| self.names.get(a.name).cmp(self.names.get(b.name)));
+            assigned.sort_by(|a, b| self.names.get(a.name).cmp(self.names.get(b.name)));
         }
-        won
+        assigned
     }
 
     /// Resolves the claims of one or more candidates to the same name.
-    fn contend(&mut self, mut all: Vec<usize>, conflicts: &mut Vec<Conflict>, won: &mut Vec<Won>) {
+    fn contend(
+        &mut self,
+        mut all: Vec<usize>,
+        conflicts: &mut Vec<Conflict>,
+        assigned: &mut Vec<AssignedName>,
+    ) {
         let (parts, candidates) = (self.parts, &self.candidates);
         let backend = |candidate: usize| parts[candidates[candidate].part].name;
         let first = all[0];
@@ -183,7 +193,12 @@ impl<'a, L> Settling<'a, L> {
         conflicts.push(Conflict {
             kind: singular(self.kind),
             name: self.names.get(first).to_owned(),
-            settled: settlement(self.rules, self.kind, &contenders, &candidates[all[0]].own()),
+            resolution: describe_resolution(
+                self.rules,
+                self.kind,
+                &contenders,
+                &candidates[all[0]].own(),
+            ),
             contenders,
         });
         match (&self.rules.conflicts, self.kind) {
@@ -191,11 +206,14 @@ impl<'a, L> Settling<'a, L> {
             (Conflicts::Manual, _) => {
                 for candidate in all {
                     let prefix = format!("{}_", backend(candidate));
-                    won.push(Won { name: self.names.len(), candidate });
+                    assigned.push(AssignedName { name: self.names.len(), candidate });
                     self.names.push(&prefix, &candidates[candidate].wanted);
                 }
             }
-            _ => won.extend(all.first().map(|one| Won { name: *one, candidate: *one })),
+            _ => {
+                assigned
+                    .extend(all.first().map(|one| AssignedName { name: *one, candidate: *one }));
+            }
         }
     }
 }
@@ -210,7 +228,7 @@ fn left_out(kind: Kind, owner: &str) -> String {
 }
 
 /// Describes the resolution for a name. The first contender wins if any does; `own` is its backend's own name.
-fn settlement(rules: &Rules, kind: Kind, contenders: &[String], own: &str) -> String {
+fn describe_resolution(rules: &Rules, kind: Kind, contenders: &[String], own: &str) -> String {
     let first = contenders.first().map_or("", String::as_str);
     let mut others = contenders.iter().skip(1);
     let reason = match &rules.conflicts {
