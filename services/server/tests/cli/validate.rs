@@ -193,7 +193,7 @@ fn names_that_clients_may_refuse_are_told() {
     assert_eq!(as_json(&ended)["warnings"], json!([]));
     let ended = validate(&file("{workload}/"), &["--connect"]);
     assert_eq!(ended.code, 0, "{ended:?}");
-    assert!(ended.err.contains("prefixFormat: it begins the names of tools"), "{ended:?}");
+    assert!(ended.err.contains("prefixFormat: tool names begin with it"), "{ended:?}");
     let told = ended.out.lines().filter(|line| line.contains("some clients refuse names")).count();
     assert_eq!(told, 2, "{ended:?}");
 }
