@@ -2,7 +2,7 @@
 
 use vmcp_config::{Aggregation, ConflictResolution, ToolAnnotations};
 
-use crate::support::{file, one};
+use crate::support::{assert_error, file};
 
 fn resolution(text: &str) -> ConflictResolution {
     file(&format!("aggregation: {text}\n")).aggregation.conflict_resolution
@@ -33,7 +33,7 @@ fn prefix_replaces_workload_placeholders_only() {
         assert_eq!(format.prefix("a"), prefix);
     }
     for bad in ["{tool}_", "{workload", "workload}", "{}", "{{workload}}", "{Workload}_", "a b"] {
-        one(
+        assert_error(
             &format!("aggregation: {{conflictResolutionConfig: {{prefixFormat: '{bad}'}}}}\n"),
             "aggregation.conflictResolutionConfig.prefixFormat",
             "and no other one",
@@ -49,25 +49,25 @@ fn priority_requires_order_without_duplicates() {
         ConflictResolution::Priority { order: vec!["b".into(), "a".into()] }
     );
     let path = "aggregation.conflictResolutionConfig.priorityOrder";
-    one("aggregation: {conflictResolution: priority}\n", path, "at least one");
+    assert_error("aggregation: {conflictResolution: priority}\n", path, "at least one");
     for (order, words) in [("[]", "at least one"), ("[a, a]", "each backend once")] {
         let text = format!(
             "aggregation: {{conflictResolution: priority, conflictResolutionConfig: {{priorityOrder: {order}}}}}\n"
         );
-        one(&text, path, words);
+        assert_error(&text, path, words);
     }
     let text = "aggregation: {conflictResolution: priority, conflictResolutionConfig: {priorityOrder: [a, '']}}\n";
-    one(text, &format!("{path}[1]"), "non-empty");
+    assert_error(text, &format!("{path}[1]"), "non-empty");
 }
 
 #[test]
 fn rejects_settings_of_other_strategies() {
-    one(
+    assert_error(
         "aggregation: {conflictResolutionConfig: {priorityOrder: [a]}}\n",
         "aggregation.conflictResolutionConfig.priorityOrder",
         "only with conflictResolution: priority",
     );
-    one(
+    assert_error(
         "aggregation: {conflictResolution: priority, conflictResolutionConfig: {priorityOrder: [a], prefixFormat: x}}\n",
         "aggregation.conflictResolutionConfig.prefixFormat",
         "only with conflictResolution: prefix",
@@ -80,12 +80,16 @@ fn manual_needs_an_entry_for_some_backend() {
         resolution("{conflictResolution: manual, tools: [{workload: a}]}"),
         ConflictResolution::Manual
     );
-    one("aggregation: {conflictResolution: manual}\n", "aggregation.tools", "at least one entry");
+    assert_error(
+        "aggregation: {conflictResolution: manual}\n",
+        "aggregation.tools",
+        "at least one entry",
+    );
 }
 
 #[test]
 fn there_is_no_other_strategy() {
-    one(
+    assert_error(
         "aggregation: {conflictResolution: random}\n",
         "aggregation.conflictResolution",
         "prefix, priority or manual",
@@ -94,13 +98,13 @@ fn there_is_no_other_strategy() {
 
 #[test]
 fn each_backend_has_one_entry_with_a_name() {
-    one(
+    assert_error(
         &tools("{workload: a}, {workload: a}"),
         "aggregation.tools[1].workload",
         "the duplicate value",
     );
-    one(&tools("{workload: ''}"), "aggregation.tools[0].workload", "non-empty");
-    one(&tools("{filter: [a]}"), "aggregation.tools[0].workload", "required");
+    assert_error(&tools("{workload: ''}"), "aggregation.tools[0].workload", "non-empty");
+    assert_error(&tools("{filter: [a]}"), "aggregation.tools[0].workload", "required");
 }
 
 #[test]
@@ -124,12 +128,12 @@ fn override_requires_name_description_or_annotations() {
         let file = file(&tools(&format!("{{workload: a, overrides: {{t: {text}}}}}")));
         assert_eq!(file.aggregation.tools[0].overrides.contains_key("t"), good);
     }
-    one(
+    assert_error(
         &tools("{workload: a, overrides: {t: {}}}"),
         "aggregation.tools[0].overrides.t",
         "at least one of them",
     );
-    one(
+    assert_error(
         &tools("{workload: a, overrides: {t: {name: ''}}}"),
         "aggregation.tools[0].overrides.t",
         "at least one of them",
@@ -149,7 +153,7 @@ fn annotations_have_the_five_names_of_the_protocol() {
         open_world_hint: Some(false),
     };
     assert_eq!(annotations, expected);
-    one(
+    assert_error(
         &tools("{workload: a, overrides: {t: {annotations: {readOnly: true}}}}"),
         "aggregation.tools[0].overrides.t.annotations.readOnly",
         "an unknown key",

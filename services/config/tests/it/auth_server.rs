@@ -7,7 +7,7 @@ use vmcp_config::{
     },
 };
 
-use crate::support::{FULL, whole};
+use crate::support::{FULL, document_errors};
 
 const OKTA: &str = "{name: okta, type: oidc, oidcConfig: {issuerUrl: 'https://okta', clientId: c}}";
 
@@ -24,7 +24,7 @@ fn accepted(fields: &str, upstreams: &str) -> AuthServer<SecretFile> {
 }
 
 fn refused(fields: &str, upstreams: &str, path: &str, words: &str) {
-    let list = whole(&document(fields, upstreams));
+    let list = document_errors(&document(fields, upstreams));
     assert_eq!(list.len(), 1, "{list:#?}");
     assert!(
         list[0].contains(&format!(": authServer{path}: ")) && list[0].contains(words),
@@ -87,7 +87,7 @@ fn the_type_of_an_upstream_decides_its_configuration() {
 fn issuer_is_secure_and_matches_incoming_auth() {
     let text = document("", OKTA)
         .replace("authServer: {issuer: 'https://me'", "authServer: {issuer: 'https://me/'");
-    let list = whole(&text);
+    let list = document_errors(&text);
     assert!(
         list.iter().any(|line| line.contains("authServer.issuer: found \"https://me/\"")),
         "{list:#?}"
@@ -95,13 +95,16 @@ fn issuer_is_secure_and_matches_incoming_auth() {
     let text = document("", OKTA)
         .replace("authServer: {issuer: 'https://me'", "authServer: {issuer: 'https://you'");
     assert!(
-        whole(&text)[0]
+        document_errors(&text)[0]
             .contains("incomingAuth.oidc.issuer: found \"https://me\"; allowed: authServer.issuer")
     );
     let text = format!(
         "name: x\nincomingAuth: {{type: anonymous}}\nauthServer: {{issuer: 'https://me', upstreamProviders: [{OKTA}]}}\n"
     );
-    assert!(whole(&text)[0].contains("incomingAuth.type: found type: anonymous with authServer"));
+    assert!(
+        document_errors(&text)[0]
+            .contains("incomingAuth.type: found type: anonymous with authServer")
+    );
 }
 
 #[test]
@@ -308,7 +311,7 @@ fn secrets_are_in_files_or_kubernetes_secrets() {
 fn a_misspelt_provider_is_suggested() {
     let text = FULL.replace("primaryUpstreamProvider: okta", "primaryUpstreamProvider: otka");
     assert!(
-        whole(&text)[0]
+        document_errors(&text)[0]
             .contains("an upstream provider of authServer: hub or okta (did you mean okta?)")
     );
 }

@@ -2,7 +2,7 @@
 
 use vmcp_config::{BackendKind, Config, Format, Transport};
 
-use crate::support::{errors, file, one};
+use crate::support::{assert_error, errors, file};
 
 fn backend(rest: &str) -> String {
     format!("backends: [{{name: a, url: 'http://a/mcp', transport: sse{rest}}}]\n")
@@ -17,19 +17,19 @@ fn backend_requires_name_url_and_transport() {
     assert_eq!(file.backends[0].transport, Transport::StreamableHttp);
     assert_eq!(file.backends[1].transport, Transport::Sse);
     assert_eq!(file.backends[1].kind, BackendKind::Workload);
-    one("backends: [{url: 'http://a', transport: sse}]\n", "backends[0].name", "required");
-    one("backends: [{name: a, transport: sse}]\n", "backends[0].url", "required");
-    one("backends: [{name: a, url: 'http://a'}]\n", "backends[0].transport", "required");
+    assert_error("backends: [{url: 'http://a', transport: sse}]\n", "backends[0].name", "required");
+    assert_error("backends: [{name: a, transport: sse}]\n", "backends[0].url", "required");
+    assert_error("backends: [{name: a, url: 'http://a'}]\n", "backends[0].transport", "required");
 }
 
 #[test]
 fn the_name_is_unique_and_not_empty() {
-    one(
+    assert_error(
         "backends: [{name: '', url: 'http://a', transport: sse}]\n",
         "backends[0].name",
         "non-empty",
     );
-    one(
+    assert_error(
         "backends: [{name: a, url: 'http://a', transport: sse}, {name: a, url: 'http://b', transport: sse}]\n",
         "backends[1].name",
         "the duplicate value \"a\"",
@@ -40,24 +40,24 @@ fn the_name_is_unique_and_not_empty() {
 fn backend_url_is_absolute_http_or_https() {
     for bad in ["ftp://a", "a:80", "/mcp", "", "http://", "http:a", "HTTP://a"] {
         let text = format!("backends: [{{name: a, url: '{bad}', transport: sse}}]\n");
-        one(&text, "backends[0].url", "an absolute http:// or https:// URL with a host");
+        assert_error(&text, "backends[0].url", "an absolute http:// or https:// URL with a host");
     }
 }
 
 #[test]
 fn rejects_url_with_credentials_without_quoting_it() {
     let text = "backends: [{name: a, url: 'http://u:sesame@a/', transport: sse}]\n";
-    one(text, "backends[0].url", "found a URL with user or password");
+    assert_error(text, "backends[0].url", "found a URL with user or password");
 }
 
 #[test]
 fn the_transport_is_one_of_two() {
-    one(
+    assert_error(
         "backends: [{name: a, url: 'http://a', transport: streamable_http}]\n",
         "backends[0].transport",
         "did you mean streamable-http?",
     );
-    one(
+    assert_error(
         "backends: [{name: a, url: 'http://a', transport: stdio}]\n",
         "backends[0].transport",
         "sse or streamable-http",
@@ -71,7 +71,7 @@ fn the_type_is_entry_or_nothing() {
         file(&backend(", type: entry")).backends[0].kind,
         BackendKind::Entry { ca_bundle_path: None }
     );
-    one(&backend(", type: container"), "backends[0].type", "\"\" or entry");
+    assert_error(&backend(", type: container"), "backends[0].type", "\"\" or entry");
 }
 
 #[test]
@@ -81,13 +81,13 @@ fn ca_bundle_requires_entry_and_absolute_path() {
         panic!("an entry")
     };
     assert_eq!(path.as_path().to_str(), Some("/etc/a.crt"));
-    one(
+    assert_error(
         &backend(", caBundlePath: /etc/a.crt"),
         "backends[0].caBundlePath",
         "only with type: entry",
     );
     for bad in ["etc/a.crt", "/etc/../a.crt", "\"/etc/\\0\""] {
-        one(
+        assert_error(
             &backend(&format!(", type: entry, caBundlePath: {bad}")),
             "backends[0].caBundlePath",
             "an absolute path",
@@ -130,13 +130,13 @@ fn refuses_malformed_headers_and_placeholders() {
         (", headers: {X-A: '${'}", "backends[0].headers.X-A", "a ${ without }"),
         (", headers: [a]", "backends[0].headers", "a map"),
     ] {
-        one(&backend(rest), path, words);
+        assert_error(&backend(rest), path, words);
     }
     let many: Vec<_> = (0..33).map(|number| format!("X-{number}: a")).collect();
     let many = format!(", headers: {{{}}}", many.join(", "));
-    one(&backend(&many), "backends[0].headers", "at most 32");
+    assert_error(&backend(&many), "backends[0].headers", "at most 32");
     let text = "backends: [{name: a, url: 'ftp://${A}', transport: sse}]\nvariables: [A]\n";
-    one(text, "backends[0].url", "found an invalid URL with placeholders");
+    assert_error(text, "backends[0].url", "found an invalid URL with placeholders");
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn a_resource_has_no_headers_and_variables() {
 fn metadata_is_text_by_any_key() {
     let file = file(&backend(", metadata: {team: a, 'odd key': b}"));
     assert_eq!(file.backends[0].metadata["odd key"], "b");
-    one(
+    assert_error(
         &backend(", metadata: {team: [a]}"),
         "backends[0].metadata.team",
         "found a list; allowed: text",
@@ -160,7 +160,7 @@ fn metadata_is_text_by_any_key() {
 
 #[test]
 fn rejects_backends_with_discovered_credentials() {
-    one(
+    assert_error(
         &format!("outgoingAuth: {{source: discovered}}\n{}", backend("")),
         "backends",
         "only with outgoingAuth.source: inline",

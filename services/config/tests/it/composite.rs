@@ -5,7 +5,7 @@ use vmcp_config::{
     composite::{ElicitationAction, OnError, StepKind},
 };
 
-use crate::support::{errors, file, one};
+use crate::support::{assert_error, errors, file};
 
 fn tool(rest: &str) -> String {
     format!("compositeTools:\n  - name: t\n{rest}")
@@ -23,10 +23,14 @@ const PATH: &str = "compositeTools[0]";
 
 #[test]
 fn composite_tool_has_unique_name_and_step() {
-    one("compositeTools: [{steps: [{id: a, tool: w.t}]}]\n", "compositeTools[0].name", "required");
-    one(&tool("    steps: []\n"), "compositeTools[0].steps", "at least 1");
-    one(&tool(""), "compositeTools[0].steps", "required");
-    one(
+    assert_error(
+        "compositeTools: [{steps: [{id: a, tool: w.t}]}]\n",
+        "compositeTools[0].name",
+        "required",
+    );
+    assert_error(&tool("    steps: []\n"), "compositeTools[0].steps", "at least 1");
+    assert_error(&tool(""), "compositeTools[0].steps", "required");
+    assert_error(
         "compositeTools: [{name: t, steps: [{id: a, tool: w.t}]}, {name: t, steps: [{id: a, tool: w.t}]}]\n",
         "compositeTools[1].name",
         "the duplicate value \"t\"",
@@ -38,7 +42,7 @@ fn composite_tool_has_unique_name_and_step() {
 fn a_tool_has_at_most_a_hundred_steps() {
     let list: Vec<_> = (0..101).map(|n| format!("{{id: s{n}, tool: w.t}}")).collect();
     assert_eq!(read(&list[..100].join(", ")).steps.len(), 100);
-    one(&steps(&list.join(", ")), &format!("{PATH}.steps"), "at most 100");
+    assert_error(&steps(&list.join(", ")), &format!("{PATH}.steps"), "at most 100");
 }
 
 #[test]
@@ -49,14 +53,18 @@ fn a_step_without_a_type_calls_a_tool() {
         panic!("a tool")
     };
     assert_eq!((tool.as_str(), arguments["n"].as_i64()), ("w.t", Some(1)));
-    one(&steps("{id: a}"), &format!("{PATH}.steps[0].tool"), "required with");
-    one(
+    assert_error(&steps("{id: a}"), &format!("{PATH}.steps[0].tool"), "required with");
+    assert_error(
         &steps("{id: a, tool: w.t, message: m}"),
         &format!("{PATH}.steps[0].message"),
         "only with type: elicitation",
     );
-    one(&steps("{id: a, tool: '-x'}"), &format!("{PATH}.steps[0].tool"), "workload.tool_name");
-    one(
+    assert_error(
+        &steps("{id: a, tool: '-x'}"),
+        &format!("{PATH}.steps[0].tool"),
+        "workload.tool_name",
+    );
+    assert_error(
         &steps("{id: a, tool: w.t, type: foreach}"),
         &format!("{PATH}.steps[0].type"),
         "did you mean forEach?",
@@ -70,7 +78,7 @@ fn elicitation_requires_message_and_schema() {
     assert_eq!((*on_decline, *on_cancel), (ElicitationAction::Abort, ElicitationAction::Continue));
     let list = errors(&steps("{id: a, type: elicitation}"));
     assert_eq!(list.len(), 2, "{list:#?}");
-    one(
+    assert_error(
         &steps("{id: a, type: elicitation, message: m, schema: {}, onDecline: {action: retry}}"),
         &format!("{PATH}.steps[0].onDecline.action"),
         "skip_remaining, abort or continue",
@@ -88,10 +96,14 @@ fn for_each_has_defaults_and_limits() {
     let with = |fields: &str| {
         steps(&format!("{{id: a, type: forEach, collection: c, step: {{tool: w.t}}, {fields}}}"))
     };
-    one(&with("maxIterations: 1001"), &format!("{path}.maxIterations"), "from 1 to 1000");
-    one(&with("maxParallel: 0"), &format!("{path}.maxParallel"), "from 1 to 50");
-    one(&with("itemVar: a-b"), &format!("{path}.itemVar"), "a variable name");
-    one(&with("itemVar: index"), &format!("{path}.itemVar"), "index is the number of the item");
+    assert_error(&with("maxIterations: 1001"), &format!("{path}.maxIterations"), "from 1 to 1000");
+    assert_error(&with("maxParallel: 0"), &format!("{path}.maxParallel"), "from 1 to 50");
+    assert_error(&with("itemVar: a-b"), &format!("{path}.itemVar"), "a variable name");
+    assert_error(
+        &with("itemVar: index"),
+        &format!("{path}.itemVar"),
+        "index is the number of the item",
+    );
     let list = errors(&steps("{id: a, type: forEach}"));
     assert_eq!(list.len(), 2, "{list:#?}");
 }
@@ -102,10 +114,10 @@ fn for_each_step_calls_a_tool_only() {
         steps(&format!("{{id: a, type: forEach, collection: c, step: {{{fields}}}}}"))
     };
     let path = format!("{PATH}.steps[0].step");
-    one(&inner("tool: w.t, type: elicitation"), &format!("{path}.type"), "allowed: tool");
-    one(&inner("tool: w.t, timeout: 1s"), &format!("{path}.timeout"), "an unknown key");
-    one(&inner("id: b"), &format!("{path}.tool"), "required");
-    one(&inner("tool: ' '"), &format!("{path}.tool"), "workload.tool_name");
+    assert_error(&inner("tool: w.t, type: elicitation"), &format!("{path}.type"), "allowed: tool");
+    assert_error(&inner("tool: w.t, timeout: 1s"), &format!("{path}.timeout"), "an unknown key");
+    assert_error(&inner("id: b"), &format!("{path}.tool"), "required");
+    assert_error(&inner("tool: ' '"), &format!("{path}.tool"), "workload.tool_name");
 }
 
 #[test]
@@ -118,17 +130,17 @@ fn a_failing_step_aborts_unless_it_says_otherwise() {
     let retry = read("{id: a, tool: w.t, onError: {action: retry, retryCount: 2, retryDelay: 1s}}");
     assert!(matches!(retry.steps[0].on_error, OnError::Retry { count: 2, delay: Some(_) }));
     let path = format!("{PATH}.steps[0].onError");
-    one(
+    assert_error(
         &steps("{id: a, tool: w.t, onError: {action: retry}}"),
         &format!("{path}.retryCount"),
         "required with",
     );
-    one(
+    assert_error(
         &steps("{id: a, tool: w.t, onError: {action: retry, retryCount: 0}}"),
         &format!("{path}.retryCount"),
         "from 1 to 10",
     );
-    one(
+    assert_error(
         &steps("{id: a, tool: w.t, onError: {retryDelay: 1s}}"),
         &format!("{path}.retryDelay"),
         "only with action: retry",
@@ -137,13 +149,13 @@ fn a_failing_step_aborts_unless_it_says_otherwise() {
 
 #[test]
 fn step_ids_are_unique_and_dependencies_name_them() {
-    one(
+    assert_error(
         &steps("{id: a, tool: w.t}, {id: a, tool: w.t}"),
         &format!("{PATH}.steps[1].id"),
         "the duplicate value \"a\"",
     );
-    one(&steps("{id: '', tool: w.t}"), &format!("{PATH}.steps[0].id"), "non-empty");
-    one(
+    assert_error(&steps("{id: '', tool: w.t}"), &format!("{PATH}.steps[0].id"), "non-empty");
+    assert_error(
         &steps("{id: first, tool: w.t}, {id: b, tool: w.t, dependsOn: [frist]}"),
         &format!("{PATH}.steps[1].dependsOn"),
         "did you mean first?",
@@ -159,7 +171,11 @@ fn dependencies_come_to_an_end() {
         "{id: a, tool: w.t, dependsOn: [a]}",
         "{id: a, tool: w.t, dependsOn: [b]}, {id: b, tool: w.t, dependsOn: [a]}",
     ] {
-        one(&steps(list), &format!("{PATH}.steps"), "a cycle of dependsOn through step \"a\"");
+        assert_error(
+            &steps(list),
+            &format!("{PATH}.steps"),
+            "a cycle of dependsOn through step \"a\"",
+        );
     }
 }
 
@@ -168,23 +184,23 @@ fn parameters_describe_an_object() {
     let with =
         |text: &str| tool(&format!("    parameters: {text}\n    steps: [{{id: a, tool: w.t}}]\n"));
     file(&with("{type: object, properties: {a: {type: string}}}"));
-    one(
+    assert_error(
         &with("{type: array}"),
         &format!("{PATH}.parameters.type"),
         "found \"array\"; allowed: object",
     );
-    one(&with("{}"), &format!("{PATH}.parameters.type"), "found no value");
-    one(&with("[]"), &format!("{PATH}.parameters"), "a map");
+    assert_error(&with("{}"), &format!("{PATH}.parameters.type"), "found no value");
+    assert_error(&with("[]"), &format!("{PATH}.parameters"), "a map");
 }
 
 #[test]
 fn no_timeout_is_zero() {
-    one(
+    assert_error(
         &tool("    timeout: 0s\n    steps: [{id: a, tool: w.t}]\n"),
         &format!("{PATH}.timeout"),
         "a duration of more than 0s",
     );
-    one(
+    assert_error(
         &steps("{id: a, tool: w.t, timeout: 0s}"),
         &format!("{PATH}.steps[0].timeout"),
         "a duration of more than 0s",
@@ -197,23 +213,23 @@ fn output_property_has_value_or_properties() {
         |text: &str| tool(&format!("    steps: [{{id: a, tool: w.t}}]\n    output: {text}\n"));
     let path = format!("{PATH}.output");
     file(&with("{properties: {a: {type: string, value: x}}, required: [a]}"));
-    one(&with("{properties: {}}"), &format!("{path}.properties"), "at least 1");
-    one(
+    assert_error(&with("{properties: {}}"), &format!("{path}.properties"), "at least 1");
+    assert_error(
         &with("{properties: {a: {type: string, value: x}}, required: [b]}"),
         &format!("{path}.required"),
         "the name of a property",
     );
-    one(
+    assert_error(
         &with("{properties: {a: {type: text, value: x}}}"),
         &format!("{path}.properties.a.type"),
         "string, integer",
     );
-    one(
+    assert_error(
         &with("{properties: {a: {type: string}}}"),
         &format!("{path}.properties.a"),
         "exactly one of them",
     );
-    one(
+    assert_error(
         &with("{properties: {a: {type: string, properties: {b: {type: string, value: x}}}}}"),
         &format!("{path}.properties.a.properties"),
         "only with type: object",
@@ -232,5 +248,5 @@ fn output_is_nested_at_most_ten_deep() {
         ))
     };
     file(&nest(10));
-    one(&nest(11), &format!("{PATH}.output"), "at most 10");
+    assert_error(&nest(11), &format!("{PATH}.output"), "at most 10");
 }

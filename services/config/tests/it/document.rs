@@ -2,7 +2,7 @@
 
 use vmcp_config::{Config, File, Format};
 
-use crate::support::{FULL, LEAST, config, errors, file, one, whole};
+use crate::support::{FULL, MINIMAL, assert_error, config, document_errors, errors, file};
 
 #[test]
 fn minimal_file_has_name_and_incoming_auth() {
@@ -21,7 +21,7 @@ fn a_document_with_every_key_is_accepted() {
 
 #[test]
 fn name_and_incoming_auth_are_required() {
-    let list = whole("backends: []\n");
+    let list = document_errors("backends: []\n");
     assert_eq!(list.len(), 2, "{list:#?}");
     assert!(list[0].contains("name: found no value"), "{list:#?}");
     assert!(list[1].contains("incomingAuth: found no value"), "{list:#?}");
@@ -29,7 +29,7 @@ fn name_and_incoming_auth_are_required() {
 
 #[test]
 fn an_empty_name_is_refused() {
-    let list = whole("name: ''\nincomingAuth: {type: anonymous}\n");
+    let list = document_errors("name: ''\nincomingAuth: {type: anonymous}\n");
     assert!(list[0].contains("line 1: name: found \"\"; allowed: non-empty text"), "{list:#?}");
 }
 
@@ -46,7 +46,7 @@ backends:
 operational:
   timeouts: {default: 30}
 ";
-    let list = whole(text);
+    let list = document_errors(text);
     let expected = [
         "line 1: name: found the number 7; allowed: text; put quotes around a number or boolean to make it text (did you mean \"7\"?)",
         "line 2: incomingAuth.type: found \"anonymus\"; allowed: oidc, local or anonymous (did you mean anonymous?)",
@@ -104,7 +104,7 @@ telemetry: {samplingRate: '2', tracingEnabled: maybe}
 
 #[test]
 fn rejects_required_key_without_value() {
-    let errors = whole("name:\nincomingAuth: {type: anonymous}\n");
+    let errors = document_errors("name:\nincomingAuth: {type: anonymous}\n");
     assert_eq!(errors, ["line 1: name: found no value; allowed: a value (the key is required)"]);
 }
 
@@ -137,8 +137,12 @@ fn errors_serialize_to_json() {
 
 #[test]
 fn a_duplicate_key_is_refused_with_both_lines() {
-    one("metadata: {a: b}\nmetadata: {c: d}\n", "metadata", "a duplicate key (first on line 3)");
-    one("metadata:\n  a: b\n  a: c\n", "metadata.a", "a duplicate key");
+    assert_error(
+        "metadata: {a: b}\nmetadata: {c: d}\n",
+        "metadata",
+        "a duplicate key (first on line 3)",
+    );
+    assert_error("metadata:\n  a: b\n  a: c\n", "metadata.a", "a duplicate key");
     let errors = File::parse(
         r#"{"name": "x", "name": "y", "incomingAuth": {"type": "anonymous"}}"#,
         Format::Json,
@@ -158,7 +162,7 @@ fn quoted_merge_key_is_an_ordinary_key() {
     assert_eq!(yaml.metadata.get("<<").map(String::as_str), Some("b"));
     assert_eq!(File::parse(&yaml.to_yaml().unwrap(), Format::Yaml).as_ref(), Ok(&yaml));
     assert_eq!(File::parse(&serde_json::to_string(&yaml).unwrap(), Format::Json), Ok(yaml));
-    one("metadata: {}\n'<<': {}\n", "[\"<<\"]", "an unknown key");
+    assert_error("metadata: {}\n'<<': {}\n", "[\"<<\"]", "an unknown key");
 }
 
 #[test]
@@ -175,33 +179,33 @@ fn format_is_json_by_extension_otherwise_yaml() {
 
 #[test]
 fn keys_are_camel_case_only() {
-    one("group_ref: x\n", "group_ref", "did you mean groupRef?");
-    one("GroupRef: x\n", "GroupRef", "did you mean groupRef?");
+    assert_error("group_ref: x\n", "group_ref", "did you mean groupRef?");
+    assert_error("GroupRef: x\n", "GroupRef", "did you mean groupRef?");
 }
 
 #[test]
 fn a_key_without_a_value_is_refused() {
-    one("backends:\n", "backends", "found no value; allowed: a list");
-    one("groupRef: ~\n", "groupRef", "found no value; allowed: text, or no key at all");
+    assert_error("backends:\n", "backends", "found no value; allowed: a list");
+    assert_error("groupRef: ~\n", "groupRef", "found no value; allowed: text, or no key at all");
 }
 
 #[test]
 fn unquoted_numbers_and_booleans_are_not_text() {
-    one("metadata: {team: 012}\n", "metadata.team", "did you mean \"012\"?");
-    one("metadata: {team: 1.10}\n", "metadata.team", "did you mean \"1.10\"?");
-    one("metadata: {team: true}\n", "metadata.team", "did you mean \"true\"?");
+    assert_error("metadata: {team: 012}\n", "metadata.team", "did you mean \"012\"?");
+    assert_error("metadata: {team: 1.10}\n", "metadata.team", "did you mean \"1.10\"?");
+    assert_error("metadata: {team: true}\n", "metadata.team", "did you mean \"true\"?");
     assert_eq!(file("metadata: {team: yes, day: 2025-11-25}\n").metadata["team"], "yes");
     assert_eq!(file("metadata: {team: '012'}\n").metadata["team"], "012");
 }
 
 #[test]
 fn rejects_yaml_1_1_booleans_with_suggestion() {
-    one(
+    assert_error(
         "aggregation: {excludeAllTools: yes}\n",
         "aggregation.excludeAllTools",
         "did you mean true?",
     );
-    one(
+    assert_error(
         "aggregation: {excludeAllTools: 'off'}\n",
         "aggregation.excludeAllTools",
         "did you mean false?",
@@ -211,20 +215,20 @@ fn rejects_yaml_1_1_booleans_with_suggestion() {
 #[test]
 fn rejects_documents_that_are_not_maps() {
     for text in ["[]", "x", "7"] {
-        assert_eq!(whole(text).len(), 1, "{text}");
+        assert_eq!(document_errors(text).len(), 1, "{text}");
     }
 }
 
 #[test]
 fn a_document_beyond_four_mebibytes_is_refused_unread() {
-    let text = format!("{LEAST}#{}\n", "x".repeat(4 * 1024 * 1024));
-    assert!(whole(&text)[0].contains("allowed: at most 4194304 bytes"));
+    let text = format!("{MINIMAL}#{}\n", "x".repeat(4 * 1024 * 1024));
+    assert!(document_errors(&text)[0].contains("allowed: at most 4194304 bytes"));
 }
 
 #[test]
 fn keeps_200_errors_and_counts_the_rest() {
     let unknown: Vec<_> = (0..300).map(|n| format!("zzz{n}: 1")).collect();
-    let text = format!("{LEAST}{}\n", unknown.join("\n"));
+    let text = format!("{MINIMAL}{}\n", unknown.join("\n"));
     let errors = File::parse(&text, Format::Yaml).unwrap_err();
     assert_eq!((errors.as_slice().len(), errors.count()), (200, 300));
     assert!(errors.to_string().ends_with("and 100 more"));
@@ -233,16 +237,16 @@ fn keeps_200_errors_and_counts_the_rest() {
 #[test]
 fn bounds_errors_and_warnings_of_hostile_documents() {
     let unknown: Vec<_> = (0..90_000).map(|n| format!("zzz{n}: 1")).collect();
-    let text = format!("{LEAST}{}\n", unknown.join("\n"));
+    let text = format!("{MINIMAL}{}\n", unknown.join("\n"));
     assert_eq!(File::parse(&text, Format::Yaml).unwrap_err().count(), 90_000);
     let entries: Vec<_> = (0..30_000).map(|n| format!("{{workload: w{n}}}")).collect();
-    let text = format!("{LEAST}aggregation: {{tools: [{}]}}\n", entries.join(", "));
+    let text = format!("{MINIMAL}aggregation: {{tools: [{}]}}\n", entries.join(", "));
     assert_eq!(File::parse(&text, Format::Yaml).unwrap().warnings().len(), 200);
 }
 
 #[test]
 fn accepts_crlf_byte_order_mark_and_json_tabs() {
-    let text = format!("\u{feff}{}", LEAST.replace('\n', "\r\n"));
+    let text = format!("\u{feff}{}", MINIMAL.replace('\n', "\r\n"));
     assert_eq!(File::parse(&text, Format::Yaml).unwrap(), file(""));
     let json =
         "{\n\t\"name\": \"x\",\n\t\"incomingAuth\": {\n\t\t\"type\": \"anonymous\"\n\t}\n}\n";
@@ -253,12 +257,12 @@ fn accepts_crlf_byte_order_mark_and_json_tabs() {
 
 #[test]
 fn a_file_refuses_what_only_the_operator_resolves() {
-    one(
+    assert_error(
         "compositeToolRefs: [{name: a}]\n",
         "compositeToolRefs",
         "only the operator resolves references",
     );
-    one(
+    assert_error(
         "aggregation: {tools: [{workload: a, toolConfigRef: {name: b}}]}\n",
         "aggregation.tools[0].toolConfigRef",
         "only the operator resolves references",

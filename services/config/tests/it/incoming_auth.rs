@@ -2,10 +2,10 @@
 
 use vmcp_config::{Authz, IncomingAuth, IncomingMethod};
 
-use crate::support::{file, whole};
+use crate::support::{document_errors, file};
 
 fn incoming(text: &str) -> Vec<String> {
-    whole(&format!("name: x\nincomingAuth: {text}\n"))
+    document_errors(&format!("name: x\nincomingAuth: {text}\n"))
 }
 
 fn refused(text: &str, path: &str, words: &str) {

@@ -2,7 +2,7 @@
 
 use vmcp_config::{LogLevel, PartialFailureMode};
 
-use crate::support::{file, one};
+use crate::support::{assert_error, file};
 
 #[test]
 fn the_defaults_are_those_of_the_reference() {
@@ -26,7 +26,7 @@ fn the_log_level_is_debug_or_absent() {
         file("operational: {logLevel: debug}\n").operational.log_level,
         Some(LogLevel::Debug)
     );
-    one("operational: {logLevel: info}\n", "operational.logLevel", "allowed: debug");
+    assert_error("operational: {logLevel: info}\n", "operational.logLevel", "allowed: debug");
 }
 
 #[test]
@@ -49,20 +49,24 @@ fn no_timeout_and_no_interval_is_zero() {
             "failureHandling.statusReportingInterval",
         ),
     ] {
-        one(&format!("operational: {{{text}}}\n"), &format!("operational.{path}"), "more than 0s");
+        assert_error(
+            &format!("operational: {{{text}}}\n"),
+            &format!("operational.{path}"),
+            "more than 0s",
+        );
     }
 }
 
 #[test]
 fn durations_have_units() {
     for bad in ["30", "'30'", "1d", "-1s", "''", "[1s]"] {
-        one(
+        assert_error(
             &format!("operational: {{timeouts: {{default: {bad}}}}}\n"),
             "operational.timeouts.default",
             "a number with a unit, such as",
         );
     }
-    one(
+    assert_error(
         "operational: {timeouts: {default: 9999999h}}\n",
         "operational.timeouts.default",
         "longer than",
@@ -72,12 +76,12 @@ fn durations_have_units() {
 #[test]
 fn the_health_check_timeout_is_below_the_interval() {
     let path = "operational.failureHandling.healthCheckTimeout";
-    one(
+    assert_error(
         "operational: {failureHandling: {healthCheckTimeout: 30s}}\n",
         path,
         "less than healthCheckInterval, which is 30s",
     );
-    one(
+    assert_error(
         "operational: {failureHandling: {healthCheckInterval: 5s}}\n",
         path,
         "found 10s (the default)",
@@ -89,7 +93,7 @@ fn the_health_check_timeout_is_below_the_interval() {
 fn thresholds_are_at_least_one() {
     let path = "operational.failureHandling.unhealthyThreshold";
     for bad in ["0", "-1", "1.5", "'3'", "99999999999"] {
-        one(
+        assert_error(
             &format!("operational: {{failureHandling: {{unhealthyThreshold: {bad}}}}}\n"),
             path,
             "an integer",
@@ -97,12 +101,12 @@ fn thresholds_are_at_least_one() {
     }
     let breaker =
         |text| format!("operational: {{failureHandling: {{circuitBreaker: {{{text}}}}}}}\n");
-    one(
+    assert_error(
         &breaker("failureThreshold: 0"),
         "operational.failureHandling.circuitBreaker.failureThreshold",
         "an integer from 1",
     );
-    one(
+    assert_error(
         &breaker("timeout: 999ms"),
         "operational.failureHandling.circuitBreaker.timeout",
         "found \"999ms\"; allowed: a duration of at least 1s",
@@ -117,7 +121,7 @@ fn the_partial_failure_mode_is_one_of_two() {
         file(text).operational.failure_handling.partial_failure_mode,
         PartialFailureMode::BestEffort
     );
-    one(
+    assert_error(
         "operational: {failureHandling: {partialFailureMode: bestEffort}}\n",
         "operational.failureHandling.partialFailureMode",
         "did you mean best_effort?",

@@ -5,7 +5,7 @@ use vmcp_config::{
     outgoing_auth::{ClientSecret, HeaderValue, RoleMatch, TokenType},
 };
 
-use crate::support::{errors, file, one};
+use crate::support::{assert_error, errors, file};
 
 fn default(strategy: &str) -> String {
     format!("outgoingAuth: {{source: inline, default: {strategy}}}\n")
@@ -38,8 +38,12 @@ fn without_the_section_nothing_is_shown_to_backends() {
 
 #[test]
 fn with_the_section_the_source_is_required() {
-    one("outgoingAuth: {}\n", "outgoingAuth.source", "required");
-    one("outgoingAuth: {source: inlined}\n", "outgoingAuth.source", "did you mean inline?");
+    assert_error("outgoingAuth: {}\n", "outgoingAuth.source", "required");
+    assert_error(
+        "outgoingAuth: {source: inlined}\n",
+        "outgoingAuth.source",
+        "did you mean inline?",
+    );
     assert_eq!(
         file("outgoingAuth: {source: discovered}\n").outgoing_auth.source,
         Source::Discovered
@@ -62,23 +66,23 @@ fn each_type_requires_its_own_object_only() {
         ("upstream_inject", "upstreamInject"),
         ("aws_sts", "awsSts"),
     ] {
-        one(
+        assert_error(
             &default(&format!("{{type: {kind}}}")),
             &format!("outgoingAuth.default.{object}"),
             "required with",
         );
     }
-    one(
+    assert_error(
         &default("{type: unauthenticated, headerInjection: {headerName: X, headerValueEnv: Y}}"),
         "outgoingAuth.default.headerInjection",
         "only with type: header_injection",
     );
-    one(
+    assert_error(
         &default("{type: obo}"),
         "outgoingAuth.default.type",
         "unauthenticated, header_injection, token_exchange",
     );
-    one(&default("{}"), "outgoingAuth.default.type", "required");
+    assert_error(&default("{}"), "outgoingAuth.default.type", "required");
 }
 
 #[test]
@@ -89,18 +93,22 @@ fn header_injection_has_value_or_variable() {
         panic!("a header")
     };
     assert!(matches!(literal.value, HeaderValue::Literal(_)));
-    one(&header("headerName: X"), "outgoingAuth.default.headerInjection", "exactly one of them");
-    one(
+    assert_error(
+        &header("headerName: X"),
+        "outgoingAuth.default.headerInjection",
+        "exactly one of them",
+    );
+    assert_error(
         &header("headerName: X, headerValue: a, headerValueEnv: B"),
         "outgoingAuth.default.headerInjection.headerValueEnv",
         "headerValue and headerValueEnv together",
     );
-    one(
+    assert_error(
         &header("headerName: 'X Y', headerValueEnv: B"),
         "outgoingAuth.default.headerInjection.headerName",
         "RFC 9110",
     );
-    one(
+    assert_error(
         &header("headerName: X, headerValue: ''"),
         "outgoingAuth.default.headerInjection",
         "exactly one of them",
@@ -137,7 +145,7 @@ fn accepts_short_and_long_token_types() {
         };
         assert_eq!(exchange.subject_token_type, expected, "{word}");
     }
-    one(
+    assert_error(
         &default(&exchange(", subjectTokenType: saml2")),
         "outgoingAuth.default.tokenExchange.subjectTokenType",
         "access_token",
@@ -156,17 +164,17 @@ fn token_exchange_secret_requires_client_id() {
     assert!(matches!(own.client_secret, Some(ClientSecret::Env(_))));
     assert_eq!(own.external_token_header_name.unwrap().as_str(), "X-T");
     let path = "outgoingAuth.default.tokenExchange";
-    one(
+    assert_error(
         &default(&exchange(", clientId: c, clientSecret: s, clientSecretEnv: S")),
         &format!("{path}.clientSecretEnv"),
         "together",
     );
-    one(
+    assert_error(
         &default(&exchange(", clientSecretEnv: S")),
         &format!("{path}.clientSecretEnv"),
         "clientSecretEnv only together with clientId",
     );
-    one(
+    assert_error(
         &default("{type: token_exchange, tokenExchange: {}}"),
         &format!("{path}.tokenUrl"),
         "required",
@@ -175,12 +183,12 @@ fn token_exchange_secret_requires_client_id() {
 
 #[test]
 fn upstream_inject_requires_known_upstream_provider() {
-    one(
+    assert_error(
         &default("{type: upstream_inject, upstreamInject: {providerName: okta}}"),
         "outgoingAuth.default.upstreamInject.providerName",
         "an upstream provider of authServer, which has none",
     );
-    one(
+    assert_error(
         "outgoingAuth: {source: inline, backends: {a: {type: token_exchange, tokenExchange: {tokenUrl: 'https://t', subjectProviderName: okta}}}}\n",
         "outgoingAuth.backends.a.tokenExchange.subjectProviderName",
         "an upstream provider of authServer",
@@ -195,11 +203,11 @@ fn sts_needs_a_region_and_a_role() {
     assert_eq!((aws.role_claim.as_str(), aws.service.as_str()), ("groups", "aws-mcp"));
     assert_eq!((aws.session_duration, aws.session_name_claim.as_str()), (3600, "sub"));
     let path = "outgoingAuth.default.awsSts";
-    one(&default(&sts("")), path, "neither fallbackRoleArn nor roleMappings");
-    one(&default(&sts(", roleMappings: []")), &format!("{path}.roleMappings"), "no role");
+    assert_error(&default(&sts("")), path, "neither fallbackRoleArn nor roleMappings");
+    assert_error(&default(&sts(", roleMappings: []")), &format!("{path}.roleMappings"), "no role");
     let elsewhere = format!("{{type: aws_sts, awsSts: {{region: EU, fallbackRoleArn: '{ROLE}'}}}}");
-    one(&default(&elsewhere), &format!("{path}.region"), "an AWS region");
-    one(
+    assert_error(&default(&elsewhere), &format!("{path}.region"), "an AWS region");
+    assert_error(
         &default(&sts(", fallbackRoleArn: admin")),
         &format!("{path}.fallbackRoleArn"),
         "an IAM role",
@@ -214,7 +222,7 @@ fn sts_session_lasts_15_minutes_to_12_hours() {
         if good {
             file(&text);
         } else {
-            one(&text, "outgoingAuth.default.awsSts.sessionDuration", "from 900 to 43200");
+            assert_error(&text, "outgoingAuth.default.awsSts.sessionDuration", "from 900 to 43200");
         }
     }
 }
@@ -231,8 +239,8 @@ fn role_mapping_has_claim_or_matcher() {
     assert_eq!(aws.role_mappings[0].matches, RoleMatch::Claim("a".into()));
     assert_eq!(aws.role_mappings[0].priority, Some(0));
     let path = "outgoingAuth.default.awsSts.roleMappings[0]";
-    one(&mapping(""), path, "exactly one of them");
-    one(&mapping(", claim: a, matcher: b"), &format!("{path}.matcher"), "together");
-    one(&mapping(", claim: a, priority: -1"), &format!("{path}.priority"), "an integer");
-    one(&mapping(", claim: ''"), path, "exactly one of them");
+    assert_error(&mapping(""), path, "exactly one of them");
+    assert_error(&mapping(", claim: a, matcher: b"), &format!("{path}.matcher"), "together");
+    assert_error(&mapping(", claim: a, priority: -1"), &format!("{path}.priority"), "an integer");
+    assert_error(&mapping(", claim: ''"), path, "exactly one of them");
 }

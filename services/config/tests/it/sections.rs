@@ -2,7 +2,7 @@
 
 use vmcp_config::{Audit, SessionRedis, SessionStorage, Telemetry, audit::EventType};
 
-use crate::support::{file, one};
+use crate::support::{assert_error, file};
 
 #[test]
 fn audit_is_disabled_by_default() {
@@ -38,12 +38,12 @@ fn audit_events_have_known_names() {
     .audit;
     assert_eq!(audit.event_types, [EventType::McpToolCall, EventType::SseConnection]);
     assert_eq!(audit.exclude_event_types, [EventType::McpPing]);
-    one(
+    assert_error(
         "audit: {eventTypes: [mcp_tool_calls]}\n",
         "audit.eventTypes[0]",
         "did you mean mcp_tool_call?",
     );
-    one("audit: {maxDataSize: 0}\n", "audit.maxDataSize", "an integer from 1");
+    assert_error("audit: {maxDataSize: 0}\n", "audit.maxDataSize", "an integer from 1");
 }
 
 #[test]
@@ -65,28 +65,32 @@ fn search_returns_one_to_fifty_tools() {
             tools
         );
     }
-    one("optimizer: {maxToolsToReturn: 51}\n", "optimizer.maxToolsToReturn", "from 0 to 50");
+    assert_error(
+        "optimizer: {maxToolsToReturn: 51}\n",
+        "optimizer.maxToolsToReturn",
+        "from 0 to 50",
+    );
 }
 
 #[test]
 fn ratio_and_threshold_are_quoted_decimals_in_range() {
     file("optimizer: {hybridSearchSemanticRatio: '1.0', semanticDistanceThreshold: '2'}\n");
-    one(
+    assert_error(
         "optimizer: {hybridSearchSemanticRatio: '1.01'}\n",
         "optimizer.hybridSearchSemanticRatio",
         "from 0 to 1",
     );
-    one(
+    assert_error(
         "optimizer: {semanticDistanceThreshold: '2.1'}\n",
         "optimizer.semanticDistanceThreshold",
         "from 0 to 2",
     );
-    one(
+    assert_error(
         "optimizer: {hybridSearchSemanticRatio: half}\n",
         "optimizer.hybridSearchSemanticRatio",
         "a decimal number",
     );
-    one(
+    assert_error(
         "optimizer: {hybridSearchSemanticRatio: 0.5}\n",
         "optimizer.hybridSearchSemanticRatio",
         "did you mean \"0.5\"?",
@@ -95,12 +99,12 @@ fn ratio_and_threshold_are_quoted_decimals_in_range() {
 
 #[test]
 fn embedding_service_has_url_and_timeout() {
-    one(
+    assert_error(
         "optimizer: {embeddingService: 'tei:80'}\n",
         "optimizer.embeddingService",
         "an absolute http",
     );
-    one(
+    assert_error(
         "optimizer: {embeddingServiceTimeout: 0s}\n",
         "optimizer.embeddingServiceTimeout",
         "a duration of more than 0s",
@@ -123,21 +127,25 @@ fn telemetry_has_the_defaults_of_the_reference() {
 #[test]
 fn sampling_rate_is_quoted_decimal_up_to_one() {
     file("telemetry: {samplingRate: '1.0'}\n");
-    one("telemetry: {samplingRate: '1.5'}\n", "telemetry.samplingRate", "from 0 to 1");
-    one("telemetry: {samplingRate: 0.05}\n", "telemetry.samplingRate", "did you mean \"0.05\"?");
-    one("telemetry: {samplingRate: '-1'}\n", "telemetry.samplingRate", "a decimal number");
+    assert_error("telemetry: {samplingRate: '1.5'}\n", "telemetry.samplingRate", "from 0 to 1");
+    assert_error(
+        "telemetry: {samplingRate: 0.05}\n",
+        "telemetry.samplingRate",
+        "did you mean \"0.05\"?",
+    );
+    assert_error("telemetry: {samplingRate: '-1'}\n", "telemetry.samplingRate", "a decimal number");
 }
 
 #[test]
 fn rejects_telemetry_endpoint_without_signals() {
-    one(
+    assert_error(
         "telemetry: {endpoint: 'otel:4318'}\n",
         "telemetry.endpoint",
         "only with tracingEnabled or metricsEnabled",
     );
     file("telemetry: {endpoint: 'otel:4318', tracingEnabled: true}\n");
     file("telemetry: {endpoint: 'otel:4318', metricsEnabled: true}\n");
-    one(
+    assert_error(
         "telemetry: {insecure: true, caCertPath: /ca.pem}\n",
         "telemetry.caCertPath",
         "only without insecure",
@@ -146,8 +154,8 @@ fn rejects_telemetry_endpoint_without_signals() {
 
 #[test]
 fn telemetry_headers_and_variables_have_legal_names() {
-    one("telemetry: {headers: {'a b': c}}\n", "telemetry.headers[\"a b\"]", "RFC 9110");
-    one(
+    assert_error("telemetry: {headers: {'a b': c}}\n", "telemetry.headers[\"a b\"]", "RFC 9110");
+    assert_error(
         "telemetry: {environmentVariables: [a-b]}\n",
         "telemetry.environmentVariables[0]",
         "the name of an environment",
@@ -166,24 +174,24 @@ fn sessions_are_in_memory_by_default() {
         file("sessionStorage: {provider: redis, address: 'redis:6379'}\n").session_storage,
         SessionStorage::Redis(redis)
     );
-    one("sessionStorage: {}\n", "sessionStorage.provider", "required");
-    one("sessionStorage: {provider: redis}\n", "sessionStorage.address", "required with");
-    one(
+    assert_error("sessionStorage: {}\n", "sessionStorage.provider", "required");
+    assert_error("sessionStorage: {provider: redis}\n", "sessionStorage.address", "required with");
+    assert_error(
         "sessionStorage: {provider: redis, address: ''}\n",
         "sessionStorage.address",
         "required with",
     );
-    one(
+    assert_error(
         "sessionStorage: {provider: redis, address: a, db: -1}\n",
         "sessionStorage.db",
         "an integer",
     );
-    one(
+    assert_error(
         "sessionStorage: {provider: memory, db: 1}\n",
         "sessionStorage.db",
         "db only with provider: redis",
     );
-    one(
+    assert_error(
         "sessionStorage: {provider: redis, address: a, passwordRef: {}}\n",
         "sessionStorage.passwordRef",
         "an unknown key",

@@ -3,14 +3,14 @@
 use proptest::prelude::*;
 
 use crate::{
-    support::{FULL, LEAST},
+    support::{FULL, MINIMAL},
     survives,
 };
 
 #[test]
 fn whole_documents_survive() {
     survives::check(FULL);
-    survives::check(LEAST);
+    survives::check(MINIMAL);
 }
 
 #[test]
