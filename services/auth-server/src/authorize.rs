@@ -368,8 +368,7 @@ fn check_supported(params: &Params<'_>) -> Result<(), OAuthError> {
         if params.has(name) {
             return Err(OAuthError::new(
                 code,
-                "request, request_uri and registration are not supported: send plain \
-             parameters",
+                "request, request_uri and registration are not supported: send plain parameters",
             ));
         }
     }
