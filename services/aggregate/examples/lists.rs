@@ -12,8 +12,8 @@ use http_body_util::{BodyExt, Full};
 use tokio::time::Instant;
 use tower::ServiceExt;
 use vmcp_aggregate::settings::{
-    Advice, Around, BackendService, BackendSettings, Limits, PartialFailure, Rules, Settings,
-    Sharing, Transport,
+    Advice, BackendService, BackendSettings, Limits, PartialFailure, Rules, ServiceWrapper,
+    Settings, Sharing, Transport,
 };
 use vmcp_aggregate::{Gateway, Seal};
 use vmcp_core::{
@@ -120,7 +120,7 @@ async fn gateway(catalog: Sharing) -> Gateway {
         transport: Transport::StreamableHttp,
         catalog,
         service: BackendService::new(service),
-        around: Around::default(),
+        around: ServiceWrapper::default(),
         breaker: None,
         advice: Advice::default(),
         answer_within: Duration::from_secs(10),

@@ -33,22 +33,22 @@ use vmcp_core::{
     Backend, Body, BoxError, BudgetAccount, ByteBudget, Caller, Generation, cause_ref,
 };
 
-use self::failure::Failure;
-use self::handshake::Live;
-use self::own::Owns;
+use self::failure::BackendError;
+use self::handshake::BackendSession;
+use self::own::PerCallerCatalogs;
 use self::signal::ObserverSignal;
-use self::vitals::Vitals;
+use self::vitals::HealthState;
 use crate::catalog::Offers;
-use crate::settings::{Advice, BackendService, BackendSettings, Sending, Sharing, Transport};
+use crate::settings::{Advice, BackendFuture, BackendService, BackendSettings, Sharing, Transport};
 
 /// Handle of one backend with its cached state. It survives configuration reloads that leave the backend unchanged.
-pub(crate) struct Link {
+pub(crate) struct BackendHandle {
     pub(crate) backend: Backend,
     pub(crate) uri: Uri,
     pub(crate) transport: Transport,
     pub(crate) fingerprint: u64,
     /// Connector; a reload may replace it.
-    reach: ArcSwap<Reach>,
+    reach: ArcSwap<Connector>,
     /// Advice for operators; a reload may replace it.
     advice: ArcSwap<Advice>,
     /// Bit set of the generations that the backend is known to support.
@@ -56,10 +56,10 @@ pub(crate) struct Link {
     /// Last successfully fetched offers, if all callers share them.
     pub(crate) offers: ArcSwap<Offers>,
     /// Offers by caller, if they depend on the caller's credentials.
-    pub(crate) own: Option<Owns>,
+    pub(crate) own: Option<PerCallerCatalogs>,
     /// Result of the gateway's last probe.
     knocked: AtomicU8,
-    status: watch::Sender<Status>,
+    status: watch::Sender<FetchStatus>,
     /// `true` once no configuration contains the backend any more; never reset.
     retired: watch::Sender<bool>,
     /// Signals that wake the observers of the stateful and the stateless generation.
@@ -70,8 +70,8 @@ pub(crate) struct Link {
     /// lists.
     pub(crate) fetching: tokio::sync::Mutex<()>,
     /// Session of the observer, while there is one.
-    pub(crate) standing: ArcSwapOption<Live>,
-    pub(crate) vitals: Vitals,
+    pub(crate) standing: ArcSwapOption<BackendSession>,
+    pub(crate) vitals: HealthState,
     /// Byte budget of the process, if one is configured.
     budget: Option<ByteBudget>,
     /// Counter for the ids of the gateway's own requests.
@@ -79,7 +79,7 @@ pub(crate) struct Link {
 }
 
 /// Services and generations used to reach a backend.
-struct Reach {
+struct Connector {
     service: BackendService,
     /// The service without the HTTP+SSE adapter.
     bare: BackendService,
@@ -89,7 +89,7 @@ struct Reach {
 
 /// Generations that a backend supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Speaks {
+pub(crate) enum SupportedModes {
     Stateful,
     Stateless,
     Both,
@@ -97,7 +97,7 @@ pub(crate) enum Speaks {
 
 /// Progress of fetching a backend's offer.
 #[derive(Clone, Debug)]
-pub(crate) enum Status {
+pub(crate) enum FetchStatus {
     /// The first attempt has not ended yet.
     Fetching {
         since: Instant,
@@ -116,7 +116,7 @@ pub(crate) enum Status {
     },
 }
 
-impl Speaks {
+impl SupportedModes {
     /// Returns the generation in which to call the backend: the client's own if the backend supports it.
     pub(crate) fn with(self, client: Generation) -> Generation {
         match self {
@@ -130,8 +130,8 @@ impl Speaks {
 /// Returns `true` if the backend rejected a request for missing or wrong credentials.
 pub(crate) fn asks_for_credentials(error: &BoxError) -> bool {
     matches!(
-        cause_ref::<Failure>(error.as_ref()),
-        Some(Failure::Status(code)) if matches!(code.as_u16(), 401 | 403 | 407)
+        cause_ref::<BackendError>(error.as_ref()),
+        Some(BackendError::Status(code)) if matches!(code.as_u16(), 401 | 403 | 407)
     )
 }
 
@@ -144,7 +144,7 @@ fn adapted(settings: &BackendSettings) -> BackendService {
     })
 }
 
-impl Link {
+impl BackendHandle {
     pub(crate) fn new(settings: BackendSettings, budget: Option<ByteBudget>) -> Arc<Self> {
         let adapted = adapted(&settings);
         let BackendSettings {
@@ -166,19 +166,19 @@ impl Link {
             uri,
             transport,
             fingerprint,
-            reach: ArcSwap::from_pointee(Reach { service: adapted, bare, breaker, tuning }),
+            reach: ArcSwap::from_pointee(Connector { service: adapted, bare, breaker, tuning }),
             advice: ArcSwap::from_pointee(advice),
             speaks: AtomicU8::new(speaks),
             offers: ArcSwap::default(),
-            own: (catalog == Sharing::PerCaller).then(Owns::new),
+            own: (catalog == Sharing::PerCaller).then(PerCallerCatalogs::new),
             knocked: AtomicU8::new(0),
-            status: watch::Sender::new(Status::Fetching { since: Instant::now() }),
+            status: watch::Sender::new(FetchStatus::Fetching { since: Instant::now() }),
             signals: Default::default(),
             retired: watch::Sender::new(false),
             renew: Notify::new(),
             fetching: tokio::sync::Mutex::default(),
             standing: ArcSwapOption::empty(),
-            vitals: Vitals::new(),
+            vitals: HealthState::new(),
             budget,
             serial: AtomicU64::new(1),
         })
@@ -190,7 +190,7 @@ impl Link {
         if self.reach.load().tuning != settings.tuning {
             let (breaker, tuning) = (settings.breaker.clone(), settings.tuning);
             let (service, bare) = (adapted(settings), settings.service.clone());
-            self.reach.store(Arc::new(Reach { service, bare, breaker, tuning }));
+            self.reach.store(Arc::new(Connector { service, bare, breaker, tuning }));
         }
     }
 
@@ -218,20 +218,20 @@ impl Link {
     }
 
     /// Returns the generations that the backend supports; `None` before the first probe.
-    pub(crate) fn speaks(&self) -> Option<Speaks> {
+    pub(crate) fn speaks(&self) -> Option<SupportedModes> {
         match self.speaks.load(Ordering::Acquire) {
             0 => None,
-            1 => Some(Speaks::Stateful),
-            2 => Some(Speaks::Stateless),
-            _ => Some(Speaks::Both),
+            1 => Some(SupportedModes::Stateful),
+            2 => Some(SupportedModes::Stateless),
+            _ => Some(SupportedModes::Both),
         }
     }
 
-    pub(crate) fn learn(&self, speaks: Speaks) {
+    pub(crate) fn learn(&self, speaks: SupportedModes) {
         let bits = match speaks {
-            Speaks::Stateful => 1,
-            Speaks::Stateless => 2,
-            Speaks::Both => 3,
+            SupportedModes::Stateful => 1,
+            SupportedModes::Stateless => 2,
+            SupportedModes::Both => 3,
         };
         self.speaks.store(bits, Ordering::Release);
     }
@@ -251,7 +251,7 @@ impl Link {
     /// Records that the backend responded to a probe. `refused` means that it requires a caller's credentials.
     pub(crate) fn knocked(&self, refused: bool) {
         self.knocked.store(if refused { 2 } else { 1 }, Ordering::Release);
-        self.set_status(Status::Ready);
+        self.set_status(FetchStatus::Ready);
         self.revive(if refused {
             ProbeResult::RequiresUserCredentials
         } else {
@@ -261,15 +261,15 @@ impl Link {
 
     /// Clears all offers. Returns `true` if there were any.
     pub(crate) fn forget(&self) -> bool {
-        let own = self.own.as_ref().is_some_and(Owns::clear);
+        let own = self.own.as_ref().is_some_and(PerCallerCatalogs::clear);
         self.offers.swap(Arc::default()).is_known() || own
     }
 
     /// Returns the reason for which the backend is unavailable, if it is.
     pub(crate) fn down(&self) -> Option<String> {
         match self.status() {
-            Status::Failed { reason, .. } => Some(reason),
-            Status::Fetching { .. } | Status::Ready => self.vitals.down(),
+            FetchStatus::Failed { reason, .. } => Some(reason),
+            FetchStatus::Fetching { .. } | FetchStatus::Ready => self.vitals.down(),
         }
     }
 
@@ -297,13 +297,13 @@ impl Link {
     }
 
     /// Starts a request and returns a future that does not borrow from `self`.
-    pub(crate) fn begin(&self, mut request: Request<Full<Bytes>>) -> Sending {
+    pub(crate) fn begin(&self, mut request: Request<Full<Bytes>>) -> BackendFuture {
         request.extensions_mut().insert(self.backend.clone());
         self.reach.load().service.send(request)
     }
 
     /// Starts a request without the transport adapter.
-    pub(crate) fn begin_bare(&self, mut request: Request<Full<Bytes>>) -> Sending {
+    pub(crate) fn begin_bare(&self, mut request: Request<Full<Bytes>>) -> BackendFuture {
         request.extensions_mut().insert(self.backend.clone());
         self.reach.load().bare.send(request)
     }
@@ -318,11 +318,11 @@ impl Link {
         self.serial.fetch_add(1, Ordering::Relaxed)
     }
 
-    pub(crate) fn status(&self) -> Status {
+    pub(crate) fn status(&self) -> FetchStatus {
         self.status.borrow().clone()
     }
 
-    pub(crate) fn set_status(&self, status: Status) {
+    pub(crate) fn set_status(&self, status: FetchStatus) {
         self.status.send_replace(status);
     }
 
@@ -331,7 +331,7 @@ impl Link {
         self.retired.send_replace(true);
         let reason = format!("backend {} is no longer configured", self.name());
         let (detail, remedy) = (None, None);
-        self.set_status(Status::Failed { reason, detail, remedy, is_unauthorized: false });
+        self.set_status(FetchStatus::Failed { reason, detail, remedy, is_unauthorized: false });
     }
 
     pub(crate) fn is_retired(&self) -> bool {
@@ -346,14 +346,14 @@ impl Link {
 
     /// Waits until the first attempt to fetch the offer has ended, at most `patience` after it began.
     pub(crate) async fn settled(&self, patience: std::time::Duration) {
-        let Status::Fetching { since } = self.status() else { return };
+        let FetchStatus::Fetching { since } = self.status() else { return };
         let mut watching = self.status.subscribe();
-        let settled = watching.wait_for(|status| !matches!(status, Status::Fetching { .. }));
+        let settled = watching.wait_for(|status| !matches!(status, FetchStatus::Fetching { .. }));
         _ = tokio::time::timeout_at(since + patience, settled).await;
     }
 }
 
-impl fmt::Debug for Link {
+impl fmt::Debug for BackendHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Link").field("backend", &self.backend).finish_non_exhaustive()
     }

@@ -25,7 +25,7 @@ use vmcp_core::{
 };
 use vmcp_timeout::Elapsed;
 
-use self::answer::Holder;
+use self::answer::ReservationHolder;
 pub(crate) use self::answer::result;
 pub(crate) use self::cancellation::{Cancellation, SESSION_ENDED, message as cancellation, reason};
 pub(crate) use self::complete::complete;
@@ -34,18 +34,18 @@ pub(crate) use self::session_to_session::event_stream;
 pub(crate) use self::session_to_stateless::needed;
 pub(crate) use self::stateless_to_stateless::bridged;
 use crate::backend::events::Events;
-use crate::backend::failure::Failure;
-use crate::backend::{Link, handshake};
+use crate::backend::failure::BackendError;
+use crate::backend::{BackendHandle, handshake};
 use crate::catalog::{ByGeneration, Kind};
-use crate::detached::Departure;
-use crate::hub::{Everything, Hub, Snapshot};
-use crate::mixed::Seen;
+use crate::detached::Disconnect;
+use crate::hub::{BackendCatalog, GatewayState, Snapshot};
+use crate::mixed::CallerView;
 use crate::session::{Session, lock};
 
 /// Client request with the context that its processing needs.
 #[derive(Debug)]
 pub(crate) struct Call {
-    pub(crate) hub: Arc<Hub>,
+    pub(crate) hub: Arc<GatewayState>,
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) caller: Caller,
     /// Session of the client; `None` for stateless clients.
@@ -58,12 +58,12 @@ pub(crate) struct Call {
     /// Address of the client, if known.
     pub(crate) address: Option<IpAddr>,
     /// Set when the client of a session disconnects before the response.
-    pub(crate) departure: OnceLock<Departure>,
+    pub(crate) departure: OnceLock<Disconnect>,
     /// Reservations for buffered responses, held until the response is sent.
     pub(crate) held: Mutex<Vec<Reservation>>,
 }
 
-impl Holder for Call {
+impl ReservationHolder for Call {
     fn account(&self) -> Option<BudgetAccount> {
         self.account()
     }
@@ -75,15 +75,15 @@ impl Holder for Call {
 
 /// Returns `true` if a failure may result from calling the backend in the wrong generation. None of these requests was
 /// processed.
-pub(crate) fn doubtful(error: &BoxError) -> bool {
+pub(crate) fn is_mode_mismatch(error: &BoxError) -> bool {
     matches!(
-        cause_ref::<Failure>(error.as_ref()),
-        Some(Failure::Generation | Failure::Revision | Failure::Handshake { .. })
+        cause_ref::<BackendError>(error.as_ref()),
+        Some(BackendError::Generation | BackendError::Revision | BackendError::Handshake { .. })
     )
 }
 
 /// Records that a client's request to a backend failed.
-pub(crate) fn failed(link: &Link, error: &BoxError) {
+pub(crate) fn failed(link: &BackendHandle, error: &BoxError) {
     tracing::debug!(backend = link.name(), %error, "a call failed");
     // The failure may be due to a changed catalog. A timeout does not suggest that, and a successful list request would not
     // show that calls succeed.
@@ -152,7 +152,7 @@ impl Call {
     }
 
     /// Returns the departure of the client, if it disconnected before the response.
-    pub(crate) fn departure(&self) -> Option<&Departure> {
+    pub(crate) fn departure(&self) -> Option<&Disconnect> {
         self.departure.get()
     }
 
@@ -160,7 +160,7 @@ impl Call {
     /// its limit of detached calls.
     pub(crate) fn detach(&self) -> bool {
         let account = self.session.as_ref().map(|it| it.account(&self.hub));
-        let departure = account.as_ref().and_then(Departure::new);
+        let departure = account.as_ref().and_then(Disconnect::new);
         departure.is_some_and(|departure| self.departure.set(departure).is_ok())
     }
 
@@ -183,18 +183,18 @@ impl Call {
     }
 
     /// Returns the caller's catalog, after waiting for pending offers.
-    pub(crate) async fn offered(&self) -> Result<Arc<Everything>, Rejection> {
+    pub(crate) async fn offered(&self) -> Result<Arc<BackendCatalog>, Rejection> {
         let (_, seen) = self.seen().await?;
         Ok(Arc::clone(seen.catalogs.of(self.generation())))
     }
 
     /// Returns the caller's catalog, its missing backends and the snapshot that it belongs to.
-    pub(crate) async fn seen(&self) -> Result<(Arc<Snapshot>, Seen), Rejection> {
+    pub(crate) async fn seen(&self) -> Result<(Arc<Snapshot>, CallerView), Rejection> {
         let snapshot = self.hub.settled(&self.snapshot).await;
         let seen = if snapshot.per_caller {
             self.hub.seen_by(&snapshot, &self.caller, self.cause()).await
         } else {
-            Some(Seen { catalogs: snapshot.catalogs(), missing: Vec::new() })
+            Some(CallerView { catalogs: snapshot.catalogs(), missing: Vec::new() })
         };
         Ok((snapshot, seen.ok_or_else(Rejection::internal)?))
     }
@@ -223,7 +223,7 @@ impl Call {
     }
 
     /// Returns the generation in which to call a backend; probes the backend if that is not known.
-    pub(crate) async fn meet(&self, link: &Arc<Link>) -> Result<Generation, BoxError> {
+    pub(crate) async fn meet(&self, link: &Arc<BackendHandle>) -> Result<Generation, BoxError> {
         let client = self.message.generation;
         if let Some(speaks) = link.speaks() {
             return Ok(speaks.with(client));
@@ -243,7 +243,7 @@ impl Call {
         generation: Generation,
     ) -> Result<Result<Response<Body>, Rejection>, BoxError> {
         let error = match Arc::clone(&self).exchange(Arc::clone(&target), generation).await {
-            Err(error) if doubtful(&error) => error,
+            Err(error) if is_mode_mismatch(&error) => error,
             answered => return answered,
         };
         let who = self.hub.introduction();
@@ -262,7 +262,7 @@ impl Call {
     }
 
     /// Rejects a call that policies decided for the backend's other generation, and requests a fetch of its offer.
-    pub(crate) fn outdated(&self, link: &Link) -> Rejection {
+    pub(crate) fn outdated(&self, link: &BackendHandle) -> Rejection {
         match &link.own {
             Some(owns) => owns.changed(self.caller.identity()),
             None => link.renew.notify_waiters(),

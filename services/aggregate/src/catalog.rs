@@ -25,23 +25,23 @@ use vmcp_core::{Generation, ToolAnnotations};
 use self::apps::UiResource;
 pub use self::combine::{Conflict, HideRule};
 pub(crate) use self::{
-    annotations::Told,
+    annotations::LazyAnnotations,
     apps::SCHEME as UI_SCHEME,
-    combine::{Part, combine, contested, could_show, hidden_by, singular, wanted},
+    combine::{CatalogInput, combine, contested, could_show, hidden_by, singular, wanted},
     define::literal as define_literal,
     item::{Item, Items, Kind, Offer},
     list::{List, Page, Selection},
     offers::{ByGeneration, Offers, each_item, other},
     params::{ParamHeader, add as add_headers, check as check_headers},
     routes::{Route, Routes},
-    serial::{Serial, SerialRef},
+    serial::{CatalogId, WeakCatalogId},
     templates::Templates,
 };
 
 /// Immutable catalog for clients of one protocol generation. Parts that are equal in both generations are shared.
 #[derive(Debug)]
 pub(crate) struct Catalog<L> {
-    pub(crate) serial: Serial,
+    pub(crate) serial: CatalogId,
     pub(crate) tools: Arc<Routes<L>>,
     pub(crate) prompts: Arc<Routes<L>>,
     /// Backend by resource URI. `None` marks a resource that its backend lacks in this generation.

@@ -9,9 +9,9 @@ use vmcp_core::{Body, Rejection, code};
 use vmcp_wire::{Key, Span, Splice};
 
 use crate::backend::ask::tell;
-use crate::backend::request::{asking, post};
+use crate::backend::request::{post, with_operation};
 use crate::call::{Call, result};
-use crate::session::{Question, Session};
+use crate::session::{PendingServerRequest, Session};
 
 const LEVELS: [&str; 8] =
     ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
@@ -35,18 +35,21 @@ pub(crate) async fn answer(
         .and_then(|id| std::str::from_utf8(id.of(&message)).ok()?.parse().ok())
         .and_then(|number| session.has_talk()?.take(number));
     match (question, id) {
-        (Some(Question::Backend { upstream, live, id: theirs, pauses, asker: _ }), Some(id)) => {
+        (
+            Some(PendingServerRequest::Backend { upstream, live, id: theirs, pauses, asker: _ }),
+            Some(id),
+        ) => {
             drop(pauses);
             let mut splice = Splice::new(&message);
             splice.replace(id, theirs.to_vec());
             let request = live.sign(post(&upstream.link, &call.caller, splice.finish()));
-            let request = asking(request, "", call.cause());
+            let request = with_operation(request, "", call.cause());
             if let Err(error) = tell(&upstream.link, request).await {
                 tracing::debug!(backend = upstream.link.name(), %error, "an answer did not arrive");
             }
             Ok(accepted())
         }
-        (Some(Question::Call(waiting)), _) => {
+        (Some(PendingServerRequest::Call(waiting)), _) => {
             // The call may have ended already.
             _ = waiting.send(message);
             Ok(accepted())
@@ -85,7 +88,7 @@ async fn cancel(call: &Call, session: &Arc<Session>) {
     if let Some(live) = under_way {
         let link = &running.cancellation.upstream.link;
         let request = live.sign(post(link, &call.caller, call.message.bytes.clone()));
-        _ = tell(link, asking(request, "notifications/cancelled", call.cause())).await;
+        _ = tell(link, with_operation(request, "notifications/cancelled", call.cause())).await;
     }
 }
 
@@ -95,7 +98,7 @@ async fn tell_all(call: &Call, session: &Arc<Session>) {
     let telling = upstreams.iter().map(async |upstream| {
         let Some(live) = upstream.open() else { return };
         let request = live.sign(post(&upstream.link, &call.caller, call.message.bytes.clone()));
-        let request = asking(request, "notifications/roots/list_changed", call.cause());
+        let request = with_operation(request, "notifications/roots/list_changed", call.cause());
         _ = tell(&upstream.link, request).await;
     });
     join_all(telling).await;

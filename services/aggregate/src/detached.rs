@@ -13,7 +13,7 @@ use vmcp_core::{BudgetAccount, ByteBudget, Identity};
 use crate::session::lock;
 
 /// Bytes charged for a call's task, its connection to the backend and its tables.
-const CALL: usize = 32 << 10;
+const CALL_CHARGE: usize = 32 << 10;
 
 /// Byte budget for messages to disconnected clients.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(crate) struct DetachedBudget {
 
 /// Budget accounts of one client: one while it is connected, one while it is not.
 #[derive(Clone, Debug)]
-pub(crate) struct Account {
+pub(crate) struct ClientAccount {
     budget: Arc<DetachedBudget>,
     detached: BudgetAccount,
     /// `None` if the process has no budget.
@@ -44,14 +44,14 @@ pub(crate) struct Reservation {
 
 /// Record of a session request whose client disconnected before the response.
 #[derive(Debug)]
-pub(crate) struct Departure {
+pub(crate) struct Disconnect {
     pub(crate) at: Instant,
     reservation: Mutex<Reservation>,
 }
 
 /// Counters of the budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Counts {
+pub(crate) struct DetachedCounts {
     pub(crate) calls: usize,
     pub(crate) bytes: usize,
     pub(crate) ended: u64,
@@ -69,8 +69,8 @@ impl DetachedBudget {
         self.ended.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn counts(&self) -> Counts {
-        Counts {
+    pub(crate) fn counts(&self) -> DetachedCounts {
+        DetachedCounts {
             calls: self.calls.load(Ordering::Relaxed),
             bytes: self.bytes.counts().held,
             ended: self.ended.load(Ordering::Relaxed),
@@ -78,7 +78,7 @@ impl DetachedBudget {
     }
 }
 
-impl Account {
+impl ClientAccount {
     /// Creates the accounts of `identity`, or of the network of `address` for anonymous callers. `process` is the budget for
     /// messages to connected clients.
     pub(crate) fn new(
@@ -103,7 +103,7 @@ impl Account {
     /// Creates a reservation for a detached call; `None` if the owner has too many.
     pub(crate) fn open_call(&self) -> Option<Reservation> {
         let mut reservation = self.open();
-        if !reservation.set(CALL) {
+        if !reservation.set(CALL_CHARGE) {
             return None;
         }
         reservation.is_call = true;
@@ -134,7 +134,7 @@ impl Reservation {
     }
 
     fn charge(&self) -> usize {
-        if self.is_call { CALL } else { 0 }
+        if self.is_call { CALL_CHARGE } else { 0 }
     }
 
     fn set(&mut self, bytes: usize) -> bool {
@@ -143,9 +143,9 @@ impl Reservation {
     }
 }
 
-impl Departure {
+impl Disconnect {
     /// Records the departure of the client; `None` if its owner has too many detached calls.
-    pub(crate) fn new(account: &Account) -> Option<Self> {
+    pub(crate) fn new(account: &ClientAccount) -> Option<Self> {
         let reservation = Mutex::new(account.open_call()?);
         Some(Self { at: Instant::now(), reservation })
     }
@@ -175,8 +175,8 @@ mod tests {
 
     use super::*;
 
-    fn account(budget: &Arc<DetachedBudget>, subject: &str) -> Account {
-        Account::new(budget, None, &Identity::new("i", subject), None)
+    fn account(budget: &Arc<DetachedBudget>, subject: &str) -> ClientAccount {
+        ClientAccount::new(budget, None, &Identity::new("i", subject), None)
     }
 
     #[test]
@@ -191,21 +191,24 @@ mod tests {
         assert!(!mine.resize((1 << 19) + 1), "it has more than is left");
         drop(mine);
         drop(other);
-        assert_eq!(budget.counts(), Counts { calls: 0, bytes: 0, ended: 0 });
+        assert_eq!(budget.counts(), DetachedCounts { calls: 0, bytes: 0, ended: 0 });
     }
 
     #[test]
     fn calls_are_counted_until_they_end() {
-        let budget = DetachedBudget::new(4 * CALL);
+        let budget = DetachedBudget::new(4 * CALL_CHARGE);
         let account = account(&budget, "a");
         let mut calls: Vec<_> = std::iter::from_fn(|| account.open_call()).collect();
         assert_eq!((calls.len(), budget.counts().calls), (2, 2));
         let first = calls.first_mut().unwrap();
         first.end_call();
         assert!(first.resize(100));
-        assert_eq!(budget.counts(), Counts { calls: 1, bytes: CALL + 100, ended: 0 });
+        assert_eq!(
+            budget.counts(),
+            DetachedCounts { calls: 1, bytes: CALL_CHARGE + 100, ended: 0 }
+        );
         calls.clear();
-        assert_eq!(budget.counts(), Counts { calls: 0, bytes: 0, ended: 0 });
+        assert_eq!(budget.counts(), DetachedCounts { calls: 0, bytes: 0, ended: 0 });
     }
 
     proptest! {

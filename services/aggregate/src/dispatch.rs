@@ -12,19 +12,19 @@ use vmcp_wire::Envelope;
 use crate::backend::request::{LAST_EVENT, SESSION};
 use crate::call::{Call, complete, event_stream, result};
 use crate::catalog::Kind;
-use crate::hub::Hub;
+use crate::hub::GatewayState;
 use crate::session::Session;
 use crate::stream::{Opening, parse_id};
 use crate::{client, hello, listen, lists, tasks};
 
 /// State of a request after its synchronous part.
-pub(crate) enum Begun {
+pub(crate) enum Dispatched {
     Done(Response<Body>),
-    Going(Arc<Call>),
+    Pending(Arc<Call>),
 }
 
 /// Starts to process a request.
-pub(crate) fn begin(hub: &Arc<Hub>, mut parts: request::Parts) -> Begun {
+pub(crate) fn begin(hub: &Arc<GatewayState>, mut parts: request::Parts) -> Dispatched {
     let answered = match parts.method {
         Method::POST => match parts.extensions.remove::<McpRequest>() {
             Some(message) => return post(hub, parts, message),
@@ -33,13 +33,13 @@ pub(crate) fn begin(hub: &Arc<Hub>, mut parts: request::Parts) -> Begun {
         },
         Method::GET => open_stream(hub, &parts),
         Method::DELETE => end_session(hub, &parts),
-        _ => return Begun::Done(wrong_method()),
+        _ => return Dispatched::Done(wrong_method()),
     };
-    Begun::Done(answered.unwrap_or_else(|refusal| refusal.into_response(None)))
+    Dispatched::Done(answered.unwrap_or_else(|refusal| refusal.into_response(None)))
 }
 
 /// Completes a request that needs to wait.
-pub(crate) async fn go_on(call: Arc<Call>) -> Response<Body> {
+pub(crate) async fn run(call: Arc<Call>) -> Response<Body> {
     let answered = match &call.session {
         Some(session) => stateful(Arc::clone(&call), Arc::clone(session)).await,
         None => stateless(Arc::clone(&call)).await,
@@ -62,7 +62,7 @@ fn wrong_method() -> Response<Body> {
     response
 }
 
-fn post(hub: &Arc<Hub>, mut parts: request::Parts, message: McpRequest) -> Begun {
+fn post(hub: &Arc<GatewayState>, mut parts: request::Parts, message: McpRequest) -> Dispatched {
     let stateful = message.generation == Generation::Stateful;
     let request = matches!(message.envelope, Envelope::Request { .. });
     let opens = stateful && request && message.method() == "initialize";
@@ -85,14 +85,14 @@ fn post(hub: &Arc<Hub>, mut parts: request::Parts, message: McpRequest) -> Begun
     let answered = match session {
         Some(Ok(session)) => {
             call.session = Some(session);
-            return Begun::Going(Arc::new(call));
+            return Dispatched::Pending(Arc::new(call));
         }
         Some(Err(refusal)) => Err(refusal),
         None if opens => hello::initialize(&call, address),
         None if !request => Ok(client::accepted()),
-        None => return Begun::Going(Arc::new(call)),
+        None => return Dispatched::Pending(Arc::new(call)),
     };
-    Begun::Done(answered.unwrap_or_else(|refusal| refused(&call, refusal)))
+    Dispatched::Done(answered.unwrap_or_else(|refusal| refused(&call, refusal)))
 }
 
 async fn stateful(call: Arc<Call>, session: Arc<Session>) -> Result<Response<Body>, Rejection> {
@@ -149,7 +149,11 @@ async fn common(call: Arc<Call>, method: &str) -> Result<Response<Body>, Rejecti
 }
 
 /// Returns the session named by a request, if it belongs to the caller.
-fn session(hub: &Hub, parts: &request::Parts, caller: &Caller) -> Result<Arc<Session>, Rejection> {
+fn session(
+    hub: &GatewayState,
+    parts: &request::Parts,
+    caller: &Caller,
+) -> Result<Arc<Session>, Rejection> {
     let mut ids = parts.headers.get_all(SESSION).iter();
     let id = ids.next().ok_or_else(|| {
         let message = "send Mcp-Session-Id: initialize gives one";
@@ -168,7 +172,10 @@ fn session(hub: &Hub, parts: &request::Parts, caller: &Caller) -> Result<Arc<Ses
 }
 
 /// Opens the notification stream of a stateful client, or resumes a stream.
-fn open_stream(hub: &Arc<Hub>, parts: &request::Parts) -> Result<Response<Body>, Rejection> {
+fn open_stream(
+    hub: &Arc<GatewayState>,
+    parts: &request::Parts,
+) -> Result<Response<Body>, Rejection> {
     vmcp_decode::require_event_stream(&parts.headers)?;
     let session = session(hub, parts, &hello::caller(&parts.extensions))?;
     let talk = session.talk();
@@ -196,7 +203,7 @@ fn open_stream(hub: &Arc<Hub>, parts: &request::Parts) -> Result<Response<Body>,
     Ok(event_stream(Body::wrap(connection)))
 }
 
-fn end_session(hub: &Hub, parts: &request::Parts) -> Result<Response<Body>, Rejection> {
+fn end_session(hub: &GatewayState, parts: &request::Parts) -> Result<Response<Body>, Rejection> {
     let caller = hello::caller(&parts.extensions);
     session(hub, parts, &caller)?;
     let id = parts.headers.get(SESSION).and_then(|id| SessionId::parse(id.as_bytes()));
@@ -226,14 +233,14 @@ mod tests {
             checks: None,
         };
         let seal = Seal::new(&[[0; 32]], std::time::Duration::from_secs(1));
-        let hub = Hub::new(settings, Limits::default(), seal);
+        let hub = GatewayState::new(settings, Limits::default(), seal);
         let bytes = bytes::Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#);
         let envelope = vmcp_wire::scan(&bytes).unwrap();
         let (mut parts, ()) = Request::post("/mcp").body(()).unwrap().into_parts();
         parts.extensions.insert(McpRequest { bytes, envelope, generation: Generation::Stateless });
-        let Begun::Going(call) = begin(&hub, parts) else { panic!("answered at once") };
+        let Dispatched::Pending(call) = begin(&hub, parts) else { panic!("answered at once") };
         // The future is moved to the heap once per request.
-        let size = size_of_val(&go_on(call));
+        let size = size_of_val(&run(call));
         assert!(size <= 2600, "{size} bytes");
     }
 }

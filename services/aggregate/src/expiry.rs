@@ -6,18 +6,18 @@ use tokio::time::{Instant, sleep};
 use vmcp_core::{Caller, Identity};
 
 /// Returns the remaining lifetime of the caller's token; `None` if it does not expire.
-pub(crate) fn left(caller: &Identity) -> Option<Duration> {
-    left_at(caller, SystemTime::now())
+pub(crate) fn time_to_expiry(caller: &Identity) -> Option<Duration> {
+    time_to_expiry_at(caller, SystemTime::now())
 }
 
 /// Waits until the caller's token has expired or its session has ended. At expiry, `caller` is evaluated again because it may
 /// hold a newer token by then.
-pub(crate) async fn expired(caller: impl Fn() -> Caller) {
+pub(crate) async fn wait_for_expiry(caller: impl Fn() -> Caller) {
     let (started, began) = (Instant::now(), SystemTime::now());
     loop {
         let caller = caller();
         let time = async {
-            match left_at(caller.identity(), began + started.elapsed()) {
+            match time_to_expiry_at(caller.identity(), began + started.elapsed()) {
                 Some(left) if left.is_zero() => return true,
                 Some(left) => sleep(left).await,
                 None => std::future::pending().await,
@@ -26,20 +26,20 @@ pub(crate) async fn expired(caller: impl Fn() -> Caller) {
         };
         tokio::select! {
             over = time => if over { return },
-            () = ended(caller.identity()) => return,
+            () = wait_for_revocation(caller.identity()) => return,
         }
     }
 }
 
 /// Waits until the caller's session has ended.
-pub(crate) async fn ended(caller: &Identity) {
+pub(crate) async fn wait_for_revocation(caller: &Identity) {
     match caller.revoked() {
         Some(ended) => ended.await,
         None => std::future::pending().await,
     }
 }
 
-fn left_at(caller: &Identity, now: SystemTime) -> Option<Duration> {
+fn time_to_expiry_at(caller: &Identity, now: SystemTime) -> Option<Duration> {
     Some(caller.expires_at()?.duration_since(now).unwrap_or_default())
 }
 
@@ -58,7 +58,7 @@ mod tests {
     async fn a_newer_token_lets_it_go_on() {
         let tokens = [caller(60), caller(90), caller(90)];
         let (asked, begun) = (Cell::new(0), Instant::now());
-        expired(|| {
+        wait_for_expiry(|| {
             asked.set(asked.get() + 1);
             tokens[asked.get() - 1].clone()
         })
@@ -71,13 +71,13 @@ mod tests {
         let over = || async { sleep(Duration::from_secs(5)).await };
         let caller = Identity::builder("i", "s").revocation(std::sync::Arc::new(over)).build();
         let begun = Instant::now();
-        expired(|| Caller::User(caller.clone())).await;
+        wait_for_expiry(|| Caller::User(caller.clone())).await;
         assert_eq!(begun.elapsed(), Duration::from_secs(5));
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_has_no_token_does_not_end() {
-        let nobody = expired(|| Caller::User(Identity::anonymous()));
+        let nobody = wait_for_expiry(|| Caller::User(Identity::anonymous()));
         assert!(tokio::time::timeout(Duration::from_secs(1 << 30), nobody).await.is_err());
     }
 }

@@ -16,15 +16,15 @@ use tower_service::Service;
 use vmcp_core::Body;
 
 use crate::call::Call;
-use crate::dispatch::{Begun, begin, go_on};
+use crate::dispatch::{Dispatched, begin, run};
 use crate::hearing::Admissions;
-use crate::hub::Hub;
+use crate::hub::GatewayState;
 use crate::seal::Seal;
 use crate::settings::{Limits, Settings};
 use crate::status;
 
 /// Interval between sweeps of ended sessions and streams.
-const SWEEP: Duration = Duration::from_secs(10);
+const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 
 /// `Service` that presents many MCP servers as one. See the [crate docs](crate) for an example.
 ///
@@ -36,7 +36,7 @@ pub struct Gateway(Arc<Running>);
 /// Guard that ends the tasks with the last clone of the service.
 #[derive(Debug)]
 struct Running {
-    hub: Arc<Hub>,
+    hub: Arc<GatewayState>,
     sweeper: AbortHandle,
 }
 
@@ -44,11 +44,11 @@ impl Gateway {
     /// Creates the service and starts observing the backends. Must be called within a tokio runtime.
     #[must_use]
     pub fn new(settings: Settings, limits: Limits, seal: Seal) -> Self {
-        let hub = Hub::new(settings, limits, seal);
+        let hub = GatewayState::new(settings, limits, seal);
         let sweeping = Arc::clone(&hub);
         let sweeper = tokio::spawn(async move {
             loop {
-                tokio::time::sleep(SWEEP).await;
+                tokio::time::sleep(SWEEP_INTERVAL).await;
                 sweeping.sweep();
             }
         });
@@ -96,7 +96,7 @@ impl Gateway {
 
     /// Returns the sizes of the in-memory caches.
     #[must_use]
-    pub fn kept(&self) -> status::Kept {
+    pub fn kept(&self) -> status::CacheSizes {
         status::kept(&self.0.hub)
     }
 
@@ -132,19 +132,19 @@ pub struct ResponseFuture(Kind);
 
 enum Kind {
     Done(Option<Response<Body>>),
-    Going(Answering),
+    Pending(DetachOnDrop),
 }
 
 /// Request in flight. A request of a session continues when this is dropped: a client that disconnects has not cancelled it
 /// (MCP 2025-11-25, Streamable HTTP, Sending Messages to the Server).
-struct Answering {
+struct DetachOnDrop {
     /// `None` once the response is complete.
-    future: Option<Going>,
+    future: Option<BoxedResponse>,
     /// `None` for clients without a session.
     call: Option<Arc<Call>>,
 }
 
-type Going = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
+type BoxedResponse = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 
 impl<B> Service<Request<B>> for Gateway {
     type Response = Response<Body>;
@@ -157,10 +157,10 @@ impl<B> Service<Request<B>> for Gateway {
 
     fn call(&mut self, request: Request<B>) -> ResponseFuture {
         ResponseFuture(match begin(&self.0.hub, request.into_parts().0) {
-            Begun::Done(response) => Kind::Done(Some(response)),
-            Begun::Going(call) => {
+            Dispatched::Done(response) => Kind::Done(Some(response)),
+            Dispatched::Pending(call) => {
                 let kept = call.session.is_some().then(|| Arc::clone(&call));
-                Kind::Going(Answering { future: Some(Box::pin(go_on(call))), call: kept })
+                Kind::Pending(DetachOnDrop { future: Some(Box::pin(run(call))), call: kept })
             }
         })
     }
@@ -174,7 +174,7 @@ impl Future for ResponseFuture {
             Kind::Done(response) => {
                 response.take().map_or(Poll::Pending, |done| Poll::Ready(Ok(done)))
             }
-            Kind::Going(answering) => {
+            Kind::Pending(answering) => {
                 let Some(future) = &mut answering.future else { return Poll::Pending };
                 let polled = future.as_mut().poll(cx).map(Ok);
                 if polled.is_ready() {
@@ -186,7 +186,7 @@ impl Future for ResponseFuture {
     }
 }
 
-impl Drop for Answering {
+impl Drop for DetachOnDrop {
     fn drop(&mut self) {
         if let (Some(future), Some(call)) = (self.future.take(), self.call.take())
             && let Some(session) = call.session.clone()
@@ -202,7 +202,7 @@ impl Drop for Answering {
 }
 
 /// Completes a request whose client has disconnected, within the time limit.
-async fn finish_detached(call: Arc<Call>, future: Going) {
+async fn finish_detached(call: Arc<Call>, future: BoxedResponse) {
     let answered = timeout(call.hub.limits.detached_for, future).await;
     if let Some(departure) = call.departure() {
         departure.settle();

@@ -11,9 +11,9 @@ use vmcp_core::{
 };
 use vmcp_wire::{Envelope, Key, scan};
 
-use crate::backend::Link;
+use crate::backend::BackendHandle;
 use crate::catalog::{ByGeneration, Kind};
-use crate::hub::Hub;
+use crate::hub::GatewayState;
 
 /// Current permissions of callers, for applications whose policies can change while streams are open.
 ///
@@ -26,7 +26,7 @@ type Ask = dyn Fn(&Identity) -> Option<CallerPermissions> + Send + Sync;
 
 /// The current authorization closure, if any.
 #[derive(Debug, Default)]
-pub(crate) struct Hearing(ArcSwapOption<Admissions>);
+pub(crate) struct NotificationFilter(ArcSwapOption<Admissions>);
 
 impl Admissions {
     /// Creates the authorization from a closure.
@@ -38,7 +38,7 @@ impl Admissions {
     }
 }
 
-impl Hub {
+impl GatewayState {
     /// Replaces the authorization. All clients are notified because their lists may have changed.
     pub(crate) fn admit_by(&self, admissions: Option<Admissions>) {
         self.hearing.0.store(admissions.map(Arc::new));
@@ -46,7 +46,7 @@ impl Hub {
     }
 
     /// Returns `true` if a caller may receive notifications about tasks of a backend's tool. `tool` is its advertised name.
-    pub(crate) fn may_follow(&self, caller: &Identity, link: &Link, tool: &str) -> bool {
+    pub(crate) fn may_follow(&self, caller: &Identity, link: &BackendHandle, tool: &str) -> bool {
         let asked = self.hearing.0.load();
         let Some(permissions) = asked.as_ref().and_then(|asked| (asked.0)(caller)) else {
             return true;
@@ -62,7 +62,7 @@ impl Hub {
     pub(crate) fn may_hear(
         &self,
         caller: &Identity,
-        link: &Link,
+        link: &BackendHandle,
         generation: Generation,
         update: &Bytes,
     ) -> bool {

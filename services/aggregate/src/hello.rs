@@ -12,7 +12,7 @@ use crate::backend::request::SESSION;
 use crate::call::{Call, result};
 use crate::catalog::define_literal;
 use crate::extensions::{BRIDGED_IN_SESSIONS, bridged};
-use crate::hub::Hub;
+use crate::hub::GatewayState;
 use crate::session::Session;
 
 /// Capabilities of the gateway, independent of its backends.
@@ -23,7 +23,7 @@ const SESSION_EXTENSIONS: &str = r#"{"io.modelcontextprotocol/ui":{}}"#;
 const EXTENSIONS: &str = r#"{"io.modelcontextprotocol/tasks":{},"io.modelcontextprotocol/ui":{}}"#;
 
 /// Maximum number of bytes stored of a client's `initialize` parameters.
-const LONGEST_INTRODUCTION: usize = 16 << 10;
+const MAX_CLIENT_INFO_BYTES: usize = 16 << 10;
 
 /// Opens a session (MCP 2025-11-25, Lifecycle). `address` is that of the client, if known.
 pub(crate) fn initialize(
@@ -38,7 +38,7 @@ pub(crate) fn initialize(
     let revision = STATEFUL.into_iter().find(|known| *known == asked).unwrap_or(LATEST_STATEFUL);
     let capabilities = object(call, Key::Capabilities)?.unwrap_or(b"{}");
     let client = object(call, Key::ClientInfo)?.unwrap_or(br#"{"name":"unknown","version":"0"}"#);
-    if capabilities.len() + client.len() > LONGEST_INTRODUCTION {
+    if capabilities.len() + client.len() > MAX_CLIENT_INFO_BYTES {
         return Err(Rejection::invalid_params("capabilities and clientInfo are too long"));
     }
     if call.hub.sessions.len() >= call.hub.limits.sessions {
@@ -97,7 +97,7 @@ fn append_instructions(out: &mut Vec<u8>, call: &Call) {
 }
 
 /// Returns `serverInfo`.
-fn server(hub: &Arc<Hub>) -> Vec<u8> {
+fn server(hub: &Arc<GatewayState>) -> Vec<u8> {
     hub.introduction().into_bytes()
 }
 

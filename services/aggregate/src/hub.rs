@@ -9,30 +9,32 @@ use arc_swap::ArcSwap;
 use vmcp_core::{BudgetAccount, ByteBudget, Caller, Generation, Identity, ItemBackend};
 use vmcp_session::Sessions;
 
-use crate::backend::Link;
-use crate::backend::handshake::Introduction;
-use crate::backend::own::{Content, Owns};
-use crate::catalog::{ByGeneration, Catalog, Catalogs, Kind, Offer, Part, combine, define_literal};
-use crate::detached::{Account, DetachedBudget};
-use crate::hearing::Hearing;
+use crate::backend::BackendHandle;
+use crate::backend::handshake::ClientInfo;
+use crate::backend::own::{InternedOffers, PerCallerCatalogs};
+use crate::catalog::{
+    ByGeneration, Catalog, CatalogInput, Catalogs, Kind, Offer, combine, define_literal,
+};
+use crate::detached::{ClientAccount, DetachedBudget};
+use crate::hearing::NotificationFilter;
 use crate::listen::Listeners;
-use crate::mixed::Mixed;
-use crate::park::Parked;
+use crate::mixed::CallerCatalogCache;
+use crate::park::SuspendedCalls;
 use crate::rebuild::Rebuilds;
 use crate::session::Session;
 use crate::settings::{BackendSettings, Checks, Limits, PartialFailure, Rules, Settings, Sharing};
-use crate::shared::SharedSessions;
+use crate::shared::StatelessSessions;
 use crate::views::Views;
-use crate::watchers::Watchers;
+use crate::watchers::BackendTasks;
 
 /// Maximum number of items for which a catalog is built inline; this takes less than a millisecond.
-pub(crate) const FEW: usize = 2000;
+pub(crate) const MAX_INLINE_ITEMS: usize = 2000;
 
 /// Catalog of one generation, with backend handles.
-pub(crate) type Everything = Catalog<Arc<Link>>;
+pub(crate) type BackendCatalog = Catalog<Arc<BackendHandle>>;
 
 /// Catalogs of both generations, with backend handles.
-pub(crate) type Combined = Catalogs<Arc<Link>>;
+pub(crate) type BackendCatalogs = Catalogs<Arc<BackendHandle>>;
 
 /// Configuration and its current catalogs. A request completes with the snapshot it began with; the catalogs change with the
 /// backends.
@@ -43,26 +45,26 @@ pub(crate) struct Snapshot {
     pub(crate) partial_failure: PartialFailure,
     pub(crate) checks: Option<Checks>,
     pub(crate) rules: Rules,
-    pub(crate) links: Vec<Arc<Link>>,
+    pub(crate) links: Vec<Arc<BackendHandle>>,
     /// `true` if some backends have per-caller offers.
     pub(crate) per_caller: bool,
     /// Catalogs of the offers that all callers share.
-    catalogs: ArcSwap<Combined>,
+    catalogs: ArcSwap<BackendCatalogs>,
 }
 
 /// Shared state of the service.
 #[derive(Debug)]
-pub(crate) struct Hub {
+pub(crate) struct GatewayState {
     snapshot: ArcSwap<Snapshot>,
     pub(crate) rebuilds: Rebuilds,
-    watchers: Watchers,
+    watchers: BackendTasks,
     pub(crate) sessions: Sessions<Session>,
     pub(crate) listeners: Listeners,
-    pub(crate) shared: SharedSessions,
+    pub(crate) shared: StatelessSessions,
     pub(crate) views: Arc<Views>,
-    pub(crate) mixed: Mixed,
-    pub(crate) hearing: Hearing,
-    pub(crate) parked: Parked,
+    pub(crate) mixed: CallerCatalogCache,
+    pub(crate) hearing: NotificationFilter,
+    pub(crate) parked: SuspendedCalls,
     pub(crate) detached: Arc<DetachedBudget>,
     pub(crate) limits: Limits,
     pub(crate) seal: crate::seal::Seal,
@@ -70,29 +72,29 @@ pub(crate) struct Hub {
 
 /// Client information of the gateway, for requests that no client caused.
 #[derive(Debug)]
-pub(crate) struct Myself(Vec<u8>);
+pub(crate) struct GatewayClientInfo(Vec<u8>);
 
-impl Myself {
+impl GatewayClientInfo {
     pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.0
     }
 
-    pub(crate) fn get(&self) -> Introduction<'_> {
+    pub(crate) fn get(&self) -> ClientInfo<'_> {
         // Some servers list certain tools only for clients with these capabilities. The catalog serves all clients, so it has
         // to include those tools; a call from a client without the capability then fails with a clear error. The same applies
         // to clients that render user interfaces.
         let capabilities = br#"{"roots":{"listChanged":true},"sampling":{},"elicitation":{},"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}}}"#;
         let caller = &Caller::Gateway;
-        Introduction { caller, capabilities, client: &self.0, cause: None, address: None }
+        ClientInfo { caller, capabilities, client: &self.0, cause: None, address: None }
     }
 
     /// Returns the client information for requests on behalf of a caller.
-    pub(crate) fn on_behalf_of<'a>(&'a self, caller: &'a Caller) -> Introduction<'a> {
-        Introduction { caller, ..self.get() }
+    pub(crate) fn on_behalf_of<'a>(&'a self, caller: &'a Caller) -> ClientInfo<'a> {
+        ClientInfo { caller, ..self.get() }
     }
 
     /// Returns the client information for a probe, with credentials that the backend accepts.
-    pub(crate) fn before<'a>(&'a self, link: &Link, caller: &'a Caller) -> Introduction<'a> {
+    pub(crate) fn before<'a>(&'a self, link: &BackendHandle, caller: &'a Caller) -> ClientInfo<'a> {
         if link.shared() { self.get() } else { self.on_behalf_of(caller) }
     }
 }
@@ -113,7 +115,7 @@ impl Snapshot {
                     link.retune(&backend);
                     Arc::clone(link)
                 }
-                None => Link::new(backend, budget.cloned()),
+                None => BackendHandle::new(backend, budget.cloned()),
             }
         };
         let links: Vec<_> = backends.into_iter().map(link).collect();
@@ -133,20 +135,20 @@ impl Snapshot {
     }
 
     /// Borrows the catalogs briefly, which is cheaper than cloning the `Arc`.
-    pub(crate) fn look(&self) -> arc_swap::Guard<Arc<Combined>> {
+    pub(crate) fn look(&self) -> arc_swap::Guard<Arc<BackendCatalogs>> {
         self.catalogs.load()
     }
 
-    pub(crate) fn catalogs(&self) -> Arc<Combined> {
+    pub(crate) fn catalogs(&self) -> Arc<BackendCatalogs> {
         self.catalogs.load_full()
     }
 
     /// Returns the catalog for clients of one generation.
-    pub(crate) fn catalog(&self, generation: Generation) -> Arc<Everything> {
+    pub(crate) fn catalog(&self, generation: Generation) -> Arc<BackendCatalog> {
         Arc::clone(self.catalogs.load().of(generation))
     }
 
-    pub(crate) fn store(&self, catalogs: Combined) {
+    pub(crate) fn store(&self, catalogs: BackendCatalogs) {
         self.catalogs.store(Arc::new(catalogs));
     }
 
@@ -173,7 +175,7 @@ impl Snapshot {
 
     /// Returns `true` if the per-caller items of any caller may differ from those under `old`.
     fn per_caller_changed(&self, old: &Self) -> bool {
-        let own = |links: &[Arc<Link>]| -> Vec<_> {
+        let own = |links: &[Arc<BackendHandle>]| -> Vec<_> {
             links.iter().filter(|link| !link.shared()).map(Arc::as_ptr).collect()
         };
         let (own, before) = (own(&self.links), own(&old.links));
@@ -181,7 +183,7 @@ impl Snapshot {
     }
 
     /// Builds the catalogs of the shared offers and a caller's own offers: one for each per-caller backend, in their order.
-    pub(crate) fn combine(&self, own: &[Option<Arc<Content>>]) -> Combined {
+    pub(crate) fn combine(&self, own: &[Option<Arc<InternedOffers>>]) -> BackendCatalogs {
         let offers: Vec<_> = self.links.iter().map(|link| link.offers.load_full()).collect();
         let (mut own, none) = (own.iter(), Offer::default());
         let parts: Vec<_> = self
@@ -192,7 +194,7 @@ impl Snapshot {
                 let offers = if link.shared() { &**offer } else { &own.next()?.as_ref()?.offers };
                 let only = offers.only_generation();
                 let offers = offers.known(&none)?;
-                Some(Part { name: link.name(), link: Arc::clone(link), offers, only })
+                Some(CatalogInput { name: link.name(), link: Arc::clone(link), offers, only })
             })
             .collect();
         let backends: Vec<_> = self.links.iter().map(|link| link.name()).collect();
@@ -200,9 +202,13 @@ impl Snapshot {
     }
 }
 
-impl Everything {
+impl BackendCatalog {
     /// Returns the policy attributes of the backend `link`, for a client of this generation.
-    pub(crate) fn item_backend<'a>(&self, link: &'a Link, client: Generation) -> ItemBackend<'a> {
+    pub(crate) fn item_backend<'a>(
+        &self,
+        link: &'a BackendHandle,
+        client: Generation,
+    ) -> ItemBackend<'a> {
         ItemBackend { name: link.name(), generation: self.spoken(link.name(), client) }
     }
 
@@ -217,7 +223,7 @@ impl Everything {
     }
 }
 
-impl Hub {
+impl GatewayState {
     pub(crate) fn new(settings: Settings, limits: Limits, seal: crate::seal::Seal) -> Arc<Self> {
         let hub = Arc::new(Self {
             snapshot: ArcSwap::from_pointee(Snapshot::new(
@@ -226,15 +232,15 @@ impl Hub {
                 limits.buffered.as_ref(),
             )),
             rebuilds: Rebuilds::default(),
-            watchers: Watchers::default(),
+            watchers: BackendTasks::default(),
             sessions: Sessions::new(limits.sessions, limits.session_ttl)
                 .in_use_while(Session::in_use),
             listeners: Listeners::new(limits.listeners),
-            shared: SharedSessions::default(),
+            shared: StatelessSessions::default(),
             views: Arc::new(Views::new()),
-            mixed: Mixed::new(),
-            hearing: Hearing::default(),
-            parked: Parked::new(limits.parked, limits.parked_per_identity),
+            mixed: CallerCatalogCache::new(),
+            hearing: NotificationFilter::default(),
+            parked: SuspendedCalls::new(limits.parked, limits.parked_per_identity),
             detached: DetachedBudget::new(limits.detached_bytes),
             limits,
             seal,
@@ -244,8 +250,8 @@ impl Hub {
     }
 
     /// Returns the accounts for messages to a client, connected or not.
-    pub(crate) fn account(&self, identity: &Identity, address: Option<IpAddr>) -> Account {
-        Account::new(&self.detached, self.limits.buffered.as_ref(), identity, address)
+    pub(crate) fn account(&self, identity: &Identity, address: Option<IpAddr>) -> ClientAccount {
+        ClientAccount::new(&self.detached, self.limits.buffered.as_ref(), identity, address)
     }
 
     /// Returns the client's account in the budget of the process, if that has one.
@@ -288,7 +294,7 @@ impl Hub {
         self.snapshot.store(Arc::clone(&new));
         drop(guard);
         self.observe_all();
-        let kept = |link: &Arc<Link>| new.links.iter().any(|kept| Arc::ptr_eq(kept, link));
+        let kept = |link: &Arc<BackendHandle>| new.links.iter().any(|kept| Arc::ptr_eq(kept, link));
         old.links.iter().filter(|link| !kept(link)).for_each(|link| link.retire());
         self.tell(&changes);
         self.sessions.for_each(|session| session.keep_only(&new.links));
@@ -319,14 +325,14 @@ impl Hub {
     }
 
     /// Returns the `clientInfo` of the gateway.
-    pub(crate) fn introduction(&self) -> Myself {
+    pub(crate) fn introduction(&self) -> GatewayClientInfo {
         let snapshot = self.snapshot.load();
         let mut info = b"{\"name\":".to_vec();
         info.extend_from_slice(&define_literal(&snapshot.name));
         info.extend_from_slice(b",\"version\":");
         info.extend_from_slice(&define_literal(&snapshot.version));
         info.push(b'}');
-        Myself(info)
+        GatewayClientInfo(info)
     }
 
     /// Starts tasks for the snapshot's backends and ends those of others.
@@ -345,7 +351,11 @@ impl Hub {
         self.views.sweep();
         self.mixed.sweep();
         let snapshot = self.snapshot();
-        snapshot.links.iter().filter_map(|link| link.own.as_ref()).for_each(Owns::sweep);
+        snapshot
+            .links
+            .iter()
+            .filter_map(|link| link.own.as_ref())
+            .for_each(PerCallerCatalogs::sweep);
     }
 
     /// Ends all tasks and streams.

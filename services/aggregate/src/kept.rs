@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 
 /// Values by key. The least recently used entries are evicted at the limit of keys or bytes.
 #[derive(Debug)]
-pub(crate) struct Kept<K, C, V> {
+pub(crate) struct DedupLruCache<K, C, V> {
     entries: HashMap<K, Entry<C>>,
     contents: HashMap<C, Content<V>>,
     bytes: usize,
@@ -29,7 +29,7 @@ struct Content<V> {
     users: usize,
 }
 
-impl<K: Eq + Hash + Clone, C: Eq + Hash + Clone, V> Kept<K, C, V> {
+impl<K: Eq + Hash + Clone, C: Eq + Hash + Clone, V> DedupLruCache<K, C, V> {
     pub(crate) fn new(most: usize, most_bytes: usize) -> Self {
         let (entries, contents) = (HashMap::new(), HashMap::new());
         Self { entries, contents, bytes: 0, most, most_bytes, clock: 0 }
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn equal_content_is_kept_once_and_goes_with_its_last_key() {
-        let mut kept = Kept::new(10, 100);
+        let mut kept = DedupLruCache::new(10, 100);
         let first = kept.insert(1, "a", Arc::new(()), 60);
         let second = kept.insert(2, "a", Arc::new(()), 60);
         assert!(Arc::ptr_eq(&first, &second));
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn neither_keys_nor_bytes_pass_their_bounds() {
-        let mut kept = Kept::new(16, 100);
+        let mut kept = DedupLruCache::new(16, 100);
         for number in 0..1000_usize {
             kept.insert(number, number, Arc::new(number), number % 30);
             assert!(kept.len() <= 16 && kept.bytes <= 100, "{kept:?}");
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_stays() {
-        let mut kept = Kept::new(16, 1000);
+        let mut kept = DedupLruCache::new(16, 1000);
         kept.insert(usize::MAX, usize::MAX, Arc::new(0), 1);
         for number in 0..1000 {
             kept.insert(number, number, Arc::new(0), 1);

@@ -33,5 +33,5 @@ pub use self::{
     catalog::{Conflict, HideRule},
     gateway::{Gateway, ResponseFuture},
     hearing::Admissions,
-    seal::{NoRandom, Seal},
+    seal::{RandomError, Seal},
 };

@@ -21,16 +21,16 @@ use vmcp_wire::{Envelope, Key, Span, Splice, elements, find, parse_json_string, 
 pub(crate) use self::follow::follow;
 pub(crate) use self::subscribe::subscribe;
 use self::tasks::FollowedTask;
-use crate::backend::Link;
+use crate::backend::BackendHandle;
 use crate::call::Call;
 use crate::call::event_stream;
 use crate::catalog::{Kind, define_literal};
-use crate::expiry::expired;
+use crate::expiry::wait_for_expiry;
 use crate::session::{lock, methods};
-use crate::stream::{Class, Connection, Opening, Stream};
+use crate::stream::{Connection, MessageClass, Opening, Stream};
 
 /// Maximum number of resources per stream.
-const MOST_RESOURCES: usize = 1024;
+const MAX_RESOURCES: usize = 1024;
 
 /// Open `subscriptions/listen` streams.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ pub(crate) struct Listener {
     id: Bytes,
     /// Kinds of lists whose changes are requested.
     kinds: Vec<Kind>,
-    tasks: Mutex<Vec<(Arc<Link>, AbortHandle)>>,
+    tasks: Mutex<Vec<(Arc<BackendHandle>, AbortHandle)>>,
 }
 
 impl Listeners {
@@ -98,7 +98,7 @@ impl Listeners {
     }
 
     /// Ends subscriptions to backends that are no longer configured.
-    pub(crate) fn keep_only(&self, links: &[Arc<Link>]) {
+    pub(crate) fn keep_only(&self, links: &[Arc<BackendHandle>]) {
         let open: Vec<_> = lock(&self.open).values().cloned().collect();
         for listener in open {
             lock(&listener.tasks).retain(|(link, task)| {
@@ -134,17 +134,17 @@ impl Listener {
     /// Sends a notification tagged with the subscription.
     fn push(&self, message: &Bytes) {
         if let Some(message) = tagged(message, &self.id) {
-            self.stream.push(message, Class::Coalesced);
+            self.stream.push(message, MessageClass::Coalesced);
         }
     }
 
     /// Runs a subscription to a backend until the token expires or the backend is removed.
-    fn run(&self, link: Arc<Link>, following: impl Future<Output = ()> + Send + 'static) {
+    fn run(&self, link: Arc<BackendHandle>, following: impl Future<Output = ()> + Send + 'static) {
         let (owner, of) = (self.caller.clone(), Arc::clone(&link));
         let task = async move {
             tokio::select! {
                 () = following => {}
-                () = expired(|| owner.clone()) => {}
+                () = wait_for_expiry(|| owner.clone()) => {}
                 () = of.retired() => {}
             }
         };
@@ -182,14 +182,14 @@ fn tagged(message: &Bytes, id: &[u8]) -> Option<Bytes> {
 }
 
 /// Filter of a listen request.
-struct Wanted {
+struct ListenFilter {
     kinds: Vec<Kind>,
     resources: Vec<String>,
     /// Task ids, as JSON.
     tasks: Vec<Bytes>,
 }
 
-fn wanted(call: &Call) -> Result<Wanted, Rejection> {
+fn wanted(call: &Call) -> Result<ListenFilter, Rejection> {
     let filter = call
         .message
         .param(Key::Notifications)
@@ -210,24 +210,24 @@ fn wanted(call: &Call) -> Result<Wanted, Rejection> {
     resources.sort();
     resources.dedup();
     let tasks = tasks::wanted(call, filter)?;
-    if resources.len() + tasks.len() > MOST_RESOURCES {
+    if resources.len() + tasks.len() > MAX_RESOURCES {
         return Err(Rejection::invalid_params(format!(
-            "subscriptions/listen takes at most {MOST_RESOURCES} resources and tasks"
+            "subscriptions/listen takes at most {MAX_RESOURCES} resources and tasks"
         )));
     }
-    Ok(Wanted { kinds, resources, tasks })
+    Ok(ListenFilter { kinds, resources, tasks })
 }
 
 /// Processes `subscriptions/listen` (MCP 2026-07-28, Subscriptions).
 pub(crate) async fn listen(call: Arc<Call>) -> Result<Response<Body>, Rejection> {
-    let Wanted { kinds, resources, tasks } = wanted(&call)?;
+    let ListenFilter { kinds, resources, tasks } = wanted(&call)?;
     let catalog = if resources.is_empty() {
         call.snapshot.catalog(call.generation())
     } else {
         call.offered().await?
     };
     // Resources without a backend are omitted from the acknowledgement.
-    let mut owners: Vec<(Arc<Link>, Vec<String>)> = Vec::new();
+    let mut owners: Vec<(Arc<BackendHandle>, Vec<String>)> = Vec::new();
     for uri in resources {
         // Matching templates takes time and there can be many URIs, so yield to other requests.
         tokio::task::yield_now().await;
@@ -250,7 +250,7 @@ pub(crate) async fn listen(call: Arc<Call>) -> Result<Response<Body>, Rejection>
         return Err(Rejection::overloaded("all subscription streams are in use", 30));
     };
     let hub = Arc::clone(&call.hub);
-    let guard = Guard { hub, number, connection: stream.connect(None, Opening::Plain) };
+    let guard = ListenerGuard { hub, number, connection: stream.connect(None, Opening::Plain) };
     listener.push(&acknowledgement(&listener, &owners, &tasks).into());
     for (link, uris) in owners {
         let hub = Arc::clone(&call.hub);
@@ -269,8 +269,8 @@ pub(crate) async fn listen(call: Arc<Call>) -> Result<Response<Body>, Rejection>
 
 fn acknowledgement(
     listener: &Listener,
-    owners: &[(Arc<Link>, Vec<String>)],
-    tasks: &[(Arc<Link>, Vec<FollowedTask>)],
+    owners: &[(Arc<BackendHandle>, Vec<String>)],
+    tasks: &[(Arc<BackendHandle>, Vec<FollowedTask>)],
 ) -> String {
     let mut members: Vec<String> = [
         ("toolsListChanged", Kind::Tools),
@@ -304,13 +304,13 @@ fn acknowledgement(
 }
 
 /// Guard in the response body: when the client disconnects, the subscription ends.
-struct Guard {
-    hub: Arc<crate::hub::Hub>,
+struct ListenerGuard {
+    hub: Arc<crate::hub::GatewayState>,
     number: u64,
     connection: Connection,
 }
 
-impl http_body::Body for Guard {
+impl http_body::Body for ListenerGuard {
     type Data = Bytes;
     type Error = BoxError;
 
@@ -322,7 +322,7 @@ impl http_body::Body for Guard {
     }
 }
 
-impl Drop for Guard {
+impl Drop for ListenerGuard {
     fn drop(&mut self) {
         self.hub.listeners.remove(self.number);
     }

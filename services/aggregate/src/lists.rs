@@ -8,18 +8,18 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 use vmcp_core::{AlreadyFiltered, Body, Generation, ItemKind, Rejection};
 use vmcp_wire::{Key, write_json_string};
 
-use crate::backend::Link;
+use crate::backend::BackendHandle;
 use crate::call::{Call, event_stream};
 use crate::catalog::{Kind, Page, could_show, define_literal};
-use crate::hub::{Everything, Snapshot};
-use crate::mixed::Seen;
+use crate::hub::{BackendCatalog, Snapshot};
+use crate::mixed::CallerView;
 use crate::settings::PartialFailure;
 
 /// Member of a list's `_meta` that names the backends whose items may be missing.
 const INCOMPLETE: &str = "vmcp.dev/incomplete";
 
 /// Reason for a backend whose first offer is still pending.
-const NOT_SAID: &str = "has not said yet what it offers";
+const FETCH_PENDING: &str = "has not said yet what it offers";
 
 /// Backend whose items may be missing from a list.
 struct MissingBackend {
@@ -29,13 +29,13 @@ struct MissingBackend {
 
 /// Catalog for a list request, and the backends missing from it.
 struct ListSource {
-    catalog: Arc<Everything>,
+    catalog: Arc<BackendCatalog>,
     gaps: Vec<MissingBackend>,
 }
 
 impl MissingBackend {
     /// Creates the entry of a backend. `reason` is a clause that continues a sentence about it.
-    fn new(link: &Link, reason: &str) -> Self {
+    fn new(link: &BackendHandle, reason: &str) -> Self {
         let subject = format!("backend {} ", link.name());
         let reason = reason.strip_prefix(&subject).unwrap_or(reason).to_owned();
         Self { backend: link.name().to_owned(), reason }
@@ -164,7 +164,7 @@ async fn own(call: &Call, snapshot: &Arc<Snapshot>) -> Result<ListSource, Reject
     }
     let seen = call.hub.seen_by(snapshot, &call.caller, call.cause());
     let seen = Box::pin(seen).await;
-    let Seen { catalogs, missing } = seen.ok_or_else(Rejection::internal)?;
+    let CallerView { catalogs, missing } = seen.ok_or_else(Rejection::internal)?;
     let first = missing.first().filter(|_| snapshot.partial_failure == PartialFailure::Fail);
     if let Some((_, refusal)) = first {
         return Err(refusal.clone());
@@ -183,7 +183,7 @@ fn single_line(items: Bytes) -> Bytes {
 }
 
 /// Describes the error of a backend that is unavailable.
-fn trouble(link: &Link) -> Option<String> {
+fn trouble(link: &BackendHandle) -> Option<String> {
     let reason = link.down()?;
     let subject = format!("backend {} ", link.name());
     Some(reason.strip_prefix(&subject).unwrap_or(&reason).to_owned())
@@ -193,8 +193,8 @@ impl Snapshot {
     /// Returns the backends that are missing from the lists of one generation.
     fn gaps(&self, generation: Generation) -> Vec<MissingBackend> {
         let silent = self.links.iter().filter(|link| link.is_silent(generation));
-        let gap = |link: &Arc<Link>| {
-            MissingBackend::new(link, &trouble(link).unwrap_or_else(|| NOT_SAID.to_owned()))
+        let gap = |link: &Arc<BackendHandle>| {
+            MissingBackend::new(link, &trouble(link).unwrap_or_else(|| FETCH_PENDING.to_owned()))
         };
         silent.map(gap).collect()
     }
@@ -221,17 +221,17 @@ impl Snapshot {
         &self,
         kind: ItemKind,
         name: &str,
-        own: &[(Arc<Link>, Rejection)],
+        own: &[(Arc<BackendHandle>, Rejection)],
         generation: Generation,
     ) -> Option<Rejection> {
-        let could = |link: &&Arc<Link>| could_show(&self.rules, link.name(), kind, name);
+        let could = |link: &&Arc<BackendHandle>| could_show(&self.rules, link.name(), kind, name);
         self.links.iter().filter(could).find_map(|link| {
             if !link.shared() {
                 let mut own = own.iter().filter(|(of, _)| Arc::ptr_eq(of, link));
                 return own.next().map(|(_, refusal)| refusal.clone());
             }
             let problem = link.is_silent(generation).then(|| trouble(link))?;
-            let problem = problem.unwrap_or_else(|| NOT_SAID.to_owned());
+            let problem = problem.unwrap_or_else(|| FETCH_PENDING.to_owned());
             Some(Rejection::backend_unavailable(link.name(), &problem))
         })
     }

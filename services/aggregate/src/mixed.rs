@@ -6,46 +6,49 @@ use futures_util::future::join_all;
 use tokio::task::spawn_blocking;
 use vmcp_core::{Caller, Generation, Rejection, RequestContext, SingleFlight};
 
-use crate::backend::Link;
-use crate::backend::own::Content;
-use crate::catalog::SerialRef;
-use crate::hub::{Combined, FEW, Hub, Snapshot};
-use crate::kept::Kept;
+use crate::backend::BackendHandle;
+use crate::backend::own::InternedOffers;
+use crate::catalog::WeakCatalogId;
+use crate::hub::{BackendCatalogs, GatewayState, MAX_INLINE_ITEMS, Snapshot};
+use crate::kept::DedupLruCache;
 use crate::session::lock;
 
 /// Maximum number of cached catalogs.
-const MOST: usize = 1024;
+const MAX_ENTRIES: usize = 1024;
 
 /// Maximum size of the cached catalogs, in bytes.
-const MOST_BYTES: usize = 128 << 20;
+const MAX_BYTES: usize = 128 << 20;
 
 /// Cache of per-caller catalogs.
 #[derive(Debug)]
-pub(crate) struct Mixed {
-    kept: Mutex<Kept<Key, Key, Combined>>,
-    flights: SingleFlight<Key, Option<Arc<Combined>>>,
+pub(crate) struct CallerCatalogCache {
+    kept: Mutex<DedupLruCache<Key, Key, BackendCatalogs>>,
+    flights: SingleFlight<Key, Option<Arc<BackendCatalogs>>>,
 }
 
 /// Cache key: the shared catalogs, and the caller's own offers in backend order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
-    shared: SerialRef,
+    shared: WeakCatalogId,
     own: Box<[Option<u64>]>,
 }
 
 /// The caller's own offers, in the order of the per-caller backends.
-type Offers = Vec<Option<Arc<Content>>>;
+type Offers = Vec<Option<Arc<InternedOffers>>>;
 
 /// Catalogs of one caller, as far as they are known.
-pub(crate) struct Seen {
-    pub(crate) catalogs: Arc<Combined>,
+pub(crate) struct CallerView {
+    pub(crate) catalogs: Arc<BackendCatalogs>,
     /// Backends whose per-caller offers are missing, and the reasons.
-    pub(crate) missing: Vec<(Arc<Link>, Rejection)>,
+    pub(crate) missing: Vec<(Arc<BackendHandle>, Rejection)>,
 }
 
-impl Mixed {
+impl CallerCatalogCache {
     pub(crate) fn new() -> Self {
-        Self { kept: Mutex::new(Kept::new(MOST, MOST_BYTES)), flights: SingleFlight::new() }
+        Self {
+            kept: Mutex::new(DedupLruCache::new(MAX_ENTRIES, MAX_BYTES)),
+            flights: SingleFlight::new(),
+        }
     }
 
     /// Removes catalogs that were built from replaced ones.
@@ -53,7 +56,7 @@ impl Mixed {
         lock(&self.kept).retain(|key| key.shared.is_alive());
     }
 
-    fn known(&self, key: &Key) -> Option<Arc<Combined>> {
+    fn known(&self, key: &Key) -> Option<Arc<BackendCatalogs>> {
         lock(&self.kept).get(key)
     }
 
@@ -63,8 +66,8 @@ impl Mixed {
 }
 
 impl Key {
-    fn new(shared: &Combined, offers: &Offers) -> Self {
-        let serial = |offer: &Option<Arc<Content>>| offer.as_ref().map(|offer| offer.serial);
+    fn new(shared: &BackendCatalogs, offers: &Offers) -> Self {
+        let serial = |offer: &Option<Arc<InternedOffers>>| offer.as_ref().map(|offer| offer.serial);
         let shared = shared.of(Generation::Stateful).serial.refer();
         Self { shared, own: offers.iter().map(serial).collect() }
     }
@@ -75,17 +78,19 @@ impl Key {
     }
 }
 
-impl Hub {
+impl GatewayState {
     /// Returns the caller's catalogs if they are available without waiting.
     pub(crate) fn known_to(
         self: &Arc<Self>,
         snapshot: &Snapshot,
         caller: &Caller,
         cause: Option<&RequestContext>,
-    ) -> Option<Arc<Combined>> {
+    ) -> Option<Arc<BackendCatalogs>> {
         let own = snapshot.links.iter().filter(|link| !link.shared());
-        let offers: Offers =
-            own.map(|link| link.known_to(self, caller, cause)).collect::<Result<_, _>>().ok()?;
+        let offers: Offers = own
+            .map(|link| link.cached_offer(self, caller, cause))
+            .collect::<Result<_, _>>()
+            .ok()?;
         let shared = snapshot.catalogs();
         let key = Key::new(&shared, &offers);
         if key.is_plain() { Some(shared) } else { self.mixed.known(&key) }
@@ -98,10 +103,10 @@ impl Hub {
         snapshot: &Arc<Snapshot>,
         caller: &Caller,
         cause: Option<&RequestContext>,
-    ) -> Option<Seen> {
+    ) -> Option<CallerView> {
         let patience = snapshot.patience();
         let own: Vec<_> = snapshot.links.iter().filter(|link| !link.shared()).collect();
-        let offers = own.iter().map(|link| link.offer_to(self, caller, cause, patience));
+        let offers = own.iter().map(|link| link.offer_for(self, caller, cause, patience));
         let offers = join_all(offers).await;
         let missing = own.into_iter().zip(&offers).filter_map(|(link, offer)| {
             let refusal = offer.as_ref().err()?;
@@ -113,7 +118,7 @@ impl Hub {
         let key = Key::new(&shared, &offers);
         let catalogs =
             if key.is_plain() { shared } else { self.mix(snapshot, key, offers).await? };
-        Some(Seen { catalogs, missing })
+        Some(CallerView { catalogs, missing })
     }
 
     async fn mix(
@@ -121,12 +126,12 @@ impl Hub {
         snapshot: &Arc<Snapshot>,
         key: Key,
         offers: Offers,
-    ) -> Option<Arc<Combined>> {
+    ) -> Option<Arc<BackendCatalogs>> {
         if let Some(known) = self.mixed.known(&key) {
             return Some(known);
         }
         let own = offers.iter().flatten().map(|content| content.offers.len()).sum::<usize>();
-        let many = snapshot.items() + own > FEW;
+        let many = snapshot.items() + own > MAX_INLINE_ITEMS;
         let making = {
             let (hub, snapshot, key) = (Arc::clone(self), Arc::clone(snapshot), key.clone());
             move || {

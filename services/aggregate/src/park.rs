@@ -14,8 +14,8 @@ use crate::session::lock;
 
 /// Table of suspended calls.
 #[derive(Debug)]
-pub(crate) struct Parked {
-    table: Mutex<HashMap<Handle, Waiting>>,
+pub(crate) struct SuspendedCalls {
+    table: Mutex<HashMap<Handle, TableEntry>>,
     most: usize,
     most_per_caller: usize,
 }
@@ -25,20 +25,20 @@ pub(crate) struct Parked {
 pub(crate) struct Handle(u128);
 
 #[derive(Debug)]
-struct Waiting {
+struct TableEntry {
     caller: Identity,
     /// Network of an anonymous caller.
     network: Option<IpAddr>,
-    resume: oneshot::Sender<Resume>,
+    resume: oneshot::Sender<Resumption>,
 }
 
 /// Request that resumes a suspended call.
 #[derive(Debug)]
-pub(crate) struct Resume {
+pub(crate) struct Resumption {
     /// Value of `inputResponses`.
     pub(crate) responses: Bytes,
     /// Channel to the new response.
-    pub(crate) outlet: Outlet,
+    pub(crate) outlet: CallEventSender,
     /// The caller who began the call, with a token that may be newer.
     pub(crate) caller: Caller,
     /// Record of the resuming request, if a layer observes it.
@@ -46,11 +46,11 @@ pub(crate) struct Resume {
 }
 
 /// Sender of a call's events.
-pub(crate) type Outlet = mpsc::Sender<Out>;
+pub(crate) type CallEventSender = mpsc::Sender<CallEvent>;
 
 /// Event of a call.
 #[derive(Debug)]
-pub(crate) enum Out {
+pub(crate) enum CallEvent {
     /// Notification for the client, its share of the limit on queued bytes, and its reservation.
     Message(Bytes, OwnedSemaphorePermit, Option<Reservation>),
     /// The call is suspended. Each server request has a key.
@@ -65,33 +65,37 @@ pub(crate) enum Out {
 
 /// Slot in the table. Dropping it frees the slot.
 #[derive(Debug)]
-pub(crate) struct Place<'a> {
-    parked: &'a Parked,
+pub(crate) struct SuspendedCall<'a> {
+    parked: &'a SuspendedCalls,
     pub(crate) handle: Handle,
-    pub(crate) resumed: oneshot::Receiver<Resume>,
+    pub(crate) resumed: oneshot::Receiver<Resumption>,
 }
 
-impl Parked {
+impl SuspendedCalls {
     pub(crate) fn new(most: usize, most_per_caller: usize) -> Self {
         Self { table: Mutex::default(), most, most_per_caller }
     }
 
     /// Reserves a slot for a call; `None` if the table or the caller's share of it is full. Anonymous callers share a limit per
     /// network of `address`.
-    pub(crate) fn park(&self, caller: &Identity, address: Option<IpAddr>) -> Option<Place<'_>> {
+    pub(crate) fn park(
+        &self,
+        caller: &Identity,
+        address: Option<IpAddr>,
+    ) -> Option<SuspendedCall<'_>> {
         let mut random = [0; 16];
         getrandom::fill(&mut random).ok()?;
         let handle = Handle(u128::from_be_bytes(random));
         let network = address.filter(|_| caller.is_anonymous()).map(network);
         let mut table = lock(&self.table);
-        let is_own = |it: &&Waiting| it.caller == *caller && it.network == network;
+        let is_own = |it: &&TableEntry| it.caller == *caller && it.network == network;
         let own = table.values().filter(is_own).count();
         if table.len() >= self.most || own >= self.most_per_caller {
             return None;
         }
         let (resume, resumed) = oneshot::channel();
-        table.insert(handle, Waiting { caller: caller.clone(), network, resume });
-        Some(Place { parked: self, handle, resumed })
+        table.insert(handle, TableEntry { caller: caller.clone(), network, resume });
+        Some(SuspendedCall { parked: self, handle, resumed })
     }
 
     /// Removes a call of `caller` in order to resume it. An anonymous caller is identified by the handle alone, because it may
@@ -100,7 +104,7 @@ impl Parked {
         &self,
         handle: Handle,
         caller: &Identity,
-    ) -> Option<oneshot::Sender<Resume>> {
+    ) -> Option<oneshot::Sender<Resumption>> {
         let mut table = lock(&self.table);
         table.get(&handle).filter(|waiting| waiting.caller == *caller)?;
         table.remove(&handle).map(|waiting| waiting.resume)
@@ -112,7 +116,7 @@ impl Parked {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for SuspendedCall<'_> {
     fn drop(&mut self) {
         lock(&self.parked.table).remove(&self.handle);
     }
@@ -135,7 +139,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_call_is_taken_once_and_by_its_own_caller() {
-        let parked = Parked::new(10, 10);
+        let parked = SuspendedCalls::new(10, 10);
         let (alice, mallory) = (Identity::new("i", "alice"), Identity::new("i", "mallory"));
         let place = parked.park(&alice, None).unwrap();
         let handle = Handle::parse(&place.handle.to_text()).unwrap();
@@ -146,7 +150,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_caller_cannot_take_all_places() {
-        let parked = Parked::new(3, 2);
+        let parked = SuspendedCalls::new(3, 2);
         let (alice, bob) = (Identity::new("i", "alice"), Identity::new("i", "bob"));
         let first = parked.park(&alice, None).unwrap();
         let _second = parked.park(&alice, None).unwrap();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::catalog::Conflict;
-use crate::hub::{FEW, Hub};
+use crate::hub::{GatewayState, MAX_INLINE_ITEMS};
 use crate::session::lock;
 
 /// Time to collect further changes before a catalog is built.
@@ -42,7 +42,7 @@ impl Rebuilds {
     }
 }
 
-impl Hub {
+impl GatewayState {
     /// Rebuilds the catalog from the current offers and notifies clients of changes. Dropping the future does not stop the
     /// build.
     ///
@@ -66,7 +66,7 @@ impl Hub {
         }
         let satisfied = self.rebuilds.requested.load(Ordering::Acquire);
         let snapshot = self.snapshot();
-        let catalogs = if snapshot.items() <= FEW {
+        let catalogs = if snapshot.items() <= MAX_INLINE_ITEMS {
             snapshot.combine(&[])
         } else {
             let making = Arc::clone(&snapshot);
@@ -114,11 +114,11 @@ mod tests {
     use crate::catalog::{Items, Kind, Offer, Offers};
     use crate::seal::Seal;
     use crate::settings::{
-        Advice, Around, BackendService, BackendSettings, Limits, PartialFailure, Rules, Settings,
-        Sharing, Transport,
+        Advice, BackendService, BackendSettings, Limits, PartialFailure, Rules, ServiceWrapper,
+        Settings, Sharing, Transport,
     };
 
-    fn hub() -> Arc<Hub> {
+    fn hub() -> Arc<GatewayState> {
         let silent = tower::service_fn(|_: Request<Full<Bytes>>| {
             pending::<Result<Response<Body>, BoxError>>()
         });
@@ -128,7 +128,7 @@ mod tests {
             transport: Transport::StreamableHttp,
             catalog: Sharing::Shared,
             service: BackendService::new(silent),
-            around: Around::default(),
+            around: ServiceWrapper::default(),
             breaker: None,
             advice: Advice::default(),
             answer_within: Duration::from_secs(1),
@@ -143,7 +143,11 @@ mod tests {
             partial_failure: PartialFailure::BestEffort,
             checks: None,
         };
-        Hub::new(settings, Limits::default(), Seal::new(&[[0; 32]], Duration::from_secs(1)))
+        GatewayState::new(
+            settings,
+            Limits::default(),
+            Seal::new(&[[0; 32]], Duration::from_secs(1)),
+        )
     }
 
     fn offer(count: usize) -> Arc<Offers> {
@@ -155,12 +159,12 @@ mod tests {
 
     #[tokio::test]
     async fn makes_catalog_after_its_observer_is_gone() {
-        for (count, wait) in [(1, 0), (FEW + 1, 0), (FEW + 1, 6)] {
+        for (count, wait) in [(1, 0), (MAX_INLINE_ITEMS + 1, 0), (MAX_INLINE_ITEMS + 1, 6)] {
             let hub = hub();
             let snapshot = hub.snapshot();
             snapshot.links[0].offers.store(offer(count));
             let given_up = tokio::time::timeout(Duration::from_millis(wait), hub.rebuild()).await;
-            assert!(given_up.is_err() || count > FEW, "{count} {wait}");
+            assert!(given_up.is_err() || count > MAX_INLINE_ITEMS, "{count} {wait}");
             let made = pin!(async {
                 while snapshot.catalog(Generation::Stateful).list(Kind::Tools).len() != count {
                     sleep(Duration::from_millis(1)).await;

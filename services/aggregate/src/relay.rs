@@ -9,21 +9,21 @@ use vmcp_timeout::TimeoutControl;
 use vmcp_wire::{Envelope, Key, Params, Span, Splice, find, scan};
 
 use crate::backend::ask::tell;
-use crate::backend::handshake::Live;
+use crate::backend::handshake::BackendSession;
 use crate::backend::observe::kind_of_change;
-use crate::backend::request::{asking, post};
+use crate::backend::request::{post, with_operation};
 use crate::call::needed;
-use crate::hub::Hub;
-use crate::session::{Question, Session, Upstream};
-use crate::stream::{Class, Stream};
+use crate::hub::GatewayState;
+use crate::session::{BackendSessionSlot, PendingServerRequest, Session};
+use crate::stream::{MessageClass, Stream};
 
 /// Relay from one backend session to one stream of a client session.
 #[derive(Clone, Debug)]
 pub(crate) struct Relay {
-    pub(crate) hub: Arc<Hub>,
+    pub(crate) hub: Arc<GatewayState>,
     pub(crate) session: Arc<Session>,
-    pub(crate) upstream: Arc<Upstream>,
-    pub(crate) live: Arc<Live>,
+    pub(crate) upstream: Arc<BackendSessionSlot>,
+    pub(crate) live: Arc<BackendSession>,
     pub(crate) stream: Arc<Stream>,
     /// Id of the request that the stream belongs to, as JSON.
     pub(crate) expected: Option<Bytes>,
@@ -37,23 +37,23 @@ pub(crate) struct Relay {
 
 /// State of the stream after a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum RelayOutcome {
     More,
-    Answered,
+    Responded,
     /// The response exceeds the buffer for a disconnected client.
-    Unkept,
+    OverBudget,
 }
 
 impl Relay {
     /// Relays one message, which `count` accounts for.
-    pub(crate) async fn pass(&self, message: Bytes, count: Option<Reservation>) -> Step {
+    pub(crate) async fn pass(&self, message: Bytes, count: Option<Reservation>) -> RelayOutcome {
         match scan(&message) {
             Ok(Envelope::Response { id, .. }) => {
                 let ours = id.map(|id| id.of(&message)) == self.expected.as_deref();
                 if self.expected.is_some() && (ours || id.is_none()) {
                     let message = if ours { message } else { self.adopt(&message) };
                     let kept = self.stream.finish(message, count);
-                    return if kept { Step::Answered } else { Step::Unkept };
+                    return if kept { RelayOutcome::Responded } else { RelayOutcome::OverBudget };
                 }
                 tracing::debug!(backend = self.upstream.link.name(), "an answer nobody waits for");
             }
@@ -73,7 +73,7 @@ impl Relay {
                 );
             }
         }
-        Step::More
+        RelayOutcome::More
     }
 
     /// Adds the request's id to an error response without one.
@@ -108,7 +108,7 @@ impl Relay {
             "notifications/cancelled" => return self.withdraw(params, &message),
             _ => {}
         }
-        if !self.stream.push(message, Class::of_notification(method)) {
+        if !self.stream.push(message, MessageClass::of_notification(method)) {
             let backend = self.upstream.link.name();
             tracing::debug!(backend, method, "no room for a notification");
         }
@@ -120,7 +120,7 @@ impl Relay {
         if let Some(number) = self.session.talk().withdraw(&self.live, span.of(message)) {
             let mut splice = Splice::new(message);
             splice.replace(span, number.to_string().into_bytes());
-            self.stream.push(splice.finish(), Class::Kept);
+            self.stream.push(splice.finish(), MessageClass::Required);
         }
     }
 
@@ -140,7 +140,7 @@ impl Relay {
                 [&b"{\"jsonrpc\":\"2.0\",\"id\":"[..], &theirs, b",\"result\":{}}"].concat();
             return self.reply(answer.into()).await;
         }
-        let question = Question::Backend {
+        let question = PendingServerRequest::Backend {
             upstream: Arc::clone(&self.upstream),
             live: Arc::clone(&self.live),
             id: theirs.clone(),
@@ -154,7 +154,7 @@ impl Relay {
         let asked = self.session.talk().ask(question).is_some_and(|number| {
             let mut splice = Splice::new(&message);
             splice.replace(id, number.to_string().into_bytes());
-            let taken = self.stream.push(splice.finish(), Class::Kept);
+            let taken = self.stream.push(splice.finish(), MessageClass::Required);
             if !taken {
                 drop(self.session.talk().take(number));
             }
@@ -173,7 +173,7 @@ impl Relay {
     async fn reply(&self, answer: Bytes) {
         let link = &self.upstream.link;
         let request = self.live.sign(post(link, &self.live.caller(), answer));
-        if let Err(error) = tell(link, asking(request, "", self.cause.as_ref())).await {
+        if let Err(error) = tell(link, with_operation(request, "", self.cause.as_ref())).await {
             tracing::debug!(backend = link.name(), %error, "an answer did not arrive");
         }
     }

@@ -13,7 +13,7 @@ const VERSION: &str = "v1.";
 const NONCE: usize = 12;
 
 /// Maximum length of a sealed text, in bytes.
-const LONGEST: usize = 1 << 20;
+const MAX_SEALED_LENGTH: usize = 1 << 20;
 
 /// Key ring: the first key seals, all keys open.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub struct Seal {
 /// The system failed to provide random numbers for a key or nonce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the system has no random numbers")]
-pub struct NoRandom;
+pub struct RandomError;
 
 /// Request to which a sealed text is bound.
 #[derive(Clone, Copy, Debug)]
@@ -42,9 +42,9 @@ pub(crate) struct Purpose<'a> {
 
 impl Seal {
     /// Creates a key ring with one random key, which is sufficient for a single replica.
-    pub fn ephemeral(lifetime: Duration) -> Result<Self, NoRandom> {
+    pub fn ephemeral(lifetime: Duration) -> Result<Self, RandomError> {
         let mut key = [0; 32];
-        getrandom::fill(&mut key).map_err(|_| NoRandom)?;
+        getrandom::fill(&mut key).map_err(|_| RandomError)?;
         Ok(Self::new(&[key], lifetime))
     }
 
@@ -56,7 +56,7 @@ impl Seal {
     }
 
     /// Seals `text` for a purpose.
-    pub(crate) fn seal(&self, text: &str, purpose: Purpose<'_>) -> Result<String, NoRandom> {
+    pub(crate) fn seal(&self, text: &str, purpose: Purpose<'_>) -> Result<String, RandomError> {
         self.seal_until(text, purpose, now() + self.lifetime.as_secs())
     }
 
@@ -65,7 +65,7 @@ impl Seal {
         &self,
         text: &str,
         purpose: Purpose<'_>,
-    ) -> Result<String, NoRandom> {
+    ) -> Result<String, RandomError> {
         self.seal_until(text, purpose, u64::MAX)
     }
 
@@ -75,15 +75,15 @@ impl Seal {
         text: &str,
         purpose: Purpose<'_>,
         expires: u64,
-    ) -> Result<String, NoRandom> {
+    ) -> Result<String, RandomError> {
         let mut nonce = [0; NONCE];
-        getrandom::fill(&mut nonce).map_err(|_| NoRandom)?;
-        let key = self.keys.first().ok_or(NoRandom)?;
+        getrandom::fill(&mut nonce).map_err(|_| RandomError)?;
+        let key = self.keys.first().ok_or(RandomError)?;
         let mut sealed = expires.to_be_bytes().to_vec();
         sealed.extend_from_slice(text.as_bytes());
         let nonce_value = Nonce::assume_unique_for_key(nonce);
         key.seal_in_place_append_tag(nonce_value, Aad::from(purpose.bind()), &mut sealed)
-            .map_err(|_| NoRandom)?;
+            .map_err(|_| RandomError)?;
         let mut out = nonce.to_vec();
         out.append(&mut sealed);
         Ok(VERSION.to_owned() + &BASE64_URL_SAFE_NO_PAD.encode(out))
@@ -91,7 +91,7 @@ impl Seal {
 
     /// Opens a sealed text if it is bound to this purpose and has not expired.
     pub(crate) fn open(&self, sealed: &str, purpose: Purpose<'_>) -> Option<String> {
-        if sealed.len() > LONGEST {
+        if sealed.len() > MAX_SEALED_LENGTH {
             return None;
         }
         let bytes = BASE64_URL_SAFE_NO_PAD.decode(sealed.strip_prefix(VERSION)?).ok()?;

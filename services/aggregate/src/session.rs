@@ -15,20 +15,20 @@ use tokio::sync::Notify;
 use vmcp_core::{Caller, Rejection, code};
 use vmcp_timeout::{PauseGuard, TimeoutControl};
 
-pub(crate) use self::talk::{Question, Talk};
-pub(crate) use self::upstream::Upstream;
-use crate::backend::Link;
+pub(crate) use self::talk::{PendingServerRequest, SessionStreams};
+pub(crate) use self::upstream::BackendSessionSlot;
+use crate::backend::BackendHandle;
 use crate::backend::ask::tell;
-use crate::backend::handshake::Introduction;
-use crate::backend::request::{asking, post};
+use crate::backend::handshake::ClientInfo;
+use crate::backend::request::{post, with_operation};
 use crate::call::{Call, Cancellation, SESSION_ENDED};
 use crate::catalog::Kind;
-use crate::detached::Account;
-use crate::hub::Hub;
-use crate::stream::{Class, Stream};
+use crate::detached::ClientAccount;
+use crate::hub::GatewayState;
+use crate::stream::{MessageClass, Stream};
 
 /// Maximum number of concurrent requests of one session.
-const MOST_CALLS: usize = 256;
+const MAX_CALLS: usize = 256;
 
 /// Session of a stateful client.
 #[derive(Debug)]
@@ -40,9 +40,9 @@ pub(crate) struct Session {
     address: Option<IpAddr>,
     capabilities: Box<[u8]>,
     client: Box<[u8]>,
-    upstreams: Mutex<Vec<Arc<Upstream>>>,
-    calls: Mutex<Vec<Arc<Running>>>,
-    talk: OnceLock<Box<Talk>>,
+    upstreams: Mutex<Vec<Arc<BackendSessionSlot>>>,
+    calls: Mutex<Vec<Arc<ActiveCall>>>,
+    talk: OnceLock<Box<SessionStreams>>,
     /// Log level that the client set, as JSON.
     level: Mutex<Option<Box<[u8]>>>,
     /// Set before the tables are cleared: an insertion under a table's lock either sees the flag or is removed by the clearing.
@@ -51,7 +51,7 @@ pub(crate) struct Session {
 
 /// Request in flight.
 #[derive(Debug)]
-pub(crate) struct Running {
+pub(crate) struct ActiveCall {
     /// The client's request id, exactly as sent.
     pub(crate) id: Bytes,
     pub(crate) cancellation: Cancellation,
@@ -66,14 +66,14 @@ pub(crate) struct Running {
 
 /// Guard that removes a request from the table.
 #[derive(Debug)]
-pub(crate) struct RunningGuard {
+pub(crate) struct ActiveCallGuard {
     session: Arc<Session>,
-    running: Arc<Running>,
+    running: Arc<ActiveCall>,
 }
 
-impl Running {
+impl ActiveCall {
     /// Creates the entry of a client request that is forwarded under its own id.
-    pub(crate) fn new(call: &Arc<Call>, upstream: Arc<Upstream>) -> Self {
+    pub(crate) fn new(call: &Arc<Call>, upstream: Arc<BackendSessionSlot>) -> Self {
         let id = call.id();
         Self {
             cancellation: Cancellation::new(upstream, id.clone(), call.cause()),
@@ -109,7 +109,7 @@ impl Running {
         }
     }
 
-    fn is_of(&self, upstream: &Arc<Upstream>) -> bool {
+    fn is_of(&self, upstream: &Arc<BackendSessionSlot>) -> bool {
         Arc::ptr_eq(&self.cancellation.upstream, upstream)
     }
 }
@@ -137,9 +137,9 @@ impl Session {
     }
 
     /// Returns the client information for backends.
-    pub(crate) fn introduction<'a>(&'a self, caller: &'a Caller) -> Introduction<'a> {
+    pub(crate) fn introduction<'a>(&'a self, caller: &'a Caller) -> ClientInfo<'a> {
         let (capabilities, client) = (&*self.capabilities, &*self.client);
-        Introduction { caller, capabilities, client, cause: None, address: self.address }
+        ClientInfo { caller, capabilities, client, cause: None, address: self.address }
     }
 
     /// Returns the owner, with its most recent token.
@@ -148,7 +148,7 @@ impl Session {
     }
 
     /// Returns the accounts for messages to the client.
-    pub(crate) fn account(&self, hub: &Hub) -> Account {
+    pub(crate) fn account(&self, hub: &GatewayState) -> ClientAccount {
         hub.account(self.caller().identity(), self.address)
     }
 
@@ -163,12 +163,12 @@ impl Session {
     }
 
     /// Returns this session's slot for a backend session; creates it if necessary.
-    pub(crate) fn upstream(&self, link: &Arc<Link>) -> Arc<Upstream> {
+    pub(crate) fn upstream(&self, link: &Arc<BackendHandle>) -> Arc<BackendSessionSlot> {
         let mut upstreams = lock(&self.upstreams);
         if let Some(known) = upstreams.iter().find(|known| Arc::ptr_eq(&known.link, link)) {
             return Arc::clone(known);
         }
-        let upstream = Arc::new(Upstream::new(Arc::clone(link)));
+        let upstream = Arc::new(BackendSessionSlot::new(Arc::clone(link)));
         // Checked under the lock: an entry inserted before the backend is retired or the session ends is removed afterwards. A
         // request that began earlier gets a slot of its own, which is not stored.
         if link.is_retired() || self.has_ended() {
@@ -181,42 +181,42 @@ impl Session {
         upstream
     }
 
-    pub(crate) fn upstreams(&self) -> Vec<Arc<Upstream>> {
+    pub(crate) fn upstreams(&self) -> Vec<Arc<BackendSessionSlot>> {
         lock(&self.upstreams).clone()
     }
 
     /// Registers a request, unless the session has ended or has too many.
-    pub(crate) fn run(self: &Arc<Self>, running: Running) -> Result<RunningGuard, Rejection> {
+    pub(crate) fn run(self: &Arc<Self>, running: ActiveCall) -> Result<ActiveCallGuard, Rejection> {
         let running = Arc::new(running);
         let mut calls = lock(&self.calls);
         if self.has_ended() {
             return Err(Rejection::session_not_found());
         }
-        if calls.len() >= MOST_CALLS {
+        if calls.len() >= MAX_CALLS {
             let message = "too many requests of this session are under way";
             return Err(Rejection::overloaded(message, 1));
         }
         calls.push(Arc::clone(&running));
-        Ok(RunningGuard { session: Arc::clone(self), running })
+        Ok(ActiveCallGuard { session: Arc::clone(self), running })
     }
 
-    pub(crate) fn running(&self, id: &[u8]) -> Option<Arc<Running>> {
+    pub(crate) fn running(&self, id: &[u8]) -> Option<Arc<ActiveCall>> {
         lock(&self.calls).iter().find(|running| running.id == id).cloned()
     }
 
     /// Pauses the timeouts of all requests in flight at a backend.
-    pub(crate) fn pause(&self, upstream: &Arc<Upstream>) -> Vec<PauseGuard> {
+    pub(crate) fn pause(&self, upstream: &Arc<BackendSessionSlot>) -> Vec<PauseGuard> {
         let calls = lock(&self.calls);
         calls.iter().filter(|call| call.is_of(upstream)).map(|call| call.hold.pause()).collect()
     }
 
     /// Returns the streams and server requests; creates the tables on first use.
-    pub(crate) fn talk(&self) -> &Talk {
+    pub(crate) fn talk(&self) -> &SessionStreams {
         self.talk.get_or_init(Box::default)
     }
 
     /// Returns the streams and server requests, if they were ever used.
-    pub(crate) fn has_talk(&self) -> Option<&Talk> {
+    pub(crate) fn has_talk(&self) -> Option<&SessionStreams> {
         self.talk.get().map(|talk| &**talk)
     }
 
@@ -231,15 +231,15 @@ impl Session {
 
     /// Notifies the client of changed lists if it has a notification stream.
     pub(crate) fn lists_changed(&self, changes: &[Kind]) {
-        let Some(stream) = self.has_talk().and_then(Talk::listening) else { return };
+        let Some(stream) = self.has_talk().and_then(SessionStreams::listening) else { return };
         for method in methods(changes) {
             let message = format!(r#"{{"jsonrpc":"2.0","method":"{method}"}}"#);
-            stream.push(message.into(), Class::Coalesced);
+            stream.push(message.into(), MessageClass::Coalesced);
         }
     }
 
     /// Ends the sessions with backends that are no longer configured.
-    pub(crate) fn keep_only(&self, links: &[Arc<Link>]) {
+    pub(crate) fn keep_only(&self, links: &[Arc<BackendHandle>]) {
         let mut upstreams = lock(&self.upstreams);
         let (kept, gone): (Vec<_>, Vec<_>) = upstreams
             .drain(..)
@@ -253,14 +253,17 @@ impl Session {
 
     /// Returns `true` if a client is connected for a response or for notifications.
     pub(crate) fn in_use(&self) -> bool {
-        let listens =
-            || self.has_talk().and_then(Talk::listening).is_some_and(|stream| stream.connected());
+        let listens = || {
+            self.has_talk()
+                .and_then(SessionStreams::listening)
+                .is_some_and(|stream| stream.connected())
+        };
         lock(&self.calls).iter().any(|call| call.is_attached()) || listens()
     }
 
     /// Ends the notification stream; calls continue.
     pub(crate) fn quiet(&self) {
-        if let Some(stream) = self.has_talk().and_then(Talk::listening) {
+        if let Some(stream) = self.has_talk().and_then(SessionStreams::listening) {
             stream.end();
         }
     }
@@ -269,12 +272,16 @@ impl Session {
     /// responded for `patience`, which resumes the timeouts of dependent calls.
     pub(crate) fn prune(&self, patience: Duration) {
         for question in self.has_talk().map(|talk| talk.prune(patience)).into_iter().flatten() {
-            let Question::Backend { upstream, live, id, .. } = question else { continue };
+            let PendingServerRequest::Backend { upstream, live, id, .. } = question else {
+                continue;
+            };
             let message = "the client did not answer in time";
             let refusal = Rejection::new(StatusCode::OK, code::INTERNAL, message);
             let request =
                 live.sign(post(&upstream.link, &live.caller(), refusal.to_json(Some(&id))));
-            tokio::spawn(async move { tell(&upstream.link, asking(request, "", None)).await });
+            tokio::spawn(
+                async move { tell(&upstream.link, with_operation(request, "", None)).await },
+            );
         }
     }
 
@@ -304,21 +311,21 @@ impl Session {
     }
 }
 
-impl RunningGuard {
+impl ActiveCallGuard {
     pub(crate) fn session(&self) -> &Session {
         &self.session
     }
 }
 
-impl Deref for RunningGuard {
-    type Target = Running;
+impl Deref for ActiveCallGuard {
+    type Target = ActiveCall;
 
-    fn deref(&self) -> &Running {
+    fn deref(&self) -> &ActiveCall {
         &self.running
     }
 }
 
-impl Drop for RunningGuard {
+impl Drop for ActiveCallGuard {
     fn drop(&mut self) {
         let mut calls = lock(&self.session.calls);
         if let Some(index) = calls.iter().position(|it| Arc::ptr_eq(it, &self.running)) {

@@ -13,7 +13,7 @@ use vmcp_core::{Backend, ByteBudget};
 
 pub use self::advice::Advice;
 pub use self::checks::{Checks, Spread};
-pub use self::service::{Around, BackendService, Sending};
+pub use self::service::{BackendFuture, BackendService, ServiceWrapper};
 
 /// Settings of one backend MCP server.
 #[derive(Clone, Debug)]
@@ -29,7 +29,7 @@ pub struct BackendSettings {
     /// Service that sends requests to the backend.
     pub service: BackendService,
     /// Wrapper around the service, including the transport adapter.
-    pub around: Around,
+    pub around: ServiceWrapper,
     /// Circuit breaker in `service`, if it has one. With [`Transport::Sse`], `service` contains none: the adapter applies this
     /// breaker, because responses arrive on another stream than those to its posts.
     pub breaker: Option<CircuitHandle>,

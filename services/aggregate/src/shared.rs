@@ -9,24 +9,24 @@ use bytes::Bytes;
 use tokio::time::Instant;
 use vmcp_core::{Fingerprint, Identity};
 
-use crate::backend::Link;
-use crate::backend::failure::Failure;
-use crate::session::{Upstream, lock};
+use crate::backend::BackendHandle;
+use crate::backend::failure::BackendError;
+use crate::session::{BackendSessionSlot, lock};
 use crate::settings::Transport;
 
 /// Maximum number of sessions.
-const MOST: usize = 4096;
+const MAX_ENTRIES: usize = 4096;
 
 /// Maximum number of sessions with one backend for requests with a common key. With HTTP+SSE, this limits the concurrent
 /// requests.
 const MAX_PER_KEY: u16 = 128;
 
 /// Idle timeout of a session.
-const IDLE: Duration = Duration::from_secs(300);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Cache of backend sessions for stateless clients.
 #[derive(Debug, Default)]
-pub(crate) struct SharedSessions(Mutex<HashMap<Key, Entry>>);
+pub(crate) struct StatelessSessions(Mutex<HashMap<Key, Entry>>);
 
 /// Cache key of a session. Requests with equal keys may share it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -44,13 +44,13 @@ pub(crate) struct Key {
 
 #[derive(Debug)]
 struct Entry {
-    upstream: Arc<Upstream>,
+    upstream: Arc<BackendSessionSlot>,
     used: Instant,
 }
 
 impl Key {
     pub(crate) fn new(
-        link: &Arc<Link>,
+        link: &Arc<BackendHandle>,
         caller: &Identity,
         capabilities: &[u8],
         level: Option<&[u8]>,
@@ -66,7 +66,7 @@ impl Key {
     }
 }
 
-impl SharedSessions {
+impl StatelessSessions {
     /// Returns the session of a key, which counts as used while the result is held. Evicts the least recently used session if
     /// the cache is full.
     ///
@@ -75,14 +75,18 @@ impl SharedSessions {
     ///
     /// # Errors
     /// Fails if too many requests with this key are in flight at an HTTP+SSE backend.
-    pub(crate) fn get(&self, mut key: Key, link: &Arc<Link>) -> Result<Arc<Upstream>, Failure> {
+    pub(crate) fn get(
+        &self,
+        mut key: Key,
+        link: &Arc<BackendHandle>,
+    ) -> Result<Arc<BackendSessionSlot>, BackendError> {
         let mut table = lock(&self.0);
         if link.transport == Transport::Sse {
             let in_use = |entry: &Entry| Arc::strong_count(&entry.upstream) > 1;
             while table.get(&key).is_some_and(in_use) {
                 key.number += 1;
                 if key.number >= MAX_PER_KEY {
-                    return Err(Failure::Busy);
+                    return Err(BackendError::Busy);
                 }
             }
         }
@@ -92,16 +96,16 @@ impl SharedSessions {
         }
         // Checked under the lock: an entry inserted before the backend is retired is removed afterwards.
         if link.is_retired() {
-            return Ok(Arc::new(Upstream::new(Arc::clone(link))));
+            return Ok(Arc::new(BackendSessionSlot::new(Arc::clone(link))));
         }
-        if table.len() >= MOST {
+        if table.len() >= MAX_ENTRIES {
             let oldest =
                 table.iter().min_by_key(|(_, entry)| entry.used).map(|(key, _)| key.clone());
             if let Some(entry) = oldest.and_then(|key| table.remove(&key)) {
                 entry.upstream.retire();
             }
         }
-        let upstream = Arc::new(Upstream::new(Arc::clone(link)));
+        let upstream = Arc::new(BackendSessionSlot::new(Arc::clone(link)));
         let entry = Entry { upstream: Arc::clone(&upstream), used: Instant::now() };
         table.insert(key, entry);
         Ok(upstream)
@@ -109,13 +113,14 @@ impl SharedSessions {
 
     /// Ends sessions that have been idle for too long. A session with a call in flight is in use.
     pub(crate) fn sweep(&self) {
-        let idle =
-            |entry: &Entry| entry.used.elapsed() >= IDLE && Arc::strong_count(&entry.upstream) == 1;
+        let idle = |entry: &Entry| {
+            entry.used.elapsed() >= IDLE_TIMEOUT && Arc::strong_count(&entry.upstream) == 1
+        };
         self.end_where(|_, entry| idle(entry));
     }
 
     /// Ends the sessions of backends that are no longer configured.
-    pub(crate) fn keep_only(&self, links: &[Arc<Link>]) {
+    pub(crate) fn keep_only(&self, links: &[Arc<BackendHandle>]) {
         self.end_where(|_, entry| {
             !links.iter().any(|link| Arc::ptr_eq(link, &entry.upstream.link))
         });

@@ -5,13 +5,13 @@ mod health;
 
 use std::sync::Arc;
 
-pub use self::health::{CheckError, Checked};
+pub use self::health::{CheckError, HealthReport};
 use vmcp_core::{Generation, ItemBackend, LATEST_STATEFUL, STATELESS, ToolAnnotations};
 
-use crate::backend::own::Owns;
-use crate::backend::{Link, Speaks, Status};
+use crate::backend::own::PerCallerCatalogs;
+use crate::backend::{BackendHandle, FetchStatus, SupportedModes};
 use crate::catalog::{Conflict, HideRule};
-use crate::hub::{Combined, Hub, Snapshot};
+use crate::hub::{BackendCatalogs, GatewayState, Snapshot};
 use crate::settings::{Sharing, Transport};
 
 /// Snapshot of the gateway's state.
@@ -41,12 +41,12 @@ pub struct Report {
     /// too long or their messages exceeded the budget.
     pub detached_calls_ended: u64,
     /// Catalogs from which the entries are derived.
-    catalogs: Arc<Combined>,
+    catalogs: Arc<BackendCatalogs>,
 }
 
 /// Sizes of caches and queues, in addition to [`Counts`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Kept {
+pub struct CacheSizes {
     /// Cached lists of single callers.
     pub list_views: usize,
     /// Sessions with stateful backends on behalf of stateless clients.
@@ -105,7 +105,7 @@ pub struct BackendReport {
     /// Handle of the circuit breaker, if the backend has one.
     pub breaker: Option<vmcp_breaker::CircuitHandle>,
     /// Results of health checks; `None` if they are disabled.
-    pub checked: Option<Checked>,
+    pub checked: Option<HealthReport>,
 }
 
 /// Visible or hidden item.
@@ -187,7 +187,7 @@ pub enum HiddenReason {
     NameTaken(String),
 }
 
-pub(crate) fn counts(hub: &Hub) -> Counts {
+pub(crate) fn counts(hub: &GatewayState) -> Counts {
     let detached = hub.detached.counts();
     Counts {
         detached_calls: detached.calls,
@@ -198,12 +198,13 @@ pub(crate) fn counts(hub: &Hub) -> Counts {
     }
 }
 
-pub(crate) fn kept(hub: &Hub) -> Kept {
+pub(crate) fn kept(hub: &GatewayState) -> CacheSizes {
     let snapshot = hub.snapshot();
-    let own = snapshot.links.iter().filter_map(|link| link.own.as_ref()).map(Owns::count);
+    let own =
+        snapshot.links.iter().filter_map(|link| link.own.as_ref()).map(PerCallerCatalogs::count);
     let (caller_offers, different_offers) =
         own.fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1));
-    Kept {
+    CacheSizes {
         list_views: hub.views.len(),
         shared_sessions: hub.shared.len(),
         caller_offers,
@@ -215,10 +216,10 @@ pub(crate) fn kept(hub: &Hub) -> Kept {
 }
 
 pub(crate) fn backends(snapshot: &Snapshot) -> Vec<BackendReport> {
-    let report = |link: &Arc<Link>| {
+    let report = |link: &Arc<BackendHandle>| {
         let status = link.status();
         let (failure, detail, unauthenticated) = match &status {
-            Status::Failed { reason, detail, remedy, is_unauthorized } => {
+            FetchStatus::Failed { reason, detail, remedy, is_unauthorized } => {
                 let more = detail.clone().or_else(|| remedy.as_ref().map(|_| reason.clone()));
                 let detail = more.map(|detail| match remedy {
                     Some(remedy) => format!("{detail}: {remedy}"),
@@ -226,25 +227,27 @@ pub(crate) fn backends(snapshot: &Snapshot) -> Vec<BackendReport> {
                 });
                 (Some(reason.clone()), detail, *is_unauthorized)
             }
-            Status::Fetching { .. } | Status::Ready => (None, None, link.asks_for_caller()),
+            FetchStatus::Fetching { .. } | FetchStatus::Ready => {
+                (None, None, link.asks_for_caller())
+            }
         };
         BackendReport {
             name: link.name().to_owned(),
             transport: link.transport,
             revision: link.speaks().map(|speaks| match speaks {
-                Speaks::Stateful => LATEST_STATEFUL,
-                Speaks::Stateless | Speaks::Both => STATELESS,
+                SupportedModes::Stateful => LATEST_STATEFUL,
+                SupportedModes::Stateless | SupportedModes::Both => STATELESS,
             }),
             revisions: match link.speaks() {
                 None => Vec::new(),
-                Some(Speaks::Stateful) => vec![LATEST_STATEFUL],
-                Some(Speaks::Stateless) => vec![STATELESS],
-                Some(Speaks::Both) => vec![STATELESS, LATEST_STATEFUL],
+                Some(SupportedModes::Stateful) => vec![LATEST_STATEFUL],
+                Some(SupportedModes::Stateless) => vec![STATELESS],
+                Some(SupportedModes::Both) => vec![STATELESS, LATEST_STATEFUL],
             },
             offered: link.has_answered(),
             catalog: if link.shared() { Sharing::Shared } else { Sharing::PerCaller },
             unauthenticated,
-            pending: matches!(status, Status::Fetching { .. }),
+            pending: matches!(status, FetchStatus::Fetching { .. }),
             breaker: link.breaker(),
             checked: link.vitals.report(),
             failure,
@@ -254,7 +257,7 @@ pub(crate) fn backends(snapshot: &Snapshot) -> Vec<BackendReport> {
     snapshot.links.iter().map(report).collect()
 }
 
-pub(crate) fn report(hub: &Arc<Hub>) -> Report {
+pub(crate) fn report(hub: &Arc<GatewayState>) -> Report {
     let snapshot = hub.snapshot();
     let catalogs = snapshot.catalogs();
     let Counts { sessions, parked_calls, dropped_messages, detached_calls, detached_calls_ended } =

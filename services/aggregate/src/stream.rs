@@ -14,12 +14,12 @@ use tokio::time::{Instant, timeout, timeout_at};
 use vmcp_core::{BudgetAccount, Reservation};
 
 pub(crate) use self::connection::{Connection, Opening, next_piece};
-use self::state::State;
-use crate::backend::failure::Failure;
-use crate::detached::{Account, Departure};
+use self::state::StreamState;
+use crate::backend::failure::BackendError;
+use crate::detached::{ClientAccount, Disconnect};
 
 /// Maximum number of queued messages.
-const QUEUE: usize = 64;
+const MAX_QUEUED_MESSAGES: usize = 64;
 
 /// Maximum size in bytes of a response that is queued even if the budget is exhausted, so the error still reaches the client.
 const SHORT_RESPONSE: usize = 4 << 10;
@@ -31,20 +31,20 @@ const MAX_PAUSE: Duration = Duration::from_millis(100);
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 
 /// Time for which an ended stream can still be resumed.
-const AFTERLIFE: Duration = Duration::from_secs(60);
+const RESUMPTION_WINDOW: Duration = Duration::from_secs(60);
 
 /// Handling of a message when the queue is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Class {
+pub(crate) enum MessageClass {
     /// Progress and log messages: the oldest one is dropped.
     Droppable,
     /// Changes of lists and resources: merged with an equal queued message, otherwise rejected.
     Coalesced,
     /// Requests: rejected, never dropped.
-    Kept,
+    Required,
 }
 
-impl Class {
+impl MessageClass {
     /// Returns the class of a notification method.
     pub(crate) fn of_notification(method: &str) -> Self {
         match method {
@@ -53,16 +53,16 @@ impl Class {
             | "notifications/tools/list_changed"
             | "notifications/prompts/list_changed"
             | "notifications/resources/list_changed" => Self::Coalesced,
-            _ => Self::Kept,
+            _ => Self::Required,
         }
     }
 }
 
-impl From<Abandoned> for Failure {
-    fn from(why: Abandoned) -> Self {
+impl From<AbandonReason> for BackendError {
+    fn from(why: AbandonReason) -> Self {
         match why {
-            Abandoned::Time => Self::ABANDONED,
-            Abandoned::Bytes => Self::UNREAD,
+            AbandonReason::Time => Self::ABANDONED,
+            AbandonReason::Bytes => Self::UNREAD,
         }
     }
 }
@@ -72,15 +72,15 @@ impl From<Abandoned> for Failure {
 pub(crate) struct Stream {
     number: u32,
     /// Budget accounts of the client. `None` for streams that cannot be resumed and whose events have no ids.
-    account: Option<Account>,
-    state: Mutex<State>,
+    account: Option<ClientAccount>,
+    state: Mutex<StreamState>,
     /// Notified when a client connects or disconnects, or when the buffer overflows.
     changed: Notify,
 }
 
 /// Reason for ending a call whose client is disconnected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Abandoned {
+pub(crate) enum AbandonReason {
     /// The client was away for too long.
     Time,
     /// The buffered messages exceed the budget.
@@ -88,8 +88,8 @@ pub(crate) enum Abandoned {
 }
 
 impl Stream {
-    pub(crate) fn new(number: u32, account: Account) -> Arc<Self> {
-        let state = State { reservation: Some(account.open()), ..State::default() };
+    pub(crate) fn new(number: u32, account: ClientAccount) -> Arc<Self> {
+        let state = StreamState { reservation: Some(account.open()), ..StreamState::default() };
         Self::of(number, Some(account), state)
     }
 
@@ -97,10 +97,10 @@ impl Stream {
     /// client.
     pub(crate) fn unnumbered(account: Option<&BudgetAccount>) -> Arc<Self> {
         let connected_bytes = account.map(BudgetAccount::open);
-        Self::of(0, None, State { connected_bytes, ..State::default() })
+        Self::of(0, None, StreamState { connected_bytes, ..StreamState::default() })
     }
 
-    fn of(number: u32, account: Option<Account>, state: State) -> Arc<Self> {
+    fn of(number: u32, account: Option<ClientAccount>, state: StreamState) -> Arc<Self> {
         Arc::new(Self { number, account, state: Mutex::new(state), changed: Notify::new() })
     }
 
@@ -109,27 +109,28 @@ impl Stream {
     }
 
     /// Queues a message. Returns `false` if the stream has ended or rejects the message.
-    pub(crate) fn push(&self, data: Bytes, class: Class) -> bool {
+    pub(crate) fn push(&self, data: Bytes, class: MessageClass) -> bool {
         let mut state = self.lock();
         if state.ended.is_some() {
             return false;
         }
-        if class == Class::Coalesced && state.waits(&data) {
+        if class == MessageClass::Coalesced && state.waits(&data) {
             return true;
         }
         // The message is complete.
         state.partial = 0;
         state.forget();
         if !state.make_room(data.len()) {
-            if class == Class::Droppable {
+            if class == MessageClass::Droppable {
                 DROPPED.fetch_add(1, Ordering::Relaxed);
                 return true;
             }
             let waiting = state.waiting();
             let wide = state.bytes + data.len() > state.most_bytes();
-            let full = waiting >= 8 * QUEUE || wide && (waiting > 0 || state.reservation.is_some());
+            let full = waiting >= 8 * MAX_QUEUED_MESSAGES
+                || wide && (waiting > 0 || state.reservation.is_some());
             let was_away = !state.connected;
-            if !was_away && (full || waiting >= QUEUE) {
+            if !was_away && (full || waiting >= MAX_QUEUED_MESSAGES) {
                 // Closing the connection lets the client resume from its last event.
                 state.connection += 1;
                 state.wake();
@@ -145,10 +146,10 @@ impl Stream {
         }
         if !state.charge(data.len()) {
             DROPPED.fetch_add(1, Ordering::Relaxed);
-            if class != Class::Droppable {
+            if class != MessageClass::Droppable {
                 self.overflow(&mut state);
             }
-            return class == Class::Droppable;
+            return class == MessageClass::Droppable;
         }
         state.add(data, class);
         true
@@ -174,7 +175,7 @@ impl Stream {
                 return false;
             }
         }
-        state.add(response, Class::Kept);
+        state.add(response, MessageClass::Required);
         state.close();
         true
     }
@@ -203,32 +204,32 @@ impl Stream {
 
     /// Waits until the client has been away or has not read for `lifetime`, or its messages exceed the budget. A client that
     /// does not read is detected within twice that time.
-    pub(crate) async fn abandoned(&self, lifetime: Duration) -> Abandoned {
+    pub(crate) async fn abandoned(&self, lifetime: Duration) -> AbandonReason {
         loop {
             // Created before the state is read, so no later change is missed.
             let changed = self.changed.notified();
             let unread = {
                 let state = self.lock();
                 if state.overflowed {
-                    return Abandoned::Bytes;
+                    return AbandonReason::Bytes;
                 }
                 state.unread_since()
             };
             let since = unread.unwrap_or_else(Instant::now);
             let elapsed = timeout_at(since + lifetime, changed).await.is_err();
             if elapsed && unread.is_some() && self.lock().unread_since() == unread {
-                return Abandoned::Time;
+                return AbandonReason::Time;
             }
         }
     }
 
     /// Starts the client's absence at `departure`, unless the client connects: it disconnected before the stream was created.
-    pub(crate) fn begin_without_client(&self, departure: &Departure) {
+    pub(crate) fn begin_without_client(&self, departure: &Disconnect) {
         self.lock().left = Some(departure.at);
     }
 
     /// Records that the client disconnected, and charges the queued messages to its account.
-    fn leave(&self, state: &mut State) {
+    fn leave(&self, state: &mut StreamState) {
         state.connected = false;
         state.waker = None;
         state.left.get_or_insert_with(Instant::now);
@@ -246,7 +247,7 @@ impl Stream {
     }
 
     /// Records that the messages for a disconnected client exceed the budget.
-    fn overflow(&self, state: &mut State) {
+    fn overflow(&self, state: &mut StreamState) {
         if state.reservation.is_some() && !std::mem::replace(&mut state.overflowed, true) {
             self.changed.notify_waiters();
         }
@@ -265,7 +266,7 @@ impl Stream {
     /// Returns `true` if the stream has ended and cannot be resumed any more.
     pub(crate) fn is_over(&self) -> bool {
         let state = self.lock();
-        state.ended.is_some_and(|at| at.elapsed() >= AFTERLIFE)
+        state.ended.is_some_and(|at| at.elapsed() >= RESUMPTION_WINDOW)
     }
 
     /// Connects a client and closes its earlier connection. It receives the messages from `next` on, or all unsent ones.
@@ -290,7 +291,7 @@ impl Stream {
         Connection::new(Arc::clone(self), connection, opening)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, StreamState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

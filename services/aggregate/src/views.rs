@@ -5,24 +5,24 @@ use std::sync::{Arc, Mutex};
 use tokio::task::spawn_blocking;
 use vmcp_core::{CallerPermissions, Fingerprint, Generation, Item, SingleFlight};
 
-use crate::catalog::{Kind, List, Page, Selection, SerialRef};
-use crate::hub::Everything;
-use crate::kept::Kept;
+use crate::catalog::{Kind, List, Page, Selection, WeakCatalogId};
+use crate::hub::BackendCatalog;
+use crate::kept::DedupLruCache;
 use crate::session::lock;
 
 /// Maximum number of cached views over all catalogs, kinds and callers.
-const MOST: usize = 8192;
+const MAX_ENTRIES: usize = 8192;
 
 /// Maximum size of the cached lists, in bytes; a list that several views share counts once.
-const MOST_BYTES: usize = 64 << 20;
+const MAX_BYTES: usize = 64 << 20;
 
 /// Maximum number of items that are authorized inline; this takes less than a millisecond.
-const FEW: usize = 32;
+const MAX_INLINE_CHECKS: usize = 32;
 
 /// Cache of filtered lists.
 #[derive(Debug)]
 pub(crate) struct Views {
-    kept: Mutex<Kept<Key, Content, Option<List>>>,
+    kept: Mutex<DedupLruCache<Key, Content, Option<List>>>,
     flights: SingleFlight<Key, Option<View>>,
 }
 
@@ -31,18 +31,21 @@ pub(crate) struct Views {
 pub(crate) struct View(Arc<Option<List>>);
 
 /// Cache key. It includes the client's generation if policies read that of backends.
-type Key = (SerialRef, Kind, Fingerprint, Option<Generation>);
-type Content = (SerialRef, Kind, Selection);
+type Key = (WeakCatalogId, Kind, Fingerprint, Option<Generation>);
+type Content = (WeakCatalogId, Kind, Selection);
 
 impl Views {
     pub(crate) fn new() -> Self {
-        Self { kept: Mutex::new(Kept::new(MOST, MOST_BYTES)), flights: SingleFlight::new() }
+        Self {
+            kept: Mutex::new(DedupLruCache::new(MAX_ENTRIES, MAX_BYTES)),
+            flights: SingleFlight::new(),
+        }
     }
 
     /// Returns the items of one kind that are visible under `permissions`. `None` if policy evaluation failed.
     pub(crate) async fn of(
         self: &Arc<Self>,
-        catalog: &Arc<Everything>,
+        catalog: &Arc<BackendCatalog>,
         kind: Kind,
         permissions: &CallerPermissions,
         client: Generation,
@@ -58,13 +61,13 @@ impl Views {
             let key = key.clone();
             move || views.make(key, &catalog, &permissions)
         };
-        if catalog.list(kind).len() <= FEW {
+        if catalog.list(kind).len() <= MAX_INLINE_CHECKS {
             return Some(making());
         }
         self.flights.join(key, || async move { spawn_blocking(making).await.ok() }).await
     }
 
-    fn make(&self, key: Key, catalog: &Everything, permissions: &CallerPermissions) -> View {
+    fn make(&self, key: Key, catalog: &BackendCatalog, permissions: &CallerPermissions) -> View {
         let (serial, kind, _, read) = &key;
         let list = catalog.list(*kind);
         let selection = list.select(|name| {

@@ -5,32 +5,37 @@ use std::sync::{Arc, Mutex};
 
 use tokio::task::AbortHandle;
 
-use crate::backend::Link;
+use crate::backend::BackendHandle;
 use crate::backend::check::check;
 use crate::backend::observe::observe;
-use crate::hub::Hub;
+use crate::hub::GatewayState;
 use crate::session::lock;
 use crate::settings::Checks;
 
 /// Observer and health check tasks of all backends.
 #[derive(Debug, Default)]
-pub(crate) struct Watchers(Mutex<HashMap<Key, Watcher>>);
+pub(crate) struct BackendTasks(Mutex<HashMap<Key, TaskHandles>>);
 
 /// Backend, by the address of its handle.
 type Key = usize;
 
 #[derive(Debug)]
-struct Watcher {
+struct TaskHandles {
     /// Keeps the address from being reused.
-    _link: Arc<Link>,
+    _link: Arc<BackendHandle>,
     observer: AbortHandle,
     /// Health check task with its settings.
     checker: Option<(Checks, AbortHandle)>,
 }
 
-impl Watchers {
+impl BackendTasks {
     /// Runs tasks for these backends and ends those of others. Tasks of unchanged backends continue.
-    pub(crate) fn follow(&self, hub: &Arc<Hub>, links: &[Arc<Link>], checks: Option<Checks>) {
+    pub(crate) fn follow(
+        &self,
+        hub: &Arc<GatewayState>,
+        links: &[Arc<BackendHandle>],
+        checks: Option<Checks>,
+    ) {
         let mut watchers = lock(&self.0);
         let mut old = std::mem::take(&mut *watchers);
         for link in links {
@@ -44,9 +49,9 @@ impl Watchers {
                 (tokio::spawn(observing).abort_handle(), None)
             };
             let checker = following(checker, checks, || (Arc::clone(hub), Arc::clone(link)));
-            watchers.insert(key, Watcher { _link: Arc::clone(link), observer, checker });
+            watchers.insert(key, TaskHandles { _link: Arc::clone(link), observer, checker });
         }
-        old.into_values().for_each(Watcher::end);
+        old.into_values().for_each(TaskHandles::end);
     }
 
     /// Ends all tasks.
@@ -55,7 +60,7 @@ impl Watchers {
     }
 }
 
-impl Watcher {
+impl TaskHandles {
     fn end(self) {
         self.observer.abort();
         if let Some((_, checker)) = self.checker {
@@ -68,7 +73,7 @@ impl Watcher {
 fn following(
     known: Option<(Checks, AbortHandle)>,
     checks: Option<Checks>,
-    of: impl FnOnce() -> (Arc<Hub>, Arc<Link>),
+    of: impl FnOnce() -> (Arc<GatewayState>, Arc<BackendHandle>),
 ) -> Option<(Checks, AbortHandle)> {
     match (known, checks) {
         (Some((known, task)), Some(checks)) if known.same(&checks) => Some((known, task)),

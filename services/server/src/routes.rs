@@ -18,7 +18,7 @@ use hyper::body::Incoming;
 use serde_json::{Value, json};
 use tower_service::Service;
 use vmcp_aggregate::Gateway;
-use vmcp_aggregate::status::Kept;
+use vmcp_aggregate::status::CacheSizes;
 use vmcp_audit::AuditLayer;
 use vmcp_audit_log::LogHandle;
 use vmcp_core::{Body, ByteBudget, Rejection};
@@ -335,7 +335,7 @@ impl Shared {
     /// Returns the number of entries in caches and tables, by kind.
     pub(crate) fn held(&self) -> BTreeMap<&'static str, usize> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner).counts();
-        let Kept {
+        let CacheSizes {
             list_views,
             caller_offers,
             different_offers,

@@ -159,7 +159,7 @@ pub enum ServeError {
     Thread(#[source] io::Error),
     /// The operating system's random generator failed.
     #[error(transparent)]
-    Random(#[from] vmcp_aggregate::NoRandom),
+    Random(#[from] vmcp_aggregate::RandomError),
     /// The audit file cannot be written (`audit.logFile`).
     #[error("audit.logFile: {0}")]
     Audit(#[from] vmcp_audit_log::OpenError),
@@ -351,7 +351,7 @@ fn hosts(options: &Options) -> HostsLayer {
     }
 }
 
-fn seal(options: &Options) -> Result<Seal, vmcp_aggregate::NoRandom> {
+fn seal(options: &Options) -> Result<Seal, vmcp_aggregate::RandomError> {
     let lifetime = options.limits.parked_for;
     if options.seal_keys.is_empty() {
         return Seal::ephemeral(lifetime);

@@ -12,24 +12,24 @@ use tokio::time::timeout;
 use vmcp_core::{Body, BoxError, Caller, MediaType, Reservation};
 use vmcp_wire::{Envelope, Outcome, ScanError, find, parse_json_string, scan};
 
-use self::unanswered::Unanswered;
-use super::Link;
+use self::unanswered::CancelOnDrop;
+use super::BackendHandle;
 use super::collect::collect;
 use super::events::Events;
-use super::failure::Failure;
+use super::failure::BackendError;
 
 /// Maximum size of a response to the gateway itself, in bytes.
-pub(crate) const LARGEST: usize = 16 << 20;
+pub(crate) const MAX_RESPONSE_BYTES: usize = 16 << 20;
 
 /// Maximum size of an error response's body in bytes, and the timeout for reading it.
-const SMALL: (usize, Duration) = (64 << 10, Duration::from_secs(5));
+const ERROR_BODY_LIMITS: (usize, Duration) = (64 << 10, Duration::from_secs(5));
 
 /// Timeout for reading the rest of a body without content.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Response to a request of the gateway.
 #[derive(Debug)]
-pub(crate) struct Reply {
+pub(crate) struct RpcResponse {
     pub(crate) headers: HeaderMap,
     /// Extensions that the layers have added to the response.
     pub(crate) extensions: Extensions,
@@ -41,33 +41,33 @@ pub(crate) struct Reply {
 
 /// Sends `request` with the id `id` and waits for its result.
 pub(crate) async fn ask(
-    link: &Link,
+    link: &BackendHandle,
     request: Request<Full<Bytes>>,
     id: &str,
-) -> Result<Reply, BoxError> {
+) -> Result<RpcResponse, BoxError> {
     let scan = |message: &Bytes| scan(message).map(|envelope| (envelope, ()));
     Ok(ask_for(link, request, id, scan).await?.0)
 }
 
 /// Sends `request` like [`ask`] and also returns the value that `read` extracts from the message.
 pub(crate) async fn ask_for<T>(
-    link: &Link,
+    link: &BackendHandle,
     request: Request<Full<Bytes>>,
     id: &str,
     read: impl Fn(&Bytes) -> Result<(Envelope, T), ScanError>,
-) -> Result<(Reply, T), BoxError> {
-    let mut unanswered = Unanswered::new(link, &request, id);
+) -> Result<(RpcResponse, T), BoxError> {
+    let mut unanswered = CancelOnDrop::new(link, &request, id);
     let answered = answer(link, request, id, read).await;
     unanswered.note(&answered);
     answered
 }
 
 async fn answer<T>(
-    link: &Link,
+    link: &BackendHandle,
     request: Request<Full<Bytes>>,
     id: &str,
     read: impl Fn(&Bytes) -> Result<(Envelope, T), ScanError>,
-) -> Result<(Reply, T), BoxError> {
+) -> Result<(RpcResponse, T), BoxError> {
     let response = link.send(request).await?;
     let (parts, body) = response.into_parts();
     let mut reservation = None;
@@ -75,22 +75,25 @@ async fn answer<T>(
         MediaType::EventStream => streamed(link, body, id, &read).await?,
         MediaType::Json => {
             let account = link.account(&Caller::Gateway, None);
-            let collected = collect(Bytes::new(), body, LARGEST, account.as_ref(), |_| true);
+            let collected =
+                collect(Bytes::new(), body, MAX_RESPONSE_BYTES, account.as_ref(), |_| true);
             let (message, held) = collected.await?;
             reservation = held;
             let found = read(&message).ok();
             (message, found)
         }
-        MediaType::Other if parts.status.is_success() => return Err(Failure::ContentType.into()),
+        MediaType::Other if parts.status.is_success() => {
+            return Err(BackendError::ContentType.into());
+        }
         MediaType::Other => return Err(status(parts.status).into()),
     };
     match outcome(&message, found, id) {
         Ok((result, found)) => {
             let http::response::Parts { headers, extensions, .. } = parts;
-            Ok((Reply { headers, extensions, result, _reservation: reservation }, found))
+            Ok((RpcResponse { headers, extensions, result, _reservation: reservation }, found))
         }
         // The body is JSON but not a JSON-RPC response, such as a proxy's error document.
-        Err(Failure::Malformed(_)) if !parts.status.is_success() => {
+        Err(BackendError::Malformed(_)) if !parts.status.is_success() => {
             Err(status(parts.status).into())
         }
         // A server that requires credentials may send a JSON-RPC error as well.
@@ -98,14 +101,17 @@ async fn answer<T>(
             Err(status(parts.status).into())
         }
         Err(_) if parts.status == StatusCode::NOT_FOUND && sessionless(&message) => {
-            Err(Failure::SessionGone.into())
+            Err(BackendError::SessionGone.into())
         }
         Err(failure) => Err(failure.into()),
     }
 }
 
 /// Sends a notification or a response; neither has a response.
-pub(crate) async fn tell(link: &Link, request: Request<Full<Bytes>>) -> Result<(), BoxError> {
+pub(crate) async fn tell(
+    link: &BackendHandle,
+    request: Request<Full<Bytes>>,
+) -> Result<(), BoxError> {
     let response: Response<Body> = link.send(request).await?;
     let code = response.status();
     drain(response).await;
@@ -117,30 +123,35 @@ pub(crate) async fn drain(response: Response<Body>) {
     if !response.body().is_end_stream()
         && MediaType::of(response.headers()) != MediaType::EventStream
     {
-        let body = Limited::new(response.into_body(), SMALL.0);
+        let body = Limited::new(response.into_body(), ERROR_BODY_LIMITS.0);
         _ = timeout(DRAIN_TIMEOUT, body.collect()).await;
     }
 }
 
 /// Reads the body of an error response.
 pub(crate) async fn small(body: Body) -> Result<Bytes, BoxError> {
-    let collected = timeout(SMALL.1, Limited::new(body, SMALL.0).collect()).await;
-    Ok(collected.map_err(|_| Failure::Ended)??.to_bytes())
+    let collected =
+        timeout(ERROR_BODY_LIMITS.1, Limited::new(body, ERROR_BODY_LIMITS.0).collect()).await;
+    Ok(collected.map_err(|_| BackendError::Ended)??.to_bytes())
 }
 
-pub(crate) fn status(code: StatusCode) -> Failure {
-    if code == StatusCode::NOT_FOUND { Failure::SessionGone } else { Failure::Status(code) }
+pub(crate) fn status(code: StatusCode) -> BackendError {
+    if code == StatusCode::NOT_FOUND {
+        BackendError::SessionGone
+    } else {
+        BackendError::Status(code)
+    }
 }
 
 /// Returns the event that contains the response to `id`, with its parsed value. Earlier events are skipped.
 async fn streamed<T>(
-    link: &Link,
+    link: &BackendHandle,
     body: Body,
     id: &str,
     read: &impl Fn(&Bytes) -> Result<(Envelope, T), ScanError>,
 ) -> Result<(Bytes, Option<(Envelope, T)>), BoxError> {
     let account = link.account(&Caller::Gateway, None);
-    let mut events = Events::new(body, LARGEST).counted(account.as_ref());
+    let mut events = Events::new(body, MAX_RESPONSE_BYTES).counted(account.as_ref());
     while let Some(event) = events.next().await {
         let event = event?;
         let found = read(&event.data).ok();
@@ -151,7 +162,7 @@ async fn streamed<T>(
             return Ok((event.data, found));
         }
     }
-    Err(Failure::Ended.into())
+    Err(BackendError::Ended.into())
 }
 
 /// Returns the result of `message`, which must be the response to `id`.
@@ -159,24 +170,24 @@ fn outcome<T>(
     message: &Bytes,
     found: Option<(Envelope, T)>,
     id: &str,
-) -> Result<(Bytes, T), Failure> {
+) -> Result<(Bytes, T), BackendError> {
     let Some((Envelope::Response { id: span, outcome }, found)) = found else {
-        return Err(Failure::Malformed("no JSON-RPC answer"));
+        return Err(BackendError::Malformed("no JSON-RPC answer"));
     };
     match outcome {
         Outcome::Error(error) => Err(rpc(error.of(message))),
         Outcome::Result(_) if span.map(|span| span.of(message)) != Some(id.as_bytes()) => {
-            Err(Failure::Malformed("the answer to another request"))
+            Err(BackendError::Malformed("the answer to another request"))
         }
         Outcome::Result(result) => Ok((result.slice(message), found)),
     }
 }
 
 /// Converts a JSON-RPC error object.
-pub(crate) fn rpc(error: &[u8]) -> Failure {
+pub(crate) fn rpc(error: &[u8]) -> BackendError {
     let code = find(error, "code").and_then(|code| std::str::from_utf8(code).ok()?.parse().ok());
     let message = find(error, "message").and_then(parse_json_string).unwrap_or_default();
-    Failure::Rpc { code: code.unwrap_or(0), message: message.chars().take(200).collect() }
+    BackendError::Rpc { code: code.unwrap_or(0), message: message.chars().take(200).collect() }
 }
 
 /// Returns `true` if the body of a 404 reports another error than a missing session. Unknown methods may yield 404 too.

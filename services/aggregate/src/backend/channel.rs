@@ -1,8 +1,8 @@
 //! Adapter from Streamable HTTP to the deprecated HTTP+SSE transport (MCP 2024-11-05, Transports).
 //!
 //! An HTTP+SSE session is one event stream, opened with GET. Its first event names the endpoint for posted messages; all
-//! responses arrive on the stream. [`Adapter`] is a service in front of such a backend, so the rest of the gateway uses
-//! Streamable HTTP only: `initialize` opens the stream, and its response carries a [`Lease`] in its extensions. Requests with
+//! responses arrive on the stream. [`SseTransport`] is a service in front of such a backend, so the rest of the gateway uses
+//! Streamable HTTP only: `initialize` opens the stream, and its response carries a [`ChannelHandle`] in its extensions. Requests with
 //! that lease in their extensions belong to the session, which ends when the last copy of the lease is dropped.
 
 mod body;
@@ -33,37 +33,37 @@ use vmcp_core::{Body, BoxError, McpOperation, NotSentError, cause_ref};
 use vmcp_timeout::{TimeoutControl, TimeoutLayer};
 use vmcp_wire::{Envelope, Key, Params, Span, scan};
 
-use self::body::{Answer, Events, Standing};
-use self::desk::{Desk, MOST_WAITING, NoPlace};
-use self::outbox::Outbox;
-use super::failure::Failure;
+use self::body::{EventBody, ResponseMessages, UnsolicitedMessages};
+use self::desk::{Demultiplexer, EnqueueError, MAX_PENDING_REQUESTS};
+use self::outbox::MessagePoster;
+use super::failure::BackendError;
 use crate::call::event_stream;
 use crate::settings::BackendService;
 
 /// Maximum size of an event, in bytes.
-const LARGEST_EVENT: usize = 16 << 20;
+const MAX_EVENT_BYTES: usize = 16 << 20;
 
 /// `Service` that calls an HTTP+SSE backend.
 #[derive(Clone, Debug)]
-pub(crate) struct Adapter {
+pub(crate) struct SseTransport {
     inner: BackendService,
 }
 
 /// Shared handle of a session. The stream ends when the last copy is dropped.
 #[derive(Clone, Debug)]
-pub(crate) struct Lease(Arc<Channel>);
+pub(crate) struct ChannelHandle(Arc<Channel>);
 
 #[derive(Debug)]
 struct Channel {
     endpoint: Uri,
-    desk: Arc<Desk>,
+    demultiplexer: Arc<Demultiplexer>,
     reader: AbortHandle,
     /// One permit for each request in flight.
-    seats: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
 /// Parsed request in the session.
-struct Asked<'a> {
+struct ChannelRequest<'a> {
     message: Bytes,
     id: Span,
     method: &'a str,
@@ -79,7 +79,8 @@ pub(crate) fn adapt(
     patience: Duration,
     breaker: Option<CircuitHandle>,
 ) -> BackendService {
-    let stack = ServiceBuilder::new().layer(TimeoutLayer::new(patience)).service(Adapter { inner });
+    let stack =
+        ServiceBuilder::new().layer(TimeoutLayer::new(patience)).service(SseTransport { inner });
     match breaker {
         Some(breaker) => {
             BackendService::new(CircuitBreakerLayer::new(breaker).classify(classify).layer(stack))
@@ -91,12 +92,12 @@ pub(crate) fn adapt(
 /// Classifies the outcome of a request for the circuit breaker. Requests that the gateway withholds or cancels are neutral.
 fn classify(seen: CallResult<'_>) -> Outcome {
     let CallResult::Error(error) = seen else { return DefaultClassifier.classify(seen) };
-    let gives_up = matches!(cause_ref(error), Some(Failure::Busy | Failure::Cancelled));
+    let gives_up = matches!(cause_ref(error), Some(BackendError::Busy | BackendError::Cancelled));
     let keeps_back = cause_ref::<NotSentError>(error).is_some_and(|error| error.is_local_limit);
     if gives_up || keeps_back { Outcome::Neutral } else { DefaultClassifier.classify(seen) }
 }
 
-impl Service<Request<Full<Bytes>>> for Adapter {
+impl Service<Request<Full<Bytes>>> for SseTransport {
     type Response = Response<Body>;
     type Error = BoxError;
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, BoxError>> + Send>>;
@@ -117,35 +118,35 @@ async fn answer(
     request: Request<Full<Bytes>>,
 ) -> Result<Response<Body>, BoxError> {
     let (mut parts, body) = request.into_parts();
-    let message = whole(body).await;
+    let message = collect_request(body).await;
     // The operation describes this request only: it must not apply to each post or be retained with the session.
     parts.extensions.remove::<McpOperation>();
-    let lease = match (parts.extensions.remove::<Lease>(), &parts.method) {
-        (Some(Lease(channel)), _) if channel.desk.is_over() => {
-            return Ok(plain(StatusCode::NOT_FOUND));
+    let handle = match (parts.extensions.remove::<ChannelHandle>(), &parts.method) {
+        (Some(ChannelHandle(channel)), _) if channel.demultiplexer.is_closed() => {
+            return Ok(empty_response(StatusCode::NOT_FOUND));
         }
-        (Some(Lease(channel)), &Method::GET) => {
-            let standing = Standing::new(&channel.desk);
-            return Ok(event_stream(Body::wrap(Events::standing(standing))));
+        (Some(ChannelHandle(channel)), &Method::GET) => {
+            let standing = UnsolicitedMessages::new(&channel.demultiplexer);
+            return Ok(event_stream(Body::wrap(EventBody::standing(standing))));
         }
-        (Some(Lease(channel)), &Method::DELETE) => {
+        (Some(ChannelHandle(channel)), &Method::DELETE) => {
             channel.close();
-            return Ok(plain(StatusCode::NO_CONTENT));
+            return Ok(empty_response(StatusCode::NO_CONTENT));
         }
-        (Some(lease), _) => lease,
-        (None, &Method::POST) if opens(&message) => {
-            Lease(Arc::new(open::open(&inner, &parts).await?))
+        (Some(handle), _) => handle,
+        (None, &Method::POST) if is_initialize(&message) => {
+            ChannelHandle(Arc::new(open::open(&inner, &parts).await?))
         }
-        (None, _) => return Ok(plain(StatusCode::METHOD_NOT_ALLOWED)),
+        (None, _) => return Ok(empty_response(StatusCode::METHOD_NOT_ALLOWED)),
     };
-    let hold = parts.extensions.get::<TimeoutControl>().cloned();
-    let outbox = Outbox::new(inner, lease.0.endpoint.clone(), parts);
-    let mut response = lease.0.send(outbox, hold, message).await?;
-    response.extensions_mut().insert(lease);
+    let timeout_control = parts.extensions.get::<TimeoutControl>().cloned();
+    let poster = MessagePoster::new(inner, handle.0.endpoint.clone(), parts);
+    let mut response = handle.0.send(poster, timeout_control, message).await?;
+    response.extensions_mut().insert(handle);
     Ok(response)
 }
 
-async fn whole(body: Full<Bytes>) -> Bytes {
+async fn collect_request(body: Full<Bytes>) -> Bytes {
     let collected: Result<_, Infallible> = body.collect().await;
     match collected {
         Ok(collected) => collected.to_bytes(),
@@ -153,14 +154,14 @@ async fn whole(body: Full<Bytes>) -> Bytes {
     }
 }
 
-fn opens(message: &Bytes) -> bool {
+fn is_initialize(message: &Bytes) -> bool {
     matches!(
         scan(message),
         Ok(Envelope::Request { method, .. }) if method.is(message, "initialize")
     )
 }
 
-fn plain(status: StatusCode) -> Response<Body> {
+fn empty_response(status: StatusCode) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = status;
     response
@@ -169,43 +170,51 @@ fn plain(status: StatusCode) -> Response<Body> {
 impl Channel {
     fn close(&self) {
         self.reader.abort();
-        self.desk.close();
+        self.demultiplexer.close();
     }
 
     async fn send(
         &self,
-        outbox: Outbox,
-        hold: Option<TimeoutControl>,
+        poster: MessagePoster,
+        timeout_control: Option<TimeoutControl>,
         message: Bytes,
     ) -> Result<Response<Body>, BoxError> {
         match scan(&message) {
             Ok(Envelope::Request { id, method, params }) => {
                 let method = method.read(&message).into_owned();
-                let asked = Asked { message: message.clone(), id, method: &method, params };
-                self.ask(outbox, hold, asked).await
+                let asked =
+                    ChannelRequest { message: message.clone(), id, method: &method, params };
+                self.ask(poster, timeout_control, asked).await
             }
             Ok(Envelope::Notification { method, params }) => {
                 let cancels = method.is(&message, "notifications/cancelled");
                 let cancelled = params.get(Key::RequestId).filter(|_| cancels);
-                let response = self.tell(outbox, message.clone()).await;
+                let response = self.tell(poster, message.clone()).await;
                 if let Some(id) = cancelled {
-                    self.desk.cancelled(id.of(&message));
+                    self.demultiplexer.cancel(id.of(&message));
                 }
                 response
             }
             Ok(Envelope::Response { id, .. }) => {
                 if let Some(id) = id {
-                    self.desk.answered(id.of(&message));
+                    self.demultiplexer.complete_server_request(id.of(&message));
                 }
-                self.tell(outbox, message).await
+                self.tell(poster, message).await
             }
-            Err(_) => Err(Failure::Malformed("nothing: what was to be sent is no message").into()),
+            Err(_) => {
+                Err(BackendError::Malformed("nothing: what was to be sent is no message").into())
+            }
         }
     }
 
-    async fn tell(&self, outbox: Outbox, message: Bytes) -> Result<Response<Body>, BoxError> {
-        let refusal = outbox.post(message).await?;
-        Ok(refusal.map_or_else(|| plain(StatusCode::ACCEPTED), |refusal| self.refused(refusal)))
+    async fn tell(
+        &self,
+        poster: MessagePoster,
+        message: Bytes,
+    ) -> Result<Response<Body>, BoxError> {
+        let refusal = poster.post(message).await?;
+        Ok(refusal
+            .map_or_else(|| empty_response(StatusCode::ACCEPTED), |refusal| self.refused(refusal)))
     }
 
     /// Returns the backend's error response. A status for an unknown session ends the session.
@@ -218,40 +227,42 @@ impl Channel {
 
     async fn ask(
         &self,
-        outbox: Outbox,
-        hold: Option<TimeoutControl>,
-        asked: Asked<'_>,
+        poster: MessagePoster,
+        timeout_control: Option<TimeoutControl>,
+        asked: ChannelRequest<'_>,
     ) -> Result<Response<Body>, BoxError> {
-        let Asked { message, id, method, params } = asked;
-        let seat = Arc::clone(&self.seats).try_acquire_owned().map_err(|_| Failure::Busy)?;
-        let inbox = match self.desk.enter(&message, id, method, &params, hold) {
-            Ok(inbox) => inbox,
-            Err(NoPlace::Over) => return Ok(plain(StatusCode::NOT_FOUND)),
-            Err(NoPlace::Full) => return Err(Failure::Busy.into()),
+        let ChannelRequest { message, id, method, params } = asked;
+        let permit =
+            Arc::clone(&self.permits).try_acquire_owned().map_err(|_| BackendError::Busy)?;
+        let queue = match self.demultiplexer.enter(&message, id, method, &params, timeout_control) {
+            Ok(queue) => queue,
+            Err(EnqueueError::Closed) => return Ok(empty_response(StatusCode::NOT_FOUND)),
+            Err(EnqueueError::Full) => return Err(BackendError::Busy.into()),
         };
-        let mut answer = Answer::new(Arc::clone(&self.desk), &inbox, id.slice(&message));
-        let mut posting = Box::pin(async move {
-            let posted = outbox.post(message).await;
-            drop(seat);
-            posted
+        let mut answer =
+            ResponseMessages::new(Arc::clone(&self.demultiplexer), &queue, id.slice(&message));
+        let mut sending = Box::pin(async move {
+            let rejected = poster.post(message).await;
+            drop(permit);
+            rejected
         });
         let first = tokio::select! {
             biased;
             first = answer.next() => {
                 // The response may arrive on the stream before the post is accepted.
-                tokio::spawn(posting);
+                tokio::spawn(sending);
                 first
             }
-            posted = &mut posting => match posted? {
+            rejected = &mut sending => match rejected? {
                 None => answer.next().await,
                 Some(response) => return Ok(self.refused(response)),
             }
         };
         match first {
-            None if self.desk.is_over() => Err(Failure::Ended.into()),
-            None => Err(Failure::Cancelled.into()),
+            None if self.demultiplexer.is_closed() => Err(BackendError::Ended.into()),
+            None => Err(BackendError::Cancelled.into()),
             Some(item) if item.last => Ok(json(item.message)),
-            Some(item) => Ok(event_stream(Body::wrap(Events::answering(item, answer)))),
+            Some(item) => Ok(event_stream(Body::wrap(EventBody::answering(item, answer)))),
         }
     }
 }
@@ -269,8 +280,13 @@ fn json(message: Bytes) -> Response<Body> {
 }
 
 impl Channel {
-    fn new(endpoint: Uri, desk: Arc<Desk>, reader: AbortHandle) -> Self {
-        Self { endpoint, desk, reader, seats: Arc::new(Semaphore::new(MOST_WAITING)) }
+    fn new(endpoint: Uri, demultiplexer: Arc<Demultiplexer>, reader: AbortHandle) -> Self {
+        Self {
+            endpoint,
+            demultiplexer,
+            reader,
+            permits: Arc::new(Semaphore::new(MAX_PENDING_REQUESTS)),
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use http_body::Body as _;
 use http_body_util::BodyExt;
 use vmcp_core::{Body, BodyBuffer, BoxError, BudgetAccount, MAX_BUDGET_WAIT, Reservation};
 
-use super::failure::Failure;
+use super::failure::BackendError;
 
 /// Reads `body` to its end, appends it to the bytes already read, and charges both to `account`. Fails beyond `most` bytes, and
 /// unless `may_hold` permits each new length.
@@ -20,11 +20,11 @@ pub(crate) async fn collect(
     let mut next = Some(begun);
     loop {
         if let Some(data) = next {
-            buffer.push(data).map_err(|_| Failure::TooLarge { limit: most })?;
+            buffer.push(data).map_err(|_| BackendError::TooLarge { limit: most })?;
             reserve(account, &mut buffer).await?;
         }
         if !may_hold(buffer.len()) {
-            return Err(Failure::UNKEPT.into());
+            return Err(BackendError::UNKEPT.into());
         }
         if body.is_end_stream() {
             break;
@@ -42,5 +42,5 @@ async fn reserve(account: Option<&BudgetAccount>, buffer: &mut BodyBuffer) -> Re
         return Ok(());
     }
     account.budget().count_rejection();
-    Err(Failure::NoRoom.into())
+    Err(BackendError::NoRoom.into())
 }

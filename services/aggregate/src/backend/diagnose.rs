@@ -13,41 +13,41 @@ use vmcp_wire::{Envelope, scan};
 
 use super::ask::small;
 use super::events::Events;
-use super::failure::Failure;
+use super::failure::BackendError;
 use super::request::{SESSION, delete, listen};
-use super::{Link, handshake};
-use crate::hub::Hub;
+use super::{BackendHandle, handshake};
+use crate::hub::GatewayState;
 use crate::settings::Transport;
 
 /// Timeout for the whole diagnosis. Requests that wait for the first attempt wait for this too, at most 5 s in all.
-const LIMIT: Duration = Duration::from_secs(3);
+const DIAGNOSIS_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Timeout for the first events of a stream, which may be silent for good reason.
-const FIRST_EVENTS: Duration = Duration::from_secs(1);
+const FIRST_EVENT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Maximum number of events read from a stream.
 const MAX_EVENTS: usize = 16;
 
 /// Maximum size of an event, in bytes.
-const MAX_EVENT: usize = 64 << 10;
+const MAX_EVENT_BYTES: usize = 64 << 10;
 
 /// Kind of failure that can be diagnosed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Suspect {
+enum SuspectedCause {
     Credentials,
     Endpoint,
 }
 
 /// Response of the backend to one diagnostic request.
-struct Probe {
+struct ProbeResponse {
     status: StatusCode,
     headers: HeaderMap,
-    found: Found,
+    found: ResponseKind,
 }
 
 /// Content of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Found {
+enum ResponseKind {
     /// A JSON-RPC response.
     Mcp,
     /// The first event of an HTTP+SSE stream.
@@ -57,63 +57,67 @@ enum Found {
 }
 
 /// Returns the suggested configuration change after `error`, if the backend's behavior indicates one.
-pub(super) async fn remedy(hub: &Hub, link: &Link, error: &BoxError) -> Option<String> {
+pub(super) async fn remedy(
+    hub: &GatewayState,
+    link: &BackendHandle,
+    error: &BoxError,
+) -> Option<String> {
     let suspect = suspect(link.transport, error)?;
     let finding = async {
         match suspect {
-            Suspect::Credentials => {
+            SuspectedCause::Credentials => {
                 let probe = own(hub, link).await?;
                 link.advice().of(probe.headers).await
             }
-            Suspect::Endpoint => endpoint(hub, link).await,
+            SuspectedCause::Endpoint => endpoint(hub, link).await,
         }
     };
-    timeout(LIMIT, finding).await.ok().flatten()
+    timeout(DIAGNOSIS_TIMEOUT, finding).await.ok().flatten()
 }
 
-fn suspect(transport: Transport, error: &BoxError) -> Option<Suspect> {
+fn suspect(transport: Transport, error: &BoxError) -> Option<SuspectedCause> {
     let error: &(dyn std::error::Error + 'static) = error.as_ref();
-    match cause_ref::<Failure>(error) {
+    match cause_ref::<BackendError>(error) {
         // The stream does not name an endpoint.
         None if transport == Transport::Sse && cause_ref::<Elapsed>(error).is_some() => {
-            Some(Suspect::Endpoint)
+            Some(SuspectedCause::Endpoint)
         }
-        Some(Failure::Status(status)) => match status.as_u16() {
-            401 | 403 | 407 => Some(Suspect::Credentials),
+        Some(BackendError::Status(status)) => match status.as_u16() {
+            401 | 403 | 407 => Some(SuspectedCause::Credentials),
             408 | 429 => None,
-            400..=499 => Some(Suspect::Endpoint),
+            400..=499 => Some(SuspectedCause::Endpoint),
             _ => None,
         },
         Some(
-            Failure::SessionGone
-            | Failure::ContentType
-            | Failure::Malformed(_)
-            | Failure::Ended
-            | Failure::Handshake { .. }
-            | Failure::Generation,
-        ) => Some(Suspect::Endpoint),
+            BackendError::SessionGone
+            | BackendError::ContentType
+            | BackendError::Malformed(_)
+            | BackendError::Ended
+            | BackendError::Handshake { .. }
+            | BackendError::Generation,
+        ) => Some(SuspectedCause::Endpoint),
         None
         | Some(
-            Failure::Rpc { .. }
-            | Failure::TooLarge { .. }
-            | Failure::NoRoom
-            | Failure::Offer(_)
-            | Failure::Revision
-            | Failure::Busy
-            | Failure::Cancelled
-            | Failure::Question(_)
-            | Failure::Detached { .. }
-            | Failure::Capability(_)
-            | Failure::Task(_),
+            BackendError::Rpc { .. }
+            | BackendError::TooLarge { .. }
+            | BackendError::NoRoom
+            | BackendError::Offer(_)
+            | BackendError::Revision
+            | BackendError::Busy
+            | BackendError::Cancelled
+            | BackendError::ServerRequest(_)
+            | BackendError::Detached { .. }
+            | BackendError::Capability(_)
+            | BackendError::Task(_),
         ) => None,
     }
 }
 
-async fn endpoint(hub: &Hub, link: &Link) -> Option<String> {
+async fn endpoint(hub: &GatewayState, link: &BackendHandle) -> Option<String> {
     let own = own(hub, link).await?;
     let (speaks, other) = match link.transport {
-        Transport::StreamableHttp => (Found::Mcp, Found::Endpoint),
-        Transport::Sse => (Found::Endpoint, Found::Mcp),
+        Transport::StreamableHttp => (ResponseKind::Mcp, ResponseKind::Endpoint),
+        Transport::Sse => (ResponseKind::Endpoint, ResponseKind::Mcp),
     };
     if own.found == speaks || own.status.is_server_error() {
         // Transport and path are correct.
@@ -135,17 +139,17 @@ async fn endpoint(hub: &Hub, link: &Link) -> Option<String> {
 }
 
 /// Describes the server's response for the operator.
-fn answers(probe: &Probe) -> String {
-    let Probe { status, headers: _, found } = probe;
+fn answers(probe: &ProbeResponse) -> String {
+    let ProbeResponse { status, headers: _, found } = probe;
     match found {
-        Found::Html => "the server answers HTML, a page for people".to_owned(),
+        ResponseKind::Html => "the server answers HTML, a page for people".to_owned(),
         _ if status.is_success() => "the server answers something else than MCP".to_owned(),
         _ => format!("the server answers HTTP {}", status.as_u16()),
     }
 }
 
 /// Describes the configured path for the operator.
-fn path(link: &Link) -> String {
+fn path(link: &BackendHandle) -> String {
     let usual = match link.transport {
         Transport::StreamableHttp => "/mcp",
         Transport::Sse => "/sse",
@@ -158,23 +162,23 @@ fn path(link: &Link) -> String {
 }
 
 /// Sends a diagnostic request with the configured transport.
-async fn own(hub: &Hub, link: &Link) -> Option<Probe> {
+async fn own(hub: &GatewayState, link: &BackendHandle) -> Option<ProbeResponse> {
     match link.transport {
         Transport::StreamableHttp => post(hub, link).await,
         Transport::Sse => get(hub, link).await,
     }
 }
 
-async fn post(hub: &Hub, link: &Link) -> Option<Probe> {
+async fn post(hub: &GatewayState, link: &BackendHandle) -> Option<ProbeResponse> {
     let who = hub.introduction();
     let discovered = probe(link, handshake::request(link, "server/discover", "", who.get()).0);
     let discovered = discovered.await?;
-    if discovered.found == Found::Mcp {
+    if discovered.found == ResponseKind::Mcp {
         return Some(discovered);
     }
     // A server of an older revision may reject any request but a handshake, with a response that is not JSON-RPC.
     let opened = probe(link, handshake::initialize(link, who.get()).0).await;
-    let Some(opened) = opened.filter(|opened| opened.found == Found::Mcp) else {
+    let Some(opened) = opened.filter(|opened| opened.found == ResponseKind::Mcp) else {
         return Some(discovered);
     };
     if let Some(session) = opened.headers.get(SESSION) {
@@ -185,39 +189,42 @@ async fn post(hub: &Hub, link: &Link) -> Option<Probe> {
     Some(opened)
 }
 
-async fn get(hub: &Hub, link: &Link) -> Option<Probe> {
+async fn get(hub: &GatewayState, link: &BackendHandle) -> Option<ProbeResponse> {
     let who = hub.introduction();
     probe(link, listen(link, who.get().caller, None)).await
 }
 
-async fn probe(link: &Link, request: Request<Full<bytes::Bytes>>) -> Option<Probe> {
+async fn probe(
+    link: &BackendHandle,
+    request: Request<Full<bytes::Bytes>>,
+) -> Option<ProbeResponse> {
     let (parts, body) = link.begin_bare(request).await.ok()?.into_parts();
     let http::response::Parts { status, headers, .. } = parts;
     let found = match MediaType::of(&headers) {
         MediaType::Json => match small(body).await {
-            Ok(message) if is_answer(&message) => Found::Mcp,
-            _ => Found::Other,
+            Ok(message) if is_answer(&message) => ResponseKind::Mcp,
+            _ => ResponseKind::Other,
         },
         MediaType::EventStream => {
-            let reading = timeout(FIRST_EVENTS, first_event(body)).await;
-            reading.ok().flatten().unwrap_or(Found::Other)
+            let reading = timeout(FIRST_EVENT_TIMEOUT, first_event(body)).await;
+            reading.ok().flatten().unwrap_or(ResponseKind::Other)
         }
-        MediaType::Other if is_html(&headers) => Found::Html,
-        MediaType::Other => Found::Other,
+        MediaType::Other if is_html(&headers) => ResponseKind::Html,
+        MediaType::Other => ResponseKind::Other,
     };
-    Some(Probe { status, headers, found })
+    Some(ProbeResponse { status, headers, found })
 }
 
 /// Returns the content of the first event that identifies a transport.
-async fn first_event(body: Body) -> Option<Found> {
-    let mut events = Events::new(body, MAX_EVENT);
+async fn first_event(body: Body) -> Option<ResponseKind> {
+    let mut events = Events::new(body, MAX_EVENT_BYTES);
     for _ in 0..MAX_EVENTS {
         let event = events.next().await?.ok()?;
         if event.event.as_deref() == Some(b"endpoint") {
-            return Some(Found::Endpoint);
+            return Some(ResponseKind::Endpoint);
         }
         if is_answer(&event.data) {
-            return Some(Found::Mcp);
+            return Some(ResponseKind::Mcp);
         }
     }
     None

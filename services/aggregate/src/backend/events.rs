@@ -13,13 +13,13 @@ use vmcp_core::{
 };
 use vmcp_wire::sse::{Event, Reader};
 
-use super::failure::Failure;
+use super::failure::BackendError;
 
 /// Bytes up to the first event of a response that are exempt from the budget, if there are no more than these.
-const FREE: usize = 4 << 10;
+const UNCHARGED_BYTES: usize = 4 << 10;
 
 /// Interval at which a long-lived stream retries to reserve bytes.
-const RETRY: Duration = Duration::from_millis(100);
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Events of one response.
 ///
@@ -29,17 +29,17 @@ const RETRY: Duration = Duration::from_millis(100);
 pub(crate) struct Events {
     body: Body,
     reader: Reader,
-    count: Option<Box<Count>>,
+    count: Option<Box<ReadReservation>>,
 }
 
 /// Bytes that a reader has reserved.
 #[derive(Debug)]
-struct Count {
+struct ReadReservation {
     reservation: Reservation,
     /// Number of bytes that are exempt from the budget.
-    free: usize,
+    uncharged_bytes: usize,
     /// Size of the last returned event, in bytes.
-    given: usize,
+    event_bytes: usize,
     /// Size of the last chunk, in bytes.
     chunk: usize,
     /// Chunk that waits for a reservation.
@@ -47,7 +47,7 @@ struct Count {
     /// End of the wait for a reservation.
     deadline: Option<Pin<Box<Sleep>>>,
     /// `true` for long-lived streams, which wait for a reservation without a limit as long as they hold none.
-    lasts: bool,
+    is_long_lived: bool,
     /// Rate at which the backend sends a partial event.
     transfer_rate: TransferRate,
     /// Current interval of the rate.
@@ -60,9 +60,9 @@ impl Events {
         Self { body, reader: Reader::new(largest), count: None }
     }
 
-    /// Charges the bytes of a response to `account`. If the budget stays exhausted, the stream fails with [`Failure::NoRoom`].
+    /// Charges the bytes of a response to `account`. If the budget stays exhausted, the stream fails with [`BackendError::NoRoom`].
     pub(crate) fn counted(self, account: Option<&BudgetAccount>) -> Self {
-        self.with_count(account, FREE, false)
+        self.with_count(account, UNCHARGED_BYTES, false)
     }
 
     /// Charges the bytes of a long-lived stream to `account`. While the budget is exhausted, reading pauses.
@@ -70,16 +70,21 @@ impl Events {
         self.with_count(account, 0, true)
     }
 
-    fn with_count(mut self, account: Option<&BudgetAccount>, free: usize, lasts: bool) -> Self {
+    fn with_count(
+        mut self,
+        account: Option<&BudgetAccount>,
+        uncharged_bytes: usize,
+        is_long_lived: bool,
+    ) -> Self {
         self.count = account.map(|account| {
-            Box::new(Count {
+            Box::new(ReadReservation {
                 reservation: account.open(),
-                free,
-                given: 0,
+                uncharged_bytes,
+                event_bytes: 0,
                 chunk: 0,
                 pending: None,
                 deadline: None,
-                lasts,
+                is_long_lived,
                 transfer_rate: TransferRate::default(),
                 interval: None,
             })
@@ -115,7 +120,10 @@ impl Events {
         };
         let mut event = self.reader.by_ref().find(has_data).map(|event| event.map_err(Into::into));
         if let Some(count) = &mut self.count {
-            count.give(event.as_mut().and_then(|event| event.as_mut().ok()), self.reader.held());
+            count.charge_event(
+                event.as_mut().and_then(|event| event.as_mut().ok()),
+                self.reader.held(),
+            );
         }
         event
     }
@@ -167,8 +175,8 @@ impl Events {
     /// Takes the reservation of the last returned event, if there is one.
     pub(crate) fn take_reservation(&mut self) -> Option<Reservation> {
         let count = self.count.as_mut()?;
-        let given = std::mem::take(&mut count.given);
-        Some(count.reservation.split(given)).filter(|reservation| reservation.bytes() > 0)
+        let event_bytes = std::mem::take(&mut count.event_bytes);
+        Some(count.reservation.split(event_bytes)).filter(|reservation| reservation.bytes() > 0)
     }
 
     /// Returns the number of buffered bytes of events that have not been returned.
@@ -187,21 +195,21 @@ impl Events {
     }
 }
 
-impl Count {
+impl ReadReservation {
     /// Moves the reservation from the previous event to `event`, plus `held` buffered bytes.
-    fn give(&mut self, event: Option<&mut Event>, held: usize) {
-        self.given = event.as_ref().map_or(0, |event| event.data.len());
+    fn charge_event(&mut self, event: Option<&mut Event>, held: usize) {
+        self.event_bytes = event.as_ref().map_or(0, |event| event.data.len());
         if let Some(event) = event {
-            let is_counted = held + self.given > self.free;
+            let is_counted = held + self.event_bytes > self.uncharged_bytes;
             if is_counted && event.data.len() < self.chunk / 2 {
                 // Copied: the consumer may hold a short event for longer than the chunk that contains it.
                 event.data = Bytes::copy_from_slice(&event.data);
             }
             // Events after the first may queue up for the client, so they are not exempt.
-            self.free = 0;
+            self.uncharged_bytes = 0;
         }
         if self.pending.is_none() {
-            self.reservation.shrink(held + self.given);
+            self.reservation.shrink(held + self.event_bytes);
         }
     }
 
@@ -219,7 +227,7 @@ impl Count {
     /// Polls for a reservation of `bytes` in total.
     fn poll_room(&mut self, cx: &mut Context<'_>, bytes: usize) -> Poll<Result<(), BoxError>> {
         let more = bytes.saturating_sub(self.reservation.bytes());
-        if bytes <= self.free || more == 0 {
+        if bytes <= self.uncharged_bytes || more == 0 {
             return Poll::Ready(Ok(()));
         }
         if bytes > self.most() {
@@ -227,7 +235,7 @@ impl Count {
             return Poll::Ready(self.refuse());
         }
         // A stream that waits with a partial event could wait for bytes that others hold for the same reason.
-        let has_limit = !self.lasts || self.reservation.bytes() > 0;
+        let has_limit = !self.is_long_lived || self.reservation.bytes() > 0;
         loop {
             match self.reservation.poll_grow(cx, more) {
                 Poll::Ready(Ok(())) => {
@@ -238,7 +246,8 @@ impl Count {
                     return Poll::Ready(self.refuse());
                 }
                 Poll::Ready(Err(BudgetExceededError)) => {
-                    let retry = self.deadline.get_or_insert_with(|| Box::pin(sleep(RETRY)));
+                    let retry =
+                        self.deadline.get_or_insert_with(|| Box::pin(sleep(RETRY_INTERVAL)));
                     ready!(retry.as_mut().poll(cx));
                     self.deadline = None;
                 }
@@ -276,7 +285,7 @@ impl Count {
     fn no_room(&mut self) -> BoxError {
         self.reservation.stop_waiting();
         self.reservation.budget().count_rejection();
-        Failure::NoRoom.into()
+        BackendError::NoRoom.into()
     }
 }
 

@@ -9,7 +9,7 @@ use vmcp_timeout::Elapsed;
 
 /// Response of a backend that violates MCP, or a call that the gateway ended.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Failure {
+pub(crate) enum BackendError {
     /// The backend does not know the session of the request.
     #[error("has ended the session")]
     SessionGone,
@@ -39,7 +39,7 @@ pub(crate) enum Failure {
     NoRoom,
     /// The backend's lists exceed a limit.
     #[error("offers {0}")]
-    Offer(#[from] OfferError),
+    Offer(#[from] CatalogLimitError),
     /// The backend does not support the generation of the request and has not processed it.
     #[error("does not speak the generation of MCP that it was spoken to in")]
     Generation,
@@ -54,7 +54,7 @@ pub(crate) enum Failure {
     Cancelled,
     /// The backend sent a server request for which the client lacks the capability, or too many of them.
     #[error("{0}")]
-    Question(&'static str),
+    ServerRequest(&'static str),
     /// The gateway ended the call because its client is away. `reason` is sent to the backend unless it has already responded.
     #[error("{problem}")]
     Detached { problem: &'static str, reason: Option<&'static str> },
@@ -68,7 +68,7 @@ pub(crate) enum Failure {
 
 /// Limit that a backend's lists exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum OfferError {
+pub(crate) enum CatalogLimitError {
     #[error("more than {limit} bytes of tools, prompts and resources")]
     Bytes { limit: usize },
     #[error("its lists in more than {limit} pages")]
@@ -91,18 +91,20 @@ pub(crate) fn rejection_of(backend: &str, error: &BoxError, repeatable: bool) ->
     }
     match cause_ref::<CredentialError>(error.as_ref()) {
         Some(error) => credentials(backend, &error.kind),
-        None => match cause_ref::<Failure>(error.as_ref()) {
-            Some(Failure::Status(status)) if matches!(status.as_u16(), 401 | 403 | 407) => {
+        None => match cause_ref::<BackendError>(error.as_ref()) {
+            Some(BackendError::Status(status)) if matches!(status.as_u16(), 401 | 403 | 407) => {
                 Rejection::backend_unauthorized(backend, &problem(error))
             }
-            Some(Failure::Task(_)) => Rejection::backend_outcome_unknown(backend, &problem(error)),
-            Some(Failure::Capability(capability)) => Rejection::missing_capability(
+            Some(BackendError::Task(_)) => {
+                Rejection::backend_outcome_unknown(backend, &problem(error))
+            }
+            Some(BackendError::Capability(capability)) => Rejection::missing_capability(
                 &format!("{{\"{capability}\":{{}}}}"),
                 format!("answering this needs the client capability {capability}"),
             ),
             _ if !repeatable && may_have_acted(error) => {
                 let source: &(dyn std::error::Error + 'static) = error.as_ref();
-                let known = cause_ref::<Failure>(source).is_some()
+                let known = cause_ref::<BackendError>(source).is_some()
                     || cause_ref::<Elapsed>(source).is_some();
                 // The backend was reached; otherwise the error would show that the request was not sent.
                 let problem =
@@ -120,32 +122,32 @@ fn may_have_acted(error: &BoxError) -> bool {
     if cause_ref::<NotSentError>(error).is_some() {
         return false;
     }
-    match cause_ref::<Failure>(error) {
+    match cause_ref::<BackendError>(error) {
         // A client error rejects the whole request. A 5xx of a server or proxy leaves the outcome open.
-        Some(Failure::Status(status)) => {
+        Some(BackendError::Status(status)) => {
             status.is_server_error() && *status != StatusCode::SERVICE_UNAVAILABLE
         }
         Some(
-            Failure::SessionGone
-            | Failure::Rpc { .. }
-            | Failure::Handshake { .. }
-            | Failure::Generation
-            | Failure::Revision
-            | Failure::Offer(_)
-            | Failure::Busy,
+            BackendError::SessionGone
+            | BackendError::Rpc { .. }
+            | BackendError::Handshake { .. }
+            | BackendError::Generation
+            | BackendError::Revision
+            | BackendError::Offer(_)
+            | BackendError::Busy,
         ) => false,
         None
         | Some(
-            Failure::ContentType
-            | Failure::Malformed(_)
-            | Failure::Ended
-            | Failure::TooLarge { .. }
-            | Failure::NoRoom
-            | Failure::Cancelled
-            | Failure::Question(_)
-            | Failure::Detached { .. }
-            | Failure::Capability(_)
-            | Failure::Task(_),
+            BackendError::ContentType
+            | BackendError::Malformed(_)
+            | BackendError::Ended
+            | BackendError::TooLarge { .. }
+            | BackendError::NoRoom
+            | BackendError::Cancelled
+            | BackendError::ServerRequest(_)
+            | BackendError::Detached { .. }
+            | BackendError::Capability(_)
+            | BackendError::Task(_),
         ) => true,
     }
 }
@@ -187,11 +189,11 @@ pub(crate) fn problem(error: &BoxError) -> String {
     if let Some(error) = cause_ref::<CredentialError>(error) {
         return format!("cannot be given credentials: {}", error.kind);
     }
-    cause_ref::<Failure>(error)
+    cause_ref::<BackendError>(error)
         .map_or_else(|| "could not be reached".to_owned(), ToString::to_string)
 }
 
-impl Failure {
+impl BackendError {
     /// The response exceeds the buffer of a detached call.
     pub(crate) const UNKEPT: Self = Self::Detached {
         problem: "answered with more than is kept while its client is away",
@@ -268,7 +270,7 @@ mod tests {
         for (status, retryable) in
             [(500, false), (502, false), (503, true), (504, false), (429, true)]
         {
-            let failure = Failure::Status(StatusCode::from_u16(status).unwrap());
+            let failure = BackendError::Status(StatusCode::from_u16(status).unwrap());
             assert_eq!(rejected(failure.into(), false).1, retryable, "{status}");
         }
     }
@@ -276,7 +278,7 @@ mod tests {
     #[test]
     fn what_a_backend_refuses_is_not_worth_another_try() {
         for status in [401, 403, 407] {
-            let refused = || Failure::Status(StatusCode::from_u16(status).unwrap());
+            let refused = || BackendError::Status(StatusCode::from_u16(status).unwrap());
             assert!(told(refused()).ends_with("the credentials that it is shown"));
             assert!(!retryable(refused()));
         }
@@ -303,10 +305,10 @@ mod tests {
         let refused = std::io::Error::other("connect 10.0.0.7:80: refused");
         assert_eq!(told(refused), "backend be could not be reached");
         assert_eq!(
-            told(Failure::Status(StatusCode::BAD_GATEWAY)),
+            told(BackendError::Status(StatusCode::BAD_GATEWAY)),
             "backend be answered HTTP 502 Bad Gateway"
         );
-        assert!(retryable(Failure::Status(StatusCode::BAD_GATEWAY)));
-        assert_eq!(told(Failure::Ended), "backend be ended its stream before the answer");
+        assert!(retryable(BackendError::Status(StatusCode::BAD_GATEWAY)));
+        assert_eq!(told(BackendError::Ended), "backend be ended its stream before the answer");
     }
 }

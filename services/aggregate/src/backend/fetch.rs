@@ -10,11 +10,11 @@ use http_body_util::Full;
 use vmcp_core::{BoxError, Generation, RequestContext, cause_ref};
 use vmcp_wire::{ListResult, find, parse_json_string};
 
-use super::Link;
+use super::BackendHandle;
 use super::ask::ask_for;
-use super::failure::{Failure, OfferError};
-use super::handshake::{self, Introduction, Live};
-use super::request::{asking, post};
+use super::failure::{BackendError, CatalogLimitError};
+use super::handshake::{self, BackendSession, ClientInfo};
+use super::request::{post, with_operation};
 use crate::catalog::define_literal;
 use crate::catalog::{Items, Kind, Offer};
 
@@ -42,12 +42,12 @@ impl Budget {
     }
 
     /// Takes one page from the budget, before it is requested.
-    fn take_page(&self) -> Result<(), OfferError> {
-        take(&self.pages, 1).ok_or(OfferError::Pages { limit: MAX_PAGES })
+    fn take_page(&self) -> Result<(), CatalogLimitError> {
+        take(&self.pages, 1).ok_or(CatalogLimitError::Pages { limit: MAX_PAGES })
     }
 
-    fn take_bytes(&self, page: &ListResult) -> Result<(), OfferError> {
-        take(&self.bytes, page.text().len()).ok_or(OfferError::Bytes { limit: MAX_OFFER })
+    fn take_bytes(&self, page: &ListResult) -> Result<(), CatalogLimitError> {
+        take(&self.bytes, page.text().len()).ok_or(CatalogLimitError::Bytes { limit: MAX_OFFER })
     }
 }
 
@@ -60,14 +60,14 @@ fn take(left: &AtomicUsize, size: usize) -> Option<()> {
 
 /// Protocol context of list requests.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Speaker<'a> {
+pub(crate) enum CatalogSource<'a> {
     /// Session, handshake result, and the client request that caused the fetch, if any.
-    Stateful(&'a Live, &'a Bytes, Option<&'a RequestContext>),
+    Stateful(&'a BackendSession, &'a Bytes, Option<&'a RequestContext>),
     /// Result of `server/discover`, if there was one.
-    Stateless(Option<&'a Bytes>, Introduction<'a>),
+    Stateless(Option<&'a Bytes>, ClientInfo<'a>),
 }
 
-impl Speaker<'_> {
+impl CatalogSource<'_> {
     /// Returns the generation of the list requests.
     pub(crate) fn generation(&self) -> Generation {
         match self {
@@ -95,7 +95,7 @@ impl Speaker<'_> {
 
     fn request(
         &self,
-        link: &Link,
+        link: &BackendHandle,
         kind: Kind,
         cursor: Option<&str>,
     ) -> (Request<Full<Bytes>>, String) {
@@ -111,7 +111,7 @@ impl Speaker<'_> {
                     r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#
                 );
                 let request = live.sign(post(link, &live.caller(), message.into()));
-                (asking(request, method, *cause), id)
+                (with_operation(request, method, *cause), id)
             }
             Self::Stateless(_, who) => {
                 let members =
@@ -124,8 +124,8 @@ impl Speaker<'_> {
 
 /// Fetches all lists of the backend. `before` is the previous offer.
 pub(crate) async fn offer(
-    link: &Link,
-    speaker: Speaker<'_>,
+    link: &BackendHandle,
+    speaker: CatalogSource<'_>,
     before: &Offer,
     budget: &Budget,
 ) -> Result<Offer, BoxError> {
@@ -138,8 +138,8 @@ pub(crate) async fn offer(
 
 /// Fetches all pages of one list. A backend without the capability has an empty list. `before` is only used for comparison.
 pub(crate) async fn list(
-    link: &Link,
-    speaker: Speaker<'_>,
+    link: &BackendHandle,
+    speaker: CatalogSource<'_>,
     (kind, before): (Kind, &Items),
     budget: &Budget,
 ) -> Result<Items, BoxError> {
@@ -151,27 +151,27 @@ pub(crate) async fn list(
     let mut cursors = HashSet::new();
     let mut cursor: Option<String> = None;
     loop {
-        budget.take_page().map_err(Failure::from)?;
+        budget.take_page().map_err(BackendError::from)?;
         let (request, id) = speaker.request(link, kind, cursor.as_deref());
         let known = before.page(pages.len());
         let read = |text: &Bytes| ListResult::read(text, kind.member(), kind.rules(), known);
         let page = match ask_for(link, request, &id, read).await {
             Ok((_, page)) => page,
-            Err(error) => match cause_ref::<Failure>(error.as_ref()) {
-                Some(Failure::Rpc { code: -32601, .. }) => return Ok(Items::new(pages)),
+            Err(error) => match cause_ref::<BackendError>(error.as_ref()) {
+                Some(BackendError::Rpc { code: -32601, .. }) => return Ok(Items::new(pages)),
                 _ => return Err(error),
             },
         };
-        budget.take_bytes(&page).map_err(Failure::from)?;
+        budget.take_bytes(&page).map_err(BackendError::from)?;
         count += page.entries().len();
         cursor = page.next_cursor().map(Cow::into_owned);
         pages.push(page);
         let Some(next) = &cursor else { return Ok(Items::new(pages)) };
         if count >= MAX_ITEMS {
-            return Err(Failure::from(OfferError::Items { limit: MAX_ITEMS }).into());
+            return Err(BackendError::from(CatalogLimitError::Items { limit: MAX_ITEMS }).into());
         }
         if !cursors.insert(next.clone()) {
-            return Err(Failure::from(OfferError::RepeatedCursor).into());
+            return Err(BackendError::from(CatalogLimitError::RepeatedCursor).into());
         }
     }
 }

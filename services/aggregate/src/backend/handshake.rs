@@ -12,20 +12,20 @@ use vmcp_core::{
 use vmcp_wire::{elements, find, parse_json_string};
 
 use super::ask::{ask, tell};
-use super::channel::Lease;
-use super::failure::Failure;
-use super::request::{REVISION, SESSION, asking, delete, post, stateless};
-use super::{Link, Speaks, asks_for_credentials};
+use super::channel::ChannelHandle;
+use super::failure::BackendError;
+use super::request::{REVISION, SESSION, delete, post, stateless, with_operation};
+use super::{BackendHandle, SupportedModes, asks_for_credentials};
 use crate::session::{lock, renew};
 
 /// Open session with a stateful backend.
 #[derive(Debug)]
-pub(crate) struct Live {
+pub(crate) struct BackendSession {
     /// `None` if the backend does not use session ids.
     session: Option<HeaderValue>,
     revision: HeaderValue,
     /// Channel of an HTTP+SSE session.
-    lease: Option<Lease>,
+    lease: Option<ChannelHandle>,
     /// `true` if the backend declared `logging`.
     pub(crate) logs: bool,
     /// Caller for whom the session was opened, with its most recent token.
@@ -34,15 +34,15 @@ pub(crate) struct Live {
 
 /// Guard of a session. Dropping it ends the session.
 #[derive(Debug)]
-pub(crate) struct Closing {
-    link: Arc<Link>,
-    live: Arc<Live>,
-    kept: bool,
+pub(crate) struct SessionGuard {
+    link: Arc<BackendHandle>,
+    live: Arc<BackendSession>,
+    is_disarmed: bool,
 }
 
 /// Client information that is sent to a backend, encoded as JSON.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Introduction<'a> {
+pub(crate) struct ClientInfo<'a> {
     pub(crate) caller: &'a Caller,
     pub(crate) capabilities: &'a [u8],
     pub(crate) client: &'a [u8],
@@ -55,9 +55,9 @@ pub(crate) struct Introduction<'a> {
 /// Opens a session (MCP 2025-11-25, Lifecycle) and returns it with the `result` of the handshake. Dropping the future or the
 /// guard ends the session.
 pub(crate) async fn open(
-    link: &Arc<Link>,
-    who: Introduction<'_>,
-) -> Result<(Closing, Bytes), BoxError> {
+    link: &Arc<BackendHandle>,
+    who: ClientInfo<'_>,
+) -> Result<(SessionGuard, Bytes), BoxError> {
     let (hello, id) = initialize(link, who);
     let mut reply = match ask(link, hello, &id).await {
         Ok(reply) => reply,
@@ -73,17 +73,21 @@ pub(crate) async fn open(
     let lease = reply.extensions.remove();
     let logs = offers(&reply.result, "logging");
     let caller = Mutex::new(who.caller.clone());
-    let closing = Closing::new(link, Live { session, revision, lease, logs, caller });
+    let closing =
+        SessionGuard::new(link, BackendSession { session, revision, lease, logs, caller });
     // The session is open all the same; dropping the guard ends it.
-    known.ok_or(Failure::Revision)?;
+    known.ok_or(BackendError::Revision)?;
     let ready = Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     let ready = closing.live().sign(post(link, who.caller, ready));
-    tell(link, asking(ready, "notifications/initialized", who.cause)).await?;
+    tell(link, with_operation(ready, "notifications/initialized", who.cause)).await?;
     Ok((closing, reply.result))
 }
 
 /// Builds the `initialize` request and its id.
-pub(super) fn initialize(link: &Link, who: Introduction<'_>) -> (Request<Full<Bytes>>, String) {
+pub(super) fn initialize(
+    link: &BackendHandle,
+    who: ClientInfo<'_>,
+) -> (Request<Full<Bytes>>, String) {
     let id = format!("\"vmcp:{}\"", link.serial());
     let mut message = Vec::with_capacity(256);
     // No `_meta`, not even an empty one: servers of both generations use it to detect the generation.
@@ -105,7 +109,7 @@ pub(super) fn initialize(link: &Link, who: Introduction<'_>) -> (Request<Full<By
     if let Some(account) = link.account(who.caller, who.address) {
         request.extensions_mut().insert(account);
     }
-    (asking(request, "initialize", who.cause), id)
+    (with_operation(request, "initialize", who.cause), id)
 }
 
 /// Returns `true` if the result of a handshake or discovery declares a capability.
@@ -116,48 +120,50 @@ pub(crate) fn offers(result: &[u8], capability: &str) -> bool {
 
 /// Converts an error response into a rejected handshake; other errors are returned unchanged.
 fn refused(error: BoxError) -> BoxError {
-    match cause_ref::<Failure>(error.as_ref()) {
+    match cause_ref::<BackendError>(error.as_ref()) {
         // A handshake has no session that the backend could have forgotten.
-        Some(Failure::SessionGone) => {
-            let reason = Failure::Status(http::StatusCode::NOT_FOUND).to_string();
-            Failure::Handshake { reason }.into()
+        Some(BackendError::SessionGone) => {
+            let reason = BackendError::Status(http::StatusCode::NOT_FOUND).to_string();
+            BackendError::Handshake { reason }.into()
         }
-        Some(Failure::Rpc { .. }) => Failure::Handshake { reason: error.to_string() }.into(),
-        Some(Failure::Status(status))
+        Some(BackendError::Rpc { .. }) => {
+            BackendError::Handshake { reason: error.to_string() }.into()
+        }
+        Some(BackendError::Status(status))
             if status.is_client_error() && !asks_for_credentials(&error) =>
         {
-            Failure::Handshake { reason: error.to_string() }.into()
+            BackendError::Handshake { reason: error.to_string() }.into()
         }
         _ => error,
     }
 }
 
-impl<'a> Introduction<'a> {
+impl<'a> ClientInfo<'a> {
     /// Sets the client request that caused the handshake.
     pub(crate) fn caused_by(self, cause: Option<&'a RequestContext>) -> Self {
         Self { cause, ..self }
     }
 }
 
-impl Closing {
-    fn new(link: &Arc<Link>, live: Live) -> Self {
-        Self { link: Arc::clone(link), live: Arc::new(live), kept: false }
+impl SessionGuard {
+    fn new(link: &Arc<BackendHandle>, live: BackendSession) -> Self {
+        Self { link: Arc::clone(link), live: Arc::new(live), is_disarmed: false }
     }
 
-    pub(crate) fn live(&self) -> &Arc<Live> {
+    pub(crate) fn live(&self) -> &Arc<BackendSession> {
         &self.live
     }
 
     /// Disarms the guard; the receiver becomes responsible for ending the session.
-    pub(crate) fn keep(mut self) -> Arc<Live> {
-        self.kept = true;
+    pub(crate) fn keep(mut self) -> Arc<BackendSession> {
+        self.is_disarmed = true;
         Arc::clone(&self.live)
     }
 }
 
-impl Drop for Closing {
+impl Drop for SessionGuard {
     fn drop(&mut self) {
-        if self.kept || !self.live.can_end() {
+        if self.is_disarmed || !self.live.can_end() {
             return;
         }
         let (link, live) = (Arc::clone(&self.link), Arc::clone(&self.live));
@@ -167,7 +173,7 @@ impl Drop for Closing {
     }
 }
 
-impl Live {
+impl BackendSession {
     /// Adds the session to a request.
     pub(crate) fn sign(&self, mut request: Request<Full<Bytes>>) -> Request<Full<Bytes>> {
         let headers = request.headers_mut();
@@ -187,7 +193,7 @@ impl Live {
     }
 
     /// Ends the session at the backend. Errors are ignored.
-    pub(crate) async fn close(&self, link: &Link) {
+    pub(crate) async fn close(&self, link: &BackendHandle) {
         if self.can_end() {
             _ = tell(link, self.sign(delete(link, &self.caller()))).await;
         }
@@ -206,7 +212,7 @@ impl Live {
 
 /// Returns the members of `_meta` that describe the client in a stateless request.
 pub(crate) fn meta_members(
-    who: Introduction<'_>,
+    who: ClientInfo<'_>,
     level: Option<&[u8]>,
 ) -> Vec<(&'static str, Vec<u8>)> {
     let mut members = vec![
@@ -220,10 +226,10 @@ pub(crate) fn meta_members(
 
 /// Builds a request of the gateway to a stateless backend. `members` are further members of `params`, each followed by a comma.
 pub(crate) fn request(
-    link: &Link,
+    link: &BackendHandle,
     method: &'static str,
     members: &str,
-    who: Introduction<'_>,
+    who: ClientInfo<'_>,
 ) -> (Request<Full<Bytes>>, String) {
     let id = link.serial().to_string();
     let meta: Vec<String> = meta_members(who, None)
@@ -236,14 +242,14 @@ pub(crate) fn request(
     );
     let mut request = post(link, who.caller, message.into());
     stateless(request.headers_mut(), method, None);
-    (asking(request, method, who.cause), id)
+    (with_operation(request, method, who.cause), id)
 }
 
 /// Detects the supported generations. Returns the `server/discover` result if there is one.
 pub(crate) async fn probe(
-    link: &Link,
-    who: Introduction<'_>,
-) -> Result<(Speaks, Option<Bytes>), BoxError> {
+    link: &BackendHandle,
+    who: ClientInfo<'_>,
+) -> Result<(SupportedModes, Option<Bytes>), BoxError> {
     let (request, id) = request(link, "server/discover", "", who);
     match ask(link, request, &id).await {
         Ok(reply) => {
@@ -254,22 +260,24 @@ pub(crate) async fn probe(
             let stateless = lists(&|version| version == STATELESS);
             let stateful = lists(&|version| STATEFUL.contains(&version));
             match (stateless, stateful) {
-                (true, true) => Ok((Speaks::Both, Some(reply.result))),
-                (true, false) => Ok((Speaks::Stateless, Some(reply.result))),
-                (false, _) => Ok((Speaks::Stateful, None)),
+                (true, true) => Ok((SupportedModes::Both, Some(reply.result))),
+                (true, false) => Ok((SupportedModes::Stateless, Some(reply.result))),
+                (false, _) => Ok((SupportedModes::Stateful, None)),
             }
         }
-        Err(error) => match cause_ref::<Failure>(error.as_ref()) {
+        Err(error) => match cause_ref::<BackendError>(error.as_ref()) {
             // These two error codes exist only in the stateless generation.
-            Some(Failure::Rpc { code: -32020 | -32021, .. }) => Ok((Speaks::Stateless, None)),
-            Some(Failure::Status(status))
+            Some(BackendError::Rpc { code: -32020 | -32021, .. }) => {
+                Ok((SupportedModes::Stateless, None))
+            }
+            Some(BackendError::Status(status))
                 if status.is_server_error()
                     || matches!(status.as_u16(), 401 | 403 | 407 | 408 | 429) =>
             {
                 Err(error)
             }
-            Some(Failure::TooLarge { .. } | Failure::Ended) | None => Err(error),
-            Some(_) => Ok((Speaks::Stateful, None)),
+            Some(BackendError::TooLarge { .. } | BackendError::Ended) | None => Err(error),
+            Some(_) => Ok((SupportedModes::Stateful, None)),
         },
     }
 }

@@ -16,25 +16,25 @@ pub(crate) use self::follow::kind_of_change;
 use self::follow::{Observation, follow_listen, follow_session};
 use super::check::first_sight;
 use super::diagnose;
-use super::failure::Failure;
-use super::fetch::Speaker;
-use super::handshake::{self, Live};
+use super::failure::BackendError;
+use super::fetch::CatalogSource;
+use super::handshake::{self, BackendSession};
 use super::reach::reach;
 use super::signal::POLL_INTERVAL;
-use super::{Link, Speaks, Status, asks_for_credentials};
-use crate::call::doubtful;
+use super::{BackendHandle, FetchStatus, SupportedModes, asks_for_credentials};
+use crate::call::is_mode_mismatch;
 use crate::catalog::ByGeneration;
-use crate::hub::Hub;
+use crate::hub::GatewayState;
 use crate::settings::Transport;
 
 /// Minimum and maximum pause between attempts.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+const RETRY_DELAY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// Generations fetched in one round of observation.
 #[derive(Debug)]
-pub(super) struct Round(watch::Sender<ByGeneration<bool>>);
+pub(super) struct ObservationRound(watch::Sender<ByGeneration<bool>>);
 
-impl Round {
+impl ObservationRound {
     fn new() -> Self {
         Self(watch::Sender::new(ByGeneration::default()))
     }
@@ -61,10 +61,10 @@ impl Round {
 }
 
 /// Keeps the offer of `link` up to date until the task is aborted.
-pub(crate) async fn observe(hub: Arc<Hub>, link: Arc<Link>) {
-    let mut pause = PAUSE.0;
+pub(crate) async fn observe(hub: Arc<GatewayState>, link: Arc<BackendHandle>) {
+    let mut pause = RETRY_DELAY.0;
     loop {
-        let (round, begun) = (Round::new(), Instant::now());
+        let (round, begun) = (ObservationRound::new(), Instant::now());
         let watching = async {
             if link.shared() {
                 watch(&hub, &link, &round).await
@@ -78,40 +78,40 @@ pub(crate) async fn observe(hub: Arc<Hub>, link: Arc<Link>) {
         };
         if let Err(error) = ended {
             failed(&hub, &link, &error).await;
-            if let Some(Failure::Offer(_)) = cause_ref(error.as_ref()) {
+            if let Some(BackendError::Offer(_)) = cause_ref(error.as_ref()) {
                 // Each attempt may cost a thousand requests, and no action of a client makes the offer smaller.
                 sleep(POLL_INTERVAL).await;
                 continue;
             }
         }
         // Rounds that end right after they begin keep the growing pause.
-        if round.is_finished() && begun.elapsed() >= PAUSE.1 {
-            pause = PAUSE.0;
+        if round.is_finished() && begun.elapsed() >= RETRY_DELAY.1 {
+            pause = RETRY_DELAY.0;
         }
         tokio::select! {
             () = sleep(pause) => {}
             () = link.nudged() => {}
         }
-        pause = PAUSE.1.min(pause * 2);
+        pause = RETRY_DELAY.1.min(pause * 2);
     }
 }
 
 /// Records the failure and logs it once.
-async fn failed(hub: &Hub, link: &Link, error: &BoxError) {
+async fn failed(hub: &GatewayState, link: &BackendHandle, error: &BoxError) {
     link.meet(|| first_sight(link, error));
     let reason = super::failure::problem(error);
     let status = |remedy| {
         let detail = Some(error.to_string()).filter(|detail| *detail != reason);
         let is_unauthorized = asks_for_credentials(error);
-        Status::Failed { reason: reason.clone(), detail, remedy, is_unauthorized }
+        FetchStatus::Failed { reason: reason.clone(), detail, remedy, is_unauthorized }
     };
     let remedy = match link.status() {
-        Status::Failed { reason: known, remedy, .. } if known == reason => {
+        FetchStatus::Failed { reason: known, remedy, .. } if known == reason => {
             tracing::debug!(backend = link.name(), %error, "still cannot observe the backend");
             remedy
         }
         before => {
-            if !matches!(before, Status::Fetching { .. }) {
+            if !matches!(before, FetchStatus::Fetching { .. }) {
                 // The first attempt ends with the remedy; later attempts do not wait for it.
                 link.set_status(status(None));
             }
@@ -127,33 +127,41 @@ async fn failed(hub: &Hub, link: &Link, error: &BoxError) {
 }
 
 /// Fetches the offer and follows changes until an error occurs.
-async fn watch(hub: &Arc<Hub>, link: &Arc<Link>, round: &Round) -> Result<(), BoxError> {
+async fn watch(
+    hub: &Arc<GatewayState>,
+    link: &Arc<BackendHandle>,
+    round: &ObservationRound,
+) -> Result<(), BoxError> {
     let who = hub.introduction();
     let (claimed, found) = match link.transport {
-        Transport::Sse => (Speaks::Stateful, None),
+        Transport::Sse => (SupportedModes::Stateful, None),
         Transport::StreamableHttp => handshake::probe(link, who.get()).await?,
     };
-    if claimed == Speaks::Stateful {
+    if claimed == SupportedModes::Stateful {
         link.learn(claimed);
     }
     // Discovery may omit or misreport the older generation, so it is always probed.
     let (speaks, met) = match (handshake::open(link, who.get()).await, claimed) {
-        (Ok(met), Speaks::Stateful) => (Speaks::Stateful, Some(met)),
-        (Ok(met), Speaks::Stateless | Speaks::Both) => (Speaks::Both, Some(met)),
-        (Err(_), Speaks::Stateless) => (Speaks::Stateless, None),
-        (Err(error), Speaks::Both) if doubtful(&error) => (Speaks::Stateless, None),
-        (Err(error), Speaks::Stateful | Speaks::Both) => return Err(error),
+        (Ok(met), SupportedModes::Stateful) => (SupportedModes::Stateful, Some(met)),
+        (Ok(met), SupportedModes::Stateless | SupportedModes::Both) => {
+            (SupportedModes::Both, Some(met))
+        }
+        (Err(_), SupportedModes::Stateless) => (SupportedModes::Stateless, None),
+        (Err(error), SupportedModes::Both) if is_mode_mismatch(&error) => {
+            (SupportedModes::Stateless, None)
+        }
+        (Err(error), SupportedModes::Stateful | SupportedModes::Both) => return Err(error),
     };
     link.learn(speaks);
-    let alone = speaks != Speaks::Both;
+    let alone = speaks != SupportedModes::Both;
     let observation = |speaker| Observation { hub, link, speaker, alone, round };
-    let stateless = observation(Speaker::Stateless(found.as_ref(), who.get()));
+    let stateless = observation(CatalogSource::Stateless(found.as_ref(), who.get()));
     let Some((closing, welcome)) = met else {
         return follow_listen(stateless, found.as_ref()).await;
     };
     let live = closing.live();
-    let _standing = Standing::new(link, live);
-    let stateful = observation(Speaker::Stateful(live, &welcome, None));
+    let _standing = PublishedSession::new(link, live);
+    let stateful = observation(CatalogSource::Stateful(live, &welcome, None));
     if alone {
         return follow_session(stateful, live).await;
     }
@@ -162,7 +170,7 @@ async fn watch(hub: &Arc<Hub>, link: &Arc<Link>, round: &Round) -> Result<(), Bo
     let stateless = pin!(async {
         loop {
             follow_listen(stateless, found.as_ref()).await?;
-            sleep(PAUSE.1).await;
+            sleep(RETRY_DELAY.1).await;
         }
     });
     match select(stateful, stateless).await {
@@ -180,7 +188,7 @@ async fn watch(hub: &Arc<Hub>, link: &Arc<Link>, round: &Round) -> Result<(), Bo
 /// Follows one generation until it has been fetched, so a failure of the other generation does not hide its offer.
 async fn fetch_once(
     following: impl Future<Output = Result<(), BoxError>>,
-    round: &Round,
+    round: &ObservationRound,
     generation: Generation,
 ) {
     tokio::select! {
@@ -190,16 +198,16 @@ async fn fetch_once(
 }
 
 /// Guard that publishes the observer's session; dropping it withdraws the session.
-struct Standing<'a>(&'a Link);
+struct PublishedSession<'a>(&'a BackendHandle);
 
-impl<'a> Standing<'a> {
-    fn new(link: &'a Link, live: &Arc<Live>) -> Self {
+impl<'a> PublishedSession<'a> {
+    fn new(link: &'a BackendHandle, live: &Arc<BackendSession>) -> Self {
         link.standing.store(Some(Arc::clone(live)));
         Self(link)
     }
 }
 
-impl Drop for Standing<'_> {
+impl Drop for PublishedSession<'_> {
     fn drop(&mut self) {
         self.0.standing.store(None);
     }

@@ -16,54 +16,54 @@ use vmcp_core::{
 };
 
 use self::asking::fetch;
-use self::callers::Callers;
-pub(crate) use self::content::Content;
-use self::content::Contents;
-use super::Link;
-use super::failure::{Failure, rejection};
+use self::callers::CallerTable;
+pub(crate) use self::content::InternedOffers;
+use self::content::OfferInterner;
+use super::BackendHandle;
+use super::failure::{BackendError, rejection};
 use crate::catalog::Offers;
 use crate::expiry;
-use crate::hub::Hub;
+use crate::hub::GatewayState;
 use crate::session::lock;
 
 /// Time for which an offer is fresh. The next request after that refreshes it in the background.
-const FRESH: Duration = Duration::from_secs(60);
+const FRESHNESS_LIFETIME: Duration = Duration::from_secs(60);
 
 /// Time after which an unused offer is evicted.
-const IDLE: Duration = Duration::from_secs(600);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Time before a failed fetch is retried.
-const RETRY: Duration = Duration::from_secs(5);
+const RETRY_DELAY: Duration = Duration::from_secs(5);
 
 /// Timeout for a fetch.
-const LONGEST: Duration = Duration::from_secs(30);
+const FETCH_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Maximum number of times one request waits again because the fetched offer is already stale.
-const MOST_ROUNDS: usize = 3;
+const MAX_WAIT_ROUNDS: usize = 3;
 
 /// Maximum number of concurrent fetches from one backend.
-const MOST_FETCHES: usize = 32;
+const MAX_CONCURRENT_FETCHES: usize = 32;
 
 /// Per-caller offers of one backend.
 #[derive(Debug)]
-pub(crate) struct Owns {
-    callers: Mutex<Callers>,
-    contents: Mutex<Contents>,
-    seats: Semaphore,
+pub(crate) struct PerCallerCatalogs {
+    callers: Mutex<CallerTable>,
+    contents: Mutex<OfferInterner>,
+    fetch_permits: Semaphore,
 }
 
 /// Cache entry of one caller.
 #[derive(Debug)]
-struct Own(watch::Sender<State>);
+struct CallerCatalog(watch::Sender<State>);
 
 #[derive(Debug)]
 struct State {
     /// Last successfully fetched offer.
-    offer: Option<Arc<Content>>,
+    offer: Option<Arc<InternedOffers>>,
     fetched: Instant,
     used: Instant,
     /// Expiry of the token used for the last request.
-    until: Option<Instant>,
+    expires_at: Option<Instant>,
     /// Start of the fetch in flight.
     fetching: Option<Instant>,
     failed: Option<(Instant, Rejection)>,
@@ -75,37 +75,37 @@ struct State {
 
 /// Error for an offer that is only available after waiting.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Unknown;
+pub(crate) struct NotFetched;
 
 /// Next step for a request that needs an offer.
-enum Step {
-    Take(Arc<Content>),
-    TakeAndRefresh(Arc<Content>),
+enum NextStep {
+    Use(Arc<InternedOffers>),
+    UseAndRefresh(Arc<InternedOffers>),
     /// No offer is available, and none is fetched before the retry time.
-    Without(Rejection),
+    Unavailable(Rejection),
     Fetch,
     /// A fetch has been in flight since this instant.
     Wait(Instant),
 }
 
 /// Guard of a fetch in flight. Dropping it ends the fetch.
-struct Fetching {
-    own: Arc<Own>,
+struct FetchGuard {
+    own: Arc<CallerCatalog>,
     /// Key of the linked accounts when the fetch began.
     links: Option<Fingerprint>,
 }
 
-impl Owns {
+impl PerCallerCatalogs {
     pub(crate) fn new() -> Self {
         Self {
             callers: Mutex::default(),
             contents: Mutex::default(),
-            seats: Semaphore::new(MOST_FETCHES),
+            fetch_permits: Semaphore::new(MAX_CONCURRENT_FETCHES),
         }
     }
 
     /// Returns the caller's entry and marks it as used.
-    fn of(&self, caller: &Identity) -> Arc<Own> {
+    fn of(&self, caller: &Identity) -> Arc<CallerCatalog> {
         let own = lock(&self.callers).entry(caller);
         own.touch(caller);
         own
@@ -131,14 +131,15 @@ impl Owns {
         let now = Instant::now();
         lock(&self.callers).retain(|own| {
             let state = own.0.borrow();
-            let over = state.used + IDLE <= now || state.until.is_some_and(|until| until <= now);
+            let over = state.used + IDLE_TIMEOUT <= now
+                || state.expires_at.is_some_and(|expires_at| expires_at <= now);
             !over || state.fetching.is_some()
         });
         lock(&self.contents).prune();
     }
 
     /// Stores an offer; equal offers share one copy.
-    fn keep(&self, offers: Offers) -> Arc<Content> {
+    fn keep(&self, offers: Offers) -> Arc<InternedOffers> {
         let content = lock(&self.contents).intern(offers);
         while lock(&self.contents).too_much() {
             if !lock(&self.callers).remove_oldest() {
@@ -156,14 +157,14 @@ impl Owns {
     }
 }
 
-impl Own {
+impl CallerCatalog {
     fn new() -> Self {
         let now = Instant::now();
         Self(watch::Sender::new(State {
             offer: None,
             fetched: now,
             used: now,
-            until: None,
+            expires_at: None,
             fetching: None,
             failed: None,
             stale: false,
@@ -191,21 +192,23 @@ impl Own {
     fn touch(&self, caller: &Identity) {
         let now = Instant::now();
         // An expiry that overflows `Instant` counts as never.
-        let until = expiry::left(caller).and_then(|left| now.checked_add(left));
+        let expires_at = expiry::time_to_expiry(caller).and_then(|left| now.checked_add(left));
         self.0.send_if_modified(|state| {
-            (state.used, state.until) = (now, until);
+            (state.used, state.expires_at) = (now, expires_at);
             false
         });
     }
 
     /// Returns the next step. Unless `looks` is set, the caller of this function must carry out a fetch; a refresh must always
     /// be carried out, because the entry is marked as in flight.
-    fn step(&self, looks: bool) -> Step {
+    fn step(&self, looks: bool) -> NextStep {
         let now = Instant::now();
-        let mut step = Step::Wait(now);
+        let mut step = NextStep::Wait(now);
         self.0.send_if_modified(|state| {
             step = state.step(now);
-            if matches!(step, Step::TakeAndRefresh(_)) || matches!(step, Step::Fetch) && !looks {
+            if matches!(step, NextStep::UseAndRefresh(_))
+                || matches!(step, NextStep::Fetch) && !looks
+            {
                 (state.fetching, state.stale) = (Some(now), false);
             }
             false
@@ -213,60 +216,62 @@ impl Own {
         step
     }
 
-    fn last_good(&self) -> Option<Arc<Content>> {
+    fn last_good(&self) -> Option<Arc<InternedOffers>> {
         self.0.borrow().offer.clone()
     }
 }
 
 impl State {
-    fn step(&self, now: Instant) -> Step {
-        let failed = self.failed.as_ref().filter(|(at, _)| *at + RETRY > now);
+    fn step(&self, now: Instant) -> NextStep {
+        let failed = self.failed.as_ref().filter(|(at, _)| *at + RETRY_DELAY > now);
         match (self.offer.clone(), self.fetching, failed) {
-            (Some(offer), None, None) if !self.stale && self.fetched + FRESH <= now => {
-                Step::TakeAndRefresh(offer)
+            (Some(offer), None, None)
+                if !self.stale && self.fetched + FRESHNESS_LIFETIME <= now =>
+            {
+                NextStep::UseAndRefresh(offer)
             }
-            (Some(offer), ..) if !self.stale => Step::Take(offer),
-            (_, Some(since), _) => Step::Wait(since),
-            (Some(offer), None, Some(_)) => Step::Take(offer),
-            (None, None, Some((_, refusal))) => Step::Without(refusal.clone()),
-            (_, None, None) => Step::Fetch,
+            (Some(offer), ..) if !self.stale => NextStep::Use(offer),
+            (_, Some(since), _) => NextStep::Wait(since),
+            (Some(offer), None, Some(_)) => NextStep::Use(offer),
+            (None, None, Some((_, refusal))) => NextStep::Unavailable(refusal.clone()),
+            (_, None, None) => NextStep::Fetch,
         }
     }
 }
 
-impl Link {
+impl BackendHandle {
     /// Returns the offer of a caller if it is known without waiting; `None` if the caller has none.
-    pub(crate) fn known_to(
+    pub(crate) fn cached_offer(
         self: &Arc<Self>,
-        hub: &Arc<Hub>,
+        hub: &Arc<GatewayState>,
         caller: &Caller,
         cause: Option<&RequestContext>,
-    ) -> Result<Option<Arc<Content>>, Unknown> {
-        let owns = self.own.as_ref().ok_or(Unknown)?;
+    ) -> Result<Option<Arc<InternedOffers>>, NotFetched> {
+        let owns = self.own.as_ref().ok_or(NotFetched)?;
         if caller.identity().is_anonymous() {
             return Ok(None);
         }
         let own = owns.of(caller.identity());
         match own.step(true) {
-            Step::Take(offer) => Ok(Some(offer)),
-            Step::TakeAndRefresh(offer) => {
+            NextStep::Use(offer) => Ok(Some(offer)),
+            NextStep::UseAndRefresh(offer) => {
                 self.refresh(hub, own, caller, cause);
                 Ok(Some(offer))
             }
-            Step::Without(_) => Ok(None),
-            Step::Fetch | Step::Wait(_) => Err(Unknown),
+            NextStep::Unavailable(_) => Ok(None),
+            NextStep::Fetch | NextStep::Wait(_) => Err(NotFetched),
         }
     }
 
     /// Returns the offer of a caller. Waits for a first fetch, at most `patience` after it began; an older offer is used
     /// meanwhile.
-    pub(crate) async fn offer_to(
+    pub(crate) async fn offer_for(
         self: &Arc<Self>,
-        hub: &Arc<Hub>,
+        hub: &Arc<GatewayState>,
         caller: &Caller,
         cause: Option<&RequestContext>,
         patience: Duration,
-    ) -> Result<Arc<Content>, Rejection> {
+    ) -> Result<Arc<InternedOffers>, Rejection> {
         let owns = self.own.as_ref().ok_or_else(Rejection::internal)?;
         if caller.identity().is_anonymous() {
             return Err(self.needs_caller());
@@ -278,19 +283,19 @@ impl Link {
         // Requests do not wait for a backend that is known to be unavailable.
         let patience = if self.vitals.down().is_some() { Duration::ZERO } else { patience };
         let deadline = Instant::now() + patience;
-        for _ in 0..MOST_ROUNDS {
+        for _ in 0..MAX_WAIT_ROUNDS {
             let since = match own.step(false) {
-                Step::Take(offer) => return Ok(offer),
-                Step::TakeAndRefresh(offer) => {
+                NextStep::Use(offer) => return Ok(offer),
+                NextStep::UseAndRefresh(offer) => {
                     self.refresh(hub, own, caller, cause);
                     return Ok(offer);
                 }
-                Step::Without(refusal) => return Err(refusal),
-                Step::Fetch => {
+                NextStep::Unavailable(refusal) => return Err(refusal),
+                NextStep::Fetch => {
                     self.refresh(hub, Arc::clone(&own), caller, cause);
                     Instant::now()
                 }
-                Step::Wait(since) => since,
+                NextStep::Wait(since) => since,
             };
             let mut watching = own.0.subscribe();
             let over = watching.wait_for(|state| state.fetching.is_none());
@@ -312,8 +317,8 @@ impl Link {
     /// Fetches an offer in a background task, because the fetch may outlast the request.
     fn refresh(
         self: &Arc<Self>,
-        hub: &Arc<Hub>,
-        own: Arc<Own>,
+        hub: &Arc<GatewayState>,
+        own: Arc<CallerCatalog>,
         caller: &Caller,
         cause: Option<&RequestContext>,
     ) {
@@ -322,11 +327,11 @@ impl Link {
         tokio::spawn(async move {
             let before = own.last_good();
             let links = own.0.borrow().links;
-            let fetching = Fetching { own, links };
+            let fetching = FetchGuard { own, links };
             let known = before.as_ref().map(|content| &content.offers);
             let fetched = fetch(&hub, &link, &caller, cause.as_ref(), known);
-            let fetched = timeout(LONGEST, fetched).await;
-            let fetched = fetched.unwrap_or_else(|_| Err(Failure::Ended.into()));
+            let fetched = timeout(FETCH_TIMEOUT, fetched).await;
+            let fetched = fetched.unwrap_or_else(|_| Err(BackendError::Ended.into()));
             fetching.end(&link, fetched);
             let Some((before, now)) = before.zip(fetching.own.last_good()) else { return };
             hub.tell_caller(caller.identity(), &now.offers.changes(&before.offers));
@@ -334,14 +339,14 @@ impl Link {
     }
 }
 
-impl Fetching {
-    fn end(&self, link: &Link, fetched: Result<Offers, BoxError>) {
+impl FetchGuard {
+    fn end(&self, link: &BackendHandle, fetched: Result<Offers, BoxError>) {
         let now = Instant::now();
         let kept = match fetched {
             Ok(offer) => Ok(link.own.as_ref().map(|owns| owns.keep(offer))),
             Err(error) => {
                 tracing::debug!(backend = link.name(), %error, "cannot ask what a caller is offered");
-                Err((rejection(link.name(), &error), shut_out(&error)))
+                Err((rejection(link.name(), &error), is_caller_rejected(&error)))
             }
         };
         self.own.0.send_if_modified(|state| {
@@ -350,9 +355,9 @@ impl Fetching {
             }
             match kept {
                 Ok(offer) => (state.offer, state.fetched, state.failed) = (offer, now, None),
-                Err((refusal, shut_out)) => {
+                Err((refusal, is_caller_rejected)) => {
                     state.failed = Some((now, refusal));
-                    if shut_out {
+                    if is_caller_rejected {
                         state.offer = None;
                     }
                 }
@@ -362,14 +367,14 @@ impl Fetching {
     }
 }
 
-impl Drop for Fetching {
+impl Drop for FetchGuard {
     fn drop(&mut self) {
         self.own.0.send_modify(|state| state.fetching = None);
     }
 }
 
 /// Returns `true` if the backend rejects the caller; the caller's previous offer must not be shown any more.
-fn shut_out(error: &BoxError) -> bool {
+fn is_caller_rejected(error: &BoxError) -> bool {
     let refused = cause_ref::<CredentialError>(error.as_ref())
         .is_some_and(|error| matches!(error.kind, CredentialErrorKind::Rejected { .. }));
     refused || super::asks_for_credentials(error)

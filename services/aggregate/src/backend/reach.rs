@@ -5,14 +5,18 @@ use std::sync::Arc;
 
 use vmcp_core::{BoxError, CredentialError, Generation, cause_ref};
 
-use super::failure::Failure;
-use super::observe::Round;
-use super::{Link, asks_for_credentials, handshake};
-use crate::hub::Hub;
+use super::failure::BackendError;
+use super::observe::ObservationRound;
+use super::{BackendHandle, asks_for_credentials, handshake};
+use crate::hub::GatewayState;
 use crate::settings::Transport;
 
 /// Probes the backend periodically until it does not respond.
-pub(super) async fn reach(hub: &Arc<Hub>, link: &Arc<Link>, round: &Round) -> Result<(), BoxError> {
+pub(super) async fn reach(
+    hub: &Arc<GatewayState>,
+    link: &Arc<BackendHandle>,
+    round: &ObservationRound,
+) -> Result<(), BoxError> {
     loop {
         let refused = match knock(hub, link).await {
             Ok(()) => false,
@@ -26,7 +30,7 @@ pub(super) async fn reach(hub: &Arc<Hub>, link: &Arc<Link>, round: &Round) -> Re
 }
 
 /// Probes the backend for the supported generations, which do not depend on the caller.
-pub(super) async fn knock(hub: &Hub, link: &Arc<Link>) -> Result<(), BoxError> {
+pub(super) async fn knock(hub: &GatewayState, link: &Arc<BackendHandle>) -> Result<(), BoxError> {
     let who = hub.introduction();
     match link.transport {
         Transport::Sse => {
@@ -41,6 +45,7 @@ pub(super) async fn knock(hub: &Hub, link: &Arc<Link>) -> Result<(), BoxError> {
 /// to be unavailable.
 fn answers(error: &BoxError) -> bool {
     let unarmed = cause_ref::<CredentialError>(error.as_ref()).is_some();
-    let refused = matches!(cause_ref::<Failure>(error.as_ref()), Some(Failure::Handshake { .. }));
+    let refused =
+        matches!(cause_ref::<BackendError>(error.as_ref()), Some(BackendError::Handshake { .. }));
     unarmed || refused || asks_for_credentials(error)
 }

@@ -8,7 +8,7 @@ use vmcp_core::{Caller, McpOperation, RequestContext, STATELESS};
 use vmcp_decode::header_value;
 use vmcp_timeout::TimeoutControl;
 
-use super::Link;
+use super::BackendHandle;
 
 pub(crate) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 pub(crate) const REVISION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -21,13 +21,13 @@ const EITHER: HeaderValue = HeaderValue::from_static("application/json, text/eve
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 
 /// Builds a request that posts a message on behalf of `caller`.
-pub(crate) fn post(link: &Link, caller: &Caller, message: Bytes) -> Request<Full<Bytes>> {
+pub(crate) fn post(link: &BackendHandle, caller: &Caller, message: Bytes) -> Request<Full<Bytes>> {
     post_with(link, caller, message, 6)
 }
 
 /// Builds a request of revision 2026-07-28 or later.
 pub(crate) fn post_stateless(
-    link: &Link,
+    link: &BackendHandle,
     caller: &Caller,
     message: Bytes,
     method: &'static str,
@@ -39,7 +39,12 @@ pub(crate) fn post_stateless(
 }
 
 /// Builds the request with capacity for this number of headers, including those added later.
-fn post_with(link: &Link, caller: &Caller, message: Bytes, headers: usize) -> Request<Full<Bytes>> {
+fn post_with(
+    link: &BackendHandle,
+    caller: &Caller,
+    message: Bytes,
+    headers: usize,
+) -> Request<Full<Bytes>> {
     let mut request = bare(link, caller, Method::POST, Full::new(message));
     request.headers_mut().reserve(headers);
     request.headers_mut().insert(CONTENT_TYPE, JSON);
@@ -49,7 +54,11 @@ fn post_with(link: &Link, caller: &Caller, message: Bytes, headers: usize) -> Re
 
 /// Builds the request for the notification stream of a stateful backend, resumed after event `last` if given. The stream has no
 /// idle timeout.
-pub(crate) fn listen(link: &Link, caller: &Caller, last: Option<&Bytes>) -> Request<Full<Bytes>> {
+pub(crate) fn listen(
+    link: &BackendHandle,
+    caller: &Caller,
+    last: Option<&Bytes>,
+) -> Request<Full<Bytes>> {
     let mut request = bare(link, caller, Method::GET, Full::default());
     request.headers_mut().insert(ACCEPT, EVENTS);
     if let Some(last) = last.and_then(|id| HeaderValue::from_bytes(id).ok()) {
@@ -62,13 +71,18 @@ pub(crate) fn listen(link: &Link, caller: &Caller, last: Option<&Bytes>) -> Requ
 }
 
 /// Builds the request that ends a session of a stateful backend.
-pub(crate) fn delete(link: &Link, caller: &Caller) -> Request<Full<Bytes>> {
+pub(crate) fn delete(link: &BackendHandle, caller: &Caller) -> Request<Full<Bytes>> {
     bare(link, caller, Method::DELETE, Full::default())
 }
 
 /// Builds a request that carries the caller in its extensions for credential layers. An anonymous caller is omitted because it
 /// has no credentials.
-fn bare(link: &Link, caller: &Caller, method: Method, body: Full<Bytes>) -> Request<Full<Bytes>> {
+fn bare(
+    link: &BackendHandle,
+    caller: &Caller,
+    method: Method,
+    body: Full<Bytes>,
+) -> Request<Full<Bytes>> {
     let mut request = Request::new(body);
     *request.method_mut() = method;
     *request.uri_mut() = link.uri.clone();
@@ -79,7 +93,7 @@ fn bare(link: &Link, caller: &Caller, method: Method, body: Full<Bytes>) -> Requ
 }
 
 /// Attaches the method, the target and the causing client request. Messages that are not requests have no method.
-pub(crate) fn asking(
+pub(crate) fn with_operation(
     mut request: Request<Full<Bytes>>,
     method: &'static str,
     cause: Option<&RequestContext>,

@@ -8,18 +8,18 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 use vmcp_core::Generation;
 
-use super::Link;
+use super::BackendHandle;
 use crate::catalog::{Kind, other};
 use crate::session::lock;
 
 /// Polling interval for a backend that does not send change notifications.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Maximum burst of polls, however many changes the backend reports; further polls are limited to one each [`LOOK_INTERVAL`].
-const MAX_LOOKS: u32 = 32;
+/// Maximum burst of polls, however many changes the backend reports; further polls are limited to one each [`MIN_POLL_INTERVAL`].
+const MAX_POLL_BURST: u32 = 32;
 
-/// Interval between polls beyond the burst of [`MAX_LOOKS`].
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// Interval between polls beyond the burst of [`MAX_POLL_BURST`].
+const MIN_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Change signal for one generation of a backend. It wakes the observer at once or, if the observer is busy, at its next wait.
 #[derive(Debug, Default)]
@@ -28,7 +28,7 @@ pub(crate) struct ObserverSignal {
     changed: Notify,
     /// Bit set of changed kinds of lists. Set before `changed` is notified, so the woken observer finds them.
     kinds: AtomicU8,
-    /// Theoretical arrival time of the next poll: that of the last one plus [`LOOK_INTERVAL`]. `None` before the first.
+    /// Theoretical arrival time of the next poll: that of the last one plus [`MIN_POLL_INTERVAL`]. `None` before the first.
     theoretical_arrival: Mutex<Option<Instant>>,
 }
 
@@ -56,14 +56,14 @@ impl ObserverSignal {
 
     /// Waits until the rate limit permits a poll, and counts it (generic cell rate algorithm).
     async fn rest(&self) {
-        let room = LOOK_INTERVAL * (MAX_LOOKS - 1);
+        let room = MIN_POLL_INTERVAL * (MAX_POLL_BURST - 1);
         let arrival = *lock(&self.theoretical_arrival);
         if let Some(next) = arrival.and_then(|arrival| arrival.checked_sub(room)) {
             sleep_until(next).await;
         }
         let now = Instant::now();
         let mut arrival = lock(&self.theoretical_arrival);
-        *arrival = Some(arrival.map_or(now, |arrival| arrival.max(now)) + LOOK_INTERVAL);
+        *arrival = Some(arrival.map_or(now, |arrival| arrival.max(now)) + MIN_POLL_INTERVAL);
     }
 
     /// Waits for a reason to poll all lists: the interval, a suspected change or a reported one.
@@ -78,7 +78,7 @@ impl ObserverSignal {
     }
 }
 
-impl Link {
+impl BackendHandle {
     pub(crate) fn signal(&self, generation: Generation) -> &ObserverSignal {
         match generation {
             Generation::Stateful => &self.signals[0],
@@ -120,7 +120,7 @@ mod tests {
     async fn looks_once_a_second_after_a_storm() {
         let signal = ObserverSignal::default();
         let began = Instant::now();
-        for _ in 0..MAX_LOOKS {
+        for _ in 0..MAX_POLL_BURST {
             signal.set_changed(Kind::Tools);
             assert_eq!(signal.changed().await, [Kind::Tools]);
         }

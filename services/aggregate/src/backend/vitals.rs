@@ -8,16 +8,16 @@ use tokio::time::Instant;
 use vmcp_breaker::health::{Health, HealthMonitor, ProbeResult};
 use vmcp_core::Clock;
 
-use super::{Link, Status};
+use super::{BackendHandle, FetchStatus};
 use crate::session::lock;
-use crate::status::{CheckError, Checked};
+use crate::status::{CheckError, HealthReport};
 
 /// Results of a backend's health checks. Without checks, the health is unknown.
 #[derive(Debug)]
-pub(crate) struct Vitals(Mutex<State>);
+pub(crate) struct HealthState(Mutex<MonitorState>);
 
 #[derive(Debug)]
-struct State {
+struct MonitorState {
     /// `None` if health checks are disabled.
     monitor: Option<HealthMonitor>,
     clock: Clock,
@@ -31,7 +31,7 @@ struct State {
 
 /// Result of one health check.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Sight {
+pub(crate) struct CheckResult {
     pub(crate) probe: ProbeResult,
     /// Error kind and message of a failed check.
     pub(crate) wrong: Option<(&'static str, String)>,
@@ -39,21 +39,21 @@ pub(crate) struct Sight {
 
 /// Health transition of a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Change {
+struct HealthTransition {
     from: Health,
     to: Health,
 }
 
-impl Sight {
+impl CheckResult {
     pub(crate) fn good() -> Self {
         Self { probe: ProbeResult::Healthy, wrong: None }
     }
 }
 
-impl Vitals {
+impl HealthState {
     pub(crate) fn new() -> Self {
         let clock = Clock::system();
-        Self(Mutex::new(State {
+        Self(Mutex::new(MonitorState {
             monitor: None,
             since: (Instant::now(), clock.now()),
             clock,
@@ -92,12 +92,12 @@ impl Vitals {
     }
 
     /// Returns the health report; `None` if health checks are disabled.
-    pub(crate) fn report(&self) -> Option<Checked> {
+    pub(crate) fn report(&self) -> Option<HealthReport> {
         let state = lock(&self.0);
         let report = state.monitor.as_ref()?.report(None);
         let now = (Instant::now(), state.clock.now());
         let at = |next: Instant| now.1 + next.saturating_duration_since(now.0);
-        Some(Checked {
+        Some(HealthReport {
             health: report.health,
             consecutive_failures: report.consecutive_failures,
             since: state.since.1,
@@ -109,15 +109,15 @@ impl Vitals {
     }
 }
 
-impl State {
+impl MonitorState {
     fn health(&self) -> Health {
         self.monitor.as_ref().map(HealthMonitor::health).unwrap_or_default()
     }
 
-    fn take(&mut self, sight: Sight) -> Option<Change> {
+    fn take(&mut self, sight: CheckResult) -> Option<HealthTransition> {
         let from = self.health();
         let now = self.clock.now();
-        let Sight { probe, wrong } = sight;
+        let CheckResult { probe, wrong } = sight;
         let changed = self.monitor.as_mut()?.observe(probe);
         self.last = Some(now);
         if let Some((kind, message)) = wrong {
@@ -128,13 +128,13 @@ impl State {
         }
         self.since = (Instant::now(), now);
         self.changes += 1;
-        Some(Change { from, to: self.health() })
+        Some(HealthTransition { from, to: self.health() })
     }
 }
 
-impl Link {
+impl BackendHandle {
     /// Records the result of a check.
-    pub(crate) fn see(&self, sight: Sight) {
+    pub(crate) fn see(&self, sight: CheckResult) {
         let change = lock(&self.vitals.0).take(sight);
         if change.is_some_and(|change| change.from == Health::Unavailable) {
             // The backend has recovered; its observer may still wait on a stale stream.
@@ -144,7 +144,7 @@ impl Link {
     }
 
     /// Records the first contact as the result of a check.
-    pub(crate) fn meet(&self, sight: impl FnOnce() -> Option<Sight>) {
+    pub(crate) fn meet(&self, sight: impl FnOnce() -> Option<CheckResult>) {
         let change = {
             let mut state = lock(&self.vitals.0);
             let first = state.monitor.is_some() && state.last.is_none();
@@ -162,14 +162,14 @@ impl Link {
                 Health::Unauthenticated => probe == ProbeResult::Healthy,
                 Health::Ready | Health::Degraded => false,
             };
-            if news { state.take(Sight { probe, wrong: None }) } else { None }
+            if news { state.take(CheckResult { probe, wrong: None }) } else { None }
         };
         self.changed(change);
     }
 
     /// Logs a health transition once and wakes the observer.
-    fn changed(&self, change: Option<Change>) {
-        let Some(Change { from, to }) = change else { return };
+    fn changed(&self, change: Option<HealthTransition>) {
+        let Some(HealthTransition { from, to }) = change else { return };
         let (backend, from, name) = (self.name(), from.name(), to.name());
         let said = "the backend's health has changed";
         match to {
@@ -187,7 +187,7 @@ impl Link {
             // Open streams may wait forever.
             self.renew.notify_waiters();
         }
-        if matches!(self.status(), Status::Failed { .. }) {
+        if matches!(self.status(), FetchStatus::Failed { .. }) {
             // An observer that pauses after a failure retries immediately.
             self.nudge();
         }

@@ -2,6 +2,7 @@
 
 mod error_code;
 mod held;
+mod http_status;
 mod room;
 
 use bytes::Bytes;
@@ -15,16 +16,18 @@ use vmcp_wire::{
 };
 
 pub(crate) use self::error_code::{error_code, record_error};
-use self::held::{Held, Rest};
-pub(crate) use self::room::{Holder, Room};
-use crate::backend::failure::Failure;
+use self::held::{BufferedPrefix, PrefixedBody};
+use self::http_status::outgoing;
+pub(crate) use self::http_status::status_of;
+pub(crate) use self::room::{ReservationHolder, ResponseBuffer};
+use crate::backend::failure::BackendError;
 
 /// Number of bytes buffered to identify a response.
-const HEAD: usize = 16 << 10;
+const PREFIX_BYTES: usize = 16 << 10;
 
 /// Expected response and the client it is for.
 #[derive(Clone, Debug)]
-pub(crate) struct Expected {
+pub(crate) struct ExpectedResponse {
     /// Request id sent to the backend, as JSON.
     pub(crate) id: Bytes,
     /// Request id sent by the client, as JSON.
@@ -33,7 +36,7 @@ pub(crate) struct Expected {
     pub(crate) backend: Generation,
     /// `true` for lists and resources, whose results declare a freshness lifetime.
     pub(crate) cacheable: bool,
-    pub(crate) held: HeldResults,
+    pub(crate) held: BufferedResults,
     /// Maximum number of buffered bytes.
     pub(crate) most: usize,
     /// Record of the request, which receives the error code.
@@ -42,7 +45,7 @@ pub(crate) struct Expected {
 
 /// Results that are returned as a whole message instead of being streamed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HeldResults {
+pub(crate) enum BufferedResults {
     None,
     Continuations,
     All,
@@ -59,18 +62,18 @@ pub(crate) enum Continuation {
 
 /// Outcome of adapting a response.
 #[derive(Debug)]
-pub(crate) enum Shaped {
+pub(crate) enum AdaptedResponse {
     /// Response that is ready for the client.
     Ready(Response<Body>),
     /// The backend needs input (2026-07-28): the whole message.
     InputRequired(Bytes),
     /// The backend has created a task for the call (`io.modelcontextprotocol/tasks`): the whole message.
     Task(Bytes),
-    /// Another result, with [`HeldResults::All`]: the whole message.
+    /// Another result, with [`BufferedResults::All`]: the whole message.
     Whole(Bytes),
 }
 
-impl Expected {
+impl ExpectedResponse {
     fn note(&self, found: &MessagePrefix) {
         if let (Some(request_context), Some(code)) = (&self.request_context, error_code(found)) {
             request_context.record_error(code);
@@ -89,9 +92,9 @@ impl Expected {
 pub(crate) async fn json(
     status: StatusCode,
     body: Body,
-    expected: &Expected,
-    room: Room<'_>,
-) -> Result<Shaped, BoxError> {
+    expected: &ExpectedResponse,
+    room: ResponseBuffer<'_>,
+) -> Result<AdaptedResponse, BoxError> {
     json_within(status, body, expected, room, |_| true).await
 }
 
@@ -99,10 +102,10 @@ pub(crate) async fn json(
 pub(crate) async fn json_within(
     status: StatusCode,
     body: Body,
-    expected: &Expected,
-    room: Room<'_>,
+    expected: &ExpectedResponse,
+    room: ResponseBuffer<'_>,
     may_hold: impl Fn(usize) -> bool,
-) -> Result<Shaped, BoxError> {
+) -> Result<AdaptedResponse, BoxError> {
     or_status(status, read(status, body, expected, room, may_hold).await)
 }
 
@@ -110,16 +113,19 @@ pub(crate) async fn json_within(
 pub(crate) fn whole(
     status: StatusCode,
     message: Bytes,
-    expected: &Expected,
-) -> Result<Shaped, BoxError> {
+    expected: &ExpectedResponse,
+) -> Result<AdaptedResponse, BoxError> {
     or_status(status, shaped(status, message, expected))
 }
 
 /// Adapts a response that arrived as an event: its HTTP status follows from its error.
-pub(crate) fn event(message: Bytes, expected: &Expected) -> Result<Shaped, BoxError> {
+pub(crate) fn event(
+    message: Bytes,
+    expected: &ExpectedResponse,
+) -> Result<AdaptedResponse, BoxError> {
     let code = scan_prefix(&message).ok().as_ref().and_then(error_code);
     let mut shaped = whole(StatusCode::OK, message, expected)?;
-    if let (Shaped::Ready(response), Some(code)) = (&mut shaped, code) {
+    if let (AdaptedResponse::Ready(response), Some(code)) = (&mut shaped, code) {
         *response.status_mut() = i32::try_from(code).map_or(StatusCode::OK, status_of);
     }
     Ok(shaped)
@@ -127,17 +133,22 @@ pub(crate) fn event(message: Bytes, expected: &Expected) -> Result<Shaped, BoxEr
 
 /// Replaces an error in the body by the HTTP status. A server that requires credentials need not respond with JSON-RPC: an
 /// OAuth error or an empty body is permitted too (RFC 6750 section 3). A proxy may have its own error document.
-fn or_status(status: StatusCode, shaped: Result<Shaped, BoxError>) -> Result<Shaped, BoxError> {
+fn or_status(
+    status: StatusCode,
+    shaped: Result<AdaptedResponse, BoxError>,
+) -> Result<AdaptedResponse, BoxError> {
     match shaped {
-        Err(_) if matches!(status.as_u16(), 401 | 403 | 407) => Err(Failure::Status(status).into()),
+        Err(_) if matches!(status.as_u16(), 401 | 403 | 407) => {
+            Err(BackendError::Status(status).into())
+        }
         Err(error)
             if status.is_server_error()
                 && matches!(
                     cause_ref(error.as_ref()),
-                    Some(Failure::Malformed(_) | Failure::Ended)
+                    Some(BackendError::Malformed(_) | BackendError::Ended)
                 ) =>
         {
-            Err(Failure::Status(status).into())
+            Err(BackendError::Status(status).into())
         }
         shaped => shaped,
     }
@@ -146,11 +157,11 @@ fn or_status(status: StatusCode, shaped: Result<Shaped, BoxError>) -> Result<Sha
 async fn read(
     status: StatusCode,
     mut body: Body,
-    expected: &Expected,
-    room: Room<'_>,
+    expected: &ExpectedResponse,
+    room: ResponseBuffer<'_>,
     may_hold: impl Fn(usize) -> bool,
-) -> Result<Shaped, BoxError> {
-    let mut held = Held::default();
+) -> Result<AdaptedResponse, BoxError> {
+    let mut held = BufferedPrefix::default();
     loop {
         let ended = match body.frame().await {
             Some(frame) => {
@@ -165,20 +176,20 @@ async fn read(
             return shaped(status, held.take(), expected);
         }
         // Shorter responses are fully buffered, so a truncated one becomes an error; longer ones have to be buffered anyway.
-        if expected.untouched() && (HEAD..=4 * HEAD).contains(&held.bytes().len()) {
+        if expected.untouched() && (PREFIX_BYTES..=4 * PREFIX_BYTES).contains(&held.bytes().len()) {
             let found = scan_prefix(held.bytes())
-                .map_err(|_| Failure::Malformed("something that is no JSON"))?;
+                .map_err(|_| BackendError::Malformed("something that is no JSON"))?;
             if passes(&found, held.bytes(), expected) {
                 check(&found, held.bytes(), expected)?;
                 let status = outgoing(status, &found, expected);
-                let body = Body::wrap(Rest::new(held.take(), body));
-                return Ok(Shaped::Ready(response(status, body)));
+                let body = Body::wrap(PrefixedBody::new(held.take(), body));
+                return Ok(AdaptedResponse::Ready(response(status, body)));
             }
         }
         if !may_hold(held.bytes().len()) {
-            return Err(Failure::UNKEPT.into());
+            return Err(BackendError::UNKEPT.into());
         }
-        if held.bytes().len() > expected.most.min(4 * HEAD) {
+        if held.bytes().len() > expected.most.min(4 * PREFIX_BYTES) {
             // Boxed: few responses are this large.
             let rest = Box::pin(room.collect(held.take(), body, expected.most, may_hold));
             return shaped(status, rest.await?, expected);
@@ -186,37 +197,41 @@ async fn read(
     }
 }
 
-fn shaped(status: StatusCode, message: Bytes, expected: &Expected) -> Result<Shaped, BoxError> {
+fn shaped(
+    status: StatusCode,
+    message: Bytes,
+    expected: &ExpectedResponse,
+) -> Result<AdaptedResponse, BoxError> {
     let found =
-        scan_prefix(&message).map_err(|_| Failure::Malformed("something that is no JSON"))?;
+        scan_prefix(&message).map_err(|_| BackendError::Malformed("something that is no JSON"))?;
     if !found.complete {
-        return Err(Failure::Ended.into());
+        return Err(BackendError::Ended.into());
     }
     let anonymous = found.id.is_none_or(|id| id.of(&message) == b"null");
     if expected.backend == Generation::Stateless && anonymous && status.is_client_error() {
         // An error without a request id: the server requires a session.
-        return Err(Failure::Generation.into());
+        return Err(BackendError::Generation.into());
     }
     check(&found, &message, expected)?;
     match continuation(&found, &message, expected) {
-        _ if expected.held == HeldResults::All && is_result(&found) => {
-            return Ok(Shaped::Whole(message));
+        _ if expected.held == BufferedResults::All && is_result(&found) => {
+            return Ok(AdaptedResponse::Whole(message));
         }
-        Some(Continuation::InputRequired) => return Ok(Shaped::InputRequired(message)),
-        Some(Continuation::Task) => return Ok(Shaped::Task(message)),
+        Some(Continuation::InputRequired) => return Ok(AdaptedResponse::InputRequired(message)),
+        Some(Continuation::Task) => return Ok(AdaptedResponse::Task(message)),
         None => {}
     }
     let status = outgoing(status, &found, expected);
-    Ok(Shaped::Ready(response(status, translated_body(message, &found, expected)?)))
+    Ok(AdaptedResponse::Ready(response(status, translated_body(message, &found, expected)?)))
 }
 
 /// Returns the continuation if the backend has not completed the request and the result is not to be forwarded.
 pub(crate) fn continuation(
     found: &MessagePrefix,
     message: &[u8],
-    expected: &Expected,
+    expected: &ExpectedResponse,
 ) -> Option<Continuation> {
-    if expected.held == HeldResults::None || expected.backend != Generation::Stateless {
+    if expected.held == BufferedResults::None || expected.backend != Generation::Stateless {
         return None;
     }
     let kind = found.result_type?;
@@ -234,7 +249,7 @@ fn is_result(found: &MessagePrefix) -> bool {
 pub(crate) fn translate(
     message: Bytes,
     found: &MessagePrefix,
-    expected: &Expected,
+    expected: &ExpectedResponse,
 ) -> Result<Bytes, BoxError> {
     let edited = edit(&message, found, expected)?;
     Ok(edited.map(Splice::finish).unwrap_or(message))
@@ -244,9 +259,9 @@ pub(crate) fn translate(
 fn translated_body(
     message: Bytes,
     found: &MessagePrefix,
-    expected: &Expected,
+    expected: &ExpectedResponse,
 ) -> Result<Body, BoxError> {
-    if message.len() <= 4 * HEAD {
+    if message.len() <= 4 * PREFIX_BYTES {
         return translate(message, found, expected).map(Body::from);
     }
     let edited = edit(&message, found, expected)?.map(|splice| splice.pieces(&message));
@@ -257,7 +272,7 @@ fn translated_body(
 fn edit<'a>(
     message: &'a Bytes,
     found: &MessagePrefix,
-    expected: &'a Expected,
+    expected: &'a ExpectedResponse,
 ) -> Result<Option<Splice<'a>>, BoxError> {
     expected.note(found);
     let anonymous = found.id.is_none_or(|id| id.of(message) == b"null");
@@ -265,7 +280,7 @@ fn edit<'a>(
         return Ok(None);
     }
     let Ok(Envelope::Response { outcome, .. }) = scan(message) else {
-        return Err(Failure::Malformed("no JSON-RPC answer").into());
+        return Err(BackendError::Malformed("no JSON-RPC answer").into());
     };
     let whole = Span { start: 0, end: u32::try_from(message.len()).unwrap_or(u32::MAX) };
     let mut splice = Splice::new(message);
@@ -294,12 +309,13 @@ fn edit<'a>(
 }
 
 /// Returns `true` if the rest can be streamed without being parsed.
-fn passes(found: &MessagePrefix, message: &[u8], expected: &Expected) -> bool {
-    if expected.held == HeldResults::All || !expected.untouched() {
+fn passes(found: &MessagePrefix, message: &[u8], expected: &ExpectedResponse) -> bool {
+    if expected.held == BufferedResults::All || !expected.untouched() {
         return false;
     }
-    let known = is_result(found) && (found.id.is_some() || message.len() >= HEAD);
-    if expected.held == HeldResults::Continuations && expected.backend == Generation::Stateless {
+    let known = is_result(found) && (found.id.is_some() || message.len() >= PREFIX_BYTES);
+    if expected.held == BufferedResults::Continuations && expected.backend == Generation::Stateless
+    {
         // Buffer a possible continuation until its result type is known, and an actual one completely, to seal it.
         let said = found.result_type.is_some();
         return known && said && continuation(found, message, expected).is_none();
@@ -308,21 +324,25 @@ fn passes(found: &MessagePrefix, message: &[u8], expected: &Expected) -> bool {
 }
 
 /// Rejects messages that are not the response to the request.
-fn check(found: &MessagePrefix, message: &[u8], expected: &Expected) -> Result<(), BoxError> {
+fn check(
+    found: &MessagePrefix,
+    message: &[u8],
+    expected: &ExpectedResponse,
+) -> Result<(), BoxError> {
     if found.method.is_some() {
-        return Err(Failure::Malformed("a request instead of an answer").into());
+        return Err(BackendError::Malformed("a request instead of an answer").into());
     }
     let right = found.id.is_none_or(|id| id.of(message) == expected.id);
     match found.outcome {
         Some(PrefixOutcome::Result { is_object: false, .. }) => {
-            Err(Failure::Malformed("a result that is not an object").into())
+            Err(BackendError::Malformed("a result that is not an object").into())
         }
         Some(PrefixOutcome::Error { start, code })
             if found.complete && !is_error(message, start, code) =>
         {
-            Err(Failure::Malformed("an error without a code and a message").into())
+            Err(BackendError::Malformed("an error without a code and a message").into())
         }
-        None => Err(Failure::Malformed("no JSON-RPC answer").into()),
+        None => Err(BackendError::Malformed("no JSON-RPC answer").into()),
         Some(PrefixOutcome::Result { .. }) if found.id.is_some() && right => Ok(()),
         Some(PrefixOutcome::Result { .. }) if found.id.is_none() && !found.complete => Ok(()),
         // The error may precede the id.
@@ -331,7 +351,7 @@ fn check(found: &MessagePrefix, message: &[u8], expected: &Expected) -> Result<(
         {
             Ok(())
         }
-        Some(_) => Err(Failure::Malformed("the answer to another request").into()),
+        Some(_) => Err(BackendError::Malformed("the answer to another request").into()),
     }
 }
 
@@ -340,36 +360,6 @@ fn check(found: &MessagePrefix, message: &[u8], expected: &Expected) -> Result<(
 fn is_error(message: &[u8], start: u32, code: Option<i64>) -> bool {
     let error = message.get(start as usize..).unwrap_or_default();
     code.is_some() && find(error, "message").is_some_and(|text| text.starts_with(b"\""))
-}
-
-/// Returns the HTTP status for the client. A backend of the client's generation has already chosen it; for a stateful client, a
-/// JSON-RPC error is not an HTTP error.
-fn outgoing(status: StatusCode, found: &MessagePrefix, expected: &Expected) -> StatusCode {
-    match (expected.client, expected.backend) {
-        (Generation::Stateful, _) => StatusCode::OK,
-        (Generation::Stateless, Generation::Stateless)
-            if status.is_success() || matches!(status.as_u16(), 400 | 404) =>
-        {
-            status
-        }
-        (Generation::Stateless, _) => {
-            let code = error_code(found).and_then(|code| i32::try_from(code).ok());
-            code.map_or(StatusCode::OK, status_of)
-        }
-    }
-}
-
-/// Returns the HTTP status of an error for a stateless client.
-pub(crate) fn status_of(error: i32) -> StatusCode {
-    match error {
-        code::METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
-        code::INVALID_PARAMS
-        | code::RESOURCE_NOT_FOUND
-        | code::HEADER_MISMATCH
-        | code::MISSING_CAPABILITY
-        | code::UNSUPPORTED_REVISION => StatusCode::BAD_REQUEST,
-        _ => StatusCode::OK,
-    }
 }
 
 pub(crate) fn response(status: StatusCode, body: Body) -> Response<Body> {

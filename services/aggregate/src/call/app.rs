@@ -10,23 +10,23 @@ use http::Response;
 use vmcp_core::{Body, Item, ItemKind, MediaType, Rejection};
 use vmcp_wire::{Envelope, Outcome, Span, Splice, elements, find_span, parse_json_string, scan};
 
-use super::answer::Room;
+use super::answer::ResponseBuffer;
 use super::{Call, Target};
-use crate::backend::Link;
+use crate::backend::BackendHandle;
 use crate::catalog::{Route, define_literal};
-use crate::hub::Everything;
+use crate::hub::BackendCatalog;
 
 /// Maximum number of contents of a resource that are examined.
 const MAX_CONTENTS: usize = 1024;
 
 /// Tool with its advertised name.
-type Advertised<'a> = (&'a str, &'a Route<Arc<Link>>);
+type Advertised<'a> = (&'a str, &'a Route<Arc<BackendHandle>>);
 
 /// Finds the tool that an app calls by its backend's own name. If several backends have such a tool, the only one whose user
 /// interface this session has opened is selected; a guess could call a tool of another backend.
 pub(super) fn tool<'a>(
     call: &Call,
-    all: &'a Everything,
+    all: &'a BackendCatalog,
     own: &str,
 ) -> Result<Option<Advertised<'a>>, Rejection> {
     let Some(names) = all.originals.get(own) else { return Ok(None) };
@@ -59,7 +59,7 @@ pub(super) fn tool<'a>(
 
 /// Returns `true` if the session has opened a user interface of the backend. Without a session, requests may come from several
 /// clients.
-fn has_opened(call: &Call, link: &Arc<Link>) -> bool {
+fn has_opened(call: &Call, link: &Arc<BackendHandle>) -> bool {
     let upstreams = call.session.as_ref().map(|session| session.upstreams()).unwrap_or_default();
     let mut upstreams = upstreams.iter().filter(|upstream| Arc::ptr_eq(&upstream.link, link));
     // Relaxed: the flag does not guard other memory.
@@ -67,7 +67,7 @@ fn has_opened(call: &Call, link: &Arc<Link>) -> bool {
 }
 
 /// Records that a session opens a user interface of a backend, by calling a tool that has one or by reading one.
-pub(super) fn note_opened(call: &Call, link: &Arc<Link>) {
+pub(super) fn note_opened(call: &Call, link: &Arc<BackendHandle>) {
     if let Some(session) = &call.session {
         session.upstream(link).has_open_app.store(true, Ordering::Relaxed);
     }
@@ -85,7 +85,7 @@ pub(super) async fn rename_contents(
     }
     let (parts, body) = response.into_parts();
     let most = call.hub.limits.held_bytes;
-    let body = Room::new(call).collect(Bytes::new(), body, most, |_| true).await;
+    let body = ResponseBuffer::new(call).collect(Bytes::new(), body, most, |_| true).await;
     let body = body.map_err(|failure| target.rejection(&failure))?;
     let message = renamed(body, &target.name(), known);
     Ok(Response::from_parts(parts, Body::from(message)))

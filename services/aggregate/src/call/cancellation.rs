@@ -12,11 +12,11 @@ use vmcp_core::{BoxError, CredentialError, NotSentError, RequestContext, cause_r
 use vmcp_timeout::Elapsed;
 
 use crate::backend::ask::tell;
-use crate::backend::failure::Failure;
-use crate::backend::handshake::Live;
-use crate::backend::request::{asking, post};
+use crate::backend::failure::BackendError;
+use crate::backend::handshake::BackendSession;
+use crate::backend::request::{post, with_operation};
 use crate::catalog::define_literal;
-use crate::session::{Upstream, lock};
+use crate::session::{BackendSessionSlot, lock};
 
 const METHOD: &str = "notifications/cancelled";
 
@@ -27,22 +27,26 @@ const DISCONNECTED: &str = "the client disconnected";
 /// Guard of a call in flight. Cancels the call if dropped before the response.
 #[derive(Debug)]
 pub(crate) struct Cancellation {
-    pub(crate) upstream: Arc<Upstream>,
+    pub(crate) upstream: Arc<BackendSessionSlot>,
     /// Request id sent to the backend, as JSON.
     id: Bytes,
     /// Record of the causing client request, if a layer observes it.
     cause: Option<RequestContext>,
     /// Session of the request in flight. `None` before it is sent and once there is nothing to cancel; taken at most once.
-    live: Mutex<Option<Arc<Live>>>,
+    live: Mutex<Option<Arc<BackendSession>>>,
 }
 
 impl Cancellation {
-    pub(crate) fn new(upstream: Arc<Upstream>, id: Bytes, cause: Option<&RequestContext>) -> Self {
+    pub(crate) fn new(
+        upstream: Arc<BackendSessionSlot>,
+        id: Bytes,
+        cause: Option<&RequestContext>,
+    ) -> Self {
         Self { upstream, id, cause: cause.cloned(), live: Mutex::default() }
     }
 
     /// Records that the request is sent in this session.
-    pub(crate) fn arm(&self, live: &Arc<Live>) {
+    pub(crate) fn arm(&self, live: &Arc<BackendSession>) {
         *lock(&self.live) = Some(Arc::clone(live));
     }
 
@@ -52,7 +56,7 @@ impl Cancellation {
     }
 
     /// Disarms the guard and returns the session if it was armed.
-    pub(crate) fn disarm(&self) -> Option<Arc<Live>> {
+    pub(crate) fn disarm(&self) -> Option<Arc<BackendSession>> {
         lock(&self.live).take()
     }
 
@@ -77,7 +81,7 @@ impl Cancellation {
         let live = self.disarm()?;
         let message = message(&self.id, reason);
         let request = live.sign(post(&self.upstream.link, &live.caller(), message));
-        Some(asking(request, METHOD, self.cause.as_ref()))
+        Some(with_operation(request, METHOD, self.cause.as_ref()))
     }
 }
 
@@ -105,27 +109,27 @@ pub(crate) fn reason(error: &BoxError) -> Option<Cow<'static, str>> {
     if let Some(Elapsed { limit }) = cause_ref(error) {
         return Some(format!("no message for {limit:?}").into());
     }
-    match cause_ref::<Failure>(error) {
-        Some(Failure::Question(problem)) => Some(Cow::Borrowed(problem)),
-        Some(Failure::Detached { reason, .. }) => reason.map(Cow::Borrowed),
+    match cause_ref::<BackendError>(error) {
+        Some(BackendError::ServerRequest(problem)) => Some(Cow::Borrowed(problem)),
+        Some(BackendError::Detached { reason, .. }) => reason.map(Cow::Borrowed),
         // The connection failed, not the call.
-        None | Some(Failure::Ended) => Some("the response was lost".into()),
+        None | Some(BackendError::Ended) => Some("the response was lost".into()),
         Some(
-            Failure::SessionGone
-            | Failure::Status(_)
-            | Failure::ContentType
-            | Failure::Malformed(_)
-            | Failure::Rpc { .. }
-            | Failure::Handshake { .. }
-            | Failure::TooLarge { .. }
-            | Failure::NoRoom
-            | Failure::Offer(_)
-            | Failure::Generation
-            | Failure::Revision
-            | Failure::Busy
-            | Failure::Cancelled
-            | Failure::Capability(_)
-            | Failure::Task(_),
+            BackendError::SessionGone
+            | BackendError::Status(_)
+            | BackendError::ContentType
+            | BackendError::Malformed(_)
+            | BackendError::Rpc { .. }
+            | BackendError::Handshake { .. }
+            | BackendError::TooLarge { .. }
+            | BackendError::NoRoom
+            | BackendError::Offer(_)
+            | BackendError::Generation
+            | BackendError::Revision
+            | BackendError::Busy
+            | BackendError::Cancelled
+            | BackendError::Capability(_)
+            | BackendError::Task(_),
         ) => None,
     }
 }

@@ -11,16 +11,16 @@ use vmcp_core::{
 use vmcp_wire::{Key, Span, Splice, find, parse_json_string};
 
 use super::{Call, app};
-use crate::backend::Link;
+use crate::backend::BackendHandle;
 use crate::backend::failure::rejection_of;
-use crate::catalog::{ParamHeader, Route, Routes, Told, UI_SCHEME, check_headers};
-use crate::hub::Everything;
+use crate::catalog::{LazyAnnotations, ParamHeader, Route, Routes, UI_SCHEME, check_headers};
+use crate::hub::BackendCatalog;
 use crate::settings::Conflicts;
 
 /// Target of a request.
 #[derive(Debug)]
 pub(crate) struct Target {
-    pub(crate) link: Arc<Link>,
+    pub(crate) link: Arc<BackendHandle>,
     pub(crate) method: &'static str,
     /// The backend's own name, or the URI, as a JSON string literal.
     pub(crate) literal: Bytes,
@@ -28,7 +28,7 @@ pub(crate) struct Target {
     pub(crate) message: Bytes,
     pub(crate) headers: Arc<[ParamHeader]>,
     /// Annotations declared by the server.
-    annotations: Told,
+    annotations: LazyAnnotations,
     /// URI of a user interface as the client knows it, as a JSON string literal, if the backend has another one.
     pub(crate) alias: Option<Bytes>,
     /// Generation of the backend on which the policy decision is based, if policies read it.
@@ -45,8 +45,8 @@ impl Target {
         let found = Self::look(call, method, call.snapshot.look().of(call.generation()));
         match found {
             // A pending first offer may contain the target. Waiting is rare and should not enlarge the future of every call.
-            Err(Missing::Unknown(..)) => Box::pin(Self::find_late(call, method)).await,
-            found => found.map_err(Missing::into),
+            Err(LookupError::Unknown(..)) => Box::pin(Self::find_late(call, method)).await,
+            found => found.map_err(LookupError::into),
         }
     }
 
@@ -63,8 +63,8 @@ impl Target {
             None => Self::look(call, method, &*call.offered().await?),
         };
         match found {
-            Err(Missing::Unknown(..)) => Self::find_late(call, method).await,
-            found => found.map_err(Missing::into),
+            Err(LookupError::Unknown(..)) => Self::find_late(call, method).await,
+            found => found.map_err(LookupError::into),
         }
     }
 
@@ -73,17 +73,17 @@ impl Target {
     async fn find_late(call: &Call, method: &'static str) -> Result<Self, Rejection> {
         let (snapshot, seen) = call.seen().await?;
         match Self::look(call, method, seen.catalogs.of(call.generation())) {
-            Err(Missing::Unknown(refusal, kind, name)) => {
+            Err(LookupError::Unknown(refusal, kind, name)) => {
                 // Per-caller backends offer nothing to anonymous callers.
                 let named = !call.caller.identity().is_anonymous();
                 let own = if named { &seen.missing[..] } else { &[] };
                 Err(snapshot.silent(kind, &name, own, call.generation()).unwrap_or(refusal))
             }
-            found => found.map_err(Missing::into),
+            found => found.map_err(LookupError::into),
         }
     }
 
-    fn look(call: &Call, method: &'static str, all: &Everything) -> Result<Self, Missing> {
+    fn look(call: &Call, method: &'static str, all: &BackendCatalog) -> Result<Self, LookupError> {
         match method {
             "tools/call" => Self::named(call, method, ItemKind::Tool, all),
             "prompts/get" => Self::named(call, method, ItemKind::Prompt, all),
@@ -96,8 +96,8 @@ impl Target {
         call: &Call,
         method: &'static str,
         kind: ItemKind,
-        all: &Everything,
-    ) -> Result<Self, Missing> {
+        all: &BackendCatalog,
+    ) -> Result<Self, LookupError> {
         let message = &call.message;
         let routes: &Routes<_> = if kind == ItemKind::Tool { &all.tools } else { &all.prompts };
         let Some(text) = message.text(Key::Name) else {
@@ -110,7 +110,7 @@ impl Target {
         let route = routes.get(&name).filter(|route| route.shown);
         let found = match route.map(|route| (&*name, route)) {
             None if kind == ItemKind::Tool => {
-                app::tool(call, all, &name).map_err(Missing::Refused)?
+                app::tool(call, all, &name).map_err(LookupError::Refused)?
             }
             found => found,
         };
@@ -122,7 +122,7 @@ impl Target {
         }
         if call.session.is_none() {
             check_headers(&route.headers, &call.headers, message.param(Key::Arguments))
-                .map_err(Missing::Refused)?;
+                .map_err(LookupError::Refused)?;
         }
         if route.interface {
             app::note_opened(call, &route.link);
@@ -131,7 +131,11 @@ impl Target {
     }
 
     /// Finds the target of a completion: a prompt by name, or a resource or template by URI.
-    fn completion(call: &Call, method: &'static str, all: &Everything) -> Result<Self, Missing> {
+    fn completion(
+        call: &Call,
+        method: &'static str,
+        all: &BackendCatalog,
+    ) -> Result<Self, LookupError> {
         let message = &call.message;
         let span =
             message.span(Key::Ref).ok_or_else(|| refuse("completion/complete needs params.ref"))?;
@@ -167,7 +171,11 @@ impl Target {
         Ok(Self::renamed(call, method, span, route).decided_for(backend))
     }
 
-    fn located(call: &Call, method: &'static str, all: &Everything) -> Result<Self, Missing> {
+    fn located(
+        call: &Call,
+        method: &'static str,
+        all: &BackendCatalog,
+    ) -> Result<Self, LookupError> {
         let message = &call.message;
         let text = message
             .text(Key::Uri)
@@ -188,7 +196,12 @@ impl Target {
     }
 
     /// Translates the message to the backend's own name.
-    fn renamed(call: &Call, method: &'static str, span: Span, route: &Route<Arc<Link>>) -> Self {
+    fn renamed(
+        call: &Call,
+        method: &'static str,
+        span: Span,
+        route: &Route<Arc<BackendHandle>>,
+    ) -> Self {
         let bytes = &call.message.bytes;
         let message = if span.of(bytes) == route.name {
             bytes.clone()
@@ -216,12 +229,12 @@ impl Target {
     fn kept(
         call: &Call,
         method: &'static str,
-        Owner { link, decided }: Owner,
+        UriOwner { link, decided }: UriOwner,
         literal: &[u8],
     ) -> Self {
         let message = call.message.bytes.clone();
         let literal = message.slice_ref(literal);
-        let (headers, annotations) = (Arc::default(), Told::default());
+        let (headers, annotations) = (Arc::default(), LazyAnnotations::default());
         Self { link, method, literal, message, headers, annotations, alias: None, decided }
     }
 
@@ -246,27 +259,27 @@ impl Target {
 }
 
 /// Reason for a missing target.
-enum Missing {
+enum LookupError {
     /// The target may still appear: the rejection, the kind, and the name or URI.
     Unknown(Rejection, ItemKind, Box<str>),
     Refused(Rejection),
 }
 
-impl From<Missing> for Rejection {
-    fn from(missing: Missing) -> Self {
+impl From<LookupError> for Rejection {
+    fn from(missing: LookupError) -> Self {
         match missing {
-            Missing::Unknown(refusal, ..) | Missing::Refused(refusal) => refusal,
+            LookupError::Unknown(refusal, ..) | LookupError::Refused(refusal) => refusal,
         }
     }
 }
 
-fn refuse(message: impl Into<Cow<'static, str>>) -> Missing {
-    Missing::Refused(Rejection::invalid_params(message))
+fn refuse(message: impl Into<Cow<'static, str>>) -> LookupError {
+    LookupError::Refused(Rejection::invalid_params(message))
 }
 
 /// Returns the result for an item that does not exist. Policies are evaluated as for a hidden item, so the response time does
 /// not distinguish the two.
-fn missing(call: &Call, kind: ItemKind, name: &str) -> Missing {
+fn missing(call: &Call, kind: ItemKind, name: &str) -> LookupError {
     if let Some(permissions) = &call.permissions {
         _ = permissions.is_visible(&Item {
             kind,
@@ -280,15 +293,15 @@ fn missing(call: &Call, kind: ItemKind, name: &str) -> Missing {
 
 /// Returns the result for an item that does not exist or must be indistinguishable from one. In a completion, it is an invalid
 /// parameter in both generations (MCP, Completion, Error Handling).
-fn unknown(call: &Call, kind: ItemKind, name: &str) -> Missing {
+fn unknown(call: &Call, kind: ItemKind, name: &str) -> LookupError {
     let completes = call.message.method() == "completion/complete";
     let generation = if completes { Generation::Stateless } else { call.message.generation };
-    Missing::Unknown(kind.not_found(name, generation), kind, name.into())
+    LookupError::Unknown(kind.not_found(name, generation), kind, name.into())
 }
 
 /// Backend that serves a URI.
-struct Owner {
-    link: Arc<Link>,
+struct UriOwner {
+    link: Arc<BackendHandle>,
     /// Equivalent to [`Target::decided`].
     decided: Option<Generation>,
 }
@@ -296,7 +309,12 @@ struct Owner {
 /// Finds the backend that serves a URI. Policies are evaluated first: a hidden URI is not searched for, so the response time
 /// does not reveal whether it exists; a denied URI is searched for, and its existence may be known. If policies read the
 /// backend, the search comes first and takes the same time for any result.
-fn owner(call: &Call, kind: ItemKind, uri: &str, all: &Everything) -> Result<Owner, Missing> {
+fn owner(
+    call: &Call,
+    kind: ItemKind,
+    uri: &str,
+    all: &BackendCatalog,
+) -> Result<UriOwner, LookupError> {
     let is_first = call.permissions.as_ref().is_some_and(CallerPermissions::reads_backend);
     let known = is_first.then(|| all.resource_evenly(uri));
     let link = known.as_ref().and_then(Option::as_ref);
@@ -312,14 +330,14 @@ fn owner(call: &Call, kind: ItemKind, uri: &str, all: &Everything) -> Result<Own
     let link = known.unwrap_or_else(|| all.resource(uri));
     let link = link.ok_or_else(|| unknown(call, kind, uri))?;
     if decision == Decision::Allow {
-        Ok(Owner { link, decided })
+        Ok(UriOwner { link, decided })
     } else {
         Err(refused(call, decision, kind, uri))
     }
 }
 
 /// Checks that the caller may use an item with the outgoing arguments.
-fn admitted(call: &Call, item: &Item<'_>, arguments: Option<&[u8]>) -> Result<(), Missing> {
+fn admitted(call: &Call, item: &Item<'_>, arguments: Option<&[u8]>) -> Result<(), LookupError> {
     match call.decision(item, arguments) {
         Decision::Allow => Ok(()),
         decision => Err(refused(call, decision, item.kind, item.name)),
@@ -327,13 +345,15 @@ fn admitted(call: &Call, item: &Item<'_>, arguments: Option<&[u8]>) -> Result<()
 }
 
 /// Converts a decision other than [`Decision::Allow`] into a rejection, and records the reason.
-fn refused(call: &Call, decision: Decision, kind: ItemKind, name: &str) -> Missing {
+fn refused(call: &Call, decision: Decision, kind: ItemKind, name: &str) -> LookupError {
     let (reason, refusal) = match decision {
         // Treated like an unknown item, including the wait, so neither response nor time distinguishes them.
         Decision::Allow | Decision::Hide => ("hidden from the caller", unknown(call, kind, name)),
-        Decision::Deny => ("denied with these arguments", Missing::Refused(Rejection::forbidden())),
+        Decision::Deny => {
+            ("denied with these arguments", LookupError::Refused(Rejection::forbidden()))
+        }
         Decision::InsufficientScope(scopes) => {
-            ("the token lacks scopes", Missing::Refused(Rejection::insufficient_scope(scopes)))
+            ("the token lacks scopes", LookupError::Refused(Rejection::insufficient_scope(scopes)))
         }
     };
     if let Some(request_context) = &call.request_context {
@@ -346,8 +366,8 @@ impl Call {
     /// Returns the policy attributes of an item's backend, if policies read them.
     pub(super) fn item_backend<'a>(
         &self,
-        all: &Everything,
-        link: &'a Link,
+        all: &BackendCatalog,
+        link: &'a BackendHandle,
     ) -> Option<ItemBackend<'a>> {
         let is_read = self.permissions.as_ref().is_some_and(CallerPermissions::reads_backend);
         is_read.then(|| all.item_backend(link, self.generation()))
@@ -364,12 +384,12 @@ impl Call {
     pub(crate) fn readable(
         &self,
         uri: &str,
-        all: &Everything,
-    ) -> Result<Option<Arc<Link>>, Rejection> {
+        all: &BackendCatalog,
+    ) -> Result<Option<Arc<BackendHandle>>, Rejection> {
         match owner(self, ItemKind::Resource, uri, all) {
             Ok(owner) => Ok(Some(owner.link)),
-            Err(Missing::Unknown(..)) => Ok(None),
-            Err(Missing::Refused(refusal)) => Err(refusal),
+            Err(LookupError::Unknown(..)) => Ok(None),
+            Err(LookupError::Refused(refusal)) => Err(refusal),
         }
     }
 }

@@ -14,20 +14,20 @@ use vmcp_core::{
 use vmcp_timeout::Elapsed;
 use vmcp_wire::{Envelope, find, scan};
 
-use super::answer::{self, Expected, HeldResults, Room, Shaped};
+use super::answer::{self, AdaptedResponse, BufferedResults, ExpectedResponse, ResponseBuffer};
 use super::{Call, Target};
 use crate::backend::ask::{small, status};
 use crate::backend::events::Events;
-use crate::backend::failure::Failure;
-use crate::backend::handshake::Live;
-use crate::backend::request::{asking, listen, post};
+use crate::backend::failure::BackendError;
+use crate::backend::handshake::BackendSession;
+use crate::backend::request::{listen, post, with_operation};
 use crate::extensions::for_session;
-use crate::relay::{Relay, Step};
-use crate::session::{Running, RunningGuard, Session, Upstream};
+use crate::relay::{Relay, RelayOutcome};
+use crate::session::{ActiveCall, ActiveCallGuard, BackendSessionSlot, Session};
 use crate::stream::{Opening, Stream};
 
 /// Maximum number of times one response is resumed after the backend ended its stream.
-const MOST_RESUMPTIONS: usize = 100;
+const MAX_RESUMPTIONS: usize = 100;
 
 pub(crate) async fn call(
     call: Arc<Call>,
@@ -35,56 +35,56 @@ pub(crate) async fn call(
     target: Arc<Target>,
 ) -> Result<Result<Response<Body>, Rejection>, BoxError> {
     let upstream = session.upstream(&target.link);
-    let guard = match session.run(Running::new(&call, upstream)) {
+    let guard = match session.run(ActiveCall::new(&call, upstream)) {
         Ok(guard) => guard,
         Err(refusal) => return Ok(Err(refusal)),
     };
-    let exchange = Exchange { call, session, target, guard };
+    let exchange = StatefulCall { call, session, target, guard };
     match exchange.begin().await {
-        Ok(Outcome::Answered(response)) => {
+        Ok(CallProgress::Complete(response)) => {
             exchange.guard.cancellation.disarm();
             Ok(Ok(response))
         }
-        Ok(Outcome::Streams(streaming)) => Ok(exchange.stream(streaming)),
-        Ok(Outcome::SessionLost) => Err(exchange.failed(Failure::SessionGone.into())),
+        Ok(CallProgress::EventSource(streaming)) => Ok(exchange.stream(streaming)),
+        Ok(CallProgress::SessionLost) => Err(exchange.failed(BackendError::SessionGone.into())),
         Err(error) => Err(exchange.failed(error)),
     }
 }
 
-struct Exchange {
+struct StatefulCall {
     call: Arc<Call>,
     session: Arc<Session>,
     target: Arc<Target>,
-    guard: RunningGuard,
+    guard: ActiveCallGuard,
 }
 
-enum Outcome {
-    Answered(Response<Body>),
-    Streams(Box<Streaming>),
+enum CallProgress {
+    Complete(Response<Body>),
+    EventSource(Box<EventSource>),
     /// The backend has forgotten the session without processing the request: retry with a new session.
     SessionLost,
 }
 
 /// Stream that did not begin with the response.
-struct Streaming {
-    live: Arc<Live>,
+struct EventSource {
+    live: Arc<BackendSession>,
     events: Events,
     first: Option<Bytes>,
 }
 
-impl Exchange {
-    async fn begin(&self) -> Result<Outcome, BoxError> {
+impl StatefulCall {
+    async fn begin(&self) -> Result<CallProgress, BoxError> {
         for last in [false, true] {
             let (live, response) = self.send().await?;
             match self.shape(live, response, last).await? {
-                Outcome::SessionLost => {}
+                CallProgress::SessionLost => {}
                 outcome => return Ok(outcome),
             }
         }
-        Ok(Outcome::SessionLost)
+        Ok(CallProgress::SessionLost)
     }
 
-    fn upstream(&self) -> &Arc<Upstream> {
+    fn upstream(&self) -> &Arc<BackendSessionSlot> {
         &self.guard.cancellation.upstream
     }
 
@@ -93,7 +93,7 @@ impl Exchange {
         error
     }
 
-    async fn send(&self) -> Result<(Arc<Live>, Response<Body>), BoxError> {
+    async fn send(&self) -> Result<(Arc<BackendSession>, Response<Body>), BoxError> {
         let who = self.session.introduction(&self.call.caller).caused_by(self.call.cause());
         let level = || self.session.level();
         let live = self.upstream().live(who, &level).await.map_err(NotSentError::new)?;
@@ -111,14 +111,14 @@ impl Exchange {
         Ok((live, response))
     }
 
-    fn expected(&self) -> Expected {
-        Expected {
+    fn expected(&self) -> ExpectedResponse {
+        ExpectedResponse {
             id: self.guard.id.clone(),
             client_id: self.guard.id.clone(),
             client: Generation::Stateful,
             backend: Generation::Stateful,
             cacheable: false,
-            held: HeldResults::None,
+            held: BufferedResults::None,
             most: self.call.hub.limits.held_bytes,
             request_context: self.call.request_context.clone(),
         }
@@ -126,21 +126,21 @@ impl Exchange {
 
     async fn shape(
         &self,
-        live: Arc<Live>,
+        live: Arc<BackendSession>,
         response: Response<Body>,
         last: bool,
-    ) -> Result<Outcome, BoxError> {
+    ) -> Result<CallProgress, BoxError> {
         let (code, kind) = (response.status(), MediaType::of(response.headers()));
         let body = response.into_body();
         if kind != MediaType::EventStream {
             // The response has begun, or there is none. A call that was cancelled meanwhile must not be retried.
-            self.guard.cancellation.disarm().ok_or(Failure::Cancelled)?;
+            self.guard.cancellation.disarm().ok_or(BackendError::Cancelled)?;
         }
         if matches!(code, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST) && live.can_end() {
             let refusal = Box::pin(small(body)).await?;
             if !last && forgotten(code, &refusal) {
                 self.upstream().gone(&live);
-                return Ok(Outcome::SessionLost);
+                return Ok(CallProgress::SessionLost);
             }
             if kind != MediaType::Json {
                 return Err(status(code).into());
@@ -150,7 +150,7 @@ impl Exchange {
         match kind {
             MediaType::Json => {
                 let may_hold = |bytes| self.guard.may_hold(bytes);
-                let room = Room::new(&*self.call);
+                let room = ResponseBuffer::new(&*self.call);
                 ready(answer::json_within(code, body, &self.expected(), room, may_hold).await?)
             }
             // Boxed: the event reader is larger than the rest of the future.
@@ -160,18 +160,22 @@ impl Exchange {
                 Box::pin(async {
                     tokio::select! {
                         begun = self.look(live, events) => begun,
-                        () = self.guard.cancelled.notified() => Err(Failure::Cancelled.into()),
+                        () = self.guard.cancelled.notified() => Err(BackendError::Cancelled.into()),
                     }
                 })
                 .await
             }
-            MediaType::Other if code.is_success() => Err(Failure::ContentType.into()),
+            MediaType::Other if code.is_success() => Err(BackendError::ContentType.into()),
             MediaType::Other => Err(status(code).into()),
         }
     }
 
     /// Reads the beginning of a stream: most streams contain only the response, which needs no stream to the client.
-    async fn look(&self, live: Arc<Live>, mut events: Events) -> Result<Outcome, BoxError> {
+    async fn look(
+        &self,
+        live: Arc<BackendSession>,
+        mut events: Events,
+    ) -> Result<CallProgress, BoxError> {
         let first = loop {
             if let Some(event) = events.buffered() {
                 break Some(event?.data);
@@ -181,11 +185,11 @@ impl Exchange {
                 break None;
             }
             if !self.guard.may_hold(events.held()) {
-                return Err(Failure::UNREAD.into());
+                return Err(BackendError::UNREAD.into());
             }
             match events.chunk().await {
                 Some(chunk) => chunk?,
-                None => return Err(Failure::Ended.into()),
+                None => return Err(BackendError::Ended.into()),
             }
         };
         if let Some(message) = &first
@@ -194,11 +198,11 @@ impl Exchange {
             self.call.hold_event(&mut events);
             return ready(answer::whole(StatusCode::OK, message.clone(), &self.expected())?);
         }
-        Ok(Outcome::Streams(Box::new(Streaming { live, events, first })))
+        Ok(CallProgress::EventSource(Box::new(EventSource { live, events, first })))
     }
 
     /// Responds with a stream that a task feeds, so the call continues after a lost connection.
-    fn stream(self, streaming: Box<Streaming>) -> Result<Response<Body>, Rejection> {
+    fn stream(self, streaming: Box<EventSource>) -> Result<Response<Body>, Rejection> {
         let (stream, response) = match answering_stream(&self.call, &self.guard) {
             Ok(opened) => opened,
             Err(refusal) => {
@@ -213,7 +217,7 @@ impl Exchange {
                 // A cancelled request has no response.
                 () = self.guard.cancelled.notified() => None,
                 why = stream.abandoned(self.call.hub.limits.detached_for) => {
-                    Some(Failure::from(why).into())
+                    Some(BackendError::from(why).into())
                 }
             };
             if let Some(failure) = failure {
@@ -227,8 +231,8 @@ impl Exchange {
     }
 
     /// Feeds the stream up to the response. Returns the failure if there is none.
-    async fn feed(&self, streaming: Box<Streaming>, stream: &Arc<Stream>) -> Option<BoxError> {
-        let Streaming { live, mut events, mut first } = *streaming;
+    async fn feed(&self, streaming: Box<EventSource>, stream: &Arc<Stream>) -> Option<BoxError> {
+        let EventSource { live, mut events, mut first } = *streaming;
         let relay = Relay {
             hub: Arc::clone(&self.call.hub),
             session: Arc::clone(&self.session),
@@ -240,7 +244,7 @@ impl Exchange {
             asker: Arc::default(),
             cause: self.call.cause().cloned(),
         };
-        let mut place = Place::default();
+        let mut resumption = ResumptionPoint::default();
         loop {
             let message = match first.take() {
                 Some(message) => message,
@@ -248,13 +252,13 @@ impl Exchange {
                     Some(Ok(message)) => message,
                     Some(Err(error)) if is_final(&error) => return Some(error),
                     ended => {
-                        place.note(&events);
-                        match (ended, self.resume(&live, &mut place).await) {
+                        resumption.note(&events);
+                        match (ended, self.resume(&live, &mut resumption).await) {
                             (_, Ok(resumed)) => {
                                 events = resumed;
                                 continue;
                             }
-                            (Some(Err(error)), Err(_)) if place.last.is_none() => {
+                            (Some(Err(error)), Err(_)) if resumption.last.is_none() => {
                                 return Some(error);
                             }
                             (_, Err(error)) => return Some(error),
@@ -263,29 +267,33 @@ impl Exchange {
                 },
             };
             let step = relay.pass(message.clone(), events.take_reservation()).await;
-            if step != Step::More {
+            if step != RelayOutcome::More {
                 answer::record_error(self.call.request_context.as_ref(), &message);
                 self.guard.cancellation.disarm();
-                return (step == Step::Unkept).then(|| Failure::UNKEPT.into());
+                return (step == RelayOutcome::OverBudget).then(|| BackendError::UNKEPT.into());
             }
         }
     }
 
     /// Resumes the backend's stream if it provided an event id.
-    async fn resume(&self, live: &Live, place: &mut Place) -> Result<Events, BoxError> {
-        place.resumptions += 1;
-        let last = place.last.as_ref().filter(|_| place.resumptions <= MOST_RESUMPTIONS);
-        let Some(last) = last else { return Err(Failure::Ended.into()) };
-        sleep(Duration::from_millis(place.retry.unwrap_or(1000).clamp(10, 30_000))).await;
+    async fn resume(
+        &self,
+        live: &BackendSession,
+        resumption: &mut ResumptionPoint,
+    ) -> Result<Events, BoxError> {
+        resumption.resumptions += 1;
+        let last = resumption.last.as_ref().filter(|_| resumption.resumptions <= MAX_RESUMPTIONS);
+        let Some(last) = last else { return Err(BackendError::Ended.into()) };
+        sleep(Duration::from_millis(resumption.retry.unwrap_or(1000).clamp(10, 30_000))).await;
         let link = &self.target.link;
         let request = live.sign(listen(link, &live.caller(), Some(last)));
-        let mut request = asking(request, "", self.call.cause());
+        let mut request = with_operation(request, "", self.call.cause());
         request.extensions_mut().insert(self.guard.hold.clone());
         let response = link.send(request).await?;
         if MediaType::of(response.headers()) != MediaType::EventStream
             || !response.status().is_success()
         {
-            return Err(Failure::Ended.into());
+            return Err(BackendError::Ended.into());
         }
         let events = Events::new(response.into_body(), self.call.hub.limits.held_bytes);
         Ok(events.counted(self.call.account().as_ref()))
@@ -294,13 +302,13 @@ impl Exchange {
 
 /// Resumption point of a stream. A connection without events does not change it.
 #[derive(Default)]
-struct Place {
+struct ResumptionPoint {
     last: Option<Bytes>,
     retry: Option<u64>,
     resumptions: usize,
 }
 
-impl Place {
+impl ResumptionPoint {
     fn note(&mut self, events: &Events) {
         self.last = events.last_id().cloned().or(self.last.take());
         self.retry = events.retry().or(self.retry);
@@ -310,7 +318,7 @@ impl Place {
 /// Returns `true` if resuming cannot help: the request timed out or a buffer limit is reached.
 fn is_final(error: &BoxError) -> bool {
     cause_ref::<Elapsed>(error.as_ref()).is_some()
-        || matches!(cause_ref(error.as_ref()), Some(Failure::Detached { .. }))
+        || matches!(cause_ref(error.as_ref()), Some(BackendError::Detached { .. }))
 }
 
 /// Returns the next message for `stream`. An incomplete one counts toward the buffer of a disconnected client.
@@ -320,7 +328,7 @@ pub(super) async fn next(events: &mut Events, stream: &Stream) -> Option<Result<
             return Some(event.map(|event| event.data));
         }
         if !stream.may_hold(events.held()) {
-            return Some(Err(Failure::UNREAD.into()));
+            return Some(Err(BackendError::UNREAD.into()));
         }
         stream.pace().await;
         if let Err(error) = events.chunk().await? {
@@ -331,18 +339,20 @@ pub(super) async fn next(events: &mut Events, stream: &Stream) -> Option<Result<
 
 /// Ends the stream of a call with its failure.
 pub(super) fn finish_failed(call: &Call, target: &Target, stream: &Stream, failure: &BoxError) {
-    if let Some(Failure::Detached { .. }) = cause_ref(failure.as_ref()) {
+    if let Some(BackendError::Detached { .. }) = cause_ref(failure.as_ref()) {
         call.hub.detached.note_ended();
         tracing::debug!(backend = target.link.name(), error = %failure, "detached call ended");
     }
     stream.finish(target.failure(call, failure), None);
 }
 
-fn ready(shaped: Shaped) -> Result<Outcome, BoxError> {
+fn ready(shaped: AdaptedResponse) -> Result<CallProgress, BoxError> {
     match shaped {
-        Shaped::Ready(response) => Ok(Outcome::Answered(response)),
-        Shaped::InputRequired(_) | Shaped::Task(_) | Shaped::Whole(_) => {
-            Err(Failure::Malformed("a question without a session").into())
+        AdaptedResponse::Ready(response) => Ok(CallProgress::Complete(response)),
+        AdaptedResponse::InputRequired(_)
+        | AdaptedResponse::Task(_)
+        | AdaptedResponse::Whole(_) => {
+            Err(BackendError::Malformed("a question without a session").into())
         }
     }
 }
@@ -363,7 +373,7 @@ pub(crate) fn forgotten(code: StatusCode, body: &[u8]) -> bool {
 /// Creates a stream for a call of a session, and the response that connects the client to it.
 pub(super) fn answering_stream(
     call: &Call,
-    running: &RunningGuard,
+    running: &ActiveCallGuard,
 ) -> Result<(Arc<Stream>, Response<Body>), Rejection> {
     let session = running.session();
     let Some(stream) = session.talk().open_stream(session.account(&call.hub)) else {

@@ -1,6 +1,8 @@
 //! Calls from a stateful client to a stateless backend. The gateway adds the client's handshake information to every request,
 //! and sends the backend's input requests to the client as server requests of its session.
 
+mod progress;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -8,25 +10,26 @@ use futures_util::future::join_all;
 use http::{Response, StatusCode};
 use tokio::sync::oneshot;
 use vmcp_core::{Body, BoxError, Generation, MediaType, Rejection, Reservation};
-use vmcp_wire::{Envelope, Key, Outcome, Params, Span, Splice, find, members, scan};
+use vmcp_wire::{Envelope, Key, Outcome, Span, Splice, find, members, scan};
 
-use super::answer::{self, Expected, HeldResults, Room, Shaped};
+use self::progress::ProgressFilter;
+use super::answer::{self, AdaptedResponse, BufferedResults, ExpectedResponse, ResponseBuffer};
 use super::session_to_session::{answering_stream, finish_failed, next};
 use super::stateless_to_stateless::names;
 use super::{Call, Target};
 use crate::backend::ask::status;
 use crate::backend::events::Events;
-use crate::backend::failure::Failure;
+use crate::backend::failure::BackendError;
 use crate::backend::handshake::meta_members;
 use crate::backend::observe::kind_of_change;
 use crate::backend::request::post_stateless;
 use crate::catalog::{add_headers, define_literal};
-use crate::session::{Question, Running, RunningGuard, Session};
-use crate::stream::{Class, Stream};
+use crate::session::{ActiveCall, ActiveCallGuard, PendingServerRequest, Session};
+use crate::stream::{MessageClass, Stream};
 use crate::tasks;
 
 /// Maximum number of input rounds in one request.
-const MOST_ROUNDS: usize = 10;
+const MAX_INPUT_ROUNDS: usize = 10;
 
 pub(crate) async fn call(
     call: Arc<Call>,
@@ -35,68 +38,43 @@ pub(crate) async fn call(
 ) -> Result<Result<Response<Body>, Rejection>, BoxError> {
     let upstream = session.upstream(&target.link);
     // Dropping the request cancels it at a stateless backend; no notification is sent.
-    let guard = match session.run(Running::new(&call, upstream)) {
+    let guard = match session.run(ActiveCall::new(&call, upstream)) {
         Ok(guard) => guard,
         Err(refusal) => return Ok(Err(refusal)),
     };
-    let bridge = Bridge { call, session, target, guard };
+    let bridge = BridgedCall { call, session, target, guard };
     let first = bridge.introduced();
     let state = tokio::select! {
         state = bridge.send(first) => state?,
-        () = bridge.guard.cancelled.notified() => return Err(Failure::Cancelled.into()),
+        () = bridge.guard.cancelled.notified() => return Err(BackendError::Cancelled.into()),
     };
     match state {
-        State::Ready(response) => Ok(Ok(response)),
-        state @ (State::Asked(_) | State::Streams(..)) => Ok(bridge.stream(state)),
+        CallState::Ready(response) => Ok(Ok(response)),
+        state @ (CallState::InputRequired(_) | CallState::Streaming(..)) => {
+            Ok(bridge.stream(state))
+        }
     }
 }
 
-struct Bridge {
+struct BridgedCall {
     call: Arc<Call>,
     session: Arc<Session>,
     target: Arc<Target>,
-    guard: RunningGuard,
-}
-
-/// Progress reported to the client. It has to increase over all rounds (MCP 2025-11-25, Progress), but a backend restarts from
-/// zero in each round.
-#[derive(Clone, Copy, Default)]
-struct Progress {
-    told: Option<f64>,
-    told_in_earlier_rounds: Option<f64>,
-}
-
-impl Progress {
-    fn next_round(&mut self) {
-        self.told_in_earlier_rounds = self.told;
-    }
-
-    /// Returns `true` if the client is to receive this progress.
-    fn admit(&mut self, message: &[u8], params: &Params) -> bool {
-        let progress = params.span.and_then(|params| find(params.of(message), "progress"));
-        let progress = progress.and_then(|it| std::str::from_utf8(it).ok()?.parse::<f64>().ok());
-        // Forward a notification without a progress value: the defect is the backend's and should be visible.
-        let Some(progress) = progress else { return true };
-        if self.told_in_earlier_rounds.is_some_and(|told| progress <= told) {
-            return false;
-        }
-        self.told = Some(self.told.map_or(progress, |told| told.max(progress)));
-        true
-    }
+    guard: ActiveCallGuard,
 }
 
 /// State of a request.
 #[expect(clippy::large_enum_variant, reason = "it lives for one match; boxing costs more")]
-enum State {
+enum CallState {
     /// The response is complete.
     Ready(Response<Body>),
     /// The backend needs input: the whole message.
-    Asked(Bytes),
+    InputRequired(Bytes),
     /// The backend streams; the first message has been read.
-    Streams(Events, Option<Bytes>),
+    Streaming(Events, Option<Bytes>),
 }
 
-impl Bridge {
+impl BridgedCall {
     /// Returns the client's request with the client information that a stateless server requires.
     fn introduced(&self) -> Bytes {
         let message = &self.target.message;
@@ -128,24 +106,24 @@ impl Bridge {
         splice.finish()
     }
 
-    fn expected(&self) -> Expected {
-        Expected {
+    fn expected(&self) -> ExpectedResponse {
+        ExpectedResponse {
             id: self.guard.id.clone(),
             client_id: self.guard.id.clone(),
             client: Generation::Stateful,
             backend: Generation::Stateless,
             cacheable: false,
             held: if names(self.target.method) {
-                HeldResults::Continuations
+                BufferedResults::Continuations
             } else {
-                HeldResults::None
+                BufferedResults::None
             },
             most: self.call.hub.limits.held_bytes,
             request_context: self.call.request_context.clone(),
         }
     }
 
-    async fn send(&self, message: Bytes) -> Result<State, BoxError> {
+    async fn send(&self, message: Bytes) -> Result<CallState, BoxError> {
         let link = &self.target.link;
         let (caller, method) = (&self.call.caller, self.target.method);
         let target = names(method).then(|| self.target.name());
@@ -159,7 +137,7 @@ impl Bridge {
         match MediaType::of(&parts.headers) {
             MediaType::Json => {
                 let may_hold = |bytes| self.guard.may_hold(bytes);
-                let room = Room::new(&*self.call);
+                let room = ResponseBuffer::new(&*self.call);
                 let shaped =
                     answer::json_within(parts.status, body, &expected, room, may_hold).await?;
                 self.state(shaped)
@@ -172,9 +150,9 @@ impl Bridge {
                     self.call.hold_event(&mut events);
                     return self.state(answer::whole(StatusCode::OK, first, &expected)?);
                 }
-                Ok(State::Streams(events, Some(first)))
+                Ok(CallState::Streaming(events, Some(first)))
             }
-            MediaType::Other if parts.status.is_success() => Err(Failure::ContentType.into()),
+            MediaType::Other if parts.status.is_success() => Err(BackendError::ContentType.into()),
             MediaType::Other => Err(status(parts.status).into()),
         }
     }
@@ -186,37 +164,37 @@ impl Bridge {
                 return Ok(event?.data);
             }
             if !self.guard.may_hold(events.held()) {
-                return Err(Failure::UNREAD.into());
+                return Err(BackendError::UNREAD.into());
             }
-            events.chunk().await.ok_or(Failure::Ended)??;
+            events.chunk().await.ok_or(BackendError::Ended)??;
         }
     }
 
     /// Converts an adapted response. A task is a failure, because the client of a session did not declare tasks.
-    fn state(&self, shaped: Shaped) -> Result<State, BoxError> {
+    fn state(&self, shaped: AdaptedResponse) -> Result<CallState, BoxError> {
         match shaped {
-            Shaped::Ready(response) => Ok(State::Ready(response)),
-            Shaped::InputRequired(message) => Ok(State::Asked(message)),
-            Shaped::Task(message) | Shaped::Whole(message) => {
+            AdaptedResponse::Ready(response) => Ok(CallState::Ready(response)),
+            AdaptedResponse::InputRequired(message) => Ok(CallState::InputRequired(message)),
+            AdaptedResponse::Task(message) | AdaptedResponse::Whole(message) => {
                 Err(tasks::undeclared(&self.call, &self.target, &message))
             }
         }
     }
 
     /// Responds with a stream that a task feeds.
-    fn stream(self, state: State) -> Result<Response<Body>, Rejection> {
+    fn stream(self, state: CallState) -> Result<Response<Body>, Rejection> {
         let (stream, response) = answering_stream(&self.call, &self.guard)?;
         let session = Arc::clone(&self.session);
         let feeding = tokio::spawn(async move {
             let failure: Option<BoxError> = tokio::select! {
                 outcome = self.feed(state, &stream) => match outcome {
-                    Ok(answer) => (!self.finish(&stream, answer)).then(|| Failure::UNKEPT.into()),
+                    Ok(answer) => (!self.finish(&stream, answer)).then(|| BackendError::UNKEPT.into()),
                     Err(error) => Some(error),
                 },
                 // A cancelled request has no response.
                 () = self.guard.cancelled.notified() => None,
                 why = stream.abandoned(self.call.hub.limits.detached_for) => {
-                    Some(Failure::from(why).into())
+                    Some(BackendError::from(why).into())
                 }
             };
             if let Some(failure) = failure {
@@ -236,22 +214,25 @@ impl Bridge {
     }
 
     /// Continues until the response.
-    async fn feed(&self, mut state: State, stream: &Stream) -> Result<Bytes, BoxError> {
-        let (mut rounds, mut progress) = (0, Progress::default());
+    async fn feed(&self, mut state: CallState, stream: &Stream) -> Result<Bytes, BoxError> {
+        let (mut rounds, mut progress) = (0, ProgressFilter::default());
         loop {
             state = match state {
-                State::Ready(response) => {
+                CallState::Ready(response) => {
                     let body = response.into_body();
-                    let (room, most) = (Room::new(&*self.call), self.call.hub.limits.held_bytes);
+                    let (room, most) =
+                        (ResponseBuffer::new(&*self.call), self.call.hub.limits.held_bytes);
                     return room.collect(Bytes::new(), body, most, |_| true).await;
                 }
-                State::Streams(events, first) => {
+                CallState::Streaming(events, first) => {
                     self.read(events, first, stream, &mut progress).await?
                 }
-                State::Asked(message) => {
+                CallState::InputRequired(message) => {
                     rounds += 1;
-                    if rounds > MOST_ROUNDS {
-                        return Err(Failure::Question("asked the client too often").into());
+                    if rounds > MAX_INPUT_ROUNDS {
+                        return Err(
+                            BackendError::ServerRequest("asked the client too often").into()
+                        );
                     }
                     progress.next_round();
                     let next = self.round(&message, stream).await?;
@@ -267,13 +248,13 @@ impl Bridge {
         mut events: Events,
         mut first: Option<Bytes>,
         stream: &Stream,
-        progress: &mut Progress,
-    ) -> Result<State, BoxError> {
+        progress: &mut ProgressFilter,
+    ) -> Result<CallState, BoxError> {
         let expected = self.expected();
         loop {
             let message = match first.take() {
                 Some(message) => message,
-                None => next(&mut events, stream).await.ok_or(Failure::Ended)??,
+                None => next(&mut events, stream).await.ok_or(BackendError::Ended)??,
             };
             match scan(&message) {
                 Ok(Envelope::Response { .. }) => {
@@ -287,7 +268,7 @@ impl Bridge {
                     }
                     let is_progress = method.is(&message, "notifications/progress");
                     if !is_progress || progress.admit(&message, &params) {
-                        let class = Class::of_notification(&method.read(&message));
+                        let class = MessageClass::of_notification(&method.read(&message));
                         stream.push(message, class);
                     }
                 }
@@ -299,7 +280,7 @@ impl Bridge {
     /// Sends all input requests of the backend to the client, and builds the next request from the responses.
     async fn round(&self, message: &Bytes, stream: &Stream) -> Result<Bytes, BoxError> {
         let Ok(Envelope::Response { outcome: Outcome::Result(result), .. }) = scan(message) else {
-            return Err(Failure::Malformed("no JSON-RPC answer").into());
+            return Err(BackendError::Malformed("no JSON-RPC answer").into());
         };
         let result = result.of(message);
         let questions = find(result, "inputRequests").unwrap_or_default();
@@ -312,11 +293,14 @@ impl Bridge {
         let mut responses = vec![b'{'];
         for answered in join_all(asked).await {
             let (key, answer) = answered?;
-            let answer = answer
-                .map_err(|_| Failure::Question("asked, and the client did not answer in time"))?;
+            let answer = answer.map_err(|_| {
+                BackendError::ServerRequest("asked, and the client did not answer in time")
+            })?;
             let Ok(Envelope::Response { outcome: Outcome::Result(given), .. }) = scan(&answer)
             else {
-                return Err(Failure::Question("asked, and the client refused to answer").into());
+                return Err(
+                    BackendError::ServerRequest("asked, and the client refused to answer").into()
+                );
             };
             if responses.len() > 1 {
                 responses.push(b',');
@@ -333,14 +317,16 @@ impl Bridge {
     fn ask(&self, question: &[u8], stream: &Stream) -> Result<oneshot::Receiver<Bytes>, BoxError> {
         let method =
             find(question, "method").and_then(vmcp_wire::parse_json_string).unwrap_or_default();
-        let capability = needed(&method).ok_or(Failure::Question("asked something unknown"))?;
+        let capability =
+            needed(&method).ok_or(BackendError::ServerRequest("asked something unknown"))?;
         if find(self.session.capabilities(), capability).is_none() {
             let problem = "asked something that the client did not declare to be able to answer";
-            return Err(Failure::Question(problem).into());
+            return Err(BackendError::ServerRequest(problem).into());
         }
         let (sender, receiver) = oneshot::channel();
-        let number = self.session.talk().ask(Question::Call(sender));
-        let number = number.ok_or(Failure::Question("asked more than the client can be asked"))?;
+        let number = self.session.talk().ask(PendingServerRequest::Call(sender));
+        let number =
+            number.ok_or(BackendError::ServerRequest("asked more than the client can be asked"))?;
         let params = find(question, "params").unwrap_or(b"{}");
         let method = define_literal(&method);
         let message = [
@@ -351,8 +337,10 @@ impl Bridge {
             b"}",
         ]
         .concat();
-        if !stream.push(message.into(), Class::Kept) {
-            return Err(Failure::Question("asked while too much waits for the client").into());
+        if !stream.push(message.into(), MessageClass::Required) {
+            return Err(
+                BackendError::ServerRequest("asked while too much waits for the client").into()
+            );
         }
         Ok(receiver)
     }

@@ -17,25 +17,25 @@ use vmcp_core::{Body, BoxError, Generation, MediaType, NotSentError, Rejection, 
 use vmcp_timeout::TimeoutControl;
 use vmcp_wire::{Envelope, Key, Splice, find, scan, scan_prefix, sse};
 
-use self::running::RunningCall;
-use super::answer::{self, Expected, HeldResults, Room, Shaped};
+use self::running::CallTask;
+use super::answer::{self, AdaptedResponse, BufferedResults, ExpectedResponse, ResponseBuffer};
 use super::session_to_session::{event_stream, forgotten};
 use super::stateless_to_stateless::{carried, purpose};
 use super::{Call, Cancellation, Target};
 use crate::backend::ask::{small, status};
 use crate::backend::events::Events;
-use crate::backend::failure::Failure;
-use crate::backend::handshake::{Introduction, Live};
+use crate::backend::failure::BackendError;
+use crate::backend::handshake::{BackendSession, ClientInfo};
 use crate::backend::request::post;
 use crate::catalog::define_literal;
 use crate::extensions::{BRIDGED_IN_SESSIONS, bridged};
-use crate::park::{Handle, Out, Resume};
-use crate::session::Upstream;
+use crate::park::{CallEvent, Handle, Resumption};
+use crate::session::BackendSessionSlot;
 use crate::shared::Key as SharedKey;
 use crate::stream::next_piece;
 
 /// Maximum number of messages queued for the client.
-const QUEUE: usize = 64;
+const MAX_QUEUED_EVENTS: usize = 64;
 
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 const CLIENT: &str = "io.modelcontextprotocol/clientInfo";
@@ -55,12 +55,12 @@ pub(crate) async fn call(
     }
     let upstream = upstream(&call, &target)?;
     for last in [false, true] {
-        let crossing = Crossing::begin(&call, &target, &upstream).await?;
+        let crossing = InFlightCall::begin(&call, &target, &upstream).await?;
         if let Some(answer) = crossing.finish(&call, &target, &upstream, last).await? {
             return Ok(answer);
         }
     }
-    Err(Failure::SessionGone.into())
+    Err(BackendError::SessionGone.into())
 }
 
 /// Returns a member of the request's `_meta`.
@@ -73,29 +73,29 @@ fn capabilities(call: &Call) -> Cow<'_, [u8]> {
     bridged(meta(call, CAPABILITIES).unwrap_or(b"{}"), BRIDGED_IN_SESSIONS)
 }
 
-fn upstream(call: &Call, target: &Target) -> Result<Arc<Upstream>, BoxError> {
+fn upstream(call: &Call, target: &Target) -> Result<Arc<BackendSessionSlot>, BoxError> {
     let (capabilities, level) = (capabilities(call), meta(call, LEVEL));
     let key = SharedKey::new(&target.link, call.caller.identity(), &capabilities, level);
     Ok(call.hub.shared.get(key, &target.link).map_err(NotSentError::new)?)
 }
 
 /// Request in flight.
-struct Crossing {
-    live: Arc<Live>,
+struct InFlightCall {
+    live: Arc<BackendSession>,
     response: Response<Body>,
-    expected: Expected,
+    expected: ExpectedResponse,
     cancellation: Cancellation,
     hold: TimeoutControl,
 }
 
-impl Crossing {
+impl InFlightCall {
     async fn begin(
         call: &Call,
         target: &Target,
-        upstream: &Arc<Upstream>,
+        upstream: &Arc<BackendSessionSlot>,
     ) -> Result<Self, BoxError> {
         let capabilities = capabilities(call);
-        let who = Introduction {
+        let who = ClientInfo {
             caller: &call.caller,
             capabilities: &capabilities,
             client: meta(call, CLIENT).unwrap_or(br#"{"name":"unknown","version":"0"}"#),
@@ -114,13 +114,13 @@ impl Crossing {
         cancellation.arm(&live);
         let sent = link.send(request).await;
         let response = sent.inspect_err(|error| cancellation.failed(error))?;
-        let expected = Expected {
+        let expected = ExpectedResponse {
             id,
             client_id: call.id(),
             client: Generation::Stateless,
             backend: Generation::Stateful,
             cacheable: target.method == "resources/read",
-            held: HeldResults::None,
+            held: BufferedResults::None,
             most: call.hub.limits.held_bytes,
             request_context: call.request_context.clone(),
         };
@@ -132,7 +132,7 @@ impl Crossing {
         self,
         call: &Arc<Call>,
         target: &Arc<Target>,
-        upstream: &Arc<Upstream>,
+        upstream: &Arc<BackendSessionSlot>,
         last: bool,
     ) -> Result<Option<Result<Response<Body>, Rejection>>, BoxError> {
         let Self { live, response, expected, cancellation, hold } = self;
@@ -155,24 +155,24 @@ impl Crossing {
         }
         match MediaType::of(&parts.headers) {
             MediaType::Json => {
-                let room = Room::new(&**call);
+                let room = ResponseBuffer::new(&**call);
                 ready(answer::json(code, body, &expected, room).await?).map(Some)
             }
             MediaType::EventStream => {
                 let mut events = Events::new(body, expected.most).counted(call.account().as_ref());
-                let first = events.next().await.unwrap_or_else(|| Err(Failure::Ended.into()));
+                let first = events.next().await.unwrap_or_else(|| Err(BackendError::Ended.into()));
                 let first = first.inspect_err(|error| cancellation.failed(error))?.data;
                 if let Ok(Envelope::Response { .. }) = scan(&first) {
                     cancellation.disarm();
                     call.hold_event(&mut events);
                     return ready(answer::whole(StatusCode::OK, first, &expected)?).map(Some);
                 }
-                let running = RunningCall::new(call, live, events, cancellation, hold, &expected);
-                let (outlet, outs) = mpsc::channel(QUEUE);
+                let running = CallTask::new(call, live, events, cancellation, hold, &expected);
+                let (outlet, outs) = mpsc::channel(MAX_QUEUED_EVENTS);
                 tokio::spawn(running.run(first, outlet));
                 Ok(Some(respond(call, target, outs, expected).await))
             }
-            MediaType::Other if code.is_success() => Err(Failure::ContentType.into()),
+            MediaType::Other if code.is_success() => Err(BackendError::ContentType.into()),
             MediaType::Other => Err(status(code).into()),
         }
     }
@@ -226,17 +226,17 @@ async fn resume(
         .filter(|responses| responses.first() == Some(&b'{'))
         .ok_or_else(|| Rejection::invalid_params("params.inputResponses must be an object"))?;
     let waiting = call.hub.parked.take(handle, call.caller.identity()).ok_or_else(gone)?;
-    let (outlet, outs) = mpsc::channel(QUEUE);
+    let (outlet, outs) = mpsc::channel(MAX_QUEUED_EVENTS);
     let (caller, cause) = (call.caller.clone(), call.cause().cloned());
-    waiting.send(Resume { responses, outlet, caller, cause }).map_err(|_| gone())?;
-    let expected = Expected {
+    waiting.send(Resumption { responses, outlet, caller, cause }).map_err(|_| gone())?;
+    let expected = ExpectedResponse {
         // The running call knows its own id.
         id: Bytes::new(),
         client_id: call.id(),
         client: Generation::Stateless,
         backend: Generation::Stateful,
         cacheable: target.method == "resources/read",
-        held: HeldResults::None,
+        held: BufferedResults::None,
         most: call.hub.limits.held_bytes,
         request_context: call.request_context.clone(),
     };
@@ -247,49 +247,51 @@ async fn resume(
 async fn respond(
     call: &Arc<Call>,
     target: &Arc<Target>,
-    mut outs: mpsc::Receiver<Out>,
-    expected: Expected,
+    mut outs: mpsc::Receiver<CallEvent>,
+    expected: ExpectedResponse,
 ) -> Result<Response<Body>, Rejection> {
     match outs.recv().await {
-        Some(Out::Message(first, _, count)) => {
-            let ending = Ending { call: Arc::clone(call), target: Arc::clone(target), expected };
+        Some(CallEvent::Message(first, _, count)) => {
+            let final_message =
+                FinalMessage { call: Arc::clone(call), target: Arc::clone(target), expected };
             let encoder = Some(sse::Encoder::new(first));
-            let body = Streaming { encoder, count, outs, ending, over: false };
+            let body = CallEventBody { encoder, count, outs, final_message, over: false };
             Ok(event_stream(Body::wrap(body)))
         }
-        Some(Out::Refused(refusal)) => Err(refusal),
+        Some(CallEvent::Refused(refusal)) => Err(refusal),
         last => {
-            let ending = Ending { call: Arc::clone(call), target: Arc::clone(target), expected };
-            let (status, message) = ending.message(last)?;
+            let final_message =
+                FinalMessage { call: Arc::clone(call), target: Arc::clone(target), expected };
+            let (status, message) = final_message.message(last)?;
             Ok(answer::response(status, Body::from(message)))
         }
     }
 }
 
 /// Message that ends a response.
-struct Ending {
+struct FinalMessage {
     call: Arc<Call>,
     target: Arc<Target>,
-    expected: Expected,
+    expected: ExpectedResponse,
 }
 
-impl Ending {
-    fn message(&self, last: Option<Out>) -> Result<(StatusCode, Bytes), Rejection> {
+impl FinalMessage {
+    fn message(&self, last: Option<CallEvent>) -> Result<(StatusCode, Bytes), Rejection> {
         let failed = |error: &BoxError| self.target.rejection(error);
         match last {
-            Some(Out::Answer(message, count)) => {
+            Some(CallEvent::Answer(message, count)) => {
                 if let Some(count) = count {
                     self.call.hold(count);
                 }
                 self.answer(message).map_err(|error| failed(&error))
             }
-            Some(Out::Questions(handle, questions)) => self
+            Some(CallEvent::Questions(handle, questions)) => self
                 .questions(handle, &questions)
                 .map(|message| (StatusCode::OK, message))
                 .map_err(|error| failed(&error)),
-            Some(Out::Failed(error)) => Err(failed(&error)),
-            Some(Out::Refused(refusal)) => Err(refusal),
-            Some(Out::Message(..)) | None => Err(failed(&Failure::Ended.into())),
+            Some(CallEvent::Failed(error)) => Err(failed(&error)),
+            Some(CallEvent::Refused(refusal)) => Err(refusal),
+            Some(CallEvent::Message(..)) | None => Err(failed(&BackendError::Ended.into())),
         }
     }
 
@@ -324,17 +326,17 @@ impl Ending {
 }
 
 /// Body of notifications followed by the final message.
-struct Streaming {
+struct CallEventBody {
     /// Message that is being sent.
     encoder: Option<sse::Encoder>,
     /// Its reservation, held until the next message is sent.
     count: Option<Reservation>,
-    outs: mpsc::Receiver<Out>,
-    ending: Ending,
+    outs: mpsc::Receiver<CallEvent>,
+    final_message: FinalMessage,
     over: bool,
 }
 
-impl http_body::Body for Streaming {
+impl http_body::Body for CallEventBody {
     type Data = Bytes;
     type Error = BoxError;
 
@@ -348,7 +350,7 @@ impl http_body::Body for Streaming {
                 return Poll::Ready(None);
             }
             let message = match ready!(this.outs.poll_recv(cx)) {
-                Some(Out::Message(message, permit, count)) => {
+                Some(CallEvent::Message(message, permit, count)) => {
                     // Release the share, so the next message can arrive while the client reads this one.
                     drop(permit);
                     this.count = count;
@@ -357,8 +359,8 @@ impl http_body::Body for Streaming {
                 last => {
                     // The reservation of the response is held by the call.
                     (this.over, this.count) = (true, None);
-                    let ended = this.ending.message(last).map(|(_, message)| message);
-                    ended.unwrap_or_else(|refusal| this.ending.call.failure(&refusal))
+                    let ended = this.final_message.message(last).map(|(_, message)| message);
+                    ended.unwrap_or_else(|refusal| this.final_message.call.failure(&refusal))
                 }
             };
             this.encoder = Some(sse::Encoder::new(message));
@@ -367,11 +369,13 @@ impl http_body::Body for Streaming {
     }
 }
 
-fn ready(shaped: Shaped) -> Result<Result<Response<Body>, Rejection>, BoxError> {
+fn ready(shaped: AdaptedResponse) -> Result<Result<Response<Body>, Rejection>, BoxError> {
     match shaped {
-        Shaped::Ready(response) => Ok(Ok(response)),
-        Shaped::InputRequired(_) | Shaped::Task(_) | Shaped::Whole(_) => {
-            Err(Failure::Malformed("a question without a session").into())
+        AdaptedResponse::Ready(response) => Ok(Ok(response)),
+        AdaptedResponse::InputRequired(_)
+        | AdaptedResponse::Task(_)
+        | AdaptedResponse::Whole(_) => {
+            Err(BackendError::Malformed("a question without a session").into())
         }
     }
 }

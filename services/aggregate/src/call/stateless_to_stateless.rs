@@ -15,13 +15,15 @@ use vmcp_wire::{
     parse_json_string, scan, scan_prefix, sse,
 };
 
-use super::answer::{self, Continuation, Expected, HeldResults, Room, Shaped};
+use super::answer::{
+    self, AdaptedResponse, BufferedResults, Continuation, ExpectedResponse, ResponseBuffer,
+};
 use super::session_to_session::event_stream;
 use super::{Call, Target, needed};
-use crate::backend::Link;
+use crate::backend::BackendHandle;
 use crate::backend::ask::status;
 use crate::backend::events::Events;
-use crate::backend::failure::Failure;
+use crate::backend::failure::BackendError;
 use crate::backend::observe::kind_of_change;
 use crate::backend::request::post_stateless;
 use crate::catalog::{add_headers, define_literal};
@@ -46,33 +48,33 @@ pub(crate) async fn call(
     let response = link.begin(request).await?;
     let (code, kind) = (response.status(), MediaType::of(response.headers()));
     let body = response.into_body();
-    let expected = Expected {
+    let expected = ExpectedResponse {
         id: call.id(),
         client_id: call.id(),
         client: Generation::Stateless,
         backend: Generation::Stateless,
         cacheable: false,
         held: if target.method == "completion/complete" {
-            HeldResults::None
+            BufferedResults::None
         } else {
-            HeldResults::Continuations
+            BufferedResults::Continuations
         },
         most: call.hub.limits.held_bytes,
         request_context: call.request_context.clone(),
     };
     match kind {
         MediaType::Json => {
-            let shaped = answer::json(code, body, &expected, Room::new(&*call)).await?;
+            let shaped = answer::json(code, body, &expected, ResponseBuffer::new(&*call)).await?;
             respond(&call, &target, shaped).map(Ok)
         }
         MediaType::EventStream => Box::pin(begin(call, target, expected, body)).await.map(Ok),
-        MediaType::Other if code.is_success() => Err(Failure::ContentType.into()),
+        MediaType::Other if code.is_success() => Err(BackendError::ContentType.into()),
         MediaType::Other => Err(status(code).into()),
     }
 }
 
 /// Returns the message without extensions that are not bridged, and with the backend's own id of the related task.
-pub(crate) fn bridged(call: &Call, link: &Link, mut message: Bytes) -> Bytes {
+pub(crate) fn bridged(call: &Call, link: &BackendHandle, mut message: Bytes) -> Bytes {
     if must_strip(&call.message, BRIDGED) {
         message = strip(message, BRIDGED);
     }
@@ -83,12 +85,16 @@ pub(crate) fn bridged(call: &Call, link: &Link, mut message: Bytes) -> Bytes {
 }
 
 /// Builds the response from a complete backend response.
-fn respond(call: &Call, target: &Target, shaped: Shaped) -> Result<Response<Body>, BoxError> {
+fn respond(
+    call: &Call,
+    target: &Target,
+    shaped: AdaptedResponse,
+) -> Result<Response<Body>, BoxError> {
     let message = match shaped {
-        Shaped::Ready(response) => return Ok(response),
-        Shaped::InputRequired(message) => sealed(call, target, message)?,
-        Shaped::Task(message) => tasks::created(call, target, &message)?,
-        Shaped::Whole(message) => message,
+        AdaptedResponse::Ready(response) => return Ok(response),
+        AdaptedResponse::InputRequired(message) => sealed(call, target, message)?,
+        AdaptedResponse::Task(message) => tasks::created(call, target, &message)?,
+        AdaptedResponse::Whole(message) => message,
     };
     Ok(answer::response(StatusCode::OK, Body::from(message)))
 }
@@ -102,29 +108,29 @@ pub(crate) fn names(method: &str) -> bool {
 async fn begin(
     call: Arc<Call>,
     target: Arc<Target>,
-    expected: Expected,
+    expected: ExpectedResponse,
     body: Body,
 ) -> Result<Response<Body>, BoxError> {
     let mut events = Events::new(body, expected.most).counted(call.account().as_ref());
     let first = match events.next().await {
         Some(event) => event?.data,
-        None => return Err(Failure::Ended.into()),
+        None => return Err(BackendError::Ended.into()),
     };
     if let Ok(Envelope::Response { .. }) = scan(&first) {
         call.hold_event(&mut events);
         return respond(&call, &target, answer::event(first, &expected)?);
     }
     let (first, encoder) = (Some(first), None);
-    let passing = Passing { call, target, expected, events, first, encoder, over: false };
+    let passing = StreamAdapter { call, target, expected, events, first, encoder, over: false };
     Ok(event_stream(Body::wrap(passing)))
 }
 
 /// Body that forwards the rest of a stream event by event, polled by the client's connection. When the client disconnects, the
 /// backend request is dropped, which cancels a stateless request.
-struct Passing {
+struct StreamAdapter {
     call: Arc<Call>,
     target: Arc<Target>,
-    expected: Expected,
+    expected: ExpectedResponse,
     events: Events,
     first: Option<Bytes>,
     /// Message that is being sent. Its reservation is that of the event that was read last.
@@ -132,7 +138,7 @@ struct Passing {
     over: bool,
 }
 
-impl http_body::Body for Passing {
+impl http_body::Body for StreamAdapter {
     type Data = Bytes;
     type Error = BoxError;
 
@@ -153,7 +159,7 @@ impl http_body::Body for Passing {
                 None => match ready!(this.events.poll_next(cx)) {
                     Some(Ok(event)) => event.data,
                     Some(Err(error)) => this.fail(&error),
-                    None => this.fail(&Failure::Ended.into()),
+                    None => this.fail(&BackendError::Ended.into()),
                 },
             };
             this.encoder = this.pass(message).map(sse::Encoder::new);
@@ -161,7 +167,7 @@ impl http_body::Body for Passing {
     }
 }
 
-impl Passing {
+impl StreamAdapter {
     /// Returns a message as forwarded to the client.
     fn pass(&mut self, message: Bytes) -> Option<Bytes> {
         match scan(&message) {
@@ -254,16 +260,16 @@ fn undeclared(call: &Call, result: &[u8]) -> Option<&'static str> {
 /// Returns the backend's input request with its state sealed.
 fn sealed(call: &Call, target: &Target, message: Bytes) -> Result<Bytes, BoxError> {
     let Ok(Envelope::Response { outcome: Outcome::Result(result), .. }) = scan(&message) else {
-        return Err(Failure::Malformed("no JSON-RPC answer").into());
+        return Err(BackendError::Malformed("no JSON-RPC answer").into());
     };
     if let Some(capability) = undeclared(call, result.of(&message)) {
-        return Err(Failure::Capability(capability).into());
+        return Err(BackendError::Capability(capability).into());
     }
     let state = members(result.of(&message)).find(|member| member.key.is("requestState"));
     let Some(state) = state.filter(|state| state.value != b"null") else { return Ok(message) };
     // A state of another type would reach the client unsealed and could not be sent back.
     let state = parse_json_string(state.value).map(Cow::into_owned);
-    let state = state.ok_or(Failure::Malformed("a requestState that is no string"))?;
+    let state = state.ok_or(BackendError::Malformed("a requestState that is no string"))?;
     let sealed = call.hub.seal.seal(&state, purpose(call, target))?;
     let mut splice = Splice::new(&message);
     splice.set_member(result, "requestState", &define_literal(&sealed));

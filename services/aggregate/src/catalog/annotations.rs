@@ -21,13 +21,13 @@ pub(super) fn hinted(definitions: &[u8]) -> bool {
 /// Lazily parsed annotations of one tool. Only policies read them, and parsing every definition takes longer than the rest of
 /// building a catalog; each definition is parsed on first use.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct LazyAnnotations {
     /// Definition that has not been parsed yet; empty if it has no annotations.
     definition: Bytes,
     known: OnceLock<ToolAnnotations>,
 }
 
-impl Told {
+impl LazyAnnotations {
     /// Creates the annotations of a definition with an override applied.
     pub(super) fn new(item: Item<'_>, change: Option<&Override>) -> Self {
         match change.filter(|change| !change.annotations.is_empty()) {
@@ -88,7 +88,7 @@ mod tests {
 
     fn annotations(tool: &str, change: Option<&Override>) -> ToolAnnotations {
         let items = Items::of(Kind::Tools, &[tool]);
-        Told::new(items.iter().next().unwrap(), change).get()
+        LazyAnnotations::new(items.iter().next().unwrap(), change).get()
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use vmcp_wire::{Span, Splice, elements, find, find_span, parse_json_string};
 
 use super::combine::{hides, singular, wanted};
-use super::{Conflict, Item, Kind, Part, each_item};
+use super::{CatalogInput, Conflict, Item, Kind, each_item};
 use crate::settings::Rules;
 
 /// The URI scheme of user interfaces.
@@ -41,7 +41,7 @@ pub(crate) struct UiResource<L> {
 
 /// User interfaces of all backends.
 #[derive(Debug, Default)]
-pub(super) struct Interfaces {
+pub(super) struct ToolInterfaces {
     /// Part and its own URI, if different, by the URI that clients know.
     owners: BTreeMap<Box<str>, (usize, Option<Box<str>>)>,
     /// URI that clients know, if different, by part and the part's own URI.
@@ -52,12 +52,12 @@ pub(super) struct Interfaces {
 
 /// URI under which a backend's resource is advertised.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Offered<'a> {
-    AsItIs,
+pub(super) enum UriAssignment<'a> {
+    Unchanged,
     /// The resource is advertised under this URI.
-    As(&'a str),
+    Alias(&'a str),
     /// The resource is not advertised: a tool of this part names the same URI.
-    Not(usize),
+    TakenBy(usize),
 }
 
 /// Returns `true` if a page of a list may contain user interfaces.
@@ -88,11 +88,11 @@ impl ToolUi {
     }
 }
 
-impl Interfaces {
+impl ToolInterfaces {
     /// Collects the user interfaces of tools that clients may see. If tools of several backends name the same URI, the first
     /// backend in configuration order keeps it.
     pub(super) fn of<L>(
-        parts: &[Part<'_, L>],
+        parts: &[CatalogInput<'_, L>],
         rules: &Rules,
         conflicts: &mut Vec<Conflict>,
     ) -> Self {
@@ -128,7 +128,7 @@ impl Interfaces {
 
     fn enter<L>(
         &mut self,
-        parts: &[Part<'_, L>],
+        parts: &[CatalogInput<'_, L>],
         uri: &str,
         owners: &[usize],
         conflicts: &mut Vec<Conflict>,
@@ -173,17 +173,17 @@ impl Interfaces {
     }
 
     /// Returns the URI under which a part's resource is advertised.
-    pub(super) fn offered(&self, part: usize, uri: &str) -> Offered<'_> {
+    pub(super) fn offered(&self, part: usize, uri: &str) -> UriAssignment<'_> {
         if !uri.starts_with(SCHEME) || self.is_empty() {
-            return Offered::AsItIs;
+            return UriAssignment::Unchanged;
         }
         if let Some(alias) = self.aliases.get(&(part, uri.into())) {
-            return Offered::As(alias);
+            return UriAssignment::Alias(alias);
         }
         match self.owners.get(uri) {
-            Some((owner, None)) if *owner == part => Offered::AsItIs,
-            Some((owner, _)) => Offered::Not(*owner),
-            None => Offered::AsItIs,
+            Some((owner, None)) if *owner == part => UriAssignment::Unchanged,
+            Some((owner, _)) => UriAssignment::TakenBy(*owner),
+            None => UriAssignment::Unchanged,
         }
     }
 
@@ -203,7 +203,7 @@ impl Interfaces {
     /// Returns the routes of all user interfaces by the URI that clients know.
     pub(super) fn routes<L: Clone>(
         &self,
-        parts: &[Part<'_, L>],
+        parts: &[CatalogInput<'_, L>],
     ) -> HashMap<Box<str>, UiResource<L>> {
         let owners = self.owners.iter();
         let routes = owners.map(|(uri, (part, own))| {

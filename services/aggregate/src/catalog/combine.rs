@@ -8,19 +8,19 @@ use std::sync::Arc;
 
 use vmcp_core::{Generation, ItemKind};
 
-use super::annotations::Told;
-use super::apps::Interfaces;
+use super::annotations::LazyAnnotations;
+use super::apps::ToolInterfaces;
 use super::conflict_resolution::{AssignedName, ConflictResolver, Prefixes};
 use super::define::define;
 use super::located::{located, resources, templates};
 use super::{
-    ByGeneration, Catalog, Catalogs, Item, Kind, List, Offer, ParamHeader, Route, Routes, Serial,
-    item_rules, params,
+    ByGeneration, Catalog, CatalogId, Catalogs, Item, Kind, List, Offer, ParamHeader, Route,
+    Routes, item_rules, params,
 };
 use crate::settings::{Conflicts, Rules, WorkloadRules};
 
 /// Maximum length of one backend's instructions, in bytes.
-const LONGEST_INSTRUCTIONS: usize = 16 << 10;
+const MAX_INSTRUCTIONS_LENGTH: usize = 16 << 10;
 
 /// Name claimed by several backends, and the resolution of the conflict.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub enum HideRule {
 }
 
 /// Input of one backend for the catalog.
-pub(crate) struct Part<'a, L> {
+pub(crate) struct CatalogInput<'a, L> {
     pub(crate) name: &'a str,
     pub(crate) link: L,
     pub(crate) offers: ByGeneration<&'a Offer>,
@@ -58,14 +58,15 @@ pub(crate) struct Part<'a, L> {
 /// Builds the catalogs of `parts`, which are in configuration order. `backends` are all configured backends. Names are assigned
 /// once for both generations: a name belongs to the same backend in both, even if that backend lacks the item in one of them.
 pub(crate) fn combine<L: Clone>(
-    parts: &[Part<'_, L>],
+    parts: &[CatalogInput<'_, L>],
     backends: &[&str],
     rules: &Rules,
 ) -> Catalogs<L> {
     let mut conflicts = Vec::new();
     item_rules::report(parts, &mut conflicts);
     let prefixes = Prefixes::new(rules, backends);
-    let (found, none) = (Interfaces::of(parts, rules, &mut conflicts), Interfaces::default());
+    let (found, none) =
+        (ToolInterfaces::of(parts, rules, &mut conflicts), ToolInterfaces::default());
     let tools = named(parts, &prefixes, (Kind::Tools, &found), &mut conflicts);
     let prompts = named(parts, &prefixes, (Kind::Prompts, &none), &mut conflicts);
     let resources = located(parts, (Kind::Resources, &found), &mut conflicts, resources);
@@ -79,7 +80,7 @@ pub(crate) fn combine<L: Clone>(
         let (resources, templates) = (resources.of(generation), templates.of(generation));
         let lists = [&tools.list, &prompts.list, &resources.1, &templates.1];
         Arc::new(Catalog {
-            serial: Serial::new(),
+            serial: CatalogId::new(),
             tools: Arc::clone(&tools.routes),
             prompts: Arc::clone(&prompts.routes),
             resources: Arc::clone(&resources.0),
@@ -93,7 +94,7 @@ pub(crate) fn combine<L: Clone>(
         })
     };
     let stateful = catalog(Generation::Stateful);
-    let stateless = if parts.iter().all(Part::is_same) {
+    let stateless = if parts.iter().all(CatalogInput::is_same) {
         Arc::clone(&stateful)
     } else {
         catalog(Generation::Stateless)
@@ -101,7 +102,7 @@ pub(crate) fn combine<L: Clone>(
     Catalogs(ByGeneration { stateful, stateless })
 }
 
-impl<L> Part<'_, L> {
+impl<L> CatalogInput<'_, L> {
     fn is_same(&self) -> bool {
         std::ptr::eq(self.offers.stateful, self.offers.stateless)
     }
@@ -114,7 +115,7 @@ impl<L> Part<'_, L> {
 
 /// Computes a value for each generation; computes it once if both have the same items of this kind.
 pub(super) fn by_generation<L, T: Clone>(
-    parts: &[Part<'_, L>],
+    parts: &[CatalogInput<'_, L>],
     kind: Kind,
     mut make: impl FnMut(Generation) -> T,
 ) -> ByGeneration<T> {
@@ -135,9 +136,9 @@ struct NamedItems<L> {
 
 /// Builds the lists and routes of tools or prompts, the kinds that the gateway may rename.
 fn named<L: Clone>(
-    parts: &[Part<'_, L>],
+    parts: &[CatalogInput<'_, L>],
     prefixes: &Prefixes<'_>,
-    (kind, interfaces): (Kind, &Interfaces),
+    (kind, interfaces): (Kind, &ToolInterfaces),
     conflicts: &mut Vec<Conflict>,
 ) -> ByGeneration<NamedItems<L>> {
     let mut resolver = ConflictResolver::new(parts, prefixes, kind, conflicts);
@@ -149,10 +150,10 @@ fn named<L: Clone>(
 
 /// Builds the list and routes of one generation from the items that were assigned a name.
 fn named_in<L: Clone>(
-    parts: &[Part<'_, L>],
+    parts: &[CatalogInput<'_, L>],
     resolver: &ConflictResolver<'_, L>,
     assigned: &[(AssignedName, bool)],
-    (kind, generation, interfaces): (Kind, Generation, &Interfaces),
+    (kind, generation, interfaces): (Kind, Generation, &ToolInterfaces),
     conflicts: &mut Vec<Conflict>,
 ) -> NamedItems<L> {
     let none: Arc<[ParamHeader]> = Arc::default();
@@ -182,7 +183,7 @@ fn named_in<L: Clone>(
             interfaces.enter_original(&mut originals, (candidate.part, item), name);
             listed.push((name, (item, candidate)));
         }
-        let annotations = Told::new(item, candidate.change);
+        let annotations = LazyAnnotations::new(item, candidate.change);
         let interface = interfaces.has(item);
         let route = Route { link, name: own, shown: *visible, annotations, interface, headers };
         routes.add(name, route);
@@ -278,10 +279,10 @@ pub(crate) fn singular(kind: Kind) -> &'static str {
 }
 
 /// Concatenates the instructions of each backend, under the backend's name.
-fn instructions<L>(parts: &[Part<'_, L>], generation: Generation) -> Option<String> {
+fn instructions<L>(parts: &[CatalogInput<'_, L>], generation: Generation) -> Option<String> {
     let said = parts.iter().filter_map(|part| {
         let text = part.offers.of(generation).instructions.as_deref()?.trim();
-        let mut end = text.len().min(LONGEST_INSTRUCTIONS);
+        let mut end = text.len().min(MAX_INSTRUCTIONS_LENGTH);
         while !text.is_char_boundary(end) {
             end -= 1;
         }

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use super::combine::{hides, prefix, singular};
-use super::texts::Texts;
-use super::{ByGeneration, Conflict, Item, Kind, Part, each_item};
+use super::texts::StringTable;
+use super::{ByGeneration, CatalogInput, Conflict, Item, Kind, each_item};
 use crate::settings::{Conflicts, Override, Rules};
 
 /// Item that claims a name.
@@ -28,12 +28,12 @@ impl Candidate<'_> {
 
 /// All items of one kind that claim a name.
 pub(super) struct ConflictResolver<'a, L> {
-    parts: &'a [Part<'a, L>],
+    parts: &'a [CatalogInput<'a, L>],
     rules: &'a Rules,
     kind: Kind,
     pub(super) candidates: Vec<Candidate<'a>>,
     /// Claimed name of each candidate by its index, followed by assigned names that differ from the claimed ones.
-    pub(super) names: Texts,
+    pub(super) names: StringTable,
 }
 
 /// Assigned name: the index of the name and that of its candidate.
@@ -71,7 +71,7 @@ impl<'a> Prefixes<'a> {
 impl<'a, L> ConflictResolver<'a, L> {
     /// Collects all items of one kind that claim a name. Leaves out items whose names would look like another backend's.
     pub(super) fn new(
-        parts: &'a [Part<'a, L>],
+        parts: &'a [CatalogInput<'a, L>],
         prefixes: &Prefixes<'a>,
         kind: Kind,
         conflicts: &mut Vec<Conflict>,
@@ -79,7 +79,7 @@ impl<'a, L> ConflictResolver<'a, L> {
         let rules = prefixes.rules;
         let count = parts.iter().map(|part| part.offers.stateful.of(kind).len()).sum();
         let mut candidates = Vec::with_capacity(count);
-        let mut names = Texts::with_capacity(count);
+        let mut names = StringTable::with_capacity(count);
         for (index, part) in parts.iter().enumerate() {
             let workload = rules.workloads.get(part.name).filter(|_| kind == Kind::Tools);
             let prefix = prefix(rules, part.name);

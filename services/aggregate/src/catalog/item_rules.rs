@@ -4,7 +4,7 @@
 use vmcp_wire::{ItemRules, MemberRule, MemberType};
 
 use super::Kind;
-use super::combine::{Conflict, Part, singular};
+use super::combine::{CatalogInput, Conflict, singular};
 
 /// Maximum number of left-out items of one kind in the report.
 const MAX_REPORTED: usize = 100;
@@ -76,7 +76,7 @@ impl Kind {
 }
 
 /// Reports items that were left out because they are invalid.
-pub(super) fn report<L>(parts: &[Part<'_, L>], conflicts: &mut Vec<Conflict>) {
+pub(super) fn report<L>(parts: &[CatalogInput<'_, L>], conflicts: &mut Vec<Conflict>) {
     for kind in Kind::ALL {
         let mut reported = Vec::new();
         for part in parts {

@@ -5,7 +5,7 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use bytes::Bytes;
 
 use super::Kind;
-use super::texts::Texts;
+use super::texts::StringTable;
 
 /// Maximum number of items on a page.
 pub(crate) const PAGE: usize = 1000;
@@ -16,7 +16,7 @@ const LONGEST_CURSOR: usize = 8192;
 /// Items in key order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct List {
-    keys: Texts,
+    keys: StringTable,
     /// Offset of each item in `joined`, followed by the offset past the last comma.
     starts: Vec<u32>,
     joined: Bytes,
@@ -55,7 +55,7 @@ impl List {
         size: usize,
         define: impl Fn(&str, T, &mut Vec<u8>),
     ) -> Self {
-        let mut keys = Texts::with_capacity(items.len());
+        let mut keys = StringTable::with_capacity(items.len());
         let mut starts = Vec::with_capacity(items.len() + 1);
         let mut joined = Vec::with_capacity(size + items.len());
         for (key, item) in items {

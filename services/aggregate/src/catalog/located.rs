@@ -5,11 +5,11 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::apps::{Interfaces, Offered};
+use super::apps::{ToolInterfaces, UriAssignment};
 use super::combine::{Conflict, by_generation, singular};
 use super::define::define;
 use super::templates::{Templates, unfit};
-use super::{ByGeneration, Kind, List, Part, each_item};
+use super::{ByGeneration, CatalogInput, Kind, List, each_item};
 
 /// Maximum number of left-out templates in the report.
 const MAX_LEFT_OUT: usize = 100;
@@ -40,8 +40,8 @@ pub(super) fn templates<L: Clone>(all: Vec<OwnedUris<'_, L>>) -> Templates<L> {
 /// Builds the lists of resources and templates. URIs are kept, except those of user interfaces that several backends have; the
 /// first backend with a URI serves it. `owners` builds the lookup from URI to backend.
 pub(super) fn located<L, O>(
-    parts: &[Part<'_, L>],
-    (kind, interfaces): (Kind, &Interfaces),
+    parts: &[CatalogInput<'_, L>],
+    (kind, interfaces): (Kind, &ToolInterfaces),
     conflicts: &mut Vec<Conflict>,
     owners: impl Fn(Vec<OwnedUris<'_, L>>) -> O,
 ) -> ByGeneration<(Arc<O>, Arc<List>)> {
@@ -68,9 +68,9 @@ pub(super) fn located<L, O>(
                 });
             }
             let key = match interfaces.offered(index, &key) {
-                Offered::AsItIs => key,
-                Offered::As(alias) => Cow::Owned(alias.to_owned()),
-                Offered::Not(by) => return contend(&mut shown, key, by),
+                UriAssignment::Unchanged => key,
+                UriAssignment::Alias(alias) => Cow::Owned(alias.to_owned()),
+                UriAssignment::TakenBy(by) => return contend(&mut shown, key, by),
             };
             match first.entry(key) {
                 Entry::Vacant(place) => {

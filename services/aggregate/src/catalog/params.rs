@@ -12,7 +12,7 @@ use vmcp_wire::{find, parse_json_string};
 const ANNOTATION: &str = "x-mcp-header";
 
 /// Maximum nesting depth of properties.
-const DEEPEST: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 /// Argument that is repeated in a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub(crate) fn of(tool: &[u8]) -> Option<Vec<ParamHeader>> {
 }
 
 fn collect(schema: &Value, path: &mut Vec<String>, found: &mut Vec<ParamHeader>) -> Option<()> {
-    if path.len() > DEEPEST {
+    if path.len() > MAX_DEPTH {
         return None;
     }
     let Some(Value::Object(properties)) = schema.get("properties") else { return Some(()) };

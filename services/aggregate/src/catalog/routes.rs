@@ -7,8 +7,8 @@ use bytes::Bytes;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::ParamHeader;
-use super::annotations::Told;
-use super::texts::Texts;
+use super::annotations::LazyAnnotations;
+use super::texts::StringTable;
 
 /// Route of one name. `L` is the handle of a backend.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ pub(crate) struct Route<L> {
     /// `true` if clients may see and use the item; otherwise only composite tools may.
     pub(crate) shown: bool,
     /// Annotations declared by the server, with overrides applied.
-    pub(crate) annotations: Told,
+    pub(crate) annotations: LazyAnnotations,
     /// `true` if the tool has a user interface.
     pub(crate) interface: bool,
     /// Arguments that are repeated in headers (`x-mcp-header`, MCP 2026-07-28).
@@ -29,7 +29,7 @@ pub(crate) struct Route<L> {
 /// Routes by name. Each catalog builds its own table, so construction is optimized as well as lookup.
 #[derive(Debug)]
 pub(crate) struct Routes<L> {
-    names: Texts,
+    names: StringTable,
     targets: Vec<Route<L>>,
     /// Indices of names and targets, by the hash of the name.
     table: HashTable<u32>,
@@ -45,7 +45,7 @@ impl<L> Default for Routes<L> {
 impl<L> Routes<L> {
     pub(crate) fn with_capacity(count: usize) -> Self {
         Self {
-            names: Texts::with_capacity(count),
+            names: StringTable::with_capacity(count),
             targets: Vec::with_capacity(count),
             table: HashTable::with_capacity(count),
             hasher: DefaultHashBuilder::default(),
@@ -88,7 +88,7 @@ mod tests {
         let mut routes = Routes::default();
         for number in 0..100_usize {
             let name = Bytes::from(format!("\"{number}\""));
-            let (annotations, headers) = (Told::default(), Arc::default());
+            let (annotations, headers) = (LazyAnnotations::default(), Arc::default());
             let route =
                 Route { link: number, name, shown: true, annotations, interface: false, headers };
             routes.add(&format!("be_{number}"), route);

@@ -6,42 +6,42 @@ use std::sync::{Arc, Weak};
 
 /// Process-wide unique number of a catalog.
 #[derive(Debug)]
-pub(crate) struct Serial(Arc<u64>);
+pub(crate) struct CatalogId(Arc<u64>);
 
 /// Weak reference to the number of a catalog.
 #[derive(Clone, Debug)]
-pub(crate) struct SerialRef {
+pub(crate) struct WeakCatalogId {
     number: u64,
     catalog: Weak<u64>,
 }
 
-impl Serial {
+impl CatalogId {
     pub(super) fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self(Arc::new(NEXT.fetch_add(1, Ordering::Relaxed)))
     }
 
-    pub(crate) fn refer(&self) -> SerialRef {
-        SerialRef { number: *self.0, catalog: Arc::downgrade(&self.0) }
+    pub(crate) fn refer(&self) -> WeakCatalogId {
+        WeakCatalogId { number: *self.0, catalog: Arc::downgrade(&self.0) }
     }
 }
 
-impl SerialRef {
+impl WeakCatalogId {
     /// Returns `true` while the catalog exists.
     pub(crate) fn is_alive(&self) -> bool {
         self.catalog.strong_count() > 0
     }
 }
 
-impl PartialEq for SerialRef {
+impl PartialEq for WeakCatalogId {
     fn eq(&self, other: &Self) -> bool {
         self.number == other.number
     }
 }
 
-impl Eq for SerialRef {}
+impl Eq for WeakCatalogId {}
 
-impl Hash for SerialRef {
+impl Hash for WeakCatalogId {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.number.hash(state);
     }

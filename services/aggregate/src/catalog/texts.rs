@@ -2,12 +2,12 @@
 
 /// Strings by index, in insertion order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Texts {
+pub(crate) struct StringTable {
     all: String,
     ends: Vec<u32>,
 }
 
-impl Texts {
+impl StringTable {
     pub(crate) fn with_capacity(count: usize) -> Self {
         // Most tool names are shorter than 24 bytes.
         Self { all: String::with_capacity(count * 24), ends: Vec::with_capacity(count) }
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn gives_each_string_by_its_number() {
-        let mut texts = Texts::with_capacity(3);
+        let mut texts = StringTable::with_capacity(3);
         for (first, second) in [("a_", "x"), ("", ""), ("b", "")] {
             texts.push(first, second);
         }
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn finds_where_sorted_strings_part() {
-        let mut texts = Texts::default();
+        let mut texts = StringTable::default();
         for text in ["a", "c", "e"] {
             texts.push(text, "");
         }

@@ -14,28 +14,32 @@ use super::Listener;
 use crate::backend::ask::tell;
 use crate::backend::check::has_forgotten;
 use crate::backend::events::Events;
-use crate::backend::handshake::{self, Introduction, Live};
-use crate::backend::request::{asking, listen, post};
-use crate::backend::{Link, Speaks};
+use crate::backend::handshake::{self, BackendSession, ClientInfo};
+use crate::backend::request::{listen, post, with_operation};
+use crate::backend::{BackendHandle, SupportedModes};
 use crate::catalog::define_literal;
-use crate::expiry::expired;
-use crate::hub::Hub;
+use crate::expiry::wait_for_expiry;
+use crate::hub::GatewayState;
 use crate::relay::Relay;
-use crate::session::{Session, Upstream};
-use crate::stream::{Class, Stream};
+use crate::session::{BackendSessionSlot, Session};
+use crate::stream::{MessageClass, Stream};
 
-pub(super) const PAUSE: (Duration, Duration) =
+pub(super) const RETRY_DELAY: (Duration, Duration) =
     (Duration::from_millis(100), Duration::from_secs(10));
-pub(super) const LARGEST_EVENT: usize = 16 << 20;
+pub(super) const MAX_EVENT_BYTES: usize = 16 << 20;
 
 /// Returns the client information of a stateless client's subscription, which requests notifications only.
-pub(super) fn listening(caller: &Caller) -> Introduction<'_> {
+pub(super) fn listening(caller: &Caller) -> ClientInfo<'_> {
     let client = br#"{"name":"vmcp","version":"1"}"#;
-    Introduction { caller, capabilities: b"{}", client, cause: None, address: None }
+    ClientInfo { caller, capabilities: b"{}", client, cause: None, address: None }
 }
 
 /// Starts the subscription to a backend for a stateful client, if it has an open notification stream or resource subscriptions.
-pub(crate) fn follow(hub: &Arc<Hub>, session: &Arc<Session>, upstream: &Arc<Upstream>) {
+pub(crate) fn follow(
+    hub: &Arc<GatewayState>,
+    session: &Arc<Session>,
+    upstream: &Arc<BackendSessionSlot>,
+) {
     let Some(talk) = session.has_talk() else { return };
     let connected = talk.listening().is_some_and(|stream| stream.connected());
     if !connected && upstream.subscriptions().is_empty() || upstream.link.is_retired() {
@@ -49,7 +53,7 @@ pub(crate) fn follow(hub: &Arc<Hub>, session: &Arc<Session>, upstream: &Arc<Upst
         tokio::spawn(async move {
             let (owner, link) = (Arc::clone(&session), Arc::clone(&upstream.link));
             let following = async move {
-                if upstream.link.speaks() == Some(Speaks::Stateless) {
+                if upstream.link.speaks() == Some(SupportedModes::Stateless) {
                     for_subscriber(hub, session, upstream, stream).await;
                 } else {
                     for_session(hub, session, upstream, stream).await;
@@ -58,7 +62,7 @@ pub(crate) fn follow(hub: &Arc<Hub>, session: &Arc<Session>, upstream: &Arc<Upst
             // The owner's next request, which brings a newer token, restarts it.
             tokio::select! {
                 () = following => {}
-                () = expired(|| owner.caller()) => {}
+                () = wait_for_expiry(|| owner.caller()) => {}
                 () = link.retired() => {}
             }
         })
@@ -69,12 +73,12 @@ pub(crate) fn follow(hub: &Arc<Hub>, session: &Arc<Session>, upstream: &Arc<Upst
 
 /// Relays the notification stream of a stateful backend to that of a stateful client.
 async fn for_session(
-    hub: Arc<Hub>,
+    hub: Arc<GatewayState>,
     session: Arc<Session>,
-    upstream: Arc<Upstream>,
+    upstream: Arc<BackendSessionSlot>,
     stream: Arc<Stream>,
 ) {
-    let mut reading = Reading::default();
+    let mut reading = ResumptionState::default();
     let level = || session.level();
     loop {
         let round = async {
@@ -97,7 +101,7 @@ async fn for_session(
             })
             .await
         };
-        if round.await.is_ok_and(|said| said == Said::Never) {
+        if round.await.is_ok_and(|said| said == StreamSupport::Never) {
             return;
         }
         reading.rest().await;
@@ -106,48 +110,48 @@ async fn for_session(
 
 /// Support of notification streams by a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Said {
-    Something,
+enum StreamSupport {
+    Possible,
     Never,
 }
 
 /// State for reopening a notification stream after its end.
-struct Reading {
+struct ResumptionState {
     pause: Duration,
     /// Session of the stream, and the id of the last event.
-    last: Option<(Weak<Live>, Bytes)>,
+    last: Option<(Weak<BackendSession>, Bytes)>,
 }
 
-impl Default for Reading {
+impl Default for ResumptionState {
     fn default() -> Self {
-        Self { pause: PAUSE.0, last: None }
+        Self { pause: RETRY_DELAY.0, last: None }
     }
 }
 
-impl Reading {
+impl ResumptionState {
     /// Takes the event id for resumption if the session is unchanged. If the backend rejects it, it is not used again.
-    fn take_last(&mut self, live: &Arc<Live>) -> Option<Bytes> {
+    fn take_last(&mut self, live: &Arc<BackendSession>) -> Option<Bytes> {
         let (of, last) = self.last.take()?;
         std::ptr::eq(of.as_ptr(), Arc::as_ptr(live)).then_some(last)
     }
 
-    fn set_last(&mut self, live: &Arc<Live>, last: Option<Bytes>) {
+    fn set_last(&mut self, live: &Arc<BackendSession>, last: Option<Bytes>) {
         self.last = last.map(|last| (Arc::downgrade(live), last));
     }
 
     async fn rest(&mut self) {
         sleep(self.pause).await;
-        self.pause = PAUSE.1.min(self.pause * 2);
+        self.pause = RETRY_DELAY.1.min(self.pause * 2);
     }
 }
 
 /// Reads one connection of a stateful backend's notification stream to its end, resuming after the last event.
 async fn read<F: Future<Output = ()>>(
-    upstream: &Upstream,
-    live: &Arc<Live>,
-    reading: &mut Reading,
+    upstream: &BackendSessionSlot,
+    live: &Arc<BackendSession>,
+    reading: &mut ResumptionState,
     mut each: impl FnMut(Bytes) -> F,
-) -> Result<Said, BoxError> {
+) -> Result<StreamSupport, BoxError> {
     let link = &upstream.link;
     let last = reading.take_last(live);
     let response = link.send(live.sign(listen(link, &live.caller(), last.as_ref()))).await?;
@@ -157,20 +161,20 @@ async fn read<F: Future<Output = ()>>(
         // difference.
         400 | 404 if live.can_end() && has_forgotten(link, live).await? => {
             upstream.gone(live);
-            return Ok(Said::Something);
+            return Ok(StreamSupport::Possible);
         }
-        400..=499 if last.is_some() => return Ok(Said::Something),
-        404 | 405 => return Ok(Said::Never),
+        400..=499 if last.is_some() => return Ok(StreamSupport::Possible),
+        404 | 405 => return Ok(StreamSupport::Never),
         _ => {}
     }
     if MediaType::of(response.headers()) != MediaType::EventStream {
-        return Ok(Said::Something);
+        return Ok(StreamSupport::Possible);
     }
-    reading.pause = PAUSE.0;
+    reading.pause = RETRY_DELAY.0;
     reading.set_last(live, last);
     let account = link.account(&live.caller(), None);
     let mut events =
-        Events::new(response.into_body(), LARGEST_EVENT).counted_while_open(account.as_ref());
+        Events::new(response.into_body(), MAX_EVENT_BYTES).counted_while_open(account.as_ref());
     while let Some(event) = events.next().await {
         let event = event?;
         if let Some(last) = events.last_id() {
@@ -178,14 +182,14 @@ async fn read<F: Future<Output = ()>>(
         }
         each(event.data).await;
     }
-    Ok(Said::Something)
+    Ok(StreamSupport::Possible)
 }
 
 /// Relays updates of subscribed resources from a stateless backend to a stateful client.
 async fn for_subscriber(
-    hub: Arc<Hub>,
+    hub: Arc<GatewayState>,
     session: Arc<Session>,
-    upstream: Arc<Upstream>,
+    upstream: Arc<BackendSessionSlot>,
     stream: Arc<Stream>,
 ) {
     let uris: Vec<String> = upstream.subscriptions().iter().map(ToString::to_string).collect();
@@ -200,7 +204,7 @@ async fn for_subscriber(
         if hub.may_hear(caller.identity(), link, Generation::Stateless, &message)
             && let Some(message) = untagged(&message)
         {
-            stream.push(message, Class::Coalesced);
+            stream.push(message, MessageClass::Coalesced);
         }
     })
     .await;
@@ -208,9 +212,9 @@ async fn for_subscriber(
 
 /// Relays updates from one backend of either generation to a stateless client.
 pub(super) async fn for_listener(
-    hub: Arc<Hub>,
+    hub: Arc<GatewayState>,
     listener: Arc<Listener>,
-    link: Arc<Link>,
+    link: Arc<BackendHandle>,
     uris: Vec<String>,
 ) {
     let tell = |generation: Generation, message: &Bytes| {
@@ -218,16 +222,16 @@ pub(super) async fn for_listener(
             listener.push(message);
         }
     };
-    if link.speaks().is_some_and(|speaks| speaks != Speaks::Stateful) {
+    if link.speaks().is_some_and(|speaks| speaks != SupportedModes::Stateful) {
         let who = listening(&listener.caller);
         return updates(&link, &uris, who, |message| tell(Generation::Stateless, &message)).await;
     }
-    let upstream = Arc::new(Upstream::new(Arc::clone(&link)));
+    let upstream = Arc::new(BackendSessionSlot::new(Arc::clone(&link)));
     for uri in &uris {
         upstream.subscribe(uri, true);
     }
-    let closing = Closing(Arc::clone(&upstream));
-    let mut reading = Reading::default();
+    let closing = CloseOnDrop(Arc::clone(&upstream));
+    let mut reading = ResumptionState::default();
     loop {
         let round = async {
             let live = upstream.live(listening(&listener.caller), &|| None).await?;
@@ -246,7 +250,7 @@ pub(super) async fn for_listener(
             })
             .await
         };
-        if round.await.is_ok_and(|said| said == Said::Never) {
+        if round.await.is_ok_and(|said| said == StreamSupport::Never) {
             break;
         }
         reading.rest().await;
@@ -255,16 +259,16 @@ pub(super) async fn for_listener(
 }
 
 /// Guard that ends the backend's session with the task.
-struct Closing(Arc<Upstream>);
+struct CloseOnDrop(Arc<BackendSessionSlot>);
 
-impl Drop for Closing {
+impl Drop for CloseOnDrop {
     fn drop(&mut self) {
         self.0.close(Vec::new());
     }
 }
 
 /// Rejects a server request, because no client can respond to it.
-async fn refuse(link: Arc<Link>, live: Arc<Live>, message: Bytes) {
+async fn refuse(link: Arc<BackendHandle>, live: Arc<BackendSession>, message: Bytes) {
     let Ok(Envelope::Request { id, method, .. }) = scan(&message) else { return };
     let id = String::from_utf8_lossy(id.of(&message)).into_owned();
     let answer = if method.is(&message, "ping") {
@@ -275,15 +279,20 @@ async fn refuse(link: Arc<Link>, live: Arc<Live>, message: Bytes) {
         )
     };
     let request = live.sign(post(&link, &live.caller(), answer.into()));
-    _ = tell(&link, asking(request, "", None)).await;
+    _ = tell(&link, with_operation(request, "", None)).await;
 }
 
 /// Reads a stateless backend's `subscriptions/listen` stream and reopens it when it ends.
-async fn updates(link: &Link, uris: &[String], who: Introduction<'_>, mut each: impl FnMut(Bytes)) {
+async fn updates(
+    link: &BackendHandle,
+    uris: &[String],
+    who: ClientInfo<'_>,
+    mut each: impl FnMut(Bytes),
+) {
     let uris: Vec<String> =
         uris.iter().map(|uri| String::from_utf8_lossy(&define_literal(uri)).into_owned()).collect();
     let members = format!("\"notifications\":{{\"resourceSubscriptions\":[{}]}},", uris.join(","));
-    let mut pause = PAUSE.0;
+    let mut pause = RETRY_DELAY.0;
     loop {
         let (mut request, _) = handshake::request(link, "subscriptions/listen", &members, who);
         let hold = TimeoutControl::new();
@@ -293,17 +302,17 @@ async fn updates(link: &Link, uris: &[String], who: Introduction<'_>, mut each: 
             && MediaType::of(response.headers()) == MediaType::EventStream
         {
             let account = link.account(who.caller, who.address);
-            let mut events = Events::new(response.into_body(), LARGEST_EVENT)
+            let mut events = Events::new(response.into_body(), MAX_EVENT_BYTES)
                 .counted_while_open(account.as_ref());
             while let Some(Ok(event)) = events.next().await {
-                pause = PAUSE.0;
+                pause = RETRY_DELAY.0;
                 if is_update(&event.data) {
                     each(event.data);
                 }
             }
         }
         sleep(pause).await;
-        pause = PAUSE.1.min(pause * 2);
+        pause = RETRY_DELAY.1.min(pause * 2);
     }
 }
 

@@ -7,7 +7,7 @@ use vmcp_core::{Body, Generation, MediaType, Rejection};
 use vmcp_wire::{Envelope, Outcome, scan};
 
 use super::follow;
-use crate::backend::Speaks;
+use crate::backend::SupportedModes;
 use crate::backend::ask::small;
 use crate::call::{Call, Target, result};
 use crate::session::Session;
@@ -30,7 +30,7 @@ pub(crate) async fn subscribe(
     }
     // The client may open its stream later; earlier notifications are queued for it.
     session.talk().standing(|| session.account(&call.hub));
-    if target.link.speaks() == Some(Speaks::Stateless) {
+    if target.link.speaks() == Some(SupportedModes::Stateless) {
         if target.decided.is_some_and(|decided| decided != Generation::Stateless) {
             return Err(call.outdated(&target.link));
         }

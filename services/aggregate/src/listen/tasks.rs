@@ -8,17 +8,17 @@ use vmcp_core::{Generation, MediaType, Rejection, cause_ref, code};
 use vmcp_timeout::TimeoutControl;
 use vmcp_wire::{Envelope, Key, Span, Splice, elements, find, parse_json_string, scan};
 
-use super::follow::{LARGEST_EVENT, PAUSE, listening};
-use super::{Listener, MOST_RESOURCES};
-use crate::backend::Link;
+use super::follow::{MAX_EVENT_BYTES, RETRY_DELAY, listening};
+use super::{Listener, MAX_RESOURCES};
+use crate::backend::BackendHandle;
 use crate::backend::ask::ask;
 use crate::backend::events::Events;
-use crate::backend::failure::Failure;
-use crate::backend::handshake::{self, Introduction};
+use crate::backend::failure::BackendError;
+use crate::backend::handshake::{self, ClientInfo};
 use crate::call::Call;
 use crate::catalog::define_literal;
 use crate::extensions::{TASKS, TASKS_REQUIRED, declares, tasks_required};
-use crate::hub::Hub;
+use crate::hub::GatewayState;
 use crate::tasks::{self, TASK_CHANGED, TaskId, translated, visible_tool};
 
 const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
@@ -43,9 +43,9 @@ pub(super) fn wanted(call: &Call, filter: &[u8]) -> Result<Vec<Bytes>, Rejection
     };
     let mut literals = elements(ids);
     let strings = literals.clone().all(|id| id.first() == Some(&b'"'));
-    if ids.first() != Some(&b'[') || !strings || literals.clone().nth(MOST_RESOURCES).is_some() {
+    if ids.first() != Some(&b'[') || !strings || literals.clone().nth(MAX_RESOURCES).is_some() {
         return Err(Rejection::invalid_params(format!(
-            "params.notifications.taskIds must be an array of at most {MOST_RESOURCES} strings"
+            "params.notifications.taskIds must be an array of at most {MAX_RESOURCES} strings"
         )));
     }
     let literals: Vec<Bytes> =
@@ -60,8 +60,8 @@ pub(super) fn wanted(call: &Call, filter: &[u8]) -> Result<Vec<Bytes>, Rejection
 pub(super) async fn find_tasks(
     call: &Call,
     literals: Vec<Bytes>,
-) -> Vec<(Arc<Link>, Vec<FollowedTask>)> {
-    let mut found: Vec<(Arc<Link>, Vec<FollowedTask>)> = Vec::new();
+) -> Vec<(Arc<BackendHandle>, Vec<FollowedTask>)> {
+    let mut found: Vec<(Arc<BackendHandle>, Vec<FollowedTask>)> = Vec::new();
     for literal in literals {
         // Policy evaluation takes time and there can be many tasks, so yield to other requests.
         tokio::task::yield_now().await;
@@ -86,18 +86,18 @@ pub(super) async fn find_tasks(
 
 /// Notifies a listener of the tasks of one backend until all have ended.
 pub(super) async fn for_listener(
-    hub: Arc<Hub>,
+    hub: Arc<GatewayState>,
     listener: Arc<Listener>,
-    link: Arc<Link>,
+    link: Arc<BackendHandle>,
     tasks: Vec<FollowedTask>,
 ) {
-    let mut follower = Follower { hub, listener, link, tasks };
-    let mut pause = PAUSE.0;
+    let mut follower = TaskFollower { hub, listener, link, tasks };
+    let mut pause = RETRY_DELAY.0;
     while !follower.tasks.is_empty() {
         match follower.open().await {
             Some(mut events) => {
                 while let Some(Ok(event)) = events.next().await {
-                    pause = PAUSE.0;
+                    pause = RETRY_DELAY.0;
                     follower.pass(&event.data).await;
                     if follower.tasks.is_empty() {
                         return;
@@ -108,22 +108,22 @@ pub(super) async fn for_listener(
             None => follower.refetch().await,
         }
         sleep(pause).await;
-        pause = PAUSE.1.min(pause * 2);
+        pause = RETRY_DELAY.1.min(pause * 2);
     }
 }
 
-struct Follower {
-    hub: Arc<Hub>,
+struct TaskFollower {
+    hub: Arc<GatewayState>,
     listener: Arc<Listener>,
-    link: Arc<Link>,
+    link: Arc<BackendHandle>,
     /// Tasks that have not ended, as far as the client knows.
     tasks: Vec<FollowedTask>,
 }
 
-impl Follower {
-    fn introduction(&self) -> Introduction<'_> {
+impl TaskFollower {
+    fn introduction(&self) -> ClientInfo<'_> {
         let capabilities = TASKS_REQUIRED.as_bytes();
-        Introduction { capabilities, ..listening(&self.listener.caller) }
+        ClientInfo { capabilities, ..listening(&self.listener.caller) }
     }
 
     /// Opens the backend's notification stream for the tasks.
@@ -142,7 +142,7 @@ impl Follower {
         let events = MediaType::of(response.headers()) == MediaType::EventStream;
         let account = self.link.account(&self.listener.caller, None);
         events.then(|| {
-            Events::new(response.into_body(), LARGEST_EVENT).counted_while_open(account.as_ref())
+            Events::new(response.into_body(), MAX_EVENT_BYTES).counted_while_open(account.as_ref())
         })
     }
 
@@ -179,8 +179,10 @@ impl Follower {
                         self.tell(index, &message, params);
                     }
                 }
-                Err(error) => match cause_ref::<Failure>(error.as_ref()) {
-                    Some(Failure::Rpc { code, .. }) if *code == i64::from(code::INVALID_PARAMS) => {
+                Err(error) => match cause_ref::<BackendError>(error.as_ref()) {
+                    Some(BackendError::Rpc { code, .. })
+                        if *code == i64::from(code::INVALID_PARAMS) =>
+                    {
                         self.tasks.remove(index);
                     }
                     // The next fetch retries it.

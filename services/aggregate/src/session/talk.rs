@@ -10,20 +10,20 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use vmcp_timeout::PauseGuard;
 
-use super::{Upstream, lock};
-use crate::backend::handshake::Live;
-use crate::detached::Account;
+use super::{BackendSessionSlot, lock};
+use crate::backend::handshake::BackendSession;
+use crate::detached::ClientAccount;
 use crate::stream::Stream;
 
 /// Maximum number of streams of one session, active or resumable.
-const MOST_STREAMS: usize = 64;
+const MAX_STREAMS: usize = 64;
 
 /// Maximum number of pending server requests of one session.
-const MOST_QUESTIONS: usize = 64;
+const MAX_PENDING_SERVER_REQUESTS: usize = 64;
 
 /// Streams and pending server requests of a session.
 #[derive(Debug, Default)]
-pub(crate) struct Talk(Mutex<State>);
+pub(crate) struct SessionStreams(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -34,18 +34,18 @@ struct State {
     streams: Vec<Arc<Stream>>,
     stream_serial: u32,
     /// Pending server requests with the time they were sent.
-    questions: HashMap<u64, (Question, Instant)>,
+    questions: HashMap<u64, (PendingServerRequest, Instant)>,
     question_serial: u64,
     tasks: Vec<AbortHandle>,
 }
 
 /// Recipient of the client's response to a server request.
 #[derive(Debug)]
-pub(crate) enum Question {
+pub(crate) enum PendingServerRequest {
     /// The stateful backend that sent the request, under its own id.
     Backend {
-        upstream: Arc<Upstream>,
-        live: Arc<Live>,
+        upstream: Arc<BackendSessionSlot>,
+        live: Arc<BackendSession>,
         id: Bytes,
         /// Guards that pause the timeouts of dependent calls until the response.
         pauses: Vec<PauseGuard>,
@@ -56,7 +56,7 @@ pub(crate) enum Question {
     Call(oneshot::Sender<Bytes>),
 }
 
-impl Question {
+impl PendingServerRequest {
     /// Returns `true` if the recipient still waits.
     fn is_open(&self) -> bool {
         match self {
@@ -66,13 +66,13 @@ impl Question {
     }
 }
 
-impl Talk {
+impl SessionStreams {
     fn lock(&self) -> MutexGuard<'_, State> {
         lock(&self.0)
     }
 
     /// Returns the notification stream; creates it if necessary.
-    pub(crate) fn standing(&self, account: impl FnOnce() -> Account) -> Arc<Stream> {
+    pub(crate) fn standing(&self, account: impl FnOnce() -> ClientAccount) -> Arc<Stream> {
         let mut state = self.lock();
         let ended = state.ended;
         let stream = state.standing.get_or_insert_with(|| Stream::new(0, account()));
@@ -88,13 +88,13 @@ impl Talk {
     }
 
     /// Creates a stream for one response; `None` if there are too many or the session has ended.
-    pub(crate) fn open_stream(&self, account: Account) -> Option<Arc<Stream>> {
+    pub(crate) fn open_stream(&self, account: ClientAccount) -> Option<Arc<Stream>> {
         let mut state = self.lock();
         if state.ended {
             return None;
         }
         state.streams.retain(|stream| !stream.is_over());
-        if state.streams.len() >= MOST_STREAMS {
+        if state.streams.len() >= MAX_STREAMS {
             // Ended streams are only kept for resumption, so a new response may replace one.
             let ended = state.streams.iter().position(|stream| stream.has_ended())?;
             state.streams.remove(ended);
@@ -115,9 +115,9 @@ impl Talk {
 
     /// Stores a server request until the response. Returns its number, which is the id that the client receives; `None` if too
     /// many are pending or the session has ended.
-    pub(crate) fn ask(&self, question: Question) -> Option<u64> {
+    pub(crate) fn ask(&self, question: PendingServerRequest) -> Option<u64> {
         let mut state = self.lock();
-        if state.questions.len() >= MOST_QUESTIONS || state.ended {
+        if state.questions.len() >= MAX_PENDING_SERVER_REQUESTS || state.ended {
             return None;
         }
         state.question_serial += 1;
@@ -127,18 +127,20 @@ impl Talk {
     }
 
     /// Removes the server request that the client responded to. Only the first response is accepted.
-    pub(crate) fn take(&self, number: u64) -> Option<Question> {
+    pub(crate) fn take(&self, number: u64) -> Option<PendingServerRequest> {
         self.lock().questions.remove(&number).map(|(question, _)| question)
     }
 
     /// Removes a server request that its backend has cancelled.
-    pub(crate) fn withdraw(&self, asked: &Arc<Live>, theirs: &[u8]) -> Option<u64> {
+    pub(crate) fn withdraw(&self, asked: &Arc<BackendSession>, theirs: &[u8]) -> Option<u64> {
         let mut state = self.lock();
         let number = state.questions.iter().find_map(|(number, (question, _))| match question {
-            Question::Backend { live, id, .. } if Arc::ptr_eq(live, asked) && id == theirs => {
+            PendingServerRequest::Backend { live, id, .. }
+                if Arc::ptr_eq(live, asked) && id == theirs =>
+            {
                 Some(*number)
             }
-            Question::Backend { .. } | Question::Call(_) => None,
+            PendingServerRequest::Backend { .. } | PendingServerRequest::Call(_) => None,
         })?;
         state.questions.remove(&number);
         Some(number)
@@ -156,7 +158,7 @@ impl Talk {
 
     /// Removes ended streams. Returns the server requests whose stream has ended or that have been pending for longer than
     /// `patience`, because their backends may still wait for a response.
-    pub(crate) fn prune(&self, patience: Duration) -> Vec<Question> {
+    pub(crate) fn prune(&self, patience: Duration) -> Vec<PendingServerRequest> {
         let mut state = self.lock();
         state.streams.retain(|stream| !stream.is_over());
         if state.streams.is_empty() {

@@ -14,39 +14,39 @@ use tokio::time::{sleep, timeout};
 use vmcp_core::{BoxError, RequestContext};
 
 use super::lock;
-use crate::backend::Link;
+use crate::backend::BackendHandle;
 use crate::backend::ask::{ask, tell};
-use crate::backend::handshake::{self, Introduction, Live};
-use crate::backend::request::{asking, post};
+use crate::backend::handshake::{self, BackendSession, ClientInfo};
+use crate::backend::request::{post, with_operation};
 use crate::catalog::define_literal;
 
 /// Interval for checking whether the calls of an ending session have completed.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Time for which a session stays open so that the cancellations of its calls arrive.
 const CANCELLATION_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Closure that returns the log level of the client, as JSON; the level may change at any time.
-pub(crate) type Level<'a> = &'a (dyn Fn() -> Option<Box<[u8]>> + Sync);
+pub(crate) type LevelSource<'a> = &'a (dyn Fn() -> Option<Box<[u8]>> + Sync);
 
 /// Maximum number of resources that one session can subscribe to at one backend.
-const MOST_SUBSCRIPTIONS: usize = 1024;
+const MAX_SUBSCRIPTIONS: usize = 1024;
 
 /// Slot for a session at one backend.
 #[derive(Debug)]
-pub(crate) struct Upstream {
-    pub(crate) link: Arc<Link>,
-    live: ArcSwapOption<Live>,
+pub(crate) struct BackendSessionSlot {
+    pub(crate) link: Arc<BackendHandle>,
+    live: ArcSwapOption<BackendSession>,
     /// Held while the session is opened, so it is opened once.
     opening: tokio::sync::Mutex<()>,
-    extra: Mutex<Option<Box<Extra>>>,
+    extra: Mutex<Option<Box<SubscriptionState>>>,
     /// `true` if the session has opened a user interface of the backend (MCP Apps).
     pub(crate) has_open_app: AtomicBool,
 }
 
 /// State that few sessions need.
 #[derive(Debug, Default)]
-struct Extra {
+struct SubscriptionState {
     /// Resources that the client has subscribed to.
     subscriptions: Vec<Box<str>>,
     listener: Option<AbortHandle>,
@@ -54,8 +54,8 @@ struct Extra {
     ended: bool,
 }
 
-impl Upstream {
-    pub(crate) fn new(link: Arc<Link>) -> Self {
+impl BackendSessionSlot {
+    pub(crate) fn new(link: Arc<BackendHandle>) -> Self {
         Self {
             link,
             live: ArcSwapOption::empty(),
@@ -68,9 +68,9 @@ impl Upstream {
     /// Returns the session; opens it if necessary.
     pub(crate) async fn live(
         &self,
-        who: Introduction<'_>,
-        level: Level<'_>,
-    ) -> Result<Arc<Live>, BoxError> {
+        who: ClientInfo<'_>,
+        level: LevelSource<'_>,
+    ) -> Result<Arc<BackendSession>, BoxError> {
         match self.live.load_full() {
             Some(live) => {
                 live.renew(who.caller);
@@ -83,9 +83,9 @@ impl Upstream {
 
     async fn open_session(
         &self,
-        who: Introduction<'_>,
-        level: Level<'_>,
-    ) -> Result<Arc<Live>, BoxError> {
+        who: ClientInfo<'_>,
+        level: LevelSource<'_>,
+    ) -> Result<Arc<BackendSession>, BoxError> {
         let _guard = self.opening.lock().await;
         if let Some(live) = self.live.load_full() {
             return Ok(live);
@@ -109,8 +109,8 @@ impl Upstream {
     /// Sends the log level to a session until the `known` one is current.
     async fn follow_level(
         &self,
-        live: &Live,
-        level: Level<'_>,
+        live: &BackendSession,
+        level: LevelSource<'_>,
         known: &mut Option<Box<[u8]>>,
         cause: Option<&RequestContext>,
     ) {
@@ -125,7 +125,7 @@ impl Upstream {
     /// Sets the log level of a session; `level` is JSON. Rejections by the backend are ignored.
     pub(crate) async fn set_level(
         &self,
-        live: &Live,
+        live: &BackendSession,
         level: &[u8],
         cause: Option<&RequestContext>,
     ) {
@@ -134,12 +134,12 @@ impl Upstream {
     }
 
     /// Returns the session if it is open.
-    pub(crate) fn open(&self) -> Option<Arc<Live>> {
+    pub(crate) fn open(&self) -> Option<Arc<BackendSession>> {
         self.live.load_full()
     }
 
     /// Removes a session that the backend has forgotten. Returns `true` if it was still the current one.
-    pub(crate) fn gone(&self, live: &Arc<Live>) -> bool {
+    pub(crate) fn gone(&self, live: &Arc<BackendSession>) -> bool {
         let current = self.live.compare_and_swap(live, None);
         current.as_ref().is_some_and(|current| Arc::ptr_eq(current, live))
     }
@@ -147,7 +147,7 @@ impl Upstream {
     /// Sends a small request of the gateway itself.
     pub(crate) async fn set(
         &self,
-        live: &Live,
+        live: &BackendSession,
         method: &'static str,
         params: &str,
         cause: Option<&RequestContext>,
@@ -156,14 +156,14 @@ impl Upstream {
         let message =
             format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#);
         let request = live.sign(post(&self.link, &live.caller(), message.into()));
-        ask(&self.link, asking(request, method, cause), &id).await.map(drop)
+        ask(&self.link, with_operation(request, method, cause), &id).await.map(drop)
     }
 
     /// Returns `true` if the subscription is already stored or there is capacity for it.
     pub(crate) fn may_subscribe(&self, uri: &str) -> bool {
         lock(&self.extra).as_ref().is_none_or(|extra| {
             let known = &extra.subscriptions;
-            known.len() < MOST_SUBSCRIPTIONS || known.iter().any(|known| **known == *uri)
+            known.len() < MAX_SUBSCRIPTIONS || known.iter().any(|known| **known == *uri)
         })
     }
 
@@ -172,7 +172,7 @@ impl Upstream {
         let mut extra = lock(&self.extra);
         let subscriptions = &mut extra.get_or_insert_default().subscriptions;
         subscriptions.retain(|known| **known != *uri);
-        if wanted && subscriptions.len() < MOST_SUBSCRIPTIONS {
+        if wanted && subscriptions.len() < MAX_SUBSCRIPTIONS {
             subscriptions.push(uri.into());
         }
     }
@@ -184,7 +184,7 @@ impl Upstream {
     /// Starts the listener with `start`, unless one is running or the slot has ended.
     pub(crate) fn listen_with(&self, start: impl FnOnce() -> AbortHandle) {
         let mut extra = lock(&self.extra);
-        let Extra { listener, ended, .. } = &mut **extra.get_or_insert_default();
+        let SubscriptionState { listener, ended, .. } = &mut **extra.get_or_insert_default();
         if !*ended && listener.as_ref().is_none_or(AbortHandle::is_finished) {
             *listener = Some(start());
         }
@@ -224,7 +224,7 @@ impl Upstream {
         runtime.spawn(async move {
             // Each call in flight holds a reference to the session.
             while patiently && Arc::strong_count(&live) > 1 {
-                sleep(LOOK).await;
+                sleep(POLL_INTERVAL).await;
             }
             let cancels = cancels.into_iter().map(|cancel| tell(&link, cancel));
             _ = timeout(CANCELLATION_TIMEOUT, join_all(cancels)).await;
@@ -234,7 +234,7 @@ impl Upstream {
 }
 
 /// Ends a session that a call in flight opened after the slot was closed.
-impl Drop for Upstream {
+impl Drop for BackendSessionSlot {
     fn drop(&mut self) {
         self.leave(true, Vec::new());
     }

@@ -20,24 +20,24 @@ use vmcp_core::{Body, BoxError};
 /// It is always ready: each request is sent to a clone of the stack after that clone is ready. Cloning increments a reference
 /// count, and a request costs one allocation, independent of the number of layers.
 #[derive(Clone)]
-pub struct BackendService(Arc<dyn Stack>);
+pub struct BackendService(Arc<dyn DynStack>);
 
 /// Wrapper around the whole path to a backend, including the adapter of [`Transport::Sse`](super::Transport::Sse), so it
 /// observes operations and their responses. The default wraps nothing.
 #[derive(Clone, Default)]
-pub struct Around(Option<Arc<Wrap>>);
+pub struct ServiceWrapper(Option<Arc<Wrap>>);
 
 type Wrap = dyn Fn(BackendService) -> BackendService + Send + Sync;
 
 /// Future of a response.
-pub type Sending = Pin<Box<dyn Future<Output = Result<Response<Body>, BoxError>> + Send>>;
+pub type BackendFuture = Pin<Box<dyn Future<Output = Result<Response<Body>, BoxError>> + Send>>;
 
-trait Stack: Send + Sync {
-    fn send(&self, request: Request<Full<Bytes>>) -> Sending;
+trait DynStack: Send + Sync {
+    fn send(&self, request: Request<Full<Bytes>>) -> BackendFuture;
 }
 
 /// Stack whose responses have bodies of the type `B`.
-struct Typed<S, B> {
+struct ErasedStack<S, B> {
     stack: S,
     body: PhantomData<fn() -> B>,
 }
@@ -45,7 +45,7 @@ struct Typed<S, B> {
 pin_project! {
     /// Future that erases the types of a response's body and error in one step, because each move of a response copies its
     /// head.
-    struct Answer<F> {
+    struct ErasedResponseFuture<F> {
         #[pin]
         inner: F,
     }
@@ -61,16 +61,16 @@ impl BackendService {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        Self(Arc::new(Typed { stack, body: PhantomData }))
+        Self(Arc::new(ErasedStack { stack, body: PhantomData }))
     }
 
     /// Starts a request. The future does not borrow from `self`.
-    pub fn send(&self, request: Request<Full<Bytes>>) -> Sending {
+    pub fn send(&self, request: Request<Full<Bytes>>) -> BackendFuture {
         self.0.send(request)
     }
 }
 
-impl Around {
+impl ServiceWrapper {
     /// Creates the wrapper from a closure.
     pub fn new(wrap: impl Fn(BackendService) -> BackendService + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(wrap)))
@@ -84,7 +84,7 @@ impl Around {
     }
 }
 
-impl<S, B> Stack for Typed<S, B>
+impl<S, B> DynStack for ErasedStack<S, B>
 where
     S: Service<Request<Full<Bytes>>, Response = Response<B>> + Clone + Send + Sync + 'static,
     S::Error: Into<BoxError>,
@@ -92,18 +92,18 @@ where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    fn send(&self, request: Request<Full<Bytes>>) -> Sending {
+    fn send(&self, request: Request<Full<Bytes>>) -> BackendFuture {
         let mut stack = self.stack.clone();
         // Fast path: a stack that is ready at once can be called without storing the request.
         match stack.poll_ready(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(Ok(())) => Box::pin(Answer { inner: stack.call(request) }),
+            Poll::Ready(Ok(())) => Box::pin(ErasedResponseFuture { inner: stack.call(request) }),
             Poll::Ready(Err(error)) => Box::pin(future::ready(Err(error.into()))),
-            Poll::Pending => Box::pin(Answer { inner: stack.oneshot(request) }),
+            Poll::Pending => Box::pin(ErasedResponseFuture { inner: stack.oneshot(request) }),
         }
     }
 }
 
-impl<F, B, E> Future for Answer<F>
+impl<F, B, E> Future for ErasedResponseFuture<F>
 where
     F: Future<Output = Result<Response<B>, E>>,
     B: http_body::Body<Data = Bytes> + Send + 'static,
@@ -123,18 +123,18 @@ where
 impl Service<Request<Full<Bytes>>> for BackendService {
     type Response = Response<Body>;
     type Error = BoxError;
-    type Future = Sending;
+    type Future = BackendFuture;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Full<Bytes>>) -> Sending {
+    fn call(&mut self, request: Request<Full<Bytes>>) -> BackendFuture {
         self.send(request)
     }
 }
 
-impl fmt::Debug for Around {
+impl fmt::Debug for ServiceWrapper {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Around")
     }

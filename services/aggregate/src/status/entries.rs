@@ -8,14 +8,14 @@ use super::{Entry, HiddenReason};
 use crate::catalog::{
     ByGeneration, Kind, Offer, Route, contested, each_item, hidden_by, singular, wanted,
 };
-use crate::hub::{Combined, Everything, Snapshot};
+use crate::hub::{BackendCatalog, BackendCatalogs, Snapshot};
 
 /// Advertised name and visibility, by backend and the backend's own name.
 type Placed<'a> = HashMap<(&'a str, String), (&'a str, bool)>;
 
 /// Returns all items of a snapshot's backends, sorted by kind and name. Items that are equal for clients of both generations
 /// form one entry.
-pub(super) fn entries(snapshot: &Snapshot, catalogs: &Combined) -> Vec<Entry> {
+pub(super) fn entries(snapshot: &Snapshot, catalogs: &BackendCatalogs) -> Vec<Entry> {
     let (mut entries, none) = (Vec::new(), Offer::default());
     let both = ByGeneration { stateful: Generation::Stateful, stateless: Generation::Stateless };
     for kind in Kind::ALL {
@@ -47,7 +47,7 @@ pub(super) fn entries(snapshot: &Snapshot, catalogs: &Combined) -> Vec<Entry> {
     entries
 }
 
-fn placed(catalog: &Everything, kind: Kind) -> Placed<'_> {
+fn placed(catalog: &BackendCatalog, kind: Kind) -> Placed<'_> {
     let routes = match kind {
         Kind::Tools => &catalog.tools,
         Kind::Prompts => &catalog.prompts,
@@ -62,7 +62,7 @@ fn placed(catalog: &Everything, kind: Kind) -> Placed<'_> {
         .collect()
 }
 
-fn located(catalog: &Everything, kind: Kind) -> Placed<'_> {
+fn located(catalog: &BackendCatalog, kind: Kind) -> Placed<'_> {
     if kind == Kind::Resources {
         let resources = catalog.resources.iter();
         return resources
@@ -82,7 +82,7 @@ fn place<'a>(uri: &'a str, backend: &'a str) -> ((&'a str, String), (&'a str, bo
 
 fn entry(
     snapshot: &Snapshot,
-    catalog: &Everything,
+    catalog: &BackendCatalog,
     kind: Kind,
     (backend, original): (&str, String),
     place: Option<(&str, bool)>,
@@ -111,7 +111,7 @@ fn entry(
     }
 }
 
-fn resolution(catalog: &Everything, kind: Kind, name: &str) -> String {
+fn resolution(catalog: &BackendCatalog, kind: Kind, name: &str) -> String {
     let mut conflicts = catalog.conflicts.iter();
     let conflict = conflicts.find(|found| found.kind == singular(kind) && found.name == name);
     conflict.map_or_else(|| "another has its name".to_owned(), |found| found.resolution.clone())

@@ -9,7 +9,7 @@ use crate::settings::Sharing;
 
 /// Results of a backend's health checks ([`Settings::checks`](crate::settings::Settings::checks)).
 #[derive(Clone, Debug)]
-pub struct Checked {
+pub struct HealthReport {
     /// Health according to the checks alone. Display [`BackendReport::health`] instead.
     pub health: Health,
     /// Number of consecutive failed checks.

@@ -13,7 +13,7 @@ use vmcp_core::BoxError;
 use vmcp_wire::sse;
 
 use super::Stream;
-use super::state::State;
+use super::state::StreamState;
 
 /// Approximate maximum number of bytes in one frame; the connection's own buffers are not counted.
 pub(super) const MAX_FRAME: usize = 32 << 10;
@@ -54,7 +54,7 @@ impl Connection {
 /// Appends unsent messages of a stream, up to about [`MAX_FRAME`].
 fn encode(
     stream: &Stream,
-    state: &mut State,
+    state: &mut StreamState,
     encoder: &mut Option<(u64, sse::Encoder)>,
     out: &mut BytesMut,
 ) {

@@ -7,21 +7,21 @@ use std::task::Waker;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::{Class, DROPPED, QUEUE};
+use super::{DROPPED, MAX_QUEUED_MESSAGES, MessageClass};
 use crate::detached::Reservation;
 
 /// Maximum number of sent messages kept for resending.
-const KEPT: usize = 64;
+const MAX_REPLAY_MESSAGES: usize = 64;
 
 /// Maximum number of bytes in a stream, sent or not, excluding the final response.
-pub(super) const MOST_BYTES: usize = 4 << 20;
+pub(super) const MAX_STREAM_BYTES: usize = 4 << 20;
 
 /// Maximum size of a message that is copied when it is queued for a disconnected client, in bytes. A short slice could
 /// otherwise keep a large buffer in memory.
 const MAX_COPIED: usize = 64 << 10;
 
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(super) struct StreamState {
     pub(super) messages: VecDeque<Message>,
     /// Number of the next message.
     pub(super) next: u64,
@@ -53,10 +53,10 @@ pub(super) struct State {
 pub(super) struct Message {
     pub(super) number: u64,
     pub(super) data: Bytes,
-    pub(super) class: Class,
+    pub(super) class: MessageClass,
 }
 
-impl State {
+impl StreamState {
     pub(super) fn waiting(&self) -> usize {
         self.messages.iter().rev().take_while(|message| message.number >= self.unsent).count()
     }
@@ -65,7 +65,7 @@ impl State {
     pub(super) fn is_full(&self) -> bool {
         let waiting = self.waiting();
         let is_wide = || waiting > 0 && self.bytes >= self.most_bytes();
-        self.ended.is_none() && (waiting >= QUEUE || is_wide())
+        self.ended.is_none() && (waiting >= MAX_QUEUED_MESSAGES || is_wide())
     }
 
     /// Returns the first unsent message.
@@ -76,7 +76,7 @@ impl State {
 
     /// Removes sent messages beyond the limit for resending.
     pub(super) fn forget(&mut self) {
-        while self.messages.len() > KEPT || self.bytes > MOST_BYTES / 4 {
+        while self.messages.len() > MAX_REPLAY_MESSAGES || self.bytes > MAX_STREAM_BYTES / 4 {
             match self.messages.front() {
                 Some(oldest) if oldest.number < self.unsent => self.drop_at(0),
                 _ => return,
@@ -94,9 +94,9 @@ impl State {
         let most = match (&self.reservation, &self.connected_bytes) {
             (Some(reservation), _) => reservation.most().saturating_sub(self.partial),
             (None, Some(held)) => held.bytes() + held.room(),
-            (None, None) => MOST_BYTES,
+            (None, None) => MAX_STREAM_BYTES,
         };
-        most.min(MOST_BYTES)
+        most.min(MAX_STREAM_BYTES)
     }
 
     /// Charges the buffered bytes and `more`. For a disconnected client, this includes the bytes held by the reader of the
@@ -117,7 +117,7 @@ impl State {
     /// Returns `true` if an equal message that can be coalesced is queued.
     pub(super) fn waits(&self, data: &[u8]) -> bool {
         let mut unsent = self.messages.iter().rev().take_while(|it| it.number >= self.unsent);
-        unsent.any(|it| it.class == Class::Coalesced && it.data == data)
+        unsent.any(|it| it.class == MessageClass::Coalesced && it.data == data)
     }
 
     /// Makes space for a message of this length by removing sent messages, then droppable ones. Returns `true` if there is
@@ -132,7 +132,7 @@ impl State {
         if length > most {
             return false;
         }
-        while self.waiting() >= QUEUE || self.bytes + length > most {
+        while self.waiting() >= MAX_QUEUED_MESSAGES || self.bytes + length > most {
             if !self.drop_oldest() {
                 return false;
             }
@@ -146,7 +146,7 @@ impl State {
         let sending = self.sending;
         let may_go = |message: &Message| {
             let is_sending = sending == Some(message.number);
-            message.number >= unsent && message.class == Class::Droppable && !is_sending
+            message.number >= unsent && message.class == MessageClass::Droppable && !is_sending
         };
         let oldest = self.messages.iter().position(may_go);
         if let Some(index) = oldest {
@@ -156,7 +156,7 @@ impl State {
         oldest.is_some()
     }
 
-    pub(super) fn add(&mut self, mut data: Bytes, class: Class) {
+    pub(super) fn add(&mut self, mut data: Bytes, class: MessageClass) {
         if data.len() <= MAX_COPIED {
             data = Bytes::copy_from_slice(&data);
         }

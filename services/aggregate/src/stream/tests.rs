@@ -4,7 +4,7 @@ use tokio::time::{advance, sleep};
 use vmcp_core::ByteBudget;
 
 use super::connection::{KEEP_ALIVE, MAX_FRAME};
-use super::state::MOST_BYTES;
+use super::state::MAX_STREAM_BYTES;
 use super::*;
 use crate::detached::DetachedBudget;
 
@@ -14,10 +14,10 @@ fn stream_of(number: u32) -> Arc<Stream> {
 
 fn stream_within(budget: usize, number: u32) -> Arc<Stream> {
     let identity = vmcp_core::Identity::new("i", "s");
-    Stream::new(number, Account::new(&DetachedBudget::new(budget), None, &identity, None))
+    Stream::new(number, ClientAccount::new(&DetachedBudget::new(budget), None, &identity, None))
 }
 
-fn push(stream: &Stream, data: &str, class: Class) -> bool {
+fn push(stream: &Stream, data: &str, class: MessageClass) -> bool {
     stream.push(Bytes::copy_from_slice(data.as_bytes()), class)
 }
 
@@ -31,11 +31,11 @@ async fn a_broken_connection_is_resumed_where_it_broke() {
     let stream = stream_of(7);
     let mut first = stream.connect(None, Opening::Primed);
     assert_eq!(read(&mut first).await, "id: 7-0\nretry: 1000\ndata: \n\n");
-    push(&stream, "a", Class::Kept);
-    push(&stream, "b", Class::Kept);
+    push(&stream, "a", MessageClass::Required);
+    push(&stream, "b", MessageClass::Required);
     assert_eq!(read(&mut first).await, "id: 7-1\ndata: a\n\nid: 7-2\ndata: b\n\n");
     drop(first);
-    push(&stream, "c", Class::Kept);
+    push(&stream, "c", MessageClass::Required);
     stream.end();
     let (number, next) = parse_id("7-1").unwrap();
     assert_eq!(number, 7);
@@ -49,7 +49,7 @@ async fn a_second_connection_ends_the_first() {
     let stream = stream_of(0);
     let mut first = stream.connect(None, Opening::Plain);
     let mut second = stream.connect(None, Opening::Plain);
-    push(&stream, "a", Class::Kept);
+    push(&stream, "a", MessageClass::Required);
     assert!(first.frame().await.is_none());
     assert_eq!(read(&mut second).await, "id: 0-1\ndata: a\n\n");
     drop(first);
@@ -59,9 +59,9 @@ async fn a_second_connection_ends_the_first() {
 #[tokio::test(start_paused = true)]
 async fn of_progress_the_oldest_is_dropped_and_results_never_are() {
     let stream = stream_of(0);
-    push(&stream, "result", Class::Kept);
+    push(&stream, "result", MessageClass::Required);
     for n in 0..100 {
-        push(&stream, &format!("p{n}"), Class::Droppable);
+        push(&stream, &format!("p{n}"), MessageClass::Droppable);
     }
     stream.end();
     let body = stream.connect(None, Opening::Plain).collect().await.unwrap().to_bytes();
@@ -75,47 +75,51 @@ async fn of_progress_the_oldest_is_dropped_and_results_never_are() {
 async fn a_client_that_does_not_read_loses_its_connection_not_its_messages() {
     let stream = stream_of(0);
     let mut slow = stream.connect(None, Opening::Plain);
-    for n in 0..=QUEUE {
-        assert!(push(&stream, &n.to_string(), Class::Kept));
+    for n in 0..=MAX_QUEUED_MESSAGES {
+        assert!(push(&stream, &n.to_string(), MessageClass::Required));
     }
     assert!(slow.frame().await.is_none());
     stream.end();
     let body = stream.connect(None, Opening::Plain).collect().await.unwrap().to_bytes();
-    assert_eq!(body.windows(6).filter(|window| *window == b"data: ").count(), QUEUE + 1);
+    assert_eq!(
+        body.windows(6).filter(|window| *window == b"data: ").count(),
+        MAX_QUEUED_MESSAGES + 1
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn nothing_grows_without_end_behind_a_client_that_never_comes_back() {
     let stream = stream_of(0);
-    let taken = (0..10_000).filter(|n| push(&stream, &n.to_string(), Class::Kept)).count();
-    assert_eq!(taken, 8 * QUEUE);
+    let taken =
+        (0..10_000).filter(|n| push(&stream, &n.to_string(), MessageClass::Required)).count();
+    assert_eq!(taken, 8 * MAX_QUEUED_MESSAGES);
     let wide = stream_of(1);
     let megabyte = "x".repeat(1 << 20);
-    assert_eq!((0..100).filter(|_| push(&wide, &megabyte, Class::Kept)).count(), 4);
+    assert_eq!((0..100).filter(|_| push(&wide, &megabyte, MessageClass::Required)).count(), 4);
 }
 
 #[tokio::test(start_paused = true)]
 async fn response_always_has_room() {
-    let large = "x".repeat(MOST_BYTES + 1);
-    for waiting in [Class::Droppable, Class::Kept] {
+    let large = "x".repeat(MAX_STREAM_BYTES + 1);
+    for waiting in [MessageClass::Droppable, MessageClass::Required] {
         let stream = stream_of(1);
         for n in 0..1000 {
             push(&stream, &n.to_string(), waiting);
         }
         stream.finish(Bytes::from(large.clone()), None);
-        assert!(!push(&stream, "late", Class::Kept));
+        assert!(!push(&stream, "late", MessageClass::Required));
         let body = stream.connect(None, Opening::Plain).collect().await.unwrap().to_bytes();
         assert!(body.len() > large.len(), "{waiting:?}");
         // All messages have been read, and the bytes kept for resending are bounded.
-        assert!(stream.lock().bytes <= MOST_BYTES / 4);
+        assert!(stream.lock().bytes <= MAX_STREAM_BYTES / 4);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn notification_displaces_no_smaller_one_in_vain() {
     let stream = stream_of(1);
-    push(&stream, "small", Class::Droppable);
-    assert!(push(&stream, &"x".repeat(MOST_BYTES + 1), Class::Droppable));
+    push(&stream, "small", MessageClass::Droppable);
+    assert!(push(&stream, &"x".repeat(MAX_STREAM_BYTES + 1), MessageClass::Droppable));
     stream.end();
     let body = stream.connect(None, Opening::Plain).collect().await.unwrap().to_bytes();
     assert_eq!(body, "id: 1-1\ndata: small\n\n");
@@ -124,10 +128,10 @@ async fn notification_displaces_no_smaller_one_in_vain() {
 #[tokio::test(start_paused = true)]
 async fn full_stream_takes_messages_again_once_read() {
     let stream = stream_of(0);
-    while push(&stream, "message", Class::Kept) {}
+    while push(&stream, "message", MessageClass::Required) {}
     let mut connection = stream.connect(None, Opening::Plain);
     read(&mut connection).await;
-    assert!(push(&stream, "news", Class::Kept));
+    assert!(push(&stream, "news", MessageClass::Required));
     assert!(read(&mut connection).await.contains("data: news"));
 }
 
@@ -137,9 +141,9 @@ async fn equal_changes_wait_once() {
     let mut connection = stream.connect(None, Opening::Plain);
     for round in 0..2 {
         for _ in 0..1000 {
-            assert!(push(&stream, "changed", Class::Coalesced));
+            assert!(push(&stream, "changed", MessageClass::Coalesced));
         }
-        assert!(push(&stream, "other", Class::Coalesced));
+        assert!(push(&stream, "other", MessageClass::Coalesced));
         let said = read(&mut connection).await;
         assert_eq!(said.matches("changed").count(), 1, "{round}");
     }
@@ -159,7 +163,7 @@ async fn a_stream_that_ended_lives_on_for_a_while() {
     let stream = stream_of(0);
     stream.end();
     assert!(!stream.is_over());
-    advance(AFTERLIFE).await;
+    advance(RESUMPTION_WINDOW).await;
     assert!(stream.is_over());
 }
 
@@ -186,7 +190,7 @@ async fn client_that_is_away_is_waited_for_so_long() {
     let connection = stream.connect(None, Opening::Plain);
     sleep(Duration::from_secs(100)).await;
     drop(connection);
-    assert_eq!(watching.await.unwrap(), Abandoned::Time);
+    assert_eq!(watching.await.unwrap(), AbandonReason::Time);
     assert_eq!(began.elapsed(), Duration::from_secs(100 + 59 + 100 + 60));
 }
 
@@ -196,13 +200,13 @@ async fn what_waits_for_a_client_that_is_away_is_bounded() {
     drop(stream.connect(None, Opening::Plain));
     let part = "x".repeat(20 << 10);
     for _ in 0..100 {
-        assert!(push(&stream, &part, Class::Droppable), "older progress makes room");
+        assert!(push(&stream, &part, MessageClass::Droppable), "older progress makes room");
     }
     assert!(stream.lock().bytes <= 100 << 10);
-    assert!(push(&stream, "question", Class::Kept));
-    while push(&stream, &part, Class::Kept) {}
+    assert!(push(&stream, "question", MessageClass::Required));
+    while push(&stream, &part, MessageClass::Required) {}
     assert!(stream.lock().bytes <= 100 << 10);
-    assert_eq!(stream.abandoned(Duration::from_secs(60)).await, Abandoned::Bytes);
+    assert_eq!(stream.abandoned(Duration::from_secs(60)).await, AbandonReason::Bytes);
     assert!(
         !stream.finish(Bytes::from("x".repeat(100 << 10)), None),
         "there is no room for it alone"
@@ -218,16 +222,16 @@ async fn short_messages_keep_no_long_chunk_in_memory() {
     let stream = stream_of(1);
     let connection = stream.connect(None, Opening::Plain);
     let chunk = Bytes::from(vec![b'x'; 1 << 20]);
-    assert!(stream.push(chunk.slice(..10), Class::Kept));
+    assert!(stream.push(chunk.slice(..10), MessageClass::Required));
     drop(connection);
-    assert!(stream.push(chunk.slice(10..20), Class::Kept));
+    assert!(stream.push(chunk.slice(10..20), MessageClass::Required));
     assert!(chunk.is_unique());
 }
 
 /// Creates a stream of a client whose process has this budget.
 fn stream_of_process(budget: &ByteBudget) -> Arc<Stream> {
     let (detached, identity) = (DetachedBudget::new(64 << 20), vmcp_core::Identity::new("i", "s"));
-    Stream::new(1, Account::new(&detached, Some(budget), &identity, None))
+    Stream::new(1, ClientAccount::new(&detached, Some(budget), &identity, None))
 }
 
 #[tokio::test(start_paused = true)]
@@ -237,7 +241,7 @@ async fn messages_for_connected_clients_count_until_sent() {
     let mut connection = stream.connect(None, Opening::Plain);
     let message = "x".repeat(30 << 10);
     for count in 1..=3 {
-        assert!(push(&stream, &message, Class::Kept));
+        assert!(push(&stream, &message, MessageClass::Required));
         assert_eq!(budget.counts().held, count * message.len());
     }
     let mut length = 0;
@@ -257,11 +261,11 @@ async fn client_over_its_share_loses_progress_then_connection() {
     let mut connection = stream.connect(None, Opening::Plain);
     let message = "x".repeat(30 << 10);
     for _ in 0..10 {
-        assert!(push(&stream, &message, Class::Droppable));
+        assert!(push(&stream, &message, MessageClass::Droppable));
     }
     assert_eq!(budget.counts().held, 6 * message.len(), "half of the budget");
     for _ in 0..7 {
-        push(&stream, &message, Class::Kept);
+        push(&stream, &message, MessageClass::Required);
     }
     assert!(connection.frame().await.is_none(), "it can come back and read on");
     assert_eq!(budget.counts().held, 0, "what waits counts for clients that are away");
@@ -294,11 +298,11 @@ async fn message_that_is_being_sent_stays() {
     let stream = stream_of(1);
     let mut connection = stream.connect(None, Opening::Plain);
     let long = "x".repeat(3 << 20);
-    assert!(push(&stream, &long, Class::Droppable));
+    assert!(push(&stream, &long, MessageClass::Droppable));
     let mut sent = read(&mut connection).await;
     // The budget does not suffice for both.
-    assert!(push(&stream, &"y".repeat(3 << 20), Class::Droppable));
-    assert!(push(&stream, "z", Class::Kept));
+    assert!(push(&stream, &"y".repeat(3 << 20), MessageClass::Droppable));
+    assert!(push(&stream, "z", MessageClass::Required));
     stream.end();
     while let Some(frame) = connection.frame().await {
         sent.push_str(std::str::from_utf8(&frame.unwrap().into_data().unwrap()).unwrap());
@@ -311,11 +315,11 @@ async fn message_that_is_being_sent_stays() {
 async fn full_stream_slows_its_backend() {
     let stream = stream_of(1);
     let mut connection = stream.connect(None, Opening::Plain);
-    for _ in 0..QUEUE - 1 {
-        push(&stream, "progress", Class::Droppable);
+    for _ in 0..MAX_QUEUED_MESSAGES - 1 {
+        push(&stream, "progress", MessageClass::Droppable);
     }
     assert!(stream.pace().now_or_never().is_some(), "there is room");
-    push(&stream, "progress", Class::Droppable);
+    push(&stream, "progress", MessageClass::Droppable);
     let begun = Instant::now();
     stream.pace().await;
     assert_eq!(begun.elapsed(), MAX_PAUSE);

@@ -2,7 +2,7 @@
 
 use vmcp_core::Identity;
 
-use crate::seal::{NoRandom, Purpose, Seal, principal};
+use crate::seal::{Purpose, RandomError, Seal, principal};
 
 /// Maximum length of a client's task id, in characters.
 const MAX_TASK_ID: usize = 1024;
@@ -20,7 +20,11 @@ pub(crate) struct TaskId {
 
 impl TaskId {
     /// Returns the sealed id for its owner; `None` if it is too long.
-    pub(crate) fn seal(&self, seal: &Seal, owner: &Identity) -> Result<Option<String>, NoRandom> {
+    pub(crate) fn seal(
+        &self,
+        seal: &Seal,
+        owner: &Identity,
+    ) -> Result<Option<String>, RandomError> {
         let Self { backend, tool, id } = self;
         let text = format!("{}:{backend}{}:{tool}{id}", backend.len(), tool.len());
         if text.len() > MAX_TASK_ID {

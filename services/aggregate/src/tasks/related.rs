@@ -9,7 +9,7 @@ use vmcp_wire::{
 };
 
 use super::TaskId;
-use crate::backend::Link;
+use crate::backend::BackendHandle;
 use crate::catalog::define_literal;
 use crate::seal::Seal;
 
@@ -22,7 +22,12 @@ pub(crate) fn is_related(request: &McpRequest) -> bool {
 }
 
 /// Replaces the id of a request's related task by the backend's own. A task of another caller or backend is removed.
-pub(crate) fn map_related(message: Bytes, link: &Link, seal: &Seal, caller: &Identity) -> Bytes {
+pub(crate) fn map_related(
+    message: Bytes,
+    link: &BackendHandle,
+    seal: &Seal,
+    caller: &Identity,
+) -> Bytes {
     let Ok(Envelope::Request { params, .. }) = scan(&message) else { return message };
     let (Some(meta), Some(related)) = (params.get(Key::Meta), params.meta(MetaKey::RelatedTask))
     else {

@@ -10,13 +10,15 @@ use vmcp_decode::header_value;
 use vmcp_wire::{Envelope, Key, Outcome, Splice, StringSpan, scan};
 
 use super::{TaskId, translated, visible_tool};
-use crate::backend::Link;
+use crate::backend::BackendHandle;
 use crate::backend::ask::status;
 use crate::backend::events::Events;
-use crate::backend::failure::{Failure, rejection_of};
-use crate::backend::handshake::{self, Introduction};
-use crate::backend::request::{NAME, asking, post_stateless};
-use crate::call::answer::{self, Expected, HeldResults, Room, Shaped};
+use crate::backend::failure::{BackendError, rejection_of};
+use crate::backend::handshake::{self, ClientInfo};
+use crate::backend::request::{NAME, post_stateless, with_operation};
+use crate::call::answer::{
+    self, AdaptedResponse, BufferedResults, ExpectedResponse, ResponseBuffer,
+};
 use crate::call::{Call, bridged, failed};
 use crate::catalog::define_literal;
 use crate::extensions::{TASKS, declares, tasks_required};
@@ -66,7 +68,7 @@ pub(crate) async fn request(
 /// Sends a request to the backend about the task with the client's id `text`.
 async fn ask(
     call: &Call,
-    link: &Arc<Link>,
+    link: &Arc<BackendHandle>,
     method: &'static str,
     text: StringSpan,
     task: &TaskId,
@@ -75,23 +77,25 @@ async fn ask(
     splice.replace(text.span, define_literal(&task.id));
     let message = bridged(call, link, splice.finish());
     let request = post_stateless(link, &call.caller, message, method, Some(&task.id));
-    let response = link.send(asking(request, method, call.cause())).await?;
-    let expected = Expected {
+    let response = link.send(with_operation(request, method, call.cause())).await?;
+    let expected = ExpectedResponse {
         id: call.id(),
         client_id: call.id(),
         client: Generation::Stateless,
         backend: Generation::Stateless,
         cacheable: false,
-        held: HeldResults::All,
+        held: BufferedResults::All,
         most: call.hub.limits.held_bytes,
         request_context: call.request_context.clone(),
     };
     match whole(response, &expected, call).await? {
-        Shaped::Ready(response) => Ok(response),
-        Shaped::Whole(message) | Shaped::InputRequired(message) | Shaped::Task(message) => {
+        AdaptedResponse::Ready(response) => Ok(response),
+        AdaptedResponse::Whole(message)
+        | AdaptedResponse::InputRequired(message)
+        | AdaptedResponse::Task(message) => {
             let Ok(Envelope::Response { outcome: Outcome::Result(result), .. }) = scan(&message)
             else {
-                return Err(Failure::Malformed("no JSON-RPC answer").into());
+                return Err(BackendError::Malformed("no JSON-RPC answer").into());
             };
             let known = text.span.of(&call.message.bytes);
             let message = translated(&message, result, &task.id, known)?;
@@ -102,10 +106,10 @@ async fn ask(
 
 /// Builds a request of the gateway about a task, with its request id; `None` if the task's id is not a valid header value.
 pub(crate) fn about(
-    link: &Link,
+    link: &BackendHandle,
     method: &'static str,
     id: &str,
-    who: Introduction<'_>,
+    who: ClientInfo<'_>,
 ) -> Option<(Request<Full<Bytes>>, String)> {
     let name = header_value::encode(id).filter(|_| id.len() <= MAX_OWN_ID)?;
     let literal = String::from_utf8_lossy(&define_literal(id)).into_owned();
@@ -118,23 +122,25 @@ pub(crate) fn about(
 /// Returns the response, which is fully buffered if it is a result.
 async fn whole(
     response: Response<Body>,
-    expected: &Expected,
+    expected: &ExpectedResponse,
     call: &Call,
-) -> Result<Shaped, BoxError> {
+) -> Result<AdaptedResponse, BoxError> {
     let (parts, body) = response.into_parts();
     match MediaType::of(&parts.headers) {
-        MediaType::Json => answer::json(parts.status, body, expected, Room::new(call)).await,
+        MediaType::Json => {
+            answer::json(parts.status, body, expected, ResponseBuffer::new(call)).await
+        }
         MediaType::EventStream => {
             let mut events = Events::new(body, expected.most).counted(call.account().as_ref());
             loop {
-                let message: Bytes = events.next().await.ok_or(Failure::Ended)??.data;
+                let message: Bytes = events.next().await.ok_or(BackendError::Ended)??.data;
                 if let Ok(Envelope::Response { .. }) = scan(&message) {
                     call.hold_event(&mut events);
                     return answer::event(message, expected);
                 }
             }
         }
-        MediaType::Other if parts.status.is_success() => Err(Failure::ContentType.into()),
+        MediaType::Other if parts.status.is_success() => Err(BackendError::ContentType.into()),
         MediaType::Other => Err(status(parts.status).into()),
     }
 }

@@ -11,8 +11,8 @@ use super::TaskId;
 use super::related::replace_related;
 use super::request::about;
 use crate::backend::ask::tell;
-use crate::backend::failure::Failure;
-use crate::backend::handshake::Introduction;
+use crate::backend::failure::BackendError;
+use crate::backend::handshake::ClientInfo;
 use crate::call::{Call, Target};
 use crate::catalog::define_literal;
 use crate::extensions::{TASKS, TASKS_REQUIRED, declares};
@@ -30,20 +30,20 @@ pub(crate) fn undeclared(call: &Call, target: &Target, message: &[u8]) -> BoxErr
     {
         abandon(call, target, &id);
     }
-    Failure::Task(UNDECLARED).into()
+    BackendError::Task(UNDECLARED).into()
 }
 
 /// Returns the response to a call that became a task, with an id for its owner.
 pub(crate) fn created(call: &Call, target: &Target, message: &Bytes) -> Result<Bytes, BoxError> {
     let Ok(Envelope::Response { outcome: Outcome::Result(result), .. }) = scan(message) else {
-        return Err(Failure::Malformed("no JSON-RPC answer").into());
+        return Err(BackendError::Malformed("no JSON-RPC answer").into());
     };
     let id =
         find(result.of(message), "taskId").and_then(parse_json_string).filter(|id| !id.is_empty());
-    let id = id.ok_or(Failure::Malformed("a task without an id"))?;
+    let id = id.ok_or(BackendError::Malformed("a task without an id"))?;
     let refuse = |problem: &'static str| {
         abandon(call, target, &id);
-        Err(Failure::Task(problem).into())
+        Err(BackendError::Task(problem).into())
     };
     if target.method != "tools/call" {
         return refuse("answered with a task, which only tools/call may become");
@@ -65,12 +65,12 @@ pub(crate) fn translated(
     object: Span,
     own: &str,
     known: &[u8],
-) -> Result<Bytes, Failure> {
+) -> Result<Bytes, BackendError> {
     let mut splice = Splice::new(message);
     let said = object.of(message);
     if let Some(id) = find(said, "taskId") {
         if parse_json_string(id).is_none_or(|id| id != own) {
-            return Err(Failure::Malformed("what is about another task"));
+            return Err(BackendError::Malformed("what is about another task"));
         }
         splice.set_member(object, "taskId", known);
     }
@@ -94,7 +94,7 @@ fn abandon(call: &Call, target: &Target, id: &str) {
     let Ok(runtime) = Handle::try_current() else { return };
     let gateway = call.hub.introduction();
     let capabilities = TASKS_REQUIRED.as_bytes();
-    let who = Introduction { capabilities, ..gateway.on_behalf_of(&call.caller) };
+    let who = ClientInfo { capabilities, ..gateway.on_behalf_of(&call.caller) };
     let link = Arc::clone(&target.link);
     let Some((request, _)) = about(&link, "tasks/cancel", id, who) else { return };
     runtime.spawn(async move {

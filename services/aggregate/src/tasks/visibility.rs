@@ -5,10 +5,10 @@ use std::sync::Arc;
 use vmcp_core::{Item, ItemKind, Rejection, ToolAnnotations};
 use vmcp_wire::parse_json_string;
 
-use crate::backend::Link;
+use crate::backend::BackendHandle;
 use crate::call::Call;
 use crate::catalog::{Kind, Route, contested, hidden_by, wanted};
-use crate::hub::Everything;
+use crate::hub::BackendCatalog;
 
 /// Returns the advertised name of a backend's tool `own` if it is visible to the caller.
 ///
@@ -16,7 +16,7 @@ use crate::hub::Everything;
 /// do not abandon a task because its backend restarts.
 pub(crate) async fn visible_tool(
     call: &Call,
-    link: &Arc<Link>,
+    link: &Arc<BackendHandle>,
     own: &str,
 ) -> Result<Option<Box<str>>, Rejection> {
     let generation = call.generation();
@@ -70,9 +70,9 @@ enum Tool {
     Missing,
 }
 
-fn look(call: &Call, link: &Arc<Link>, own: &str, all: &Everything) -> Tool {
+fn look(call: &Call, link: &Arc<BackendHandle>, own: &str, all: &BackendCatalog) -> Tool {
     let rules = &call.snapshot.rules;
-    let is = |route: &Route<Arc<Link>>| {
+    let is = |route: &Route<Arc<BackendHandle>>| {
         Arc::ptr_eq(&route.link, link)
             && parse_json_string(&route.name).is_some_and(|name| name == own)
     };

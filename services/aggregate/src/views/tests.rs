@@ -3,9 +3,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use vmcp_core::{Authorizer, Backend, BoxError, Decision, Generation, ToolAnnotations};
 
 use super::*;
-use crate::backend::Link;
-use crate::catalog::{ByGeneration, Items, Offer, Part, combine};
-use crate::settings::{Advice, Around, BackendService, BackendSettings, Rules, Sharing, Transport};
+use crate::backend::BackendHandle;
+use crate::catalog::{ByGeneration, CatalogInput, Items, Offer, combine};
+use crate::settings::{
+    Advice, BackendService, BackendSettings, Rules, ServiceWrapper, Sharing, Transport,
+};
 
 const CLIENT: Generation = Generation::Stateless;
 
@@ -33,7 +35,7 @@ impl Authorizer for Sees {
     }
 }
 
-fn catalog(count: usize) -> Arc<Everything> {
+fn catalog(count: usize) -> Arc<BackendCatalog> {
     let definition = |number: usize| {
         let hint =
             if number.is_multiple_of(2) { r#","annotations":{"readOnlyHint":true}"# } else { "" };
@@ -49,17 +51,17 @@ fn catalog(count: usize) -> Arc<Everything> {
         transport: Transport::StreamableHttp,
         catalog: Sharing::Shared,
         service: BackendService::new(tower::service_fn(stack)),
-        around: Around::default(),
+        around: ServiceWrapper::default(),
         breaker: None,
         advice: Advice::default(),
         answer_within: std::time::Duration::MAX,
         fingerprint: 0,
         tuning: 0,
     };
-    let link = Link::new(settings, None);
+    let link = BackendHandle::new(settings, None);
     let offers = ByGeneration::both(&offer);
     let catalogs =
-        combine(&[Part { name: "be", link, offers, only: None }], &[], &Rules::default());
+        combine(&[CatalogInput { name: "be", link, offers, only: None }], &[], &Rules::default());
     Arc::clone(catalogs.of(Generation::Stateless))
 }
 
@@ -68,7 +70,11 @@ fn permissions(sees: &'static str) -> (CallerPermissions, Arc<AtomicUsize>) {
     (CallerPermissions::new(Sees(sees, Arc::clone(&asked))), asked)
 }
 
-async fn names(views: &Arc<Views>, catalog: &Arc<Everything>, sees: &'static str) -> Vec<String> {
+async fn names(
+    views: &Arc<Views>,
+    catalog: &Arc<BackendCatalog>,
+    sees: &'static str,
+) -> Vec<String> {
     let view = views.of(catalog, Kind::Tools, &permissions(sees).0, CLIENT).await.unwrap();
     let mut names = Vec::new();
     let mut cursor = None;

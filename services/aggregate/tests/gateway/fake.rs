@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tower::ServiceExt;
 use vmcp_aggregate::settings::{
-    Advice, Around, BackendService, BackendSettings, Checks, Limits, PartialFailure, Rules,
+    Advice, BackendService, BackendSettings, Checks, Limits, PartialFailure, Rules, ServiceWrapper,
     Settings, Sharing, Transport,
 };
 use vmcp_aggregate::{Gateway, Seal};
@@ -172,7 +172,7 @@ impl Fake {
             transport: Transport::StreamableHttp,
             catalog: Sharing::Shared,
             service: BackendService::new(service),
-            around: Around::default(),
+            around: ServiceWrapper::default(),
             breaker: None,
             advice: Advice::default(),
             answer_within: Duration::from_secs(10),

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use tower_layer::Layer;
 use vmcp_aggregate::Gateway;
 use vmcp_aggregate::settings::{BackendService, BackendSettings, Checks, PartialFailure};
-use vmcp_aggregate::status::{BackendReport, Checked};
+use vmcp_aggregate::status::{BackendReport, HealthReport};
 use vmcp_breaker::health::Health;
 use vmcp_breaker::{CircuitBreakerLayer, CircuitHandle};
 use vmcp_core::{Backend, Generation};
@@ -46,7 +46,7 @@ fn mood(fake: &Fake, mood: Mood) {
     *fake.mood.lock().unwrap() = mood;
 }
 
-fn only(gateway: &Gateway) -> (BackendReport, Checked) {
+fn only(gateway: &Gateway) -> (BackendReport, HealthReport) {
     let report = gateway.backends().remove(0);
     let checked = report.checked.clone().unwrap();
     (report, checked)

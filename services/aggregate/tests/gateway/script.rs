@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use tower::{Layer, ServiceExt};
 use vmcp_aggregate::Gateway;
 use vmcp_aggregate::settings::{
-    Advice, Around, BackendService, BackendSettings, Sharing, Transport,
+    Advice, BackendService, BackendSettings, ServiceWrapper, Sharing, Transport,
 };
 use vmcp_breaker::{CircuitBreakerLayer, CircuitHandle};
 use vmcp_core::{
@@ -273,7 +273,7 @@ impl ScriptedBackend {
             },
             catalog: Sharing::Shared,
             service,
-            around: Around::default(),
+            around: ServiceWrapper::default(),
             breaker,
             advice: Advice::default(),
             answer_within: LIMIT,

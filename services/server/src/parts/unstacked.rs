@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use http::Uri;
-use vmcp_aggregate::settings::{Advice, Around, BackendSettings, Settings, Sharing, Transport};
+use vmcp_aggregate::settings::{
+    Advice, BackendSettings, ServiceWrapper, Settings, Sharing, Transport,
+};
 use vmcp_core::Backend;
 use vmcp_telemetry::ClientTelemetryLayer;
 use vmcp_telemetry_export::Telemetry;
@@ -60,9 +62,9 @@ impl Unreached {
             // In HTTP+SSE, the response to a POST does not carry the result, which arrives on the stream.
             (Transport::Sse, Some(layer)) => {
                 let around = move |service| stack::measured(service, layer.clone());
-                (None, Around::new(around))
+                (None, ServiceWrapper::new(around))
             }
-            (_, telemetry) => (telemetry, Around::default()),
+            (_, telemetry) => (telemetry, ServiceWrapper::default()),
         };
         // The circuit breaker is around the stream instead, where results are seen.
         let inner = breaker.clone().filter(|_| transport != Transport::Sse);

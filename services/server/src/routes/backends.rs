@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use vmcp_aggregate::Gateway;
-use vmcp_aggregate::status::{CheckError, Checked};
+use vmcp_aggregate::status::{CheckError, HealthReport};
 use vmcp_breaker::health::Health;
 
 /// Returns the body of `/api/backends/health`: the number of backends by health, and each backend by name.
@@ -29,8 +29,8 @@ pub(super) fn health(gateway: &Gateway) -> Value {
 }
 
 /// Returns the results of health checks.
-pub(super) fn checked(checked: &Checked) -> Value {
-    let Checked {
+pub(super) fn checked(checked: &HealthReport) -> Value {
+    let HealthReport {
         health: _,
         consecutive_failures,
         since,

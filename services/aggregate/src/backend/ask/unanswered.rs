@@ -5,24 +5,29 @@ use http::{Extensions, HeaderMap, Method, Request, Uri};
 use http_body_util::Full;
 use vmcp_core::{BoxError, McpOperation};
 
-use super::{Link, drain};
-use crate::backend::channel::Lease;
+use super::{BackendHandle, drain};
+use crate::backend::channel::ChannelHandle;
 use crate::backend::request::SESSION;
 use crate::call::{cancellation, reason};
 
 /// Guard of a request in a stateful session. Cancels the request if dropped before the response.
-pub(super) struct Unanswered<'a> {
-    link: &'a Link,
+pub(super) struct CancelOnDrop<'a> {
+    link: &'a BackendHandle,
     id: &'a str,
     /// Target of the cancellation; `None` if there is nothing to cancel.
     sent: Option<Box<(Uri, HeaderMap, Extensions)>>,
 }
 
-impl<'a> Unanswered<'a> {
-    pub(super) fn new(link: &'a Link, request: &Request<Full<Bytes>>, id: &'a str) -> Self {
+impl<'a> CancelOnDrop<'a> {
+    pub(super) fn new(
+        link: &'a BackendHandle,
+        request: &Request<Full<Bytes>>,
+        id: &'a str,
+    ) -> Self {
         let (headers, extensions) = (request.headers(), request.extensions());
         // `initialize` has no session yet and must not be cancelled.
-        let is_in_session = headers.contains_key(SESSION) || extensions.get::<Lease>().is_some();
+        let is_in_session =
+            headers.contains_key(SESSION) || extensions.get::<ChannelHandle>().is_some();
         let sent = || Box::new((request.uri().clone(), headers.clone(), extensions.clone()));
         Self { link, id, sent: is_in_session.then(sent) }
     }
@@ -62,7 +67,7 @@ impl<'a> Unanswered<'a> {
     }
 }
 
-impl Drop for Unanswered<'_> {
+impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
         self.cancel("the gateway gave up");
     }

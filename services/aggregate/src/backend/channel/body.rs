@@ -9,84 +9,98 @@ use http_body::Frame;
 use vmcp_core::BoxError;
 use vmcp_wire::sse;
 
-use super::desk::Desk;
-use super::inbox::{Inbox, Item, Reading};
+use super::desk::Demultiplexer;
+use super::inbox::{MessageQueue, QueueReader, QueuedMessage};
 use crate::stream::next_piece;
 
 /// Messages for one request. Dropping it removes the request.
 #[derive(Debug)]
-pub(super) struct Answer {
-    desk: Arc<Desk>,
-    inbox: Arc<Inbox>,
-    reading: Reading,
+pub(super) struct ResponseMessages {
+    demultiplexer: Arc<Demultiplexer>,
+    queue: Arc<MessageQueue>,
+    reading: QueueReader,
     id: Bytes,
 }
 
 /// Messages encoded as events.
 #[derive(Debug)]
-pub(super) struct Events {
-    first: Option<Item>,
+pub(super) struct EventBody {
+    first: Option<QueuedMessage>,
     /// Message that is being read.
     encoder: Option<sse::Encoder>,
     source: Source,
-    over: bool,
+    is_closed: bool,
 }
 
 #[derive(Debug)]
 enum Source {
-    Answer(Answer),
-    Standing(Standing),
+    ResponseMessages(ResponseMessages),
+    UnsolicitedMessages(UnsolicitedMessages),
 }
 
 /// Messages that belong to no request. Dropping it closes the server requests that were delivered this way.
 #[derive(Debug)]
-pub(super) struct Standing {
-    desk: Arc<Desk>,
-    reading: Reading,
+pub(super) struct UnsolicitedMessages {
+    demultiplexer: Arc<Demultiplexer>,
+    reading: QueueReader,
 }
 
-impl Standing {
-    pub(super) fn new(desk: &Arc<Desk>) -> Self {
-        Self { desk: Arc::clone(desk), reading: desk.standing.read() }
+impl UnsolicitedMessages {
+    pub(super) fn new(demultiplexer: &Arc<Demultiplexer>) -> Self {
+        Self { demultiplexer: Arc::clone(demultiplexer), reading: demultiplexer.standing.read() }
     }
 }
 
-impl Drop for Standing {
+impl Drop for UnsolicitedMessages {
     fn drop(&mut self) {
         self.reading.leave();
-        self.desk.listener_left();
+        self.demultiplexer.listener_left();
     }
 }
 
-impl Answer {
-    pub(super) fn new(desk: Arc<Desk>, inbox: &Arc<Inbox>, id: Bytes) -> Self {
-        Self { desk, inbox: Arc::clone(inbox), reading: inbox.read(), id }
+impl ResponseMessages {
+    pub(super) fn new(
+        demultiplexer: Arc<Demultiplexer>,
+        queue: &Arc<MessageQueue>,
+        id: Bytes,
+    ) -> Self {
+        Self { demultiplexer, queue: Arc::clone(queue), reading: queue.read(), id }
     }
 
-    pub(super) async fn next(&mut self) -> Option<Item> {
+    pub(super) async fn next(&mut self) -> Option<QueuedMessage> {
         self.reading.next().await
     }
 }
 
-impl Drop for Answer {
+impl Drop for ResponseMessages {
     fn drop(&mut self) {
-        self.desk.leave(&self.id, &self.inbox);
+        self.demultiplexer.leave(&self.id, &self.queue);
     }
 }
 
-impl Events {
+impl EventBody {
     /// Creates the response stream of a request. `first` precedes the response itself.
-    pub(super) fn answering(first: Item, answer: Answer) -> Self {
-        Self { first: Some(first), encoder: None, source: Source::Answer(answer), over: false }
+    pub(super) fn answering(first: QueuedMessage, answer: ResponseMessages) -> Self {
+        Self {
+            first: Some(first),
+            encoder: None,
+            source: Source::ResponseMessages(answer),
+            is_closed: false,
+        }
     }
 
     /// Creates the stream of messages that belong to no request.
-    pub(super) fn standing(standing: Standing) -> Self {
-        Self { first: None, encoder: None, source: Source::Standing(standing), over: false }
+    pub(super) fn standing(standing: UnsolicitedMessages) -> Self {
+        Self {
+            first: None,
+            encoder: None,
+            source: Source::UnsolicitedMessages(standing),
+            is_closed: false,
+        }
     }
 }
 
-impl http_body::Body for Events {
+impl http_body::Body for EventBody {
     type Data = Bytes;
     type Error = BoxError;
 
@@ -98,12 +112,12 @@ impl http_body::Body for Events {
         if let Some(piece) = next_piece(&mut this.encoder) {
             return Poll::Ready(Some(Ok(piece)));
         }
-        if this.over {
+        if this.is_closed {
             return Poll::Ready(None);
         }
         let reading = match &mut this.source {
-            Source::Answer(answer) => &mut answer.reading,
-            Source::Standing(standing) => &mut standing.reading,
+            Source::ResponseMessages(answer) => &mut answer.reading,
+            Source::UnsolicitedMessages(standing) => &mut standing.reading,
         };
         let item = match this.first.take() {
             Some(first) => first,
@@ -112,7 +126,7 @@ impl http_body::Body for Events {
                 None => return Poll::Ready(None),
             },
         };
-        this.over = item.last;
+        this.is_closed = item.last;
         // The message stays reserved until its last piece is read.
         this.encoder = Some(sse::Encoder::new(item.message));
         Poll::Ready(next_piece(&mut this.encoder).map(Ok))

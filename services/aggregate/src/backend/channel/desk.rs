@@ -11,37 +11,37 @@ use bytes::Bytes;
 use vmcp_timeout::{PauseGuard, TimeoutControl};
 use vmcp_wire::{Envelope, Key, Params, Span, find, scan};
 
-use super::inbox::{Inbox, Worth};
+use super::inbox::{MessageQueue, Priority};
 
 /// Maximum number of pending requests.
-pub(crate) const MOST_WAITING: usize = 256;
+pub(crate) const MAX_PENDING_REQUESTS: usize = 256;
 
 /// Maximum number of server requests that pause the timeouts of calls.
-const MOST_QUESTIONS: usize = 64;
+const MAX_PENDING_SERVER_REQUESTS: usize = 64;
 
 /// Demultiplexer for one channel.
 #[derive(Debug, Default)]
-pub(crate) struct Desk {
+pub(crate) struct Demultiplexer {
     state: Mutex<State>,
     /// Queue for messages that belong to no request.
-    pub(crate) standing: Arc<Inbox>,
+    pub(crate) standing: Arc<MessageQueue>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     /// Pending requests, oldest first.
-    waiting: Vec<Entry>,
+    pending: Vec<Entry>,
     /// Pending server requests on which all calls in flight may depend.
-    questions: Vec<Question>,
-    over: bool,
+    server_requests: Vec<PendingServerRequest>,
+    is_closed: bool,
 }
 
 /// Server request without a response yet.
 #[derive(Debug)]
-struct Question {
+struct PendingServerRequest {
     id: Bytes,
     /// Queue that received it. The server request ends with the call of that queue.
-    inbox: Arc<Inbox>,
+    queue: Arc<MessageQueue>,
     _pauses: Vec<PauseGuard>,
 }
 
@@ -50,21 +50,21 @@ struct Entry {
     id: Bytes,
     token: Option<Bytes>,
     /// `true` if the backend may send server requests while it processes this request.
-    may_ask: bool,
-    hold: Option<TimeoutControl>,
-    inbox: Arc<Inbox>,
+    may_receive_requests: bool,
+    timeout_control: Option<TimeoutControl>,
+    queue: Arc<MessageQueue>,
 }
 
 /// Error for requests that cannot be sent on the channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NoPlace {
+pub(crate) enum EnqueueError {
     /// The channel is closed.
-    Over,
+    Closed,
     /// Too many requests are pending, or one with the same id.
     Full,
 }
 
-impl Desk {
+impl Demultiplexer {
     /// Registers the request `message` with these parts and returns the queue for its messages.
     pub(crate) fn enter(
         &self,
@@ -72,71 +72,80 @@ impl Desk {
         id: Span,
         method: &str,
         params: &Params,
-        hold: Option<TimeoutControl>,
-    ) -> Result<Arc<Inbox>, NoPlace> {
+        timeout_control: Option<TimeoutControl>,
+    ) -> Result<Arc<MessageQueue>, EnqueueError> {
         let id = id.slice(message);
         let mut state = self.lock();
-        if state.over {
-            return Err(NoPlace::Over);
+        if state.is_closed {
+            return Err(EnqueueError::Closed);
         }
-        if state.waiting.len() >= MOST_WAITING || state.waiting.iter().any(|entry| entry.id == id) {
-            return Err(NoPlace::Full);
+        if state.pending.len() >= MAX_PENDING_REQUESTS
+            || state.pending.iter().any(|entry| entry.id == id)
+        {
+            return Err(EnqueueError::Full);
         }
         let token = params
             .get(Key::Meta)
             .and_then(|meta| find(meta.of(message), "progressToken"))
             .map(|token| message.slice_ref(token));
-        let may_ask = matches!(method, "tools/call" | "prompts/get" | "resources/read");
-        let inbox = Arc::<Inbox>::default();
-        state.waiting.push(Entry { id, token, may_ask, hold, inbox: Arc::clone(&inbox) });
-        Ok(inbox)
+        let may_receive_requests =
+            matches!(method, "tools/call" | "prompts/get" | "resources/read");
+        let queue = Arc::<MessageQueue>::default();
+        state.pending.push(Entry {
+            id,
+            token,
+            may_receive_requests,
+            timeout_control,
+            queue: Arc::clone(&queue),
+        });
+        Ok(queue)
     }
 
     /// Removes a request if this queue still belongs to it.
-    pub(crate) fn leave(&self, id: &[u8], inbox: &Arc<Inbox>) {
+    pub(crate) fn leave(&self, id: &[u8], queue: &Arc<MessageQueue>) {
         let mut state = self.lock();
-        let waits = |entry: &Entry| entry.id == id && Arc::ptr_eq(&entry.inbox, inbox);
-        let index = state.waiting.iter().position(waits);
+        let waits = |entry: &Entry| entry.id == id && Arc::ptr_eq(&entry.queue, queue);
+        let index = state.pending.iter().position(waits);
         if let Some(index) = index {
             state.remove(index);
         }
     }
 
     /// Ends a request that the client has cancelled; the backend need not send a response.
-    pub(crate) fn cancelled(&self, id: &[u8]) {
+    pub(crate) fn cancel(&self, id: &[u8]) {
         let mut state = self.lock();
-        if let Some(index) = state.waiting.iter().position(|entry| entry.id == id) {
+        if let Some(index) = state.pending.iter().position(|entry| entry.id == id) {
             state.remove(index).end();
         }
     }
 
     /// Records the response to a server request and resumes the timeouts.
-    pub(crate) fn answered(&self, question: &[u8]) {
-        self.lock().questions.retain(|it| it.id != question);
+    pub(crate) fn complete_server_request(&self, server_request: &[u8]) {
+        self.lock().server_requests.retain(|it| it.id != server_request);
     }
 
     /// Drops server requests of the listener if it has left, and resumes the timeouts.
     pub(super) fn listener_left(&self) {
         if !self.standing.is_read() {
-            self.lock().questions.retain(|it| !Arc::ptr_eq(&it.inbox, &self.standing));
+            self.lock().server_requests.retain(|it| !Arc::ptr_eq(&it.queue, &self.standing));
         }
     }
 
-    pub(crate) fn is_over(&self) -> bool {
-        self.lock().over
+    pub(crate) fn is_closed(&self) -> bool {
+        self.lock().is_closed
     }
 
     /// Ends all pending requests.
     pub(crate) fn close(&self) {
         let mut state = self.lock();
-        state.over = true;
-        state.questions.clear();
-        state.waiting.drain(..).for_each(|entry| entry.inbox.end());
+        state.is_closed = true;
+        state.server_requests.clear();
+        state.pending.drain(..).for_each(|entry| entry.queue.end());
         self.standing.end();
     }
 
     /// Delivers a message. Returns the gateway's own reply to the backend, if one is due.
-    pub(crate) fn take(&self, message: Bytes) -> Option<Bytes> {
+    pub(crate) fn dispatch(&self, message: Bytes) -> Option<Bytes> {
         match scan(&message) {
             Ok(Envelope::Response { id, .. }) => self.answer(id, message),
             Ok(Envelope::Notification { method, params }) => {
@@ -145,7 +154,7 @@ impl Desk {
             }
             Ok(Envelope::Request { id, method, .. }) => {
                 let ping = method.is(&message, "ping");
-                return self.question(id.slice(&message), ping, message);
+                return self.server_request(id.slice(&message), ping, message);
             }
             Err(error) => tracing::warn!(fault = %error.kind, "an event that is no message"),
         }
@@ -155,9 +164,9 @@ impl Desk {
     fn answer(&self, id: Option<Span>, message: Bytes) {
         let mut state = self.lock();
         let index = match id.map(|id| id.of(&message)) {
-            Some(id) => state.waiting.iter().position(|entry| entry.id == id),
+            Some(id) => state.pending.iter().position(|entry| entry.id == id),
             // An error without an id reports a request that the backend failed to parse.
-            None => (state.waiting.len() == 1).then_some(0),
+            None => (state.pending.len() == 1).then_some(0),
         };
         if let Some(index) = index {
             state.remove(index).finish(message);
@@ -173,49 +182,52 @@ impl Desk {
                 let token = params.get(Key::ProgressToken).map(|token| token.of(&message));
                 let theirs = |entry: &&Entry| token.is_some() && entry.token.as_deref() == token;
                 // Progress of a completed request is dropped.
-                let Some(entry) = state.waiting.iter().find(theirs) else { return };
-                entry.inbox.offer(message, Worth::Little)
+                let Some(entry) = state.pending.iter().find(theirs) else { return };
+                entry.queue.enqueue(message, Priority::Droppable)
             }
-            "notifications/message" => self.route(&state).offer(message, Worth::Little),
+            "notifications/message" => self.route(&state).enqueue(message, Priority::Droppable),
             // The backend cancels a server request, so its response is not awaited any more.
             "notifications/cancelled" => {
                 if let Some(id) = params.get(Key::RequestId) {
-                    state.questions.retain(|it| it.id != id.of(&message));
+                    state.server_requests.retain(|it| it.id != id.of(&message));
                 }
-                self.route(&state).offer(message, Worth::Much)
+                self.route(&state).enqueue(message, Priority::Required)
             }
-            _ => self.standing.offer(message, Worth::Little),
+            _ => self.standing.enqueue(message, Priority::Droppable),
         };
         if !offered {
             tracing::debug!(method, "a notification for which there was no room");
         }
     }
 
-    fn question(&self, id: Bytes, ping: bool, message: Bytes) -> Option<Bytes> {
+    fn server_request(&self, id: Bytes, ping: bool, message: Bytes) -> Option<Bytes> {
         if ping {
             return Some(reply(&id, b"\"result\":{}"));
         }
         let mut state = self.lock();
-        let inbox = self.route(&state);
-        if !inbox.offer(message, Worth::Much) {
+        let queue = self.route(&state);
+        if !queue.enqueue(message, Priority::Required) {
             let error = br#""error":{"code":-32603,"message":"too many questions are open"}"#;
             return Some(reply(&id, error));
         }
-        let pauses: Vec<PauseGuard> = state.askers().filter_map(Entry::pause).collect();
-        if inbox.is_read() && !pauses.is_empty() && state.questions.len() < MOST_QUESTIONS {
-            state.questions.push(Question { id, inbox, _pauses: pauses });
+        let pauses: Vec<PauseGuard> = state.callers().filter_map(Entry::pause).collect();
+        if queue.is_read()
+            && !pauses.is_empty()
+            && state.server_requests.len() < MAX_PENDING_SERVER_REQUESTS
+        {
+            state.server_requests.push(PendingServerRequest { id, queue, _pauses: pauses });
         }
         None
     }
 
-    fn route(&self, state: &State) -> Arc<Inbox> {
-        let mut askers = state.askers();
-        let only = match (askers.next(), askers.next()) {
+    fn route(&self, state: &State) -> Arc<MessageQueue> {
+        let mut callers = state.callers();
+        let only = match (callers.next(), callers.next()) {
             (Some(only), None) => Some(only),
-            (Some(_), Some(_)) if !self.standing.is_read() => state.askers().last(),
+            (Some(_), Some(_)) if !self.standing.is_read() => state.callers().last(),
             _ => None,
         };
-        only.map_or_else(|| Arc::clone(&self.standing), |entry| Arc::clone(&entry.inbox))
+        only.map_or_else(|| Arc::clone(&self.standing), |entry| Arc::clone(&entry.queue))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -225,20 +237,20 @@ impl Desk {
 
 impl State {
     /// Removes a request and the server requests that depend on it.
-    fn remove(&mut self, index: usize) -> Arc<Inbox> {
-        let inbox = self.waiting.remove(index).inbox;
-        self.questions.retain(|question| !Arc::ptr_eq(&question.inbox, &inbox));
-        inbox
+    fn remove(&mut self, index: usize) -> Arc<MessageQueue> {
+        let queue = self.pending.remove(index).queue;
+        self.server_requests.retain(|server_request| !Arc::ptr_eq(&server_request.queue, &queue));
+        queue
     }
 
-    fn askers(&self) -> impl Iterator<Item = &Entry> {
-        self.waiting.iter().filter(|entry| entry.may_ask)
+    fn callers(&self) -> impl Iterator<Item = &Entry> {
+        self.pending.iter().filter(|entry| entry.may_receive_requests)
     }
 }
 
 impl Entry {
     fn pause(&self) -> Option<PauseGuard> {
-        self.hold.as_ref().map(TimeoutControl::pause)
+        self.timeout_control.as_ref().map(TimeoutControl::pause)
     }
 }
 

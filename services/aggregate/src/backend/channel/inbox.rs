@@ -8,18 +8,18 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 
 /// Maximum number of queued messages.
-const MOST: usize = 64;
+const MAX_QUEUED_MESSAGES: usize = 64;
 
 /// Maximum number of bytes in queued messages, not counting the last one.
-const MOST_BYTES: usize = 4 << 20;
+const MAX_QUEUED_BYTES: usize = 4 << 20;
 
 /// Bounded message queue with one reader.
 #[derive(Debug, Default)]
-pub(crate) struct Inbox(Mutex<State>);
+pub(crate) struct MessageQueue(Mutex<State>);
 
 /// Queued message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Item {
+pub(crate) struct QueuedMessage {
     pub(crate) message: Bytes,
     /// `true` if no message follows.
     pub(crate) last: bool,
@@ -27,23 +27,23 @@ pub(crate) struct Item {
 
 /// Handling of a message when the queue is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Worth {
+pub(crate) enum Priority {
     /// The oldest message of this priority is dropped.
-    Little,
+    Droppable,
     /// The new message is rejected.
-    Much,
+    Required,
 }
 
 /// Reader of a queue. A second reader ends the first.
 #[derive(Debug)]
-pub(crate) struct Reading {
-    inbox: Arc<Inbox>,
+pub(crate) struct QueueReader {
+    queue: Arc<MessageQueue>,
     number: u64,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    waiting: VecDeque<(Item, Worth)>,
+    pending: VecDeque<(QueuedMessage, Priority)>,
     bytes: usize,
     ended: bool,
     reader: u64,
@@ -51,20 +51,22 @@ struct State {
     waker: Option<Waker>,
 }
 
-impl Inbox {
+impl MessageQueue {
     /// Adds a message. Returns `false` if the queue is full or has ended.
-    pub(crate) fn offer(&self, message: Bytes, worth: Worth) -> bool {
+    pub(crate) fn enqueue(&self, message: Bytes, priority: Priority) -> bool {
         let mut state = self.lock();
         if state.ended {
             return false;
         }
-        while state.waiting.len() >= MOST || state.bytes + message.len() > MOST_BYTES {
-            if !state.make_room() {
+        while state.pending.len() >= MAX_QUEUED_MESSAGES
+            || state.bytes + message.len() > MAX_QUEUED_BYTES
+        {
+            if !state.evict() {
                 return false;
             }
         }
         state.bytes += message.len();
-        state.waiting.push_back((Item { message, last: false }, worth));
+        state.pending.push_back((QueuedMessage { message, last: false }, priority));
         state.wake();
         true
     }
@@ -73,7 +75,7 @@ impl Inbox {
     pub(crate) fn finish(&self, message: Bytes) {
         let mut state = self.lock();
         if !state.ended {
-            state.waiting.push_back((Item { message, last: true }, Worth::Much));
+            state.pending.push_back((QueuedMessage { message, last: true }, Priority::Required));
             state.ended = true;
             state.wake();
         }
@@ -92,12 +94,12 @@ impl Inbox {
     }
 
     /// Starts to read queued and later messages.
-    pub(crate) fn read(self: &Arc<Self>) -> Reading {
+    pub(crate) fn read(self: &Arc<Self>) -> QueueReader {
         let mut state = self.lock();
         state.reader += 1;
         state.read = true;
         state.wake();
-        Reading { inbox: Arc::clone(self), number: state.reader }
+        QueueReader { queue: Arc::clone(self), number: state.reader }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -106,9 +108,9 @@ impl Inbox {
 }
 
 impl State {
-    fn make_room(&mut self) -> bool {
-        let oldest = self.waiting.iter().position(|(_, worth)| *worth == Worth::Little);
-        let gone = oldest.and_then(|index| self.waiting.remove(index));
+    fn evict(&mut self) -> bool {
+        let oldest = self.pending.iter().position(|(_, priority)| *priority == Priority::Droppable);
+        let gone = oldest.and_then(|index| self.pending.remove(index));
         if let Some((item, _)) = &gone {
             self.bytes -= item.message.len();
         }
@@ -122,18 +124,18 @@ impl State {
     }
 }
 
-impl Reading {
+impl QueueReader {
     /// Returns the next message; `None` at the end.
-    pub(crate) async fn next(&mut self) -> Option<Item> {
+    pub(crate) async fn next(&mut self) -> Option<QueuedMessage> {
         poll_fn(|cx| self.poll_next(cx)).await
     }
 
-    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Item>> {
-        let mut state = self.inbox.lock();
+    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<QueuedMessage>> {
+        let mut state = self.queue.lock();
         if state.reader != self.number {
             return Poll::Ready(None);
         }
-        if let Some((item, _)) = state.waiting.pop_front() {
+        if let Some((item, _)) = state.pending.pop_front() {
             if !item.last {
                 state.bytes -= item.message.len();
             }
@@ -147,10 +149,10 @@ impl Reading {
     }
 }
 
-impl Reading {
+impl QueueReader {
     /// Detaches this reader, unless a newer one has replaced it.
     pub(crate) fn leave(&self) {
-        let mut state = self.inbox.lock();
+        let mut state = self.queue.lock();
         if state.reader == self.number {
             state.read = false;
             state.waker = None;
@@ -158,7 +160,7 @@ impl Reading {
     }
 }
 
-impl Drop for Reading {
+impl Drop for QueueReader {
     fn drop(&mut self) {
         self.leave();
     }
@@ -170,30 +172,30 @@ mod tests {
 
     use super::*;
 
-    fn next(reading: &mut Reading) -> Poll<Option<Item>> {
+    fn next(reading: &mut QueueReader) -> Poll<Option<QueuedMessage>> {
         reading.next().now_or_never().map_or(Poll::Pending, Poll::Ready)
     }
 
-    fn message(reading: &mut Reading) -> Bytes {
+    fn message(reading: &mut QueueReader) -> Bytes {
         let Poll::Ready(Some(item)) = next(reading) else { panic!("nothing waits") };
         item.message
     }
 
     #[test]
     fn what_is_worth_little_makes_room_and_what_is_worth_much_is_refused() {
-        let inbox = Arc::new(Inbox::default());
-        for number in 0..MOST {
-            assert!(inbox.offer(number.to_string().into(), Worth::Little));
+        let queue = Arc::new(MessageQueue::default());
+        for number in 0..MAX_QUEUED_MESSAGES {
+            assert!(queue.enqueue(number.to_string().into(), Priority::Droppable));
         }
-        assert!(inbox.offer("question".into(), Worth::Much));
-        let mut reading = inbox.read();
+        assert!(queue.enqueue("question".into(), Priority::Required));
+        let mut reading = queue.read();
         assert_eq!(message(&mut reading), "1");
-        let full = Arc::new(Inbox::default());
-        for _ in 0..MOST {
-            assert!(full.offer("question".into(), Worth::Much));
+        let full = Arc::new(MessageQueue::default());
+        for _ in 0..MAX_QUEUED_MESSAGES {
+            assert!(full.enqueue("question".into(), Priority::Required));
         }
-        assert!(!full.offer("question".into(), Worth::Much));
-        assert!(!full.offer("progress".into(), Worth::Little));
+        assert!(!full.enqueue("question".into(), Priority::Required));
+        assert!(!full.enqueue("progress".into(), Priority::Droppable));
         full.finish("answer".into());
         let mut reading = full.read();
         let all: Vec<_> = std::iter::from_fn(|| match next(&mut reading) {
@@ -201,35 +203,35 @@ mod tests {
             Poll::Pending => panic!("it has ended"),
         })
         .collect();
-        assert_eq!(all.last(), Some(&Item { message: "answer".into(), last: true }));
-        assert_eq!(all.len(), MOST + 1);
+        assert_eq!(all.last(), Some(&QueuedMessage { message: "answer".into(), last: true }));
+        assert_eq!(all.len(), MAX_QUEUED_MESSAGES + 1);
     }
 
     #[test]
     fn bytes_are_bounded_as_messages_are() {
-        let inbox = Arc::new(Inbox::default());
-        let large = Bytes::from(vec![b'x'; MOST_BYTES - 1]);
-        assert!(inbox.offer(large.clone(), Worth::Little));
-        assert!(inbox.offer("next".into(), Worth::Little));
-        let mut reading = inbox.read();
+        let queue = Arc::new(MessageQueue::default());
+        let large = Bytes::from(vec![b'x'; MAX_QUEUED_BYTES - 1]);
+        assert!(queue.enqueue(large.clone(), Priority::Droppable));
+        assert!(queue.enqueue("next".into(), Priority::Droppable));
+        let mut reading = queue.read();
         assert_eq!(message(&mut reading), "next");
-        assert!(!inbox.offer(vec![b'x'; MOST_BYTES + 1].into(), Worth::Little));
-        assert!(inbox.offer(large, Worth::Much));
+        assert!(!queue.enqueue(vec![b'x'; MAX_QUEUED_BYTES + 1].into(), Priority::Droppable));
+        assert!(queue.enqueue(large, Priority::Required));
     }
 
     #[test]
     fn a_newer_reader_ends_the_older_one() {
-        let inbox = Arc::new(Inbox::default());
-        let mut first = inbox.read();
+        let queue = Arc::new(MessageQueue::default());
+        let mut first = queue.read();
         assert_eq!(next(&mut first), Poll::Pending);
-        let mut second = inbox.read();
+        let mut second = queue.read();
         assert_eq!(next(&mut first), Poll::Ready(None));
         drop(first);
-        assert!(inbox.is_read());
-        inbox.offer("message".into(), Worth::Much);
+        assert!(queue.is_read());
+        queue.enqueue("message".into(), Priority::Required);
         assert_eq!(message(&mut second), "message");
-        inbox.end();
+        queue.end();
         assert_eq!(next(&mut second), Poll::Ready(None));
-        assert!(!inbox.offer("late".into(), Worth::Much));
+        assert!(!queue.enqueue("late".into(), Priority::Required));
     }
 }

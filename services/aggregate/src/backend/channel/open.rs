@@ -14,21 +14,21 @@ use vmcp_core::{BoxError, BudgetAccount, MediaType};
 use vmcp_timeout::TimeoutControl;
 use vmcp_wire::sse::Event;
 
-use super::desk::Desk;
-use super::outbox::Outbox;
-use super::{Channel, LARGEST_EVENT};
+use super::desk::Demultiplexer;
+use super::outbox::MessagePoster;
+use super::{Channel, MAX_EVENT_BYTES};
 use crate::backend::events::Events;
-use crate::backend::failure::Failure;
+use crate::backend::failure::BackendError;
 use crate::settings::BackendService;
 
 /// Maximum number of events before the one that names the endpoint.
-const MOST_BEFORE: usize = 16;
+const MAX_EVENTS_BEFORE_ENDPOINT: usize = 16;
 
 /// Maximum length of an endpoint, in bytes.
-const LONGEST_ENDPOINT: usize = 8 << 10;
+const MAX_ENDPOINT_LENGTH: usize = 8 << 10;
 
 /// Maximum number of replies in flight that the gateway sends itself, mostly to pings.
-const MOST_REPLIES: usize = 16;
+const MAX_REPLIES_IN_FLIGHT: usize = 16;
 
 /// Opens the stream for the caller of the request with these parts.
 pub(super) async fn open(inner: &BackendService, parts: &Parts) -> Result<Channel, BoxError> {
@@ -40,71 +40,71 @@ pub(super) async fn open(inner: &BackendService, parts: &Parts) -> Result<Channe
     headers.remove(CONTENT_LENGTH);
     headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
     *request.extensions_mut() = parts.extensions.clone();
-    let hold = TimeoutControl::new();
+    let timeout_control = TimeoutControl::new();
     // The stream may stay silent indefinitely. The caller of this function bounds the wait for the first event.
-    hold.disable();
-    request.extensions_mut().insert(hold);
+    timeout_control.disable();
+    request.extensions_mut().insert(timeout_control);
     let response = inner.clone().oneshot(request).await?;
     if !response.status().is_success() {
-        return Err(Failure::Status(response.status()).into());
+        return Err(BackendError::Status(response.status()).into());
     }
     if MediaType::of(response.headers()) != MediaType::EventStream {
-        return Err(Failure::ContentType.into());
+        return Err(BackendError::ContentType.into());
     }
     let account = parts.extensions.get::<BudgetAccount>();
-    let mut events = Events::new(response.into_body(), LARGEST_EVENT).counted_while_open(account);
+    let mut events = Events::new(response.into_body(), MAX_EVENT_BYTES).counted_while_open(account);
     let endpoint = first_endpoint(&mut events, &parts.uri).await?;
-    let desk = Arc::<Desk>::default();
+    let demultiplexer = Arc::<Demultiplexer>::default();
     let mut replying = parts.clone();
     replying.extensions.remove::<TimeoutControl>();
-    let outbox = Outbox::new(inner.clone(), endpoint.clone(), replying);
-    let reader = tokio::spawn(read(events, Closing(Arc::clone(&desk)), outbox));
-    Ok(Channel::new(endpoint, desk, reader.abort_handle()))
+    let poster = MessagePoster::new(inner.clone(), endpoint.clone(), replying);
+    let reader = tokio::spawn(read(events, CloseOnDrop(Arc::clone(&demultiplexer)), poster));
+    Ok(Channel::new(endpoint, demultiplexer, reader.abort_handle()))
 }
 
 async fn first_endpoint(events: &mut Events, base: &Uri) -> Result<Uri, BoxError> {
-    for _ in 0..MOST_BEFORE {
-        let Some(event) = events.next().await else { return Err(Failure::Ended.into()) };
+    for _ in 0..MAX_EVENTS_BEFORE_ENDPOINT {
+        let Some(event) = events.next().await else { return Err(BackendError::Ended.into()) };
         let Event { data, event, .. } = event?;
         if event.as_deref() == Some(b"endpoint") {
             return Ok(endpoint(base, &data)?);
         }
     }
-    Err(Failure::Malformed("a stream that names no endpoint").into())
+    Err(BackendError::Malformed("a stream that names no endpoint").into())
 }
 
 /// Resolves the endpoint that the backend names, relative or absolute. It must have the stream's origin; otherwise the backend
 /// could redirect the gateway's requests to another server.
-fn endpoint(base: &Uri, named: &[u8]) -> Result<Uri, Failure> {
-    const UNUSABLE: Failure = Failure::Malformed("an endpoint that is no URL");
-    if named.len() > LONGEST_ENDPOINT {
+fn endpoint(base: &Uri, named: &[u8]) -> Result<Uri, BackendError> {
+    const UNUSABLE: BackendError = BackendError::Malformed("an endpoint that is no URL");
+    if named.len() > MAX_ENDPOINT_LENGTH {
         return Err(UNUSABLE);
     }
     let named = std::str::from_utf8(named).map_err(|_| UNUSABLE)?;
     let base = Url::parse(&base.to_string()).map_err(|_| UNUSABLE)?;
     let mut url = base.join(named.trim()).map_err(|_| UNUSABLE)?;
     if url.origin() != base.origin() {
-        return Err(Failure::Malformed("an endpoint of another origin"));
+        return Err(BackendError::Malformed("an endpoint of another origin"));
     }
     if (url.username(), url.password()) != (base.username(), base.password())
         && (!url.username().is_empty() || url.password().is_some())
     {
-        return Err(Failure::Malformed("an endpoint with credentials"));
+        return Err(BackendError::Malformed("an endpoint with credentials"));
     }
     url.set_fragment(None);
     url.as_str().parse().map_err(|_| UNUSABLE)
 }
 
 /// Guard that closes the channel when its reader ends for any reason.
-struct Closing(Arc<Desk>);
+struct CloseOnDrop(Arc<Demultiplexer>);
 
-impl Drop for Closing {
+impl Drop for CloseOnDrop {
     fn drop(&mut self) {
         self.0.close();
     }
 }
 
-async fn read(mut events: Events, desk: Closing, outbox: Outbox) {
+async fn read(mut events: Events, demultiplexer: CloseOnDrop, poster: MessagePoster) {
     let mut replies = JoinSet::new();
     loop {
         let event = tokio::select! {
@@ -120,11 +120,11 @@ async fn read(mut events: Events, desk: Closing, outbox: Outbox) {
         if event.is_some_and(|name| name != Bytes::from_static(b"message")) {
             continue;
         }
-        if let Some(reply) = desk.0.take(data)
-            && replies.len() < MOST_REPLIES
+        if let Some(reply) = demultiplexer.0.dispatch(data)
+            && replies.len() < MAX_REPLIES_IN_FLIGHT
         {
-            let outbox = outbox.clone();
-            replies.spawn(async move { outbox.post(reply).await.map(drop) });
+            let poster = poster.clone();
+            replies.spawn(async move { poster.post(reply).await.map(drop) });
         }
     }
 }
@@ -172,6 +172,6 @@ mod tests {
         }
         assert!(resolve("http://me:secret@be.test:8080/").unwrap_err().contains("credentials"));
         assert!(resolve("http://[").unwrap_err().contains("no URL"));
-        assert!(resolve(&"x".repeat(LONGEST_ENDPOINT + 1)).unwrap_err().contains("no URL"));
+        assert!(resolve(&"x".repeat(MAX_ENDPOINT_LENGTH + 1)).unwrap_err().contains("no URL"));
     }
 }

@@ -14,14 +14,14 @@ use crate::settings::BackendService;
 
 /// Client that posts messages with the caller and headers of the request from which it was created.
 #[derive(Clone, Debug)]
-pub(super) struct Outbox {
+pub(super) struct MessagePoster {
     inner: BackendService,
     endpoint: Uri,
     headers: HeaderMap,
     extensions: Extensions,
 }
 
-impl Outbox {
+impl MessagePoster {
     pub(super) fn new(inner: BackendService, endpoint: Uri, parts: Parts) -> Self {
         let Parts { mut headers, extensions, .. } = parts;
         headers.remove(SESSION);

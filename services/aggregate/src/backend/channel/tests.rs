@@ -7,9 +7,9 @@ use vmcp_core::{Backend, MediaType, cause_ref};
 use vmcp_timeout::Elapsed;
 
 use super::*;
-use crate::backend::Link;
-use crate::backend::request::asking;
-use crate::settings::{Advice, Around, BackendSettings, Sharing, Transport};
+use crate::backend::BackendHandle;
+use crate::backend::request::with_operation;
+use crate::settings::{Advice, BackendSettings, ServiceWrapper, Sharing, Transport};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 const HELLO: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#;
@@ -49,7 +49,7 @@ async fn respond(
     body: &Mutex<Option<Body>>,
     post: &Post,
 ) -> Response<Body> {
-    assert!(request.extensions().get::<Lease>().is_none(), "a lease stays within");
+    assert!(request.extensions().get::<ChannelHandle>().is_none(), "a lease stays within");
     assert!(request.extensions().get::<McpOperation>().is_none(), "an operation is no post");
     if request.method() == Method::GET {
         assert_eq!(request.headers()["accept"], "text/event-stream");
@@ -61,7 +61,7 @@ async fn respond(
     let status = post(&message);
     said.send((uri, message)).unwrap();
     match status {
-        Some(status) => plain(status),
+        Some(status) => empty_response(status),
         None => std::future::pending().await,
     }
 }
@@ -77,8 +77,8 @@ fn post(message: &str) -> Request<Full<Bytes>> {
     request
 }
 
-fn within(lease: &Lease, mut request: Request<Full<Bytes>>) -> Request<Full<Bytes>> {
-    request.extensions_mut().insert(lease.clone());
+fn within(handle: &ChannelHandle, mut request: Request<Full<Bytes>>) -> Request<Full<Bytes>> {
+    request.extensions_mut().insert(handle.clone());
     request
 }
 
@@ -99,7 +99,7 @@ impl Fake {
         self.posts.recv().await.unwrap().1
     }
 
-    async fn open(&mut self) -> Lease {
+    async fn open(&mut self) -> ChannelHandle {
         let opening = self.begin(post(HELLO));
         assert_eq!(
             self.posts.recv().await.unwrap(),
@@ -114,12 +114,12 @@ impl Fake {
     /// Sends a request and waits until the backend has received it.
     async fn ask(
         &mut self,
-        lease: &Lease,
+        handle: &ChannelHandle,
         message: &str,
     ) -> tokio::task::JoinHandle<Result<Response<Body>, BoxError>> {
-        let asking = self.begin(within(lease, post(message)));
+        let with_operation = self.begin(within(handle, post(message)));
         assert_eq!(self.posted().await, message);
-        asking
+        with_operation
     }
 }
 
@@ -130,11 +130,11 @@ async fn text(body: Body) -> String {
 #[tokio::test(start_paused = true)]
 async fn an_answer_alone_is_json() {
     let mut fake = obliging().await;
-    let lease = fake.open().await;
-    let asking = fake.ask(&lease, CALL).await;
+    let handle = fake.open().await;
+    let with_operation = fake.ask(&handle, CALL).await;
     fake.say(r#"{"jsonrpc":"2.0","id":77,"result":{"whose":"nobody's"}}"#).await;
     fake.say(ANSWER).await;
-    let response = asking.await.unwrap().unwrap();
+    let response = with_operation.await.unwrap().unwrap();
     assert_eq!(response.headers()["content-type"], "application/json");
     assert_eq!(text(response.into_body()).await, ANSWER);
 }
@@ -142,11 +142,11 @@ async fn an_answer_alone_is_json() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_with_progress_is_a_stream() {
     let mut fake = obliging().await;
-    let lease = fake.open().await;
-    let asking = fake.ask(&lease, CALL).await;
+    let handle = fake.open().await;
+    let with_operation = fake.ask(&handle, CALL).await;
     let progress = r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":5,"progress":1}}"#;
     fake.say(progress).await;
-    let response = asking.await.unwrap().unwrap();
+    let response = with_operation.await.unwrap().unwrap();
     assert_eq!(response.headers()["content-type"], "text/event-stream");
     fake.say(ANSWER).await;
     assert_eq!(text(response.into_body()).await, format!("data: {progress}\n\ndata: {ANSWER}\n\n"));
@@ -155,10 +155,10 @@ async fn an_answer_with_progress_is_a_stream() {
 #[tokio::test(start_paused = true)]
 async fn two_requests_get_their_own_answers_in_any_order() {
     let mut fake = obliging().await;
-    let lease = fake.open().await;
+    let handle = fake.open().await;
     let other = r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t"}}"#;
-    let one = fake.ask(&lease, CALL).await;
-    let two = fake.ask(&lease, other).await;
+    let one = fake.ask(&handle, CALL).await;
+    let two = fake.ask(&handle, other).await;
     fake.say(r#"{"jsonrpc":"2.0","id":2,"result":{}}"#).await;
     fake.say(ANSWER).await;
     assert_eq!(text(one.await.unwrap().unwrap().into_body()).await, ANSWER);
@@ -169,10 +169,10 @@ async fn two_requests_get_their_own_answers_in_any_order() {
 #[tokio::test(start_paused = true)]
 async fn what_comes_unasked_is_on_the_stream_that_get_opens() {
     let mut fake = obliging().await;
-    let lease = fake.open().await;
+    let handle = fake.open().await;
     let changed = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
     fake.say(changed).await;
-    let mut get = within(&lease, post(""));
+    let mut get = within(&handle, post(""));
     *get.method_mut() = Method::GET;
     let mut standing = fake.begin(get).await.unwrap().unwrap().into_body();
     let event = standing.frame().await.unwrap().unwrap().into_data().unwrap();
@@ -184,12 +184,12 @@ async fn what_comes_unasked_is_on_the_stream_that_get_opens() {
 #[tokio::test(start_paused = true)]
 async fn a_broken_stream_fails_all_that_wait_and_ends_the_session() {
     let mut fake = obliging().await;
-    let lease = fake.open().await;
-    let asking = fake.ask(&lease, CALL).await;
+    let handle = fake.open().await;
+    let with_operation = fake.ask(&handle, CALL).await;
     fake.stream.abort("reset by peer".into());
-    let error = asking.await.unwrap().unwrap_err();
-    assert!(matches!(cause_ref::<Failure>(error.as_ref()), Some(Failure::Ended)));
-    let request = within(&lease, post(CALL));
+    let error = with_operation.await.unwrap().unwrap_err();
+    assert!(matches!(cause_ref::<BackendError>(error.as_ref()), Some(BackendError::Ended)));
+    let request = within(&handle, post(CALL));
     let response = fake.service.oneshot(request).await.unwrap();
     assert_eq!(response.status(), StatusCode::NOT_FOUND);
     assert!(fake.posts.try_recv().is_err());
@@ -198,9 +198,9 @@ async fn a_broken_stream_fails_all_that_wait_and_ends_the_session() {
 #[tokio::test(start_paused = true)]
 async fn gives_up_a_backend_that_stays_silent() {
     let mut fake = obliging().await;
-    let lease = fake.open().await;
-    let asking = fake.ask(&lease, CALL).await;
-    let error = asking.await.unwrap().unwrap_err();
+    let handle = fake.open().await;
+    let with_operation = fake.ask(&handle, CALL).await;
+    let error = with_operation.await.unwrap().unwrap_err();
     assert!(cause_ref::<Elapsed>(error.as_ref()).is_some());
     // The cancellation notice is sent by the caller, not by the adapter.
     assert!(fake.posts.try_recv().is_err());
@@ -209,17 +209,17 @@ async fn gives_up_a_backend_that_stays_silent() {
 #[tokio::test(start_paused = true)]
 async fn the_time_stands_still_while_a_question_is_open() {
     let mut fake = obliging().await;
-    let lease = fake.open().await;
-    let mut request = within(&lease, post(CALL));
+    let handle = fake.open().await;
+    let mut request = within(&handle, post(CALL));
     request.extensions_mut().insert(TimeoutControl::new());
-    let asking = fake.begin(request);
+    let with_operation = fake.begin(request);
     fake.posted().await;
     fake.say(QUESTION).await;
-    let response = asking.await.unwrap().unwrap();
+    let response = with_operation.await.unwrap().unwrap();
     let reading = tokio::spawn(text(response.into_body()));
     tokio::time::sleep(5 * PATIENCE).await;
     let reply = r#"{"jsonrpc":"2.0","id":"q","result":{"action":"decline"}}"#;
-    let response = fake.begin(within(&lease, post(reply))).await.unwrap().unwrap();
+    let response = fake.begin(within(&handle, post(reply))).await.unwrap().unwrap();
     assert_eq!(response.status(), StatusCode::ACCEPTED);
     assert_eq!(fake.posted().await, reply);
     tokio::time::sleep(PATIENCE / 2).await;
@@ -231,10 +231,10 @@ async fn the_time_stands_still_while_a_question_is_open() {
 async fn the_answer_counts_even_if_the_post_hangs() {
     let hangs = |message: &str| (!message.contains("tools/call")).then_some(StatusCode::ACCEPTED);
     let mut fake = fake("event: endpoint\ndata: /post?s=1\n\n", Box::new(hangs)).await;
-    let lease = fake.open().await;
-    let asking = fake.ask(&lease, CALL).await;
+    let handle = fake.open().await;
+    let with_operation = fake.ask(&handle, CALL).await;
     fake.say(ANSWER).await;
-    assert_eq!(text(asking.await.unwrap().unwrap().into_body()).await, ANSWER);
+    assert_eq!(text(with_operation.await.unwrap().unwrap().into_body()).await, ANSWER);
 }
 
 #[tokio::test(start_paused = true)]
@@ -244,23 +244,23 @@ async fn a_refusal_of_the_post_is_the_answer() {
         Some(if refused { StatusCode::NOT_FOUND } else { StatusCode::ACCEPTED })
     };
     let mut fake = fake("event: endpoint\ndata: /post?s=1\n\n", Box::new(refuses)).await;
-    let lease = fake.open().await;
-    let asking = fake.ask(&lease, CALL).await;
-    assert_eq!(asking.await.unwrap().unwrap().status(), StatusCode::NOT_FOUND);
-    assert!(lease.0.desk.is_over());
+    let handle = fake.open().await;
+    let with_operation = fake.ask(&handle, CALL).await;
+    assert_eq!(with_operation.await.unwrap().unwrap().status(), StatusCode::NOT_FOUND);
+    assert!(handle.0.demultiplexer.is_closed());
     assert!(fake.posts.try_recv().is_err(), "what was refused needs no cancelling");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_request_is_over_at_once() {
     let mut fake = obliging().await;
-    let lease = fake.open().await;
-    let asking = fake.ask(&lease, CALL).await;
+    let handle = fake.open().await;
+    let with_operation = fake.ask(&handle, CALL).await;
     let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;
-    fake.begin(within(&lease, post(cancel))).await.unwrap().unwrap();
+    fake.begin(within(&handle, post(cancel))).await.unwrap().unwrap();
     assert_eq!(fake.posted().await, cancel);
-    let error = asking.await.unwrap().unwrap_err();
-    assert!(matches!(cause_ref(error.as_ref()), Some(Failure::Cancelled)), "{error}");
+    let error = with_operation.await.unwrap().unwrap_err();
+    assert!(matches!(cause_ref(error.as_ref()), Some(BackendError::Cancelled)), "{error}");
     assert!(fake.posts.try_recv().is_err(), "it is told once");
 }
 
@@ -276,14 +276,14 @@ async fn pings_are_answered_without_anybody_listening() {
 async fn the_stream_ends_with_the_last_lease_and_with_delete() {
     for delete in [false, true] {
         let mut fake = obliging().await;
-        let lease = fake.open().await;
+        let handle = fake.open().await;
         if delete {
-            let mut request = within(&lease, post(""));
+            let mut request = within(&handle, post(""));
             *request.method_mut() = Method::DELETE;
             let response = fake.begin(request).await.unwrap().unwrap();
             assert_eq!(response.status(), StatusCode::NO_CONTENT);
         } else {
-            drop(lease);
+            drop(handle);
         }
         tokio::task::yield_now().await;
         assert!(fake.stream.send_data(Bytes::from_static(b"x")).await.is_err());
@@ -315,7 +315,7 @@ async fn only_the_handshake_opens_a_stream() {
 async fn what_is_around_a_backend_sees_operations_with_their_answers_and_no_posts() {
     let mut fake = obliging().await;
     let (saw, mut seen) = unbounded_channel();
-    let around = Around::new(move |service| {
+    let around = ServiceWrapper::new(move |service| {
         let saw = saw.clone();
         BackendService::new(tower::service_fn(move |request: Request<Full<Bytes>>| {
             let (service, saw) = (service.clone(), saw.clone());
@@ -340,8 +340,8 @@ async fn what_is_around_a_backend_sees_operations_with_their_answers_and_no_post
         fingerprint: 0,
         tuning: 0,
     };
-    let link = Link::new(settings, None);
-    let opening = link.begin(asking(post(HELLO), "initialize", None));
+    let link = BackendHandle::new(settings, None);
+    let opening = link.begin(with_operation(post(HELLO), "initialize", None));
     let opening = tokio::spawn(opening);
     assert_eq!(fake.posted().await, HELLO);
     fake.say(r#"{"jsonrpc":"2.0","id":0,"result":{}}"#).await;
@@ -353,9 +353,9 @@ async fn what_is_around_a_backend_sees_operations_with_their_answers_and_no_post
 #[tokio::test(start_paused = true)]
 async fn long_messages_are_read_in_pieces() {
     let mut fake = obliging().await;
-    let lease = fake.open().await;
+    let handle = fake.open().await;
     let calling = fake.begin(within(
-        &lease,
+        &handle,
         post(r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":7}}}"#),
     ));
     fake.posted().await;

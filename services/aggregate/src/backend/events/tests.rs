@@ -6,11 +6,11 @@ use super::*;
 const KB: usize = 1000;
 
 /// Creates a stream charged to the only owner in `budget`, with the sender of its bytes.
-fn stream(budget: &ByteBudget, lasts: bool) -> (Sender<Bytes, std::io::Error>, Events) {
+fn stream(budget: &ByteBudget, is_long_lived: bool) -> (Sender<Bytes, std::io::Error>, Events) {
     let (sender, body) = Channel::new(8);
     let account = budget.account(budget.backend("a"));
     let events = Events::new(Body::wrap(body), 1000 * KB);
-    let events = if lasts {
+    let events = if is_long_lived {
         events.counted_while_open(Some(&account))
     } else {
         events.counted(Some(&account))
@@ -75,7 +75,7 @@ async fn answer_without_room_fails() {
     sender.send_data(event(20 * KB)).await.unwrap();
     let begun = tokio::time::Instant::now();
     let error = events.next().await.unwrap().unwrap_err();
-    assert!(matches!(error.downcast_ref(), Some(Failure::NoRoom)), "{error}");
+    assert!(matches!(error.downcast_ref(), Some(BackendError::NoRoom)), "{error}");
     assert_eq!((begun.elapsed(), budget.counts().waiting), (MAX_BUDGET_WAIT, 0));
 }
 
@@ -123,7 +123,7 @@ async fn partial_event_gives_way_to_requests_that_wait() {
     let mut other = account.open();
     let waiting = tokio::spawn(async move { other.grow(20 * KB).await });
     let error = events.next().await.unwrap().unwrap_err();
-    assert!(matches!(error.downcast_ref(), Some(Failure::NoRoom)), "{error}");
+    assert!(matches!(error.downcast_ref(), Some(BackendError::NoRoom)), "{error}");
     drop(events);
     assert!(waiting.await.unwrap().is_ok());
 }

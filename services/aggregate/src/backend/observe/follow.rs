@@ -11,32 +11,32 @@ use vmcp_breaker::health::ProbeResult;
 use vmcp_core::{Body, BoxError, Caller, Generation, MediaType};
 use vmcp_wire::{Envelope, find, scan};
 
-use super::{PAUSE, Round};
+use super::{ObservationRound, RETRY_DELAY};
 use crate::backend::ask::tell;
 use crate::backend::events::Events;
-use crate::backend::fetch::{self, Budget, Speaker};
-use crate::backend::handshake::{self, Live};
+use crate::backend::fetch::{self, Budget, CatalogSource};
+use crate::backend::handshake::{self, BackendSession};
 use crate::backend::request::{listen, post};
 use crate::backend::signal::ObserverSignal;
-use crate::backend::{Link, Status};
+use crate::backend::{BackendHandle, FetchStatus};
 use crate::catalog::{Kind, Offer, Offers, other};
-use crate::hub::Hub;
+use crate::hub::GatewayState;
 
 /// Timeout for the response head of a stream before the first fetch.
-const PATIENCE: Duration = Duration::from_secs(1);
+const STREAM_HEAD_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Maximum size of an event of a notification stream, in bytes.
-const LARGEST_EVENT: usize = 4 << 20;
+const MAX_EVENT_BYTES: usize = 4 << 20;
 
 /// Observation of one generation of a backend.
 #[derive(Clone, Copy)]
 pub(super) struct Observation<'a> {
-    pub(super) hub: &'a Arc<Hub>,
-    pub(super) link: &'a Arc<Link>,
-    pub(super) speaker: Speaker<'a>,
+    pub(super) hub: &'a Arc<GatewayState>,
+    pub(super) link: &'a Arc<BackendHandle>,
+    pub(super) speaker: CatalogSource<'a>,
     /// `true` if the backend supports this generation only; its offer then applies to clients of both.
     pub(super) alone: bool,
-    pub(super) round: &'a Round,
+    pub(super) round: &'a ObservationRound,
 }
 
 impl Observation<'_> {
@@ -112,21 +112,24 @@ impl Observation<'_> {
             round.note(self.generation());
         }
         if round.is_finished() {
-            link.set_status(Status::Ready);
+            link.set_status(FetchStatus::Ready);
             link.revive(ProbeResult::Healthy);
         }
     }
 }
 
 /// Follows the stateful generation through a session and its stream.
-pub(super) async fn follow_session(of: Observation<'_>, live: &Live) -> Result<(), BoxError> {
+pub(super) async fn follow_session(
+    of: Observation<'_>,
+    live: &BackendSession,
+) -> Result<(), BoxError> {
     let (link, signal) = (of.link, of.signal());
     let mut last: Option<Bytes> = None;
-    let mut pause = PAUSE.0;
+    let mut pause = RETRY_DELAY.0;
     loop {
         // Open the stream first, so no change between fetching and listening is missed.
         let mut opening = pin!(link.send(live.sign(listen(link, &Caller::Gateway, last.as_ref()))));
-        let opened = timeout(PATIENCE, &mut opening).await;
+        let opened = timeout(STREAM_HEAD_TIMEOUT, &mut opening).await;
         of.fetch_all().await?;
         let opened = if let Ok(opened) = opened {
             opened
@@ -149,12 +152,12 @@ pub(super) async fn follow_session(of: Observation<'_>, live: &Live) -> Result<(
         }
         let account = of.link.account(&Caller::Gateway, None);
         let mut events =
-            Events::new(response.into_body(), LARGEST_EVENT).counted_while_open(account.as_ref());
+            Events::new(response.into_body(), MAX_EVENT_BYTES).counted_while_open(account.as_ref());
         loop {
             tokio::select! {
                 event = events.next() => {
                     let Some(Ok(event)) = event else { break };
-                    pause = PAUSE.0;
+                    pause = RETRY_DELAY.0;
                     heard(&of, live, &event.data).await?;
                 }
                 kinds = signal.changed() => of.refresh(&kinds).await?,
@@ -164,7 +167,7 @@ pub(super) async fn follow_session(of: Observation<'_>, live: &Live) -> Result<(
         last = events.last_id().cloned().or(last);
         // Pause, so a stream that ends immediately is not reopened in a tight loop.
         sleep(pause).await;
-        pause = PAUSE.1.min(pause * 2);
+        pause = RETRY_DELAY.1.min(pause * 2);
     }
 }
 
@@ -214,7 +217,7 @@ pub(super) async fn follow_listen(
     };
     let account = link.account(&Caller::Gateway, None);
     let mut events =
-        Events::new(response.into_body(), LARGEST_EVENT).counted_while_open(account.as_ref());
+        Events::new(response.into_body(), MAX_EVENT_BYTES).counted_while_open(account.as_ref());
     let mut acknowledged = false;
     loop {
         let event = tokio::select! {
@@ -255,7 +258,11 @@ fn filter(found: Option<&Bytes>) -> String {
 }
 
 /// Handles a message on the observer's stream of a stateful backend.
-async fn heard(of: &Observation<'_>, live: &Live, message: &Bytes) -> Result<(), BoxError> {
+async fn heard(
+    of: &Observation<'_>,
+    live: &BackendSession,
+    message: &Bytes,
+) -> Result<(), BoxError> {
     let link = of.link;
     if let Some(kind) = kind_of_change(message) {
         link.list_changed(kind, of.generation());

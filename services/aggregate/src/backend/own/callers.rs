@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use vmcp_core::{Fingerprint, Identity};
 
-use super::Own;
+use super::CallerCatalog;
 
 /// Maximum number of callers.
 pub(super) const MAX_CALLERS: usize = 4096;
@@ -16,14 +16,14 @@ pub(super) const MAX_OF_IDENTITY: usize = 32;
 
 /// Cache entries of all callers.
 #[derive(Debug, Default)]
-pub(super) struct Callers {
-    by_identity: HashMap<Identity, Vec<(Fingerprint, Arc<Own>)>>,
+pub(super) struct CallerTable {
+    by_identity: HashMap<Identity, Vec<(Fingerprint, Arc<CallerCatalog>)>>,
     count: usize,
 }
 
-impl Callers {
+impl CallerTable {
     /// Returns the entry of a caller; creates it if necessary, evicting others if the cache is full.
-    pub(super) fn entry(&mut self, caller: &Identity) -> Arc<Own> {
+    pub(super) fn entry(&mut self, caller: &Identity) -> Arc<CallerCatalog> {
         let key = caller.credential_key();
         let known = self.of(caller).find(|(of, _)| *of == key);
         if let Some((_, own)) = known {
@@ -32,7 +32,7 @@ impl Callers {
         if self.count >= MAX_CALLERS {
             self.make_room();
         }
-        let own = Arc::new(Own::new());
+        let own = Arc::new(CallerCatalog::new());
         let entries = self.by_identity.entry(caller.clone()).or_default();
         if entries.len() >= MAX_OF_IDENTITY {
             let used = entries.iter().map(|(_, own)| own.used()).enumerate();
@@ -47,7 +47,10 @@ impl Callers {
     }
 
     /// Returns the entries of one identity.
-    pub(super) fn of(&self, caller: &Identity) -> impl Iterator<Item = &(Fingerprint, Arc<Own>)> {
+    pub(super) fn of(
+        &self,
+        caller: &Identity,
+    ) -> impl Iterator<Item = &(Fingerprint, Arc<CallerCatalog>)> {
         self.by_identity.get(caller).into_iter().flatten()
     }
 
@@ -68,7 +71,7 @@ impl Callers {
         true
     }
 
-    pub(super) fn retain(&mut self, keep: impl Fn(&Own) -> bool) {
+    pub(super) fn retain(&mut self, keep: impl Fn(&CallerCatalog) -> bool) {
         for entries in self.by_identity.values_mut() {
             entries.retain(|(_, own)| keep(own));
         }

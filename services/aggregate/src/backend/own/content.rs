@@ -8,11 +8,11 @@ use std::sync::{Arc, Weak};
 use crate::catalog::{Kind, Offers};
 
 /// Maximum size of one backend's distinct offers, in bytes.
-const MOST_BYTES: usize = 64 << 20;
+const MAX_OFFER_BYTES: usize = 64 << 20;
 
 /// Offer that several callers may share.
 #[derive(Debug)]
-pub(crate) struct Content {
+pub(crate) struct InternedOffers {
     /// Process-wide unique number; equal numbers identify the same offer.
     pub(crate) serial: u64,
     pub(crate) offers: Offers,
@@ -21,14 +21,14 @@ pub(crate) struct Content {
 
 /// Interned offers of one backend.
 #[derive(Debug, Default)]
-pub(super) struct Contents {
-    by_hash: HashMap<u64, Vec<Weak<Content>>>,
+pub(super) struct OfferInterner {
+    by_hash: HashMap<u64, Vec<Weak<InternedOffers>>>,
     hasher: RandomState,
 }
 
-impl Contents {
+impl OfferInterner {
     /// Returns the existing equal offer, otherwise stores this one.
-    pub(super) fn intern(&mut self, offers: Offers) -> Arc<Content> {
+    pub(super) fn intern(&mut self, offers: Offers) -> Arc<InternedOffers> {
         static SERIAL: AtomicU64 = AtomicU64::new(1);
         let same = self.by_hash.entry(digest(&self.hasher, &offers)).or_default();
         same.retain(|content| content.strong_count() > 0);
@@ -37,7 +37,7 @@ impl Contents {
             return known;
         }
         let (serial, bytes) = (SERIAL.fetch_add(1, Ordering::Relaxed), offers.size());
-        let content = Arc::new(Content { serial, offers, bytes });
+        let content = Arc::new(InternedOffers { serial, offers, bytes });
         same.push(Arc::downgrade(&content));
         content
     }
@@ -45,7 +45,7 @@ impl Contents {
     /// Returns `true` if the offers exceed the size limit.
     pub(super) fn too_much(&self) -> bool {
         let alive = self.by_hash.values().flatten().filter_map(Weak::upgrade);
-        alive.map(|content| content.bytes).sum::<usize>() > MOST_BYTES
+        alive.map(|content| content.bytes).sum::<usize>() > MAX_OFFER_BYTES
     }
 
     pub(super) fn prune(&mut self) {

@@ -7,7 +7,11 @@ fn caller(number: usize) -> Identity {
 }
 
 /// Stores an offer as if it had been fetched.
-fn fetched(owns: &Owns, caller: &Identity, instructions: String) -> Arc<Own> {
+fn fetched(
+    owns: &PerCallerCatalogs,
+    caller: &Identity,
+    instructions: String,
+) -> Arc<CallerCatalog> {
     let own = owns.of(caller);
     let offer = Offer { instructions: Some(instructions), ..Offer::default() };
     let content = owns.keep(Offers::same(offer));
@@ -17,7 +21,7 @@ fn fetched(owns: &Owns, caller: &Identity, instructions: String) -> Arc<Own> {
 
 #[tokio::test(start_paused = true)]
 async fn callers_are_bounded_and_who_was_here_lately_stays() {
-    let owns = Owns::new();
+    let owns = PerCallerCatalogs::new();
     for number in 0..2 * MAX_CALLERS {
         tokio::time::advance(Duration::from_micros(1)).await;
         fetched(&owns, &caller(number), "the same".to_owned());
@@ -30,7 +34,7 @@ async fn callers_are_bounded_and_who_was_here_lately_stays() {
 
 #[tokio::test(start_paused = true)]
 async fn tokens_of_one_identity_take_no_others_place() {
-    let owns = Owns::new();
+    let owns = PerCallerCatalogs::new();
     fetched(&owns, &caller(0), "first".to_owned());
     let token = |number: usize| {
         let serde_json::Value::Object(claims) = serde_json::json!({"scope": number.to_string()})
@@ -53,7 +57,7 @@ async fn tokens_of_one_identity_take_no_others_place() {
 
 #[tokio::test(start_paused = true)]
 async fn different_offers_are_bounded_in_bytes() {
-    let owns = Owns::new();
+    let owns = PerCallerCatalogs::new();
     for number in 0..100 {
         tokio::time::advance(Duration::from_micros(1)).await;
         fetched(&owns, &caller(number), format!("{number:0width$}", width = 1 << 15).repeat(32));
@@ -64,9 +68,9 @@ async fn different_offers_are_bounded_in_bytes() {
 
 #[tokio::test(start_paused = true)]
 async fn what_nobody_uses_goes_and_what_expired_goes() {
-    let owns = Owns::new();
-    let until = std::time::SystemTime::now() + Duration::from_secs(100);
-    let short = Identity::builder("https://idp.test", "short").expires_at(until).build();
+    let owns = PerCallerCatalogs::new();
+    let expires_at = std::time::SystemTime::now() + Duration::from_secs(100);
+    let short = Identity::builder("https://idp.test", "short").expires_at(expires_at).build();
     fetched(&owns, &short, "a".to_owned());
     fetched(&owns, &caller(1), "b".to_owned());
     for (seconds, left) in [(90, 2), (20, 1), (480, 1), (20, 0)] {
@@ -78,18 +82,18 @@ async fn what_nobody_uses_goes_and_what_expired_goes() {
 
 #[tokio::test(start_paused = true)]
 async fn what_changes_while_it_is_fetched_is_fetched_once_more() {
-    let owns = Owns::new();
+    let owns = PerCallerCatalogs::new();
     let own = owns.of(&caller(1));
-    assert!(matches!(own.step(true), Step::Fetch), "to look is not to fetch");
-    assert!(matches!(own.step(false), Step::Fetch));
-    assert!(matches!(own.step(false), Step::Wait(_)), "one fetches");
+    assert!(matches!(own.step(true), NextStep::Fetch), "to look is not to fetch");
+    assert!(matches!(own.step(false), NextStep::Fetch));
+    assert!(matches!(own.step(false), NextStep::Wait(_)), "one fetches");
     owns.changed(&caller(1));
     let offer = owns.keep(Offers::same(Offer::default()));
     own.0.send_modify(|state| (state.offer, state.fetching) = (Some(offer), None));
-    assert!(matches!(own.step(false), Step::Fetch));
+    assert!(matches!(own.step(false), NextStep::Fetch));
     own.0.send_modify(|state| state.fetching = None);
-    assert!(matches!(own.step(false), Step::Take(_)));
-    tokio::time::advance(FRESH).await;
-    assert!(matches!(own.step(true), Step::TakeAndRefresh(_)));
-    assert!(matches!(own.step(true), Step::Take(_)), "one refreshes");
+    assert!(matches!(own.step(false), NextStep::Use(_)));
+    tokio::time::advance(FRESHNESS_LIFETIME).await;
+    assert!(matches!(own.step(true), NextStep::UseAndRefresh(_)));
+    assert!(matches!(own.step(true), NextStep::Use(_)), "one refreshes");
 }

@@ -9,12 +9,12 @@ use vmcp_core::{Body, BoxError};
 
 /// Received chunks; a single chunk is not copied.
 #[derive(Default)]
-pub(super) struct Held {
+pub(super) struct BufferedPrefix {
     first: Bytes,
     joined: BytesMut,
 }
 
-impl Held {
+impl BufferedPrefix {
     pub(super) fn push(&mut self, data: Bytes) {
         if self.bytes().is_empty() {
             self.first = data;
@@ -36,20 +36,20 @@ impl Held {
 }
 
 /// Body that yields the buffered bytes and then the remaining ones.
-pub(super) struct Rest {
+pub(super) struct PrefixedBody {
     held: Bytes,
     body: Body,
     /// Error of the body that has not been returned yet.
     failure: Option<BoxError>,
 }
 
-impl Rest {
+impl PrefixedBody {
     pub(super) fn new(held: Bytes, body: Body) -> Self {
         Self { held, body, failure: None }
     }
 }
 
-impl http_body::Body for Rest {
+impl http_body::Body for PrefixedBody {
     type Data = Bytes;
     type Error = BoxError;
 

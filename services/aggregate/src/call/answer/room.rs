@@ -6,7 +6,7 @@ use vmcp_core::{Body, BoxError, BudgetAccount, Reservation};
 use crate::backend::collect::collect;
 
 /// Request for which backend responses are buffered.
-pub(crate) trait Holder: Sync {
+pub(crate) trait ReservationHolder: Sync {
     /// Returns the caller's account in the budget of the process, if that has one.
     fn account(&self) -> Option<BudgetAccount>;
 
@@ -16,10 +16,10 @@ pub(crate) trait Holder: Sync {
 
 /// Buffer for one backend response within the budget of the process.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Room<'a>(Option<&'a dyn Holder>);
+pub(crate) struct ResponseBuffer<'a>(Option<&'a dyn ReservationHolder>);
 
-impl<'a> Room<'a> {
-    pub(crate) fn new(holder: &'a dyn Holder) -> Self {
+impl<'a> ResponseBuffer<'a> {
+    pub(crate) fn new(holder: &'a dyn ReservationHolder) -> Self {
         Self(Some(holder))
     }
 
@@ -32,7 +32,7 @@ impl<'a> Room<'a> {
         most: usize,
         may_hold: impl Fn(usize) -> bool,
     ) -> Result<Bytes, BoxError> {
-        let account = self.0.and_then(Holder::account);
+        let account = self.0.and_then(ReservationHolder::account);
         let collected = collect(begun, body, most, account.as_ref(), may_hold).await;
         let (answer, reservation) = collected?;
         if let (Some(holder), Some(reservation)) = (self.0, reservation) {

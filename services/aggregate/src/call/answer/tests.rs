@@ -8,15 +8,15 @@ use super::*;
 
 const BOTH: [Generation; 2] = [Generation::Stateful, Generation::Stateless];
 
-fn expected(backend: Generation) -> Expected {
+fn expected(backend: Generation) -> ExpectedResponse {
     let id = Bytes::from_static(b"7");
-    Expected {
+    ExpectedResponse {
         id: id.clone(),
         client_id: id,
         client: Generation::Stateless,
         backend,
         cacheable: false,
-        held: HeldResults::None,
+        held: BufferedResults::None,
         most: 1 << 20,
         request_context: None,
     }
@@ -31,11 +31,16 @@ async fn who_asks_for_credentials_need_not_say_so_in_json_rpc() {
                 ["", r#"{"error":"invalid_token","error_description":"expired"}"#, "who are you?"]
             {
                 let expected = expected(backend);
-                let error = json(status, Body::from(Bytes::from(said)), &expected, Room::default())
-                    .await
-                    .unwrap_err();
+                let error = json(
+                    status,
+                    Body::from(Bytes::from(said)),
+                    &expected,
+                    ResponseBuffer::default(),
+                )
+                .await
+                .unwrap_err();
                 let known =
-                    matches!(error.downcast_ref(), Some(Failure::Status(it)) if *it == status);
+                    matches!(error.downcast_ref(), Some(BackendError::Status(it)) if *it == status);
                 assert!(known, "{backend:?} {code} {said}: {error}");
                 assert!(whole(status, Bytes::from(said), &expected).is_err());
             }
@@ -46,19 +51,19 @@ async fn who_asks_for_credentials_need_not_say_so_in_json_rpc() {
             StatusCode::FORBIDDEN,
             Body::from(Bytes::from(denied)),
             &expected(backend),
-            Room::default(),
+            ResponseBuffer::default(),
         )
         .await;
-        assert!(matches!(told, Ok(Shaped::Ready(_))), "{backend:?}: {told:?}");
+        assert!(matches!(told, Ok(AdaptedResponse::Ready(_))), "{backend:?}: {told:?}");
         let told = json(
             StatusCode::BAD_REQUEST,
             Body::from(Bytes::new()),
             &expected(backend),
-            Room::default(),
+            ResponseBuffer::default(),
         )
         .await;
         let told = told.unwrap_err();
-        assert!(!matches!(told.downcast_ref(), Some(Failure::Status(_))), "{told}");
+        assert!(!matches!(told.downcast_ref(), Some(BackendError::Status(_))), "{told}");
     }
 }
 
@@ -76,17 +81,18 @@ async fn holds_continuations_however_they_arrive() {
     const INPUT: &str = r#"{"jsonrpc":"2.0","id":7,"result":{"resultType":"input_required","inputRequests":{},"requestState":"raw"}}"#;
     const TASK: &str = r#"{"jsonrpc":"2.0","id":7,"result":{"resultType":"task","taskId":"raw","status":"working"}}"#;
     for (client, message) in BOTH.into_iter().flat_map(|client| [(client, INPUT), (client, TASK)]) {
-        let held = HeldResults::Continuations;
-        let expected = Expected { client, held, ..expected(Generation::Stateless) };
+        let held = BufferedResults::Continuations;
+        let expected = ExpectedResponse { client, held, ..expected(Generation::Stateless) };
         for at in 0..=message.len() {
             let (first, second) = message.split_at(at);
             let pieces = [first, second];
             let said: &[&str] = if second.is_empty() { &pieces[..1] } else { &pieces };
-            let shaped =
-                json(StatusCode::OK, frames(said), &expected, Room::default()).await.unwrap();
+            let shaped = json(StatusCode::OK, frames(said), &expected, ResponseBuffer::default())
+                .await
+                .unwrap();
             match shaped {
-                Shaped::InputRequired(held) if message == INPUT => assert_eq!(held, INPUT),
-                Shaped::Task(held) if message == TASK => assert_eq!(held, TASK),
+                AdaptedResponse::InputRequired(held) if message == INPUT => assert_eq!(held, INPUT),
+                AdaptedResponse::Task(held) if message == TASK => assert_eq!(held, TASK),
                 passed => panic!("{client:?} {at}: {passed:?}"),
             }
         }
@@ -103,13 +109,17 @@ fn broken(begun: &str) -> Body {
 #[tokio::test]
 async fn short_answers_that_break_off_are_errors() {
     let begun = r#"{"jsonrpc":"2.0","id":7,"result":{"resultType":"complete","content":["#;
-    for held in [HeldResults::None, HeldResults::Continuations] {
-        let expected = Expected { held, ..expected(Generation::Stateless) };
-        json(StatusCode::OK, broken(begun), &expected, Room::default()).await.unwrap_err();
+    for held in [BufferedResults::None, BufferedResults::Continuations] {
+        let expected = ExpectedResponse { held, ..expected(Generation::Stateless) };
+        json(StatusCode::OK, broken(begun), &expected, ResponseBuffer::default())
+            .await
+            .unwrap_err();
         // A long response is streamed before it is complete, and fails midway too.
-        let long = format!("{begun}\"{}", "x".repeat(HEAD));
-        let shaped = json(StatusCode::OK, broken(&long), &expected, Room::default()).await.unwrap();
-        let Shaped::Ready(response) = shaped else { panic!("held") };
+        let long = format!("{begun}\"{}", "x".repeat(PREFIX_BYTES));
+        let shaped = json(StatusCode::OK, broken(&long), &expected, ResponseBuffer::default())
+            .await
+            .unwrap();
+        let AdaptedResponse::Ready(response) = shaped else { panic!("held") };
         let mut body = response.into_body();
         assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), long);
         body.frame().await.unwrap().unwrap_err();
@@ -118,14 +128,18 @@ async fn short_answers_that_break_off_are_errors() {
 
 #[tokio::test]
 async fn holds_all_results_but_no_errors() {
-    let expected = Expected { held: HeldResults::All, ..expected(Generation::Stateless) };
+    let expected =
+        ExpectedResponse { held: BufferedResults::All, ..expected(Generation::Stateless) };
     let begun = r#"{"jsonrpc":"2.0","id":7,"result":{"resultType":"complete","taskId":"raw""#;
-    let shaped =
-        json(StatusCode::OK, frames(&[begun, "}}"]), &expected, Room::default()).await.unwrap();
-    let Shaped::Whole(message) = shaped else { panic!("{shaped:?}") };
+    let shaped = json(StatusCode::OK, frames(&[begun, "}}"]), &expected, ResponseBuffer::default())
+        .await
+        .unwrap();
+    let AdaptedResponse::Whole(message) = shaped else { panic!("{shaped:?}") };
     assert_eq!(message, format!("{begun}}}}}"));
     let unknown = r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32602,"message":"unknown"}}"#;
-    let Shaped::Ready(response) = event(unknown.into(), &expected).unwrap() else { panic!() };
+    let AdaptedResponse::Ready(response) = event(unknown.into(), &expected).unwrap() else {
+        panic!()
+    };
     assert_eq!(response.status(), StatusCode::BAD_REQUEST);
 }
 
@@ -134,12 +148,13 @@ async fn error_document_of_a_proxy_is_its_status() {
     for backend in BOTH {
         for client in BOTH {
             for said in [r#"{"error":"upstream down"}"#, "{}", "", r#""down""#, "<html>"] {
-                let expected = Expected { client, ..expected(backend) };
+                let expected = ExpectedResponse { client, ..expected(backend) };
                 let status = StatusCode::SERVICE_UNAVAILABLE;
-                let error =
-                    json(status, Body::from(said), &expected, Room::default()).await.unwrap_err();
+                let error = json(status, Body::from(said), &expected, ResponseBuffer::default())
+                    .await
+                    .unwrap_err();
                 let known =
-                    matches!(error.downcast_ref(), Some(Failure::Status(it)) if *it == status);
+                    matches!(error.downcast_ref(), Some(BackendError::Status(it)) if *it == status);
                 assert!(known, "{backend:?} {client:?} {said}: {error}");
             }
         }
@@ -147,12 +162,12 @@ async fn error_document_of_a_proxy_is_its_status() {
 }
 
 /// Request whose responses are buffered.
-struct Held {
+struct BufferedPrefix {
     budget: ByteBudget,
     counts: Mutex<Vec<Reservation>>,
 }
 
-impl Holder for Held {
+impl ReservationHolder for BufferedPrefix {
     fn account(&self) -> Option<BudgetAccount> {
         Some(self.budget.account(self.budget.backend("a")))
     }
@@ -165,9 +180,10 @@ impl Holder for Held {
 #[tokio::test(start_paused = true)]
 async fn answers_that_are_held_count_for_the_budget() {
     let budget = ByteBudget::new(2_000_000);
-    let request = Held { budget: budget.clone(), counts: Mutex::default() };
-    let room = Room::new(&request);
-    let expected = Expected { held: HeldResults::All, ..expected(Generation::Stateless) };
+    let request = BufferedPrefix { budget: budget.clone(), counts: Mutex::default() };
+    let room = ResponseBuffer::new(&request);
+    let expected =
+        ExpectedResponse { held: BufferedResults::All, ..expected(Generation::Stateless) };
     let said = |bytes: usize| {
         let text =
             format!(r#"{{"jsonrpc":"2.0","id":7,"result":{{"a":"{}"}}}}"#, "x".repeat(bytes));
@@ -175,12 +191,12 @@ async fn answers_that_are_held_count_for_the_budget() {
         frames(&pieces.iter().map(|it| std::str::from_utf8(it).unwrap()).collect::<Vec<_>>())
     };
     let answer = |bytes| json(StatusCode::OK, said(bytes), &expected, room);
-    let Shaped::Whole(small) = answer(50_000).await.unwrap() else { panic!("not held") };
+    let AdaptedResponse::Whole(small) = answer(50_000).await.unwrap() else { panic!("not held") };
     assert_eq!(budget.counts().held, 0);
-    let Shaped::Whole(large) = answer(900_000).await.unwrap() else { panic!("not held") };
+    let AdaptedResponse::Whole(large) = answer(900_000).await.unwrap() else { panic!("not held") };
     assert!(budget.counts().held >= 900_000, "as long as its request");
     let error = answer(900_000).await.unwrap_err();
-    assert!(matches!(error.downcast_ref(), Some(Failure::NoRoom)), "half of it: {error}");
+    assert!(matches!(error.downcast_ref(), Some(BackendError::NoRoom)), "half of it: {error}");
     assert_eq!(budget.counts().rejections, 1);
     drop((small, large));
     request.counts.lock().unwrap().clear();
@@ -191,14 +207,15 @@ async fn answers_that_are_held_count_for_the_budget() {
 #[tokio::test]
 async fn long_answers_keep_their_count_when_edited() {
     let budget = ByteBudget::new(1 << 20);
-    let expected = Expected { client_id: "\"own\"".into(), ..expected(Generation::Stateful) };
+    let expected =
+        ExpectedResponse { client_id: "\"own\"".into(), ..expected(Generation::Stateful) };
     let text = "x".repeat(100_000);
     let said = format!(r#"{{"jsonrpc":"2.0","id":7,"result":{{"content":"{text}"}}}}"#);
     let mut count = budget.open(budget.backend("a"));
     count.try_grow(said.len()).unwrap();
     let body = Body::from(count.attach(said.into_bytes()));
-    let shaped = json(StatusCode::OK, body, &expected, Room::default()).await.unwrap();
-    let Shaped::Ready(response) = shaped else { panic!("not ready") };
+    let shaped = json(StatusCode::OK, body, &expected, ResponseBuffer::default()).await.unwrap();
+    let AdaptedResponse::Ready(response) = shaped else { panic!("not ready") };
     assert!(budget.counts().held > 100_000);
     let body = response.into_body().collect().await.unwrap().to_bytes();
     let wanted = format!(

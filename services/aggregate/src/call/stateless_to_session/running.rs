@@ -17,36 +17,36 @@ use vmcp_wire::{Envelope, Key, Params, Span, Splice, find, scan};
 use super::super::session_to_stateless::needed;
 use super::super::{Call, Cancellation};
 use super::{CAPABILITIES, LEVEL, meta};
-use crate::backend::Link;
+use crate::backend::BackendHandle;
 use crate::backend::ask::tell;
 use crate::backend::events::Events;
-use crate::backend::failure::Failure;
-use crate::backend::handshake::Live;
+use crate::backend::failure::BackendError;
+use crate::backend::handshake::BackendSession;
 use crate::backend::observe::kind_of_change;
-use crate::backend::request::{asking, post};
-use crate::call::answer::Expected;
+use crate::backend::request::{post, with_operation};
+use crate::call::answer::ExpectedResponse;
 use crate::catalog::ByGeneration;
-use crate::hub::Hub;
-use crate::park::{Out, Outlet};
+use crate::hub::GatewayState;
+use crate::park::{CallEvent, CallEventSender};
 
 /// Time to collect further server requests, so concurrent ones are sent to the client in one round.
-const GATHER: Duration = Duration::from_millis(25);
+const GATHER_TIME: Duration = Duration::from_millis(25);
 
 /// Maximum number of messages read after the client has disconnected: the response may follow immediately.
-const MOST_UNHEARD: usize = 64;
+const MAX_UNREAD_MESSAGES: usize = 64;
 
 /// Limit on messages queued for a connected client, in KiB. A single larger message is permitted.
-const MAX_WAITING_KIB: u32 = 4 << 10;
+const MAX_QUEUED_KIB: u32 = 4 << 10;
 
 /// Maximum number of server requests in one round.
-const MOST_QUESTIONS: usize = 16;
+const MAX_INPUT_REQUESTS: usize = 16;
 
-pub(super) struct RunningCall {
-    hub: Arc<Hub>,
+pub(super) struct CallTask {
+    hub: Arc<GatewayState>,
     caller: Identity,
     /// Address from which the call was started, if known.
     address: Option<IpAddr>,
-    live: Arc<Live>,
+    live: Arc<BackendSession>,
     events: Events,
     /// Messages that arrived while the call was suspended, including the end of the stream.
     early: VecDeque<Result<Bytes, BoxError>>,
@@ -67,7 +67,7 @@ pub(super) struct RunningCall {
 }
 
 /// Pending server request.
-struct Asked {
+struct InputRequest {
     key: String,
     /// The backend's id of the server request, as JSON.
     id: Bytes,
@@ -76,22 +76,22 @@ struct Asked {
 }
 
 /// Effect of a backend message on the call.
-enum Step {
+enum NextAction {
     More,
     /// The client does not read.
     Unread,
-    Asked(Asked),
-    Over(Out),
+    InputRequest(InputRequest),
+    Over(CallEvent),
 }
 
-impl RunningCall {
+impl CallTask {
     pub(super) fn new(
         call: &Call,
-        live: Arc<Live>,
+        live: Arc<BackendSession>,
         events: Events,
         cancellation: Cancellation,
         hold: TimeoutControl,
-        expected: &Expected,
+        expected: &ExpectedResponse,
     ) -> Self {
         let bytes = |key: &str| meta(call, key).map(Bytes::copy_from_slice);
         Self {
@@ -109,29 +109,29 @@ impl RunningCall {
             hold,
             cause: call.cause().cloned(),
             asked: 0,
-            room: Arc::new(Semaphore::new(MAX_WAITING_KIB as usize)),
+            room: Arc::new(Semaphore::new(MAX_QUEUED_KIB as usize)),
         }
     }
 
-    fn link(&self) -> &Arc<Link> {
+    fn link(&self) -> &Arc<BackendHandle> {
         &self.cancellation.upstream.link
     }
 
     /// Runs until the response, or until the client has disconnected.
-    pub(super) async fn run(mut self, first: Bytes, mut outlet: Outlet) {
-        let mut asked: Vec<Asked> = Vec::new();
+    pub(super) async fn run(mut self, first: Bytes, mut outlet: CallEventSender) {
+        let mut asked: Vec<InputRequest> = Vec::new();
         // Time at which the collected server requests are sent to the client.
         let mut round = Instant::now();
         self.early.push_back(Ok(first));
         let mut unheard = 0;
         loop {
             unheard += usize::from(outlet.is_closed());
-            if unheard > MOST_UNHEARD {
+            if unheard > MAX_UNREAD_MESSAGES {
                 return;
             }
             let step = match self.early.pop_front() {
                 Some(Ok(message)) => self.step(message, &outlet).await,
-                Some(Err(error)) => Step::Over(Out::Failed(error)),
+                Some(Err(error)) => NextAction::Over(CallEvent::Failed(error)),
                 None => tokio::select! {
                     // Process received messages before a disconnect.
                     biased;
@@ -144,52 +144,52 @@ impl RunningCall {
                     }
                     event = self.events.next() => match event {
                         Some(Ok(event)) => self.step(event.data, &outlet).await,
-                        Some(Err(error)) => Step::Over(Out::Failed(error)),
-                        None => Step::Over(Out::Failed(Failure::Ended.into())),
+                        Some(Err(error)) => NextAction::Over(CallEvent::Failed(error)),
+                        None => NextAction::Over(CallEvent::Failed(BackendError::Ended.into())),
                     },
                     () = outlet.closed() => return,
                 },
             };
             match step {
-                Step::More => {}
-                Step::Unread => return,
-                Step::Asked(question) => {
+                NextAction::More => {}
+                NextAction::Unread => return,
+                NextAction::InputRequest(question) => {
                     if asked.is_empty() {
-                        round = Instant::now() + GATHER;
+                        round = Instant::now() + GATHER_TIME;
                     }
                     asked.push(question);
                 }
-                Step::Over(out) => return self.end(out, &outlet).await,
+                NextAction::Over(out) => return self.end(out, &outlet).await,
             }
-            if asked.len() > MOST_QUESTIONS {
-                let error: BoxError = Failure::Question("asked too much at once").into();
-                return self.end(Out::Failed(error), &outlet).await;
+            if asked.len() > MAX_INPUT_REQUESTS {
+                let error: BoxError = BackendError::ServerRequest("asked too much at once").into();
+                return self.end(CallEvent::Failed(error), &outlet).await;
             }
         }
     }
 
     /// Reports the outcome of the call. The backend is notified of the cancellation before the client receives the outcome.
-    async fn end(&mut self, out: Out, outlet: &Outlet) {
+    async fn end(&mut self, out: CallEvent, outlet: &CallEventSender) {
         match &out {
-            Out::Answer(..) => _ = self.cancellation.disarm(),
-            Out::Failed(error) => self.cancellation.failed(error),
-            Out::Refused(_) => self.cancellation.send("the client cannot be asked"),
-            Out::Message(..) | Out::Questions(..) => {}
+            CallEvent::Answer(..) => _ = self.cancellation.disarm(),
+            CallEvent::Failed(error) => self.cancellation.failed(error),
+            CallEvent::Refused(_) => self.cancellation.send("the client cannot be asked"),
+            CallEvent::Message(..) | CallEvent::Questions(..) => {}
         }
         _ = outlet.send(out).await;
     }
 
-    async fn step(&mut self, message: Bytes, outlet: &Outlet) -> Step {
+    async fn step(&mut self, message: Bytes, outlet: &CallEventSender) -> NextAction {
         match scan(&message) {
             Ok(Envelope::Response { id, .. }) if id.is_none_or(|id| id.of(&message) == self.id) => {
-                Step::Over(Out::Answer(message, self.events.take_reservation()))
+                NextAction::Over(CallEvent::Answer(message, self.events.take_reservation()))
             }
-            Ok(Envelope::Response { .. }) | Err(_) => Step::More,
+            Ok(Envelope::Response { .. }) | Err(_) => NextAction::More,
             Ok(Envelope::Notification { method, params }) => {
                 let method = method.read(&message).into_owned();
                 match self.notification(&method, &params, message) {
                     Some(message) => self.tell(message, outlet).await,
-                    None => Step::More,
+                    None => NextAction::More,
                 }
             }
             Ok(Envelope::Request { id, method, params }) => {
@@ -200,21 +200,21 @@ impl RunningCall {
     }
 
     /// Sends a notification to the client, waiting for queue capacity.
-    async fn tell(&mut self, message: Bytes, outlet: &Outlet) -> Step {
-        let share = u32::try_from(message.len() / 1024).unwrap_or(MAX_WAITING_KIB);
+    async fn tell(&mut self, message: Bytes, outlet: &CallEventSender) -> NextAction {
+        let share = u32::try_from(message.len() / 1024).unwrap_or(MAX_QUEUED_KIB);
         let count = self.events.take_reservation();
         // This only waits if the client does not read.
         let telling = async {
-            let room = Arc::clone(&self.room).acquire_many_owned(share.clamp(1, MAX_WAITING_KIB));
+            let room = Arc::clone(&self.room).acquire_many_owned(share.clamp(1, MAX_QUEUED_KIB));
             if let Ok(permit) = room.await {
-                _ = outlet.send(Out::Message(message, permit, count)).await;
+                _ = outlet.send(CallEvent::Message(message, permit, count)).await;
             }
         };
         if timeout(self.hub.limits.detached_for, telling).await.is_ok() {
-            return Step::More;
+            return NextAction::More;
         }
         self.hub.detached.note_ended();
-        Step::Unread
+        NextAction::Unread
     }
 
     /// Translates a notification for the client; `None` if it is not for the client.
@@ -244,7 +244,13 @@ impl RunningCall {
         }
     }
 
-    async fn question(&mut self, message: &Bytes, id: Span, method: &str, params: &Params) -> Step {
+    async fn question(
+        &mut self,
+        message: &Bytes,
+        id: Span,
+        method: &str,
+        params: &Params,
+    ) -> NextAction {
         let id = id.slice(message);
         let Some(capability) = needed(method) else {
             let ping = method == "ping";
@@ -254,13 +260,13 @@ impl RunningCall {
                 "\"error\":{\"code\":-32601,\"message\":\"method not found\"}}"
             };
             self.reply(&id, ending.as_bytes()).await;
-            return Step::More;
+            return NextAction::More;
         };
         if find(&self.capabilities, capability).is_none() {
             let refusal =
                 "\"error\":{\"code\":-32601,\"message\":\"the client cannot be asked this\"}}";
             self.reply(&id, refusal.as_bytes()).await;
-            return Step::Over(Out::Refused(Rejection::missing_capability(
+            return NextAction::Over(CallEvent::Refused(Rejection::missing_capability(
                 &format!("{{\"{capability}\":{{}}}}"),
                 format!("answering this needs the client capability {capability}"),
             )));
@@ -272,7 +278,11 @@ impl RunningCall {
             question.extend_from_slice(params.of(message));
         }
         question.push(b'}');
-        Step::Asked(Asked { key: format!("q{}", self.asked), id, question: question.into() })
+        NextAction::InputRequest(InputRequest {
+            key: format!("q{}", self.asked),
+            id,
+            question: question.into(),
+        })
     }
 
     /// Sends the response to a server request to the backend.
@@ -280,7 +290,7 @@ impl RunningCall {
         let (link, live) = (Arc::clone(self.link()), Arc::clone(&self.live));
         let message = [b"{\"jsonrpc\":\"2.0\",\"id\":", id, b",", ending].concat();
         let request = live.sign(post(&link, &live.caller(), message.into()));
-        let request = asking(request, "", self.cause.as_ref());
+        let request = with_operation(request, "", self.cause.as_ref());
         async move {
             if let Err(error) = tell(&link, request).await {
                 tracing::debug!(backend = link.name(), %error, "an answer did not arrive");

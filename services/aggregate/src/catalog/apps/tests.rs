@@ -30,7 +30,7 @@ fn offer(tools: &[String], resources: &[&str]) -> Offer {
 }
 
 fn catalog(offers: &[(&str, Offer)], rules: &Rules) -> std::sync::Arc<Catalog<String>> {
-    let part = |(name, offer): &'_ (&'static str, &'static Offer)| Part {
+    let part = |(name, offer): &'_ (&'static str, &'static Offer)| CatalogInput {
         name,
         link: (*name).to_owned(),
         offers: ByGeneration::both(*offer),

@@ -22,7 +22,7 @@ fn catalog_among(
 ) -> Arc<Catalog<String>> {
     let parts: Vec<_> = offers
         .iter()
-        .map(|(name, offer)| Part {
+        .map(|(name, offer)| CatalogInput {
             name,
             link: (*name).to_owned(),
             offers: ByGeneration::both(offer),
@@ -241,7 +241,7 @@ fn catalogs(offers: &[(&str, [&[&str]; 2])], rules: &Rules) -> Catalogs<String> 
     let none = Offer::default();
     let parts: Vec<_> = all
         .iter()
-        .map(|(name, offers)| Part {
+        .map(|(name, offers)| CatalogInput {
             name,
             link: (*name).to_owned(),
             offers: offers.known(&none).unwrap(),
@@ -303,7 +303,7 @@ fn a_uri_belongs_to_one_backend_in_both_generations() {
     let first = Offers::same(resources(&["x://1"])).with(Generation::Stateless, Offer::default());
     let second = Offers::same(resources(&["x://1", "x://2"]));
     let none = Offer::default();
-    let parts = [("a", &first), ("b", &second)].map(|(name, offers)| Part {
+    let parts = [("a", &first), ("b", &second)].map(|(name, offers)| CatalogInput {
         name,
         link: name.to_owned(),
         offers: offers.known(&none).unwrap(),

@@ -10,30 +10,30 @@ use vmcp_core::{Body, BoxError, Rejection};
 use vmcp_wire::sse::Event;
 use vmcp_wire::{Envelope, find, scan};
 
-use super::{Asked, MOST_QUESTIONS, RunningCall};
+use super::{CallTask, InputRequest, MAX_INPUT_REQUESTS};
 use crate::backend::events::Events;
-use crate::backend::failure::Failure;
+use crate::backend::failure::BackendError;
 use crate::detached::Reservation;
-use crate::expiry::{ended, left};
-use crate::park::{Out, Outlet, Place, Resume};
+use crate::expiry::{time_to_expiry, wait_for_revocation};
+use crate::park::{CallEvent, CallEventSender, Resumption, SuspendedCall};
 
 /// Cancellation reason for a suspended call whose client does not return.
 const NO_ANSWER: &str = "the client did not answer in time";
 const TOKEN_EXPIRED: &str = "the client's token expired";
 
-impl RunningCall {
+impl CallTask {
     /// Sends the server requests to the client and waits for its return; `None` if it does not return.
     pub(super) async fn park(
         &mut self,
-        mut asked: Vec<Asked>,
-        mut outlet: Outlet,
-    ) -> Option<Outlet> {
+        mut asked: Vec<InputRequest>,
+        mut outlet: CallEventSender,
+    ) -> Option<CallEventSender> {
         let _pause = self.hold.pause();
         let hub = Arc::clone(&self.hub);
         while !asked.is_empty() {
             let Some(mut place) = hub.parked.park(&self.caller, self.address) else {
                 let refusal = Rejection::overloaded("too many calls wait for an answer", 30);
-                self.end(Out::Refused(refusal), &outlet).await;
+                self.end(CallEvent::Refused(refusal), &outlet).await;
                 return None;
             };
             let questions =
@@ -42,14 +42,14 @@ impl RunningCall {
             let size: usize = asked.iter().map(|asked| asked.question.len()).sum();
             if !reservation.resize(size + self.held()) {
                 let refusal = Rejection::overloaded("too much waits for answers of clients", 30);
-                self.end(Out::Refused(refusal), &outlet).await;
+                self.end(CallEvent::Refused(refusal), &outlet).await;
                 return None;
             }
-            outlet.send(Out::Questions(place.handle, questions)).await.ok()?;
+            outlet.send(CallEvent::Questions(place.handle, questions)).await.ok()?;
             drop(outlet);
             let Some(resume) = self.wait(&mut place, &mut reservation, size).await else {
                 hub.detached.note_ended();
-                let expired = left(&self.caller).is_some_and(|left| left.is_zero());
+                let expired = time_to_expiry(&self.caller).is_some_and(|left| left.is_zero());
                 self.cancellation.send(if expired { TOKEN_EXPIRED } else { NO_ANSWER });
                 return None;
             };
@@ -67,18 +67,18 @@ impl RunningCall {
     /// Waits for the client's return; `None` if it does not return. `size` is that of the server requests.
     async fn wait(
         &mut self,
-        place: &mut Place<'_>,
+        place: &mut SuspendedCall<'_>,
         reservation: &mut Reservation,
         size: usize,
-    ) -> Option<Resume> {
+    ) -> Option<Resumption> {
         // The call cannot be resumed after the token that started it has expired.
-        let token = left(&self.caller).unwrap_or(Duration::MAX);
+        let token = time_to_expiry(&self.caller).unwrap_or(Duration::MAX);
         let patience = self.hub.limits.parked_for.min(token);
         let caller = self.caller.clone();
         let mut waiting = pin!(async {
             tokio::select! {
                 waited = timeout(patience, &mut place.resumed) => waited.ok()?.ok(),
-                () = ended(&caller) => None,
+                () = wait_for_revocation(&caller) => None,
             }
         });
         let mut reads = self.keep_buffered();
@@ -95,7 +95,7 @@ impl RunningCall {
     }
 
     /// Forwards the client's responses to the backend. Returns the server requests without a response.
-    async fn hand_over(&mut self, asked: Vec<Asked>, responses: &[u8]) -> Vec<Asked> {
+    async fn hand_over(&mut self, asked: Vec<InputRequest>, responses: &[u8]) -> Vec<InputRequest> {
         let mut open = Vec::new();
         for question in asked {
             match find(responses, &question.key).filter(|given| given.starts_with(b"{")) {
@@ -130,7 +130,8 @@ impl RunningCall {
         self.early.clear();
         // Dropping the body also closes the backend's response.
         self.events = Events::new(Body::empty(), 0);
-        let failure = if self.cancellation.is_armed() { Failure::UNREAD } else { Failure::UNKEPT };
+        let failure =
+            if self.cancellation.is_armed() { BackendError::UNREAD } else { BackendError::UNKEPT };
         let failure = failure.into();
         self.cancellation.failed(&failure);
         self.early.push_back(Err(failure));
@@ -164,7 +165,7 @@ impl RunningCall {
                 return false;
             }
             None => {
-                self.early.push_back(Err(Failure::Ended.into()));
+                self.early.push_back(Err(BackendError::Ended.into()));
                 return false;
             }
         };
@@ -183,7 +184,7 @@ impl RunningCall {
             }
             Ok(Envelope::Request { .. }) => {
                 self.early.push_back(Ok(message));
-                self.early.len() < MOST_QUESTIONS
+                self.early.len() < MAX_INPUT_REQUESTS
             }
             Ok(Envelope::Response { .. }) | Err(_) => true,
         }
