@@ -2,26 +2,30 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use futures_util::{FutureExt, StreamExt};
-use vmcp_auth_store::SessionId;
+use vmcp_auth_store::{SessionId, Store};
 use vmcp_core::{Claims, Clock};
 use vmcp_jwt::{KeySet, TokenError, ValidationOptions, Verifier};
 
-use crate::auth_server::AppState;
+use crate::audience::Audience;
+use crate::revoked_sessions::RevokedSessions;
+use crate::settings::Settings;
 use crate::token_claims::SESSION_CLAIM;
-use crate::{Audience, Settings};
-
-/// Delay before the store's revocations are read again after a failure.
-const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Verifier of the tokens that this server issued for one resource.
 #[derive(Clone)]
 pub struct AccessTokenVerifier {
-    server: Arc<AppState>,
+    verifiers: Arc<TokenVerifiers>,
     /// Index of the resource among the server's audiences.
-    at: usize,
+    index: usize,
+}
+
+/// Verifiers of this server's tokens, one for each audience, in order.
+pub(crate) struct TokenVerifiers {
+    audiences: Vec<(Audience, Verifier<Arc<KeySet>>)>,
+    store: Arc<dyn Store>,
+    revoked: Arc<RevokedSessions>,
 }
 
 /// Verified claims of a token of this server.
@@ -43,7 +47,7 @@ pub enum AccessTokenError {
     /// The token itself is invalid.
     #[error(transparent)]
     Token(#[from] TokenError),
-    /// The token has no session of this server.
+    /// The token has no session of this server, or no user.
     #[error("failed to verify access token: it has no session of this server; log in again")]
     NoSession,
     /// The session was revoked, or ended with the process that stored it.
@@ -59,23 +63,14 @@ pub enum AccessTokenError {
     RevocationsNotLoaded,
 }
 
-/// Returns one verifier for each of the server's audiences, in order.
-pub(crate) fn verifiers(settings: &Settings, clock: &Clock) -> Vec<Verifier<Arc<KeySet>>> {
-    let verifier = |audience: &Audience| {
-        let rules = ValidationOptions::new(settings.issuer.as_str(), audience.as_str());
-        Verifier::new(Arc::clone(settings.keys.key_set()), rules).clock(clock.clone())
-    };
-    settings.audiences.iter().map(verifier).collect()
-}
-
 // === impl AccessTokenVerifier ===
 
 impl AccessTokenVerifier {
     /// Creates a verifier for the resource `audience`; `None` if the server issues no tokens for it.
-    pub(crate) fn new(server: &Arc<AppState>, audience: &str) -> Option<Self> {
-        let mut audiences = server.settings.audiences.iter();
-        let at = audiences.position(|known| known.as_str() == audience)?;
-        Some(Self { server: Arc::clone(server), at })
+    pub(crate) fn new(verifiers: &Arc<TokenVerifiers>, audience: &str) -> Option<Self> {
+        let mut audiences = verifiers.audiences.iter();
+        let index = audiences.position(|(known, _)| known.as_str() == audience)?;
+        Some(Self { verifiers: Arc::clone(verifiers), index })
     }
 
     /// Verifies an access token. Its session claim is trusted because this server signed it.
@@ -83,26 +78,45 @@ impl AccessTokenVerifier {
     /// # Errors
     /// The token was not issued by this server for this resource, or its session ended.
     pub fn verify(&self, token: &str) -> Result<AccessToken, AccessTokenError> {
-        let verifier = self.server.verifiers.get(self.at).ok_or(TokenError::Audience)?;
-        self.server.verify(verifier, token)
+        self.verifiers.verify(self.verifier(), token)
+    }
+
+    fn verifier(&self) -> &Verifier<Arc<KeySet>> {
+        let (_, verifier) =
+            self.verifiers.audiences.get(self.index).expect("the constructor found the index");
+        verifier
     }
 }
 
 impl fmt::Debug for AccessTokenVerifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OwnTokens")
-            .field("verifier", &self.server.verifiers.get(self.at))
+        f.debug_struct("AccessTokenVerifier")
+            .field("verifier", self.verifier())
             .finish_non_exhaustive()
     }
 }
 
-// === impl AppState ===
+// === impl TokenVerifiers ===
 
-impl AppState {
+impl TokenVerifiers {
+    pub(crate) fn new(
+        settings: &Settings,
+        store: Arc<dyn Store>,
+        revoked: Arc<RevokedSessions>,
+        clock: &Clock,
+    ) -> Self {
+        let verifier = |audience: &Audience| {
+            let options = ValidationOptions::new(settings.issuer.as_str(), audience.as_str());
+            let keys = Arc::clone(settings.keys.key_set());
+            (audience.clone(), Verifier::new(keys, options).clock(clock.clone()))
+        };
+        Self { audiences: settings.audiences.iter().map(verifier).collect(), store, revoked }
+    }
+
     /// Verifies an access token of this server for any of its resources.
     pub(crate) fn verify_any(&self, token: &str) -> Result<AccessToken, AccessTokenError> {
         let mut error = AccessTokenError::NoSession;
-        for verifier in &self.verifiers {
+        for (_, verifier) in &self.audiences {
             match self.verify(verifier, token) {
                 Err(other @ AccessTokenError::Token(TokenError::Audience)) => error = other,
                 decided => return decided,
@@ -136,31 +150,8 @@ impl AppState {
         if !self.revoked.is_loaded() {
             return Err(AccessTokenError::RevocationsNotLoaded);
         }
-        let subject = found.claims.text("sub").unwrap_or_default().to_owned();
+        let subject = found.claims.text("sub").ok_or(AccessTokenError::NoSession)?.to_owned();
         let claims = found.claims.without(SESSION_CLAIM);
         Ok(AccessToken { subject, claims, expires_at: found.expires_at, session })
-    }
-}
-
-/// Reads the revocations of all replicas, for as long as the future is polled.
-pub(crate) async fn watch_revocations(server: &AppState) {
-    loop {
-        match server.store.revocations().await {
-            Ok(mut revocations) => {
-                // Revocations that are ready belong to the history; the stream then waits for new ones.
-                while let Some(Some(revocation)) = revocations.next().now_or_never() {
-                    server.forget(revocation.session);
-                }
-                server.revoked.finish_loading();
-                while let Some(revocation) = revocations.next().await {
-                    server.forget(revocation.session);
-                }
-                tracing::warn!("revocation stream ended, reconnecting");
-            }
-            Err(error) => {
-                tracing::warn!(%error, "failed to read revocations from store, retrying");
-            }
-        }
-        tokio::time::sleep(RETRY_DELAY).await;
     }
 }

@@ -38,6 +38,11 @@ impl Audience {
     pub fn as_str(&self) -> &str {
         &self.text
     }
+
+    /// Returns scheme, host and port.
+    pub(crate) fn origin(&self) -> String {
+        self.canonical.origin().ascii_serialization()
+    }
 }
 
 impl Audiences {

@@ -1,6 +1,7 @@
 //! The authorization endpoint (RFC 6749 section 3.1, OAuth 2.1 section 3.1).
 
 mod parameter;
+mod request;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,45 +12,33 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Uri};
 use url::Url;
 use vmcp_auth_store::{
-    Browser, Client, ClientAuth, CodeChallenge, Consent, Digest, Login, LoginPurpose, Profile,
-    ReauthOptions, SessionId, Stage, UserId,
+    Browser, Client, ClientAuth, Consent, Digest, Login, LoginPurpose, Profile, SessionId, Stage,
+    Store, Timestamp, UserId,
 };
+use vmcp_core::Clock;
 
-use self::parameter::{challenge, is_printable, max_age, prompts, scopes};
-use crate::Scopes;
-use crate::auth_server::{AppState, EndpointClass};
-use crate::client::{ClientLookupError, redirect_uris};
+use self::parameter::is_printable;
+use self::request::{MAX_STATE, ValidatedRequest};
+use crate::browser_cookie::BrowserCookie;
 use crate::client_id_metadata::is_document_url;
-use crate::error::{ErrorCode, OAuthError};
+use crate::clients::{ClientLookupError, Clients, redirect_uris};
+use crate::error::OAuthError;
+use crate::error_page::ErrorPage;
 use crate::event::{Event, EventKind};
-use crate::extract::{BrowserCookie, form, network_digest, peer_address};
-use crate::login::{LOGIN_STEP_TIMEOUT, LoginError, consent_login_key};
-use crate::page::{ConsentPage, ErrorPage, redirect};
+use crate::event_reporter::EventReporter;
+use crate::extract::{network_digest, peer_address, read_form};
+use crate::login::{LOGIN_STEP_TIMEOUT, LoginError, LoginRedirector, consent_login_key};
+use crate::page::{ConsentPage, Pages, redirect};
 use crate::params::Params;
 use crate::random_tokens::{nonce, random};
+use crate::rate_limits::{EndpointClass, RateLimiters};
 use crate::redirect_uri::{RedirectKind, RedirectUri};
-
-/// Maximum length of `state`, in bytes.
-const MAX_STATE: usize = 2048;
+use crate::scope::Scopes;
+use crate::settings::Settings;
+use crate::upstream_provider::UpstreamProviders;
 
 /// Maximum length of a form that is repeated as a query, in bytes.
 const MAX_REPEATED_FORM: usize = 8 * 1024;
-
-/// Maximum length of `nonce`, in bytes.
-const MAX_NONCE: usize = 512;
-
-/// Validated authorization request.
-struct ValidatedRequest {
-    scopes: Scopes,
-    resource: String,
-    challenge: CodeChallenge,
-    nonce: Option<String>,
-    /// `true` if the grant includes a refresh token.
-    refresh: bool,
-    fresh: ReauthOptions,
-    /// `true` if the consent page is shown even where a consent is stored.
-    force_consent: bool,
-}
 
 /// Client and redirect URI of a request, both validated: later errors are reported to the client.
 struct ValidatedClient {
@@ -58,24 +47,40 @@ struct ValidatedClient {
     state: Option<String>,
 }
 
+/// State of the authorization endpoint.
+pub(crate) struct AuthorizeEndpoint {
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Clock,
+    pub(crate) providers: UpstreamProviders,
+    pub(crate) limiters: Arc<RateLimiters>,
+    pub(crate) pages: Arc<Pages>,
+    pub(crate) events: EventReporter,
+    pub(crate) clients: Clients,
+    pub(crate) logins: LoginRedirector,
+}
+
 /// Handles `GET` and `POST` of the authorization endpoint.
-pub(crate) async fn authorize(State(server): State<Arc<AppState>>, request: Request) -> Response {
-    match server.authorize(request).await {
+pub(crate) async fn authorize(
+    State(endpoint): State<Arc<AuthorizeEndpoint>>,
+    request: Request,
+) -> Response {
+    match endpoint.respond(request).await {
         Ok(response) => response,
-        Err(page) => server.error_page(page),
+        Err(page) => endpoint.pages.error(page),
     }
 }
 
-impl AppState {
-    async fn authorize(&self, request: Request) -> Result<Response, ErrorPage> {
-        let record_error_page = |page| self.record_error_page(None, page);
+impl AuthorizeEndpoint {
+    async fn respond(&self, request: Request) -> Result<Response, ErrorPage> {
+        let report_error_page = |page| self.events.report_error_page(None, page);
         let address = peer_address(&request);
-        let admitted = self.admit(EndpointClass::Page, address);
-        admitted.map_err(|error| record_error_page(ErrorPage::from(&error)))?;
+        let admitted = self.limiters.admit(EndpointClass::Page, address);
+        admitted.map_err(|error| report_error_page(ErrorPage::from(&error)))?;
         let headers = request.headers().clone();
         let text = if request.method() == Method::POST {
             let path = request.uri().path().to_owned();
-            let text = form(request).await.map_err(|error| record_error_page(error.into()))?;
+            let text = read_form(request).await.map_err(|error| report_error_page(error.into()))?;
             // A cross-site form arrives without the cookie; a redirect makes the browser repeat the request with it.
             if BrowserCookie::from_headers(&headers, &self.settings).is_none()
                 && text.len() <= MAX_REPEATED_FORM
@@ -83,30 +88,30 @@ impl AppState {
                 // A form encoded by a browser contains graphic ASCII only.
                 let legal = text.iter().all(u8::is_ascii_graphic);
                 let text = std::str::from_utf8(&text).ok().filter(|_| legal);
-                let text = text.ok_or_else(|| record_error_page(ErrorPage::MALFORMED))?;
+                let text = text.ok_or_else(|| report_error_page(ErrorPage::MALFORMED))?;
                 return Ok(redirect(&format!("{path}?{text}")));
             }
             text
         } else {
             Bytes::copy_from_slice(request.uri().query().unwrap_or_default().as_bytes())
         };
-        let params = Params::parse(&text).map_err(|_| record_error_page(ErrorPage::MALFORMED))?;
+        let params = Params::parse(&text).map_err(|_| report_error_page(ErrorPage::MALFORMED))?;
         let client = self.validate_client(&params, address).await.inspect_err(|page| {
             let rejection = (*page).into();
             let kind = EventKind::LoginFailed { provider: None, rejection };
-            self.report(Event::of(params.get("client_id"), kind));
+            self.events.report(Event::of(params.get("client_id"), kind));
         })?;
         match self.start_login(&headers, &params, (&client, address)).await {
             Ok(response) => Ok(response),
-            Err(LoginError::ShowPage(page)) => Err(record_error_page(page)),
+            Err(LoginError::ShowPage(page)) => Err(report_error_page(page)),
             Err(LoginError::RedirectToClient(error)) => {
-                let upstream = error.upstream.and_then(|at| self.upstreams.get(at));
+                let upstream = error.upstream.and_then(|at| self.providers.get(at));
                 let provider = upstream.map(|upstream| upstream.name.as_str());
                 let kind = EventKind::LoginFailed { provider, rejection: (&error).into() };
-                self.report(Event::of(Some(client.client.id.as_str()), kind));
+                self.events.report(Event::of(Some(client.client.id.as_str()), kind));
                 tracing::info!(client = %client.client.id, error = error.code.name(), "authorization request rejected");
                 let state = client.state.as_deref();
-                let to = self.error_redirect(&client.redirect, state, &error);
+                let to = self.logins.error_redirect(&client.redirect, state, &error);
                 if self.is_trusted_redirect(&headers, &client).await {
                     return Ok(redirect(&to));
                 }
@@ -131,8 +136,11 @@ impl AppState {
         let Some(cookie) = BrowserCookie::from_headers(headers, &self.settings) else {
             return false;
         };
-        let known = self.store.browser(&cookie.digest()).await.ok().flatten();
-        let now = self.now();
+        let known = self.store.browser(&cookie.digest()).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "failed to read consents of browser");
+            None
+        });
+        let now = Timestamp::from(self.clock.now());
         known.is_some_and(|Browser { consents, .. }| {
             consents
                 .iter()
@@ -151,7 +159,7 @@ impl AppState {
             return Err(ErrorPage::MALFORMED);
         }
         let id = params.get("client_id").ok_or(ErrorPage::UNKNOWN_CLIENT)?;
-        let client = self.client(id, address).await.map_err(|unknown| match unknown {
+        let client = self.clients.find(id, address).await.map_err(|unknown| match unknown {
             ClientLookupError::NotRegistered => ErrorPage::UNKNOWN_CLIENT,
             ClientLookupError::Document(_) => ErrorPage::INVALID_CLIENT_METADATA,
             ClientLookupError::Unavailable(error) => ErrorPage::from(&error),
@@ -182,7 +190,7 @@ impl AppState {
         params: &Params<'_>,
         (client, address): (&ValidatedClient, IpAddr),
     ) -> Result<Response, LoginError> {
-        let validated = self.validate_request(params, client)?;
+        let validated = ValidatedRequest::validate(params, &client.client, &self.settings)?;
         let cookie = BrowserCookie::from_headers_or_new(headers, &self.settings)?;
         let login = self.new_login(client, &validated, &cookie)?;
         let login = Login { origin: Some(network_digest(address)), ..login };
@@ -202,51 +210,9 @@ impl AppState {
         let (scopes, resource) = (validated.scopes.to_vec(), &*validated.resource);
         let remembered = is_remembered;
         let kind = EventKind::LoginStarted { scopes: &scopes, resource, remembered };
-        self.report(Event::of(Some(client.client.id.as_str()), kind).with_session(session));
+        self.events.report(Event::of(Some(client.client.id.as_str()), kind).with_session(session));
         cookie.set_on(&self.settings, &mut response);
         Ok(response)
-    }
-
-    /// Validates the parameters whose errors are reported to the client.
-    fn validate_request(
-        &self,
-        params: &Params<'_>,
-        client: &ValidatedClient,
-    ) -> Result<ValidatedRequest, OAuthError> {
-        let ValidatedClient { client, .. } = client;
-        check_supported(params)?;
-        let nonce = params.get("nonce");
-        if nonce.is_some_and(|nonce| !is_printable(nonce, MAX_NONCE)) {
-            return Err(OAuthError::invalid_request(
-                "nonce is invalid: use at most 512 characters of printable ASCII",
-            ));
-        }
-        let prompts = prompts(params)?;
-        let refresh = client.refresh && self.settings.scopes.is_offline();
-        let scopes = scopes(params, client)?;
-        Ok(ValidatedRequest {
-            // A client without the refresh token grant type gets no refresh token.
-            scopes: if refresh { scopes } else { scopes.without_offline_access() },
-            refresh,
-            resource: self.find_audience(params)?,
-            challenge: challenge(params)?,
-            nonce: nonce.map(str::to_owned),
-            fresh: ReauthOptions {
-                login: prompts.contains(&"login"),
-                select_account: prompts.contains(&"select_account"),
-                max_age: max_age(params)?,
-            },
-            force_consent: prompts.contains(&"consent"),
-        })
-    }
-
-    /// Returns the audience of the tokens (RFC 8707 section 2.1).
-    fn find_audience(&self, params: &Params<'_>) -> Result<String, OAuthError> {
-        let found = self.settings.audiences.find(params.get("resource"));
-        let words = "resource is unknown: use a resource of this authorization server";
-        found
-            .map(|known| known.as_str().to_owned())
-            .ok_or(OAuthError::new(ErrorCode::InvalidTarget, words))
     }
 
     fn new_login(
@@ -275,7 +241,7 @@ impl AppState {
             user: None,
             profile: Profile::default(),
             authenticated: None,
-            created: self.now(),
+            created: Timestamp::from(self.clock.now()),
             origin: None,
         })
     }
@@ -295,7 +261,7 @@ impl AppState {
         let Some(Browser { user, consents }) = known? else {
             return Ok(None);
         };
-        let now = self.now();
+        let now = Timestamp::from(self.clock.now());
         let asked = validated.scopes.clone().with_offline_access(validated.refresh);
         let consented = consents.iter().any(|consent| {
             consent_covers(consent, client, redirect)
@@ -307,9 +273,8 @@ impl AppState {
     }
 
     async fn redirect_to_first_provider(&self, login: Login) -> Result<Uri, OAuthError> {
-        let upstream = self.upstreams.first().ok_or(OAuthError::server_error())?;
-        let gone = OAuthError::server_error();
-        self.redirect_to_upstream(login, upstream, None).await?.ok_or(gone)
+        let to = self.logins.redirect_to_upstream(login, self.providers.first(), None).await?;
+        Ok(to.expect("a login that replaces none is always stored"))
     }
 
     /// Shows the consent page.
@@ -327,7 +292,7 @@ impl AppState {
             Url::parse(client.id.as_str()).ok().filter(|_| is_document_url(client.id.as_str()));
         let metadata_host = metadata_host.as_ref().and_then(Url::host_str);
         let providers: Vec<_> =
-            self.upstreams.iter().map(|upstream| upstream.name.as_str()).collect();
+            self.providers.iter().map(|upstream| upstream.name.as_str()).collect();
         Ok(self.pages.consent(&ConsentPage {
             client: client.name.as_deref().unwrap_or("Unnamed application"),
             metadata_host,
@@ -340,52 +305,6 @@ impl AppState {
             base: self.settings.authorization_issuer().path(),
         }))
     }
-}
-
-/// Rejects repeated parameters, and values that this server does not support.
-fn check_supported(params: &Params<'_>) -> Result<(), OAuthError> {
-    if params.is_repeated("resource") {
-        return Err(OAuthError::new(
-            ErrorCode::InvalidTarget,
-            "resource is repeated: send it once",
-        ));
-    }
-    if params.has_repeated() {
-        return Err(OAuthError::invalid_request(
-            "a parameter is repeated: send each parameter once",
-        ));
-    }
-    if params.get("state").is_some_and(|state| !is_printable(state, MAX_STATE)) {
-        return Err(OAuthError::invalid_request(
-            "state is invalid: use at most 2048 characters of printable ASCII",
-        ));
-    }
-    for (name, code) in [
-        ("request", ErrorCode::RequestNotSupported),
-        ("request_uri", ErrorCode::RequestUriNotSupported),
-        ("registration", ErrorCode::RegistrationNotSupported),
-    ] {
-        if params.has(name) {
-            return Err(OAuthError::new(
-                code,
-                "request, request_uri and registration are not supported: send plain parameters",
-            ));
-        }
-    }
-    match params.get("response_type") {
-        Some("code") => {}
-        Some(_) => {
-            let words = "response_type is not supported: use code";
-            return Err(OAuthError::new(ErrorCode::UnsupportedResponseType, words));
-        }
-        None => {
-            return Err(OAuthError::invalid_request("response_type is missing: use code"));
-        }
-    }
-    if params.get("response_mode").is_some_and(|mode| mode != "query") {
-        return Err(OAuthError::invalid_request("response_mode is not supported: use query"));
-    }
-    Ok(())
 }
 
 /// Returns `true` if any local program can impersonate this client: a metadata document identifies it and it redirects to

@@ -10,46 +10,73 @@ use axum::response::Response;
 use http::HeaderMap;
 use secrecy::ExposeSecret;
 use vmcp_auth_store::{
-    AuthorizationCodeData, Consent, Login, LoginPurpose, Profile, ReauthOptions, Stage, Subject,
-    SubjectName, Timestamp, UserId,
+    AuthorizationCodeData, Consent, Login, LoginPurpose, Profile, ReauthOptions, Stage, Store,
+    Subject, SubjectName, Timestamp, UserId,
 };
+use vmcp_core::Clock;
 use vmcp_upstream::{AuthorizationDenied, AuthorizationResponse, AuthorizationResponseError};
 
-use crate::Scopes;
-use crate::auth_server::{AppState, EndpointClass, UpstreamProvider};
-use crate::discovery::path;
+pub(crate) use self::upstream_link::UpstreamLinks;
+use crate::browser_cookie::{BrowserCookie, COOKIE_LIFETIME};
 use crate::error::{ErrorCode, OAuthError};
+use crate::error_page::ErrorPage;
 use crate::event::{Event, EventKind};
-use crate::extract::{BrowserCookie, COOKIE_LIFETIME, peer_address};
-use crate::login::{LoginError, provider_error, upstream_login_key};
-use crate::page::{AccountChangePage, ErrorPage, redirect};
+use crate::event_reporter::EventReporter;
+use crate::extract::peer_address;
+use crate::login::{LoginError, LoginRedirector, upstream_login_key};
+use crate::page::{AccountChangePage, Pages, redirect};
 use crate::params::Params;
-use crate::random_tokens::{RandomUnavailable, random};
+use crate::path;
+use crate::provider_error::provider_error;
+use crate::random_tokens::{RandomUnavailable, uuid};
+use crate::rate_limits::{EndpointClass, RateLimiters};
 use crate::redirect_uri::RedirectUri;
+use crate::scope::Scopes;
+use crate::settings::Settings;
+use crate::upstream_cipher::UpstreamCipher;
+use crate::upstream_provider::{UpstreamProvider, UpstreamProviders};
 
-/// Tolerated clock difference between a provider and this server.
+/// Tolerated clock difference between a provider and this endpoint.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(60);
 
 /// Error for the client when the configuration changed during its login.
 const PROVIDER_CHANGED: OAuthError = OAuthError::new(
     ErrorCode::AccessDenied,
-    "failed to complete login: the configuration of the identity provider \
-     changed; log in again",
+    "failed to complete login: the configuration of the identity provider changed; log in again",
 );
 
+/// State of the callback endpoint.
+pub(crate) struct CallbackEndpoint {
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Clock,
+    pub(crate) providers: UpstreamProviders,
+    pub(crate) limiters: Arc<RateLimiters>,
+    pub(crate) pages: Arc<Pages>,
+    pub(crate) events: EventReporter,
+    pub(crate) logins: LoginRedirector,
+    pub(crate) cipher: UpstreamCipher,
+    pub(crate) links: UpstreamLinks,
+}
+
 /// Handles `GET` of a callback.
-pub(crate) async fn callback(State(server): State<Arc<AppState>>, request: Request) -> Response {
+pub(crate) async fn callback(
+    State(endpoint): State<Arc<CallbackEndpoint>>,
+    request: Request,
+) -> Response {
     let path = request.uri().path().to_owned();
     let query = request.uri().query().unwrap_or_default().to_owned();
     let address = peer_address(&request);
-    if let Err(error) = server.admit(EndpointClass::Page, address) {
-        return server.error_page(server.record_error_page(None, ErrorPage::from(&error)));
+    if let Err(error) = endpoint.limiters.admit(EndpointClass::Page, address) {
+        return endpoint
+            .pages
+            .error(endpoint.events.report_error_page(None, ErrorPage::from(&error)));
     }
-    let own = server.settings.return_path();
+    let own = endpoint.settings.return_path();
     let path = path.strip_prefix(&own).unwrap_or(&path);
-    match server.handle_callback(request.headers(), path, &query).await {
+    match endpoint.handle_callback(request.headers(), path, &query).await {
         Ok(response) => response,
-        Err(page) => server.error_page(page),
+        Err(page) => endpoint.pages.error(page),
     }
 }
 
@@ -57,19 +84,21 @@ pub(crate) async fn callback(State(server): State<Arc<AppState>>, request: Reque
 /// to its login is not sent to that origin, so the browser is redirected with the response to the return path at the
 /// authorization endpoint.
 pub(crate) async fn forward_callback(
-    State(server): State<Arc<AppState>>,
+    State(endpoint): State<Arc<CallbackEndpoint>>,
     request: Request,
 ) -> Response {
-    if let Err(error) = server.admit(EndpointClass::Page, peer_address(&request)) {
-        return server.error_page(server.record_error_page(None, ErrorPage::from(&error)));
+    if let Err(error) = endpoint.limiters.admit(EndpointClass::Page, peer_address(&request)) {
+        return endpoint
+            .pages
+            .error(endpoint.events.report_error_page(None, ErrorPage::from(&error)));
     }
     let uri = request.uri();
     let (base, query) =
-        (server.settings.authorization_issuer().as_str(), uri.query().unwrap_or_default());
+        (endpoint.settings.authorization_issuer().as_str(), uri.query().unwrap_or_default());
     redirect(&format!("{base}{}{}?{query}", path::RETURN, uri.path()))
 }
 
-impl AppState {
+impl CallbackEndpoint {
     /// Takes the login of this `state` from the store and continues it. The take is atomic: of several requests with the
     /// same `state`, one succeeds.
     async fn handle_callback(
@@ -78,24 +107,24 @@ impl AppState {
         path: &str,
         query: &str,
     ) -> Result<Response, ErrorPage> {
-        let record_error_page = |page| self.record_error_page(None, page);
+        let report_error_page = |page| self.events.report_error_page(None, page);
         let params = Params::parse(query.as_bytes())
-            .map_err(|_| record_error_page(ErrorPage::MALFORMED_CALLBACK))?;
+            .map_err(|_| report_error_page(ErrorPage::MALFORMED_CALLBACK))?;
         let state = params.get("state").filter(|_| !params.is_repeated("state"));
         let key = upstream_login_key(
-            state.ok_or_else(|| record_error_page(ErrorPage::MALFORMED_CALLBACK))?,
+            state.ok_or_else(|| report_error_page(ErrorPage::MALFORMED_CALLBACK))?,
         );
         let login = self
             .store
             .take_login(&key)
             .await
-            .map_err(|error| record_error_page(ErrorPage::from(&OAuthError::from(error))))?;
-        let login = login.ok_or_else(|| record_error_page(ErrorPage::LOGIN_EXPIRED))?;
+            .map_err(|error| report_error_page(ErrorPage::from(&OAuthError::from(error))))?;
+        let login = login.ok_or_else(|| report_error_page(ErrorPage::LOGIN_EXPIRED))?;
         let cookie = BrowserCookie::from_headers(headers, &self.settings);
         let Some(cookie) = cookie.filter(|cookie| cookie.digest() == login.browser) else {
             tracing::warn!("login returned in another browser");
             self.end_failed_session(&login).await;
-            return Err(self.record_error_page(Some(&login), ErrorPage::OTHER_BROWSER));
+            return Err(self.events.report_error_page(Some(&login), ErrorPage::OTHER_BROWSER));
         };
         match self.continue_login(&login, &cookie, &params, path).await {
             Ok(mut response) => {
@@ -106,13 +135,13 @@ impl AppState {
                 self.end_failed_session(&login).await;
                 let error = match stop {
                     LoginError::ShowPage(page) => {
-                        return Err(self.record_error_page(Some(&login), page));
+                        return Err(self.events.report_error_page(Some(&login), page));
                     }
                     LoginError::RedirectToClient(error) => error,
                 };
-                self.record_login_failure(&login, &error);
+                self.events.report_login_failure(&login, &error);
                 // Without a client, the error goes to the user.
-                let to = self.login_error_redirect(&login, &error);
+                let to = self.logins.login_error_redirect(&login, &error);
                 to.map(|to| redirect(&to)).ok_or_else(|| ErrorPage::of_login(&error))
             }
         }
@@ -120,8 +149,10 @@ impl AppState {
 
     /// Ends the session of a failed login, with the tokens stored so far. If that fails, the session expires.
     async fn end_failed_session(&self, login: &Login) {
-        if matches!(login.aim, LoginPurpose::Authorize(_)) {
-            let _ = self.store.end_session(&login.session).await;
+        if matches!(login.aim, LoginPurpose::Authorize(_))
+            && let Err(error) = self.store.end_session(&login.session).await
+        {
+            tracing::warn!(%error, "failed to end session of failed login");
         }
     }
 
@@ -135,7 +166,9 @@ impl AppState {
         let Stage::AwaitUpstream { provider, leg: sealed } = &login.stage else {
             return Err(LoginError::ShowPage(ErrorPage::LOGIN_EXPIRED));
         };
-        let (at, upstream) = self.upstream(provider).ok_or(OAuthError::server_error())?;
+        let upstream =
+            self.providers.by_name(provider.as_str()).ok_or(OAuthError::server_error())?;
+        let at = upstream.index;
         if params.has_repeated() || upstream.provider.redirect_uri().path() != path {
             return Err(OAuthError::new(
                 ErrorCode::AccessDenied,
@@ -144,7 +177,7 @@ impl AppState {
             .into());
         }
         let response = self.authorization_response(upstream, params)?;
-        let state = self.open("leg", login.session, upstream, sealed).map_err(|error| {
+        let state = self.cipher.open("leg", login.session, upstream, sealed).map_err(|error| {
             tracing::warn!(provider = %upstream.name, %error, "failed to decrypt login state: its provider or its \
              secret changed");
             PROVIDER_CHANGED
@@ -155,7 +188,7 @@ impl AppState {
         })?;
         let (user, profile) = self.identify_user(login, at, upstream, &upstream_login).await?;
         let mut login = Login { user: Some(user.clone()), profile, ..login.clone() };
-        if at > 0 && self.is_other_account(&login, upstream, &upstream_login).await? {
+        if at > 0 && self.links.is_other_account(&login, upstream, &upstream_login).await? {
             return Ok(self.pages.account_change(&AccountChangePage {
                 provider: upstream.name.as_str(),
                 display_name: upstream_login.email.as_deref().or(upstream_login.name.as_deref()),
@@ -167,12 +200,12 @@ impl AppState {
         if at == 0 {
             login.authenticated = self.verify_authentication_time(&login, &upstream_login)?;
         }
-        self.store_link(&login, upstream, upstream_login.tokens).await?;
+        self.links.store(&login, upstream, upstream_login.tokens).await?;
         let LoginPurpose::Authorize(request) = &login.aim else {
-            return Ok(redirect(&self.page_url(path::CONNECTIONS)));
+            return Ok(redirect(&self.settings.page_url(path::CONNECTIONS)));
         };
-        if let Some(next) = self.upstreams.get(at + 1) {
-            let to = self.redirect_to_upstream(login.clone(), next, None).await?;
+        if let Some(next) = self.providers.next(upstream) {
+            let to = self.logins.redirect_to_upstream(login.clone(), next, None).await?;
             let to = to.ok_or(LoginError::ShowPage(ErrorPage::LOGIN_EXPIRED))?;
             return Ok(redirect(&to.to_string()));
         }
@@ -198,7 +231,7 @@ impl AppState {
         if iss.is_some_and(|iss| self.names_other_provider(upstream, iss)) {
             tracing::warn!(provider = %upstream.name, "login response names another issuer");
             let error = vmcp_upstream::ProviderError::from(AuthorizationResponseError::WrongIssuer);
-            return Err(provider_error(&error).caused_by(upstream.at));
+            return Err(provider_error(&error).caused_by(upstream.index));
         }
         Ok(AuthorizationResponse { outcome, iss: iss.map(str::to_owned) })
     }
@@ -206,7 +239,7 @@ impl AppState {
     /// Returns `true` if `iss` in a response names another provider than this one, which may have no known issuer (RFC 9207
     /// section 2.4, RFC 9700 section 4.4.2).
     fn names_other_provider(&self, upstream: &UpstreamProvider, iss: &str) -> bool {
-        let mut others = self.upstreams.iter().filter(|other| other.name != upstream.name);
+        let mut others = self.providers.iter().filter(|other| other.name != upstream.name);
         others.any(|other| other.provider.issuer() == Some(iss))
             && !upstream.provider.may_have_issuer(iss)
     }
@@ -218,7 +251,7 @@ impl AppState {
         login: &Login,
         upstream_login: &vmcp_upstream::Login,
     ) -> Result<Option<Timestamp>, OAuthError> {
-        let now = self.now();
+        let now = Timestamp::from(self.clock.now());
         let at = upstream_login.authenticated.map(|at| Timestamp::from(at).min(now));
         let LoginPurpose::Authorize(request) = &login.aim else { return Ok(at) };
         let ReauthOptions { login: anew, select_account: _, max_age } = request.fresh;
@@ -296,7 +329,7 @@ impl AppState {
     ) -> Result<Response, OAuthError> {
         let to =
             RedirectUri::parse(&request.redirect_uri).map_err(|_| OAuthError::server_error())?;
-        let now = self.now();
+        let now = Timestamp::from(self.clock.now());
         let seed = AuthorizationCodeData {
             client: request.client.clone(),
             redirect_uri: request.redirect_uri.clone(),
@@ -340,37 +373,16 @@ impl AppState {
             tracing::warn!(%error, "failed to store consent");
         }
         let (scopes, resource) = (&*request.scopes, request.resource.as_deref());
-        self.report(Event::of_login(login, EventKind::LoginCompleted { scopes, resource }));
+        self.events.report(Event::of_login(login, EventKind::LoginCompleted { scopes, resource }));
         Ok(redirect(&to.with_query(&[
             ("code", code.expose_secret()),
             ("state", request.state.as_deref().unwrap_or_default()),
-            ("iss", self.issuer()),
+            ("iss", self.settings.issuer.as_str()),
         ])))
-    }
-
-    /// Returns the address of a page.
-    pub(crate) fn page_url(&self, path: &str) -> String {
-        format!("{}{path}", self.settings.authorization_issuer().as_str())
     }
 }
 
 /// Returns the identifier of a new user (RFC 9562 section 5.4).
 fn user_id() -> Result<UserId, RandomUnavailable> {
     UserId::new(uuid()?).map_err(|_| RandomUnavailable)
-}
-
-/// Returns a random UUID.
-pub(crate) fn uuid() -> Result<String, RandomUnavailable> {
-    let mut bytes: [u8; 16] = random()?;
-    bytes[6] = (bytes[6] & 0x0f) | 0x40;
-    bytes[8] = (bytes[8] & 0x3f) | 0x80;
-    let bits = u128::from_be_bytes(bytes);
-    Ok(format!(
-        "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
-        bits >> 96,
-        (bits >> 80) & 0xffff,
-        (bits >> 64) & 0xffff,
-        (bits >> 48) & 0xffff,
-        bits & 0xffff_ffff_ffff,
-    ))
 }

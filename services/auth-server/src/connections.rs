@@ -8,45 +8,74 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use http::HeaderMap;
 use vmcp_auth_store::{
-    Client, Digest, Login, LoginPurpose, Profile, ProviderName, Session, SessionId, Stage,
+    Client, Digest, Login, LoginPurpose, Profile, ProviderName, Session, SessionId, Stage, Store,
     Timestamp, UserId,
 };
+use vmcp_core::Clock;
 
-use crate::auth_server::{AppState, EndpointClass, UpstreamProvider};
-use crate::consent::is_same_origin_form;
-use crate::discovery::path;
-use crate::error::OAuthError;
+use crate::browser_cookie::BrowserCookie;
+use crate::error_page::ErrorPage;
 use crate::event::{Event, EventKind, RevokedBy};
-use crate::extract::{BrowserCookie, form, network_digest, peer_address};
-use crate::page::{Connection, ConnectionsPage, ErrorPage, Link, ProviderConnection};
+use crate::event_reporter::EventReporter;
+use crate::extract::{is_same_origin_form, network_digest, peer_address, read_form};
+use crate::login::LoginRedirector;
+use crate::page::{Connection, ConnectionsPage, Link, Pages, ProviderConnection};
 use crate::params::Params;
+use crate::path;
+use crate::rate_limits::{EndpointClass, RateLimiters};
+use crate::sessions::Sessions;
+use crate::settings::Settings;
+use crate::upstream_cipher::UpstreamCipher;
+use crate::upstream_provider::{UpstreamProvider, UpstreamProviders};
+use crate::upstream_token_cache::UpstreamTokenCache;
+
+/// State of the connections page.
+pub(crate) struct ConnectionsEndpoint {
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Clock,
+    pub(crate) providers: UpstreamProviders,
+    pub(crate) limiters: Arc<RateLimiters>,
+    pub(crate) pages: Arc<Pages>,
+    pub(crate) events: EventReporter,
+    pub(crate) logins: LoginRedirector,
+    pub(crate) cipher: UpstreamCipher,
+    pub(crate) token_cache: Arc<UpstreamTokenCache>,
+    pub(crate) sessions: Sessions,
+}
 
 /// Handles `GET` of the page.
-pub(crate) async fn show(State(server): State<Arc<AppState>>, request: Request) -> Response {
+pub(crate) async fn show(
+    State(endpoint): State<Arc<ConnectionsEndpoint>>,
+    request: Request,
+) -> Response {
     let address = peer_address(&request);
-    match server.list_connections(address, request.headers().clone()).await {
+    match endpoint.list_connections(address, request.headers().clone()).await {
         Ok(response) => response,
-        Err(page) => server.error_page(page),
+        Err(page) => endpoint.pages.error(page),
     }
 }
 
 /// Handles `POST` of the page.
-pub(crate) async fn change(State(server): State<Arc<AppState>>, request: Request) -> Response {
-    match server.change_connection(request).await {
+pub(crate) async fn change(
+    State(endpoint): State<Arc<ConnectionsEndpoint>>,
+    request: Request,
+) -> Response {
+    match endpoint.change_connection(request).await {
         Ok(response) => response,
-        Err(page) => server.error_page(page),
+        Err(page) => endpoint.pages.error(page),
     }
 }
 
-impl AppState {
+impl ConnectionsEndpoint {
     async fn list_connections(
         &self,
         address: IpAddr,
         headers: HeaderMap,
     ) -> Result<Response, ErrorPage> {
-        self.admit(EndpointClass::Page, address).map_err(|error| ErrorPage::from(&error))?;
+        self.limiters.admit(EndpointClass::Page, address)?;
         let (cookie, user) = self.browser_user(&headers).await?;
-        let sessions = self.store.sessions_of(&user).await.map_err(store_error_page)?;
+        let sessions = self.store.sessions_of(&user).await?;
         let mut connections = Vec::with_capacity(sessions.len());
         for session in sessions {
             // A session without a grant belongs to an unfinished login.
@@ -55,7 +84,7 @@ impl AppState {
             }
         }
         number_duplicate_names(&mut connections);
-        let account = self.store.account(&user).await.map_err(store_error_page)?;
+        let account = self.store.account(&user).await?;
         let profile = account.map(|account| account.profile).unwrap_or_default();
         let overview = ConnectionsPage {
             display_name: profile.email.or(profile.name),
@@ -68,13 +97,13 @@ impl AppState {
 
     async fn change_connection(&self, request: Request) -> Result<Response, ErrorPage> {
         let address = peer_address(&request);
-        self.admit(EndpointClass::Page, address).map_err(|error| ErrorPage::from(&error))?;
+        self.limiters.admit(EndpointClass::Page, address)?;
         if !is_same_origin_form(&request) {
             return Err(ErrorPage::OTHER_BROWSER);
         }
         let headers = request.headers().clone();
         let (cookie, user) = self.browser_user(&headers).await?;
-        let text = form(request).await.map_err(ErrorPage::from)?;
+        let text = read_form(request).await?;
         let params = Params::parse(&text).map_err(|_| ErrorPage::MALFORMED)?;
         if params.has_repeated() {
             return Err(ErrorPage::MALFORMED);
@@ -83,31 +112,29 @@ impl AppState {
             return Err(ErrorPage::OTHER_BROWSER);
         }
         if params.get("action") == Some("forget") {
-            self.store.remove_browser(&cookie.digest()).await.map_err(store_error_page)?;
+            self.store.remove_browser(&cookie.digest()).await?;
             return Err(ErrorPage::BROWSER_FORGOTTEN);
         }
         let session: SessionId =
             params.get("session").and_then(|text| text.parse().ok()).ok_or(ErrorPage::MALFORMED)?;
-        let session = self.store.session(&session).await.map_err(store_error_page)?;
+        let session = self.store.session(&session).await?;
         // A session of another user is reported as missing.
         let session =
             session.filter(|session| session.head.user == user).ok_or(ErrorPage::LOGIN_EXPIRED)?;
-        let upstream = params
-            .get("provider")
-            .and_then(|name| self.upstreams.iter().find(|upstream| upstream.name.as_str() == name));
+        let upstream = params.get("provider").and_then(|name| self.providers.by_name(name));
         match (params.get("action"), upstream) {
             (Some("end"), None) => {
                 // Delete the consent as well, so that the client must ask again after a logout.
                 let client = &session.head.client;
-                self.store.remove_consents(&user, client).await.map_err(store_error_page)?;
-                self.end_session(session.head.id).await.map_err(store_error_page)?;
+                self.store.remove_consents(&user, client).await?;
+                self.sessions.end(session.head.id).await?;
                 let kind = EventKind::TokenRevoked { by: RevokedBy::User };
-                self.report(Event::of_session(&session.head, kind));
+                self.events.report(Event::of_session(&session.head, kind));
             }
             (Some("unlink"), Some(upstream)) => self.unlink(&session, upstream).await?,
             (Some("link"), Some(upstream)) => {
                 // Linking another account requires a confirmation page; the first provider's account cannot change.
-                let other = params.get("other") == Some("yes") && upstream.at > 0;
+                let other = params.get("other") == Some("yes") && upstream.index > 0;
                 let aim = if other { LoginPurpose::LinkOther } else { LoginPurpose::Relink };
                 return self
                     .relink(&session, upstream, aim, (&cookie, network_digest(address)))
@@ -115,7 +142,7 @@ impl AppState {
             }
             _ => return Err(ErrorPage::MALFORMED),
         }
-        Ok(self.pages.continue_to(&self.page_url(path::CONNECTIONS), "your connections"))
+        Ok(self.pages.continue_to(&self.settings.page_url(path::CONNECTIONS), "your connections"))
     }
 
     /// Returns the user who last logged in with this browser.
@@ -125,14 +152,17 @@ impl AppState {
     ) -> Result<(BrowserCookie, UserId), ErrorPage> {
         let cookie =
             BrowserCookie::from_headers(headers, &self.settings).ok_or(ErrorPage::NOT_LOGGED_IN)?;
-        let browser = self.store.browser(&cookie.digest()).await.map_err(store_error_page)?;
+        let browser = self.store.browser(&cookie.digest()).await?;
         Ok((cookie, browser.ok_or(ErrorPage::NOT_LOGGED_IN)?.user))
     }
 
     async fn describe_session(&self, session: Session) -> Connection {
-        let client = self.store.client(&session.head.client).await.ok().flatten();
+        let client = self.store.client(&session.head.client).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "failed to read client name for connections page");
+            None
+        });
         let name = client.and_then(|Client { name, .. }| name);
-        let linked = self.upstreams.iter().map(|upstream| {
+        let linked = self.providers.iter().map(|upstream| {
             let row = session.rows.get(&upstream.name).filter(|row| row.issuer == upstream.issuer);
             let link = row.map(|row| Link {
                 scopes: row.scopes.join(" "),
@@ -151,7 +181,8 @@ impl AppState {
     /// Returns `true` if the provider's tokens are refreshed automatically.
     fn is_refreshable(&self, session: &Session, upstream: &UpstreamProvider) -> bool {
         let row = session.rows.get(&upstream.name);
-        let tokens = row.and_then(|row| self.decrypt_tokens(session.head.id, upstream, row).ok());
+        let tokens =
+            row.and_then(|row| self.cipher.decrypt_tokens(session.head.id, upstream, row).ok());
         tokens.is_some_and(|tokens| tokens.refresh.is_some())
     }
 
@@ -162,15 +193,12 @@ impl AppState {
         upstream: &UpstreamProvider,
     ) -> Result<(), ErrorPage> {
         let id = session.head.id;
-        self.store
-            .remove_upstream_token(&id, &upstream.name, None)
-            .await
-            .map_err(store_error_page)?;
+        self.store.remove_upstream_token(&id, &upstream.name, None).await?;
         self.token_cache.remove(id, &upstream.name);
         let kind = EventKind::UpstreamUnlinked { provider: upstream.name.as_str() };
-        self.report(Event::of_session(&session.head, kind));
+        self.events.report(Event::of_session(&session.head, kind));
         let row = session.rows.get(&upstream.name);
-        let tokens = row.and_then(|row| self.decrypt_tokens(id, upstream, row).ok());
+        let tokens = row.and_then(|row| self.cipher.decrypt_tokens(id, upstream, row).ok());
         if let Some(tokens) = tokens
             && let Err(error) = upstream.provider.revoke(&tokens).await
         {
@@ -197,13 +225,10 @@ impl AppState {
             user: Some(session.head.user.clone()),
             profile: Profile::default(),
             authenticated: None,
-            created: self.now(),
+            created: Timestamp::from(self.clock.now()),
             origin: Some(origin),
         };
-        let to = self
-            .redirect_to_upstream(login, upstream, None)
-            .await
-            .map_err(|error| ErrorPage::from(&error))?;
+        let to = self.logins.redirect_to_upstream(login, upstream, None).await?;
         let to = to.ok_or(ErrorPage::LOGIN_EXPIRED)?;
         Ok(self.pages.continue_to(&to.to_string(), to.host().unwrap_or(provider.as_str())))
     }
@@ -219,10 +244,6 @@ fn number_duplicate_names(connections: &mut [Connection]) {
             connection.client = format!("{} ({count})", connection.client);
         }
     }
-}
-
-fn store_error_page(error: vmcp_auth_store::StoreError) -> ErrorPage {
-    ErrorPage::from(&OAuthError::from(error))
 }
 
 fn expiry_text(expires: Option<Timestamp>, is_refreshable: bool) -> String {

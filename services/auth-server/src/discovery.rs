@@ -1,26 +1,16 @@
 //! Discovery documents: RFC 8414 and OpenID Connect Discovery 1.0.
 
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
 use bytes::Bytes;
 use serde::Serialize;
 
-use crate::{Scopes, Settings};
-
-/// Paths of the endpoints, relative to the issuer's address.
-pub(crate) mod path {
-    pub(crate) const AUTHORIZE: &str = "/oauth/authorize";
-    pub(crate) const CONSENT: &str = "/oauth/consent";
-    pub(crate) const CONNECTIONS: &str = "/oauth/connections";
-    /// Prefix for the path of a callback at another origin.
-    pub(crate) const RETURN: &str = "/oauth/return";
-    pub(crate) const TOKEN: &str = "/oauth/token";
-    pub(crate) const REGISTER: &str = "/oauth/register";
-    pub(crate) const REVOKE: &str = "/oauth/revoke";
-    pub(crate) const INTROSPECT: &str = "/oauth/introspect";
-    pub(crate) const USERINFO: &str = "/oauth/userinfo";
-    pub(crate) const JWKS: &str = "/.well-known/jwks.json";
-    pub(crate) const OAUTH: &str = "/.well-known/oauth-authorization-server";
-    pub(crate) const OPENID: &str = "/.well-known/openid-configuration";
-}
+use crate::path;
+use crate::response::public_json;
+use crate::scope::Scopes;
+use crate::settings::Settings;
 
 /// Client authentication methods of the token endpoint.
 pub(crate) const CLIENT_AUTH_METHODS: [&str; 3] =
@@ -64,13 +54,23 @@ struct OpenIdMetadata {
 /// The two discovery documents, serialized.
 #[derive(Debug)]
 pub(crate) struct DiscoveryDocuments {
-    pub(crate) oauth: Bytes,
-    pub(crate) openid: Bytes,
+    oauth: Bytes,
+    openid: Bytes,
+}
+
+/// Handles `GET` of the document of RFC 8414.
+pub(crate) async fn oauth(State(documents): State<Arc<DiscoveryDocuments>>) -> Response {
+    public_json(documents.oauth.clone())
+}
+
+/// Handles `GET` of the document of OpenID Connect Discovery 1.0.
+pub(crate) async fn openid(State(documents): State<Arc<DiscoveryDocuments>>) -> Response {
+    public_json(documents.openid.clone())
 }
 
 impl DiscoveryDocuments {
-    /// Creates the documents for these settings; `client_id_metadata` is `true` if clients may be identified by the URL of their metadata
-    /// document.
+    /// Creates the documents for these settings; `client_id_metadata` is `true` if clients may be identified by the URL of
+    /// their metadata document.
     pub(crate) fn new(settings: &Settings, client_id_metadata: bool) -> Self {
         let openid = OpenIdMetadata {
             userinfo_endpoint: at(settings, path::USERINFO),
@@ -138,5 +138,6 @@ fn at(settings: &Settings, path: &str) -> String {
 }
 
 fn to_json(document: &MetadataDocument<'_>) -> Bytes {
-    serde_json::to_vec(document).unwrap_or_default().into()
+    let document = serde_json::to_vec(document);
+    document.expect("metadata has string keys and infallible values").into()
 }

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use axum::body::Body;
 use axum::response::Response;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, PRAGMA, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
-use vmcp_auth_store::StoreError;
+use vmcp_auth_store::{EncryptionError, StoreError};
+
+use crate::response::json;
 
 /// OAuth error code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,16 +202,11 @@ impl From<crate::random_tokens::RandomUnavailable> for OAuthError {
     }
 }
 
-/// Returns a JSON response that must not be cached.
-pub(crate) fn json(status: StatusCode, body: &impl Serialize) -> Response {
-    let bytes = serde_json::to_vec(body).unwrap_or_default();
-    let mut response = Response::new(Body::from(bytes));
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert(PRAGMA, HeaderValue::from_static("no-cache"));
-    response
+impl From<EncryptionError> for OAuthError {
+    fn from(error: EncryptionError) -> Self {
+        tracing::error!(%error, "failed to encrypt or decrypt stored data");
+        Self::server_error()
+    }
 }
 
 #[cfg(test)]

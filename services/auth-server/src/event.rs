@@ -3,9 +3,8 @@
 use http::StatusCode;
 use vmcp_auth_store::{ClientId, Grant, Login, Profile, SessionHead, SessionId, UserId};
 
-use crate::auth_server::AppState;
 use crate::error::OAuthError;
-use crate::page::ErrorPage;
+use crate::error_page::ErrorPage;
 
 /// Receiver of events. It must not block; a closure `Fn(&Event<'_>)` is one.
 pub trait Observer: Send + Sync {
@@ -268,48 +267,6 @@ impl RevokedBy {
             Self::Client => "client",
             Self::User => "person",
             Self::Provider => "provider",
-        }
-    }
-}
-
-// === impl AppState ===
-
-impl AppState {
-    pub(crate) fn report(&self, event: Event<'_>) {
-        if let Some(observer) = &self.observer {
-            observer.observe(&event);
-        }
-    }
-
-    /// Records a login that ended with an error page, and returns the page.
-    pub(crate) fn record_error_page(&self, login: Option<&Login>, page: ErrorPage) -> ErrorPage {
-        let kind = EventKind::LoginFailed { provider: None, rejection: page.into() };
-        self.report(login.map_or(Event::of(None, kind), |login| Event::of_login(login, kind)));
-        page
-    }
-
-    /// Records a login that ended with an error for the client.
-    pub(crate) fn record_login_failure(&self, login: &Login, oauth_error: &OAuthError) {
-        let upstream = oauth_error.upstream.and_then(|at| self.upstreams.get(at));
-        let provider = upstream.map(|upstream| upstream.name.as_str());
-        let kind = EventKind::LoginFailed { provider, rejection: oauth_error.into() };
-        self.report(Event::of_login(login, kind));
-    }
-
-    /// Records the loss of a provider's link. The user of the session is looked up for the record alone.
-    pub(crate) async fn record_link_loss(
-        &self,
-        session: SessionId,
-        provider: &str,
-        reason: LinkLossReason,
-    ) {
-        if self.observer.is_none() {
-            return;
-        }
-        let kind = EventKind::UpstreamLinkLost { provider, reason };
-        match self.store.session(&session).await {
-            Ok(Some(found)) => self.report(Event::of_session(&found.head, kind)),
-            Ok(None) | Err(_) => self.report(Event::of(None, kind).with_session(session)),
         }
     }
 }

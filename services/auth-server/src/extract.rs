@@ -1,4 +1,4 @@
-//! Extraction of the client address, the body and the browser cookie from a request.
+//! Extraction of the client address and the body from a request.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -7,34 +7,19 @@ use axum::body::Body;
 use axum::extract::ConnectInfo;
 use bytes::Bytes;
 use futures_util::StreamExt;
-use http::header::{CONTENT_TYPE, COOKIE, SET_COOKIE};
-use http::{HeaderMap, HeaderValue, Request, Response};
+use http::Request;
+use http::header::CONTENT_TYPE;
 use vmcp_auth_store::Digest;
 use vmcp_core::{BodyBuffer, ByteBudget, MAX_BUDGET_WAIT};
 
-use crate::Settings;
 use crate::error::OAuthError;
-use crate::page::ErrorPage;
-use crate::random_tokens::{RandomUnavailable, nonce};
+use crate::error_page::ErrorPage;
 
 /// Maximum size of a request body, in bytes.
 pub const MAX_BODY: usize = 64 * 1024;
 
 /// Time limit for receiving a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Lifetime of the browser cookie.
-pub(crate) const COOKIE_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
-
-/// Length of a cookie's value: 32 random bytes in base64url.
-const COOKIE_LENGTH: usize = 43;
-
-/// Cookie that identifies a browser. Its value is a secret: the store has its digest only.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct BrowserCookie {
-    value: String,
-    is_new: bool,
-}
 
 /// Returns the peer address of a request: a `SocketAddr` in the request's extensions, plain or as axum's `ConnectInfo`.
 /// Requests without one count as one address.
@@ -49,19 +34,26 @@ pub(crate) fn network_digest(address: IpAddr) -> Digest {
     Digest::of(["origin\0", &vmcp_core::network(address).to_string()].concat())
 }
 
+/// Returns `true` if the browser's headers say that the form is from a page of this server. The form's token is the actual
+/// check; this one rejects earlier.
+pub(crate) fn is_same_origin_form(request: &Request<Body>) -> bool {
+    let site = request.headers().get("sec-fetch-site");
+    site.is_none_or(|site| site == "same-origin")
+}
+
 /// Reads the body of a request with this content type.
-pub(crate) async fn body(request: Request<Body>, media: &str) -> Result<Bytes, BodyError> {
+pub(crate) async fn read_body(request: Request<Body>, media: &str) -> Result<Bytes, BodyError> {
     let given = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let given = given.and_then(|value| value.split(';').next()).unwrap_or_default();
     if !given.trim().eq_ignore_ascii_case(media) {
         return Err(BodyError::ContentType);
     }
-    let read = tokio::time::timeout(BODY_TIMEOUT, read(request));
+    let read = tokio::time::timeout(BODY_TIMEOUT, collect_body(request));
     read.await.unwrap_or(Err(BodyError::Incomplete))
 }
 
 /// Reads the body of a request. Its bytes count toward the budget in the request's extensions, if there is one.
-async fn read(request: Request<Body>) -> Result<Bytes, BodyError> {
+async fn collect_body(request: Request<Body>) -> Result<Bytes, BodyError> {
     let address = peer_address(&request);
     let (parts, body) = request.into_parts();
     let mut data = body.into_data_stream();
@@ -83,8 +75,8 @@ async fn read(request: Request<Body>) -> Result<Bytes, BodyError> {
 }
 
 /// Reads the body of a form.
-pub(crate) async fn form(request: Request<Body>) -> Result<Bytes, BodyError> {
-    body(request, "application/x-www-form-urlencoded").await
+pub(crate) async fn read_form(request: Request<Body>) -> Result<Bytes, BodyError> {
+    read_body(request, "application/x-www-form-urlencoded").await
 }
 
 /// Error while reading a body.
@@ -130,87 +122,9 @@ impl From<BodyError> for ErrorPage {
     }
 }
 
-// === impl BrowserCookie ===
-
-impl BrowserCookie {
-    /// Returns this server's cookie if the request has exactly one. Of two cookies, one may have been planted by another
-    /// site.
-    pub(crate) fn from_headers(headers: &HeaderMap, settings: &Settings) -> Option<Self> {
-        let name = Self::name(settings);
-        let mut found = headers
-            .get_all(COOKIE)
-            .iter()
-            .filter_map(|value| value.to_str().ok())
-            .flat_map(|value| value.split(';'))
-            .filter_map(|pair| pair.trim().split_once('='))
-            .filter(|(known, _)| *known == name)
-            .map(|(_, value)| value);
-        let value = found.next().filter(|_| found.next().is_none())?;
-        let legal = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-        let ours = value.len() == COOKIE_LENGTH && value.bytes().all(legal);
-        ours.then(|| Self { value: value.to_owned(), is_new: false })
-    }
-
-    /// Returns the cookie of the request, or a new one.
-    pub(crate) fn from_headers_or_new(
-        headers: &HeaderMap,
-        settings: &Settings,
-    ) -> Result<Self, RandomUnavailable> {
-        match Self::from_headers(headers, settings) {
-            Some(cookie) => Ok(cookie),
-            None => Ok(Self { value: nonce()?, is_new: true }),
-        }
-    }
-
-    /// Returns the store's key of the browser.
-    pub(crate) fn digest(&self) -> Digest {
-        Digest::of(["browser\0", &self.value].concat())
-    }
-
-    /// Returns the form token of the connections page. It cannot be computed without the cookie.
-    pub(crate) fn form_token(&self) -> String {
-        Digest::of(["form\0", &self.value].concat()).to_text()
-    }
-
-    /// Returns `true` if the cookie is new, so that the store cannot have a record of the browser.
-    pub(crate) fn is_new(&self) -> bool {
-        self.is_new
-    }
-
-    /// Adds the cookie to a response. For an existing cookie, this renews its lifetime.
-    pub(crate) fn set_on(&self, settings: &Settings, response: &mut Response<Body>) {
-        // `Lax`, because the redirect from a provider is a cross-site navigation.
-        let secure = if settings.authorization_issuer().is_https() { "; Secure" } else { "" };
-        let name = Self::name(settings);
-        let seconds = COOKIE_LIFETIME.as_secs();
-        let cookie = format!(
-            "{name}={}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}",
-            self.value
-        );
-        if let Ok(cookie) = HeaderValue::try_from(cookie) {
-            response.headers_mut().append(SET_COOKIE, cookie);
-        }
-    }
-
-    /// Returns the cookie's name. Browsers let no other host or path set a cookie with this prefix, and accept it over
-    /// https only.
-    fn name(settings: &Settings) -> &'static str {
-        if settings.authorization_issuer().is_https() {
-            "__Host-vmcp-browser"
-        } else {
-            "vmcp-browser"
-        }
-    }
-}
-
-impl std::fmt::Debug for BrowserCookie {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("BrowserCookie").field("fresh", &self.is_new).finish_non_exhaustive()
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
     use tokio::time::Instant;
 
     use super::*;
@@ -229,19 +143,19 @@ mod tests {
     async fn forms_count_toward_byte_budget() {
         let budget = ByteBudget::new(70_000);
         let (one, other) = ([192, 0, 2, 1], [192, 0, 2, 2]);
-        let first = form(request(&budget, one)).await.unwrap();
+        let first = read_form(request(&budget, one)).await.unwrap();
         assert_eq!((first.len(), budget.counts().held), (20_002, 20_002));
         let begun = Instant::now();
-        let refused = form(request(&budget, one)).await.unwrap_err();
+        let refused = read_form(request(&budget, one)).await.unwrap_err();
         assert_eq!((refused, begun.elapsed()), (BodyError::Overloaded, MAX_BUDGET_WAIT));
         let answer = OAuthError::from(refused).to_response();
         assert_eq!(
             (answer.status().as_u16(), &answer.headers()["retry-after"]),
             (503, &"2".parse().unwrap())
         );
-        assert!(form(request(&budget, other)).await.is_ok(), "another address");
+        assert!(read_form(request(&budget, other)).await.is_ok(), "another address");
         drop(first);
-        assert!(form(request(&budget, one)).await.is_ok());
+        assert!(read_form(request(&budget, one)).await.is_ok());
         assert_eq!(budget.counts().held, 0);
     }
 }

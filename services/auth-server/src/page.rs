@@ -15,12 +15,12 @@ use http::header::{
 use http::{HeaderValue, StatusCode};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use crate::error::OAuthError;
-
 pub(crate) use self::connections::{
     AccountChangePage, Connection, ConnectionsPage, Link, ProviderConnection,
 };
 pub(crate) use self::consent::ConsentPage;
+use crate::error::OAuthError;
+use crate::error_page::ErrorPage;
 
 const STYLE: &str = include_str!("page/style.css");
 
@@ -32,15 +32,6 @@ pub(crate) struct Pages {
     policy: HeaderValue,
 }
 
-/// Error page: states the problem and the next step.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ErrorPage {
-    pub(crate) status: StatusCode,
-    pub(crate) title: &'static str,
-    pub(crate) text: &'static str,
-    pub(crate) help: &'static str,
-}
-
 impl Pages {
     pub(crate) fn new(name: &str) -> Self {
         let hash = STANDARD.encode(digest::digest(&digest::SHA256, STYLE.as_bytes()));
@@ -48,9 +39,7 @@ impl Pages {
             "default-src 'none'; style-src 'sha256-{hash}'; form-action 'self'; \
              frame-ancestors 'none'; base-uri 'none'"
         );
-        // Invariant: base64 and fixed text are valid in a header value.
-        let policy = HeaderValue::try_from(policy)
-            .unwrap_or_else(|_| HeaderValue::from_static("default-src 'none'"));
+        let policy = HeaderValue::try_from(policy).expect("base64 and fixed text fit a header");
         Self { name: name.to_owned(), policy }
     }
 
@@ -147,6 +136,7 @@ pub(crate) fn redirect(to: &str) -> Response {
     let mut response = Response::new(Body::empty());
     // Invariant: the address was parsed as a URI, and its parameters are escaped.
     let Ok(location) = HeaderValue::try_from(to) else {
+        tracing::error!("failed to redirect browser: the address does not fit a header");
         *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
         return response;
     };

@@ -158,10 +158,8 @@ impl HmacKeyRing {
         text.push_str(prefix);
         URL_SAFE_NO_PAD.encode_string(payload, &mut text);
         text.push('.');
-        // Invariant: the ring is not empty, since the constructor generates a secret for an empty list.
-        if let Some(key) = self.keys.first() {
-            URL_SAFE_NO_PAD.encode_string(mac(key, label, payload), &mut text);
-        }
+        let key = self.keys.first().expect("the constructor generates a secret for an empty list");
+        URL_SAFE_NO_PAD.encode_string(mac(key, label, payload), &mut text);
         text.into()
     }
 
@@ -223,6 +221,22 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N], RandomUnavailable> {
 /// Returns 43 random characters, for values that pass through a browser: `state`, cookies, form tokens.
 pub(crate) fn nonce() -> Result<String, RandomUnavailable> {
     Ok(URL_SAFE_NO_PAD.encode(random::<RANDOM_BYTES>()?))
+}
+
+/// Returns a random UUID (RFC 9562 section 5.4).
+pub(crate) fn uuid() -> Result<String, RandomUnavailable> {
+    let mut bytes: [u8; 16] = random()?;
+    bytes[6] = (bytes[6] & 0x0f) | 0x40;
+    bytes[8] = (bytes[8] & 0x3f) | 0x80;
+    let bits = u128::from_be_bytes(bytes);
+    Ok(format!(
+        "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+        bits >> 96,
+        (bits >> 80) & 0xffff,
+        (bits >> 64) & 0xffff,
+        (bits >> 48) & 0xffff,
+        bits & 0xffff_ffff_ffff,
+    ))
 }
 
 fn mac(key: &hmac::Key, label: &[u8], payload: &[u8]) -> hmac::Tag {

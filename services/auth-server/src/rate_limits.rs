@@ -1,6 +1,10 @@
 //! Rate limits for one client address.
 
-use vmcp_core::Rate;
+use std::net::IpAddr;
+
+use vmcp_core::{Clock, Rate, RateLimiter};
+
+use crate::error::OAuthError;
 
 /// Rate limits for one client address: an IPv4 address, or a /64 network of IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,5 +25,45 @@ impl Default for RateLimits {
             tokens: Rate { burst: 200, per_second: 50 },
             registration: Rate { burst: 20, per_second: 1 },
         }
+    }
+}
+
+/// Kind of an endpoint.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum EndpointClass {
+    Page,
+    Token,
+    Registration,
+}
+
+/// Rate limiters by kind of endpoint.
+#[derive(Debug)]
+pub(crate) struct RateLimiters {
+    pages: RateLimiter,
+    tokens: RateLimiter,
+    registration: RateLimiter,
+    clock: Clock,
+}
+
+impl RateLimiters {
+    pub(crate) fn new(limits: RateLimits, clock: Clock) -> Self {
+        let RateLimits { pages, tokens, registration } = limits;
+        let [pages, tokens, registration] = [pages, tokens, registration].map(RateLimiter::new);
+        Self { pages, tokens, registration, clock }
+    }
+
+    /// Counts a request, and rejects it if its address exceeds the rate limit.
+    pub(crate) fn admit(&self, class: EndpointClass, address: IpAddr) -> Result<(), OAuthError> {
+        let limiter = match class {
+            EndpointClass::Page => &self.pages,
+            EndpointClass::Token => &self.tokens,
+            EndpointClass::Registration => &self.registration,
+        };
+        limiter.admit(address, self.clock.now()).map_err(OAuthError::too_many)
+    }
+
+    /// Returns the number of addresses with a count, counted once for each kind of endpoint.
+    pub(crate) fn len(&self) -> usize {
+        [&self.pages, &self.tokens, &self.registration].map(RateLimiter::len).iter().sum()
     }
 }

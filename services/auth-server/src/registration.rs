@@ -8,22 +8,23 @@ use http::StatusCode;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
 use serde_json::{Map, Value};
-use vmcp_auth_store::{ApplicationType, Client, ClientAuth, ClientId, Digest};
+use vmcp_auth_store::{ApplicationType, Client, ClientAuth, ClientId, Digest, Store, Timestamp};
+use vmcp_core::Clock;
 
-use crate::Scopes;
-use crate::auth_server::{AppState, EndpointClass};
-use crate::callback::uuid;
-use crate::error::{ErrorCode, OAuthError, json};
+use crate::client_name::is_displayable;
+use crate::error::{ErrorCode, OAuthError};
 use crate::event::{Event, EventKind};
-use crate::extract::{BodyError, OVERLOADED, body, peer_address};
-use crate::random_tokens::nonce;
+use crate::event_reporter::EventReporter;
+use crate::extract::{BodyError, OVERLOADED, peer_address, read_body};
+use crate::random_tokens::{nonce, uuid};
+use crate::rate_limits::{EndpointClass, RateLimiters};
 use crate::redirect_uri::{RedirectKind, RedirectUri};
+use crate::response::json;
+use crate::scope::Scopes;
+use crate::settings::Settings;
 
 /// Maximum number of redirect URIs of a client.
 pub const MAX_REDIRECT_URIS: usize = 10;
-
-/// Maximum length of a client's name, in characters.
-const MAX_NAME: usize = 256;
 
 /// Response to a registration (RFC 7591 section 3.2.1).
 #[derive(Serialize)]
@@ -47,15 +48,27 @@ struct RegistrationResponse<'a> {
     software_id: Option<&'a str>,
 }
 
+/// State of the registration endpoint.
+pub(crate) struct RegistrationEndpoint {
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Clock,
+    pub(crate) limiters: Arc<RateLimiters>,
+    pub(crate) events: EventReporter,
+}
+
 /// Handles `POST` of the registration endpoint.
-pub(crate) async fn register(State(server): State<Arc<AppState>>, request: Request) -> Response {
-    server.register(request).await.unwrap_or_else(|error| {
+pub(crate) async fn register(
+    State(endpoint): State<Arc<RegistrationEndpoint>>,
+    request: Request,
+) -> Response {
+    endpoint.respond(request).await.unwrap_or_else(|error| {
         tracing::info!(
             error = error.code.name(),
             reason = error.description,
             "client registration rejected"
         );
-        server.report(Event::of(
+        endpoint.events.report(Event::of(
             None,
             EventKind::RegistrationRejected { rejection: (&error).into() },
         ));
@@ -63,10 +76,10 @@ pub(crate) async fn register(State(server): State<Arc<AppState>>, request: Reque
     })
 }
 
-impl AppState {
-    async fn register(&self, request: Request) -> Result<Response, OAuthError> {
-        self.admit(EndpointClass::Registration, peer_address(&request))?;
-        let text = body(request, "application/json").await.map_err(|error| match error {
+impl RegistrationEndpoint {
+    async fn respond(&self, request: Request) -> Result<Response, OAuthError> {
+        self.limiters.admit(EndpointClass::Registration, peer_address(&request))?;
+        let text = read_body(request, "application/json").await.map_err(|error| match error {
             BodyError::ContentType => {
                 invalid_metadata("Content-Type is not supported: use application/json")
             }
@@ -85,7 +98,7 @@ impl AppState {
         tracing::info!(client = %client.id, "client registered");
         let (name, redirect_uris) = (client.name.as_deref(), &*client.redirect_uris);
         let kind = EventKind::ClientRegistered { name, redirect_uris };
-        self.report(Event::of(Some(client.id.as_str()), kind));
+        self.events.report(Event::of(Some(client.id.as_str()), kind));
         Ok(registration_response(&client, secret.as_ref().map(|(_, secret)| secret)))
     }
 
@@ -106,7 +119,7 @@ impl AppState {
             return Err(invalid_metadata("response_types is not supported: include code"));
         }
         let name = optional_text(document, "client_name")?.filter(|name| !name.trim().is_empty());
-        if name.is_some_and(|name| !is_name(name)) {
+        if name.is_some_and(|name| !is_displayable(name)) {
             let words = "client_name is invalid: use at most 256 characters without control or direction characters";
             return Err(invalid_metadata(words));
         }
@@ -119,7 +132,7 @@ impl AppState {
                 "software_id is invalid: use at most 256 characters of printable ASCII",
             ));
         }
-        let now = self.now();
+        let now = Timestamp::from(self.clock.now());
         Ok(Client {
             id: ClientId::new(uuid()?).map_err(|_| OAuthError::server_error())?,
             name: name.map(str::to_owned),
@@ -145,8 +158,7 @@ impl AppState {
     fn scopes(&self, document: &Map<String, Value>) -> Result<Scopes, OAuthError> {
         let malformed = |_| {
             invalid_metadata(
-                "scope is malformed: use space-separated scopes of at most 256 \
-         characters",
+                "scope is malformed: use space-separated scopes of at most 256 characters",
             )
         };
         let asked = match document.get("scope") {
@@ -246,16 +258,6 @@ fn registration_response(client: &Client, secret: Option<&SecretString>) -> Resp
         software_id: client.software_id.as_deref(),
     };
     json(StatusCode::CREATED, &registered)
-}
-
-/// Returns `true` if a name is safe to display: not too long, and without characters that change the rendering of the text
-/// around it.
-pub(crate) fn is_name(name: &str) -> bool {
-    let misleading = |character: char| {
-        character.is_control()
-            || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{61c}' | '\u{feff}')
-    };
-    !name.trim().is_empty() && name.chars().count() <= MAX_NAME && !name.chars().any(misleading)
 }
 
 fn optional_text<'a>(

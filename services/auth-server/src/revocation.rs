@@ -7,20 +7,34 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use http::header::CACHE_CONTROL;
 use http::{HeaderMap, HeaderValue};
-use vmcp_auth_store::{ClientId, Digest, GrantId, StoreError};
+use vmcp_auth_store::Store;
 
-use crate::auth_server::{AppState, EndpointClass};
-use crate::client::Credentials;
+use crate::client_credentials::Credentials;
 use crate::error::OAuthError;
 use crate::event::{Event, EventKind, RevokedBy};
-use crate::extract::{form, peer_address};
+use crate::event_reporter::EventReporter;
+use crate::extract::{peer_address, read_form};
 use crate::params::Params;
-use crate::token::parse_form;
-use crate::{AccessToken, AccessTokenError};
+use crate::rate_limits::{EndpointClass, RateLimiters};
+use crate::sessions::Sessions;
+use crate::token_identifier::{ClientToken, TokenIdentifier};
+use crate::token_request::{parse_form, report_rejection};
+
+/// State of the revocation endpoint.
+pub(crate) struct RevocationEndpoint {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) limiters: Arc<RateLimiters>,
+    pub(crate) events: EventReporter,
+    pub(crate) sessions: Sessions,
+    pub(crate) identifier: TokenIdentifier,
+}
 
 /// Handles `POST` of the revocation endpoint. The response for an unknown token is the same as for a revoked one.
-pub(crate) async fn revoke(State(server): State<Arc<AppState>>, request: Request) -> Response {
-    match server.revoke(request).await {
+pub(crate) async fn revoke(
+    State(endpoint): State<Arc<RevocationEndpoint>>,
+    request: Request,
+) -> Response {
+    match endpoint.respond(request).await {
         Ok(()) => {
             let mut response = Response::new(Body::empty());
             response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -30,20 +44,14 @@ pub(crate) async fn revoke(State(server): State<Arc<AppState>>, request: Request
     }
 }
 
-/// Valid token of a client.
-pub(crate) enum ClientToken {
-    Refresh(GrantId, Digest),
-    Access(AccessToken),
-}
-
-impl AppState {
-    async fn revoke(&self, request: Request) -> Result<(), OAuthError> {
-        self.admit(EndpointClass::Token, peer_address(&request))?;
+impl RevocationEndpoint {
+    async fn respond(&self, request: Request) -> Result<(), OAuthError> {
+        self.limiters.admit(EndpointClass::Token, peer_address(&request))?;
         let headers = request.headers().clone();
-        let text = form(request).await?;
+        let text = read_form(request).await?;
         let params = parse_form(&text)?;
         let ended = self.revoke_token(&headers, &params).await;
-        ended.inspect_err(|error| self.record_rejection(&headers, &params, error))
+        ended.inspect_err(|error| report_rejection(&self.events, &headers, &params, error))
     }
 
     async fn revoke_token(
@@ -53,11 +61,10 @@ impl AppState {
     ) -> Result<(), OAuthError> {
         let kind = EventKind::TokenRevoked { by: RevokedBy::Client };
         let credentials = Credentials::read(headers, params)?;
-        let token = params.get("token").ok_or(OAuthError::invalid_request(
-            "token is missing: send the token in the \
-         form",
-        ))?;
-        match self.identify_token(token, &credentials.id)? {
+        let token = params
+            .get("token")
+            .ok_or(OAuthError::invalid_request("token is missing: send the token in the form"))?;
+        match self.identifier.identify(token, &credentials.id)? {
             Some(ClientToken::Refresh(id, _)) => {
                 let identify_token = self.store.grant(&id, &credentials.id).await?;
                 credentials.check(identify_token.client.as_ref())?;
@@ -65,44 +72,19 @@ impl AppState {
                 if let Some(grant) = own
                     && let Some(ended) = self.store.revoke(&id).await?
                 {
-                    self.forget(ended.session);
-                    self.report(Event::of_grant(&grant, kind));
+                    self.sessions.forget(ended.session);
+                    self.events.report(Event::of_grant(&grant, kind));
                 }
             }
             Some(ClientToken::Access(token)) => {
                 credentials.check(self.store.client(&credentials.id).await?.as_ref())?;
-                self.end_session(token.session).await?;
+                self.sessions.end(token.session).await?;
                 let (client, session) = (Some(credentials.id.as_str()), token.session);
                 let user = Some(&*token.subject);
-                self.report(Event { user, ..Event::of(client, kind) }.with_session(session));
+                self.events.report(Event { user, ..Event::of(client, kind) }.with_session(session));
             }
             None => credentials.check(self.store.client(&credentials.id).await?.as_ref())?,
         }
         Ok(())
-    }
-
-    /// Returns the token if this server issued it; an access token only if it belongs to the client.
-    ///
-    /// # Errors
-    /// The store's revocations are not read yet.
-    pub(crate) fn identify_token(
-        &self,
-        token: &str,
-        client: &ClientId,
-    ) -> Result<Option<ClientToken>, OAuthError> {
-        if let Some(refresh) = self.settings.hmac.verify_refresh_token(token) {
-            let grant = GrantId::from_bytes(refresh.grant);
-            return Ok(Some(ClientToken::Refresh(grant, refresh.digest())));
-        }
-        match self.verify_any(token) {
-            Err(AccessTokenError::RevocationsNotLoaded) => {
-                Err(OAuthError::from(StoreError::Unavailable))
-            }
-            Err(_) => Ok(None),
-            Ok(found) => {
-                let own = found.claims.text("client_id") == Some(client.as_str());
-                Ok(own.then_some(ClientToken::Access(found)))
-            }
-        }
     }
 }

@@ -3,13 +3,13 @@
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
+use std::sync::{RwLock, RwLockWriteGuard};
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::watch;
 use vmcp_auth_store::SessionId;
 
-use crate::settings::MAX_ACCESS_LIFESPAN;
+use crate::lifespans::MAX_ACCESS_LIFESPAN;
 
 /// Retention of a revoked session: the longest time for which one of its access tokens may be accepted, regardless of the
 /// lifespan configured at issue, plus the verifier's leeway and clock differences.
@@ -57,7 +57,7 @@ impl RevokedSessions {
         if !self.add(session, now) {
             return;
         }
-        let hooks = self.hooks.read().unwrap_or_else(PoisonError::into_inner);
+        let hooks = self.hooks.read().expect("no operation under the lock panics");
         hooks.iter().for_each(|hook| hook(session));
     }
 
@@ -83,7 +83,7 @@ impl RevokedSessions {
             && self
                 .entries
                 .read()
-                .unwrap_or_else(PoisonError::into_inner)
+                .expect("no operation under the lock panics")
                 .sessions
                 .contains(&session)
     }
@@ -127,11 +127,11 @@ impl RevokedSessions {
 
     /// Calls `hook` with each session that is revoked from now on.
     pub(crate) fn subscribe(&self, hook: Hook) {
-        self.hooks.write().unwrap_or_else(PoisonError::into_inner).push(hook);
+        self.hooks.write().expect("no operation under the lock panics").push(hook);
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, RevokedEntries> {
-        self.entries.write().unwrap_or_else(PoisonError::into_inner)
+        self.entries.write().expect("no operation under the lock panics")
     }
 }
 

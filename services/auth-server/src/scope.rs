@@ -9,7 +9,7 @@ pub const MAX_SCOPES: usize = 64;
 const MAX_SCOPE_LENGTH: usize = 256;
 
 /// Scope that makes a request an OpenID Connect one.
-pub(crate) const OPENID: &str = "openid";
+pub(crate) const OPENID_SCOPE: &str = "openid";
 
 /// Scopes that request a refresh token.
 pub(crate) const OFFLINE: [&str; 2] = ["offline_access", "offline"];

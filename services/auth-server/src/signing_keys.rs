@@ -252,7 +252,7 @@ impl SigningKey {
     }
 
     fn kid(&self) -> &str {
-        self.jwk.kid.as_deref().unwrap_or_default()
+        self.jwk.kid.as_deref().expect("`with_key_id` sets the key's id")
     }
 }
 

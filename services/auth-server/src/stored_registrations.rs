@@ -9,7 +9,7 @@ use vmcp_auth_store::{Ciphertext, Digest, EncryptionContext, EncryptionKeyRing, 
 use vmcp_core::{BoxError, Clock};
 use vmcp_upstream::{Plaintext, Registration, RegistrationKey, Registrations, RegistrationsFuture};
 
-use crate::HmacKeyRing;
+use crate::random_tokens::HmacKeyRing;
 
 /// Maximum retention of a registration, also of one whose secret never expires.
 const MAX_RETENTION: Duration = Duration::from_secs(365 * 24 * 3600);

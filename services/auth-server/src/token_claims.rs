@@ -7,9 +7,9 @@ use serde::Serialize;
 use vmcp_auth_store::{Grant, SessionId, Timestamp};
 use vmcp_jwt::Algorithm;
 
-use crate::scope::OPENID;
-use crate::signing_keys::SignError;
-use crate::{Scopes, SigningKeys};
+use crate::scope::OPENID_SCOPE;
+use crate::scope::Scopes;
+use crate::signing_keys::{SignError, SigningKeys};
 
 /// Claim that names the session whose upstream tokens belong to an access token.
 pub(crate) const SESSION_CLAIM: &str = "tsid";
@@ -102,7 +102,7 @@ impl TokenClaims<'_> {
         nonce: Option<&str>,
     ) -> Result<Option<String>, SignError> {
         let Self { issuer, grant, scopes, now, ends, .. } = self;
-        if !scopes.contains(OPENID) {
+        if !scopes.contains(OPENID_SCOPE) {
             return Ok(None);
         }
         let claims = IdTokenClaims {

@@ -1,33 +1,28 @@
 //! Upstream tokens of a session: loaded on demand and refreshed before they expire, by one replica.
 
-mod cache;
 mod link_key;
-mod requirement;
-mod stored_tokens;
+mod session_tokens;
 mod user_check;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use secrecy::{ExposeSecret, SecretString};
 use vmcp_auth_store::{
-    Digest, LockOwner, SessionId, StoreError, UpstreamTokenLock, UpstreamTokenRecord,
+    LockOwner, SessionId, Store, StoreError, UpstreamTokenLock, UpstreamTokenRecord,
 };
-use vmcp_core::{
-    Fingerprint, LinksFuture, UpstreamError, UpstreamFuture, UpstreamKind, UpstreamToken,
-    UpstreamTokens,
-};
+use vmcp_core::{Clock, UpstreamError};
 use vmcp_upstream::{RefreshError, Tokens};
 
-pub(crate) use self::cache::UpstreamTokenCache;
-use self::cache::{Key, Outcome};
-use self::requirement::Requirement;
-use self::stored_tokens::StoredTokens;
-use crate::auth_server::{AppState, UpstreamProvider};
+pub(crate) use self::session_tokens::SessionTokens;
 use crate::error::OAuthError;
-use crate::event::LinkLossReason;
+use crate::event::{Event, EventKind, LinkLossReason};
+use crate::event_reporter::EventReporter;
 use crate::random_tokens::random;
+use crate::sessions::Sessions;
+use crate::settings::Settings;
+use crate::upstream_cipher::UpstreamCipher;
+use crate::upstream_provider::{UpstreamProvider, UpstreamProviders};
+use crate::upstream_token_cache::{Key, Outcome, Requirement, StoredTokens, UpstreamTokenCache};
 
 /// Timeout of a refresh, which runs on even if its caller is gone.
 const REFRESH_TIMEOUT: Duration = Duration::from_secs(30);
@@ -47,12 +42,6 @@ const STORE_RETRY_DELAY: Duration = Duration::from_millis(50);
 /// refresh for each request.
 const FORCED_REFRESH_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Upstream tokens of one session.
-pub(crate) struct SessionTokens {
-    server: Arc<AppState>,
-    session: SessionId,
-}
-
 /// Outcome of one attempt to refresh a row under its lock.
 enum LockAttempt {
     Done(Outcome),
@@ -60,70 +49,20 @@ enum LockAttempt {
     Locked,
 }
 
-impl SessionTokens {
-    pub(crate) fn new(server: Arc<AppState>, session: SessionId) -> Self {
-        Self { server, session }
-    }
+/// Upstream tokens of all sessions.
+pub(crate) struct UpstreamTokenService {
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Clock,
+    pub(crate) providers: UpstreamProviders,
+    pub(crate) cipher: UpstreamCipher,
+    pub(crate) token_cache: Arc<UpstreamTokenCache>,
+    pub(crate) sessions: Sessions,
+    pub(crate) events: EventReporter,
 }
 
-impl UpstreamTokens for SessionTokens {
-    fn token<'a>(&'a self, provider: &'a str, kind: UpstreamKind) -> UpstreamFuture<'a> {
-        Box::pin(async move {
-            let requirement = match kind {
-                UpstreamKind::Access => Requirement::Access,
-                UpstreamKind::Id => Requirement::Id,
-            };
-            self.load(provider, kind, requirement).await
-        })
-    }
-
-    fn refresh<'a>(
-        &'a self,
-        provider: &'a str,
-        kind: UpstreamKind,
-        refused: &'a SecretString,
-    ) -> UpstreamFuture<'a> {
-        let requirement = Requirement::Replacement(kind, Digest::of(refused.expose_secret()));
-        Box::pin(self.load(provider, kind, requirement))
-    }
-
-    fn session(&self) -> Option<Fingerprint> {
-        Some(Fingerprint::of(&self.session))
-    }
-
-    fn links(&self) -> LinksFuture<'_> {
-        Box::pin(self.server.link_key(self.session))
-    }
-}
-
-impl SessionTokens {
-    async fn load(
-        &self,
-        provider: &str,
-        kind: UpstreamKind,
-        requirement: Requirement,
-    ) -> Result<UpstreamToken, UpstreamError> {
-        let upstream =
-            self.server.upstreams.iter().find(|upstream| upstream.name.as_str() == provider);
-        let upstream = upstream.ok_or(UpstreamError::NotLinked)?;
-        let stored = self.server.upstream_tokens(self.session, upstream, requirement).await?;
-        let expires_at = stored.tokens.expires_at.filter(|_| kind == UpstreamKind::Access);
-        let value =
-            requirement::token(&stored.tokens, kind).ok_or(UpstreamError::NotLinked)?.clone();
-        Ok(UpstreamToken { value, expires_at })
-    }
-}
-
-impl fmt::Debug for SessionTokens {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SessionTokens").field("session", &self.session).finish_non_exhaustive()
-    }
-}
-
-// === impl AppState ===
-
-impl AppState {
-    async fn upstream_tokens(
+impl UpstreamTokenService {
+    async fn get(
         self: &Arc<Self>,
         session: SessionId,
         upstream: &UpstreamProvider,
@@ -172,7 +111,10 @@ impl AppState {
         let (server, upstream) = (Arc::clone(&self), upstream.clone());
         let refresh =
             tokio::spawn(async move { server.refresh_record(&key, &upstream, requirement).await });
-        refresh.await.unwrap_or(Err(UpstreamError::Unavailable))
+        refresh.await.unwrap_or_else(|error| {
+            tracing::error!(%error, "upstream token refresh panicked");
+            Err(UpstreamError::Unavailable)
+        })
     }
 
     async fn load_record(&self, (session, provider): &Key, upstream: &UpstreamProvider) -> Outcome {
@@ -189,7 +131,7 @@ impl AppState {
         upstream: &UpstreamProvider,
         row: &UpstreamTokenRecord,
     ) -> Outcome {
-        let opened = self.decrypt_tokens(session, upstream, row);
+        let opened = self.cipher.decrypt_tokens(session, upstream, row);
         let stored = |tokens| Arc::new(StoredTokens { tokens, written: row.written });
         opened.map(stored).map_err(|_| UpstreamError::NotLinked)
     }
@@ -238,7 +180,9 @@ impl AppState {
             Some(row) => self.refresh_as_owner(key, upstream, requirement, &row).await,
         };
         // A lock that is not released expires.
-        let _ = self.store.unlock_upstream_token(session, provider, owner).await;
+        if let Err(error) = self.store.unlock_upstream_token(session, provider, owner).await {
+            tracing::debug!(%provider, %error, "failed to release lock of upstream tokens");
+        }
         LockAttempt::Done(outcome)
     }
 
@@ -275,8 +219,8 @@ impl AppState {
                 let dead = error == RefreshError::GrantEnded;
                 let lost =
                     if dead { LinkLossReason::GrantEnded } else { LinkLossReason::SubjectChanged };
-                self.record_link_loss(key.0, upstream.name.as_str(), lost).await;
-                if upstream.at == 0 {
+                self.report_link_loss(key.0, upstream.name.as_str(), lost).await;
+                if upstream.index == 0 {
                     self.end_rejected_session(key.0, requirement.is_chained_check()).await;
                 }
                 Err(UpstreamError::NotLinked)
@@ -294,6 +238,22 @@ impl AppState {
         }
     }
 
+    /// Reports the loss of a provider's link. The user of the session is looked up for the event alone.
+    async fn report_link_loss(&self, session: SessionId, provider: &str, reason: LinkLossReason) {
+        if !self.events.is_enabled() {
+            return;
+        }
+        let kind = EventKind::UpstreamLinkLost { provider, reason };
+        match self.store.session(&session).await {
+            Ok(Some(found)) => self.events.report(Event::of_session(&found.head, kind)),
+            Ok(None) => self.events.report(Event::of(None, kind).with_session(session)),
+            Err(error) => {
+                tracing::warn!(%error, "failed to read user of lost link for event");
+                self.events.report(Event::of(None, kind).with_session(session));
+            }
+        }
+    }
+
     /// Stores new tokens. If that fails, deletes the row: the provider may have revoked the old refresh token, so it is not
     /// used again.
     async fn store_refreshed(
@@ -305,6 +265,7 @@ impl AppState {
     ) -> Outcome {
         let (session, provider) = key;
         let sealed = self
+            .cipher
             .encrypt_tokens(*session, upstream, &fresh)
             .map_err(|_: OAuthError| UpstreamError::Unavailable)?;
         let fresh = Arc::new(StoredTokens { tokens: fresh, written: sealed.written });
@@ -326,7 +287,7 @@ impl AppState {
             }
         }
         self.remove_record(key, row).await;
-        self.record_link_loss(*session, upstream.name.as_str(), LinkLossReason::StoreFailed).await;
+        self.report_link_loss(*session, upstream.name.as_str(), LinkLossReason::StoreFailed).await;
         Err(UpstreamError::NotLinked)
     }
 

@@ -9,11 +9,19 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Serialize;
 use vmcp_auth_store::StoreError;
 
-use crate::auth_server::{AppState, EndpointClass};
-use crate::error::{ErrorCode, OAuthError, json};
+use crate::access_token::{AccessTokenError, TokenVerifiers};
+use crate::error::{ErrorCode, OAuthError};
 use crate::extract::peer_address;
-use crate::scope::OPENID;
-use crate::{AccessTokenError, Scopes};
+use crate::rate_limits::{EndpointClass, RateLimiters};
+use crate::response::json;
+use crate::scope::OPENID_SCOPE;
+use crate::scope::Scopes;
+
+/// Error for a token that this server does not accept.
+const INVALID_TOKEN: OAuthError = OAuthError::new(
+    ErrorCode::InvalidToken,
+    "the access token is invalid, expired or revoked; log in again",
+);
 
 #[derive(Serialize)]
 struct UserInfo<'a> {
@@ -26,12 +34,22 @@ struct UserInfo<'a> {
     email_verified: Option<bool>,
 }
 
+/// State of the userinfo endpoint.
+pub(crate) struct UserinfoEndpoint {
+    pub(crate) limiters: Arc<RateLimiters>,
+    pub(crate) verifiers: Arc<TokenVerifiers>,
+}
+
 /// Handles `GET` and `POST` of the userinfo endpoint. The response has the user's claims within the scopes of the token.
-pub(crate) async fn userinfo(State(server): State<Arc<AppState>>, request: Request) -> Response {
-    if let Err(oauth_error) = server.admit(EndpointClass::Token, peer_address(&request)) {
+pub(crate) async fn userinfo(
+    State(endpoint): State<Arc<UserinfoEndpoint>>,
+    request: Request,
+) -> Response {
+    if let Err(oauth_error) = endpoint.limiters.admit(EndpointClass::Token, peer_address(&request))
+    {
         return oauth_error.to_response();
     }
-    match server.userinfo(request.headers()) {
+    match endpoint.respond(request.headers()) {
         Ok(response) => response,
         Err(Some(oauth_error)) if oauth_error.status() == StatusCode::SERVICE_UNAVAILABLE => {
             oauth_error.to_response()
@@ -51,8 +69,8 @@ pub(crate) async fn userinfo(State(server): State<Arc<AppState>>, request: Reque
     }
 }
 
-impl AppState {
-    fn userinfo(&self, headers: &HeaderMap) -> Result<Response, Option<OAuthError>> {
+impl UserinfoEndpoint {
+    fn respond(&self, headers: &HeaderMap) -> Result<Response, Option<OAuthError>> {
         let mut given = headers.get_all(AUTHORIZATION).iter();
         let header = given.next().filter(|_| given.next().is_none());
         let header = header.and_then(|header| header.to_str().ok()).ok_or(None)?;
@@ -60,22 +78,18 @@ impl AppState {
         if !scheme.eq_ignore_ascii_case("bearer") {
             return Err(None);
         }
-        let token = self.verify_any(token.trim()).map_err(|oauth_error| {
-            tracing::debug!(%oauth_error, "access token rejected at userinfo endpoint");
+        let token = self.verifiers.verify_any(token.trim()).map_err(|oauth_error| {
+            tracing::debug!(error = %oauth_error, "access token rejected at userinfo endpoint");
             Some(match oauth_error {
                 AccessTokenError::RevocationsNotLoaded => OAuthError::from(StoreError::Unavailable),
                 AccessTokenError::Token(_)
                 | AccessTokenError::NoSession
-                | AccessTokenError::Revoked => OAuthError::new(
-                    ErrorCode::InvalidToken,
-                    "the access token is invalid, expired or revoked; log in \
-                     again",
-                ),
+                | AccessTokenError::Revoked => INVALID_TOKEN,
             })
         })?;
-        let scopes =
-            Scopes::parse(token.claims.text("scope").unwrap_or_default()).unwrap_or_default();
-        if !scopes.contains(OPENID) {
+        let scopes = token.claims.text("scope").map(Scopes::parse).and_then(Result::ok);
+        let scopes = scopes.ok_or(Some(INVALID_TOKEN))?;
+        if !scopes.contains(OPENID_SCOPE) {
             return Err(Some(OAuthError::new(
                 ErrorCode::InsufficientScope,
                 "the scope openid is required; request it at login",
@@ -97,8 +111,7 @@ impl AppState {
 
 /// Adds the challenge of RFC 6750 section 3.
 fn challenge(mut response: Response, challenge: &str) -> Response {
-    if let Ok(value) = HeaderValue::try_from(challenge) {
-        response.headers_mut().insert(WWW_AUTHENTICATE, value);
-    }
+    let value = HeaderValue::try_from(challenge).expect("error descriptions are printable ASCII");
+    response.headers_mut().insert(WWW_AUTHENTICATE, value);
     response
 }

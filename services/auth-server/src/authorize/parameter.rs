@@ -2,9 +2,9 @@
 
 use vmcp_auth_store::{Client, CodeChallenge};
 
-use crate::Scopes;
 use crate::error::{ErrorCode, OAuthError};
 use crate::params::Params;
+use crate::scope::Scopes;
 
 /// Returns the scopes of the request, or all scopes of the client if the request names none.
 pub(super) fn scopes(params: &Params<'_>, client: &Client) -> Result<Scopes, OAuthError> {
@@ -12,10 +12,7 @@ pub(super) fn scopes(params: &Params<'_>, client: &Client) -> Result<Scopes, OAu
     let Some(text) = params.get("scope") else { return Ok(own) };
     let error = |words| OAuthError::new(ErrorCode::InvalidScope, words);
     let asked = Scopes::parse(text).map_err(|_| {
-        error(
-            "scope is malformed: use space-separated scopes of at most 256 \
-     characters",
-        )
+        error("scope is malformed: use space-separated scopes of at most 256 characters")
     })?;
     if asked.is_subset(&own) {
         Ok(asked)

@@ -1,17 +1,27 @@
 //! Storage of a provider's tokens for a session.
 
-use secrecy::ExposeSecret;
-use vmcp_auth_store::{
-    Login, LoginPurpose, SessionHead, SessionId, Timestamp, UpstreamTokenRecord, UserId,
-};
-use vmcp_upstream::{Plaintext, Tokens};
+use std::sync::Arc;
 
-use crate::auth_server::{AppState, UpstreamProvider};
+use vmcp_auth_store::{Login, LoginPurpose, SessionHead, Store, UserId};
+use vmcp_upstream::Tokens;
+
 use crate::error::{ErrorCode, OAuthError};
 use crate::event::{Event, EventKind};
+use crate::event_reporter::EventReporter;
 use crate::login::LOGIN_STEP_TIMEOUT;
+use crate::upstream_cipher::UpstreamCipher;
+use crate::upstream_provider::UpstreamProvider;
+use crate::upstream_token_cache::UpstreamTokenCache;
 
-impl AppState {
+/// Store of the links between sessions and provider accounts.
+pub(crate) struct UpstreamLinks {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) token_cache: Arc<UpstreamTokenCache>,
+    pub(crate) cipher: UpstreamCipher,
+    pub(crate) events: EventReporter,
+}
+
+impl UpstreamLinks {
     /// Returns `true` if the user links a provider again with another account than before, without having confirmed that.
     /// Synthetic subjects are new at each login and do not count.
     pub(super) async fn is_other_account(
@@ -25,12 +35,13 @@ impl AppState {
         }
         let session = self.store.session(&login.session).await?;
         let linked = session.and_then(|mut session| session.rows.remove(&upstream.name));
-        let linked = linked.and_then(|row| self.decrypt_tokens(login.session, upstream, &row).ok());
+        let linked =
+            linked.and_then(|row| self.cipher.decrypt_tokens(login.session, upstream, &row).ok());
         Ok(linked.is_some_and(|linked| linked.subject != came.tokens.subject))
     }
 
     /// Stores the tokens of a provider. Tokens of an unfinished login expire.
-    pub(super) async fn store_link(
+    pub(super) async fn store(
         &self,
         login: &Login,
         upstream: &UpstreamProvider,
@@ -38,7 +49,7 @@ impl AppState {
     ) -> Result<(), OAuthError> {
         let user = login.user.clone().ok_or(OAuthError::server_error())?;
         let tokens = self.inherit_refresh_token(&user, upstream, tokens).await?;
-        let row = self.encrypt_tokens(login.session, upstream, &tokens)?;
+        let row = self.cipher.encrypt_tokens(login.session, upstream, &tokens)?;
         let head = match &login.aim {
             LoginPurpose::Authorize(request) => {
                 SessionHead { id: login.session, user, client: request.client.clone() }
@@ -53,7 +64,7 @@ impl AppState {
         self.store.put_upstream_token(&head, &upstream.name, &row, LOGIN_STEP_TIMEOUT).await?;
         let kind =
             EventKind::UpstreamLinked { provider: upstream.name.as_str(), scopes: &row.scopes };
-        self.report(Event::of_login(login, kind).with_client(&head.client));
+        self.events.report(Event::of_login(login, kind).with_client(&head.client));
         self.token_cache.remove(login.session, &upstream.name);
         Ok(())
     }
@@ -72,45 +83,10 @@ impl AppState {
         else {
             return Ok(tokens);
         };
-        let Ok(before) = self.decrypt_tokens(session, upstream, &row) else { return Ok(tokens) };
+        let Ok(before) = self.cipher.decrypt_tokens(session, upstream, &row) else {
+            return Ok(tokens);
+        };
         let same = before.subject == tokens.subject && before.client_id == tokens.client_id;
         Ok(if same { Tokens { refresh: before.refresh, ..tokens } } else { tokens })
-    }
-
-    /// Encrypts tokens into a row.
-    pub(crate) fn encrypt_tokens(
-        &self,
-        session: SessionId,
-        upstream: &UpstreamProvider,
-        tokens: &Tokens,
-    ) -> Result<UpstreamTokenRecord, OAuthError> {
-        let text =
-            serde_json::to_vec(&Plaintext(tokens)).map_err(|_| OAuthError::server_error())?;
-        let text = secrecy::SecretSlice::from(text);
-        Ok(UpstreamTokenRecord {
-            version: 0,
-            issuer: upstream.issuer.clone(),
-            sealed: self.seal("row", session, upstream, text.expose_secret())?,
-            expires: tokens.expires_at.map(Timestamp::from),
-            scopes: tokens.scopes.iter().map(str::to_owned).collect(),
-            written: self.now(),
-        })
-    }
-
-    /// Decrypts the tokens of a row.
-    pub(crate) fn decrypt_tokens(
-        &self,
-        session: SessionId,
-        upstream: &UpstreamProvider,
-        row: &UpstreamTokenRecord,
-    ) -> Result<Tokens, OAuthError> {
-        if row.issuer != upstream.issuer {
-            tracing::info!(provider = %upstream.name, "ignoring upstream tokens of another issuer");
-            return Err(OAuthError::server_error());
-        }
-        let text = self.open("row", session, upstream, &row.sealed)?;
-        let tokens: Plaintext<Tokens> =
-            serde_json::from_slice(text.expose_secret()).map_err(|_| OAuthError::server_error())?;
-        Ok(tokens.0)
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use vmcp_core::network;
 
@@ -57,25 +57,27 @@ impl FetchLimiter {
     }
 
     fn lock(&self) -> MutexGuard<'_, Counts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().expect("no operation under the lock panics")
     }
 }
 
 impl Drop for FetchPermit {
     fn drop(&mut self) {
         let mut counts = self.limiter.lock();
-        counts.all = counts.all.saturating_sub(1);
+        counts.all -= 1;
         release(&mut counts.hosts, &self.host);
         release(&mut counts.addresses, &self.address);
     }
 }
 
 fn release<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: &K) {
-    if let Some(count) = counts.get_mut(key) {
-        *count = count.saturating_sub(1);
-        if *count == 0 {
-            counts.remove(key);
-        }
+    let Some(count) = counts.get_mut(key) else {
+        tracing::error!("fetch permit released without a count, please report this");
+        return;
+    };
+    *count -= 1;
+    if *count == 0 {
+        counts.remove(key);
     }
 }
 

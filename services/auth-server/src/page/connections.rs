@@ -5,8 +5,8 @@ use http::StatusCode;
 use maud::{Markup, html};
 use vmcp_core::escape_invisible;
 
-use crate::Pages;
-use crate::discovery::path;
+use crate::page::Pages;
+use crate::path;
 
 /// Linked accounts of a user.
 pub(crate) struct ConnectionsPage<'a> {

@@ -5,9 +5,10 @@ use http::StatusCode;
 use maud::{Markup, html};
 use vmcp_core::escape_invisible;
 
-use crate::discovery::path;
+use crate::page::Pages;
+use crate::path;
 use crate::redirect_uri::{RedirectKind, RedirectUri};
-use crate::{Pages, Scopes};
+use crate::scope::Scopes;
 
 /// Content of the consent page.
 pub(crate) struct ConsentPage<'a> {

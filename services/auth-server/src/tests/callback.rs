@@ -396,15 +396,9 @@ async fn inherits_refresh_token_for_same_subject_only() {
     let row = async |access: &str| {
         let token = env.server.verifier(crate::testing::RESOURCE).unwrap().verify(access).unwrap();
         let session = env.store.session(&token.session).await.unwrap().unwrap();
-        let upstream = env
-            .server
-            .upstream_providers()
-            .iter()
-            .find(|upstream| upstream.name.as_str() == "git")
-            .unwrap()
-            .clone();
+        let upstream = env.server.providers.by_name("git").unwrap();
         let row = session.rows[&ProviderName::new("git").unwrap()].clone();
-        env.server.inner().decrypt_tokens(token.session, &upstream, &row).unwrap().refresh.is_some()
+        env.server.cipher.decrypt_tokens(token.session, upstream, &row).unwrap().refresh.is_some()
     };
     assert!(row(&env.tokens(&client).await.access).await);
     env.git.set(|behavior| behavior.refresh_token = None);

@@ -89,6 +89,33 @@ async fn allows_cors_only_where_cookies_are_ignored() {
     }
 }
 
+#[tokio::test]
+async fn cors_preflight_lists_methods_and_headers() {
+    let env = TestEnv::new();
+    let request = http::Request::options("/oauth/token")
+        .header("origin", "https://app.example")
+        .header("access-control-request-method", "POST");
+    let response = env.send(request.body(axum::body::Body::empty()).unwrap()).await;
+    for (name, value) in [
+        ("access-control-allow-origin", "*"),
+        ("access-control-allow-methods", "GET,POST,OPTIONS"),
+        ("access-control-allow-headers", "authorization,content-type,mcp-protocol-version"),
+        ("access-control-max-age", "86400"),
+    ] {
+        assert_eq!(response.headers[name], value);
+    }
+    let document = env.get("/.well-known/openid-configuration").await;
+    assert_eq!(document.headers["access-control-expose-headers"], "www-authenticate,retry-after");
+    // The response is the same for each origin, so caches need not tell them apart.
+    assert!(!document.headers.contains_key("vary"), "{:?}", document.headers);
+    // Scripts can read errors too.
+    let refused = env.get("/oauth/token").await;
+    assert_eq!(
+        (refused.status.as_u16(), &refused.headers["access-control-allow-origin"]),
+        (405, &"*".parse().unwrap())
+    );
+}
+
 #[test]
 fn rejects_contradictory_settings_at_start() {
     let env = TestEnv::new();

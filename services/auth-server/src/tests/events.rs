@@ -267,6 +267,25 @@ async fn reports_removed_and_lost_links() {
 }
 
 #[tokio::test]
+async fn panicking_observer_leaves_server_error() {
+    let log = vmcp_log_capture::Log::of_this_thread();
+    let env = TestEnv::new();
+    // A clone that is taken before has no observer, and shares everything else.
+    let quiet = env.server.clone();
+    let server = env.server.clone().with_observer(Arc::new(|_: &Event<'_>| panic!("canary")));
+    let env = TestEnv { server, ..env };
+    let response = env.register(json!({"redirect_uris": ["https://app.example/cb"]})).await;
+    assert_eq!((response.status.as_u16(), response.error().as_str()), (500, "server_error"));
+    assert!(!response.text.contains("canary"));
+    assert!(log.text().contains("endpoint panicked") && !log.text().contains("canary"));
+    let env = TestEnv { server: quiet, ..env };
+    assert_eq!(
+        env.register(json!({"redirect_uris": ["https://app.example/cb"]})).await.status,
+        201
+    );
+}
+
+#[tokio::test]
 async fn events_contain_no_secrets() {
     let observed = ObservedEnv::new();
     let client = observed.env.client().await;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use vmcp_auth_store::SessionId;
 use vmcp_core::Fingerprint;
 
-use super::cache::MAX_CACHE_AGE;
-use crate::auth_server::AppState;
+use super::UpstreamTokenService;
+use crate::upstream_token_cache::MAX_CACHE_AGE;
 
-impl AppState {
+impl UpstreamTokenService {
     /// Returns the key of a session's links, at most one second old. `None` if the store is unavailable.
     pub(super) async fn link_key(self: &Arc<Self>, session: SessionId) -> Option<Fingerprint> {
         if let Some(links) = self.token_cache.link_keys.get(&session, self.clock.now()) {
@@ -30,11 +30,11 @@ impl AppState {
         };
         let rows = found.map(|found| found.rows).unwrap_or_default();
         let linked_accounts: Vec<_> = self
-            .upstreams
+            .providers
             .iter()
             .filter_map(|upstream| {
                 let row = rows.get(&upstream.name)?;
-                let account = self.decrypt_tokens(session, upstream, row).ok()?.subject;
+                let account = self.cipher.decrypt_tokens(session, upstream, row).ok()?.subject;
                 Some((upstream.name.as_str(), account, &row.scopes))
             })
             .collect();

@@ -7,25 +7,25 @@ use futures_util::future::BoxFuture;
 use vmcp_auth_store::{Grant, SessionId, Timestamp, UserId};
 use vmcp_core::UpstreamError;
 
-use super::Requirement;
-use crate::auth_server::AppState;
+use super::UpstreamTokenService;
 use crate::error::OAuthError;
 use crate::event::{Event, EventKind, RevokedBy};
+use crate::upstream_token_cache::Requirement;
 
-impl AppState {
+impl UpstreamTokenService {
     /// Checks that the user of a grant may continue. The first provider is asked if its last check is too old and it issued
     /// a refresh token. An unavailable provider does not count as a rejection.
     ///
     /// # Errors
     /// The provider rejects the user, or its link is gone: the session is ended. Or the store is unavailable.
     pub(crate) async fn check_user(self: &Arc<Self>, grant: &Grant) -> Result<(), OAuthError> {
-        let Some(first) = self.upstreams.first() else { return Ok(()) };
+        let first = self.providers.first();
         let (session, interval) = (grant.session, self.settings.upstream_check_interval);
-        let since = earlier(self.now(), interval);
-        match self.upstream_tokens(session, first, Requirement::ConfirmedSince(since)).await {
+        let since = earlier(Timestamp::from(self.clock.now()), interval);
+        match self.get(session, first, Requirement::ConfirmedSince(since)).await {
             Ok(_) => Ok(()),
             Err(UpstreamError::NotLinked) => {
-                self.end_session(session).await?;
+                self.sessions.end(session).await?;
                 Err(OAuthError::invalid_grant(
                     "the identity provider no longer accepts the user; log in again",
                 ))
@@ -51,12 +51,13 @@ impl AppState {
                 None
             }
         };
-        if let Err(error) = self.end_session(session).await {
+        if let Err(error) = self.sessions.end(session).await {
             // The link is deleted, so the next refresh ends the session.
             tracing::warn!(%error, "failed to end session of rejected user");
         }
         let Some(head) = head else { return };
-        self.report(Event::of_session(&head, EventKind::TokenRevoked { by: RevokedBy::Provider }));
+        self.events
+            .report(Event::of_session(&head, EventKind::TokenRevoked { by: RevokedBy::Provider }));
         if !is_chained {
             let server = Arc::clone(self);
             tokio::spawn(server.check_other_sessions(head.user));
@@ -67,7 +68,7 @@ impl AppState {
     /// function recursively.
     fn check_other_sessions(self: Arc<Self>, user: UserId) -> BoxFuture<'static, ()> {
         Box::pin(async move {
-            let (Some(first), since) = (self.upstreams.first(), self.now()) else { return };
+            let (first, since) = (self.providers.first(), Timestamp::from(self.clock.now()));
             let sessions = match self.store.sessions_of(&user).await {
                 Ok(sessions) => sessions,
                 Err(error) => {
@@ -77,11 +78,8 @@ impl AppState {
             };
             for session in sessions {
                 // A rejection ends the session inside this call.
-                let checked = self.upstream_tokens(
-                    session.head.id,
-                    first,
-                    Requirement::ConfirmedInChain(since),
-                );
+                let checked =
+                    self.get(session.head.id, first, Requirement::ConfirmedInChain(since));
                 _ = checked.await;
             }
         })

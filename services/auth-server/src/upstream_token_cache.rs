@@ -1,5 +1,8 @@
 //! Process-local cache of upstream tokens, with the state of their refreshes.
 
+mod requirement;
+mod stored_tokens;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -7,11 +10,11 @@ use std::time::{Duration, SystemTime};
 use vmcp_auth_store::{ProviderName, SessionId};
 use vmcp_core::{Cache, Fingerprint, SingleFlight, UpstreamError};
 
-use super::requirement::Requirement;
-use super::stored_tokens::StoredTokens;
+pub(crate) use self::requirement::Requirement;
+pub(crate) use self::stored_tokens::StoredTokens;
 
 /// Maximum age of a cached row: a token that was unlinked on any replica is not used for longer.
-pub(super) const MAX_CACHE_AGE: Duration = Duration::from_millis(900);
+pub(crate) const MAX_CACHE_AGE: Duration = Duration::from_millis(900);
 
 /// Minimum and maximum delay after a provider was unavailable; it doubles each time.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
@@ -19,20 +22,20 @@ const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_se
 /// Maximum number of cached rows, and of cached provider failures.
 const MAX_CACHE_ENTRIES: usize = 16 * 1024;
 
-pub(super) type Key = (SessionId, ProviderName);
-pub(super) type Outcome = Result<Arc<StoredTokens>, UpstreamError>;
+pub(crate) type Key = (SessionId, ProviderName);
+pub(crate) type Outcome = Result<Arc<StoredTokens>, UpstreamError>;
 
 /// Process-local state of rows.
 pub(crate) struct UpstreamTokenCache {
-    pub(super) read: Cache<Key, Arc<StoredTokens>>,
-    pub(super) single_flight: SingleFlight<(Key, Requirement), Outcome>,
+    pub(crate) read: Cache<Key, Arc<StoredTokens>>,
+    pub(crate) single_flight: SingleFlight<(Key, Requirement), Outcome>,
     /// Rows that were refreshed recently because a backend rejected their token.
-    pub(super) renewed: Cache<Key, ()>,
+    pub(crate) renewed: Cache<Key, ()>,
     /// Current delay of each row's provider after a failure, and its end.
-    pub(super) failed: Cache<Key, (Duration, SystemTime)>,
+    pub(crate) failed: Cache<Key, (Duration, SystemTime)>,
     /// Keys of the sessions' links.
-    pub(super) link_keys: Cache<SessionId, Fingerprint>,
-    pub(super) link_single_flight: SingleFlight<SessionId, Option<Fingerprint>>,
+    pub(crate) link_keys: Cache<SessionId, Fingerprint>,
+    pub(crate) link_single_flight: SingleFlight<SessionId, Option<Fingerprint>>,
 }
 
 impl UpstreamTokenCache {
@@ -71,19 +74,19 @@ impl UpstreamTokenCache {
         self.link_keys.remove(&session);
     }
 
-    pub(super) fn insert(&self, key: &Key, tokens: &Arc<StoredTokens>, now: SystemTime) {
+    pub(crate) fn insert(&self, key: &Key, tokens: &Arc<StoredTokens>, now: SystemTime) {
         self.failed.remove(key);
         self.read.insert(key.clone(), Arc::clone(tokens), now + MAX_CACHE_AGE, now);
     }
 
     /// Records that the provider was unavailable. The delay doubles with each consecutive failure.
-    pub(super) fn record_failure(&self, key: &Key, now: SystemTime) {
+    pub(crate) fn record_failure(&self, key: &Key, now: SystemTime) {
         let (least, most) = BACKOFF;
         let time = self.failed.get(key, now).map_or(least, |(time, _)| (time * 2).min(most));
         self.failed.insert(key.clone(), (time, now + time), now + most * 2, now);
     }
 
-    pub(super) fn is_backed_off(&self, key: &Key, now: SystemTime) -> bool {
+    pub(crate) fn is_backed_off(&self, key: &Key, now: SystemTime) -> bool {
         self.failed.get(key, now).is_some_and(|(_, until)| until > now)
     }
 }

@@ -1,6 +1,4 @@
-//! Client lookup and client authentication.
-
-use std::net::IpAddr;
+//! Client authentication.
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use base64::Engine;
@@ -8,14 +6,11 @@ use base64::engine::general_purpose::STANDARD;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use secrecy::{ExposeSecret, SecretString};
-use vmcp_auth_store::{Client, ClientAuth, ClientId, Digest, Grant};
+use vmcp_auth_store::{Client, ClientAuth, ClientId, Digest};
 
-use crate::auth_server::AppState;
-use crate::client_id_metadata::{ClientMetadataError, is_document_url};
+use crate::client_id_metadata::is_document_url;
 use crate::error::{ErrorCode, OAuthError};
-use crate::event::{Event, EventKind, RevokedBy};
 use crate::params::Params;
-use crate::redirect_uri::RedirectUri;
 
 /// Client credentials of a request to the token endpoint.
 #[derive(Debug)]
@@ -24,93 +19,6 @@ pub(crate) struct Credentials {
     secret: Option<SecretString>,
     /// `true` if the credentials came in the `Authorization` header.
     pub(crate) basic: bool,
-}
-
-/// Error of a client lookup.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ClientLookupError {
-    /// The client is not registered, or its registration expired.
-    NotRegistered,
-    /// The client's metadata document is not usable.
-    Document(ClientMetadataError),
-    /// The lookup failed; a retry may succeed.
-    Unavailable(OAuthError),
-}
-
-impl AppState {
-    /// Returns the client of this identifier, for a request from this address.
-    pub(crate) async fn client(
-        &self,
-        id: &str,
-        address: IpAddr,
-    ) -> Result<Client, ClientLookupError> {
-        let name = ClientId::new(id).map_err(|_| ClientLookupError::NotRegistered)?;
-        if let Some(client_id_metadata) =
-            self.client_id_metadata.as_ref().filter(|_| is_document_url(id))
-        {
-            return client_id_metadata
-                .resolve(&name, address, self)
-                .await
-                .map_err(ClientLookupError::Document);
-        }
-        let found = self
-            .store
-            .client(&name)
-            .await
-            .map_err(|error| ClientLookupError::Unavailable(error.into()))?;
-        found.ok_or(ClientLookupError::NotRegistered)
-    }
-}
-
-impl AppState {
-    /// Checks that the client of a grant may refresh. A client identified by a metadata document may do so while the
-    /// document exists and allows it. A failed fetch or a cached document revokes nothing.
-    ///
-    /// # Errors
-    /// The document is gone, which ends the session, or it is no longer usable.
-    pub(crate) async fn check_document(
-        &self,
-        grant: &Grant,
-        address: IpAddr,
-    ) -> Result<(), OAuthError> {
-        let id = &grant.client;
-        let Some(client_id_metadata) =
-            self.client_id_metadata.as_ref().filter(|_| is_document_url(id.as_str()))
-        else {
-            return Ok(());
-        };
-        match client_id_metadata.resolve(id, address, self).await {
-            Ok(client) if client.refresh => Ok(()),
-            Ok(_) => {
-                let words =
-                    "the client metadata document does not list refresh_token in grant_types";
-                Err(OAuthError::new(ErrorCode::UnauthorizedClient, words))
-            }
-            Err(ClientMetadataError::Gone) => {
-                tracing::warn!(client = %id, "client metadata document is gone, revoking grant");
-                self.end_session(grant.session).await?;
-                self.report(Event::of_grant(
-                    grant,
-                    EventKind::TokenRevoked { by: RevokedBy::Client },
-                ));
-                Err(OAuthError::invalid_grant("the client metadata document is gone; log in again"))
-            }
-            Err(
-                ClientMetadataError::Unreachable
-                | ClientMetadataError::Timeout
-                | ClientMetadataError::Busy,
-            ) => Ok(()),
-            Err(
-                ClientMetadataError::TooLarge
-                | ClientMetadataError::NotJson
-                | ClientMetadataError::OtherClient
-                | ClientMetadataError::Content(_),
-            ) => {
-                let words = "the client metadata document is invalid; correct it and retry";
-                Err(OAuthError::new(ErrorCode::InvalidClient, words))
-            }
-        }
-    }
 }
 
 impl Credentials {
@@ -128,8 +36,7 @@ impl Credentials {
         let Some(header) = header else {
             let id = in_form.ok_or(OAuthError::new(
                 ErrorCode::InvalidClient,
-                "client_id is missing: send it in the form or \
-                 in the Authorization header",
+                "client_id is missing: send it in the form or in the Authorization header",
             ))?;
             let secret = secret.map(SecretString::from);
             return Ok(Self { id: name(id)?, secret, basic: false });
@@ -137,8 +44,7 @@ impl Credentials {
         let rejected = || {
             OAuthError::new(
                 ErrorCode::InvalidClient,
-                "the Authorization header is malformed: use HTTP Basic with \
-             form-encoded client_id and secret",
+                "the Authorization header is malformed: use HTTP Basic with form-encoded client_id and secret",
             )
             .basic(true)
         };
@@ -188,17 +94,11 @@ impl Credentials {
     }
 }
 
-/// Returns the client's redirect URIs.
-pub(crate) fn redirect_uris(client: &Client) -> impl Iterator<Item = RedirectUri> {
-    client.redirect_uris.iter().filter_map(|uri| RedirectUri::parse(uri).ok())
-}
-
 fn name(id: &str) -> Result<ClientId, OAuthError> {
     ClientId::new(id).map_err(|_| {
         OAuthError::new(
             ErrorCode::InvalidClient,
-            "client_id is malformed: use the value from the \
-         registration",
+            "client_id is malformed: use the value from the registration",
         )
     })
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::ExposeSecret;
 use vmcp_auth_store::{Digest, Timestamp};
 use vmcp_core::UpstreamKind;
 use vmcp_upstream::Tokens;
@@ -15,7 +15,7 @@ const REFRESH_MARGIN: Duration = Duration::from_secs(45);
 
 /// Requirement on upstream tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Requirement {
+pub(crate) enum Requirement {
     /// A valid access token.
     Access,
     /// The ID token. Its claims remain useful after the access token has expired.
@@ -32,7 +32,7 @@ pub(super) enum Requirement {
 
 impl Requirement {
     /// Returns `true` if these tokens suffice without a request to the provider.
-    pub(super) fn is_satisfied_by(self, stored: &StoredTokens, now: SystemTime) -> bool {
+    pub(crate) fn is_satisfied_by(self, stored: &StoredTokens, now: SystemTime) -> bool {
         let tokens = &stored.tokens;
         match self {
             Self::Access => !is_expiring(tokens, now),
@@ -45,24 +45,24 @@ impl Requirement {
         }
     }
 
-    pub(super) fn is_replacement(self) -> bool {
+    pub(crate) fn is_replacement(self) -> bool {
         matches!(self, Self::Replacement(..))
     }
 
     /// Returns `true` if the check of a rejected user's other sessions is already running.
-    pub(super) fn is_chained_check(self) -> bool {
+    pub(crate) fn is_chained_check(self) -> bool {
         matches!(self, Self::ConfirmedInChain(_))
     }
 
     /// Returns `true` if these are the tokens that a backend rejected.
-    pub(super) fn is_rejected_token(self, stored: &StoredTokens) -> bool {
+    pub(crate) fn is_rejected_token(self, stored: &StoredTokens) -> bool {
         let Self::Replacement(kind, refused) = self else { return false };
-        let own = token(&stored.tokens, kind);
+        let own = stored.token(kind);
         own.is_some_and(|own| Digest::of(own.expose_secret()) == refused)
     }
 
     /// Returns the tokens to use if a refresh is impossible. An unavailable provider does not count as a rejection.
-    pub(super) fn fallback(
+    pub(crate) fn fallback(
         self,
         stored: Arc<StoredTokens>,
         now: SystemTime,
@@ -80,11 +80,4 @@ impl Requirement {
 
 fn is_expiring(tokens: &Tokens, now: SystemTime) -> bool {
     tokens.expires_at.is_some_and(|at| at <= now + REFRESH_MARGIN)
-}
-
-pub(super) fn token(tokens: &Tokens, kind: UpstreamKind) -> Option<&SecretString> {
-    match kind {
-        UpstreamKind::Access => Some(&tokens.access),
-        UpstreamKind::Id => tokens.id.as_ref(),
-    }
 }
