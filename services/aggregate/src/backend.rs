@@ -1,20 +1,16 @@
 //! Connection state of one backend: supported generations, offers, and requests to it.
 
-pub(crate) mod ask;
-pub(crate) mod channel;
-pub(crate) mod check;
 pub(crate) mod collect;
-pub(crate) mod diagnose;
-pub(crate) mod events;
-pub(crate) mod failure;
+pub(crate) mod error;
+pub(crate) mod event_reader;
 pub(crate) mod fetch;
 pub(crate) mod handshake;
+pub(crate) mod health;
 pub(crate) mod observe;
-pub(crate) mod own;
-pub(crate) mod reach;
+pub(crate) mod per_caller;
 pub(crate) mod request;
-pub(crate) mod signal;
-pub(crate) mod vitals;
+pub(crate) mod rpc;
+pub(crate) mod sse_transport;
 
 use std::fmt;
 use std::net::IpAddr;
@@ -33,11 +29,11 @@ use vmcp_core::{
     Backend, Body, BoxError, BudgetAccount, ByteBudget, Caller, Generation, cause_ref,
 };
 
-use self::failure::BackendError;
+use self::error::BackendError;
 use self::handshake::BackendSession;
-use self::own::PerCallerCatalogs;
-use self::signal::ObserverSignal;
-use self::vitals::HealthState;
+use self::health::state::HealthState;
+use self::observe::signal::ObserverSignal;
+use self::per_caller::PerCallerCatalogs;
 use crate::catalog::Offers;
 use crate::settings::{Advice, BackendFuture, BackendService, BackendSettings, Sharing, Transport};
 
@@ -139,7 +135,9 @@ pub(crate) fn asks_for_credentials(error: &BoxError) -> bool {
 fn adapted(settings: &BackendSettings) -> BackendService {
     let service = settings.service.clone();
     settings.around.wrap(match settings.transport {
-        Transport::Sse => channel::adapt(service, settings.answer_within, settings.breaker.clone()),
+        Transport::Sse => {
+            sse_transport::adapt(service, settings.answer_within, settings.breaker.clone())
+        }
         Transport::StreamableHttp => service,
     })
 }

@@ -3,15 +3,9 @@
 //! Each pair of client and backend generations has its own file. This module contains the common parts: target selection and
 //! the request under the backend's own names.
 
-pub(crate) mod answer;
 mod app;
-mod cancellation;
 mod complete;
 mod route;
-mod session_to_session;
-mod session_to_stateless;
-mod stateless_to_session;
-mod stateless_to_stateless;
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -25,21 +19,26 @@ use vmcp_core::{
 };
 use vmcp_timeout::Elapsed;
 
-use self::answer::ReservationHolder;
-pub(crate) use self::answer::result;
-pub(crate) use self::cancellation::{Cancellation, SESSION_ENDED, message as cancellation, reason};
 pub(crate) use self::complete::complete;
 pub(crate) use self::route::Target;
-pub(crate) use self::session_to_session::event_stream;
-pub(crate) use self::session_to_stateless::needed;
-pub(crate) use self::stateless_to_stateless::bridged;
-use crate::backend::events::Events;
-use crate::backend::failure::BackendError;
+use crate::backend::error::BackendError;
+use crate::backend::event_reader::Events;
 use crate::backend::{BackendHandle, handshake};
+pub(crate) use crate::bridge::cancellation::{
+    Cancellation, SESSION_ENDED, message as cancellation, reason,
+};
+use crate::bridge::response::ReservationHolder;
+pub(crate) use crate::bridge::response::result;
+pub(crate) use crate::bridge::stateful_to_stateful::event_stream;
+pub(crate) use crate::bridge::stateful_to_stateless::needed;
+pub(crate) use crate::bridge::stateless_to_stateless::bridged;
+use crate::bridge::{
+    stateful_to_stateful, stateful_to_stateless, stateless_to_stateful, stateless_to_stateless,
+};
+use crate::cache::caller_catalog_cache::CallerView;
 use crate::catalog::{ByGeneration, Kind};
-use crate::detached::Disconnect;
-use crate::hub::{BackendCatalog, GatewayState, Snapshot};
-use crate::mixed::CallerView;
+use crate::gateway_state::{BackendCatalog, GatewayState, Snapshot};
+use crate::session::detached::Disconnect;
 use crate::session::{Session, lock};
 
 /// Client request with the context that its processing needs.
@@ -99,7 +98,7 @@ impl Call {
     }
 
     /// Attaches the operation to a request for the target's backend, if a layer observes it.
-    fn tell(&self, target: &Target, request: &mut Request<Full<Bytes>>) {
+    pub(crate) fn tell(&self, target: &Target, request: &mut Request<Full<Bytes>>) {
         if let Some(request_context) = self.cause() {
             let operation = McpOperation::new(target.method).with_name(target.literal.clone());
             request.extensions_mut().insert(operation.with_client_request(request_context.clone()));
@@ -107,7 +106,7 @@ impl Call {
     }
 
     /// Handles the list change of a stateless backend: all clients are notified once the catalog is updated.
-    fn list_changed(&self, target: &Target, kind: Kind) {
+    pub(crate) fn list_changed(&self, target: &Target, kind: Kind) {
         let caller = self.caller.identity();
         match &target.link.own {
             Some(owns) => {
@@ -282,14 +281,14 @@ impl Call {
         }
         match (self.session.clone(), backend) {
             (Some(session), Generation::Stateful) => {
-                session_to_session::call(self, session, target).await
+                stateful_to_stateful::call(self, session, target).await
             }
             (Some(session), Generation::Stateless) => {
-                Box::pin(session_to_stateless::call(self, session, target)).await
+                Box::pin(stateful_to_stateless::call(self, session, target)).await
             }
             (None, Generation::Stateless) => stateless_to_stateless::call(self, target).await,
             (None, Generation::Stateful) => {
-                Box::pin(stateless_to_session::call(self, target)).await
+                Box::pin(stateless_to_stateful::call(self, target)).await
             }
         }
     }

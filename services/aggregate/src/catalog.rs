@@ -2,20 +2,20 @@
 
 mod annotations;
 mod apps;
+mod catalog_id;
 mod combine;
 mod conflict_resolution;
-mod define;
+mod definition;
 mod item;
 mod item_rules;
 mod list;
-mod located;
 mod offers;
 mod params;
 mod routes;
-mod serial;
+mod string_table;
 mod template;
 mod templates;
-mod texts;
+mod uri_items;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,14 +27,14 @@ pub use self::combine::{Conflict, HideRule};
 pub(crate) use self::{
     annotations::LazyAnnotations,
     apps::SCHEME as UI_SCHEME,
+    catalog_id::{CatalogId, WeakCatalogId},
     combine::{CatalogInput, combine, contested, could_show, hidden_by, singular, wanted},
-    define::literal as define_literal,
+    definition::literal as define_literal,
     item::{Item, Items, Kind, Offer},
     list::{List, Page, Selection},
     offers::{ByGeneration, Offers, each_item, other},
     params::{ParamHeader, add as add_headers, check as check_headers},
     routes::{Route, Routes},
-    serial::{CatalogId, WeakCatalogId},
     templates::Templates,
 };
 

@@ -12,10 +12,11 @@ use vmcp_wire::Envelope;
 use crate::backend::request::{LAST_EVENT, SESSION};
 use crate::call::{Call, complete, event_stream, result};
 use crate::catalog::Kind;
-use crate::hub::GatewayState;
+use crate::gateway_state::GatewayState;
+use crate::notify::listen;
 use crate::session::Session;
 use crate::stream::{Opening, parse_id};
-use crate::{client, hello, listen, lists, tasks};
+use crate::{client_messages, initialize, lists, tasks};
 
 /// State of a request after its synchronous part.
 pub(crate) enum Dispatched {
@@ -66,7 +67,7 @@ fn post(hub: &Arc<GatewayState>, mut parts: request::Parts, message: McpRequest)
     let stateful = message.generation == Generation::Stateful;
     let request = matches!(message.envelope, Envelope::Request { .. });
     let opens = stateful && request && message.method() == "initialize";
-    let caller = hello::caller(&parts.extensions);
+    let caller = initialize::caller(&parts.extensions);
     let session = if stateful && !opens { Some(session(hub, &parts, &caller)) } else { None };
     let address = parts.extensions.get::<SocketAddr>().map(SocketAddr::ip);
     let mut call = Call {
@@ -88,8 +89,8 @@ fn post(hub: &Arc<GatewayState>, mut parts: request::Parts, message: McpRequest)
             return Dispatched::Pending(Arc::new(call));
         }
         Some(Err(refusal)) => Err(refusal),
-        None if opens => hello::initialize(&call, address),
-        None if !request => Ok(client::accepted()),
+        None if opens => initialize::initialize(&call, address),
+        None if !request => Ok(client_messages::accepted()),
         None => return Dispatched::Pending(Arc::new(call)),
     };
     Dispatched::Done(answered.unwrap_or_else(|refusal| refused(&call, refusal)))
@@ -99,9 +100,11 @@ async fn stateful(call: Arc<Call>, session: Arc<Session>) -> Result<Response<Bod
     // Cloning the buffer only increments a reference count; the method borrows from it while the call is moved.
     let bytes = call.message.bytes.clone();
     match call.message.envelope {
-        Envelope::Response { id, .. } => Box::pin(client::answer(call, &session, id)).await,
+        Envelope::Response { id, .. } => {
+            Box::pin(client_messages::answer(call, &session, id)).await
+        }
         Envelope::Notification { method, .. } => {
-            Box::pin(client::notify(&call, &session, &method.read(&bytes))).await
+            Box::pin(client_messages::notify(&call, &session, &method.read(&bytes))).await
         }
         Envelope::Request { method, .. } => match &*method.read(&bytes) {
             "resources/subscribe" => {
@@ -110,7 +113,7 @@ async fn stateful(call: Arc<Call>, session: Arc<Session>) -> Result<Response<Bod
             "resources/unsubscribe" => {
                 Box::pin(listen::subscribe(call, session, "resources/unsubscribe")).await
             }
-            "logging/setLevel" => Box::pin(client::set_level(&call, &session)).await,
+            "logging/setLevel" => Box::pin(client_messages::set_level(&call, &session)).await,
             "ping" => Ok(result(&call.id(), b"{}")),
             method => common(call, method).await,
         },
@@ -120,10 +123,10 @@ async fn stateful(call: Arc<Call>, session: Arc<Session>) -> Result<Response<Bod
 async fn stateless(call: Arc<Call>) -> Result<Response<Body>, Rejection> {
     let bytes = call.message.bytes.clone();
     let Envelope::Request { method, .. } = call.message.envelope else {
-        return Ok(client::accepted());
+        return Ok(client_messages::accepted());
     };
     match &*method.read(&bytes) {
-        "server/discover" => Ok(hello::discover(&call)),
+        "server/discover" => Ok(initialize::discover(&call)),
         "subscriptions/listen" => Box::pin(listen::listen(call)).await,
         "tasks/get" => Box::pin(tasks::request(call, "tasks/get")).await,
         "tasks/update" => Box::pin(tasks::request(call, "tasks/update")).await,
@@ -177,7 +180,7 @@ fn open_stream(
     parts: &request::Parts,
 ) -> Result<Response<Body>, Rejection> {
     vmcp_decode::require_event_stream(&parts.headers)?;
-    let session = session(hub, parts, &hello::caller(&parts.extensions))?;
+    let session = session(hub, parts, &initialize::caller(&parts.extensions))?;
     let talk = session.talk();
     let resumed = parts.headers.get(LAST_EVENT).map(|id| {
         let (number, next) = id.to_str().ok().and_then(parse_id)?;
@@ -204,7 +207,7 @@ fn open_stream(
 }
 
 fn end_session(hub: &GatewayState, parts: &request::Parts) -> Result<Response<Body>, Rejection> {
-    let caller = hello::caller(&parts.extensions);
+    let caller = initialize::caller(&parts.extensions);
     session(hub, parts, &caller)?;
     let id = parts.headers.get(SESSION).and_then(|id| SessionId::parse(id.as_bytes()));
     let ended = id.and_then(|id| hub.sessions.close(id, caller.identity()));

@@ -17,8 +17,8 @@ use vmcp_core::Body;
 
 use crate::call::Call;
 use crate::dispatch::{Dispatched, begin, run};
-use crate::hearing::Admissions;
-use crate::hub::GatewayState;
+use crate::gateway_state::GatewayState;
+use crate::notify::authorizer::Admissions;
 use crate::seal::Seal;
 use crate::settings::{Limits, Settings};
 use crate::status;

@@ -1,37 +1,30 @@
 #![doc = include_str!("../README.md")]
 
 mod backend;
+mod backend_tasks;
+mod bridge;
+mod cache;
 mod call;
 mod catalog;
-mod client;
-mod detached;
+mod client_messages;
 mod dispatch;
 mod expiry;
-mod extensions;
 mod gateway;
-mod hearing;
-mod hello;
-mod hub;
-mod kept;
-mod listen;
+mod gateway_state;
+mod initialize;
 mod lists;
-mod mixed;
-mod park;
+mod notify;
 mod rebuild;
-mod relay;
 mod seal;
 mod session;
 pub mod settings;
-mod shared;
 pub mod status;
 mod stream;
 mod tasks;
-mod views;
-mod watchers;
 
 pub use self::{
     catalog::{Conflict, HideRule},
     gateway::{Gateway, ResponseFuture},
-    hearing::Admissions,
+    notify::authorizer::Admissions,
     seal::{RandomError, Seal},
 };

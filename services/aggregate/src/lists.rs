@@ -9,10 +9,10 @@ use vmcp_core::{AlreadyFiltered, Body, Generation, ItemKind, Rejection};
 use vmcp_wire::{Key, write_json_string};
 
 use crate::backend::BackendHandle;
+use crate::cache::caller_catalog_cache::CallerView;
 use crate::call::{Call, event_stream};
 use crate::catalog::{Kind, Page, could_show, define_literal};
-use crate::hub::{BackendCatalog, Snapshot};
-use crate::mixed::CallerView;
+use crate::gateway_state::{BackendCatalog, Snapshot};
 use crate::settings::PartialFailure;
 
 /// Member of a list's `_meta` that names the backends whose items may be missing.

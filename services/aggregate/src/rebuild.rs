@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::catalog::Conflict;
-use crate::hub::{GatewayState, MAX_INLINE_ITEMS};
+use crate::gateway_state::{GatewayState, MAX_INLINE_ITEMS};
 use crate::session::lock;
 
 /// Time to collect further changes before a catalog is built.

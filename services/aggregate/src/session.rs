@@ -1,7 +1,9 @@
 //! State of a stateful client between its requests. Most sessions are idle, so streams and tables are allocated on first use.
 
-pub(crate) mod talk;
-pub(crate) mod upstream;
+pub(crate) mod backend_session_slot;
+pub(crate) mod detached;
+pub(crate) mod stateless_sessions;
+pub(crate) mod streams;
 
 use std::net::IpAddr;
 use std::ops::Deref;
@@ -15,16 +17,16 @@ use tokio::sync::Notify;
 use vmcp_core::{Caller, Rejection, code};
 use vmcp_timeout::{PauseGuard, TimeoutControl};
 
-pub(crate) use self::talk::{PendingServerRequest, SessionStreams};
-pub(crate) use self::upstream::BackendSessionSlot;
+pub(crate) use self::backend_session_slot::BackendSessionSlot;
+use self::detached::ClientAccount;
+pub(crate) use self::streams::{PendingServerRequest, SessionStreams};
 use crate::backend::BackendHandle;
-use crate::backend::ask::tell;
 use crate::backend::handshake::ClientInfo;
 use crate::backend::request::{post, with_operation};
+use crate::backend::rpc::tell;
 use crate::call::{Call, Cancellation, SESSION_ENDED};
 use crate::catalog::Kind;
-use crate::detached::ClientAccount;
-use crate::hub::GatewayState;
+use crate::gateway_state::GatewayState;
 use crate::stream::{MessageClass, Stream};
 
 /// Maximum number of concurrent requests of one session.

@@ -8,10 +8,10 @@ use std::sync::Arc;
 pub use self::health::{CheckError, HealthReport};
 use vmcp_core::{Generation, ItemBackend, LATEST_STATEFUL, STATELESS, ToolAnnotations};
 
-use crate::backend::own::PerCallerCatalogs;
+use crate::backend::per_caller::PerCallerCatalogs;
 use crate::backend::{BackendHandle, FetchStatus, SupportedModes};
 use crate::catalog::{Conflict, HideRule};
-use crate::hub::{BackendCatalogs, GatewayState, Snapshot};
+use crate::gateway_state::{BackendCatalogs, GatewayState, Snapshot};
 use crate::settings::{Sharing, Transport};
 
 /// Snapshot of the gateway's state.

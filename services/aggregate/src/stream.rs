@@ -15,8 +15,8 @@ use vmcp_core::{BudgetAccount, Reservation};
 
 pub(crate) use self::connection::{Connection, Opening, next_piece};
 use self::state::StreamState;
-use crate::backend::failure::BackendError;
-use crate::detached::{ClientAccount, Disconnect};
+use crate::backend::error::BackendError;
+use crate::session::detached::{ClientAccount, Disconnect};
 
 /// Maximum number of queued messages.
 const MAX_QUEUED_MESSAGES: usize = 64;

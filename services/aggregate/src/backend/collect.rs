@@ -5,7 +5,7 @@ use http_body::Body as _;
 use http_body_util::BodyExt;
 use vmcp_core::{Body, BodyBuffer, BoxError, BudgetAccount, MAX_BUDGET_WAIT, Reservation};
 
-use super::failure::BackendError;
+use super::error::BackendError;
 
 /// Reads `body` to its end, appends it to the bytes already read, and charges both to `account`. Fails beyond `most` bytes, and
 /// unless `may_hold` permits each new length.

@@ -11,10 +11,10 @@ use vmcp_core::{BoxError, Generation, RequestContext, cause_ref};
 use vmcp_wire::{ListResult, find, parse_json_string};
 
 use super::BackendHandle;
-use super::ask::ask_for;
-use super::failure::{BackendError, CatalogLimitError};
+use super::error::{BackendError, CatalogLimitError};
 use super::handshake::{self, BackendSession, ClientInfo};
 use super::request::{post, with_operation};
+use super::rpc::ask_for;
 use crate::catalog::define_literal;
 use crate::catalog::{Items, Kind, Offer};
 

@@ -11,10 +11,10 @@ use vmcp_core::{
 };
 use vmcp_wire::{elements, find, parse_json_string};
 
-use super::ask::{ask, tell};
-use super::channel::ChannelHandle;
-use super::failure::BackendError;
+use super::error::BackendError;
 use super::request::{REVISION, SESSION, delete, post, stateless, with_operation};
+use super::rpc::{ask, tell};
+use super::sse_transport::ChannelHandle;
 use super::{BackendHandle, SupportedModes, asks_for_credentials};
 use crate::session::{lock, renew};
 

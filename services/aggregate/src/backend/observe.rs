@@ -2,6 +2,7 @@
 //! are observed.
 
 mod follow;
+pub(crate) mod signal;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -14,17 +15,17 @@ use vmcp_core::{BoxError, Generation, cause_ref};
 
 pub(crate) use self::follow::kind_of_change;
 use self::follow::{Observation, follow_listen, follow_session};
-use super::check::first_sight;
-use super::diagnose;
-use super::failure::BackendError;
+use self::signal::POLL_INTERVAL;
+use super::error::BackendError;
 use super::fetch::CatalogSource;
 use super::handshake::{self, BackendSession};
-use super::reach::reach;
-use super::signal::POLL_INTERVAL;
+use super::health::check::first_sight;
+use super::health::diagnosis;
+use super::health::reachability::reach;
 use super::{BackendHandle, FetchStatus, SupportedModes, asks_for_credentials};
 use crate::call::is_mode_mismatch;
 use crate::catalog::ByGeneration;
-use crate::hub::GatewayState;
+use crate::gateway_state::GatewayState;
 use crate::settings::Transport;
 
 /// Minimum and maximum pause between attempts.
@@ -99,7 +100,7 @@ pub(crate) async fn observe(hub: Arc<GatewayState>, link: Arc<BackendHandle>) {
 /// Records the failure and logs it once.
 async fn failed(hub: &GatewayState, link: &BackendHandle, error: &BoxError) {
     link.meet(|| first_sight(link, error));
-    let reason = super::failure::problem(error);
+    let reason = super::error::problem(error);
     let status = |remedy| {
         let detail = Some(error.to_string()).filter(|detail| *detail != reason);
         let is_unauthorized = asks_for_credentials(error);
@@ -115,7 +116,7 @@ async fn failed(hub: &GatewayState, link: &BackendHandle, error: &BoxError) {
                 // The first attempt ends with the remedy; later attempts do not wait for it.
                 link.set_status(status(None));
             }
-            let remedy = diagnose::remedy(hub, link, error).await;
+            let remedy = diagnosis::remedy(hub, link, error).await;
             let (backend, remedy_shown) = (link.name(), remedy.as_deref());
             tracing::warn!(backend, %error, remedy = remedy_shown, "cannot observe the backend");
             remedy

@@ -10,11 +10,11 @@ use http::Response;
 use vmcp_core::{Body, Item, ItemKind, MediaType, Rejection};
 use vmcp_wire::{Envelope, Outcome, Span, Splice, elements, find_span, parse_json_string, scan};
 
-use super::answer::ResponseBuffer;
 use super::{Call, Target};
 use crate::backend::BackendHandle;
+use crate::bridge::response::ResponseBuffer;
 use crate::catalog::{Route, define_literal};
-use crate::hub::BackendCatalog;
+use crate::gateway_state::BackendCatalog;
 
 /// Maximum number of contents of a resource that are examined.
 const MAX_CONTENTS: usize = 1024;

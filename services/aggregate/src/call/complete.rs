@@ -8,7 +8,8 @@ use http_body_util::BodyExt;
 use vmcp_core::{Body, Rejection, code};
 use vmcp_wire::scan_prefix;
 
-use super::{Call, answer};
+use super::Call;
+use crate::bridge::response;
 
 /// Maximum length of a response that is checked for an error. Longer responses are not errors.
 const REFUSAL: u64 = 16 << 10;
@@ -22,7 +23,7 @@ pub(crate) async fn complete(call: Arc<Call>) -> Result<Response<Body>, Rejectio
     }
     let (parts, body) = response.into_parts();
     let message = body.collect().await.map_err(|_| Rejection::internal())?.to_bytes();
-    let refused = scan_prefix(&message).ok().as_ref().and_then(answer::error_code);
+    let refused = scan_prefix(&message).ok().as_ref().and_then(response::error_code);
     if refused != Some(i64::from(code::METHOD_NOT_FOUND)) {
         return Ok(Response::from_parts(parts, Body::from(message)));
     }
@@ -30,7 +31,7 @@ pub(crate) async fn complete(call: Arc<Call>) -> Result<Response<Body>, Rejectio
         Some(_) => br#"{"completion":{"values":[]}}"#,
         None => br#"{"resultType":"complete","completion":{"values":[]}}"#,
     };
-    let mut response = answer::result(&call.id(), nothing);
+    let mut response = response::result(&call.id(), nothing);
     *response.extensions_mut() = parts.extensions;
     Ok(response)
 }

@@ -12,9 +12,9 @@ use vmcp_wire::{Key, Span, Splice, find, parse_json_string};
 
 use super::{Call, app};
 use crate::backend::BackendHandle;
-use crate::backend::failure::rejection_of;
+use crate::backend::error::rejection_of;
 use crate::catalog::{LazyAnnotations, ParamHeader, Route, Routes, UI_SCHEME, check_headers};
-use crate::hub::BackendCatalog;
+use crate::gateway_state::BackendCatalog;
 use crate::settings::Conflicts;
 
 /// Target of a request.

@@ -11,8 +11,8 @@ use vmcp_core::{Generation, ItemKind};
 use super::annotations::LazyAnnotations;
 use super::apps::ToolInterfaces;
 use super::conflict_resolution::{AssignedName, ConflictResolver, Prefixes};
-use super::define::define;
-use super::located::{located, resources, templates};
+use super::definition::define;
+use super::uri_items::{located, resources, templates};
 use super::{
     ByGeneration, Catalog, CatalogId, Catalogs, Item, Kind, List, Offer, ParamHeader, Route,
     Routes, item_rules, params,

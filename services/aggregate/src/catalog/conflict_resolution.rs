@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::combine::{hides, prefix, singular};
-use super::texts::StringTable;
+use super::string_table::StringTable;
 use super::{ByGeneration, CatalogInput, Conflict, Item, Kind, each_item};
 use crate::settings::{Conflicts, Override, Rules};
 

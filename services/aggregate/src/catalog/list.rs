@@ -5,7 +5,7 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use bytes::Bytes;
 
 use super::Kind;
-use super::texts::StringTable;
+use super::string_table::StringTable;
 
 /// Maximum number of items on a page.
 pub(crate) const PAGE: usize = 1000;

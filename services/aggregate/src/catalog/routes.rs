@@ -8,7 +8,7 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::ParamHeader;
 use super::annotations::LazyAnnotations;
-use super::texts::StringTable;
+use super::string_table::StringTable;
 
 /// Route of one name. `L` is the handle of a backend.
 #[derive(Clone, Debug)]

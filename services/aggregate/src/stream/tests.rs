@@ -6,7 +6,7 @@ use vmcp_core::ByteBudget;
 use super::connection::{KEEP_ALIVE, MAX_FRAME};
 use super::state::MAX_STREAM_BYTES;
 use super::*;
-use crate::detached::DetachedBudget;
+use crate::session::detached::DetachedBudget;
 
 fn stream_of(number: u32) -> Arc<Stream> {
     stream_within(64 << 20, number)

@@ -11,17 +11,17 @@ use vmcp_wire::{Envelope, Key, Outcome, Splice, StringSpan, scan};
 
 use super::{TaskId, translated, visible_tool};
 use crate::backend::BackendHandle;
-use crate::backend::ask::status;
-use crate::backend::events::Events;
-use crate::backend::failure::{BackendError, rejection_of};
+use crate::backend::error::{BackendError, rejection_of};
+use crate::backend::event_reader::Events;
 use crate::backend::handshake::{self, ClientInfo};
 use crate::backend::request::{NAME, post_stateless, with_operation};
-use crate::call::answer::{
+use crate::backend::rpc::status;
+use crate::bridge::extensions::{TASKS, declares, tasks_required};
+use crate::bridge::response::{
     self, AdaptedResponse, BufferedResults, ExpectedResponse, ResponseBuffer,
 };
 use crate::call::{Call, bridged, failed};
 use crate::catalog::define_literal;
-use crate::extensions::{TASKS, declares, tasks_required};
 
 /// Maximum length of a backend's task id, in bytes: it is repeated in a header.
 const MAX_OWN_ID: usize = 4096;
@@ -99,7 +99,7 @@ async fn ask(
             };
             let known = text.span.of(&call.message.bytes);
             let message = translated(&message, result, &task.id, known)?;
-            Ok(answer::response(StatusCode::OK, Body::from(message)))
+            Ok(response::response(StatusCode::OK, Body::from(message)))
         }
     }
 }
@@ -128,7 +128,7 @@ async fn whole(
     let (parts, body) = response.into_parts();
     match MediaType::of(&parts.headers) {
         MediaType::Json => {
-            answer::json(parts.status, body, expected, ResponseBuffer::new(call)).await
+            response::json(parts.status, body, expected, ResponseBuffer::new(call)).await
         }
         MediaType::EventStream => {
             let mut events = Events::new(body, expected.most).counted(call.account().as_ref());
@@ -136,7 +136,7 @@ async fn whole(
                 let message: Bytes = events.next().await.ok_or(BackendError::Ended)??.data;
                 if let Ok(Envelope::Response { .. }) = scan(&message) {
                     call.hold_event(&mut events);
-                    return answer::event(message, expected);
+                    return response::event(message, expected);
                 }
             }
         }

@@ -10,12 +10,12 @@ use vmcp_wire::{Envelope, Outcome, Span, Splice, find, parse_json_string, scan};
 use super::TaskId;
 use super::related::replace_related;
 use super::request::about;
-use crate::backend::ask::tell;
-use crate::backend::failure::BackendError;
+use crate::backend::error::BackendError;
 use crate::backend::handshake::ClientInfo;
+use crate::backend::rpc::tell;
+use crate::bridge::extensions::{TASKS, TASKS_REQUIRED, declares};
 use crate::call::{Call, Target};
 use crate::catalog::define_literal;
-use crate::extensions::{TASKS, TASKS_REQUIRED, declares};
 
 /// Maximum lifetime reported to clients: keys that open ids are kept for this long.
 const MAX_TTL_MS: u32 = 7 * 24 * 60 * 60 * 1000;

@@ -8,7 +8,7 @@ use vmcp_wire::parse_json_string;
 use crate::backend::BackendHandle;
 use crate::call::Call;
 use crate::catalog::{Kind, Route, contested, hidden_by, wanted};
-use crate::hub::BackendCatalog;
+use crate::gateway_state::BackendCatalog;
 
 /// Returns the advertised name of a backend's tool `own` if it is visible to the caller.
 ///

@@ -11,16 +11,16 @@ use vmcp_breaker::health::ProbeResult;
 use vmcp_core::{Body, BoxError, Caller, Generation, MediaType};
 use vmcp_wire::{Envelope, find, scan};
 
+use super::signal::ObserverSignal;
 use super::{ObservationRound, RETRY_DELAY};
-use crate::backend::ask::tell;
-use crate::backend::events::Events;
+use crate::backend::event_reader::Events;
 use crate::backend::fetch::{self, Budget, CatalogSource};
 use crate::backend::handshake::{self, BackendSession};
 use crate::backend::request::{listen, post};
-use crate::backend::signal::ObserverSignal;
+use crate::backend::rpc::tell;
 use crate::backend::{BackendHandle, FetchStatus};
 use crate::catalog::{Kind, Offer, Offers, other};
-use crate::hub::GatewayState;
+use crate::gateway_state::GatewayState;
 
 /// Timeout for the response head of a stream before the first fetch.
 const STREAM_HEAD_TIMEOUT: Duration = Duration::from_secs(1);

@@ -1,0 +1,197 @@
+//! Requests of the gateway itself: one message and one response, both fully buffered.
+
+mod cancel_on_drop;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Extensions, HeaderMap, Request, Response, StatusCode};
+use http_body::Body as _;
+use http_body_util::{BodyExt, Full, Limited};
+use tokio::time::timeout;
+use vmcp_core::{Body, BoxError, Caller, MediaType, Reservation};
+use vmcp_wire::{Envelope, Outcome, ScanError, find, parse_json_string, scan};
+
+use self::cancel_on_drop::CancelOnDrop;
+use super::BackendHandle;
+use super::collect::collect;
+use super::error::BackendError;
+use super::event_reader::Events;
+
+/// Maximum size of a response to the gateway itself, in bytes.
+pub(crate) const MAX_RESPONSE_BYTES: usize = 16 << 20;
+
+/// Maximum size of an error response's body in bytes, and the timeout for reading it.
+const ERROR_BODY_LIMITS: (usize, Duration) = (64 << 10, Duration::from_secs(5));
+
+/// Timeout for reading the rest of a body without content.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Response to a request of the gateway.
+#[derive(Debug)]
+pub(crate) struct RpcResponse {
+    pub(crate) headers: HeaderMap,
+    /// Extensions that the layers have added to the response.
+    pub(crate) extensions: Extensions,
+    /// Value of `result`.
+    pub(crate) result: Bytes,
+    /// Bytes of `result` in the budget of the process, until this reply is dropped.
+    _reservation: Option<Reservation>,
+}
+
+/// Sends `request` with the id `id` and waits for its result.
+pub(crate) async fn ask(
+    link: &BackendHandle,
+    request: Request<Full<Bytes>>,
+    id: &str,
+) -> Result<RpcResponse, BoxError> {
+    let scan = |message: &Bytes| scan(message).map(|envelope| (envelope, ()));
+    Ok(ask_for(link, request, id, scan).await?.0)
+}
+
+/// Sends `request` like [`ask`] and also returns the value that `read` extracts from the message.
+pub(crate) async fn ask_for<T>(
+    link: &BackendHandle,
+    request: Request<Full<Bytes>>,
+    id: &str,
+    read: impl Fn(&Bytes) -> Result<(Envelope, T), ScanError>,
+) -> Result<(RpcResponse, T), BoxError> {
+    let mut unanswered = CancelOnDrop::new(link, &request, id);
+    let answered = answer(link, request, id, read).await;
+    unanswered.note(&answered);
+    answered
+}
+
+async fn answer<T>(
+    link: &BackendHandle,
+    request: Request<Full<Bytes>>,
+    id: &str,
+    read: impl Fn(&Bytes) -> Result<(Envelope, T), ScanError>,
+) -> Result<(RpcResponse, T), BoxError> {
+    let response = link.send(request).await?;
+    let (parts, body) = response.into_parts();
+    let mut reservation = None;
+    let (message, found) = match MediaType::of(&parts.headers) {
+        MediaType::EventStream => streamed(link, body, id, &read).await?,
+        MediaType::Json => {
+            let account = link.account(&Caller::Gateway, None);
+            let collected =
+                collect(Bytes::new(), body, MAX_RESPONSE_BYTES, account.as_ref(), |_| true);
+            let (message, held) = collected.await?;
+            reservation = held;
+            let found = read(&message).ok();
+            (message, found)
+        }
+        MediaType::Other if parts.status.is_success() => {
+            return Err(BackendError::ContentType.into());
+        }
+        MediaType::Other => return Err(status(parts.status).into()),
+    };
+    match outcome(&message, found, id) {
+        Ok((result, found)) => {
+            let http::response::Parts { headers, extensions, .. } = parts;
+            Ok((RpcResponse { headers, extensions, result, _reservation: reservation }, found))
+        }
+        // The body is JSON but not a JSON-RPC response, such as a proxy's error document.
+        Err(BackendError::Malformed(_)) if !parts.status.is_success() => {
+            Err(status(parts.status).into())
+        }
+        // A server that requires credentials may send a JSON-RPC error as well.
+        Err(_) if matches!(parts.status.as_u16(), 401 | 403 | 407) => {
+            Err(status(parts.status).into())
+        }
+        Err(_) if parts.status == StatusCode::NOT_FOUND && sessionless(&message) => {
+            Err(BackendError::SessionGone.into())
+        }
+        Err(failure) => Err(failure.into()),
+    }
+}
+
+/// Sends a notification or a response; neither has a response.
+pub(crate) async fn tell(
+    link: &BackendHandle,
+    request: Request<Full<Bytes>>,
+) -> Result<(), BoxError> {
+    let response: Response<Body> = link.send(request).await?;
+    let code = response.status();
+    drain(response).await;
+    if code.is_success() { Ok(()) } else { Err(status(code).into()) }
+}
+
+/// Reads the rest of a response without content, so the connection can be reused.
+pub(crate) async fn drain(response: Response<Body>) {
+    if !response.body().is_end_stream()
+        && MediaType::of(response.headers()) != MediaType::EventStream
+    {
+        let body = Limited::new(response.into_body(), ERROR_BODY_LIMITS.0);
+        _ = timeout(DRAIN_TIMEOUT, body.collect()).await;
+    }
+}
+
+/// Reads the body of an error response.
+pub(crate) async fn small(body: Body) -> Result<Bytes, BoxError> {
+    let collected =
+        timeout(ERROR_BODY_LIMITS.1, Limited::new(body, ERROR_BODY_LIMITS.0).collect()).await;
+    Ok(collected.map_err(|_| BackendError::Ended)??.to_bytes())
+}
+
+pub(crate) fn status(code: StatusCode) -> BackendError {
+    if code == StatusCode::NOT_FOUND {
+        BackendError::SessionGone
+    } else {
+        BackendError::Status(code)
+    }
+}
+
+/// Returns the event that contains the response to `id`, with its parsed value. Earlier events are skipped.
+async fn streamed<T>(
+    link: &BackendHandle,
+    body: Body,
+    id: &str,
+    read: &impl Fn(&Bytes) -> Result<(Envelope, T), ScanError>,
+) -> Result<(Bytes, Option<(Envelope, T)>), BoxError> {
+    let account = link.account(&Caller::Gateway, None);
+    let mut events = Events::new(body, MAX_RESPONSE_BYTES).counted(account.as_ref());
+    while let Some(event) = events.next().await {
+        let event = event?;
+        let found = read(&event.data).ok();
+        let answers = found.as_ref().is_some_and(|(envelope, _)| {
+            matches!(envelope, Envelope::Response { id: Some(span), .. } if span.of(&event.data) == id.as_bytes())
+        });
+        if answers {
+            return Ok((event.data, found));
+        }
+    }
+    Err(BackendError::Ended.into())
+}
+
+/// Returns the result of `message`, which must be the response to `id`.
+fn outcome<T>(
+    message: &Bytes,
+    found: Option<(Envelope, T)>,
+    id: &str,
+) -> Result<(Bytes, T), BackendError> {
+    let Some((Envelope::Response { id: span, outcome }, found)) = found else {
+        return Err(BackendError::Malformed("no JSON-RPC answer"));
+    };
+    match outcome {
+        Outcome::Error(error) => Err(rpc(error.of(message))),
+        Outcome::Result(_) if span.map(|span| span.of(message)) != Some(id.as_bytes()) => {
+            Err(BackendError::Malformed("the answer to another request"))
+        }
+        Outcome::Result(result) => Ok((result.slice(message), found)),
+    }
+}
+
+/// Converts a JSON-RPC error object.
+pub(crate) fn rpc(error: &[u8]) -> BackendError {
+    let code = find(error, "code").and_then(|code| std::str::from_utf8(code).ok()?.parse().ok());
+    let message = find(error, "message").and_then(parse_json_string).unwrap_or_default();
+    BackendError::Rpc { code: code.unwrap_or(0), message: message.chars().take(200).collect() }
+}
+
+/// Returns `true` if the body of a 404 reports another error than a missing session. Unknown methods may yield 404 too.
+fn sessionless(message: &[u8]) -> bool {
+    let error = find(message, "error").unwrap_or_default();
+    find(error, "code") != Some(b"-32601")
+}

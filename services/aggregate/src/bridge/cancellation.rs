@@ -1,0 +1,135 @@
+//! Sending of `notifications/cancelled` to stateful backends: once for each call that ends without a response, never for other
+//! calls (MCP 2025-11-25, Cancellation).
+
+use std::borrow::Cow;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::Full;
+use vmcp_breaker::CircuitOpen;
+use vmcp_core::{BoxError, CredentialError, NotSentError, RequestContext, cause_ref};
+use vmcp_timeout::Elapsed;
+
+use crate::backend::error::BackendError;
+use crate::backend::handshake::BackendSession;
+use crate::backend::request::{post, with_operation};
+use crate::backend::rpc::tell;
+use crate::catalog::define_literal;
+use crate::session::{BackendSessionSlot, lock};
+
+const METHOD: &str = "notifications/cancelled";
+
+/// Cancellation reason for calls of an ended session.
+pub(crate) const SESSION_ENDED: &str = "the client ended its session";
+const DISCONNECTED: &str = "the client disconnected";
+
+/// Guard of a call in flight. Cancels the call if dropped before the response.
+#[derive(Debug)]
+pub(crate) struct Cancellation {
+    pub(crate) upstream: Arc<BackendSessionSlot>,
+    /// Request id sent to the backend, as JSON.
+    id: Bytes,
+    /// Record of the causing client request, if a layer observes it.
+    cause: Option<RequestContext>,
+    /// Session of the request in flight. `None` before it is sent and once there is nothing to cancel; taken at most once.
+    live: Mutex<Option<Arc<BackendSession>>>,
+}
+
+impl Cancellation {
+    pub(crate) fn new(
+        upstream: Arc<BackendSessionSlot>,
+        id: Bytes,
+        cause: Option<&RequestContext>,
+    ) -> Self {
+        Self { upstream, id, cause: cause.cloned(), live: Mutex::default() }
+    }
+
+    /// Records that the request is sent in this session.
+    pub(crate) fn arm(&self, live: &Arc<BackendSession>) {
+        *lock(&self.live) = Some(Arc::clone(live));
+    }
+
+    /// Returns `true` if there is a request to cancel.
+    pub(crate) fn is_armed(&self) -> bool {
+        lock(&self.live).is_some()
+    }
+
+    /// Disarms the guard and returns the session if it was armed.
+    pub(crate) fn disarm(&self) -> Option<Arc<BackendSession>> {
+        lock(&self.live).take()
+    }
+
+    /// Records the failure of the call, and cancels it if the backend may still process it.
+    pub(crate) fn failed(&self, error: &BoxError) {
+        match reason(error) {
+            Some(reason) => self.send(&reason),
+            None => _ = self.disarm(),
+        }
+    }
+
+    /// Cancels the call if the guard is armed.
+    pub(crate) fn send(&self, reason: &str) {
+        let Some(request) = self.request(reason) else { return };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let link = Arc::clone(&self.upstream.link);
+        runtime.spawn(async move { tell(&link, request).await });
+    }
+
+    /// Returns the cancelling request if the guard is armed.
+    pub(crate) fn request(&self, reason: &str) -> Option<Request<Full<Bytes>>> {
+        let live = self.disarm()?;
+        let message = message(&self.id, reason);
+        let request = live.sign(post(&self.upstream.link, &live.caller(), message));
+        Some(with_operation(request, METHOD, self.cause.as_ref()))
+    }
+}
+
+impl Drop for Cancellation {
+    fn drop(&mut self) {
+        self.send(DISCONNECTED);
+    }
+}
+
+/// Builds the notification for the request with this id, which is JSON.
+pub(crate) fn message(id: &[u8], reason: &str) -> Bytes {
+    let start = br#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"#;
+    [&start[..], id, br#","reason":"#, &define_literal(reason), b"}}"].concat().into()
+}
+
+/// Returns the cancellation reason for a failed call; `None` if the backend has responded or does not process the call.
+pub(crate) fn reason(error: &BoxError) -> Option<Cow<'static, str>> {
+    let error: &(dyn std::error::Error + 'static) = error.as_ref();
+    if cause_ref::<NotSentError>(error).is_some()
+        || cause_ref::<CircuitOpen>(error).is_some()
+        || cause_ref::<CredentialError>(error).is_some()
+    {
+        return None;
+    }
+    if let Some(Elapsed { limit }) = cause_ref(error) {
+        return Some(format!("no message for {limit:?}").into());
+    }
+    match cause_ref::<BackendError>(error) {
+        Some(BackendError::ServerRequest(problem)) => Some(Cow::Borrowed(problem)),
+        Some(BackendError::Detached { reason, .. }) => reason.map(Cow::Borrowed),
+        // The connection failed, not the call.
+        None | Some(BackendError::Ended) => Some("the response was lost".into()),
+        Some(
+            BackendError::SessionGone
+            | BackendError::Status(_)
+            | BackendError::ContentType
+            | BackendError::Malformed(_)
+            | BackendError::Rpc { .. }
+            | BackendError::Handshake { .. }
+            | BackendError::TooLarge { .. }
+            | BackendError::NoRoom
+            | BackendError::Offer(_)
+            | BackendError::Generation
+            | BackendError::Revision
+            | BackendError::Busy
+            | BackendError::Cancelled
+            | BackendError::Capability(_)
+            | BackendError::Task(_),
+        ) => None,
+    }
+}

@@ -1,0 +1,180 @@
+//! Relay from the stream of a stateful backend to a stateful client. Notifications pass unchanged; server requests get ids of
+//! the gateway, because two backends may use the same id.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use vmcp_core::{Generation, Rejection, RequestContext, Reservation, code};
+use vmcp_timeout::TimeoutControl;
+use vmcp_wire::{Envelope, Key, Params, Span, Splice, find, scan};
+
+use crate::backend::handshake::BackendSession;
+use crate::backend::observe::kind_of_change;
+use crate::backend::request::{post, with_operation};
+use crate::backend::rpc::tell;
+use crate::call::needed;
+use crate::gateway_state::GatewayState;
+use crate::session::{BackendSessionSlot, PendingServerRequest, Session};
+use crate::stream::{MessageClass, Stream};
+
+/// Relay from one backend session to one stream of a client session.
+#[derive(Clone, Debug)]
+pub(crate) struct Relay {
+    pub(crate) hub: Arc<GatewayState>,
+    pub(crate) session: Arc<Session>,
+    pub(crate) upstream: Arc<BackendSessionSlot>,
+    pub(crate) live: Arc<BackendSession>,
+    pub(crate) stream: Arc<Stream>,
+    /// Id of the request that the stream belongs to, as JSON.
+    pub(crate) expected: Option<Bytes>,
+    /// Control that pauses the call's timeout while a server request is open.
+    pub(crate) hold: Option<TimeoutControl>,
+    /// Alive as long as the relay; server requests of the relay end with it.
+    pub(crate) asker: Arc<()>,
+    /// Record of the client request that the stream belongs to, if a layer observes it.
+    pub(crate) cause: Option<RequestContext>,
+}
+
+/// State of the stream after a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RelayOutcome {
+    More,
+    Responded,
+    /// The response exceeds the buffer for a disconnected client.
+    OverBudget,
+}
+
+impl Relay {
+    /// Relays one message, which `count` accounts for.
+    pub(crate) async fn pass(&self, message: Bytes, count: Option<Reservation>) -> RelayOutcome {
+        match scan(&message) {
+            Ok(Envelope::Response { id, .. }) => {
+                let ours = id.map(|id| id.of(&message)) == self.expected.as_deref();
+                if self.expected.is_some() && (ours || id.is_none()) {
+                    let message = if ours { message } else { self.adopt(&message) };
+                    let kept = self.stream.finish(message, count);
+                    return if kept { RelayOutcome::Responded } else { RelayOutcome::OverBudget };
+                }
+                tracing::debug!(backend = self.upstream.link.name(), "an answer nobody waits for");
+            }
+            Ok(Envelope::Notification { method, params }) => {
+                let method = method.read(&message).into_owned();
+                self.notify(&method, &params, message);
+            }
+            Ok(Envelope::Request { id, method, .. }) => {
+                let method = method.read(&message).into_owned();
+                self.ask(message, id, &method).await;
+            }
+            Err(error) => {
+                tracing::warn!(
+                    backend = self.upstream.link.name(),
+                    fault = %error.kind,
+                    "an event that is no message"
+                );
+            }
+        }
+        RelayOutcome::More
+    }
+
+    /// Adds the request's id to an error response without one.
+    fn adopt(&self, message: &Bytes) -> Bytes {
+        let whole = Span { start: 0, end: u32::try_from(message.len()).unwrap_or(u32::MAX) };
+        let mut splice = Splice::new(message);
+        splice.set_member(whole, "id", self.expected.as_deref().unwrap_or(b"0"));
+        splice.finish()
+    }
+
+    fn notify(&self, method: &str, params: &Params, message: Bytes) {
+        // List changes are observed once for all clients and sent after the catalog is updated.
+        if let Some(kind) = kind_of_change(&message) {
+            let Some(owns) = &self.upstream.link.own else {
+                self.upstream.link.list_changed(kind, Generation::Stateful);
+                return;
+            };
+            // The caller's own offer has changed: the notification is relayed, and the next request fetches the offer.
+            owns.changed(self.session.caller().identity());
+        }
+        match method {
+            "notifications/resources/updated"
+                if !self.hub.may_hear(
+                    self.session.caller().identity(),
+                    &self.upstream.link,
+                    Generation::Stateful,
+                    &message,
+                ) =>
+            {
+                return;
+            }
+            "notifications/cancelled" => return self.withdraw(params, &message),
+            _ => {}
+        }
+        if !self.stream.push(message, MessageClass::of_notification(method)) {
+            let backend = self.upstream.link.name();
+            tracing::debug!(backend, method, "no room for a notification");
+        }
+    }
+
+    /// Handles a server request that the backend has cancelled.
+    fn withdraw(&self, params: &Params, message: &Bytes) {
+        let Some(span) = params.get(Key::RequestId) else { return };
+        if let Some(number) = self.session.talk().withdraw(&self.live, span.of(message)) {
+            let mut splice = Splice::new(message);
+            splice.replace(span, number.to_string().into_bytes());
+            self.stream.push(splice.finish(), MessageClass::Required);
+        }
+    }
+
+    async fn ask(&self, message: Bytes, id: Span, method: &str) {
+        let theirs = id.slice(&message);
+        if let Some(capability) = needed(method)
+            && find(self.session.capabilities(), capability).is_none()
+        {
+            // The server request does not reach the client, which is not required to handle it (MCP 2025-11-25, Lifecycle,
+            // Operation).
+            let text = format!("the client did not declare {capability}");
+            let refusal = Rejection::new(http::StatusCode::OK, code::METHOD_NOT_FOUND, text);
+            return self.reply(refusal.to_json(Some(&theirs))).await;
+        }
+        if method == "ping" {
+            let answer =
+                [&b"{\"jsonrpc\":\"2.0\",\"id\":"[..], &theirs, b",\"result\":{}}"].concat();
+            return self.reply(answer.into()).await;
+        }
+        let question = PendingServerRequest::Backend {
+            upstream: Arc::clone(&self.upstream),
+            live: Arc::clone(&self.live),
+            id: theirs.clone(),
+            pauses: match &self.hold {
+                Some(hold) => vec![hold.pause()],
+                // The server request is not tied to a call, so any call may depend on it.
+                None => self.session.pause(&self.upstream),
+            },
+            asker: Arc::downgrade(&self.asker),
+        };
+        let asked = self.session.talk().ask(question).is_some_and(|number| {
+            let mut splice = Splice::new(&message);
+            splice.replace(id, number.to_string().into_bytes());
+            let taken = self.stream.push(splice.finish(), MessageClass::Required);
+            if !taken {
+                drop(self.session.talk().take(number));
+            }
+            taken
+        });
+        if !asked {
+            let refusal = Rejection::new(
+                http::StatusCode::OK,
+                code::INTERNAL,
+                "the client has too many questions to answer",
+            );
+            self.reply(refusal.to_json(Some(&theirs))).await;
+        }
+    }
+
+    async fn reply(&self, answer: Bytes) {
+        let link = &self.upstream.link;
+        let request = self.live.sign(post(link, &self.live.caller(), answer));
+        if let Err(error) = tell(link, with_operation(request, "", self.cause.as_ref())).await {
+            tracing::debug!(backend = link.name(), %error, "an answer did not arrive");
+        }
+    }
+}

@@ -1,0 +1,384 @@
+//! Calls from a stateful client to a stateless backend. The gateway adds the client's handshake information to every request,
+//! and sends the backend's input requests to the client as server requests of its session.
+
+mod progress;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use http::{Response, StatusCode};
+use tokio::sync::oneshot;
+use vmcp_core::{Body, BoxError, Generation, MediaType, Rejection, Reservation};
+use vmcp_wire::{Envelope, Key, Outcome, Span, Splice, find, members, scan};
+
+use self::progress::ProgressFilter;
+use super::response::{self, AdaptedResponse, BufferedResults, ExpectedResponse, ResponseBuffer};
+use super::stateful_to_stateful::{answering_stream, finish_failed, next};
+use super::stateless_to_stateless::names;
+use crate::backend::error::BackendError;
+use crate::backend::event_reader::Events;
+use crate::backend::handshake::meta_members;
+use crate::backend::observe::kind_of_change;
+use crate::backend::request::post_stateless;
+use crate::backend::rpc::status;
+use crate::call::{Call, Target};
+use crate::catalog::{add_headers, define_literal};
+use crate::session::{ActiveCall, ActiveCallGuard, PendingServerRequest, Session};
+use crate::stream::{MessageClass, Stream};
+use crate::tasks;
+
+/// Maximum number of input rounds in one request.
+const MAX_INPUT_ROUNDS: usize = 10;
+
+pub(crate) async fn call(
+    call: Arc<Call>,
+    session: Arc<Session>,
+    target: Arc<Target>,
+) -> Result<Result<Response<Body>, Rejection>, BoxError> {
+    let upstream = session.upstream(&target.link);
+    // Dropping the request cancels it at a stateless backend; no notification is sent.
+    let guard = match session.run(ActiveCall::new(&call, upstream)) {
+        Ok(guard) => guard,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    let bridge = BridgedCall { call, session, target, guard };
+    let first = bridge.introduced();
+    let state = tokio::select! {
+        state = bridge.send(first) => state?,
+        () = bridge.guard.cancelled.notified() => return Err(BackendError::Cancelled.into()),
+    };
+    match state {
+        CallState::Ready(response) => Ok(Ok(response)),
+        state @ (CallState::InputRequired(_) | CallState::Streaming(..)) => {
+            Ok(bridge.stream(state))
+        }
+    }
+}
+
+struct BridgedCall {
+    call: Arc<Call>,
+    session: Arc<Session>,
+    target: Arc<Target>,
+    guard: ActiveCallGuard,
+}
+
+/// State of a request.
+#[expect(clippy::large_enum_variant, reason = "it lives for one match; boxing costs more")]
+enum CallState {
+    /// The response is complete.
+    Ready(Response<Body>),
+    /// The backend needs input: the whole message.
+    InputRequired(Bytes),
+    /// The backend streams; the first message has been read.
+    Streaming(Events, Option<Bytes>),
+}
+
+impl BridgedCall {
+    /// Returns the client's request with the client information that a stateless server requires.
+    fn introduced(&self) -> Bytes {
+        let message = &self.target.message;
+        let Ok(Envelope::Request { params, .. }) = scan(message) else { return message.clone() };
+        let level = self.session.level();
+        let add = meta_members(self.session.introduction(&self.call.caller), level.as_deref());
+        let mut splice = Splice::new(message);
+        // Only stateless clients carry rounds, and theirs are sealed. Such members in a request of this generation do not
+        // originate from the backend.
+        for key in [Key::InputResponses, Key::RequestState] {
+            if let (Some(_), Some(object)) = (params.get(key), params.span) {
+                splice.remove_member(object, key.name());
+            }
+        }
+        match (params.get(Key::Meta), params.span) {
+            (Some(object), _) => {
+                for (key, value) in &add {
+                    splice.set_member(object, key, value);
+                }
+            }
+            (None, Some(object)) => _ = splice.set_member(object, "_meta", &object_of(&add)),
+            (None, None) => {
+                let whole =
+                    Span { start: 0, end: u32::try_from(message.len()).unwrap_or(u32::MAX) };
+                let params = [b"{\"_meta\":", &object_of(&add)[..], b"}"].concat();
+                splice.set_member(whole, "params", &params);
+            }
+        }
+        splice.finish()
+    }
+
+    fn expected(&self) -> ExpectedResponse {
+        ExpectedResponse {
+            id: self.guard.id.clone(),
+            client_id: self.guard.id.clone(),
+            client: Generation::Stateful,
+            backend: Generation::Stateless,
+            cacheable: false,
+            held: if names(self.target.method) {
+                BufferedResults::Continuations
+            } else {
+                BufferedResults::None
+            },
+            most: self.call.hub.limits.held_bytes,
+            request_context: self.call.request_context.clone(),
+        }
+    }
+
+    async fn send(&self, message: Bytes) -> Result<CallState, BoxError> {
+        let link = &self.target.link;
+        let (caller, method) = (&self.call.caller, self.target.method);
+        let target = names(method).then(|| self.target.name());
+        let mut request = post_stateless(link, caller, message, method, target.as_deref());
+        request.extensions_mut().insert(self.guard.hold.clone());
+        let arguments = self.call.message.param(Key::Arguments);
+        add_headers(&self.target.headers, request.headers_mut(), arguments);
+        self.call.tell(&self.target, &mut request);
+        let (parts, body) = link.send(request).await?.into_parts();
+        let expected = self.expected();
+        match MediaType::of(&parts.headers) {
+            MediaType::Json => {
+                let may_hold = |bytes| self.guard.may_hold(bytes);
+                let room = ResponseBuffer::new(&*self.call);
+                let shaped =
+                    response::json_within(parts.status, body, &expected, room, may_hold).await?;
+                self.state(shaped)
+            }
+            MediaType::EventStream => {
+                let mut events =
+                    Events::new(body, expected.most).counted(self.call.account().as_ref());
+                let first = self.first(&mut events).await?;
+                if let Ok(Envelope::Response { .. }) = scan(&first) {
+                    self.call.hold_event(&mut events);
+                    return self.state(response::whole(StatusCode::OK, first, &expected)?);
+                }
+                Ok(CallState::Streaming(events, Some(first)))
+            }
+            MediaType::Other if parts.status.is_success() => Err(BackendError::ContentType.into()),
+            MediaType::Other => Err(status(parts.status).into()),
+        }
+    }
+
+    /// Returns the first message of a stream.
+    async fn first(&self, events: &mut Events) -> Result<Bytes, BoxError> {
+        loop {
+            if let Some(event) = events.buffered() {
+                return Ok(event?.data);
+            }
+            if !self.guard.may_hold(events.held()) {
+                return Err(BackendError::UNREAD.into());
+            }
+            events.chunk().await.ok_or(BackendError::Ended)??;
+        }
+    }
+
+    /// Converts an adapted response. A task is a failure, because the client of a session did not declare tasks.
+    fn state(&self, shaped: AdaptedResponse) -> Result<CallState, BoxError> {
+        match shaped {
+            AdaptedResponse::Ready(response) => Ok(CallState::Ready(response)),
+            AdaptedResponse::InputRequired(message) => Ok(CallState::InputRequired(message)),
+            AdaptedResponse::Task(message) | AdaptedResponse::Whole(message) => {
+                Err(tasks::undeclared(&self.call, &self.target, &message))
+            }
+        }
+    }
+
+    /// Responds with a stream that a task feeds.
+    fn stream(self, state: CallState) -> Result<Response<Body>, Rejection> {
+        let (stream, response) = answering_stream(&self.call, &self.guard)?;
+        let session = Arc::clone(&self.session);
+        let feeding = tokio::spawn(async move {
+            let failure: Option<BoxError> = tokio::select! {
+                outcome = self.feed(state, &stream) => match outcome {
+                    Ok(answer) => (!self.finish(&stream, answer)).then(|| BackendError::UNKEPT.into()),
+                    Err(error) => Some(error),
+                },
+                // A cancelled request has no response.
+                () = self.guard.cancelled.notified() => None,
+                why = stream.abandoned(self.call.hub.limits.detached_for) => {
+                    Some(BackendError::from(why).into())
+                }
+            };
+            if let Some(failure) = failure {
+                finish_failed(&self.call, &self.target, &stream, &failure);
+            }
+            stream.end();
+        });
+        session.talk().own(feeding.abort_handle());
+        Ok(response)
+    }
+
+    /// Ends the stream with the response and the reservations held for it.
+    fn finish(&self, stream: &Stream, answer: Bytes) -> bool {
+        let counts = self.call.take_held();
+        let attach = |bytes, count: Reservation| count.attach(bytes);
+        stream.finish(counts.into_iter().fold(answer, attach), None)
+    }
+
+    /// Continues until the response.
+    async fn feed(&self, mut state: CallState, stream: &Stream) -> Result<Bytes, BoxError> {
+        let (mut rounds, mut progress) = (0, ProgressFilter::default());
+        loop {
+            state = match state {
+                CallState::Ready(response) => {
+                    let body = response.into_body();
+                    let (room, most) =
+                        (ResponseBuffer::new(&*self.call), self.call.hub.limits.held_bytes);
+                    return room.collect(Bytes::new(), body, most, |_| true).await;
+                }
+                CallState::Streaming(events, first) => {
+                    self.read(events, first, stream, &mut progress).await?
+                }
+                CallState::InputRequired(message) => {
+                    rounds += 1;
+                    if rounds > MAX_INPUT_ROUNDS {
+                        return Err(
+                            BackendError::ServerRequest("asked the client too often").into()
+                        );
+                    }
+                    progress.next_round();
+                    let next = self.round(&message, stream).await?;
+                    self.send(next).await?
+                }
+            };
+        }
+    }
+
+    /// Forwards the messages of a stream up to the response.
+    async fn read(
+        &self,
+        mut events: Events,
+        mut first: Option<Bytes>,
+        stream: &Stream,
+        progress: &mut ProgressFilter,
+    ) -> Result<CallState, BoxError> {
+        let expected = self.expected();
+        loop {
+            let message = match first.take() {
+                Some(message) => message,
+                None => next(&mut events, stream).await.ok_or(BackendError::Ended)??,
+            };
+            match scan(&message) {
+                Ok(Envelope::Response { .. }) => {
+                    self.call.hold_event(&mut events);
+                    return self.state(response::whole(StatusCode::OK, message, &expected)?);
+                }
+                Ok(Envelope::Notification { method, params }) => {
+                    if let Some(kind) = kind_of_change(&message) {
+                        self.call.list_changed(&self.target, kind);
+                        continue;
+                    }
+                    let is_progress = method.is(&message, "notifications/progress");
+                    if !is_progress || progress.admit(&message, &params) {
+                        let class = MessageClass::of_notification(&method.read(&message));
+                        stream.push(message, class);
+                    }
+                }
+                Ok(_) | Err(_) => {}
+            }
+        }
+    }
+
+    /// Sends all input requests of the backend to the client, and builds the next request from the responses.
+    async fn round(&self, message: &Bytes, stream: &Stream) -> Result<Bytes, BoxError> {
+        let Ok(Envelope::Response { outcome: Outcome::Result(result), .. }) = scan(message) else {
+            return Err(BackendError::Malformed("no JSON-RPC answer").into());
+        };
+        let result = result.of(message);
+        let questions = find(result, "inputRequests").unwrap_or_default();
+        let _pause = self.guard.hold.pause();
+        let mut asked = Vec::new();
+        for question in members(questions) {
+            let answer = self.ask(question.value, stream)?;
+            asked.push(async move { Ok::<_, BoxError>((question.key.raw(), answer.await)) });
+        }
+        let mut responses = vec![b'{'];
+        for answered in join_all(asked).await {
+            let (key, answer) = answered?;
+            let answer = answer.map_err(|_| {
+                BackendError::ServerRequest("asked, and the client did not answer in time")
+            })?;
+            let Ok(Envelope::Response { outcome: Outcome::Result(given), .. }) = scan(&answer)
+            else {
+                return Err(
+                    BackendError::ServerRequest("asked, and the client refused to answer").into()
+                );
+            };
+            if responses.len() > 1 {
+                responses.push(b',');
+            }
+            responses.extend_from_slice(key);
+            responses.push(b':');
+            responses.extend_from_slice(given.of(&answer));
+        }
+        responses.push(b'}');
+        Ok(self.retry(result, &responses))
+    }
+
+    /// Sends one server request to the client.
+    fn ask(&self, question: &[u8], stream: &Stream) -> Result<oneshot::Receiver<Bytes>, BoxError> {
+        let method =
+            find(question, "method").and_then(vmcp_wire::parse_json_string).unwrap_or_default();
+        let capability =
+            needed(&method).ok_or(BackendError::ServerRequest("asked something unknown"))?;
+        if find(self.session.capabilities(), capability).is_none() {
+            let problem = "asked something that the client did not declare to be able to answer";
+            return Err(BackendError::ServerRequest(problem).into());
+        }
+        let (sender, receiver) = oneshot::channel();
+        let number = self.session.talk().ask(PendingServerRequest::Call(sender));
+        let number =
+            number.ok_or(BackendError::ServerRequest("asked more than the client can be asked"))?;
+        let params = find(question, "params").unwrap_or(b"{}");
+        let method = define_literal(&method);
+        let message = [
+            format!("{{\"jsonrpc\":\"2.0\",\"id\":{number},\"method\":").as_bytes(),
+            &method,
+            b",\"params\":",
+            params,
+            b"}",
+        ]
+        .concat();
+        if !stream.push(message.into(), MessageClass::Required) {
+            return Err(
+                BackendError::ServerRequest("asked while too much waits for the client").into()
+            );
+        }
+        Ok(receiver)
+    }
+
+    /// Builds the next request, with the responses and the backend's state.
+    fn retry(&self, asked: &[u8], responses: &[u8]) -> Bytes {
+        let first = self.introduced();
+        let Ok(Envelope::Request { params, .. }) = scan(&first) else { return first };
+        let Some(object) = params.span else { return first };
+        let mut splice = Splice::new(&first);
+        splice.set_member(object, "inputResponses", responses);
+        if let Some(state) = find(asked, "requestState") {
+            splice.set_member(object, "requestState", state);
+        }
+        splice.finish()
+    }
+}
+
+/// Returns the client capability that a server request requires.
+pub(crate) fn needed(method: &str) -> Option<&'static str> {
+    match method {
+        "elicitation/create" => Some("elicitation"),
+        "sampling/createMessage" => Some("sampling"),
+        "roots/list" => Some("roots"),
+        _ => None,
+    }
+}
+
+fn object_of(add: &[(&'static str, Vec<u8>)]) -> Vec<u8> {
+    let mut object = vec![b'{'];
+    for (key, value) in add {
+        if object.len() > 1 {
+            object.push(b',');
+        }
+        object.extend_from_slice(&define_literal(key));
+        object.push(b':');
+        object.extend_from_slice(value);
+    }
+    object.push(b'}');
+    object
+}

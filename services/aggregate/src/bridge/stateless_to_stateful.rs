@@ -1,0 +1,381 @@
+//! Calls from a stateless client to a stateful backend. The call uses a session of the caller's identity. If the backend sends
+//! a server request, the call is suspended and the client receives that request as a result; the client's next request resumes
+//! the call.
+
+mod call_task;
+
+use std::borrow::Cow;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use http_body::Frame;
+use tokio::sync::mpsc;
+use vmcp_core::{Body, BoxError, Generation, MediaType, NotSentError, Rejection, Reservation};
+use vmcp_timeout::TimeoutControl;
+use vmcp_wire::{Envelope, Key, Splice, find, scan, scan_prefix, sse};
+
+use self::call_task::CallTask;
+use super::extensions::{BRIDGED_IN_SESSIONS, bridged};
+use super::response::{self, AdaptedResponse, BufferedResults, ExpectedResponse, ResponseBuffer};
+use super::stateful_to_stateful::{event_stream, forgotten};
+use super::stateless_to_stateless::{carried, purpose};
+use super::suspended_calls::{CallEvent, Handle, Resumption};
+use crate::backend::error::BackendError;
+use crate::backend::event_reader::Events;
+use crate::backend::handshake::{BackendSession, ClientInfo};
+use crate::backend::request::post;
+use crate::backend::rpc::{small, status};
+use crate::call::{Call, Cancellation, Target};
+use crate::catalog::define_literal;
+use crate::session::BackendSessionSlot;
+use crate::session::stateless_sessions::Key as SharedKey;
+use crate::stream::next_piece;
+
+/// Maximum number of messages queued for the client.
+const MAX_QUEUED_EVENTS: usize = 64;
+
+const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+const CLIENT: &str = "io.modelcontextprotocol/clientInfo";
+const LEVEL: &str = "io.modelcontextprotocol/logLevel";
+
+pub(crate) async fn call(
+    call: Arc<Call>,
+    target: Arc<Target>,
+) -> Result<Result<Response<Body>, Rejection>, BoxError> {
+    match carried(&call) {
+        Ok(None) => {}
+        Ok(Some(state)) => {
+            let state = state.read(&call.message.bytes).into_owned();
+            return Ok(resume(call, target, &state).await);
+        }
+        Err(refusal) => return Ok(Err(refusal)),
+    }
+    let upstream = upstream(&call, &target)?;
+    for last in [false, true] {
+        let crossing = InFlightCall::begin(&call, &target, &upstream).await?;
+        if let Some(answer) = crossing.finish(&call, &target, &upstream, last).await? {
+            return Ok(answer);
+        }
+    }
+    Err(BackendError::SessionGone.into())
+}
+
+/// Returns a member of the request's `_meta`.
+fn meta<'a>(call: &'a Call, key: &str) -> Option<&'a [u8]> {
+    find(call.message.param(Key::Meta)?, key)
+}
+
+/// Returns the client's capabilities as sent to the backend.
+fn capabilities(call: &Call) -> Cow<'_, [u8]> {
+    bridged(meta(call, CAPABILITIES).unwrap_or(b"{}"), BRIDGED_IN_SESSIONS)
+}
+
+fn upstream(call: &Call, target: &Target) -> Result<Arc<BackendSessionSlot>, BoxError> {
+    let (capabilities, level) = (capabilities(call), meta(call, LEVEL));
+    let key = SharedKey::new(&target.link, call.caller.identity(), &capabilities, level);
+    Ok(call.hub.shared.get(key, &target.link).map_err(NotSentError::new)?)
+}
+
+/// Request in flight.
+struct InFlightCall {
+    live: Arc<BackendSession>,
+    response: Response<Body>,
+    expected: ExpectedResponse,
+    cancellation: Cancellation,
+    hold: TimeoutControl,
+}
+
+impl InFlightCall {
+    async fn begin(
+        call: &Call,
+        target: &Target,
+        upstream: &Arc<BackendSessionSlot>,
+    ) -> Result<Self, BoxError> {
+        let capabilities = capabilities(call);
+        let who = ClientInfo {
+            caller: &call.caller,
+            capabilities: &capabilities,
+            client: meta(call, CLIENT).unwrap_or(br#"{"name":"unknown","version":"0"}"#),
+            cause: call.cause(),
+            address: call.address,
+        };
+        let level = || meta(call, LEVEL).map(Into::into);
+        let live = upstream.live(who, &level).await.map_err(NotSentError::new)?;
+        let link = &target.link;
+        let id = Bytes::from(link.serial().to_string());
+        let mut request = live.sign(post(link, &call.caller, outgoing(target, &id)));
+        let hold = TimeoutControl::new();
+        request.extensions_mut().insert(hold.clone());
+        call.tell(target, &mut request);
+        let cancellation = Cancellation::new(Arc::clone(upstream), id.clone(), call.cause());
+        cancellation.arm(&live);
+        let sent = link.send(request).await;
+        let response = sent.inspect_err(|error| cancellation.failed(error))?;
+        let expected = ExpectedResponse {
+            id,
+            client_id: call.id(),
+            client: Generation::Stateless,
+            backend: Generation::Stateful,
+            cacheable: target.method == "resources/read",
+            held: BufferedResults::None,
+            most: call.hub.limits.held_bytes,
+            request_context: call.request_context.clone(),
+        };
+        Ok(Self { live, response, expected, cancellation, hold })
+    }
+
+    /// Completes the exchange; `None` if the backend has forgotten the session and a retry is useful.
+    async fn finish(
+        self,
+        call: &Arc<Call>,
+        target: &Arc<Target>,
+        upstream: &Arc<BackendSessionSlot>,
+        last: bool,
+    ) -> Result<Option<Result<Response<Body>, Rejection>>, BoxError> {
+        let Self { live, response, expected, cancellation, hold } = self;
+        let (parts, body) = response.into_parts();
+        let code = parts.status;
+        if MediaType::of(&parts.headers) != MediaType::EventStream {
+            // The response has begun, or there is none.
+            cancellation.disarm();
+        }
+        if matches!(code, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST) && live.can_end() {
+            let refusal = small(body).await?;
+            if !last && forgotten(code, &refusal) {
+                upstream.gone(&live);
+                return Ok(None);
+            }
+            if MediaType::of(&parts.headers) != MediaType::Json {
+                return Err(status(code).into());
+            }
+            return ready(response::whole(code, refusal, &expected)?).map(Some);
+        }
+        match MediaType::of(&parts.headers) {
+            MediaType::Json => {
+                let room = ResponseBuffer::new(&**call);
+                ready(response::json(code, body, &expected, room).await?).map(Some)
+            }
+            MediaType::EventStream => {
+                let mut events = Events::new(body, expected.most).counted(call.account().as_ref());
+                let first = events.next().await.unwrap_or_else(|| Err(BackendError::Ended.into()));
+                let first = first.inspect_err(|error| cancellation.failed(error))?.data;
+                if let Ok(Envelope::Response { .. }) = scan(&first) {
+                    cancellation.disarm();
+                    call.hold_event(&mut events);
+                    return ready(response::whole(StatusCode::OK, first, &expected)?).map(Some);
+                }
+                let running = CallTask::new(call, live, events, cancellation, hold, &expected);
+                let (outlet, outs) = mpsc::channel(MAX_QUEUED_EVENTS);
+                tokio::spawn(running.run(first, outlet));
+                Ok(Some(respond(call, target, outs, expected).await))
+            }
+            MediaType::Other if code.is_success() => Err(BackendError::ContentType.into()),
+            MediaType::Other => Err(status(code).into()),
+        }
+    }
+}
+
+/// Builds the request for a stateful server: under an id of the gateway, because the session is shared, and without members
+/// that exist only in the stateless generation.
+fn outgoing(target: &Target, id: &Bytes) -> Bytes {
+    let message = &target.message;
+    let Ok(Envelope::Request { id: theirs, params, .. }) = scan(message) else {
+        return message.clone();
+    };
+    let mut splice = Splice::new(message);
+    splice.replace(theirs, id.to_vec());
+    if let Some(object) = params.get(Key::Meta) {
+        for key in ["io.modelcontextprotocol/protocolVersion", CLIENT, CAPABILITIES, LEVEL] {
+            splice.remove_member(object, key);
+        }
+        if find(object.of(message), "progressToken").is_some() {
+            splice.set_member(object, "progressToken", id);
+        }
+    }
+    if let Some(object) = params.span {
+        splice.remove_member(object, "inputResponses");
+        // Clients of this generation do not request tasks this way and could not follow up an old one.
+        if params.get(Key::Task).is_some() {
+            splice.remove_member(object, Key::Task.name());
+        }
+    }
+    splice.finish()
+}
+
+/// Resumes a suspended call of this client.
+async fn resume(
+    call: Arc<Call>,
+    target: Arc<Target>,
+    sealed: &str,
+) -> Result<Response<Body>, Rejection> {
+    let gone = || {
+        Rejection::invalid_params(
+            "params.requestState is not one that was given for this request, is too old, or was \
+             used already: start the request anew",
+        )
+    };
+    let text = call.hub.seal.open(sealed, purpose(&call, &target)).ok_or_else(gone)?;
+    let handle = Handle::parse(&text).ok_or_else(gone)?;
+    let responses = call
+        .message
+        .span(Key::InputResponses)
+        .map(|span| span.slice(&call.message.bytes))
+        .filter(|responses| responses.first() == Some(&b'{'))
+        .ok_or_else(|| Rejection::invalid_params("params.inputResponses must be an object"))?;
+    let waiting = call.hub.parked.take(handle, call.caller.identity()).ok_or_else(gone)?;
+    let (outlet, outs) = mpsc::channel(MAX_QUEUED_EVENTS);
+    let (caller, cause) = (call.caller.clone(), call.cause().cloned());
+    waiting.send(Resumption { responses, outlet, caller, cause }).map_err(|_| gone())?;
+    let expected = ExpectedResponse {
+        // The running call knows its own id.
+        id: Bytes::new(),
+        client_id: call.id(),
+        client: Generation::Stateless,
+        backend: Generation::Stateful,
+        cacheable: target.method == "resources/read",
+        held: BufferedResults::None,
+        most: call.hub.limits.held_bytes,
+        request_context: call.request_context.clone(),
+    };
+    respond(&call, &target, outs, expected).await
+}
+
+/// Builds the response from the first events of a call.
+async fn respond(
+    call: &Arc<Call>,
+    target: &Arc<Target>,
+    mut outs: mpsc::Receiver<CallEvent>,
+    expected: ExpectedResponse,
+) -> Result<Response<Body>, Rejection> {
+    match outs.recv().await {
+        Some(CallEvent::Message(first, _, count)) => {
+            let final_message =
+                FinalMessage { call: Arc::clone(call), target: Arc::clone(target), expected };
+            let encoder = Some(sse::Encoder::new(first));
+            let body = CallEventBody { encoder, count, outs, final_message, over: false };
+            Ok(event_stream(Body::wrap(body)))
+        }
+        Some(CallEvent::Refused(refusal)) => Err(refusal),
+        last => {
+            let final_message =
+                FinalMessage { call: Arc::clone(call), target: Arc::clone(target), expected };
+            let (status, message) = final_message.message(last)?;
+            Ok(response::response(status, Body::from(message)))
+        }
+    }
+}
+
+/// Message that ends a response.
+struct FinalMessage {
+    call: Arc<Call>,
+    target: Arc<Target>,
+    expected: ExpectedResponse,
+}
+
+impl FinalMessage {
+    fn message(&self, last: Option<CallEvent>) -> Result<(StatusCode, Bytes), Rejection> {
+        let failed = |error: &BoxError| self.target.rejection(error);
+        match last {
+            Some(CallEvent::Answer(message, count)) => {
+                if let Some(count) = count {
+                    self.call.hold(count);
+                }
+                self.answer(message).map_err(|error| failed(&error))
+            }
+            Some(CallEvent::Questions(handle, questions)) => self
+                .questions(handle, &questions)
+                .map(|message| (StatusCode::OK, message))
+                .map_err(|error| failed(&error)),
+            Some(CallEvent::Failed(error)) => Err(failed(&error)),
+            Some(CallEvent::Refused(refusal)) => Err(refusal),
+            Some(CallEvent::Message(..)) | None => Err(failed(&BackendError::Ended.into())),
+        }
+    }
+
+    fn answer(&self, message: Bytes) -> Result<(StatusCode, Bytes), BoxError> {
+        let found = scan_prefix(&message)?;
+        let code = response::error_code(&found).and_then(|code| i32::try_from(code).ok());
+        let status = code.map_or(StatusCode::OK, response::status_of);
+        Ok((status, response::translate(message, &found, &self.expected)?))
+    }
+
+    fn questions(&self, handle: Handle, asked: &[(String, Bytes)]) -> Result<Bytes, BoxError> {
+        let sealed =
+            self.call.hub.seal.seal(&handle.to_text(), purpose(&self.call, &self.target))?;
+        let mut out = b"{\"jsonrpc\":\"2.0\",\"id\":".to_vec();
+        out.extend_from_slice(&self.expected.client_id);
+        out.extend_from_slice(
+            b",\"result\":{\"resultType\":\"input_required\",\"inputRequests\":{",
+        );
+        for (index, (key, question)) in asked.iter().enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(&define_literal(key));
+            out.push(b':');
+            out.extend_from_slice(question);
+        }
+        out.extend_from_slice(b"},\"requestState\":");
+        out.extend_from_slice(&define_literal(&sealed));
+        out.extend_from_slice(b"}}");
+        Ok(out.into())
+    }
+}
+
+/// Body of notifications followed by the final message.
+struct CallEventBody {
+    /// Message that is being sent.
+    encoder: Option<sse::Encoder>,
+    /// Its reservation, held until the next message is sent.
+    count: Option<Reservation>,
+    outs: mpsc::Receiver<CallEvent>,
+    final_message: FinalMessage,
+    over: bool,
+}
+
+impl http_body::Body for CallEventBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = &mut *self;
+        if this.encoder.is_none() {
+            if this.over {
+                return Poll::Ready(None);
+            }
+            let message = match ready!(this.outs.poll_recv(cx)) {
+                Some(CallEvent::Message(message, permit, count)) => {
+                    // Release the share, so the next message can arrive while the client reads this one.
+                    drop(permit);
+                    this.count = count;
+                    message
+                }
+                last => {
+                    // The reservation of the response is held by the call.
+                    (this.over, this.count) = (true, None);
+                    let ended = this.final_message.message(last).map(|(_, message)| message);
+                    ended.unwrap_or_else(|refusal| this.final_message.call.failure(&refusal))
+                }
+            };
+            this.encoder = Some(sse::Encoder::new(message));
+        }
+        Poll::Ready(next_piece(&mut this.encoder).map(Ok))
+    }
+}
+
+fn ready(shaped: AdaptedResponse) -> Result<Result<Response<Body>, Rejection>, BoxError> {
+    match shaped {
+        AdaptedResponse::Ready(response) => Ok(Ok(response)),
+        AdaptedResponse::InputRequired(_)
+        | AdaptedResponse::Task(_)
+        | AdaptedResponse::Whole(_) => {
+            Err(BackendError::Malformed("a question without a session").into())
+        }
+    }
+}

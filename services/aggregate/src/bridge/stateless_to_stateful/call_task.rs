@@ -1,0 +1,300 @@
+//! Task of a call, which outlives the responses to the client's individual requests.
+
+mod suspension;
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep_until, timeout};
+use vmcp_core::{BoxError, Generation, Identity, Rejection, RequestContext};
+use vmcp_timeout::TimeoutControl;
+use vmcp_wire::{Envelope, Key, Params, Span, Splice, find, scan};
+
+use super::{CAPABILITIES, LEVEL, meta};
+use crate::backend::BackendHandle;
+use crate::backend::error::BackendError;
+use crate::backend::event_reader::Events;
+use crate::backend::handshake::BackendSession;
+use crate::backend::observe::kind_of_change;
+use crate::backend::request::{post, with_operation};
+use crate::backend::rpc::tell;
+use crate::bridge::response::ExpectedResponse;
+use crate::bridge::stateful_to_stateless::needed;
+use crate::bridge::suspended_calls::{CallEvent, CallEventSender};
+use crate::call::{Call, Cancellation};
+use crate::catalog::ByGeneration;
+use crate::gateway_state::GatewayState;
+
+/// Time to collect further server requests, so concurrent ones are sent to the client in one round.
+const GATHER_TIME: Duration = Duration::from_millis(25);
+
+/// Maximum number of messages read after the client has disconnected: the response may follow immediately.
+const MAX_UNREAD_MESSAGES: usize = 64;
+
+/// Limit on messages queued for a connected client, in KiB. A single larger message is permitted.
+const MAX_QUEUED_KIB: u32 = 4 << 10;
+
+/// Maximum number of server requests in one round.
+const MAX_INPUT_REQUESTS: usize = 16;
+
+pub(super) struct CallTask {
+    hub: Arc<GatewayState>,
+    caller: Identity,
+    /// Address from which the call was started, if known.
+    address: Option<IpAddr>,
+    live: Arc<BackendSession>,
+    events: Events,
+    /// Messages that arrived while the call was suspended, including the end of the stream.
+    early: VecDeque<Result<Bytes, BoxError>>,
+    /// Request id sent to the backend, which is also its progress token.
+    id: Bytes,
+    /// The client's own progress token, as JSON.
+    token: Option<Bytes>,
+    capabilities: Bytes,
+    /// `true` if the client requests log messages.
+    logs: bool,
+    cancellation: Cancellation,
+    hold: TimeoutControl,
+    /// Record of the client's last request for this call, if a layer observes it.
+    cause: Option<RequestContext>,
+    asked: u32,
+    /// One permit for each KiB that may be queued for the client.
+    room: Arc<Semaphore>,
+}
+
+/// Pending server request.
+struct InputRequest {
+    key: String,
+    /// The backend's id of the server request, as JSON.
+    id: Bytes,
+    /// `method` and `params`.
+    question: Bytes,
+}
+
+/// Effect of a backend message on the call.
+enum NextAction {
+    More,
+    /// The client does not read.
+    Unread,
+    InputRequest(InputRequest),
+    Over(CallEvent),
+}
+
+impl CallTask {
+    pub(super) fn new(
+        call: &Call,
+        live: Arc<BackendSession>,
+        events: Events,
+        cancellation: Cancellation,
+        hold: TimeoutControl,
+        expected: &ExpectedResponse,
+    ) -> Self {
+        let bytes = |key: &str| meta(call, key).map(Bytes::copy_from_slice);
+        Self {
+            hub: Arc::clone(&call.hub),
+            caller: call.caller.identity().clone(),
+            address: call.address,
+            live,
+            events,
+            early: VecDeque::new(),
+            id: expected.id.clone(),
+            token: bytes("progressToken"),
+            capabilities: bytes(CAPABILITIES).unwrap_or_default(),
+            logs: meta(call, LEVEL).is_some(),
+            cancellation,
+            hold,
+            cause: call.cause().cloned(),
+            asked: 0,
+            room: Arc::new(Semaphore::new(MAX_QUEUED_KIB as usize)),
+        }
+    }
+
+    fn link(&self) -> &Arc<BackendHandle> {
+        &self.cancellation.upstream.link
+    }
+
+    /// Runs until the response, or until the client has disconnected.
+    pub(super) async fn run(mut self, first: Bytes, mut outlet: CallEventSender) {
+        let mut asked: Vec<InputRequest> = Vec::new();
+        // Time at which the collected server requests are sent to the client.
+        let mut round = Instant::now();
+        self.early.push_back(Ok(first));
+        let mut unheard = 0;
+        loop {
+            unheard += usize::from(outlet.is_closed());
+            if unheard > MAX_UNREAD_MESSAGES {
+                return;
+            }
+            let step = match self.early.pop_front() {
+                Some(Ok(message)) => self.step(message, &outlet).await,
+                Some(Err(error)) => NextAction::Over(CallEvent::Failed(error)),
+                None => tokio::select! {
+                    // Process received messages before a disconnect.
+                    biased;
+                    () = sleep_until(round), if !asked.is_empty() => {
+                        match self.park(std::mem::take(&mut asked), outlet).await {
+                            Some(resumed) => outlet = resumed,
+                            None => return,
+                        }
+                        continue;
+                    }
+                    event = self.events.next() => match event {
+                        Some(Ok(event)) => self.step(event.data, &outlet).await,
+                        Some(Err(error)) => NextAction::Over(CallEvent::Failed(error)),
+                        None => NextAction::Over(CallEvent::Failed(BackendError::Ended.into())),
+                    },
+                    () = outlet.closed() => return,
+                },
+            };
+            match step {
+                NextAction::More => {}
+                NextAction::Unread => return,
+                NextAction::InputRequest(question) => {
+                    if asked.is_empty() {
+                        round = Instant::now() + GATHER_TIME;
+                    }
+                    asked.push(question);
+                }
+                NextAction::Over(out) => return self.end(out, &outlet).await,
+            }
+            if asked.len() > MAX_INPUT_REQUESTS {
+                let error: BoxError = BackendError::ServerRequest("asked too much at once").into();
+                return self.end(CallEvent::Failed(error), &outlet).await;
+            }
+        }
+    }
+
+    /// Reports the outcome of the call. The backend is notified of the cancellation before the client receives the outcome.
+    async fn end(&mut self, out: CallEvent, outlet: &CallEventSender) {
+        match &out {
+            CallEvent::Answer(..) => _ = self.cancellation.disarm(),
+            CallEvent::Failed(error) => self.cancellation.failed(error),
+            CallEvent::Refused(_) => self.cancellation.send("the client cannot be asked"),
+            CallEvent::Message(..) | CallEvent::Questions(..) => {}
+        }
+        _ = outlet.send(out).await;
+    }
+
+    async fn step(&mut self, message: Bytes, outlet: &CallEventSender) -> NextAction {
+        match scan(&message) {
+            Ok(Envelope::Response { id, .. }) if id.is_none_or(|id| id.of(&message) == self.id) => {
+                NextAction::Over(CallEvent::Answer(message, self.events.take_reservation()))
+            }
+            Ok(Envelope::Response { .. }) | Err(_) => NextAction::More,
+            Ok(Envelope::Notification { method, params }) => {
+                let method = method.read(&message).into_owned();
+                match self.notification(&method, &params, message) {
+                    Some(message) => self.tell(message, outlet).await,
+                    None => NextAction::More,
+                }
+            }
+            Ok(Envelope::Request { id, method, params }) => {
+                let method = method.read(&message).into_owned();
+                self.question(&message, id, &method, &params).await
+            }
+        }
+    }
+
+    /// Sends a notification to the client, waiting for queue capacity.
+    async fn tell(&mut self, message: Bytes, outlet: &CallEventSender) -> NextAction {
+        let share = u32::try_from(message.len() / 1024).unwrap_or(MAX_QUEUED_KIB);
+        let count = self.events.take_reservation();
+        // This only waits if the client does not read.
+        let telling = async {
+            let room = Arc::clone(&self.room).acquire_many_owned(share.clamp(1, MAX_QUEUED_KIB));
+            if let Ok(permit) = room.await {
+                _ = outlet.send(CallEvent::Message(message, permit, count)).await;
+            }
+        };
+        if timeout(self.hub.limits.detached_for, telling).await.is_ok() {
+            return NextAction::More;
+        }
+        self.hub.detached.note_ended();
+        NextAction::Unread
+    }
+
+    /// Translates a notification for the client; `None` if it is not for the client.
+    fn notification(&self, method: &str, params: &Params, message: Bytes) -> Option<Bytes> {
+        if let Some(kind) = kind_of_change(&message) {
+            match &self.link().own {
+                Some(owns) => {
+                    owns.changed(&self.caller);
+                    self.hub.tell_caller(&self.caller, &ByGeneration::both(vec![kind]));
+                }
+                None => self.link().list_changed(kind, Generation::Stateful),
+            }
+            return None;
+        }
+        match method {
+            "notifications/progress" => {
+                let span = params.get(Key::ProgressToken)?;
+                if span.of(&message) != self.id {
+                    return None;
+                }
+                let mut splice = Splice::new(&message);
+                splice.replace(span, self.token.as_ref()?.to_vec());
+                Some(splice.finish())
+            }
+            "notifications/message" => self.logs.then_some(message),
+            _ => None,
+        }
+    }
+
+    async fn question(
+        &mut self,
+        message: &Bytes,
+        id: Span,
+        method: &str,
+        params: &Params,
+    ) -> NextAction {
+        let id = id.slice(message);
+        let Some(capability) = needed(method) else {
+            let ping = method == "ping";
+            let ending = if ping {
+                "\"result\":{}}"
+            } else {
+                "\"error\":{\"code\":-32601,\"message\":\"method not found\"}}"
+            };
+            self.reply(&id, ending.as_bytes()).await;
+            return NextAction::More;
+        };
+        if find(&self.capabilities, capability).is_none() {
+            let refusal =
+                "\"error\":{\"code\":-32601,\"message\":\"the client cannot be asked this\"}}";
+            self.reply(&id, refusal.as_bytes()).await;
+            return NextAction::Over(CallEvent::Refused(Rejection::missing_capability(
+                &format!("{{\"{capability}\":{{}}}}"),
+                format!("answering this needs the client capability {capability}"),
+            )));
+        }
+        self.asked += 1;
+        let mut question = format!("{{\"method\":\"{method}\"").into_bytes();
+        if let Some(params) = params.span {
+            question.extend_from_slice(b",\"params\":");
+            question.extend_from_slice(params.of(message));
+        }
+        question.push(b'}');
+        NextAction::InputRequest(InputRequest {
+            key: format!("q{}", self.asked),
+            id,
+            question: question.into(),
+        })
+    }
+
+    /// Sends the response to a server request to the backend.
+    fn reply(&self, id: &[u8], ending: &[u8]) -> impl Future<Output = ()> + Send + use<> {
+        let (link, live) = (Arc::clone(self.link()), Arc::clone(&self.live));
+        let message = [b"{\"jsonrpc\":\"2.0\",\"id\":", id, b",", ending].concat();
+        let request = live.sign(post(&link, &live.caller(), message.into()));
+        let request = with_operation(request, "", self.cause.as_ref());
+        async move {
+            if let Err(error) = tell(&link, request).await {
+                tracing::debug!(backend = link.name(), %error, "an answer did not arrive");
+            }
+        }
+    }
+}

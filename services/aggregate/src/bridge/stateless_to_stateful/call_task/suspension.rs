@@ -1,0 +1,192 @@
+//! Suspension of a call until its client returns with responses.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::timeout;
+use vmcp_core::{Body, BoxError, Rejection};
+use vmcp_wire::sse::Event;
+use vmcp_wire::{Envelope, find, scan};
+
+use super::{CallTask, InputRequest, MAX_INPUT_REQUESTS};
+use crate::backend::error::BackendError;
+use crate::backend::event_reader::Events;
+use crate::bridge::suspended_calls::{CallEvent, CallEventSender, Resumption, SuspendedCall};
+use crate::expiry::{time_to_expiry, wait_for_revocation};
+use crate::session::detached::Reservation;
+
+/// Cancellation reason for a suspended call whose client does not return.
+const NO_ANSWER: &str = "the client did not answer in time";
+const TOKEN_EXPIRED: &str = "the client's token expired";
+
+impl CallTask {
+    /// Sends the server requests to the client and waits for its return; `None` if it does not return.
+    pub(super) async fn park(
+        &mut self,
+        mut asked: Vec<InputRequest>,
+        mut outlet: CallEventSender,
+    ) -> Option<CallEventSender> {
+        let _pause = self.hold.pause();
+        let hub = Arc::clone(&self.hub);
+        while !asked.is_empty() {
+            let Some(mut place) = hub.parked.park(&self.caller, self.address) else {
+                let refusal = Rejection::overloaded("too many calls wait for an answer", 30);
+                self.end(CallEvent::Refused(refusal), &outlet).await;
+                return None;
+            };
+            let questions =
+                asked.iter().map(|asked| (asked.key.clone(), asked.question.clone())).collect();
+            let mut reservation = hub.account(&self.caller, self.address).open();
+            let size: usize = asked.iter().map(|asked| asked.question.len()).sum();
+            if !reservation.resize(size + self.held()) {
+                let refusal = Rejection::overloaded("too much waits for answers of clients", 30);
+                self.end(CallEvent::Refused(refusal), &outlet).await;
+                return None;
+            }
+            outlet.send(CallEvent::Questions(place.handle, questions)).await.ok()?;
+            drop(outlet);
+            let Some(resume) = self.wait(&mut place, &mut reservation, size).await else {
+                hub.detached.note_ended();
+                let expired = time_to_expiry(&self.caller).is_some_and(|left| left.is_zero());
+                self.cancellation.send(if expired { TOKEN_EXPIRED } else { NO_ANSWER });
+                return None;
+            };
+            outlet = resume.outlet;
+            self.caller = resume.caller.identity().clone();
+            self.cause = resume.cause;
+            self.live.renew(&resume.caller);
+            // Server requests without a response are sent again, unless the call has ended.
+            let open = self.hand_over(asked, &resume.responses).await;
+            asked = if self.is_over() { Vec::new() } else { open };
+        }
+        Some(outlet)
+    }
+
+    /// Waits for the client's return; `None` if it does not return. `size` is that of the server requests.
+    async fn wait(
+        &mut self,
+        place: &mut SuspendedCall<'_>,
+        reservation: &mut Reservation,
+        size: usize,
+    ) -> Option<Resumption> {
+        // The call cannot be resumed after the token that started it has expired.
+        let token = time_to_expiry(&self.caller).unwrap_or(Duration::MAX);
+        let patience = self.hub.limits.parked_for.min(token);
+        let caller = self.caller.clone();
+        let mut waiting = pin!(async {
+            tokio::select! {
+                waited = timeout(patience, &mut place.resumed) => waited.ok()?.ok(),
+                () = wait_for_revocation(&caller) => None,
+            }
+        });
+        let mut reads = self.keep_buffered();
+        loop {
+            tokio::select! {
+                resume = &mut waiting => return resume,
+                more = self.read_early(), if reads => reads = more,
+            }
+            if !reservation.resize(size + self.held()) {
+                self.drop_early();
+                reads = false;
+            }
+        }
+    }
+
+    /// Forwards the client's responses to the backend. Returns the server requests without a response.
+    async fn hand_over(&mut self, asked: Vec<InputRequest>, responses: &[u8]) -> Vec<InputRequest> {
+        let mut open = Vec::new();
+        for question in asked {
+            match find(responses, &question.key).filter(|given| given.starts_with(b"{")) {
+                Some(given) => {
+                    let ending = [b"\"result\":", given, b"}"].concat();
+                    self.reply(&question.id, &ending).await;
+                }
+                None => open.push(question),
+            }
+        }
+        open
+    }
+
+    /// Returns `true` if the call ended during the suspension.
+    fn is_over(&self) -> bool {
+        match self.early.back() {
+            Some(Ok(message)) => matches!(scan(message), Ok(Envelope::Response { .. })),
+            Some(Err(_)) => true,
+            None => false,
+        }
+    }
+
+    /// Returns the size of the backend's messages buffered during the suspension.
+    fn held(&self) -> usize {
+        let early = self.early.iter().filter_map(|it| it.as_ref().ok()).map(Bytes::len);
+        early.sum::<usize>() + self.events.held()
+    }
+
+    /// Drops the buffered messages and ends the call because they exceed the limit.
+    fn drop_early(&mut self) {
+        self.hub.detached.note_ended();
+        self.early.clear();
+        // Dropping the body also closes the backend's response.
+        self.events = Events::new(Body::empty(), 0);
+        let failure =
+            if self.cancellation.is_armed() { BackendError::UNREAD } else { BackendError::UNKEPT };
+        let failure = failure.into();
+        self.cancellation.failed(&failure);
+        self.early.push_back(Err(failure));
+    }
+
+    /// Reads messages during the suspension. Returns `true` if more can be read now.
+    async fn read_early(&mut self) -> bool {
+        match self.events.chunk().await {
+            Some(Ok(())) => self.keep_buffered(),
+            Some(Err(error)) => self.keep_early(Some(Err(error))),
+            None => self.keep_early(None),
+        }
+    }
+
+    /// Buffers received messages. Returns `true` if more can be read now.
+    fn keep_buffered(&mut self) -> bool {
+        while let Some(event) = self.events.buffered() {
+            if !self.keep_early(Some(event)) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Buffers a message during the suspension. Returns `true` if more can be read now.
+    fn keep_early(&mut self, event: Option<Result<Event, BoxError>>) -> bool {
+        let message = match event {
+            Some(Ok(event)) => event.data,
+            Some(Err(error)) => {
+                self.early.push_back(Err(error));
+                return false;
+            }
+            None => {
+                self.early.push_back(Err(BackendError::Ended.into()));
+                return false;
+            }
+        };
+        match scan(&message) {
+            Ok(Envelope::Response { id, .. }) if id.is_none_or(|id| id.of(&message) == self.id) => {
+                // The call has its response, even if the client does not return for it.
+                self.cancellation.disarm();
+                self.early.push_back(Ok(message));
+                false
+            }
+            Ok(Envelope::Notification { method, params }) => {
+                let method = method.read(&message).into_owned();
+                // During the suspension, the client has no stream.
+                _ = self.notification(&method, &params, message);
+                true
+            }
+            Ok(Envelope::Request { .. }) => {
+                self.early.push_back(Ok(message));
+                self.early.len() < MAX_INPUT_REQUESTS
+            }
+            Ok(Envelope::Response { .. }) | Err(_) => true,
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Client messages that are not forwarded as requests to one backend: notifications, responses to server requests, and the log
+//! level of a session.
+
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use http::{Response, StatusCode};
+use vmcp_core::{Body, Rejection, code};
+use vmcp_wire::{Key, Span, Splice};
+
+use crate::backend::request::{post, with_operation};
+use crate::backend::rpc::tell;
+use crate::call::{Call, result};
+use crate::session::{PendingServerRequest, Session};
+
+const LEVELS: [&str; 8] =
+    ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
+
+/// Returns 202 without a body.
+pub(crate) fn accepted() -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::ACCEPTED;
+    response
+}
+
+/// Delivers a client's response to the backend or call that sent the server request. It is rejected unless such a request is
+/// open in this session.
+pub(crate) async fn answer(
+    call: Arc<Call>,
+    session: &Arc<Session>,
+    id: Option<Span>,
+) -> Result<Response<Body>, Rejection> {
+    let message = call.message.bytes.clone();
+    let question = id
+        .and_then(|id| std::str::from_utf8(id.of(&message)).ok()?.parse().ok())
+        .and_then(|number| session.has_talk()?.take(number));
+    match (question, id) {
+        (
+            Some(PendingServerRequest::Backend { upstream, live, id: theirs, pauses, asker: _ }),
+            Some(id),
+        ) => {
+            drop(pauses);
+            let mut splice = Splice::new(&message);
+            splice.replace(id, theirs.to_vec());
+            let request = live.sign(post(&upstream.link, &call.caller, splice.finish()));
+            let request = with_operation(request, "", call.cause());
+            if let Err(error) = tell(&upstream.link, request).await {
+                tracing::debug!(backend = upstream.link.name(), %error, "an answer did not arrive");
+            }
+            Ok(accepted())
+        }
+        (Some(PendingServerRequest::Call(waiting)), _) => {
+            // The call may have ended already.
+            _ = waiting.send(message);
+            Ok(accepted())
+        }
+        _ => Err(Rejection::malformed(
+            code::INVALID_REQUEST,
+            "no question with this id is open in this session",
+        )),
+    }
+}
+
+/// Forwards a client's notification.
+pub(crate) async fn notify(
+    call: &Call,
+    session: &Arc<Session>,
+    method: &str,
+) -> Result<Response<Body>, Rejection> {
+    match method {
+        "notifications/cancelled" => cancel(call, session).await,
+        "notifications/roots/list_changed" => tell_all(call, session).await,
+        // Progress notifications for server requests carry no token of the gateway; `initialized` has no effect.
+        _ => {}
+    }
+    Ok(accepted())
+}
+
+/// Cancels a call. Ids are unique within the session, so the notification is forwarded unchanged: once, and only if the backend
+/// has not responded yet.
+async fn cancel(call: &Call, session: &Arc<Session>) {
+    let Some(running) = call.message.param(Key::RequestId).and_then(|id| session.running(id))
+    else {
+        return;
+    };
+    let under_way = running.cancellation.disarm();
+    running.cancelled.notify_one();
+    if let Some(live) = under_way {
+        let link = &running.cancellation.upstream.link;
+        let request = live.sign(post(link, &call.caller, call.message.bytes.clone()));
+        _ = tell(link, with_operation(request, "notifications/cancelled", call.cause())).await;
+    }
+}
+
+/// Forwards a notification to all backends concurrently.
+async fn tell_all(call: &Call, session: &Arc<Session>) {
+    let upstreams = session.upstreams();
+    let telling = upstreams.iter().map(async |upstream| {
+        let Some(live) = upstream.open() else { return };
+        let request = live.sign(post(&upstream.link, &call.caller, call.message.bytes.clone()));
+        let request = with_operation(request, "notifications/roots/list_changed", call.cause());
+        _ = tell(&upstream.link, request).await;
+    });
+    join_all(telling).await;
+}
+
+/// Sets the log level of the session at every backend, including those opened later.
+pub(crate) async fn set_level(
+    call: &Call,
+    session: &Arc<Session>,
+) -> Result<Response<Body>, Rejection> {
+    let level = call.message.text(Key::Level).map(|level| level.read(&call.message.bytes));
+    let known = level.as_deref().and_then(|level| LEVELS.into_iter().find(|known| *known == level));
+    let Some(level) = known else {
+        let message = format!("logging/setLevel needs params.level, one of {}", LEVELS.join(", "));
+        return Err(Rejection::invalid_params(message));
+    };
+    let level = format!("\"{level}\"");
+    // Set before the open sessions are enumerated: a session that is opened concurrently reads the level afterwards.
+    session.set_level(level.as_bytes());
+    let upstreams = session.upstreams();
+    let setting = upstreams.iter().map(async |upstream| {
+        if let Some(live) = upstream.open().filter(|live| live.logs) {
+            upstream.set_level(&live, level.as_bytes(), call.cause()).await;
+        }
+    });
+    join_all(setting).await;
+    Ok(result(&call.id(), b"{}"))
+}

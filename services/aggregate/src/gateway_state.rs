@@ -1,0 +1,367 @@
+//! State shared by the whole service: the current snapshot, the sessions, the listeners.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use vmcp_core::{BudgetAccount, ByteBudget, Caller, Generation, Identity, ItemBackend};
+use vmcp_session::Sessions;
+
+use crate::backend::BackendHandle;
+use crate::backend::handshake::ClientInfo;
+use crate::backend::per_caller::{InternedOffers, PerCallerCatalogs};
+use crate::backend_tasks::BackendTasks;
+use crate::bridge::suspended_calls::SuspendedCalls;
+use crate::cache::caller_catalog_cache::CallerCatalogCache;
+use crate::cache::list_views::Views;
+use crate::catalog::{
+    ByGeneration, Catalog, CatalogInput, Catalogs, Kind, Offer, combine, define_literal,
+};
+use crate::notify::authorizer::NotificationFilter;
+use crate::notify::listen::Listeners;
+use crate::rebuild::Rebuilds;
+use crate::session::Session;
+use crate::session::detached::{ClientAccount, DetachedBudget};
+use crate::session::stateless_sessions::StatelessSessions;
+use crate::settings::{BackendSettings, Checks, Limits, PartialFailure, Rules, Settings, Sharing};
+
+/// Maximum number of items for which a catalog is built inline; this takes less than a millisecond.
+pub(crate) const MAX_INLINE_ITEMS: usize = 2000;
+
+/// Catalog of one generation, with backend handles.
+pub(crate) type BackendCatalog = Catalog<Arc<BackendHandle>>;
+
+/// Catalogs of both generations, with backend handles.
+pub(crate) type BackendCatalogs = Catalogs<Arc<BackendHandle>>;
+
+/// Configuration and its current catalogs. A request completes with the snapshot it began with; the catalogs change with the
+/// backends.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    pub(crate) partial_failure: PartialFailure,
+    pub(crate) checks: Option<Checks>,
+    pub(crate) rules: Rules,
+    pub(crate) links: Vec<Arc<BackendHandle>>,
+    /// `true` if some backends have per-caller offers.
+    pub(crate) per_caller: bool,
+    /// Catalogs of the offers that all callers share.
+    catalogs: ArcSwap<BackendCatalogs>,
+}
+
+/// Shared state of the service.
+#[derive(Debug)]
+pub(crate) struct GatewayState {
+    snapshot: ArcSwap<Snapshot>,
+    pub(crate) rebuilds: Rebuilds,
+    watchers: BackendTasks,
+    pub(crate) sessions: Sessions<Session>,
+    pub(crate) listeners: Listeners,
+    pub(crate) shared: StatelessSessions,
+    pub(crate) views: Arc<Views>,
+    pub(crate) mixed: CallerCatalogCache,
+    pub(crate) hearing: NotificationFilter,
+    pub(crate) parked: SuspendedCalls,
+    pub(crate) detached: Arc<DetachedBudget>,
+    pub(crate) limits: Limits,
+    pub(crate) seal: crate::seal::Seal,
+}
+
+/// Client information of the gateway, for requests that no client caused.
+#[derive(Debug)]
+pub(crate) struct GatewayClientInfo(Vec<u8>);
+
+impl GatewayClientInfo {
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.0
+    }
+
+    pub(crate) fn get(&self) -> ClientInfo<'_> {
+        // Some servers list certain tools only for clients with these capabilities. The catalog serves all clients, so it has
+        // to include those tools; a call from a client without the capability then fails with a clear error. The same applies
+        // to clients that render user interfaces.
+        let capabilities = br#"{"roots":{"listChanged":true},"sampling":{},"elicitation":{},"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}}}"#;
+        let caller = &Caller::Gateway;
+        ClientInfo { caller, capabilities, client: &self.0, cause: None, address: None }
+    }
+
+    /// Returns the client information for requests on behalf of a caller.
+    pub(crate) fn on_behalf_of<'a>(&'a self, caller: &'a Caller) -> ClientInfo<'a> {
+        ClientInfo { caller, ..self.get() }
+    }
+
+    /// Returns the client information for a probe, with credentials that the backend accepts.
+    pub(crate) fn before<'a>(&'a self, link: &BackendHandle, caller: &'a Caller) -> ClientInfo<'a> {
+        if link.shared() { self.get() } else { self.on_behalf_of(caller) }
+    }
+}
+
+impl Snapshot {
+    fn new(settings: Settings, old: Option<&Self>, budget: Option<&ByteBudget>) -> Self {
+        let Settings { name, version, backends, rules, partial_failure, checks } = settings;
+        let kept: HashMap<_, _> = old
+            .iter()
+            .flat_map(|old| &old.links)
+            .map(|link| ((link.backend.clone(), link.fingerprint), Arc::clone(link)))
+            .collect();
+        let link = |backend: BackendSettings| {
+            let known = kept.get(&(backend.backend.clone(), backend.fingerprint));
+            // An offer that belongs to a caller must not become shared.
+            match known.filter(|link| link.shared() == (backend.catalog == Sharing::Shared)) {
+                Some(link) => {
+                    link.retune(&backend);
+                    Arc::clone(link)
+                }
+                None => BackendHandle::new(backend, budget.cloned()),
+            }
+        };
+        let links: Vec<_> = backends.into_iter().map(link).collect();
+        let none = combine(&[], &[], &rules);
+        let snapshot = Self {
+            name,
+            version,
+            partial_failure,
+            checks,
+            rules,
+            per_caller: links.iter().any(|link| !link.shared()),
+            links,
+            catalogs: ArcSwap::from_pointee(none),
+        };
+        snapshot.store(snapshot.combine(&[]));
+        snapshot
+    }
+
+    /// Borrows the catalogs briefly, which is cheaper than cloning the `Arc`.
+    pub(crate) fn look(&self) -> arc_swap::Guard<Arc<BackendCatalogs>> {
+        self.catalogs.load()
+    }
+
+    pub(crate) fn catalogs(&self) -> Arc<BackendCatalogs> {
+        self.catalogs.load_full()
+    }
+
+    /// Returns the catalog for clients of one generation.
+    pub(crate) fn catalog(&self, generation: Generation) -> Arc<BackendCatalog> {
+        Arc::clone(self.catalogs.load().of(generation))
+    }
+
+    pub(crate) fn store(&self, catalogs: BackendCatalogs) {
+        self.catalogs.store(Arc::new(catalogs));
+    }
+
+    /// Waits for pending first offers, each for a limited time from when its fetch began.
+    pub(crate) async fn settle(&self) {
+        let patience = self.patience();
+        for link in self.links.iter().filter(|link| link.shared()) {
+            link.settled(patience).await;
+        }
+    }
+
+    /// Returns the time to wait for a first offer.
+    pub(crate) fn patience(&self) -> Duration {
+        match self.partial_failure {
+            PartialFailure::Fail => Duration::from_secs(5),
+            PartialFailure::BestEffort => Duration::from_secs(1),
+        }
+    }
+
+    /// Returns the number of shared items of all backends.
+    pub(crate) fn items(&self) -> usize {
+        self.links.iter().map(|link| link.offers.load().len()).sum()
+    }
+
+    /// Returns `true` if the per-caller items of any caller may differ from those under `old`.
+    fn per_caller_changed(&self, old: &Self) -> bool {
+        let own = |links: &[Arc<BackendHandle>]| -> Vec<_> {
+            links.iter().filter(|link| !link.shared()).map(Arc::as_ptr).collect()
+        };
+        let (own, before) = (own(&self.links), own(&old.links));
+        own != before || !own.is_empty() && self.rules != old.rules
+    }
+
+    /// Builds the catalogs of the shared offers and a caller's own offers: one for each per-caller backend, in their order.
+    pub(crate) fn combine(&self, own: &[Option<Arc<InternedOffers>>]) -> BackendCatalogs {
+        let offers: Vec<_> = self.links.iter().map(|link| link.offers.load_full()).collect();
+        let (mut own, none) = (own.iter(), Offer::default());
+        let parts: Vec<_> = self
+            .links
+            .iter()
+            .zip(&offers)
+            .filter_map(|(link, offer)| {
+                let offers = if link.shared() { &**offer } else { &own.next()?.as_ref()?.offers };
+                let only = offers.only_generation();
+                let offers = offers.known(&none)?;
+                Some(CatalogInput { name: link.name(), link: Arc::clone(link), offers, only })
+            })
+            .collect();
+        let backends: Vec<_> = self.links.iter().map(|link| link.name()).collect();
+        combine(&parts, &backends, &self.rules)
+    }
+}
+
+impl BackendCatalog {
+    /// Returns the policy attributes of the backend `link`, for a client of this generation.
+    pub(crate) fn item_backend<'a>(
+        &self,
+        link: &'a BackendHandle,
+        client: Generation,
+    ) -> ItemBackend<'a> {
+        ItemBackend { name: link.name(), generation: self.spoken(link.name(), client) }
+    }
+
+    /// Returns the policy attributes of the backend of a listed item.
+    pub(crate) fn backend_of(
+        &self,
+        kind: Kind,
+        name: &str,
+        client: Generation,
+    ) -> Option<ItemBackend<'_>> {
+        self.owner(kind, name).map(|link| self.item_backend(link, client))
+    }
+}
+
+impl GatewayState {
+    pub(crate) fn new(settings: Settings, limits: Limits, seal: crate::seal::Seal) -> Arc<Self> {
+        let hub = Arc::new(Self {
+            snapshot: ArcSwap::from_pointee(Snapshot::new(
+                settings,
+                None,
+                limits.buffered.as_ref(),
+            )),
+            rebuilds: Rebuilds::default(),
+            watchers: BackendTasks::default(),
+            sessions: Sessions::new(limits.sessions, limits.session_ttl)
+                .in_use_while(Session::in_use),
+            listeners: Listeners::new(limits.listeners),
+            shared: StatelessSessions::default(),
+            views: Arc::new(Views::new()),
+            mixed: CallerCatalogCache::new(),
+            hearing: NotificationFilter::default(),
+            parked: SuspendedCalls::new(limits.parked, limits.parked_per_identity),
+            detached: DetachedBudget::new(limits.detached_bytes),
+            limits,
+            seal,
+        });
+        hub.observe_all();
+        hub
+    }
+
+    /// Returns the accounts for messages to a client, connected or not.
+    pub(crate) fn account(&self, identity: &Identity, address: Option<IpAddr>) -> ClientAccount {
+        ClientAccount::new(&self.detached, self.limits.buffered.as_ref(), identity, address)
+    }
+
+    /// Returns the client's account in the budget of the process, if that has one.
+    pub(crate) fn process_account(
+        &self,
+        identity: &Identity,
+        address: Option<IpAddr>,
+    ) -> Option<BudgetAccount> {
+        let budget = self.limits.buffered.as_ref()?;
+        Some(budget.account(budget.caller(identity, address)))
+    }
+
+    pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
+        self.snapshot.load_full()
+    }
+
+    /// Waits for pending first offers and returns `seen`, or its replacement after a reload: backends that only an older
+    /// configuration contains are not fetched any more.
+    pub(crate) async fn settled(&self, seen: &Arc<Snapshot>) -> Arc<Snapshot> {
+        let mut snapshot = Arc::clone(seen);
+        loop {
+            snapshot.settle().await;
+            let newest = self.snapshot();
+            if Arc::ptr_eq(&newest, &snapshot) {
+                return snapshot;
+            }
+            snapshot = newest;
+        }
+    }
+
+    /// Applies a new configuration. Unchanged backends keep their state.
+    pub(crate) async fn reload(self: &Arc<Self>, settings: Settings) {
+        let guard = self.rebuilds.hold().await;
+        let old = self.snapshot();
+        let new = Arc::new(Snapshot::new(settings, Some(&old), self.limits.buffered.as_ref()));
+        let mut changes = new.catalogs().changes(&old.catalogs());
+        if new.per_caller_changed(&old) {
+            changes = ByGeneration::both(Kind::ALL.to_vec());
+        }
+        self.snapshot.store(Arc::clone(&new));
+        drop(guard);
+        self.observe_all();
+        let kept = |link: &Arc<BackendHandle>| new.links.iter().any(|kept| Arc::ptr_eq(kept, link));
+        old.links.iter().filter(|link| !kept(link)).for_each(|link| link.retire());
+        self.tell(&changes);
+        self.sessions.for_each(|session| session.keep_only(&new.links));
+        self.listeners.keep_only(&new.links);
+        self.shared.keep_only(&new.links);
+    }
+
+    /// Notifies one caller of changed lists.
+    pub(crate) fn tell_caller(&self, caller: &Identity, changes: &ByGeneration<Vec<Kind>>) {
+        let ByGeneration { stateful, stateless } = changes;
+        if !stateful.is_empty() {
+            self.sessions.for_each(|session| {
+                if session.caller().identity() == caller {
+                    session.lists_changed(stateful);
+                }
+            });
+        }
+        self.listeners.lists_changed(stateless, Some(caller));
+    }
+
+    /// Notifies the clients of each generation of changed lists.
+    pub(crate) fn tell(&self, changes: &ByGeneration<Vec<Kind>>) {
+        let ByGeneration { stateful, stateless } = changes;
+        if !stateful.is_empty() {
+            self.sessions.for_each(|session| session.lists_changed(stateful));
+        }
+        self.listeners.lists_changed(stateless, None);
+    }
+
+    /// Returns the `clientInfo` of the gateway.
+    pub(crate) fn introduction(&self) -> GatewayClientInfo {
+        let snapshot = self.snapshot.load();
+        let mut info = b"{\"name\":".to_vec();
+        info.extend_from_slice(&define_literal(&snapshot.name));
+        info.extend_from_slice(b",\"version\":");
+        info.extend_from_slice(&define_literal(&snapshot.version));
+        info.push(b'}');
+        GatewayClientInfo(info)
+    }
+
+    /// Starts tasks for the snapshot's backends and ends those of others.
+    fn observe_all(self: &Arc<Self>) {
+        let snapshot = self.snapshot();
+        self.watchers.follow(self, &snapshot.links, snapshot.checks);
+    }
+
+    /// Removes ended and expired state.
+    pub(crate) fn sweep(&self) {
+        for session in self.sessions.sweep() {
+            session.end();
+        }
+        self.sessions.for_each(|session| session.prune(self.limits.parked_for));
+        self.shared.sweep();
+        self.views.sweep();
+        self.mixed.sweep();
+        let snapshot = self.snapshot();
+        snapshot
+            .links
+            .iter()
+            .filter_map(|link| link.own.as_ref())
+            .for_each(PerCallerCatalogs::sweep);
+    }
+
+    /// Ends all tasks and streams.
+    pub(crate) fn shut_down(&self) {
+        self.watchers.end();
+        self.sessions.for_each(|session| session.end());
+        self.shared.end();
+    }
+}

@@ -1,0 +1,117 @@
+//! Handshake with clients: `initialize` of the stateful generation and `server/discover` of the stateless one. Neither waits
+//! for a backend.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use http::{HeaderValue, Response};
+use vmcp_core::{Body, Caller, Identity, LATEST_STATEFUL, Rejection, STATEFUL, STATELESS};
+use vmcp_wire::Key;
+
+use crate::backend::request::SESSION;
+use crate::bridge::extensions::{BRIDGED_IN_SESSIONS, bridged};
+use crate::call::{Call, result};
+use crate::catalog::define_literal;
+use crate::gateway_state::GatewayState;
+use crate::session::Session;
+
+/// Capabilities of the gateway, independent of its backends.
+const CAPABILITIES: &str = r#""tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"completions":{},"logging":{}"#;
+
+/// Extensions bridged for clients with and without a session.
+const SESSION_EXTENSIONS: &str = r#"{"io.modelcontextprotocol/ui":{}}"#;
+const EXTENSIONS: &str = r#"{"io.modelcontextprotocol/tasks":{},"io.modelcontextprotocol/ui":{}}"#;
+
+/// Maximum number of bytes stored of a client's `initialize` parameters.
+const MAX_CLIENT_INFO_BYTES: usize = 16 << 10;
+
+/// Opens a session (MCP 2025-11-25, Lifecycle). `address` is that of the client, if known.
+pub(crate) fn initialize(
+    call: &Call,
+    address: Option<IpAddr>,
+) -> Result<Response<Body>, Rejection> {
+    let message = &call.message;
+    let Some(asked) = message.text(Key::ProtocolVersion) else {
+        return Err(Rejection::invalid_params("initialize needs params.protocolVersion, a string"));
+    };
+    let asked = asked.read(&message.bytes);
+    let revision = STATEFUL.into_iter().find(|known| *known == asked).unwrap_or(LATEST_STATEFUL);
+    let capabilities = object(call, Key::Capabilities)?.unwrap_or(b"{}");
+    let client = object(call, Key::ClientInfo)?.unwrap_or(br#"{"name":"unknown","version":"0"}"#);
+    if capabilities.len() + client.len() > MAX_CLIENT_INFO_BYTES {
+        return Err(Rejection::invalid_params("capabilities and clientInfo are too long"));
+    }
+    if call.hub.sessions.len() >= call.hub.limits.sessions {
+        call.hub.sweep();
+    }
+    let capabilities = bridged(capabilities, BRIDGED_IN_SESSIONS);
+    let session = Session::new(revision, call.caller.clone(), address, &capabilities, client);
+    let opened = call
+        .hub
+        .sessions
+        .open(call.caller.identity().clone(), address, session)
+        .map_err(|full| Rejection::overloaded(full.to_string(), 30))?;
+    if let Some(evicted) = opened.evicted {
+        evicted.end();
+    }
+    let mut out = format!(
+        r#"{{"protocolVersion":"{revision}","capabilities":{{{CAPABILITIES},"extensions":{SESSION_EXTENSIONS}}},"serverInfo":"#
+    )
+    .into_bytes();
+    out.extend_from_slice(&server(&call.hub));
+    append_instructions(&mut out, call);
+    out.push(b'}');
+    let mut response = result(&call.id(), &out);
+    let id = HeaderValue::from_str(&opened.id.to_string()).map_err(|_| Rejection::internal())?;
+    response.headers_mut().insert(SESSION, id);
+    Ok(response)
+}
+
+/// Returns the supported revisions and capabilities (MCP 2026-07-28, Discovery).
+pub(crate) fn discover(call: &Call) -> Response<Body> {
+    let mut out = format!(
+        r#"{{"resultType":"complete","ttlMs":0,"cacheScope":"private","supportedVersions":["{STATELESS}""#
+    )
+    .into_bytes();
+    for revision in STATEFUL {
+        out.extend_from_slice(format!(",\"{revision}\"").as_bytes());
+    }
+    out.extend_from_slice(
+        format!(
+            r#"],"capabilities":{{{CAPABILITIES},"extensions":{EXTENSIONS}}},"_meta":{{"io.modelcontextprotocol/serverInfo":"#
+        )
+        .as_bytes(),
+    );
+    out.extend_from_slice(&server(&call.hub));
+    out.push(b'}');
+    append_instructions(&mut out, call);
+    out.push(b'}');
+    result(&call.id(), &out)
+}
+
+fn append_instructions(out: &mut Vec<u8>, call: &Call) {
+    if let Some(instructions) = &call.snapshot.catalog(call.generation()).instructions {
+        out.extend_from_slice(b",\"instructions\":");
+        out.extend_from_slice(&define_literal(instructions));
+    }
+}
+
+/// Returns `serverInfo`.
+fn server(hub: &Arc<GatewayState>) -> Vec<u8> {
+    hub.introduction().into_bytes()
+}
+
+/// Returns a member of `params`, which has to be an object.
+fn object(call: &Call, key: Key) -> Result<Option<&[u8]>, Rejection> {
+    match call.message.param(key) {
+        Some(value) if value.first() != Some(&b'{') => {
+            Err(Rejection::invalid_params(format!("params.{} must be an object", key.name())))
+        }
+        value => Ok(value),
+    }
+}
+
+/// Returns the caller that authentication established.
+pub(crate) fn caller(extensions: &http::Extensions) -> Caller {
+    Caller::User(extensions.get::<Identity>().cloned().unwrap_or_else(Identity::anonymous))
+}

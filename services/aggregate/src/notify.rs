@@ -1,0 +1,4 @@
+//! Notifications to clients: authorization, and the streams that carry them.
+
+pub(crate) mod authorizer;
+pub(crate) mod listen;

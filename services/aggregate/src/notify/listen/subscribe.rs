@@ -1,0 +1,71 @@
+//! Requests `resources/subscribe` and `resources/unsubscribe` of stateful clients.
+
+use std::sync::Arc;
+
+use http::Response;
+use vmcp_core::{Body, Generation, MediaType, Rejection};
+use vmcp_wire::{Envelope, Outcome, scan};
+
+use super::follow;
+use crate::backend::SupportedModes;
+use crate::backend::rpc::small;
+use crate::call::{Call, Target, result};
+use crate::session::Session;
+
+/// Subscribes at the backend that has the resource. Its updates are then sent on the client's notification stream.
+pub(crate) async fn subscribe(
+    call: Arc<Call>,
+    session: Arc<Session>,
+    method: &'static str,
+) -> Result<Response<Body>, Rejection> {
+    let target = Target::find(&call, method).await?;
+    if let Some(request_context) = &call.request_context {
+        request_context.record_backend(&target.link.backend);
+    }
+    let uri = target.name();
+    let upstream = session.upstream(&target.link);
+    let wanted = method == "resources/subscribe";
+    if wanted && !upstream.may_subscribe(&uri) {
+        return Err(Rejection::invalid_params("too many subscriptions of this session"));
+    }
+    // The client may open its stream later; earlier notifications are queued for it.
+    session.talk().standing(|| session.account(&call.hub));
+    if target.link.speaks() == Some(SupportedModes::Stateless) {
+        if target.decided.is_some_and(|decided| decided != Generation::Stateless) {
+            return Err(call.outdated(&target.link));
+        }
+        upstream.subscribe(&uri, wanted);
+        // A different set of resources requires a new stream.
+        upstream.stop_listening();
+        follow::follow(&call.hub, &session, &upstream);
+        return Ok(result(&call.id(), b"{}"));
+    }
+    if !wanted {
+        upstream.subscribe(&uri, false);
+    }
+    let (response, accepted) = accepted(Arc::clone(&call).forward(method).await?).await?;
+    if accepted {
+        // Stored only now: otherwise a session opened by the request would send the subscription too.
+        if wanted {
+            upstream.subscribe(&uri, true);
+        }
+        follow::follow(&call.hub, &session, &upstream);
+    }
+    Ok(response)
+}
+
+/// Returns the response, and `true` if the backend has accepted the request.
+async fn accepted(response: Response<Body>) -> Result<(Response<Body>, bool), Rejection> {
+    // A response at the end of a stream is only read by the client.
+    if MediaType::of(response.headers()) != MediaType::Json {
+        return Ok((response, true));
+    }
+    let (parts, body) = response.into_parts();
+    let message = small(body).await.map_err(|error| {
+        tracing::debug!(%error, "an answer to a subscription did not arrive");
+        Rejection::internal()
+    })?;
+    let is_error =
+        matches!(scan(&message), Ok(Envelope::Response { outcome: Outcome::Error(_), .. }));
+    Ok((Response::from_parts(parts, Body::from(message)), !is_error))
+}

@@ -1,0 +1,227 @@
+//! Task notifications for stateless clients (`taskIds` of `subscriptions/listen`).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::time::sleep;
+use vmcp_core::{Generation, MediaType, Rejection, cause_ref, code};
+use vmcp_timeout::TimeoutControl;
+use vmcp_wire::{Envelope, Key, Span, Splice, elements, find, parse_json_string, scan};
+
+use super::follow::{MAX_EVENT_BYTES, RETRY_DELAY, listening};
+use super::{Listener, MAX_RESOURCES};
+use crate::backend::BackendHandle;
+use crate::backend::error::BackendError;
+use crate::backend::event_reader::Events;
+use crate::backend::handshake::{self, ClientInfo};
+use crate::backend::rpc::ask;
+use crate::bridge::extensions::{TASKS, TASKS_REQUIRED, declares, tasks_required};
+use crate::call::Call;
+use crate::catalog::define_literal;
+use crate::gateway_state::GatewayState;
+use crate::tasks::{self, TASK_CHANGED, TaskId, translated, visible_tool};
+
+const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
+
+/// Task that a listener follows.
+#[derive(Debug)]
+pub(crate) struct FollowedTask {
+    /// The backend's own id.
+    id: Box<str>,
+    /// The client's id of the task, exactly as sent.
+    pub(crate) literal: Bytes,
+    /// Advertised name of the tool that created the task.
+    tool: Box<str>,
+    /// Last status sent to the client.
+    status: Option<Box<str>>,
+}
+
+/// Returns the task ids of a listen request, exactly as sent.
+pub(crate) fn wanted(call: &Call, filter: &[u8]) -> Result<Vec<Bytes>, Rejection> {
+    let Some(ids) = find(filter, "taskIds").filter(|ids| *ids != b"null") else {
+        return Ok(Vec::new());
+    };
+    let mut literals = elements(ids);
+    let strings = literals.clone().all(|id| id.first() == Some(&b'"'));
+    if ids.first() != Some(&b'[') || !strings || literals.clone().nth(MAX_RESOURCES).is_some() {
+        return Err(Rejection::invalid_params(format!(
+            "params.notifications.taskIds must be an array of at most {MAX_RESOURCES} strings"
+        )));
+    }
+    let literals: Vec<Bytes> =
+        literals.by_ref().map(|id| call.message.bytes.slice_ref(id)).collect();
+    if !literals.is_empty() && !declares(&call.message, TASKS) {
+        return Err(tasks_required());
+    }
+    Ok(literals)
+}
+
+/// Groups the tasks by backend. Tasks that the client may not follow are omitted.
+pub(crate) async fn find_tasks(
+    call: &Call,
+    literals: Vec<Bytes>,
+) -> Vec<(Arc<BackendHandle>, Vec<FollowedTask>)> {
+    let mut found: Vec<(Arc<BackendHandle>, Vec<FollowedTask>)> = Vec::new();
+    for literal in literals {
+        // Policy evaluation takes time and there can be many tasks, so yield to other requests.
+        tokio::task::yield_now().await;
+        let id = parse_json_string(&literal);
+        let task = id.and_then(|id| TaskId::open(&id, &call.hub.seal, call.caller.identity()));
+        let Some(TaskId { backend, tool, id }) = task else { continue };
+        let mut links = call.snapshot.links.iter();
+        let Some(link) = links.find(|link| *link.name() == *backend) else { continue };
+        let Ok(Some(tool)) = visible_tool(call, link, &tool).await else { continue };
+        if !matches!(call.meet(link).await, Ok(Generation::Stateless)) {
+            continue;
+        }
+        let task = FollowedTask { id, literal, tool, status: None };
+        match found.iter_mut().find(|(known, _)| Arc::ptr_eq(known, link)) {
+            Some((_, tasks)) if tasks.iter().any(|known| known.id == task.id) => {}
+            Some((_, tasks)) => tasks.push(task),
+            None => found.push((Arc::clone(link), vec![task])),
+        }
+    }
+    found
+}
+
+/// Notifies a listener of the tasks of one backend until all have ended.
+pub(crate) async fn for_listener(
+    hub: Arc<GatewayState>,
+    listener: Arc<Listener>,
+    link: Arc<BackendHandle>,
+    tasks: Vec<FollowedTask>,
+) {
+    let mut follower = TaskFollower { hub, listener, link, tasks };
+    let mut pause = RETRY_DELAY.0;
+    while !follower.tasks.is_empty() {
+        match follower.open().await {
+            Some(mut events) => {
+                while let Some(Ok(event)) = events.next().await {
+                    pause = RETRY_DELAY.0;
+                    follower.pass(&event.data).await;
+                    if follower.tasks.is_empty() {
+                        return;
+                    }
+                }
+            }
+            // Without a stream, the tasks are polled.
+            None => follower.refetch().await,
+        }
+        sleep(pause).await;
+        pause = RETRY_DELAY.1.min(pause * 2);
+    }
+}
+
+struct TaskFollower {
+    hub: Arc<GatewayState>,
+    listener: Arc<Listener>,
+    link: Arc<BackendHandle>,
+    /// Tasks that have not ended, as far as the client knows.
+    tasks: Vec<FollowedTask>,
+}
+
+impl TaskFollower {
+    fn introduction(&self) -> ClientInfo<'_> {
+        let capabilities = TASKS_REQUIRED.as_bytes();
+        ClientInfo { capabilities, ..listening(&self.listener.caller) }
+    }
+
+    /// Opens the backend's notification stream for the tasks.
+    async fn open(&self) -> Option<Events> {
+        let literal =
+            |task: &FollowedTask| String::from_utf8_lossy(&define_literal(&task.id)).into_owned();
+        let ids: Vec<_> = self.tasks.iter().map(literal).collect();
+        let members = format!("\"notifications\":{{\"taskIds\":[{}]}},", ids.join(","));
+        let who = self.introduction();
+        let (mut request, _) =
+            handshake::request(&self.link, "subscriptions/listen", &members, who);
+        let hold = TimeoutControl::new();
+        hold.disable();
+        request.extensions_mut().insert(hold);
+        let response = self.link.send(request).await.ok()?;
+        let events = MediaType::of(response.headers()) == MediaType::EventStream;
+        let account = self.link.account(&self.listener.caller, None);
+        events.then(|| {
+            Events::new(response.into_body(), MAX_EVENT_BYTES).counted_while_open(account.as_ref())
+        })
+    }
+
+    /// Forwards a backend's notification about a task of this listener.
+    async fn pass(&mut self, message: &Bytes) {
+        let Ok(Envelope::Notification { method, params }) = scan(message) else { return };
+        if method.is(message, ACKNOWLEDGED) {
+            // Earlier changes are not sent on the stream.
+            return self.refetch().await;
+        }
+        if !method.is(message, TASK_CHANGED) {
+            return;
+        }
+        let id = params.text(message, Key::TaskId).map(|id| id.read(message));
+        let index = self.tasks.iter().position(|task| id.as_deref() == Some(&*task.id));
+        if let (Some(index), Some(params)) = (index, params.span) {
+            self.tell(index, message, params);
+        }
+    }
+
+    /// Fetches the tasks and notifies the client of changes.
+    async fn refetch(&mut self) {
+        let mut index = 0;
+        while let Some(task) = self.tasks.get(index) {
+            let left = self.tasks.len();
+            let request = tasks::about(&self.link, "tasks/get", &task.id, self.introduction());
+            let Some((request, id)) = request else { return };
+            match ask(&self.link, request, &id).await {
+                Ok(reply) => {
+                    let status = find(&reply.result, "status").and_then(parse_json_string);
+                    let known = task.status.as_deref().unwrap_or("working");
+                    if status.is_some_and(|status| status != known) {
+                        let (message, params) = notification(&reply.result);
+                        self.tell(index, &message, params);
+                    }
+                }
+                Err(error) => match cause_ref::<BackendError>(error.as_ref()) {
+                    Some(BackendError::Rpc { code, .. })
+                        if *code == i64::from(code::INVALID_PARAMS) =>
+                    {
+                        self.tasks.remove(index);
+                    }
+                    // The next fetch retries it.
+                    _ => return,
+                },
+            }
+            if self.tasks.len() == left {
+                index += 1;
+            }
+        }
+    }
+
+    /// Notifies the client of a task if the tool that created the task is still visible. A task that has ended is not followed
+    /// any longer.
+    fn tell(&mut self, index: usize, message: &Bytes, params: Span) {
+        let Some(task) = self.tasks.get_mut(index) else { return };
+        let caller = self.listener.caller.identity();
+        if self.hub.may_follow(caller, &self.link, &task.tool)
+            && let Ok(message) = translated(message, params, &task.id, &task.literal)
+        {
+            self.listener.push(&message);
+        }
+        task.status =
+            find(params.of(message), "status").and_then(parse_json_string).map(Into::into);
+        if matches!(task.status.as_deref(), Some("completed" | "failed" | "cancelled")) {
+            self.tasks.remove(index);
+        }
+    }
+}
+
+/// Builds the notification from a `tasks/get` result, with the span of its parameters.
+fn notification(result: &Bytes) -> (Bytes, Span) {
+    let mut splice = Splice::new(result);
+    let whole = Span { start: 0, end: u32::try_from(result.len()).unwrap_or(u32::MAX) };
+    splice.remove_member(whole, "resultType");
+    let params = splice.finish();
+    let start = format!(r#"{{"jsonrpc":"2.0","method":"{TASK_CHANGED}","params":"#);
+    let message = Bytes::from([start.as_bytes(), &params, b"}"].concat());
+    let at = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
+    let span = Span { start: at(start.len()), end: at(start.len() + params.len()) };
+    (message, span)
+}

@@ -1,0 +1,241 @@
+//! Session of one client at one stateful backend, opened on first use.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use bytes::Bytes;
+use futures_util::future::join_all;
+use http::Request;
+use http_body_util::Full;
+use tokio::task::AbortHandle;
+use tokio::time::{sleep, timeout};
+use vmcp_core::{BoxError, RequestContext};
+
+use super::lock;
+use crate::backend::BackendHandle;
+use crate::backend::handshake::{self, BackendSession, ClientInfo};
+use crate::backend::request::{post, with_operation};
+use crate::backend::rpc::{ask, tell};
+use crate::catalog::define_literal;
+
+/// Interval for checking whether the calls of an ending session have completed.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Time for which a session stays open so that the cancellations of its calls arrive.
+const CANCELLATION_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Closure that returns the log level of the client, as JSON; the level may change at any time.
+pub(crate) type LevelSource<'a> = &'a (dyn Fn() -> Option<Box<[u8]>> + Sync);
+
+/// Maximum number of resources that one session can subscribe to at one backend.
+const MAX_SUBSCRIPTIONS: usize = 1024;
+
+/// Slot for a session at one backend.
+#[derive(Debug)]
+pub(crate) struct BackendSessionSlot {
+    pub(crate) link: Arc<BackendHandle>,
+    live: ArcSwapOption<BackendSession>,
+    /// Held while the session is opened, so it is opened once.
+    opening: tokio::sync::Mutex<()>,
+    extra: Mutex<Option<Box<SubscriptionState>>>,
+    /// `true` if the session has opened a user interface of the backend (MCP Apps).
+    pub(crate) has_open_app: AtomicBool,
+}
+
+/// State that few sessions need.
+#[derive(Debug, Default)]
+struct SubscriptionState {
+    /// Resources that the client has subscribed to.
+    subscriptions: Vec<Box<str>>,
+    listener: Option<AbortHandle>,
+    /// Set when the slot has ended; no listener is started afterwards.
+    ended: bool,
+}
+
+impl BackendSessionSlot {
+    pub(crate) fn new(link: Arc<BackendHandle>) -> Self {
+        Self {
+            link,
+            live: ArcSwapOption::empty(),
+            opening: tokio::sync::Mutex::const_new(()),
+            extra: Mutex::new(None),
+            has_open_app: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns the session; opens it if necessary.
+    pub(crate) async fn live(
+        &self,
+        who: ClientInfo<'_>,
+        level: LevelSource<'_>,
+    ) -> Result<Arc<BackendSession>, BoxError> {
+        match self.live.load_full() {
+            Some(live) => {
+                live.renew(who.caller);
+                Ok(live)
+            }
+            // Boxed: this runs once per session and should not enlarge the future of every request.
+            None => Box::pin(self.open_session(who, level)).await,
+        }
+    }
+
+    async fn open_session(
+        &self,
+        who: ClientInfo<'_>,
+        level: LevelSource<'_>,
+    ) -> Result<Arc<BackendSession>, BoxError> {
+        let _guard = self.opening.lock().await;
+        if let Some(live) = self.live.load_full() {
+            return Ok(live);
+        }
+        let (opened, _) = handshake::open(&self.link, who).await?;
+        let live = opened.live();
+        let mut known = None;
+        self.follow_level(live, level, &mut known, who.cause).await;
+        for uri in self.subscriptions() {
+            let uri = String::from_utf8_lossy(&define_literal(&uri)).into_owned();
+            let params = format!("{{\"uri\":{uri}}}");
+            _ = self.set(live, "resources/subscribe", &params, who.cause).await;
+        }
+        let live = opened.keep();
+        self.live.store(Some(Arc::clone(&live)));
+        // A concurrent `set_level` either did not see this session, so its level is sent here, or sends it.
+        self.follow_level(&live, level, &mut known, who.cause).await;
+        Ok(live)
+    }
+
+    /// Sends the log level to a session until the `known` one is current.
+    async fn follow_level(
+        &self,
+        live: &BackendSession,
+        level: LevelSource<'_>,
+        known: &mut Option<Box<[u8]>>,
+        cause: Option<&RequestContext>,
+    ) {
+        while let Some(level) = level().filter(|_| live.logs)
+            && known.as_ref() != Some(&level)
+        {
+            self.set_level(live, &level, cause).await;
+            *known = Some(level);
+        }
+    }
+
+    /// Sets the log level of a session; `level` is JSON. Rejections by the backend are ignored.
+    pub(crate) async fn set_level(
+        &self,
+        live: &BackendSession,
+        level: &[u8],
+        cause: Option<&RequestContext>,
+    ) {
+        let params = format!("{{\"level\":{}}}", String::from_utf8_lossy(level));
+        _ = self.set(live, "logging/setLevel", &params, cause).await;
+    }
+
+    /// Returns the session if it is open.
+    pub(crate) fn open(&self) -> Option<Arc<BackendSession>> {
+        self.live.load_full()
+    }
+
+    /// Removes a session that the backend has forgotten. Returns `true` if it was still the current one.
+    pub(crate) fn gone(&self, live: &Arc<BackendSession>) -> bool {
+        let current = self.live.compare_and_swap(live, None);
+        current.as_ref().is_some_and(|current| Arc::ptr_eq(current, live))
+    }
+
+    /// Sends a small request of the gateway itself.
+    pub(crate) async fn set(
+        &self,
+        live: &BackendSession,
+        method: &'static str,
+        params: &str,
+        cause: Option<&RequestContext>,
+    ) -> Result<(), BoxError> {
+        let id = format!("\"vmcp:{}\"", self.link.serial());
+        let message =
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#);
+        let request = live.sign(post(&self.link, &live.caller(), message.into()));
+        ask(&self.link, with_operation(request, method, cause), &id).await.map(drop)
+    }
+
+    /// Returns `true` if the subscription is already stored or there is capacity for it.
+    pub(crate) fn may_subscribe(&self, uri: &str) -> bool {
+        lock(&self.extra).as_ref().is_none_or(|extra| {
+            let known = &extra.subscriptions;
+            known.len() < MAX_SUBSCRIPTIONS || known.iter().any(|known| **known == *uri)
+        })
+    }
+
+    /// Adds or removes a resource subscription. Beyond the limit, none is added.
+    pub(crate) fn subscribe(&self, uri: &str, wanted: bool) {
+        let mut extra = lock(&self.extra);
+        let subscriptions = &mut extra.get_or_insert_default().subscriptions;
+        subscriptions.retain(|known| **known != *uri);
+        if wanted && subscriptions.len() < MAX_SUBSCRIPTIONS {
+            subscriptions.push(uri.into());
+        }
+    }
+
+    pub(crate) fn subscriptions(&self) -> Vec<Box<str>> {
+        lock(&self.extra).as_ref().map(|extra| extra.subscriptions.clone()).unwrap_or_default()
+    }
+
+    /// Starts the listener with `start`, unless one is running or the slot has ended.
+    pub(crate) fn listen_with(&self, start: impl FnOnce() -> AbortHandle) {
+        let mut extra = lock(&self.extra);
+        let SubscriptionState { listener, ended, .. } = &mut **extra.get_or_insert_default();
+        if !*ended && listener.as_ref().is_none_or(AbortHandle::is_finished) {
+            *listener = Some(start());
+        }
+    }
+
+    /// Stops the listener.
+    pub(crate) fn stop_listening(&self) {
+        if let Some(extra) = &mut *lock(&self.extra)
+            && let Some(listener) = extra.listener.take()
+        {
+            listener.abort();
+        }
+    }
+
+    /// Ends the session in the background, after sending `cancels`.
+    pub(crate) fn close(&self, cancels: Vec<Request<Full<Bytes>>>) {
+        self.end_listening();
+        self.leave(false, cancels);
+    }
+
+    /// Ends the session after its calls: each call completes with the configuration it began with.
+    pub(crate) fn retire(&self) {
+        self.end_listening();
+        self.leave(true, Vec::new());
+    }
+
+    /// Stops the listener permanently.
+    fn end_listening(&self) {
+        lock(&self.extra).get_or_insert_default().ended = true;
+        self.stop_listening();
+    }
+
+    fn leave(&self, patiently: bool, cancels: Vec<Request<Full<Bytes>>>) {
+        let Some(live) = self.live.swap(None).filter(|live| live.can_end()) else { return };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let link = Arc::clone(&self.link);
+        runtime.spawn(async move {
+            // Each call in flight holds a reference to the session.
+            while patiently && Arc::strong_count(&live) > 1 {
+                sleep(POLL_INTERVAL).await;
+            }
+            let cancels = cancels.into_iter().map(|cancel| tell(&link, cancel));
+            _ = timeout(CANCELLATION_TIMEOUT, join_all(cancels)).await;
+            live.close(&link).await;
+        });
+    }
+}
+
+/// Ends a session that a call in flight opened after the slot was closed.
+impl Drop for BackendSessionSlot {
+    fn drop(&mut self) {
+        self.leave(true, Vec::new());
+    }
+}

@@ -1,0 +1,151 @@
+//! Backend sessions on behalf of stateless clients. They are never shared between identities, and the client's declared
+//! capabilities are part of the key because they determine the backend's server requests.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+use vmcp_core::{Fingerprint, Identity};
+
+use crate::backend::BackendHandle;
+use crate::backend::error::BackendError;
+use crate::session::{BackendSessionSlot, lock};
+use crate::settings::Transport;
+
+/// Maximum number of sessions.
+const MAX_ENTRIES: usize = 4096;
+
+/// Maximum number of sessions with one backend for requests with a common key. With HTTP+SSE, this limits the concurrent
+/// requests.
+const MAX_PER_KEY: u16 = 128;
+
+/// Idle timeout of a session.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// Cache of backend sessions for stateless clients.
+#[derive(Debug, Default)]
+pub(crate) struct StatelessSessions(Mutex<HashMap<Key, Entry>>);
+
+/// Cache key of a session. Requests with equal keys may share it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    /// The backend, by the address of its handle.
+    link: usize,
+    caller: Identity,
+    /// Inputs of the request's credentials, if they are not the gateway's own.
+    credentials: Option<Fingerprint>,
+    capabilities: Bytes,
+    level: Option<Bytes>,
+    /// Number that distinguishes sessions limited to one request at a time.
+    number: u16,
+}
+
+#[derive(Debug)]
+struct Entry {
+    upstream: Arc<BackendSessionSlot>,
+    used: Instant,
+}
+
+impl Key {
+    pub(crate) fn new(
+        link: &Arc<BackendHandle>,
+        caller: &Identity,
+        capabilities: &[u8],
+        level: Option<&[u8]>,
+    ) -> Self {
+        Self {
+            link: Arc::as_ptr(link) as usize,
+            caller: caller.clone(),
+            credentials: (!link.shared()).then(|| caller.credential_key()),
+            capabilities: Bytes::copy_from_slice(capabilities),
+            level: level.map(Bytes::copy_from_slice),
+            number: 0,
+        }
+    }
+}
+
+impl StatelessSessions {
+    /// Returns the session of a key, which counts as used while the result is held. Evicts the least recently used session if
+    /// the cache is full.
+    ///
+    /// The single stream of HTTP+SSE does not correlate server requests and log messages with requests, and two requests of
+    /// anonymous callers may belong to different people. Therefore each such request has its own session.
+    ///
+    /// # Errors
+    /// Fails if too many requests with this key are in flight at an HTTP+SSE backend.
+    pub(crate) fn get(
+        &self,
+        mut key: Key,
+        link: &Arc<BackendHandle>,
+    ) -> Result<Arc<BackendSessionSlot>, BackendError> {
+        let mut table = lock(&self.0);
+        if link.transport == Transport::Sse {
+            let in_use = |entry: &Entry| Arc::strong_count(&entry.upstream) > 1;
+            while table.get(&key).is_some_and(in_use) {
+                key.number += 1;
+                if key.number >= MAX_PER_KEY {
+                    return Err(BackendError::Busy);
+                }
+            }
+        }
+        if let Some(entry) = table.get_mut(&key) {
+            entry.used = Instant::now();
+            return Ok(Arc::clone(&entry.upstream));
+        }
+        // Checked under the lock: an entry inserted before the backend is retired is removed afterwards.
+        if link.is_retired() {
+            return Ok(Arc::new(BackendSessionSlot::new(Arc::clone(link))));
+        }
+        if table.len() >= MAX_ENTRIES {
+            let oldest =
+                table.iter().min_by_key(|(_, entry)| entry.used).map(|(key, _)| key.clone());
+            if let Some(entry) = oldest.and_then(|key| table.remove(&key)) {
+                entry.upstream.retire();
+            }
+        }
+        let upstream = Arc::new(BackendSessionSlot::new(Arc::clone(link)));
+        let entry = Entry { upstream: Arc::clone(&upstream), used: Instant::now() };
+        table.insert(key, entry);
+        Ok(upstream)
+    }
+
+    /// Ends sessions that have been idle for too long. A session with a call in flight is in use.
+    pub(crate) fn sweep(&self) {
+        let idle = |entry: &Entry| {
+            entry.used.elapsed() >= IDLE_TIMEOUT && Arc::strong_count(&entry.upstream) == 1
+        };
+        self.end_where(|_, entry| idle(entry));
+    }
+
+    /// Ends the sessions of backends that are no longer configured.
+    pub(crate) fn keep_only(&self, links: &[Arc<BackendHandle>]) {
+        self.end_where(|_, entry| {
+            !links.iter().any(|link| Arc::ptr_eq(link, &entry.upstream.link))
+        });
+    }
+
+    /// Ends all sessions.
+    pub(crate) fn end(&self) {
+        self.end_where(|_, _| true);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.0).len()
+    }
+
+    fn end_where(&self, over: impl Fn(&Key, &Entry) -> bool) {
+        let mut table = lock(&self.0);
+        let keys: Vec<Key> = table
+            .iter()
+            .filter(|(key, entry)| over(key, entry))
+            .map(|(key, _)| key.clone())
+            .collect();
+        let ended: Vec<_> = keys.iter().filter_map(|key| table.remove(key)).collect();
+        drop(table);
+        for entry in ended {
+            entry.upstream.retire();
+        }
+    }
+}

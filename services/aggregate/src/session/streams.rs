@@ -1,0 +1,179 @@
+//! Streams of a session, and the pending server requests sent on them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+use vmcp_timeout::PauseGuard;
+
+use super::detached::ClientAccount;
+use super::{BackendSessionSlot, lock};
+use crate::backend::handshake::BackendSession;
+use crate::stream::Stream;
+
+/// Maximum number of streams of one session, active or resumable.
+const MAX_STREAMS: usize = 64;
+
+/// Maximum number of pending server requests of one session.
+const MAX_PENDING_SERVER_REQUESTS: usize = 64;
+
+/// Streams and pending server requests of a session.
+#[derive(Debug, Default)]
+pub(crate) struct SessionStreams(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// Set when the session has ended; later insertions are rejected.
+    ended: bool,
+    /// The client's notification stream.
+    standing: Option<Arc<Stream>>,
+    streams: Vec<Arc<Stream>>,
+    stream_serial: u32,
+    /// Pending server requests with the time they were sent.
+    questions: HashMap<u64, (PendingServerRequest, Instant)>,
+    question_serial: u64,
+    tasks: Vec<AbortHandle>,
+}
+
+/// Recipient of the client's response to a server request.
+#[derive(Debug)]
+pub(crate) enum PendingServerRequest {
+    /// The stateful backend that sent the request, under its own id.
+    Backend {
+        upstream: Arc<BackendSessionSlot>,
+        live: Arc<BackendSession>,
+        id: Bytes,
+        /// Guards that pause the timeouts of dependent calls until the response.
+        pauses: Vec<PauseGuard>,
+        /// Dangling once the stream that delivered the server request has ended.
+        asker: Weak<()>,
+    },
+    /// A waiting call, which receives the whole response.
+    Call(oneshot::Sender<Bytes>),
+}
+
+impl PendingServerRequest {
+    /// Returns `true` if the recipient still waits.
+    fn is_open(&self) -> bool {
+        match self {
+            Self::Backend { asker, .. } => asker.strong_count() > 0,
+            Self::Call(waiting) => !waiting.is_closed(),
+        }
+    }
+}
+
+impl SessionStreams {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        lock(&self.0)
+    }
+
+    /// Returns the notification stream; creates it if necessary.
+    pub(crate) fn standing(&self, account: impl FnOnce() -> ClientAccount) -> Arc<Stream> {
+        let mut state = self.lock();
+        let ended = state.ended;
+        let stream = state.standing.get_or_insert_with(|| Stream::new(0, account()));
+        if ended {
+            stream.end();
+        }
+        Arc::clone(stream)
+    }
+
+    /// Returns the notification stream, if it was ever opened.
+    pub(crate) fn listening(&self) -> Option<Arc<Stream>> {
+        self.lock().standing.clone()
+    }
+
+    /// Creates a stream for one response; `None` if there are too many or the session has ended.
+    pub(crate) fn open_stream(&self, account: ClientAccount) -> Option<Arc<Stream>> {
+        let mut state = self.lock();
+        if state.ended {
+            return None;
+        }
+        state.streams.retain(|stream| !stream.is_over());
+        if state.streams.len() >= MAX_STREAMS {
+            // Ended streams are only kept for resumption, so a new response may replace one.
+            let ended = state.streams.iter().position(|stream| stream.has_ended())?;
+            state.streams.remove(ended);
+        }
+        state.stream_serial = state.stream_serial.wrapping_add(1).max(1);
+        let stream = Stream::new(state.stream_serial, account);
+        state.streams.push(Arc::clone(&stream));
+        Some(stream)
+    }
+
+    /// Returns the stream with this number, as contained in event ids.
+    pub(crate) fn stream(&self, number: u32) -> Option<Arc<Stream>> {
+        if number == 0 {
+            return self.listening();
+        }
+        self.lock().streams.iter().find(|stream| stream.number() == number).cloned()
+    }
+
+    /// Stores a server request until the response. Returns its number, which is the id that the client receives; `None` if too
+    /// many are pending or the session has ended.
+    pub(crate) fn ask(&self, question: PendingServerRequest) -> Option<u64> {
+        let mut state = self.lock();
+        if state.questions.len() >= MAX_PENDING_SERVER_REQUESTS || state.ended {
+            return None;
+        }
+        state.question_serial += 1;
+        let number = state.question_serial;
+        state.questions.insert(number, (question, Instant::now()));
+        Some(number)
+    }
+
+    /// Removes the server request that the client responded to. Only the first response is accepted.
+    pub(crate) fn take(&self, number: u64) -> Option<PendingServerRequest> {
+        self.lock().questions.remove(&number).map(|(question, _)| question)
+    }
+
+    /// Removes a server request that its backend has cancelled.
+    pub(crate) fn withdraw(&self, asked: &Arc<BackendSession>, theirs: &[u8]) -> Option<u64> {
+        let mut state = self.lock();
+        let number = state.questions.iter().find_map(|(number, (question, _))| match question {
+            PendingServerRequest::Backend { live, id, .. }
+                if Arc::ptr_eq(live, asked) && id == theirs =>
+            {
+                Some(*number)
+            }
+            PendingServerRequest::Backend { .. } | PendingServerRequest::Call(_) => None,
+        })?;
+        state.questions.remove(&number);
+        Some(number)
+    }
+
+    /// Aborts a task when the session ends, immediately if it already has.
+    pub(crate) fn own(&self, task: AbortHandle) {
+        let mut state = self.lock();
+        if state.ended {
+            return task.abort();
+        }
+        state.tasks.retain(|task| !task.is_finished());
+        state.tasks.push(task);
+    }
+
+    /// Removes ended streams. Returns the server requests whose stream has ended or that have been pending for longer than
+    /// `patience`, because their backends may still wait for a response.
+    pub(crate) fn prune(&self, patience: Duration) -> Vec<PendingServerRequest> {
+        let mut state = self.lock();
+        state.streams.retain(|stream| !stream.is_over());
+        if state.streams.is_empty() {
+            state.streams.shrink_to_fit();
+        }
+        state.tasks.retain(|task| !task.is_finished());
+        let expired = state
+            .questions
+            .extract_if(|_, (question, asked)| !question.is_open() || asked.elapsed() >= patience);
+        expired.map(|(_, (question, _))| question).collect()
+    }
+
+    pub(crate) fn end(&self) {
+        let state = std::mem::replace(&mut *self.lock(), State { ended: true, ..State::default() });
+        state.tasks.into_iter().for_each(|task| task.abort());
+        state.streams.into_iter().chain(state.standing).for_each(|stream| stream.end());
+    }
+}
