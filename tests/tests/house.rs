@@ -422,6 +422,21 @@ fn lock_files_name_no_registry_host() {
 }
 
 #[test]
+fn paths_in_documents_exist() {
+    let mut broken = Vec::new();
+    for document in ["README.md", "CONTRIBUTING.md", "SECURITY.md"] {
+        let text = fs::read_to_string(root().join(document)).unwrap();
+        let outside_code = text.split("```").step_by(2);
+        let spans = outside_code.flat_map(|part| part.split('`').skip(1).step_by(2));
+        let folders = ["layers/", "services/", "examples/", "tests/"];
+        let paths = spans.filter(|span| folders.iter().any(|folder| span.starts_with(folder)));
+        let missing = paths.filter(|path| !root().join(path).exists());
+        broken.extend(missing.map(|path| format!("{document}: {path}")));
+    }
+    assert_none(&broken, "a document names a path that does not exist");
+}
+
+#[test]
 fn tests_named_in_security_exist() {
     let functions: BTreeSet<String> = rust_files()
         .flat_map(|(_, text)| {
