@@ -8,18 +8,18 @@ mod authz;
 mod call;
 mod completion;
 mod config;
-mod connect;
 mod demo;
 mod doctor;
-mod files;
+mod file_limit;
 mod init;
 mod inspect;
 mod list;
 pub mod log;
-mod outcome;
+mod output;
 mod schema;
 mod serve;
 mod session;
+mod survey;
 mod table;
 mod target;
 mod unmatched;
@@ -91,5 +91,5 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Completion(completion) => completion.run(),
         Command::Version(version) => version.run(),
     };
-    outcome::exit(outcome)
+    output::exit(outcome)
 }

@@ -4,8 +4,8 @@
 
 mod clock;
 mod dice;
-mod example;
 mod http;
+mod mcp_server;
 mod notes;
 mod stateful;
 mod stateless;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
 
-use self::example::Example;
+use self::mcp_server::Example;
 
 /// Running example servers. Dropping them stops the servers.
 #[derive(Debug)]

@@ -1,12 +1,12 @@
 //! Small layers that stand before the message is read.
 
-mod crowd;
-mod hosts;
-mod panic;
-mod place;
+mod allowed_hosts;
+mod catch_panic;
+mod concurrency_limit;
+mod host_port;
 
 pub use self::{
-    crowd::{Crowd, CrowdLayer},
-    hosts::{Hosts, HostsLayer},
-    panic::{CatchPanic, CatchPanicLayer},
+    allowed_hosts::{Hosts, HostsLayer},
+    catch_panic::{CatchPanic, CatchPanicLayer},
+    concurrency_limit::{Crowd, CrowdLayer},
 };

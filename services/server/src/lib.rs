@@ -1,12 +1,12 @@
 #![doc = include_str!("../README.md")]
 
+mod auth_audit;
 pub mod cli;
 mod demo;
 mod file_mode;
 pub mod guard;
-mod held;
-mod logins;
-mod old_clients;
+mod legacy_sse;
+mod memory_gauges;
 pub mod parts;
 pub mod request_log;
 mod routes;

@@ -1,20 +1,20 @@
 //! Conversion of the configuration into the components of the server. Each conversion destructures its section without
 //! `..`, so that a new field does not compile until it is used.
 
-mod advice;
 mod aggregation;
+mod audit;
+mod auth_server;
 mod backends;
+mod configured_hosts;
+mod credential_advice;
 mod credentials;
+mod embedded_issuer;
 mod environment;
 mod error;
-mod guards;
 mod headers;
-mod issuer;
-mod judge;
-mod measures;
-mod own;
-mod own_hosts;
-mod records;
+mod incoming_auth;
+mod policy_evaluator;
+mod telemetry;
 mod unstacked;
 mod unsupported;
 
@@ -29,21 +29,21 @@ use vmcp_config::{
 };
 use vmcp_egress::Egress;
 
-use self::advice::Issuers;
+pub(crate) use self::audit::Recording;
+pub use self::audit::{Recorded, Records};
+use self::auth_server::Converted;
+pub(crate) use self::auth_server::{Asked, Found, Report, Stored};
+pub use self::auth_server::{Issuing, StorageError};
 use self::backends::Around;
+use self::credential_advice::Issuers;
+pub(crate) use self::embedded_issuer::Sessions;
 pub use self::error::PartsError;
-pub use self::guards::Guards;
-use self::issuer::Converted;
-pub(crate) use self::issuer::{Asked, Found, Report, Stored};
-pub use self::issuer::{Issuing, StorageError};
-pub(crate) use self::judge::Judge;
-pub use self::measures::Measures;
-pub(crate) use self::own::Sessions;
-pub(crate) use self::records::Recording;
-pub use self::records::{Recorded, Records};
+pub use self::incoming_auth::Guards;
+pub(crate) use self::policy_evaluator::Judge;
+pub use self::telemetry::Measures;
 pub use self::unstacked::Unstacked;
 pub use self::unsupported::Unsupported;
-use crate::held::Held;
+use crate::memory_gauges::Held;
 
 /// Components of a server, built from one configuration.
 #[derive(Debug)]
@@ -143,7 +143,7 @@ impl Parts {
         let (guards, Converted { issuing, errors: wrong, mut warnings }) =
             front(&name, incoming_auth, auth_server, egress);
         errors.extend(wrong);
-        let (measures, wrong) = measures::measures(&name, telemetry, egress);
+        let (measures, wrong) = telemetry::measures(&name, telemetry, egress);
         errors.extend(wrong);
         let shown = |backend| backends::about(backend, &group, &strategies);
         let about = About {
@@ -157,7 +157,7 @@ impl Parts {
             Around { waiting: &timeouts, strategies: &strategies, breaking, issuers, egress };
         let (backends, wrong) = backends::settings(backends, &around);
         errors.extend(wrong);
-        let (records, wrong) = records::records(audit);
+        let (records, wrong) = audit::records(audit);
         errors.extend(wrong);
         let Some(guards) = guards.filter(|_| unsupported.is_empty() && errors.is_empty()) else {
             return Err(PartsError { unsupported, errors, ..PartsError::default() });
@@ -209,10 +209,10 @@ fn front(
     egress: &Egress,
 ) -> (Option<Guards>, Converted) {
     let is_issuer = section.is_some();
-    let hosts = own_hosts::own_hosts(&incoming, section.as_ref());
-    let converted = section.map(|section| issuer::issuing(name, section, &incoming, egress));
+    let hosts = configured_hosts::own_hosts(&incoming, section.as_ref());
+    let converted = section.map(|section| auth_server::issuing(name, section, &incoming, egress));
     let mut converted = converted.unwrap_or_default();
-    let (guards, wrong, warnings) = guards::guards(name, incoming, is_issuer, egress);
+    let (guards, wrong, warnings) = incoming_auth::guards(name, incoming, is_issuer, egress);
     converted.errors.extend(wrong);
     converted.warnings.extend(warnings);
     (guards.map(|guards| guards.with_own_hosts(hosts)), converted)

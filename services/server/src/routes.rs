@@ -1,8 +1,8 @@
 //! Routing of requests by path.
 
-mod access;
-mod answering;
+mod admin_access;
 mod backends;
+mod response_future;
 mod status;
 
 use std::collections::BTreeMap;
@@ -25,13 +25,13 @@ use vmcp_core::{Body, ByteBudget, Rejection};
 use vmcp_decode::DecodeLayer;
 use vmcp_telemetry_export::Telemetry;
 
-pub(crate) use self::access::Access;
-pub use self::access::{AdminToken, AdminTokenError};
-pub(crate) use self::answering::Answering;
+pub(crate) use self::admin_access::Access;
+pub use self::admin_access::{AdminToken, AdminTokenError};
+pub(crate) use self::response_future::Answering;
+use crate::auth_audit::{Logins, VisitLayer};
 use crate::guard::{CrowdLayer, HostsLayer};
-use crate::held::Held;
-use crate::logins::{Logins, VisitLayer};
-use crate::old_clients::{Clients, MESSAGES, STREAM};
+use crate::legacy_sse::{Clients, MESSAGES, STREAM};
+use crate::memory_gauges::Held;
 use crate::parts::{About, Guards, Measures, Recorded, Recording};
 use crate::request_log::RequestLogLayer;
 use crate::serve::{ConnectionLimit, Exposure, Issuer, Quiet, Reloads, Ticket};

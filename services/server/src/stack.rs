@@ -35,9 +35,9 @@ use vmcp_trace_context::MetaPropagation;
 
 pub use self::erased::{Answering, Erased};
 pub use self::optional::{Core, Door};
+use crate::auth_audit::VisitLayer;
 use crate::guard::{CatchPanic, CatchPanicLayer, Crowd, CrowdLayer, Hosts, HostsLayer};
-use crate::logins::VisitLayer;
-use crate::old_clients::{Clients, OldClients};
+use crate::legacy_sse::{Clients, OldClients};
 use crate::request_log::{RequestLog, RequestLogLayer};
 
 /// Service of the MCP endpoint.

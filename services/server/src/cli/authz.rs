@@ -1,13 +1,13 @@
 //! `vmcp authz`.
 
-mod asked;
+mod args;
 mod explain;
-mod given;
-mod told;
+mod output;
+mod target;
 
 use clap::{Args, Subcommand};
 
-use super::outcome::Failure;
+use super::output::Failure;
 
 #[derive(Debug, Args)]
 pub(crate) struct Authz {

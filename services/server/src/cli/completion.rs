@@ -4,7 +4,7 @@ use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 
 use super::Cli;
-use super::outcome::{Failure, print};
+use super::output::{Failure, print};
 
 #[derive(Debug, Args)]
 pub(crate) struct Completion {

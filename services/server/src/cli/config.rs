@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use vmcp_config::{ConfigError, File, Warning};
 use vmcp_egress::{Egress, Settings};
 
-use super::outcome::Failure;
+use super::output::Failure;
 use crate::parts::{Parts, PartsError, Unsupported};
 use crate::serve::NamedFiles;
 

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use clap::Args;
 
 use super::config::{Loaded, load};
-use super::outcome::{Failure, block_on, complain, print};
+use super::output::{Failure, block_on, complain, print};
 use super::serve::{refused, stopped};
 use crate::demo::Examples;
 use crate::serve::{Options, Server};

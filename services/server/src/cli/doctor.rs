@@ -4,7 +4,7 @@ mod auth;
 
 use clap::{Args, Subcommand};
 
-use super::outcome::Failure;
+use super::output::Failure;
 
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {

@@ -16,7 +16,7 @@ use clap::Args;
 use self::client_file::ClientFile;
 use self::import::Imported;
 pub(super) use self::starter::quoted;
-use super::outcome::{Failure, complain, print, print_json};
+use super::output::{Failure, complain, print, print_json};
 
 #[derive(Debug, Args)]
 pub(crate) struct Init {

@@ -7,11 +7,11 @@ use vmcp_aggregate::status::{Entry, HiddenReason};
 use vmcp_core::Generation;
 
 use super::config::{ConfigFile, Loaded};
-use super::connect::{
+use super::output::{Failure, Form, Printed, block_on, complain, print, print_json};
+use super::survey::{
     Seen, TIMEOUT, conflict, conflict_json, connect, nonconforming_name, unmatched_rule,
     unmatched_rule_json,
 };
-use super::outcome::{Failure, Form, Printed, block_on, complain, print, print_json};
 use super::table::table;
 use crate::parts::{About, AboutBackend, Found, Report, Stored};
 

@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use super::outcome::{Failure, Form, Printed, block_on, complain, print, print_json};
+use super::output::{Failure, Form, Printed, block_on, complain, print, print_json};
 use super::session::Session;
 use super::table::table;
 use super::target::Target;

@@ -1,6 +1,6 @@
 //! `vmcp schema`.
 
-use super::outcome::{Failure, print_json};
+use super::output::{Failure, print_json};
 
 #[allow(clippy::unnecessary_wraps)] // The signature is that of every command.
 pub(crate) fn run() -> Result<(), Failure> {

@@ -18,7 +18,7 @@ use super::arguments::{
 };
 use super::config::{ConfigFile, Loaded};
 use super::log::{self, LogFormat};
-use super::outcome::{Failure, block_on};
+use super::output::{Failure, block_on};
 use crate::parts::{About, Parts, Recorded};
 use crate::serve::{AdminToken, Options, SealKey, ServeError, Server, default_budget};
 
@@ -141,7 +141,7 @@ impl Serve {
         if let Some(error) = log::start(self.log_format, parts.debug) {
             tracing::warn!("{error}");
         }
-        super::files::raise_limit(self.max_connections.get());
+        super::file_limit::raise_limit(self.max_connections.get());
         for warning in warnings {
             tracing::warn!("{warning}");
         }
@@ -278,14 +278,14 @@ async fn report(gateway: vmcp_aggregate::Gateway, started: Started) {
         }
     }
     for rule in &report.unmatched_rules {
-        tracing::warn!("{}", super::connect::unmatched_rule(rule));
+        tracing::warn!("{}", super::survey::unmatched_rule(rule));
     }
     if let Some(first) = report.nonconforming_names.first() {
         // A prefix affects all names, so one warning covers them.
         tracing::warn!(
             names = report.nonconforming_names.len(),
             "{}",
-            super::connect::nonconforming_name(first)
+            super::survey::nonconforming_name(first)
         );
     }
     let ready = report.backends.iter().filter(|backend| backend.offered).count();

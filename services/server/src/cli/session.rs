@@ -12,7 +12,7 @@ use vmcp_core::{MediaType, STATELESS};
 use vmcp_decode::DecodeLayer;
 use vmcp_wire::sse::Reader;
 
-use super::outcome::Failure;
+use super::output::Failure;
 use crate::parts::Parts;
 
 /// Maximum size of an event in a response, in bytes.
@@ -41,7 +41,7 @@ impl Session {
 
     /// Returns the reason why clients would get no lists; `None` if they would.
     pub(crate) fn no_lists(&self) -> Option<&'static str> {
-        super::connect::no_lists(&self.gateway.report(), self.is_strict)
+        super::survey::no_lists(&self.gateway.report(), self.is_strict)
     }
 
     /// Returns the unreachable backends, with the reasons.

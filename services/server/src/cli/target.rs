@@ -5,7 +5,7 @@ use vmcp_config::{HeaderName, Template};
 
 use super::config::{ConfigFile, Loaded, load};
 use super::init::quoted;
-use super::outcome::Failure;
+use super::output::Failure;
 
 /// Options that select the servers.
 #[derive(Debug, Args)]

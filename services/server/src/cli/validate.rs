@@ -14,10 +14,10 @@ use vmcp_config::{
 use self::listen::ListenArgs;
 use super::arguments::positive;
 use super::config::{ConfigFile, Faults, Loaded, warning};
-use super::connect::{
+use super::output::{Failure, Form, Printed, block_on, complain, print, print_json};
+use super::survey::{
     Seen, conflict, conflict_json, connect, nonconforming_name, unmatched_rule, unmatched_rule_json,
 };
-use super::outcome::{Failure, Form, Printed, block_on, complain, print, print_json};
 use super::table::table;
 use super::unmatched::{unmatched_name, unmatched_name_json};
 use crate::parts::{Measures, Report};

@@ -4,7 +4,7 @@ use clap::Args;
 use serde_json::json;
 use vmcp_core::{STATEFUL, STATELESS};
 
-use super::outcome::{Failure, Form, Printed, print, print_json};
+use super::output::{Failure, Form, Printed, print, print_json};
 
 #[derive(Debug, Args)]
 pub(crate) struct Version {

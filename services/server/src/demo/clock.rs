@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-use super::example::{Example, Fault, Talk, failed, structured, tool};
+use super::mcp_server::{Example, Fault, Talk, failed, structured, tool};
 
 /// Seconds per day.
 const DAY: i64 = 86_400;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::example::{Example, Fault, Talk, failed, text, tool};
+use super::mcp_server::{Example, Fault, Talk, failed, text, tool};
 
 /// Duration of one roll.
 const ROLL: Duration = Duration::from_millis(100);

@@ -19,7 +19,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc};
 use vmcp_core::{Body, code};
 
-use super::example::{Example, Fault, Talk};
+use super::mcp_server::{Example, Fault, Talk};
 
 /// Maximum size of a message, in bytes.
 const LARGEST: usize = 1 << 20;

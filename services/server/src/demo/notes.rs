@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde_json::{Value, json};
 use vmcp_core::code;
 
-use super::example::{Example, Fault, Talk, failed, text, tool};
+use super::mcp_server::{Example, Fault, Talk, failed, text, tool};
 use super::stateful::Said;
 
 /// Maximum number of notes, and maximum length of a note, in characters.

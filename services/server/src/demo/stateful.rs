@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use vmcp_core::{Body, LATEST_STATEFUL};
 
-use super::example::{Example, Fault, Talk};
 use super::http::{Speaks, event_stream, json_response, reply, status, work};
+use super::mcp_server::{Example, Fault, Talk};
 
 const SESSION: &str = "mcp-session-id";
 

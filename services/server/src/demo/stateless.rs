@@ -6,8 +6,8 @@ use http::{HeaderMap, Method, Response, StatusCode};
 use serde_json::{Value, json};
 use vmcp_core::{Body, STATELESS, code};
 
-use super::example::{Example, Fault, Talk};
 use super::http::{Speaks, json_response, refusal, reply, status, work};
+use super::mcp_server::{Example, Fault, Talk};
 
 /// Example server without sessions.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use vmcp_config::{Backend, BackendKind, BackendUrl, ConfigError, Timeouts, Trans
 use vmcp_egress::{ConfigError as EgressConfigError, Egress, Target};
 use vmcp_timeout::TimeoutLayer;
 
-use super::advice::{Issuers, Refusing};
+use super::credential_advice::{Issuers, Refusing};
 use super::credentials::Strategies;
 use super::unstacked::Unreached;
 use super::{AboutBackend, environment, headers};

@@ -21,7 +21,7 @@ use vmcp_token_exchange::{
 };
 
 use super::environment;
-use crate::held::Held;
+use crate::memory_gauges::Held;
 use crate::stack::Credentials;
 
 /// Maximum number of callers whose credentials are cached per strategy.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use tokio::time::{Instant, timeout};
 
-use super::places::ConnectionLimit;
+use super::connection_limit::ConnectionLimit;
 
 /// The time until the next attempt, unless a connection is closed before.
 const RETRY: Duration = Duration::from_millis(50);

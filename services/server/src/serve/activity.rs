@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::time::Instant;
 
-use super::quiet::Ear;
+use super::wake_filter::Ear;
 
 /// The value of a connection that answers a request.
 const BUSY: u64 = 0;

@@ -11,8 +11,8 @@ use vmcp_core::BoxError;
 
 use super::activity::Activity;
 use super::head_timer::{HEAD, HeadTimer};
-use super::quiet::quietly;
 use super::send_timeout::SendTimeout;
+use super::wake_filter::quietly;
 use crate::routes::Routes;
 
 /// The largest head of a request, in bytes, and with that the largest buffer of a connection, which no budget counts.

@@ -16,8 +16,8 @@ use vmcp_egress::Egress;
 
 pub use self::files::NamedFiles;
 use self::files::stamp;
-use super::issuer::{Issuer, IssuerError};
-use crate::logins::Logins;
+use super::auth_server::{Issuer, IssuerError};
+use crate::auth_audit::Logins;
 use crate::parts::{Issuing, Measures, Parts, Records};
 use crate::routes::Shared;
 use crate::stream_scope::StreamScope;

@@ -7,9 +7,9 @@ use tokio::time::Instant;
 
 use crate::backend::Backend;
 use crate::http::{get, request};
-use crate::keeper::{Keeper, Mood};
 use crate::mcp::Stateless;
 use crate::program::{Folder, Running, vmcp};
+use crate::stateful_backend::{Keeper, Mood};
 
 /// A configuration with the backend `a`.
 fn config(keeper: &Keeper, failures: &str) -> String {

@@ -4,12 +4,12 @@ use clap::Args;
 use vmcp_config::{Authz, File, IncomingMethod};
 use vmcp_core::{Generation, Identity, STATEFUL, STATELESS};
 
-use super::asked::{Asked, What, unseen};
-use super::given::{Given, Who};
-use super::told::{self, Told};
+use super::args::{Given, Who};
+use super::output::{self, Told};
+use super::target::{Asked, What, unseen};
 use crate::cli::config::{ConfigFile, Loaded};
-use crate::cli::connect::{Seen, TIMEOUT, connect};
-use crate::cli::outcome::{Failure, Form, Printed, block_on, complain, print, print_json};
+use crate::cli::output::{Failure, Form, Printed, block_on, complain, print, print_json};
+use crate::cli::survey::{Seen, TIMEOUT, connect};
 use crate::parts::Judge;
 
 /// Exits with 0 whatever is decided.
@@ -68,7 +68,7 @@ impl Explain {
             complain(&format!("warning: {name} {why}: what it offers is not in the lists"));
         }
         let lists = seen.as_ref().map(|seen: &Seen| {
-            told::lists(&seen.report, &judge.permissions(&identity), self.revision)
+            output::lists(&seen.report, &judge.permissions(&identity), self.revision)
         });
         let told = Told { identity: &identity, decided, lists };
         match self.printed.form {

@@ -10,7 +10,7 @@ use url::Url;
 use vmcp_doctor::{Client, Outcome, Report, Step, examine};
 use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher};
 
-use crate::cli::outcome::{Failure, Form, Printed, block_on, print, print_json};
+use crate::cli::output::{Failure, Form, Printed, block_on, print, print_json};
 use crate::cli::table::plain;
 
 /// Time limit for each response. Claude documents that it waits no longer.

@@ -7,9 +7,9 @@
     reason = "helpers of tests fail as tests do"
 )]
 
-#[path = "old_transport/backend.rs"]
+#[path = "legacy_sse/backend.rs"]
 mod backend;
-#[path = "old_transport/client.rs"]
+#[path = "legacy_sse/client.rs"]
 mod client;
 
 use std::fmt::Write;

@@ -1,9 +1,9 @@
 //! `authServer`: components of the embedded authorization server. Building them sends no request and stores nothing.
 
-mod asked;
 mod convert;
-mod files;
+mod observed_provider;
 mod report;
+mod secret_files;
 mod storage;
 mod upstreams;
 mod weak_secret;
@@ -22,9 +22,9 @@ use vmcp_core::Clock;
 use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher};
 use vmcp_upstream::{Provider, SettingsError};
 
-pub(crate) use self::asked::Asked;
-use self::files::Files;
+pub(crate) use self::observed_provider::Asked;
 pub(crate) use self::report::{Found, Report, Stored};
+use self::secret_files::Files;
 pub(crate) use self::storage::Storage;
 pub use self::storage::StorageError;
 

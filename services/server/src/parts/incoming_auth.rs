@@ -21,9 +21,9 @@ use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher};
 use vmcp_jwks::JwksSource;
 use vmcp_jwt::{ValidationOptions, Verifier};
 
+use super::embedded_issuer::{Own, Sessions};
 use super::environment;
-use super::own::{Own, Sessions};
-use crate::held::Held;
+use crate::memory_gauges::Held;
 
 /// Gauge name of the cache of verified tokens.
 const VERIFIED: &str = "verified_tokens";

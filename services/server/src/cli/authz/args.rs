@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use vmcp_core::Identity;
 use vmcp_wire::{members, scan};
 
-use crate::cli::outcome::Failure;
+use crate::cli::output::Failure;
 
 /// Maximum size of a file of claims, in bytes. Claims of a token are smaller.
 const LARGEST: u64 = 1 << 20;

@@ -7,9 +7,9 @@ use vmcp_aggregate::settings::Sharing;
 use vmcp_aggregate::status::{BackendReport, Entry, HiddenReason};
 use vmcp_core::{Generation, Item, ItemBackend, ItemKind, ToolAnnotations};
 
-use crate::cli::connect::{Seen, is_offered};
 use crate::cli::inspect::hidden_reason;
-use crate::cli::outcome::Failure;
+use crate::cli::output::Failure;
+use crate::cli::survey::{Seen, is_offered};
 
 /// Maximum number of suggested names.
 const SUGGESTED: usize = 10;

@@ -1,6 +1,6 @@
 //! The embedded authorization server while it runs.
 
-mod upkeep;
+mod monitor;
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use tokio::time::timeout;
 use vmcp_auth_server::{AuthServer, Observer, ProviderCheckError, StartError, Stats};
 use vmcp_auth_store::{Counts, Store};
 
-use self::upkeep::{Seen, Task};
-use crate::logins::{Logins, Recorder};
+use self::monitor::{Seen, Task};
+use crate::auth_audit::{Logins, Recorder};
 use crate::parts::{Asked, Issuing, Report, Sessions, StorageError};
 
 /// The embedded authorization server. A clone is the same one.

@@ -1,7 +1,7 @@
 //! Audit events of the embedded authorization server. They use the sink, the format and the event filter of MCP
 //! requests.
 
-mod visit;
+mod request_info;
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use vmcp_auth_server::{Event as AuthEvent, EventKind, LinkLossReason, Observer, 
 use vmcp_auth_store::{Digest, SessionId};
 use vmcp_core::Identity;
 
-use self::visit::VISIT;
-pub(crate) use self::visit::VisitLayer;
+use self::request_info::VISIT;
+pub(crate) use self::request_info::VisitLayer;
 
 /// Number of characters of a session digest in an event, enough to tell sessions apart.
 const SESSION: usize = 16;

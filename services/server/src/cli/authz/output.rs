@@ -9,8 +9,8 @@ use vmcp_core::{
     CallerPermissions, Decision, Generation, Identity, Item, ItemKind, ToolAnnotations,
 };
 
-use super::asked::{Asked, kind, noun};
-use crate::cli::connect::is_offered;
+use super::target::{Asked, kind, noun};
+use crate::cli::survey::is_offered;
 use crate::cli::table::plain;
 
 const KINDS: [(ItemKind, &str, &str); 4] = [

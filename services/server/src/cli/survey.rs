@@ -9,7 +9,7 @@ use vmcp_aggregate::{Conflict, Gateway, Seal};
 use vmcp_cedar::NamedItem;
 use vmcp_core::{Generation, LATEST_STATEFUL};
 
-use super::outcome::Failure;
+use super::output::Failure;
 use crate::parts::Parts;
 use crate::routes::transport;
 
