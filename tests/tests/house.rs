@@ -48,8 +48,7 @@ const CRATES: &[(&str, &str, Sees)] = &[
         ]),
     ),
     ("vmcp-authz", "layers/authz", Sees::Only(GROUND)),
-    ("vmcp-audit-event", "layers/audit-event", Sees::Only(&["vmcp-wire", "vmcp-core"])),
-    ("vmcp-audit", "layers/audit", Sees::Only(&["vmcp-wire", "vmcp-core", "vmcp-audit-event"])),
+    ("vmcp-audit", "layers/audit", Sees::Only(GROUND)),
     ("vmcp-trace-context", "layers/trace-context", Sees::Only(&["vmcp-wire"])),
     ("vmcp-metrics", "layers/metrics", Sees::Only(&["vmcp-wire", "vmcp-core"])),
     (
@@ -70,11 +69,7 @@ const CRATES: &[(&str, &str, Sees)] = &[
         Sees::Only(&["vmcp-wire", "vmcp-core", "vmcp-aws-credentials", "vmcp-role-mapping"]),
     ),
     ("vmcp-config", "services/config", Sees::Only(&[])),
-    (
-        "vmcp-audit-log",
-        "services/audit-log",
-        Sees::Only(&["vmcp-wire", "vmcp-core", "vmcp-audit-event", "vmcp-audit"]),
-    ),
+    ("vmcp-audit-log", "services/audit-log", Sees::Only(&["vmcp-wire", "vmcp-core", "vmcp-audit"])),
     ("vmcp-cedar", "services/cedar", Sees::Only(&["vmcp-wire", "vmcp-core", "vmcp-authz"])),
     ("vmcp-egress", "services/egress", Sees::Only(GROUND)),
     (

@@ -15,7 +15,7 @@ const MAX_TEXT_LEN: usize = 512;
 /// One audit event.
 ///
 /// The layer produces the events of requests. Other components, such as composite tools, produce their own and pass
-/// them to `vmcp_audit::Auditor::record`.
+/// them to [`Auditor::record`](crate::Auditor::record).
 #[derive(Clone, Debug)]
 pub struct Event {
     /// The type of the event.
