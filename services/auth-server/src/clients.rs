@@ -53,7 +53,7 @@ impl Clients {
     }
 }
 
-/// Returns the client's redirect URIs.
+/// Returns the client's redirect URIs, without those that an earlier version accepted and this one rejects.
 pub(crate) fn redirect_uris(client: &Client) -> impl Iterator<Item = RedirectUri> {
     client.redirect_uris.iter().filter_map(|uri| RedirectUri::parse(uri).ok())
 }

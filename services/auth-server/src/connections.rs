@@ -163,10 +163,11 @@ impl ConnectionsEndpoint {
         });
         let name = client.and_then(|Client { name, .. }| name);
         let linked = self.providers.iter().map(|upstream| {
-            let row = session.rows.get(&upstream.name).filter(|row| row.issuer == upstream.issuer);
-            let link = row.map(|row| Link {
-                scopes: row.scopes.join(" "),
-                until: expiry_text(row.expires, self.is_refreshable(&session, upstream)),
+            let record =
+                session.rows.get(&upstream.name).filter(|record| record.issuer == upstream.issuer);
+            let link = record.map(|record| Link {
+                scopes: record.scopes.join(" "),
+                until: expiry_text(record.expires, self.is_refreshable(&session, upstream)),
             });
             ProviderConnection { provider: upstream.name.as_str().to_owned(), link }
         });
@@ -180,9 +181,9 @@ impl ConnectionsEndpoint {
 
     /// Returns `true` if the provider's tokens are refreshed automatically.
     fn is_refreshable(&self, session: &Session, upstream: &UpstreamProvider) -> bool {
-        let row = session.rows.get(&upstream.name);
-        let tokens =
-            row.and_then(|row| self.cipher.decrypt_tokens(session.head.id, upstream, row).ok());
+        let record = session.rows.get(&upstream.name);
+        let tokens = record
+            .and_then(|record| self.cipher.decrypt_tokens(session.head.id, upstream, record).ok());
         tokens.is_some_and(|tokens| tokens.refresh.is_some())
     }
 
@@ -197,8 +198,9 @@ impl ConnectionsEndpoint {
         self.token_cache.remove(id, &upstream.name);
         let kind = EventKind::UpstreamUnlinked { provider: upstream.name.as_str() };
         self.events.report(Event::of_session(&session.head, kind));
-        let row = session.rows.get(&upstream.name);
-        let tokens = row.and_then(|row| self.cipher.decrypt_tokens(id, upstream, row).ok());
+        let record = session.rows.get(&upstream.name);
+        let tokens =
+            record.and_then(|record| self.cipher.decrypt_tokens(id, upstream, record).ok());
         if let Some(tokens) = tokens
             && let Err(error) = upstream.provider.revoke(&tokens).await
         {

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::Request;
+use axum::middleware::{Next, from_fn};
 use axum::response::Response;
 use axum::routing::{get, post};
 use http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{HeaderName, Method};
+use http::{HeaderName, Method, StatusCode};
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{Any as AnyOrigin, CorsLayer};
 
@@ -113,7 +115,7 @@ impl AuthServer {
     /// comes from a `SocketAddr` in the request's extensions, or axum's `ConnectInfo`.
     pub fn router(&self) -> Router {
         Router::new()
-            .merge(self.public_routes().layer(cors()))
+            .merge(self.public_routes().layer(cors()).layer(from_fn(empty_preflight)))
             .merge(self.introspection_routes())
             .merge(self.page_routes())
             .layer(CatchPanicLayer::custom(respond_to_panic))
@@ -329,6 +331,16 @@ fn cors() -> CorsLayer {
         .expose_headers([WWW_AUTHENTICATE, RETRY_AFTER])
         .max_age(MAX_AGE)
         .vary([])
+}
+
+/// Sets the status of preflight responses, which have no body, to 204: `CorsLayer` sends 200.
+async fn empty_preflight(request: Request, next: Next) -> Response {
+    let is_preflight = request.method() == Method::OPTIONS;
+    let mut response = next.run(request).await;
+    if is_preflight && response.status() == StatusCode::OK {
+        *response.status_mut() = StatusCode::NO_CONTENT;
+    }
+    response
 }
 
 /// Logs a panic of an endpoint, and returns the response. The message stays out of both: it may have data of a request.

@@ -135,7 +135,11 @@ impl LoginRedirector {
         else {
             return None;
         };
-        let redirect = RedirectUri::parse(redirect_uri).ok()?;
+        let redirect = RedirectUri::parse(redirect_uri);
+        let redirect = redirect.map_err(|error| {
+            tracing::error!(%error, "stored redirect URI of login is invalid");
+        });
+        let redirect = redirect.ok()?;
         Some(self.error_redirect(&redirect, state.as_deref(), error))
     }
 }

@@ -149,7 +149,7 @@ impl HmacKeyRing {
         let key = self.keys.get(parent.key)?;
         let made = mac(key, SUCCESSOR_LABEL, &parent.payload());
         let generation = parent.generation.checked_add(1)?;
-        let random = made.as_ref().try_into().ok()?;
+        let random = made.as_ref().try_into().expect("HMAC-SHA256 has 32 bytes");
         Some(RefreshToken { generation, random, ..*parent })
     }
 

@@ -111,8 +111,8 @@ impl RevokedSessions {
     /// Waits until the set is complete.
     pub(crate) async fn wait_loaded(&self) {
         let mut load_state = self.load_state.subscribe();
-        // Invariant: `self` owns the sender, so the wait does not fail.
-        let _ = load_state.wait_for(|load_state| *load_state != LoadState::Loading).await;
+        let loaded = load_state.wait_for(|load_state| *load_state != LoadState::Loading).await;
+        loaded.expect("`self` owns the sender");
     }
 
     fn advance(&self, to: LoadState) {

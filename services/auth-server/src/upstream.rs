@@ -29,7 +29,7 @@ pub trait Upstream: Debug + Send + Sync {
     /// Returns `true` if a response of this provider may have `issuer` as its `iss`, as far as known without a request.
     fn may_have_issuer(&self, issuer: &str) -> bool;
 
-    /// Starts a login with the reauthentication options in `freshness`. Returns the address for the browser and the state
+    /// Starts a login with the reauthentication options in `reauth`. Returns the address for the browser and the state
     /// for [`Upstream::finish`], which contains secrets and must be stored encrypted.
     ///
     /// # Errors
@@ -37,7 +37,7 @@ pub trait Upstream: Debug + Send + Sync {
     fn begin<'a>(
         &'a self,
         state: &'a str,
-        freshness: ReauthParams,
+        reauth: ReauthParams,
     ) -> BoxFuture<'a, Result<(Uri, SecretSlice<u8>), ProviderError>>;
 
     /// Redeems the response and returns the user who logged in. It first checks that the response belongs to this login,
@@ -47,8 +47,8 @@ pub trait Upstream: Debug + Send + Sync {
     /// The response does not belong to this login, reports an error, or does not prove who logged in.
     fn finish<'a>(
         &'a self,
-        upstream: &'a SecretSlice<u8>,
-        answer: AuthorizationResponse,
+        state: &'a SecretSlice<u8>,
+        response: AuthorizationResponse,
     ) -> BoxFuture<'a, Result<Login, ProviderError>>;
 
     /// Exchanges the refresh token for new tokens.
@@ -91,24 +91,25 @@ impl Upstream for Provider {
     fn begin<'a>(
         &'a self,
         state: &'a str,
-        freshness: ReauthParams,
+        reauth: ReauthParams,
     ) -> BoxFuture<'a, Result<(Uri, SecretSlice<u8>), ProviderError>> {
         Box::pin(async move {
-            let (to, upstream) = self.begin_with(state, freshness).await?;
-            let kept = serde_json::to_vec(&Plaintext(&upstream)).map_err(|_| malformed())?;
-            Ok((to, kept.into()))
+            let (to, state) = self.begin_with(state, reauth).await?;
+            let state = serde_json::to_vec(&Plaintext(&state));
+            let state = state.expect("the state of a login has string keys and infallible values");
+            Ok((to, state.into()))
         })
     }
 
     fn finish<'a>(
         &'a self,
-        upstream: &'a SecretSlice<u8>,
-        answer: AuthorizationResponse,
+        state: &'a SecretSlice<u8>,
+        response: AuthorizationResponse,
     ) -> BoxFuture<'a, Result<Login, ProviderError>> {
         Box::pin(async move {
-            let upstream: Plaintext<AuthorizationState> =
-                serde_json::from_slice(upstream.expose_secret()).map_err(|_| malformed())?;
-            self.finish(&upstream.0, answer).await
+            let state: Plaintext<AuthorizationState> =
+                serde_json::from_slice(state.expose_secret()).map_err(|_| malformed())?;
+            self.finish(&state.0, response).await
         })
     }
 
@@ -124,7 +125,8 @@ impl Upstream for Provider {
     }
 }
 
-/// Returns the error for a stored login state that another version of this software wrote.
+/// Logs a stored login state that another version of this software wrote, and returns the error.
 fn malformed() -> ProviderError {
+    tracing::warn!("failed to parse stored login state, another version wrote it");
     ProviderError::Unavailable { endpoint: EndpointKind::Token, cause: EndpointError::Unreachable }
 }

@@ -57,15 +57,15 @@ impl UpstreamCipher {
             .open(EncryptionContext::new(kind, &[&session, names[0], names[1]]), sealed)
     }
 
-    /// Encrypts tokens into a row.
+    /// Encrypts tokens into a record.
     pub(crate) fn encrypt_tokens(
         &self,
         session: SessionId,
         upstream: &UpstreamProvider,
         tokens: &Tokens,
     ) -> Result<UpstreamTokenRecord, OAuthError> {
-        let text =
-            serde_json::to_vec(&Plaintext(tokens)).map_err(|_| OAuthError::server_error())?;
+        let text = serde_json::to_vec(&Plaintext(tokens));
+        let text = text.expect("tokens have string keys and infallible values");
         let text = secrecy::SecretSlice::from(text);
         Ok(UpstreamTokenRecord {
             version: 0,
@@ -77,20 +77,23 @@ impl UpstreamCipher {
         })
     }
 
-    /// Decrypts the tokens of a row.
+    /// Decrypts the tokens of a record.
     pub(crate) fn decrypt_tokens(
         &self,
         session: SessionId,
         upstream: &UpstreamProvider,
-        row: &UpstreamTokenRecord,
+        record: &UpstreamTokenRecord,
     ) -> Result<Tokens, OAuthError> {
-        if row.issuer != upstream.issuer {
+        if record.issuer != upstream.issuer {
             tracing::info!(provider = %upstream.name, "ignoring upstream tokens of another issuer");
             return Err(OAuthError::server_error());
         }
-        let text = self.open("row", session, upstream, &row.sealed)?;
-        let tokens: Plaintext<Tokens> =
-            serde_json::from_slice(text.expose_secret()).map_err(|_| OAuthError::server_error())?;
+        let text = self.open("row", session, upstream, &record.sealed)?;
+        let tokens = serde_json::from_slice::<Plaintext<Tokens>>(text.expose_secret());
+        let tokens = tokens.map_err(|_| {
+            tracing::error!(provider = %upstream.name, "failed to parse stored upstream tokens");
+            OAuthError::server_error()
+        })?;
         Ok(tokens.0)
     }
 }

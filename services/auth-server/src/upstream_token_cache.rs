@@ -13,25 +13,25 @@ use vmcp_core::{Cache, Fingerprint, SingleFlight, UpstreamError};
 pub(crate) use self::requirement::Requirement;
 pub(crate) use self::stored_tokens::StoredTokens;
 
-/// Maximum age of a cached row: a token that was unlinked on any replica is not used for longer.
+/// Maximum age of a cached record: a token that was unlinked on any replica is not used for longer.
 pub(crate) const MAX_CACHE_AGE: Duration = Duration::from_millis(900);
 
 /// Minimum and maximum delay after a provider was unavailable; it doubles each time.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
-/// Maximum number of cached rows, and of cached provider failures.
+/// Maximum number of cached records, and of cached provider failures.
 const MAX_CACHE_ENTRIES: usize = 16 * 1024;
 
 pub(crate) type Key = (SessionId, ProviderName);
 pub(crate) type Outcome = Result<Arc<StoredTokens>, UpstreamError>;
 
-/// Process-local state of rows.
+/// Process-local state of records.
 pub(crate) struct UpstreamTokenCache {
     pub(crate) read: Cache<Key, Arc<StoredTokens>>,
     pub(crate) single_flight: SingleFlight<(Key, Requirement), Outcome>,
     /// Rows that were refreshed recently because a backend rejected their token.
     pub(crate) renewed: Cache<Key, ()>,
-    /// Current delay of each row's provider after a failure, and its end.
+    /// Current delay of each record's provider after a failure, and its end.
     pub(crate) failed: Cache<Key, (Duration, SystemTime)>,
     /// Keys of the sessions' links.
     pub(crate) link_keys: Cache<SessionId, Fingerprint>,
@@ -56,12 +56,12 @@ impl UpstreamTokenCache {
         }
     }
 
-    /// Returns the number of cached rows.
+    /// Returns the number of cached records.
     pub(crate) fn len(&self) -> usize {
         self.read.len()
     }
 
-    /// Returns the number of rows whose provider is not asked again for a while.
+    /// Returns the number of records whose provider is not asked again for a while.
     pub(crate) fn backed_off(&self) -> usize {
         self.renewed.len() + self.failed.len()
     }

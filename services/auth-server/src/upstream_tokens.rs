@@ -27,7 +27,7 @@ use crate::upstream_token_cache::{Key, Outcome, Requirement, StoredTokens, Upstr
 /// Timeout of a refresh, which runs on even if its caller is gone.
 const REFRESH_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Lease of a row's lock: longer than a refresh.
+/// Lease of a record's lock: longer than a refresh.
 const LOCK_LEASE: Duration = Duration::from_secs(40);
 
 /// Interval and number of the checks whether another replica has finished its refresh.
@@ -42,7 +42,7 @@ const STORE_RETRY_DELAY: Duration = Duration::from_millis(50);
 /// refresh for each request.
 const FORCED_REFRESH_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Outcome of one attempt to refresh a row under its lock.
+/// Outcome of one attempt to refresh a record under its lock.
 enum LockAttempt {
     Done(Outcome),
     /// Another replica has the lock.
@@ -80,7 +80,7 @@ impl UpstreamTokenService {
         self.token_cache.single_flight.join((key, requirement), load).await
     }
 
-    /// Reads the row, and refreshes it if due. The refresh continues after its callers are gone, since the provider may
+    /// Reads the record, and refreshes it if due. The refresh continues after its callers are gone, since the provider may
     /// already have revoked the old refresh token.
     async fn load(
         self: Arc<Self>,
@@ -119,24 +119,24 @@ impl UpstreamTokenService {
 
     async fn load_record(&self, (session, provider): &Key, upstream: &UpstreamProvider) -> Outcome {
         let found = self.store.session(session).await.map_err(|error| unavailable(&error))?;
-        let row = found
+        let record = found
             .and_then(|mut found| found.rows.remove(provider))
             .ok_or(UpstreamError::NotLinked)?;
-        self.decrypt_record(*session, upstream, &row)
+        self.decrypt_record(*session, upstream, &record)
     }
 
     fn decrypt_record(
         &self,
         session: SessionId,
         upstream: &UpstreamProvider,
-        row: &UpstreamTokenRecord,
+        record: &UpstreamTokenRecord,
     ) -> Outcome {
-        let opened = self.cipher.decrypt_tokens(session, upstream, row);
-        let stored = |tokens| Arc::new(StoredTokens { tokens, written: row.written });
+        let opened = self.cipher.decrypt_tokens(session, upstream, record);
+        let stored = |tokens| Arc::new(StoredTokens { tokens, written: record.written });
         opened.map(stored).map_err(|_| UpstreamError::NotLinked)
     }
 
-    /// Refreshes a row under its lock, or waits for the replica that has the lock.
+    /// Refreshes a record under its lock, or waits for the replica that has the lock.
     async fn refresh_record(
         self: &Arc<Self>,
         key: &Key,
@@ -170,14 +170,15 @@ impl UpstreamTokenService {
         owner: &LockOwner,
     ) -> LockAttempt {
         let (session, provider) = key;
-        let row = match self.store.lock_upstream_token(session, provider, owner, LOCK_LEASE).await {
-            Ok(UpstreamTokenLock::Held) => return LockAttempt::Locked,
-            Ok(UpstreamTokenLock::Acquired(row)) => row,
-            Err(error) => return LockAttempt::Done(Err(unavailable(&error))),
-        };
-        let outcome = match row {
+        let record =
+            match self.store.lock_upstream_token(session, provider, owner, LOCK_LEASE).await {
+                Ok(UpstreamTokenLock::Held) => return LockAttempt::Locked,
+                Ok(UpstreamTokenLock::Acquired(record)) => record,
+                Err(error) => return LockAttempt::Done(Err(unavailable(&error))),
+            };
+        let outcome = match record {
             None => Err(UpstreamError::NotLinked),
-            Some(row) => self.refresh_as_owner(key, upstream, requirement, &row).await,
+            Some(record) => self.refresh_as_owner(key, upstream, requirement, &record).await,
         };
         // A lock that is not released expires.
         if let Err(error) = self.store.unlock_upstream_token(session, provider, owner).await {
@@ -191,9 +192,9 @@ impl UpstreamTokenService {
         key: &Key,
         upstream: &UpstreamProvider,
         requirement: Requirement,
-        row: &UpstreamTokenRecord,
+        record: &UpstreamTokenRecord,
     ) -> Outcome {
-        let tokens = self.decrypt_record(key.0, upstream, row)?;
+        let tokens = self.decrypt_record(key.0, upstream, record)?;
         let now = self.clock.now();
         if requirement.is_satisfied_by(&tokens, now) {
             self.token_cache.insert(key, &tokens, now);
@@ -205,7 +206,7 @@ impl UpstreamTokenService {
         match tokio::time::timeout(REFRESH_TIMEOUT, upstream.provider.refresh(&tokens.tokens)).await
         {
             Ok(Ok(fresh)) => {
-                let fresh = self.store_refreshed(key, upstream, row, fresh).await?;
+                let fresh = self.store_refreshed(key, upstream, record, fresh).await?;
                 // Some providers return the same token until it expires.
                 if requirement.is_rejected_token(&fresh) {
                     Err(UpstreamError::Unavailable)
@@ -215,7 +216,7 @@ impl UpstreamTokenService {
             }
             Ok(Err(error @ (RefreshError::GrantEnded | RefreshError::SubjectChanged))) => {
                 tracing::info!(provider = %upstream.name, %error, "upstream link lost");
-                self.remove_record(key, row).await;
+                self.remove_record(key, record).await;
                 let dead = error == RefreshError::GrantEnded;
                 let lost =
                     if dead { LinkLossReason::GrantEnded } else { LinkLossReason::SubjectChanged };
@@ -254,13 +255,13 @@ impl UpstreamTokenService {
         }
     }
 
-    /// Stores new tokens. If that fails, deletes the row: the provider may have revoked the old refresh token, so it is not
+    /// Stores new tokens. If that fails, deletes the record: the provider may have revoked the old refresh token, so it is not
     /// used again.
     async fn store_refreshed(
         &self,
         key: &Key,
         upstream: &UpstreamProvider,
-        row: &UpstreamTokenRecord,
+        record: &UpstreamTokenRecord,
         fresh: Tokens,
     ) -> Outcome {
         let (session, provider) = key;
@@ -273,12 +274,16 @@ impl UpstreamTokenService {
             if attempt > 0 {
                 tokio::time::sleep(STORE_RETRY_DELAY).await;
             }
-            match self.store.replace_upstream_token(session, provider, row.version, &sealed).await {
+            match self
+                .store
+                .replace_upstream_token(session, provider, record.version, &sealed)
+                .await
+            {
                 Ok(Some(_)) => {
                     self.token_cache.insert(key, &fresh, self.clock.now());
                     return Ok(fresh);
                 }
-                // The row was unlinked or linked again in the meantime: its current content wins. It may also be this
+                // The record was unlinked or linked again in the meantime: its current content wins. It may also be this
                 // write, if the store's response was lost.
                 Ok(None) => return self.load_record(key, upstream).await,
                 Err(error) => {
@@ -286,15 +291,15 @@ impl UpstreamTokenService {
                 }
             }
         }
-        self.remove_record(key, row).await;
+        self.remove_record(key, record).await;
         self.report_link_loss(*session, upstream.name.as_str(), LinkLossReason::StoreFailed).await;
         Err(UpstreamError::NotLinked)
     }
 
-    async fn remove_record(&self, (session, provider): &Key, row: &UpstreamTokenRecord) {
+    async fn remove_record(&self, (session, provider): &Key, record: &UpstreamTokenRecord) {
         self.token_cache.remove(*session, provider);
         if let Err(error) =
-            self.store.remove_upstream_token(session, provider, Some(row.version)).await
+            self.store.remove_upstream_token(session, provider, Some(record.version)).await
         {
             tracing::warn!(%provider, %error, "failed to delete upstream tokens");
         }

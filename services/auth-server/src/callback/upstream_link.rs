@@ -35,8 +35,8 @@ impl UpstreamLinks {
         }
         let session = self.store.session(&login.session).await?;
         let linked = session.and_then(|mut session| session.rows.remove(&upstream.name));
-        let linked =
-            linked.and_then(|row| self.cipher.decrypt_tokens(login.session, upstream, &row).ok());
+        let linked = linked
+            .and_then(|record| self.cipher.decrypt_tokens(login.session, upstream, &record).ok());
         Ok(linked.is_some_and(|linked| linked.subject != came.tokens.subject))
     }
 
@@ -49,7 +49,7 @@ impl UpstreamLinks {
     ) -> Result<(), OAuthError> {
         let user = login.user.clone().ok_or(OAuthError::server_error())?;
         let tokens = self.inherit_refresh_token(&user, upstream, tokens).await?;
-        let row = self.cipher.encrypt_tokens(login.session, upstream, &tokens)?;
+        let record = self.cipher.encrypt_tokens(login.session, upstream, &tokens)?;
         let head = match &login.aim {
             LoginPurpose::Authorize(request) => {
                 SessionHead { id: login.session, user, client: request.client.clone() }
@@ -61,9 +61,9 @@ impl UpstreamLinks {
                 session.ok_or(OAuthError::new(ErrorCode::AccessDenied, words))?.head
             }
         };
-        self.store.put_upstream_token(&head, &upstream.name, &row, LOGIN_STEP_TIMEOUT).await?;
+        self.store.put_upstream_token(&head, &upstream.name, &record, LOGIN_STEP_TIMEOUT).await?;
         let kind =
-            EventKind::UpstreamLinked { provider: upstream.name.as_str(), scopes: &row.scopes };
+            EventKind::UpstreamLinked { provider: upstream.name.as_str(), scopes: &record.scopes };
         self.events.report(Event::of_login(login, kind).with_client(&head.client));
         self.token_cache.remove(login.session, &upstream.name);
         Ok(())
@@ -79,11 +79,12 @@ impl UpstreamLinks {
         if tokens.refresh.is_some() || tokens.expires_at.is_none() || user.is_synthetic() {
             return Ok(tokens);
         }
-        let Some((session, row)) = self.store.latest_upstream_token(user, &upstream.name).await?
+        let Some((session, record)) =
+            self.store.latest_upstream_token(user, &upstream.name).await?
         else {
             return Ok(tokens);
         };
-        let Ok(before) = self.cipher.decrypt_tokens(session, upstream, &row) else {
+        let Ok(before) = self.cipher.decrypt_tokens(session, upstream, &record) else {
             return Ok(tokens);
         };
         let same = before.subject == tokens.subject && before.client_id == tokens.client_id;

@@ -96,6 +96,7 @@ async fn cors_preflight_lists_methods_and_headers() {
         .header("origin", "https://app.example")
         .header("access-control-request-method", "POST");
     let response = env.send(request.body(axum::body::Body::empty()).unwrap()).await;
+    assert_eq!(response.status, 204);
     for (name, value) in [
         ("access-control-allow-origin", "*"),
         ("access-control-allow-methods", "GET,POST,OPTIONS"),

@@ -33,9 +33,9 @@ impl UpstreamTokenService {
             .providers
             .iter()
             .filter_map(|upstream| {
-                let row = rows.get(&upstream.name)?;
-                let account = self.cipher.decrypt_tokens(session, upstream, row).ok()?.subject;
-                Some((upstream.name.as_str(), account, &row.scopes))
+                let record = rows.get(&upstream.name)?;
+                let account = self.cipher.decrypt_tokens(session, upstream, record).ok()?.subject;
+                Some((upstream.name.as_str(), account, &record.scopes))
             })
             .collect();
         let (links, now) = (Fingerprint::of(&linked_accounts), self.clock.now());
