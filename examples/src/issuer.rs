@@ -15,7 +15,7 @@ const LIFE: Duration = Duration::from_secs(3600);
 
 /// Signs tokens with a key that exists only in memory.
 ///
-/// With a real identity provider, a `vmcp_jwks::JwksSource` fetches its keys instead.
+/// With a real identity provider, a `vmcp_jwt::JwksSource` fetches its keys instead.
 #[derive(Debug)]
 pub struct Issuer {
     key: Ed25519KeyPair,

@@ -27,7 +27,6 @@ const CRATES: &[(&str, &str, Sees)] = &[
     ("vmcp-wire", "layers/wire", Sees::Only(&[])),
     ("vmcp-core", "layers/core", Sees::Only(&["vmcp-wire"])),
     ("vmcp-jwt", "layers/jwt", Sees::Only(&["vmcp-wire", "vmcp-core"])),
-    ("vmcp-jwks", "layers/jwks", Sees::Only(GROUND)),
     ("vmcp-introspection", "layers/introspection", Sees::Only(GROUND)),
     ("vmcp-protected-resource", "layers/protected-resource", Sees::Only(&["vmcp-wire"])),
     ("vmcp-token-endpoint", "layers/token-endpoint", Sees::Only(&["vmcp-wire", "vmcp-core"])),
@@ -42,7 +41,6 @@ const CRATES: &[(&str, &str, Sees)] = &[
             "vmcp-wire",
             "vmcp-core",
             "vmcp-jwt",
-            "vmcp-jwks",
             "vmcp-introspection",
             "vmcp-protected-resource",
         ]),
@@ -72,11 +70,7 @@ const CRATES: &[(&str, &str, Sees)] = &[
     ("vmcp-audit-log", "services/audit-log", Sees::Only(&["vmcp-wire", "vmcp-core", "vmcp-audit"])),
     ("vmcp-cedar", "services/cedar", Sees::Only(&["vmcp-wire", "vmcp-core", "vmcp-authz"])),
     ("vmcp-egress", "services/egress", Sees::Only(GROUND)),
-    (
-        "vmcp-upstream",
-        "services/upstream",
-        Sees::Only(&["vmcp-wire", "vmcp-core", "vmcp-jwt", "vmcp-jwks"]),
-    ),
+    ("vmcp-upstream", "services/upstream", Sees::Only(&["vmcp-wire", "vmcp-core", "vmcp-jwt"])),
     (
         "vmcp-telemetry-export",
         "services/telemetry-export",

@@ -8,7 +8,7 @@ use crate::KeySet;
 
 /// Source of the issuer's keys for a [`Verifier`](crate::Verifier).
 ///
-/// The crate `vmcp-jwks` fetches them. A closure provides the keys of an authorization server in the same process;
+/// A [`JwksSource`](crate::JwksSource) fetches them. A closure provides the keys of an authorization server in the same process;
 /// `Arc<KeySet>` is a fixed set.
 pub trait KeySource: Send + Sync + 'static {
     /// Returns the cached keys, if there are any. Called for every token, so it must be fast.

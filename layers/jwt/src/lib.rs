@@ -4,6 +4,7 @@ mod algorithm;
 mod claims;
 mod error;
 mod jwk;
+mod jwks;
 mod key;
 mod key_set;
 mod key_source;
@@ -20,6 +21,7 @@ pub use self::{
     claims::parse_claims,
     error::{TokenError, VerifyError},
     jwk::Jwk,
+    jwks::{JwksSource, SourceError},
     key::{Key, KeyError},
     key_set::{KeySet, KeySetError, MAX_KEY_SET_SIZE, MAX_KEYS},
     key_source::{KeySource, KeySourceError, KeysFuture},

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use http::{Request, StatusCode};
 use serde::Deserialize;
 use vmcp_core::{Body, Clock, SingleFlight};
-use vmcp_jwks::JwksSource;
+use vmcp_jwt::JwksSource;
 
 use crate::provider_http::{ProviderHttp, ProviderHttpPair};
 use crate::{Endpoint, EndpointError, EndpointKind, Issuer, ProviderError};

@@ -18,8 +18,7 @@ use vmcp_authn::{
 };
 use vmcp_core::{Body, Clock, Identity};
 use vmcp_egress::{Egress, FetchPolicy, Fetcher};
-use vmcp_jwks::JwksSource;
-use vmcp_jwt::{ValidationOptions, Verifier};
+use vmcp_jwt::{JwksSource, ValidationOptions, Verifier};
 use vmcp_tests::counterparts::{IdentityProvider, skipped};
 
 type Guarded = BoxCloneSyncService<Request<()>, Response<ResponseBody<Full<Bytes>>>, Infallible>;

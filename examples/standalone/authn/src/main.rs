@@ -20,7 +20,7 @@ const AUDIENCE: &str = "https://files.example";
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // An issuer publishes this key; `vmcp-jwks` would fetch it.
+    // An issuer publishes this key; a `JwksSource` would fetch it.
     let pair = Ed25519KeyPair::generate()?;
     let key = Jwk {
         kty: "OKP".into(),

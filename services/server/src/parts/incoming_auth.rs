@@ -18,8 +18,7 @@ use vmcp_cedar::Cedar;
 use vmcp_config::{Authz, ConfigError, IncomingAuth, IncomingMethod, Oidc, Warning};
 use vmcp_core::{Clock, Identity};
 use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher};
-use vmcp_jwks::JwksSource;
-use vmcp_jwt::{ValidationOptions, Verifier};
+use vmcp_jwt::{JwksSource, ValidationOptions, Verifier};
 
 use super::embedded_issuer::{Own, Sessions};
 use super::environment;

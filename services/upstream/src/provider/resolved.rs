@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use vmcp_core::Clock;
-use vmcp_jwks::JwksSource;
-use vmcp_jwt::KeySource;
+use vmcp_jwt::{JwksSource, KeySource};
 
 use crate::discovery::{Discovery, Metadata};
 use crate::provider_http::{ProviderHttp, ProviderHttpPair};

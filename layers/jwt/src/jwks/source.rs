@@ -8,11 +8,11 @@ use std::time::{Duration, SystemTime};
 use arc_swap::ArcSwapOption;
 use http::Uri;
 use vmcp_core::{Clock, HttpClient, SingleFlight};
-use vmcp_jwt::{KeySet, KeySource, KeySourceError, KeysFuture};
 
-use crate::discovery::{Issuer, SourceError, parse_url};
-use crate::fetch::get;
-use crate::lifetime::{Lifetime, Phase};
+use super::discovery::{Issuer, SourceError, parse_url};
+use super::fetch::get;
+use super::lifetime::{Lifetime, Phase};
+use crate::{KeySet, KeySource, KeySourceError, KeysFuture};
 
 /// Minimum time between a failed fetch and its retry.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);

@@ -6,7 +6,8 @@ use bytes::Bytes;
 use http::header::{ACCEPT, HeaderMap, HeaderValue};
 use http::{Request, StatusCode, Uri};
 use vmcp_core::{Body, BodyError, HttpClient};
-use vmcp_jwt::{KeySourceError, MAX_KEY_SET_SIZE};
+
+use crate::{KeySourceError, MAX_KEY_SET_SIZE};
 
 /// Timeout of a request, including its response.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);

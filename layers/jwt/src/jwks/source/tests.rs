@@ -7,10 +7,10 @@ use http::{Request, Response};
 use serde_json::{Value, json};
 use tower::util::BoxCloneSyncService;
 use vmcp_core::{Body, BoxError};
-use vmcp_jwt::{TokenError, ValidationOptions, VerifiedToken, Verifier, VerifyError};
 
 use super::*;
-use crate::testing::{AUDIENCE, ISSUER, Pair, claims, now, set};
+use crate::jwks::testing::{AUDIENCE, ISSUER, Pair, claims, now, set};
+use crate::{TokenError, ValidationOptions, VerifiedToken, Verifier, VerifyError};
 
 type Client = BoxCloneSyncService<Request<Body>, Response<Body>, BoxError>;
 

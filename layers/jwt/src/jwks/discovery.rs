@@ -3,7 +3,8 @@
 use http::Uri;
 use http::uri::{Authority, Scheme};
 use serde::Deserialize;
-use vmcp_jwt::KeySourceError;
+
+use crate::KeySourceError;
 
 /// Maximum length of an issuer in logs, in characters.
 const MAX_LOGGED_ISSUER: usize = 200;

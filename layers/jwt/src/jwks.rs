@@ -1,4 +1,4 @@
-#![doc = include_str!("../README.md")]
+//! Key sets of an issuer, fetched over HTTP, cached and rotated.
 
 mod discovery;
 mod fetch;
