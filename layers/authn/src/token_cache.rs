@@ -75,7 +75,7 @@ impl<I: TokenVerifier> CachedVerifier<I> {
     /// tokens.
     ///
     /// The authorization server may revoke a token, and a token may lack an expiry. So the session of a token ends
-    /// ([`Identity::ended`]) when the server rejects the token, which is checked every minute while a stream is open,
+    /// ([`Identity::revoked`]) when the server rejects the token, which is checked every minute while a stream is open,
     /// or when the server has been unavailable for 10 minutes.
     #[must_use]
     pub fn introspected(verifier: I, clock: Clock) -> Self {
