@@ -5,7 +5,4 @@ mod fetch;
 mod lifetime;
 mod source;
 
-#[cfg(test)]
-mod testing;
-
 pub use self::{discovery::SourceError, source::JwksSource};

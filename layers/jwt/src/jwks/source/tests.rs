@@ -9,8 +9,8 @@ use tower::util::BoxCloneSyncService;
 use vmcp_core::{Body, BoxError};
 
 use super::*;
-use crate::jwks::testing::{AUDIENCE, ISSUER, Pair, claims, now, set};
-use crate::{TokenError, ValidationOptions, VerifiedToken, Verifier, VerifyError};
+use crate::testing::{AUDIENCE, ISSUER, Pair, claims, now, set};
+use crate::{Algorithm, TokenError, ValidationOptions, VerifiedToken, Verifier, VerifyError};
 
 type Client = BoxCloneSyncService<Request<Body>, Response<Body>, BoxError>;
 
@@ -85,7 +85,7 @@ fn fixture() -> Fixture {
 
 impl Fixture {
     async fn verify(&self, pair: &Pair, kid: &str) -> Result<VerifiedToken, VerifyError> {
-        self.verifier.verify(&pair.sign(kid, &claims())).await
+        self.verifier.verify(&pair.sign(Algorithm::EdDsa, kid, &claims())).await
     }
 
     async fn wait_for_refresh(&self) {
@@ -100,7 +100,7 @@ async fn concurrent_first_tokens_cause_one_fetch() {
     let (fixture, pair) = (fixture(), Pair::ed());
     fixture.fake.publish(&[pair.jwk("1")]);
     *fixture.fake.0.delay.lock().unwrap() = Duration::from_secs(1);
-    let token = pair.sign("1", &claims());
+    let token = pair.sign(Algorithm::EdDsa, "1", &claims());
     let waiting: Vec<_> = (0..1000)
         .map(|_| {
             let (verifier, token) = (Arc::clone(&fixture.verifier), token.clone());
@@ -120,7 +120,7 @@ async fn unknown_key_causes_one_fetch() {
     assert!(fixture.verify(&old, "1").await.is_ok());
     fixture.fake.publish(&[new.jwk("2"), old.jwk("1")]);
     *fixture.fake.0.delay.lock().unwrap() = Duration::from_secs(1);
-    let token = new.sign("2", &claims());
+    let token = new.sign(Algorithm::EdDsa, "2", &claims());
     let waiting: Vec<_> = (0..1000)
         .map(|_| {
             let (verifier, token) = (Arc::clone(&fixture.verifier), token.clone());
@@ -140,7 +140,7 @@ async fn forged_tokens_cause_few_fetches() {
     fixture.fake.publish(&[pair.jwk("1")]);
     assert!(fixture.verify(&pair, "1").await.is_ok());
     let foreign = json!({"iss": "https://evil.example", "aud": AUDIENCE, "sub": "a", "exp": 1});
-    let foreign = pair.sign("9", &foreign);
+    let foreign = pair.sign(Algorithm::EdDsa, "9", &foreign);
     let refused = fixture.verifier.verify(&foreign).await;
     assert_eq!((refused.unwrap_err(), fixture.fake.requests()), (TokenError::Issuer.into(), 1));
     for attempt in 0..100 {
