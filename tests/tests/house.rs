@@ -28,7 +28,6 @@ const CRATES: &[(&str, &str, Sees)] = &[
     ("vmcp-core", "layers/core", Sees::Only(&["vmcp-wire"])),
     ("vmcp-jwt", "layers/jwt", Sees::Only(&["vmcp-wire", "vmcp-core"])),
     ("vmcp-introspection", "layers/introspection", Sees::Only(GROUND)),
-    ("vmcp-protected-resource", "layers/protected-resource", Sees::Only(&["vmcp-wire"])),
     ("vmcp-token-endpoint", "layers/token-endpoint", Sees::Only(&["vmcp-wire", "vmcp-core"])),
     ("vmcp-aws-credentials", "layers/aws-credentials", Sees::Only(&["vmcp-wire", "vmcp-core"])),
     ("vmcp-role-mapping", "layers/role-mapping", Sees::Only(&["vmcp-wire", "vmcp-core"])),
@@ -37,13 +36,7 @@ const CRATES: &[(&str, &str, Sees)] = &[
     (
         "vmcp-authn",
         "layers/authn",
-        Sees::Only(&[
-            "vmcp-wire",
-            "vmcp-core",
-            "vmcp-jwt",
-            "vmcp-introspection",
-            "vmcp-protected-resource",
-        ]),
+        Sees::Only(&["vmcp-wire", "vmcp-core", "vmcp-jwt", "vmcp-introspection"]),
     ),
     ("vmcp-authz", "layers/authz", Sees::Only(GROUND)),
     ("vmcp-audit", "layers/audit", Sees::Only(GROUND)),

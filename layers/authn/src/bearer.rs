@@ -6,9 +6,8 @@ use std::sync::Arc;
 use http::HeaderMap;
 use vmcp_core::Identity;
 use vmcp_jwt::{MAX_TOKEN_SIZE, is_jwt};
-use vmcp_protected_resource::bearer_token;
 
-use crate::{AuthError, AuthenticationFuture, Authenticator};
+use crate::{AuthError, AuthenticationFuture, Authenticator, bearer_token};
 
 /// Verifies bearer tokens.
 pub trait TokenVerifier: Send + Sync + 'static {

@@ -4,9 +4,8 @@ use bytes::Bytes;
 use http::header::{HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{Response, StatusCode};
 use vmcp_core::Challenge;
-use vmcp_protected_resource::{BearerChallenge, ProtectedResource, error_response};
 
-use crate::AuthError;
+use crate::{AuthError, BearerChallenge, ProtectedResource, error_response};
 
 /// Parameters of challenges (RFC 6750 section 3, RFC 9728 section 5.1).
 #[derive(Clone, Debug, Default)]

@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 
 use vmcp_jwt::{TokenError, VerifyError};
-use vmcp_protected_resource::BearerError;
+
+use crate::BearerError;
 
 /// The reason for a rejected request (RFC 6750 section 3.1). Its text is sent to the client, so it contains neither
 /// parts of a token nor the output of a parser.

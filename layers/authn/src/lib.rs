@@ -8,6 +8,7 @@ mod error;
 mod introspection;
 mod jwt;
 mod layer;
+mod protected_resource;
 mod scopes;
 mod service;
 mod static_identity;
@@ -25,9 +26,12 @@ pub use self::{
     error::AuthError,
     jwt::{JwtVerifier, UpstreamTokenSource},
     layer::AuthenticationLayer,
+    protected_resource::{
+        BearerChallenge, BearerError, ProtectedResource, ResourceError, ResourceOptions,
+        bearer_token, error_response, is_scope,
+    },
     service::{Authentication, ResponseFuture},
     static_identity::{AnonymousAuthenticator, LocalAuthenticator},
     token_cache::CachedVerifier,
 };
 pub use vmcp_introspection::{EndpointUrlError, IntrospectionClient};
-pub use vmcp_protected_resource::{ProtectedResource, ResourceError, ResourceOptions};

@@ -1,4 +1,4 @@
-#![doc = include_str!("../README.md")]
+//! Protected resource metadata (RFC 9728) and Bearer challenges (RFC 6750).
 
 mod bearer;
 mod challenge;
