@@ -53,10 +53,8 @@ pub enum AccessTokenError {
     /// The session was revoked, or ended with the process that stored it.
     #[error("failed to verify access token: its session was revoked; log in again")]
     Revoked,
-    /// The revocations from before this server's start are not read yet ([`AuthServer::watch`]). The caller can retry
-    /// later.
-    ///
-    /// [`AuthServer::watch`]: crate::AuthServer::watch
+    /// The revocations from before this server's start are not read yet: see
+    /// [`AuthServer::watch_revocations`](crate::AuthServer::watch_revocations). The caller can retry later.
     #[error(
         "failed to verify access token: revocations are not loaded from the store yet; retry later"
     )]

@@ -32,9 +32,9 @@ pub struct AuthServer {
     pub(crate) cipher: UpstreamCipher,
     pub(crate) sessions: Sessions,
     pub(crate) events: EventReporter,
-    /// Built from `sessions`: [`connect`](Self::connect) follows its changes.
+    /// Built from `sessions`: [`connect`] follows its changes.
     pub(crate) verifiers: Arc<TokenVerifiers>,
-    /// Built from `sessions` and `events`: [`connect`](Self::connect) follows their changes.
+    /// Built from `sessions` and `events`: [`connect`] follows their changes.
     pub(crate) upstream_tokens: Arc<UpstreamTokenService>,
 }
 

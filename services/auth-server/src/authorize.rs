@@ -99,7 +99,7 @@ impl AuthorizeEndpoint {
         let client = self.validate_client(&params, address).await.inspect_err(|page| {
             let rejection = (*page).into();
             let kind = EventKind::LoginFailed { provider: None, rejection };
-            self.events.report(Event::of(params.get("client_id"), kind));
+            self.events.report(Event::new(params.get("client_id"), kind));
         })?;
         match self.start_login(&headers, &params, (&client, address)).await {
             Ok(response) => Ok(response),
@@ -108,7 +108,7 @@ impl AuthorizeEndpoint {
                 let upstream = error.upstream.and_then(|at| self.providers.get(at));
                 let provider = upstream.map(|upstream| upstream.name.as_str());
                 let kind = EventKind::LoginFailed { provider, rejection: (&error).into() };
-                self.events.report(Event::of(Some(client.client.id.as_str()), kind));
+                self.events.report(Event::new(Some(client.client.id.as_str()), kind));
                 tracing::info!(client = %client.client.id, error = error.code.name(), "authorization request rejected");
                 let state = client.state.as_deref();
                 let to = self.logins.error_redirect(&client.redirect, state, &error);
@@ -210,7 +210,7 @@ impl AuthorizeEndpoint {
         let (scopes, resource) = (validated.scopes.to_vec(), &*validated.resource);
         let remembered = is_remembered;
         let kind = EventKind::LoginStarted { scopes: &scopes, resource, remembered };
-        self.events.report(Event::of(Some(client.client.id.as_str()), kind).with_session(session));
+        self.events.report(Event::new(Some(client.client.id.as_str()), kind).with_session(session));
         cookie.set_on(&self.settings, &mut response);
         Ok(response)
     }

@@ -23,7 +23,10 @@ pub(crate) struct Credentials {
 
 impl Credentials {
     /// Reads the credentials of a request: HTTP Basic or form parameters, never both (RFC 6749 section 2.3).
-    pub(crate) fn read(headers: &HeaderMap, params: &Params<'_>) -> Result<Self, OAuthError> {
+    pub(crate) fn from_request(
+        headers: &HeaderMap,
+        params: &Params<'_>,
+    ) -> Result<Self, OAuthError> {
         let mut headers = headers.get_all(AUTHORIZATION).iter();
         let header = headers.next();
         if headers.next().is_some() {
@@ -132,7 +135,7 @@ mod tests {
                 format!("Basic {}", STANDARD.encode(header)).parse().unwrap(),
             );
         }
-        Credentials::read(&headers, &Params::parse(form.as_bytes()).unwrap())
+        Credentials::from_request(&headers, &Params::parse(form.as_bytes()).unwrap())
     }
 
     #[test]

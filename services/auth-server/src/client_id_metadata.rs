@@ -65,7 +65,7 @@ impl ClientMetadataCache {
         Self {
             http,
             clock,
-            scopes: ClientScopes::of(settings),
+            scopes: ClientScopes::from_settings(settings),
             results: Arc::new(results),
             single_flight: SingleFlight::new(),
             fetch_limiter: FetchLimiter::default(),

@@ -100,7 +100,7 @@ impl ConsentEndpoint {
             Ok(Some(to)) => {
                 let client = client.as_ref().map(ClientId::as_str);
                 self.events
-                    .report(Event::of(client, EventKind::ConsentGiven).with_session(session));
+                    .report(Event::new(client, EventKind::ConsentGiven).with_session(session));
                 let host = to.host().unwrap_or(upstream.name.as_str());
                 Ok(self.pages.continue_to(&to.to_string(), host))
             }

@@ -73,7 +73,7 @@ impl DiscoveryDocuments {
     /// their metadata document.
     pub(crate) fn new(settings: &Settings, client_id_metadata: bool) -> Self {
         let openid = OpenIdMetadata {
-            userinfo_endpoint: at(settings, path::USERINFO),
+            userinfo_endpoint: endpoint_url(settings, path::USERINFO),
             subject_types_supported: ["public"],
             id_token_signing_alg_values_supported: [settings.keys.algorithm().name()],
             claims_supported: [
@@ -109,11 +109,11 @@ fn document(
             settings.authorization_issuer().as_str(),
             path::AUTHORIZE
         ),
-        token_endpoint: at(settings, path::TOKEN),
-        registration_endpoint: at(settings, path::REGISTER),
-        revocation_endpoint: at(settings, path::REVOKE),
-        introspection_endpoint: at(settings, path::INTROSPECT),
-        jwks_uri: at(settings, path::JWKS),
+        token_endpoint: endpoint_url(settings, path::TOKEN),
+        registration_endpoint: endpoint_url(settings, path::REGISTER),
+        revocation_endpoint: endpoint_url(settings, path::REVOKE),
+        introspection_endpoint: endpoint_url(settings, path::INTROSPECT),
+        jwks_uri: endpoint_url(settings, path::JWKS),
         response_types_supported: ["code"],
         response_modes_supported: ["query"],
         grant_types_supported: ["authorization_code", "refresh_token"],
@@ -133,7 +133,7 @@ fn document(
     }
 }
 
-fn at(settings: &Settings, path: &str) -> String {
+fn endpoint_url(settings: &Settings, path: &str) -> String {
     format!("{}{path}", settings.issuer.as_str())
 }
 

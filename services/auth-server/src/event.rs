@@ -179,25 +179,25 @@ impl<F: Fn(&Event<'_>) + Send + Sync> Observer for F {
 
 impl<'a> Event<'a> {
     /// Creates an event of a client, or of an unknown caller.
-    pub(crate) fn of(client: Option<&'a str>, kind: EventKind<'a>) -> Self {
+    pub(crate) fn new(client: Option<&'a str>, kind: EventKind<'a>) -> Self {
         Self { client, user: None, name: None, email: None, session: None, kind }
     }
 
     pub(crate) fn of_login(login: &'a Login, kind: EventKind<'a>) -> Self {
         let client = login.client().map(ClientId::as_str);
         let user = login.user.as_ref();
-        Self::of(client, kind).with_user(user, &login.profile).with_session(login.session)
+        Self::new(client, kind).with_user(user, &login.profile).with_session(login.session)
     }
 
     pub(crate) fn of_grant(grant: &'a Grant, kind: EventKind<'a>) -> Self {
-        let client = Self::of(Some(grant.client.as_str()), kind);
+        let client = Self::new(Some(grant.client.as_str()), kind);
         client.with_user(Some(&grant.user), &grant.profile).with_session(grant.session)
     }
 
     pub(crate) fn of_session(head: &'a SessionHead, kind: EventKind<'a>) -> Self {
         let SessionHead { id, user, client } = head;
         let user = Some(user.as_str());
-        Self { user, ..Self::of(Some(client.as_str()), kind) }.with_session(*id)
+        Self { user, ..Self::new(Some(client.as_str()), kind) }.with_session(*id)
     }
 
     pub(crate) fn with_client(self, client: &'a ClientId) -> Self {

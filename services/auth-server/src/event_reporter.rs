@@ -35,7 +35,7 @@ impl EventReporter {
     /// Reports a login that ended with an error page, and returns the page.
     pub(crate) fn report_error_page(&self, login: Option<&Login>, page: ErrorPage) -> ErrorPage {
         let kind = EventKind::LoginFailed { provider: None, rejection: page.into() };
-        self.report(login.map_or(Event::of(None, kind), |login| Event::of_login(login, kind)));
+        self.report(login.map_or(Event::new(None, kind), |login| Event::of_login(login, kind)));
         page
     }
 

@@ -57,7 +57,7 @@ impl IntrospectionEndpoint {
         headers: &HeaderMap,
         params: &Params<'_>,
     ) -> Result<Option<Map<String, Value>>, OAuthError> {
-        let credentials = Credentials::read(headers, params)?;
+        let credentials = Credentials::from_request(headers, params)?;
         let token = params
             .get("token")
             .ok_or(OAuthError::invalid_request("token is missing: send the token in the form"))?;

@@ -68,7 +68,7 @@ pub(crate) async fn register(
             reason = error.description,
             "client registration rejected"
         );
-        endpoint.events.report(Event::of(
+        endpoint.events.report(Event::new(
             None,
             EventKind::RegistrationRejected { rejection: (&error).into() },
         ));
@@ -98,7 +98,7 @@ impl RegistrationEndpoint {
         tracing::info!(client = %client.id, "client registered");
         let (name, redirect_uris) = (client.name.as_deref(), &*client.redirect_uris);
         let kind = EventKind::ClientRegistered { name, redirect_uris };
-        self.events.report(Event::of(Some(client.id.as_str()), kind));
+        self.events.report(Event::new(Some(client.id.as_str()), kind));
         Ok(registration_response(&client, secret.as_ref().map(|(_, secret)| secret)))
     }
 

@@ -60,7 +60,7 @@ impl RevocationEndpoint {
         params: &Params<'_>,
     ) -> Result<(), OAuthError> {
         let kind = EventKind::TokenRevoked { by: RevokedBy::Client };
-        let credentials = Credentials::read(headers, params)?;
+        let credentials = Credentials::from_request(headers, params)?;
         let token = params
             .get("token")
             .ok_or(OAuthError::invalid_request("token is missing: send the token in the form"))?;
@@ -81,7 +81,8 @@ impl RevocationEndpoint {
                 self.sessions.end(token.session).await?;
                 let (client, session) = (Some(credentials.id.as_str()), token.session);
                 let user = Some(&*token.subject);
-                self.events.report(Event { user, ..Event::of(client, kind) }.with_session(session));
+                self.events
+                    .report(Event { user, ..Event::new(client, kind) }.with_session(session));
             }
             None => credentials.check(self.store.client(&credentials.id).await?.as_ref())?,
         }

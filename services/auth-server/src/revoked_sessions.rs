@@ -93,7 +93,7 @@ impl RevokedSessions {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Starts to listen to the store: until [`finish_loading`](Self::end_reading), the set is incomplete.
+    /// Starts to listen to the store: until [`finish_loading`](Self::finish_loading), the set is incomplete.
     pub(crate) fn start_loading(&self) {
         self.advance(LoadState::Loading);
     }

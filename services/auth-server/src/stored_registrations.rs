@@ -47,11 +47,14 @@ impl StoredRegistrations {
         sealed: &Ciphertext,
     ) -> Option<Registration> {
         let now = self.clock.now();
-        let opened = self.open(key, sealed).ok();
-        opened.filter(|known| known.expires_at.is_none_or(|at| at > now))
+        let opened = self.open(key, sealed).inspect_err(|error| {
+            tracing::info!(provider = &*key.provider, %error, "ignoring stored registration");
+        });
+        opened.ok().filter(|known| known.expires_at.is_none_or(|at| at > now))
     }
 
-    async fn keep(
+    /// Stores a registration, or returns the one that another replica stored first.
+    async fn put_or_adopt(
         &self,
         key: &RegistrationKey,
         registration: &Registration,
@@ -97,7 +100,7 @@ impl Registrations for StoredRegistrations {
         registration: &'a Registration,
         instead_of: Option<&'a str>,
     ) -> RegistrationsFuture<'a, Registration> {
-        Box::pin(self.keep(key, registration, instead_of))
+        Box::pin(self.put_or_adopt(key, registration, instead_of))
     }
 }
 

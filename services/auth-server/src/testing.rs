@@ -106,11 +106,11 @@ pub(crate) struct TokenPair {
 
 impl FakeProvider {
     fn new(name: &str, clock: &Clock) -> Arc<Self> {
-        Self::of(name, &format!("https://{name}.example"), clock)
+        Self::with_issuer(name, &format!("https://{name}.example"), clock)
     }
 
     /// Creates a provider of this issuer, under any name.
-    pub(crate) fn of(name: &str, issuer: &str, clock: &Clock) -> Arc<Self> {
+    pub(crate) fn with_issuer(name: &str, issuer: &str, clock: &Clock) -> Arc<Self> {
         Arc::new(Self {
             name: name.into(),
             issuer: issuer.into(),

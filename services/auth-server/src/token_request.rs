@@ -33,7 +33,7 @@ pub(crate) fn report_rejection(
     params: &Params<'_>,
     error: &OAuthError,
 ) {
-    let client = Credentials::read(headers, params).ok();
+    let client = Credentials::from_request(headers, params).ok();
     let client = client.as_ref().map(|credentials| credentials.id.as_str());
-    events.report(Event::of(client, EventKind::TokenRejected { rejection: error.into() }));
+    events.report(Event::new(client, EventKind::TokenRejected { rejection: error.into() }));
 }

@@ -56,7 +56,7 @@ pub(super) struct ClientScopes {
 }
 
 impl ClientScopes {
-    pub(super) fn of(settings: &Settings) -> Self {
+    pub(super) fn from_settings(settings: &Settings) -> Self {
         Self { scopes: settings.scopes.clone(), baseline: settings.baseline_scopes.clone() }
     }
 }

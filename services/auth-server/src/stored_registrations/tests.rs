@@ -28,7 +28,7 @@ fn client(id: &str, expires_at: Option<SystemTime>) -> Registration {
     }
 }
 
-fn kept() -> (Arc<dyn Store>, Clock, StoredRegistrations) {
+fn memory_registrations() -> (Arc<dyn Store>, Clock, StoredRegistrations) {
     let clock = Clock::manual(SystemTime::UNIX_EPOCH + Duration::from_secs(1_785_240_000));
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Limits::default(), clock.clone()));
     let registrations = StoredRegistrations::new(Arc::clone(&store), &ring(7), clock.clone());
@@ -42,7 +42,7 @@ async fn name(registrations: &StoredRegistrations, provider: &str) -> Option<Str
 
 #[tokio::test]
 async fn concurrent_registrations_share_first_one() {
-    let (_, _, registrations) = kept();
+    let (_, _, registrations) = memory_registrations();
     let key = key("git");
     let first = registrations.put(&key, &client("one", None), None).await.unwrap();
     let second = registrations.put(&key, &client("two", None), None).await.unwrap();
@@ -54,7 +54,7 @@ async fn concurrent_registrations_share_first_one() {
 
 #[tokio::test]
 async fn replaces_registration_unknown_to_provider_once() {
-    let (_, _, registrations) = kept();
+    let (_, _, registrations) = memory_registrations();
     let key = key("git");
     registrations.put(&key, &client("one", None), None).await.unwrap();
     let put = |id: &'static str| {
@@ -72,7 +72,7 @@ async fn replaces_registration_unknown_to_provider_once() {
 
 #[tokio::test]
 async fn lifetime_beyond_all_dates_is_clamped() {
-    let (store, clock, registrations) = kept();
+    let (store, clock, registrations) = memory_registrations();
     let never = SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 60);
     registrations.put(&key("git"), &client("one", Some(never)), None).await.unwrap();
     assert_eq!(name(&registrations, "git").await.as_deref(), Some("one"));
@@ -82,7 +82,7 @@ async fn lifetime_beyond_all_dates_is_clamped() {
 
 #[tokio::test]
 async fn replaces_unusable_registration() {
-    let (store, clock, registrations) = kept();
+    let (store, clock, registrations) = memory_registrations();
     let soon = clock.now() + Duration::from_secs(60);
     registrations.put(&key("git"), &client("one", Some(soon)), None).await.unwrap();
     clock.advance(Duration::from_secs(61));

@@ -11,7 +11,9 @@ use crate::{ProviderCheckError, Upstream};
 
 /// Creates a server over the same store, whose providers have the same names but other issuers.
 fn with_other_issuers(env: &TestEnv) -> (TestEnv, [Arc<FakeProvider>; 2]) {
-    let at = |name| FakeProvider::of(name, &format!("https://{name}.moved.example"), &env.clock);
+    let at = |name| {
+        FakeProvider::with_issuer(name, &format!("https://{name}.moved.example"), &env.clock)
+    };
     let fakes = ["corp", "git"].map(at);
     let upstreams = fakes.iter().map(|fake| Arc::clone(fake) as Arc<dyn Upstream>).collect();
     (TestEnv::with_providers(env, upstreams), fakes)

@@ -40,7 +40,7 @@ impl CodeRedemption {
         headers: &HeaderMap,
         params: &Params<'_>,
     ) -> Result<Response, OAuthError> {
-        let credentials = Credentials::read(headers, params)?;
+        let credentials = Credentials::from_request(headers, params)?;
         let code = params
             .get("code")
             .ok_or(OAuthError::invalid_request("code is missing: send the authorization code"))?;
@@ -64,7 +64,7 @@ impl CodeRedemption {
                 self.sessions.forget(revocation.session);
                 let kind = EventKind::TokenReplayed { token: ReplayedToken::Code };
                 let client = Some(credentials.id.as_str());
-                self.events.report(Event::of(client, kind).with_session(revocation.session));
+                self.events.report(Event::new(client, kind).with_session(revocation.session));
                 return Err(unknown);
             }
             RedeemOutcome::InProgress | RedeemOutcome::Unknown => return Err(unknown),

@@ -41,7 +41,7 @@ impl GrantRefresh {
         params: &Params<'_>,
         address: IpAddr,
     ) -> Result<Response, OAuthError> {
-        let credentials = Credentials::read(headers, params)?;
+        let credentials = Credentials::from_request(headers, params)?;
         let text = params.get("refresh_token").ok_or(OAuthError::invalid_request(
             "refresh_token is missing: send the refresh token",
         ))?;
