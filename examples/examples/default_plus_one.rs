@@ -98,8 +98,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let egress = Egress::new(vmcp_egress::Settings::default());
     let parts = Parts::new(File::parse(&configuration, Format::Yaml)?, &egress)?;
     let limits = Limits::default();
-    let parked_for = limits.parked_for;
-    let gateway = Gateway::new(parts.settings.stacked(None), limits, Seal::ephemeral(parked_for)?);
+    let suspension_timeout = limits.suspension_timeout;
+    let gateway =
+        Gateway::new(parts.settings.stacked(None), limits, Seal::ephemeral(suspension_timeout)?);
     let incoming = Incoming {
         telemetry: None,
         log: RequestLogLayer::default(),

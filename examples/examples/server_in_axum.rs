@@ -64,7 +64,7 @@ fn gateway(backend: &str) -> Result<McpService, Box<dyn Error>> {
     let Parts { settings, guards, .. } = Parts::new(file, &egress)?;
 
     let limits = Limits::default();
-    let seal = Seal::ephemeral(limits.parked_for)?;
+    let seal = Seal::ephemeral(limits.suspension_timeout)?;
     let incoming = Incoming {
         telemetry: None,
         log: RequestLogLayer::default(),

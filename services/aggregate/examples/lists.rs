@@ -70,8 +70,8 @@ async fn main() -> Result<(), BoxError> {
     let caller = |n: u32| (Identity::new("https://idp.test", &n.to_string()), None);
     let cold = time(&own, "tools/list", caller).await?;
     println!("tools/list, each caller new       {:>9.0} us", cold / 1e3);
-    let kept = own.kept();
-    let (callers, offers) = (kept.caller_offers, kept.different_offers);
+    let kept = own.cache_sizes();
+    let (callers, offers) = (kept.caller_offers, kept.distinct_offers);
     println!("{callers} callers, {offers} offers, {} catalogs", kept.caller_catalogs);
     Ok(())
 }
@@ -123,9 +123,9 @@ async fn gateway(catalog: Sharing) -> Gateway {
         around: ServiceWrapper::default(),
         breaker: None,
         advice: Advice::default(),
-        answer_within: Duration::from_secs(10),
+        message_timeout: Duration::from_secs(10),
         fingerprint: 0,
-        tuning: 0,
+        service_revision: 0,
     };
     let settings = Settings {
         name: "gw".to_owned(),
@@ -137,7 +137,7 @@ async fn gateway(catalog: Sharing) -> Gateway {
     };
     let seal = Seal::new(&[[7; 32]], Duration::from_secs(60));
     let gateway = Gateway::new(settings, Limits::default(), seal);
-    gateway.settled().await;
+    gateway.wait_ready().await;
     gateway
 }
 

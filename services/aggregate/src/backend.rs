@@ -39,7 +39,8 @@ use crate::settings::{Advice, BackendFuture, BackendService, BackendSettings, Sh
 
 /// Handle of one backend with its cached state. It survives configuration reloads that leave the backend unchanged.
 pub(crate) struct BackendHandle {
-    pub(crate) backend: Backend,
+    /// Name of the backend, attached to each request.
+    pub(crate) tag: Backend,
     pub(crate) uri: Uri,
     pub(crate) transport: Transport,
     pub(crate) fingerprint: u64,
@@ -48,26 +49,26 @@ pub(crate) struct BackendHandle {
     /// Advice for operators; a reload may replace it.
     advice: ArcSwap<Advice>,
     /// Bit set of the generations that the backend is known to support.
-    speaks: AtomicU8,
+    modes: AtomicU8,
     /// Last successfully fetched offers, if all callers share them.
     pub(crate) offers: ArcSwap<Offers>,
     /// Offers by caller, if they depend on the caller's credentials.
-    pub(crate) own: Option<PerCallerCatalogs>,
+    pub(crate) per_caller: Option<PerCallerCatalogs>,
     /// Result of the gateway's last probe.
-    knocked: AtomicU8,
+    reachability: AtomicU8,
     status: watch::Sender<FetchStatus>,
     /// `true` once no configuration contains the backend any more; never reset.
     retired: watch::Sender<bool>,
     /// Signals that wake the observers of the stateful and the stateless generation.
     signals: [ObserverSignal; 2],
     /// Notified when the observer has to reconnect because its streams may be stale.
-    pub(crate) renew: Notify,
+    pub(crate) reconnect: Notify,
     /// Lock that serializes fetching across generations: bridges to stdio servers cannot use both at once and return empty
     /// lists.
     pub(crate) fetching: tokio::sync::Mutex<()>,
     /// Session of the observer, while there is one.
     pub(crate) standing: ArcSwapOption<BackendSession>,
-    pub(crate) vitals: HealthState,
+    pub(crate) health: HealthState,
     /// Byte budget of the process, if one is configured.
     budget: Option<ByteBudget>,
     /// Counter for the ids of the gateway's own requests.
@@ -80,7 +81,7 @@ struct Connector {
     /// The service without the HTTP+SSE adapter.
     bare: BackendService,
     breaker: Option<CircuitHandle>,
-    tuning: u64,
+    service_revision: u64,
 }
 
 /// Generations that a backend supports.
@@ -124,7 +125,7 @@ impl SupportedModes {
 }
 
 /// Returns `true` if the backend rejected a request for missing or wrong credentials.
-pub(crate) fn asks_for_credentials(error: &BoxError) -> bool {
+pub(crate) fn is_unauthorized(error: &BoxError) -> bool {
     matches!(
         cause_ref::<BackendError>(error.as_ref()),
         Some(BackendError::Status(code)) if matches!(code.as_u16(), 401 | 403 | 407)
@@ -136,7 +137,7 @@ fn adapted(settings: &BackendSettings) -> BackendService {
     let service = settings.service.clone();
     settings.around.wrap(match settings.transport {
         Transport::Sse => {
-            sse_transport::adapt(service, settings.answer_within, settings.breaker.clone())
+            sse_transport::adapt(service, settings.message_timeout, settings.breaker.clone())
         }
         Transport::StreamableHttp => service,
     })
@@ -154,41 +155,46 @@ impl BackendHandle {
             around: _,
             breaker,
             advice,
-            answer_within: _,
+            message_timeout: _,
             fingerprint,
-            tuning,
+            service_revision,
         } = settings;
-        let speaks = u8::from(transport == Transport::Sse);
+        let modes = u8::from(transport == Transport::Sse);
         Arc::new(Self {
-            backend,
+            tag: backend,
             uri,
             transport,
             fingerprint,
-            reach: ArcSwap::from_pointee(Connector { service: adapted, bare, breaker, tuning }),
+            reach: ArcSwap::from_pointee(Connector {
+                service: adapted,
+                bare,
+                breaker,
+                service_revision,
+            }),
             advice: ArcSwap::from_pointee(advice),
-            speaks: AtomicU8::new(speaks),
+            modes: AtomicU8::new(modes),
             offers: ArcSwap::default(),
-            own: (catalog == Sharing::PerCaller).then(PerCallerCatalogs::new),
-            knocked: AtomicU8::new(0),
+            per_caller: (catalog == Sharing::PerCaller).then(PerCallerCatalogs::new),
+            reachability: AtomicU8::new(0),
             status: watch::Sender::new(FetchStatus::Fetching { since: Instant::now() }),
             signals: Default::default(),
             retired: watch::Sender::new(false),
-            renew: Notify::new(),
+            reconnect: Notify::new(),
             fetching: tokio::sync::Mutex::default(),
             standing: ArcSwapOption::empty(),
-            vitals: HealthState::new(),
+            health: HealthState::new(),
             budget,
             serial: AtomicU64::new(1),
         })
     }
 
     /// Applies the connection settings of a reload.
-    pub(crate) fn retune(&self, settings: &BackendSettings) {
+    pub(crate) fn reconfigure(&self, settings: &BackendSettings) {
         self.advice.store(Arc::new(settings.advice.clone()));
-        if self.reach.load().tuning != settings.tuning {
-            let (breaker, tuning) = (settings.breaker.clone(), settings.tuning);
+        if self.reach.load().service_revision != settings.service_revision {
+            let (breaker, service_revision) = (settings.breaker.clone(), settings.service_revision);
             let (service, bare) = (adapted(settings), settings.service.clone());
-            self.reach.store(Arc::new(Connector { service, bare, breaker, tuning }));
+            self.reach.store(Arc::new(Connector { service, bare, breaker, service_revision }));
         }
     }
 
@@ -198,7 +204,7 @@ impl BackendHandle {
     }
 
     pub(crate) fn name(&self) -> &str {
-        self.backend.name()
+        self.tag.name()
     }
 
     /// Returns the budget account for bytes read on behalf of `caller`; `address` identifies anonymous callers. The gateway's
@@ -216,8 +222,8 @@ impl BackendHandle {
     }
 
     /// Returns the generations that the backend supports; `None` before the first probe.
-    pub(crate) fn speaks(&self) -> Option<SupportedModes> {
-        match self.speaks.load(Ordering::Acquire) {
+    pub(crate) fn modes(&self) -> Option<SupportedModes> {
+        match self.modes.load(Ordering::Acquire) {
             0 => None,
             1 => Some(SupportedModes::Stateful),
             2 => Some(SupportedModes::Stateless),
@@ -225,32 +231,32 @@ impl BackendHandle {
         }
     }
 
-    pub(crate) fn learn(&self, speaks: SupportedModes) {
-        let bits = match speaks {
+    pub(crate) fn set_modes(&self, modes: SupportedModes) {
+        let bits = match modes {
             SupportedModes::Stateful => 1,
             SupportedModes::Stateless => 2,
             SupportedModes::Both => 3,
         };
-        self.speaks.store(bits, Ordering::Release);
+        self.modes.store(bits, Ordering::Release);
     }
 
     /// Clears the supported generations, unless the transport determines them.
-    pub(crate) fn unlearn(&self) {
+    pub(crate) fn clear_modes(&self) {
         if self.transport == Transport::StreamableHttp {
-            self.speaks.store(0, Ordering::Release);
+            self.modes.store(0, Ordering::Release);
         }
     }
 
     /// Returns `true` if all callers share the same offers.
     pub(crate) fn shared(&self) -> bool {
-        self.own.is_none()
+        self.per_caller.is_none()
     }
 
     /// Records that the backend responded to a probe. `refused` means that it requires a caller's credentials.
-    pub(crate) fn knocked(&self, refused: bool) {
-        self.knocked.store(if refused { 2 } else { 1 }, Ordering::Release);
+    pub(crate) fn mark_reachable(&self, refused: bool) {
+        self.reachability.store(if refused { 2 } else { 1 }, Ordering::Release);
         self.set_status(FetchStatus::Ready);
-        self.revive(if refused {
+        self.mark_healthy(if refused {
             ProbeResult::RequiresUserCredentials
         } else {
             ProbeResult::Healthy
@@ -258,22 +264,22 @@ impl BackendHandle {
     }
 
     /// Clears all offers. Returns `true` if there were any.
-    pub(crate) fn forget(&self) -> bool {
-        let own = self.own.as_ref().is_some_and(PerCallerCatalogs::clear);
+    pub(crate) fn clear_offers(&self) -> bool {
+        let own = self.per_caller.as_ref().is_some_and(PerCallerCatalogs::clear);
         self.offers.swap(Arc::default()).is_known() || own
     }
 
     /// Returns the reason for which the backend is unavailable, if it is.
-    pub(crate) fn down(&self) -> Option<String> {
+    pub(crate) fn unavailable_reason(&self) -> Option<String> {
         match self.status() {
             FetchStatus::Failed { reason, .. } => Some(reason),
-            FetchStatus::Fetching { .. } | FetchStatus::Ready => self.vitals.down(),
+            FetchStatus::Fetching { .. } | FetchStatus::Ready => self.health.unavailable_reason(),
         }
     }
 
     /// Returns `true` if offers have been fetched, or, with per-caller offers, if the backend has responded at all.
-    pub(crate) fn has_answered(&self) -> bool {
-        self.offers.load().is_known() || self.knocked.load(Ordering::Acquire) > 0
+    pub(crate) fn has_responded(&self) -> bool {
+        self.offers.load().is_known() || self.reachability.load(Ordering::Acquire) > 0
     }
 
     /// Returns `true` if the shared offer for clients of this generation has not been fetched yet.
@@ -282,8 +288,8 @@ impl BackendHandle {
     }
 
     /// Returns `true` if the backend requires a caller's credentials for the gateway's own requests.
-    pub(crate) fn asks_for_caller(&self) -> bool {
-        self.knocked.load(Ordering::Acquire) == 2
+    pub(crate) fn requires_caller_credentials(&self) -> bool {
+        self.reachability.load(Ordering::Acquire) == 2
     }
 
     /// Sends a request through the backend's outgoing stack.
@@ -296,13 +302,13 @@ impl BackendHandle {
 
     /// Starts a request and returns a future that does not borrow from `self`.
     pub(crate) fn begin(&self, mut request: Request<Full<Bytes>>) -> BackendFuture {
-        request.extensions_mut().insert(self.backend.clone());
+        request.extensions_mut().insert(self.tag.clone());
         self.reach.load().service.send(request)
     }
 
     /// Starts a request without the transport adapter.
     pub(crate) fn begin_bare(&self, mut request: Request<Full<Bytes>>) -> BackendFuture {
-        request.extensions_mut().insert(self.backend.clone());
+        request.extensions_mut().insert(self.tag.clone());
         self.reach.load().bare.send(request)
     }
 
@@ -343,7 +349,7 @@ impl BackendHandle {
     }
 
     /// Waits until the first attempt to fetch the offer has ended, at most `patience` after it began.
-    pub(crate) async fn settled(&self, patience: std::time::Duration) {
+    pub(crate) async fn wait_ready(&self, patience: std::time::Duration) {
         let FetchStatus::Fetching { since } = self.status() else { return };
         let mut watching = self.status.subscribe();
         let settled = watching.wait_for(|status| !matches!(status, FetchStatus::Fetching { .. }));
@@ -353,6 +359,6 @@ impl BackendHandle {
 
 impl fmt::Debug for BackendHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Link").field("backend", &self.backend).finish_non_exhaustive()
+        f.debug_struct("Link").field("backend", &self.tag).finish_non_exhaustive()
     }
 }

@@ -32,24 +32,24 @@ impl BackendTasks {
     /// Runs tasks for these backends and ends those of others. Tasks of unchanged backends continue.
     pub(crate) fn follow(
         &self,
-        hub: &Arc<GatewayState>,
-        links: &[Arc<BackendHandle>],
+        gateway: &Arc<GatewayState>,
+        backends: &[Arc<BackendHandle>],
         checks: Option<Checks>,
     ) {
         let mut watchers = lock(&self.0);
         let mut old = std::mem::take(&mut *watchers);
-        for link in links {
-            let key = Arc::as_ptr(link) as Key;
+        for backend in backends {
+            let key = Arc::as_ptr(backend) as Key;
             let known = old.remove(&key);
-            link.vitals.check_by(checks.map(|checks| checks.unhealthy_threshold()));
+            backend.health.set_threshold(checks.map(|checks| checks.unhealthy_threshold()));
             let (observer, checker) = if let Some(watcher) = known {
                 (watcher.observer, watcher.checker)
             } else {
-                let observing = observe(Arc::clone(hub), Arc::clone(link));
+                let observing = observe(Arc::clone(gateway), Arc::clone(backend));
                 (tokio::spawn(observing).abort_handle(), None)
             };
-            let checker = following(checker, checks, || (Arc::clone(hub), Arc::clone(link)));
-            watchers.insert(key, TaskHandles { _link: Arc::clone(link), observer, checker });
+            let checker = following(checker, checks, || (Arc::clone(gateway), Arc::clone(backend)));
+            watchers.insert(key, TaskHandles { _link: Arc::clone(backend), observer, checker });
         }
         old.into_values().for_each(TaskHandles::end);
     }
@@ -82,8 +82,8 @@ fn following(
                 task.abort();
             }
             let checks = checks?;
-            let (hub, link) = of();
-            Some((checks, tokio::spawn(check(hub, link, checks)).abort_handle()))
+            let (gateway, backend) = of();
+            Some((checks, tokio::spawn(check(gateway, backend, checks)).abort_handle()))
         }
     }
 }

@@ -22,7 +22,7 @@ use vmcp_timeout::Elapsed;
 pub(crate) use self::complete::complete;
 pub(crate) use self::route::Target;
 use crate::backend::error::BackendError;
-use crate::backend::event_reader::Events;
+use crate::backend::event_reader::EventReader;
 use crate::backend::{BackendHandle, handshake};
 pub(crate) use crate::bridge::cancellation::{
     Cancellation, SESSION_ENDED, message as cancellation, reason,
@@ -44,7 +44,7 @@ use crate::session::{Session, lock};
 /// Client request with the context that its processing needs.
 #[derive(Debug)]
 pub(crate) struct Call {
-    pub(crate) hub: Arc<GatewayState>,
+    pub(crate) gateway: Arc<GatewayState>,
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) caller: Caller,
     /// Session of the client; `None` for stateless clients.
@@ -59,7 +59,7 @@ pub(crate) struct Call {
     /// Set when the client of a session disconnects before the response.
     pub(crate) departure: OnceLock<Disconnect>,
     /// Reservations for buffered responses, held until the response is sent.
-    pub(crate) held: Mutex<Vec<Reservation>>,
+    pub(crate) reservations: Mutex<Vec<Reservation>>,
 }
 
 impl ReservationHolder for Call {
@@ -82,12 +82,12 @@ pub(crate) fn is_mode_mismatch(error: &BoxError) -> bool {
 }
 
 /// Records that a client's request to a backend failed.
-pub(crate) fn failed(link: &BackendHandle, error: &BoxError) {
-    tracing::debug!(backend = link.name(), %error, "a call failed");
+pub(crate) fn failed(backend: &BackendHandle, error: &BoxError) {
+    tracing::debug!(backend = backend.name(), %error, "a call failed");
     // The failure may be due to a changed catalog. A timeout does not suggest that, and a successful list request would not
     // show that calls succeed.
     if cause_ref::<Elapsed>(error.as_ref()).is_none() {
-        link.nudge();
+        backend.refresh();
     }
 }
 
@@ -98,7 +98,7 @@ impl Call {
     }
 
     /// Attaches the operation to a request for the target's backend, if a layer observes it.
-    pub(crate) fn tell(&self, target: &Target, request: &mut Request<Full<Bytes>>) {
+    pub(crate) fn attach_operation(&self, target: &Target, request: &mut Request<Full<Bytes>>) {
         if let Some(request_context) = self.cause() {
             let operation = McpOperation::new(target.method).with_name(target.literal.clone());
             request.extensions_mut().insert(operation.with_client_request(request_context.clone()));
@@ -108,40 +108,40 @@ impl Call {
     /// Handles the list change of a stateless backend: all clients are notified once the catalog is updated.
     pub(crate) fn list_changed(&self, target: &Target, kind: Kind) {
         let caller = self.caller.identity();
-        match &target.link.own {
+        match &target.backend.per_caller {
             Some(owns) => {
                 owns.changed(caller);
-                self.hub.tell_caller(caller, &ByGeneration::both(vec![kind]));
+                self.gateway.notify_caller(caller, &ByGeneration::both(vec![kind]));
             }
-            None => target.link.list_changed(kind, Generation::Stateless),
+            None => target.backend.list_changed(kind, Generation::Stateless),
         }
     }
 
     /// Returns the caller's account in the budget of the process, if that has one.
     pub(crate) fn account(&self) -> Option<BudgetAccount> {
-        self.hub.process_account(self.caller.identity(), self.address)
+        self.gateway.process_account(self.caller.identity(), self.address)
     }
 
     /// Holds the reservation of a response until the response is sent.
     pub(crate) fn hold(&self, count: Reservation) {
-        lock(&self.held).push(count);
+        lock(&self.reservations).push(count);
     }
 
     /// Holds the reservation of the event that was read last.
-    pub(crate) fn hold_event(&self, events: &mut Events) {
+    pub(crate) fn keep_event_reservation(&self, events: &mut EventReader) {
         if let Some(count) = events.take_reservation() {
             self.hold(count);
         }
     }
 
     /// Takes the held reservations.
-    pub(crate) fn take_held(&self) -> Vec<Reservation> {
-        std::mem::take(&mut *lock(&self.held))
+    pub(crate) fn take_reservations(&self) -> Vec<Reservation> {
+        std::mem::take(&mut *lock(&self.reservations))
     }
 
     /// Attaches the held reservations to the response.
-    pub(crate) fn counted(&self, response: Response<Body>) -> Response<Body> {
-        let held = self.take_held();
+    pub(crate) fn attach_reservations(&self, response: Response<Body>) -> Response<Body> {
+        let held = self.take_reservations();
         if held.is_empty() {
             return response;
         }
@@ -158,7 +158,7 @@ impl Call {
     /// Records that the client disconnected. Returns `true` if the request may continue: it belongs to a session that is below
     /// its limit of detached calls.
     pub(crate) fn detach(&self) -> bool {
-        let account = self.session.as_ref().map(|it| it.account(&self.hub));
+        let account = self.session.as_ref().map(|it| it.account(&self.gateway));
         let departure = account.as_ref().and_then(Disconnect::new);
         departure.is_some_and(|departure| self.departure.set(departure).is_ok())
     }
@@ -189,9 +189,9 @@ impl Call {
 
     /// Returns the caller's catalog, its missing backends and the snapshot that it belongs to.
     pub(crate) async fn seen(&self) -> Result<(Arc<Snapshot>, CallerView), Rejection> {
-        let snapshot = self.hub.settled(&self.snapshot).await;
+        let snapshot = self.gateway.wait_ready(&self.snapshot).await;
         let seen = if snapshot.per_caller {
-            self.hub.seen_by(&snapshot, &self.caller, self.cause()).await
+            self.gateway.seen_by(&snapshot, &self.caller, self.cause()).await
         } else {
             Some(CallerView { catalogs: snapshot.catalogs(), missing: Vec::new() })
         };
@@ -204,17 +204,17 @@ impl Call {
         method: &'static str,
     ) -> Result<Response<Body>, Rejection> {
         let target = Arc::new(Target::find(&self, method).await?);
-        let link = &target.link;
+        let backend = &target.backend;
         if let Some(request_context) = &self.request_context {
-            request_context.record_backend(&link.backend);
+            request_context.record_backend(&backend.tag);
         }
         let call = target.alias.as_ref().map(|_| Arc::clone(&self));
-        let answered = match self.meet(link).await {
+        let answered = match self.backend_generation(backend).await {
             Ok(generation) => self.try_both(Arc::clone(&target), generation).await,
             Err(error) => Err(NotSentError::new(error).into()),
         };
         let response = answered.unwrap_or_else(|error| {
-            failed(link, &error);
+            failed(backend, &error);
             Err(target.rejection(&error))
         })?;
         let (Some(known), Some(call)) = (&target.alias, call) else { return Ok(response) };
@@ -222,16 +222,19 @@ impl Call {
     }
 
     /// Returns the generation in which to call a backend; probes the backend if that is not known.
-    pub(crate) async fn meet(&self, link: &Arc<BackendHandle>) -> Result<Generation, BoxError> {
+    pub(crate) async fn backend_generation(
+        &self,
+        backend: &Arc<BackendHandle>,
+    ) -> Result<Generation, BoxError> {
         let client = self.message.generation;
-        if let Some(speaks) = link.speaks() {
-            return Ok(speaks.with(client));
+        if let Some(modes) = backend.modes() {
+            return Ok(modes.with(client));
         }
-        let who = self.hub.introduction();
-        let who = who.before(link, &self.caller).caused_by(self.cause());
-        let (speaks, _) = Box::pin(handshake::probe(link, who)).await?;
-        link.learn(speaks);
-        Ok(speaks.with(client))
+        let client_info = self.gateway.client_info();
+        let client_info = client_info.before(backend, &self.caller).caused_by(self.cause());
+        let (modes, _) = Box::pin(handshake::probe(backend, client_info)).await?;
+        backend.set_modes(modes);
+        Ok(modes.with(client))
     }
 
     /// Calls the backend in its last known generation and, if the backend has changed since, once more in the current one. This
@@ -245,30 +248,30 @@ impl Call {
             Err(error) if is_mode_mismatch(&error) => error,
             answered => return answered,
         };
-        let who = self.hub.introduction();
-        let link = &target.link;
-        let who = who.before(link, &self.caller).caused_by(self.cause());
-        let Ok((speaks, _)) = Box::pin(handshake::probe(link, who)).await else {
+        let client_info = self.gateway.client_info();
+        let backend = &target.backend;
+        let client_info = client_info.before(backend, &self.caller).caused_by(self.cause());
+        let Ok((modes, _)) = Box::pin(handshake::probe(backend, client_info)).await else {
             return Err(error);
         };
-        if link.speaks() != Some(speaks) {
-            link.learn(speaks);
+        if backend.modes() != Some(modes) {
+            backend.set_modes(modes);
             // The offer was fetched in the previous generation.
-            link.renew.notify_waiters();
+            backend.reconnect.notify_waiters();
         }
-        let now = speaks.with(self.message.generation);
+        let now = modes.with(self.message.generation);
         if now == generation { Err(error) } else { Box::pin(self.exchange(target, now)).await }
     }
 
     /// Rejects a call that policies decided for the backend's other generation, and requests a fetch of its offer.
-    pub(crate) fn outdated(&self, link: &BackendHandle) -> Rejection {
-        match &link.own {
+    pub(crate) fn outdated(&self, backend: &BackendHandle) -> Rejection {
+        match &backend.per_caller {
             Some(owns) => owns.changed(self.caller.identity()),
-            None => link.renew.notify_waiters(),
+            None => backend.reconnect.notify_waiters(),
         }
         let problem =
             "speaks another generation of MCP than when it said what it offers: try again";
-        Rejection::backend_unavailable(link.name(), problem)
+        Rejection::backend_unavailable(backend.name(), problem)
     }
 
     async fn exchange(
@@ -277,7 +280,7 @@ impl Call {
         backend: Generation,
     ) -> Result<Result<Response<Body>, Rejection>, BoxError> {
         if target.decided.is_some_and(|decided| decided != backend) {
-            return Ok(Err(self.outdated(&target.link)));
+            return Ok(Err(self.outdated(&target.backend)));
         }
         match (self.session.clone(), backend) {
             (Some(session), Generation::Stateful) => {

@@ -97,7 +97,7 @@ impl<L: Clone> Catalog<L> {
     /// template.
     pub(crate) fn resource(&self, uri: &str) -> Option<L> {
         if let Some(interface) = self.interfaces.get(uri) {
-            return Some(interface.link.clone());
+            return Some(interface.backend.clone());
         }
         match self.resources.get(uri) {
             Some(owner) => owner.clone(),
@@ -109,7 +109,7 @@ impl<L: Clone> Catalog<L> {
     pub(crate) fn resource_evenly(&self, uri: &str) -> Option<L> {
         let by_template = self.templates.find_evenly(uri);
         match (self.interfaces.get(uri), self.resources.get(uri)) {
-            (Some(interface), _) => Some(interface.link.clone()),
+            (Some(interface), _) => Some(interface.backend.clone()),
             (None, Some(owner)) => owner.clone(),
             (None, None) => by_template.cloned(),
         }
@@ -118,10 +118,10 @@ impl<L: Clone> Catalog<L> {
     /// Returns the backend of a listed item.
     pub(crate) fn owner(&self, kind: Kind, name: &str) -> Option<&L> {
         match kind {
-            Kind::Tools => self.tools.get(name).map(|route| &route.link),
-            Kind::Prompts => self.prompts.get(name).map(|route| &route.link),
+            Kind::Tools => self.tools.get(name).map(|route| &route.backend),
+            Kind::Prompts => self.prompts.get(name).map(|route| &route.backend),
             Kind::Resources => match self.interfaces.get(name) {
-                Some(interface) => Some(&interface.link),
+                Some(interface) => Some(&interface.backend),
                 None => self.resources.get(name)?.as_ref(),
             },
             Kind::Templates => self.templates.owner(name),

@@ -9,7 +9,7 @@ use vmcp_core::{Body, Rejection, code};
 use vmcp_wire::{Key, Span, Splice};
 
 use crate::backend::request::{post, with_operation};
-use crate::backend::rpc::tell;
+use crate::backend::rpc::notify;
 use crate::call::{Call, result};
 use crate::session::{PendingServerRequest, Session};
 
@@ -25,27 +25,33 @@ pub(crate) fn accepted() -> Response<Body> {
 
 /// Delivers a client's response to the backend or call that sent the server request. It is rejected unless such a request is
 /// open in this session.
-pub(crate) async fn answer(
+pub(crate) async fn handle_response(
     call: Arc<Call>,
     session: &Arc<Session>,
     id: Option<Span>,
 ) -> Result<Response<Body>, Rejection> {
     let message = call.message.bytes.clone();
-    let question = id
+    let server_request = id
         .and_then(|id| std::str::from_utf8(id.of(&message)).ok()?.parse().ok())
-        .and_then(|number| session.has_talk()?.take(number));
-    match (question, id) {
+        .and_then(|number| session.existing_streams()?.take(number));
+    match (server_request, id) {
         (
-            Some(PendingServerRequest::Backend { upstream, live, id: theirs, pauses, asker: _ }),
+            Some(PendingServerRequest::Backend {
+                slot,
+                backend_session,
+                id: theirs,
+                pauses,
+                asker: _,
+            }),
             Some(id),
         ) => {
             drop(pauses);
             let mut splice = Splice::new(&message);
             splice.replace(id, theirs.to_vec());
-            let request = live.sign(post(&upstream.link, &call.caller, splice.finish()));
+            let request = backend_session.sign(post(&slot.backend, &call.caller, splice.finish()));
             let request = with_operation(request, "", call.cause());
-            if let Err(error) = tell(&upstream.link, request).await {
-                tracing::debug!(backend = upstream.link.name(), %error, "an answer did not arrive");
+            if let Err(error) = notify(&slot.backend, request).await {
+                tracing::debug!(backend = slot.backend.name(), %error, "an answer did not arrive");
             }
             Ok(accepted())
         }
@@ -62,7 +68,7 @@ pub(crate) async fn answer(
 }
 
 /// Forwards a client's notification.
-pub(crate) async fn notify(
+pub(crate) async fn handle_notification(
     call: &Call,
     session: &Arc<Session>,
     method: &str,
@@ -85,21 +91,22 @@ async fn cancel(call: &Call, session: &Arc<Session>) {
     };
     let under_way = running.cancellation.disarm();
     running.cancelled.notify_one();
-    if let Some(live) = under_way {
-        let link = &running.cancellation.upstream.link;
-        let request = live.sign(post(link, &call.caller, call.message.bytes.clone()));
-        _ = tell(link, with_operation(request, "notifications/cancelled", call.cause())).await;
+    if let Some(backend_session) = under_way {
+        let backend = &running.cancellation.slot.backend;
+        let request = backend_session.sign(post(backend, &call.caller, call.message.bytes.clone()));
+        _ = notify(backend, with_operation(request, "notifications/cancelled", call.cause())).await;
     }
 }
 
 /// Forwards a notification to all backends concurrently.
 async fn tell_all(call: &Call, session: &Arc<Session>) {
-    let upstreams = session.upstreams();
-    let telling = upstreams.iter().map(async |upstream| {
-        let Some(live) = upstream.open() else { return };
-        let request = live.sign(post(&upstream.link, &call.caller, call.message.bytes.clone()));
+    let backend_slots = session.backend_slots();
+    let telling = backend_slots.iter().map(async |slot| {
+        let Some(backend_session) = slot.open() else { return };
+        let request =
+            backend_session.sign(post(&slot.backend, &call.caller, call.message.bytes.clone()));
         let request = with_operation(request, "notifications/roots/list_changed", call.cause());
-        _ = tell(&upstream.link, request).await;
+        _ = notify(&slot.backend, request).await;
     });
     join_all(telling).await;
 }
@@ -118,10 +125,10 @@ pub(crate) async fn set_level(
     let level = format!("\"{level}\"");
     // Set before the open sessions are enumerated: a session that is opened concurrently reads the level afterwards.
     session.set_level(level.as_bytes());
-    let upstreams = session.upstreams();
-    let setting = upstreams.iter().map(async |upstream| {
-        if let Some(live) = upstream.open().filter(|live| live.logs) {
-            upstream.set_level(&live, level.as_bytes(), call.cause()).await;
+    let backend_slots = session.backend_slots();
+    let setting = backend_slots.iter().map(async |slot| {
+        if let Some(backend_session) = slot.open().filter(|backend_session| backend_session.logs) {
+            slot.set_level(&backend_session, level.as_bytes(), call.cause()).await;
         }
     });
     join_all(setting).await;

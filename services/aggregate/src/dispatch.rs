@@ -25,18 +25,18 @@ pub(crate) enum Dispatched {
 }
 
 /// Starts to process a request.
-pub(crate) fn begin(hub: &Arc<GatewayState>, mut parts: request::Parts) -> Dispatched {
+pub(crate) fn begin(gateway: &Arc<GatewayState>, mut parts: request::Parts) -> Dispatched {
     let answered = match parts.method {
         Method::POST => match parts.extensions.remove::<McpRequest>() {
-            Some(message) => return post(hub, parts, message),
+            Some(message) => return post(gateway, parts, message),
             // The decode layer is missing from the stack.
             None => Err(Rejection::internal()),
         },
-        Method::GET => open_stream(hub, &parts),
-        Method::DELETE => end_session(hub, &parts),
+        Method::GET => open_stream(gateway, &parts),
+        Method::DELETE => end_session(gateway, &parts),
         _ => return Dispatched::Done(wrong_method()),
     };
-    Dispatched::Done(answered.unwrap_or_else(|refusal| refusal.into_response(None)))
+    Dispatched::Done(answered.unwrap_or_else(|rejection| rejection.into_response(None)))
 }
 
 /// Completes a request that needs to wait.
@@ -45,34 +45,34 @@ pub(crate) async fn run(call: Arc<Call>) -> Response<Body> {
         Some(session) => stateful(Arc::clone(&call), Arc::clone(session)).await,
         None => stateless(Arc::clone(&call)).await,
     };
-    let response = answered.unwrap_or_else(|refusal| refused(&call, refusal));
-    call.counted(response)
+    let response = answered.unwrap_or_else(|rejection| refused(&call, rejection));
+    call.attach_reservations(response)
 }
 
-fn refused(call: &Call, refusal: Rejection) -> Response<Body> {
+fn refused(call: &Call, rejection: Rejection) -> Response<Body> {
     let stateful = call.message.generation == Generation::Stateful;
-    let refusal = if stateful { refusal.for_stateful_client() } else { refusal };
-    refusal.into_response(call.message.id())
+    let rejection = if stateful { rejection.for_stateful_client() } else { rejection };
+    rejection.into_response(call.message.id())
 }
 
 fn wrong_method() -> Response<Body> {
     let message = "use POST, GET or DELETE";
-    let refusal = Rejection::new(StatusCode::METHOD_NOT_ALLOWED, code::INVALID_REQUEST, message);
-    let mut response = refusal.into_response(None);
+    let rejection = Rejection::new(StatusCode::METHOD_NOT_ALLOWED, code::INVALID_REQUEST, message);
+    let mut response = rejection.into_response(None);
     response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, POST, DELETE"));
     response
 }
 
-fn post(hub: &Arc<GatewayState>, mut parts: request::Parts, message: McpRequest) -> Dispatched {
+fn post(gateway: &Arc<GatewayState>, mut parts: request::Parts, message: McpRequest) -> Dispatched {
     let stateful = message.generation == Generation::Stateful;
     let request = matches!(message.envelope, Envelope::Request { .. });
     let opens = stateful && request && message.method() == "initialize";
     let caller = initialize::caller(&parts.extensions);
-    let session = if stateful && !opens { Some(session(hub, &parts, &caller)) } else { None };
+    let session = if stateful && !opens { Some(session(gateway, &parts, &caller)) } else { None };
     let address = parts.extensions.get::<SocketAddr>().map(SocketAddr::ip);
     let mut call = Call {
-        hub: Arc::clone(hub),
-        snapshot: hub.snapshot(),
+        gateway: Arc::clone(gateway),
+        snapshot: gateway.snapshot(),
         caller,
         session: None,
         message,
@@ -81,19 +81,19 @@ fn post(hub: &Arc<GatewayState>, mut parts: request::Parts, message: McpRequest)
         request_context: parts.extensions.remove(),
         address,
         departure: OnceLock::new(),
-        held: Mutex::default(),
+        reservations: Mutex::default(),
     };
     let answered = match session {
         Some(Ok(session)) => {
             call.session = Some(session);
             return Dispatched::Pending(Arc::new(call));
         }
-        Some(Err(refusal)) => Err(refusal),
+        Some(Err(rejection)) => Err(rejection),
         None if opens => initialize::initialize(&call, address),
         None if !request => Ok(client_messages::accepted()),
         None => return Dispatched::Pending(Arc::new(call)),
     };
-    Dispatched::Done(answered.unwrap_or_else(|refusal| refused(&call, refusal)))
+    Dispatched::Done(answered.unwrap_or_else(|rejection| refused(&call, rejection)))
 }
 
 async fn stateful(call: Arc<Call>, session: Arc<Session>) -> Result<Response<Body>, Rejection> {
@@ -101,10 +101,11 @@ async fn stateful(call: Arc<Call>, session: Arc<Session>) -> Result<Response<Bod
     let bytes = call.message.bytes.clone();
     match call.message.envelope {
         Envelope::Response { id, .. } => {
-            Box::pin(client_messages::answer(call, &session, id)).await
+            Box::pin(client_messages::handle_response(call, &session, id)).await
         }
         Envelope::Notification { method, .. } => {
-            Box::pin(client_messages::notify(&call, &session, &method.read(&bytes))).await
+            Box::pin(client_messages::handle_notification(&call, &session, &method.read(&bytes)))
+                .await
         }
         Envelope::Request { method, .. } => match &*method.read(&bytes) {
             "resources/subscribe" => {
@@ -153,7 +154,7 @@ async fn common(call: Arc<Call>, method: &str) -> Result<Response<Body>, Rejecti
 
 /// Returns the session named by a request, if it belongs to the caller.
 fn session(
-    hub: &GatewayState,
+    gateway: &GatewayState,
     parts: &request::Parts,
     caller: &Caller,
 ) -> Result<Arc<Session>, Rejection> {
@@ -168,20 +169,20 @@ fn session(
         return Err(Rejection::malformed(code::INVALID_REQUEST, message));
     }
     let session = SessionId::parse(id.as_bytes())
-        .and_then(|id| hub.sessions.get(id, caller.identity()))
+        .and_then(|id| gateway.sessions.get(id, caller.identity()))
         .ok_or_else(Rejection::session_not_found)?;
-    session.renew(caller);
+    session.update_token(caller);
     Ok(session)
 }
 
 /// Opens the notification stream of a stateful client, or resumes a stream.
 fn open_stream(
-    hub: &Arc<GatewayState>,
+    gateway: &Arc<GatewayState>,
     parts: &request::Parts,
 ) -> Result<Response<Body>, Rejection> {
     vmcp_decode::require_event_stream(&parts.headers)?;
-    let session = session(hub, parts, &initialize::caller(&parts.extensions))?;
-    let talk = session.talk();
+    let session = session(gateway, parts, &initialize::caller(&parts.extensions))?;
+    let talk = session.streams();
     let resumed = parts.headers.get(LAST_EVENT).map(|id| {
         let (number, next) = id.to_str().ok().and_then(parse_id)?;
         Some((talk.stream(number)?, next))
@@ -194,23 +195,26 @@ fn open_stream(
             return Err(Rejection::malformed(code::INVALID_REQUEST, message));
         }
         None => {
-            let standing = talk.standing(|| session.account(hub));
+            let standing = talk.standing(|| session.account(gateway));
             standing.connect(None, Opening::Plain)
         }
     };
-    for upstream in session.upstreams() {
-        if upstream.open().is_some() {
-            listen::follow(hub, &session, &upstream);
+    for slot in session.backend_slots() {
+        if slot.open().is_some() {
+            listen::follow(gateway, &session, &slot);
         }
     }
     Ok(event_stream(Body::wrap(connection)))
 }
 
-fn end_session(hub: &GatewayState, parts: &request::Parts) -> Result<Response<Body>, Rejection> {
+fn end_session(
+    gateway: &GatewayState,
+    parts: &request::Parts,
+) -> Result<Response<Body>, Rejection> {
     let caller = initialize::caller(&parts.extensions);
-    session(hub, parts, &caller)?;
+    session(gateway, parts, &caller)?;
     let id = parts.headers.get(SESSION).and_then(|id| SessionId::parse(id.as_bytes()));
-    let ended = id.and_then(|id| hub.sessions.close(id, caller.identity()));
+    let ended = id.and_then(|id| gateway.sessions.close(id, caller.identity()));
     ended.ok_or_else(Rejection::session_not_found)?.end();
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
@@ -236,12 +240,12 @@ mod tests {
             checks: None,
         };
         let seal = Seal::new(&[[0; 32]], std::time::Duration::from_secs(1));
-        let hub = GatewayState::new(settings, Limits::default(), seal);
+        let gateway = GatewayState::new(settings, Limits::default(), seal);
         let bytes = bytes::Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#);
         let envelope = vmcp_wire::scan(&bytes).unwrap();
         let (mut parts, ()) = Request::post("/mcp").body(()).unwrap().into_parts();
         parts.extensions.insert(McpRequest { bytes, envelope, generation: Generation::Stateless });
-        let Dispatched::Pending(call) = begin(&hub, parts) else { panic!("answered at once") };
+        let Dispatched::Pending(call) = begin(&gateway, parts) else { panic!("answered at once") };
         // The future is moved to the heap once per request.
         let size = size_of_val(&run(call));
         assert!(size <= 2600, "{size} bytes");

@@ -18,7 +18,7 @@ use vmcp_core::Body;
 use crate::call::Call;
 use crate::dispatch::{Dispatched, begin, run};
 use crate::gateway_state::GatewayState;
-use crate::notify::authorizer::Admissions;
+use crate::notify::authorizer::NotificationAuthorizer;
 use crate::seal::Seal;
 use crate::settings::{Limits, Settings};
 use crate::status;
@@ -36,7 +36,7 @@ pub struct Gateway(Arc<Running>);
 /// Guard that ends the tasks with the last clone of the service.
 #[derive(Debug)]
 struct Running {
-    hub: Arc<GatewayState>,
+    gateway: Arc<GatewayState>,
     sweeper: AbortHandle,
 }
 
@@ -44,77 +44,77 @@ impl Gateway {
     /// Creates the service and starts observing the backends. Must be called within a tokio runtime.
     #[must_use]
     pub fn new(settings: Settings, limits: Limits, seal: Seal) -> Self {
-        let hub = GatewayState::new(settings, limits, seal);
-        let sweeping = Arc::clone(&hub);
+        let gateway = GatewayState::new(settings, limits, seal);
+        let sweeping = Arc::clone(&gateway);
         let sweeper = tokio::spawn(async move {
             loop {
                 tokio::time::sleep(SWEEP_INTERVAL).await;
                 sweeping.sweep();
             }
         });
-        let running = Running { hub, sweeper: sweeper.abort_handle() };
+        let running = Running { gateway, sweeper: sweeper.abort_handle() };
         Self(Arc::new(running))
     }
 
     /// Applies a new configuration. Requests in flight finish with the old one; unchanged backends keep their sessions and
     /// connections.
     pub async fn reload(&self, settings: Settings) {
-        self.0.hub.reload(settings).await;
+        self.0.gateway.reload(settings).await;
     }
 
     /// Sets the authorization for notifications on open streams, evaluated per message, and notifies all clients that their
     /// lists may have changed. Call it after each change of policies; otherwise streams keep the permissions from when they
     /// were opened.
-    pub fn admit_by(&self, admissions: Option<Admissions>) {
-        self.0.hub.admit_by(admissions);
+    pub fn set_notification_authorizer(&self, admissions: Option<NotificationAuthorizer>) {
+        self.0.gateway.set_notification_authorizer(admissions);
     }
 
     /// Waits until the first fetch from every backend has succeeded or failed, for at most five seconds.
-    pub async fn settled(&self) {
-        self.settled_within(Duration::from_secs(5)).await;
+    pub async fn wait_ready(&self) {
+        self.wait_ready_within(Duration::from_secs(5)).await;
     }
 
-    /// Equivalent to [`settled`](Self::settled), for at most `limit`.
-    pub async fn settled_within(&self, limit: Duration) {
-        let snapshot = self.0.hub.snapshot();
-        for link in &snapshot.links {
-            link.settled(limit).await;
+    /// Equivalent to [`wait_ready`](Self::wait_ready), for at most `limit`.
+    pub async fn wait_ready_within(&self, limit: Duration) {
+        let snapshot = self.0.gateway.snapshot();
+        for backend in &snapshot.backends {
+            backend.wait_ready(limit).await;
         }
     }
 
     /// Returns a report on the backends and the aggregated catalog.
     #[must_use]
     pub fn report(&self) -> status::Report {
-        status::report(&self.0.hub)
+        status::report(&self.0.gateway)
     }
 
     /// Returns the counters.
     #[must_use]
     pub fn counts(&self) -> status::Counts {
-        status::counts(&self.0.hub)
+        status::counts(&self.0.gateway)
     }
 
     /// Returns the sizes of the in-memory caches.
     #[must_use]
-    pub fn kept(&self) -> status::CacheSizes {
-        status::kept(&self.0.hub)
+    pub fn cache_sizes(&self) -> status::CacheSizes {
+        status::cache_sizes(&self.0.gateway)
     }
 
     /// Returns the reports of the backends, in configuration order.
     #[must_use]
     pub fn backends(&self) -> Vec<status::BackendReport> {
-        status::backends(&self.0.hub.snapshot())
+        status::backends(&self.0.gateway.snapshot())
     }
 
     /// Ends long-lived notification streams. Calls continue.
     pub fn drain(&self) {
-        self.0.hub.listeners.end();
-        self.0.hub.sessions.for_each(|session| session.quiet());
+        self.0.gateway.listeners.end();
+        self.0.gateway.sessions.for_each(|session| session.end_notification_stream());
     }
 
     /// Ends all sessions, including those at the backends, for at most two seconds.
     pub async fn close(&self) {
-        self.0.hub.shut_down();
+        self.0.gateway.shut_down();
         // The tasks that notify the backends are spawned; this lets them run.
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
@@ -123,7 +123,7 @@ impl Gateway {
 impl Drop for Running {
     fn drop(&mut self) {
         self.sweeper.abort();
-        self.hub.shut_down();
+        self.gateway.shut_down();
     }
 }
 
@@ -156,7 +156,7 @@ impl<B> Service<Request<B>> for Gateway {
     }
 
     fn call(&mut self, request: Request<B>) -> ResponseFuture {
-        ResponseFuture(match begin(&self.0.hub, request.into_parts().0) {
+        ResponseFuture(match begin(&self.0.gateway, request.into_parts().0) {
             Dispatched::Done(response) => Kind::Done(Some(response)),
             Dispatched::Pending(call) => {
                 let kept = call.session.is_some().then(|| Arc::clone(&call));
@@ -193,9 +193,9 @@ impl Drop for DetachOnDrop {
             && let Ok(runtime) = Handle::try_current()
         {
             if call.detach() {
-                session.talk().own(runtime.spawn(finish_detached(call, future)).abort_handle());
+                session.streams().own(runtime.spawn(finish_detached(call, future)).abort_handle());
             } else {
-                call.hub.detached.note_ended();
+                call.gateway.detached.note_ended();
             }
         }
     }
@@ -203,12 +203,12 @@ impl Drop for DetachOnDrop {
 
 /// Completes a request whose client has disconnected, within the time limit.
 async fn finish_detached(call: Arc<Call>, future: BoxedResponse) {
-    let answered = timeout(call.hub.limits.detached_for, future).await;
+    let answered = timeout(call.gateway.limits.detached_timeout, future).await;
     if let Some(departure) = call.departure() {
         departure.settle();
     }
     if answered.is_err() {
-        call.hub.detached.note_ended();
+        call.gateway.detached.note_ended();
         tracing::debug!(
             method = &*call.message.method(),
             "a request without a client took too long"

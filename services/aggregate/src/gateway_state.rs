@@ -45,7 +45,7 @@ pub(crate) struct Snapshot {
     pub(crate) partial_failure: PartialFailure,
     pub(crate) checks: Option<Checks>,
     pub(crate) rules: Rules,
-    pub(crate) links: Vec<Arc<BackendHandle>>,
+    pub(crate) backends: Vec<Arc<BackendHandle>>,
     /// `true` if some backends have per-caller offers.
     pub(crate) per_caller: bool,
     /// Catalogs of the offers that all callers share.
@@ -94,8 +94,12 @@ impl GatewayClientInfo {
     }
 
     /// Returns the client information for a probe, with credentials that the backend accepts.
-    pub(crate) fn before<'a>(&'a self, link: &BackendHandle, caller: &'a Caller) -> ClientInfo<'a> {
-        if link.shared() { self.get() } else { self.on_behalf_of(caller) }
+    pub(crate) fn before<'a>(
+        &'a self,
+        backend: &BackendHandle,
+        caller: &'a Caller,
+    ) -> ClientInfo<'a> {
+        if backend.shared() { self.get() } else { self.on_behalf_of(caller) }
     }
 }
 
@@ -104,21 +108,22 @@ impl Snapshot {
         let Settings { name, version, backends, rules, partial_failure, checks } = settings;
         let kept: HashMap<_, _> = old
             .iter()
-            .flat_map(|old| &old.links)
-            .map(|link| ((link.backend.clone(), link.fingerprint), Arc::clone(link)))
+            .flat_map(|old| &old.backends)
+            .map(|backend| ((backend.tag.clone(), backend.fingerprint), Arc::clone(backend)))
             .collect();
-        let link = |backend: BackendSettings| {
-            let known = kept.get(&(backend.backend.clone(), backend.fingerprint));
+        let handle = |settings: BackendSettings| {
+            let known = kept.get(&(settings.backend.clone(), settings.fingerprint));
             // An offer that belongs to a caller must not become shared.
-            match known.filter(|link| link.shared() == (backend.catalog == Sharing::Shared)) {
-                Some(link) => {
-                    link.retune(&backend);
-                    Arc::clone(link)
+            match known.filter(|backend| backend.shared() == (settings.catalog == Sharing::Shared))
+            {
+                Some(backend) => {
+                    backend.reconfigure(&settings);
+                    Arc::clone(backend)
                 }
-                None => BackendHandle::new(backend, budget.cloned()),
+                None => BackendHandle::new(settings, budget.cloned()),
             }
         };
-        let links: Vec<_> = backends.into_iter().map(link).collect();
+        let backends: Vec<_> = backends.into_iter().map(handle).collect();
         let none = combine(&[], &[], &rules);
         let snapshot = Self {
             name,
@@ -126,8 +131,8 @@ impl Snapshot {
             partial_failure,
             checks,
             rules,
-            per_caller: links.iter().any(|link| !link.shared()),
-            links,
+            per_caller: backends.iter().any(|backend| !backend.shared()),
+            backends,
             catalogs: ArcSwap::from_pointee(none),
         };
         snapshot.store(snapshot.combine(&[]));
@@ -155,8 +160,8 @@ impl Snapshot {
     /// Waits for pending first offers, each for a limited time from when its fetch began.
     pub(crate) async fn settle(&self) {
         let patience = self.patience();
-        for link in self.links.iter().filter(|link| link.shared()) {
-            link.settled(patience).await;
+        for backend in self.backends.iter().filter(|backend| backend.shared()) {
+            backend.wait_ready(patience).await;
         }
     }
 
@@ -170,46 +175,53 @@ impl Snapshot {
 
     /// Returns the number of shared items of all backends.
     pub(crate) fn items(&self) -> usize {
-        self.links.iter().map(|link| link.offers.load().len()).sum()
+        self.backends.iter().map(|backend| backend.offers.load().len()).sum()
     }
 
     /// Returns `true` if the per-caller items of any caller may differ from those under `old`.
     fn per_caller_changed(&self, old: &Self) -> bool {
-        let own = |links: &[Arc<BackendHandle>]| -> Vec<_> {
-            links.iter().filter(|link| !link.shared()).map(Arc::as_ptr).collect()
+        let own = |backends: &[Arc<BackendHandle>]| -> Vec<_> {
+            backends.iter().filter(|backend| !backend.shared()).map(Arc::as_ptr).collect()
         };
-        let (own, before) = (own(&self.links), own(&old.links));
+        let (own, before) = (own(&self.backends), own(&old.backends));
         own != before || !own.is_empty() && self.rules != old.rules
     }
 
     /// Builds the catalogs of the shared offers and a caller's own offers: one for each per-caller backend, in their order.
     pub(crate) fn combine(&self, own: &[Option<Arc<InternedOffers>>]) -> BackendCatalogs {
-        let offers: Vec<_> = self.links.iter().map(|link| link.offers.load_full()).collect();
+        let offers: Vec<_> =
+            self.backends.iter().map(|backend| backend.offers.load_full()).collect();
         let (mut own, none) = (own.iter(), Offer::default());
         let parts: Vec<_> = self
-            .links
+            .backends
             .iter()
             .zip(&offers)
-            .filter_map(|(link, offer)| {
-                let offers = if link.shared() { &**offer } else { &own.next()?.as_ref()?.offers };
+            .filter_map(|(backend, offer)| {
+                let offers =
+                    if backend.shared() { &**offer } else { &own.next()?.as_ref()?.offers };
                 let only = offers.only_generation();
                 let offers = offers.known(&none)?;
-                Some(CatalogInput { name: link.name(), link: Arc::clone(link), offers, only })
+                Some(CatalogInput {
+                    name: backend.name(),
+                    backend: Arc::clone(backend),
+                    offers,
+                    only,
+                })
             })
             .collect();
-        let backends: Vec<_> = self.links.iter().map(|link| link.name()).collect();
+        let backends: Vec<_> = self.backends.iter().map(|backend| backend.name()).collect();
         combine(&parts, &backends, &self.rules)
     }
 }
 
 impl BackendCatalog {
-    /// Returns the policy attributes of the backend `link`, for a client of this generation.
+    /// Returns the policy attributes of the backend `backend`, for a client of this generation.
     pub(crate) fn item_backend<'a>(
         &self,
-        link: &'a BackendHandle,
+        backend: &'a BackendHandle,
         client: Generation,
     ) -> ItemBackend<'a> {
-        ItemBackend { name: link.name(), generation: self.spoken(link.name(), client) }
+        ItemBackend { name: backend.name(), generation: self.spoken(backend.name(), client) }
     }
 
     /// Returns the policy attributes of the backend of a listed item.
@@ -219,13 +231,13 @@ impl BackendCatalog {
         name: &str,
         client: Generation,
     ) -> Option<ItemBackend<'_>> {
-        self.owner(kind, name).map(|link| self.item_backend(link, client))
+        self.owner(kind, name).map(|backend| self.item_backend(backend, client))
     }
 }
 
 impl GatewayState {
     pub(crate) fn new(settings: Settings, limits: Limits, seal: crate::seal::Seal) -> Arc<Self> {
-        let hub = Arc::new(Self {
+        let gateway = Arc::new(Self {
             snapshot: ArcSwap::from_pointee(Snapshot::new(
                 settings,
                 None,
@@ -234,19 +246,19 @@ impl GatewayState {
             rebuilds: Rebuilds::default(),
             watchers: BackendTasks::default(),
             sessions: Sessions::new(limits.sessions, limits.session_ttl)
-                .in_use_while(Session::in_use),
+                .in_use_while(Session::is_in_use),
             listeners: Listeners::new(limits.listeners),
             shared: StatelessSessions::default(),
             views: Arc::new(Views::new()),
             mixed: CallerCatalogCache::new(),
             hearing: NotificationFilter::default(),
-            parked: SuspendedCalls::new(limits.parked, limits.parked_per_identity),
+            parked: SuspendedCalls::new(limits.parked, limits.suspended_calls_per_identity),
             detached: DetachedBudget::new(limits.detached_bytes),
             limits,
             seal,
         });
-        hub.observe_all();
-        hub
+        gateway.observe_all();
+        gateway
     }
 
     /// Returns the accounts for messages to a client, connected or not.
@@ -270,7 +282,7 @@ impl GatewayState {
 
     /// Waits for pending first offers and returns `seen`, or its replacement after a reload: backends that only an older
     /// configuration contains are not fetched any more.
-    pub(crate) async fn settled(&self, seen: &Arc<Snapshot>) -> Arc<Snapshot> {
+    pub(crate) async fn wait_ready(&self, seen: &Arc<Snapshot>) -> Arc<Snapshot> {
         let mut snapshot = Arc::clone(seen);
         loop {
             snapshot.settle().await;
@@ -294,16 +306,18 @@ impl GatewayState {
         self.snapshot.store(Arc::clone(&new));
         drop(guard);
         self.observe_all();
-        let kept = |link: &Arc<BackendHandle>| new.links.iter().any(|kept| Arc::ptr_eq(kept, link));
-        old.links.iter().filter(|link| !kept(link)).for_each(|link| link.retire());
-        self.tell(&changes);
-        self.sessions.for_each(|session| session.keep_only(&new.links));
-        self.listeners.keep_only(&new.links);
-        self.shared.keep_only(&new.links);
+        let kept = |backend: &Arc<BackendHandle>| {
+            new.backends.iter().any(|kept| Arc::ptr_eq(kept, backend))
+        };
+        old.backends.iter().filter(|backend| !kept(backend)).for_each(|backend| backend.retire());
+        self.notify_clients(&changes);
+        self.sessions.for_each(|session| session.retain_backends(&new.backends));
+        self.listeners.retain_backends(&new.backends);
+        self.shared.retain_backends(&new.backends);
     }
 
     /// Notifies one caller of changed lists.
-    pub(crate) fn tell_caller(&self, caller: &Identity, changes: &ByGeneration<Vec<Kind>>) {
+    pub(crate) fn notify_caller(&self, caller: &Identity, changes: &ByGeneration<Vec<Kind>>) {
         let ByGeneration { stateful, stateless } = changes;
         if !stateful.is_empty() {
             self.sessions.for_each(|session| {
@@ -316,7 +330,7 @@ impl GatewayState {
     }
 
     /// Notifies the clients of each generation of changed lists.
-    pub(crate) fn tell(&self, changes: &ByGeneration<Vec<Kind>>) {
+    pub(crate) fn notify_clients(&self, changes: &ByGeneration<Vec<Kind>>) {
         let ByGeneration { stateful, stateless } = changes;
         if !stateful.is_empty() {
             self.sessions.for_each(|session| session.lists_changed(stateful));
@@ -325,7 +339,7 @@ impl GatewayState {
     }
 
     /// Returns the `clientInfo` of the gateway.
-    pub(crate) fn introduction(&self) -> GatewayClientInfo {
+    pub(crate) fn client_info(&self) -> GatewayClientInfo {
         let snapshot = self.snapshot.load();
         let mut info = b"{\"name\":".to_vec();
         info.extend_from_slice(&define_literal(&snapshot.name));
@@ -338,7 +352,7 @@ impl GatewayState {
     /// Starts tasks for the snapshot's backends and ends those of others.
     fn observe_all(self: &Arc<Self>) {
         let snapshot = self.snapshot();
-        self.watchers.follow(self, &snapshot.links, snapshot.checks);
+        self.watchers.follow(self, &snapshot.backends, snapshot.checks);
     }
 
     /// Removes ended and expired state.
@@ -346,15 +360,15 @@ impl GatewayState {
         for session in self.sessions.sweep() {
             session.end();
         }
-        self.sessions.for_each(|session| session.prune(self.limits.parked_for));
+        self.sessions.for_each(|session| session.prune(self.limits.suspension_timeout));
         self.shared.sweep();
         self.views.sweep();
         self.mixed.sweep();
         let snapshot = self.snapshot();
         snapshot
-            .links
+            .backends
             .iter()
-            .filter_map(|link| link.own.as_ref())
+            .filter_map(|backend| backend.per_caller.as_ref())
             .for_each(PerCallerCatalogs::sweep);
     }
 

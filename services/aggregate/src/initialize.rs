@@ -41,13 +41,13 @@ pub(crate) fn initialize(
     if capabilities.len() + client.len() > MAX_CLIENT_INFO_BYTES {
         return Err(Rejection::invalid_params("capabilities and clientInfo are too long"));
     }
-    if call.hub.sessions.len() >= call.hub.limits.sessions {
-        call.hub.sweep();
+    if call.gateway.sessions.len() >= call.gateway.limits.sessions {
+        call.gateway.sweep();
     }
     let capabilities = bridged(capabilities, BRIDGED_IN_SESSIONS);
     let session = Session::new(revision, call.caller.clone(), address, &capabilities, client);
     let opened = call
-        .hub
+        .gateway
         .sessions
         .open(call.caller.identity().clone(), address, session)
         .map_err(|full| Rejection::overloaded(full.to_string(), 30))?;
@@ -58,7 +58,7 @@ pub(crate) fn initialize(
         r#"{{"protocolVersion":"{revision}","capabilities":{{{CAPABILITIES},"extensions":{SESSION_EXTENSIONS}}},"serverInfo":"#
     )
     .into_bytes();
-    out.extend_from_slice(&server(&call.hub));
+    out.extend_from_slice(&server(&call.gateway));
     append_instructions(&mut out, call);
     out.push(b'}');
     let mut response = result(&call.id(), &out);
@@ -82,7 +82,7 @@ pub(crate) fn discover(call: &Call) -> Response<Body> {
         )
         .as_bytes(),
     );
-    out.extend_from_slice(&server(&call.hub));
+    out.extend_from_slice(&server(&call.gateway));
     out.push(b'}');
     append_instructions(&mut out, call);
     out.push(b'}');
@@ -97,8 +97,8 @@ fn append_instructions(out: &mut Vec<u8>, call: &Call) {
 }
 
 /// Returns `serverInfo`.
-fn server(hub: &Arc<GatewayState>) -> Vec<u8> {
-    hub.introduction().into_bytes()
+fn server(gateway: &Arc<GatewayState>) -> Vec<u8> {
+    gateway.client_info().into_bytes()
 }
 
 /// Returns a member of `params`, which has to be an object.

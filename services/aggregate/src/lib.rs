@@ -25,6 +25,6 @@ mod tasks;
 pub use self::{
     catalog::{Conflict, HideRule},
     gateway::{Gateway, ResponseFuture},
-    notify::authorizer::Admissions,
+    notify::authorizer::NotificationAuthorizer,
     seal::{RandomError, Seal},
 };

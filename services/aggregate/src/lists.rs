@@ -35,10 +35,10 @@ struct ListSource {
 
 impl MissingBackend {
     /// Creates the entry of a backend. `reason` is a clause that continues a sentence about it.
-    fn new(link: &BackendHandle, reason: &str) -> Self {
-        let subject = format!("backend {} ", link.name());
+    fn new(backend: &BackendHandle, reason: &str) -> Self {
+        let subject = format!("backend {} ", backend.name());
         let reason = reason.strip_prefix(&subject).unwrap_or(reason).to_owned();
-        Self { backend: link.name().to_owned(), reason }
+        Self { backend: backend.name().to_owned(), reason }
     }
 }
 
@@ -55,7 +55,7 @@ pub(crate) async fn list(call: &Call, kind: Kind) -> Result<Response<Body>, Reje
     let page = match &call.permissions {
         None => whole.page(kind, cursor.as_deref()),
         Some(permissions) => {
-            let view = call.hub.views.of(&catalog, kind, permissions, call.generation()).await;
+            let view = call.gateway.views.of(&catalog, kind, permissions, call.generation()).await;
             view.ok_or_else(Rejection::internal)?.page(whole, kind, cursor.as_deref())
         }
     };
@@ -146,7 +146,7 @@ async fn offered(call: &Call) -> Result<ListSource, Rejection> {
             snapshot.settle().await;
             complete = snapshot.complete(generation);
         }
-        let newest = call.hub.snapshot();
+        let newest = call.gateway.snapshot();
         if complete.is_ok() || Arc::ptr_eq(&newest, &snapshot) {
             complete?;
             return own(call, &snapshot).await;
@@ -162,14 +162,18 @@ async fn own(call: &Call, snapshot: &Arc<Snapshot>) -> Result<ListSource, Reject
     if !snapshot.per_caller {
         return Ok(ListSource { catalog: snapshot.catalog(generation), gaps });
     }
-    let seen = call.hub.seen_by(snapshot, &call.caller, call.cause());
+    let seen = call.gateway.seen_by(snapshot, &call.caller, call.cause());
     let seen = Box::pin(seen).await;
     let CallerView { catalogs, missing } = seen.ok_or_else(Rejection::internal)?;
     let first = missing.first().filter(|_| snapshot.partial_failure == PartialFailure::Fail);
-    if let Some((_, refusal)) = first {
-        return Err(refusal.clone());
+    if let Some((_, rejection)) = first {
+        return Err(rejection.clone());
     }
-    gaps.extend(missing.iter().map(|(link, refusal)| MissingBackend::new(link, refusal.message())));
+    gaps.extend(
+        missing
+            .iter()
+            .map(|(backend, rejection)| MissingBackend::new(backend, rejection.message())),
+    );
     Ok(ListSource { catalog: Arc::clone(catalogs.of(generation)), gaps })
 }
 
@@ -183,18 +187,21 @@ fn single_line(items: Bytes) -> Bytes {
 }
 
 /// Describes the error of a backend that is unavailable.
-fn trouble(link: &BackendHandle) -> Option<String> {
-    let reason = link.down()?;
-    let subject = format!("backend {} ", link.name());
+fn trouble(backend: &BackendHandle) -> Option<String> {
+    let reason = backend.unavailable_reason()?;
+    let subject = format!("backend {} ", backend.name());
     Some(reason.strip_prefix(&subject).unwrap_or(&reason).to_owned())
 }
 
 impl Snapshot {
     /// Returns the backends that are missing from the lists of one generation.
     fn gaps(&self, generation: Generation) -> Vec<MissingBackend> {
-        let silent = self.links.iter().filter(|link| link.is_silent(generation));
-        let gap = |link: &Arc<BackendHandle>| {
-            MissingBackend::new(link, &trouble(link).unwrap_or_else(|| FETCH_PENDING.to_owned()))
+        let silent = self.backends.iter().filter(|backend| backend.is_silent(generation));
+        let gap = |backend: &Arc<BackendHandle>| {
+            MissingBackend::new(
+                backend,
+                &trouble(backend).unwrap_or_else(|| FETCH_PENDING.to_owned()),
+            )
         };
         silent.map(gap).collect()
     }
@@ -205,34 +212,35 @@ impl Snapshot {
             return Ok(());
         }
         self.known_down(generation)?;
-        let missing = self.links.iter().find(|link| link.is_silent(generation));
+        let missing = self.backends.iter().find(|backend| backend.is_silent(generation));
         match missing {
             None => Ok(()),
-            Some(link) => {
+            Some(backend) => {
                 let problem = "has not said yet what it offers; partialFailureMode is fail";
-                Err(Rejection::backend_unavailable(link.name(), problem))
+                Err(Rejection::backend_unavailable(backend.name(), problem))
             }
         }
     }
 
     /// Returns the rejection for a name or URI that may still appear: that of the first backend that could have it and whose
     /// offer, shared or in `own`, is missing.
-    pub(crate) fn silent(
+    pub(crate) fn pending_rejection(
         &self,
         kind: ItemKind,
         name: &str,
         own: &[(Arc<BackendHandle>, Rejection)],
         generation: Generation,
     ) -> Option<Rejection> {
-        let could = |link: &&Arc<BackendHandle>| could_show(&self.rules, link.name(), kind, name);
-        self.links.iter().filter(could).find_map(|link| {
-            if !link.shared() {
-                let mut own = own.iter().filter(|(of, _)| Arc::ptr_eq(of, link));
-                return own.next().map(|(_, refusal)| refusal.clone());
+        let could =
+            |backend: &&Arc<BackendHandle>| could_show(&self.rules, backend.name(), kind, name);
+        self.backends.iter().filter(could).find_map(|backend| {
+            if !backend.shared() {
+                let mut own = own.iter().filter(|(of, _)| Arc::ptr_eq(of, backend));
+                return own.next().map(|(_, rejection)| rejection.clone());
             }
-            let problem = link.is_silent(generation).then(|| trouble(link))?;
+            let problem = backend.is_silent(generation).then(|| trouble(backend))?;
             let problem = problem.unwrap_or_else(|| FETCH_PENDING.to_owned());
-            Some(Rejection::backend_unavailable(link.name(), &problem))
+            Some(Rejection::backend_unavailable(backend.name(), &problem))
         })
     }
 
@@ -241,10 +249,10 @@ impl Snapshot {
         if self.partial_failure == PartialFailure::BestEffort {
             return Ok(());
         }
-        for link in self.links.iter().filter(|link| link.is_silent(generation)) {
-            if let Some(problem) = trouble(link) {
+        for backend in self.backends.iter().filter(|backend| backend.is_silent(generation)) {
+            if let Some(problem) = trouble(backend) {
                 let problem = format!("{problem}; partialFailureMode is fail");
-                return Err(Rejection::backend_unavailable(link.name(), &problem));
+                return Err(Rejection::backend_unavailable(backend.name(), &problem));
             }
         }
         Ok(())

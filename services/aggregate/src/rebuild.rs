@@ -51,10 +51,10 @@ impl GatewayState {
     pub(crate) async fn rebuild(self: &Arc<Self>) {
         let request = self.rebuilds.requested.fetch_add(1, Ordering::AcqRel) + 1;
         let until = self.rebuilds.gather();
-        let hub = Arc::clone(self);
+        let gateway = Arc::clone(self);
         let rebuilding = tokio::spawn(async move {
             tokio::time::sleep_until(until).await;
-            hub.rebuild_for(request).await;
+            gateway.rebuild_for(request).await;
         });
         _ = rebuilding.await;
     }
@@ -82,7 +82,7 @@ impl GatewayState {
         snapshot.store(catalogs);
         // Set last: requests that are covered do not build another catalog.
         *stored = satisfied;
-        self.tell(&changes);
+        self.notify_clients(&changes);
     }
 }
 
@@ -118,7 +118,7 @@ mod tests {
         Settings, Sharing, Transport,
     };
 
-    fn hub() -> Arc<GatewayState> {
+    fn gateway() -> Arc<GatewayState> {
         let silent = tower::service_fn(|_: Request<Full<Bytes>>| {
             pending::<Result<Response<Body>, BoxError>>()
         });
@@ -131,9 +131,9 @@ mod tests {
             around: ServiceWrapper::default(),
             breaker: None,
             advice: Advice::default(),
-            answer_within: Duration::from_secs(1),
+            message_timeout: Duration::from_secs(1),
             fingerprint: 0,
-            tuning: 0,
+            service_revision: 0,
         };
         let settings = Settings {
             name: String::new(),
@@ -160,10 +160,11 @@ mod tests {
     #[tokio::test]
     async fn makes_catalog_after_its_observer_is_gone() {
         for (count, wait) in [(1, 0), (MAX_INLINE_ITEMS + 1, 0), (MAX_INLINE_ITEMS + 1, 6)] {
-            let hub = hub();
-            let snapshot = hub.snapshot();
-            snapshot.links[0].offers.store(offer(count));
-            let given_up = tokio::time::timeout(Duration::from_millis(wait), hub.rebuild()).await;
+            let gateway = gateway();
+            let snapshot = gateway.snapshot();
+            snapshot.backends[0].offers.store(offer(count));
+            let given_up =
+                tokio::time::timeout(Duration::from_millis(wait), gateway.rebuild()).await;
             assert!(given_up.is_err() || count > MAX_INLINE_ITEMS, "{count} {wait}");
             let made = pin!(async {
                 while snapshot.catalog(Generation::Stateful).list(Kind::Tools).len() != count {
@@ -176,15 +177,15 @@ mod tests {
 
     #[tokio::test]
     async fn requests_at_the_same_time_make_one_catalog() {
-        let hub = hub();
-        let snapshot = hub.snapshot();
-        snapshot.links[0].offers.store(offer(3));
+        let gateway = gateway();
+        let snapshot = gateway.snapshot();
+        snapshot.backends[0].offers.store(offer(3));
         let first = snapshot.catalog(Generation::Stateful).serial.refer();
-        tokio::join!(hub.rebuild(), hub.rebuild(), hub.rebuild());
+        tokio::join!(gateway.rebuild(), gateway.rebuild(), gateway.rebuild());
         let made = snapshot.catalog(Generation::Stateful).serial.refer();
         assert_ne!(made, first);
-        assert_eq!(*hub.rebuilds.stored.lock().await, 3);
-        hub.rebuild().await;
+        assert_eq!(*gateway.rebuilds.stored.lock().await, 3);
+        gateway.rebuild().await;
         assert_ne!(snapshot.catalog(Generation::Stateful).serial.refer(), made);
     }
 }

@@ -23,7 +23,7 @@ pub(crate) use self::streams::{PendingServerRequest, SessionStreams};
 use crate::backend::BackendHandle;
 use crate::backend::handshake::ClientInfo;
 use crate::backend::request::{post, with_operation};
-use crate::backend::rpc::tell;
+use crate::backend::rpc::notify;
 use crate::call::{Call, Cancellation, SESSION_ENDED};
 use crate::catalog::Kind;
 use crate::gateway_state::GatewayState;
@@ -42,9 +42,9 @@ pub(crate) struct Session {
     address: Option<IpAddr>,
     capabilities: Box<[u8]>,
     client: Box<[u8]>,
-    upstreams: Mutex<Vec<Arc<BackendSessionSlot>>>,
+    backend_slots: Mutex<Vec<Arc<BackendSessionSlot>>>,
     calls: Mutex<Vec<Arc<ActiveCall>>>,
-    talk: OnceLock<Box<SessionStreams>>,
+    streams: OnceLock<Box<SessionStreams>>,
     /// Log level that the client set, as JSON.
     level: Mutex<Option<Box<[u8]>>>,
     /// Set before the tables are cleared: an insertion under a table's lock either sees the flag or is removed by the clearing.
@@ -75,10 +75,10 @@ pub(crate) struct ActiveCallGuard {
 
 impl ActiveCall {
     /// Creates the entry of a client request that is forwarded under its own id.
-    pub(crate) fn new(call: &Arc<Call>, upstream: Arc<BackendSessionSlot>) -> Self {
+    pub(crate) fn new(call: &Arc<Call>, slot: Arc<BackendSessionSlot>) -> Self {
         let id = call.id();
         Self {
-            cancellation: Cancellation::new(upstream, id.clone(), call.cause()),
+            cancellation: Cancellation::new(slot, id.clone(), call.cause()),
             id,
             hold: TimeoutControl::new(),
             cancelled: Notify::new(),
@@ -88,7 +88,7 @@ impl ActiveCall {
     }
 
     /// Sets the stream for the response. If the client has already disconnected, its absence counts from then on.
-    pub(crate) fn answer_on(&self, stream: &Arc<Stream>) {
+    pub(crate) fn set_response_stream(&self, stream: &Arc<Stream>) {
         if let Some(departure) = self.call.departure() {
             stream.begin_without_client(departure);
         }
@@ -104,15 +104,15 @@ impl ActiveCall {
     }
 
     /// Returns `true` if this many bytes of an incomplete response may be buffered.
-    pub(crate) fn may_hold(&self, bytes: usize) -> bool {
+    pub(crate) fn may_buffer(&self, bytes: usize) -> bool {
         match self.stream.get() {
-            Some(stream) => stream.may_hold(bytes),
-            None => self.call.departure().is_none_or(|departure| departure.may_hold(bytes)),
+            Some(stream) => stream.may_buffer(bytes),
+            None => self.call.departure().is_none_or(|departure| departure.may_buffer(bytes)),
         }
     }
 
-    fn is_of(&self, upstream: &Arc<BackendSessionSlot>) -> bool {
-        Arc::ptr_eq(&self.cancellation.upstream, upstream)
+    fn is_of(&self, slot: &Arc<BackendSessionSlot>) -> bool {
+        Arc::ptr_eq(&self.cancellation.slot, slot)
     }
 }
 
@@ -130,16 +130,16 @@ impl Session {
             address,
             capabilities: capabilities.into(),
             client: client.into(),
-            upstreams: Mutex::default(),
+            backend_slots: Mutex::default(),
             calls: Mutex::default(),
-            talk: OnceLock::new(),
+            streams: OnceLock::new(),
             level: Mutex::default(),
             ended: AtomicBool::new(false),
         }
     }
 
     /// Returns the client information for backends.
-    pub(crate) fn introduction<'a>(&'a self, caller: &'a Caller) -> ClientInfo<'a> {
+    pub(crate) fn client_info<'a>(&'a self, caller: &'a Caller) -> ClientInfo<'a> {
         let (capabilities, client) = (&*self.capabilities, &*self.client);
         ClientInfo { caller, capabilities, client, cause: None, address: self.address }
     }
@@ -150,13 +150,13 @@ impl Session {
     }
 
     /// Returns the accounts for messages to the client.
-    pub(crate) fn account(&self, hub: &GatewayState) -> ClientAccount {
-        hub.account(self.caller().identity(), self.address)
+    pub(crate) fn account(&self, gateway: &GatewayState) -> ClientAccount {
+        gateway.account(self.caller().identity(), self.address)
     }
 
     /// Stores a newer token of the owner, for requests to backends that no client request causes.
-    pub(crate) fn renew(&self, caller: &Caller) {
-        renew(&self.caller, caller);
+    pub(crate) fn update_token(&self, caller: &Caller) {
+        update_token(&self.caller, caller);
     }
 
     /// Returns the client's capabilities, as JSON.
@@ -165,26 +165,27 @@ impl Session {
     }
 
     /// Returns this session's slot for a backend session; creates it if necessary.
-    pub(crate) fn upstream(&self, link: &Arc<BackendHandle>) -> Arc<BackendSessionSlot> {
-        let mut upstreams = lock(&self.upstreams);
-        if let Some(known) = upstreams.iter().find(|known| Arc::ptr_eq(&known.link, link)) {
+    pub(crate) fn slot(&self, backend: &Arc<BackendHandle>) -> Arc<BackendSessionSlot> {
+        let mut backend_slots = lock(&self.backend_slots);
+        if let Some(known) = backend_slots.iter().find(|known| Arc::ptr_eq(&known.backend, backend))
+        {
             return Arc::clone(known);
         }
-        let upstream = Arc::new(BackendSessionSlot::new(Arc::clone(link)));
+        let slot = Arc::new(BackendSessionSlot::new(Arc::clone(backend)));
         // Checked under the lock: an entry inserted before the backend is retired or the session ends is removed afterwards. A
         // request that began earlier gets a slot of its own, which is not stored.
-        if link.is_retired() || self.has_ended() {
-            upstream.retire();
-            return upstream;
+        if backend.is_retired() || self.has_ended() {
+            slot.retire();
+            return slot;
         }
-        upstreams.push(Arc::clone(&upstream));
+        backend_slots.push(Arc::clone(&slot));
         // `Vec` growth would waste more memory than the usual one to five entries occupy.
-        upstreams.shrink_to_fit();
-        upstream
+        backend_slots.shrink_to_fit();
+        slot
     }
 
-    pub(crate) fn upstreams(&self) -> Vec<Arc<BackendSessionSlot>> {
-        lock(&self.upstreams).clone()
+    pub(crate) fn backend_slots(&self) -> Vec<Arc<BackendSessionSlot>> {
+        lock(&self.backend_slots).clone()
     }
 
     /// Registers a request, unless the session has ended or has too many.
@@ -207,19 +208,19 @@ impl Session {
     }
 
     /// Pauses the timeouts of all requests in flight at a backend.
-    pub(crate) fn pause(&self, upstream: &Arc<BackendSessionSlot>) -> Vec<PauseGuard> {
+    pub(crate) fn pause(&self, slot: &Arc<BackendSessionSlot>) -> Vec<PauseGuard> {
         let calls = lock(&self.calls);
-        calls.iter().filter(|call| call.is_of(upstream)).map(|call| call.hold.pause()).collect()
+        calls.iter().filter(|call| call.is_of(slot)).map(|call| call.hold.pause()).collect()
     }
 
     /// Returns the streams and server requests; creates the tables on first use.
-    pub(crate) fn talk(&self) -> &SessionStreams {
-        self.talk.get_or_init(Box::default)
+    pub(crate) fn streams(&self) -> &SessionStreams {
+        self.streams.get_or_init(Box::default)
     }
 
     /// Returns the streams and server requests, if they were ever used.
-    pub(crate) fn has_talk(&self) -> Option<&SessionStreams> {
-        self.talk.get().map(|talk| &**talk)
+    pub(crate) fn existing_streams(&self) -> Option<&SessionStreams> {
+        self.streams.get().map(|talk| &**talk)
     }
 
     pub(crate) fn set_level(&self, level: &[u8]) {
@@ -233,7 +234,9 @@ impl Session {
 
     /// Notifies the client of changed lists if it has a notification stream.
     pub(crate) fn lists_changed(&self, changes: &[Kind]) {
-        let Some(stream) = self.has_talk().and_then(SessionStreams::listening) else { return };
+        let Some(stream) = self.existing_streams().and_then(SessionStreams::listening) else {
+            return;
+        };
         for method in methods(changes) {
             let message = format!(r#"{{"jsonrpc":"2.0","method":"{method}"}}"#);
             stream.push(message.into(), MessageClass::Coalesced);
@@ -241,22 +244,22 @@ impl Session {
     }
 
     /// Ends the sessions with backends that are no longer configured.
-    pub(crate) fn keep_only(&self, links: &[Arc<BackendHandle>]) {
-        let mut upstreams = lock(&self.upstreams);
-        let (kept, gone): (Vec<_>, Vec<_>) = upstreams
+    pub(crate) fn retain_backends(&self, backends: &[Arc<BackendHandle>]) {
+        let mut backend_slots = lock(&self.backend_slots);
+        let (kept, gone): (Vec<_>, Vec<_>) = backend_slots
             .drain(..)
-            .partition(|upstream| links.iter().any(|link| Arc::ptr_eq(link, &upstream.link)));
-        *upstreams = kept;
-        drop(upstreams);
-        for upstream in gone {
-            upstream.retire();
+            .partition(|slot| backends.iter().any(|backend| Arc::ptr_eq(backend, &slot.backend)));
+        *backend_slots = kept;
+        drop(backend_slots);
+        for slot in gone {
+            slot.retire();
         }
     }
 
     /// Returns `true` if a client is connected for a response or for notifications.
-    pub(crate) fn in_use(&self) -> bool {
+    pub(crate) fn is_in_use(&self) -> bool {
         let listens = || {
-            self.has_talk()
+            self.existing_streams()
                 .and_then(SessionStreams::listening)
                 .is_some_and(|stream| stream.connected())
         };
@@ -264,8 +267,8 @@ impl Session {
     }
 
     /// Ends the notification stream; calls continue.
-    pub(crate) fn quiet(&self) {
-        if let Some(stream) = self.has_talk().and_then(SessionStreams::listening) {
+    pub(crate) fn end_notification_stream(&self) {
+        if let Some(stream) = self.existing_streams().and_then(SessionStreams::listening) {
             stream.end();
         }
     }
@@ -273,16 +276,22 @@ impl Session {
     /// Removes ended streams. A server request is answered with an error if its stream has ended or the client has not
     /// responded for `patience`, which resumes the timeouts of dependent calls.
     pub(crate) fn prune(&self, patience: Duration) {
-        for question in self.has_talk().map(|talk| talk.prune(patience)).into_iter().flatten() {
-            let PendingServerRequest::Backend { upstream, live, id, .. } = question else {
+        for server_request in
+            self.existing_streams().map(|talk| talk.prune(patience)).into_iter().flatten()
+        {
+            let PendingServerRequest::Backend { slot, backend_session, id, .. } = server_request
+            else {
                 continue;
             };
             let message = "the client did not answer in time";
-            let refusal = Rejection::new(StatusCode::OK, code::INTERNAL, message);
-            let request =
-                live.sign(post(&upstream.link, &live.caller(), refusal.to_json(Some(&id))));
+            let rejection = Rejection::new(StatusCode::OK, code::INTERNAL, message);
+            let request = backend_session.sign(post(
+                &slot.backend,
+                &backend_session.caller(),
+                rejection.to_json(Some(&id)),
+            ));
             tokio::spawn(
-                async move { tell(&upstream.link, with_operation(request, "", None)).await },
+                async move { notify(&slot.backend, with_operation(request, "", None)).await },
             );
         }
     }
@@ -299,14 +308,14 @@ impl Session {
         // Taken before their tasks end: otherwise the tasks would cancel the calls too, possibly after the session itself has
         // ended.
         let calls = lock(&self.calls).clone();
-        let upstreams = std::mem::take(&mut *lock(&self.upstreams));
-        for upstream in upstreams {
-            let calls = calls.iter().filter(|call| call.is_of(&upstream));
+        let backend_slots = std::mem::take(&mut *lock(&self.backend_slots));
+        for slot in backend_slots {
+            let calls = calls.iter().filter(|call| call.is_of(&slot));
             let cancels = calls.filter_map(|call| call.cancellation.request(SESSION_ENDED));
-            upstream.close(cancels.collect());
+            slot.close(cancels.collect());
         }
         // Created if missing, so it rejects later insertions.
-        self.talk().end();
+        self.streams().end();
         for call in &calls {
             call.cancelled.notify_one();
         }
@@ -354,7 +363,7 @@ pub(crate) fn methods(changes: &[Kind]) -> Vec<&'static str> {
 }
 
 /// Stores a newer token if the caller is the same.
-pub(crate) fn renew(known: &Mutex<Caller>, caller: &Caller) {
+pub(crate) fn update_token(known: &Mutex<Caller>, caller: &Caller) {
     if !caller.identity().is_anonymous() {
         lock(known).clone_from(caller);
     }

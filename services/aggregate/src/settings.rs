@@ -37,13 +37,13 @@ pub struct BackendSettings {
     pub advice: Advice,
     /// Timeout for each message of a response with [`Transport::Sse`], where `service` cannot bound the wait. Ignored for other
     /// transports.
-    pub answer_within: Duration,
+    pub message_timeout: Duration,
     /// Fingerprint of all settings that invalidate sessions. A backend with the same fingerprint keeps its sessions and catalog
     /// across a reload.
     pub fingerprint: u64,
     /// Revision of all other settings of `service`, such as its timeout. A backend with the same revision keeps its
     /// connections.
-    pub tuning: u64,
+    pub service_revision: u64,
 }
 
 /// Transport of a backend.
@@ -147,16 +147,16 @@ pub struct Limits {
     /// Maximum number of suspended calls of stateless clients.
     pub parked: usize,
     /// Maximum number of suspended calls per identity.
-    pub parked_per_identity: usize,
+    pub suspended_calls_per_identity: usize,
     /// Timeout of a suspended call.
-    pub parked_for: Duration,
+    pub suspension_timeout: Duration,
     /// Time for which a call of a session continues while its client is disconnected.
-    pub detached_for: Duration,
+    pub detached_timeout: Duration,
     /// Maximum number of bytes buffered for disconnected clients. One client gets at most half of the bytes that the others
     /// leave.
     pub detached_bytes: usize,
     /// Maximum size of a backend's response that has to be buffered, in bytes.
-    pub held_bytes: usize,
+    pub max_buffered_bytes: usize,
     /// Byte budget of the process that such responses are also charged to; `None` disables it.
     pub buffered: Option<ByteBudget>,
 }
@@ -168,11 +168,11 @@ impl Default for Limits {
             session_ttl: Duration::from_secs(30 * 60),
             listeners: 4096,
             parked: 1024,
-            parked_per_identity: 16,
-            parked_for: Duration::from_secs(600),
-            detached_for: Duration::from_secs(600),
+            suspended_calls_per_identity: 16,
+            suspension_timeout: Duration::from_secs(600),
+            detached_timeout: Duration::from_secs(600),
             detached_bytes: 32 << 20,
-            held_bytes: 16 << 20,
+            max_buffered_bytes: 16 << 20,
             buffered: None,
         }
     }

@@ -50,11 +50,11 @@ pub struct CacheSizes {
     /// Cached lists of single callers.
     pub list_views: usize,
     /// Sessions with stateful backends on behalf of stateless clients.
-    pub shared_sessions: usize,
+    pub stateless_sessions: usize,
     /// Cached per-caller offers.
     pub caller_offers: usize,
     /// Number of distinct ones among them.
-    pub different_offers: usize,
+    pub distinct_offers: usize,
     /// Cached catalogs built with such offers.
     pub caller_catalogs: usize,
     /// Open `subscriptions/listen` streams of stateless clients.
@@ -148,8 +148,8 @@ impl Report {
     /// Returns the backend that serves a URI to clients of one generation, either listed or by template.
     #[must_use]
     pub fn resource_backend(&self, uri: &str, client: Generation) -> Option<String> {
-        let link = self.catalogs.of(client).resource(uri)?;
-        Some(link.name().to_owned())
+        let backend = self.catalogs.of(client).resource(uri)?;
+        Some(backend.name().to_owned())
     }
 
     /// Returns the policy attributes of a backend, for a client of one generation.
@@ -187,37 +187,40 @@ pub enum HiddenReason {
     NameTaken(String),
 }
 
-pub(crate) fn counts(hub: &GatewayState) -> Counts {
-    let detached = hub.detached.counts();
+pub(crate) fn counts(gateway: &GatewayState) -> Counts {
+    let detached = gateway.detached.counts();
     Counts {
         detached_calls: detached.calls,
         detached_calls_ended: detached.ended,
-        sessions: hub.sessions.len(),
-        parked_calls: hub.parked.len(),
+        sessions: gateway.sessions.len(),
+        parked_calls: gateway.parked.len(),
         dropped_messages: crate::stream::dropped(),
     }
 }
 
-pub(crate) fn kept(hub: &GatewayState) -> CacheSizes {
-    let snapshot = hub.snapshot();
-    let own =
-        snapshot.links.iter().filter_map(|link| link.own.as_ref()).map(PerCallerCatalogs::count);
-    let (caller_offers, different_offers) =
+pub(crate) fn cache_sizes(gateway: &GatewayState) -> CacheSizes {
+    let snapshot = gateway.snapshot();
+    let own = snapshot
+        .backends
+        .iter()
+        .filter_map(|backend| backend.per_caller.as_ref())
+        .map(PerCallerCatalogs::count);
+    let (caller_offers, distinct_offers) =
         own.fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1));
     CacheSizes {
-        list_views: hub.views.len(),
-        shared_sessions: hub.shared.len(),
+        list_views: gateway.views.len(),
+        stateless_sessions: gateway.shared.len(),
         caller_offers,
-        different_offers,
-        caller_catalogs: hub.mixed.len(),
-        listeners: hub.listeners.len(),
-        detached_bytes: hub.detached.counts().bytes,
+        distinct_offers,
+        caller_catalogs: gateway.mixed.len(),
+        listeners: gateway.listeners.len(),
+        detached_bytes: gateway.detached.counts().bytes,
     }
 }
 
 pub(crate) fn backends(snapshot: &Snapshot) -> Vec<BackendReport> {
-    let report = |link: &Arc<BackendHandle>| {
-        let status = link.status();
+    let report = |backend: &Arc<BackendHandle>| {
+        let status = backend.status();
         let (failure, detail, unauthenticated) = match &status {
             FetchStatus::Failed { reason, detail, remedy, is_unauthorized } => {
                 let more = detail.clone().or_else(|| remedy.as_ref().map(|_| reason.clone()));
@@ -228,40 +231,40 @@ pub(crate) fn backends(snapshot: &Snapshot) -> Vec<BackendReport> {
                 (Some(reason.clone()), detail, *is_unauthorized)
             }
             FetchStatus::Fetching { .. } | FetchStatus::Ready => {
-                (None, None, link.asks_for_caller())
+                (None, None, backend.requires_caller_credentials())
             }
         };
         BackendReport {
-            name: link.name().to_owned(),
-            transport: link.transport,
-            revision: link.speaks().map(|speaks| match speaks {
+            name: backend.name().to_owned(),
+            transport: backend.transport,
+            revision: backend.modes().map(|modes| match modes {
                 SupportedModes::Stateful => LATEST_STATEFUL,
                 SupportedModes::Stateless | SupportedModes::Both => STATELESS,
             }),
-            revisions: match link.speaks() {
+            revisions: match backend.modes() {
                 None => Vec::new(),
                 Some(SupportedModes::Stateful) => vec![LATEST_STATEFUL],
                 Some(SupportedModes::Stateless) => vec![STATELESS],
                 Some(SupportedModes::Both) => vec![STATELESS, LATEST_STATEFUL],
             },
-            offered: link.has_answered(),
-            catalog: if link.shared() { Sharing::Shared } else { Sharing::PerCaller },
+            offered: backend.has_responded(),
+            catalog: if backend.shared() { Sharing::Shared } else { Sharing::PerCaller },
             unauthenticated,
             pending: matches!(status, FetchStatus::Fetching { .. }),
-            breaker: link.breaker(),
-            checked: link.vitals.report(),
+            breaker: backend.breaker(),
+            checked: backend.health.report(),
             failure,
             detail,
         }
     };
-    snapshot.links.iter().map(report).collect()
+    snapshot.backends.iter().map(report).collect()
 }
 
-pub(crate) fn report(hub: &Arc<GatewayState>) -> Report {
-    let snapshot = hub.snapshot();
+pub(crate) fn report(gateway: &Arc<GatewayState>) -> Report {
+    let snapshot = gateway.snapshot();
     let catalogs = snapshot.catalogs();
     let Counts { sessions, parked_calls, dropped_messages, detached_calls, detached_calls_ended } =
-        counts(hub);
+        counts(gateway);
     let entries = entries::entries(&snapshot, &catalogs);
     Report {
         name: snapshot.name.clone(),
@@ -293,12 +296,12 @@ fn nonconforming_names(entries: &[Entry]) -> Vec<String> {
 
 fn unmatched_rules(snapshot: &Snapshot, entries: &[Entry]) -> Vec<UnmatchedRule> {
     let mut idle = Vec::new();
-    for link in snapshot.links.iter().filter(|link| link.offers.load().is_known()) {
-        let Some(rules) = snapshot.rules.workloads.get(link.name()) else { continue };
+    for backend in snapshot.backends.iter().filter(|backend| backend.offers.load().is_known()) {
+        let Some(rules) = snapshot.rules.workloads.get(backend.name()) else { continue };
         let tools = entries.iter().filter(|entry| entry.kind == "tool");
-        let tools: Vec<_> = tools.filter(|entry| entry.backend == link.name()).collect();
+        let tools: Vec<_> = tools.filter(|entry| entry.backend == backend.name()).collect();
         let rule = |list, name: &String| UnmatchedRule {
-            backend: link.name().to_owned(),
+            backend: backend.name().to_owned(),
             list,
             name: name.clone(),
         };

@@ -188,7 +188,7 @@ impl Stream {
     }
 
     /// Returns `true` if the reader of the backend's stream may buffer this many bytes of an incomplete message.
-    pub(crate) fn may_hold(&self, bytes: usize) -> bool {
+    pub(crate) fn may_buffer(&self, bytes: usize) -> bool {
         let mut state = self.lock();
         state.partial = bytes;
         state.charge(0)

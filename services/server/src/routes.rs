@@ -338,18 +338,18 @@ impl Shared {
         let CacheSizes {
             list_views,
             caller_offers,
-            different_offers,
+            distinct_offers,
             caller_catalogs,
-            shared_sessions,
+            stateless_sessions,
             listeners,
             detached_bytes,
-        } = self.fixed.gateway.kept();
+        } = self.fixed.gateway.cache_sizes();
         held.extend([
             ("list_views", list_views),
             ("caller_offers", caller_offers),
-            ("different_offers", different_offers),
+            ("different_offers", distinct_offers),
             ("caller_catalogs", caller_catalogs),
-            ("shared_sessions", shared_sessions),
+            ("shared_sessions", stateless_sessions),
             ("subscription_streams", listeners),
             ("detached_bytes", detached_bytes),
             ("old_client_streams", self.fixed.old.len()),

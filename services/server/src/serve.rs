@@ -223,11 +223,11 @@ impl Server {
             log: crate::request_log::RequestLogLayer::default(),
             recorded: options.recorded,
         };
-        fixed.gateway.admit_by(guards.admissions());
+        fixed.gateway.set_notification_authorizer(guards.admissions());
         held.take_over(guards.held());
         let stacks = fixed.stacks(guards, recording, issuer, StreamScope::default());
         let limit = ConnectionLimit::new(options.connections);
-        let settled = settled(fixed.gateway.clone());
+        let settled = wait_ready(fixed.gateway.clone());
         let shared = Arc::new(Shared::new(fixed, stacks, settled, about, limit, held));
         gauges::show(&shared, &egress);
         let access = access(&options);
@@ -326,11 +326,11 @@ async fn start_issuer(
 }
 
 /// Returns a flag that becomes true when each backend has responded, failed or timed out.
-fn settled(gateway: Gateway) -> Arc<AtomicBool> {
+fn wait_ready(gateway: Gateway) -> Arc<AtomicBool> {
     let settled = Arc::<AtomicBool>::default();
     let setting = Arc::clone(&settled);
     tokio::spawn(async move {
-        gateway.settled().await;
+        gateway.wait_ready().await;
         setting.store(true, Ordering::Release);
     });
     settled
@@ -352,7 +352,7 @@ fn hosts(options: &Options) -> HostsLayer {
 }
 
 fn seal(options: &Options) -> Result<Seal, vmcp_aggregate::RandomError> {
-    let lifetime = options.limits.parked_for;
+    let lifetime = options.limits.suspension_timeout;
     if options.seal_keys.is_empty() {
         return Seal::ephemeral(lifetime);
     }

@@ -61,7 +61,7 @@ impl Gateway {
         let gateway = server.gateway().clone();
         let (stop, stopped) = oneshot::channel();
         tokio::spawn(server.run(async move { _ = stopped.await }));
-        gateway.settled().await;
+        gateway.wait_ready().await;
         Self { address, server: gateway, stop: Some(stop) }
     }
 }

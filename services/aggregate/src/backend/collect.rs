@@ -8,13 +8,13 @@ use vmcp_core::{Body, BodyBuffer, BoxError, BudgetAccount, MAX_BUDGET_WAIT, Rese
 use super::error::BackendError;
 
 /// Reads `body` to its end, appends it to the bytes already read, and charges both to `account`. Fails beyond `most` bytes, and
-/// unless `may_hold` permits each new length.
+/// unless `may_buffer` permits each new length.
 pub(crate) async fn collect(
     begun: Bytes,
     mut body: Body,
     most: usize,
     account: Option<&BudgetAccount>,
-    may_hold: impl Fn(usize) -> bool,
+    may_buffer: impl Fn(usize) -> bool,
 ) -> Result<(Bytes, Option<Reservation>), BoxError> {
     let mut buffer = BodyBuffer::new(most, 0);
     let mut next = Some(begun);
@@ -23,7 +23,7 @@ pub(crate) async fn collect(
             buffer.push(data).map_err(|_| BackendError::TooLarge { limit: most })?;
             reserve(account, &mut buffer).await?;
         }
-        if !may_hold(buffer.len()) {
+        if !may_buffer(buffer.len()) {
             return Err(BackendError::UNKEPT.into());
         }
         if body.is_end_stream() {

@@ -26,7 +26,7 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// With an account, bytes stay reserved until the next event is requested; [`take_reservation`](Self::take_reservation) hands
 /// the reservation over with an event that is held for longer. Reading stops while the budget is exhausted.
 #[derive(Debug)]
-pub(crate) struct Events {
+pub(crate) struct EventReader {
     body: Body,
     reader: Reader,
     count: Option<Box<ReadReservation>>,
@@ -54,19 +54,19 @@ struct ReadReservation {
     interval: Option<Pin<Box<Sleep>>>,
 }
 
-impl Events {
+impl EventReader {
     /// Reads events of up to `largest` bytes each.
     pub(crate) fn new(body: Body, largest: usize) -> Self {
         Self { body, reader: Reader::new(largest), count: None }
     }
 
     /// Charges the bytes of a response to `account`. If the budget stays exhausted, the stream fails with [`BackendError::NoRoom`].
-    pub(crate) fn counted(self, account: Option<&BudgetAccount>) -> Self {
+    pub(crate) fn charged(self, account: Option<&BudgetAccount>) -> Self {
         self.with_count(account, UNCHARGED_BYTES, false)
     }
 
     /// Charges the bytes of a long-lived stream to `account`. While the budget is exhausted, reading pauses.
-    pub(crate) fn counted_while_open(self, account: Option<&BudgetAccount>) -> Self {
+    pub(crate) fn charged_while_open(self, account: Option<&BudgetAccount>) -> Self {
         self.with_count(account, 0, true)
     }
 

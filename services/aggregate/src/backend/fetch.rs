@@ -14,7 +14,7 @@ use super::BackendHandle;
 use super::error::{BackendError, CatalogLimitError};
 use super::handshake::{self, BackendSession, ClientInfo};
 use super::request::{post, with_operation};
-use super::rpc::ask_for;
+use super::rpc::send_request_parsed;
 use crate::catalog::define_literal;
 use crate::catalog::{Items, Kind, Offer};
 
@@ -95,28 +95,29 @@ impl CatalogSource<'_> {
 
     fn request(
         &self,
-        link: &BackendHandle,
+        backend: &BackendHandle,
         kind: Kind,
         cursor: Option<&str>,
     ) -> (Request<Full<Bytes>>, String) {
         let cursor =
             cursor.map(|cursor| String::from_utf8_lossy(&define_literal(cursor)).into_owned());
         match self {
-            Self::Stateful(live, _, cause) => {
-                let id = format!("\"vmcp:{}\"", link.serial());
+            Self::Stateful(backend_session, _, cause) => {
+                let id = format!("\"vmcp:{}\"", backend.serial());
                 let params = cursor
                     .map_or_else(|| "{}".to_owned(), |cursor| format!("{{\"cursor\":{cursor}}}"));
                 let method = kind.method();
                 let message = format!(
                     r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#
                 );
-                let request = live.sign(post(link, &live.caller(), message.into()));
+                let request =
+                    backend_session.sign(post(backend, &backend_session.caller(), message.into()));
                 (with_operation(request, method, *cause), id)
             }
-            Self::Stateless(_, who) => {
+            Self::Stateless(_, client_info) => {
                 let members =
                     cursor.map_or_else(String::new, |cursor| format!("\"cursor\":{cursor},"));
-                handshake::request(link, kind.method(), &members, *who)
+                handshake::request(backend, kind.method(), &members, *client_info)
             }
         }
     }
@@ -124,26 +125,26 @@ impl CatalogSource<'_> {
 
 /// Fetches all lists of the backend. `before` is the previous offer.
 pub(crate) async fn offer(
-    link: &BackendHandle,
-    speaker: CatalogSource<'_>,
+    backend: &BackendHandle,
+    source: CatalogSource<'_>,
     before: &Offer,
     budget: &Budget,
 ) -> Result<Offer, BoxError> {
-    let mut offer = Offer { instructions: speaker.instructions(), ..Offer::default() };
+    let mut offer = Offer { instructions: source.instructions(), ..Offer::default() };
     for kind in Kind::ALL {
-        offer.set(kind, list(link, speaker, (kind, before.of(kind)), budget).await?);
+        offer.set(kind, list(backend, source, (kind, before.of(kind)), budget).await?);
     }
     Ok(offer)
 }
 
 /// Fetches all pages of one list. A backend without the capability has an empty list. `before` is only used for comparison.
 pub(crate) async fn list(
-    link: &BackendHandle,
-    speaker: CatalogSource<'_>,
+    backend: &BackendHandle,
+    source: CatalogSource<'_>,
     (kind, before): (Kind, &Items),
     budget: &Budget,
 ) -> Result<Items, BoxError> {
-    if !speaker.offers(kind) {
+    if !source.offers(kind) {
         return Ok(Items::default());
     }
     let mut pages = Vec::new();
@@ -152,10 +153,10 @@ pub(crate) async fn list(
     let mut cursor: Option<String> = None;
     loop {
         budget.take_page().map_err(BackendError::from)?;
-        let (request, id) = speaker.request(link, kind, cursor.as_deref());
+        let (request, id) = source.request(backend, kind, cursor.as_deref());
         let known = before.page(pages.len());
         let read = |text: &Bytes| ListResult::read(text, kind.member(), kind.rules(), known);
-        let page = match ask_for(link, request, &id, read).await {
+        let page = match send_request_parsed(backend, request, &id, read).await {
             Ok((_, page)) => page,
             Err(error) => match cause_ref::<BackendError>(error.as_ref()) {
                 Some(BackendError::Rpc { code: -32601, .. }) => return Ok(Items::new(pages)),

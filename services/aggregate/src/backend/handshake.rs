@@ -13,10 +13,10 @@ use vmcp_wire::{elements, find, parse_json_string};
 
 use super::error::BackendError;
 use super::request::{REVISION, SESSION, delete, post, stateless, with_operation};
-use super::rpc::{ask, tell};
+use super::rpc::{notify, send_request};
 use super::sse_transport::ChannelHandle;
-use super::{BackendHandle, SupportedModes, asks_for_credentials};
-use crate::session::{lock, renew};
+use super::{BackendHandle, SupportedModes, is_unauthorized};
+use crate::session::{lock, update_token};
 
 /// Open session with a stateful backend.
 #[derive(Debug)]
@@ -35,8 +35,8 @@ pub(crate) struct BackendSession {
 /// Guard of a session. Dropping it ends the session.
 #[derive(Debug)]
 pub(crate) struct SessionGuard {
-    link: Arc<BackendHandle>,
-    live: Arc<BackendSession>,
+    backend: Arc<BackendHandle>,
+    backend_session: Arc<BackendSession>,
     is_disarmed: bool,
 }
 
@@ -55,11 +55,11 @@ pub(crate) struct ClientInfo<'a> {
 /// Opens a session (MCP 2025-11-25, Lifecycle) and returns it with the `result` of the handshake. Dropping the future or the
 /// guard ends the session.
 pub(crate) async fn open(
-    link: &Arc<BackendHandle>,
-    who: ClientInfo<'_>,
+    backend: &Arc<BackendHandle>,
+    client_info: ClientInfo<'_>,
 ) -> Result<(SessionGuard, Bytes), BoxError> {
-    let (hello, id) = initialize(link, who);
-    let mut reply = match ask(link, hello, &id).await {
+    let (hello, id) = initialize(backend, client_info);
+    let mut reply = match send_request(backend, hello, &id).await {
         Ok(reply) => reply,
         Err(error) => return Err(refused(error)),
     };
@@ -72,23 +72,23 @@ pub(crate) async fn open(
     let session = session.and_then(|id| HeaderValue::from_bytes(id.as_bytes()).ok());
     let lease = reply.extensions.remove();
     let logs = offers(&reply.result, "logging");
-    let caller = Mutex::new(who.caller.clone());
+    let caller = Mutex::new(client_info.caller.clone());
     let closing =
-        SessionGuard::new(link, BackendSession { session, revision, lease, logs, caller });
+        SessionGuard::new(backend, BackendSession { session, revision, lease, logs, caller });
     // The session is open all the same; dropping the guard ends it.
     known.ok_or(BackendError::Revision)?;
     let ready = Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-    let ready = closing.live().sign(post(link, who.caller, ready));
-    tell(link, with_operation(ready, "notifications/initialized", who.cause)).await?;
+    let ready = closing.backend_session().sign(post(backend, client_info.caller, ready));
+    notify(backend, with_operation(ready, "notifications/initialized", client_info.cause)).await?;
     Ok((closing, reply.result))
 }
 
 /// Builds the `initialize` request and its id.
 pub(super) fn initialize(
-    link: &BackendHandle,
-    who: ClientInfo<'_>,
+    backend: &BackendHandle,
+    client_info: ClientInfo<'_>,
 ) -> (Request<Full<Bytes>>, String) {
-    let id = format!("\"vmcp:{}\"", link.serial());
+    let id = format!("\"vmcp:{}\"", backend.serial());
     let mut message = Vec::with_capacity(256);
     // No `_meta`, not even an empty one: servers of both generations use it to detect the generation.
     for piece in [
@@ -97,19 +97,19 @@ pub(super) fn initialize(
         br#","method":"initialize","params":{"protocolVersion":""#,
         LATEST_STATEFUL.as_bytes(),
         br#"","capabilities":"#,
-        who.capabilities,
+        client_info.capabilities,
         br#","clientInfo":"#,
-        who.client,
+        client_info.client,
         b"}}",
     ] as [&[u8]; 9]
     {
         message.extend_from_slice(piece);
     }
-    let mut request = post(link, who.caller, message.into());
-    if let Some(account) = link.account(who.caller, who.address) {
+    let mut request = post(backend, client_info.caller, message.into());
+    if let Some(account) = backend.account(client_info.caller, client_info.address) {
         request.extensions_mut().insert(account);
     }
-    (with_operation(request, "initialize", who.cause), id)
+    (with_operation(request, "initialize", client_info.cause), id)
 }
 
 /// Returns `true` if the result of a handshake or discovery declares a capability.
@@ -130,7 +130,7 @@ fn refused(error: BoxError) -> BoxError {
             BackendError::Handshake { reason: error.to_string() }.into()
         }
         Some(BackendError::Status(status))
-            if status.is_client_error() && !asks_for_credentials(&error) =>
+            if status.is_client_error() && !is_unauthorized(&error) =>
         {
             BackendError::Handshake { reason: error.to_string() }.into()
         }
@@ -146,29 +146,34 @@ impl<'a> ClientInfo<'a> {
 }
 
 impl SessionGuard {
-    fn new(link: &Arc<BackendHandle>, live: BackendSession) -> Self {
-        Self { link: Arc::clone(link), live: Arc::new(live), is_disarmed: false }
+    fn new(backend: &Arc<BackendHandle>, backend_session: BackendSession) -> Self {
+        Self {
+            backend: Arc::clone(backend),
+            backend_session: Arc::new(backend_session),
+            is_disarmed: false,
+        }
     }
 
-    pub(crate) fn live(&self) -> &Arc<BackendSession> {
-        &self.live
+    pub(crate) fn backend_session(&self) -> &Arc<BackendSession> {
+        &self.backend_session
     }
 
     /// Disarms the guard; the receiver becomes responsible for ending the session.
     pub(crate) fn keep(mut self) -> Arc<BackendSession> {
         self.is_disarmed = true;
-        Arc::clone(&self.live)
+        Arc::clone(&self.backend_session)
     }
 }
 
 impl Drop for SessionGuard {
     fn drop(&mut self) {
-        if self.is_disarmed || !self.live.can_end() {
+        if self.is_disarmed || !self.backend_session.can_end() {
             return;
         }
-        let (link, live) = (Arc::clone(&self.link), Arc::clone(&self.live));
+        let (backend, backend_session) =
+            (Arc::clone(&self.backend), Arc::clone(&self.backend_session));
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move { live.close(&link).await });
+            runtime.spawn(async move { backend_session.close(&backend).await });
         }
     }
 }
@@ -193,9 +198,9 @@ impl BackendSession {
     }
 
     /// Ends the session at the backend. Errors are ignored.
-    pub(crate) async fn close(&self, link: &BackendHandle) {
+    pub(crate) async fn close(&self, backend: &BackendHandle) {
         if self.can_end() {
-            _ = tell(link, self.sign(delete(link, &self.caller()))).await;
+            _ = notify(backend, self.sign(delete(backend, &self.caller()))).await;
         }
     }
 
@@ -205,20 +210,20 @@ impl BackendSession {
     }
 
     /// Stores a newer token of the same caller for requests that are not caused by one of the caller's.
-    pub(crate) fn renew(&self, caller: &Caller) {
-        renew(&self.caller, caller);
+    pub(crate) fn update_token(&self, caller: &Caller) {
+        update_token(&self.caller, caller);
     }
 }
 
 /// Returns the members of `_meta` that describe the client in a stateless request.
 pub(crate) fn meta_members(
-    who: ClientInfo<'_>,
+    client_info: ClientInfo<'_>,
     level: Option<&[u8]>,
 ) -> Vec<(&'static str, Vec<u8>)> {
     let mut members = vec![
         ("io.modelcontextprotocol/protocolVersion", format!("\"{STATELESS}\"").into_bytes()),
-        ("io.modelcontextprotocol/clientInfo", who.client.to_vec()),
-        ("io.modelcontextprotocol/clientCapabilities", who.capabilities.to_vec()),
+        ("io.modelcontextprotocol/clientInfo", client_info.client.to_vec()),
+        ("io.modelcontextprotocol/clientCapabilities", client_info.capabilities.to_vec()),
     ];
     members.extend(level.map(|level| ("io.modelcontextprotocol/logLevel", level.to_vec())));
     members
@@ -226,13 +231,13 @@ pub(crate) fn meta_members(
 
 /// Builds a request of the gateway to a stateless backend. `members` are further members of `params`, each followed by a comma.
 pub(crate) fn request(
-    link: &BackendHandle,
+    backend: &BackendHandle,
     method: &'static str,
     members: &str,
-    who: ClientInfo<'_>,
+    client_info: ClientInfo<'_>,
 ) -> (Request<Full<Bytes>>, String) {
-    let id = link.serial().to_string();
-    let meta: Vec<String> = meta_members(who, None)
+    let id = backend.serial().to_string();
+    let meta: Vec<String> = meta_members(client_info, None)
         .iter()
         .map(|(key, value)| format!("\"{key}\":{}", String::from_utf8_lossy(value)))
         .collect();
@@ -240,18 +245,18 @@ pub(crate) fn request(
     let message = format!(
         r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{{members}"_meta":{{{meta}}}}}}}"#
     );
-    let mut request = post(link, who.caller, message.into());
+    let mut request = post(backend, client_info.caller, message.into());
     stateless(request.headers_mut(), method, None);
-    (with_operation(request, method, who.cause), id)
+    (with_operation(request, method, client_info.cause), id)
 }
 
 /// Detects the supported generations. Returns the `server/discover` result if there is one.
 pub(crate) async fn probe(
-    link: &BackendHandle,
-    who: ClientInfo<'_>,
+    backend: &BackendHandle,
+    client_info: ClientInfo<'_>,
 ) -> Result<(SupportedModes, Option<Bytes>), BoxError> {
-    let (request, id) = request(link, "server/discover", "", who);
-    match ask(link, request, &id).await {
+    let (request, id) = request(backend, "server/discover", "", client_info);
+    match send_request(backend, request, &id).await {
         Ok(reply) => {
             let versions = find(&reply.result, "supportedVersions").unwrap_or_default();
             let lists = |known: &dyn Fn(&str) -> bool| {

@@ -19,10 +19,10 @@ use self::signal::POLL_INTERVAL;
 use super::error::BackendError;
 use super::fetch::CatalogSource;
 use super::handshake::{self, BackendSession};
-use super::health::check::first_sight;
+use super::health::check::first_contact_result;
 use super::health::diagnosis;
-use super::health::reachability::reach;
-use super::{BackendHandle, FetchStatus, SupportedModes, asks_for_credentials};
+use super::health::reachability::probe_until_failure;
+use super::{BackendHandle, FetchStatus, SupportedModes, is_unauthorized};
 use crate::call::is_mode_mismatch;
 use crate::catalog::ByGeneration;
 use crate::gateway_state::GatewayState;
@@ -61,24 +61,24 @@ impl ObservationRound {
     }
 }
 
-/// Keeps the offer of `link` up to date until the task is aborted.
-pub(crate) async fn observe(hub: Arc<GatewayState>, link: Arc<BackendHandle>) {
+/// Keeps the offer of `backend` up to date until the task is aborted.
+pub(crate) async fn observe(gateway: Arc<GatewayState>, backend: Arc<BackendHandle>) {
     let mut pause = RETRY_DELAY.0;
     loop {
         let (round, begun) = (ObservationRound::new(), Instant::now());
         let watching = async {
-            if link.shared() {
-                watch(&hub, &link, &round).await
+            if backend.shared() {
+                watch(&gateway, &backend, &round).await
             } else {
-                reach(&hub, &link, &round).await
+                probe_until_failure(&gateway, &backend, &round).await
             }
         };
         let ended = tokio::select! {
             ended = watching => ended,
-            () = link.renew.notified() => Ok(()),
+            () = backend.reconnect.notified() => Ok(()),
         };
         if let Err(error) = ended {
-            failed(&hub, &link, &error).await;
+            failed(&gateway, &backend, &error).await;
             if let Some(BackendError::Offer(_)) = cause_ref(error.as_ref()) {
                 // Each attempt may cost a thousand requests, and no action of a client makes the offer smaller.
                 sleep(POLL_INTERVAL).await;
@@ -91,58 +91,58 @@ pub(crate) async fn observe(hub: Arc<GatewayState>, link: Arc<BackendHandle>) {
         }
         tokio::select! {
             () = sleep(pause) => {}
-            () = link.nudged() => {}
+            () = backend.refresh_requested() => {}
         }
         pause = RETRY_DELAY.1.min(pause * 2);
     }
 }
 
 /// Records the failure and logs it once.
-async fn failed(hub: &GatewayState, link: &BackendHandle, error: &BoxError) {
-    link.meet(|| first_sight(link, error));
+async fn failed(gateway: &GatewayState, backend: &BackendHandle, error: &BoxError) {
+    backend.record_first_contact(|| first_contact_result(backend, error));
     let reason = super::error::problem(error);
     let status = |remedy| {
         let detail = Some(error.to_string()).filter(|detail| *detail != reason);
-        let is_unauthorized = asks_for_credentials(error);
+        let is_unauthorized = is_unauthorized(error);
         FetchStatus::Failed { reason: reason.clone(), detail, remedy, is_unauthorized }
     };
-    let remedy = match link.status() {
+    let remedy = match backend.status() {
         FetchStatus::Failed { reason: known, remedy, .. } if known == reason => {
-            tracing::debug!(backend = link.name(), %error, "still cannot observe the backend");
+            tracing::debug!(backend = backend.name(), %error, "still cannot observe the backend");
             remedy
         }
         before => {
             if !matches!(before, FetchStatus::Fetching { .. }) {
                 // The first attempt ends with the remedy; later attempts do not wait for it.
-                link.set_status(status(None));
+                backend.set_status(status(None));
             }
-            let remedy = diagnosis::remedy(hub, link, error).await;
-            let (backend, remedy_shown) = (link.name(), remedy.as_deref());
+            let remedy = diagnosis::remedy(gateway, backend, error).await;
+            let (backend, remedy_shown) = (backend.name(), remedy.as_deref());
             tracing::warn!(backend, %error, remedy = remedy_shown, "cannot observe the backend");
             remedy
         }
     };
-    if !link.is_retired() {
-        link.set_status(status(remedy));
+    if !backend.is_retired() {
+        backend.set_status(status(remedy));
     }
 }
 
 /// Fetches the offer and follows changes until an error occurs.
 async fn watch(
-    hub: &Arc<GatewayState>,
-    link: &Arc<BackendHandle>,
+    gateway: &Arc<GatewayState>,
+    backend: &Arc<BackendHandle>,
     round: &ObservationRound,
 ) -> Result<(), BoxError> {
-    let who = hub.introduction();
-    let (claimed, found) = match link.transport {
+    let client_info = gateway.client_info();
+    let (claimed, found) = match backend.transport {
         Transport::Sse => (SupportedModes::Stateful, None),
-        Transport::StreamableHttp => handshake::probe(link, who.get()).await?,
+        Transport::StreamableHttp => handshake::probe(backend, client_info.get()).await?,
     };
     if claimed == SupportedModes::Stateful {
-        link.learn(claimed);
+        backend.set_modes(claimed);
     }
     // Discovery may omit or misreport the older generation, so it is always probed.
-    let (speaks, met) = match (handshake::open(link, who.get()).await, claimed) {
+    let (modes, met) = match (handshake::open(backend, client_info.get()).await, claimed) {
         (Ok(met), SupportedModes::Stateful) => (SupportedModes::Stateful, Some(met)),
         (Ok(met), SupportedModes::Stateless | SupportedModes::Both) => {
             (SupportedModes::Both, Some(met))
@@ -153,20 +153,20 @@ async fn watch(
         }
         (Err(error), SupportedModes::Stateful | SupportedModes::Both) => return Err(error),
     };
-    link.learn(speaks);
-    let alone = speaks != SupportedModes::Both;
-    let observation = |speaker| Observation { hub, link, speaker, alone, round };
-    let stateless = observation(CatalogSource::Stateless(found.as_ref(), who.get()));
+    backend.set_modes(modes);
+    let alone = modes != SupportedModes::Both;
+    let observation = |source| Observation { gateway, backend, source, alone, round };
+    let stateless = observation(CatalogSource::Stateless(found.as_ref(), client_info.get()));
     let Some((closing, welcome)) = met else {
         return follow_listen(stateless, found.as_ref()).await;
     };
-    let live = closing.live();
-    let _standing = PublishedSession::new(link, live);
-    let stateful = observation(CatalogSource::Stateful(live, &welcome, None));
+    let backend_session = closing.backend_session();
+    let _standing = PublishedSession::new(backend, backend_session);
+    let stateful = observation(CatalogSource::Stateful(backend_session, &welcome, None));
     if alone {
-        return follow_session(stateful, live).await;
+        return follow_session(stateful, backend_session).await;
     }
-    let stateful = pin!(follow_session(stateful, live));
+    let stateful = pin!(follow_session(stateful, backend_session));
     // The end of this stream does not require a new session.
     let stateless = pin!(async {
         loop {
@@ -202,9 +202,9 @@ async fn fetch_once(
 struct PublishedSession<'a>(&'a BackendHandle);
 
 impl<'a> PublishedSession<'a> {
-    fn new(link: &'a BackendHandle, live: &Arc<BackendSession>) -> Self {
-        link.standing.store(Some(Arc::clone(live)));
-        Self(link)
+    fn new(backend: &'a BackendHandle, backend_session: &Arc<BackendSession>) -> Self {
+        backend.standing.store(Some(Arc::clone(backend_session)));
+        Self(backend)
     }
 }
 

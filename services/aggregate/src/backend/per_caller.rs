@@ -90,7 +90,7 @@ enum NextStep {
 
 /// Guard of a fetch in flight. Dropping it ends the fetch.
 struct FetchGuard {
-    own: Arc<CallerCatalog>,
+    entry: Arc<CallerCatalog>,
     /// Key of the linked accounts when the fetch began.
     links: Option<Fingerprint>,
 }
@@ -106,15 +106,15 @@ impl PerCallerCatalogs {
 
     /// Returns the caller's entry and marks it as used.
     fn of(&self, caller: &Identity) -> Arc<CallerCatalog> {
-        let own = lock(&self.callers).entry(caller);
-        own.touch(caller);
-        own
+        let entry = lock(&self.callers).entry(caller);
+        entry.touch(caller);
+        entry
     }
 
     /// Records that the backend notified one of the caller's sessions of a changed offer.
     pub(crate) fn changed(&self, caller: &Identity) {
-        for (_, own) in lock(&self.callers).of(caller) {
-            own.0.send_if_modified(|state| {
+        for (_, entry) in lock(&self.callers).of(caller) {
+            entry.0.send_if_modified(|state| {
                 state.stale = true;
                 false
             });
@@ -129,8 +129,8 @@ impl PerCallerCatalogs {
     /// Evicts unused and expired entries.
     pub(crate) fn sweep(&self) {
         let now = Instant::now();
-        lock(&self.callers).retain(|own| {
-            let state = own.0.borrow();
+        lock(&self.callers).retain(|entry| {
+            let state = entry.0.borrow();
             let over = state.used + IDLE_TIMEOUT <= now
                 || state.expires_at.is_some_and(|expires_at| expires_at <= now);
             !over || state.fetching.is_some()
@@ -233,7 +233,7 @@ impl State {
             (Some(offer), ..) if !self.stale => NextStep::Use(offer),
             (_, Some(since), _) => NextStep::Wait(since),
             (Some(offer), None, Some(_)) => NextStep::Use(offer),
-            (None, None, Some((_, refusal))) => NextStep::Unavailable(refusal.clone()),
+            (None, None, Some((_, rejection))) => NextStep::Unavailable(rejection.clone()),
             (_, None, None) => NextStep::Fetch,
         }
     }
@@ -243,19 +243,19 @@ impl BackendHandle {
     /// Returns the offer of a caller if it is known without waiting; `None` if the caller has none.
     pub(crate) fn cached_offer(
         self: &Arc<Self>,
-        hub: &Arc<GatewayState>,
+        gateway: &Arc<GatewayState>,
         caller: &Caller,
         cause: Option<&RequestContext>,
     ) -> Result<Option<Arc<InternedOffers>>, NotFetched> {
-        let owns = self.own.as_ref().ok_or(NotFetched)?;
+        let catalogs = self.per_caller.as_ref().ok_or(NotFetched)?;
         if caller.identity().is_anonymous() {
             return Ok(None);
         }
-        let own = owns.of(caller.identity());
-        match own.step(true) {
+        let entry = catalogs.of(caller.identity());
+        match entry.step(true) {
             NextStep::Use(offer) => Ok(Some(offer)),
             NextStep::UseAndRefresh(offer) => {
-                self.refresh(hub, own, caller, cause);
+                self.spawn_fetch(gateway, entry, caller, cause);
                 Ok(Some(offer))
             }
             NextStep::Unavailable(_) => Ok(None),
@@ -267,96 +267,97 @@ impl BackendHandle {
     /// meanwhile.
     pub(crate) async fn offer_for(
         self: &Arc<Self>,
-        hub: &Arc<GatewayState>,
+        gateway: &Arc<GatewayState>,
         caller: &Caller,
         cause: Option<&RequestContext>,
         patience: Duration,
     ) -> Result<Arc<InternedOffers>, Rejection> {
-        let owns = self.own.as_ref().ok_or_else(Rejection::internal)?;
+        let catalogs = self.per_caller.as_ref().ok_or_else(Rejection::internal)?;
         if caller.identity().is_anonymous() {
             return Err(self.needs_caller());
         }
-        let own = owns.of(caller.identity());
+        let entry = catalogs.of(caller.identity());
         if let Some(tokens) = caller.identity().upstream() {
-            own.note_links(tokens.links().await);
+            entry.note_links(tokens.links().await);
         }
         // Requests do not wait for a backend that is known to be unavailable.
-        let patience = if self.vitals.down().is_some() { Duration::ZERO } else { patience };
+        let patience =
+            if self.health.unavailable_reason().is_some() { Duration::ZERO } else { patience };
         let deadline = Instant::now() + patience;
         for _ in 0..MAX_WAIT_ROUNDS {
-            let since = match own.step(false) {
+            let since = match entry.step(false) {
                 NextStep::Use(offer) => return Ok(offer),
                 NextStep::UseAndRefresh(offer) => {
-                    self.refresh(hub, own, caller, cause);
+                    self.spawn_fetch(gateway, entry, caller, cause);
                     return Ok(offer);
                 }
-                NextStep::Unavailable(refusal) => return Err(refusal),
+                NextStep::Unavailable(rejection) => return Err(rejection),
                 NextStep::Fetch => {
-                    self.refresh(hub, Arc::clone(&own), caller, cause);
+                    self.spawn_fetch(gateway, Arc::clone(&entry), caller, cause);
                     Instant::now()
                 }
                 NextStep::Wait(since) => since,
             };
-            let mut watching = own.0.subscribe();
+            let mut watching = entry.0.subscribe();
             let over = watching.wait_for(|state| state.fetching.is_none());
             if timeout_at(deadline.min(since + patience), over).await.is_err() {
                 break;
             }
         }
         let problem = "has not said yet what it offers the caller";
-        own.last_good().ok_or_else(|| Rejection::backend_unavailable(self.name(), problem))
+        entry.last_good().ok_or_else(|| Rejection::backend_unavailable(self.name(), problem))
     }
 
     /// Returns the rejection for requests without an authenticated caller.
     fn needs_caller(&self) -> Rejection {
-        let (backend, kind) = (self.backend.clone(), CredentialErrorKind::NoCaller);
+        let (backend, kind) = (self.tag.clone(), CredentialErrorKind::NoCaller);
         let error = CredentialError { backend, kind, source: None };
         rejection(self.name(), &(Box::new(error) as BoxError))
     }
 
     /// Fetches an offer in a background task, because the fetch may outlast the request.
-    fn refresh(
+    fn spawn_fetch(
         self: &Arc<Self>,
-        hub: &Arc<GatewayState>,
-        own: Arc<CallerCatalog>,
+        gateway: &Arc<GatewayState>,
+        entry: Arc<CallerCatalog>,
         caller: &Caller,
         cause: Option<&RequestContext>,
     ) {
-        let (hub, link, caller) = (Arc::clone(hub), Arc::clone(self), caller.clone());
+        let (gateway, backend, caller) = (Arc::clone(gateway), Arc::clone(self), caller.clone());
         let cause = cause.cloned();
         tokio::spawn(async move {
-            let before = own.last_good();
-            let links = own.0.borrow().links;
-            let fetching = FetchGuard { own, links };
+            let before = entry.last_good();
+            let links = entry.0.borrow().links;
+            let fetching = FetchGuard { entry, links };
             let known = before.as_ref().map(|content| &content.offers);
-            let fetched = fetch(&hub, &link, &caller, cause.as_ref(), known);
+            let fetched = fetch(&gateway, &backend, &caller, cause.as_ref(), known);
             let fetched = timeout(FETCH_TIMEOUT, fetched).await;
             let fetched = fetched.unwrap_or_else(|_| Err(BackendError::Ended.into()));
-            fetching.end(&link, fetched);
-            let Some((before, now)) = before.zip(fetching.own.last_good()) else { return };
-            hub.tell_caller(caller.identity(), &now.offers.changes(&before.offers));
+            fetching.end(&backend, fetched);
+            let Some((before, now)) = before.zip(fetching.entry.last_good()) else { return };
+            gateway.notify_caller(caller.identity(), &now.offers.changes(&before.offers));
         });
     }
 }
 
 impl FetchGuard {
-    fn end(&self, link: &BackendHandle, fetched: Result<Offers, BoxError>) {
+    fn end(&self, backend: &BackendHandle, fetched: Result<Offers, BoxError>) {
         let now = Instant::now();
         let kept = match fetched {
-            Ok(offer) => Ok(link.own.as_ref().map(|owns| owns.keep(offer))),
+            Ok(offer) => Ok(backend.per_caller.as_ref().map(|catalogs| catalogs.keep(offer))),
             Err(error) => {
-                tracing::debug!(backend = link.name(), %error, "cannot ask what a caller is offered");
-                Err((rejection(link.name(), &error), is_caller_rejected(&error)))
+                tracing::debug!(backend = backend.name(), %error, "cannot ask what a caller is offered");
+                Err((rejection(backend.name(), &error), is_caller_rejected(&error)))
             }
         };
-        self.own.0.send_if_modified(|state| {
+        self.entry.0.send_if_modified(|state| {
             if state.links != self.links {
                 return false;
             }
             match kept {
                 Ok(offer) => (state.offer, state.fetched, state.failed) = (offer, now, None),
-                Err((refusal, is_caller_rejected)) => {
-                    state.failed = Some((now, refusal));
+                Err((rejection, is_caller_rejected)) => {
+                    state.failed = Some((now, rejection));
                     if is_caller_rejected {
                         state.offer = None;
                     }
@@ -369,7 +370,7 @@ impl FetchGuard {
 
 impl Drop for FetchGuard {
     fn drop(&mut self) {
-        self.own.0.send_modify(|state| state.fetching = None);
+        self.entry.0.send_modify(|state| state.fetching = None);
     }
 }
 
@@ -377,7 +378,7 @@ impl Drop for FetchGuard {
 fn is_caller_rejected(error: &BoxError) -> bool {
     let refused = cause_ref::<CredentialError>(error.as_ref())
         .is_some_and(|error| matches!(error.kind, CredentialErrorKind::Rejected { .. }));
-    refused || super::asks_for_credentials(error)
+    refused || super::is_unauthorized(error)
 }
 
 #[cfg(test)]

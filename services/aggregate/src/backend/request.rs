@@ -21,31 +21,35 @@ const EITHER: HeaderValue = HeaderValue::from_static("application/json, text/eve
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 
 /// Builds a request that posts a message on behalf of `caller`.
-pub(crate) fn post(link: &BackendHandle, caller: &Caller, message: Bytes) -> Request<Full<Bytes>> {
-    post_with(link, caller, message, 6)
+pub(crate) fn post(
+    backend: &BackendHandle,
+    caller: &Caller,
+    message: Bytes,
+) -> Request<Full<Bytes>> {
+    post_with(backend, caller, message, 6)
 }
 
 /// Builds a request of revision 2026-07-28 or later.
 pub(crate) fn post_stateless(
-    link: &BackendHandle,
+    backend: &BackendHandle,
     caller: &Caller,
     message: Bytes,
     method: &'static str,
     target: Option<&str>,
 ) -> Request<Full<Bytes>> {
-    let mut request = post_with(link, caller, message, 12);
+    let mut request = post_with(backend, caller, message, 12);
     stateless(request.headers_mut(), method, target);
     request
 }
 
 /// Builds the request with capacity for this number of headers, including those added later.
 fn post_with(
-    link: &BackendHandle,
+    backend: &BackendHandle,
     caller: &Caller,
     message: Bytes,
     headers: usize,
 ) -> Request<Full<Bytes>> {
-    let mut request = bare(link, caller, Method::POST, Full::new(message));
+    let mut request = bare(backend, caller, Method::POST, Full::new(message));
     request.headers_mut().reserve(headers);
     request.headers_mut().insert(CONTENT_TYPE, JSON);
     request.headers_mut().insert(ACCEPT, EITHER);
@@ -55,11 +59,11 @@ fn post_with(
 /// Builds the request for the notification stream of a stateful backend, resumed after event `last` if given. The stream has no
 /// idle timeout.
 pub(crate) fn listen(
-    link: &BackendHandle,
+    backend: &BackendHandle,
     caller: &Caller,
     last: Option<&Bytes>,
 ) -> Request<Full<Bytes>> {
-    let mut request = bare(link, caller, Method::GET, Full::default());
+    let mut request = bare(backend, caller, Method::GET, Full::default());
     request.headers_mut().insert(ACCEPT, EVENTS);
     if let Some(last) = last.and_then(|id| HeaderValue::from_bytes(id).ok()) {
         request.headers_mut().insert(LAST_EVENT, last);
@@ -71,21 +75,21 @@ pub(crate) fn listen(
 }
 
 /// Builds the request that ends a session of a stateful backend.
-pub(crate) fn delete(link: &BackendHandle, caller: &Caller) -> Request<Full<Bytes>> {
-    bare(link, caller, Method::DELETE, Full::default())
+pub(crate) fn delete(backend: &BackendHandle, caller: &Caller) -> Request<Full<Bytes>> {
+    bare(backend, caller, Method::DELETE, Full::default())
 }
 
 /// Builds a request that carries the caller in its extensions for credential layers. An anonymous caller is omitted because it
 /// has no credentials.
 fn bare(
-    link: &BackendHandle,
+    backend: &BackendHandle,
     caller: &Caller,
     method: Method,
     body: Full<Bytes>,
 ) -> Request<Full<Bytes>> {
     let mut request = Request::new(body);
     *request.method_mut() = method;
-    *request.uri_mut() = link.uri.clone();
+    *request.uri_mut() = backend.uri.clone();
     if !matches!(caller, Caller::User(identity) if identity.is_anonymous()) {
         request.extensions_mut().insert(caller.clone());
     }

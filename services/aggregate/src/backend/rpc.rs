@@ -16,7 +16,7 @@ use self::cancel_on_drop::CancelOnDrop;
 use super::BackendHandle;
 use super::collect::collect;
 use super::error::BackendError;
-use super::event_reader::Events;
+use super::event_reader::EventReader;
 
 /// Maximum size of a response to the gateway itself, in bytes.
 pub(crate) const MAX_RESPONSE_BYTES: usize = 16 << 20;
@@ -40,41 +40,41 @@ pub(crate) struct RpcResponse {
 }
 
 /// Sends `request` with the id `id` and waits for its result.
-pub(crate) async fn ask(
-    link: &BackendHandle,
+pub(crate) async fn send_request(
+    backend: &BackendHandle,
     request: Request<Full<Bytes>>,
     id: &str,
 ) -> Result<RpcResponse, BoxError> {
     let scan = |message: &Bytes| scan(message).map(|envelope| (envelope, ()));
-    Ok(ask_for(link, request, id, scan).await?.0)
+    Ok(send_request_parsed(backend, request, id, scan).await?.0)
 }
 
-/// Sends `request` like [`ask`] and also returns the value that `read` extracts from the message.
-pub(crate) async fn ask_for<T>(
-    link: &BackendHandle,
+/// Sends `request` like [`send_request`] and also returns the value that `read` extracts from the message.
+pub(crate) async fn send_request_parsed<T>(
+    backend: &BackendHandle,
     request: Request<Full<Bytes>>,
     id: &str,
     read: impl Fn(&Bytes) -> Result<(Envelope, T), ScanError>,
 ) -> Result<(RpcResponse, T), BoxError> {
-    let mut unanswered = CancelOnDrop::new(link, &request, id);
-    let answered = answer(link, request, id, read).await;
+    let mut unanswered = CancelOnDrop::new(backend, &request, id);
+    let answered = answer(backend, request, id, read).await;
     unanswered.note(&answered);
     answered
 }
 
 async fn answer<T>(
-    link: &BackendHandle,
+    backend: &BackendHandle,
     request: Request<Full<Bytes>>,
     id: &str,
     read: impl Fn(&Bytes) -> Result<(Envelope, T), ScanError>,
 ) -> Result<(RpcResponse, T), BoxError> {
-    let response = link.send(request).await?;
+    let response = backend.send(request).await?;
     let (parts, body) = response.into_parts();
     let mut reservation = None;
     let (message, found) = match MediaType::of(&parts.headers) {
-        MediaType::EventStream => streamed(link, body, id, &read).await?,
+        MediaType::EventStream => streamed(backend, body, id, &read).await?,
         MediaType::Json => {
-            let account = link.account(&Caller::Gateway, None);
+            let account = backend.account(&Caller::Gateway, None);
             let collected =
                 collect(Bytes::new(), body, MAX_RESPONSE_BYTES, account.as_ref(), |_| true);
             let (message, held) = collected.await?;
@@ -108,18 +108,18 @@ async fn answer<T>(
 }
 
 /// Sends a notification or a response; neither has a response.
-pub(crate) async fn tell(
-    link: &BackendHandle,
+pub(crate) async fn notify(
+    backend: &BackendHandle,
     request: Request<Full<Bytes>>,
 ) -> Result<(), BoxError> {
-    let response: Response<Body> = link.send(request).await?;
+    let response: Response<Body> = backend.send(request).await?;
     let code = response.status();
-    drain(response).await;
+    drain_body(response).await;
     if code.is_success() { Ok(()) } else { Err(status(code).into()) }
 }
 
 /// Reads the rest of a response without content, so the connection can be reused.
-pub(crate) async fn drain(response: Response<Body>) {
+pub(crate) async fn drain_body(response: Response<Body>) {
     if !response.body().is_end_stream()
         && MediaType::of(response.headers()) != MediaType::EventStream
     {
@@ -129,7 +129,7 @@ pub(crate) async fn drain(response: Response<Body>) {
 }
 
 /// Reads the body of an error response.
-pub(crate) async fn small(body: Body) -> Result<Bytes, BoxError> {
+pub(crate) async fn read_error_body(body: Body) -> Result<Bytes, BoxError> {
     let collected =
         timeout(ERROR_BODY_LIMITS.1, Limited::new(body, ERROR_BODY_LIMITS.0).collect()).await;
     Ok(collected.map_err(|_| BackendError::Ended)??.to_bytes())
@@ -145,13 +145,13 @@ pub(crate) fn status(code: StatusCode) -> BackendError {
 
 /// Returns the event that contains the response to `id`, with its parsed value. Earlier events are skipped.
 async fn streamed<T>(
-    link: &BackendHandle,
+    backend: &BackendHandle,
     body: Body,
     id: &str,
     read: &impl Fn(&Bytes) -> Result<(Envelope, T), ScanError>,
 ) -> Result<(Bytes, Option<(Envelope, T)>), BoxError> {
-    let account = link.account(&Caller::Gateway, None);
-    let mut events = Events::new(body, MAX_RESPONSE_BYTES).counted(account.as_ref());
+    let account = backend.account(&Caller::Gateway, None);
+    let mut events = EventReader::new(body, MAX_RESPONSE_BYTES).charged(account.as_ref());
     while let Some(event) = events.next().await {
         let event = event?;
         let found = read(&event.data).ok();

@@ -189,7 +189,7 @@ impl Channel {
             Ok(Envelope::Notification { method, params }) => {
                 let cancels = method.is(&message, "notifications/cancelled");
                 let cancelled = params.get(Key::RequestId).filter(|_| cancels);
-                let response = self.tell(poster, message.clone()).await;
+                let response = self.notify(poster, message.clone()).await;
                 if let Some(id) = cancelled {
                     self.demultiplexer.cancel(id.of(&message));
                 }
@@ -199,7 +199,7 @@ impl Channel {
                 if let Some(id) = id {
                     self.demultiplexer.complete_server_request(id.of(&message));
                 }
-                self.tell(poster, message).await
+                self.notify(poster, message).await
             }
             Err(_) => {
                 Err(BackendError::Malformed("nothing: what was to be sent is no message").into())
@@ -207,14 +207,16 @@ impl Channel {
         }
     }
 
-    async fn tell(
+    async fn notify(
         &self,
         poster: MessagePoster,
         message: Bytes,
     ) -> Result<Response<Body>, BoxError> {
-        let refusal = poster.post(message).await?;
-        Ok(refusal
-            .map_or_else(|| empty_response(StatusCode::ACCEPTED), |refusal| self.refused(refusal)))
+        let rejection = poster.post(message).await?;
+        Ok(rejection.map_or_else(
+            || empty_response(StatusCode::ACCEPTED),
+            |rejection| self.refused(rejection),
+        ))
     }
 
     /// Returns the backend's error response. A status for an unknown session ends the session.

@@ -14,7 +14,7 @@ use vmcp_timeout::Elapsed;
 use crate::backend::error::BackendError;
 use crate::backend::handshake::BackendSession;
 use crate::backend::request::{post, with_operation};
-use crate::backend::rpc::tell;
+use crate::backend::rpc::notify;
 use crate::catalog::define_literal;
 use crate::session::{BackendSessionSlot, lock};
 
@@ -27,37 +27,37 @@ const DISCONNECTED: &str = "the client disconnected";
 /// Guard of a call in flight. Cancels the call if dropped before the response.
 #[derive(Debug)]
 pub(crate) struct Cancellation {
-    pub(crate) upstream: Arc<BackendSessionSlot>,
+    pub(crate) slot: Arc<BackendSessionSlot>,
     /// Request id sent to the backend, as JSON.
     id: Bytes,
     /// Record of the causing client request, if a layer observes it.
     cause: Option<RequestContext>,
     /// Session of the request in flight. `None` before it is sent and once there is nothing to cancel; taken at most once.
-    live: Mutex<Option<Arc<BackendSession>>>,
+    backend_session: Mutex<Option<Arc<BackendSession>>>,
 }
 
 impl Cancellation {
     pub(crate) fn new(
-        upstream: Arc<BackendSessionSlot>,
+        slot: Arc<BackendSessionSlot>,
         id: Bytes,
         cause: Option<&RequestContext>,
     ) -> Self {
-        Self { upstream, id, cause: cause.cloned(), live: Mutex::default() }
+        Self { slot, id, cause: cause.cloned(), backend_session: Mutex::default() }
     }
 
     /// Records that the request is sent in this session.
-    pub(crate) fn arm(&self, live: &Arc<BackendSession>) {
-        *lock(&self.live) = Some(Arc::clone(live));
+    pub(crate) fn arm(&self, backend_session: &Arc<BackendSession>) {
+        *lock(&self.backend_session) = Some(Arc::clone(backend_session));
     }
 
     /// Returns `true` if there is a request to cancel.
     pub(crate) fn is_armed(&self) -> bool {
-        lock(&self.live).is_some()
+        lock(&self.backend_session).is_some()
     }
 
     /// Disarms the guard and returns the session if it was armed.
     pub(crate) fn disarm(&self) -> Option<Arc<BackendSession>> {
-        lock(&self.live).take()
+        lock(&self.backend_session).take()
     }
 
     /// Records the failure of the call, and cancels it if the backend may still process it.
@@ -72,15 +72,16 @@ impl Cancellation {
     pub(crate) fn send(&self, reason: &str) {
         let Some(request) = self.request(reason) else { return };
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        let link = Arc::clone(&self.upstream.link);
-        runtime.spawn(async move { tell(&link, request).await });
+        let backend = Arc::clone(&self.slot.backend);
+        runtime.spawn(async move { notify(&backend, request).await });
     }
 
     /// Returns the cancelling request if the guard is armed.
     pub(crate) fn request(&self, reason: &str) -> Option<Request<Full<Bytes>>> {
-        let live = self.disarm()?;
+        let backend_session = self.disarm()?;
         let message = message(&self.id, reason);
-        let request = live.sign(post(&self.upstream.link, &live.caller(), message));
+        let request =
+            backend_session.sign(post(&self.slot.backend, &backend_session.caller(), message));
         Some(with_operation(request, METHOD, self.cause.as_ref()))
     }
 }

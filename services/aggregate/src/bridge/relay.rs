@@ -11,7 +11,7 @@ use vmcp_wire::{Envelope, Key, Params, Span, Splice, find, scan};
 use crate::backend::handshake::BackendSession;
 use crate::backend::observe::kind_of_change;
 use crate::backend::request::{post, with_operation};
-use crate::backend::rpc::tell;
+use crate::backend::rpc::notify;
 use crate::call::needed;
 use crate::gateway_state::GatewayState;
 use crate::session::{BackendSessionSlot, PendingServerRequest, Session};
@@ -20,10 +20,10 @@ use crate::stream::{MessageClass, Stream};
 /// Relay from one backend session to one stream of a client session.
 #[derive(Clone, Debug)]
 pub(crate) struct Relay {
-    pub(crate) hub: Arc<GatewayState>,
+    pub(crate) gateway: Arc<GatewayState>,
     pub(crate) session: Arc<Session>,
-    pub(crate) upstream: Arc<BackendSessionSlot>,
-    pub(crate) live: Arc<BackendSession>,
+    pub(crate) slot: Arc<BackendSessionSlot>,
+    pub(crate) backend_session: Arc<BackendSession>,
     pub(crate) stream: Arc<Stream>,
     /// Id of the request that the stream belongs to, as JSON.
     pub(crate) expected: Option<Bytes>,
@@ -51,11 +51,11 @@ impl Relay {
             Ok(Envelope::Response { id, .. }) => {
                 let ours = id.map(|id| id.of(&message)) == self.expected.as_deref();
                 if self.expected.is_some() && (ours || id.is_none()) {
-                    let message = if ours { message } else { self.adopt(&message) };
+                    let message = if ours { message } else { self.assign_id(&message) };
                     let kept = self.stream.finish(message, count);
                     return if kept { RelayOutcome::Responded } else { RelayOutcome::OverBudget };
                 }
-                tracing::debug!(backend = self.upstream.link.name(), "an answer nobody waits for");
+                tracing::debug!(backend = self.slot.backend.name(), "an answer nobody waits for");
             }
             Ok(Envelope::Notification { method, params }) => {
                 let method = method.read(&message).into_owned();
@@ -63,11 +63,11 @@ impl Relay {
             }
             Ok(Envelope::Request { id, method, .. }) => {
                 let method = method.read(&message).into_owned();
-                self.ask(message, id, &method).await;
+                self.forward_server_request(message, id, &method).await;
             }
             Err(error) => {
                 tracing::warn!(
-                    backend = self.upstream.link.name(),
+                    backend = self.slot.backend.name(),
                     fault = %error.kind,
                     "an event that is no message"
                 );
@@ -77,7 +77,7 @@ impl Relay {
     }
 
     /// Adds the request's id to an error response without one.
-    fn adopt(&self, message: &Bytes) -> Bytes {
+    fn assign_id(&self, message: &Bytes) -> Bytes {
         let whole = Span { start: 0, end: u32::try_from(message.len()).unwrap_or(u32::MAX) };
         let mut splice = Splice::new(message);
         splice.set_member(whole, "id", self.expected.as_deref().unwrap_or(b"0"));
@@ -87,8 +87,8 @@ impl Relay {
     fn notify(&self, method: &str, params: &Params, message: Bytes) {
         // List changes are observed once for all clients and sent after the catalog is updated.
         if let Some(kind) = kind_of_change(&message) {
-            let Some(owns) = &self.upstream.link.own else {
-                self.upstream.link.list_changed(kind, Generation::Stateful);
+            let Some(owns) = &self.slot.backend.per_caller else {
+                self.slot.backend.list_changed(kind, Generation::Stateful);
                 return;
             };
             // The caller's own offer has changed: the notification is relayed, and the next request fetches the offer.
@@ -96,9 +96,9 @@ impl Relay {
         }
         match method {
             "notifications/resources/updated"
-                if !self.hub.may_hear(
+                if !self.gateway.may_receive(
                     self.session.caller().identity(),
-                    &self.upstream.link,
+                    &self.slot.backend,
                     Generation::Stateful,
                     &message,
                 ) =>
@@ -109,7 +109,7 @@ impl Relay {
             _ => {}
         }
         if !self.stream.push(message, MessageClass::of_notification(method)) {
-            let backend = self.upstream.link.name();
+            let backend = self.slot.backend.name();
             tracing::debug!(backend, method, "no room for a notification");
         }
     }
@@ -117,14 +117,16 @@ impl Relay {
     /// Handles a server request that the backend has cancelled.
     fn withdraw(&self, params: &Params, message: &Bytes) {
         let Some(span) = params.get(Key::RequestId) else { return };
-        if let Some(number) = self.session.talk().withdraw(&self.live, span.of(message)) {
+        if let Some(number) =
+            self.session.streams().withdraw(&self.backend_session, span.of(message))
+        {
             let mut splice = Splice::new(message);
             splice.replace(span, number.to_string().into_bytes());
             self.stream.push(splice.finish(), MessageClass::Required);
         }
     }
 
-    async fn ask(&self, message: Bytes, id: Span, method: &str) {
+    async fn forward_server_request(&self, message: Bytes, id: Span, method: &str) {
         let theirs = id.slice(&message);
         if let Some(capability) = needed(method)
             && find(self.session.capabilities(), capability).is_none()
@@ -132,49 +134,51 @@ impl Relay {
             // The server request does not reach the client, which is not required to handle it (MCP 2025-11-25, Lifecycle,
             // Operation).
             let text = format!("the client did not declare {capability}");
-            let refusal = Rejection::new(http::StatusCode::OK, code::METHOD_NOT_FOUND, text);
-            return self.reply(refusal.to_json(Some(&theirs))).await;
+            let rejection = Rejection::new(http::StatusCode::OK, code::METHOD_NOT_FOUND, text);
+            return self.reply(rejection.to_json(Some(&theirs))).await;
         }
         if method == "ping" {
             let answer =
                 [&b"{\"jsonrpc\":\"2.0\",\"id\":"[..], &theirs, b",\"result\":{}}"].concat();
             return self.reply(answer.into()).await;
         }
-        let question = PendingServerRequest::Backend {
-            upstream: Arc::clone(&self.upstream),
-            live: Arc::clone(&self.live),
+        let server_request = PendingServerRequest::Backend {
+            slot: Arc::clone(&self.slot),
+            backend_session: Arc::clone(&self.backend_session),
             id: theirs.clone(),
             pauses: match &self.hold {
                 Some(hold) => vec![hold.pause()],
                 // The server request is not tied to a call, so any call may depend on it.
-                None => self.session.pause(&self.upstream),
+                None => self.session.pause(&self.slot),
             },
             asker: Arc::downgrade(&self.asker),
         };
-        let asked = self.session.talk().ask(question).is_some_and(|number| {
+        let asked = self.session.streams().register(server_request).is_some_and(|number| {
             let mut splice = Splice::new(&message);
             splice.replace(id, number.to_string().into_bytes());
             let taken = self.stream.push(splice.finish(), MessageClass::Required);
             if !taken {
-                drop(self.session.talk().take(number));
+                drop(self.session.streams().take(number));
             }
             taken
         });
         if !asked {
-            let refusal = Rejection::new(
+            let rejection = Rejection::new(
                 http::StatusCode::OK,
                 code::INTERNAL,
                 "the client has too many questions to answer",
             );
-            self.reply(refusal.to_json(Some(&theirs))).await;
+            self.reply(rejection.to_json(Some(&theirs))).await;
         }
     }
 
     async fn reply(&self, answer: Bytes) {
-        let link = &self.upstream.link;
-        let request = self.live.sign(post(link, &self.live.caller(), answer));
-        if let Err(error) = tell(link, with_operation(request, "", self.cause.as_ref())).await {
-            tracing::debug!(backend = link.name(), %error, "an answer did not arrive");
+        let backend = &self.slot.backend;
+        let request =
+            self.backend_session.sign(post(backend, &self.backend_session.caller(), answer));
+        if let Err(error) = notify(backend, with_operation(request, "", self.cause.as_ref())).await
+        {
+            tracing::debug!(backend = backend.name(), %error, "an answer did not arrive");
         }
     }
 }

@@ -98,15 +98,15 @@ pub(crate) async fn json(
     json_within(status, body, expected, room, |_| true).await
 }
 
-/// Adapts a JSON response like [`json`], with a limit on buffered bytes given by `may_hold`.
+/// Adapts a JSON response like [`json`], with a limit on buffered bytes given by `may_buffer`.
 pub(crate) async fn json_within(
     status: StatusCode,
     body: Body,
     expected: &ExpectedResponse,
     room: ResponseBuffer<'_>,
-    may_hold: impl Fn(usize) -> bool,
+    may_buffer: impl Fn(usize) -> bool,
 ) -> Result<AdaptedResponse, BoxError> {
-    or_status(status, read(status, body, expected, room, may_hold).await)
+    or_status(status, read(status, body, expected, room, may_buffer).await)
 }
 
 /// Adapts a complete response.
@@ -159,7 +159,7 @@ async fn read(
     mut body: Body,
     expected: &ExpectedResponse,
     room: ResponseBuffer<'_>,
-    may_hold: impl Fn(usize) -> bool,
+    may_buffer: impl Fn(usize) -> bool,
 ) -> Result<AdaptedResponse, BoxError> {
     let mut held = BufferedPrefix::default();
     loop {
@@ -186,12 +186,12 @@ async fn read(
                 return Ok(AdaptedResponse::Ready(response(status, body)));
             }
         }
-        if !may_hold(held.bytes().len()) {
+        if !may_buffer(held.bytes().len()) {
             return Err(BackendError::UNKEPT.into());
         }
         if held.bytes().len() > expected.most.min(4 * PREFIX_BYTES) {
             // Boxed: few responses are this large.
-            let rest = Box::pin(room.collect(held.take(), body, expected.most, may_hold));
+            let rest = Box::pin(room.collect(held.take(), body, expected.most, may_buffer));
             return shaped(status, rest.await?, expected);
         }
     }

@@ -18,10 +18,10 @@ use super::extensions::for_session;
 use super::relay::{Relay, RelayOutcome};
 use super::response::{self, AdaptedResponse, BufferedResults, ExpectedResponse, ResponseBuffer};
 use crate::backend::error::BackendError;
-use crate::backend::event_reader::Events;
+use crate::backend::event_reader::EventReader;
 use crate::backend::handshake::BackendSession;
 use crate::backend::request::{listen, post, with_operation};
-use crate::backend::rpc::{small, status};
+use crate::backend::rpc::{read_error_body, status};
 use crate::call::{Call, Target};
 use crate::session::{ActiveCall, ActiveCallGuard, BackendSessionSlot, Session};
 use crate::stream::{Opening, Stream};
@@ -34,10 +34,10 @@ pub(crate) async fn call(
     session: Arc<Session>,
     target: Arc<Target>,
 ) -> Result<Result<Response<Body>, Rejection>, BoxError> {
-    let upstream = session.upstream(&target.link);
-    let guard = match session.run(ActiveCall::new(&call, upstream)) {
+    let slot = session.slot(&target.backend);
+    let guard = match session.run(ActiveCall::new(&call, slot)) {
         Ok(guard) => guard,
-        Err(refusal) => return Ok(Err(refusal)),
+        Err(rejection) => return Ok(Err(rejection)),
     };
     let exchange = StatefulCall { call, session, target, guard };
     match exchange.begin().await {
@@ -67,16 +67,16 @@ enum CallProgress {
 
 /// Stream that did not begin with the response.
 struct EventSource {
-    live: Arc<BackendSession>,
-    events: Events,
+    backend_session: Arc<BackendSession>,
+    events: EventReader,
     first: Option<Bytes>,
 }
 
 impl StatefulCall {
     async fn begin(&self) -> Result<CallProgress, BoxError> {
         for last in [false, true] {
-            let (live, response) = self.send().await?;
-            match self.shape(live, response, last).await? {
+            let (backend_session, response) = self.send().await?;
+            match self.shape(backend_session, response, last).await? {
                 CallProgress::SessionLost => {}
                 outcome => return Ok(outcome),
             }
@@ -84,8 +84,8 @@ impl StatefulCall {
         Ok(CallProgress::SessionLost)
     }
 
-    fn upstream(&self) -> &Arc<BackendSessionSlot> {
-        &self.guard.cancellation.upstream
+    fn slot(&self) -> &Arc<BackendSessionSlot> {
+        &self.guard.cancellation.slot
     }
 
     fn failed(&self, error: BoxError) -> BoxError {
@@ -94,21 +94,22 @@ impl StatefulCall {
     }
 
     async fn send(&self) -> Result<(Arc<BackendSession>, Response<Body>), BoxError> {
-        let who = self.session.introduction(&self.call.caller).caused_by(self.call.cause());
+        let client_info = self.session.client_info(&self.call.caller).caused_by(self.call.cause());
         let level = || self.session.level();
-        let live = self.upstream().live(who, &level).await.map_err(NotSentError::new)?;
-        crate::notify::listen::follow(&self.call.hub, &self.session, self.upstream());
-        let link = &self.target.link;
-        let mut request = live.sign(post(
-            link,
+        let backend_session =
+            self.slot().backend_session(client_info, &level).await.map_err(NotSentError::new)?;
+        crate::notify::listen::follow(&self.call.gateway, &self.session, self.slot());
+        let backend = &self.target.backend;
+        let mut request = backend_session.sign(post(
+            backend,
             &self.call.caller,
             for_session(&self.call.message, &self.target.message),
         ));
         request.extensions_mut().insert(self.guard.hold.clone());
-        self.call.tell(&self.target, &mut request);
-        self.guard.cancellation.arm(&live);
-        let response = link.begin(request).await?;
-        Ok((live, response))
+        self.call.attach_operation(&self.target, &mut request);
+        self.guard.cancellation.arm(&backend_session);
+        let response = backend.begin(request).await?;
+        Ok((backend_session, response))
     }
 
     fn expected(&self) -> ExpectedResponse {
@@ -119,14 +120,14 @@ impl StatefulCall {
             backend: Generation::Stateful,
             cacheable: false,
             held: BufferedResults::None,
-            most: self.call.hub.limits.held_bytes,
+            most: self.call.gateway.limits.max_buffered_bytes,
             request_context: self.call.request_context.clone(),
         }
     }
 
     async fn shape(
         &self,
-        live: Arc<BackendSession>,
+        backend_session: Arc<BackendSession>,
         response: Response<Body>,
         last: bool,
     ) -> Result<CallProgress, BoxError> {
@@ -136,30 +137,32 @@ impl StatefulCall {
             // The response has begun, or there is none. A call that was cancelled meanwhile must not be retried.
             self.guard.cancellation.disarm().ok_or(BackendError::Cancelled)?;
         }
-        if matches!(code, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST) && live.can_end() {
-            let refusal = Box::pin(small(body)).await?;
-            if !last && forgotten(code, &refusal) {
-                self.upstream().gone(&live);
+        if matches!(code, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST)
+            && backend_session.can_end()
+        {
+            let rejection = Box::pin(read_error_body(body)).await?;
+            if !last && forgotten(code, &rejection) {
+                self.slot().gone(&backend_session);
                 return Ok(CallProgress::SessionLost);
             }
             if kind != MediaType::Json {
                 return Err(status(code).into());
             }
-            return ready(response::whole(code, refusal, &self.expected())?);
+            return ready(response::whole(code, rejection, &self.expected())?);
         }
         match kind {
             MediaType::Json => {
-                let may_hold = |bytes| self.guard.may_hold(bytes);
+                let may_buffer = |bytes| self.guard.may_buffer(bytes);
                 let room = ResponseBuffer::new(&*self.call);
-                ready(response::json_within(code, body, &self.expected(), room, may_hold).await?)
+                ready(response::json_within(code, body, &self.expected(), room, may_buffer).await?)
             }
             // Boxed: the event reader is larger than the rest of the future.
             MediaType::EventStream => {
-                let events = Events::new(body, self.call.hub.limits.held_bytes)
-                    .counted(self.call.account().as_ref());
+                let events = EventReader::new(body, self.call.gateway.limits.max_buffered_bytes)
+                    .charged(self.call.account().as_ref());
                 Box::pin(async {
                     tokio::select! {
-                        begun = self.look(live, events) => begun,
+                        begun = self.look(backend_session, events) => begun,
                         () = self.guard.cancelled.notified() => Err(BackendError::Cancelled.into()),
                     }
                 })
@@ -173,8 +176,8 @@ impl StatefulCall {
     /// Reads the beginning of a stream: most streams contain only the response, which needs no stream to the client.
     async fn look(
         &self,
-        live: Arc<BackendSession>,
-        mut events: Events,
+        backend_session: Arc<BackendSession>,
+        mut events: EventReader,
     ) -> Result<CallProgress, BoxError> {
         let first = loop {
             if let Some(event) = events.buffered() {
@@ -184,7 +187,7 @@ impl StatefulCall {
             if events.last_id().is_some() {
                 break None;
             }
-            if !self.guard.may_hold(events.held()) {
+            if !self.guard.may_buffer(events.held()) {
                 return Err(BackendError::UNREAD.into());
             }
             match events.chunk().await {
@@ -195,19 +198,19 @@ impl StatefulCall {
         if let Some(message) = &first
             && let Ok(Envelope::Response { .. }) = scan(message)
         {
-            self.call.hold_event(&mut events);
+            self.call.keep_event_reservation(&mut events);
             return ready(response::whole(StatusCode::OK, message.clone(), &self.expected())?);
         }
-        Ok(CallProgress::EventSource(Box::new(EventSource { live, events, first })))
+        Ok(CallProgress::EventSource(Box::new(EventSource { backend_session, events, first })))
     }
 
     /// Responds with a stream that a task feeds, so the call continues after a lost connection.
     fn stream(self, streaming: Box<EventSource>) -> Result<Response<Body>, Rejection> {
         let (stream, response) = match answering_stream(&self.call, &self.guard) {
             Ok(opened) => opened,
-            Err(refusal) => {
+            Err(rejection) => {
                 self.guard.cancellation.send("the client has too many streams");
-                return Err(refusal);
+                return Err(rejection);
             }
         };
         let session = Arc::clone(&self.session);
@@ -216,7 +219,7 @@ impl StatefulCall {
                 failure = self.feed(streaming, &stream) => failure,
                 // A cancelled request has no response.
                 () = self.guard.cancelled.notified() => None,
-                why = stream.abandoned(self.call.hub.limits.detached_for) => {
+                why = stream.abandoned(self.call.gateway.limits.detached_timeout) => {
                     Some(BackendError::from(why).into())
                 }
             };
@@ -226,18 +229,18 @@ impl StatefulCall {
             }
             stream.end();
         });
-        session.talk().own(feeding.abort_handle());
+        session.streams().own(feeding.abort_handle());
         Ok(response)
     }
 
     /// Feeds the stream up to the response. Returns the failure if there is none.
     async fn feed(&self, streaming: Box<EventSource>, stream: &Arc<Stream>) -> Option<BoxError> {
-        let EventSource { live, mut events, mut first } = *streaming;
+        let EventSource { backend_session, mut events, mut first } = *streaming;
         let relay = Relay {
-            hub: Arc::clone(&self.call.hub),
+            gateway: Arc::clone(&self.call.gateway),
             session: Arc::clone(&self.session),
-            upstream: Arc::clone(self.upstream()),
-            live: Arc::clone(&live),
+            slot: Arc::clone(self.slot()),
+            backend_session: Arc::clone(&backend_session),
             stream: Arc::clone(stream),
             expected: Some(self.guard.id.clone()),
             hold: Some(self.guard.hold.clone()),
@@ -253,7 +256,7 @@ impl StatefulCall {
                     Some(Err(error)) if is_final(&error) => return Some(error),
                     ended => {
                         resumption.note(&events);
-                        match (ended, self.resume(&live, &mut resumption).await) {
+                        match (ended, self.resume(&backend_session, &mut resumption).await) {
                             (_, Ok(resumed)) => {
                                 events = resumed;
                                 continue;
@@ -278,25 +281,26 @@ impl StatefulCall {
     /// Resumes the backend's stream if it provided an event id.
     async fn resume(
         &self,
-        live: &BackendSession,
+        backend_session: &BackendSession,
         resumption: &mut ResumptionPoint,
-    ) -> Result<Events, BoxError> {
+    ) -> Result<EventReader, BoxError> {
         resumption.resumptions += 1;
         let last = resumption.last.as_ref().filter(|_| resumption.resumptions <= MAX_RESUMPTIONS);
         let Some(last) = last else { return Err(BackendError::Ended.into()) };
         sleep(Duration::from_millis(resumption.retry.unwrap_or(1000).clamp(10, 30_000))).await;
-        let link = &self.target.link;
-        let request = live.sign(listen(link, &live.caller(), Some(last)));
+        let backend = &self.target.backend;
+        let request = backend_session.sign(listen(backend, &backend_session.caller(), Some(last)));
         let mut request = with_operation(request, "", self.call.cause());
         request.extensions_mut().insert(self.guard.hold.clone());
-        let response = link.send(request).await?;
+        let response = backend.send(request).await?;
         if MediaType::of(response.headers()) != MediaType::EventStream
             || !response.status().is_success()
         {
             return Err(BackendError::Ended.into());
         }
-        let events = Events::new(response.into_body(), self.call.hub.limits.held_bytes);
-        Ok(events.counted(self.call.account().as_ref()))
+        let events =
+            EventReader::new(response.into_body(), self.call.gateway.limits.max_buffered_bytes);
+        Ok(events.charged(self.call.account().as_ref()))
     }
 }
 
@@ -309,7 +313,7 @@ struct ResumptionPoint {
 }
 
 impl ResumptionPoint {
-    fn note(&mut self, events: &Events) {
+    fn note(&mut self, events: &EventReader) {
         self.last = events.last_id().cloned().or(self.last.take());
         self.retry = events.retry().or(self.retry);
     }
@@ -322,12 +326,15 @@ fn is_final(error: &BoxError) -> bool {
 }
 
 /// Returns the next message for `stream`. An incomplete one counts toward the buffer of a disconnected client.
-pub(crate) async fn next(events: &mut Events, stream: &Stream) -> Option<Result<Bytes, BoxError>> {
+pub(crate) async fn next(
+    events: &mut EventReader,
+    stream: &Stream,
+) -> Option<Result<Bytes, BoxError>> {
     loop {
         if let Some(event) = events.buffered() {
             return Some(event.map(|event| event.data));
         }
-        if !stream.may_hold(events.held()) {
+        if !stream.may_buffer(events.held()) {
             return Some(Err(BackendError::UNREAD.into()));
         }
         stream.pace().await;
@@ -340,8 +347,8 @@ pub(crate) async fn next(events: &mut Events, stream: &Stream) -> Option<Result<
 /// Ends the stream of a call with its failure.
 pub(crate) fn finish_failed(call: &Call, target: &Target, stream: &Stream, failure: &BoxError) {
     if let Some(BackendError::Detached { .. }) = cause_ref(failure.as_ref()) {
-        call.hub.detached.note_ended();
-        tracing::debug!(backend = target.link.name(), error = %failure, "detached call ended");
+        call.gateway.detached.note_ended();
+        tracing::debug!(backend = target.backend.name(), error = %failure, "detached call ended");
     }
     stream.finish(target.failure(call, failure), None);
 }
@@ -376,13 +383,13 @@ pub(crate) fn answering_stream(
     running: &ActiveCallGuard,
 ) -> Result<(Arc<Stream>, Response<Body>), Rejection> {
     let session = running.session();
-    let Some(stream) = session.talk().open_stream(session.account(&call.hub)) else {
+    let Some(stream) = session.streams().open_stream(session.account(&call.gateway)) else {
         return Err(Rejection::overloaded("too many streams of this session are open", 1));
     };
     let opening =
         if session.revision == LATEST_STATEFUL { Opening::Primed } else { Opening::Plain };
     let response = event_stream(Body::wrap(stream.connect(None, opening)));
-    running.answer_on(&stream);
+    running.set_response_stream(&stream);
     Ok((stream, response))
 }
 

@@ -17,7 +17,7 @@ use super::response::{self, AdaptedResponse, BufferedResults, ExpectedResponse, 
 use super::stateful_to_stateful::{answering_stream, finish_failed, next};
 use super::stateless_to_stateless::names;
 use crate::backend::error::BackendError;
-use crate::backend::event_reader::Events;
+use crate::backend::event_reader::EventReader;
 use crate::backend::handshake::meta_members;
 use crate::backend::observe::kind_of_change;
 use crate::backend::request::post_stateless;
@@ -36,14 +36,14 @@ pub(crate) async fn call(
     session: Arc<Session>,
     target: Arc<Target>,
 ) -> Result<Result<Response<Body>, Rejection>, BoxError> {
-    let upstream = session.upstream(&target.link);
+    let slot = session.slot(&target.backend);
     // Dropping the request cancels it at a stateless backend; no notification is sent.
-    let guard = match session.run(ActiveCall::new(&call, upstream)) {
+    let guard = match session.run(ActiveCall::new(&call, slot)) {
         Ok(guard) => guard,
-        Err(refusal) => return Ok(Err(refusal)),
+        Err(rejection) => return Ok(Err(rejection)),
     };
     let bridge = BridgedCall { call, session, target, guard };
-    let first = bridge.introduced();
+    let first = bridge.with_client_info();
     let state = tokio::select! {
         state = bridge.send(first) => state?,
         () = bridge.guard.cancelled.notified() => return Err(BackendError::Cancelled.into()),
@@ -71,16 +71,16 @@ enum CallState {
     /// The backend needs input: the whole message.
     InputRequired(Bytes),
     /// The backend streams; the first message has been read.
-    Streaming(Events, Option<Bytes>),
+    Streaming(EventReader, Option<Bytes>),
 }
 
 impl BridgedCall {
     /// Returns the client's request with the client information that a stateless server requires.
-    fn introduced(&self) -> Bytes {
+    fn with_client_info(&self) -> Bytes {
         let message = &self.target.message;
         let Ok(Envelope::Request { params, .. }) = scan(message) else { return message.clone() };
         let level = self.session.level();
-        let add = meta_members(self.session.introduction(&self.call.caller), level.as_deref());
+        let add = meta_members(self.session.client_info(&self.call.caller), level.as_deref());
         let mut splice = Splice::new(message);
         // Only stateless clients carry rounds, and theirs are sealed. Such members in a request of this generation do not
         // originate from the backend.
@@ -118,36 +118,36 @@ impl BridgedCall {
             } else {
                 BufferedResults::None
             },
-            most: self.call.hub.limits.held_bytes,
+            most: self.call.gateway.limits.max_buffered_bytes,
             request_context: self.call.request_context.clone(),
         }
     }
 
     async fn send(&self, message: Bytes) -> Result<CallState, BoxError> {
-        let link = &self.target.link;
+        let backend = &self.target.backend;
         let (caller, method) = (&self.call.caller, self.target.method);
         let target = names(method).then(|| self.target.name());
-        let mut request = post_stateless(link, caller, message, method, target.as_deref());
+        let mut request = post_stateless(backend, caller, message, method, target.as_deref());
         request.extensions_mut().insert(self.guard.hold.clone());
         let arguments = self.call.message.param(Key::Arguments);
         add_headers(&self.target.headers, request.headers_mut(), arguments);
-        self.call.tell(&self.target, &mut request);
-        let (parts, body) = link.send(request).await?.into_parts();
+        self.call.attach_operation(&self.target, &mut request);
+        let (parts, body) = backend.send(request).await?.into_parts();
         let expected = self.expected();
         match MediaType::of(&parts.headers) {
             MediaType::Json => {
-                let may_hold = |bytes| self.guard.may_hold(bytes);
+                let may_buffer = |bytes| self.guard.may_buffer(bytes);
                 let room = ResponseBuffer::new(&*self.call);
                 let shaped =
-                    response::json_within(parts.status, body, &expected, room, may_hold).await?;
+                    response::json_within(parts.status, body, &expected, room, may_buffer).await?;
                 self.state(shaped)
             }
             MediaType::EventStream => {
                 let mut events =
-                    Events::new(body, expected.most).counted(self.call.account().as_ref());
+                    EventReader::new(body, expected.most).charged(self.call.account().as_ref());
                 let first = self.first(&mut events).await?;
                 if let Ok(Envelope::Response { .. }) = scan(&first) {
-                    self.call.hold_event(&mut events);
+                    self.call.keep_event_reservation(&mut events);
                     return self.state(response::whole(StatusCode::OK, first, &expected)?);
                 }
                 Ok(CallState::Streaming(events, Some(first)))
@@ -158,12 +158,12 @@ impl BridgedCall {
     }
 
     /// Returns the first message of a stream.
-    async fn first(&self, events: &mut Events) -> Result<Bytes, BoxError> {
+    async fn first(&self, events: &mut EventReader) -> Result<Bytes, BoxError> {
         loop {
             if let Some(event) = events.buffered() {
                 return Ok(event?.data);
             }
-            if !self.guard.may_hold(events.held()) {
+            if !self.guard.may_buffer(events.held()) {
                 return Err(BackendError::UNREAD.into());
             }
             events.chunk().await.ok_or(BackendError::Ended)??;
@@ -193,7 +193,7 @@ impl BridgedCall {
                 },
                 // A cancelled request has no response.
                 () = self.guard.cancelled.notified() => None,
-                why = stream.abandoned(self.call.hub.limits.detached_for) => {
+                why = stream.abandoned(self.call.gateway.limits.detached_timeout) => {
                     Some(BackendError::from(why).into())
                 }
             };
@@ -202,13 +202,13 @@ impl BridgedCall {
             }
             stream.end();
         });
-        session.talk().own(feeding.abort_handle());
+        session.streams().own(feeding.abort_handle());
         Ok(response)
     }
 
     /// Ends the stream with the response and the reservations held for it.
     fn finish(&self, stream: &Stream, answer: Bytes) -> bool {
-        let counts = self.call.take_held();
+        let counts = self.call.take_reservations();
         let attach = |bytes, count: Reservation| count.attach(bytes);
         stream.finish(counts.into_iter().fold(answer, attach), None)
     }
@@ -220,8 +220,10 @@ impl BridgedCall {
             state = match state {
                 CallState::Ready(response) => {
                     let body = response.into_body();
-                    let (room, most) =
-                        (ResponseBuffer::new(&*self.call), self.call.hub.limits.held_bytes);
+                    let (room, most) = (
+                        ResponseBuffer::new(&*self.call),
+                        self.call.gateway.limits.max_buffered_bytes,
+                    );
                     return room.collect(Bytes::new(), body, most, |_| true).await;
                 }
                 CallState::Streaming(events, first) => {
@@ -245,7 +247,7 @@ impl BridgedCall {
     /// Forwards the messages of a stream up to the response.
     async fn read(
         &self,
-        mut events: Events,
+        mut events: EventReader,
         mut first: Option<Bytes>,
         stream: &Stream,
         progress: &mut ProgressFilter,
@@ -258,7 +260,7 @@ impl BridgedCall {
             };
             match scan(&message) {
                 Ok(Envelope::Response { .. }) => {
-                    self.call.hold_event(&mut events);
+                    self.call.keep_event_reservation(&mut events);
                     return self.state(response::whole(StatusCode::OK, message, &expected)?);
                 }
                 Ok(Envelope::Notification { method, params }) => {
@@ -283,12 +285,12 @@ impl BridgedCall {
             return Err(BackendError::Malformed("no JSON-RPC answer").into());
         };
         let result = result.of(message);
-        let questions = find(result, "inputRequests").unwrap_or_default();
+        let server_requests = find(result, "inputRequests").unwrap_or_default();
         let _pause = self.guard.hold.pause();
         let mut asked = Vec::new();
-        for question in members(questions) {
-            let answer = self.ask(question.value, stream)?;
-            asked.push(async move { Ok::<_, BoxError>((question.key.raw(), answer.await)) });
+        for server_request in members(server_requests) {
+            let answer = self.ask_client(server_request.value, stream)?;
+            asked.push(async move { Ok::<_, BoxError>((server_request.key.raw(), answer.await)) });
         }
         let mut responses = vec![b'{'];
         for answered in join_all(asked).await {
@@ -314,9 +316,14 @@ impl BridgedCall {
     }
 
     /// Sends one server request to the client.
-    fn ask(&self, question: &[u8], stream: &Stream) -> Result<oneshot::Receiver<Bytes>, BoxError> {
-        let method =
-            find(question, "method").and_then(vmcp_wire::parse_json_string).unwrap_or_default();
+    fn ask_client(
+        &self,
+        server_request: &[u8],
+        stream: &Stream,
+    ) -> Result<oneshot::Receiver<Bytes>, BoxError> {
+        let method = find(server_request, "method")
+            .and_then(vmcp_wire::parse_json_string)
+            .unwrap_or_default();
         let capability =
             needed(&method).ok_or(BackendError::ServerRequest("asked something unknown"))?;
         if find(self.session.capabilities(), capability).is_none() {
@@ -324,10 +331,10 @@ impl BridgedCall {
             return Err(BackendError::ServerRequest(problem).into());
         }
         let (sender, receiver) = oneshot::channel();
-        let number = self.session.talk().ask(PendingServerRequest::Call(sender));
+        let number = self.session.streams().register(PendingServerRequest::Call(sender));
         let number =
             number.ok_or(BackendError::ServerRequest("asked more than the client can be asked"))?;
-        let params = find(question, "params").unwrap_or(b"{}");
+        let params = find(server_request, "params").unwrap_or(b"{}");
         let method = define_literal(&method);
         let message = [
             format!("{{\"jsonrpc\":\"2.0\",\"id\":{number},\"method\":").as_bytes(),
@@ -347,7 +354,7 @@ impl BridgedCall {
 
     /// Builds the next request, with the responses and the backend's state.
     fn retry(&self, asked: &[u8], responses: &[u8]) -> Bytes {
-        let first = self.introduced();
+        let first = self.with_client_info();
         let Ok(Envelope::Request { params, .. }) = scan(&first) else { return first };
         let Some(object) = params.span else { return first };
         let mut splice = Splice::new(&first);

@@ -24,10 +24,10 @@ use super::stateful_to_stateful::{event_stream, forgotten};
 use super::stateless_to_stateless::{carried, purpose};
 use super::suspended_calls::{CallEvent, Handle, Resumption};
 use crate::backend::error::BackendError;
-use crate::backend::event_reader::Events;
+use crate::backend::event_reader::EventReader;
 use crate::backend::handshake::{BackendSession, ClientInfo};
 use crate::backend::request::post;
-use crate::backend::rpc::{small, status};
+use crate::backend::rpc::{read_error_body, status};
 use crate::call::{Call, Cancellation, Target};
 use crate::catalog::define_literal;
 use crate::session::BackendSessionSlot;
@@ -51,12 +51,12 @@ pub(crate) async fn call(
             let state = state.read(&call.message.bytes).into_owned();
             return Ok(resume(call, target, &state).await);
         }
-        Err(refusal) => return Ok(Err(refusal)),
+        Err(rejection) => return Ok(Err(rejection)),
     }
-    let upstream = upstream(&call, &target)?;
+    let slot = slot(&call, &target)?;
     for last in [false, true] {
-        let crossing = InFlightCall::begin(&call, &target, &upstream).await?;
-        if let Some(answer) = crossing.finish(&call, &target, &upstream, last).await? {
+        let crossing = InFlightCall::begin(&call, &target, &slot).await?;
+        if let Some(answer) = crossing.finish(&call, &target, &slot, last).await? {
             return Ok(answer);
         }
     }
@@ -73,15 +73,15 @@ fn capabilities(call: &Call) -> Cow<'_, [u8]> {
     bridged(meta(call, CAPABILITIES).unwrap_or(b"{}"), BRIDGED_IN_SESSIONS)
 }
 
-fn upstream(call: &Call, target: &Target) -> Result<Arc<BackendSessionSlot>, BoxError> {
+fn slot(call: &Call, target: &Target) -> Result<Arc<BackendSessionSlot>, BoxError> {
     let (capabilities, level) = (capabilities(call), meta(call, LEVEL));
-    let key = SharedKey::new(&target.link, call.caller.identity(), &capabilities, level);
-    Ok(call.hub.shared.get(key, &target.link).map_err(NotSentError::new)?)
+    let key = SharedKey::new(&target.backend, call.caller.identity(), &capabilities, level);
+    Ok(call.gateway.shared.get(key, &target.backend).map_err(NotSentError::new)?)
 }
 
 /// Request in flight.
 struct InFlightCall {
-    live: Arc<BackendSession>,
+    backend_session: Arc<BackendSession>,
     response: Response<Body>,
     expected: ExpectedResponse,
     cancellation: Cancellation,
@@ -92,10 +92,10 @@ impl InFlightCall {
     async fn begin(
         call: &Call,
         target: &Target,
-        upstream: &Arc<BackendSessionSlot>,
+        slot: &Arc<BackendSessionSlot>,
     ) -> Result<Self, BoxError> {
         let capabilities = capabilities(call);
-        let who = ClientInfo {
+        let client_info = ClientInfo {
             caller: &call.caller,
             capabilities: &capabilities,
             client: meta(call, CLIENT).unwrap_or(br#"{"name":"unknown","version":"0"}"#),
@@ -103,16 +103,17 @@ impl InFlightCall {
             address: call.address,
         };
         let level = || meta(call, LEVEL).map(Into::into);
-        let live = upstream.live(who, &level).await.map_err(NotSentError::new)?;
-        let link = &target.link;
-        let id = Bytes::from(link.serial().to_string());
-        let mut request = live.sign(post(link, &call.caller, outgoing(target, &id)));
+        let backend_session =
+            slot.backend_session(client_info, &level).await.map_err(NotSentError::new)?;
+        let backend = &target.backend;
+        let id = Bytes::from(backend.serial().to_string());
+        let mut request = backend_session.sign(post(backend, &call.caller, outgoing(target, &id)));
         let hold = TimeoutControl::new();
         request.extensions_mut().insert(hold.clone());
-        call.tell(target, &mut request);
-        let cancellation = Cancellation::new(Arc::clone(upstream), id.clone(), call.cause());
-        cancellation.arm(&live);
-        let sent = link.send(request).await;
+        call.attach_operation(target, &mut request);
+        let cancellation = Cancellation::new(Arc::clone(slot), id.clone(), call.cause());
+        cancellation.arm(&backend_session);
+        let sent = backend.send(request).await;
         let response = sent.inspect_err(|error| cancellation.failed(error))?;
         let expected = ExpectedResponse {
             id,
@@ -121,10 +122,10 @@ impl InFlightCall {
             backend: Generation::Stateful,
             cacheable: target.method == "resources/read",
             held: BufferedResults::None,
-            most: call.hub.limits.held_bytes,
+            most: call.gateway.limits.max_buffered_bytes,
             request_context: call.request_context.clone(),
         };
-        Ok(Self { live, response, expected, cancellation, hold })
+        Ok(Self { backend_session, response, expected, cancellation, hold })
     }
 
     /// Completes the exchange; `None` if the backend has forgotten the session and a retry is useful.
@@ -132,26 +133,28 @@ impl InFlightCall {
         self,
         call: &Arc<Call>,
         target: &Arc<Target>,
-        upstream: &Arc<BackendSessionSlot>,
+        slot: &Arc<BackendSessionSlot>,
         last: bool,
     ) -> Result<Option<Result<Response<Body>, Rejection>>, BoxError> {
-        let Self { live, response, expected, cancellation, hold } = self;
+        let Self { backend_session, response, expected, cancellation, hold } = self;
         let (parts, body) = response.into_parts();
         let code = parts.status;
         if MediaType::of(&parts.headers) != MediaType::EventStream {
             // The response has begun, or there is none.
             cancellation.disarm();
         }
-        if matches!(code, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST) && live.can_end() {
-            let refusal = small(body).await?;
-            if !last && forgotten(code, &refusal) {
-                upstream.gone(&live);
+        if matches!(code, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST)
+            && backend_session.can_end()
+        {
+            let rejection = read_error_body(body).await?;
+            if !last && forgotten(code, &rejection) {
+                slot.gone(&backend_session);
                 return Ok(None);
             }
             if MediaType::of(&parts.headers) != MediaType::Json {
                 return Err(status(code).into());
             }
-            return ready(response::whole(code, refusal, &expected)?).map(Some);
+            return ready(response::whole(code, rejection, &expected)?).map(Some);
         }
         match MediaType::of(&parts.headers) {
             MediaType::Json => {
@@ -159,15 +162,17 @@ impl InFlightCall {
                 ready(response::json(code, body, &expected, room).await?).map(Some)
             }
             MediaType::EventStream => {
-                let mut events = Events::new(body, expected.most).counted(call.account().as_ref());
+                let mut events =
+                    EventReader::new(body, expected.most).charged(call.account().as_ref());
                 let first = events.next().await.unwrap_or_else(|| Err(BackendError::Ended.into()));
                 let first = first.inspect_err(|error| cancellation.failed(error))?.data;
                 if let Ok(Envelope::Response { .. }) = scan(&first) {
                     cancellation.disarm();
-                    call.hold_event(&mut events);
+                    call.keep_event_reservation(&mut events);
                     return ready(response::whole(StatusCode::OK, first, &expected)?).map(Some);
                 }
-                let running = CallTask::new(call, live, events, cancellation, hold, &expected);
+                let running =
+                    CallTask::new(call, backend_session, events, cancellation, hold, &expected);
                 let (outlet, outs) = mpsc::channel(MAX_QUEUED_EVENTS);
                 tokio::spawn(running.run(first, outlet));
                 Ok(Some(respond(call, target, outs, expected).await))
@@ -217,7 +222,7 @@ async fn resume(
              used already: start the request anew",
         )
     };
-    let text = call.hub.seal.open(sealed, purpose(&call, &target)).ok_or_else(gone)?;
+    let text = call.gateway.seal.open(sealed, purpose(&call, &target)).ok_or_else(gone)?;
     let handle = Handle::parse(&text).ok_or_else(gone)?;
     let responses = call
         .message
@@ -225,7 +230,7 @@ async fn resume(
         .map(|span| span.slice(&call.message.bytes))
         .filter(|responses| responses.first() == Some(&b'{'))
         .ok_or_else(|| Rejection::invalid_params("params.inputResponses must be an object"))?;
-    let waiting = call.hub.parked.take(handle, call.caller.identity()).ok_or_else(gone)?;
+    let waiting = call.gateway.parked.take(handle, call.caller.identity()).ok_or_else(gone)?;
     let (outlet, outs) = mpsc::channel(MAX_QUEUED_EVENTS);
     let (caller, cause) = (call.caller.clone(), call.cause().cloned());
     waiting.send(Resumption { responses, outlet, caller, cause }).map_err(|_| gone())?;
@@ -237,7 +242,7 @@ async fn resume(
         backend: Generation::Stateful,
         cacheable: target.method == "resources/read",
         held: BufferedResults::None,
-        most: call.hub.limits.held_bytes,
+        most: call.gateway.limits.max_buffered_bytes,
         request_context: call.request_context.clone(),
     };
     respond(&call, &target, outs, expected).await
@@ -258,7 +263,7 @@ async fn respond(
             let body = CallEventBody { encoder, count, outs, final_message, over: false };
             Ok(event_stream(Body::wrap(body)))
         }
-        Some(CallEvent::Refused(refusal)) => Err(refusal),
+        Some(CallEvent::Refused(rejection)) => Err(rejection),
         last => {
             let final_message =
                 FinalMessage { call: Arc::clone(call), target: Arc::clone(target), expected };
@@ -285,12 +290,12 @@ impl FinalMessage {
                 }
                 self.answer(message).map_err(|error| failed(&error))
             }
-            Some(CallEvent::Questions(handle, questions)) => self
-                .questions(handle, &questions)
+            Some(CallEvent::Questions(handle, server_requests)) => self
+                .server_requests(handle, &server_requests)
                 .map(|message| (StatusCode::OK, message))
                 .map_err(|error| failed(&error)),
             Some(CallEvent::Failed(error)) => Err(failed(&error)),
-            Some(CallEvent::Refused(refusal)) => Err(refusal),
+            Some(CallEvent::Refused(rejection)) => Err(rejection),
             Some(CallEvent::Message(..)) | None => Err(failed(&BackendError::Ended.into())),
         }
     }
@@ -302,21 +307,25 @@ impl FinalMessage {
         Ok((status, response::translate(message, &found, &self.expected)?))
     }
 
-    fn questions(&self, handle: Handle, asked: &[(String, Bytes)]) -> Result<Bytes, BoxError> {
+    fn server_requests(
+        &self,
+        handle: Handle,
+        asked: &[(String, Bytes)],
+    ) -> Result<Bytes, BoxError> {
         let sealed =
-            self.call.hub.seal.seal(&handle.to_text(), purpose(&self.call, &self.target))?;
+            self.call.gateway.seal.seal(&handle.to_text(), purpose(&self.call, &self.target))?;
         let mut out = b"{\"jsonrpc\":\"2.0\",\"id\":".to_vec();
         out.extend_from_slice(&self.expected.client_id);
         out.extend_from_slice(
             b",\"result\":{\"resultType\":\"input_required\",\"inputRequests\":{",
         );
-        for (index, (key, question)) in asked.iter().enumerate() {
+        for (index, (key, server_request)) in asked.iter().enumerate() {
             if index > 0 {
                 out.push(b',');
             }
             out.extend_from_slice(&define_literal(key));
             out.push(b':');
-            out.extend_from_slice(question);
+            out.extend_from_slice(server_request);
         }
         out.extend_from_slice(b"},\"requestState\":");
         out.extend_from_slice(&define_literal(&sealed));
@@ -360,7 +369,7 @@ impl http_body::Body for CallEventBody {
                     // The reservation of the response is held by the call.
                     (this.over, this.count) = (true, None);
                     let ended = this.final_message.message(last).map(|(_, message)| message);
-                    ended.unwrap_or_else(|refusal| this.final_message.call.failure(&refusal))
+                    ended.unwrap_or_else(|rejection| this.final_message.call.failure(&rejection))
                 }
             };
             this.encoder = Some(sse::Encoder::new(message));

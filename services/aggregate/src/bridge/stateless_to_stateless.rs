@@ -22,7 +22,7 @@ use super::response::{
 use super::stateful_to_stateful::event_stream;
 use crate::backend::BackendHandle;
 use crate::backend::error::BackendError;
-use crate::backend::event_reader::Events;
+use crate::backend::event_reader::EventReader;
 use crate::backend::observe::kind_of_change;
 use crate::backend::request::post_stateless;
 use crate::backend::rpc::status;
@@ -37,15 +37,16 @@ pub(crate) async fn call(
     target: Arc<Target>,
 ) -> Result<Result<Response<Body>, Rejection>, BoxError> {
     let message = match unsealed(&call, &target) {
-        Ok(message) => bridged(&call, &target.link, message),
-        Err(refusal) => return Ok(Err(refusal)),
+        Ok(message) => bridged(&call, &target.backend, message),
+        Err(rejection) => return Ok(Err(rejection)),
     };
-    let link = &target.link;
+    let backend = &target.backend;
     let named = names(target.method).then(|| target.name());
-    let mut request = post_stateless(link, &call.caller, message, target.method, named.as_deref());
+    let mut request =
+        post_stateless(backend, &call.caller, message, target.method, named.as_deref());
     add_headers(&target.headers, request.headers_mut(), call.message.param(Key::Arguments));
-    call.tell(&target, &mut request);
-    let response = link.begin(request).await?;
+    call.attach_operation(&target, &mut request);
+    let response = backend.begin(request).await?;
     let (code, kind) = (response.status(), MediaType::of(response.headers()));
     let body = response.into_body();
     let expected = ExpectedResponse {
@@ -59,7 +60,7 @@ pub(crate) async fn call(
         } else {
             BufferedResults::Continuations
         },
-        most: call.hub.limits.held_bytes,
+        most: call.gateway.limits.max_buffered_bytes,
         request_context: call.request_context.clone(),
     };
     match kind {
@@ -74,12 +75,12 @@ pub(crate) async fn call(
 }
 
 /// Returns the message without extensions that are not bridged, and with the backend's own id of the related task.
-pub(crate) fn bridged(call: &Call, link: &BackendHandle, mut message: Bytes) -> Bytes {
+pub(crate) fn bridged(call: &Call, backend: &BackendHandle, mut message: Bytes) -> Bytes {
     if must_strip(&call.message, BRIDGED) {
         message = strip(message, BRIDGED);
     }
     if tasks::is_related(&call.message) {
-        message = tasks::map_related(message, link, &call.hub.seal, call.caller.identity());
+        message = tasks::map_related(message, backend, &call.gateway.seal, call.caller.identity());
     }
     message
 }
@@ -111,13 +112,13 @@ async fn begin(
     expected: ExpectedResponse,
     body: Body,
 ) -> Result<Response<Body>, BoxError> {
-    let mut events = Events::new(body, expected.most).counted(call.account().as_ref());
+    let mut events = EventReader::new(body, expected.most).charged(call.account().as_ref());
     let first = match events.next().await {
         Some(event) => event?.data,
         None => return Err(BackendError::Ended.into()),
     };
     if let Ok(Envelope::Response { .. }) = scan(&first) {
-        call.hold_event(&mut events);
+        call.keep_event_reservation(&mut events);
         return respond(&call, &target, response::event(first, &expected)?);
     }
     let (first, encoder) = (Some(first), None);
@@ -131,7 +132,7 @@ struct StreamAdapter {
     call: Arc<Call>,
     target: Arc<Target>,
     expected: ExpectedResponse,
-    events: Events,
+    events: EventReader,
     first: Option<Bytes>,
     /// Message that is being sent. Its reservation is that of the event that was read last.
     encoder: Option<sse::Encoder>,
@@ -234,7 +235,7 @@ pub(crate) fn unsealed(call: &Call, target: &Target) -> Result<Bytes, Rejection>
         return Ok(target.message.clone());
     };
     let sealed = text.read(&target.message);
-    let state = call.hub.seal.open(&sealed, purpose(call, target)).ok_or_else(|| {
+    let state = call.gateway.seal.open(&sealed, purpose(call, target)).ok_or_else(|| {
         Rejection::invalid_params(
             "params.requestState is not one that was given for this request, or is too old: \
              start the request anew",
@@ -250,9 +251,10 @@ pub(crate) fn unsealed(call: &Call, target: &Target) -> Result<Bytes, Rejection>
 fn undeclared(call: &Call, result: &[u8]) -> Option<&'static str> {
     let said = call.message.params().and_then(|params| params.meta(MetaKey::ClientCapabilities));
     let said = said.map_or(&b"{}"[..], |said| said.of(&call.message.bytes));
-    let questions = find(result, "inputRequests").into_iter().flat_map(members);
-    let methods =
-        questions.filter_map(|question| find(question.value, "method").and_then(parse_json_string));
+    let server_requests = find(result, "inputRequests").into_iter().flat_map(members);
+    let methods = server_requests.filter_map(|server_request| {
+        find(server_request.value, "method").and_then(parse_json_string)
+    });
     let mut needs = methods.filter_map(|method| needed(&method));
     needs.find(|capability| find(said, capability).is_none())
 }
@@ -270,7 +272,7 @@ fn sealed(call: &Call, target: &Target, message: Bytes) -> Result<Bytes, BoxErro
     // A state of another type would reach the client unsealed and could not be sent back.
     let state = parse_json_string(state.value).map(Cow::into_owned);
     let state = state.ok_or(BackendError::Malformed("a requestState that is no string"))?;
-    let sealed = call.hub.seal.seal(&state, purpose(call, target))?;
+    let sealed = call.gateway.seal.seal(&state, purpose(call, target))?;
     let mut splice = Splice::new(&message);
     splice.set_member(result, "requestState", &define_literal(&sealed));
     Ok(splice.finish())
@@ -280,7 +282,7 @@ fn sealed(call: &Call, target: &Target, message: Bytes) -> Result<Bytes, BoxErro
 pub(crate) fn purpose<'a>(call: &'a Call, target: &'a Target) -> Purpose<'a> {
     Purpose {
         principal: principal(call.caller.identity()),
-        backend: target.link.name(),
+        backend: target.backend.name(),
         method: target.method,
         target: &target.literal,
         arguments: call.message.param(Key::Arguments).unwrap_or_default(),

@@ -86,9 +86,9 @@ impl GatewayState {
         caller: &Caller,
         cause: Option<&RequestContext>,
     ) -> Option<Arc<BackendCatalogs>> {
-        let own = snapshot.links.iter().filter(|link| !link.shared());
+        let own = snapshot.backends.iter().filter(|backend| !backend.shared());
         let offers: Offers = own
-            .map(|link| link.cached_offer(self, caller, cause))
+            .map(|backend| backend.cached_offer(self, caller, cause))
             .collect::<Result<_, _>>()
             .ok()?;
         let shared = snapshot.catalogs();
@@ -105,12 +105,12 @@ impl GatewayState {
         cause: Option<&RequestContext>,
     ) -> Option<CallerView> {
         let patience = snapshot.patience();
-        let own: Vec<_> = snapshot.links.iter().filter(|link| !link.shared()).collect();
-        let offers = own.iter().map(|link| link.offer_for(self, caller, cause, patience));
+        let own: Vec<_> = snapshot.backends.iter().filter(|backend| !backend.shared()).collect();
+        let offers = own.iter().map(|backend| backend.offer_for(self, caller, cause, patience));
         let offers = join_all(offers).await;
-        let missing = own.into_iter().zip(&offers).filter_map(|(link, offer)| {
-            let refusal = offer.as_ref().err()?;
-            Some((Arc::clone(link), refusal.clone()))
+        let missing = own.into_iter().zip(&offers).filter_map(|(backend, offer)| {
+            let rejection = offer.as_ref().err()?;
+            Some((Arc::clone(backend), rejection.clone()))
         });
         let missing = missing.collect();
         let offers: Offers = offers.into_iter().map(Result::ok).collect();
@@ -133,11 +133,11 @@ impl GatewayState {
         let own = offers.iter().flatten().map(|content| content.offers.len()).sum::<usize>();
         let many = snapshot.items() + own > MAX_INLINE_ITEMS;
         let making = {
-            let (hub, snapshot, key) = (Arc::clone(self), Arc::clone(snapshot), key.clone());
+            let (gateway, snapshot, key) = (Arc::clone(self), Arc::clone(snapshot), key.clone());
             move || {
                 let made = Arc::new(snapshot.combine(&offers));
                 let bytes = made.size();
-                lock(&hub.mixed.kept).insert(key.clone(), key, made, bytes)
+                lock(&gateway.mixed.kept).insert(key.clone(), key, made, bytes)
             }
         };
         let make =

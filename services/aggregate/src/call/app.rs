@@ -37,7 +37,7 @@ pub(super) fn tool<'a>(
         .filter(|(name, route)| {
             let (kind, annotations) = (ItemKind::Tool, route.annotations.get());
             let item =
-                Item { kind, name, annotations, backend: call.item_backend(all, &route.link) };
+                Item { kind, name, annotations, backend: call.item_backend(all, &route.backend) };
             permissions.is_none_or(|permissions| permissions.is_visible(&item))
         })
         .collect();
@@ -45,7 +45,7 @@ pub(super) fn tool<'a>(
         return Ok(candidates.into_iter().next());
     }
     let open: Vec<_> =
-        candidates.iter().filter(|(_, route)| has_opened(call, &route.link)).collect();
+        candidates.iter().filter(|(_, route)| has_opened(call, &route.backend)).collect();
     if let [only] = open[..] {
         return Ok(Some(*only));
     }
@@ -59,17 +59,18 @@ pub(super) fn tool<'a>(
 
 /// Returns `true` if the session has opened a user interface of the backend. Without a session, requests may come from several
 /// clients.
-fn has_opened(call: &Call, link: &Arc<BackendHandle>) -> bool {
-    let upstreams = call.session.as_ref().map(|session| session.upstreams()).unwrap_or_default();
-    let mut upstreams = upstreams.iter().filter(|upstream| Arc::ptr_eq(&upstream.link, link));
+fn has_opened(call: &Call, backend: &Arc<BackendHandle>) -> bool {
+    let backend_slots =
+        call.session.as_ref().map(|session| session.backend_slots()).unwrap_or_default();
+    let mut backend_slots = backend_slots.iter().filter(|slot| Arc::ptr_eq(&slot.backend, backend));
     // Relaxed: the flag does not guard other memory.
-    upstreams.any(|upstream| upstream.has_open_app.load(Ordering::Relaxed))
+    backend_slots.any(|slot| slot.has_open_app.load(Ordering::Relaxed))
 }
 
 /// Records that a session opens a user interface of a backend, by calling a tool that has one or by reading one.
-pub(super) fn note_opened(call: &Call, link: &Arc<BackendHandle>) {
+pub(super) fn note_opened(call: &Call, backend: &Arc<BackendHandle>) {
     if let Some(session) = &call.session {
-        session.upstream(link).has_open_app.store(true, Ordering::Relaxed);
+        session.slot(backend).has_open_app.store(true, Ordering::Relaxed);
     }
 }
 
@@ -84,7 +85,7 @@ pub(super) async fn rename_contents(
         return Ok(response);
     }
     let (parts, body) = response.into_parts();
-    let most = call.hub.limits.held_bytes;
+    let most = call.gateway.limits.max_buffered_bytes;
     let body = ResponseBuffer::new(call).collect(Bytes::new(), body, most, |_| true).await;
     let body = body.map_err(|failure| target.rejection(&failure))?;
     let message = renamed(body, &target.name(), known);

@@ -20,7 +20,7 @@ use crate::settings::Conflicts;
 /// Target of a request.
 #[derive(Debug)]
 pub(crate) struct Target {
-    pub(crate) link: Arc<BackendHandle>,
+    pub(crate) backend: Arc<BackendHandle>,
     pub(crate) method: &'static str,
     /// The backend's own name, or the URI, as a JSON string literal.
     pub(crate) literal: Bytes,
@@ -54,7 +54,7 @@ impl Target {
     async fn find_own(call: &Call, method: &'static str) -> Result<Self, Rejection> {
         let prefixed = matches!(call.snapshot.rules.conflicts, Conflicts::Prefix(_));
         let named = matches!(method, "tools/call" | "prompts/get");
-        let found = match call.hub.known_to(&call.snapshot, &call.caller, call.cause()) {
+        let found = match call.gateway.known_to(&call.snapshot, &call.caller, call.cause()) {
             Some(all) => Self::look(call, method, all.of(call.generation())),
             // The caller's own offers may change the shared names, so wait for them.
             None if prefixed && named => {
@@ -73,11 +73,13 @@ impl Target {
     async fn find_late(call: &Call, method: &'static str) -> Result<Self, Rejection> {
         let (snapshot, seen) = call.seen().await?;
         match Self::look(call, method, seen.catalogs.of(call.generation())) {
-            Err(LookupError::Unknown(refusal, kind, name)) => {
+            Err(LookupError::Unknown(rejection, kind, name)) => {
                 // Per-caller backends offer nothing to anonymous callers.
                 let named = !call.caller.identity().is_anonymous();
                 let own = if named { &seen.missing[..] } else { &[] };
-                Err(snapshot.silent(kind, &name, own, call.generation()).unwrap_or(refusal))
+                Err(snapshot
+                    .pending_rejection(kind, &name, own, call.generation())
+                    .unwrap_or(rejection))
             }
             found => found.map_err(LookupError::into),
         }
@@ -115,7 +117,7 @@ impl Target {
             found => found,
         };
         let Some((known, route)) = found else { return Err(missing(call, kind, &name)) };
-        let backend = call.item_backend(all, &route.link);
+        let backend = call.item_backend(all, &route.backend);
         if call.permissions.is_some() {
             let item = Item { kind, name: known, annotations: route.annotations.get(), backend };
             admitted(call, &item, message.param(Key::Arguments))?;
@@ -125,7 +127,7 @@ impl Target {
                 .map_err(LookupError::Refused)?;
         }
         if route.interface {
-            app::note_opened(call, &route.link);
+            app::note_opened(call, &route.backend);
         }
         Ok(Self::renamed(call, method, text.span, route).decided_for(backend))
     }
@@ -162,7 +164,7 @@ impl Target {
         let route = all.prompts.get(&named).filter(|route| route.shown);
         let route = route.ok_or_else(|| missing(call, ItemKind::Prompt, &named))?;
         let (kind, annotations) = (ItemKind::Prompt, ToolAnnotations::default());
-        let backend = call.item_backend(all, &route.link);
+        let backend = call.item_backend(all, &route.backend);
         admitted(call, &Item { kind, name: &named, annotations, backend }, None)?;
         let start = value.map_or(0, |value| value.as_ptr() as usize - reference.as_ptr() as usize);
         let start = span.start + u32::try_from(start).unwrap_or(0);
@@ -187,7 +189,7 @@ impl Target {
         if !uri.starts_with(UI_SCHEME) || !all.is_interface(&uri) {
             return Ok(target);
         }
-        app::note_opened(call, &target.link);
+        app::note_opened(call, &target.backend);
         if let Some(own) = all.own_uri(&uri) {
             target.alias = Some(target.literal);
             (target.message, target.literal) = app::with_own_uri(&message.bytes, text.span, own);
@@ -211,7 +213,7 @@ impl Target {
             splice.finish()
         };
         Self {
-            link: Arc::clone(&route.link),
+            backend: Arc::clone(&route.backend),
             method,
             literal: route.name.clone(),
             message,
@@ -229,13 +231,13 @@ impl Target {
     fn kept(
         call: &Call,
         method: &'static str,
-        UriOwner { link, decided }: UriOwner,
+        UriOwner { backend, decided }: UriOwner,
         literal: &[u8],
     ) -> Self {
         let message = call.message.bytes.clone();
         let literal = message.slice_ref(literal);
         let (headers, annotations) = (Arc::default(), LazyAnnotations::default());
-        Self { link, method, literal, message, headers, annotations, alias: None, decided }
+        Self { backend, method, literal, message, headers, annotations, alias: None, decided }
     }
 
     /// Builds the rejection of a failed call. It suggests to retry a tool only if a repetition is harmless.
@@ -244,7 +246,7 @@ impl Target {
         let repeatable = self.method != "tools/call"
             || annotations.read_only == Some(true)
             || annotations.idempotent == Some(true);
-        rejection_of(self.link.name(), error, repeatable)
+        rejection_of(self.backend.name(), error, repeatable)
     }
 
     /// Builds the [`rejection`](Self::rejection) as the error message that ends the stream of `call`.
@@ -268,7 +270,7 @@ enum LookupError {
 impl From<LookupError> for Rejection {
     fn from(missing: LookupError) -> Self {
         match missing {
-            LookupError::Unknown(refusal, ..) | LookupError::Refused(refusal) => refusal,
+            LookupError::Unknown(rejection, ..) | LookupError::Refused(rejection) => rejection,
         }
     }
 }
@@ -301,7 +303,7 @@ fn unknown(call: &Call, kind: ItemKind, name: &str) -> LookupError {
 
 /// Backend that serves a URI.
 struct UriOwner {
-    link: Arc<BackendHandle>,
+    backend: Arc<BackendHandle>,
     /// Equivalent to [`Target::decided`].
     decided: Option<Generation>,
 }
@@ -317,8 +319,8 @@ fn owner(
 ) -> Result<UriOwner, LookupError> {
     let is_first = call.permissions.as_ref().is_some_and(CallerPermissions::reads_backend);
     let known = is_first.then(|| all.resource_evenly(uri));
-    let link = known.as_ref().and_then(Option::as_ref);
-    let backend = link.map(|link| all.item_backend(link, call.generation()));
+    let backend = known.as_ref().and_then(Option::as_ref);
+    let backend = backend.map(|backend| all.item_backend(backend, call.generation()));
     let decided = backend.map(|backend| backend.generation);
     let decision = call.decision(
         &Item { kind, name: uri, annotations: ToolAnnotations::default(), backend },
@@ -327,10 +329,10 @@ fn owner(
     if decision == Decision::Hide {
         return Err(refused(call, decision, kind, uri));
     }
-    let link = known.unwrap_or_else(|| all.resource(uri));
-    let link = link.ok_or_else(|| unknown(call, kind, uri))?;
+    let backend = known.unwrap_or_else(|| all.resource(uri));
+    let backend = backend.ok_or_else(|| unknown(call, kind, uri))?;
     if decision == Decision::Allow {
-        Ok(UriOwner { link, decided })
+        Ok(UriOwner { backend, decided })
     } else {
         Err(refused(call, decision, kind, uri))
     }
@@ -346,7 +348,7 @@ fn admitted(call: &Call, item: &Item<'_>, arguments: Option<&[u8]>) -> Result<()
 
 /// Converts a decision other than [`Decision::Allow`] into a rejection, and records the reason.
 fn refused(call: &Call, decision: Decision, kind: ItemKind, name: &str) -> LookupError {
-    let (reason, refusal) = match decision {
+    let (reason, rejection) = match decision {
         // Treated like an unknown item, including the wait, so neither response nor time distinguishes them.
         Decision::Allow | Decision::Hide => ("hidden from the caller", unknown(call, kind, name)),
         Decision::Deny => {
@@ -359,7 +361,7 @@ fn refused(call: &Call, decision: Decision, kind: ItemKind, name: &str) -> Looku
     if let Some(request_context) = &call.request_context {
         request_context.record_denied(reason);
     }
-    refusal
+    rejection
 }
 
 impl Call {
@@ -367,10 +369,10 @@ impl Call {
     pub(super) fn item_backend<'a>(
         &self,
         all: &BackendCatalog,
-        link: &'a BackendHandle,
+        backend: &'a BackendHandle,
     ) -> Option<ItemBackend<'a>> {
         let is_read = self.permissions.as_ref().is_some_and(CallerPermissions::reads_backend);
-        is_read.then(|| all.item_backend(link, self.generation()))
+        is_read.then(|| all.item_backend(backend, self.generation()))
     }
 
     /// Returns the decision of the policies on using an item with these arguments.
@@ -387,9 +389,9 @@ impl Call {
         all: &BackendCatalog,
     ) -> Result<Option<Arc<BackendHandle>>, Rejection> {
         match owner(self, ItemKind::Resource, uri, all) {
-            Ok(owner) => Ok(Some(owner.link)),
+            Ok(owner) => Ok(Some(owner.backend)),
             Err(LookupError::Unknown(..)) => Ok(None),
-            Err(LookupError::Refused(refusal)) => Err(refusal),
+            Err(LookupError::Refused(rejection)) => Err(rejection),
         }
     }
 }

@@ -34,7 +34,7 @@ pub(super) struct ToolUi {
 /// User interface of a backend, found by the URI that clients know.
 #[derive(Clone, Debug)]
 pub(crate) struct UiResource<L> {
-    pub(crate) link: L,
+    pub(crate) backend: L,
     /// The backend's own URI, if clients know another one.
     pub(crate) own: Option<Box<str>>,
 }
@@ -207,8 +207,8 @@ impl ToolInterfaces {
     ) -> HashMap<Box<str>, UiResource<L>> {
         let owners = self.owners.iter();
         let routes = owners.map(|(uri, (part, own))| {
-            let link = parts[*part].link.clone();
-            (uri.clone(), UiResource { link, own: own.clone() })
+            let backend = parts[*part].backend.clone();
+            (uri.clone(), UiResource { backend, own: own.clone() })
         });
         routes.collect()
     }

@@ -49,7 +49,7 @@ pub enum HideRule {
 /// Input of one backend for the catalog.
 pub(crate) struct CatalogInput<'a, L> {
     pub(crate) name: &'a str,
-    pub(crate) link: L,
+    pub(crate) backend: L,
     pub(crate) offers: ByGeneration<&'a Offer>,
     /// Generation of a backend that supports a single one.
     pub(crate) only: Option<Generation>,
@@ -177,7 +177,7 @@ fn named_in<L: Clone>(
             }
             continue;
         };
-        let (link, own) = (part.link.clone(), item.literal());
+        let (backend, own) = (part.backend.clone(), item.literal());
         if *visible {
             size += item.raw().len() - own.len() + name.len() + 2;
             interfaces.enter_original(&mut originals, (candidate.part, item), name);
@@ -185,7 +185,7 @@ fn named_in<L: Clone>(
         }
         let annotations = LazyAnnotations::new(item, candidate.change);
         let interface = interfaces.has(item);
-        let route = Route { link, name: own, shown: *visible, annotations, interface, headers };
+        let route = Route { backend, name: own, shown: *visible, annotations, interface, headers };
         routes.add(name, route);
     }
     routes.shrink_to_fit();

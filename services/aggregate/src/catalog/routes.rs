@@ -13,7 +13,7 @@ use super::string_table::StringTable;
 /// Route of one name. `L` is the handle of a backend.
 #[derive(Clone, Debug)]
 pub(crate) struct Route<L> {
-    pub(crate) link: L,
+    pub(crate) backend: L,
     /// The backend's own name of the item, as a JSON string literal.
     pub(crate) name: Bytes,
     /// `true` if clients may see and use the item; otherwise only composite tools may.
@@ -89,15 +89,21 @@ mod tests {
         for number in 0..100_usize {
             let name = Bytes::from(format!("\"{number}\""));
             let (annotations, headers) = (LazyAnnotations::default(), Arc::default());
-            let route =
-                Route { link: number, name, shown: true, annotations, interface: false, headers };
+            let route = Route {
+                backend: number,
+                name,
+                shown: true,
+                annotations,
+                interface: false,
+                headers,
+            };
             routes.add(&format!("be_{number}"), route);
         }
-        assert_eq!(routes.get("be_0").map(|route| route.link), Some(0));
-        assert_eq!(routes.get("be_99").map(|route| route.link), Some(99));
+        assert_eq!(routes.get("be_0").map(|route| route.backend), Some(0));
+        assert_eq!(routes.get("be_99").map(|route| route.backend), Some(99));
         assert!(routes.get("be_100").is_none());
         assert!(Routes::<u8>::default().get("").is_none());
-        let names = routes.iter().map(|(name, route)| name == format!("be_{}", route.link));
+        let names = routes.iter().map(|(name, route)| name == format!("be_{}", route.backend));
         assert_eq!(names.filter(|right| *right).count(), 100);
     }
 }

@@ -30,7 +30,7 @@ struct Template<L> {
     text: Box<str>,
     /// Index of the backend.
     part: usize,
-    link: L,
+    backend: L,
 }
 
 /// End condition of a search among templates.
@@ -46,11 +46,11 @@ impl<L: Clone> Templates<L> {
     /// Collects the templates of each backend, in configuration order.
     pub(super) fn new<'a>(all: impl Iterator<Item = (L, Vec<&'a str>)>) -> Self {
         let (mut exact, mut by_head) = (HashMap::new(), HashMap::<Box<str>, Vec<_>>::new());
-        for (part, (link, templates)) in all.enumerate() {
+        for (part, (backend, templates)) in all.enumerate() {
             for text in templates {
-                exact.entry(text.into()).or_insert_with(|| link.clone());
+                exact.entry(text.into()).or_insert_with(|| backend.clone());
                 if let Some((head, _)) = text.split_once('{') {
-                    let template = Template { text: text.into(), part, link: link.clone() };
+                    let template = Template { text: text.into(), part, backend: backend.clone() };
                     by_head.entry(head.into()).or_default().push(template);
                 }
             }
@@ -90,7 +90,7 @@ impl<L: Clone> Templates<L> {
                 let share = left.min(MAX_STEPS_OF_BACKEND.saturating_sub(*spent));
                 let mut steps = share;
                 if matches(&template.text, uri, &mut steps) {
-                    found = found.or(Some(&template.link));
+                    found = found.or(Some(&template.backend));
                     if search == Search::First {
                         return found;
                     }
@@ -110,7 +110,7 @@ impl<L: Clone> Templates<L> {
 
     /// Iterates over the templates with their backends.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &L)> {
-        self.exact.iter().map(|(text, link)| (&**text, link))
+        self.exact.iter().map(|(text, backend)| (&**text, backend))
     }
 
     /// Returns `true` if the text equals a listed template.

@@ -23,17 +23,17 @@ pub(super) type OwnedUris<'a, L> = (&'a L, Vec<(&'a str, bool)>);
 /// Routes resources. If a URI's backend lacks it in this generation, no other backend serves it.
 pub(super) fn resources<L: Clone>(all: Vec<OwnedUris<'_, L>>) -> HashMap<Box<str>, Option<L>> {
     let mut owners = HashMap::with_capacity(all.iter().map(|(_, own)| own.len()).sum());
-    for (link, own) in all {
-        owners.extend(own.into_iter().map(|(uri, has)| (uri.into(), has.then(|| link.clone()))));
+    for (backend, own) in all {
+        owners.extend(own.into_iter().map(|(uri, has)| (uri.into(), has.then(|| backend.clone()))));
     }
     owners
 }
 
 /// Collects the templates of this generation.
 pub(super) fn templates<L: Clone>(all: Vec<OwnedUris<'_, L>>) -> Templates<L> {
-    Templates::new(all.into_iter().map(|(link, own)| {
+    Templates::new(all.into_iter().map(|(backend, own)| {
         let own = own.into_iter().filter(|(_, has)| *has);
-        (link.clone(), own.map(|(template, _)| template).collect())
+        (backend.clone(), own.map(|(template, _)| template).collect())
     }))
 }
 
@@ -101,7 +101,7 @@ pub(super) fn located<L, O>(
         });
         let all = parts.iter().zip(&owned).map(|(part, own)| {
             let own = own.iter().map(|(uri, items)| (&**uri, items.of(generation).is_some()));
-            (&part.link, own.collect())
+            (&part.backend, own.collect())
         });
         (Arc::new(owners(all.collect())), Arc::new(list))
     })

@@ -20,15 +20,15 @@ use crate::gateway_state::GatewayState;
 /// Wraps a closure from an identity to its permissions. If it returns `None` because they are not available immediately, the
 /// permissions from when the stream was opened apply.
 #[derive(Clone)]
-pub struct Admissions(Arc<Ask>);
+pub struct NotificationAuthorizer(Arc<Ask>);
 
 type Ask = dyn Fn(&Identity) -> Option<CallerPermissions> + Send + Sync;
 
 /// The current authorization closure, if any.
 #[derive(Debug, Default)]
-pub(crate) struct NotificationFilter(ArcSwapOption<Admissions>);
+pub(crate) struct NotificationFilter(ArcSwapOption<NotificationAuthorizer>);
 
-impl Admissions {
+impl NotificationAuthorizer {
     /// Creates the authorization from a closure.
     #[must_use]
     pub fn new(
@@ -40,13 +40,18 @@ impl Admissions {
 
 impl GatewayState {
     /// Replaces the authorization. All clients are notified because their lists may have changed.
-    pub(crate) fn admit_by(&self, admissions: Option<Admissions>) {
+    pub(crate) fn set_notification_authorizer(&self, admissions: Option<NotificationAuthorizer>) {
         self.hearing.0.store(admissions.map(Arc::new));
-        self.tell(&ByGeneration::both(Kind::ALL.to_vec()));
+        self.notify_clients(&ByGeneration::both(Kind::ALL.to_vec()));
     }
 
     /// Returns `true` if a caller may receive notifications about tasks of a backend's tool. `tool` is its advertised name.
-    pub(crate) fn may_follow(&self, caller: &Identity, link: &BackendHandle, tool: &str) -> bool {
+    pub(crate) fn may_follow(
+        &self,
+        caller: &Identity,
+        backend: &BackendHandle,
+        tool: &str,
+    ) -> bool {
         let asked = self.hearing.0.load();
         let Some(permissions) = asked.as_ref().and_then(|asked| (asked.0)(caller)) else {
             return true;
@@ -54,15 +59,15 @@ impl GatewayState {
         let snapshot = self.snapshot();
         let generation = Generation::Stateless;
         let annotations = snapshot.look().of(generation).annotations(Kind::Tools, tool);
-        let backend = Some(ItemBackend { name: link.name(), generation });
+        let backend = Some(ItemBackend { name: backend.name(), generation });
         permissions.is_visible(&Item { kind: ItemKind::Tool, name: tool, annotations, backend })
     }
 
     /// Returns `true` if a caller may receive a `notifications/resources/updated` that a backend sent in this generation.
-    pub(crate) fn may_hear(
+    pub(crate) fn may_receive(
         &self,
         caller: &Identity,
-        link: &BackendHandle,
+        backend: &BackendHandle,
         generation: Generation,
         update: &Bytes,
     ) -> bool {
@@ -71,20 +76,20 @@ impl GatewayState {
         let (kind, name) = (ItemKind::Resource, uri.read(update));
         // A backend cannot notify of resources that another backend serves.
         let owner = self.snapshot().catalog(generation).resource(&name);
-        if owner.is_some_and(|owner| owner.name() != link.name()) {
+        if owner.is_some_and(|owner| owner.name() != backend.name()) {
             return false;
         }
         let asked = self.hearing.0.load();
         let Some(permissions) = asked.as_ref().and_then(|asked| (asked.0)(caller)) else {
             return true;
         };
-        let backend = Some(ItemBackend { name: link.name(), generation });
+        let backend = Some(ItemBackend { name: backend.name(), generation });
         let item = Item { kind, name: &name, annotations: ToolAnnotations::default(), backend };
         permissions.authorize(&item, None) == Decision::Allow
     }
 }
 
-impl fmt::Debug for Admissions {
+impl fmt::Debug for NotificationAuthorizer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Admissions")
     }

@@ -98,11 +98,11 @@ impl Listeners {
     }
 
     /// Ends subscriptions to backends that are no longer configured.
-    pub(crate) fn keep_only(&self, links: &[Arc<BackendHandle>]) {
+    pub(crate) fn retain_backends(&self, backends: &[Arc<BackendHandle>]) {
         let open: Vec<_> = lock(&self.open).values().cloned().collect();
         for listener in open {
-            lock(&listener.tasks).retain(|(link, task)| {
-                let kept = links.iter().any(|known| Arc::ptr_eq(known, link));
+            lock(&listener.tasks).retain(|(backend, task)| {
+                let kept = backends.iter().any(|known| Arc::ptr_eq(known, backend));
                 if !kept {
                     task.abort();
                 }
@@ -139,8 +139,12 @@ impl Listener {
     }
 
     /// Runs a subscription to a backend until the token expires or the backend is removed.
-    fn run(&self, link: Arc<BackendHandle>, following: impl Future<Output = ()> + Send + 'static) {
-        let (owner, of) = (self.caller.clone(), Arc::clone(&link));
+    fn run(
+        &self,
+        backend: Arc<BackendHandle>,
+        following: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let (owner, of) = (self.caller.clone(), Arc::clone(&backend));
         let task = async move {
             tokio::select! {
                 () = following => {}
@@ -148,7 +152,7 @@ impl Listener {
                 () = of.retired() => {}
             }
         };
-        lock(&self.tasks).push((link, tokio::spawn(task).abort_handle()));
+        lock(&self.tasks).push((backend, tokio::spawn(task).abort_handle()));
     }
 
     fn stop(&self) {
@@ -231,10 +235,10 @@ pub(crate) async fn listen(call: Arc<Call>) -> Result<Response<Body>, Rejection>
     for uri in resources {
         // Matching templates takes time and there can be many URIs, so yield to other requests.
         tokio::task::yield_now().await;
-        let Some(link) = call.readable(&uri, &catalog)? else { continue };
-        match owners.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &link)) {
+        let Some(backend) = call.readable(&uri, &catalog)? else { continue };
+        match owners.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &backend)) {
             Some((_, uris)) => uris.push(uri),
-            None => owners.push((link, vec![uri])),
+            None => owners.push((backend, vec![uri])),
         }
     }
     let tasks = tasks::find_tasks(&call, tasks).await;
@@ -246,21 +250,23 @@ pub(crate) async fn listen(call: Arc<Call>) -> Result<Response<Body>, Rejection>
         kinds,
         tasks: Mutex::default(),
     });
-    let Some(number) = call.hub.listeners.add(Arc::clone(&listener)) else {
+    let Some(number) = call.gateway.listeners.add(Arc::clone(&listener)) else {
         return Err(Rejection::overloaded("all subscription streams are in use", 30));
     };
-    let hub = Arc::clone(&call.hub);
-    let guard = ListenerGuard { hub, number, connection: stream.connect(None, Opening::Plain) };
+    let gateway = Arc::clone(&call.gateway);
+    let guard = ListenerGuard { gateway, number, connection: stream.connect(None, Opening::Plain) };
     listener.push(&acknowledgement(&listener, &owners, &tasks).into());
-    for (link, uris) in owners {
-        let hub = Arc::clone(&call.hub);
-        let following = follow::for_listener(hub, Arc::clone(&listener), Arc::clone(&link), uris);
-        listener.run(link, following);
+    for (backend, uris) in owners {
+        let gateway = Arc::clone(&call.gateway);
+        let following =
+            follow::for_listener(gateway, Arc::clone(&listener), Arc::clone(&backend), uris);
+        listener.run(backend, following);
     }
-    for (link, tasks) in tasks {
-        let hub = Arc::clone(&call.hub);
-        let following = tasks::for_listener(hub, Arc::clone(&listener), Arc::clone(&link), tasks);
-        listener.run(link, following);
+    for (backend, tasks) in tasks {
+        let gateway = Arc::clone(&call.gateway);
+        let following =
+            tasks::for_listener(gateway, Arc::clone(&listener), Arc::clone(&backend), tasks);
+        listener.run(backend, following);
     }
     let mut response = event_stream(Body::wrap(guard));
     response.extensions_mut().insert(NotificationStream);
@@ -305,7 +311,7 @@ fn acknowledgement(
 
 /// Guard in the response body: when the client disconnects, the subscription ends.
 struct ListenerGuard {
-    hub: Arc<crate::gateway_state::GatewayState>,
+    gateway: Arc<crate::gateway_state::GatewayState>,
     number: u64,
     connection: Connection,
 }
@@ -324,6 +330,6 @@ impl http_body::Body for ListenerGuard {
 
 impl Drop for ListenerGuard {
     fn drop(&mut self) {
-        self.hub.listeners.remove(self.number);
+        self.gateway.listeners.remove(self.number);
     }
 }

@@ -17,7 +17,7 @@ use super::lock;
 use crate::backend::BackendHandle;
 use crate::backend::handshake::{self, BackendSession, ClientInfo};
 use crate::backend::request::{post, with_operation};
-use crate::backend::rpc::{ask, tell};
+use crate::backend::rpc::{notify, send_request};
 use crate::catalog::define_literal;
 
 /// Interval for checking whether the calls of an ending session have completed.
@@ -35,8 +35,8 @@ const MAX_SUBSCRIPTIONS: usize = 1024;
 /// Slot for a session at one backend.
 #[derive(Debug)]
 pub(crate) struct BackendSessionSlot {
-    pub(crate) link: Arc<BackendHandle>,
-    live: ArcSwapOption<BackendSession>,
+    pub(crate) backend: Arc<BackendHandle>,
+    backend_session: ArcSwapOption<BackendSession>,
     /// Held while the session is opened, so it is opened once.
     opening: tokio::sync::Mutex<()>,
     extra: Mutex<Option<Box<SubscriptionState>>>,
@@ -55,10 +55,10 @@ struct SubscriptionState {
 }
 
 impl BackendSessionSlot {
-    pub(crate) fn new(link: Arc<BackendHandle>) -> Self {
+    pub(crate) fn new(backend: Arc<BackendHandle>) -> Self {
         Self {
-            link,
-            live: ArcSwapOption::empty(),
+            backend,
+            backend_session: ArcSwapOption::empty(),
             opening: tokio::sync::Mutex::const_new(()),
             extra: Mutex::new(None),
             has_open_app: AtomicBool::new(false),
@@ -66,58 +66,58 @@ impl BackendSessionSlot {
     }
 
     /// Returns the session; opens it if necessary.
-    pub(crate) async fn live(
+    pub(crate) async fn backend_session(
         &self,
-        who: ClientInfo<'_>,
+        client_info: ClientInfo<'_>,
         level: LevelSource<'_>,
     ) -> Result<Arc<BackendSession>, BoxError> {
-        match self.live.load_full() {
-            Some(live) => {
-                live.renew(who.caller);
-                Ok(live)
+        match self.backend_session.load_full() {
+            Some(backend_session) => {
+                backend_session.update_token(client_info.caller);
+                Ok(backend_session)
             }
             // Boxed: this runs once per session and should not enlarge the future of every request.
-            None => Box::pin(self.open_session(who, level)).await,
+            None => Box::pin(self.open_session(client_info, level)).await,
         }
     }
 
     async fn open_session(
         &self,
-        who: ClientInfo<'_>,
+        client_info: ClientInfo<'_>,
         level: LevelSource<'_>,
     ) -> Result<Arc<BackendSession>, BoxError> {
         let _guard = self.opening.lock().await;
-        if let Some(live) = self.live.load_full() {
-            return Ok(live);
+        if let Some(backend_session) = self.backend_session.load_full() {
+            return Ok(backend_session);
         }
-        let (opened, _) = handshake::open(&self.link, who).await?;
-        let live = opened.live();
+        let (opened, _) = handshake::open(&self.backend, client_info).await?;
+        let backend_session = opened.backend_session();
         let mut known = None;
-        self.follow_level(live, level, &mut known, who.cause).await;
+        self.follow_level(backend_session, level, &mut known, client_info.cause).await;
         for uri in self.subscriptions() {
             let uri = String::from_utf8_lossy(&define_literal(&uri)).into_owned();
             let params = format!("{{\"uri\":{uri}}}");
-            _ = self.set(live, "resources/subscribe", &params, who.cause).await;
+            _ = self.set(backend_session, "resources/subscribe", &params, client_info.cause).await;
         }
-        let live = opened.keep();
-        self.live.store(Some(Arc::clone(&live)));
+        let backend_session = opened.keep();
+        self.backend_session.store(Some(Arc::clone(&backend_session)));
         // A concurrent `set_level` either did not see this session, so its level is sent here, or sends it.
-        self.follow_level(&live, level, &mut known, who.cause).await;
-        Ok(live)
+        self.follow_level(&backend_session, level, &mut known, client_info.cause).await;
+        Ok(backend_session)
     }
 
     /// Sends the log level to a session until the `known` one is current.
     async fn follow_level(
         &self,
-        live: &BackendSession,
+        backend_session: &BackendSession,
         level: LevelSource<'_>,
         known: &mut Option<Box<[u8]>>,
         cause: Option<&RequestContext>,
     ) {
-        while let Some(level) = level().filter(|_| live.logs)
+        while let Some(level) = level().filter(|_| backend_session.logs)
             && known.as_ref() != Some(&level)
         {
-            self.set_level(live, &level, cause).await;
+            self.set_level(backend_session, &level, cause).await;
             *known = Some(level);
         }
     }
@@ -125,38 +125,39 @@ impl BackendSessionSlot {
     /// Sets the log level of a session; `level` is JSON. Rejections by the backend are ignored.
     pub(crate) async fn set_level(
         &self,
-        live: &BackendSession,
+        backend_session: &BackendSession,
         level: &[u8],
         cause: Option<&RequestContext>,
     ) {
         let params = format!("{{\"level\":{}}}", String::from_utf8_lossy(level));
-        _ = self.set(live, "logging/setLevel", &params, cause).await;
+        _ = self.set(backend_session, "logging/setLevel", &params, cause).await;
     }
 
     /// Returns the session if it is open.
     pub(crate) fn open(&self) -> Option<Arc<BackendSession>> {
-        self.live.load_full()
+        self.backend_session.load_full()
     }
 
     /// Removes a session that the backend has forgotten. Returns `true` if it was still the current one.
-    pub(crate) fn gone(&self, live: &Arc<BackendSession>) -> bool {
-        let current = self.live.compare_and_swap(live, None);
-        current.as_ref().is_some_and(|current| Arc::ptr_eq(current, live))
+    pub(crate) fn gone(&self, backend_session: &Arc<BackendSession>) -> bool {
+        let current = self.backend_session.compare_and_swap(backend_session, None);
+        current.as_ref().is_some_and(|current| Arc::ptr_eq(current, backend_session))
     }
 
     /// Sends a small request of the gateway itself.
     pub(crate) async fn set(
         &self,
-        live: &BackendSession,
+        backend_session: &BackendSession,
         method: &'static str,
         params: &str,
         cause: Option<&RequestContext>,
     ) -> Result<(), BoxError> {
-        let id = format!("\"vmcp:{}\"", self.link.serial());
+        let id = format!("\"vmcp:{}\"", self.backend.serial());
         let message =
             format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#);
-        let request = live.sign(post(&self.link, &live.caller(), message.into()));
-        ask(&self.link, with_operation(request, method, cause), &id).await.map(drop)
+        let request =
+            backend_session.sign(post(&self.backend, &backend_session.caller(), message.into()));
+        send_request(&self.backend, with_operation(request, method, cause), &id).await.map(drop)
     }
 
     /// Returns `true` if the subscription is already stored or there is capacity for it.
@@ -218,17 +219,21 @@ impl BackendSessionSlot {
     }
 
     fn leave(&self, patiently: bool, cancels: Vec<Request<Full<Bytes>>>) {
-        let Some(live) = self.live.swap(None).filter(|live| live.can_end()) else { return };
+        let Some(backend_session) =
+            self.backend_session.swap(None).filter(|backend_session| backend_session.can_end())
+        else {
+            return;
+        };
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        let link = Arc::clone(&self.link);
+        let backend = Arc::clone(&self.backend);
         runtime.spawn(async move {
             // Each call in flight holds a reference to the session.
-            while patiently && Arc::strong_count(&live) > 1 {
+            while patiently && Arc::strong_count(&backend_session) > 1 {
                 sleep(POLL_INTERVAL).await;
             }
-            let cancels = cancels.into_iter().map(|cancel| tell(&link, cancel));
+            let cancels = cancels.into_iter().map(|cancel| notify(&backend, cancel));
             _ = timeout(CANCELLATION_TIMEOUT, join_all(cancels)).await;
-            live.close(&link).await;
+            backend_session.close(&backend).await;
         });
     }
 }

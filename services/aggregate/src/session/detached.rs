@@ -151,7 +151,7 @@ impl Disconnect {
     }
 
     /// Reserves bytes that are buffered for the request. Returns `false` if the budget is insufficient.
-    pub(crate) fn may_hold(&self, bytes: usize) -> bool {
+    pub(crate) fn may_buffer(&self, bytes: usize) -> bool {
         lock(&self.reservation).resize(bytes)
     }
 

@@ -32,7 +32,7 @@ pub(crate) struct StatelessSessions(Mutex<HashMap<Key, Entry>>);
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     /// The backend, by the address of its handle.
-    link: usize,
+    backend: usize,
     caller: Identity,
     /// Inputs of the request's credentials, if they are not the gateway's own.
     credentials: Option<Fingerprint>,
@@ -44,21 +44,21 @@ pub(crate) struct Key {
 
 #[derive(Debug)]
 struct Entry {
-    upstream: Arc<BackendSessionSlot>,
+    slot: Arc<BackendSessionSlot>,
     used: Instant,
 }
 
 impl Key {
     pub(crate) fn new(
-        link: &Arc<BackendHandle>,
+        backend: &Arc<BackendHandle>,
         caller: &Identity,
         capabilities: &[u8],
         level: Option<&[u8]>,
     ) -> Self {
         Self {
-            link: Arc::as_ptr(link) as usize,
+            backend: Arc::as_ptr(backend) as usize,
             caller: caller.clone(),
-            credentials: (!link.shared()).then(|| caller.credential_key()),
+            credentials: (!backend.shared()).then(|| caller.credential_key()),
             capabilities: Bytes::copy_from_slice(capabilities),
             level: level.map(Bytes::copy_from_slice),
             number: 0,
@@ -78,11 +78,11 @@ impl StatelessSessions {
     pub(crate) fn get(
         &self,
         mut key: Key,
-        link: &Arc<BackendHandle>,
+        backend: &Arc<BackendHandle>,
     ) -> Result<Arc<BackendSessionSlot>, BackendError> {
         let mut table = lock(&self.0);
-        if link.transport == Transport::Sse {
-            let in_use = |entry: &Entry| Arc::strong_count(&entry.upstream) > 1;
+        if backend.transport == Transport::Sse {
+            let in_use = |entry: &Entry| Arc::strong_count(&entry.slot) > 1;
             while table.get(&key).is_some_and(in_use) {
                 key.number += 1;
                 if key.number >= MAX_PER_KEY {
@@ -92,37 +92,37 @@ impl StatelessSessions {
         }
         if let Some(entry) = table.get_mut(&key) {
             entry.used = Instant::now();
-            return Ok(Arc::clone(&entry.upstream));
+            return Ok(Arc::clone(&entry.slot));
         }
         // Checked under the lock: an entry inserted before the backend is retired is removed afterwards.
-        if link.is_retired() {
-            return Ok(Arc::new(BackendSessionSlot::new(Arc::clone(link))));
+        if backend.is_retired() {
+            return Ok(Arc::new(BackendSessionSlot::new(Arc::clone(backend))));
         }
         if table.len() >= MAX_ENTRIES {
             let oldest =
                 table.iter().min_by_key(|(_, entry)| entry.used).map(|(key, _)| key.clone());
             if let Some(entry) = oldest.and_then(|key| table.remove(&key)) {
-                entry.upstream.retire();
+                entry.slot.retire();
             }
         }
-        let upstream = Arc::new(BackendSessionSlot::new(Arc::clone(link)));
-        let entry = Entry { upstream: Arc::clone(&upstream), used: Instant::now() };
+        let slot = Arc::new(BackendSessionSlot::new(Arc::clone(backend)));
+        let entry = Entry { slot: Arc::clone(&slot), used: Instant::now() };
         table.insert(key, entry);
-        Ok(upstream)
+        Ok(slot)
     }
 
     /// Ends sessions that have been idle for too long. A session with a call in flight is in use.
     pub(crate) fn sweep(&self) {
         let idle = |entry: &Entry| {
-            entry.used.elapsed() >= IDLE_TIMEOUT && Arc::strong_count(&entry.upstream) == 1
+            entry.used.elapsed() >= IDLE_TIMEOUT && Arc::strong_count(&entry.slot) == 1
         };
         self.end_where(|_, entry| idle(entry));
     }
 
     /// Ends the sessions of backends that are no longer configured.
-    pub(crate) fn keep_only(&self, links: &[Arc<BackendHandle>]) {
+    pub(crate) fn retain_backends(&self, backends: &[Arc<BackendHandle>]) {
         self.end_where(|_, entry| {
-            !links.iter().any(|link| Arc::ptr_eq(link, &entry.upstream.link))
+            !backends.iter().any(|backend| Arc::ptr_eq(backend, &entry.slot.backend))
         });
     }
 
@@ -145,7 +145,7 @@ impl StatelessSessions {
         let ended: Vec<_> = keys.iter().filter_map(|key| table.remove(key)).collect();
         drop(table);
         for entry in ended {
-            entry.upstream.retire();
+            entry.slot.retire();
         }
     }
 }

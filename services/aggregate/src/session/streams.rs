@@ -34,7 +34,7 @@ struct State {
     streams: Vec<Arc<Stream>>,
     stream_serial: u32,
     /// Pending server requests with the time they were sent.
-    questions: HashMap<u64, (PendingServerRequest, Instant)>,
+    server_requests: HashMap<u64, (PendingServerRequest, Instant)>,
     question_serial: u64,
     tasks: Vec<AbortHandle>,
 }
@@ -44,8 +44,8 @@ struct State {
 pub(crate) enum PendingServerRequest {
     /// The stateful backend that sent the request, under its own id.
     Backend {
-        upstream: Arc<BackendSessionSlot>,
-        live: Arc<BackendSession>,
+        slot: Arc<BackendSessionSlot>,
+        backend_session: Arc<BackendSession>,
         id: Bytes,
         /// Guards that pause the timeouts of dependent calls until the response.
         pauses: Vec<PauseGuard>,
@@ -115,34 +115,36 @@ impl SessionStreams {
 
     /// Stores a server request until the response. Returns its number, which is the id that the client receives; `None` if too
     /// many are pending or the session has ended.
-    pub(crate) fn ask(&self, question: PendingServerRequest) -> Option<u64> {
+    pub(crate) fn register(&self, server_request: PendingServerRequest) -> Option<u64> {
         let mut state = self.lock();
-        if state.questions.len() >= MAX_PENDING_SERVER_REQUESTS || state.ended {
+        if state.server_requests.len() >= MAX_PENDING_SERVER_REQUESTS || state.ended {
             return None;
         }
         state.question_serial += 1;
         let number = state.question_serial;
-        state.questions.insert(number, (question, Instant::now()));
+        state.server_requests.insert(number, (server_request, Instant::now()));
         Some(number)
     }
 
     /// Removes the server request that the client responded to. Only the first response is accepted.
     pub(crate) fn take(&self, number: u64) -> Option<PendingServerRequest> {
-        self.lock().questions.remove(&number).map(|(question, _)| question)
+        self.lock().server_requests.remove(&number).map(|(server_request, _)| server_request)
     }
 
     /// Removes a server request that its backend has cancelled.
     pub(crate) fn withdraw(&self, asked: &Arc<BackendSession>, theirs: &[u8]) -> Option<u64> {
         let mut state = self.lock();
-        let number = state.questions.iter().find_map(|(number, (question, _))| match question {
-            PendingServerRequest::Backend { live, id, .. }
-                if Arc::ptr_eq(live, asked) && id == theirs =>
-            {
-                Some(*number)
+        let number = state.server_requests.iter().find_map(|(number, (server_request, _))| {
+            match server_request {
+                PendingServerRequest::Backend { backend_session, id, .. }
+                    if Arc::ptr_eq(backend_session, asked) && id == theirs =>
+                {
+                    Some(*number)
+                }
+                PendingServerRequest::Backend { .. } | PendingServerRequest::Call(_) => None,
             }
-            PendingServerRequest::Backend { .. } | PendingServerRequest::Call(_) => None,
         })?;
-        state.questions.remove(&number);
+        state.server_requests.remove(&number);
         Some(number)
     }
 
@@ -165,10 +167,10 @@ impl SessionStreams {
             state.streams.shrink_to_fit();
         }
         state.tasks.retain(|task| !task.is_finished());
-        let expired = state
-            .questions
-            .extract_if(|_, (question, asked)| !question.is_open() || asked.elapsed() >= patience);
-        expired.map(|(_, (question, _))| question).collect()
+        let expired = state.server_requests.extract_if(|_, (server_request, asked)| {
+            !server_request.is_open() || asked.elapsed() >= patience
+        });
+        expired.map(|(_, (server_request, _))| server_request).collect()
     }
 
     pub(crate) fn end(&self) {

@@ -20,13 +20,13 @@ pub(super) fn entries(snapshot: &Snapshot, catalogs: &BackendCatalogs) -> Vec<En
     let both = ByGeneration { stateful: Generation::Stateful, stateless: Generation::Stateless };
     for kind in Kind::ALL {
         let placed = both.map(|generation| placed(catalogs.of(generation), kind));
-        for link in &snapshot.links {
-            let offers = link.offers.load();
+        for backend in &snapshot.backends {
+            let offers = backend.offers.load();
             let Some(offers) = offers.known(&none) else { continue };
             each_item(offers, kind, |original, items| {
                 let of = |generation: Generation| {
                     items.of(generation).as_ref()?;
-                    let own = (link.name(), original.clone().into_owned());
+                    let own = (backend.name(), original.clone().into_owned());
                     let place = placed.of(generation).get(&own).copied();
                     Some(entry(snapshot, catalogs.of(generation), kind, own, place))
                 };
@@ -58,7 +58,7 @@ fn placed(catalog: &BackendCatalog, kind: Kind) -> Placed<'_> {
     };
     routes
         .iter()
-        .map(|(name, route)| ((route.link.name(), own(route)), (name, route.shown)))
+        .map(|(name, route)| ((route.backend.name(), own(route)), (name, route.shown)))
         .collect()
 }
 
@@ -66,13 +66,13 @@ fn located(catalog: &BackendCatalog, kind: Kind) -> Placed<'_> {
     if kind == Kind::Resources {
         let resources = catalog.resources.iter();
         return resources
-            .filter_map(|(uri, link)| {
+            .filter_map(|(uri, backend)| {
                 let own = catalog.own_uri(uri).unwrap_or(uri).to_owned();
-                Some(((link.as_ref()?.name(), own), (&**uri, true)))
+                Some(((backend.as_ref()?.name(), own), (&**uri, true)))
             })
             .collect();
     }
-    catalog.templates.iter().map(|(uri, link)| place(uri, link.name())).collect()
+    catalog.templates.iter().map(|(uri, backend)| place(uri, backend.name())).collect()
 }
 
 /// Returns the placement of a template. Template URIs are never renamed or hidden.

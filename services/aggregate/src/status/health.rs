@@ -75,7 +75,7 @@ impl BackendReport {
 
     /// Returns the reason if the backend is known not to be ready.
     #[must_use]
-    pub fn trouble(&self) -> Option<&str> {
+    pub fn problem(&self) -> Option<&str> {
         let seen = || {
             let checked = self.checked.as_ref()?;
             let wrong = checked.health == Health::Degraded || checked.consecutive_failures > 0;

@@ -24,7 +24,7 @@ pub(crate) fn is_related(request: &McpRequest) -> bool {
 /// Replaces the id of a request's related task by the backend's own. A task of another caller or backend is removed.
 pub(crate) fn map_related(
     message: Bytes,
-    link: &BackendHandle,
+    backend: &BackendHandle,
     seal: &Seal,
     caller: &Identity,
 ) -> Bytes {
@@ -35,7 +35,7 @@ pub(crate) fn map_related(
     };
     let id = find(related.of(&message), "taskId").and_then(parse_json_string);
     let task = id.and_then(|id| TaskId::open(&id, seal, caller));
-    let task = task.filter(|task| *task.backend == *link.name());
+    let task = task.filter(|task| *task.backend == *backend.name());
     let mut splice = Splice::new(&message);
     match task {
         Some(task) => _ = splice.set_member(related, "taskId", &define_literal(&task.id)),

@@ -12,7 +12,7 @@ use vmcp_wire::{Envelope, Key, Outcome, Splice, StringSpan, scan};
 use super::{TaskId, translated, visible_tool};
 use crate::backend::BackendHandle;
 use crate::backend::error::{BackendError, rejection_of};
-use crate::backend::event_reader::Events;
+use crate::backend::event_reader::EventReader;
 use crate::backend::handshake::{self, ClientInfo};
 use crate::backend::request::{NAME, post_stateless, with_operation};
 use crate::backend::rpc::status;
@@ -40,44 +40,47 @@ pub(crate) async fn request(
     };
     let given = text.read(&call.message.bytes);
     let unknown = || Rejection::not_found("task", &given);
-    let task = TaskId::open(&given, &call.hub.seal, call.caller.identity()).ok_or_else(unknown)?;
-    let mut links = call.snapshot.links.iter();
-    let link = links.find(|link| *link.name() == *task.backend).ok_or_else(unknown)?;
+    let task =
+        TaskId::open(&given, &call.gateway.seal, call.caller.identity()).ok_or_else(unknown)?;
+    let mut backends = call.snapshot.backends.iter();
+    let backend = backends.find(|backend| *backend.name() == *task.backend).ok_or_else(unknown)?;
     if let Some(request_context) = &call.request_context {
-        request_context.record_backend(&link.backend);
+        request_context.record_backend(&backend.tag);
     }
     // A client that lost access to a tool may still cancel its tasks.
-    if method != "tasks/cancel" && visible_tool(&call, link, &task.tool).await?.is_none() {
+    if method != "tasks/cancel" && visible_tool(&call, backend, &task.tool).await?.is_none() {
         if let Some(request_context) = &call.request_context {
             request_context.record_denied("hidden from the caller");
         }
         return Err(unknown());
     }
     let rejection = |error: BoxError| {
-        failed(link, &error);
-        rejection_of(link.name(), &error, method != "tasks/update")
+        failed(backend, &error);
+        rejection_of(backend.name(), &error, method != "tasks/update")
     };
-    let generation =
-        call.meet(link).await.map_err(|error| rejection(NotSentError::new(error).into()))?;
+    let generation = call
+        .backend_generation(backend)
+        .await
+        .map_err(|error| rejection(NotSentError::new(error).into()))?;
     if generation != Generation::Stateless {
         return Err(unknown());
     }
-    ask(&call, link, method, text, &task).await.map_err(rejection)
+    forward_to_backend(&call, backend, method, text, &task).await.map_err(rejection)
 }
 
 /// Sends a request to the backend about the task with the client's id `text`.
-async fn ask(
+async fn forward_to_backend(
     call: &Call,
-    link: &Arc<BackendHandle>,
+    backend: &Arc<BackendHandle>,
     method: &'static str,
     text: StringSpan,
     task: &TaskId,
 ) -> Result<Response<Body>, BoxError> {
     let mut splice = Splice::new(&call.message.bytes);
     splice.replace(text.span, define_literal(&task.id));
-    let message = bridged(call, link, splice.finish());
-    let request = post_stateless(link, &call.caller, message, method, Some(&task.id));
-    let response = link.send(with_operation(request, method, call.cause())).await?;
+    let message = bridged(call, backend, splice.finish());
+    let request = post_stateless(backend, &call.caller, message, method, Some(&task.id));
+    let response = backend.send(with_operation(request, method, call.cause())).await?;
     let expected = ExpectedResponse {
         id: call.id(),
         client_id: call.id(),
@@ -85,7 +88,7 @@ async fn ask(
         backend: Generation::Stateless,
         cacheable: false,
         held: BufferedResults::All,
-        most: call.hub.limits.held_bytes,
+        most: call.gateway.limits.max_buffered_bytes,
         request_context: call.request_context.clone(),
     };
     match whole(response, &expected, call).await? {
@@ -106,15 +109,15 @@ async fn ask(
 
 /// Builds a request of the gateway about a task, with its request id; `None` if the task's id is not a valid header value.
 pub(crate) fn about(
-    link: &BackendHandle,
+    backend: &BackendHandle,
     method: &'static str,
     id: &str,
-    who: ClientInfo<'_>,
+    client_info: ClientInfo<'_>,
 ) -> Option<(Request<Full<Bytes>>, String)> {
     let name = header_value::encode(id).filter(|_| id.len() <= MAX_OWN_ID)?;
     let literal = String::from_utf8_lossy(&define_literal(id)).into_owned();
     let (mut request, serial) =
-        handshake::request(link, method, &format!("\"taskId\":{literal},"), who);
+        handshake::request(backend, method, &format!("\"taskId\":{literal},"), client_info);
     request.headers_mut().insert(NAME, name);
     Some((request, serial))
 }
@@ -131,11 +134,11 @@ async fn whole(
             response::json(parts.status, body, expected, ResponseBuffer::new(call)).await
         }
         MediaType::EventStream => {
-            let mut events = Events::new(body, expected.most).counted(call.account().as_ref());
+            let mut events = EventReader::new(body, expected.most).charged(call.account().as_ref());
             loop {
                 let message: Bytes = events.next().await.ok_or(BackendError::Ended)??.data;
                 if let Ok(Envelope::Response { .. }) = scan(&message) {
-                    call.hold_event(&mut events);
+                    call.keep_event_reservation(&mut events);
                     return response::event(message, expected);
                 }
             }

@@ -12,7 +12,7 @@ use super::related::replace_related;
 use super::request::about;
 use crate::backend::error::BackendError;
 use crate::backend::handshake::ClientInfo;
-use crate::backend::rpc::tell;
+use crate::backend::rpc::notify;
 use crate::bridge::extensions::{TASKS, TASKS_REQUIRED, declares};
 use crate::call::{Call, Target};
 use crate::catalog::define_literal;
@@ -51,9 +51,9 @@ pub(crate) fn created(call: &Call, target: &Target, message: &Bytes) -> Result<B
     if !declares(&call.message, TASKS) {
         return refuse(UNDECLARED);
     }
-    let (backend, tool) = (target.link.name().into(), Box::from(&*target.name()));
+    let (backend, tool) = (target.backend.name().into(), Box::from(&*target.name()));
     let task = TaskId { backend, tool, id: Box::from(&*id) };
-    let Some(sealed) = task.seal(&call.hub.seal, call.caller.identity())? else {
+    let Some(sealed) = task.seal(&call.gateway.seal, call.caller.identity())? else {
         return refuse("gave a task an id that is too long to pass on");
     };
     Ok(translated(message, result, &id, &define_literal(&sealed))?)
@@ -92,14 +92,14 @@ fn is_short(ttl: &[u8]) -> bool {
 /// Cancels a task that remains unknown to the client, in the background.
 fn abandon(call: &Call, target: &Target, id: &str) {
     let Ok(runtime) = Handle::try_current() else { return };
-    let gateway = call.hub.introduction();
+    let gateway = call.gateway.client_info();
     let capabilities = TASKS_REQUIRED.as_bytes();
-    let who = ClientInfo { capabilities, ..gateway.on_behalf_of(&call.caller) };
-    let link = Arc::clone(&target.link);
-    let Some((request, _)) = about(&link, "tasks/cancel", id, who) else { return };
+    let client_info = ClientInfo { capabilities, ..gateway.on_behalf_of(&call.caller) };
+    let backend = Arc::clone(&target.backend);
+    let Some((request, _)) = about(&backend, "tasks/cancel", id, client_info) else { return };
     runtime.spawn(async move {
-        if let Err(error) = tell(&link, request).await {
-            tracing::debug!(backend = link.name(), %error, "failed to cancel a task");
+        if let Err(error) = notify(&backend, request).await {
+            tracing::debug!(backend = backend.name(), %error, "failed to cancel a task");
         }
     });
 }

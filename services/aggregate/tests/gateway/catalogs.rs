@@ -290,11 +290,11 @@ async fn a_generation_is_offered_while_the_other_one_fails() {
     assert_eq!(stateful.names("tools/list").await, ["be_old"]);
     assert_eq!(stateless.names("tools/list").await, [""; 0]);
     let report = gateway.backends().remove(0);
-    assert!(report.offered && report.trouble().is_some(), "{report:?}");
+    assert!(report.offered && report.problem().is_some(), "{report:?}");
     let fake = fake.and_stateless(tools(&["new"]));
     sleep(Duration::from_secs(10)).await;
     assert_eq!(stateless.names("tools/list").await, ["be_new"]);
-    assert_eq!(gateway.backends()[0].trouble(), None);
+    assert_eq!(gateway.backends()[0].problem(), None);
     assert_eq!(fake.open_streams("gateway"), 1);
 }
 

@@ -66,7 +66,7 @@ fn news(bytes: usize) -> Value {
 
 /// Builds a message for a call's stream that is not dropped when the queue is full. An HTTP+SSE backend can only send server
 /// requests.
-fn kept(wire: Wire, number: usize, bytes: usize) -> Value {
+fn cache_sizes(wire: Wire, number: usize, bytes: usize) -> Value {
     let message = "x".repeat(bytes);
     if wire == Wire::Stateless {
         return json!({"jsonrpc": "2.0", "method": "notifications/x", "params": {"m": message}});
@@ -223,7 +223,7 @@ async fn calls_without_clients_hold_bounded_bytes() {
             let number = usize::try_from(id).unwrap();
             let messages = if wire == Wire::Sse { 0 } else { 3 };
             for part in 0..messages {
-                calls.last_mut().unwrap().say(&kept(wire, 10 * number + part, PART));
+                calls.last_mut().unwrap().say(&cache_sizes(wire, 10 * number + part, PART));
             }
             if wire == Wire::Sse {
                 // The response is charged to the budget all the same.
@@ -231,7 +231,7 @@ async fn calls_without_clients_hold_bounded_bytes() {
                 assert!(call.answer(&result(PART)));
             }
             sleep(Duration::from_millis(10)).await;
-            let held = scene.gateway.kept().detached_bytes;
+            let held = scene.gateway.cache_sizes().detached_bytes;
             assert!(held <= BUDGET / 2 + PART, "{wire:?}: {held} bytes");
         }
         assert!(scene.gateway.counts().detached_calls_ended > 10, "{wire:?}");
@@ -248,7 +248,7 @@ async fn calls_without_clients_hold_bounded_bytes() {
         assert!(said.len() > PART, "{wire:?}: {} bytes", said.len());
         drop(calls);
         sleep(120 * MINUTE).await;
-        assert_eq!(scene.gateway.kept().detached_bytes, 0, "{wire:?}");
+        assert_eq!(scene.gateway.cache_sizes().detached_bytes, 0, "{wire:?}");
         assert_eq!(scene.gateway.counts().detached_calls, 0, "{wire:?}");
     }
 }
@@ -284,7 +284,7 @@ async fn unfinished_messages_count_for_calls_without_clients() {
                     _ = body.send(part.clone().into());
                 }
                 sleep(Duration::from_millis(10)).await;
-                let held = scene.gateway.kept().detached_bytes;
+                let held = scene.gateway.cache_sizes().detached_bytes;
                 assert!(held <= BUDGET / 2, "{wire:?} {begun}: {held} bytes");
             }
             let gone = calls.iter().filter(|call| call.is_gone()).count()
@@ -320,7 +320,7 @@ async fn answer_without_room_is_an_error_that_names_the_backend() {
 #[tokio::test(start_paused = true)]
 async fn returning_client_learns_that_its_call_was_ended() {
     for wire in WIRES {
-        let limits = Limits { detached_for: MINUTE, ..Limits::default() };
+        let limits = Limits { detached_timeout: MINUTE, ..Limits::default() };
         let mut scene = scene(Generation::Stateful, wire, limits).await;
         let (mut pending, last) = scene.vanished(7).await;
         for _ in 0..4 {
@@ -370,12 +370,12 @@ async fn suspended_calls_hold_bounded_bytes() {
         let mut scene = scene(Generation::Stateless, wire, tight()).await;
         let call = scene.client.begin(7, "t");
         let mut pending = scene.calls.recv().await.unwrap();
-        pending.say(&kept(Wire::Stateful, 0, 10));
+        pending.say(&cache_sizes(Wire::Stateful, 0, 10));
         let asked = messages(&call.await.unwrap()).pop().unwrap();
         for number in 1..12 {
-            pending.say(&kept(Wire::Stateful, number, 3 * PART));
+            pending.say(&cache_sizes(Wire::Stateful, number, 3 * PART));
             sleep(Duration::from_millis(10)).await;
-            let held = scene.gateway.kept().detached_bytes;
+            let held = scene.gateway.cache_sizes().detached_bytes;
             assert!(held <= BUDGET / 2, "{wire:?}: {held} bytes");
         }
         assert_eq!(scene.ended(&[]).await, 1, "{wire:?}");
@@ -387,7 +387,7 @@ async fn suspended_calls_hold_bounded_bytes() {
         assert!(message.starts_with("backend be sent more"), "{wire:?}: {message}");
         sleep(20 * MINUTE).await;
         assert_eq!(scene.ended(&[]).await, 1, "{wire:?}");
-        assert_eq!(scene.gateway.kept().detached_bytes, 0, "{wire:?}");
+        assert_eq!(scene.gateway.cache_sizes().detached_bytes, 0, "{wire:?}");
     }
 }
 
@@ -537,7 +537,7 @@ async fn standing_streams_without_clients_hold_bounded_bytes() {
         scene.backend.announce(&many);
         sleep(Duration::from_millis(100)).await;
     }
-    let held = scene.gateway.kept().detached_bytes;
+    let held = scene.gateway.cache_sizes().detached_bytes;
     assert!((8 * PART..=BUDGET / 2).contains(&held), "{held} bytes");
     // A returning client receives the buffered messages.
     let response = clients[0].stand(None).await;

@@ -175,9 +175,9 @@ impl Fake {
             around: ServiceWrapper::default(),
             breaker: None,
             advice: Advice::default(),
-            answer_within: Duration::from_secs(10),
+            message_timeout: Duration::from_secs(10),
             fingerprint: 0,
-            tuning: 0,
+            service_revision: 0,
         }
     }
 
@@ -455,7 +455,7 @@ pub(crate) async fn with_limits(backends: Vec<BackendSettings>, limits: Limits) 
 
 async fn begin(settings: Settings, limits: Limits) -> Gateway {
     let gateway = Gateway::new(settings, limits, Seal::new(&[[7; 32]], Duration::from_secs(60)));
-    gateway.settled().await;
+    gateway.wait_ready().await;
     gateway
 }
 

@@ -321,7 +321,8 @@ async fn unsent_call_is_not_cancelled() {
             vmcp_breaker::CircuitSettings::new(1, LIMIT).unwrap(),
         );
         let settings = pair.backend.settings(Some(breaker.clone()));
-        let settings = vmcp_aggregate::settings::BackendSettings { tuning: 1, ..settings };
+        let settings =
+            vmcp_aggregate::settings::BackendSettings { service_revision: 1, ..settings };
         pair.gateway
             .reload(crate::fake::settings(vec![settings], PartialFailure::BestEffort, None))
             .await;

@@ -74,7 +74,7 @@ async fn a_backend_is_unavailable_after_so_many_failures_and_ready_as_soon_as_it
         let (report, checked) = only(&gateway);
         assert_eq!((checked.health, checked.consecutive_failures), (Health::Ready, 2));
         assert_eq!(checked.last_error.as_ref().unwrap().kind, kind);
-        assert!(!report.trouble().unwrap().is_empty());
+        assert!(!report.problem().unwrap().is_empty());
         sleep(Duration::from_secs(30)).await;
         let (report, checked) = only(&gateway);
         assert_eq!((report.health(), checked.consecutive_failures), (Health::Unavailable, 3));
@@ -88,7 +88,7 @@ async fn a_backend_is_unavailable_after_so_many_failures_and_ready_as_soon_as_it
         assert!(report.health() == Health::Ready || away == Mood::Silent, "{report:?}");
         sleep(Duration::from_secs(30)).await;
         let (report, recovered) = only(&gateway);
-        assert_eq!((report.health(), report.trouble()), (Health::Ready, None));
+        assert_eq!((report.health(), report.problem()), (Health::Ready, None));
         assert_eq!(recovered.consecutive_failures, 0);
         assert!(recovered.since >= checked.since && recovered.changes == 3, "{recovered:?}");
         assert_eq!(recovered.last_error.unwrap().kind, kind, "what was wrong stays on show");
@@ -230,7 +230,7 @@ async fn one_that_asks_for_its_callers_credentials_is_unauthenticated_and_as_it_
             let (report, checked) = only(&gateway);
             assert_eq!(report.health(), Health::Unauthenticated);
             assert_eq!((checked.consecutive_failures, checked.changes), (0, 1));
-            assert!(report.is_healthy() && report.trouble().is_none(), "{report:?}");
+            assert!(report.is_healthy() && report.problem().is_none(), "{report:?}");
             sleep(Duration::from_secs(30)).await;
         }
         mood(&fake, Mood::Silent);
@@ -254,7 +254,7 @@ async fn one_that_takes_more_than_half_of_the_time_again_and_again_is_degraded()
     sleep(Duration::from_secs(30)).await;
     let (report, checked) = only(&gateway);
     assert_eq!((report.health(), checked.consecutive_failures), (Health::Degraded, 0));
-    assert!(report.trouble().unwrap().contains("more than 5s"), "{report:?}");
+    assert!(report.problem().unwrap().contains("more than 5s"), "{report:?}");
     mood(&fake, Mood::Well);
     sleep(Duration::from_secs(30)).await;
     assert_eq!(only(&gateway).0.health(), Health::Ready);

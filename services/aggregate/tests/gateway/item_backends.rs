@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 use vmcp_aggregate::settings::{Conflicts, Limits, PartialFailure, Rules, Settings};
-use vmcp_aggregate::{Admissions, Gateway, Seal};
+use vmcp_aggregate::{Gateway, NotificationAuthorizer, Seal};
 use vmcp_core::{
     Authorizer, CallerPermissions, Decision, Fingerprint, Generation, Item, ItemBackend,
 };
@@ -106,7 +106,7 @@ async fn conflicting(backends: [&Arc<Fake>; 2]) -> Gateway {
     let settings = Settings { rules, ..settings };
     let seal = Seal::new(&[[7; 32]], Duration::from_secs(60));
     let gateway = Gateway::new(settings, Limits::default(), seal);
-    gateway.settled().await;
+    gateway.wait_ready().await;
     gateway
 }
 
@@ -248,7 +248,9 @@ async fn updates_are_heard_of_permitted_backends() {
             (Only::In(backend), true),
             (Only::In(other), false),
         ] {
-            gateway.admit_by(Some(Admissions::new(move |_| Some(CallerPermissions::new(only)))));
+            gateway.set_notification_authorizer(Some(NotificationAuthorizer::new(move |_| {
+                Some(CallerPermissions::new(only))
+            })));
             sleep(Duration::from_secs(1)).await;
             heard(&mut stream).await;
             let update = json!({"jsonrpc": "2.0", "method": "notifications/resources/updated",

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::sleep;
-use vmcp_aggregate::{Admissions, Gateway};
+use vmcp_aggregate::{Gateway, NotificationAuthorizer};
 use vmcp_core::{Authorizer, CallerPermissions, Decision, Fingerprint, Generation, Item};
 
 use crate::fake::{Client, Fake, gateway, heard};
@@ -157,9 +157,10 @@ async fn updates_are_admitted_by_the_policies_of_the_moment() {
             let gateway = gateway(&[Arc::clone(&backend)]).await;
             let blue = Arc::new(AtomicBool::new(true));
             let known = Arc::clone(&blue);
-            let admissions =
-                Admissions::new(move |_| Some(CallerPermissions::new(Red(Arc::clone(&known)))));
-            gateway.admit_by(Some(admissions));
+            let admissions = NotificationAuthorizer::new(move |_| {
+                Some(CallerPermissions::new(Red(Arc::clone(&known))))
+            });
+            gateway.set_notification_authorizer(Some(admissions));
             hears(&gateway, &backend, client, &blue).await;
         }
     }

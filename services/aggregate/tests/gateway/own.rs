@@ -89,9 +89,9 @@ async fn equal_offers_and_catalogs_are_kept_once() {
         let client = Client::new(&gateway, Generation::Stateless, subject).await;
         client.names("tools/list").await;
     }
-    let kept = gateway.kept();
-    assert_eq!((kept.caller_offers, kept.different_offers, kept.caller_catalogs), (3, 2, 2));
-    assert_eq!(gateway.kept().list_views, 0, "nobody judges");
+    let kept = gateway.cache_sizes();
+    assert_eq!((kept.caller_offers, kept.distinct_offers, kept.caller_catalogs), (3, 2, 2));
+    assert_eq!(gateway.cache_sizes().list_views, 0, "nobody judges");
 }
 
 #[tokio::test(start_paused = true)]

@@ -117,7 +117,7 @@ async fn refreshed_token_keeps_its_catalog() {
         assert_eq!(alice.names("tools/list").await, ["all_open", "own_red"]);
     }
     assert_eq!(own.times("tools/list", "alice#1"), 1);
-    assert_eq!(gateway.kept().caller_offers, 1);
+    assert_eq!(gateway.cache_sizes().caller_offers, 1);
 }
 
 #[tokio::test(start_paused = true)]

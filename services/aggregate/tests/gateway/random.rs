@@ -167,13 +167,13 @@ impl World {
     }
 
     fn check_owners(&self) {
-        let (report, kept) = (self.gateway.report(), self.gateway.kept());
+        let (report, kept) = (self.gateway.report(), self.gateway.cache_sizes());
         assert_eq!(report.parked_calls, 0, "suspended calls");
         assert_eq!(report.sessions, 0, "sessions");
         assert_eq!(kept.listeners, 0, "listeners");
         assert_eq!(report.detached_calls, 0, "calls without clients");
         assert_eq!(kept.detached_bytes, 0, "bytes for clients that are away");
-        assert_eq!(kept.shared_sessions, 0, "sessions of stateless clients");
+        assert_eq!(kept.stateless_sessions, 0, "sessions of stateless clients");
         for backend in &self.backends {
             // The observer's session and its stream.
             let observed = usize::from(backend.wire != Wire::Stateless);

@@ -276,9 +276,9 @@ impl ScriptedBackend {
             around: ServiceWrapper::default(),
             breaker,
             advice: Advice::default(),
-            answer_within: LIMIT,
+            message_timeout: LIMIT,
             fingerprint: 0,
-            tuning: 0,
+            service_revision: 0,
         }
     }
 

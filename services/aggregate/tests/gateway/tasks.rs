@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use vmcp_aggregate::settings::{BackendService, BackendSettings, Limits, PartialFailure, Rules};
 use vmcp_aggregate::settings::{Override, WorkloadRules};
-use vmcp_aggregate::{Admissions, Gateway, Seal};
+use vmcp_aggregate::{Gateway, NotificationAuthorizer, Seal};
 use vmcp_core::{
     Authorizer, Backend, Body, BoxError, CallerPermissions, Decision, Fingerprint, Generation, Item,
 };
@@ -427,7 +427,7 @@ async fn task_survives_replica_with_same_keys() {
     for (keys, known) in [([7; 32], true), ([8; 32], false)] {
         let settings = settings(vec![backend.settings()], PartialFailure::BestEffort, None);
         let replica = Gateway::new(settings, Limits::default(), Seal::new(&[keys], Duration::ZERO));
-        replica.settled().await;
+        replica.wait_ready().await;
         let said = about(&self::client(&replica, "ann").await, "tasks/get", &id).await;
         assert_eq!(said.status == 200, known, "{said:?}");
     }
@@ -566,7 +566,8 @@ async fn drops_notifications_of_hidden_tools() {
     let (response, _) = client.send("subscriptions/listen", listen).await;
     let mut stream = response.into_body();
     assert_eq!(messages(&mut stream).await.len(), 1);
-    gateway.admit_by(Some(Admissions::new(|_| Some(without("slow")))));
+    gateway
+        .set_notification_authorizer(Some(NotificationAuthorizer::new(|_| Some(without("slow")))));
     backend.tell("be-task", &json!({"status": "completed", "result": {}}));
     let told = messages(&mut stream).await;
     assert!(told.iter().all(|it| it["method"] != "notifications/tasks"), "{told:?}");

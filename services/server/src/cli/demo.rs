@@ -40,7 +40,7 @@ impl Demo {
         let gateway = server.gateway().clone();
         let url = format!("http://{address}/mcp");
         tokio::spawn(async move {
-            gateway.settled().await;
+            gateway.wait_ready().await;
             print(&welcome(&url, &text));
         });
         server.run(stop).await;

@@ -264,7 +264,7 @@ struct Started {
 
 /// Logs each ready backend, then a summary. Other code logs backends that are not ready, and name conflicts.
 async fn report(gateway: vmcp_aggregate::Gateway, started: Started) {
-    gateway.settled().await;
+    gateway.wait_ready().await;
     let Started { endpoint, configuration, about } = started;
     let report = gateway.report();
     for backend in &report.backends {

@@ -32,10 +32,10 @@ impl Session {
         let Parts { settings, about, .. } = parts;
         let settings = Settings { checks: None, ..settings.stacked(None) };
         let limits = Limits::default();
-        let seal = Seal::ephemeral(limits.parked_for)
+        let seal = Seal::ephemeral(limits.suspension_timeout)
             .map_err(|error| Failure::Fault(error.to_string()))?;
         let gateway = Gateway::new(settings, limits, seal);
-        gateway.settled().await;
+        gateway.wait_ready().await;
         Ok(Self { gateway, is_strict: about.is_strict })
     }
 

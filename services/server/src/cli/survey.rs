@@ -42,10 +42,10 @@ pub(crate) async fn connect(parts: Parts, timeout: Duration) -> Result<Seen, Fai
     let settings = Settings { checks: None, ..settings.stacked(None) };
     let strict = settings.partial_failure == PartialFailure::Fail;
     let limits = Limits::default();
-    let seal =
-        Seal::ephemeral(limits.parked_for).map_err(|error| Failure::Fault(error.to_string()))?;
+    let seal = Seal::ephemeral(limits.suspension_timeout)
+        .map_err(|error| Failure::Fault(error.to_string()))?;
     let gateway = Gateway::new(settings, limits, seal);
-    gateway.settled_within(timeout).await;
+    gateway.wait_ready_within(timeout).await;
     let report = gateway.report();
     let broken = no_lists(&report, strict);
     let unmatched = super::unmatched::unmatched(named, &report);

@@ -88,7 +88,7 @@ fn one(
     let fingerprint = print.finish();
     time::Duration::from(waiting.for_backend(&name)).hash(&mut print);
     format!("{breaking:?}").hash(&mut print);
-    let tuning = print.finish();
+    let service_revision = print.finish();
     let backend = vmcp_core::Backend::new(&name);
     let breaker = breaking.map(|settings| CircuitHandle::new(backend.clone(), settings));
     let outgoing = Outgoing {
@@ -99,16 +99,16 @@ fn one(
         timeouts: timeouts.clone(),
         client,
     };
-    let answer_within = timeouts.limit(Some(&backend));
+    let message_timeout = timeouts.limit(Some(&backend));
     Ok(Unreached {
         backend,
         uri,
         transport,
         catalog: shown.catalog,
         advice: refusing.advice(),
-        answer_within,
+        message_timeout,
         fingerprint,
-        tuning,
+        service_revision,
         outgoing,
     })
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use secrecy::SecretString;
-use vmcp_aggregate::Admissions;
+use vmcp_aggregate::NotificationAuthorizer;
 use vmcp_authn::{
     AuthError, AuthenticationLayer, Authenticator, BearerAuthenticator, CachedVerifier,
     IntrospectionClient, JwtOrOpaque, JwtVerifier, LocalAuthenticator, ProtectedResource,
@@ -134,9 +134,9 @@ impl Guards {
     }
 
     /// Returns the authorizer of notifications on open streams.
-    pub(crate) fn admissions(&self) -> Option<Admissions> {
+    pub(crate) fn admissions(&self) -> Option<NotificationAuthorizer> {
         let authorize = self.authorize.clone()?;
-        Some(Admissions::new(move |identity| match authorize.permissions(identity) {
+        Some(NotificationAuthorizer::new(move |identity| match authorize.permissions(identity) {
             PermissionsFuture::Ready(permissions) => Some(permissions),
             // Messages do not wait for a provider: the first permissions apply until a reload changes the policies,
             // which ends the stream.

@@ -28,9 +28,9 @@ pub(super) struct Unreached {
     pub(super) transport: Transport,
     pub(super) catalog: Sharing,
     pub(super) advice: Advice,
-    pub(super) answer_within: Duration,
+    pub(super) message_timeout: Duration,
     pub(super) fingerprint: u64,
-    pub(super) tuning: u64,
+    pub(super) service_revision: u64,
     pub(super) outgoing: Outgoing,
 }
 
@@ -52,9 +52,9 @@ impl Unreached {
             transport,
             catalog,
             advice,
-            answer_within,
+            message_timeout,
             fingerprint,
-            tuning,
+            service_revision,
             outgoing,
         } = self;
         let breaker = outgoing.breaker.clone();
@@ -78,9 +78,9 @@ impl Unreached {
             around,
             breaker,
             advice,
-            answer_within,
+            message_timeout,
             fingerprint,
-            tuning,
+            service_revision,
         }
     }
 }

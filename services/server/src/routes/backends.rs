@@ -18,7 +18,7 @@ pub(super) fn health(gateway: &Gateway) -> Value {
     for backend in &reports {
         let mut shown = backend.checked.as_ref().map_or_else(|| json!({}), checked);
         shown["status"] = backend.health().name().into();
-        shown["message"] = backend.trouble().into();
+        shown["message"] = backend.problem().into();
         shown["circuit"] = backend.breaker.as_ref().map(circuit).into();
         shown["mcp_revision"] = backend.revision.into();
         shown["mcp_revisions"] = json!(backend.revisions);

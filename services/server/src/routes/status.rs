@@ -42,7 +42,7 @@ impl Shared {
                     "type": if known.entry { "entry" } else { "" },
                     "transport": transport(backend.transport),
                     "status": backend.health().name(),
-                    "message": backend.detail.as_deref().or(backend.trouble()),
+                    "message": backend.detail.as_deref().or(backend.problem()),
                     "auth_type": known.auth,
                     "mcp_revision": backend.revision,
                     "mcp_revisions": backend.revisions,

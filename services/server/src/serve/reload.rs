@@ -231,7 +231,7 @@ async fn take(text: &str, shared: &Shared, egress: &Egress) -> Result<(), Reload
     // Keep fetched keys and cached decisions where nothing changed.
     let guarded = is_issuer_kept && current.guards.same(&guards);
     if !guarded {
-        shared.fixed.gateway.admit_by(guards.admissions());
+        shared.fixed.gateway.set_notification_authorizer(guards.admissions());
     }
     shared.hold(held);
     if !guarded || !recorded {

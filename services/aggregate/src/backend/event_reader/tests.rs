@@ -6,14 +6,17 @@ use super::*;
 const KB: usize = 1000;
 
 /// Creates a stream charged to the only owner in `budget`, with the sender of its bytes.
-fn stream(budget: &ByteBudget, is_long_lived: bool) -> (Sender<Bytes, std::io::Error>, Events) {
+fn stream(
+    budget: &ByteBudget,
+    is_long_lived: bool,
+) -> (Sender<Bytes, std::io::Error>, EventReader) {
     let (sender, body) = Channel::new(8);
     let account = budget.account(budget.backend("a"));
-    let events = Events::new(Body::wrap(body), 1000 * KB);
+    let events = EventReader::new(Body::wrap(body), 1000 * KB);
     let events = if is_long_lived {
-        events.counted_while_open(Some(&account))
+        events.charged_while_open(Some(&account))
     } else {
-        events.counted(Some(&account))
+        events.charged(Some(&account))
     };
     (sender, events)
 }
@@ -22,7 +25,7 @@ fn event(length: usize) -> Bytes {
     format!("data: {}\n\n", "x".repeat(length)).into()
 }
 
-async fn next(events: &mut Events) -> usize {
+async fn next(events: &mut EventReader) -> usize {
     events.next().await.unwrap().unwrap().data.len()
 }
 

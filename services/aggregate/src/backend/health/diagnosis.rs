@@ -12,9 +12,9 @@ use vmcp_timeout::Elapsed;
 use vmcp_wire::{Envelope, scan};
 
 use crate::backend::error::BackendError;
-use crate::backend::event_reader::Events;
+use crate::backend::event_reader::EventReader;
 use crate::backend::request::{SESSION, delete, listen};
-use crate::backend::rpc::small;
+use crate::backend::rpc::read_error_body;
 use crate::backend::{BackendHandle, handshake};
 use crate::gateway_state::GatewayState;
 use crate::settings::Transport;
@@ -58,18 +58,18 @@ enum ResponseKind {
 
 /// Returns the suggested configuration change after `error`, if the backend's behavior indicates one.
 pub(crate) async fn remedy(
-    hub: &GatewayState,
-    link: &BackendHandle,
+    gateway: &GatewayState,
+    backend: &BackendHandle,
     error: &BoxError,
 ) -> Option<String> {
-    let suspect = suspect(link.transport, error)?;
+    let suspect = suspect(backend.transport, error)?;
     let finding = async {
         match suspect {
             SuspectedCause::Credentials => {
-                let probe = own(hub, link).await?;
-                link.advice().of(probe.headers).await
+                let probe = own(gateway, backend).await?;
+                backend.advice().of(probe.headers).await
             }
-            SuspectedCause::Endpoint => endpoint(hub, link).await,
+            SuspectedCause::Endpoint => endpoint(gateway, backend).await,
         }
     };
     timeout(DIAGNOSIS_TIMEOUT, finding).await.ok().flatten()
@@ -113,29 +113,29 @@ fn suspect(transport: Transport, error: &BoxError) -> Option<SuspectedCause> {
     }
 }
 
-async fn endpoint(hub: &GatewayState, link: &BackendHandle) -> Option<String> {
-    let own = own(hub, link).await?;
-    let (speaks, other) = match link.transport {
+async fn endpoint(gateway: &GatewayState, backend: &BackendHandle) -> Option<String> {
+    let own = own(gateway, backend).await?;
+    let (modes, other) = match backend.transport {
         Transport::StreamableHttp => (ResponseKind::Mcp, ResponseKind::Endpoint),
         Transport::Sse => (ResponseKind::Endpoint, ResponseKind::Mcp),
     };
-    if own.found == speaks || own.status.is_server_error() {
+    if own.found == modes || own.status.is_server_error() {
         // Transport and path are correct.
         return None;
     }
     // A server without GET support may reject it with a JSON-RPC error, which shows that the path is correct.
-    let turned = match link.transport {
-        Transport::StreamableHttp => get(hub, link).await,
-        Transport::Sse => post(hub, link).await,
+    let turned = match backend.transport {
+        Transport::StreamableHttp => get(gateway, backend).await,
+        Transport::Sse => post(gateway, backend).await,
     };
     if turned.is_some_and(|turned| turned.found == other) {
-        let remedy = match link.transport {
+        let remedy = match backend.transport {
             Transport::StreamableHttp => "the server speaks HTTP+SSE: set transport: sse",
             Transport::Sse => "the server speaks streamable HTTP: set transport: streamable-http",
         };
         return Some(remedy.to_owned());
     }
-    Some(format!("{}; {}", answers(&own), path(link)))
+    Some(format!("{}; {}", answers(&own), path(backend)))
 }
 
 /// Describes the server's response for the operator.
@@ -149,12 +149,12 @@ fn answers(probe: &ProbeResponse) -> String {
 }
 
 /// Describes the configured path for the operator.
-fn path(link: &BackendHandle) -> String {
-    let usual = match link.transport {
+fn path(backend: &BackendHandle) -> String {
+    let usual = match backend.transport {
         Transport::StreamableHttp => "/mcp",
         Transport::Sse => "/sse",
     };
-    if link.uri.path().trim_end_matches('/').ends_with(usual) {
+    if backend.uri.path().trim_end_matches('/').ends_with(usual) {
         "check host, port and path of the URL".to_owned()
     } else {
         format!("the MCP endpoint is probably {usual}: check the path of the URL")
@@ -162,46 +162,47 @@ fn path(link: &BackendHandle) -> String {
 }
 
 /// Sends a diagnostic request with the configured transport.
-async fn own(hub: &GatewayState, link: &BackendHandle) -> Option<ProbeResponse> {
-    match link.transport {
-        Transport::StreamableHttp => post(hub, link).await,
-        Transport::Sse => get(hub, link).await,
+async fn own(gateway: &GatewayState, backend: &BackendHandle) -> Option<ProbeResponse> {
+    match backend.transport {
+        Transport::StreamableHttp => post(gateway, backend).await,
+        Transport::Sse => get(gateway, backend).await,
     }
 }
 
-async fn post(hub: &GatewayState, link: &BackendHandle) -> Option<ProbeResponse> {
-    let who = hub.introduction();
-    let discovered = probe(link, handshake::request(link, "server/discover", "", who.get()).0);
+async fn post(gateway: &GatewayState, backend: &BackendHandle) -> Option<ProbeResponse> {
+    let client_info = gateway.client_info();
+    let discovered =
+        probe(backend, handshake::request(backend, "server/discover", "", client_info.get()).0);
     let discovered = discovered.await?;
     if discovered.found == ResponseKind::Mcp {
         return Some(discovered);
     }
     // A server of an older revision may reject any request but a handshake, with a response that is not JSON-RPC.
-    let opened = probe(link, handshake::initialize(link, who.get()).0).await;
+    let opened = probe(backend, handshake::initialize(backend, client_info.get()).0).await;
     let Some(opened) = opened.filter(|opened| opened.found == ResponseKind::Mcp) else {
         return Some(discovered);
     };
     if let Some(session) = opened.headers.get(SESSION) {
-        let mut request = delete(link, who.get().caller);
+        let mut request = delete(backend, client_info.get().caller);
         request.headers_mut().insert(SESSION, session.clone());
-        _ = link.begin_bare(request).await;
+        _ = backend.begin_bare(request).await;
     }
     Some(opened)
 }
 
-async fn get(hub: &GatewayState, link: &BackendHandle) -> Option<ProbeResponse> {
-    let who = hub.introduction();
-    probe(link, listen(link, who.get().caller, None)).await
+async fn get(gateway: &GatewayState, backend: &BackendHandle) -> Option<ProbeResponse> {
+    let client_info = gateway.client_info();
+    probe(backend, listen(backend, client_info.get().caller, None)).await
 }
 
 async fn probe(
-    link: &BackendHandle,
+    backend: &BackendHandle,
     request: Request<Full<bytes::Bytes>>,
 ) -> Option<ProbeResponse> {
-    let (parts, body) = link.begin_bare(request).await.ok()?.into_parts();
+    let (parts, body) = backend.begin_bare(request).await.ok()?.into_parts();
     let http::response::Parts { status, headers, .. } = parts;
     let found = match MediaType::of(&headers) {
-        MediaType::Json => match small(body).await {
+        MediaType::Json => match read_error_body(body).await {
             Ok(message) if is_answer(&message) => ResponseKind::Mcp,
             _ => ResponseKind::Other,
         },
@@ -217,7 +218,7 @@ async fn probe(
 
 /// Returns the content of the first event that identifies a transport.
 async fn first_event(body: Body) -> Option<ResponseKind> {
-    let mut events = Events::new(body, MAX_EVENT_BYTES);
+    let mut events = EventReader::new(body, MAX_EVENT_BYTES);
     for _ in 0..MAX_EVENTS {
         let event = events.next().await?.ok()?;
         if event.event.as_deref() == Some(b"endpoint") {

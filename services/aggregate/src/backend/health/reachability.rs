@@ -7,45 +7,50 @@ use vmcp_core::{BoxError, CredentialError, Generation, cause_ref};
 
 use crate::backend::error::BackendError;
 use crate::backend::observe::ObservationRound;
-use crate::backend::{BackendHandle, asks_for_credentials, handshake};
+use crate::backend::{BackendHandle, handshake, is_unauthorized};
 use crate::gateway_state::GatewayState;
 use crate::settings::Transport;
 
 /// Probes the backend periodically until it does not respond.
-pub(in crate::backend) async fn reach(
-    hub: &Arc<GatewayState>,
-    link: &Arc<BackendHandle>,
+pub(in crate::backend) async fn probe_until_failure(
+    gateway: &Arc<GatewayState>,
+    backend: &Arc<BackendHandle>,
     round: &ObservationRound,
 ) -> Result<(), BoxError> {
     loop {
-        let refused = match knock(hub, link).await {
+        let refused = match probe_modes(gateway, backend).await {
             Ok(()) => false,
-            Err(error) if answers(&error) => true,
+            Err(error) if is_reachable(&error) => true,
             Err(error) => return Err(error),
         };
         round.finish();
-        link.knocked(refused);
-        link.signal(Generation::Stateful).next_poll().await;
+        backend.mark_reachable(refused);
+        backend.signal(Generation::Stateful).next_poll().await;
     }
 }
 
 /// Probes the backend for the supported generations, which do not depend on the caller.
-pub(crate) async fn knock(hub: &GatewayState, link: &Arc<BackendHandle>) -> Result<(), BoxError> {
-    let who = hub.introduction();
-    match link.transport {
+pub(crate) async fn probe_modes(
+    gateway: &GatewayState,
+    backend: &Arc<BackendHandle>,
+) -> Result<(), BoxError> {
+    let client_info = gateway.client_info();
+    match backend.transport {
         Transport::Sse => {
-            drop(handshake::open(link, who.get()).await?);
+            drop(handshake::open(backend, client_info.get()).await?);
         }
-        Transport::StreamableHttp => link.learn(handshake::probe(link, who.get()).await?.0),
+        Transport::StreamableHttp => {
+            backend.set_modes(handshake::probe(backend, client_info.get()).await?.0);
+        }
     }
     Ok(())
 }
 
 /// Returns `true` if a failure only shows that the gateway has no credentials of its own; the backend is reachable or not known
 /// to be unavailable.
-fn answers(error: &BoxError) -> bool {
+fn is_reachable(error: &BoxError) -> bool {
     let unarmed = cause_ref::<CredentialError>(error.as_ref()).is_some();
     let refused =
         matches!(cause_ref::<BackendError>(error.as_ref()), Some(BackendError::Handshake { .. }));
-    unarmed || refused || asks_for_credentials(error)
+    unarmed || refused || is_unauthorized(error)
 }

@@ -65,7 +65,7 @@ impl HealthState {
     }
 
     /// Sets the number of consecutive failures that make the backend unavailable; `None` disables checks.
-    pub(crate) fn check_by(&self, threshold: Option<NonZeroU32>) {
+    pub(crate) fn set_threshold(&self, threshold: Option<NonZeroU32>) {
         let mut state = lock(&self.0);
         match (&mut state.monitor, threshold) {
             (Some(monitor), Some(threshold)) => monitor.set_threshold(threshold),
@@ -79,14 +79,14 @@ impl HealthState {
     }
 
     /// Returns the reason if enough checks have failed for the backend to count as unavailable.
-    pub(crate) fn down(&self) -> Option<String> {
+    pub(crate) fn unavailable_reason(&self) -> Option<String> {
         let state = lock(&self.0);
         (state.health() == Health::Unavailable)
             .then(|| state.error.as_ref().map(|error| error.message.clone()).unwrap_or_default())
     }
 
     /// Returns `true` if the backend has been unavailable for this duration.
-    pub(crate) fn down_for(&self, long: Duration) -> bool {
+    pub(crate) fn is_unavailable_for(&self, long: Duration) -> bool {
         let state = lock(&self.0);
         state.health() == Health::Unavailable && state.since.0.elapsed() >= long
     }
@@ -114,10 +114,10 @@ impl MonitorState {
         self.monitor.as_ref().map(HealthMonitor::health).unwrap_or_default()
     }
 
-    fn take(&mut self, sight: CheckResult) -> Option<HealthTransition> {
+    fn take(&mut self, result: CheckResult) -> Option<HealthTransition> {
         let from = self.health();
         let now = self.clock.now();
-        let CheckResult { probe, wrong } = sight;
+        let CheckResult { probe, wrong } = result;
         let changed = self.monitor.as_mut()?.observe(probe);
         self.last = Some(now);
         if let Some((kind, message)) = wrong {
@@ -134,29 +134,29 @@ impl MonitorState {
 
 impl BackendHandle {
     /// Records the result of a check.
-    pub(crate) fn see(&self, sight: CheckResult) {
-        let change = lock(&self.vitals.0).take(sight);
+    pub(crate) fn record_check(&self, result: CheckResult) {
+        let change = lock(&self.health.0).take(result);
         if change.is_some_and(|change| change.from == Health::Unavailable) {
             // The backend has recovered; its observer may still wait on a stale stream.
-            self.renew.notify_waiters();
+            self.reconnect.notify_waiters();
         }
         self.changed(change);
     }
 
     /// Records the first contact as the result of a check.
-    pub(crate) fn meet(&self, sight: impl FnOnce() -> Option<CheckResult>) {
+    pub(crate) fn record_first_contact(&self, result: impl FnOnce() -> Option<CheckResult>) {
         let change = {
-            let mut state = lock(&self.vitals.0);
+            let mut state = lock(&self.health.0);
             let first = state.monitor.is_some() && state.last.is_none();
-            sight().filter(|_| first).and_then(|sight| state.take(sight))
+            result().filter(|_| first).and_then(|result| state.take(result))
         };
         self.changed(change);
     }
 
     /// Records a successful response to a request. It updates an unknown or failed health without waiting for the next check.
-    pub(crate) fn revive(&self, probe: ProbeResult) {
+    pub(crate) fn mark_healthy(&self, probe: ProbeResult) {
         let change = {
-            let mut state = lock(&self.vitals.0);
+            let mut state = lock(&self.health.0);
             let news = match state.health() {
                 Health::Unknown | Health::Unavailable => true,
                 Health::Unauthenticated => probe == ProbeResult::Healthy,
@@ -178,18 +178,18 @@ impl BackendHandle {
                 tracing::info!(backend, from, to = name, "{said}");
             }
             Health::Degraded | Health::Unavailable | Health::Unauthenticated => {
-                let report = self.vitals.report().and_then(|report| report.last_error);
+                let report = self.health.report().and_then(|report| report.last_error);
                 let reason = report.map(|error| error.message).unwrap_or_default();
                 tracing::warn!(backend, from, to = name, reason, "{said}");
             }
         }
         if to == Health::Unavailable {
             // Open streams may wait forever.
-            self.renew.notify_waiters();
+            self.reconnect.notify_waiters();
         }
         if matches!(self.status(), FetchStatus::Failed { .. }) {
             // An observer that pauses after a failure retries immediately.
-            self.nudge();
+            self.refresh();
         }
     }
 }

@@ -13,11 +13,11 @@ use vmcp_wire::{Envelope, find, scan};
 
 use super::signal::ObserverSignal;
 use super::{ObservationRound, RETRY_DELAY};
-use crate::backend::event_reader::Events;
+use crate::backend::event_reader::EventReader;
 use crate::backend::fetch::{self, Budget, CatalogSource};
 use crate::backend::handshake::{self, BackendSession};
 use crate::backend::request::{listen, post};
-use crate::backend::rpc::tell;
+use crate::backend::rpc::notify;
 use crate::backend::{BackendHandle, FetchStatus};
 use crate::catalog::{Kind, Offer, Offers, other};
 use crate::gateway_state::GatewayState;
@@ -31,9 +31,9 @@ const MAX_EVENT_BYTES: usize = 4 << 20;
 /// Observation of one generation of a backend.
 #[derive(Clone, Copy)]
 pub(super) struct Observation<'a> {
-    pub(super) hub: &'a Arc<GatewayState>,
-    pub(super) link: &'a Arc<BackendHandle>,
-    pub(super) speaker: CatalogSource<'a>,
+    pub(super) gateway: &'a Arc<GatewayState>,
+    pub(super) backend: &'a Arc<BackendHandle>,
+    pub(super) source: CatalogSource<'a>,
     /// `true` if the backend supports this generation only; its offer then applies to clients of both.
     pub(super) alone: bool,
     pub(super) round: &'a ObservationRound,
@@ -41,16 +41,16 @@ pub(super) struct Observation<'a> {
 
 impl Observation<'_> {
     fn generation(&self) -> Generation {
-        self.speaker.generation()
+        self.source.generation()
     }
 
     fn signal(&self) -> &ObserverSignal {
-        self.link.signal(self.generation())
+        self.backend.signal(self.generation())
     }
 
     /// Returns the last known offer.
     fn known(&self) -> Offer {
-        self.link
+        self.backend
             .offers
             .load()
             .of(self.generation())
@@ -60,16 +60,16 @@ impl Observation<'_> {
 
     /// Returns the size of the backend's offer in the other generation, in bytes.
     fn kept(&self) -> usize {
-        let offers = self.link.offers.load();
+        let offers = self.backend.offers.load();
         let kept = offers.of(other(self.generation())).filter(|_| !self.alone);
         kept.map(|offer| offer.size()).unwrap_or_default()
     }
 
     async fn fetch_all(&self) -> Result<(), BoxError> {
         let offer = {
-            let _turn = self.link.fetching.lock().await;
+            let _turn = self.backend.fetching.lock().await;
             let budget = Budget::beside(self.kept());
-            fetch::offer(self.link, self.speaker, &self.known(), &budget).await?
+            fetch::offer(self.backend, self.source, &self.known(), &budget).await?
         };
         self.publish(offer).await;
         Ok(())
@@ -77,7 +77,7 @@ impl Observation<'_> {
 
     /// Fetches the kinds of lists that the backend reported as changed.
     async fn refresh(&self, changed: &[Kind]) -> Result<(), BoxError> {
-        let turn = self.link.fetching.lock().await;
+        let turn = self.backend.fetching.lock().await;
         let mut offer = self.known();
         // One notification covers both resources and templates.
         let listed = |kind| if kind == Kind::Templates { Kind::Resources } else { kind };
@@ -86,7 +86,7 @@ impl Observation<'_> {
         let budget = Budget::beside(self.kept() + offer.size() - size);
         for kind in stale() {
             let before = offer.of(kind).clone();
-            let list = fetch::list(self.link, self.speaker, (kind, &before), &budget);
+            let list = fetch::list(self.backend, self.source, (kind, &before), &budget);
             offer.set(kind, list.await?);
         }
         drop(turn);
@@ -96,15 +96,15 @@ impl Observation<'_> {
 
     /// Adds an offer to the catalog before reporting it as fetched, so waiting requests find it.
     async fn publish(&self, offer: Offer) {
-        let Self { hub, link, alone, round, .. } = *self;
-        let known = link.offers.load_full();
+        let Self { gateway, backend, alone, round, .. } = *self;
+        let known = backend.offers.load_full();
         let generation = self.generation();
         let offers =
             if alone { Offers::only(generation, offer) } else { known.with(generation, offer) };
         // One task follows both generations, so no other offer is stored between these lines.
         if *known != offers {
-            link.offers.store(Arc::new(offers));
-            hub.rebuild().await;
+            backend.offers.store(Arc::new(offers));
+            gateway.rebuild().await;
         }
         if alone {
             round.finish();
@@ -112,8 +112,8 @@ impl Observation<'_> {
             round.note(self.generation());
         }
         if round.is_finished() {
-            link.set_status(FetchStatus::Ready);
-            link.revive(ProbeResult::Healthy);
+            backend.set_status(FetchStatus::Ready);
+            backend.mark_healthy(ProbeResult::Healthy);
         }
     }
 }
@@ -121,14 +121,18 @@ impl Observation<'_> {
 /// Follows the stateful generation through a session and its stream.
 pub(super) async fn follow_session(
     of: Observation<'_>,
-    live: &BackendSession,
+    backend_session: &BackendSession,
 ) -> Result<(), BoxError> {
-    let (link, signal) = (of.link, of.signal());
+    let (backend, signal) = (of.backend, of.signal());
     let mut last: Option<Bytes> = None;
     let mut pause = RETRY_DELAY.0;
     loop {
         // Open the stream first, so no change between fetching and listening is missed.
-        let mut opening = pin!(link.send(live.sign(listen(link, &Caller::Gateway, last.as_ref()))));
+        let mut opening = pin!(backend.send(backend_session.sign(listen(
+            backend,
+            &Caller::Gateway,
+            last.as_ref()
+        ))));
         let opened = timeout(STREAM_HEAD_TIMEOUT, &mut opening).await;
         of.fetch_all().await?;
         let opened = if let Ok(opened) = opened {
@@ -150,15 +154,15 @@ pub(super) async fn follow_session(
             signal.next_poll().await;
             continue;
         }
-        let account = of.link.account(&Caller::Gateway, None);
-        let mut events =
-            Events::new(response.into_body(), MAX_EVENT_BYTES).counted_while_open(account.as_ref());
+        let account = of.backend.account(&Caller::Gateway, None);
+        let mut events = EventReader::new(response.into_body(), MAX_EVENT_BYTES)
+            .charged_while_open(account.as_ref());
         loop {
             tokio::select! {
                 event = events.next() => {
                     let Some(Ok(event)) = event else { break };
                     pause = RETRY_DELAY.0;
-                    heard(&of, live, &event.data).await?;
+                    heard(&of, backend_session, &event.data).await?;
                 }
                 kinds = signal.changed() => of.refresh(&kinds).await?,
             }
@@ -192,7 +196,7 @@ pub(super) async fn follow_listen(
     found: Option<&Bytes>,
 ) -> Result<(), BoxError> {
     of.fetch_all().await?;
-    let (link, signal) = (of.link, of.signal());
+    let (backend, signal) = (of.backend, of.signal());
     let filter = filter(found);
     if filter.is_empty() {
         loop {
@@ -201,12 +205,13 @@ pub(super) async fn follow_listen(
         }
     }
     let members = format!("\"notifications\":{{{filter}}},");
-    let who = of.hub.introduction();
-    let (mut request, _) = handshake::request(link, "subscriptions/listen", &members, who.get());
+    let client_info = of.gateway.client_info();
+    let (mut request, _) =
+        handshake::request(backend, "subscriptions/listen", &members, client_info.get());
     let hold = vmcp_timeout::TimeoutControl::new();
     hold.disable();
     request.extensions_mut().insert(hold);
-    let opened = head_of(&of, pin!(link.send(request))).await?;
+    let opened = head_of(&of, pin!(backend.send(request))).await?;
     let streams =
         |response: &Response<Body>| MediaType::of(response.headers()) == MediaType::EventStream;
     let Some(response) = opened.ok().filter(streams) else {
@@ -215,9 +220,9 @@ pub(super) async fn follow_listen(
         signal.next_poll().await;
         return Ok(());
     };
-    let account = link.account(&Caller::Gateway, None);
-    let mut events =
-        Events::new(response.into_body(), MAX_EVENT_BYTES).counted_while_open(account.as_ref());
+    let account = backend.account(&Caller::Gateway, None);
+    let mut events = EventReader::new(response.into_body(), MAX_EVENT_BYTES)
+        .charged_while_open(account.as_ref());
     let mut acknowledged = false;
     loop {
         let event = tokio::select! {
@@ -229,7 +234,7 @@ pub(super) async fn follow_listen(
         };
         let Some(event) = event.transpose()? else { return Ok(()) };
         match kind_of_change(&event.data) {
-            Some(kind) => link.list_changed(kind, of.generation()),
+            Some(kind) => backend.list_changed(kind, of.generation()),
             // Changes before the acknowledgement may not have been notified.
             None if !acknowledged => {
                 acknowledged = true;
@@ -260,12 +265,12 @@ fn filter(found: Option<&Bytes>) -> String {
 /// Handles a message on the observer's stream of a stateful backend.
 async fn heard(
     of: &Observation<'_>,
-    live: &BackendSession,
+    backend_session: &BackendSession,
     message: &Bytes,
 ) -> Result<(), BoxError> {
-    let link = of.link;
+    let backend = of.backend;
     if let Some(kind) = kind_of_change(message) {
-        link.list_changed(kind, of.generation());
+        backend.list_changed(kind, of.generation());
         return Ok(());
     }
     let Ok(Envelope::Request { id, method, .. }) = scan(message) else { return Ok(()) };
@@ -277,7 +282,7 @@ async fn heard(
             r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"method not found"}}}}"#
         )
     };
-    tell(link, live.sign(post(link, &Caller::Gateway, answer.into()))).await
+    notify(backend, backend_session.sign(post(backend, &Caller::Gateway, answer.into()))).await
 }
 
 /// Returns the kind of list that a notification reports as changed.

@@ -24,7 +24,7 @@ const MIN_POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Change signal for one generation of a backend. It wakes the observer at once or, if the observer is busy, at its next wait.
 #[derive(Debug, Default)]
 pub(crate) struct ObserverSignal {
-    doubt: Notify,
+    refresh: Notify,
     changed: Notify,
     /// Bit set of changed kinds of lists. Set before `changed` is notified, so the woken observer finds them.
     kinds: AtomicU8,
@@ -70,7 +70,7 @@ impl ObserverSignal {
     pub(crate) async fn next_poll(&self) {
         tokio::select! {
             () = sleep(POLL_INTERVAL) => {}
-            () = self.doubt.notified() => {}
+            () = self.refresh.notified() => {}
             () = self.changed.notified() => {}
         }
         self.rest().await;
@@ -87,16 +87,16 @@ impl BackendHandle {
     }
 
     /// Wakes polling observers because the known offer may be out of date.
-    pub(crate) fn nudge(&self) {
-        self.signals.iter().for_each(|signal| signal.doubt.notify_one());
+    pub(crate) fn refresh(&self) {
+        self.signals.iter().for_each(|signal| signal.refresh.notify_one());
     }
 
     /// Waits for a signal that ends the pause of an observer.
-    pub(crate) async fn nudged(&self) {
+    pub(crate) async fn refresh_requested(&self) {
         let [stateful, stateless] = &self.signals;
         tokio::select! {
-            () = stateful.doubt.notified() => {}
-            () = stateless.doubt.notified() => {}
+            () = stateful.refresh.notified() => {}
+            () = stateless.refresh.notified() => {}
         }
     }
 
@@ -108,7 +108,7 @@ impl BackendHandle {
 
     /// Requests a poll of the other generation, unless its own stream reports changes.
     pub(crate) fn other_changed(&self, generation: Generation) {
-        self.signal(other(generation)).doubt.notify_one();
+        self.signal(other(generation)).refresh.notify_one();
     }
 }
 

@@ -26,24 +26,24 @@ impl CallerTable {
     pub(super) fn entry(&mut self, caller: &Identity) -> Arc<CallerCatalog> {
         let key = caller.credential_key();
         let known = self.of(caller).find(|(of, _)| *of == key);
-        if let Some((_, own)) = known {
-            return Arc::clone(own);
+        if let Some((_, entry)) = known {
+            return Arc::clone(entry);
         }
         if self.count >= MAX_CALLERS {
             self.make_room();
         }
-        let own = Arc::new(CallerCatalog::new());
+        let entry = Arc::new(CallerCatalog::new());
         let entries = self.by_identity.entry(caller.clone()).or_default();
         if entries.len() >= MAX_OF_IDENTITY {
-            let used = entries.iter().map(|(_, own)| own.used()).enumerate();
+            let used = entries.iter().map(|(_, entry)| entry.used()).enumerate();
             if let Some((oldest, _)) = used.min_by_key(|(_, used)| *used) {
                 entries.swap_remove(oldest);
                 self.count -= 1;
             }
         }
-        entries.push((key, Arc::clone(&own)));
+        entries.push((key, Arc::clone(&entry)));
         self.count += 1;
-        own
+        entry
     }
 
     /// Returns the entries of one identity.
@@ -57,8 +57,8 @@ impl CallerTable {
     /// Removes the least recently used entry with an offer. Returns `false` if there is none.
     pub(super) fn remove_oldest(&mut self) -> bool {
         let all = self.by_identity.iter().flat_map(|(caller, entries)| {
-            let holding = entries.iter().filter(|(_, own)| own.last_good().is_some());
-            holding.map(move |(key, own)| (own.used(), caller, *key))
+            let holding = entries.iter().filter(|(_, entry)| entry.last_good().is_some());
+            holding.map(move |(key, entry)| (entry.used(), caller, *key))
         });
         let oldest = all.min_by_key(|(used, ..)| *used);
         let Some((caller, key)) = oldest.map(|(_, caller, key)| (caller.clone(), key)) else {
@@ -73,7 +73,7 @@ impl CallerTable {
 
     pub(super) fn retain(&mut self, keep: impl Fn(&CallerCatalog) -> bool) {
         for entries in self.by_identity.values_mut() {
-            entries.retain(|(_, own)| keep(own));
+            entries.retain(|(_, entry)| keep(entry));
         }
         self.tidy();
     }
@@ -85,10 +85,10 @@ impl CallerTable {
     /// Evicts an eighth of the entries at once, because each search for the oldest visits all of them.
     fn make_room(&mut self) {
         let mut used: Vec<Instant> =
-            self.by_identity.values().flatten().map(|(_, own)| own.used()).collect();
+            self.by_identity.values().flatten().map(|(_, entry)| entry.used()).collect();
         let (_, last, _) = used.select_nth_unstable(MAX_CALLERS / 8);
         let last = *last;
-        self.retain(|own| own.used() > last);
+        self.retain(|entry| entry.used() > last);
     }
 
     /// Removes identities without entries and updates the count.

@@ -14,35 +14,35 @@ use crate::gateway_state::GatewayState;
 
 /// Fetches the offer of a caller. `before` is the previous offer.
 pub(super) async fn fetch(
-    hub: &GatewayState,
-    link: &Arc<BackendHandle>,
+    gateway: &GatewayState,
+    backend: &Arc<BackendHandle>,
     caller: &Caller,
     cause: Option<&RequestContext>,
     before: Option<&Offers>,
 ) -> Result<Offers, BoxError> {
-    let _seat = match &link.own {
-        Some(owns) => Some(owns.fetch_permits.acquire().await?),
+    let _seat = match &backend.per_caller {
+        Some(catalogs) => Some(catalogs.fetch_permits.acquire().await?),
         None => None,
     };
-    let (none, myself) = (Offer::default(), hub.introduction());
+    let (none, myself) = (Offer::default(), gateway.client_info());
     let before = |generation| {
         let known = before.and_then(|before| before.of(generation));
         known.map_or(&none, |offer| &**offer)
     };
-    let who = myself.on_behalf_of(caller).caused_by(cause);
+    let client_info = myself.on_behalf_of(caller).caused_by(cause);
     let mut found = None;
-    if link.speaks().is_none_or(|speaks| speaks != SupportedModes::Stateful) {
-        let (speaks, discovered) = handshake::probe(link, who).await?;
-        link.learn(speaks);
+    if backend.modes().is_none_or(|modes| modes != SupportedModes::Stateful) {
+        let (modes, discovered) = handshake::probe(backend, client_info).await?;
+        backend.set_modes(modes);
         found = discovered;
     }
     let budget = Budget::beside(0);
     let stateless = async {
-        let speaker = CatalogSource::Stateless(found.as_ref(), who);
-        fetch::offer(link, speaker, before(Generation::Stateless), &budget).await
+        let source = CatalogSource::Stateless(found.as_ref(), client_info);
+        fetch::offer(backend, source, before(Generation::Stateless), &budget).await
     };
-    let stateful = stateful(link, who, before(Generation::Stateful), &budget);
-    match link.speaks() {
+    let stateful = stateful(backend, client_info, before(Generation::Stateful), &budget);
+    match backend.modes() {
         Some(SupportedModes::Stateless) => {
             Ok(Offers::only(Generation::Stateless, stateless.await?))
         }
@@ -57,21 +57,21 @@ pub(super) async fn fetch(
 }
 
 async fn stateful(
-    link: &Arc<BackendHandle>,
-    who: ClientInfo<'_>,
+    backend: &Arc<BackendHandle>,
+    client_info: ClientInfo<'_>,
     before: &Offer,
     budget: &Budget,
 ) -> Result<Offer, BoxError> {
-    let (closing, welcome) = match handshake::open(link, who).await {
+    let (closing, welcome) = match handshake::open(backend, client_info).await {
         Ok(opened) => opened,
         Err(error) => {
             // The backend may have changed its generation; the next fetch probes it.
             if is_mode_mismatch(&error) {
-                link.unlearn();
+                backend.clear_modes();
             }
             return Err(error);
         }
     };
-    let speaker = CatalogSource::Stateful(closing.live(), &welcome, who.cause);
-    fetch::offer(link, speaker, before, budget).await
+    let source = CatalogSource::Stateful(closing.backend_session(), &welcome, client_info.cause);
+    fetch::offer(backend, source, before, budget).await
 }

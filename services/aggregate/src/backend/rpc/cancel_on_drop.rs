@@ -5,14 +5,14 @@ use http::{Extensions, HeaderMap, Method, Request, Uri};
 use http_body_util::Full;
 use vmcp_core::{BoxError, McpOperation};
 
-use super::{BackendHandle, drain};
+use super::{BackendHandle, drain_body};
 use crate::backend::request::SESSION;
 use crate::backend::sse_transport::ChannelHandle;
 use crate::call::{cancellation, reason};
 
 /// Guard of a request in a stateful session. Cancels the request if dropped before the response.
 pub(super) struct CancelOnDrop<'a> {
-    link: &'a BackendHandle,
+    backend: &'a BackendHandle,
     id: &'a str,
     /// Target of the cancellation; `None` if there is nothing to cancel.
     sent: Option<Box<(Uri, HeaderMap, Extensions)>>,
@@ -20,7 +20,7 @@ pub(super) struct CancelOnDrop<'a> {
 
 impl<'a> CancelOnDrop<'a> {
     pub(super) fn new(
-        link: &'a BackendHandle,
+        backend: &'a BackendHandle,
         request: &Request<Full<Bytes>>,
         id: &'a str,
     ) -> Self {
@@ -29,7 +29,7 @@ impl<'a> CancelOnDrop<'a> {
         let is_in_session =
             headers.contains_key(SESSION) || extensions.get::<ChannelHandle>().is_some();
         let sent = || Box::new((request.uri().clone(), headers.clone(), extensions.clone()));
-        Self { link, id, sent: is_in_session.then(sent) }
+        Self { backend, id, sent: is_in_session.then(sent) }
     }
 
     /// Records the outcome of the request.
@@ -58,10 +58,10 @@ impl<'a> CancelOnDrop<'a> {
                 None => operation,
             };
         request.extensions_mut().insert(operation);
-        let sending = self.link.begin(request);
+        let sending = self.backend.begin(request);
         runtime.spawn(async move {
             if let Ok(response) = sending.await {
-                drain(response).await;
+                drain_body(response).await;
             }
         });
     }

@@ -9,7 +9,7 @@ use tower::ServiceExt;
 use vmcp_core::{Body, BoxError};
 
 use crate::backend::request::{LAST_EVENT, SESSION};
-use crate::backend::rpc::drain;
+use crate::backend::rpc::drain_body;
 use crate::settings::BackendService;
 
 /// Client that posts messages with the caller and headers of the request from which it was created.
@@ -43,7 +43,7 @@ impl MessagePoster {
         if !response.status().is_success() {
             return Ok(Some(response));
         }
-        drain(response).await;
+        drain_body(response).await;
         Ok(None)
     }
 }

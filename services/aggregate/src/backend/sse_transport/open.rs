@@ -18,7 +18,7 @@ use super::demultiplexer::Demultiplexer;
 use super::message_poster::MessagePoster;
 use super::{Channel, MAX_EVENT_BYTES};
 use crate::backend::error::BackendError;
-use crate::backend::event_reader::Events;
+use crate::backend::event_reader::EventReader;
 use crate::settings::BackendService;
 
 /// Maximum number of events before the one that names the endpoint.
@@ -52,7 +52,8 @@ pub(super) async fn open(inner: &BackendService, parts: &Parts) -> Result<Channe
         return Err(BackendError::ContentType.into());
     }
     let account = parts.extensions.get::<BudgetAccount>();
-    let mut events = Events::new(response.into_body(), MAX_EVENT_BYTES).counted_while_open(account);
+    let mut events =
+        EventReader::new(response.into_body(), MAX_EVENT_BYTES).charged_while_open(account);
     let endpoint = first_endpoint(&mut events, &parts.uri).await?;
     let demultiplexer = Arc::<Demultiplexer>::default();
     let mut replying = parts.clone();
@@ -62,7 +63,7 @@ pub(super) async fn open(inner: &BackendService, parts: &Parts) -> Result<Channe
     Ok(Channel::new(endpoint, demultiplexer, reader.abort_handle()))
 }
 
-async fn first_endpoint(events: &mut Events, base: &Uri) -> Result<Uri, BoxError> {
+async fn first_endpoint(events: &mut EventReader, base: &Uri) -> Result<Uri, BoxError> {
     for _ in 0..MAX_EVENTS_BEFORE_ENDPOINT {
         let Some(event) = events.next().await else { return Err(BackendError::Ended.into()) };
         let Event { data, event, .. } = event?;
@@ -104,7 +105,7 @@ impl Drop for CloseOnDrop {
     }
 }
 
-async fn read(mut events: Events, demultiplexer: CloseOnDrop, poster: MessagePoster) {
+async fn read(mut events: EventReader, demultiplexer: CloseOnDrop, poster: MessagePoster) {
     let mut replies = JoinSet::new();
     loop {
         let event = tokio::select! {
@@ -167,8 +168,8 @@ mod tests {
             "file:///etc/passwd",
             "data:text/plain,x",
         ] {
-            let refusal = resolve(named).unwrap_err();
-            assert_eq!(refusal, "answered with an endpoint of another origin", "{named}");
+            let rejection = resolve(named).unwrap_err();
+            assert_eq!(rejection, "answered with an endpoint of another origin", "{named}");
         }
         assert!(resolve("http://me:secret@be.test:8080/").unwrap_err().contains("credentials"));
         assert!(resolve("http://[").unwrap_err().contains("no URL"));

@@ -336,12 +336,12 @@ async fn what_is_around_a_backend_sees_operations_with_their_answers_and_no_post
         around,
         breaker: None,
         advice: Advice::default(),
-        answer_within: PATIENCE,
+        message_timeout: PATIENCE,
         fingerprint: 0,
-        tuning: 0,
+        service_revision: 0,
     };
-    let link = BackendHandle::new(settings, None);
-    let opening = link.begin(with_operation(post(HELLO), "initialize", None));
+    let backend = BackendHandle::new(settings, None);
+    let opening = backend.begin(with_operation(post(HELLO), "initialize", None));
     let opening = tokio::spawn(opening);
     assert_eq!(fake.posted().await, HELLO);
     fake.say(r#"{"jsonrpc":"2.0","id":0,"result":{}}"#).await;

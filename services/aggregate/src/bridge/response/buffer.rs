@@ -24,16 +24,16 @@ impl<'a> ResponseBuffer<'a> {
     }
 
     /// Reads `body` to its end and appends it to the bytes already read, at most `most` bytes in total. Fails unless
-    /// `may_hold` permits each new length.
+    /// `may_buffer` permits each new length.
     pub(crate) async fn collect(
         self,
         begun: Bytes,
         body: Body,
         most: usize,
-        may_hold: impl Fn(usize) -> bool,
+        may_buffer: impl Fn(usize) -> bool,
     ) -> Result<Bytes, BoxError> {
         let account = self.0.and_then(ReservationHolder::account);
-        let collected = collect(begun, body, most, account.as_ref(), may_hold).await;
+        let collected = collect(begun, body, most, account.as_ref(), may_buffer).await;
         let (answer, reservation) = collected?;
         if let (Some(holder), Some(reservation)) = (self.0, reservation) {
             holder.hold(reservation);

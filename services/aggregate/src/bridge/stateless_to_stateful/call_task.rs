@@ -17,11 +17,11 @@ use vmcp_wire::{Envelope, Key, Params, Span, Splice, find, scan};
 use super::{CAPABILITIES, LEVEL, meta};
 use crate::backend::BackendHandle;
 use crate::backend::error::BackendError;
-use crate::backend::event_reader::Events;
+use crate::backend::event_reader::EventReader;
 use crate::backend::handshake::BackendSession;
 use crate::backend::observe::kind_of_change;
 use crate::backend::request::{post, with_operation};
-use crate::backend::rpc::tell;
+use crate::backend::rpc::notify;
 use crate::bridge::response::ExpectedResponse;
 use crate::bridge::stateful_to_stateless::needed;
 use crate::bridge::suspended_calls::{CallEvent, CallEventSender};
@@ -42,12 +42,12 @@ const MAX_QUEUED_KIB: u32 = 4 << 10;
 const MAX_INPUT_REQUESTS: usize = 16;
 
 pub(super) struct CallTask {
-    hub: Arc<GatewayState>,
+    gateway: Arc<GatewayState>,
     caller: Identity,
     /// Address from which the call was started, if known.
     address: Option<IpAddr>,
-    live: Arc<BackendSession>,
-    events: Events,
+    backend_session: Arc<BackendSession>,
+    events: EventReader,
     /// Messages that arrived while the call was suspended, including the end of the stream.
     early: VecDeque<Result<Bytes, BoxError>>,
     /// Request id sent to the backend, which is also its progress token.
@@ -72,7 +72,7 @@ struct InputRequest {
     /// The backend's id of the server request, as JSON.
     id: Bytes,
     /// `method` and `params`.
-    question: Bytes,
+    server_request: Bytes,
 }
 
 /// Effect of a backend message on the call.
@@ -87,18 +87,18 @@ enum NextAction {
 impl CallTask {
     pub(super) fn new(
         call: &Call,
-        live: Arc<BackendSession>,
-        events: Events,
+        backend_session: Arc<BackendSession>,
+        events: EventReader,
         cancellation: Cancellation,
         hold: TimeoutControl,
         expected: &ExpectedResponse,
     ) -> Self {
         let bytes = |key: &str| meta(call, key).map(Bytes::copy_from_slice);
         Self {
-            hub: Arc::clone(&call.hub),
+            gateway: Arc::clone(&call.gateway),
             caller: call.caller.identity().clone(),
             address: call.address,
-            live,
+            backend_session,
             events,
             early: VecDeque::new(),
             id: expected.id.clone(),
@@ -113,8 +113,8 @@ impl CallTask {
         }
     }
 
-    fn link(&self) -> &Arc<BackendHandle> {
-        &self.cancellation.upstream.link
+    fn backend(&self) -> &Arc<BackendHandle> {
+        &self.cancellation.slot.backend
     }
 
     /// Runs until the response, or until the client has disconnected.
@@ -153,11 +153,11 @@ impl CallTask {
             match step {
                 NextAction::More => {}
                 NextAction::Unread => return,
-                NextAction::InputRequest(question) => {
+                NextAction::InputRequest(server_request) => {
                     if asked.is_empty() {
                         round = Instant::now() + GATHER_TIME;
                     }
-                    asked.push(question);
+                    asked.push(server_request);
                 }
                 NextAction::Over(out) => return self.end(out, &outlet).await,
             }
@@ -188,19 +188,19 @@ impl CallTask {
             Ok(Envelope::Notification { method, params }) => {
                 let method = method.read(&message).into_owned();
                 match self.notification(&method, &params, message) {
-                    Some(message) => self.tell(message, outlet).await,
+                    Some(message) => self.send_notification(message, outlet).await,
                     None => NextAction::More,
                 }
             }
             Ok(Envelope::Request { id, method, params }) => {
                 let method = method.read(&message).into_owned();
-                self.question(&message, id, &method, &params).await
+                self.server_request(&message, id, &method, &params).await
             }
         }
     }
 
     /// Sends a notification to the client, waiting for queue capacity.
-    async fn tell(&mut self, message: Bytes, outlet: &CallEventSender) -> NextAction {
+    async fn send_notification(&mut self, message: Bytes, outlet: &CallEventSender) -> NextAction {
         let share = u32::try_from(message.len() / 1024).unwrap_or(MAX_QUEUED_KIB);
         let count = self.events.take_reservation();
         // This only waits if the client does not read.
@@ -210,22 +210,22 @@ impl CallTask {
                 _ = outlet.send(CallEvent::Message(message, permit, count)).await;
             }
         };
-        if timeout(self.hub.limits.detached_for, telling).await.is_ok() {
+        if timeout(self.gateway.limits.detached_timeout, telling).await.is_ok() {
             return NextAction::More;
         }
-        self.hub.detached.note_ended();
+        self.gateway.detached.note_ended();
         NextAction::Unread
     }
 
     /// Translates a notification for the client; `None` if it is not for the client.
     fn notification(&self, method: &str, params: &Params, message: Bytes) -> Option<Bytes> {
         if let Some(kind) = kind_of_change(&message) {
-            match &self.link().own {
+            match &self.backend().per_caller {
                 Some(owns) => {
                     owns.changed(&self.caller);
-                    self.hub.tell_caller(&self.caller, &ByGeneration::both(vec![kind]));
+                    self.gateway.notify_caller(&self.caller, &ByGeneration::both(vec![kind]));
                 }
-                None => self.link().list_changed(kind, Generation::Stateful),
+                None => self.backend().list_changed(kind, Generation::Stateful),
             }
             return None;
         }
@@ -244,7 +244,7 @@ impl CallTask {
         }
     }
 
-    async fn question(
+    async fn server_request(
         &mut self,
         message: &Bytes,
         id: Span,
@@ -263,37 +263,39 @@ impl CallTask {
             return NextAction::More;
         };
         if find(&self.capabilities, capability).is_none() {
-            let refusal =
+            let rejection =
                 "\"error\":{\"code\":-32601,\"message\":\"the client cannot be asked this\"}}";
-            self.reply(&id, refusal.as_bytes()).await;
+            self.reply(&id, rejection.as_bytes()).await;
             return NextAction::Over(CallEvent::Refused(Rejection::missing_capability(
                 &format!("{{\"{capability}\":{{}}}}"),
                 format!("answering this needs the client capability {capability}"),
             )));
         }
         self.asked += 1;
-        let mut question = format!("{{\"method\":\"{method}\"").into_bytes();
+        let mut server_request = format!("{{\"method\":\"{method}\"").into_bytes();
         if let Some(params) = params.span {
-            question.extend_from_slice(b",\"params\":");
-            question.extend_from_slice(params.of(message));
+            server_request.extend_from_slice(b",\"params\":");
+            server_request.extend_from_slice(params.of(message));
         }
-        question.push(b'}');
+        server_request.push(b'}');
         NextAction::InputRequest(InputRequest {
             key: format!("q{}", self.asked),
             id,
-            question: question.into(),
+            server_request: server_request.into(),
         })
     }
 
     /// Sends the response to a server request to the backend.
     fn reply(&self, id: &[u8], ending: &[u8]) -> impl Future<Output = ()> + Send + use<> {
-        let (link, live) = (Arc::clone(self.link()), Arc::clone(&self.live));
+        let (backend, backend_session) =
+            (Arc::clone(self.backend()), Arc::clone(&self.backend_session));
         let message = [b"{\"jsonrpc\":\"2.0\",\"id\":", id, b",", ending].concat();
-        let request = live.sign(post(&link, &live.caller(), message.into()));
+        let request =
+            backend_session.sign(post(&backend, &backend_session.caller(), message.into()));
         let request = with_operation(request, "", self.cause.as_ref());
         async move {
-            if let Err(error) = tell(&link, request).await {
-                tracing::debug!(backend = link.name(), %error, "an answer did not arrive");
+            if let Err(error) = notify(&backend, request).await {
+                tracing::debug!(backend = backend.name(), %error, "an answer did not arrive");
             }
         }
     }

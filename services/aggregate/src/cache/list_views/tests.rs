@@ -54,14 +54,17 @@ fn catalog(count: usize) -> Arc<BackendCatalog> {
         around: ServiceWrapper::default(),
         breaker: None,
         advice: Advice::default(),
-        answer_within: std::time::Duration::MAX,
+        message_timeout: std::time::Duration::MAX,
         fingerprint: 0,
-        tuning: 0,
+        service_revision: 0,
     };
-    let link = BackendHandle::new(settings, None);
+    let backend = BackendHandle::new(settings, None);
     let offers = ByGeneration::both(&offer);
-    let catalogs =
-        combine(&[CatalogInput { name: "be", link, offers, only: None }], &[], &Rules::default());
+    let catalogs = combine(
+        &[CatalogInput { name: "be", backend, offers, only: None }],
+        &[],
+        &Rules::default(),
+    );
     Arc::clone(catalogs.of(Generation::Stateless))
 }
 

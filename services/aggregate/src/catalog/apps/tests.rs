@@ -32,7 +32,7 @@ fn offer(tools: &[String], resources: &[&str]) -> Offer {
 fn catalog(offers: &[(&str, Offer)], rules: &Rules) -> std::sync::Arc<Catalog<String>> {
     let part = |(name, offer): &'_ (&'static str, &'static Offer)| CatalogInput {
         name,
-        link: (*name).to_owned(),
+        backend: (*name).to_owned(),
         offers: ByGeneration::both(*offer),
         only: None,
     };

@@ -24,7 +24,7 @@ fn catalog_among(
         .iter()
         .map(|(name, offer)| CatalogInput {
             name,
-            link: (*name).to_owned(),
+            backend: (*name).to_owned(),
             offers: ByGeneration::both(offer),
             only: None,
         })
@@ -38,7 +38,7 @@ fn names(catalog: &Catalog<String>) -> Vec<&str> {
 
 fn target(catalog: &Catalog<String>, name: &str) -> (String, String, bool) {
     let route = catalog.tools.get(name).unwrap();
-    (route.link.clone(), String::from_utf8(route.name.to_vec()).unwrap(), route.shown)
+    (route.backend.clone(), String::from_utf8(route.name.to_vec()).unwrap(), route.shown)
 }
 
 fn with(conflicts: Conflicts) -> Rules {
@@ -162,7 +162,7 @@ fn under_manual_prompts_of_the_same_name_get_prefixes_and_stay_in_order() {
     let catalog = catalog(&offers, &with(Conflicts::Manual));
     assert_eq!(catalog.list(Kind::Prompts).keys().collect::<Vec<_>>(), ["a", "b_z", "m_z", "n"]);
     assert_eq!(catalog.prompts.get("b_z").unwrap().name, "\"b_z\"");
-    assert_eq!(catalog.prompts.get("m_z").unwrap().link, "m");
+    assert_eq!(catalog.prompts.get("m_z").unwrap().backend, "m");
     // The prefixed name collides with an existing one.
     let told: Vec<_> = catalog.conflicts.iter().map(|one| (&*one.name, &*one.resolution)).collect();
     let left_out = "left out: with its prefix it is called like another";
@@ -243,7 +243,7 @@ fn catalogs(offers: &[(&str, [&[&str]; 2])], rules: &Rules) -> Catalogs<String> 
         .iter()
         .map(|(name, offers)| CatalogInput {
             name,
-            link: (*name).to_owned(),
+            backend: (*name).to_owned(),
             offers: offers.known(&none).unwrap(),
             only: None,
         })
@@ -305,7 +305,7 @@ fn a_uri_belongs_to_one_backend_in_both_generations() {
     let none = Offer::default();
     let parts = [("a", &first), ("b", &second)].map(|(name, offers)| CatalogInput {
         name,
-        link: name.to_owned(),
+        backend: name.to_owned(),
         offers: offers.known(&none).unwrap(),
         only: None,
     });

@@ -11,11 +11,11 @@ use vmcp_timeout::TimeoutControl;
 use vmcp_wire::{Envelope, scan};
 
 use super::Listener;
-use crate::backend::event_reader::Events;
+use crate::backend::event_reader::EventReader;
 use crate::backend::handshake::{self, BackendSession, ClientInfo};
-use crate::backend::health::check::has_forgotten;
+use crate::backend::health::check::is_session_unknown;
 use crate::backend::request::{listen, post, with_operation};
-use crate::backend::rpc::tell;
+use crate::backend::rpc::notify;
 use crate::backend::{BackendHandle, SupportedModes};
 use crate::bridge::relay::Relay;
 use crate::catalog::define_literal;
@@ -36,46 +36,46 @@ pub(crate) fn listening(caller: &Caller) -> ClientInfo<'_> {
 
 /// Starts the subscription to a backend for a stateful client, if it has an open notification stream or resource subscriptions.
 pub(crate) fn follow(
-    hub: &Arc<GatewayState>,
+    gateway: &Arc<GatewayState>,
     session: &Arc<Session>,
-    upstream: &Arc<BackendSessionSlot>,
+    slot: &Arc<BackendSessionSlot>,
 ) {
-    let Some(talk) = session.has_talk() else { return };
+    let Some(talk) = session.existing_streams() else { return };
     let connected = talk.listening().is_some_and(|stream| stream.connected());
-    if !connected && upstream.subscriptions().is_empty() || upstream.link.is_retired() {
+    if !connected && slot.subscriptions().is_empty() || slot.backend.is_retired() {
         return;
     }
     let start = || {
-        let hub = Arc::clone(hub);
+        let gateway = Arc::clone(gateway);
         let session = Arc::clone(session);
-        let upstream = Arc::clone(upstream);
-        let stream = talk.standing(|| session.account(&hub));
+        let slot = Arc::clone(slot);
+        let stream = talk.standing(|| session.account(&gateway));
         tokio::spawn(async move {
-            let (owner, link) = (Arc::clone(&session), Arc::clone(&upstream.link));
+            let (owner, backend) = (Arc::clone(&session), Arc::clone(&slot.backend));
             let following = async move {
-                if upstream.link.speaks() == Some(SupportedModes::Stateless) {
-                    for_subscriber(hub, session, upstream, stream).await;
+                if slot.backend.modes() == Some(SupportedModes::Stateless) {
+                    for_subscriber(gateway, session, slot, stream).await;
                 } else {
-                    for_session(hub, session, upstream, stream).await;
+                    for_session(gateway, session, slot, stream).await;
                 }
             };
             // The owner's next request, which brings a newer token, restarts it.
             tokio::select! {
                 () = following => {}
                 () = wait_for_expiry(|| owner.caller()) => {}
-                () = link.retired() => {}
+                () = backend.retired() => {}
             }
         })
         .abort_handle()
     };
-    upstream.listen_with(start);
+    slot.listen_with(start);
 }
 
 /// Relays the notification stream of a stateful backend to that of a stateful client.
 async fn for_session(
-    hub: Arc<GatewayState>,
+    gateway: Arc<GatewayState>,
     session: Arc<Session>,
-    upstream: Arc<BackendSessionSlot>,
+    slot: Arc<BackendSessionSlot>,
     stream: Arc<Stream>,
 ) {
     let mut reading = ResumptionState::default();
@@ -83,19 +83,20 @@ async fn for_session(
     loop {
         let round = async {
             let caller = session.caller();
-            let live = upstream.live(session.introduction(&caller), &level).await?;
+            let backend_session =
+                slot.backend_session(session.client_info(&caller), &level).await?;
             let relay = Relay {
-                hub: Arc::clone(&hub),
+                gateway: Arc::clone(&gateway),
                 session: Arc::clone(&session),
-                upstream: Arc::clone(&upstream),
-                live: Arc::clone(&live),
+                slot: Arc::clone(&slot),
+                backend_session: Arc::clone(&backend_session),
                 stream: Arc::clone(&stream),
                 expected: None,
                 hold: None,
                 asker: Arc::default(),
                 cause: None,
             };
-            read(&upstream, &live, &mut reading, |message| {
+            read(&slot, &backend_session, &mut reading, |message| {
                 let relay = relay.clone();
                 async move { _ = relay.pass(message, None).await }
             })
@@ -130,13 +131,13 @@ impl Default for ResumptionState {
 
 impl ResumptionState {
     /// Takes the event id for resumption if the session is unchanged. If the backend rejects it, it is not used again.
-    fn take_last(&mut self, live: &Arc<BackendSession>) -> Option<Bytes> {
+    fn take_last(&mut self, backend_session: &Arc<BackendSession>) -> Option<Bytes> {
         let (of, last) = self.last.take()?;
-        std::ptr::eq(of.as_ptr(), Arc::as_ptr(live)).then_some(last)
+        std::ptr::eq(of.as_ptr(), Arc::as_ptr(backend_session)).then_some(last)
     }
 
-    fn set_last(&mut self, live: &Arc<BackendSession>, last: Option<Bytes>) {
-        self.last = last.map(|last| (Arc::downgrade(live), last));
+    fn set_last(&mut self, backend_session: &Arc<BackendSession>, last: Option<Bytes>) {
+        self.last = last.map(|last| (Arc::downgrade(backend_session), last));
     }
 
     async fn rest(&mut self) {
@@ -147,20 +148,25 @@ impl ResumptionState {
 
 /// Reads one connection of a stateful backend's notification stream to its end, resuming after the last event.
 async fn read<F: Future<Output = ()>>(
-    upstream: &BackendSessionSlot,
-    live: &Arc<BackendSession>,
+    slot: &BackendSessionSlot,
+    backend_session: &Arc<BackendSession>,
     reading: &mut ResumptionState,
     mut each: impl FnMut(Bytes) -> F,
 ) -> Result<StreamSupport, BoxError> {
-    let link = &upstream.link;
-    let last = reading.take_last(live);
-    let response = link.send(live.sign(listen(link, &live.caller(), last.as_ref()))).await?;
+    let backend = &slot.backend;
+    let last = reading.take_last(backend_session);
+    let response = backend
+        .send(backend_session.sign(listen(backend, &backend_session.caller(), last.as_ref())))
+        .await?;
     let status = response.status().as_u16();
     match status {
         // Servers without this route respond as if the session were unknown; only a request in the session tells the
         // difference.
-        400 | 404 if live.can_end() && has_forgotten(link, live).await? => {
-            upstream.gone(live);
+        400 | 404
+            if backend_session.can_end()
+                && is_session_unknown(backend, backend_session).await? =>
+        {
+            slot.gone(backend_session);
             return Ok(StreamSupport::Possible);
         }
         400..=499 if last.is_some() => return Ok(StreamSupport::Possible),
@@ -171,14 +177,14 @@ async fn read<F: Future<Output = ()>>(
         return Ok(StreamSupport::Possible);
     }
     reading.pause = RETRY_DELAY.0;
-    reading.set_last(live, last);
-    let account = link.account(&live.caller(), None);
-    let mut events =
-        Events::new(response.into_body(), MAX_EVENT_BYTES).counted_while_open(account.as_ref());
+    reading.set_last(backend_session, last);
+    let account = backend.account(&backend_session.caller(), None);
+    let mut events = EventReader::new(response.into_body(), MAX_EVENT_BYTES)
+        .charged_while_open(account.as_ref());
     while let Some(event) = events.next().await {
         let event = event?;
         if let Some(last) = events.last_id() {
-            reading.set_last(live, Some(last.clone()));
+            reading.set_last(backend_session, Some(last.clone()));
         }
         each(event.data).await;
     }
@@ -187,21 +193,21 @@ async fn read<F: Future<Output = ()>>(
 
 /// Relays updates of subscribed resources from a stateless backend to a stateful client.
 async fn for_subscriber(
-    hub: Arc<GatewayState>,
+    gateway: Arc<GatewayState>,
     session: Arc<Session>,
-    upstream: Arc<BackendSessionSlot>,
+    slot: Arc<BackendSessionSlot>,
     stream: Arc<Stream>,
 ) {
-    let uris: Vec<String> = upstream.subscriptions().iter().map(ToString::to_string).collect();
+    let uris: Vec<String> = slot.subscriptions().iter().map(ToString::to_string).collect();
     if uris.is_empty() {
         return;
     }
     let caller = session.caller();
-    let who = session.introduction(&caller);
-    updates(&upstream.link, &uris, who, |message| {
+    let client_info = session.client_info(&caller);
+    updates(&slot.backend, &uris, client_info, |message| {
         let caller = session.caller();
-        let link = &upstream.link;
-        if hub.may_hear(caller.identity(), link, Generation::Stateless, &message)
+        let backend = &slot.backend;
+        if gateway.may_receive(caller.identity(), backend, Generation::Stateless, &message)
             && let Some(message) = untagged(&message)
         {
             stream.push(message, MessageClass::Coalesced);
@@ -212,34 +218,40 @@ async fn for_subscriber(
 
 /// Relays updates from one backend of either generation to a stateless client.
 pub(crate) async fn for_listener(
-    hub: Arc<GatewayState>,
+    gateway: Arc<GatewayState>,
     listener: Arc<Listener>,
-    link: Arc<BackendHandle>,
+    backend: Arc<BackendHandle>,
     uris: Vec<String>,
 ) {
-    let tell = |generation: Generation, message: &Bytes| {
-        if hub.may_hear(listener.caller.identity(), &link, generation, message) {
+    let forward = |generation: Generation, message: &Bytes| {
+        if gateway.may_receive(listener.caller.identity(), &backend, generation, message) {
             listener.push(message);
         }
     };
-    if link.speaks().is_some_and(|speaks| speaks != SupportedModes::Stateful) {
-        let who = listening(&listener.caller);
-        return updates(&link, &uris, who, |message| tell(Generation::Stateless, &message)).await;
+    if backend.modes().is_some_and(|modes| modes != SupportedModes::Stateful) {
+        let client_info = listening(&listener.caller);
+        return updates(&backend, &uris, client_info, |message| {
+            forward(Generation::Stateless, &message);
+        })
+        .await;
     }
-    let upstream = Arc::new(BackendSessionSlot::new(Arc::clone(&link)));
+    let slot = Arc::new(BackendSessionSlot::new(Arc::clone(&backend)));
     for uri in &uris {
-        upstream.subscribe(uri, true);
+        slot.subscribe(uri, true);
     }
-    let closing = CloseOnDrop(Arc::clone(&upstream));
+    let closing = CloseOnDrop(Arc::clone(&slot));
     let mut reading = ResumptionState::default();
     loop {
         let round = async {
-            let live = upstream.live(listening(&listener.caller), &|| None).await?;
-            let refuse = |message: Bytes| refuse(Arc::clone(&link), Arc::clone(&live), message);
-            read(&upstream, &live, &mut reading, |message| {
+            let backend_session =
+                slot.backend_session(listening(&listener.caller), &|| None).await?;
+            let refuse = |message: Bytes| {
+                refuse(Arc::clone(&backend), Arc::clone(&backend_session), message)
+            };
+            read(&slot, &backend_session, &mut reading, |message| {
                 let updated = is_update(&message);
                 if updated {
-                    tell(Generation::Stateful, &message);
+                    forward(Generation::Stateful, &message);
                 }
                 let answering = (!updated).then(|| refuse(message));
                 async move {
@@ -268,7 +280,7 @@ impl Drop for CloseOnDrop {
 }
 
 /// Rejects a server request, because no client can respond to it.
-async fn refuse(link: Arc<BackendHandle>, live: Arc<BackendSession>, message: Bytes) {
+async fn refuse(backend: Arc<BackendHandle>, backend_session: Arc<BackendSession>, message: Bytes) {
     let Ok(Envelope::Request { id, method, .. }) = scan(&message) else { return };
     let id = String::from_utf8_lossy(id.of(&message)).into_owned();
     let answer = if method.is(&message, "ping") {
@@ -278,15 +290,15 @@ async fn refuse(link: Arc<BackendHandle>, live: Arc<BackendSession>, message: By
             r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"method not found"}}}}"#
         )
     };
-    let request = live.sign(post(&link, &live.caller(), answer.into()));
-    _ = tell(&link, with_operation(request, "", None)).await;
+    let request = backend_session.sign(post(&backend, &backend_session.caller(), answer.into()));
+    _ = notify(&backend, with_operation(request, "", None)).await;
 }
 
 /// Reads a stateless backend's `subscriptions/listen` stream and reopens it when it ends.
 async fn updates(
-    link: &BackendHandle,
+    backend: &BackendHandle,
     uris: &[String],
-    who: ClientInfo<'_>,
+    client_info: ClientInfo<'_>,
     mut each: impl FnMut(Bytes),
 ) {
     let uris: Vec<String> =
@@ -294,16 +306,17 @@ async fn updates(
     let members = format!("\"notifications\":{{\"resourceSubscriptions\":[{}]}},", uris.join(","));
     let mut pause = RETRY_DELAY.0;
     loop {
-        let (mut request, _) = handshake::request(link, "subscriptions/listen", &members, who);
+        let (mut request, _) =
+            handshake::request(backend, "subscriptions/listen", &members, client_info);
         let hold = TimeoutControl::new();
         hold.disable();
         request.extensions_mut().insert(hold);
-        if let Ok(response) = link.send(request).await
+        if let Ok(response) = backend.send(request).await
             && MediaType::of(response.headers()) == MediaType::EventStream
         {
-            let account = link.account(who.caller, who.address);
-            let mut events = Events::new(response.into_body(), MAX_EVENT_BYTES)
-                .counted_while_open(account.as_ref());
+            let account = backend.account(client_info.caller, client_info.address);
+            let mut events = EventReader::new(response.into_body(), MAX_EVENT_BYTES)
+                .charged_while_open(account.as_ref());
             while let Some(Ok(event)) = events.next().await {
                 pause = RETRY_DELAY.0;
                 if is_update(&event.data) {

@@ -8,7 +8,7 @@ use vmcp_wire::{Envelope, Outcome, scan};
 
 use super::follow;
 use crate::backend::SupportedModes;
-use crate::backend::rpc::small;
+use crate::backend::rpc::read_error_body;
 use crate::call::{Call, Target, result};
 use crate::session::Session;
 
@@ -20,36 +20,36 @@ pub(crate) async fn subscribe(
 ) -> Result<Response<Body>, Rejection> {
     let target = Target::find(&call, method).await?;
     if let Some(request_context) = &call.request_context {
-        request_context.record_backend(&target.link.backend);
+        request_context.record_backend(&target.backend.tag);
     }
     let uri = target.name();
-    let upstream = session.upstream(&target.link);
+    let slot = session.slot(&target.backend);
     let wanted = method == "resources/subscribe";
-    if wanted && !upstream.may_subscribe(&uri) {
+    if wanted && !slot.may_subscribe(&uri) {
         return Err(Rejection::invalid_params("too many subscriptions of this session"));
     }
     // The client may open its stream later; earlier notifications are queued for it.
-    session.talk().standing(|| session.account(&call.hub));
-    if target.link.speaks() == Some(SupportedModes::Stateless) {
+    session.streams().standing(|| session.account(&call.gateway));
+    if target.backend.modes() == Some(SupportedModes::Stateless) {
         if target.decided.is_some_and(|decided| decided != Generation::Stateless) {
-            return Err(call.outdated(&target.link));
+            return Err(call.outdated(&target.backend));
         }
-        upstream.subscribe(&uri, wanted);
+        slot.subscribe(&uri, wanted);
         // A different set of resources requires a new stream.
-        upstream.stop_listening();
-        follow::follow(&call.hub, &session, &upstream);
+        slot.stop_listening();
+        follow::follow(&call.gateway, &session, &slot);
         return Ok(result(&call.id(), b"{}"));
     }
     if !wanted {
-        upstream.subscribe(&uri, false);
+        slot.subscribe(&uri, false);
     }
     let (response, accepted) = accepted(Arc::clone(&call).forward(method).await?).await?;
     if accepted {
         // Stored only now: otherwise a session opened by the request would send the subscription too.
         if wanted {
-            upstream.subscribe(&uri, true);
+            slot.subscribe(&uri, true);
         }
-        follow::follow(&call.hub, &session, &upstream);
+        follow::follow(&call.gateway, &session, &slot);
     }
     Ok(response)
 }
@@ -61,7 +61,7 @@ async fn accepted(response: Response<Body>) -> Result<(Response<Body>, bool), Re
         return Ok((response, true));
     }
     let (parts, body) = response.into_parts();
-    let message = small(body).await.map_err(|error| {
+    let message = read_error_body(body).await.map_err(|error| {
         tracing::debug!(%error, "an answer to a subscription did not arrive");
         Rejection::internal()
     })?;

@@ -12,9 +12,9 @@ use super::follow::{MAX_EVENT_BYTES, RETRY_DELAY, listening};
 use super::{Listener, MAX_RESOURCES};
 use crate::backend::BackendHandle;
 use crate::backend::error::BackendError;
-use crate::backend::event_reader::Events;
+use crate::backend::event_reader::EventReader;
 use crate::backend::handshake::{self, ClientInfo};
-use crate::backend::rpc::ask;
+use crate::backend::rpc::send_request;
 use crate::bridge::extensions::{TASKS, TASKS_REQUIRED, declares, tasks_required};
 use crate::call::Call;
 use crate::catalog::define_literal;
@@ -66,19 +66,19 @@ pub(crate) async fn find_tasks(
         // Policy evaluation takes time and there can be many tasks, so yield to other requests.
         tokio::task::yield_now().await;
         let id = parse_json_string(&literal);
-        let task = id.and_then(|id| TaskId::open(&id, &call.hub.seal, call.caller.identity()));
-        let Some(TaskId { backend, tool, id }) = task else { continue };
-        let mut links = call.snapshot.links.iter();
-        let Some(link) = links.find(|link| *link.name() == *backend) else { continue };
-        let Ok(Some(tool)) = visible_tool(call, link, &tool).await else { continue };
-        if !matches!(call.meet(link).await, Ok(Generation::Stateless)) {
+        let task = id.and_then(|id| TaskId::open(&id, &call.gateway.seal, call.caller.identity()));
+        let Some(TaskId { backend: owner, tool, id }) = task else { continue };
+        let mut backends = call.snapshot.backends.iter();
+        let Some(backend) = backends.find(|backend| *backend.name() == *owner) else { continue };
+        let Ok(Some(tool)) = visible_tool(call, backend, &tool).await else { continue };
+        if !matches!(call.backend_generation(backend).await, Ok(Generation::Stateless)) {
             continue;
         }
         let task = FollowedTask { id, literal, tool, status: None };
-        match found.iter_mut().find(|(known, _)| Arc::ptr_eq(known, link)) {
+        match found.iter_mut().find(|(known, _)| Arc::ptr_eq(known, backend)) {
             Some((_, tasks)) if tasks.iter().any(|known| known.id == task.id) => {}
             Some((_, tasks)) => tasks.push(task),
-            None => found.push((Arc::clone(link), vec![task])),
+            None => found.push((Arc::clone(backend), vec![task])),
         }
     }
     found
@@ -86,12 +86,12 @@ pub(crate) async fn find_tasks(
 
 /// Notifies a listener of the tasks of one backend until all have ended.
 pub(crate) async fn for_listener(
-    hub: Arc<GatewayState>,
+    gateway: Arc<GatewayState>,
     listener: Arc<Listener>,
-    link: Arc<BackendHandle>,
+    backend: Arc<BackendHandle>,
     tasks: Vec<FollowedTask>,
 ) {
-    let mut follower = TaskFollower { hub, listener, link, tasks };
+    let mut follower = TaskFollower { gateway, listener, backend, tasks };
     let mut pause = RETRY_DELAY.0;
     while !follower.tasks.is_empty() {
         match follower.open().await {
@@ -113,36 +113,37 @@ pub(crate) async fn for_listener(
 }
 
 struct TaskFollower {
-    hub: Arc<GatewayState>,
+    gateway: Arc<GatewayState>,
     listener: Arc<Listener>,
-    link: Arc<BackendHandle>,
+    backend: Arc<BackendHandle>,
     /// Tasks that have not ended, as far as the client knows.
     tasks: Vec<FollowedTask>,
 }
 
 impl TaskFollower {
-    fn introduction(&self) -> ClientInfo<'_> {
+    fn client_info(&self) -> ClientInfo<'_> {
         let capabilities = TASKS_REQUIRED.as_bytes();
         ClientInfo { capabilities, ..listening(&self.listener.caller) }
     }
 
     /// Opens the backend's notification stream for the tasks.
-    async fn open(&self) -> Option<Events> {
+    async fn open(&self) -> Option<EventReader> {
         let literal =
             |task: &FollowedTask| String::from_utf8_lossy(&define_literal(&task.id)).into_owned();
         let ids: Vec<_> = self.tasks.iter().map(literal).collect();
         let members = format!("\"notifications\":{{\"taskIds\":[{}]}},", ids.join(","));
-        let who = self.introduction();
+        let client_info = self.client_info();
         let (mut request, _) =
-            handshake::request(&self.link, "subscriptions/listen", &members, who);
+            handshake::request(&self.backend, "subscriptions/listen", &members, client_info);
         let hold = TimeoutControl::new();
         hold.disable();
         request.extensions_mut().insert(hold);
-        let response = self.link.send(request).await.ok()?;
+        let response = self.backend.send(request).await.ok()?;
         let events = MediaType::of(response.headers()) == MediaType::EventStream;
-        let account = self.link.account(&self.listener.caller, None);
+        let account = self.backend.account(&self.listener.caller, None);
         events.then(|| {
-            Events::new(response.into_body(), MAX_EVENT_BYTES).counted_while_open(account.as_ref())
+            EventReader::new(response.into_body(), MAX_EVENT_BYTES)
+                .charged_while_open(account.as_ref())
         })
     }
 
@@ -159,7 +160,7 @@ impl TaskFollower {
         let id = params.text(message, Key::TaskId).map(|id| id.read(message));
         let index = self.tasks.iter().position(|task| id.as_deref() == Some(&*task.id));
         if let (Some(index), Some(params)) = (index, params.span) {
-            self.tell(index, message, params);
+            self.notify_client(index, message, params);
         }
     }
 
@@ -168,15 +169,15 @@ impl TaskFollower {
         let mut index = 0;
         while let Some(task) = self.tasks.get(index) {
             let left = self.tasks.len();
-            let request = tasks::about(&self.link, "tasks/get", &task.id, self.introduction());
+            let request = tasks::about(&self.backend, "tasks/get", &task.id, self.client_info());
             let Some((request, id)) = request else { return };
-            match ask(&self.link, request, &id).await {
+            match send_request(&self.backend, request, &id).await {
                 Ok(reply) => {
                     let status = find(&reply.result, "status").and_then(parse_json_string);
                     let known = task.status.as_deref().unwrap_or("working");
                     if status.is_some_and(|status| status != known) {
                         let (message, params) = notification(&reply.result);
-                        self.tell(index, &message, params);
+                        self.notify_client(index, &message, params);
                     }
                 }
                 Err(error) => match cause_ref::<BackendError>(error.as_ref()) {
@@ -197,10 +198,10 @@ impl TaskFollower {
 
     /// Notifies the client of a task if the tool that created the task is still visible. A task that has ended is not followed
     /// any longer.
-    fn tell(&mut self, index: usize, message: &Bytes, params: Span) {
+    fn notify_client(&mut self, index: usize, message: &Bytes, params: Span) {
         let Some(task) = self.tasks.get_mut(index) else { return };
         let caller = self.listener.caller.identity();
-        if self.hub.may_follow(caller, &self.link, &task.tool)
+        if self.gateway.may_follow(caller, &self.backend, &task.tool)
             && let Ok(message) = translated(message, params, &task.id, &task.literal)
         {
             self.listener.push(&message);

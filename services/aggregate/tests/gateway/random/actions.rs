@@ -189,7 +189,7 @@ impl World {
         let all = all.filter(|(at, _)| kind != 0 || *at != index);
         let change = |(at, settings): (usize, BackendSettings)| match kind {
             1 if at == index => BackendSettings { fingerprint: serial, ..settings },
-            2 if at == index => BackendSettings { tuning: serial, ..settings },
+            2 if at == index => BackendSettings { service_revision: serial, ..settings },
             _ => settings,
         };
         let all = all.map(|(at, backend)| change((at, backend.settings(None)))).collect();

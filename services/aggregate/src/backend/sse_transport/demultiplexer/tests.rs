@@ -149,8 +149,8 @@ fn question_ends_with_the_standing_reader() {
 fn a_question_nobody_has_room_for_is_refused() {
     let demultiplexer = Demultiplexer::default();
     while demultiplexer.dispatch(QUESTION.into()).is_none() {}
-    let refusal = take(&demultiplexer, QUESTION).unwrap();
-    assert!(refusal.starts_with(br#"{"jsonrpc":"2.0","id":"q","error":{"code":-32603"#));
+    let rejection = take(&demultiplexer, QUESTION).unwrap();
+    assert!(rejection.starts_with(br#"{"jsonrpc":"2.0","id":"q","error":{"code":-32603"#));
 }
 
 #[test]

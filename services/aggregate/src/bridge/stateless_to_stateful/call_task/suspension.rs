@@ -12,7 +12,7 @@ use vmcp_wire::{Envelope, find, scan};
 
 use super::{CallTask, InputRequest, MAX_INPUT_REQUESTS};
 use crate::backend::error::BackendError;
-use crate::backend::event_reader::Events;
+use crate::backend::event_reader::EventReader;
 use crate::bridge::suspended_calls::{CallEvent, CallEventSender, Resumption, SuspendedCall};
 use crate::expiry::{time_to_expiry, wait_for_revocation};
 use crate::session::detached::Reservation;
@@ -29,26 +29,28 @@ impl CallTask {
         mut outlet: CallEventSender,
     ) -> Option<CallEventSender> {
         let _pause = self.hold.pause();
-        let hub = Arc::clone(&self.hub);
+        let gateway = Arc::clone(&self.gateway);
         while !asked.is_empty() {
-            let Some(mut place) = hub.parked.park(&self.caller, self.address) else {
-                let refusal = Rejection::overloaded("too many calls wait for an answer", 30);
-                self.end(CallEvent::Refused(refusal), &outlet).await;
+            let Some(mut place) = gateway.parked.park(&self.caller, self.address) else {
+                let rejection = Rejection::overloaded("too many calls wait for an answer", 30);
+                self.end(CallEvent::Refused(rejection), &outlet).await;
                 return None;
             };
-            let questions =
-                asked.iter().map(|asked| (asked.key.clone(), asked.question.clone())).collect();
-            let mut reservation = hub.account(&self.caller, self.address).open();
-            let size: usize = asked.iter().map(|asked| asked.question.len()).sum();
+            let server_requests = asked
+                .iter()
+                .map(|asked| (asked.key.clone(), asked.server_request.clone()))
+                .collect();
+            let mut reservation = gateway.account(&self.caller, self.address).open();
+            let size: usize = asked.iter().map(|asked| asked.server_request.len()).sum();
             if !reservation.resize(size + self.held()) {
-                let refusal = Rejection::overloaded("too much waits for answers of clients", 30);
-                self.end(CallEvent::Refused(refusal), &outlet).await;
+                let rejection = Rejection::overloaded("too much waits for answers of clients", 30);
+                self.end(CallEvent::Refused(rejection), &outlet).await;
                 return None;
             }
-            outlet.send(CallEvent::Questions(place.handle, questions)).await.ok()?;
+            outlet.send(CallEvent::Questions(place.handle, server_requests)).await.ok()?;
             drop(outlet);
             let Some(resume) = self.wait(&mut place, &mut reservation, size).await else {
-                hub.detached.note_ended();
+                gateway.detached.note_ended();
                 let expired = time_to_expiry(&self.caller).is_some_and(|left| left.is_zero());
                 self.cancellation.send(if expired { TOKEN_EXPIRED } else { NO_ANSWER });
                 return None;
@@ -56,7 +58,7 @@ impl CallTask {
             outlet = resume.outlet;
             self.caller = resume.caller.identity().clone();
             self.cause = resume.cause;
-            self.live.renew(&resume.caller);
+            self.backend_session.update_token(&resume.caller);
             // Server requests without a response are sent again, unless the call has ended.
             let open = self.hand_over(asked, &resume.responses).await;
             asked = if self.is_over() { Vec::new() } else { open };
@@ -73,7 +75,7 @@ impl CallTask {
     ) -> Option<Resumption> {
         // The call cannot be resumed after the token that started it has expired.
         let token = time_to_expiry(&self.caller).unwrap_or(Duration::MAX);
-        let patience = self.hub.limits.parked_for.min(token);
+        let patience = self.gateway.limits.suspension_timeout.min(token);
         let caller = self.caller.clone();
         let mut waiting = pin!(async {
             tokio::select! {
@@ -97,13 +99,13 @@ impl CallTask {
     /// Forwards the client's responses to the backend. Returns the server requests without a response.
     async fn hand_over(&mut self, asked: Vec<InputRequest>, responses: &[u8]) -> Vec<InputRequest> {
         let mut open = Vec::new();
-        for question in asked {
-            match find(responses, &question.key).filter(|given| given.starts_with(b"{")) {
+        for server_request in asked {
+            match find(responses, &server_request.key).filter(|given| given.starts_with(b"{")) {
                 Some(given) => {
                     let ending = [b"\"result\":", given, b"}"].concat();
-                    self.reply(&question.id, &ending).await;
+                    self.reply(&server_request.id, &ending).await;
                 }
-                None => open.push(question),
+                None => open.push(server_request),
             }
         }
         open
@@ -126,10 +128,10 @@ impl CallTask {
 
     /// Drops the buffered messages and ends the call because they exceed the limit.
     fn drop_early(&mut self) {
-        self.hub.detached.note_ended();
+        self.gateway.detached.note_ended();
         self.early.clear();
         // Dropping the body also closes the backend's response.
-        self.events = Events::new(Body::empty(), 0);
+        self.events = EventReader::new(Body::empty(), 0);
         let failure =
             if self.cancellation.is_armed() { BackendError::UNREAD } else { BackendError::UNKEPT };
         let failure = failure.into();
