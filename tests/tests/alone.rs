@@ -33,8 +33,7 @@ const COMMON: &[&str] = &[
 const PURPOSE: &[(&str, &[&str], &str)] = &[
     ("vmcp-core", &["secrecy", "serde_json"], "tokens are secrets, claims are JSON"),
     ("vmcp-jwt", &["serde_core", "serde_json"], "keys and claims are JSON"),
-    ("vmcp-introspection", &["secrecy"], "whoever asks has a secret"),
-    ("vmcp-token-endpoint", &["secrecy"], "whoever asks has a secret"),
+    ("vmcp-oauth-client", &["secrecy"], "clients have secrets"),
     ("vmcp-token-exchange", &["secrecy"], "tokens are secrets"),
     ("vmcp-header-injection", &["secrecy"], "credentials are secrets"),
     ("vmcp-aws-credentials", &["secrecy"], "credentials are secrets"),

@@ -27,17 +27,16 @@ const CRATES: &[(&str, &str, Sees)] = &[
     ("vmcp-wire", "layers/wire", Sees::Only(&[])),
     ("vmcp-core", "layers/core", Sees::Only(&["vmcp-wire"])),
     ("vmcp-jwt", "layers/jwt", Sees::Only(&["vmcp-wire", "vmcp-core"])),
-    ("vmcp-introspection", "layers/introspection", Sees::Only(GROUND)),
-    ("vmcp-token-endpoint", "layers/token-endpoint", Sees::Only(&["vmcp-wire", "vmcp-core"])),
+    (
+        "vmcp-oauth-client",
+        "layers/oauth-client",
+        Sees::Only(&["vmcp-wire", "vmcp-core", "vmcp-jwt"]),
+    ),
     ("vmcp-aws-credentials", "layers/aws-credentials", Sees::Only(&["vmcp-wire", "vmcp-core"])),
     ("vmcp-role-mapping", "layers/role-mapping", Sees::Only(&["vmcp-wire", "vmcp-core"])),
     ("vmcp-decode", "layers/decode", Sees::Only(GROUND)),
     ("vmcp-timeout", "layers/timeout", Sees::Only(GROUND)),
-    (
-        "vmcp-authn",
-        "layers/authn",
-        Sees::Only(&["vmcp-wire", "vmcp-core", "vmcp-jwt", "vmcp-introspection"]),
-    ),
+    ("vmcp-authn", "layers/authn", Sees::Only(GROUND)),
     ("vmcp-authz", "layers/authz", Sees::Only(GROUND)),
     ("vmcp-audit", "layers/audit", Sees::Only(GROUND)),
     ("vmcp-trace-context", "layers/trace-context", Sees::Only(&["vmcp-wire"])),
@@ -49,11 +48,7 @@ const CRATES: &[(&str, &str, Sees)] = &[
     ),
     ("vmcp-breaker", "layers/breaker", Sees::Only(GROUND)),
     ("vmcp-header-injection", "layers/header-injection", Sees::Only(GROUND)),
-    (
-        "vmcp-token-exchange",
-        "layers/token-exchange",
-        Sees::Only(&["vmcp-wire", "vmcp-core", "vmcp-token-endpoint"]),
-    ),
+    ("vmcp-token-exchange", "layers/token-exchange", Sees::Only(GROUND)),
     (
         "vmcp-aws-sts",
         "layers/aws-sts",
@@ -110,7 +105,7 @@ const CRATES: &[(&str, &str, Sees)] = &[
 
 /// Base crates that any layer may depend on; other dependencies are listed in its row. A layer never depends on another
 /// layer.
-const GROUND: &[&str] = &["vmcp-wire", "vmcp-core", "vmcp-jwt"];
+const GROUND: &[&str] = &["vmcp-wire", "vmcp-core", "vmcp-jwt", "vmcp-oauth-client"];
 
 /// Allowed development dependency of every crate.
 const LOG_CAPTURE: &str = "vmcp-log-capture";

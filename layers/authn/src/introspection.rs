@@ -1,6 +1,8 @@
 //! Verification of opaque tokens by introspection.
 
-use vmcp_introspection::{IntrospectedToken, IntrospectionClient, IntrospectionError};
+use vmcp_oauth_client::introspection::{
+    IntrospectedToken, IntrospectionClient, IntrospectionError,
+};
 
 use crate::{AuthError, AuthenticationFuture, TokenVerifier};
 

@@ -34,4 +34,4 @@ pub use self::{
     static_identity::{AnonymousAuthenticator, LocalAuthenticator},
     token_cache::CachedVerifier,
 };
-pub use vmcp_introspection::{EndpointUrlError, IntrospectionClient};
+pub use vmcp_oauth_client::introspection::{EndpointUrlError, IntrospectionClient};

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use http::HeaderValue;
 use secrecy::SecretString;
-use vmcp_token_endpoint::{BearerToken, Grant};
+use vmcp_oauth_client::token_endpoint::{BearerToken, Grant};
 
 use crate::{ExchangeError, InvalidTokenError, Subject, TokenEndpoint};
 

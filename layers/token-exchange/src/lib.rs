@@ -18,7 +18,7 @@ pub use vmcp_core::{
     BoxError, Clock, CredentialError, CredentialErrorKind, Identity, NoRetry, RetryOnUnauthorized,
     RetryPolicy, UpstreamKind, UpstreamToken,
 };
-pub use vmcp_token_endpoint::{
+pub use vmcp_oauth_client::token_endpoint::{
     EndpointError, EndpointSettings, EndpointSettingsError, ExchangeError, InvalidTokenError,
     OAuthClient, TokenEndpoint, TokenType, TokenUrl,
 };

@@ -1,4 +1,4 @@
-#![doc = include_str!("../README.md")]
+//! Client of a token endpoint (RFC 6749, RFC 8693).
 
 mod bearer;
 mod endpoint;

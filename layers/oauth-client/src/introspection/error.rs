@@ -14,7 +14,7 @@ pub enum EndpointUrlError {
     Url,
 }
 
-/// The error of [`IntrospectionClient::introspect`](crate::IntrospectionClient::introspect). Contains no part of the
+/// The error of [`IntrospectionClient::introspect`](crate::introspection::IntrospectionClient::introspect). Contains no part of the
 /// token.
 #[derive(Debug, thiserror::Error)]
 pub enum IntrospectionError {

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use vmcp_core::UpstreamKind;
 
-use crate::EndpointSettingsError;
+use crate::token_endpoint::EndpointSettingsError;
 
 /// Type of the subject token (RFC 8693 section 3). Parsed from the URN or its last part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

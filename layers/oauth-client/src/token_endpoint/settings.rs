@@ -10,7 +10,7 @@ use form_urlencoded::byte_serialize;
 use http::{HeaderValue, Uri};
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::TokenType;
+use crate::token_endpoint::TokenType;
 
 /// Default timeout of a request.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);

@@ -9,8 +9,8 @@ use http::{HeaderValue, Method, Request};
 use secrecy::ExposeSecret;
 use vmcp_core::Body;
 
-use crate::TokenType;
-use crate::settings::{ClientSecret, EndpointSettings, OAuthClient};
+use crate::token_endpoint::TokenType;
+use crate::token_endpoint::settings::{ClientSecret, EndpointSettings, OAuthClient};
 
 /// Grant of a token request.
 #[derive(Clone, Copy)]

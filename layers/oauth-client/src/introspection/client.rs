@@ -14,7 +14,7 @@ use serde_json::Map;
 use vmcp_core::{Body, BodyError, Claims, Clock, HttpClient};
 use vmcp_jwt::{TokenError, ValidationOptions};
 
-use crate::{EndpointError, EndpointUrlError, IntrospectionError};
+use crate::introspection::{EndpointError, EndpointUrlError, IntrospectionError};
 
 /// Maximum size of a response in bytes.
 const MAX_RESPONSE_SIZE: usize = 64 * 1024;

@@ -7,8 +7,10 @@ use http::Request;
 use tokio::time::timeout;
 use vmcp_core::{Body, BodyError, Clock, HttpClient};
 
-use crate::settings::{ClientSecret, OAuthClient};
-use crate::{BearerToken, EndpointError, EndpointSettings, ExchangeError, Grant, form, response};
+use crate::token_endpoint::settings::{ClientSecret, OAuthClient};
+use crate::token_endpoint::{
+    BearerToken, EndpointError, EndpointSettings, ExchangeError, Grant, form, response,
+};
 
 /// Maximum size of a response in bytes.
 const MAX_RESPONSE_SIZE: usize = 1024 * 1024;

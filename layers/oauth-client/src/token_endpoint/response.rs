@@ -8,7 +8,7 @@ use secrecy::SecretString;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{BearerToken, EndpointError, ExchangeError, TokenType};
+use crate::token_endpoint::{BearerToken, EndpointError, ExchangeError, TokenType};
 
 /// Maximum length of an error code that is passed on.
 const MAX_CODE_LEN: usize = 40;

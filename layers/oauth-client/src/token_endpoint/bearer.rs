@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use http::HeaderValue;
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::{EndpointError, ExchangeError};
+use crate::token_endpoint::{EndpointError, ExchangeError};
 
 /// Maximum length of a token in bytes, since servers limit the size of headers.
 const MAX_TOKEN_LEN: usize = 16 * 1024;

@@ -11,7 +11,7 @@ use tower_test::mock::{self, Handle};
 use vmcp_core::BoxError;
 
 use super::*;
-use crate::{TokenType, TokenUrl};
+use crate::token_endpoint::{TokenType, TokenUrl};
 
 type Peer = Handle<Request<Body>, Response<Full<Bytes>>>;
 type Form = BTreeMap<String, String>;
