@@ -78,8 +78,8 @@ impl Settings {
         resources.chain([self.authorization_issuer().origin(), self.issuer.origin()]).collect()
     }
 
-    /// Returns the prefix of return paths: a callback at another origin than ](Self::authorization_issuer) redirects to it, so
-    /// that the browser sends its cookie.
+    /// Returns the prefix of return paths: a callback at another origin than
+    /// [`authorization_issuer`](Self::authorization_issuer) redirects to it, so that the browser sends its cookie.
     pub(crate) fn return_path(&self) -> String {
         format!("{}{}", self.authorization_issuer().path(), path::RETURN)
     }

@@ -255,8 +255,8 @@ impl UpstreamTokenService {
         }
     }
 
-    /// Stores new tokens. If that fails, deletes the record: the provider may have revoked the old refresh token, so it is not
-    /// used again.
+    /// Stores new tokens. If that fails, deletes the record: the provider may have revoked the old refresh token, so it is
+    /// not used again.
     async fn store_refreshed(
         &self,
         key: &Key,
