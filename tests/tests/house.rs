@@ -58,7 +58,7 @@ const CRATES: &[(&str, &str, Sees)] = &[
     ("vmcp-audit-log", "services/audit-log", Sees::Only(&["vmcp-wire", "vmcp-core", "vmcp-audit"])),
     ("vmcp-cedar", "services/cedar", Sees::Only(&["vmcp-wire", "vmcp-core", "vmcp-authz"])),
     ("vmcp-egress", "services/egress", Sees::Only(GROUND)),
-    ("vmcp-upstream", "services/upstream", Sees::Only(&["vmcp-wire", "vmcp-core", "vmcp-jwt"])),
+    ("vmcp-upstream", "services/upstream", Sees::Only(GROUND)),
     (
         "vmcp-telemetry-export",
         "services/telemetry-export",

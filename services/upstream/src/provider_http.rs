@@ -7,6 +7,7 @@ use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Request, StatusCode};
 use serde_json::{Map, Value};
 use vmcp_core::{Body, BodyError, HttpClient, HttpFuture};
+use vmcp_oauth_client::token_response::loggable_error_code;
 
 use crate::{Endpoint, EndpointError, EndpointKind, ProviderError};
 
@@ -15,9 +16,6 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum size of a response in bytes.
 const MAX_RESPONSE_SIZE: usize = 1024 * 1024;
-
-/// Maximum length of an error code to log.
-const MAX_CODE: usize = 40;
 
 /// HTTP client that returns complete responses.
 #[derive(Clone)]
@@ -163,16 +161,9 @@ pub(crate) fn oauth_error(
     Some(if matches!(code, "temporarily_unavailable" | "server_error" | "slow_down") {
         ProviderError::at(place, EndpointError::ServerError)
     } else {
-        ProviderError::Rejected { endpoint: place, code: loggable_code(code).into() }
+        let code = loggable_error_code(code).unwrap_or("unrecognized error code");
+        ProviderError::Rejected { endpoint: place, code: code.into() }
     })
-}
-
-/// Returns an error code that is safe to log. Codes of the RFCs are lower-case words; any other
-/// text may be a token, for example.
-fn loggable_code(code: &str) -> &str {
-    let word = (1..=MAX_CODE).contains(&code.len())
-        && code.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
-    if word { code } else { "unrecognized error code" }
 }
 
 /// Creates a response for tests.

@@ -4,13 +4,10 @@ use std::time::{Duration, SystemTime};
 
 use secrecy::SecretString;
 use serde_json::{Map, Value};
+use vmcp_oauth_client::token_response::{is_bearer_token, is_bearer_type, parse_expires_in};
 
-use crate::client::is_token;
 use crate::provider_http::{ProviderResponse, oauth_error};
 use crate::{EndpointError, EndpointKind, ProviderError, Scopes, TokenMapping};
-
-/// Maximum length of a token in bytes.
-const MAX_TOKEN: usize = 16 * 1024;
 
 /// Maximum number of scopes.
 const MAX_SCOPES: usize = 100;
@@ -54,10 +51,8 @@ pub(crate) fn parse(
         return Err(oauth_error(EndpointKind::Token, &answer).unwrap_or(at(EndpointError::NoToken)));
     };
     let access = token(access).ok_or(at(EndpointError::NoToken))?;
-    // A token of another type, such as `mac` or `N_A`, is not valid as a bearer token.
     let kind = answer.get("token_type").and_then(Value::as_str);
-    let bearer = kind.map(|kind| kind.eq_ignore_ascii_case("bearer"));
-    if !bearer.unwrap_or(false) && mapping.is_none() {
+    if !kind.is_some_and(is_bearer_type) && mapping.is_none() {
         return Err(at(EndpointError::WrongTokenType));
     }
     let optional = |value: Option<&Value>| match value {
@@ -95,19 +90,12 @@ fn mapped<'a>(answer: &'a Map<String, Value>, mapping: &TokenMapping) -> TokenMe
 }
 
 fn token(text: &str) -> Option<SecretString> {
-    (text.len() <= MAX_TOKEN && is_token(text)).then(|| text.into())
+    is_bearer_token(text).then(|| text.into())
 }
 
-/// Parses a number of seconds, also in a string, as some servers send it. Returns `None` for other
-/// values; a lifetime beyond the range of dates counts as unlimited.
+/// Parses a lifetime. Zero counts as unknown, since such a token would expire on arrival.
 fn lifetime(value: &Value) -> Option<Duration> {
-    let seconds = match value {
-        Value::Number(number) => number.as_f64()?,
-        Value::String(text) => text.trim().parse::<f64>().ok()?,
-        _ => return None,
-    };
-    let life = Duration::try_from_secs_f64(seconds.floor()).ok()?;
-    (!life.is_zero()).then_some(life)
+    parse_expires_in(value).filter(|life| !life.is_zero())
 }
 
 fn scopes(value: &Value) -> Option<Scopes> {

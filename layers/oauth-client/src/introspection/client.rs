@@ -3,17 +3,16 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use form_urlencoded::byte_serialize;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use http::{Request, StatusCode, Uri};
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::SecretString;
 use serde_json::Map;
 use vmcp_core::{Body, BodyError, Claims, Clock, HttpClient};
 use vmcp_jwt::{TokenError, ValidationOptions};
 
+use crate::basic_credentials;
 use crate::introspection::{EndpointError, EndpointUrlError, IntrospectionError};
 
 /// Maximum size of a response in bytes.
@@ -68,14 +67,7 @@ impl IntrospectionClient {
     /// Authenticates at the endpoint with HTTP Basic, with form-encoded client id and secret (RFC 6749 section 2.3.1).
     #[must_use]
     pub fn credentials(mut self, client_id: &str, client_secret: &SecretString) -> Self {
-        let mut pair: String = byte_serialize(client_id.as_bytes()).collect();
-        pair.push(':');
-        pair.extend(byte_serialize(client_secret.expose_secret().as_bytes()));
-        // Base64 is always a valid header value.
-        self.credentials = HeaderValue::try_from(format!("Basic {}", STANDARD.encode(pair))).ok();
-        if let Some(value) = &mut self.credentials {
-            value.set_sensitive(true);
-        }
+        self.credentials = Some(basic_credentials(client_id, client_secret));
         self
     }
 

@@ -6,9 +6,7 @@ use http::HeaderValue;
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::token_endpoint::{EndpointError, ExchangeError};
-
-/// Maximum length of a token in bytes, since servers limit the size of headers.
-const MAX_TOKEN_LEN: usize = 16 * 1024;
+use crate::token_response::is_bearer_token;
 
 /// Bearer token (RFC 6750), prepared as a header value. Hidden in `Debug` output; cheap to clone.
 #[derive(Clone, Debug)]
@@ -34,9 +32,7 @@ impl BearerToken {
         expires_at: Option<SystemTime>,
     ) -> Result<Self, InvalidTokenError> {
         let token = token.expose_secret();
-        let is_valid = (1..=MAX_TOKEN_LEN).contains(&token.len())
-            && token.bytes().all(|byte| byte.is_ascii_graphic());
-        if !is_valid {
+        if !is_bearer_token(token) {
             return Err(InvalidTokenError);
         }
         let mut value =

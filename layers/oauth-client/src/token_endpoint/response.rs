@@ -9,9 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::token_endpoint::{BearerToken, EndpointError, ExchangeError, TokenType};
-
-/// Maximum length of an error code that is passed on.
-const MAX_CODE_LEN: usize = 40;
+use crate::token_response::{is_bearer_type, loggable_error_code, parse_expires_in};
 
 /// Token response (RFC 6749 section 5.1, RFC 8693 section 2.2.1). Duplicate members are an error.
 #[derive(Deserialize)]
@@ -65,8 +63,7 @@ fn parse_token(body: &[u8], requested_at: SystemTime) -> Result<BearerToken, Exc
     if let Some(code) = error {
         return Err(error_from_code(&code));
     }
-    // A token of another type, such as `mac` or `N_A`, is not valid as a bearer token.
-    if !token_type.is_some_and(|kind| kind.eq_ignore_ascii_case("bearer")) {
+    if !token_type.as_deref().is_some_and(is_bearer_type) {
         return Err(EndpointError::WrongType.into());
     }
     let accepted = [TokenType::AccessToken.urn(), TokenType::Jwt.urn()];
@@ -74,36 +71,20 @@ fn parse_token(body: &[u8], requested_at: SystemTime) -> Result<BearerToken, Exc
         return Err(EndpointError::WrongType.into());
     }
     let token = access_token.ok_or(EndpointError::NoToken)?;
-    let expires_at = expires_in.as_ref().and_then(parse_seconds).map(|lifetime| {
+    let expires_at = expires_in.as_ref().and_then(parse_expires_in).map(|lifetime| {
         requested_at.checked_add(lifetime).unwrap_or(requested_at + Duration::from_secs(86_400))
     });
     Ok(BearerToken::new(&token, expires_at)?)
 }
 
-/// Parses a number of seconds, or a string that contains one. A negative number becomes zero; anything else is ignored.
-fn parse_seconds(value: &Value) -> Option<Duration> {
-    let seconds = match value {
-        Value::Number(number) => number.as_f64()?,
-        Value::String(text) => text.trim().parse::<f64>().ok()?,
-        _ => return None,
-    };
-    if seconds.is_nan() {
-        return None;
-    }
-    // A lifetime beyond the range of `Duration` never ends.
-    Some(Duration::try_from_secs_f64(seconds.max(0.0).floor()).unwrap_or(Duration::MAX))
-}
-
-/// Returns the error for a code. The codes of the RFCs consist of lower-case words; other codes could contain anything,
-/// such as a token, and are not passed on.
+/// Returns the error for a code.
 fn error_from_code(code: &str) -> ExchangeError {
     if matches!(code, "temporarily_unavailable" | "server_error") {
         return EndpointError::ServerError.into();
     }
-    let is_plain_code = (1..=MAX_CODE_LEN).contains(&code.len())
-        && code.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
-    let code = if is_plain_code { code } else { "invalid error code" };
-    ExchangeError::Rejected { code: code.into() }
+    ExchangeError::Rejected {
+        code: loggable_error_code(code).unwrap_or("invalid error code").into(),
+    }
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

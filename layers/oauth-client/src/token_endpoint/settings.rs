@@ -4,12 +4,10 @@ use std::fmt;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
-use form_urlencoded::byte_serialize;
 use http::{HeaderValue, Uri};
 use secrecy::{ExposeSecret, SecretString};
 
+use crate::basic_credentials;
 use crate::token_endpoint::TokenType;
 
 /// Default timeout of a request.
@@ -220,15 +218,8 @@ impl OAuthClient {
     /// # Errors
     /// [`EndpointSettingsError::Client`].
     pub fn basic(id: &str, secret: &SecretString) -> Result<Self, EndpointSettingsError> {
-        let secret = check_printable(secret.expose_secret())?;
-        let pair = byte_serialize(id.as_bytes())
-            .chain([":"])
-            .chain(byte_serialize(secret.as_bytes()))
-            .collect::<String>();
-        let mut header = HeaderValue::try_from(format!("Basic {}", BASE64_STANDARD.encode(pair)))
-            .map_err(|_| EndpointSettingsError::Client)?;
-        header.set_sensitive(true);
-        Self::with_secret(id, ClientSecret::Basic(header))
+        check_printable(secret.expose_secret())?;
+        Self::with_secret(id, ClientSecret::Basic(basic_credentials(id, secret)))
     }
 
     /// Creates a client that sends its secret in the body (`client_secret_post`).
@@ -258,6 +249,9 @@ impl fmt::Debug for OAuthClient {
 
 #[cfg(test)]
 mod tests {
+    use base64::Engine;
+    use base64::prelude::BASE64_STANDARD;
+
     use super::*;
 
     #[test]

@@ -93,7 +93,7 @@ impl Inner {
         pairs: &[(&str, &str)],
     ) -> Result<TokenResponse, ProviderError> {
         let (endpoint, http_client) = resolved.token()?;
-        let request = form::request(endpoint, credentials, pairs)?;
+        let request = form::request(endpoint, credentials, pairs);
         let asked_at = self.clock.now();
         let response = http_client.send(EndpointKind::Token, request).await?;
         token_response::parse(&response, resolved.mapping(), asked_at)

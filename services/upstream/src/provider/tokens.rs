@@ -158,7 +158,7 @@ impl Inner {
         for (hint, token) in both {
             let Some(token) = token else { continue };
             let pairs = [("token", token.expose_secret()), ("token_type_hint", hint)];
-            let request = form::request(endpoint, &credentials, &pairs)?;
+            let request = form::request(endpoint, &credentials, &pairs);
             let response = http_client.send(EndpointKind::RevocationOutcome, request).await?;
             if response.status.is_success() {
                 continue;

@@ -1,5 +1,7 @@
 use std::sync::{Arc, Mutex};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use http::Response;
 use proptest::prelude::*;
 use serde_json::{Value, json};
