@@ -119,7 +119,7 @@ impl ListResult {
         rules: &'static ItemRules,
         before: Option<&Self>,
     ) -> Result<(Envelope, Self), ScanError> {
-        // What follows other rules is of no use.
+        // Results of other rules are not reusable.
         let before = before.filter(|before| before.rules == rules);
         let entries = Vec::with_capacity(before.map_or(0, |before| before.entries.len()));
         let (next_before, has_list, has_cursor, next) = (0, false, false, None);
