@@ -36,7 +36,7 @@ const PURPOSE: &[(&str, &[&str], &str)] = &[
     ("vmcp-oauth-client", &["secrecy"], "clients have secrets"),
     ("vmcp-token-exchange", &["secrecy"], "tokens are secrets"),
     ("vmcp-header-injection", &["secrecy"], "credentials are secrets"),
-    ("vmcp-aws-credentials", &["secrecy"], "credentials are secrets"),
+    ("vmcp-aws-sts", &["secrecy"], "credentials are secrets"),
     ("vmcp-decode", &["http_body_util"], "hands inward a body that was read whole"),
     ("vmcp-trace-context", &["http_body_util"], "writes into a body that was read whole"),
     ("vmcp-metrics", &["opentelemetry"], "records through its meter"),

@@ -1,8 +1,10 @@
 #![doc = include_str!("../README.md")]
 
 mod body;
+mod credentials;
 mod layer;
 mod rejection;
+pub mod role_mapping;
 mod service;
 mod subject;
 
@@ -12,18 +14,18 @@ pub use vmcp_core::{
 
 pub use self::{
     body::ResponseBody,
+    credentials::{
+        AssumeError, AssumeRole, CredentialCache, Credentials, InvalidCredentialsError, NameError,
+        Region, RoleArn, RoleSession, ServiceName, SessionDuration, SessionName, SigningError, Sts,
+    },
     layer::AwsStsLayer,
+    role_mapping::{MappingError, MatcherError, RoleError, RoleMappingsError, RoleMatch},
     service::{AwsSts, ResponseFuture},
     subject::Subject,
 };
-pub use vmcp_aws_credentials::{
-    AssumeError, AssumeRole, CredentialCache, Credentials, InvalidCredentialsError, NameError,
-    Region, RoleArn, RoleSession, ServiceName, SessionDuration, SessionName, SigningError, Sts,
-};
-pub use vmcp_role_mapping::{MappingError, MatcherError, RoleError, RoleMappingsError, RoleMatch};
 
 /// Mappings from claims to AWS roles.
-pub type RoleMappings = vmcp_role_mapping::RoleMappings<RoleArn>;
+pub type RoleMappings = role_mapping::RoleMappings<RoleArn>;
 
 /// Mapping of matching callers to one AWS role.
-pub type RoleMapping = vmcp_role_mapping::RoleMapping<RoleArn>;
+pub type RoleMapping = role_mapping::RoleMapping<RoleArn>;

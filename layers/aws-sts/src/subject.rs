@@ -7,9 +7,9 @@ use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
-use vmcp_aws_credentials::digest;
 use vmcp_core::{Claims, CredentialErrorKind, Identity, UpstreamError, UpstreamKind};
 
+use crate::credentials::digest;
 use crate::{AssumeError, SessionName};
 
 /// Maximum length of `WebIdentityToken` in the STS API.

@@ -1,9 +1,9 @@
 //! Any text as an expression over claims: it is rejected, or evaluates within its bounds.
 #![no_main]
 
-use vmcp_role_mapping::{RoleMapping, RoleMatch, RoleMappings};
+use vmcp_aws_sts::role_mapping::{RoleMapping, RoleMatch, RoleMappings};
 
-#[path = "../../../layers/role-mapping/src/role_mappings/tests/arbitrary.rs"]
+#[path = "../../../layers/aws-sts/src/role_mapping/role_mappings/tests/arbitrary.rs"]
 mod arbitrary;
 
 libfuzzer_sys::fuzz_target!(|source: &str| arbitrary::check(source));

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::{RoleMapping, RoleMappings, RoleMatch};
+use super::{RoleMapping, RoleMappings, RoleMatch};
 
 /// Compiles `source` and evaluates it. A panic, a stack overflow or an evaluation without end is a bug.
 pub(crate) fn check(source: &str) {

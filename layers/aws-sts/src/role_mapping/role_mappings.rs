@@ -7,8 +7,8 @@ use serde_json::Value;
 use vmcp_core::Claims;
 
 use crate::MatcherError;
-use crate::cost::CostBudget;
-use crate::matcher::{self, Matcher};
+use crate::role_mapping::cost::CostBudget;
+use crate::role_mapping::matcher::{self, Matcher};
 
 /// Maximum number of mappings.
 const MAX_MAPPINGS: usize = 1000;

@@ -113,7 +113,7 @@ impl RoleSession {
 }
 
 /// Returns the SHA-256 digest of `parts`, each prefixed with its length so that the boundaries between parts count.
-pub fn digest<'a>(parts: impl Iterator<Item = &'a [u8]>) -> [u8; 32] {
+pub(crate) fn digest<'a>(parts: impl Iterator<Item = &'a [u8]>) -> [u8; 32] {
     let mut hash = Sha256::new();
     for part in parts {
         hash.update((part.len() as u64).to_be_bytes());

@@ -11,8 +11,8 @@ use cel::{Context, Value};
 use regex_lite::{Regex, RegexBuilder};
 
 use crate::RoleError;
-use crate::cost::{Cost, CostBudget, charge_round};
-use crate::parse::{max_bracket_depth, parse};
+use crate::role_mapping::cost::{Cost, CostBudget, charge_round};
+use crate::role_mapping::parse::{max_bracket_depth, parse};
 
 const MAX_LENGTH: usize = 2048;
 const MAX_BRACKET_DEPTH: usize = 16;
