@@ -223,9 +223,8 @@ impl Rejection {
     /// Reports a backend that rejects the gateway's credentials. A retry does not help: the operator has to change them.
     #[must_use]
     pub fn backend_unauthorized(backend: &str, problem: &str) -> Self {
-        let message = format!(
-            "backend {backend} {problem}: it does not take the credentials that it is shown"
-        );
+        let message =
+            format!("backend {backend} {problem}: it rejected the credentials of the request");
         Self::new(StatusCode::OK, code::INTERNAL, message)
             .with_data(backend_error_data(backend, false))
             .with_layer("backend")
@@ -235,9 +234,8 @@ impl Rejection {
     #[must_use]
     pub fn circuit_open(backend: &str, wait: Duration) -> Self {
         let seconds = wait.as_secs_f64().ceil().max(1.0);
-        let message = format!(
-            "backend {backend} failed too often and is left alone: try again in {seconds} s"
-        );
+        let message =
+            format!("backend {backend} is unavailable: circuit open, retry in {seconds} s");
         let mut data = backend_error_data(backend, true);
         data.pop();
         data.extend_from_slice(format!(",\"retryAfterSeconds\":{seconds}}}").as_bytes());

@@ -269,8 +269,7 @@ impl Call {
             Some(owns) => owns.changed(self.caller.identity()),
             None => backend.reconnect.notify_waiters(),
         }
-        let problem =
-            "speaks another generation of MCP than when it said what it offers: try again";
+        let problem = "has changed its protocol generation: try again";
         Rejection::backend_unavailable(backend.name(), problem)
     }
 

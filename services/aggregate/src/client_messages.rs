@@ -51,7 +51,7 @@ pub(crate) async fn handle_response(
             let request = backend_session.sign(post(&slot.backend, &call.caller, splice.finish()));
             let request = with_operation(request, "", call.cause());
             if let Err(error) = notify(&slot.backend, request).await {
-                tracing::debug!(backend = slot.backend.name(), %error, "an answer did not arrive");
+                tracing::debug!(backend = slot.backend.name(), %error, "failed to deliver the client's response");
             }
             Ok(accepted())
         }
@@ -62,7 +62,7 @@ pub(crate) async fn handle_response(
         }
         _ => Err(Rejection::malformed(
             code::INVALID_REQUEST,
-            "no question with this id is open in this session",
+            "no server request with this id is pending in this session",
         )),
     }
 }

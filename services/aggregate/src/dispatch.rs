@@ -160,7 +160,7 @@ fn session(
 ) -> Result<Arc<Session>, Rejection> {
     let mut ids = parts.headers.get_all(SESSION).iter();
     let id = ids.next().ok_or_else(|| {
-        let message = "send Mcp-Session-Id: initialize gives one";
+        let message = "Mcp-Session-Id is missing: send the one that initialize returned";
         Rejection::malformed(code::INVALID_REQUEST, message)
     })?;
     if ids.next().is_some() {

@@ -209,10 +209,7 @@ async fn finish_detached(call: Arc<Call>, future: BoxedResponse) {
     }
     if answered.is_err() {
         call.gateway.detached.note_ended();
-        tracing::debug!(
-            method = &*call.message.method(),
-            "a request without a client took too long"
-        );
+        tracing::debug!(method = &*call.message.method(), "detached request timed out");
     }
 }
 

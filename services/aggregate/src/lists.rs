@@ -19,7 +19,7 @@ use crate::settings::PartialFailure;
 const INCOMPLETE: &str = "vmcp.dev/incomplete";
 
 /// Reason for a backend whose first offer is still pending.
-const FETCH_PENDING: &str = "has not said yet what it offers";
+const FETCH_PENDING: &str = "has not returned its lists yet";
 
 /// Backend whose items may be missing from a list.
 struct MissingBackend {
@@ -60,7 +60,7 @@ pub(crate) async fn list(call: &Call, kind: Kind) -> Result<Response<Body>, Reje
         }
     };
     let page = page.ok_or_else(|| {
-        Rejection::invalid_params("params.cursor is not one of this list: start without one")
+        Rejection::invalid_params("params.cursor is not valid for this list: start without one")
     })?;
     let mut response = framed(call, kind, page, &gaps);
     if call.permissions.is_some() {
@@ -216,7 +216,7 @@ impl Snapshot {
         match missing {
             None => Ok(()),
             Some(backend) => {
-                let problem = "has not said yet what it offers; partialFailureMode is fail";
+                let problem = "has not returned its lists yet; partialFailureMode is fail";
                 Err(Rejection::backend_unavailable(backend.name(), problem))
             }
         }

@@ -93,7 +93,7 @@ fn warn_of_conflicts(found: &[Conflict], known: &[Conflict]) {
             kind = conflict.kind,
             name = conflict.name,
             contenders = conflict.contenders.join(", "),
-            "several backends want the same name: {}",
+            "name conflict: {}",
             conflict.resolution
         );
     }

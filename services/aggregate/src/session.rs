@@ -196,7 +196,7 @@ impl Session {
             return Err(Rejection::session_not_found());
         }
         if calls.len() >= MAX_CALLS {
-            let message = "too many requests of this session are under way";
+            let message = "too many requests of this session are in flight";
             return Err(Rejection::overloaded(message, 1));
         }
         calls.push(Arc::clone(&running));
@@ -283,7 +283,7 @@ impl Session {
             else {
                 continue;
             };
-            let message = "the client did not answer in time";
+            let message = "the client did not respond in time";
             let rejection = Rejection::new(StatusCode::OK, code::INTERNAL, message);
             let request = backend_session.sign(post(
                 &slot.backend,

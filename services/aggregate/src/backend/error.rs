@@ -11,46 +11,46 @@ use vmcp_timeout::Elapsed;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BackendError {
     /// The backend does not know the session of the request.
-    #[error("has ended the session")]
+    #[error("closed the session")]
     SessionGone,
     /// An HTTP error status; the backend has not processed the request.
-    #[error("answered HTTP {0}")]
+    #[error("returned HTTP {0}")]
     Status(StatusCode),
     /// The response is neither JSON nor an event stream.
-    #[error("answered with an unknown content type")]
+    #[error("returned an unsupported content type")]
     ContentType,
     /// The body is not the response to the request.
-    #[error("answered with {0}")]
+    #[error("returned {0}")]
     Malformed(&'static str),
     /// The stream ended before the response.
-    #[error("ended its stream before the answer")]
+    #[error("closed its stream before the response")]
     Ended,
     /// The response is a JSON-RPC error.
-    #[error("answered with error {code}: {message}")]
+    #[error("returned error {code}: {message}")]
     Rpc { code: i64, message: String },
     /// The backend rejected the handshake.
-    #[error("refused a session: {reason}")]
+    #[error("rejected initialize: {reason}")]
     Handshake { reason: String },
     /// The response or one of its events exceeds the size limit.
-    #[error("answered with more than {limit} bytes")]
+    #[error("returned more than {limit} bytes")]
     TooLarge { limit: usize },
     /// The response has to be buffered, but the byte budget is exhausted.
-    #[error("answered, but the gateway holds too many bytes of messages at the moment")]
+    #[error("returned a response for which the gateway has no buffer space at the moment")]
     NoRoom,
     /// The backend's lists exceed a limit.
-    #[error("offers {0}")]
+    #[error("returned {0}")]
     Offer(#[from] CatalogLimitError),
     /// The backend does not support the generation of the request and has not processed it.
-    #[error("does not speak the generation of MCP that it was spoken to in")]
+    #[error("does not support the protocol generation of the request")]
     Generation,
     /// The backend supports none of the gateway's protocol revisions.
-    #[error("speaks no revision that the gateway speaks")]
+    #[error("supports no protocol revision of the gateway")]
     Revision,
     /// Too many requests are pending on the single stream, or one with the same id.
-    #[error("is busy: too many requests wait for it, or one with the same id")]
+    #[error("has too many pending requests, or one with the same id")]
     Busy,
     /// The client has cancelled the request.
-    #[error("was told that the client cancelled the request")]
+    #[error("did not complete the request: the client cancelled it")]
     Cancelled,
     /// The backend sent a server request for which the client lacks the capability, or too many of them.
     #[error("{0}")]
@@ -59,7 +59,7 @@ pub(crate) enum BackendError {
     #[error("{problem}")]
     Detached { problem: &'static str, reason: Option<&'static str> },
     /// The backend sent a server request for which the client did not declare this capability.
-    #[error("asked something for which the client did not declare {0}")]
+    #[error("sent a server request that needs the client capability {0}")]
     Capability(&'static str),
     /// The backend created a task for a call whose client does not support tasks.
     #[error("{0}")]
@@ -71,11 +71,11 @@ pub(crate) enum BackendError {
 pub(crate) enum CatalogLimitError {
     #[error("more than {limit} bytes of tools, prompts and resources")]
     Bytes { limit: usize },
-    #[error("its lists in more than {limit} pages")]
+    #[error("more than {limit} pages of lists")]
     Pages { limit: usize },
     #[error("more than {limit} items in one list")]
     Items { limit: usize },
-    #[error("a list without an end: one cursor came twice")]
+    #[error("the same cursor twice")]
     RepeatedCursor,
 }
 
@@ -100,7 +100,7 @@ pub(crate) fn rejection_of(backend: &str, error: &BoxError, repeatable: bool) ->
             }
             Some(BackendError::Capability(capability)) => Rejection::missing_capability(
                 &format!("{{\"{capability}\":{{}}}}"),
-                format!("answering this needs the client capability {capability}"),
+                format!("the call needs the client capability {capability}"),
             ),
             _ if !repeatable && may_have_acted(error) => {
                 let source: &(dyn std::error::Error + 'static) = error.as_ref();
@@ -108,7 +108,7 @@ pub(crate) fn rejection_of(backend: &str, error: &BoxError, repeatable: bool) ->
                     || cause_ref::<Elapsed>(source).is_some();
                 // The backend was reached; otherwise the error would show that the request was not sent.
                 let problem =
-                    if known { problem(error) } else { "broke the connection".to_owned() };
+                    if known { problem(error) } else { "closed the connection".to_owned() };
                 Rejection::backend_outcome_unknown(backend, &problem)
             }
             _ => Rejection::backend_unavailable(backend, &problem(error)),
@@ -156,22 +156,22 @@ fn may_have_acted(error: &BoxError) -> bool {
 fn credentials(backend: &str, kind: &CredentialErrorKind) -> Rejection {
     match kind {
         CredentialErrorKind::NoCaller => {
-            let problem = "they depend on who is calling, and the caller is not authenticated";
+            let problem = "they depend on the caller, and the caller is not authenticated";
             Rejection::credentials_unavailable(backend, problem, false)
         }
         CredentialErrorKind::NoUpstreamToken { provider: _ } => {
             Rejection::reauthentication_required(backend)
         }
         CredentialErrorKind::Rejected { reason } => {
-            let problem = format!("the caller was refused ({reason})");
+            let problem = format!("the provider rejected the caller ({reason})");
             Rejection::credentials_unavailable(backend, &problem, false)
         }
         CredentialErrorKind::Request { reason } => {
-            let problem = format!("the request cannot be given any ({reason})");
+            let problem = format!("the request cannot carry any ({reason})");
             Rejection::credentials_unavailable(backend, &problem, false)
         }
         CredentialErrorKind::Unavailable { reason: _ } => {
-            let problem = "who gives them does not answer: try again later";
+            let problem = "the credential provider does not respond: try again later";
             Rejection::credentials_unavailable(backend, problem, true)
         }
     }
@@ -181,35 +181,35 @@ fn credentials(backend: &str, kind: &CredentialErrorKind) -> Rejection {
 pub(crate) fn problem(error: &BoxError) -> String {
     let error: &(dyn std::error::Error + 'static) = error.as_ref();
     if cause_ref::<Elapsed>(error).is_some() {
-        return "did not answer in time".to_owned();
+        return "did not respond in time".to_owned();
     }
     if cause_ref::<CircuitOpen>(error).is_some() {
-        return "failed too often and is left alone for now".to_owned();
+        return "is unavailable: circuit open".to_owned();
     }
     if let Some(error) = cause_ref::<CredentialError>(error) {
-        return format!("cannot be given credentials: {}", error.kind);
+        return format!("has no credentials: {}", error.kind);
     }
     cause_ref::<BackendError>(error)
-        .map_or_else(|| "could not be reached".to_owned(), ToString::to_string)
+        .map_or_else(|| "is unreachable".to_owned(), ToString::to_string)
 }
 
 impl BackendError {
     /// The response exceeds the buffer of a detached call.
     pub(crate) const UNKEPT: Self = Self::Detached {
-        problem: "answered with more than is kept while its client is away",
+        problem: "returned more than the buffer of a disconnected client holds",
         reason: None,
     };
 
     /// The messages before the response exceed the buffer of a detached call.
     pub(crate) const UNREAD: Self = Self::Detached {
-        problem: "sent more than is kept while its client is away, and was told to stop",
-        reason: Some("the client is away, and too much waits for it"),
+        problem: "sent more than the buffer of a disconnected client holds; the gateway cancelled the call",
+        reason: Some("the buffer of the disconnected client is full"),
     };
 
     /// The client was away for longer than the limit.
     pub(crate) const ABANDONED: Self = Self::Detached {
-        problem: "was told to stop: its client was away for too long",
-        reason: Some("the client was away for too long"),
+        problem: "did not complete the call: its client was disconnected for too long",
+        reason: Some("the client was disconnected for too long"),
     };
 }
 
@@ -240,10 +240,10 @@ mod tests {
         assert!(told.message().contains("the caller is not authenticated"), "{told:?}");
         assert_eq!((told.status(), told.challenge()), (StatusCode::OK, None));
         let told = without(CredentialErrorKind::Rejected { reason: "invalid_grant".into() });
-        assert!(told.message().contains("refused (invalid_grant)"), "{told:?}");
+        assert!(told.message().contains("rejected the caller (invalid_grant)"), "{told:?}");
         assert!(String::from_utf8_lossy(&told.to_json(None)).contains("\"retryable\":false"));
         let told = without(CredentialErrorKind::Request { reason: "it is too large" });
-        assert!(told.message().contains("the request cannot be given any (it is too large)"));
+        assert!(told.message().contains("the request cannot carry any (it is too large)"));
         assert!(String::from_utf8_lossy(&told.to_json(None)).contains("\"retryable\":false"));
         let told = without(CredentialErrorKind::Unavailable { reason: "timeout" });
         assert!(String::from_utf8_lossy(&told.to_json(None)).contains("\"retryable\":true"));
@@ -258,14 +258,14 @@ mod tests {
         };
         let reset = || BoxError::from("connection reset by 10.0.0.7");
         let unknown = "it may have acted on the request, check before trying again";
-        let message = format!("backend be broke the connection: {unknown}");
+        let message = format!("backend be closed the connection: {unknown}");
         assert_eq!(rejected(reset(), false), (message, false));
         let elapsed = Box::new(Elapsed { limit: Duration::from_secs(1) });
-        let message = format!("backend be did not answer in time: {unknown}");
+        let message = format!("backend be did not respond in time: {unknown}");
         assert_eq!(rejected(elapsed, false), (message, false));
         assert!(rejected(reset(), true).1);
         let unsent = NotSentError::new(reset());
-        let message = "backend be could not be reached".to_owned();
+        let message = "backend be is unreachable".to_owned();
         assert_eq!(rejected(unsent.into(), false), (message, true));
         for (status, retryable) in
             [(500, false), (502, false), (503, true), (504, false), (429, true)]
@@ -279,7 +279,7 @@ mod tests {
     fn what_a_backend_refuses_is_not_worth_another_try() {
         for status in [401, 403, 407] {
             let refused = || BackendError::Status(StatusCode::from_u16(status).unwrap());
-            assert!(told(refused()).ends_with("the credentials that it is shown"));
+            assert!(told(refused()).ends_with("it rejected the credentials of the request"));
             assert!(!retryable(refused()));
         }
     }
@@ -295,20 +295,20 @@ mod tests {
     fn an_open_circuit_says_when_to_try_again() {
         let backend = vmcp_core::Backend::new("be");
         let open = CircuitOpen { backend, retry_in: Duration::from_secs(7) };
-        assert!(told(open).ends_with("try again in 7 s"));
+        assert!(told(open).ends_with("circuit open, retry in 7 s"));
     }
 
     #[test]
     fn a_client_learns_which_backend_failed_and_how_but_no_addresses() {
         let elapsed = Elapsed { limit: Duration::from_secs(1) };
-        assert_eq!(told(elapsed), "backend be did not answer in time");
+        assert_eq!(told(elapsed), "backend be did not respond in time");
         let refused = std::io::Error::other("connect 10.0.0.7:80: refused");
-        assert_eq!(told(refused), "backend be could not be reached");
+        assert_eq!(told(refused), "backend be is unreachable");
         assert_eq!(
             told(BackendError::Status(StatusCode::BAD_GATEWAY)),
-            "backend be answered HTTP 502 Bad Gateway"
+            "backend be returned HTTP 502 Bad Gateway"
         );
         assert!(retryable(BackendError::Status(StatusCode::BAD_GATEWAY)));
-        assert_eq!(told(BackendError::Ended), "backend be ended its stream before the answer");
+        assert_eq!(told(BackendError::Ended), "backend be closed its stream before the response");
     }
 }

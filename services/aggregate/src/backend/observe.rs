@@ -108,7 +108,7 @@ async fn failed(gateway: &GatewayState, backend: &BackendHandle, error: &BoxErro
     };
     let remedy = match backend.status() {
         FetchStatus::Failed { reason: known, remedy, .. } if known == reason => {
-            tracing::debug!(backend = backend.name(), %error, "still cannot observe the backend");
+            tracing::debug!(backend = backend.name(), %error, "failed to observe the backend again");
             remedy
         }
         before => {
@@ -118,7 +118,7 @@ async fn failed(gateway: &GatewayState, backend: &BackendHandle, error: &BoxErro
             }
             let remedy = diagnosis::remedy(gateway, backend, error).await;
             let (backend, remedy_shown) = (backend.name(), remedy.as_deref());
-            tracing::warn!(backend, %error, remedy = remedy_shown, "cannot observe the backend");
+            tracing::warn!(backend, %error, remedy = remedy_shown, "failed to observe the backend");
             remedy
         }
     };

@@ -304,7 +304,7 @@ impl BackendHandle {
                 break;
             }
         }
-        let problem = "has not said yet what it offers the caller";
+        let problem = "has not returned the caller's lists yet";
         entry.last_good().ok_or_else(|| Rejection::backend_unavailable(self.name(), problem))
     }
 
@@ -346,7 +346,7 @@ impl FetchGuard {
         let kept = match fetched {
             Ok(offer) => Ok(backend.per_caller.as_ref().map(|catalogs| catalogs.keep(offer))),
             Err(error) => {
-                tracing::debug!(backend = backend.name(), %error, "cannot ask what a caller is offered");
+                tracing::debug!(backend = backend.name(), %error, "failed to fetch the lists of a caller");
                 Err((rejection(backend.name(), &error), is_caller_rejected(&error)))
             }
         };

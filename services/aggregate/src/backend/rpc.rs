@@ -172,12 +172,12 @@ fn outcome<T>(
     id: &str,
 ) -> Result<(Bytes, T), BackendError> {
     let Some((Envelope::Response { id: span, outcome }, found)) = found else {
-        return Err(BackendError::Malformed("no JSON-RPC answer"));
+        return Err(BackendError::Malformed("a body that is not a JSON-RPC response"));
     };
     match outcome {
         Outcome::Error(error) => Err(rpc(error.of(message))),
         Outcome::Result(_) if span.map(|span| span.of(message)) != Some(id.as_bytes()) => {
-            Err(BackendError::Malformed("the answer to another request"))
+            Err(BackendError::Malformed("the response to another request"))
         }
         Outcome::Result(result) => Ok((result.slice(message), found)),
     }

@@ -202,7 +202,8 @@ impl Channel {
                 self.notify(poster, message).await
             }
             Err(_) => {
-                Err(BackendError::Malformed("nothing: what was to be sent is no message").into())
+                Err(BackendError::Malformed("nothing: the outgoing message is not valid JSON-RPC")
+                    .into())
             }
         }
     }

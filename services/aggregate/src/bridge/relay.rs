@@ -55,7 +55,10 @@ impl Relay {
                     let kept = self.stream.finish(message, count);
                     return if kept { RelayOutcome::Responded } else { RelayOutcome::OverBudget };
                 }
-                tracing::debug!(backend = self.slot.backend.name(), "an answer nobody waits for");
+                tracing::debug!(
+                    backend = self.slot.backend.name(),
+                    "dropped a response without a pending request"
+                );
             }
             Ok(Envelope::Notification { method, params }) => {
                 let method = method.read(&message).into_owned();
@@ -69,7 +72,7 @@ impl Relay {
                 tracing::warn!(
                     backend = self.slot.backend.name(),
                     fault = %error.kind,
-                    "an event that is no message"
+                    "dropped an event that is not a JSON-RPC message"
                 );
             }
         }
@@ -110,7 +113,7 @@ impl Relay {
         }
         if !self.stream.push(message, MessageClass::of_notification(method)) {
             let backend = self.slot.backend.name();
-            tracing::debug!(backend, method, "no room for a notification");
+            tracing::debug!(backend, method, "dropped a notification: the queue is full");
         }
     }
 
@@ -166,7 +169,7 @@ impl Relay {
             let rejection = Rejection::new(
                 http::StatusCode::OK,
                 code::INTERNAL,
-                "the client has too many questions to answer",
+                "too many server requests are pending at the client",
             );
             self.reply(rejection.to_json(Some(&theirs))).await;
         }
@@ -178,7 +181,7 @@ impl Relay {
             self.backend_session.sign(post(backend, &self.backend_session.caller(), answer));
         if let Err(error) = notify(backend, with_operation(request, "", self.cause.as_ref())).await
         {
-            tracing::debug!(backend = backend.name(), %error, "an answer did not arrive");
+            tracing::debug!(backend = backend.name(), %error, "failed to deliver the client's response");
         }
     }
 }

@@ -178,7 +178,7 @@ async fn read(
         // Shorter responses are fully buffered, so a truncated one becomes an error; longer ones have to be buffered anyway.
         if expected.untouched() && (PREFIX_BYTES..=4 * PREFIX_BYTES).contains(&held.bytes().len()) {
             let found = scan_prefix(held.bytes())
-                .map_err(|_| BackendError::Malformed("something that is no JSON"))?;
+                .map_err(|_| BackendError::Malformed("a body that is not valid JSON"))?;
             if passes(&found, held.bytes(), expected) {
                 check(&found, held.bytes(), expected)?;
                 let status = outgoing(status, &found, expected);
@@ -202,8 +202,8 @@ fn shaped(
     message: Bytes,
     expected: &ExpectedResponse,
 ) -> Result<AdaptedResponse, BoxError> {
-    let found =
-        scan_prefix(&message).map_err(|_| BackendError::Malformed("something that is no JSON"))?;
+    let found = scan_prefix(&message)
+        .map_err(|_| BackendError::Malformed("a body that is not valid JSON"))?;
     if !found.complete {
         return Err(BackendError::Ended.into());
     }
@@ -280,7 +280,7 @@ fn edit<'a>(
         return Ok(None);
     }
     let Ok(Envelope::Response { outcome, .. }) = scan(message) else {
-        return Err(BackendError::Malformed("no JSON-RPC answer").into());
+        return Err(BackendError::Malformed("a body that is not a JSON-RPC response").into());
     };
     let whole = Span { start: 0, end: u32::try_from(message.len()).unwrap_or(u32::MAX) };
     let mut splice = Splice::new(message);
@@ -330,7 +330,7 @@ fn check(
     expected: &ExpectedResponse,
 ) -> Result<(), BoxError> {
     if found.method.is_some() {
-        return Err(BackendError::Malformed("a request instead of an answer").into());
+        return Err(BackendError::Malformed("a request instead of a response").into());
     }
     let right = found.id.is_none_or(|id| id.of(message) == expected.id);
     match found.outcome {
@@ -342,7 +342,7 @@ fn check(
         {
             Err(BackendError::Malformed("an error without a code and a message").into())
         }
-        None => Err(BackendError::Malformed("no JSON-RPC answer").into()),
+        None => Err(BackendError::Malformed("a body that is not a JSON-RPC response").into()),
         Some(PrefixOutcome::Result { .. }) if found.id.is_some() && right => Ok(()),
         Some(PrefixOutcome::Result { .. }) if found.id.is_none() && !found.complete => Ok(()),
         // The error may precede the id.
@@ -351,7 +351,7 @@ fn check(
         {
             Ok(())
         }
-        Some(_) => Err(BackendError::Malformed("the answer to another request").into()),
+        Some(_) => Err(BackendError::Malformed("the response to another request").into()),
     }
 }
 

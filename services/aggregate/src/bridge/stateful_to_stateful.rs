@@ -359,7 +359,7 @@ fn ready(shaped: AdaptedResponse) -> Result<CallProgress, BoxError> {
         AdaptedResponse::InputRequired(_)
         | AdaptedResponse::Task(_)
         | AdaptedResponse::Whole(_) => {
-            Err(BackendError::Malformed("a question without a session").into())
+            Err(BackendError::Malformed("a server request outside a session").into())
         }
     }
 }

@@ -232,9 +232,10 @@ impl BridgedCall {
                 CallState::InputRequired(message) => {
                     rounds += 1;
                     if rounds > MAX_INPUT_ROUNDS {
-                        return Err(
-                            BackendError::ServerRequest("asked the client too often").into()
-                        );
+                        return Err(BackendError::ServerRequest(
+                            "sent server requests in too many rounds",
+                        )
+                        .into());
                     }
                     progress.next_round();
                     let next = self.round(&message, stream).await?;
@@ -282,7 +283,7 @@ impl BridgedCall {
     /// Sends all input requests of the backend to the client, and builds the next request from the responses.
     async fn round(&self, message: &Bytes, stream: &Stream) -> Result<Bytes, BoxError> {
         let Ok(Envelope::Response { outcome: Outcome::Result(result), .. }) = scan(message) else {
-            return Err(BackendError::Malformed("no JSON-RPC answer").into());
+            return Err(BackendError::Malformed("a body that is not a JSON-RPC response").into());
         };
         let result = result.of(message);
         let server_requests = find(result, "inputRequests").unwrap_or_default();
@@ -296,13 +297,16 @@ impl BridgedCall {
         for answered in join_all(asked).await {
             let (key, answer) = answered?;
             let answer = answer.map_err(|_| {
-                BackendError::ServerRequest("asked, and the client did not answer in time")
+                BackendError::ServerRequest(
+                    "sent a server request to which the client did not respond in time",
+                )
             })?;
             let Ok(Envelope::Response { outcome: Outcome::Result(given), .. }) = scan(&answer)
             else {
-                return Err(
-                    BackendError::ServerRequest("asked, and the client refused to answer").into()
-                );
+                return Err(BackendError::ServerRequest(
+                    "sent a server request that the client rejected",
+                )
+                .into());
             };
             if responses.len() > 1 {
                 responses.push(b',');
@@ -324,16 +328,17 @@ impl BridgedCall {
         let method = find(server_request, "method")
             .and_then(vmcp_wire::parse_json_string)
             .unwrap_or_default();
-        let capability =
-            needed(&method).ok_or(BackendError::ServerRequest("asked something unknown"))?;
+        let capability = needed(&method)
+            .ok_or(BackendError::ServerRequest("sent a server request with an unknown method"))?;
         if find(self.session.capabilities(), capability).is_none() {
-            let problem = "asked something that the client did not declare to be able to answer";
+            let problem = "sent a server request for which the client declared no capability";
             return Err(BackendError::ServerRequest(problem).into());
         }
         let (sender, receiver) = oneshot::channel();
         let number = self.session.streams().register(PendingServerRequest::Call(sender));
-        let number =
-            number.ok_or(BackendError::ServerRequest("asked more than the client can be asked"))?;
+        let number = number.ok_or(BackendError::ServerRequest(
+            "sent more server requests than the client can have pending",
+        ))?;
         let params = find(server_request, "params").unwrap_or(b"{}");
         let method = define_literal(&method);
         let message = [
@@ -345,9 +350,10 @@ impl BridgedCall {
         ]
         .concat();
         if !stream.push(message.into(), MessageClass::Required) {
-            return Err(
-                BackendError::ServerRequest("asked while too much waits for the client").into()
-            );
+            return Err(BackendError::ServerRequest(
+                "sent a server request while the client's queue is full",
+            )
+            .into());
         }
         Ok(receiver)
     }

@@ -218,8 +218,8 @@ async fn resume(
 ) -> Result<Response<Body>, Rejection> {
     let gone = || {
         Rejection::invalid_params(
-            "params.requestState is not one that was given for this request, is too old, or was \
-             used already: start the request anew",
+            "params.requestState is not valid for this request, has expired, or was \
+             used already: send the request again without it",
         )
     };
     let text = call.gateway.seal.open(sealed, purpose(&call, &target)).ok_or_else(gone)?;
@@ -384,7 +384,7 @@ fn ready(shaped: AdaptedResponse) -> Result<Result<Response<Body>, Rejection>, B
         AdaptedResponse::InputRequired(_)
         | AdaptedResponse::Task(_)
         | AdaptedResponse::Whole(_) => {
-            Err(BackendError::Malformed("a question without a session").into())
+            Err(BackendError::Malformed("a server request outside a session").into())
         }
     }
 }

@@ -237,8 +237,8 @@ pub(crate) fn unsealed(call: &Call, target: &Target) -> Result<Bytes, Rejection>
     let sealed = text.read(&target.message);
     let state = call.gateway.seal.open(&sealed, purpose(call, target)).ok_or_else(|| {
         Rejection::invalid_params(
-            "params.requestState is not one that was given for this request, or is too old: \
-             start the request anew",
+            "params.requestState is not valid for this request or has expired: \
+             send the request again without it",
         )
     })?;
     let mut splice = Splice::new(&target.message);
@@ -262,7 +262,7 @@ fn undeclared(call: &Call, result: &[u8]) -> Option<&'static str> {
 /// Returns the backend's input request with its state sealed.
 fn sealed(call: &Call, target: &Target, message: Bytes) -> Result<Bytes, BoxError> {
     let Ok(Envelope::Response { outcome: Outcome::Result(result), .. }) = scan(&message) else {
-        return Err(BackendError::Malformed("no JSON-RPC answer").into());
+        return Err(BackendError::Malformed("a body that is not a JSON-RPC response").into());
     };
     if let Some(capability) = undeclared(call, result.of(&message)) {
         return Err(BackendError::Capability(capability).into());
@@ -271,7 +271,7 @@ fn sealed(call: &Call, target: &Target, message: Bytes) -> Result<Bytes, BoxErro
     let Some(state) = state.filter(|state| state.value != b"null") else { return Ok(message) };
     // A state of another type would reach the client unsealed and could not be sent back.
     let state = parse_json_string(state.value).map(Cow::into_owned);
-    let state = state.ok_or(BackendError::Malformed("a requestState that is no string"))?;
+    let state = state.ok_or(BackendError::Malformed("a requestState that is not a string"))?;
     let sealed = call.gateway.seal.seal(&state, purpose(call, target))?;
     let mut splice = Splice::new(&message);
     splice.set_member(result, "requestState", &define_literal(&sealed));

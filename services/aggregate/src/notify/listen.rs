@@ -166,7 +166,7 @@ fn tagged(message: &Bytes, id: &[u8]) -> Option<Bytes> {
     let Ok(Envelope::Notification { params, .. }) = scan(message) else { return None };
     let tagged = params.get(Key::Meta).or(params.span);
     if tagged.is_some_and(|object| !object.of(message).starts_with(b"{")) {
-        tracing::debug!("a notification has no room for the id of its subscription");
+        tracing::debug!("dropped a notification whose params are not an object");
         return None;
     }
     let mut splice = Splice::new(message);

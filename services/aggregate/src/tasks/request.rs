@@ -98,7 +98,9 @@ async fn forward_to_backend(
         | AdaptedResponse::Task(message) => {
             let Ok(Envelope::Response { outcome: Outcome::Result(result), .. }) = scan(&message)
             else {
-                return Err(BackendError::Malformed("no JSON-RPC answer").into());
+                return Err(
+                    BackendError::Malformed("a body that is not a JSON-RPC response").into()
+                );
             };
             let known = text.span.of(&call.message.bytes);
             let message = translated(&message, result, &task.id, known)?;

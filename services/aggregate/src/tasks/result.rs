@@ -20,8 +20,7 @@ use crate::catalog::define_literal;
 /// Maximum lifetime reported to clients: keys that open ids are kept for this long.
 const MAX_TTL_MS: u32 = 7 * 24 * 60 * 60 * 1000;
 
-const UNDECLARED: &str =
-    "answered with a task that the client did not ask for: it did not declare the tasks extension";
+const UNDECLARED: &str = "created a task, but the client did not declare the tasks extension";
 
 /// Cancels a task of a client that did not declare the extension, and returns the failure of its call.
 pub(crate) fn undeclared(call: &Call, target: &Target, message: &[u8]) -> BoxError {
@@ -36,7 +35,7 @@ pub(crate) fn undeclared(call: &Call, target: &Target, message: &[u8]) -> BoxErr
 /// Returns the response to a call that became a task, with an id for its owner.
 pub(crate) fn created(call: &Call, target: &Target, message: &Bytes) -> Result<Bytes, BoxError> {
     let Ok(Envelope::Response { outcome: Outcome::Result(result), .. }) = scan(message) else {
-        return Err(BackendError::Malformed("no JSON-RPC answer").into());
+        return Err(BackendError::Malformed("a body that is not a JSON-RPC response").into());
     };
     let id =
         find(result.of(message), "taskId").and_then(parse_json_string).filter(|id| !id.is_empty());
@@ -46,7 +45,7 @@ pub(crate) fn created(call: &Call, target: &Target, message: &Bytes) -> Result<B
         Err(BackendError::Task(problem).into())
     };
     if target.method != "tools/call" {
-        return refuse("answered with a task, which only tools/call may become");
+        return refuse("created a task for a method other than tools/call");
     }
     if !declares(&call.message, TASKS) {
         return refuse(UNDECLARED);
@@ -54,7 +53,7 @@ pub(crate) fn created(call: &Call, target: &Target, message: &Bytes) -> Result<B
     let (backend, tool) = (target.backend.name().into(), Box::from(&*target.name()));
     let task = TaskId { backend, tool, id: Box::from(&*id) };
     let Some(sealed) = task.seal(&call.gateway.seal, call.caller.identity())? else {
-        return refuse("gave a task an id that is too long to pass on");
+        return refuse("created a task whose id is too long");
     };
     Ok(translated(message, result, &id, &define_literal(&sealed))?)
 }
@@ -70,7 +69,7 @@ pub(crate) fn translated(
     let said = object.of(message);
     if let Some(id) = find(said, "taskId") {
         if parse_json_string(id).is_none_or(|id| id != own) {
-            return Err(BackendError::Malformed("what is about another task"));
+            return Err(BackendError::Malformed("a result for another task"));
         }
         splice.set_member(object, "taskId", known);
     }

@@ -48,7 +48,7 @@ pub(crate) async fn visible_tool(
     match missing {
         Some((_, rejection)) => Err(rejection.clone()),
         None if backend.is_silent(generation) => {
-            let problem = "has not said yet what it offers";
+            let problem = "has not returned its lists yet";
             Err(Rejection::backend_unavailable(backend.name(), problem))
         }
         None => {

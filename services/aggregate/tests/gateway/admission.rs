@@ -281,6 +281,6 @@ async fn what_is_hidden_is_unknown_whatever_its_backend_does() {
         let said = blue.ask("tools/call", json!({"name": "be_red"})).await;
         assert_eq!(said.json()["error"]["message"], "unknown tool: be_red");
         let said = blue.ask("tools/call", json!({"name": "be_blue"})).await;
-        assert_eq!(said.json()["error"]["message"], "backend be could not be reached");
+        assert_eq!(said.json()["error"]["message"], "backend be is unreachable");
     }
 }

@@ -176,7 +176,7 @@ async fn an_incomplete_list_names_missing_backends() {
         let known = Client::new(&gateway, generation, "c").await;
         for method in ["tools/list", "prompts/list", "resources/list", "resources/templates/list"] {
             let said = known.ask(method, json!({})).await;
-            let expected = json!([{"backend": "dead", "reason": "could not be reached"}]);
+            let expected = json!([{"backend": "dead", "reason": "is unreachable"}]);
             assert_eq!(missing(&said), expected, "{said:?}");
         }
         let nobody = Client::new(&gateway, generation, "").await;
@@ -381,7 +381,7 @@ async fn offer_has_one_byte_budget() {
         let listed = text_of(response.into_body()).await.contains("be_");
         assert_eq!(listed, fits, "{kinds} lists of 12 MiB");
         let report = format!("{:?}", gateway.report());
-        assert_eq!(report.contains("offers more than 33554432 bytes"), !fits, "{report:.2000}");
+        assert_eq!(report.contains("returned more than 33554432 bytes of tools"), !fits, "{report:.2000}");
     }
 }
 
@@ -445,7 +445,7 @@ async fn offer_has_one_budget_of_pages() {
         assert!(asked >= 800 && !report.contains("pages"), "{wire:?}: {asked}, {report}");
         for pages in [600, usize::MAX] {
             let (asked, report) = paged(wire, pages, |page| page + 1).await;
-            let told = report.contains("offers its lists in more than 1000 pages");
+            let told = report.contains("returned more than 1000 pages");
             assert!(told, "{wire:?}, {pages}: {report}");
             assert!(asked <= 1000, "{wire:?}, {pages}: {asked} requests");
         }
@@ -455,7 +455,7 @@ async fn offer_has_one_budget_of_pages() {
 #[tokio::test(start_paused = true)]
 async fn repeated_cursor_ends_the_list() {
     let (asked, report) = paged(Wire::Stateful, usize::MAX, |page| (page + 1) % 50).await;
-    assert!(report.contains("offers a list without an end"), "{report}");
+    assert!(report.contains("returned the same cursor twice"), "{report}");
     assert!(asked <= 51, "{asked} requests");
 }
 

@@ -130,7 +130,7 @@ async fn progress_keeps_no_call_without_client() {
         assert_eq!(scene.ended(&calls).await, 1, "{wire:?}");
         if wire != Wire::Stateless {
             let reasons = scene.backend.cancellations();
-            assert_eq!(reasons, ["the client was away for too long"], "{wire:?}");
+            assert_eq!(reasons, ["the client was disconnected for too long"], "{wire:?}");
         }
     }
 }
@@ -310,7 +310,7 @@ async fn answer_without_room_is_an_error_that_names_the_backend() {
         let message = answer["error"]["message"].as_str().unwrap();
         // A response of HTTP+SSE is read in pieces, so the call ends before the end of its response is known.
         let is_in_pieces = wire == Wire::Sse;
-        let problem = if is_in_pieces { "sent more" } else { "answered with more" };
+        let problem = if is_in_pieces { "sent more" } else { "returned more" };
         assert!(message.starts_with(&format!("backend be {problem}")), "{wire:?}: {message}");
         assert_eq!(answer["error"]["data"]["retryable"], false, "{wire:?}");
         assert_eq!(scene.backend.cancellations().len(), usize::from(is_in_pieces), "{wire:?}");
@@ -330,7 +330,7 @@ async fn returning_client_learns_that_its_call_was_ended() {
         let said = text(scene.client.stand(Some(&last)).await.into_body()).await;
         let answer = messages(&said).pop().unwrap();
         let message = answer["error"]["message"].as_str().unwrap();
-        assert!(message.contains("its client was away for too long"), "{wire:?}: {message}");
+        assert!(message.contains("its client was disconnected for too long"), "{wire:?}: {message}");
     }
 }
 

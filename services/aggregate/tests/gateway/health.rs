@@ -313,7 +313,7 @@ async fn under_fail_a_list_fails_at_once_for_want_of_one_that_is_known_to_be_una
     let begun = Instant::now();
     let said = client.ask("tools/list", json!({})).await.json();
     let message = said["error"]["message"].as_str().unwrap();
-    assert!(message.contains("backend a did not answer a check in time"), "{message}");
+    assert!(message.contains("backend a did not respond to a health check in time"), "{message}");
     assert_eq!(
         (begun.elapsed(), &said["error"]["data"]["retryable"]),
         (Duration::ZERO, &json!(true))

@@ -218,7 +218,7 @@ async fn refuses_calls_decided_for_the_other_generation() {
         ] {
             let said = older.ask(method, params).await.json();
             let message = said["error"]["message"].as_str().unwrap_or_default();
-            assert!(message.contains("another generation"), "{said}");
+            assert!(message.contains("changed its protocol generation"), "{said}");
         }
         assert_eq!(calls(), 0, "nothing was called under a decision for the other generation");
         sleep(Duration::from_secs(30)).await;

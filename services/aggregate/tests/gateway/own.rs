@@ -123,7 +123,7 @@ async fn a_dead_backend_costs_its_own_part_only() {
         let strict = self::gateway(&own, PartialFailure::Fail).await;
         let said = Client::new(&strict, Generation::Stateless, "alice").await;
         let said = said.ask("tools/list", json!({})).await.json();
-        assert_eq!(said["error"]["message"], "backend own could not be reached");
+        assert_eq!(said["error"]["message"], "backend own is unreachable");
         assert_eq!(said["error"]["data"], json!({"backend": "own", "retryable": true}));
         *own.mood.lock().unwrap() = Mood::Well;
         sleep(Duration::from_secs(6)).await;
@@ -306,7 +306,7 @@ async fn a_tool_is_unknown_only_if_whoever_could_have_it_has_said_what_it_offers
             for generation in BOTH {
                 let alice = Client::new(&gateway, generation, "alice").await;
                 let said = refused(&alice, "own_red").await;
-                assert_eq!(said["message"], "backend own could not be reached");
+                assert_eq!(said["message"], "backend own is unreachable");
                 assert_eq!(said["data"], json!({"backend": "own", "retryable": true}));
                 // Only `own` has names with this prefix, and the offer of `all` is known.
                 for other in ["all_shut", "red"] {

@@ -98,12 +98,12 @@ fn wrong_transports_and_paths_are_named() {
         _ => ("405 Method Not Allowed", "text/plain", "no".to_owned()),
     });
     let told = message(&file(&format!("http://127.0.0.1:{}/sse", sse.port), "streamable-http", ""));
-    assert!(told.contains("the server speaks HTTP+SSE: set transport: sse"), "{told}");
+    assert!(told.contains("the server uses HTTP+SSE: set transport: sse"), "{told}");
     // And the other way round.
     let streamable = Backend::of(true, &["x"]);
     for backend in [streamable, Backend::start(&["x"])] {
         let told = message(&file(&backend.url(), "sse", ""));
-        let remedy = "the server speaks streamable HTTP: set transport: streamable-http";
+        let remedy = "the server uses streamable HTTP: set transport: streamable-http";
         assert!(told.contains(remedy), "{told}");
     }
     // A server that refuses all but a handshake without JSON-RPC.
@@ -120,20 +120,16 @@ fn wrong_transports_and_paths_are_named() {
             _ => (status, "text/plain", "a session is needed".to_owned()),
         });
         let told = message(&file(&format!("http://127.0.0.1:{}/mcp", strict.port), "sse", ""));
-        let remedy = "the server speaks streamable HTTP: set transport: streamable-http";
+        let remedy = "the server uses streamable HTTP: set transport: streamable-http";
         assert!(told.contains(remedy), "{status}: {told}");
     }
     let pages = Server::start(move |line| if line.contains("/other") { missing() } else { html() });
     let at = |path: &str| format!("http://127.0.0.1:{}{path}", pages.port);
     for (path, transport, says) in [
-        (
-            "/",
-            "streamable-http",
-            "answers HTML, a page for people; the MCP endpoint is probably /mcp",
-        ),
-        ("/mcp", "streamable-http", "answers HTML, a page for people; check host, port and path"),
-        ("/", "sse", "answers HTML, a page for people; the MCP endpoint is probably /sse"),
-        ("/other", "streamable-http", "answered HTTP 404 Not Found"),
+        ("/", "streamable-http", "returns an HTML page; the MCP endpoint is probably /mcp"),
+        ("/mcp", "streamable-http", "returns an HTML page; check host, port and path"),
+        ("/", "sse", "returns an HTML page; the MCP endpoint is probably /sse"),
+        ("/other", "streamable-http", "returned HTTP 404 Not Found"),
         ("/other", "streamable-http", "the MCP endpoint is probably /mcp"),
     ] {
         let told = message(&file(&at(path), transport, ""));
@@ -153,7 +149,7 @@ fn remedies_are_in_status_inspect_and_log() {
     let ended = vmcp(&["list", "-c", &path]);
     assert!(ended.err.contains(says) || ended.code == 1, "{ended:?}");
     let server = Running::start(&["serve", "--port", "0", "-c", &path]);
-    let line = server.logs("cannot observe the backend");
+    let line = server.logs("failed to observe the backend");
     assert!(line.contains(says), "{line}");
     let (server, port) = Running::serve(&path, &[]);
     server.logs("\"started\"");

@@ -62,7 +62,7 @@ fn a_backend_that_dies_is_unavailable_after_the_threshold_and_comes_back() {
     let checks = &shown["checks"];
     assert!(checks["consecutive_failures"].as_u64().unwrap() >= 3, "{shown}");
     assert_eq!(checks["last_error"]["kind"], "unreachable", "{shown}");
-    assert_eq!(shown["message"], "could not be reached");
+    assert_eq!(shown["message"], "is unreachable");
     for time in ["since", "last_check", "next_check"] {
         assert!(checks[time].as_str().unwrap().ends_with('Z'), "{time}: {shown}");
     }

@@ -21,7 +21,7 @@ async fn an_answer_that_nobody_waits_for_is_refused() {
         let message = json!({ "jsonrpc": "2.0", "id": id, "result": {} });
         let headers = session.headers(&message);
         let case = Case::post(message.to_string()).headers(headers);
-        case.gets(400, -32600, "no question with this id").check(&mut line).await;
+        case.gets(400, -32600, "no server request with this id").check(&mut line).await;
         let message = json!({ "jsonrpc": "2.0", "id": id, "error": { "code": 1, "message": "" } });
         let case = Case::post(message.to_string());
         case.gets(400, -32600, "send Mcp-Session-Id").check(&mut line).await;
@@ -89,7 +89,7 @@ async fn assert_state_is_checked(generation: Generation) {
         retry("a_ask", "another?", &state),
         retry("a_echo", "which?", &state),
     ] {
-        case.gets(400, -32602, "start the request anew").check(&mut line).await;
+        case.gets(400, -32602, "send the request again without it").check(&mut line).await;
     }
     let reply = retry("a_ask", "which?", &state).passes(200).check(&mut line).await;
     let message = reply.message().unwrap();
@@ -125,7 +125,7 @@ async fn a_parked_call_is_resumed_once() {
         let case = if expected == 200 {
             case.passes(200)
         } else {
-            case.gets(400, -32602, "start the request anew")
+            case.gets(400, -32602, "send the request again without it")
         };
         case.check(&mut line).await;
     }

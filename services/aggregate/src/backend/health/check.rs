@@ -52,7 +52,10 @@ pub(crate) async fn check(gateway: Arc<GatewayState>, backend: Arc<BackendHandle
             CheckOutcome::Inconclusive => {}
         }
         if backend.health.is_unavailable_for(LAST_GOOD_LIFETIME) && backend.clear_offers() {
-            tracing::warn!(backend = backend.name(), "what the backend has offered is out of date");
+            tracing::warn!(
+                backend = backend.name(),
+                "removed the last lists of an unavailable backend"
+            );
             gateway.rebuild().await;
         }
         // After a suspend of the machine, one check is enough.
@@ -68,7 +71,7 @@ async fn check_once(
     let begun = Instant::now();
     match timeout(checks.timeout(), run_check(gateway, backend)).await {
         Ok(Ok(())) if begun.elapsed() > checks.slow() => {
-            let wrong = format!("took more than {:?} to answer a check", checks.slow());
+            let wrong = format!("took more than {:?} to respond to a health check", checks.slow());
             CheckOutcome::Recorded(CheckResult {
                 probe: ProbeResult::Slow,
                 wrong: Some(("slow", wrong)),
@@ -81,7 +84,7 @@ async fn check_once(
             if let Some(breaker) = backend.breaker() {
                 breaker.record_probe(vmcp_breaker::Outcome::Failure);
             }
-            let wrong = ("timeout", "did not answer a check in time".to_owned());
+            let wrong = ("timeout", "did not respond to a health check in time".to_owned());
             CheckOutcome::Recorded(CheckResult { probe: ProbeResult::Failed, wrong: Some(wrong) })
         }
     }

@@ -130,8 +130,8 @@ async fn endpoint(gateway: &GatewayState, backend: &BackendHandle) -> Option<Str
     };
     if turned.is_some_and(|turned| turned.found == other) {
         let remedy = match backend.transport {
-            Transport::StreamableHttp => "the server speaks HTTP+SSE: set transport: sse",
-            Transport::Sse => "the server speaks streamable HTTP: set transport: streamable-http",
+            Transport::StreamableHttp => "the server uses HTTP+SSE: set transport: sse",
+            Transport::Sse => "the server uses streamable HTTP: set transport: streamable-http",
         };
         return Some(remedy.to_owned());
     }
@@ -142,9 +142,9 @@ async fn endpoint(gateway: &GatewayState, backend: &BackendHandle) -> Option<Str
 fn answers(probe: &ProbeResponse) -> String {
     let ProbeResponse { status, headers: _, found } = probe;
     match found {
-        ResponseKind::Html => "the server answers HTML, a page for people".to_owned(),
-        _ if status.is_success() => "the server answers something else than MCP".to_owned(),
-        _ => format!("the server answers HTTP {}", status.as_u16()),
+        ResponseKind::Html => "the server returns an HTML page".to_owned(),
+        _ if status.is_success() => "the server returns no MCP messages".to_owned(),
+        _ => format!("the server returns HTTP {}", status.as_u16()),
     }
 }
 

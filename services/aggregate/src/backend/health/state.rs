@@ -171,7 +171,7 @@ impl BackendHandle {
     fn changed(&self, change: Option<HealthTransition>) {
         let Some(HealthTransition { from, to }) = change else { return };
         let (backend, from, name) = (self.name(), from.name(), to.name());
-        let said = "the backend's health has changed";
+        let said = "backend health changed";
         match to {
             Health::Ready | Health::Unknown => tracing::info!(backend, from, to = name, "{said}"),
             Health::Unauthenticated if !self.shared() => {

@@ -69,6 +69,6 @@ impl<'a> CancelOnDrop<'a> {
 
 impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
-        self.cancel("the gateway gave up");
+        self.cancel("the gateway dropped the request");
     }
 }

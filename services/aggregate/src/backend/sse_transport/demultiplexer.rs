@@ -156,7 +156,9 @@ impl Demultiplexer {
                 let ping = method.is(&message, "ping");
                 return self.server_request(id.slice(&message), ping, message);
             }
-            Err(error) => tracing::warn!(fault = %error.kind, "an event that is no message"),
+            Err(error) => {
+                tracing::warn!(fault = %error.kind, "dropped an event that is not a JSON-RPC message")
+            }
         }
         None
     }
@@ -171,7 +173,7 @@ impl Demultiplexer {
         if let Some(index) = index {
             state.remove(index).finish(message);
         } else {
-            tracing::debug!("an answer nobody waits for");
+            tracing::debug!("dropped a response without a pending request");
         }
     }
 
@@ -196,7 +198,7 @@ impl Demultiplexer {
             _ => self.standing.enqueue(message, Priority::Droppable),
         };
         if !offered {
-            tracing::debug!(method, "a notification for which there was no room");
+            tracing::debug!(method, "dropped a notification: the queue is full");
         }
     }
 
@@ -207,7 +209,8 @@ impl Demultiplexer {
         let mut state = self.lock();
         let queue = self.route(&state);
         if !queue.enqueue(message, Priority::Required) {
-            let error = br#""error":{"code":-32603,"message":"too many questions are open"}"#;
+            let error =
+                br#""error":{"code":-32603,"message":"too many server requests are pending"}"#;
             return Some(reply(&id, error));
         }
         let pauses: Vec<PauseGuard> = state.callers().filter_map(Entry::pause).collect();

@@ -71,13 +71,13 @@ async fn first_endpoint(events: &mut EventReader, base: &Uri) -> Result<Uri, Box
             return Ok(endpoint(base, &data)?);
         }
     }
-    Err(BackendError::Malformed("a stream that names no endpoint").into())
+    Err(BackendError::Malformed("an event stream that names no endpoint").into())
 }
 
 /// Resolves the endpoint that the backend names, relative or absolute. It must have the stream's origin; otherwise the backend
 /// could redirect the gateway's requests to another server.
 fn endpoint(base: &Uri, named: &[u8]) -> Result<Uri, BackendError> {
-    const UNUSABLE: BackendError = BackendError::Malformed("an endpoint that is no URL");
+    const UNUSABLE: BackendError = BackendError::Malformed("an endpoint that is not a valid URL");
     if named.len() > MAX_ENDPOINT_LENGTH {
         return Err(UNUSABLE);
     }
@@ -169,10 +169,12 @@ mod tests {
             "data:text/plain,x",
         ] {
             let rejection = resolve(named).unwrap_err();
-            assert_eq!(rejection, "answered with an endpoint of another origin", "{named}");
+            assert_eq!(rejection, "returned an endpoint of another origin", "{named}");
         }
         assert!(resolve("http://me:secret@be.test:8080/").unwrap_err().contains("credentials"));
-        assert!(resolve("http://[").unwrap_err().contains("no URL"));
-        assert!(resolve(&"x".repeat(MAX_ENDPOINT_LENGTH + 1)).unwrap_err().contains("no URL"));
+        assert!(resolve("http://[").unwrap_err().contains("not a valid URL"));
+        assert!(
+            resolve(&"x".repeat(MAX_ENDPOINT_LENGTH + 1)).unwrap_err().contains("not a valid URL")
+        );
     }
 }

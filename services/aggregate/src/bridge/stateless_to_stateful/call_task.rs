@@ -162,7 +162,8 @@ impl CallTask {
                 NextAction::Over(out) => return self.end(out, &outlet).await,
             }
             if asked.len() > MAX_INPUT_REQUESTS {
-                let error: BoxError = BackendError::ServerRequest("asked too much at once").into();
+                let error: BoxError =
+                    BackendError::ServerRequest("sent too many server requests at once").into();
                 return self.end(CallEvent::Failed(error), &outlet).await;
             }
         }
@@ -173,7 +174,7 @@ impl CallTask {
         match &out {
             CallEvent::Answer(..) => _ = self.cancellation.disarm(),
             CallEvent::Failed(error) => self.cancellation.failed(error),
-            CallEvent::Refused(_) => self.cancellation.send("the client cannot be asked"),
+            CallEvent::Refused(_) => self.cancellation.send("the client lacks a capability"),
             CallEvent::Message(..) | CallEvent::Questions(..) => {}
         }
         _ = outlet.send(out).await;
@@ -263,12 +264,11 @@ impl CallTask {
             return NextAction::More;
         };
         if find(&self.capabilities, capability).is_none() {
-            let rejection =
-                "\"error\":{\"code\":-32601,\"message\":\"the client cannot be asked this\"}}";
+            let rejection = "\"error\":{\"code\":-32601,\"message\":\"the client did not declare the capability for this request\"}}";
             self.reply(&id, rejection.as_bytes()).await;
             return NextAction::Over(CallEvent::Refused(Rejection::missing_capability(
                 &format!("{{\"{capability}\":{{}}}}"),
-                format!("answering this needs the client capability {capability}"),
+                format!("the call needs the client capability {capability}"),
             )));
         }
         self.asked += 1;
@@ -295,7 +295,7 @@ impl CallTask {
         let request = with_operation(request, "", self.cause.as_ref());
         async move {
             if let Err(error) = notify(&backend, request).await {
-                tracing::debug!(backend = backend.name(), %error, "an answer did not arrive");
+                tracing::debug!(backend = backend.name(), %error, "failed to deliver the client's response");
             }
         }
     }

@@ -62,7 +62,7 @@ async fn accepted(response: Response<Body>) -> Result<(Response<Body>, bool), Re
     }
     let (parts, body) = response.into_parts();
     let message = read_error_body(body).await.map_err(|error| {
-        tracing::debug!(%error, "an answer to a subscription did not arrive");
+        tracing::debug!(%error, "failed to read the response to a subscription");
         Rejection::internal()
     })?;
     let is_error =

@@ -18,7 +18,7 @@ use crate::expiry::{time_to_expiry, wait_for_revocation};
 use crate::session::detached::Reservation;
 
 /// Cancellation reason for a suspended call whose client does not return.
-const NO_ANSWER: &str = "the client did not answer in time";
+const NO_ANSWER: &str = "the client did not respond in time";
 const TOKEN_EXPIRED: &str = "the client's token expired";
 
 impl CallTask {
@@ -32,7 +32,7 @@ impl CallTask {
         let gateway = Arc::clone(&self.gateway);
         while !asked.is_empty() {
             let Some(mut place) = gateway.parked.park(&self.caller, self.address) else {
-                let rejection = Rejection::overloaded("too many calls wait for an answer", 30);
+                let rejection = Rejection::overloaded("too many calls are suspended", 30);
                 self.end(CallEvent::Refused(rejection), &outlet).await;
                 return None;
             };
@@ -43,7 +43,8 @@ impl CallTask {
             let mut reservation = gateway.account(&self.caller, self.address).open();
             let size: usize = asked.iter().map(|asked| asked.server_request.len()).sum();
             if !reservation.resize(size + self.held()) {
-                let rejection = Rejection::overloaded("too much waits for answers of clients", 30);
+                let rejection =
+                    Rejection::overloaded("suspended calls have used up their byte budget", 30);
                 self.end(CallEvent::Refused(rejection), &outlet).await;
                 return None;
             }
