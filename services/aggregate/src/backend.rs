@@ -1,5 +1,6 @@
 //! Connection state of one backend: supported generations, offers, and requests to it.
 
+pub(crate) mod cancellation;
 pub(crate) mod collect;
 pub(crate) mod error;
 pub(crate) mod event_reader;

@@ -9,8 +9,8 @@ use crate::backend::BackendHandle;
 use crate::backend::health::check::check;
 use crate::backend::observe::observe;
 use crate::gateway_state::GatewayState;
-use crate::session::lock;
 use crate::settings::Checks;
+use crate::sync::lock;
 
 /// Observer and health check tasks of all backends.
 #[derive(Debug, Default)]

@@ -2,6 +2,7 @@
 //!
 //! Each pair of client and backend generations has its own file; the other modules are shared by them.
 
+pub(crate) mod call_stream;
 pub(crate) mod cancellation;
 pub(crate) mod extensions;
 pub(crate) mod relay;

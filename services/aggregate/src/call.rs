@@ -21,15 +21,12 @@ use vmcp_timeout::Elapsed;
 
 pub(crate) use self::complete::complete;
 pub(crate) use self::route::Target;
-use crate::backend::error::BackendError;
+use crate::backend::error::is_mode_mismatch;
 use crate::backend::event_reader::EventReader;
 use crate::backend::{BackendHandle, handshake};
-pub(crate) use crate::bridge::cancellation::{
-    Cancellation, SESSION_ENDED, message as cancellation, reason,
-};
+pub(crate) use crate::bridge::cancellation::{Cancellation, SESSION_ENDED};
 use crate::bridge::response::ReservationHolder;
 pub(crate) use crate::bridge::response::result;
-pub(crate) use crate::bridge::stateful_to_stateful::event_stream;
 pub(crate) use crate::bridge::stateful_to_stateless::needed;
 pub(crate) use crate::bridge::stateless_to_stateless::bridged;
 use crate::bridge::{
@@ -38,8 +35,9 @@ use crate::bridge::{
 use crate::cache::caller_catalog_cache::CallerView;
 use crate::catalog::{ByGeneration, Kind};
 use crate::gateway_state::{BackendCatalog, GatewayState, Snapshot};
+use crate::session::Session;
 use crate::session::detached::Disconnect;
-use crate::session::{Session, lock};
+use crate::sync::lock;
 
 /// Client request with the context that its processing needs.
 #[derive(Debug)]
@@ -70,15 +68,6 @@ impl ReservationHolder for Call {
     fn hold(&self, count: Reservation) {
         self.hold(count);
     }
-}
-
-/// Returns `true` if a failure may result from calling the backend in the wrong generation. None of these requests was
-/// processed.
-pub(crate) fn is_mode_mismatch(error: &BoxError) -> bool {
-    matches!(
-        cause_ref::<BackendError>(error.as_ref()),
-        Some(BackendError::Generation | BackendError::Revision | BackendError::Handshake { .. })
-    )
 }
 
 /// Records that a client's request to a backend failed.

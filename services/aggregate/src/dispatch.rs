@@ -10,8 +10,10 @@ use vmcp_session::SessionId;
 use vmcp_wire::Envelope;
 
 use crate::backend::request::{LAST_EVENT, SESSION};
-use crate::call::{Call, complete, event_stream, result};
+use crate::bridge::response::result;
+use crate::call::{Call, complete};
 use crate::catalog::Kind;
+use crate::event_stream::event_stream;
 use crate::gateway_state::GatewayState;
 use crate::notify::listen;
 use crate::session::Session;

@@ -8,6 +8,7 @@ mod call;
 mod catalog;
 mod client_messages;
 mod dispatch;
+mod event_stream;
 mod expiry;
 mod gateway;
 mod gateway_state;
@@ -20,6 +21,7 @@ mod session;
 pub mod settings;
 pub mod status;
 mod stream;
+mod sync;
 mod tasks;
 
 pub use self::{

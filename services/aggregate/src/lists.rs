@@ -10,8 +10,9 @@ use vmcp_wire::{Key, write_json_string};
 
 use crate::backend::BackendHandle;
 use crate::cache::caller_catalog_cache::CallerView;
-use crate::call::{Call, event_stream};
+use crate::call::Call;
 use crate::catalog::{Kind, Page, could_show, define_literal};
+use crate::event_stream::event_stream;
 use crate::gateway_state::{BackendCatalog, Snapshot};
 use crate::settings::PartialFailure;
 

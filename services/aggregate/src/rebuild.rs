@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::catalog::Conflict;
 use crate::gateway_state::{GatewayState, MAX_INLINE_ITEMS};
-use crate::session::lock;
+use crate::sync::lock;
 
 /// Time to collect further changes before a catalog is built.
 const GATHER_TIME: Duration = Duration::from_millis(5);

@@ -8,7 +8,7 @@ pub(crate) mod streams;
 use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -21,13 +21,14 @@ pub(crate) use self::backend_session_slot::BackendSessionSlot;
 use self::detached::ClientAccount;
 pub(crate) use self::streams::{PendingServerRequest, SessionStreams};
 use crate::backend::BackendHandle;
-use crate::backend::handshake::ClientInfo;
+use crate::backend::handshake::{ClientInfo, update_token};
 use crate::backend::request::{post, with_operation};
 use crate::backend::rpc::notify;
 use crate::call::{Call, Cancellation, SESSION_ENDED};
 use crate::catalog::Kind;
 use crate::gateway_state::GatewayState;
 use crate::stream::{MessageClass, Stream};
+use crate::sync::lock;
 
 /// Maximum number of concurrent requests of one session.
 const MAX_CALLS: usize = 256;
@@ -360,15 +361,4 @@ pub(crate) fn methods(changes: &[Kind]) -> Vec<&'static str> {
         .collect();
     methods.dedup();
     methods
-}
-
-/// Stores a newer token if the caller is the same.
-pub(crate) fn update_token(known: &Mutex<Caller>, caller: &Caller) {
-    if !caller.identity().is_anonymous() {
-        lock(known).clone_from(caller);
-    }
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -5,7 +5,7 @@ mod health;
 
 use std::sync::Arc;
 
-pub use self::health::{CheckError, HealthReport};
+pub use crate::backend::health::report::{CheckError, HealthReport};
 use vmcp_core::{Generation, ItemBackend, LATEST_STATEFUL, STATELESS, ToolAnnotations};
 
 use crate::backend::per_caller::PerCallerCatalogs;

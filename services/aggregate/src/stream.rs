@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout, timeout_at};
 use vmcp_core::{BudgetAccount, Reservation};
 
-pub(crate) use self::connection::{Connection, Opening, next_piece};
+pub(crate) use self::connection::{Connection, Opening};
 use self::state::StreamState;
 use crate::backend::error::BackendError;
 use crate::session::detached::{ClientAccount, Disconnect};

@@ -177,6 +177,15 @@ fn credentials(backend: &str, kind: &CredentialErrorKind) -> Rejection {
     }
 }
 
+/// Returns `true` if a failure may result from calling the backend in the wrong generation. None of these requests was
+/// processed.
+pub(crate) fn is_mode_mismatch(error: &BoxError) -> bool {
+    matches!(
+        cause_ref::<BackendError>(error.as_ref()),
+        Some(BackendError::Generation | BackendError::Revision | BackendError::Handshake { .. })
+    )
+}
+
 /// Describes a backend's error without confidential details.
 pub(crate) fn problem(error: &BoxError) -> String {
     let error: &(dyn std::error::Error + 'static) = error.as_ref();

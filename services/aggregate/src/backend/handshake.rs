@@ -16,7 +16,7 @@ use super::request::{REVISION, SESSION, delete, post, stateless, with_operation}
 use super::rpc::{notify, send_request};
 use super::sse_transport::ChannelHandle;
 use super::{BackendHandle, SupportedModes, is_unauthorized};
-use crate::session::{lock, update_token};
+use crate::sync::lock;
 
 /// Open session with a stateful backend.
 #[derive(Debug)]
@@ -212,6 +212,13 @@ impl BackendSession {
     /// Stores a newer token of the same caller for requests that are not caused by one of the caller's.
     pub(crate) fn update_token(&self, caller: &Caller) {
         update_token(&self.caller, caller);
+    }
+}
+
+/// Stores a newer token if the caller is the same.
+pub(crate) fn update_token(known: &Mutex<Caller>, caller: &Caller) {
+    if !caller.identity().is_anonymous() {
+        lock(known).clone_from(caller);
     }
 }
 

@@ -3,4 +3,5 @@
 pub(crate) mod check;
 pub(crate) mod diagnosis;
 pub(crate) mod reachability;
+pub(crate) mod report;
 pub(crate) mod state;

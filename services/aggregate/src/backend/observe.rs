@@ -23,7 +23,7 @@ use super::health::check::first_contact_result;
 use super::health::diagnosis;
 use super::health::reachability::probe_until_failure;
 use super::{BackendHandle, FetchStatus, SupportedModes, is_unauthorized};
-use crate::call::is_mode_mismatch;
+use crate::backend::error::is_mode_mismatch;
 use crate::catalog::ByGeneration;
 use crate::gateway_state::GatewayState;
 use crate::settings::Transport;

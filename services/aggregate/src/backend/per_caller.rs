@@ -24,7 +24,7 @@ use super::error::{BackendError, rejection};
 use crate::catalog::Offers;
 use crate::expiry;
 use crate::gateway_state::GatewayState;
-use crate::session::lock;
+use crate::sync::lock;
 
 /// Time for which an offer is fresh. The next request after that refreshes it in the background.
 const FRESHNESS_LIFETIME: Duration = Duration::from_secs(60);

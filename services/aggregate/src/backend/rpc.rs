@@ -195,3 +195,14 @@ fn sessionless(message: &[u8]) -> bool {
     let error = find(message, "error").unwrap_or_default();
     find(error, "code") != Some(b"-32601")
 }
+
+/// Returns `true` if an error response means that the session is unknown. Revision 2025-11-25 requires 404; some servers
+/// respond with 400 and an error without a request id.
+pub(crate) fn is_session_unknown_error(code: StatusCode, body: &[u8]) -> bool {
+    let error = match scan(body) {
+        Ok(Envelope::Response { id: None, outcome: Outcome::Error(error) }) => error.of(body),
+        Ok(_) => return false,
+        Err(_) => return code == StatusCode::NOT_FOUND,
+    };
+    code == StatusCode::NOT_FOUND || find(error, "code") == Some(b"-32000")
+}

@@ -37,7 +37,7 @@ use self::demultiplexer::{Demultiplexer, EnqueueError, MAX_PENDING_REQUESTS};
 use self::event_body::{EventBody, ResponseMessages, UnsolicitedMessages};
 use self::message_poster::MessagePoster;
 use super::error::BackendError;
-use crate::call::event_stream;
+use crate::event_stream::event_stream;
 use crate::settings::BackendService;
 
 /// Maximum size of an event, in bytes.

@@ -1,22 +1,19 @@
 //! Sending of `notifications/cancelled` to stateful backends: once for each call that ends without a response, never for other
 //! calls (MCP 2025-11-25, Cancellation).
 
-use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
-use vmcp_breaker::CircuitOpen;
-use vmcp_core::{BoxError, CredentialError, NotSentError, RequestContext, cause_ref};
-use vmcp_timeout::Elapsed;
+use vmcp_core::{BoxError, RequestContext};
 
-use crate::backend::error::BackendError;
+use crate::backend::cancellation::{cancellation, reason};
 use crate::backend::handshake::BackendSession;
 use crate::backend::request::{post, with_operation};
 use crate::backend::rpc::notify;
-use crate::catalog::define_literal;
-use crate::session::{BackendSessionSlot, lock};
+use crate::session::BackendSessionSlot;
+use crate::sync::lock;
 
 const METHOD: &str = "notifications/cancelled";
 
@@ -79,7 +76,7 @@ impl Cancellation {
     /// Returns the cancelling request if the guard is armed.
     pub(crate) fn request(&self, reason: &str) -> Option<Request<Full<Bytes>>> {
         let backend_session = self.disarm()?;
-        let message = message(&self.id, reason);
+        let message = cancellation(&self.id, reason);
         let request =
             backend_session.sign(post(&self.slot.backend, &backend_session.caller(), message));
         Some(with_operation(request, METHOD, self.cause.as_ref()))
@@ -89,48 +86,5 @@ impl Cancellation {
 impl Drop for Cancellation {
     fn drop(&mut self) {
         self.send(DISCONNECTED);
-    }
-}
-
-/// Builds the notification for the request with this id, which is JSON.
-pub(crate) fn message(id: &[u8], reason: &str) -> Bytes {
-    let start = br#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"#;
-    [&start[..], id, br#","reason":"#, &define_literal(reason), b"}}"].concat().into()
-}
-
-/// Returns the cancellation reason for a failed call; `None` if the backend has responded or does not process the call.
-pub(crate) fn reason(error: &BoxError) -> Option<Cow<'static, str>> {
-    let error: &(dyn std::error::Error + 'static) = error.as_ref();
-    if cause_ref::<NotSentError>(error).is_some()
-        || cause_ref::<CircuitOpen>(error).is_some()
-        || cause_ref::<CredentialError>(error).is_some()
-    {
-        return None;
-    }
-    if let Some(Elapsed { limit }) = cause_ref(error) {
-        return Some(format!("no message for {limit:?}").into());
-    }
-    match cause_ref::<BackendError>(error) {
-        Some(BackendError::ServerRequest(problem)) => Some(Cow::Borrowed(problem)),
-        Some(BackendError::Detached { reason, .. }) => reason.map(Cow::Borrowed),
-        // The connection failed, not the call.
-        None | Some(BackendError::Ended) => Some("the response was lost".into()),
-        Some(
-            BackendError::SessionGone
-            | BackendError::Status(_)
-            | BackendError::ContentType
-            | BackendError::Malformed(_)
-            | BackendError::Rpc { .. }
-            | BackendError::Handshake { .. }
-            | BackendError::TooLarge { .. }
-            | BackendError::NoRoom
-            | BackendError::Offer(_)
-            | BackendError::Generation
-            | BackendError::Revision
-            | BackendError::Busy
-            | BackendError::Cancelled
-            | BackendError::Capability(_)
-            | BackendError::Task(_),
-        ) => None,
     }
 }

@@ -5,15 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
 use tokio::time::sleep;
-use vmcp_core::{
-    Body, BoxError, Generation, LATEST_STATEFUL, MediaType, NotSentError, Rejection, cause_ref,
-};
+use vmcp_core::{Body, BoxError, Generation, MediaType, NotSentError, Rejection, cause_ref};
 use vmcp_timeout::Elapsed;
-use vmcp_wire::{Envelope, find, scan};
+use vmcp_wire::{Envelope, scan};
 
+use super::call_stream::{answering_stream, finish_failed, next};
 use super::extensions::for_session;
 use super::relay::{Relay, RelayOutcome};
 use super::response::{self, AdaptedResponse, BufferedResults, ExpectedResponse, ResponseBuffer};
@@ -21,10 +19,11 @@ use crate::backend::error::BackendError;
 use crate::backend::event_reader::EventReader;
 use crate::backend::handshake::BackendSession;
 use crate::backend::request::{listen, post, with_operation};
+use crate::backend::rpc::is_session_unknown_error;
 use crate::backend::rpc::{read_error_body, status};
 use crate::call::{Call, Target};
 use crate::session::{ActiveCall, ActiveCallGuard, BackendSessionSlot, Session};
-use crate::stream::{Opening, Stream};
+use crate::stream::Stream;
 
 /// Maximum number of times one response is resumed after the backend ended its stream.
 const MAX_RESUMPTIONS: usize = 100;
@@ -141,7 +140,7 @@ impl StatefulCall {
             && backend_session.can_end()
         {
             let rejection = Box::pin(read_error_body(body)).await?;
-            if !last && forgotten(code, &rejection) {
+            if !last && is_session_unknown_error(code, &rejection) {
                 self.slot().gone(&backend_session);
                 return Ok(CallProgress::SessionLost);
             }
@@ -325,34 +324,6 @@ fn is_final(error: &BoxError) -> bool {
         || matches!(cause_ref(error.as_ref()), Some(BackendError::Detached { .. }))
 }
 
-/// Returns the next message for `stream`. An incomplete one counts toward the buffer of a disconnected client.
-pub(crate) async fn next(
-    events: &mut EventReader,
-    stream: &Stream,
-) -> Option<Result<Bytes, BoxError>> {
-    loop {
-        if let Some(event) = events.buffered() {
-            return Some(event.map(|event| event.data));
-        }
-        if !stream.may_buffer(events.held()) {
-            return Some(Err(BackendError::UNREAD.into()));
-        }
-        stream.pace().await;
-        if let Err(error) = events.chunk().await? {
-            return Some(Err(error));
-        }
-    }
-}
-
-/// Ends the stream of a call with its failure.
-pub(crate) fn finish_failed(call: &Call, target: &Target, stream: &Stream, failure: &BoxError) {
-    if let Some(BackendError::Detached { .. }) = cause_ref(failure.as_ref()) {
-        call.gateway.detached.note_ended();
-        tracing::debug!(backend = target.backend.name(), error = %failure, "detached call ended");
-    }
-    stream.finish(target.failure(call, failure), None);
-}
-
 fn ready(shaped: AdaptedResponse) -> Result<CallProgress, BoxError> {
     match shaped {
         AdaptedResponse::Ready(response) => Ok(CallProgress::Complete(response)),
@@ -362,43 +333,4 @@ fn ready(shaped: AdaptedResponse) -> Result<CallProgress, BoxError> {
             Err(BackendError::Malformed("a server request outside a session").into())
         }
     }
-}
-
-/// Returns `true` if an error response means that the session is unknown. Revision 2025-11-25 requires 404; some servers
-/// respond with 400 and an error without a request id.
-pub(crate) fn forgotten(code: StatusCode, body: &[u8]) -> bool {
-    let error = match scan(body) {
-        Ok(Envelope::Response { id: None, outcome: vmcp_wire::Outcome::Error(error) }) => {
-            error.of(body)
-        }
-        Ok(_) => return false,
-        Err(_) => return code == StatusCode::NOT_FOUND,
-    };
-    code == StatusCode::NOT_FOUND || find(error, "code") == Some(b"-32000")
-}
-
-/// Creates a stream for a call of a session, and the response that connects the client to it.
-pub(crate) fn answering_stream(
-    call: &Call,
-    running: &ActiveCallGuard,
-) -> Result<(Arc<Stream>, Response<Body>), Rejection> {
-    let session = running.session();
-    let Some(stream) = session.streams().open_stream(session.account(&call.gateway)) else {
-        return Err(Rejection::overloaded("too many streams of this session are open", 1));
-    };
-    let opening =
-        if session.revision == LATEST_STATEFUL { Opening::Primed } else { Opening::Plain };
-    let response = event_stream(Body::wrap(stream.connect(None, opening)));
-    running.set_response_stream(&stream);
-    Ok((stream, response))
-}
-
-/// Builds a response that streams events.
-pub(crate) fn event_stream(body: Body) -> Response<Body> {
-    let mut response = Response::new(body);
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
-    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
-    response
 }

@@ -13,8 +13,8 @@ use vmcp_core::{Body, BoxError, Generation, MediaType, Rejection, Reservation};
 use vmcp_wire::{Envelope, Key, Outcome, Span, Splice, find, members, scan};
 
 use self::progress::ProgressFilter;
+use super::call_stream::{answering_stream, finish_failed, next};
 use super::response::{self, AdaptedResponse, BufferedResults, ExpectedResponse, ResponseBuffer};
-use super::stateful_to_stateful::{answering_stream, finish_failed, next};
 use super::stateless_to_stateless::names;
 use crate::backend::error::BackendError;
 use crate::backend::event_reader::EventReader;

@@ -20,19 +20,20 @@ use vmcp_wire::{Envelope, Key, Splice, find, scan, scan_prefix, sse};
 use self::call_task::CallTask;
 use super::extensions::{BRIDGED_IN_SESSIONS, bridged};
 use super::response::{self, AdaptedResponse, BufferedResults, ExpectedResponse, ResponseBuffer};
-use super::stateful_to_stateful::{event_stream, forgotten};
 use super::stateless_to_stateless::{carried, purpose};
 use super::suspended_calls::{CallEvent, Handle, Resumption};
 use crate::backend::error::BackendError;
 use crate::backend::event_reader::EventReader;
 use crate::backend::handshake::{BackendSession, ClientInfo};
 use crate::backend::request::post;
+use crate::backend::rpc::is_session_unknown_error;
 use crate::backend::rpc::{read_error_body, status};
 use crate::call::{Call, Cancellation, Target};
 use crate::catalog::define_literal;
+use crate::event_stream::event_stream;
+use crate::event_stream::next_piece;
 use crate::session::BackendSessionSlot;
 use crate::session::stateless_sessions::Key as SharedKey;
-use crate::stream::next_piece;
 
 /// Maximum number of messages queued for the client.
 const MAX_QUEUED_EVENTS: usize = 64;
@@ -147,7 +148,7 @@ impl InFlightCall {
             && backend_session.can_end()
         {
             let rejection = read_error_body(body).await?;
-            if !last && forgotten(code, &rejection) {
+            if !last && is_session_unknown_error(code, &rejection) {
                 slot.gone(&backend_session);
                 return Ok(None);
             }

@@ -19,7 +19,6 @@ use super::extensions::{BRIDGED, must_strip, strip};
 use super::response::{
     self, AdaptedResponse, BufferedResults, Continuation, ExpectedResponse, ResponseBuffer,
 };
-use super::stateful_to_stateful::event_stream;
 use crate::backend::BackendHandle;
 use crate::backend::error::BackendError;
 use crate::backend::event_reader::EventReader;
@@ -28,8 +27,9 @@ use crate::backend::request::post_stateless;
 use crate::backend::rpc::status;
 use crate::call::{Call, Target, needed};
 use crate::catalog::{add_headers, define_literal};
+use crate::event_stream::event_stream;
+use crate::event_stream::next_piece;
 use crate::seal::{Purpose, principal};
-use crate::stream::next_piece;
 use crate::tasks::{self, TASK_CHANGED};
 
 pub(crate) async fn call(

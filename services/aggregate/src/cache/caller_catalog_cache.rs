@@ -11,7 +11,7 @@ use crate::backend::BackendHandle;
 use crate::backend::per_caller::InternedOffers;
 use crate::catalog::WeakCatalogId;
 use crate::gateway_state::{BackendCatalogs, GatewayState, MAX_INLINE_ITEMS, Snapshot};
-use crate::session::lock;
+use crate::sync::lock;
 
 /// Maximum number of cached catalogs.
 const MAX_ENTRIES: usize = 1024;

@@ -8,7 +8,7 @@ use vmcp_core::{CallerPermissions, Fingerprint, Generation, Item, SingleFlight};
 use super::dedup_lru_cache::DedupLruCache;
 use crate::catalog::{Kind, List, Page, Selection, WeakCatalogId};
 use crate::gateway_state::BackendCatalog;
-use crate::session::lock;
+use crate::sync::lock;
 
 /// Maximum number of cached views over all catalogs, kinds and callers.
 const MAX_ENTRIES: usize = 8192;

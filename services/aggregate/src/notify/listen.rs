@@ -23,11 +23,12 @@ pub(crate) use self::subscribe::subscribe;
 use self::tasks::FollowedTask;
 use crate::backend::BackendHandle;
 use crate::call::Call;
-use crate::call::event_stream;
 use crate::catalog::{Kind, define_literal};
+use crate::event_stream::event_stream;
 use crate::expiry::wait_for_expiry;
-use crate::session::{lock, methods};
+use crate::session::methods;
 use crate::stream::{Connection, MessageClass, Opening, Stream};
+use crate::sync::lock;
 
 /// Maximum number of resources per stream.
 const MAX_RESOURCES: usize = 1024;

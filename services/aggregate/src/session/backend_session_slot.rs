@@ -13,12 +13,12 @@ use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 use vmcp_core::{BoxError, RequestContext};
 
-use super::lock;
 use crate::backend::BackendHandle;
 use crate::backend::handshake::{self, BackendSession, ClientInfo};
 use crate::backend::request::{post, with_operation};
 use crate::backend::rpc::{notify, send_request};
 use crate::catalog::define_literal;
+use crate::sync::lock;
 
 /// Interval for checking whether the calls of an ending session have completed.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);

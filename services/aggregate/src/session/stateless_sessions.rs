@@ -11,8 +11,9 @@ use vmcp_core::{Fingerprint, Identity};
 
 use crate::backend::BackendHandle;
 use crate::backend::error::BackendError;
-use crate::session::{BackendSessionSlot, lock};
+use crate::session::BackendSessionSlot;
 use crate::settings::Transport;
+use crate::sync::lock;
 
 /// Maximum number of sessions.
 const MAX_ENTRIES: usize = 4096;

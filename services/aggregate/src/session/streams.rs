@@ -10,10 +10,11 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use vmcp_timeout::PauseGuard;
 
+use super::BackendSessionSlot;
 use super::detached::ClientAccount;
-use super::{BackendSessionSlot, lock};
 use crate::backend::handshake::BackendSession;
 use crate::stream::Stream;
+use crate::sync::lock;
 
 /// Maximum number of streams of one session, active or resumable.
 const MAX_STREAMS: usize = 64;

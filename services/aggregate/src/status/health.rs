@@ -1,41 +1,9 @@
 //! Health of a backend in the status report.
 
-use std::time::SystemTime;
-
 use vmcp_breaker::health::Health;
 
 use super::BackendReport;
 use crate::settings::Sharing;
-
-/// Results of a backend's health checks ([`Settings::checks`](crate::settings::Settings::checks)).
-#[derive(Clone, Debug)]
-pub struct HealthReport {
-    /// Health according to the checks alone. Display [`BackendReport::health`] instead.
-    pub health: Health,
-    /// Number of consecutive failed checks.
-    pub consecutive_failures: u32,
-    /// Time of the last health transition.
-    pub since: SystemTime,
-    /// Time of the last check.
-    pub last_check: Option<SystemTime>,
-    /// Time of the next check.
-    pub next_check: Option<SystemTime>,
-    /// Last error. It is kept after the backend has recovered.
-    pub last_error: Option<CheckError>,
-    /// Number of health transitions.
-    pub changes: u64,
-}
-
-/// Error found by a check.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CheckError {
-    /// Error kind: `timeout`, `unreachable`, `http_error`, `unauthorized`, `rate_limited`, `protocol` or `slow`.
-    pub kind: &'static str,
-    /// Description without addresses or credentials, as a clause about the backend.
-    pub message: String,
-    /// Time of the error.
-    pub at: SystemTime,
-}
 
 impl BackendReport {
     /// Returns the health of the backend: the result of its checks or, if those found no error, that of fetching its offer.

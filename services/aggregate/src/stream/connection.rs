@@ -14,12 +14,7 @@ use vmcp_wire::sse;
 
 use super::Stream;
 use super::state::StreamState;
-
-/// Approximate maximum number of bytes in one frame; the connection's own buffers are not counted.
-pub(super) const MAX_FRAME: usize = 32 << 10;
-
-/// Space for the fields around an event's data, in bytes.
-const FIELDS: usize = 64;
+use crate::event_stream::{FIELDS, MAX_FRAME};
 
 /// Interval of keep-alive comments on a silent stream.
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -80,16 +75,6 @@ fn encode(
     }
     let waits = encoder.is_some() || state.first_unsent().is_some();
     state.waits_since = waits.then(Instant::now);
-}
-
-/// Returns the next piece of the event that is being sent, until it is complete.
-pub(crate) fn next_piece(encoder: &mut Option<sse::Encoder>) -> Option<Frame<Bytes>> {
-    let event = encoder.as_mut()?;
-    let mut out = BytesMut::with_capacity(event.remaining().min(MAX_FRAME) + FIELDS);
-    if event.encode(None, MAX_FRAME, &mut out) {
-        *encoder = None;
-    }
-    Some(Frame::data(out.freeze()))
 }
 
 impl http_body::Body for Connection {

@@ -3,9 +3,10 @@ use http_body_util::BodyExt;
 use tokio::time::{advance, sleep};
 use vmcp_core::ByteBudget;
 
-use super::connection::{KEEP_ALIVE, MAX_FRAME};
+use super::connection::KEEP_ALIVE;
 use super::state::MAX_STREAM_BYTES;
 use super::*;
+use crate::event_stream::MAX_FRAME;
 use crate::session::detached::DetachedBudget;
 
 fn stream_of(number: u32) -> Arc<Stream> {

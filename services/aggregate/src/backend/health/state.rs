@@ -8,9 +8,9 @@ use tokio::time::Instant;
 use vmcp_breaker::health::{Health, HealthMonitor, ProbeResult};
 use vmcp_core::Clock;
 
+use super::report::{CheckError, HealthReport};
 use crate::backend::{BackendHandle, FetchStatus};
-use crate::session::lock;
-use crate::status::{CheckError, HealthReport};
+use crate::sync::lock;
 
 /// Results of a backend's health checks. Without checks, the health is unknown.
 #[derive(Debug)]

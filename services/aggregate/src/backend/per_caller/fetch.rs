@@ -5,10 +5,10 @@ use std::sync::Arc;
 use futures_util::future::try_join;
 use vmcp_core::{BoxError, Caller, Generation, RequestContext};
 
+use crate::backend::error::is_mode_mismatch;
 use crate::backend::fetch::{self, Budget, CatalogSource};
 use crate::backend::handshake::{self, ClientInfo};
 use crate::backend::{BackendHandle, SupportedModes};
-use crate::call::is_mode_mismatch;
 use crate::catalog::{Offer, Offers};
 use crate::gateway_state::GatewayState;
 

@@ -6,9 +6,9 @@ use http_body_util::Full;
 use vmcp_core::{BoxError, McpOperation};
 
 use super::{BackendHandle, drain_body};
+use crate::backend::cancellation::{cancellation, reason};
 use crate::backend::request::SESSION;
 use crate::backend::sse_transport::ChannelHandle;
-use crate::call::{cancellation, reason};
 
 /// Guard of a request in a stateful session. Cancels the request if dropped before the response.
 pub(super) struct CancelOnDrop<'a> {

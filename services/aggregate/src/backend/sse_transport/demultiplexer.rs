@@ -157,7 +157,7 @@ impl Demultiplexer {
                 return self.server_request(id.slice(&message), ping, message);
             }
             Err(error) => {
-                tracing::warn!(fault = %error.kind, "dropped an event that is not a JSON-RPC message")
+                tracing::warn!(fault = %error.kind, "dropped an event that is not a JSON-RPC message");
             }
         }
         None

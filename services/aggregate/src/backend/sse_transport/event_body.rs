@@ -11,7 +11,7 @@ use vmcp_wire::sse;
 
 use super::demultiplexer::Demultiplexer;
 use super::message_queue::{MessageQueue, QueueReader, QueuedMessage};
-use crate::stream::next_piece;
+use crate::event_stream::next_piece;
 
 /// Messages for one request. Dropping it removes the request.
 #[derive(Debug)]

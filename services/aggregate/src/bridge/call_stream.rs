@@ -1,0 +1,58 @@
+//! Stream of a stateful client's call: messages precede the response, and the client can resume it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::Response;
+use vmcp_core::{Body, BoxError, LATEST_STATEFUL, Rejection, cause_ref};
+
+use crate::backend::error::BackendError;
+use crate::backend::event_reader::EventReader;
+use crate::call::{Call, Target};
+use crate::event_stream::event_stream;
+use crate::session::ActiveCallGuard;
+use crate::stream::{Opening, Stream};
+
+/// Returns the next message for `stream`. An incomplete one counts toward the buffer of a disconnected client.
+pub(crate) async fn next(
+    events: &mut EventReader,
+    stream: &Stream,
+) -> Option<Result<Bytes, BoxError>> {
+    loop {
+        if let Some(event) = events.buffered() {
+            return Some(event.map(|event| event.data));
+        }
+        if !stream.may_buffer(events.held()) {
+            return Some(Err(BackendError::UNREAD.into()));
+        }
+        stream.pace().await;
+        if let Err(error) = events.chunk().await? {
+            return Some(Err(error));
+        }
+    }
+}
+
+/// Ends the stream of a call with its failure.
+pub(crate) fn finish_failed(call: &Call, target: &Target, stream: &Stream, failure: &BoxError) {
+    if let Some(BackendError::Detached { .. }) = cause_ref(failure.as_ref()) {
+        call.gateway.detached.note_ended();
+        tracing::debug!(backend = target.backend.name(), error = %failure, "detached call ended");
+    }
+    stream.finish(target.failure(call, failure), None);
+}
+
+/// Creates a stream for a call of a session, and the response that connects the client to it.
+pub(crate) fn answering_stream(
+    call: &Call,
+    running: &ActiveCallGuard,
+) -> Result<(Arc<Stream>, Response<Body>), Rejection> {
+    let session = running.session();
+    let Some(stream) = session.streams().open_stream(session.account(&call.gateway)) else {
+        return Err(Rejection::overloaded("too many streams of this session are open", 1));
+    };
+    let opening =
+        if session.revision == LATEST_STATEFUL { Opening::Primed } else { Opening::Plain };
+    let response = event_stream(Body::wrap(stream.connect(None, opening)));
+    running.set_response_stream(&stream);
+    Ok((stream, response))
+}
