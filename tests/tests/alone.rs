@@ -33,7 +33,7 @@ const COMMON: &[&str] = &[
 const PURPOSE: &[(&str, &[&str], &str)] = &[
     ("vmcp-core", &["secrecy", "serde_json"], "tokens are secrets, claims are JSON"),
     ("vmcp-jwt", &["serde_core", "serde_json"], "keys and claims are JSON"),
-    ("vmcp-oauth-client", &["secrecy"], "clients have secrets"),
+    ("vmcp-oauth-client", &["secrecy", "serde_json"], "clients have secrets, responses are JSON"),
     ("vmcp-token-exchange", &["secrecy"], "tokens are secrets"),
     ("vmcp-header-injection", &["secrecy"], "credentials are secrets"),
     ("vmcp-aws-sts", &["secrecy"], "credentials are secrets"),

@@ -9,7 +9,8 @@ mod service;
 mod subject;
 
 pub use vmcp_core::{
-    BoxError, Caller, Clock, CredentialError, CredentialErrorKind, Identity, UpstreamKind,
+    BoxError, Caller, Claims, Clock, CredentialError, CredentialErrorKind, HttpClient, Identity,
+    UpstreamKind,
 };
 
 pub use self::{
