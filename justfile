@@ -33,11 +33,7 @@ test-fast *arguments:
 
 # Check the dependency tree: duplicates, licenses, sources
 deny:
-    @if cargo deny --version >/dev/null 2>&1; then \
-        cargo deny check bans licenses sources; \
-    else \
-        echo "skipped: cargo-deny is not installed (cargo install --locked cargo-deny)"; \
-    fi
+    cargo deny check bans licenses sources
 
 # Run the benchmark against a bare proxy, in release mode; `just bench --profile-row call` for some rows
 bench *arguments:
