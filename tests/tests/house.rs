@@ -128,9 +128,16 @@ fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
 
+/// Returns the packages of the workspace.
 fn packages() -> Vec<Value> {
+    metadata(&["--no-deps"])
+}
+
+/// Returns the packages that `cargo metadata` lists with these arguments.
+fn metadata(arguments: &[&str]) -> Vec<Value> {
     let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
+        .args(["metadata", "--format-version", "1", "--offline"])
+        .args(arguments)
         .current_dir(root())
         .output()
         .unwrap();
@@ -267,6 +274,28 @@ fn crates_have_readme_description_and_workspace_lints() {
     }
     let log = fs::read_to_string(root().join("CHANGELOG.md")).unwrap();
     assert!(log.contains("## [Unreleased]"), "CHANGELOG.md begins with what is unreleased");
+}
+
+#[test]
+fn rust_version_is_that_of_newest_dependency() {
+    let version = |package: &Value| -> Option<Vec<u32>> {
+        let text = package["rust_version"].as_str()?;
+        Some(text.split('.').map(|part| part.parse().unwrap()).collect())
+    };
+    let (own, others): (Vec<_>, Vec<_>) =
+        metadata(&[]).into_iter().partition(|package| package["source"].is_null());
+    let newest = others
+        .iter()
+        .filter_map(|package| Some((version(package)?, package["name"].as_str())))
+        .max();
+    let (newest, dependency) = newest.unwrap();
+    for package in &own {
+        let name = &package["name"];
+        assert!(
+            version(package) >= Some(newest.clone()),
+            "{name}: {dependency:?} needs {newest:?}"
+        );
+    }
 }
 
 #[test]
