@@ -232,7 +232,7 @@ mod tests {
     use crate::settings::{Limits, PartialFailure, Rules, Settings};
 
     #[tokio::test]
-    async fn the_future_of_a_request_is_small() {
+    async fn request_future_stays_small() {
         let settings = Settings {
             name: String::new(),
             version: String::new(),

@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_newer_token_lets_it_go_on() {
+    async fn newer_token_extends_expiry() {
         let tokens = [caller(60), caller(90), caller(90)];
         let (asked, begun) = (Cell::new(0), Instant::now());
         wait_for_expiry(|| {
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_session_that_is_over_ends_what_was_begun_in_it() {
+    async fn expires_when_session_is_revoked() {
         let over = || async { sleep(Duration::from_secs(5)).await };
         let caller = Identity::builder("i", "s").revocation(std::sync::Arc::new(over)).build();
         let begun = Instant::now();
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_has_no_token_does_not_end() {
+    async fn anonymous_caller_never_expires() {
         let nobody = wait_for_expiry(|| Caller::User(Identity::anonymous()));
         assert!(tokio::time::timeout(Duration::from_secs(1 << 30), nobody).await.is_err());
     }

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sealed_opens_for_its_purpose_only() {
+    fn opens_sealed_text_only_for_same_purpose() {
         let seal = seal(&[[1; 32]]);
         let sealed = seal.seal("state", PURPOSE).unwrap();
         assert_eq!(seal.open(&sealed, PURPOSE).as_deref(), Some("state"));
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_text_does_not_open() {
+    fn rejects_tampered_text() {
         let seal = seal(&[[1; 32]]);
         let sealed = seal.seal("state", PURPOSE).unwrap();
         assert_eq!(seal.open(&format!("{sealed}-TAMPERED"), PURPOSE), None);
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_old_does_not_open() {
+    fn rejects_expired_text() {
         let seal = Seal::new(&[[1; 32]], Duration::ZERO);
         let sealed = seal.seal("state", PURPOSE).unwrap();
         assert_eq!(seal.open(&sealed, PURPOSE).as_deref(), Some("state"), "good in its second");

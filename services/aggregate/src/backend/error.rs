@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_credentials_say_who_can_help() {
+    fn maps_missing_credentials_to_remedies() {
         let told = without(CredentialErrorKind::NoCaller);
         assert!(told.message().contains("the caller is not authenticated"), "{told:?}");
         assert_eq!((told.status(), told.challenge()), (StatusCode::OK, None));
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_backend_refuses_is_not_worth_another_try() {
+    fn does_not_retry_rejected_credentials() {
         for status in [401, 403, 407] {
             let refused = || BackendError::Status(StatusCode::from_u16(status).unwrap());
             assert!(told(refused()).ends_with("it rejected the credentials of the request"));
@@ -294,21 +294,21 @@ mod tests {
     }
 
     #[test]
-    fn a_login_that_has_ended_is_a_challenge() {
+    fn challenges_caller_without_upstream_token() {
         let told = without(CredentialErrorKind::NoUpstreamToken { provider: "github".into() });
         assert_eq!(told.status(), StatusCode::UNAUTHORIZED);
         assert_eq!(told.challenge(), Some(&vmcp_core::Challenge::InvalidToken));
     }
 
     #[test]
-    fn an_open_circuit_says_when_to_try_again() {
+    fn open_circuit_states_retry_delay() {
         let backend = vmcp_core::Backend::new("be");
         let open = CircuitOpen { backend, retry_in: Duration::from_secs(7) };
         assert!(told(open).ends_with("circuit open, retry in 7 s"));
     }
 
     #[test]
-    fn a_client_learns_which_backend_failed_and_how_but_no_addresses() {
+    fn names_backend_and_cause_without_addresses() {
         let elapsed = Elapsed { limit: Duration::from_secs(1) };
         assert_eq!(told(elapsed), "backend be did not respond in time");
         let refused = std::io::Error::other("connect 10.0.0.7:80: refused");

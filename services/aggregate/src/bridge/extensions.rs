@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn looks_closer_where_a_name_may_be_written_otherwise() {
+    fn detects_escaped_or_folded_extension_names() {
         for text in [r#"{"Tasks":1}"#, r#"{"ta\u0073ks":1}"#, r#"{"ta\u{17f}ks":1}"#, r#"{"é":1}"#]
         {
             let text = text.replace("\\u{17f}", "\u{17f}");

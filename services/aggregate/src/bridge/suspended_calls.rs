@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_call_is_taken_once_and_by_its_own_caller() {
+    async fn only_own_caller_takes_call_once() {
         let parked = SuspendedCalls::new(10, 10);
         let (alice, mallory) = (Identity::new("i", "alice"), Identity::new("i", "mallory"));
         let place = parked.park(&alice, None).unwrap();

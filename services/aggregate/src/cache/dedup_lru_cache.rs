@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_content_is_kept_once_and_goes_with_its_last_key() {
+    fn stores_equal_content_until_last_key_goes() {
         let mut kept = DedupLruCache::new(10, 100);
         let first = kept.insert(1, "a", Arc::new(()), 60);
         let second = kept.insert(2, "a", Arc::new(()), 60);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_stays() {
+    fn keeps_recently_used_entries() {
         let mut kept = DedupLruCache::new(16, 1000);
         kept.insert(usize::MAX, usize::MAX, Arc::new(0), 1);
         for number in 0..1000 {

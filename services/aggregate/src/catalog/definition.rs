@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_stays_keeps_its_spelling() {
+    fn unchanged_name_keeps_spelling() {
         let raw = r#"{"name":"\u0061\""}"#;
         assert_eq!(defined(raw, "a\"", None), raw);
         assert_eq!(defined(raw, "b\"", None), r#"{"name":"b\""}"#);

@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_that_comes_twice_is_taken_once() {
+    fn keeps_first_of_duplicate_items() {
         let items =
             Items::of(Kind::Tools, &[r#"{"name":"a"}"#, r#"{"x":1,"name":"\u0061"}"#, "{}"]);
         let found: Vec<_> = items.iter().map(|item| (item.key(), item.raw())).collect();

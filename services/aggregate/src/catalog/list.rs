@@ -176,14 +176,14 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_outlives_the_item_that_it_names() {
+    fn cursor_survives_removal_of_named_item() {
         let next = list(0..1500).page(Kind::Tools, None).unwrap().next.unwrap();
         let page = list((990..1010).filter(|n| *n != 999)).page(Kind::Tools, Some(&next)).unwrap();
         assert!(page.items.starts_with(b"{1000},{1001}"));
     }
 
     #[test]
-    fn a_cursor_of_another_kind_or_make_is_refused() {
+    fn rejects_malformed_or_foreign_cursors() {
         let list = list(0..1500);
         let next = list.page(Kind::Tools, None).unwrap().next.unwrap();
         assert_eq!(list.page(Kind::Prompts, Some(&next)), None);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_list_is_one_empty_page() {
+    fn empty_list_has_one_empty_page() {
         let page = list([]).page(Kind::Tools, None).unwrap();
         assert_eq!(page, Page { items: Bytes::new(), next: None });
         assert_eq!(List::default().page(Kind::Tools, None).unwrap().items, "");

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn annotations_that_break_the_rules_are_told() {
+    fn rejects_invalid_header_annotations() {
         for bad in [
             r#"{"a":{"type":"object","x-mcp-header":"A"}}"#,
             r#"{"a":{"type":"string","x-mcp-header":""}}"#,

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_stands_for_its_expansions_only() {
+    fn template_matches_only_own_expansions() {
         for (template, uri, fit) in [
             ("test://t/{id}/data", "test://t/123/data", true),
             ("test://t/{id}/data", "test://t/1/2/data", false),

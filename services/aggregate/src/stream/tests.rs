@@ -28,7 +28,7 @@ async fn read(connection: &mut Connection) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_broken_connection_is_resumed_where_it_broke() {
+async fn resumes_stream_after_last_event() {
     let stream = stream_of(7);
     let mut first = stream.connect(None, Opening::Primed);
     assert_eq!(read(&mut first).await, "id: 7-0\nretry: 1000\ndata: \n\n");
@@ -46,7 +46,7 @@ async fn a_broken_connection_is_resumed_where_it_broke() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_connection_ends_the_first() {
+async fn second_connection_ends_first() {
     let stream = stream_of(0);
     let mut first = stream.connect(None, Opening::Plain);
     let mut second = stream.connect(None, Opening::Plain);
@@ -58,7 +58,7 @@ async fn a_second_connection_ends_the_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_progress_the_oldest_is_dropped_and_results_never_are() {
+async fn drops_oldest_progress_but_never_results() {
     let stream = stream_of(0);
     push(&stream, "result", MessageClass::Required);
     for n in 0..100 {
@@ -73,7 +73,7 @@ async fn of_progress_the_oldest_is_dropped_and_results_never_are() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_does_not_read_loses_its_connection_not_its_messages() {
+async fn slow_client_loses_connection_but_no_messages() {
     let stream = stream_of(0);
     let mut slow = stream.connect(None, Opening::Plain);
     for n in 0..=MAX_QUEUED_MESSAGES {
@@ -89,7 +89,7 @@ async fn a_client_that_does_not_read_loses_its_connection_not_its_messages() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_grows_without_end_behind_a_client_that_never_comes_back() {
+async fn bounds_messages_for_absent_client() {
     let stream = stream_of(0);
     let taken =
         (0..10_000).filter(|n| push(&stream, &n.to_string(), MessageClass::Required)).count();
@@ -117,7 +117,7 @@ async fn response_always_has_room() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn notification_displaces_no_smaller_one_in_vain() {
+async fn oversized_notification_displaces_no_smaller_one() {
     let stream = stream_of(1);
     push(&stream, "small", MessageClass::Droppable);
     assert!(push(&stream, &"x".repeat(MAX_STREAM_BYTES + 1), MessageClass::Droppable));
@@ -151,7 +151,7 @@ async fn equal_changes_wait_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_stream_shows_that_it_is_alive() {
+async fn sends_keep_alive_on_silent_stream() {
     let stream = stream_of(0);
     let mut connection = stream.connect(None, Opening::Plain);
     let began = Instant::now();
@@ -160,7 +160,7 @@ async fn a_silent_stream_shows_that_it_is_alive() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_ended_lives_on_for_a_while() {
+async fn keeps_ended_stream_for_resumption_window() {
     let stream = stream_of(0);
     stream.end();
     assert!(!stream.is_over());
@@ -176,7 +176,7 @@ fn ids_of_others_are_no_ids() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn client_that_is_away_is_waited_for_so_long() {
+async fn abandons_stream_after_limit_without_client() {
     let stream = stream_of(1);
     let limit = Duration::from_secs(60);
     let connection = stream.connect(None, Opening::Plain);
@@ -196,7 +196,7 @@ async fn client_that_is_away_is_waited_for_so_long() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waits_for_a_client_that_is_away_is_bounded() {
+async fn bounds_bytes_for_disconnected_client() {
     let stream = stream_within(200 << 10, 1);
     drop(stream.connect(None, Opening::Plain));
     let part = "x".repeat(20 << 10);

@@ -99,7 +99,7 @@ async fn stream_that_lasts_waits_for_room() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_read_before_there_is_room() {
+async fn waits_for_budget_before_reading() {
     let budget = ByteBudget::new(100 * KB);
     let (mut sender, mut events) = stream(&budget, true);
     let mut other = budget.open(budget.backend("a"));
@@ -132,7 +132,7 @@ async fn partial_event_gives_way_to_requests_that_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn streams_with_partial_events_do_not_wait_for_each_other() {
+async fn fails_partial_event_after_max_budget_wait() {
     let budget = ByteBudget::new(100 * KB);
     let (mut sender, mut events) = stream(&budget, true);
     let mut other = budget.open(budget.backend("a"));

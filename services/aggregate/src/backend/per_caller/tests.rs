@@ -20,7 +20,7 @@ fn fetched(
 }
 
 #[tokio::test(start_paused = true)]
-async fn callers_are_bounded_and_who_was_here_lately_stays() {
+async fn evicts_least_recent_caller_at_limit() {
     let catalogs = PerCallerCatalogs::new();
     for number in 0..2 * MAX_CALLERS {
         tokio::time::advance(Duration::from_micros(1)).await;
@@ -71,7 +71,7 @@ async fn different_offers_are_bounded_in_bytes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_nobody_uses_goes_and_what_expired_goes() {
+async fn sweeps_idle_and_expired_callers() {
     let catalogs = PerCallerCatalogs::new();
     let expires_at = std::time::SystemTime::now() + Duration::from_secs(100);
     let short = Identity::builder("https://idp.test", "short").expires_at(expires_at).build();
@@ -85,7 +85,7 @@ async fn what_nobody_uses_goes_and_what_expired_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_changes_while_it_is_fetched_is_fetched_once_more() {
+async fn refetches_catalog_changed_during_fetch() {
     let catalogs = PerCallerCatalogs::new();
     let entry = catalogs.of(&caller(1));
     assert!(matches!(entry.step(true), NextStep::Fetch), "to look is not to fetch");

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_worth_little_makes_room_and_what_is_worth_much_is_refused() {
+    fn evicts_droppable_and_rejects_required_messages_when_full() {
         let queue = Arc::new(MessageQueue::default());
         for number in 0..MAX_QUEUED_MESSAGES {
             assert!(queue.enqueue(number.to_string().into(), Priority::Droppable));
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_reader_ends_the_older_one() {
+    fn newer_reader_ends_older_reader() {
         let queue = Arc::new(MessageQueue::default());
         let mut first = queue.read();
         assert_eq!(next(&mut first), Poll::Pending);

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_may_be_relative_or_absolute() {
+    fn accepts_relative_and_absolute_endpoints() {
         let expected = "http://be.test:8080/messages?sessionId=1";
         for named in [
             "/messages?sessionId=1",
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_of_another_origin_is_refused() {
+    fn rejects_endpoint_of_other_origin() {
         for named in [
             "http://evil.test/messages",
             "https://be.test:8080/messages",

@@ -128,7 +128,7 @@ async fn text(body: Body) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_alone_is_json() {
+async fn returns_single_response_as_json() {
     let mut fake = obliging().await;
     let handle = fake.open().await;
     let with_operation = fake.ask(&handle, CALL).await;
@@ -140,7 +140,7 @@ async fn an_answer_alone_is_json() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_with_progress_is_a_stream() {
+async fn returns_response_with_progress_as_stream() {
     let mut fake = obliging().await;
     let handle = fake.open().await;
     let with_operation = fake.ask(&handle, CALL).await;
@@ -153,7 +153,7 @@ async fn an_answer_with_progress_is_a_stream() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_requests_get_their_own_answers_in_any_order() {
+async fn matches_out_of_order_responses_to_requests() {
     let mut fake = obliging().await;
     let handle = fake.open().await;
     let other = r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t"}}"#;
@@ -167,7 +167,7 @@ async fn two_requests_get_their_own_answers_in_any_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_comes_unasked_is_on_the_stream_that_get_opens() {
+async fn sends_unsolicited_messages_on_get_stream() {
     let mut fake = obliging().await;
     let handle = fake.open().await;
     let changed = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
@@ -182,7 +182,7 @@ async fn what_comes_unasked_is_on_the_stream_that_get_opens() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_broken_stream_fails_all_that_wait_and_ends_the_session() {
+async fn broken_stream_fails_pending_calls_and_ends_session() {
     let mut fake = obliging().await;
     let handle = fake.open().await;
     let with_operation = fake.ask(&handle, CALL).await;
@@ -207,7 +207,7 @@ async fn gives_up_a_backend_that_stays_silent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_time_stands_still_while_a_question_is_open() {
+async fn pauses_timeout_during_open_server_request() {
     let mut fake = obliging().await;
     let handle = fake.open().await;
     let mut request = within(&handle, post(CALL));
@@ -228,7 +228,7 @@ async fn the_time_stands_still_while_a_question_is_open() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_answer_counts_even_if_the_post_hangs() {
+async fn accepts_response_while_post_hangs() {
     let hangs = |message: &str| (!message.contains("tools/call")).then_some(StatusCode::ACCEPTED);
     let mut fake = fake("event: endpoint\ndata: /post?s=1\n\n", Box::new(hangs)).await;
     let handle = fake.open().await;
@@ -238,7 +238,7 @@ async fn the_answer_counts_even_if_the_post_hangs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_of_the_post_is_the_answer() {
+async fn returns_post_rejection_as_response() {
     let refuses = |message: &str| {
         let refused = message.contains("tools/call");
         Some(if refused { StatusCode::NOT_FOUND } else { StatusCode::ACCEPTED })
@@ -252,7 +252,7 @@ async fn a_refusal_of_the_post_is_the_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancelled_request_is_over_at_once() {
+async fn cancelled_request_ends_immediately() {
     let mut fake = obliging().await;
     let handle = fake.open().await;
     let with_operation = fake.ask(&handle, CALL).await;
@@ -265,7 +265,7 @@ async fn a_cancelled_request_is_over_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pings_are_answered_without_anybody_listening() {
+async fn answers_pings_without_listener() {
     let mut fake = obliging().await;
     let _lease = fake.open().await;
     fake.say(r#"{"jsonrpc":"2.0","id":"p","method":"ping"}"#).await;
@@ -273,7 +273,7 @@ async fn pings_are_answered_without_anybody_listening() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_stream_ends_with_the_last_lease_and_with_delete() {
+async fn closes_stream_with_last_handle_or_delete() {
     for delete in [false, true] {
         let mut fake = obliging().await;
         let handle = fake.open().await;
@@ -291,7 +291,7 @@ async fn the_stream_ends_with_the_last_lease_and_with_delete() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_names_no_endpoint_of_its_own_opens_nothing() {
+async fn rejects_stream_without_own_endpoint() {
     let accepted = || Box::new(|_: &str| Some(StatusCode::ACCEPTED));
     let foreign = fake("event: endpoint\ndata: http://evil.test/\n\n", accepted()).await;
     let error = foreign.begin(post(HELLO)).await.unwrap().unwrap_err();
@@ -312,7 +312,7 @@ async fn only_the_handshake_opens_a_stream() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_around_a_backend_sees_operations_with_their_answers_and_no_posts() {
+async fn wrapper_sees_operations_and_responses_without_posts() {
     let mut fake = obliging().await;
     let (saw, mut seen) = unbounded_channel();
     let around = ServiceWrapper::new(move |service| {

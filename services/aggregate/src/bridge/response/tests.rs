@@ -23,7 +23,7 @@ fn expected(backend: Generation) -> ExpectedResponse {
 }
 
 #[tokio::test]
-async fn who_asks_for_credentials_need_not_say_so_in_json_rpc() {
+async fn accepts_credential_rejections_without_json_rpc() {
     for backend in [Generation::Stateless, Generation::Stateful] {
         for code in [401, 403, 407] {
             let status = StatusCode::from_u16(code).unwrap();

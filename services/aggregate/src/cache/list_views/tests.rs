@@ -95,7 +95,7 @@ async fn names(
 }
 
 #[tokio::test]
-async fn pages_of_a_view_hold_what_is_seen_and_nothing_else() {
+async fn pages_contain_exactly_visible_items() {
     let (views, catalog) = (Arc::new(Views::new()), catalog(2500));
     let odd = names(&views, &catalog, "13579").await;
     let expected: Vec<_> =
@@ -106,7 +106,7 @@ async fn pages_of_a_view_hold_what_is_seen_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_cursor_in_the_middle_of_what_is_hidden_tells_nothing() {
+async fn cursor_does_not_reveal_hidden_items() {
     let (views, catalog) = (Arc::new(Views::new()), catalog(2500));
     let view = views.of(&catalog, Kind::Tools, &permissions("0").0, CLIENT).await.unwrap();
     let page = |cursor: &str| {
@@ -120,7 +120,7 @@ async fn a_cursor_in_the_middle_of_what_is_hidden_tells_nothing() {
 }
 
 #[tokio::test]
-async fn a_view_is_computed_once_for_many_who_want_it_at_once() {
+async fn computes_view_once_for_concurrent_requests() {
     let (views, catalog) = (Arc::new(Views::new()), catalog(500));
     let (permissions, asked) = permissions("13579");
     let of = || views.of(&catalog, Kind::Tools, &permissions, CLIENT);
@@ -132,7 +132,7 @@ async fn a_view_is_computed_once_for_many_who_want_it_at_once() {
 }
 
 #[tokio::test]
-async fn who_sees_the_same_shares_the_list() {
+async fn equal_visibility_shares_list() {
     let (views, catalog) = (Arc::new(Views::new()), catalog(100));
     let of =
         async |sees| views.of(&catalog, Kind::Tools, &permissions(sees).0, CLIENT).await.unwrap();
@@ -155,7 +155,7 @@ async fn views_go_with_their_catalog() {
 }
 
 #[tokio::test]
-async fn a_policy_that_panics_fails_the_list() {
+async fn panicking_policy_fails_list() {
     let (views, catalog) = (Arc::new(Views::new()), catalog(100));
     assert!(views.of(&catalog, Kind::Tools, &permissions("!").0, CLIENT).await.is_none());
 }

@@ -46,7 +46,7 @@ fn with(conflicts: Conflicts) -> Rules {
 }
 
 #[test]
-fn every_name_gets_its_backends_prefix_even_without_a_conflict() {
+fn prefixes_names_even_without_conflict() {
     let catalog = catalog(&[("b", offer(&["x", "y"])), ("a", offer(&["x"]))], &Rules::default());
     assert_eq!(names(&catalog), ["a_x", "b_x", "b_y"]);
     assert_eq!(target(&catalog, "b_x"), ("b".into(), "\"x\"".into(), true));
@@ -54,7 +54,7 @@ fn every_name_gets_its_backends_prefix_even_without_a_conflict() {
 }
 
 #[test]
-fn equal_names_after_prefixing_go_to_the_first_backend() {
+fn first_backend_wins_equal_prefixed_names() {
     let offers = [("b", offer(&["c"])), ("a", offer(&["c"]))];
     let catalog = catalog(&offers, &with(Conflicts::Prefix("all_".to_owned())));
     assert_eq!(names(&catalog), ["all_c"]);
@@ -63,7 +63,7 @@ fn equal_names_after_prefixing_go_to_the_first_backend() {
 }
 
 #[test]
-fn names_of_a_longer_prefix_belong_to_its_backend() {
+fn longer_prefix_owns_matching_names() {
     let mut rules = Rules::default();
     let rename = Override { name: Some("b_own".to_owned()), ..Override::default() };
     let overrides = [("named".to_owned(), rename)].into();
@@ -105,7 +105,7 @@ fn prefixes_of_equal_length_share_their_names() {
 }
 
 #[test]
-fn under_priority_the_listed_come_first_and_the_rest_by_name() {
+fn priority_order_precedes_alphabetical_order() {
     let rules = with(Conflicts::Priority(vec!["z".to_owned()]));
     let offers = [("b", offer(&["x", "w"])), ("a", offer(&["x", "w"])), ("z", offer(&["x"]))];
     let catalog = catalog(&offers, &rules);
@@ -123,7 +123,7 @@ fn under_priority_the_listed_come_first_and_the_rest_by_name() {
 }
 
 #[test]
-fn overrides_that_give_two_tools_of_a_backend_one_name_are_reported() {
+fn reports_overrides_that_collide_within_one_backend() {
     let mut rules = Rules::default();
     let rename = Override { name: Some("y".to_owned()), ..Override::default() };
     let workload =
@@ -137,7 +137,7 @@ fn overrides_that_give_two_tools_of_a_backend_one_name_are_reported() {
 }
 
 #[test]
-fn under_manual_unsettled_tools_are_left_out_and_reported() {
+fn manual_mode_omits_and_reports_unresolved_tools() {
     let mut rules = with(Conflicts::Manual);
     let offers = [("a", offer(&["x", "y"])), ("b", offer(&["x", "y"]))];
     let rename = Override { name: Some("bx".to_owned()), ..Override::default() };
@@ -152,7 +152,7 @@ fn under_manual_unsettled_tools_are_left_out_and_reported() {
 }
 
 #[test]
-fn under_manual_prompts_of_the_same_name_get_prefixes_and_stay_in_order() {
+fn manual_mode_prefixes_conflicting_prompts_in_order() {
     let prompts = |names: &[&str]| {
         let raw: Vec<_> = names.iter().map(|name| format!(r#"{{"name":"{name}"}}"#)).collect();
         let raw: Vec<_> = raw.iter().map(String::as_str).collect();
@@ -170,7 +170,7 @@ fn under_manual_prompts_of_the_same_name_get_prefixes_and_stay_in_order() {
 }
 
 #[test]
-fn a_filter_looks_at_the_overridden_name_and_hides_without_unrouting() {
+fn filter_matches_overridden_names_and_keeps_routes() {
     let mut rules = Rules::default();
     let rename = Override { name: Some("new".to_owned()), ..Override::default() };
     let workload = WorkloadRules {
@@ -185,7 +185,7 @@ fn a_filter_looks_at_the_overridden_name_and_hides_without_unrouting() {
 }
 
 #[test]
-fn a_hidden_tool_never_takes_a_shown_ones_name() {
+fn hidden_tool_never_claims_visible_name() {
     let mut rules = with(Conflicts::Priority(vec!["a".to_owned()]));
     let hidden = WorkloadRules { exclude_all: true, ..WorkloadRules::default() };
     rules.workloads.insert("a".to_owned(), hidden);
@@ -203,7 +203,7 @@ fn all_tools_can_be_hidden_and_stay_routable() {
 }
 
 #[test]
-fn the_first_backend_answers_for_a_uri_that_two_have() {
+fn routes_shared_uri_to_first_backend() {
     let resources = Items::of(Kind::Resources, &[r#"{"uri":"file:///x"}"#]);
     let offer = Offer { resources, ..Offer::default() };
     let catalog = catalog(&[("b", offer.clone()), ("a", offer)], &Rules::default());
@@ -213,7 +213,7 @@ fn the_first_backend_answers_for_a_uri_that_two_have() {
 }
 
 #[test]
-fn a_tool_whose_header_annotations_break_the_rules_is_left_out_and_reported() {
+fn omits_and_reports_tool_with_invalid_header_annotations() {
     let raw =
         r#"{"name":"x","inputSchema":{"properties":{"a":{"type":"array","x-mcp-header":"A"}}}}"#;
     let offer = Offer { tools: Items::of(Kind::Tools, &[raw]), ..Offer::default() };
@@ -277,7 +277,7 @@ fn equal_offers_make_one_catalog() {
 }
 
 #[test]
-fn a_name_belongs_to_one_backend_in_both_generations() {
+fn assigns_name_to_one_backend_across_generations() {
     let rules = with(Conflicts::Priority(vec!["a".to_owned()]));
     let offers = [("a", [&["t"][..], &[]]), ("b", [&["t", "u"], &["t", "u"]])];
     let catalogs = catalogs(&offers, &rules);
@@ -288,7 +288,7 @@ fn a_name_belongs_to_one_backend_in_both_generations() {
 }
 
 #[test]
-fn a_uri_belongs_to_one_backend_in_both_generations() {
+fn assigns_uri_to_one_backend_across_generations() {
     let item = |uri: &str| format!(r#"{{"uri":"{uri}","name":"n"}}"#);
     let resources = |uris: &[&str]| {
         let items: Vec<_> = uris.iter().map(|uri| item(uri)).collect();

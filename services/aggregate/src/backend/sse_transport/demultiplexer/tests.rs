@@ -46,7 +46,7 @@ const LIST: &str = r#"{"jsonrpc":"2.0","id":9,"method":"tools/list"}"#;
 const QUESTION: &str = r#"{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{}}"#;
 
 #[test]
-fn answers_go_by_id_and_a_number_is_no_string() {
+fn routes_responses_by_id_and_id_type() {
     let demultiplexer = Demultiplexer::default();
     let (one, two) = (call(&demultiplexer, ONE), call(&demultiplexer, TWO));
     assert_eq!(take(&demultiplexer, r#"{"jsonrpc":"2.0","id":"1","result":{}}"#), None);
@@ -58,7 +58,7 @@ fn answers_go_by_id_and_a_number_is_no_string() {
 }
 
 #[test]
-fn an_error_without_an_id_answers_the_only_request() {
+fn routes_error_without_id_to_only_request() {
     let demultiplexer = Demultiplexer::default();
     let one = call(&demultiplexer, ONE);
     let error = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no"}}"#;
@@ -78,7 +78,7 @@ fn progress_goes_by_token() {
 }
 
 #[test]
-fn a_question_goes_to_the_only_call_and_else_to_the_listener() {
+fn routes_server_request_to_only_call_or_listener() {
     let demultiplexer = Demultiplexer::default();
     let list = call(&demultiplexer, LIST);
     take(&demultiplexer, QUESTION);
@@ -96,14 +96,14 @@ fn a_question_goes_to_the_only_call_and_else_to_the_listener() {
 }
 
 #[test]
-fn a_ping_is_answered_here() {
+fn answers_ping_directly() {
     let demultiplexer = Demultiplexer::default();
     let pong = take(&demultiplexer, r#"{"jsonrpc":"2.0","id":"x","method":"ping"}"#).unwrap();
     assert_eq!(pong, r#"{"jsonrpc":"2.0","id":"x","result":{}}"#);
 }
 
 #[tokio::test]
-async fn question_ends_with_the_call_it_was_asked_for() {
+async fn drops_server_request_when_call_ends() {
     let (demultiplexer, timeout_control) = (Demultiplexer::default(), TimeoutControl::new());
     for end in ["answer", "cancellation", "departure"] {
         let one = call(&demultiplexer, ONE);
@@ -146,7 +146,7 @@ fn question_ends_with_the_standing_reader() {
 }
 
 #[test]
-fn a_question_nobody_has_room_for_is_refused() {
+fn rejects_server_request_when_queue_is_full() {
     let demultiplexer = Demultiplexer::default();
     while demultiplexer.dispatch(QUESTION.into()).is_none() {}
     let rejection = take(&demultiplexer, QUESTION).unwrap();
@@ -154,7 +154,7 @@ fn a_question_nobody_has_room_for_is_refused() {
 }
 
 #[test]
-fn what_is_no_message_is_passed_over() {
+fn ignores_malformed_messages() {
     let demultiplexer = Demultiplexer::default();
     let one = call(&demultiplexer, ONE);
     for garbage in ["garbage", "[]", "{}", r#"{"jsonrpc":"2.0","id":1}"#] {
@@ -164,7 +164,7 @@ fn what_is_no_message_is_passed_over() {
 }
 
 #[test]
-fn the_end_ends_everything_that_waits() {
+fn close_ends_all_pending_calls() {
     let demultiplexer = Demultiplexer::default();
     let one = call(&demultiplexer, ONE);
     demultiplexer.close();
@@ -174,7 +174,7 @@ fn the_end_ends_everything_that_waits() {
 }
 
 #[test]
-fn a_second_request_with_the_same_id_has_no_place() {
+fn rejects_second_request_with_same_id() {
     let demultiplexer = Demultiplexer::default();
     let one = call(&demultiplexer, ONE);
     assert_eq!(enter(&demultiplexer, ONE, None).unwrap_err(), EnqueueError::Full);
