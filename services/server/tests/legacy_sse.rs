@@ -268,7 +268,7 @@ async fn the_time_for_an_answer_stands_still_while_a_question_is_with_the_client
 }
 
 #[tokio::test]
-async fn an_endpoint_of_another_origin_is_refused() {
+async fn rejects_endpoint_of_other_origin() {
     let victim = Backend::start(None).await;
     let evil = Backend::start(Some(&format!("http://{}/post?session=1", victim.address))).await;
     let gateway = Gateway::before(&[&evil]).await;

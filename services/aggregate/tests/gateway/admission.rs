@@ -144,7 +144,7 @@ fn hidden() -> Vec<(&'static str, Value, Value)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_hidden_is_answered_like_what_is_not_there() {
+async fn hidden_and_missing_items_get_equal_responses() {
     for backend in backends("be") {
         let gateway = gateway(&[Arc::clone(&backend)]).await;
         for generation in BOTH {
@@ -175,7 +175,7 @@ async fn what_is_hidden_is_answered_like_what_is_not_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_hidden_takes_the_work_that_an_unknown_name_takes() {
+async fn hidden_and_unknown_names_cost_equal_work() {
     for (backend, generation) in backends("be")
         .into_iter()
         .flat_map(|backend| BOTH.map(|generation| (Arc::clone(&backend), generation)))
@@ -212,7 +212,7 @@ async fn what_is_hidden_takes_the_work_that_an_unknown_name_takes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_seen_is_used_as_far_as_arguments_and_scopes_go() {
+async fn visible_items_require_permitted_arguments_and_scopes() {
     for backend in backends("be") {
         let gateway = gateway(&[backend]).await;
         for generation in BOTH {
@@ -242,7 +242,7 @@ async fn what_is_seen_is_used_as_far_as_arguments_and_scopes_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_listen_stream_is_about_what_its_caller_sees() {
+async fn limits_listen_stream_to_visible_resources() {
     let gateway = gateway(&backends("be")[1..]).await;
     let red = Client::new(&gateway, Generation::Stateless, "r").await.with(sees(&["red"]));
     let uris = ["x://red", "x://blue", "t://red/1", "t://any/1", "x://none"];
@@ -258,7 +258,7 @@ async fn a_listen_stream_is_about_what_its_caller_sees() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_else_that_the_gateway_says_names_what_is_hidden() {
+async fn discovery_and_lists_omit_hidden_items() {
     let gateway = gateway(&backends("be")).await;
     let nobody = sees(&[]);
     let stateless = Client::new(&gateway, Generation::Stateless, "n").await.with(nobody.clone());
@@ -272,7 +272,7 @@ async fn nothing_else_that_the_gateway_says_names_what_is_hidden() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_hidden_is_unknown_whatever_its_backend_does() {
+async fn hidden_tool_stays_unknown_during_backend_failure() {
     for backend in backends("be") {
         let gateway = gateway(&[Arc::clone(&backend)]).await;
         let blue = Client::new(&gateway, Generation::Stateless, "b").await.with(sees(&["blue"]));

@@ -162,7 +162,7 @@ async fn leaves_a_removed_backend_to_a_late_subscriber() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_incomplete_list_names_missing_backends() {
+async fn incomplete_list_names_missing_backends() {
     let good = Fake::new("good", BOTH[0]).offer("*", tools(&["t"]));
     let dead = Fake::new("dead", BOTH[0]).offer("*", tools(&["t"]));
     let own = Fake::new("own", BOTH[1]).offer("c", tools(&["t"]));
@@ -205,7 +205,7 @@ fn dual(lists_both: bool) -> Arc<Fake> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_generation_of_a_backend_has_its_own_catalog() {
+async fn keeps_one_catalog_per_backend_generation() {
     for (lists_both, per_caller) in [(true, false), (false, false), (true, true)] {
         let fake = dual(lists_both);
         let backend = if per_caller { fake.per_caller() } else { fake.settings() };
@@ -264,7 +264,7 @@ async fn tells_each_generation_of_its_own_changes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn streams_that_end_are_opened_in_the_same_session() {
+async fn reopens_ended_streams_in_same_session() {
     let fake = dual(true);
     *fake.tells.lock().unwrap() = true;
     let gateway = gateway(&[Arc::clone(&fake)]).await;
@@ -282,7 +282,7 @@ async fn streams_that_end_are_opened_in_the_same_session() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_generation_is_offered_while_the_other_one_fails() {
+async fn serves_generation_while_other_generation_fails() {
     let fake = Fake::new("be", BOTH[0]).offer("*", tools(&["old"])).and_stateless(Value::Null);
     let gateway = gateway(&[Arc::clone(&fake)]).await;
     let stateful = Client::new(&gateway, BOTH[0], "c").await;

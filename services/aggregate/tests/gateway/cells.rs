@@ -18,7 +18,7 @@ async fn cell(client: Generation, backend: Generation) -> (Arc<Fake>, Client) {
 }
 
 #[tokio::test]
-async fn a_backend_without_completions_proposes_nothing() {
+async fn backend_without_completions_returns_empty_completion() {
     for (client, backend) in BOTH.into_iter().flat_map(|one| BOTH.map(|other| (one, other))) {
         let (fake, client) = cell(client, backend).await;
         let complete = |name: &str| json!({"ref": {"type": "ref/prompt", "name": name}, "argument": {"name": "a", "value": ""}});
@@ -38,7 +38,7 @@ async fn a_backend_without_completions_proposes_nothing() {
 }
 
 #[tokio::test]
-async fn a_session_cannot_hand_a_stateless_backend_a_state_of_its_own() {
+async fn strips_forged_request_state_from_session_calls() {
     let (fake, client) = cell(Generation::Stateful, Generation::Stateless).await;
     let forged = json!({"name": "be_red", "arguments": {"a": 1}, "inputResponses": {"q": {}},
                         "requestState": "forged", "other": true});
@@ -53,7 +53,7 @@ async fn a_session_cannot_hand_a_stateless_backend_a_state_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_state_that_is_no_text_is_refused_before_the_backend() {
+async fn rejects_non_text_state_before_backend_call() {
     for backend in BOTH {
         let (fake, client) = cell(Generation::Stateless, backend).await;
         for state in [json!(7), json!({}), json!(["x"]), json!("forged")] {
@@ -71,7 +71,7 @@ async fn a_state_that_is_no_text_is_refused_before_the_backend() {
 }
 
 #[tokio::test]
-async fn lists_say_whose_they_are_to_stateless_clients() {
+async fn lists_name_server_to_stateless_clients() {
     for (client, backend) in BOTH.into_iter().flat_map(|one| BOTH.map(|other| (one, other))) {
         let (_fake, client) = cell(client, backend).await;
         for method in ["tools/list", "prompts/list", "resources/list", "resources/templates/list"] {

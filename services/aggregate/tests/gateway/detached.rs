@@ -298,7 +298,7 @@ async fn unfinished_messages_count_for_calls_without_clients() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answer_without_room_is_an_error_that_names_the_backend() {
+async fn oversized_detached_response_becomes_named_error() {
     for wire in WIRES {
         let limits = Limits { detached_bytes: 4 * MEGABYTE, ..Limits::default() };
         let mut scene = scene(Generation::Stateful, wire, limits).await;
@@ -453,7 +453,7 @@ impl http_body::Body for Wide {
 }
 
 #[tokio::test(start_paused = true)]
-async fn client_that_does_not_read_holds_bounded_bytes_for_bounded_time() {
+async fn bounds_bytes_and_time_for_stalled_client() {
     let mut scene = scene(Generation::Stateless, Wire::Stateful, Limits::default()).await;
     let client = scene.client.clone();
     let call = tokio::spawn(async move { client.call(7, "t").await.into_body() });
@@ -477,7 +477,7 @@ async fn client_that_does_not_read_holds_bounded_bytes_for_bounded_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn progress_keeps_no_call_whose_client_does_not_read() {
+async fn progress_does_not_extend_stalled_client_calls() {
     for wire in WIRES {
         let mut scene = stateful(wire).await;
         let client = scene.client.clone();

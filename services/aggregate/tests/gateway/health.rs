@@ -58,7 +58,7 @@ fn asked(fake: &Fake) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_backend_is_unavailable_after_so_many_failures_and_ready_as_soon_as_it_is_back() {
+async fn marks_unavailable_at_threshold_and_ready_on_recovery() {
     for (generation, away, kind) in [
         (BOTH[0], Mood::Dead, "unreachable"),
         (BOTH[1], Mood::Dead, "unreachable"),
@@ -96,7 +96,7 @@ async fn a_backend_is_unavailable_after_so_many_failures_and_ready_as_soon_as_it
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_that_may_lead_nowhere_is_replaced_when_its_backend_is_unavailable() {
+async fn replaces_session_of_unavailable_backend() {
     let fake = fake("a", Generation::Stateful);
     let gateway = watched(fake.settings()).await;
     mood(&fake, Mood::Silent);
@@ -114,7 +114,7 @@ async fn a_session_that_may_lead_nowhere_is_replaced_when_its_backend_is_unavail
 }
 
 #[tokio::test(start_paused = true)]
-async fn fifty_checks_of_a_stateful_backend_are_pings_in_one_session() {
+async fn checks_ping_stateful_backend_in_one_session() {
     let fake = fake("a", Generation::Stateful);
     let gateway = watched(fake.settings()).await;
     sleep(Duration::from_secs(50 * 30)).await;
@@ -123,7 +123,7 @@ async fn fifty_checks_of_a_stateful_backend_are_pings_in_one_session() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_checks_of_many_backends_are_spread_over_the_interval() {
+async fn spreads_checks_of_backends_over_interval() {
     let names: Vec<&'static str> = (b'a'..=b'x')
         .map(|name| &*vec![name].leak())
         .map(|name| std::str::from_utf8(name).unwrap())
@@ -164,7 +164,7 @@ async fn without_a_choice_checks_begin_at_random() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reload_leaves_checks_alone_that_it_leaves_alone() {
+async fn reload_keeps_health_of_unchanged_backends() {
     let fake = fake("a", Generation::Stateful);
     let gateway = watched(fake.settings()).await;
     let reload = async |backends: Vec<BackendSettings>, checks: Checks| {
@@ -208,7 +208,7 @@ async fn checks_end_with_their_backend() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_refuses_what_the_gateway_shows_is_unauthenticated_and_not_healthy() {
+async fn rejected_gateway_credentials_make_backend_unhealthy() {
     for generation in BOTH {
         let fake = fake("a", generation);
         let gateway = watched(fake.settings()).await;
@@ -222,7 +222,7 @@ async fn one_that_refuses_what_the_gateway_shows_is_unauthenticated_and_not_heal
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_asks_for_its_callers_credentials_is_unauthenticated_and_as_it_should_be() {
+async fn per_caller_backend_is_healthy_while_unauthenticated() {
     for generation in BOTH {
         let fake = Fake::new("a", generation).offer("alice", tools("own"));
         let gateway = watched(fake.per_caller()).await;
@@ -245,7 +245,7 @@ async fn one_that_asks_for_its_callers_credentials_is_unauthenticated_and_as_it_
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_takes_more_than_half_of_the_time_again_and_again_is_degraded() {
+async fn marks_repeatedly_slow_backend_degraded() {
     let fake = fake("a", Generation::Stateful);
     let gateway = watched(fake.settings()).await;
     mood(&fake, Mood::Late(Duration::from_secs(6)));
@@ -273,7 +273,7 @@ fn guarded(fake: &Arc<Fake>, timeout: u64) -> (BackendSettings, CircuitHandle) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn checks_and_requests_feed_one_circuit_and_a_check_is_its_trial() {
+async fn checks_share_circuit_with_requests_and_probe_it() {
     let fake = fake("a", Generation::Stateful);
     let (backend, breaker) = guarded(&fake, 40);
     let gateway = watched(backend).await;
@@ -293,7 +293,7 @@ async fn checks_and_requests_feed_one_circuit_and_a_check_is_its_trial() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_check_that_is_given_up_is_a_failure_of_the_circuit() {
+async fn timed_out_check_counts_as_circuit_failure() {
     let fake = fake("a", Generation::Stateful);
     let (backend, breaker) = guarded(&fake, 3600);
     let _gateway = watched(backend).await;
@@ -303,7 +303,7 @@ async fn a_check_that_is_given_up_is_a_failure_of_the_circuit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn under_fail_a_list_fails_at_once_for_want_of_one_that_is_known_to_be_unavailable() {
+async fn fail_mode_rejects_list_without_unavailable_backend() {
     let fake = fake("a", Generation::Stateful);
     mood(&fake, Mood::Silent);
     let gateway =
@@ -321,7 +321,7 @@ async fn under_fail_a_list_fails_at_once_for_want_of_one_that_is_known_to_be_una
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_backend_has_offered_is_out_of_date_ten_minutes_after_it_became_unavailable() {
+async fn drops_catalog_ten_minutes_after_backend_failure() {
     for (generation, partial_failure) in
         [(BOTH[0], PartialFailure::BestEffort), (BOTH[1], PartialFailure::Fail)]
     {
@@ -349,7 +349,7 @@ async fn what_a_backend_has_offered_is_out_of_date_ten_minutes_after_it_became_u
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_backend_whose_streams_never_begin_is_offered_all_the_same() {
+async fn serves_backend_without_notification_streams() {
     for generation in BOTH {
         for begins in [Begins::Never, Begins::Broken] {
             let fake = Fake::new("be", generation).offer("*", json!({"tools": [{"name": "x"}]}));

@@ -111,7 +111,7 @@ async fn conflicting(backends: [&Arc<Fake>; 2]) -> Gateway {
 }
 
 #[tokio::test(start_paused = true)]
-async fn names_of_two_backends_are_judged_by_the_owner() {
+async fn authorizes_conflicting_names_by_owner() {
     let a = Fake::new("a", BOTH[0]).offer("*", offer("red"));
     let b = Fake::new("b", BOTH[1]).offer("*", offer("blue"));
     for client in BOTH {
@@ -142,7 +142,7 @@ async fn names_of_two_backends_are_judged_by_the_owner() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn generation_is_the_one_that_the_backend_is_spoken_to_in() {
+async fn reports_generation_used_with_backend() {
     for (client, only) in BOTH.into_iter().flat_map(|client| BOTH.map(|only| (client, only))) {
         let older = Fake::new("older", BOTH[0]).offer("*", offer("red"));
         let newer = Fake::new("newer", BOTH[1]).offer("*", offer("blue"));

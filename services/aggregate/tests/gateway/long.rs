@@ -24,7 +24,7 @@ fn updated(uri: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_parked_call_ends_with_the_token_it_was_begun_with() {
+async fn suspended_call_ends_with_original_token() {
     let backend = backend(Generation::Stateful);
     let gateway = gateway(&[Arc::clone(&backend)]).await;
     let alice = Client::new(&gateway, Generation::Stateless, "alice").await;
@@ -57,7 +57,7 @@ async fn suspended_calls_of_anonymous_callers_count_by_network() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_anonymous_caller_goes_on_from_another_network() {
+async fn anonymous_caller_resumes_from_other_network() {
     let gateway = gateway(&[backend(Generation::Stateful)]).await;
     let anonymous = Client::new(&gateway, Generation::Stateless, "").await;
     let asked = anonymous.clone().at("10.0.0.1");
@@ -69,7 +69,7 @@ async fn an_anonymous_caller_goes_on_from_another_network() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn listening_to_a_backend_ends_with_the_token_and_begins_anew_with_a_newer_one() {
+async fn restarts_backend_stream_with_renewed_token() {
     for generation in BOTH {
         let backend = backend(generation);
         let gateway = gateway(&[Arc::clone(&backend)]).await;
@@ -93,7 +93,7 @@ async fn listening_to_a_backend_ends_with_the_token_and_begins_anew_with_a_newer
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_listen_stream_asks_backends_for_nothing_once_the_token_has_expired() {
+async fn listen_stream_closes_backend_streams_after_expiry() {
     for generation in BOTH {
         let backend = backend(generation);
         let gateway = gateway(&[Arc::clone(&backend)]).await;
@@ -150,7 +150,7 @@ async fn hears(gateway: &Gateway, backend: &Fake, generation: Generation, blue: 
 }
 
 #[tokio::test(start_paused = true)]
-async fn updates_are_admitted_by_the_policies_of_the_moment() {
+async fn authorizes_updates_by_current_policies() {
     for client in BOTH {
         for generation in BOTH {
             let backend = backend(generation);

@@ -38,7 +38,7 @@ async fn best(own: &Arc<Fake>) -> Gateway {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_caller_sees_and_calls_what_is_its_own() {
+async fn each_caller_uses_own_catalog() {
     for backend in BOTH {
         let own = own(backend);
         let gateway = best(&own).await;
@@ -63,7 +63,7 @@ async fn each_caller_sees_and_calls_what_is_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_can_be_the_first_request_of_its_caller() {
+async fn serves_call_as_first_request() {
     for backend in BOTH {
         for generation in BOTH {
             let gateway = best(&own(backend)).await;
@@ -74,7 +74,7 @@ async fn a_call_can_be_the_first_request_of_its_caller() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_to_what_is_everybodys_does_not_ask_for_the_rest() {
+async fn call_to_shared_tool_skips_caller_catalogs() {
     let own = own(Generation::Stateless);
     let gateway = best(&own).await;
     let alice = Client::new(&gateway, Generation::Stateless, "alice").await;
@@ -95,7 +95,7 @@ async fn equal_offers_and_catalogs_are_kept_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_in_particular_is_offered_what_is_everybodys() {
+async fn anonymous_caller_sees_only_shared_catalog() {
     let own = own(Generation::Stateless);
     for generation in BOTH {
         let gateway = best(&own).await;
@@ -113,7 +113,7 @@ async fn nobody_in_particular_is_offered_what_is_everybodys() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dead_backend_costs_its_own_part_only() {
+async fn dead_backend_removes_only_own_tools() {
     for backend in BOTH {
         let own = own(backend);
         *own.mood.lock().unwrap() = Mood::Dead;
@@ -138,7 +138,7 @@ async fn a_dead_backend_costs_its_own_part_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_backend_is_waited_for_once() {
+async fn waits_once_for_silent_backend() {
     let own = own(Generation::Stateful);
     *own.mood.lock().unwrap() = Mood::Silent;
     for (partial_failure, patience) in [(PartialFailure::BestEffort, 1), (PartialFailure::Fail, 5)]
@@ -155,7 +155,7 @@ async fn a_silent_backend_is_waited_for_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_shut_out_is_no_longer_shown_what_was_there() {
+async fn removes_catalog_after_lost_access() {
     let own = own(Generation::Stateless);
     let gateway = best(&own).await;
     let alice = Client::new(&gateway, Generation::Stateful, "alice").await;
@@ -168,7 +168,7 @@ async fn who_is_shut_out_is_no_longer_shown_what_was_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_offer_is_refreshed_beside_a_request_and_its_caller_is_told() {
+async fn notifies_caller_after_background_catalog_refresh() {
     let own = own(Generation::Stateless);
     let gateway = best(&own).await;
     let alice = Client::new(&gateway, Generation::Stateless, "alice").await;
@@ -193,7 +193,7 @@ async fn an_offer_is_refreshed_beside_a_request_and_its_caller_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn news_for_one_caller_concerns_nobody_else() {
+async fn list_change_affects_only_notified_caller() {
     for generation in BOTH {
         let own = own(Generation::Stateful);
         let gateway = best(&own).await;
@@ -212,7 +212,7 @@ async fn news_for_one_caller_concerns_nobody_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_backend_that_changes_its_generation_is_asked_for_it_by_the_caller() {
+async fn follows_backend_generation_change_per_caller() {
     let own = own(Generation::Stateful);
     let gateway = best(&own).await;
     for generation in BOTH {
@@ -225,7 +225,7 @@ async fn a_backend_that_changes_its_generation_is_asked_for_it_by_the_caller() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_thousand_first_requests_of_one_caller_are_one_fetch() {
+async fn concurrent_first_requests_share_one_fetch() {
     let own = own(Generation::Stateless);
     let gateway = best(&own).await;
     let alice = Client::new(&gateway, Generation::Stateless, "alice").await;
@@ -235,7 +235,7 @@ async fn a_thousand_first_requests_of_one_caller_are_one_fetch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_caller_ever_sees_or_reaches_what_is_anothers() {
+async fn isolates_catalogs_and_calls_between_callers() {
     const CALLERS: usize = 12;
     let mut backends = Vec::new();
     for (name, generation) in ["one", "two"].into_iter().zip(BOTH) {
@@ -297,7 +297,7 @@ async fn refused(client: &Client, tool: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_is_unknown_only_if_whoever_could_have_it_has_said_what_it_offers() {
+async fn reports_unknown_tool_only_after_successful_fetch() {
     for backend in BOTH {
         let own = own(backend);
         *own.mood.lock().unwrap() = Mood::Dead;
@@ -326,7 +326,7 @@ async fn a_tool_is_unknown_only_if_whoever_could_have_it_has_said_what_it_offers
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_of_the_last_good_offer_fails_as_its_backend_does() {
+async fn cached_tool_fails_with_backend_error() {
     for backend in BOTH {
         let own = own(backend);
         let gateway = best(&own).await;
@@ -344,7 +344,7 @@ async fn a_tool_of_the_last_good_offer_fails_as_its_backend_does() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_everybody_is_offered_is_not_unknown_before_its_backend_has_said_so() {
+async fn shared_names_are_not_unknown_before_fetch() {
     for backend in BOTH {
         let dead = Fake::new("dead", backend).offer("*", tools(&["red"]));
         *dead.mood.lock().unwrap() = Mood::Dead;

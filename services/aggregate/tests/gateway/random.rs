@@ -244,7 +244,7 @@ fn variable(name: &str) -> Option<u64> {
 }
 
 #[test]
-fn nothing_is_left_without_an_owner() {
+fn random_operations_leak_no_resources() {
     if let Some(seed) = variable("VMCP_SOAK_SEED") {
         assert!(holds(seed), "seed {seed}");
         return;
