@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_gone_counts_no_more() {
+    fn dropped_sources_no_longer_count() {
         let (first, second) = (Arc::new(1), Arc::new(10));
         let gauge = |count: &Arc<usize>| {
             let count = Arc::downgrade(count);

@@ -50,7 +50,7 @@ fn rejection(status: u16) -> Rejection {
 }
 
 #[test]
-fn every_type_of_the_issuer_comes_of_something_that_happens() {
+fn every_issuer_event_type_has_a_source() {
     let (scopes, rejection) = (&["tools".to_owned()][..], rejection(400));
     let all = [
         EventKind::LoginStarted { scopes, resource: "r", remembered: false },
@@ -83,7 +83,7 @@ fn every_type_of_the_issuer_comes_of_something_that_happens() {
 }
 
 #[test]
-fn the_outcome_follows_the_status_as_it_does_for_messages() {
+fn derives_outcome_from_response_status() {
     for (status, expected) in [
         (401, Outcome::Denied),
         (403, Outcome::Denied),
@@ -109,7 +109,7 @@ fn the_outcome_follows_the_status_as_it_does_for_messages() {
 }
 
 #[test]
-fn an_event_says_who_which_client_and_which_session() {
+fn events_name_caller_client_and_session() {
     let (recorder, _, taken) = recorder(EventFilter::ALL);
     recorder.observe(&told(EventKind::TokenReplayed { token: ReplayedToken::RefreshToken }));
     let event = taken.lock().unwrap().pop().unwrap();
@@ -126,7 +126,7 @@ fn an_event_says_who_which_client_and_which_session() {
 }
 
 #[test]
-fn who_refused_and_why_is_said() {
+fn records_rejecting_party_and_reason() {
     let (recorder, _, taken) = recorder(EventFilter::ALL);
     for (provider, by) in [(Some("corp"), "provider"), (None, "server")] {
         recorder.observe(&told(EventKind::LoginFailed { provider, rejection: rejection(400) }));
@@ -149,7 +149,7 @@ fn who_refused_and_why_is_said() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_happens_while_a_request_is_answered_says_where_it_came_from() {
+async fn events_during_requests_carry_request_source() {
     let (recorder, logins, taken) = recorder(EventFilter::ALL);
     let recorder = Arc::new(recorder);
     let inner = service_fn(move |_: Request<()>| {

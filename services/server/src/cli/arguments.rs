@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_address_to_listen_on_is_one_of_this_machine() {
+    fn accepts_only_local_listen_addresses() {
         for (text, expected) in [("localhost", "127.0.0.1"), ("0.0.0.0", "0.0.0.0"), ("::1", "::1")]
         {
             assert_eq!(address(text).map(|address| address.to_string()), Ok(expected.to_owned()));
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_and_origins_are_those_that_requests_can_have() {
+    fn accepts_only_valid_hosts_and_origins() {
         for text in ["a", "tools.example.com", "tools.example.com:8443", "[::1]:80", "10.0.0.7"] {
             assert!(host_name(text).is_ok(), "{text}");
             assert!(origin(&format!("https://{text}")).is_ok(), "{text}");

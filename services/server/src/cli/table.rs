@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_are_as_wide_as_their_widest_cell_and_nothing_moves_the_cursor() {
+    fn sizes_columns_and_replaces_control_characters() {
         let rows = [vec!["long\u{1b}[2J".to_owned(), "b".to_owned()]];
         assert_eq!(table(&["A", "B"], &rows), "A         B\nlong\u{fffd}[2J  b\n");
     }

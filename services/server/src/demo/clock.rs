@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_date_is_refused() {
+    fn rejects_invalid_dates() {
         for text in
             ["2026-02-30", "2026-13-01", "2026-00-10", "26-1-1", "", "2026-07-28x", "-001-01-01"]
         {

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_service_that_panics_before_or_while_it_is_waited_for_has_failed_once() {
+    async fn turns_panics_into_one_failed_response() {
         let at_once = service_fn(|_| -> Ready<Answer> { panic!("at once") });
         assert_eq!(status(at_once).await, 500);
         let later = service_fn(|_| {

@@ -150,7 +150,7 @@ fn message(text: &str) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_come_on_the_stream_and_carry_the_session() {
+async fn sends_responses_on_stream_within_session() {
     let answer = r#"{"jsonrpc":"2.0","id":"one","result":{"tools":[]}}"#;
     let mut old = Old::connect(mcp(move |request| {
         assert_eq!(request.headers()[SESSION], "s1");
@@ -163,7 +163,7 @@ async fn answers_come_on_the_stream_and_carry_the_session() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_without_an_id_gets_that_of_its_request() {
+async fn adds_request_id_to_error_without_id() {
     let mut old = Old::connect(mcp(|_| {
         Box::pin(async {
             tokio::task::yield_now().await;
@@ -177,13 +177,13 @@ async fn an_error_without_an_id_gets_that_of_its_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_refused_at_once_is_the_answer_to_the_post() {
+async fn returns_immediate_rejection_as_post_response() {
     let old = Old::connect(mcp(|_| ready(json(401, r#"{"error":"unauthorized"}"#)))).await;
     assert_eq!(old.post(LIST).await.status(), StatusCode::UNAUTHORIZED);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handshake_that_failed_can_be_tried_again() {
+async fn failed_handshake_can_be_retried() {
     let tries = AtomicUsize::new(0);
     let old = Old::open(Mcp(Arc::new(move |_| {
         let first = tries.fetch_add(1, Ordering::Relaxed) == 0;
@@ -203,7 +203,7 @@ fn events(sender: &Mutex<Option<Sender<Bytes, BoxError>>>) -> Answering {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_breaks_is_resumed_and_one_that_cannot_be_ends_in_an_error() {
+async fn resumes_broken_stream_or_reports_error() {
     let pipe = Arc::new(Mutex::new(None::<Sender<Bytes, BoxError>>));
     let opened = Arc::clone(&pipe);
     let mut old = Old::connect(mcp(move |request| {
@@ -255,7 +255,7 @@ async fn json_that_breaks_off_is_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_comes_unasked_is_on_the_stream_too_until_the_session_is_over() {
+async fn forwards_unsolicited_messages_until_session_ends() {
     let pipe = Arc::new(Mutex::new(None::<Sender<Bytes, BoxError>>));
     let opened = Arc::clone(&pipe);
     let gets = AtomicUsize::new(0);
@@ -275,7 +275,7 @@ async fn what_comes_unasked_is_on_the_stream_too_until_the_session_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_stream_shows_that_it_is_alive_but_waits_only_so_long_for_a_handshake() {
+async fn sends_keep_alive_and_limits_handshake_time() {
     let mut old = Old::connect(mcp(|_| never())).await;
     for _ in 0..10 {
         assert_eq!(old.event().await, ": keep-alive\n\n");
@@ -303,7 +303,7 @@ async fn streams_and_messages_under_way_are_limited() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_belongs_to_who_opened_it() {
+async fn rejects_posts_of_other_callers() {
     let old = Old::connect(mcp(|_| never())).await;
     let foreign = Identity::new("https://issuer.test", "mallory");
     let response = send(&old.service, Method::POST, &old.address, &foreign, LIST).await;
@@ -312,7 +312,7 @@ async fn a_stream_belongs_to_who_opened_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_session_ends_with_the_stream() {
+async fn session_ends_with_stream() {
     let deleted = Arc::new(AtomicUsize::new(0));
     let counting = Arc::clone(&deleted);
     let old = Old::connect(mcp(move |request| {
@@ -333,7 +333,7 @@ async fn the_session_ends_with_the_stream() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn messages_that_wait_for_a_client_count_for_the_budget() {
+async fn charges_queued_messages_to_budget() {
     let budget = ByteBudget::new(200_000);
     let decode = DecodeLayer::new().budget(budget.clone());
     let large = format!(r#"{{"jsonrpc":"2.0","id":"one","result":"{}"}}"#, "x".repeat(60_000));
@@ -389,7 +389,7 @@ async fn json_counts_while_it_is_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_that_is_too_large_is_refused() {
+async fn rejects_oversized_message() {
     let old = Old::connect(mcp(|_| never())).await;
     assert_eq!(old.post(&"x".repeat(1001)).await.status(), StatusCode::PAYLOAD_TOO_LARGE);
 }

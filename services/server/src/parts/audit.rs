@@ -132,14 +132,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_largest_data_is_what_the_layer_keeps() {
+    fn schema_maximum_equals_layer_data_limit() {
         let schema = vmcp_config::schema();
         let most = &schema["$defs"]["Audit"]["properties"]["maxDataSize"]["maximum"];
         assert_eq!(*most, vmcp_audit::MAX_DATA_SIZE);
     }
 
     #[test]
-    fn a_file_is_checked_without_being_made() {
+    fn checks_log_file_without_creating_file() {
         let folder = std::env::temp_dir();
         let fresh = folder.join(format!("vmcp-audit-{}", std::process::id()));
         assert_eq!(unwritable(&fresh), Ok(()));

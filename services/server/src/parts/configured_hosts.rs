@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_are_those_of_resource_issuer_and_authorization_endpoint() {
+    fn collects_hosts_of_resource_issuer_and_authorization_endpoint() {
         let of = |more: &str| {
             let text = format!(
                 "name: x\nincomingAuth: {{type: oidc, oidc: {{issuer: \"https://as.test/x\", clientId: c, \

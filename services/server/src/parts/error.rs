@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn consequences_of_a_mistake_are_not_told() {
+    fn omits_errors_that_follow_from_others() {
         let wrong = ConfigError::new("backends[1].url", "x", "y");
         for (path, related) in [
             ("backends[1].url", true),

@@ -365,7 +365,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn private_addresses_and_http_are_asked_only_where_that_is_allowed() {
+    fn fetches_private_or_http_addresses_only_if_allowed() {
         let of = |fields: &str| {
             let text = format!(
                 "name: x\nincomingAuth: {{type: oidc, oidc: {{issuer: \"https://a.test\", \

@@ -33,7 +33,7 @@ async fn lines(
 }
 
 #[tokio::test]
-async fn logs_who_was_refused_by_which_layer() {
+async fn logs_caller_and_rejecting_layer() {
     let lines = lines(|_| {
         Rejection::circuit_open("meteo", std::time::Duration::from_secs(5)).into_response(None)
     });

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn tries_again_as_soon_as_a_connection_is_closed() {
+    async fn retries_accept_when_connection_closes() {
         let limit = ConnectionLimit::new(10);
         let activity = Activity::new(Instant::now());
         let ticket = limit.admit(&activity).unwrap();

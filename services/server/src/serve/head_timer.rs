@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_later_deadline_is_kept_although_the_timer_stands_at_an_earlier_one() {
+    async fn keeps_later_deadline_after_dropped_earlier_one() {
         let timer = timer();
         timer.is_new.store(false, Ordering::Relaxed);
         let ten = Duration::from_secs(10);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_earlier_deadline_is_kept_too() {
+    async fn keeps_earlier_deadline() {
         let timer = timer();
         timer.is_new.store(false, Ordering::Relaxed);
         let mut late = timer.sleep(Duration::from_secs(10));

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn budget_is_a_quarter_with_room_for_a_message() {
+    fn budget_is_quarter_of_memory_or_one_message() {
         assert_eq!(limit(&[]), None);
         assert_eq!(budget(None, 8 << 20), 128 << 20);
         assert_eq!(budget(Some(1 << 30), 8 << 20), 256 << 20);

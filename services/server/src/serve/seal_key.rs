@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_64_hexadecimal_digits() {
+    fn accepts_only_64_hexadecimal_digits() {
         let text = "00ff".repeat(16);
         assert_eq!(parse(&text).unwrap().bytes()[..2], [0, 255]);
         for bad in ["", "00ff", &"0g".repeat(32), &"+f".repeat(32), &text[1..]] {

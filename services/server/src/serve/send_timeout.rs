@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn client_that_reads_nothing_is_cut_off() {
+    async fn closes_connection_of_stalled_client() {
         let budget = ByteBudget::new(100);
         let (_client, mut server) = connection(&budget);
         server.write_all(&vec![0; BUFFER]).await.unwrap();

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_task_is_not_woken_for_the_last_frame() {
+    fn does_not_wake_task_for_last_frame() {
         let count = Arc::new(Count::default());
         let waker = Waker::from(Arc::clone(&count));
         let cx = &mut Context::from_waker(&waker);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_else_wakes_the_task_passes() {
+    fn passes_other_wakeups_through() {
         let count = Arc::new(Count::default());
         let waker = Waker::from(Arc::clone(&count));
         let cx = &mut Context::from_waker(&waker);

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn connections_go_to_the_loop_with_the_fewest_and_stay_there() {
+    async fn assigns_connections_to_least_loaded_worker() {
         let lanes = Lanes::start(NonZeroUsize::new(2).unwrap()).unwrap();
         let (told, mut names) = mpsc::unbounded_channel();
         let mut open = Vec::new();

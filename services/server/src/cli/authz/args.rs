@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_json_where_they_can_be_and_keep_every_digit() {
+    fn parses_values_as_json_without_losing_digits() {
         let values =
             ["a=1", "b=x y", "c=[1,2]", "d=\"1\"", "e=", "f=1e400", "g=1,\"h\":2", "i=a=b"];
         let json = given(&values, None).unwrap().unwrap();
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_argument_is_refused() {
+    fn rejects_malformed_arguments() {
         for (argument, arguments) in [
             (&["a"][..], None),
             (&["=1"], None),

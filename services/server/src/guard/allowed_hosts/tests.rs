@@ -10,7 +10,7 @@ fn check(layer: &HostsLayer, host: &str, origin: Option<&str>) -> Option<u16> {
 }
 
 #[test]
-fn a_server_on_the_loopback_interface_serves_its_own_names_only() {
+fn loopback_server_accepts_only_own_hosts() {
     let layer = HostsLayer::loopback(vec!["gateway.test".to_owned()], Vec::new());
     for host in ["localhost", "LOCALHOST:4483", "127.0.0.1:1", "[::1]:4483", "gateway.test:9"] {
         assert_eq!(check(&layer, host, None), None, "{host}");
@@ -21,7 +21,7 @@ fn a_server_on_the_loopback_interface_serves_its_own_names_only() {
 }
 
 #[test]
-fn a_page_of_a_foreign_origin_is_refused() {
+fn loopback_server_rejects_foreign_origins() {
     let layer = HostsLayer::loopback(Vec::new(), vec!["https://app.test".to_owned()]);
     let host = "127.0.0.1:4483";
     for origin in ["http://localhost:6274", "http://127.0.0.1:4483", "https://app.test"] {
@@ -121,7 +121,7 @@ fn vary_of_the_service_is_kept() {
 }
 
 #[test]
-fn on_a_network_a_page_of_somebodys_own_machine_is_foreign_too() {
+fn network_server_rejects_localhost_origins() {
     let layer = HostsLayer::network(Vec::new(), Vec::new());
     assert_eq!(check(&layer, "mcp.example.com", None), None);
     assert_eq!(check(&layer, "mcp.example.com", Some("https://mcp.example.com")), None);
@@ -129,7 +129,7 @@ fn on_a_network_a_page_of_somebodys_own_machine_is_foreign_too() {
 }
 
 #[test]
-fn on_a_network_a_name_that_was_made_to_lead_here_is_foreign() {
+fn network_server_rejects_dns_rebinding_origins() {
     let (host, origin) = ("evil.example.com:4483", Some("http://evil.example.com:4483"));
     let any = HostsLayer::network(Vec::new(), Vec::new());
     assert_eq!(check(&any, host, origin), Some(403));

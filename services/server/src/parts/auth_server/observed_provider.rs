@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_anybody_can_bring_along_says_nothing_of_a_provider() {
+    fn ignores_provider_errors_that_callers_can_cause() {
         let refused = |code: &str| ProviderError::Rejected {
             endpoint: EndpointKind::Token,
             code: code.into(),

@@ -51,7 +51,7 @@ const PLAIN: &str = "  upstreamProviders: [{name: o, type: oidc, \
                      oidcConfig: {issuerUrl: \"https://o.test\", clientId: us}}]\n";
 
 #[test]
-fn the_section_becomes_settings() {
+fn converts_section_to_settings() {
     let secret = Folder::new();
     let issuing = issuing_of(&format!(
         "  authorizationEndpointBaseUrl: \"https://a.test/pages\"\n  baselineClientScopes: [openid]\n  \
@@ -77,7 +77,7 @@ fn the_section_becomes_settings() {
 }
 
 #[test]
-fn an_openid_provider_becomes_settings() {
+fn converts_openid_provider_to_settings() {
     let secret = Folder::new();
     let issuing = issuing_of(&format!(
         "  upstreamProviders:\n  - name: o\n    type: oidc\n    oidcConfig:\n      \
@@ -108,7 +108,7 @@ fn an_openid_provider_becomes_settings() {
 }
 
 #[test]
-fn an_oauth_provider_becomes_settings() {
+fn converts_oauth_provider_to_settings() {
     let secret = Folder::new();
     let oauth2 = |client: &str| {
         format!(
@@ -206,7 +206,7 @@ fn redis_becomes_settings_in_each_of_its_modes() {
 }
 
 #[test]
-fn a_certificate_that_is_none_is_refused_where_it_stands() {
+fn reports_invalid_certificate_with_path() {
     let secret = Folder::new();
     for key in ["tls", "sentinelTls"] {
         let secret = secret.secret();
@@ -222,7 +222,7 @@ fn a_certificate_that_is_none_is_refused_where_it_stands() {
 }
 
 #[test]
-fn what_made_it_another_one_is_seen_and_nothing_else() {
+fn fingerprint_changes_only_with_changed_input() {
     let secret = Folder::new();
     let section = format!("  hmacSecretRefs: [{}]\n{PLAIN}", secret.secret());
     let (one, same) = (issuing_of(&section), issuing_of(&section));
@@ -234,7 +234,7 @@ fn what_made_it_another_one_is_seen_and_nothing_else() {
 }
 
 #[test]
-fn another_password_of_the_same_place_is_told_from_another_place() {
+fn distinguishes_changed_password_from_changed_address() {
     let secret = Folder::new();
     let at = |address: &str| {
         let redis = format!(
@@ -252,7 +252,7 @@ fn another_password_of_the_same_place_is_told_from_another_place() {
 }
 
 #[test]
-fn warns_of_weak_secrets_and_files_others_may_read() {
+fn warns_of_weak_secrets_and_readable_files() {
     use std::os::unix::fs::PermissionsExt;
 
     let folder = Folder::new();

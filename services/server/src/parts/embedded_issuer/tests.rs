@@ -82,7 +82,7 @@ fn server() -> AuthServer {
 }
 
 #[tokio::test]
-async fn the_end_of_one_session_changes_what_is_known_of_its_own_tokens_alone() {
+async fn session_end_revokes_only_own_tokens() {
     let server = server();
     let sessions = Sessions::new(&server);
     let [ended, other] = [1, 2].map(|name| SessionId::from_bytes([name; 16]));

@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_store_that_was_asked_is_ready_and_counted() {
+    async fn reports_store_ready_and_counted_after_poll() {
         let seen = Seen::default();
         assert_eq!((seen.is_up(), seen.stored("memory").status), (None, "unknown"));
         seen.look(&MemoryStore::new(Limits::default(), Clock::system())).await;

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_counts_as_changed_once_nobody_writes_to_it_any_more() {
+    fn reports_changed_file_after_writes_end() {
         let folder = Folder::new("named");
         fs::write(folder.0.join("secret"), "one").unwrap();
         let mut files = folder.watched("secret");
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_at_a_start_only_is_not_watched() {
+    fn ignores_files_read_only_at_start() {
         let folder = Folder::new("telemetry");
         fs::write(folder.0.join("ca"), "one").unwrap();
         let mut files = folder.watched("secret");
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_swapped_link_is_another_file_of_the_same_size_and_time() {
+    fn detects_swapped_link_with_same_metadata() {
         let folder = Folder::new("swapped");
         let at = |name: &str| folder.0.join(name);
         let time =

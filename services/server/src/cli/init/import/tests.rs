@@ -103,7 +103,7 @@ fn tools_of_codex_become_filters() {
 }
 
 #[test]
-fn a_name_stays_within_its_comment() {
+fn imported_names_stay_within_comments() {
     let text = imported(&json!({"mcpServers": {
         "x\nbackends: evil\n": {"command": "y"},
         "\u{1b}[2J": {},
