@@ -52,7 +52,7 @@ fn calls(backend: &Backend) -> usize {
 }
 
 #[test]
-fn a_call_that_can_be_read_in_two_ways_reaches_nobody() {
+fn ambiguous_call_reaches_no_backend() {
     let backend = Backend::start(&["x", "y", "call_tool"]);
     let (_folder, _server, port) = start(&backend);
     let json = "application/json";
@@ -81,7 +81,7 @@ fn a_call_that_can_be_read_in_two_ways_reaches_nobody() {
 }
 
 #[test]
-fn chunks_that_are_no_json_reach_nobody() {
+fn malformed_chunks_reach_no_backend() {
     let backend = Backend::start(&["x"]);
     let (_folder, _server, port) = start(&backend);
     let body = message(r#""name":"a_x""#);
@@ -105,7 +105,7 @@ fn chunks_that_are_no_json_reach_nobody() {
 }
 
 #[test]
-fn arguments_that_policies_look_at_have_one_spelling_whatever_the_tool_is_called() {
+fn rejects_case_variants_of_policy_arguments() {
     let backend = Backend::start(&["x", "y", "call_tool"]);
     let (_folder, _server, port) = start(&backend);
     let mut reached = 0;
@@ -129,7 +129,7 @@ fn arguments_that_policies_look_at_have_one_spelling_whatever_the_tool_is_called
 }
 
 #[test]
-fn connections_that_ask_nothing_are_closed_soon() {
+fn closes_connections_without_requests() {
     let folder = Folder::new();
     let file = folder.write("vmcp.yaml", "name: x\nincomingAuth: {type: anonymous}\n");
     let (_server, port) = Running::serve(&file, &[]);

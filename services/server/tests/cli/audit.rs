@@ -41,7 +41,7 @@ fn types(events: &[Value]) -> Vec<&str> {
 }
 
 #[test]
-fn who_did_what_at_which_backend_is_in_the_file() {
+fn records_caller_operation_and_backend_in_file() {
     let (folder, backend, issuer) = (Folder::new(), Backend::start(&["x"]), Issuer::start());
     let log = folder.path("audit.log");
     let audit = format!(
@@ -97,7 +97,7 @@ fn who_did_what_at_which_backend_is_in_the_file() {
 }
 
 #[test]
-fn the_source_is_who_the_trusted_proxies_saw() {
+fn records_source_reported_by_trusted_proxies() {
     for (trusted, source) in [("0", "127.0.0.1"), ("1", "198.51.100.2"), ("2", "203.0.113.9")] {
         let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
         let log = folder.path("audit.log");
@@ -111,7 +111,7 @@ fn the_source_is_who_the_trusted_proxies_saw() {
 }
 
 #[test]
-fn where_no_event_may_be_lost_answers_wait_for_room() {
+fn wait_mode_delays_responses_until_queue_room() {
     for (what, waits) in [("drop", false), ("wait", true)] {
         let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
         // Nothing can ever be written there.
@@ -147,7 +147,7 @@ fn where_no_event_may_be_lost_answers_wait_for_room() {
 }
 
 #[test]
-fn only_the_types_that_are_asked_for_are_recorded() {
+fn records_only_selected_event_types() {
     let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
     let log = folder.path("audit.log");
     let audit = format!(
@@ -163,7 +163,7 @@ fn only_the_types_that_are_asked_for_are_recorded() {
 }
 
 #[test]
-fn an_error_in_a_good_answer_is_found_unless_that_is_switched_off() {
+fn detects_application_errors_unless_disabled() {
     let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
     for (detect, outcome) in [("true", "application_error"), ("false", "success")] {
         let log = folder.path(detect);
@@ -179,7 +179,7 @@ fn an_error_in_a_good_answer_is_found_unless_that_is_switched_off() {
 }
 
 #[test]
-fn a_file_that_was_rotated_is_opened_anew() {
+fn reopens_rotated_log_file() {
     let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
     let log = folder.path("audit.log");
     let audit = format!(", logFile: \"{log}\", eventTypes: [mcp_ping]");
@@ -197,7 +197,7 @@ fn a_file_that_was_rotated_is_opened_anew() {
 }
 
 #[test]
-fn a_file_that_cannot_be_written_is_said_at_the_start() {
+fn start_fails_for_unwritable_log_file() {
     let folder = Folder::new();
     let missing = folder.path("no/such/folder/audit.log");
     let text_of = format!("name: x\n{ANONYMOUS}audit: {{enabled: true, logFile: \"{missing}\"}}\n");
@@ -208,7 +208,7 @@ fn a_file_that_cannot_be_written_is_said_at_the_start() {
 }
 
 #[test]
-fn what_happens_at_the_authorization_server_is_in_the_same_file() {
+fn records_authorization_server_events_in_same_file() {
     let corp = Provider::start("corp", 3600);
     let folder = Folder::new();
     let log = folder.path("audit.log");
@@ -285,7 +285,7 @@ fn check_login(events: &[Value], client: &str) {
 }
 
 #[test]
-fn a_reload_that_changes_what_is_recorded_counts_for_logins_too() {
+fn reloaded_audit_selection_applies_to_logins() {
     let corp = Provider::start("corp", 3600);
     let folder = Folder::new();
     let log = folder.path("audit.log");

@@ -43,7 +43,7 @@ fn bearers(backend: &Backend) -> Vec<String> {
 }
 
 #[test]
-fn a_client_that_knows_the_url_alone_logs_in_and_backends_are_shown_the_users_own_tokens() {
+fn client_logs_in_and_backends_receive_user_tokens() {
     let (corp, git) = (Provider::start("corp", HOUR), Provider::start("git", HOUR));
     let (folder, a, b) = (Folder::new(), Backend::start(&["x"]), Backend::start(&["y"]));
     let path = folder.write("vmcp.yaml", &file([&a, &b], &sections(&[&corp, &git], "")));
@@ -71,7 +71,7 @@ fn a_client_that_knows_the_url_alone_logs_in_and_backends_are_shown_the_users_ow
 }
 
 #[test]
-fn behind_a_trusted_proxy_one_that_asks_too_often_holds_up_nobody_else() {
+fn limits_registrations_per_address_behind_trusted_proxy() {
     let (corp, folder) = (Provider::start("corp", HOUR), Folder::new());
     let path = folder.write("vmcp.yaml", &format!("name: x\n{}", sections(&[&corp], "")));
     let (_server, port) = Running::serve(&path, &["--trusted-proxies", "1"]);
@@ -90,7 +90,7 @@ fn behind_a_trusted_proxy_one_that_asks_too_often_holds_up_nobody_else() {
 }
 
 #[test]
-fn a_session_that_is_revoked_ends_its_streams_and_its_tokens_and_nobody_elses() {
+fn revoked_session_ends_only_own_streams_and_tokens() {
     let (corp, git) = (Provider::start("corp", HOUR), Provider::start("git", HOUR));
     let (folder, a, b) = (Folder::new(), Backend::start(&["x"]), Backend::start(&["y"]));
     let path = folder.write("vmcp.yaml", &file([&a, &b], &sections(&[&corp, &git], "")));
@@ -116,7 +116,7 @@ fn a_session_that_is_revoked_ends_its_streams_and_its_tokens_and_nobody_elses() 
 }
 
 #[test]
-fn tokens_of_providers_are_refreshed_and_a_dead_grant_asks_for_a_login_where_it_is_needed() {
+fn refreshes_provider_tokens_and_requests_relogin_when_refused() {
     // One that lives shorter than the time before the end at which it is refreshed.
     let (corp, git) = (Provider::start("corp", HOUR), Provider::start("git", 2));
     let (folder, a, b) = (Folder::new(), Backend::start(&["x"]), Backend::start(&["y"]));
@@ -138,7 +138,7 @@ fn tokens_of_providers_are_refreshed_and_a_dead_grant_asks_for_a_login_where_it_
 }
 
 #[test]
-fn a_token_that_a_backend_does_not_take_is_renewed_once_for_all_who_call_with_it() {
+fn refreshes_rejected_token_once_for_concurrent_calls() {
     let (corp, git) = (Provider::start("corp", HOUR), Provider::start("git", HOUR));
     let (folder, a, b) = (Folder::new(), Backend::start(&["x"]), Backend::of(true, &["y"]));
     let path = folder.write("vmcp.yaml", &file([&a, &b], &sections(&[&corp, &git], "")));
@@ -175,7 +175,7 @@ fn a_token_that_a_backend_does_not_take_is_renewed_once_for_all_who_call_with_it
 }
 
 #[test]
-fn a_reload_keeps_sessions_rotates_keys_and_refuses_wrong_ones_whole() {
+fn reload_keeps_sessions_and_rotates_valid_keys() {
     let (corp, git) = (Provider::start("corp", HOUR), Provider::start("git", HOUR));
     let (folder, a, b) = (Folder::new(), Backend::start(&["x"]), Backend::start(&["y"]));
     let one = folder.write("one.pem", &signing_key());
@@ -225,7 +225,7 @@ fn a_reload_keeps_sessions_rotates_keys_and_refuses_wrong_ones_whole() {
 }
 
 #[test]
-fn pages_of_other_sites_may_use_the_endpoints_of_clients_and_see_no_page() {
+fn allows_cors_on_client_endpoints_only() {
     let corp = Provider::start("corp", HOUR);
     let folder = Folder::new();
     let path = folder.write("vmcp.yaml", &format!("name: x\n{}", sections(&[&corp], "")));
@@ -253,7 +253,7 @@ fn pages_of_other_sites_may_use_the_endpoints_of_clients_and_see_no_page() {
 }
 
 #[test]
-fn files_that_hold_no_usable_secret_are_refused_and_never_shown() {
+fn rejects_unusable_secret_files_without_showing_content() {
     let corp = Provider::start("corp", HOUR);
     let folder = Folder::new();
     let short = folder.write("short", "hunter2");
@@ -301,7 +301,7 @@ fn default_redirect_uri_works_with_another_authorization_origin() {
 }
 
 #[test]
-fn what_cannot_work_together_is_refused_with_its_place() {
+fn rejects_contradictory_settings_with_path() {
     let corp = Provider::start("corp", HOUR);
     let folder = Folder::new();
     let good = format!("name: x\n{}", sections(&[&corp], ""));
@@ -373,7 +373,7 @@ fn refused<const N: usize>(folder: &Folder, cases: [(String, &str, &str); N]) {
 }
 
 #[test]
-fn a_redis_that_does_not_answer_is_told_at_the_start() {
+fn start_fails_for_unreachable_redis() {
     let corp = Provider::start("corp", HOUR);
     let folder = Folder::new();
     let password = folder.write("password", "hunter2\n");
@@ -391,7 +391,7 @@ fn a_redis_that_does_not_answer_is_told_at_the_start() {
 }
 
 #[test]
-fn the_first_providers_token_is_exchanged_unless_another_is_named() {
+fn exchanges_token_of_first_or_named_provider() {
     let (corp, git) = (Provider::start("corp", HOUR), Provider::start("git", HOUR));
     let exchange = Provider::start("exchange", HOUR);
     for (named, subject) in [("", "corp-access-1"), (", subjectProviderName: git", "git-access-2")]
@@ -413,7 +413,7 @@ fn the_first_providers_token_is_exchanged_unless_another_is_named() {
 }
 
 #[test]
-fn aws_is_shown_the_first_providers_token_unless_another_is_named() {
+fn aws_receives_token_of_first_or_named_provider() {
     let (corp, git) = (Provider::start("corp", HOUR), Provider::start("git", HOUR));
     let sts = Provider::start("sts", HOUR);
     for (named, token) in [("", "corp-access-"), (", subjectProviderName: git", "git-access-")] {
@@ -442,7 +442,7 @@ fn aws_is_shown_the_first_providers_token_unless_another_is_named() {
 }
 
 #[test]
-fn policies_see_what_the_primary_provider_says_of_the_caller() {
+fn policies_read_claims_of_primary_provider() {
     let (corp, speaking) = (Provider::start("corp", HOUR), Provider::start("speaking", HOUR));
     for (primary, listed) in [(", primaryUpstreamProvider: speaking", 1), ("", 0)] {
         let (folder, a) = (Folder::new(), Backend::start(&["x"]));
@@ -489,7 +489,7 @@ fn streams(port: u16, token: &str) -> [Answer; 3] {
 }
 
 #[test]
-fn tightened_policies_end_streams_of_callers_that_a_provider_vouches_for() {
+fn tightened_policies_end_streams_of_denied_callers() {
     let (corp, speaking) = (Provider::start("corp", HOUR), Provider::start("speaking", HOUR));
     let (folder, a) = (Folder::new(), Backend::start(&["x"]));
     let (own, url) = (sections(&[&corp, &speaking], ""), a.url());
@@ -550,7 +550,7 @@ fn shown(port: u16, is_so: impl Fn(&serde_json::Value) -> bool) -> serde_json::V
 }
 
 #[test]
-fn the_status_shows_the_store_and_how_each_provider_was_found() {
+fn status_shows_store_and_provider_health() {
     let (corp, git) = (Provider::start("corp", HOUR), Provider::start("git", 2));
     let (folder, a, b) = (Folder::new(), Backend::start(&["x"]), Backend::start(&["y"]));
     let own = sections(&[&corp, &git], "");
@@ -615,7 +615,7 @@ fn inspect_shows_the_store_and_the_providers() {
 }
 
 #[test]
-fn the_endpoints_are_measured_and_traced_by_their_routes_and_what_is_held_is_shown() {
+fn telemetry_covers_endpoints_by_route() {
     let corp = Provider::start("corp", HOUR);
     let (folder, a, b) = (Folder::new(), Backend::start(&["x"]), Backend::start(&["y"]));
     let collector = crate::collector::Collector::start();

@@ -59,7 +59,7 @@ fn ids(explained: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn the_policies_that_decide_are_named_with_what_they_say() {
+fn names_deciding_policies_with_text() {
     let world = World::new();
     let eng = json!({"sub": "alice", "groups": ["eng"]});
     let ended = world.explain(&eng, &["--tool", "a_pay", "--argument", "amount=101"]);
@@ -89,7 +89,7 @@ fn the_policies_that_decide_are_named_with_what_they_say() {
 }
 
 #[test]
-fn what_is_hidden_and_what_needs_scopes_is_said_with_the_lists() {
+fn explains_hidden_items_and_missing_scopes() {
     let world = World::new();
     let bob = json!({"sub": "bob", "scope": "openid"});
     let explained = world.json(&bob, &["--tool", "a_drop"]);
@@ -110,7 +110,7 @@ fn what_is_hidden_and_what_needs_scopes_is_said_with_the_lists() {
 }
 
 #[test]
-fn hints_are_those_that_the_gateway_has_and_errors_are_told() {
+fn shows_tool_annotations_and_policy_errors() {
     let world = World::new();
     let auditor = json!({"sub": "auditor"});
     let looked = world.explain(&auditor, &["--tool", "a_look"]);
@@ -126,7 +126,7 @@ fn hints_are_those_that_the_gateway_has_and_errors_are_told() {
 }
 
 #[test]
-fn what_is_not_there_is_said_with_what_is() {
+fn suggests_existing_items_for_unknown_target() {
     let world = World::new();
     let who = json!({"sub": "alice"});
     for (arguments, says) in [
@@ -151,7 +151,7 @@ fn what_is_not_there_is_said_with_what_is() {
 }
 
 #[test]
-fn without_policies_everything_is_permitted_and_that_is_said() {
+fn states_that_missing_policies_permit_everything() {
     let world = World::with("incomingAuth: {type: anonymous}");
     let ended = world.explain(&json!({"sub": "alice"}), &["--tool", "a_pay"]);
     assert_eq!(ended.code, 0, "{ended:?}");
@@ -161,7 +161,7 @@ fn without_policies_everything_is_permitted_and_that_is_said() {
 }
 
 #[test]
-fn a_file_of_claims_that_cannot_be_one_is_wrong_usage_with_what_to_change() {
+fn rejects_invalid_claims_file_with_remedy() {
     let world = World::new();
     let large = format!("{{\"sub\":\"{}\"}}", "x".repeat(1 << 20));
     for (text, says) in [

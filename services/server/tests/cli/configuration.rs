@@ -82,7 +82,7 @@ fn backends_are_shown_no_credentials() {
 }
 
 #[test]
-fn a_backend_is_spoken_to_as_its_transport_says() {
+fn uses_configured_backend_transport() {
     let folder = Folder::new();
     for (transport, line) in
         [("sse", "get /mcp http/1.1"), ("streamable-http", "post /mcp http/1.1")]
@@ -97,7 +97,7 @@ fn a_backend_is_spoken_to_as_its_transport_says() {
 }
 
 #[test]
-fn fail_fails_a_list_and_best_effort_serves_what_is_there() {
+fn partial_failure_mode_decides_incomplete_lists() {
     let folder = Folder::new();
     let backend = Backend::start(&["x"]);
     for mode in ["fail", "best_effort"] {

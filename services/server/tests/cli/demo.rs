@@ -14,7 +14,7 @@ const TOOLS: [&str; 7] = [
 ];
 
 #[test]
-fn it_says_how_to_connect_and_its_own_file_is_valid() {
+fn prints_connection_help_and_valid_configuration() {
     let (demo, port, printed) = Running::demo();
     let url = format!("http://127.0.0.1:{port}/mcp");
     for line in [
@@ -43,7 +43,7 @@ fn it_says_how_to_connect_and_its_own_file_is_valid() {
 }
 
 #[test]
-fn a_stateful_client_uses_tools_of_every_backend() {
+fn stateful_client_uses_tools_of_every_backend() {
     let (_demo, port, _) = Running::demo();
     let client = Stateful::open(port);
     assert_eq!(client.welcome["protocolVersion"], "2025-11-25");
@@ -80,7 +80,7 @@ fn progress_comes_before_the_result() {
 }
 
 #[test]
-fn a_stateful_client_is_asked_in_its_session() {
+fn stateful_client_answers_server_request_in_session() {
     let (_demo, port, _) = Running::demo();
     let client = Stateful::open(port);
     client.call("notes_add_note", &json!({"text": "milk"}));
@@ -98,7 +98,7 @@ fn a_stateful_client_is_asked_in_its_session() {
 }
 
 #[test]
-fn a_stateless_client_uses_tools_of_every_backend_and_answers_with_its_retry() {
+fn stateless_client_calls_tools_and_retries_with_input() {
     let (_demo, port, _) = Running::demo();
     let client = Stateless(port);
     let found = client.ask("server/discover", &json!({}));
@@ -120,7 +120,7 @@ fn a_stateless_client_uses_tools_of_every_backend_and_answers_with_its_retry() {
 }
 
 #[test]
-fn a_subscribed_client_hears_of_changes() {
+fn subscribed_client_receives_change_notifications() {
     let (_demo, port, _) = Running::demo();
     let client = Stateful::open(port);
     let mut standing = client.listen();

@@ -158,7 +158,7 @@ fn remedies_are_in_status_inspect_and_log() {
 }
 
 #[test]
-fn refused_credentials_lead_to_the_issuer_and_its_section() {
+fn reports_issuer_and_section_for_rejected_credentials() {
     let issuer = "https://idp.test/tenant";
     let unnamed = Server::start(move |line| {
         match line {

@@ -20,7 +20,7 @@ fn serve(section: &str) -> (Folder, Backend, Running, String) {
 }
 
 #[test]
-fn every_client_finds_its_way_to_the_embedded_authorization_server() {
+fn every_client_discovers_embedded_authorization_server() {
     let (corp, folder, backend) =
         (Provider::start("corp", 3600), Folder::new(), Backend::start(&["x"]));
     // The address of the server is in what clients compare.
@@ -50,7 +50,7 @@ fn every_client_finds_its_way_to_the_embedded_authorization_server() {
 }
 
 #[test]
-fn the_first_step_that_fails_is_named_with_what_to_change() {
+fn names_first_failed_step_with_remedy() {
     let issuer = Issuer::start();
     let (_folder, _backend, _server, url) = serve(&issuer.section(""));
     let ended = vmcp(&["doctor", "auth", &url, "--client", "vscode"]);
@@ -75,7 +75,7 @@ fn the_first_step_that_fails_is_named_with_what_to_change() {
 }
 
 #[test]
-fn a_server_that_lets_everybody_in_is_one_that_no_client_logs_in_at() {
+fn fails_login_check_of_anonymous_server() {
     let (_folder, _backend, _server, url) = serve("incomingAuth: {type: anonymous}\n");
     for client in ["claude", "chatgpt", "cursor", "vscode", "inspector"] {
         let ended = vmcp(&["doctor", "auth", &url, "--client", client]);
@@ -88,7 +88,7 @@ fn a_server_that_lets_everybody_in_is_one_that_no_client_logs_in_at() {
 }
 
 #[test]
-fn an_address_that_cannot_be_meant_is_wrong_usage() {
+fn rejects_implausible_server_address() {
     for (arguments, says) in [
         (&["mcp.example/mcp", "--client", "claude"][..], "such as https://mcp.example/mcp"),
         (&["ftp://mcp.example", "--client", "claude"], "http or https"),

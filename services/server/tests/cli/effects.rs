@@ -65,7 +65,7 @@ fn tools_are_shown_as_overrides_and_filters_say() {
 }
 
 #[test]
-fn all_tools_are_hidden_when_the_file_says_so() {
+fn hides_all_tools_when_configured() {
     let (a, b) = (Backend::start(&["x"]), Backend::start(&["x"]));
     let (_server, port, _folder) = serve(&a, &b, "{excludeAllTools: true}");
     assert!(Stateless(port).tools().is_empty());
@@ -95,7 +95,7 @@ fn conflicts_are_settled_as_the_file_says() {
 }
 
 #[test]
-fn a_backend_is_trusted_by_the_bundle_that_the_file_names() {
+fn trusts_backend_by_configured_ca_bundle() {
     let backend = Backend::start(&["x"]);
     let (port, authority) = encrypted(backend.port);
     let folder = Folder::new();

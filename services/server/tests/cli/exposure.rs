@@ -42,7 +42,7 @@ fn anonymous_on_a_network_needs_a_flag() {
 }
 
 #[test]
-fn a_reload_lets_no_network_in_as_the_local_user() {
+fn reload_rejects_local_user_on_network_bind() {
     let (folder, issuer) = (Folder::new(), Issuer::start());
     let file = folder.write("vmcp.yaml", &format!("name: x\n{}", issuer.section("")));
     let server = Running::start(&["serve", "--port", "0", "--host", "0.0.0.0", "-c", &file]);
@@ -65,7 +65,7 @@ fn status_at(port: u16, path: &str, host: &str) -> u16 {
 }
 
 #[test]
-fn the_host_of_the_resource_needs_no_flag() {
+fn accepts_resource_host_without_flag() {
     let (folder, issuer) = (Folder::new(), Issuer::start());
     let section = |resource: &str| {
         let section = issuer.section(&format!(", resource: \"https://{resource}/mcp\""));
@@ -129,7 +129,7 @@ fn status_on_networks_needs_own_listener_or_token() {
 }
 
 #[test]
-fn taken_administration_address_that_was_asked_for_is_refused() {
+fn start_fails_for_occupied_administration_address() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
     let asked = ["--admin-listen", &address.to_string()];

@@ -85,7 +85,7 @@ fn memory(pid: u32) -> usize {
 }
 
 #[test]
-fn unfinished_bodies_hold_nobody_up() {
+fn unfinished_bodies_do_not_block_other_clients() {
     let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
     let file = folder.write("vmcp.yaml", &config(&backend));
     let (budget, largest) = (BUDGET.to_string(), LARGEST.to_string());

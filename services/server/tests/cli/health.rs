@@ -49,7 +49,7 @@ fn until_status(port: u16, status: &str) -> Value {
 }
 
 #[test]
-fn a_backend_that_dies_is_unavailable_after_the_threshold_and_comes_back() {
+fn marks_dead_backend_unavailable_until_recovery() {
     let (folder, keeper) = (Folder::new(), Keeper::start());
     let strict = folder.write("strict.yaml", &config(&keeper, &checks("200ms", "150ms", 3)));
     let (server, port) = Running::serve(&strict, &[]);
@@ -88,7 +88,7 @@ fn a_backend_that_dies_is_unavailable_after_the_threshold_and_comes_back() {
 }
 
 #[test]
-fn a_hung_backend_is_unavailable_and_its_checks_are_given_up_in_time() {
+fn times_out_checks_of_hung_backend() {
     let (folder, keeper) = (Folder::new(), Keeper::start());
     let file = folder.write("vmcp.yaml", &config(&keeper, &checks("1s", "300ms", 2)));
     let (_server, port) = Running::serve(&file, &[]);
@@ -101,7 +101,7 @@ fn a_hung_backend_is_unavailable_and_its_checks_are_given_up_in_time() {
 }
 
 #[test]
-fn a_backend_that_answers_401_is_there_and_unauthenticated() {
+fn reports_backend_with_401_as_unauthenticated() {
     let (folder, keeper) = (Folder::new(), Keeper::start());
     let file = folder.write("vmcp.yaml", &config(&keeper, &checks("200ms", "150ms", 2)));
     let (_server, port) = Running::serve(&file, &[]);
@@ -113,7 +113,7 @@ fn a_backend_that_answers_401_is_there_and_unauthenticated() {
 }
 
 #[test]
-fn fifty_checks_are_made_in_one_session_over_one_connection() {
+fn makes_fifty_checks_in_one_session() {
     let (folder, keeper) = (Folder::new(), Keeper::start());
     // Shorter than the idle timeout of connections, with a margin for a busy machine.
     let file = folder.write("vmcp.yaml", &config(&keeper, &checks("100ms", "99ms", 1000)));
@@ -142,7 +142,7 @@ fn another_interval_is_taken_over_without_another_session() {
 }
 
 #[test]
-fn the_interval_of_reports_is_refused_where_nobody_reports() {
+fn rejects_status_reporting_interval_outside_operator() {
     let (folder, keeper) = (Folder::new(), Keeper::start());
     let file = folder.write("vmcp.yaml", &config(&keeper, "statusReportingInterval: 10s"));
     let ended = vmcp(&["serve", "--port", "0", "--config", &file]);
@@ -152,7 +152,7 @@ fn the_interval_of_reports_is_refused_where_nobody_reports() {
 }
 
 #[test]
-fn is_ready_when_the_state_of_backends_is_known() {
+fn becomes_ready_after_first_backend_checks() {
     // It takes requests and does not answer them.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let text = format!(

@@ -49,7 +49,7 @@ fn tools(answer: Answer) -> Vec<String> {
 }
 
 #[test]
-fn nobody_comes_in_without_a_token_and_everybody_is_told_where_to_get_one() {
+fn rejects_missing_token_with_resource_metadata() {
     let (folder, backend, issuer) = (Folder::new(), Backend::start(&["x"]), Issuer::start());
     let config = file(&backend, &issuer.section(", scopes: [openid, tools]"));
     let (server, port) = Running::serve(&folder.write("vmcp.yaml", &config), &[]);
@@ -90,7 +90,7 @@ fn nobody_comes_in_without_a_token_and_everybody_is_told_where_to_get_one() {
 }
 
 #[test]
-fn the_issuer_is_asked_about_tokens_that_say_nothing_themselves() {
+fn introspects_opaque_tokens_at_issuer() {
     let (folder, backend, issuer) = (Folder::new(), Backend::start(&["x"]), Issuer::start());
     let more =
         format!(", introspectionUrl: \"{}/introspect\", clientSecretEnv: SECRET", issuer.url);
@@ -107,7 +107,7 @@ fn the_issuer_is_asked_about_tokens_that_say_nothing_themselves() {
 }
 
 #[test]
-fn a_session_and_an_old_clients_stream_are_their_owners() {
+fn sessions_and_legacy_streams_belong_to_owners() {
     let (folder, backend, issuer) = (Folder::new(), Backend::start(&["x"]), Issuer::start());
     let config = file(&backend, &issuer.section(""));
     let (_server, port) = Running::serve(&folder.write("vmcp.yaml", &config), &[]);
@@ -170,7 +170,7 @@ fn ends_anonymous_streams_when_authentication_begins() {
 }
 
 #[test]
-fn policies_decide_what_is_seen_and_done_and_a_wrong_one_is_not_taken_over() {
+fn applies_policies_and_rejects_invalid_reload() {
     let (folder, backend, issuer) = (Folder::new(), Backend::start(&["x", "y"]), Issuer::start());
     let with = |policies: &str| {
         let authz = format!("  authz: {{type: cedar, policies: [{policies}]}}\n");
@@ -212,7 +212,7 @@ fn policies_decide_what_is_seen_and_done_and_a_wrong_one_is_not_taken_over() {
 }
 
 #[test]
-fn policies_that_speak_of_the_server_follow_when_its_name_changes() {
+fn server_policies_follow_name_change() {
     let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
     let policy = r#"'permit(principal, action, resource in MCP::"new");'"#;
     let section = format!(
@@ -227,7 +227,7 @@ fn policies_that_speak_of_the_server_follow_when_its_name_changes() {
 }
 
 #[test]
-fn the_user_of_this_machine_needs_no_token_and_has_a_name() {
+fn local_mode_names_user_without_token() {
     let (folder, backend) = (Folder::new(), Backend::start(&["x", "y"]));
     let policy = r#"'permit(principal == Client::"ada", action, resource == Tool::"a_y");'"#;
     let section =
@@ -240,7 +240,7 @@ fn the_user_of_this_machine_needs_no_token_and_has_a_name() {
 }
 
 #[test]
-fn an_oidc_section_that_cannot_work_is_refused_with_what_to_change() {
+fn rejects_unusable_oidc_section_with_remedy() {
     let folder = Folder::new();
     let oidc = |fields: &str| {
         format!(

@@ -3,7 +3,7 @@ use std::os::unix::fs::PermissionsExt;
 use crate::program::{Folder, vmcp, vmcp_with};
 
 #[test]
-fn the_file_to_begin_with_is_valid_and_known_to_editors() {
+fn initial_file_is_valid_and_names_schema() {
     let printed = vmcp(&["init", "--name", "it's \"mine\": #1"]);
     assert_eq!(printed.code, 0);
     assert!(printed.out.starts_with("# yaml-language-server: $schema="));
@@ -15,7 +15,7 @@ fn the_file_to_begin_with_is_valid_and_known_to_editors() {
 }
 
 #[test]
-fn what_the_first_file_has_in_comments_is_valid_too() {
+fn commented_settings_of_initial_file_are_valid() {
     let printed = vmcp(&["init"]).out;
     let uncommented: Vec<String> = printed
         .lines()
@@ -38,7 +38,7 @@ fn what_the_first_file_has_in_comments_is_valid_too() {
 }
 
 #[test]
-fn a_file_is_its_owners_and_overwritten_only_when_told() {
+fn creates_private_file_and_overwrites_only_on_request() {
     let folder = Folder::new();
     let file = folder.path("vmcp.yaml");
     let written = vmcp(&["init", "--output", &file]);

@@ -61,7 +61,7 @@ fn names_are_shown_with_where_they_come_from() {
 }
 
 #[test]
-fn a_name_that_another_has_is_shown_as_lost() {
+fn shows_lost_names_with_conflict() {
     let aggregation =
         "{conflictResolution: priority, conflictResolutionConfig: {priorityOrder: [two]}}";
     assert_eq!(
@@ -142,7 +142,7 @@ fn shows_what_each_generation_is_offered() {
 }
 
 #[test]
-fn what_clients_get_instead_of_lists_is_said() {
+fn shows_errors_that_replace_lists() {
     let text = "name: x\nincomingAuth: {type: anonymous}\n\
                 backends: [{name: gone, url: \"http://127.0.0.1:1/mcp\", transport: streamable-http}]\n";
     let ended = inspect(text, &[]);

@@ -35,7 +35,7 @@ fn start_says_what_runs_where() {
 }
 
 #[test]
-fn a_failed_call_is_one_line() {
+fn logs_failed_call_as_one_line() {
     let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
     let rest = "outgoingAuth: {source: inline, default: {type: header_injection, headerInjection: \
                 {headerName: Authorization, headerValue: Bearer canary}}}\n";
@@ -63,7 +63,7 @@ fn a_failed_call_is_one_line() {
 }
 
 #[test]
-fn an_open_circuit_is_one_line() {
+fn logs_open_circuit_as_one_line() {
     let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
     let rest = "operational: {failureHandling: {circuitBreaker: {enabled: true, failureThreshold: 2, timeout: 1m}}}\n";
     let file = folder.write("vmcp.yaml", &configuration(&[("a", &backend)], rest));

@@ -26,7 +26,7 @@ fn status(port: u16) -> Value {
 }
 
 #[test]
-fn a_backend_is_shown_its_own_header_and_the_others_the_default() {
+fn sends_backend_header_or_default_header() {
     let folder = Folder::new();
     let (own, other) = (Backend::start(&["x"]), Backend::start(&["x"]));
     let outgoing = "outgoingAuth:\n  source: inline\n  default: {type: header_injection, \
@@ -98,7 +98,7 @@ fn headers_and_urls_read_listed_variables() {
 }
 
 #[test]
-fn each_caller_comes_with_a_token_of_their_own_that_theirs_was_exchanged_for() {
+fn exchanges_each_callers_token_for_backend() {
     let (folder, backend, issuer) = (Folder::new(), Backend::start(&["x"]), Issuer::start());
     let outgoing = format!(
         "outgoingAuth:\n  source: inline\n  default:\n    type: token_exchange\n    tokenExchange:\n      \
@@ -141,7 +141,7 @@ fn each_caller_comes_with_a_token_of_their_own_that_theirs_was_exchanged_for() {
 }
 
 #[test]
-fn an_anonymous_caller_has_no_token_to_exchange() {
+fn rejects_token_exchange_for_anonymous_callers() {
     let (folder, theirs) = (Folder::new(), Backend::start(&["x"]));
     let outgoing = "outgoingAuth: {source: inline, backends: {theirs: {type: token_exchange, tokenExchange: \
                     {tokenUrl: \"https://idp.test/token\"}}}}\n";
@@ -156,7 +156,7 @@ fn an_anonymous_caller_has_no_token_to_exchange() {
 }
 
 #[test]
-fn credentials_that_cannot_be_used_are_mistakes_with_their_paths() {
+fn reports_unusable_credentials_with_paths() {
     let folder = Folder::new();
     let of = |strategy: &str| {
         format!(
@@ -184,7 +184,7 @@ fn credentials_that_cannot_be_used_are_mistakes_with_their_paths() {
 }
 
 #[test]
-fn strategies_that_cannot_work_are_refused_with_what_to_change() {
+fn rejects_unusable_strategies_with_remedy() {
     let folder = Folder::new();
     for (strategy, at, says) in [
         (
@@ -219,7 +219,7 @@ fn strategies_that_cannot_work_are_refused_with_what_to_change() {
 }
 
 #[test]
-fn another_sts_may_be_named_by_the_variable_that_awss_tools_read() {
+fn reads_sts_endpoint_from_aws_variable() {
     let folder = Folder::new();
     let strategy = "{type: aws_sts, awsSts: {region: eu-west-1, fallbackRoleArn: \"arn:aws:iam::123456789012:role/a\"}}";
     let start = "name: x\nincomingAuth: {type: oidc, oidc: {issuer: \"https://i.test\", clientId: c, audience: \
@@ -241,7 +241,7 @@ fn another_sts_may_be_named_by_the_variable_that_awss_tools_read() {
 }
 
 #[test]
-fn a_backend_that_fails_too_often_is_left_alone_and_comes_back() {
+fn opens_circuit_of_failing_backend_until_recovery() {
     let folder = Folder::new();
     let backend = Backend::start(&["x"]);
     let breaker = "operational: {failureHandling: {circuitBreaker: \
@@ -274,7 +274,7 @@ fn a_backend_that_fails_too_often_is_left_alone_and_comes_back() {
 }
 
 #[test]
-fn a_tool_whose_backend_cannot_be_given_credentials_is_not_unknown() {
+fn missing_credentials_do_not_make_tool_unknown() {
     let (folder, backend, issuer) = (Folder::new(), Backend::start(&["x"]), Issuer::start());
     // The token endpoint is unreachable, so the caller's list of tools is unknown.
     let outgoing = "outgoingAuth: {source: inline, default: {type: token_exchange, \

@@ -24,7 +24,7 @@ fn outcome(port: u16) -> Value {
 }
 
 #[test]
-fn a_changed_file_is_taken_over_within_two_seconds() {
+fn applies_changed_file_within_two_seconds() {
     let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
     let file = folder.write("vmcp.yaml", &configuration(&["a"], &backend));
     let (server, port) = Running::serve(&file, &[]);
@@ -38,7 +38,7 @@ fn a_changed_file_is_taken_over_within_two_seconds() {
 }
 
 #[test]
-fn a_broken_file_is_refused_and_said_in_the_status_until_it_is_mended() {
+fn status_shows_reload_error_until_fixed() {
     let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
     let file = folder.write("vmcp.yaml", &configuration(&["a"], &backend));
     let (server, port) = Running::serve(&file, &[]);
@@ -120,7 +120,7 @@ fn kid(port: u16) -> String {
 }
 
 #[test]
-fn a_secret_that_is_changed_in_its_place_is_taken_over_without_a_signal() {
+fn applies_secret_changed_in_place_without_signal() {
     let (folder, corp) = (Folder::new(), Provider::start("corp", 3600));
     let key = folder.write("key.pem", &signing_key());
     let path = folder.write("vmcp.yaml", &signed_with(&corp, &key));
@@ -142,7 +142,7 @@ fn a_secret_that_is_changed_in_its_place_is_taken_over_without_a_signal() {
 }
 
 #[test]
-fn a_mounted_secret_that_changes_by_a_swapped_link_is_taken_over() {
+fn applies_mounted_secret_after_link_swap() {
     let (folder, corp) = (Folder::new(), Provider::start("corp", 3600));
     let at = |name: &str| std::path::PathBuf::from(folder.path(name));
     for version in ["..1", "..2"] {

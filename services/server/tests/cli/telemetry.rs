@@ -31,7 +31,7 @@ fn metrics(port: u16) -> String {
 }
 
 #[test]
-fn metrics_are_shown_only_where_that_is_asked_for() {
+fn serves_metrics_only_when_enabled() {
     let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
     let shown = folder.write("vmcp.yaml", &config(&backend, "enablePrometheusMetricsPath: true"));
     let (_server, port) = Running::serve(&shown, &[]);
@@ -56,7 +56,7 @@ fn metrics_are_shown_only_where_that_is_asked_for() {
 }
 
 #[test]
-fn each_event_loop_keeps_the_connections_to_backends_that_it_has_opened() {
+fn workers_reuse_own_backend_connections() {
     let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
     let file = folder.write("vmcp.yaml", &config(&backend, "enablePrometheusMetricsPath: true"));
     let (_server, port) = Running::serve(&file, &["--threads", "2"]);
@@ -76,7 +76,7 @@ fn each_event_loop_keeps_the_connections_to_backends_that_it_has_opened() {
 }
 
 #[test]
-fn traces_and_metrics_reach_the_collector_with_everything_that_they_are_to_carry() {
+fn exports_complete_traces_and_metrics_to_collector() {
     let (folder, backend, collector) = (Folder::new(), Backend::start(&["x"]), Collector::start());
     let url = collector.url();
     let telemetry = format!(
@@ -162,27 +162,27 @@ fn one_trace(client: bool, backend: bool) {
 }
 
 #[test]
-fn one_trace_leads_from_a_stateful_client_to_a_stateful_backend() {
+fn one_trace_spans_stateful_client_and_stateful_backend() {
     one_trace(true, true);
 }
 
 #[test]
-fn one_trace_leads_from_a_stateful_client_to_a_stateless_backend() {
+fn one_trace_spans_stateful_client_and_stateless_backend() {
     one_trace(true, false);
 }
 
 #[test]
-fn one_trace_leads_from_a_stateless_client_to_a_stateful_backend() {
+fn one_trace_spans_stateless_client_and_stateful_backend() {
     one_trace(false, true);
 }
 
 #[test]
-fn one_trace_leads_from_a_stateless_client_to_a_stateless_backend() {
+fn one_trace_spans_stateless_client_and_stateless_backend() {
     one_trace(false, false);
 }
 
 #[test]
-fn without_tracing_there_is_nothing_to_send_and_no_older_names_where_they_are_switched_off() {
+fn exports_metrics_only_and_omits_disabled_legacy_names() {
     let (folder, backend, collector) = (Folder::new(), Backend::start(&["x"]), Collector::start());
     let url = collector.url();
     let telemetry = format!(
@@ -197,7 +197,7 @@ fn without_tracing_there_is_nothing_to_send_and_no_older_names_where_they_are_sw
 }
 
 #[test]
-fn a_section_that_cannot_work_is_refused_with_what_to_change() {
+fn rejects_unusable_telemetry_section_with_remedy() {
     let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
     for (telemetry, path, says) in [
         ("tracingEnabled: true", "telemetry.endpoint", "found none; allowed: the URL"),
@@ -259,14 +259,14 @@ fn paths(collector: &Collector, version: http::Version) -> Vec<String> {
 }
 
 #[test]
-fn a_collector_that_speaks_grpc_gets_it_without_tls_by_prior_knowledge() {
+fn exports_grpc_without_tls_by_prior_knowledge() {
     let collector = Collector::start();
     let log = sent(&collector, "grpc", "insecure: true");
     assert_eq!(paths(&collector, http::Version::HTTP_2), OVER_GRPC, "{log}");
 }
 
 #[test]
-fn a_collectors_certificate_is_trusted_by_the_bundle_alone() {
+fn trusts_collector_certificate_only_by_bundle() {
     for (protocol, expected) in [("http/protobuf", OVER_HTTP), ("grpc", OVER_GRPC)] {
         let (folder, collector) = (Folder::new(), Collector::encrypted());
         let bundle = folder.write("ca.pem", collector.authority.as_deref().unwrap());
@@ -278,7 +278,7 @@ fn a_collectors_certificate_is_trusted_by_the_bundle_alone() {
 }
 
 #[test]
-fn a_changed_section_waits_for_a_restart_and_says_so() {
+fn changed_telemetry_section_requires_restart() {
     let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
     let path = folder.write("vmcp.yaml", &config(&backend, "enablePrometheusMetricsPath: true"));
     let (server, port) = Running::serve(&path, &[]);

@@ -8,7 +8,7 @@ use crate::program::{Folder, Running, vmcp, vmcp_in, vmcp_with};
 const EMPTY: &str = "name: x\nincomingAuth: {type: anonymous}\n";
 
 #[test]
-fn the_version_names_the_revisions_that_are_spoken() {
+fn version_names_supported_protocol_revisions() {
     let text = vmcp(&["version"]);
     assert_eq!((text.code, &*text.err), (0, ""));
     assert!(text.out.starts_with(concat!("vmcp ", env!("CARGO_PKG_VERSION"), "\n")));
@@ -19,7 +19,7 @@ fn the_version_names_the_revisions_that_are_spoken() {
 }
 
 #[test]
-fn the_schema_is_that_of_the_file() {
+fn prints_schema_of_configuration_file() {
     let printed = vmcp(&["schema"]);
     assert_eq!(printed.code, 0);
     let schema: Value = serde_json::from_str(&printed.out).unwrap();
@@ -37,7 +37,7 @@ fn each_shell_has_its_completion() {
 }
 
 #[test]
-fn wrong_usage_ends_with_2_and_says_what_is_right() {
+fn wrong_usage_exits_with_2_and_hint() {
     let folder = Folder::new();
     let file = folder.write("vmcp.yaml", EMPTY);
     let serve =
@@ -69,7 +69,7 @@ fn wrong_usage_ends_with_2_and_says_what_is_right() {
 }
 
 #[test]
-fn the_configuration_file_may_be_named_by_the_environment() {
+fn reads_configuration_path_from_environment() {
     let folder = Folder::new();
     let file = folder.write("vmcp.yaml", EMPTY);
     assert_eq!(vmcp_with(&["validate"], &[("VMCP_CONFIG", &file)]).code, 0);
@@ -81,7 +81,7 @@ fn the_configuration_file_may_be_named_by_the_environment() {
 }
 
 #[test]
-fn a_port_in_use_is_said_with_what_to_do() {
+fn reports_occupied_port_with_remedy() {
     let folder = Folder::new();
     let file = folder.write("vmcp.yaml", EMPTY);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -95,7 +95,7 @@ fn a_port_in_use_is_said_with_what_to_do() {
 }
 
 #[test]
-fn the_limit_of_open_files_is_raised_and_one_that_is_too_low_is_said() {
+fn raises_open_file_limit_or_warns() {
     let folder = Folder::new();
     let file = folder.write("vmcp.yaml", EMPTY);
     let server =
@@ -109,7 +109,7 @@ fn the_limit_of_open_files_is_raised_and_one_that_is_too_low_is_said() {
 }
 
 #[test]
-fn serve_ends_with_0_when_it_is_told_to_stop() {
+fn serve_exits_with_0_on_stop_signal() {
     let folder = Folder::new();
     let (server, _) = Running::serve(&folder.write("vmcp.yaml", EMPTY), &["--drain", "1s"]);
     let (code, log) = server.stop();
@@ -140,7 +140,7 @@ fn commands_fail_where_clients_get_no_lists() {
 }
 
 #[test]
-fn lists_and_calls_tools_of_a_configuration_or_a_url() {
+fn lists_and_calls_tools_by_configuration_or_url() {
     let (folder, backend) = (Folder::new(), Backend::start(&["x", "y"]));
     let text = format!(
         "{EMPTY}backends: [{{name: a, url: \"{}\", transport: streamable-http}}]\n",

@@ -21,7 +21,7 @@ operational: {timeouts: {default: 30}}
 ";
 
 #[test]
-fn a_valid_file_is_summed_up() {
+fn summarizes_valid_file() {
     let text = "name: x\nincomingAuth: {type: anonymous}\ngroupRef: team\n\
                 operational: {timeouts: {perWorkload: {y: 1s}}}\n";
     let ended = validate(text, &[]);
@@ -35,7 +35,7 @@ fn a_valid_file_is_summed_up() {
 }
 
 #[test]
-fn all_mistakes_are_told_with_place_and_remedy() {
+fn reports_all_errors_with_line_and_remedy() {
     let ended = validate(MISTAKEN, &[]);
     assert_eq!((ended.code, &*ended.out), (1, ""));
     assert!(ended.err.contains("line 3: backend: found an unknown key"), "{ended:?}");
@@ -54,7 +54,7 @@ fn all_mistakes_are_told_with_place_and_remedy() {
 }
 
 #[test]
-fn the_files_that_are_named_are_read_and_sections_without_a_runtime_told_as_well() {
+fn reads_named_files_and_reports_unsupported_sections() {
     let folder = Folder::new();
     let garbage = folder.write("garbage.pem", "no certificate");
     let text = format!(
@@ -73,7 +73,7 @@ fn the_files_that_are_named_are_read_and_sections_without_a_runtime_told_as_well
 }
 
 #[test]
-fn connecting_tells_how_each_backend_was_found_and_each_conflict_was_settled() {
+fn connect_reports_backend_health_and_conflict_resolution() {
     let (one, two) = (Backend::start(&["x", "y"]), Backend::start(&["x"]));
     let text = format!(
         "name: x\nincomingAuth: {{type: anonymous}}\n\
@@ -107,7 +107,7 @@ fn connecting_tells_how_each_backend_was_found_and_each_conflict_was_settled() {
 }
 
 #[test]
-fn a_backend_that_fails_fails_the_check_only_if_lists_would() {
+fn failed_backend_fails_check_only_in_fail_mode() {
     // Port 1 has no listener.
     let text = |mode: &str| {
         format!(
@@ -178,7 +178,7 @@ fn connecting_tells_which_rules_name_no_tool() {
 }
 
 #[test]
-fn names_that_clients_may_refuse_are_told() {
+fn warns_of_names_that_clients_may_reject() {
     let one = Backend::start(&["x", "gr\u{fc}n"]);
     let file = |format: &str| {
         format!(
@@ -199,7 +199,7 @@ fn names_that_clients_may_refuse_are_told() {
 }
 
 #[test]
-fn mistakes_everywhere_are_told_in_one_go() {
+fn reports_errors_of_all_sections_together() {
     let text = "name: x\nincomingAuth:\n  type: oidc\n  oidc: {issuer: \"https://i.test\", clientId: c, audience: \
                 \"https://mcp.test/mcp\", clientSecretEnv: NOT_SET}\n  authz: {type: cedar, policies: \
                 [\"permit(principal, action);\", \"permit(\", \"forbid(\"]}\n\
@@ -240,7 +240,7 @@ fn mistakes_everywhere_are_told_in_one_go() {
 }
 
 #[test]
-fn what_serve_could_not_do_is_told() {
+fn reports_errors_that_would_stop_serve() {
     let anonymous = "name: x\nincomingAuth: {type: anonymous}\n";
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
@@ -299,7 +299,7 @@ fn taken_default_of_administration_is_a_warning() {
 }
 
 #[test]
-fn policies_that_name_nothing_are_told() {
+fn warns_of_policies_without_matching_names() {
     let one = Backend::start(&["x"]);
     let file = |policies: &str| {
         format!(
