@@ -85,7 +85,7 @@ fn count(backend: &Backend, method: &str) -> usize {
 }
 
 #[tokio::test]
-async fn an_old_client_lists_and_calls_an_old_server() {
+async fn legacy_client_uses_legacy_server() {
     let (a, b) = (Backend::start(None).await, Backend::start(None).await);
     let gateway = Gateway::before(&[&a, &b]).await;
     let mut old = Old::connect(gateway.address).await;
@@ -112,7 +112,7 @@ async fn progress_comes_in_order_before_the_answer() {
 }
 
 #[tokio::test]
-async fn a_question_reaches_the_client_and_its_answer_the_backend() {
+async fn relays_server_request_and_client_response() {
     let backend = Backend::start(None).await;
     let gateway = Gateway::before(&[&backend]).await;
     let mut old = Old::connect(gateway.address).await;
@@ -125,7 +125,7 @@ async fn a_question_reaches_the_client_and_its_answer_the_backend() {
 }
 
 #[tokio::test]
-async fn a_client_without_sessions_is_asked_by_an_old_server_too() {
+async fn relays_legacy_server_request_to_stateless_client() {
     let backend = Backend::start(None).await;
     let gateway = Gateway::before(&[&backend]).await;
     let listed = stateless(gateway.address, "tools/list", json!({})).await;
@@ -183,7 +183,7 @@ async fn log_messages_reach_the_client() {
 }
 
 #[tokio::test]
-async fn answers_that_nobody_waits_for_are_passed_over() {
+async fn ignores_responses_without_pending_request() {
     let backend = Backend::start(None).await;
     let gateway = Gateway::before(&[&backend]).await;
     let mut old = Old::connect(gateway.address).await;
@@ -192,7 +192,7 @@ async fn answers_that_nobody_waits_for_are_passed_over() {
 }
 
 #[tokio::test]
-async fn a_server_that_dies_in_a_call_fails_it_and_is_met_anew() {
+async fn fails_call_of_dead_server_and_reconnects() {
     let backend = Backend::start(None).await;
     let gateway = Gateway::before(&[&backend]).await;
     let mut old = Old::connect(gateway.address).await;
@@ -207,7 +207,7 @@ async fn a_server_that_dies_in_a_call_fails_it_and_is_met_anew() {
 }
 
 #[tokio::test]
-async fn list_changed_is_told_also_after_every_stream_broke() {
+async fn sends_list_changed_after_all_streams_broke() {
     let backend = Backend::start(None).await;
     let gateway = Gateway::before(&[&backend]).await;
     let mut old = Old::connect(gateway.address).await;
@@ -225,7 +225,7 @@ async fn list_changed_is_told_also_after_every_stream_broke() {
 }
 
 #[tokio::test]
-async fn a_cancellation_reaches_the_backend() {
+async fn cancellation_reaches_backend() {
     let backend = Backend::start(None).await;
     let gateway = Gateway::before(&[&backend]).await;
     let mut old = Old::connect(gateway.address).await;
@@ -242,7 +242,7 @@ async fn a_cancellation_reaches_the_backend() {
 const SHORT: &str = "{default: 30s, perWorkload: {a: 300ms}}";
 
 #[tokio::test]
-async fn a_call_without_an_answer_ends_in_the_backends_time() {
+async fn call_without_response_ends_at_backend_timeout() {
     for timeouts in ["{default: 300ms, perWorkload: {b: 30s}}", SHORT] {
         let backend = Backend::start(None).await;
         let sections = format!("operational: {{timeouts: {timeouts}}}\n");
@@ -255,7 +255,7 @@ async fn a_call_without_an_answer_ends_in_the_backends_time() {
 }
 
 #[tokio::test]
-async fn the_time_for_an_answer_stands_still_while_a_question_is_with_the_client() {
+async fn pauses_timeout_while_client_answers() {
     let backend = Backend::start(None).await;
     let gateway =
         Gateway::with(&[&backend], &format!("operational: {{timeouts: {SHORT}}}\n")).await;
@@ -279,7 +279,7 @@ async fn rejects_endpoint_of_other_origin() {
 }
 
 #[tokio::test]
-async fn the_sessions_of_a_client_that_goes_end_everywhere() {
+async fn disconnected_client_ends_all_sessions() {
     let backend = Backend::start(None).await;
     let gateway = Gateway::before(&[&backend]).await;
     let mut old = Old::connect(gateway.address).await;
@@ -291,7 +291,7 @@ async fn the_sessions_of_a_client_that_goes_end_everywhere() {
 }
 
 #[tokio::test]
-async fn what_an_old_client_does_wrong_is_told() {
+async fn reports_errors_of_legacy_client() {
     let backend = Backend::start(None).await;
     let gateway = Gateway::before(&[&backend]).await;
     let mut old = Old::open(gateway.address).await;
@@ -343,7 +343,7 @@ async fn one_stream_is_one_session() {
 }
 
 #[tokio::test]
-async fn draining_ends_idle_streams_at_once_and_others_in_time() {
+async fn drain_ends_idle_streams_first() {
     let backend = Backend::start(None).await;
     let mut gateway = Gateway::before(&[&backend]).await;
     let mut old = Old::connect(gateway.address).await;

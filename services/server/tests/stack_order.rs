@@ -110,23 +110,23 @@ where
 }
 
 #[tokio::test]
-async fn a_panic_anywhere_below_is_one_failed_request() {
+async fn turns_inner_panic_into_failed_request() {
     // The innermost layer is the one that reads the body.
     assert_eq!(status(stack(1), request("localhost", Untouchable)).await, 500);
 }
 
 #[tokio::test]
-async fn what_is_too_much_is_refused_before_anything_else_is_looked_at() {
+async fn rejects_excess_requests_before_other_checks() {
     assert_eq!(status(stack(0), request("evil.example.com", Untouchable)).await, 503);
 }
 
 #[tokio::test]
-async fn a_foreign_page_gets_nothing_parsed() {
+async fn rejects_foreign_origin_before_parsing() {
     assert_eq!(status(stack(1), request("evil.example.com", Untouchable)).await, 403);
 }
 
 #[tokio::test]
-async fn a_preflight_is_answered_without_a_message() {
+async fn answers_preflight_without_reading_body() {
     let preflight = Request::builder()
         .method(Method::OPTIONS)
         .uri("/mcp")
@@ -144,13 +144,13 @@ fn nobody() -> Arc<dyn Authenticator> {
 }
 
 #[tokio::test]
-async fn nobody_unknown_has_a_body_read() {
+async fn authenticates_before_reading_body() {
     let request = request("localhost", Untouchable);
     assert_eq!(status(guarded(1, Some(nobody()), None), request).await, 401);
 }
 
 #[tokio::test]
-async fn who_is_not_let_in_is_on_record() {
+async fn audits_rejected_callers() {
     let (sender, events) = std::sync::mpsc::channel();
     let record = move |event: Event| sender.send(event.outcome).unwrap();
     let auditor = Auditor::new(vmcp_audit::AuditSettings::default(), record);
@@ -163,13 +163,13 @@ async fn who_is_not_let_in_is_on_record() {
 }
 
 #[tokio::test]
-async fn a_foreign_host_is_not_even_asked_who_it_is() {
+async fn rejects_foreign_host_before_authentication() {
     let request = request("evil.test", Untouchable);
     assert_eq!(status(guarded(1, Some(nobody()), None), request).await, 403);
 }
 
 #[tokio::test]
-async fn a_preflight_needs_no_token() {
+async fn answers_preflight_without_token() {
     let preflight = Request::options("/mcp")
         .header("host", "localhost")
         .header("origin", "http://localhost")
@@ -199,7 +199,7 @@ async fn policies_judge_what_the_message_says() {
 }
 
 #[tokio::test]
-async fn the_service_gets_what_was_decoded() {
+async fn service_receives_decoded_message() {
     let ping = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}"#;
     assert_eq!(status(stack(1), request("localhost", Full::from(ping))).await, 200);
     assert_eq!(status(stack(1), request("localhost", Full::from("{"))).await, 400);
@@ -293,7 +293,7 @@ fn upstream() -> Credentials {
 }
 
 #[tokio::test]
-async fn where_a_redirect_leads_is_shown_the_credentials_anew() {
+async fn adds_credentials_again_after_redirect() {
     let (url, heads) = serve(&["307 T\r\nlocation: /there", "200 OK"]).await;
     let tokens = Arc::new(Tokens::default());
     let (service, _) = outgoing(&url, upstream());
@@ -304,7 +304,7 @@ async fn where_a_redirect_leads_is_shown_the_credentials_anew() {
 }
 
 #[tokio::test]
-async fn a_redirect_is_within_the_time_of_its_backend() {
+async fn redirects_count_toward_backend_timeout() {
     let (url, _) = serve(&["307 T\r\nlocation: /there"]).await;
     let (service, _) = outgoing(&url, Credentials::None);
     let error = send(&service, &url, Caller::Gateway).await.unwrap_err();
@@ -312,7 +312,7 @@ async fn a_redirect_is_within_the_time_of_its_backend() {
 }
 
 #[tokio::test]
-async fn an_open_circuit_asks_nobody_for_credentials() {
+async fn open_circuit_requests_no_credentials() {
     let (url, heads) = serve(&["503 Gone"]).await;
     let tokens = Arc::new(Tokens::default());
     let (service, _) = outgoing(&url, upstream());
@@ -323,7 +323,7 @@ async fn an_open_circuit_asks_nobody_for_credentials() {
 }
 
 #[tokio::test]
-async fn what_an_open_circuit_refuses_is_measured_too() {
+async fn measures_requests_rejected_by_open_circuit() {
     let (url, _) = serve(&["503 Gone"]).await;
     let settings = vmcp_telemetry_export::Settings { prometheus: true, ..Default::default() };
     let telemetry = Telemetry::builder(settings).build().unwrap();
@@ -342,7 +342,7 @@ async fn what_an_open_circuit_refuses_is_measured_too() {
 }
 
 #[tokio::test]
-async fn a_wait_in_vain_opens_the_circuit() {
+async fn timeout_opens_circuit() {
     let (url, _) = serve(&[]).await;
     let (service, breaker) = outgoing(&url, Credentials::None);
     let error = send(&service, &url, Caller::Gateway).await.unwrap_err();
@@ -351,7 +351,7 @@ async fn a_wait_in_vain_opens_the_circuit() {
 }
 
 #[tokio::test]
-async fn the_time_of_whoever_gives_credentials_is_not_the_backends() {
+async fn credential_lookup_does_not_count_toward_timeout() {
     let (url, _) = serve(&["200 OK"]).await;
     let tokens = Arc::new(Tokens { slow: true, ..Tokens::default() });
     let (service, breaker) = outgoing(&url, upstream());
@@ -360,7 +360,7 @@ async fn the_time_of_whoever_gives_credentials_is_not_the_backends() {
 }
 
 #[tokio::test]
-async fn credentials_that_cannot_be_had_do_not_open_the_circuit() {
+async fn missing_credentials_do_not_open_circuit() {
     let (url, heads) = serve(&["200 OK"]).await;
     let (service, breaker) = outgoing(&url, upstream());
     let nobody = Caller::User(Identity::new("i", "s"));
