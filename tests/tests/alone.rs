@@ -39,7 +39,6 @@ const PURPOSE: &[(&str, &[&str], &str)] = &[
     ("vmcp-aws-sts", &["secrecy"], "credentials are secrets"),
     ("vmcp-decode", &["http_body_util"], "hands inward a body that was read whole"),
     ("vmcp-trace-context", &["http_body_util"], "writes into a body that was read whole"),
-    ("vmcp-metrics", &["opentelemetry"], "records through its meter"),
     ("vmcp-telemetry", &["opentelemetry"], "records through its API"),
 ];
 

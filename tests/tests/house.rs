@@ -38,11 +38,10 @@ const CRATES: &[(&str, &str, Sees)] = &[
     ("vmcp-authz", "layers/authz", Sees::Only(GROUND)),
     ("vmcp-audit", "layers/audit", Sees::Only(GROUND)),
     ("vmcp-trace-context", "layers/trace-context", Sees::Only(&["vmcp-wire"])),
-    ("vmcp-metrics", "layers/metrics", Sees::Only(&["vmcp-wire", "vmcp-core"])),
     (
         "vmcp-telemetry",
         "layers/telemetry",
-        Sees::Only(&["vmcp-wire", "vmcp-core", "vmcp-trace-context", "vmcp-metrics"]),
+        Sees::Only(&["vmcp-wire", "vmcp-core", "vmcp-trace-context"]),
     ),
     ("vmcp-breaker", "layers/breaker", Sees::Only(GROUND)),
     ("vmcp-header-injection", "layers/header-injection", Sees::Only(GROUND)),
@@ -56,13 +55,7 @@ const CRATES: &[(&str, &str, Sees)] = &[
     (
         "vmcp-telemetry-export",
         "services/telemetry-export",
-        Sees::Only(&[
-            "vmcp-wire",
-            "vmcp-core",
-            "vmcp-trace-context",
-            "vmcp-metrics",
-            "vmcp-telemetry",
-        ]),
+        Sees::Only(&["vmcp-wire", "vmcp-core", "vmcp-trace-context", "vmcp-telemetry"]),
     ),
     ("vmcp-session", "services/session", Sees::Only(&["vmcp-wire", "vmcp-core"])),
     ("vmcp-redis", "services/redis", Sees::Only(&["vmcp-wire", "vmcp-core"])),

@@ -7,11 +7,11 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::metrics::{Outcome, names, target_attributes};
 use http::header::{HOST, HeaderName, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Uri};
 use opentelemetry::KeyValue;
 use vmcp_core::{McpRequest, RequestContext};
-use vmcp_metrics::{Outcome, names, target_attributes};
 use vmcp_wire::{Key, find, parse_json_string};
 
 /// Maximum length of an attribute in bytes.

@@ -3,10 +3,10 @@
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use crate::metrics::ErrorType;
 use bytes::{Buf, Bytes};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
-use vmcp_metrics::ErrorType;
 
 use crate::request_observer::RequestObserver;
 

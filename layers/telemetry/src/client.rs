@@ -6,12 +6,12 @@ use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 
+use crate::metrics::{BackendMetrics, ErrorType};
 use http::{Method, Request, Response};
 use pin_project_lite::pin_project;
 use tower_layer::Layer;
 use tower_service::Service;
 use vmcp_core::{Backend, BoxError, CredentialError, McpOperation, RequestContext, cause_ref};
-use vmcp_metrics::{BackendMetrics, ErrorType};
 use vmcp_trace_context::{HeaderPropagation, Propagator};
 
 use crate::ResponseBody;

@@ -3,6 +3,7 @@
 mod attributes;
 mod body;
 mod client;
+pub mod metrics;
 mod recorder;
 mod request_observer;
 mod response_error;
@@ -11,7 +12,7 @@ mod server;
 mod testing;
 mod trace_link;
 
-pub use vmcp_core::BoxError;
+pub use vmcp_core::{Backend, BoxError};
 
 pub use self::{
     attributes::Route,

@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use crate::metrics::{ClientMetrics, HttpMetrics, ServerMetrics};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Meter, MeterProvider as _, NoopMeterProvider};
 use opentelemetry::trace::{SpanKind, Status};
-use vmcp_metrics::{ClientMetrics, HttpMetrics, ServerMetrics};
 use vmcp_trace_context::TraceContext;
 
 use crate::{ClientTelemetryLayer, ServerTelemetryLayer};

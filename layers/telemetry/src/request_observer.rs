@@ -4,15 +4,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use crate::metrics::{
+    BackendMetrics, BoundInstruments, ClientSeries, ErrorType, Outcome, legacy_action,
+};
 use http::{HeaderMap, HeaderName, Request, Response};
 use opentelemetry::trace::{SpanKind, Status};
 use tokio::time::Instant;
 use vmcp_core::{
     Caller, Generation, McpOperation, McpRequest, MediaType, Rejection, RequestContext, STATEFUL,
     STATELESS,
-};
-use vmcp_metrics::{
-    BackendMetrics, BoundInstruments, ClientSeries, ErrorType, Outcome, legacy_action,
 };
 use vmcp_trace_context::TraceContext;
 use vmcp_wire::Key;

@@ -1,7 +1,7 @@
 //! Errors in responses.
 
+use crate::metrics::ErrorType;
 use vmcp_core::{MediaType, Rejection};
-use vmcp_metrics::ErrorType;
 use vmcp_wire::{PrefixOutcome, find, may_contain_error, scan_prefix};
 
 /// Inspected bytes of a frame.

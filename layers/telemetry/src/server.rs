@@ -5,11 +5,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use crate::metrics::ErrorType;
 use http::{Request, Response};
 use pin_project_lite::pin_project;
 use tower_layer::Layer;
 use tower_service::Service;
-use vmcp_metrics::ErrorType;
 
 use crate::ResponseBody;
 use crate::recorder::Inner;

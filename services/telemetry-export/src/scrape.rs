@@ -11,8 +11,8 @@ use opentelemetry_prometheus::PrometheusExporter;
 use prometheus::proto::Metric;
 use prometheus::{Encoder as _, Registry, TextEncoder};
 use tokio::time::Instant;
-use vmcp_metrics::NAME_ATTRIBUTES;
-use vmcp_metrics::names::OTHER;
+use vmcp_telemetry::metrics::NAME_ATTRIBUTES;
+use vmcp_telemetry::metrics::names::OTHER;
 
 use crate::BuildError;
 
@@ -21,7 +21,7 @@ const CACHE_TTL: Duration = Duration::from_secs(1);
 
 /// Metrics as text (Prometheus text format 0.0.4). Clones share the cache.
 ///
-/// The number of labels bounds the length of the text; see [`MAX_NAMES`](vmcp_metrics::MAX_NAMES).
+/// The number of labels bounds the length of the text; see [`MAX_NAMES`](vmcp_telemetry::metrics::MAX_NAMES).
 #[derive(Clone)]
 pub struct Scrape(Arc<Inner>);
 
@@ -122,7 +122,7 @@ mod tests {
     use opentelemetry::metrics::MeterProvider as _;
     use opentelemetry_sdk::metrics::SdkMeterProvider;
     use vmcp_core::Backend;
-    use vmcp_metrics::{ClientMetrics, ErrorType, Outcome, ServerMetrics};
+    use vmcp_telemetry::metrics::{ClientMetrics, ErrorType, Outcome, ServerMetrics};
 
     use super::*;
 

@@ -381,7 +381,11 @@ async fn offer_has_one_byte_budget() {
         let listed = text_of(response.into_body()).await.contains("be_");
         assert_eq!(listed, fits, "{kinds} lists of 12 MiB");
         let report = format!("{:?}", gateway.report());
-        assert_eq!(report.contains("returned more than 33554432 bytes of tools"), !fits, "{report:.2000}");
+        assert_eq!(
+            report.contains("returned more than 33554432 bytes of tools"),
+            !fits,
+            "{report:.2000}"
+        );
     }
 }
 

@@ -330,7 +330,10 @@ async fn returning_client_learns_that_its_call_was_ended() {
         let said = text(scene.client.stand(Some(&last)).await.into_body()).await;
         let answer = messages(&said).pop().unwrap();
         let message = answer["error"]["message"].as_str().unwrap();
-        assert!(message.contains("its client was disconnected for too long"), "{wire:?}: {message}");
+        assert!(
+            message.contains("its client was disconnected for too long"),
+            "{wire:?}: {message}"
+        );
     }
 }
 

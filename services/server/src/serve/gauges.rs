@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 
 use vmcp_breaker::CircuitState;
 use vmcp_egress::Egress;
-use vmcp_metrics::names;
+use vmcp_telemetry::metrics::names;
 use vmcp_telemetry_export::Telemetry;
 
 use super::Issuer;

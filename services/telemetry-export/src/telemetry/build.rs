@@ -11,7 +11,7 @@ use opentelemetry_sdk::metrics::{
     Instrument, InstrumentKind, MeterProviderBuilder, SdkMeterProvider, Stream,
 };
 use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider, SpanProcessor, TracerProviderBuilder};
-use vmcp_metrics::{MAX_SERIES, names};
+use vmcp_telemetry::metrics::{MAX_SERIES, names};
 use vmcp_telemetry::{Recorder, SpanRecorder, TelemetryOptions};
 
 use super::observe::MAX_VALUES;

@@ -2,7 +2,7 @@
 
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::AsyncInstrument;
-use vmcp_metrics::names::{Metric, MetricKind};
+use vmcp_telemetry::metrics::names::{Metric, MetricKind};
 
 use super::Telemetry;
 

@@ -11,7 +11,7 @@ use opentelemetry_sdk::trace::{
 use tower::ServiceExt;
 use tower_layer::Layer;
 use vmcp_core::{Backend, BoxError, Generation, McpOperation, McpRequest, RequestContext};
-use vmcp_metrics::names;
+use vmcp_telemetry::metrics::names;
 
 use super::*;
 use crate::{Endpoint, SamplingRatio, SettingsError};

@@ -5,9 +5,9 @@ use std::sync::{PoisonError, RwLock};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{BoundHistogram, Histogram, Meter};
 
-use crate::labels::histogram;
-use crate::names::{self, OTHER};
-use crate::{ErrorType, Outcome};
+use crate::metrics::labels::histogram;
+use crate::metrics::names::{self, OTHER};
+use crate::metrics::{ErrorType, Outcome};
 
 /// Maximum number of label sets.
 const MAX_ROUTE_SERIES: usize = 500;

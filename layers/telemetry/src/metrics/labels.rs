@@ -3,10 +3,10 @@
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Histogram, Meter};
 
-use crate::names::{DURATION_BUCKETS, Metric};
-use crate::{BoundInstruments, Outcome};
+use crate::metrics::names::{DURATION_BUCKETS, Metric};
+use crate::metrics::{BoundInstruments, Outcome};
 
-/// Attributes whose values are names of tools and prompts, or [`OTHER`](crate::names::OTHER).
+/// Attributes whose values are names of tools and prompts, or [`OTHER`](crate::metrics::names::OTHER).
 pub const NAME_ATTRIBUTES: [&str; 5] =
     ["gen_ai.prompt.name", "gen_ai.tool.name", "mcp_resource_id", "tool", "tool_name"];
 

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{BoundCounter, BoundHistogram, Counter, Histogram, Meter};
 
-use crate::labels::{counter, histogram, operation_attributes};
-use crate::names;
-use crate::series::{InstrumentTable, NameBudget};
-use crate::{BoundInstruments, ErrorType, Outcome};
+use crate::metrics::labels::{counter, histogram, operation_attributes};
+use crate::metrics::names;
+use crate::metrics::series::{InstrumentTable, NameBudget};
+use crate::metrics::{BoundInstruments, ErrorType, Outcome};
 
 /// Metrics of requests to the gateway.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use opentelemetry_sdk::metrics::SdkMeterProvider;
 use prometheus::{Encoder as _, Registry, TextEncoder};
 use vmcp_core::Backend;
 
-use crate::{ClientMetrics, ErrorType, HttpMetrics, Outcome, ServerMetrics, names};
+use crate::metrics::{ClientMetrics, ErrorType, HttpMetrics, Outcome, ServerMetrics, names};
 
 /// Returns all metrics of one failed call, and some that a server feeds.
 pub(crate) fn exposition(legacy: bool) -> String {

@@ -2,7 +2,7 @@
 
 use http::{Method, Version};
 
-use crate::names::OTHER;
+use crate::metrics::names::OTHER;
 
 /// Result of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,10 +7,10 @@ use opentelemetry::KeyValue;
 use opentelemetry::metrics::{BoundCounter, BoundHistogram, Counter, Histogram, Meter};
 use vmcp_core::Backend;
 
-use crate::labels::{counter, histogram, operation_attributes};
-use crate::names::{self, OTHER};
-use crate::series::{InstrumentTable, NameBudget};
-use crate::{BoundInstruments, ErrorType, Outcome};
+use crate::metrics::labels::{counter, histogram, operation_attributes};
+use crate::metrics::names::{self, OTHER};
+use crate::metrics::series::{InstrumentTable, NameBudget};
+use crate::metrics::{BoundInstruments, ErrorType, Outcome};
 
 /// Maximum number of backends that become labels, those that a reload removed included.
 const MAX_BACKENDS: usize = 1000;

@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::METRICS;
 
-const DASHBOARD: &str = include_str!("../../dashboards/grafana.json");
-const ALERTS: &str = include_str!("../../dashboards/alerts.yaml");
+const DASHBOARD: &str = include_str!("../../../dashboards/grafana.json");
+const ALERTS: &str = include_str!("../../../dashboards/alerts.yaml");
 
 /// Returns all queries of the dashboard and the alert rules.
 fn queries() -> Vec<String> {
@@ -101,7 +101,7 @@ fn dashboard_and_alerts_query_existing_metrics() {
 
 #[test]
 fn dashboard_and_alerts_use_existing_labels() {
-    let text = crate::testing::exposition(false);
+    let text = crate::metrics::testing::exposition(false);
     for query in queries() {
         // Prometheus adds `job` itself.
         for label in split_names(&query).0.iter().filter(|label| *label != "job") {

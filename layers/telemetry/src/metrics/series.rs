@@ -9,8 +9,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use hashbrown::HashMap;
 
-use crate::Outcome;
-use crate::names::OTHER;
+use crate::metrics::Outcome;
+use crate::metrics::names::OTHER;
 
 /// Maximum number of names of tools and prompts that become labels.
 pub const MAX_NAMES: usize = 200;
@@ -206,7 +206,7 @@ impl NameBudget {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ErrorType;
+    use crate::metrics::ErrorType;
 
     fn table() -> InstrumentTable<u64> {
         InstrumentTable::new(NameBudget::new())
