@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn suggests_nothing_for_unrelated_word() {
+    fn makes_no_suggestion_for_unrelated_word() {
         assert_eq!(nearest("zebra", ["transport", "type", "url"]), None);
         assert_eq!(nearest(&"a".repeat(100), ["transport"]), None);
     }

@@ -101,7 +101,7 @@ fn aws_names_have_the_form_of_the_reference() {
 }
 
 #[test]
-fn an_address_has_a_host_and_a_port() {
+fn address_requires_host_and_port() {
     for good in ["redis:6379", "10.0.0.1:1", "[::1]:65535", "a.b-c:80"] {
         assert!(HostPort::new(good).is_some(), "{good}");
     }
@@ -113,7 +113,7 @@ fn an_address_has_a_host_and_a_port() {
 }
 
 #[test]
-fn a_secret_does_not_show_in_debug_output() {
+fn debug_output_hides_secret() {
     let secret = Secret(secrecy::SecretString::from("sesame"));
     assert_eq!(format!("{secret:?}"), "Secret(..)");
 }

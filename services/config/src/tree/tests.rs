@@ -57,7 +57,7 @@ fn knows_the_line_of_each_key_and_value() {
 }
 
 #[test]
-fn an_alias_repeats_the_value_it_names() {
+fn alias_repeats_anchored_value() {
     assert_eq!(
         json_of("a: &x {k: [1, two]}\nb: *x\n"),
         json!({"a": {"k": [1, "two"]}, "b": {"k": [1, "two"]}})

@@ -13,7 +13,7 @@ fn tools(text: &str) -> String {
 }
 
 #[test]
-fn the_section_is_optional_and_prefixes_by_default() {
+fn section_is_optional_and_prefixes_by_default() {
     assert_eq!(file("").aggregation, Aggregation::default());
     for text in ["{}", "{conflictResolution: prefix}", "{conflictResolutionConfig: {}}"] {
         let ConflictResolution::Prefix { format } = resolution(text) else {

@@ -45,7 +45,7 @@ fn oauth2(fields: &str) -> String {
 }
 
 #[test]
-fn the_defaults_are_those_of_the_reference() {
+fn defaults_match_reference() {
     let server = accepted("", OKTA);
     let lifespans = server.token_lifespans;
     assert_eq!(lifespans.access_token_lifespan.to_string(), "1h0m0s");
@@ -69,7 +69,7 @@ fn upstream_is_required_and_has_unique_name() {
 }
 
 #[test]
-fn the_type_of_an_upstream_decides_its_configuration() {
+fn upstream_type_selects_configuration() {
     let path = ".upstreamProviders[0]";
     refused("", "{name: a, type: oidc}", &format!("{path}.oidcConfig"), "required with");
     refused("", "{name: a, type: oauth2}", &format!("{path}.oauth2Config"), "required with");
@@ -190,7 +190,7 @@ fn redis_block_belongs_to_redis_storage() {
 }
 
 #[test]
-fn an_oauth2_client_is_known_or_registers_itself() {
+fn oauth2_client_is_static_or_registered_dynamically() {
     let path = ".upstreamProviders[0].oauth2Config";
     let UpstreamKind::Oauth2(known) =
         &accepted("", &oauth2(", clientId: c")).upstream_providers[0].kind
@@ -281,7 +281,7 @@ fn userinfo_and_token_mappings_have_defaults() {
 }
 
 #[test]
-fn lifespans_are_more_than_nothing() {
+fn rejects_zero_lifespans() {
     refused(
         "tokenLifespans: {authCodeLifespan: 0s}, ",
         OKTA,
@@ -308,7 +308,7 @@ fn secrets_are_in_files_or_kubernetes_secrets() {
 }
 
 #[test]
-fn a_misspelt_provider_is_suggested() {
+fn suggests_name_for_misspelled_provider() {
     let text = FULL.replace("primaryUpstreamProvider: okta", "primaryUpstreamProvider: otka");
     assert!(
         document_errors(&text)[0]

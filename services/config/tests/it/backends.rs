@@ -23,7 +23,7 @@ fn backend_requires_name_url_and_transport() {
 }
 
 #[test]
-fn the_name_is_unique_and_not_empty() {
+fn requires_unique_non_empty_name() {
     assert_error(
         "backends: [{name: '', url: 'http://a', transport: sse}]\n",
         "backends[0].name",
@@ -51,7 +51,7 @@ fn rejects_url_with_credentials_without_quoting_it() {
 }
 
 #[test]
-fn the_transport_is_one_of_two() {
+fn accepts_only_sse_and_streamable_http() {
     assert_error(
         "backends: [{name: a, url: 'http://a', transport: streamable_http}]\n",
         "backends[0].transport",
@@ -65,7 +65,7 @@ fn the_transport_is_one_of_two() {
 }
 
 #[test]
-fn the_type_is_entry_or_nothing() {
+fn accepts_only_entry_or_empty_type() {
     assert_eq!(file(&backend(", type: ''")).backends[0].kind, BackendKind::Workload);
     assert_eq!(
         file(&backend(", type: entry")).backends[0].kind,
@@ -140,7 +140,7 @@ fn refuses_malformed_headers_and_placeholders() {
 }
 
 #[test]
-fn a_resource_has_no_headers_and_variables() {
+fn resource_rejects_headers_and_variables() {
     let text = "backends: [{name: a, url: 'http://a', transport: sse, headers: {X-A: b}}]\nvariables: [A]\n";
     let error = Config::parse(text, Format::Yaml).unwrap_err().to_string();
     assert!(error.contains("backends[0].headers: found headers of a backend"), "{error}");

@@ -39,14 +39,14 @@ fn composite_tool_has_unique_name_and_step() {
 }
 
 #[test]
-fn a_tool_has_at_most_a_hundred_steps() {
+fn limits_tool_to_hundred_steps() {
     let list: Vec<_> = (0..101).map(|n| format!("{{id: s{n}, tool: w.t}}")).collect();
     assert_eq!(read(&list[..100].join(", ")).steps.len(), 100);
     assert_error(&steps(&list.join(", ")), &format!("{PATH}.steps"), "at most 100");
 }
 
 #[test]
-fn a_step_without_a_type_calls_a_tool() {
+fn step_without_type_calls_tool() {
     let StepKind::Tool { tool, arguments } =
         &read("{id: a, tool: w.t, arguments: {n: 1}}").steps[0].kind
     else {
@@ -121,7 +121,7 @@ fn for_each_step_calls_a_tool_only() {
 }
 
 #[test]
-fn a_failing_step_aborts_unless_it_says_otherwise() {
+fn failing_step_aborts_by_default() {
     assert_eq!(read("{id: a, tool: w.t}").steps[0].on_error, OnError::Abort);
     assert_eq!(
         read("{id: a, tool: w.t, onError: {action: continue}}").steps[0].on_error,

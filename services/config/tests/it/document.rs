@@ -13,7 +13,7 @@ fn minimal_file_has_name_and_incoming_auth() {
 }
 
 #[test]
-fn a_document_with_every_key_is_accepted() {
+fn accepts_document_with_every_key() {
     let file = File::parse(FULL, Format::Yaml).unwrap();
     assert_eq!(file.backends.len(), 5);
     assert_eq!(file.group(), "engineering-team");
@@ -28,7 +28,7 @@ fn name_and_incoming_auth_are_required() {
 }
 
 #[test]
-fn an_empty_name_is_refused() {
+fn rejects_empty_name() {
     let list = document_errors("name: ''\nincomingAuth: {type: anonymous}\n");
     assert!(list[0].contains("line 1: name: found \"\"; allowed: non-empty text"), "{list:#?}");
 }
@@ -109,7 +109,7 @@ fn rejects_required_key_without_value() {
 }
 
 #[test]
-fn a_password_in_an_address_is_never_quoted() {
+fn errors_never_quote_password_in_url() {
     for address in ["http://user:s3cret@h:99999/", "http://user:s3cret@", "http://user:s3cret@h"] {
         let text = format!("backends: [{{name: a, transport: sse, url: '{address}'}}]\n");
         let errors = errors(&text);
@@ -136,7 +136,7 @@ fn errors_serialize_to_json() {
 }
 
 #[test]
-fn a_duplicate_key_is_refused_with_both_lines() {
+fn rejects_duplicate_key_with_both_lines() {
     assert_error(
         "metadata: {a: b}\nmetadata: {c: d}\n",
         "metadata",
@@ -184,7 +184,7 @@ fn keys_are_camel_case_only() {
 }
 
 #[test]
-fn a_key_without_a_value_is_refused() {
+fn rejects_key_without_value() {
     assert_error("backends:\n", "backends", "found no value; allowed: a list");
     assert_error("groupRef: ~\n", "groupRef", "found no value; allowed: text, or no key at all");
 }
@@ -220,7 +220,7 @@ fn rejects_documents_that_are_not_maps() {
 }
 
 #[test]
-fn a_document_beyond_four_mebibytes_is_refused_unread() {
+fn rejects_document_above_four_mebibytes_unread() {
     let text = format!("{MINIMAL}#{}\n", "x".repeat(4 * 1024 * 1024));
     assert!(document_errors(&text)[0].contains("allowed: at most 4194304 bytes"));
 }
@@ -256,7 +256,7 @@ fn accepts_crlf_byte_order_mark_and_json_tabs() {
 }
 
 #[test]
-fn a_file_refuses_what_only_the_operator_resolves() {
+fn file_rejects_references_for_operator() {
     assert_error(
         "compositeToolRefs: [{name: a}]\n",
         "compositeToolRefs",
@@ -270,7 +270,7 @@ fn a_file_refuses_what_only_the_operator_resolves() {
 }
 
 #[test]
-fn a_resource_has_references_and_no_authorization_server() {
+fn resource_accepts_references_without_authorization_server() {
     let config = config(
         "compositeToolRefs: [{name: a}]\naggregation: {tools: [{workload: a, toolConfigRef: {name: b}}]}\n",
     );

@@ -22,7 +22,7 @@ fn accepted(text: &str) -> IncomingAuth {
 const OIDC: &str = "issuer: 'https://idp', clientId: c, audience: a";
 
 #[test]
-fn anonymous_and_local_have_nothing_more_to_say() {
+fn anonymous_and_local_reject_oidc_section() {
     assert_eq!(file("").incoming_auth, IncomingAuth::anonymous());
     assert_eq!(accepted("{type: local}").method, IncomingMethod::Local);
     refused(
@@ -65,7 +65,7 @@ fn oidc_has_reference_defaults() {
 }
 
 #[test]
-fn an_http_issuer_has_to_be_allowed() {
+fn http_issuer_requires_explicit_permission() {
     let text = "issuer: 'http://idp', clientId: c, audience: a";
     refused(
         &format!("{{type: oidc, oidc: {{{text}}}}}"),
@@ -81,7 +81,7 @@ fn an_http_issuer_has_to_be_allowed() {
 }
 
 #[test]
-fn the_client_secret_is_named_by_its_variable() {
+fn client_secret_requires_environment_variable_name() {
     accepted(&format!("{{type: oidc, oidc: {{{OIDC}, clientSecretEnv: A_B}}}}"));
     refused(
         &format!("{{type: oidc, oidc: {{{OIDC}, clientSecretEnv: a-b}}}}"),

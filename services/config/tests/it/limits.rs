@@ -86,7 +86,7 @@ fn messages_name_the_range_of_the_field() {
 }
 
 #[test]
-fn the_port_of_a_service_is_a_port() {
+fn limits_service_port_to_valid_range() {
     for (good, bad) in [(1, 0), (65_535, 65_536)] {
         let service =
             |port: i64| json!({"masterName": "m", "sentinelService": {"name": "s", "port": port}});

@@ -5,7 +5,7 @@ use vmcp_config::{LogLevel, PartialFailureMode};
 use crate::support::{assert_error, file};
 
 #[test]
-fn the_defaults_are_those_of_the_reference() {
+fn defaults_match_reference() {
     let operational = file("").operational;
     assert_eq!(operational.log_level, None);
     assert_eq!(operational.timeouts.default.to_string(), "30s");
@@ -21,7 +21,7 @@ fn the_defaults_are_those_of_the_reference() {
 }
 
 #[test]
-fn the_log_level_is_debug_or_absent() {
+fn log_level_is_debug_or_absent() {
     assert_eq!(
         file("operational: {logLevel: debug}\n").operational.log_level,
         Some(LogLevel::Debug)
@@ -74,7 +74,7 @@ fn durations_have_units() {
 }
 
 #[test]
-fn the_health_check_timeout_is_below_the_interval() {
+fn health_check_timeout_is_below_interval() {
     let path = "operational.failureHandling.healthCheckTimeout";
     assert_error(
         "operational: {failureHandling: {healthCheckTimeout: 30s}}\n",
@@ -115,7 +115,7 @@ fn thresholds_are_at_least_one() {
 }
 
 #[test]
-fn the_partial_failure_mode_is_one_of_two() {
+fn accepts_only_known_partial_failure_modes() {
     let text = "operational: {failureHandling: {partialFailureMode: best_effort}}\n";
     assert_eq!(
         file(text).operational.failure_handling.partial_failure_mode,

@@ -30,7 +30,7 @@ fn sts(fields: &str) -> String {
 const ROLE: &str = "arn:aws:iam::123456789012:role/a";
 
 #[test]
-fn without_the_section_nothing_is_shown_to_backends() {
+fn missing_section_sends_no_credentials_to_backends() {
     let auth = file("").outgoing_auth;
     assert_eq!(auth, OutgoingAuth::default());
     assert_eq!((auth.source, auth.strategy_for("a")), (Source::Inline, None));

@@ -192,7 +192,7 @@ fn any_config() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn a_configuration_survives_being_written(document in any_config()) {
+    fn configuration_survives_round_trip(document in any_config()) {
         let config = Config::parse(&document.to_string(), Format::Json).map_err(|m| TestCaseError::fail(m.to_string()))?;
         prop_assert_eq!(&again(&config), &config);
         let json = serde_json::to_string(&config).unwrap();

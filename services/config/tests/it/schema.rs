@@ -115,7 +115,7 @@ fn schema_has_defaults_enums_patterns_and_limits() {
 }
 
 #[test]
-fn a_document_with_every_key_is_valid() {
+fn schema_accepts_document_with_every_key() {
     assert_eq!(disagreement(&validator(), &full()), None);
     assert!(validator().is_valid(&full()));
 }

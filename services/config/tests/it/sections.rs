@@ -25,7 +25,7 @@ fn audit_is_disabled_by_default() {
 }
 
 #[test]
-fn an_empty_component_or_log_file_is_none() {
+fn treats_empty_component_and_log_file_as_absent() {
     let audit = file("audit: {component: '', logFile: ''}\n").audit;
     assert_eq!((audit.component, audit.log_file), (None, None));
 }
@@ -47,7 +47,7 @@ fn audit_events_have_known_names() {
 }
 
 #[test]
-fn the_optimizer_has_the_defaults_of_the_reference() {
+fn optimizer_defaults_match_reference() {
     assert_eq!(file("").optimizer, None);
     let optimizer = file("optimizer: {}\n").optimizer.unwrap();
     assert_eq!(optimizer.embedding_service, None);

@@ -59,7 +59,7 @@ fn damaged() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn a_damaged_document_is_read_or_refused(text in damaged()) {
+    fn parses_or_rejects_damaged_document(text in damaged()) {
         survives::check(&text);
     }
 

@@ -53,7 +53,7 @@ fn warns_about_group_in_backend_metadata() {
 }
 
 #[test]
-fn a_client_secret_in_the_document_is_reported() {
+fn warns_of_client_secret_in_document() {
     let text = "outgoingAuth: {source: inline, default: {type: token_exchange, tokenExchange: {tokenUrl: 'https://t', clientId: c, clientSecret: s}}}\n";
     assert_eq!(
         warnings(text),
