@@ -38,7 +38,7 @@ struct Step {
 }
 
 #[tokio::test]
-async fn the_server_in_axum_does_what_it_shows() {
+async fn axum_server_example_runs() {
     run("server_in_axum").await;
 }
 
@@ -48,7 +48,7 @@ async fn layers_in_a_foreign_proxy_match_output() {
 }
 
 #[tokio::test]
-async fn rmcp_behind_our_layers_does_what_it_shows() {
+async fn rmcp_behind_layers_example_runs() {
     run("rmcp_behind_our_layers").await;
 }
 
@@ -73,12 +73,12 @@ async fn custom_policy_and_exchange_match_output() {
 }
 
 #[tokio::test]
-async fn the_aws_signing_client_does_what_it_shows() {
+async fn aws_signing_client_example_runs() {
     run("aws_signing_client").await;
 }
 
 #[tokio::test]
-async fn the_embedded_authorization_server_does_what_it_shows() {
+async fn embedded_authorization_server_example_runs() {
     run("embedded_auth_server").await;
 }
 

@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folds_letters_whose_case_is_ascii() {
+    fn folds_letters_with_ascii_case() {
         for char in ('\u{80}'..=char::MAX).filter(|char| char.is_alphabetic()) {
             for changed in [char.to_lowercase().collect::<String>(), char.to_uppercase().collect()]
             {

@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_measured_is_zero() {
+    fn percentiles_without_samples_are_zero() {
         assert_eq!(percentile(&[], 500), Duration::ZERO);
         assert!(median(Vec::new()).abs() < f64::EPSILON);
     }

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_ended_is_not_lost() {
+    fn usage_includes_ended_threads() {
         let at = |coarse, fine| Usage {
             coarse: Duration::from_millis(coarse),
             fine: Duration::from_millis(fine),
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_has_used_something() {
+    fn measures_usage_of_current_process() {
         let usage = Usage::of(std::process::id()).unwrap();
         assert!(usage.resident_kib > 100);
         assert!(usage.fine > Duration::ZERO);

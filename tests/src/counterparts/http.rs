@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_is_no_message_is_quoted() {
+    fn error_quotes_page_in_place_of_message() {
         let fault = reply("application/json", "<html>").message().unwrap_err().to_string();
         assert!(fault.contains("<html>"), "{fault}");
     }

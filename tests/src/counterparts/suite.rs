@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_check_that_was_not_made_is_lost() {
+    fn missing_check_counts_as_lost() {
         let before = Report { checks: vec![check("a", Status::Success), check("b", Status::Info)] };
         let now = Report { checks: vec![] };
         let lost = now.lost(&before);

@@ -85,7 +85,7 @@ async fn priority_assigns_name_to_first_backend_and_reports() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn under_manual_names_are_told_apart_by_overrides() {
+async fn overrides_resolve_conflicts_in_manual_mode() {
     let (a, b) = (with_tools("a", &["x", "y"]), with_tools("b", &["x"]));
     let sections = "aggregation:\n  conflictResolution: manual\n  tools:\n  - workload: b\n    \
                     overrides: {x: {name: other}}\n";

@@ -196,7 +196,7 @@ async fn start_load(url: &str, load: &Arc<Load>) -> (Vec<JoinHandle<()>>, Vec<Jo
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn changing_the_configuration_all_the_time_disturbs_nobody() {
+async fn constant_reloads_do_not_disturb_clients() {
     let number = std::env::var("VMCP_RELOADS").ok().and_then(|number| number.parse().ok());
     let number = number.unwrap_or(RELOADS);
     let speaking = |name, generation| Good::named(name).speaking(generation).start().unwrap();

@@ -44,7 +44,7 @@ async fn assert_hears_of_changes(watcher: &mut Watcher, fixture: &Fixture, tool:
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_real_client_sees_list_changed_directly() {
+async fn real_client_receives_list_changed_directly() {
     if skipped() {
         return;
     }

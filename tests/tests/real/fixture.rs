@@ -32,7 +32,7 @@ fn seen_by(whoami: &Value) -> &Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_fixture_of_both_generations_answers_both() {
+async fn dual_generation_fixture_answers_both_generations() {
     let fixture = Fixture::start(Generation::Both).await.unwrap();
     let reply = initialize(&fixture, "2025-11-25").await;
     assert_eq!(reply.message().unwrap()["result"]["protocolVersion"], "2025-11-25");
@@ -43,7 +43,7 @@ async fn the_fixture_of_both_generations_answers_both() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_stateful_fixture_refuses_a_stateless_request() {
+async fn stateful_fixture_rejects_stateless_request() {
     let fixture = Fixture::start(Generation::Stateful).await.unwrap();
     let reply = discover(&fixture).await;
     assert_eq!(reply.status, StatusCode::BAD_REQUEST);
@@ -53,7 +53,7 @@ async fn the_stateful_fixture_refuses_a_stateless_request() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_stateless_fixture_refuses_a_session() {
+async fn stateless_fixture_rejects_session() {
     let fixture = Fixture::start(Generation::Stateless).await.unwrap();
     let reply = initialize(&fixture, "2025-11-25").await;
     assert_eq!(reply.status, StatusCode::BAD_REQUEST);

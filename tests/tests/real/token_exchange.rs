@@ -86,7 +86,7 @@ async fn exchanges_at_real_server_for_each_client_type() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_real_servers_refusals_keep_their_codes() {
+async fn rejections_of_real_server_keep_error_codes() {
     if skipped() {
         return;
     }

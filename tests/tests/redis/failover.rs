@@ -165,7 +165,7 @@ async fn login_and_refresh_survive_sentinel_failover() {
 }
 
 #[tokio::test]
-async fn a_master_that_no_sentinel_knows_is_named() {
+async fn error_names_unknown_sentinel_master() {
     if skipped() {
         return;
     }
@@ -296,7 +296,7 @@ async fn follows_moving_slot_and_delays_scripts() {
 }
 
 #[tokio::test]
-async fn a_server_outside_a_cluster_is_named() {
+async fn error_names_server_outside_cluster() {
     if skipped() {
         return;
     }
@@ -396,7 +396,7 @@ async fn lossy(server: u16, cut: Arc<AtomicBool>) -> u16 {
 }
 
 #[tokio::test]
-async fn a_step_whose_answer_was_lost_is_whole() {
+async fn lost_responses_do_not_duplicate_token_steps() {
     if skipped() {
         return;
     }

@@ -61,7 +61,7 @@ async fn migrates_people_to_issuers_of_first_start() {
 }
 
 #[tokio::test]
-async fn uses_no_row_whose_issuer_is_unknown() {
+async fn ignores_rows_with_unknown_issuer() {
     if skipped() {
         return;
     }

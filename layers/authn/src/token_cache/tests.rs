@@ -289,7 +289,7 @@ async fn ends_streams_once_introspection_refuses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ends_streams_when_nothing_checks_tokens() {
+async fn ends_streams_without_successful_token_checks() {
     // The endpoint is unavailable: streams continue for a while.
     let slow = SlowVerifier::new(Ok(alice()));
     let cached = Arc::new(CachedVerifier::introspected(Arc::clone(&slow), ticking()));

@@ -25,7 +25,7 @@ fn leaves_values_other_than_objects() {
 }
 
 #[test]
-fn changes_nothing_without_edits() {
+fn returns_input_unchanged_without_edits() {
     assert_eq!(edit("{ }", |_| {}), "{ }");
 }
 

@@ -36,7 +36,7 @@ async fn separates_users_of_issuers_with_one_name() {
 }
 
 #[tokio::test]
-async fn sends_no_token_to_other_issuer_of_same_name() {
+async fn withholds_token_from_other_issuer_with_same_name() {
     let env = TestEnv::new();
     let client = env.client().await;
     let issued = env.tokens(&client).await;

@@ -41,7 +41,7 @@ impl Session {
 }
 
 #[tokio::test]
-async fn uses_no_unlinked_token_for_longer_than_a_second() {
+async fn stops_using_unlinked_token_within_one_second() {
     let session = Session::new().await;
     let env = &session.env;
     let replica = TestEnv::with_store(settings(), env.store.clone(), env.clock.clone());

@@ -30,7 +30,7 @@ async fn settle() {
 }
 
 #[tokio::test]
-async fn returns_the_request_if_nothing_was_written() {
+async fn returns_request_after_failure_before_write() {
     let (connection, server) = pair().await;
     drop(server);
     settle().await;
@@ -77,7 +77,7 @@ async fn idle_connection_wakes_no_task() {
 }
 
 #[tokio::test]
-async fn reading_a_body_reveals_nothing_about_the_peer() {
+async fn connection_stays_usable_until_peer_closes() {
     let (connection, mut server) = pair().await;
     let serve = async {
         assert!(server.read(&mut [0; 1024]).await.unwrap() > 0);

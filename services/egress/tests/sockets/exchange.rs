@@ -34,7 +34,7 @@ async fn last_byte_returns_the_connection() {
 }
 
 #[tokio::test]
-async fn sends_origin_form_with_host_and_the_true_length() {
+async fn sends_origin_form_host_and_exact_length() {
     let server = Server::answering(OK).await;
     let client = server.client();
     let request = Request::post(server.url.join("/a?b=c").unwrap().as_str())

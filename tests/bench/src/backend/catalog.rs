@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rename_keeps_the_number_of_tools() {
+    fn rename_keeps_number_of_tools() {
         let catalog = Catalog::new(5);
         assert_eq!(catalog.rename_one(), "tool_0004_v1");
         assert_eq!(catalog.rename_one(), "tool_0004_v2");

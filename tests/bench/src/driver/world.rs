@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_configuration_names_backends_in_their_order() {
+    fn configuration_names_backends_in_given_order() {
         assert_eq!(
             configuration(ANYBODY, ["127.0.0.1:1", "127.0.0.1:2"].into_iter()),
             "name: bench\n\

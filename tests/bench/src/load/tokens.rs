@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_keeps_to_its_token() {
+    fn worker_keeps_same_token() {
         let tokens = tokens(false);
         for (worker, token) in [(0, "a"), (1, "b"), (2, "a"), (1, "b")] {
             assert_eq!(tokens.next(worker).unwrap().unwrap(), token);
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_file_nothing_is_shown() {
+    fn missing_token_file_sends_no_token() {
         assert!(Tokens::read(None, false).unwrap().next(0).unwrap().is_none());
     }
 }

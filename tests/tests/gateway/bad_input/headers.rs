@@ -144,7 +144,7 @@ async fn rejects_unknown_revisions_and_lists_supported_ones() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stateless_request_needs_its_meta() {
+async fn stateless_request_requires_meta() {
     let scene = Scene::start().await;
     let version = "io.modelcontextprotocol/protocolVersion";
     let capabilities = "io.modelcontextprotocol/clientCapabilities";

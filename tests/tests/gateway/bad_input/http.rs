@@ -219,7 +219,7 @@ async fn failed_stream_resumption_keeps_session() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_that_never_ends_disturbs_nobody() {
+async fn endless_body_does_not_block_other_clients() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let scene = Scene::start().await;
     let address = scene.url().strip_prefix("http://").unwrap().strip_suffix("/mcp").unwrap();

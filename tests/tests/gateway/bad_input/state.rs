@@ -13,7 +13,7 @@ fn elicits() -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_that_nobody_waits_for_is_refused() {
+async fn rejects_response_without_pending_request() {
     let scene = Scene::start().await;
     let session = Caller::stateful(scene.url()).await.unwrap();
     let mut line = Line::to(scene.url());
@@ -110,7 +110,7 @@ async fn rejects_altered_or_moved_handle_of_suspended_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_parked_call_is_resumed_once() {
+async fn suspended_call_resumes_once() {
     let scene =
         Scene::before(Good::named("a").speaking(Generation::Stateful).start().unwrap()).await;
     let mut caller = Caller::stateless_with(scene.url(), elicits());

@@ -128,7 +128,7 @@ fn leaves_wrapped_arguments_to_policies_that_read_presence() {
 }
 
 #[test]
-fn denies_wrapped_arguments_only_where_policies_concern_the_tool() {
+fn denies_wrapped_arguments_by_policies_of_tool() {
     let of_sh = r#"forbid(principal, action, resource == Tool::"sh") when { context has arg_cmd && context.arg_cmd == "rm" };"#;
     let of_cp = r#"forbid(principal, action, resource == Tool::"cp") when { context has arg_to && context.arg_to == "/" };"#;
     let cedar = cedar(&[EVERYTHING, of_sh, of_cp]);
