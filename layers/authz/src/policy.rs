@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn closure_denies_what_it_hides() {
+    fn closure_denies_hidden_items() {
         let permissions = permissions(json!({}), 1);
         let item = |name| Item {
             kind: ItemKind::Tool,

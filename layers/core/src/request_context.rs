@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn outer_layer_reads_what_inner_layer_recorded() {
+    fn outer_layer_reads_record_of_inner_layer() {
         let mut extensions = Extensions::new();
         let outside = RequestContext::of(&mut extensions);
         RequestContext::of(&mut extensions).record_backend(&Backend::new("weather"));

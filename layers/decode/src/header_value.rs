@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn decodes_what_it_encoded() {
+    fn decodes_encoded_values() {
         for text in ["echo", "grüße", " lead", "a b", "=?base64?eA==?=", "\u{7f}", "a\nb"] {
             let value = encode(text).unwrap();
             assert_eq!(decode(&value).as_deref(), Some(text), "{text:?}");

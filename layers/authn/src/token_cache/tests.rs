@@ -273,7 +273,7 @@ fn ticking() -> Clock {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ends_streams_once_introspection_refuses() {
+async fn ends_streams_after_introspection_rejects_token() {
     let slow = SlowVerifier::new(Ok(alice()));
     let cached = Arc::new(CachedVerifier::introspected(Arc::clone(&slow), ticking()));
     let caller = verify(&*cached, "token").await.unwrap();

@@ -43,7 +43,7 @@ fn holds_bytes_until_the_last_slice_is_dropped() {
 }
 
 #[test]
-fn owner_can_hold_half_of_what_others_leave() {
+fn owner_gets_half_of_remaining_bytes() {
     let budget = ByteBudget::new(400);
     let mut first = budget.open(owner(1));
     first.try_grow(200).unwrap();
@@ -148,7 +148,7 @@ fn limits_waiters_in_total_and_per_owner() {
 }
 
 #[test]
-fn owner_is_identity_or_else_network() {
+fn owner_is_identity_or_network() {
     let budget = ByteBudget::new(1);
     let with = |identity: Option<Identity>, address: &str| {
         let mut extensions = Extensions::new();

@@ -326,7 +326,7 @@ async fn unfinished_bodies_hold_arrived_bytes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn stalled_bodies_give_way_to_requests_that_wait() {
+async fn stalled_bodies_yield_budget_to_waiting_requests() {
     let budget = ByteBudget::new(2 * MB);
     let inner = service_fn(|_: Request<Full<Bytes>>| async {
         Ok::<_, std::convert::Infallible>(Response::new(Bytes::new()))

@@ -338,7 +338,7 @@ fn returns_the_id_of_rejected_messages() {
 }
 
 #[test]
-fn reads_params_that_stand_alone() {
+fn reads_params_without_envelope() {
     let object = br#" {"name":"a","arguments":{}} "#;
     let params = scan_params(object).unwrap();
     assert_eq!(params.get(Key::Name).unwrap().of(object), b"\"a\"");

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn reads_back_what_it_wrote() {
+fn parses_written_strings() {
     let all: String =
         (0..0x2000u32).filter_map(char::from_u32).chain("𝄞\u{10ffff}".chars()).collect();
     for text in ["", "plain", "\"\\/", &all] {
@@ -14,7 +14,7 @@ fn reads_back_what_it_wrote() {
 }
 
 #[test]
-fn borrows_what_has_no_escapes() {
+fn borrows_strings_without_escapes() {
     assert!(matches!(parse_json_string(b"\"abc\""), Some(Cow::Borrowed("abc"))));
     assert!(matches!(parse_json_string(b"\"a\\u0062c\""), Some(Cow::Owned(text)) if text == "abc"));
 }

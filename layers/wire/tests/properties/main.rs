@@ -60,7 +60,7 @@ proptest! {
     }
 
     #[test]
-    fn splices_without_touching_anything_else(
+    fn splice_changes_only_edited_members(
         script in vec(any::<u8>(), 16),
         object in text::object(text::value()),
     ) {
