@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn requests_at_the_same_time_make_one_catalog() {
+    async fn concurrent_requests_build_one_catalog() {
         let gateway = gateway();
         let snapshot = gateway.snapshot();
         snapshot.backends[0].offers.store(offer(3));

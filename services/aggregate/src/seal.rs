@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn older_keys_open_and_the_first_one_seals() {
+    fn seals_with_first_key_and_opens_with_all() {
         let old = seal(&[[1; 32]]).seal("state", PURPOSE).unwrap();
         let both = seal(&[[2; 32], [1; 32]]);
         assert_eq!(both.open(&old, PURPOSE).as_deref(), Some("state"));

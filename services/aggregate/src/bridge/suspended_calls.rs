@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_caller_cannot_take_all_places() {
+    async fn limits_suspended_calls_per_caller() {
         let parked = SuspendedCalls::new(3, 2);
         let (alice, bob) = (Identity::new("i", "alice"), Identity::new("i", "bob"));
         let first = parked.park(&alice, None).unwrap();

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn hints_are_what_the_server_says_unless_overridden() {
+    fn overrides_replace_annotations_of_server() {
         let tool = r#"{"name":"a","annotations":{"readOnlyHint":true,"\u0064estructiveHint":false,"openWorldHint":1}}"#;
         let said = ToolAnnotations {
             read_only: Some(true),

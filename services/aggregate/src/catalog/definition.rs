@@ -79,7 +79,7 @@ mod tests {
     use crate::catalog::{Items, Kind};
 
     #[test]
-    fn everything_that_is_not_overridden_survives() {
+    fn keeps_members_without_override() {
         let raw = r#"{"x-vendor":1.10,"name":"a","annotations":{"title":"T","readOnlyHint":true},"icons":[]}"#;
         let change = Override {
             description: Some("new \"words\"".to_owned()),

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_name_leads_to_its_own_route() {
+    fn each_name_has_own_route() {
         let mut routes = Routes::default();
         for number in 0..100_usize {
             let name = Bytes::from(format!("\"{number}\""));

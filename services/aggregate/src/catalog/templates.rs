@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn most_specific_template_answers() {
+    fn routes_to_most_specific_template() {
         let all: &[(&str, &[&str])] = &[
             ("all", &["{+everything}"]),
             ("files", &["file:///{+path}"]),

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn one_owner_leaves_room_for_others() {
+    fn limits_bytes_per_owner() {
         let budget = DetachedBudget::new(1 << 20);
         let (mut mine, mut other) = (account(&budget, "a").open(), account(&budget, "b").open());
         assert!(!mine.resize((1 << 19) + 1));

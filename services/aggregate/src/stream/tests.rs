@@ -100,7 +100,7 @@ async fn bounds_messages_for_absent_client() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn response_always_has_room() {
+async fn response_always_fits() {
     let large = "x".repeat(MAX_STREAM_BYTES + 1);
     for waiting in [MessageClass::Droppable, MessageClass::Required] {
         let stream = stream_of(1);
@@ -127,7 +127,7 @@ async fn oversized_notification_displaces_no_smaller_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn full_stream_takes_messages_again_once_read() {
+async fn full_stream_accepts_messages_after_read() {
     let stream = stream_of(0);
     while push(&stream, "message", MessageClass::Required) {}
     let mut connection = stream.connect(None, Opening::Plain);
@@ -295,7 +295,7 @@ async fn response_keeps_its_count_until_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn message_that_is_being_sent_stays() {
+async fn keeps_message_during_send() {
     let stream = stream_of(1);
     let mut connection = stream.connect(None, Opening::Plain);
     let long = "x".repeat(3 << 20);

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn rejects_answer_about_another_task() {
+    fn rejects_response_about_other_task() {
         for id in ["\"other\"", "7", "null"] {
             let object = format!(r#"{{"taskId":{id}}}"#);
             let span = Span { start: 0, end: u32::try_from(object.len()).unwrap() };

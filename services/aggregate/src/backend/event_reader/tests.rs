@@ -70,7 +70,7 @@ async fn short_event_keeps_no_long_chunk() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answer_without_room_fails() {
+async fn response_beyond_budget_fails() {
     let budget = ByteBudget::new(100 * KB);
     let (mut sender, mut events) = stream(&budget, false);
     let mut other = budget.open(budget.backend("a"));
@@ -83,7 +83,7 @@ async fn answer_without_room_fails() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn stream_that_lasts_waits_for_room() {
+async fn long_stream_waits_for_budget() {
     let budget = ByteBudget::new(100 * KB);
     let (mut sender, mut events) = stream(&budget, true);
     let mut other = budget.open(budget.backend("a"));
@@ -116,7 +116,7 @@ async fn waits_for_budget_before_reading() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn partial_event_gives_way_to_requests_that_wait() {
+async fn partial_event_yields_budget_to_waiting_requests() {
     let budget = ByteBudget::new(100 * KB);
     let (mut sender, mut events) = stream(&budget, true);
     sender.send_data(event(40 * KB).slice(..40 * KB)).await.unwrap();

@@ -33,7 +33,7 @@ async fn evicts_least_recent_caller_at_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tokens_of_one_identity_take_no_others_place() {
+async fn tokens_of_one_identity_evict_no_other_caller() {
     let catalogs = PerCallerCatalogs::new();
     fetched(&catalogs, &caller(0), "first".to_owned());
     let token = |number: usize| {

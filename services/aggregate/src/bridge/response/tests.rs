@@ -107,7 +107,7 @@ fn broken(begun: &str) -> Body {
 }
 
 #[tokio::test]
-async fn short_answers_that_break_off_are_errors() {
+async fn truncated_short_responses_become_errors() {
     let begun = r#"{"jsonrpc":"2.0","id":7,"result":{"resultType":"complete","content":["#;
     for held in [BufferedResults::None, BufferedResults::Continuations] {
         let expected = ExpectedResponse { held, ..expected(Generation::Stateless) };
@@ -178,7 +178,7 @@ impl ReservationHolder for BufferedPrefix {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_that_are_held_count_for_the_budget() {
+async fn charges_buffered_responses_to_budget() {
     let budget = ByteBudget::new(2_000_000);
     let request = BufferedPrefix { budget: budget.clone(), counts: Mutex::default() };
     let room = ResponseBuffer::new(&request);
@@ -205,7 +205,7 @@ async fn answers_that_are_held_count_for_the_budget() {
 }
 
 #[tokio::test]
-async fn long_answers_keep_their_count_when_edited() {
+async fn edited_long_responses_keep_budget_count() {
     let budget = ByteBudget::new(1 << 20);
     let expected =
         ExpectedResponse { client_id: "\"own\"".into(), ..expected(Generation::Stateful) };

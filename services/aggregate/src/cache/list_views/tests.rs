@@ -143,7 +143,7 @@ async fn equal_visibility_shares_list() {
 }
 
 #[tokio::test]
-async fn views_go_with_their_catalog() {
+async fn drops_views_with_catalog() {
     let (views, old) = (Arc::new(Views::new()), catalog(3));
     names(&views, &old, "1").await;
     let new = catalog(5);

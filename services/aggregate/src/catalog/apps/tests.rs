@@ -56,7 +56,7 @@ fn page(catalog: &Catalog<String>, kind: Kind) -> serde_json::Value {
 }
 
 #[test]
-fn reads_what_tools_say_of_interfaces() {
+fn reads_interface_metadata_of_tools() {
     let ui = |resource: Option<&str>, for_apps| {
         Some(ToolUi { resource: resource.map(str::to_owned), for_apps })
     };
@@ -115,7 +115,7 @@ fn gives_colliding_interfaces_uris_of_their_own() {
 }
 
 #[test]
-fn leaves_interfaces_of_one_backend_alone() {
+fn keeps_interface_uris_of_single_backend() {
     let own = shows("show", "ui://app/main.html");
     let other = offer(&[shows("show", "ui://other/main.html")], &["ui://other/main.html"]);
     let offers = [("a", offer(std::slice::from_ref(&own), &["ui://app/main.html"])), ("b", other)];

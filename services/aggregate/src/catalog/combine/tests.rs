@@ -223,7 +223,7 @@ fn omits_and_reports_tool_with_invalid_header_annotations() {
 }
 
 #[test]
-fn instructions_stand_under_their_backends_names() {
+fn groups_instructions_by_backend_name() {
     let said = |text: &str| Offer { instructions: Some(text.to_owned()), ..Offer::default() };
     let catalog = catalog(&[("b", said("Use it.")), ("a", said(" "))], &Rules::default());
     assert_eq!(catalog.instructions.as_deref(), Some("## b\n\nUse it."));
@@ -256,7 +256,7 @@ fn names_by_generation(catalogs: &Catalogs<String>) -> [Vec<&str>; 2] {
 }
 
 #[test]
-fn each_generation_lists_what_it_has() {
+fn lists_items_per_generation() {
     let offers = [("a", [&["x", "y"][..], &["y", "z"]]), ("b", [&["x"], &["x"]])];
     let catalogs = catalogs(&offers, &Rules::default());
     assert_eq!(names_by_generation(&catalogs), [["a_x", "a_y", "b_x"], ["a_y", "a_z", "b_x"]]);
@@ -268,7 +268,7 @@ fn each_generation_lists_what_it_has() {
 }
 
 #[test]
-fn equal_offers_make_one_catalog() {
+fn generations_with_equal_items_share_catalog() {
     let same = catalogs(&[("a", [&["x"], &["x"]])], &Rules::default());
     assert!(Arc::ptr_eq(same.of(Generation::Stateful), same.of(Generation::Stateless)));
     let more = catalogs(&[("a", [&["x"], &["x", "y"]])], &Rules::default());

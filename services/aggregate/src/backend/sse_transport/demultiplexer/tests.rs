@@ -67,7 +67,7 @@ fn routes_error_without_id_to_only_request() {
 }
 
 #[test]
-fn progress_goes_by_token() {
+fn routes_progress_by_token() {
     let demultiplexer = Demultiplexer::default();
     let (one, two) = (call(&demultiplexer, ONE), call(&demultiplexer, TWO));
     let progress = r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":7,"progress":1}}"#;
@@ -130,7 +130,7 @@ async fn drops_server_request_when_call_ends() {
 }
 
 #[test]
-fn question_ends_with_the_standing_reader() {
+fn server_request_ends_with_notification_reader() {
     let (demultiplexer, timeout_control) =
         (Arc::new(Demultiplexer::default()), TimeoutControl::new());
     for message in [ONE, TWO] {
