@@ -31,7 +31,7 @@ async fn answered(client: Generation, wire: Wire, outcome: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn results_that_are_no_objects_are_errors() {
+async fn rejects_results_that_are_not_objects() {
     for (client, wire) in CELLS {
         for result in ["null", "\"hi\"", "[1]", "7", "true"] {
             let said = answered(client, wire, &format!(r#""result":{result}"#)).await;
@@ -66,7 +66,7 @@ async fn errors_without_code_or_message_are_replaced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn undeclared_questions_never_reach_session_clients() {
+async fn undeclared_server_requests_never_reach_session_clients() {
     for wire in [Wire::Stateful, Wire::Sse] {
         let (backend, mut calls) = ScriptedBackend::new("be", wire);
         let gateway = with(vec![backend.settings(None)], PartialFailure::BestEffort).await;
@@ -88,7 +88,7 @@ async fn undeclared_questions_never_reach_session_clients() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn undeclared_questions_end_stateless_calls() {
+async fn undeclared_server_requests_end_stateless_calls() {
     let (backend, mut calls) = ScriptedBackend::new("be", Wire::Stateless);
     let gateway = with(vec![backend.settings(None)], PartialFailure::BestEffort).await;
     let client = ScriptedClient::new(&gateway, Generation::Stateless, "alice").await;
@@ -120,7 +120,7 @@ async fn undeclared_questions_end_stateless_calls() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn questions_reach_the_call_that_they_belong_to() {
+async fn routes_server_requests_to_originating_calls() {
     for wire in [Wire::Stateful, Wire::Sse] {
         let (backend, mut calls) = ScriptedBackend::new("be", wire);
         let gateway = with(vec![backend.settings(None)], PartialFailure::BestEffort).await;

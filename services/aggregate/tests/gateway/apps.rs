@@ -31,7 +31,7 @@ async fn called(client: &Client, tool: &str) -> Result<String, Value> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn asks_backend_for_its_own_uri() {
+async fn requests_original_uri_from_backend() {
     for (generation, backend) in BOTH.into_iter().flat_map(|one| BOTH.map(|other| (one, other))) {
         let client = Client::new(&two_apps(backend).await, generation, "").await;
         for (uri, text) in [("ui://app", "a:nobody"), ("ui://vmcp/b/app", "b:nobody")] {
@@ -56,7 +56,7 @@ async fn routes_original_names_of_one_backend() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn opened_app_calls_its_own_backend() {
+async fn opened_app_calls_own_backend() {
     for opening in ["tools/call", "resources/read"] {
         let gateway = two_apps(Generation::Stateless).await;
         let client = Client::new(&gateway, Generation::Stateful, "").await;

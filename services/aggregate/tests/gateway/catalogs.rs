@@ -112,7 +112,7 @@ async fn keeps_session_of_backend_without_get_route() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn opens_a_session_again_that_its_backend_forgot() {
+async fn reopens_session_that_backend_lost() {
     let fake = Fake::new("be", BOTH[0]).offer("*", tools(&["t"]));
     *fake.sessions.lock().unwrap() = Some(Sessions::default());
     let gateway = gateway(&[Arc::clone(&fake)]).await;
@@ -239,7 +239,7 @@ async fn keeps_one_catalog_per_backend_generation() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tells_each_generation_of_its_own_changes() {
+async fn notifies_each_generation_of_own_changes() {
     let fake = dual(true);
     let gateway = gateway(&[Arc::clone(&fake)]).await;
     let stateful = Client::new(&gateway, BOTH[0], "c").await;
@@ -362,7 +362,7 @@ async fn storm_of_changes_costs_few_fetches() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn offer_has_one_byte_budget() {
+async fn limits_bytes_of_backend_catalog() {
     let text = "x".repeat(12 << 20);
     for (kinds, fits) in [(2, true), (3, false)] {
         let (backend, _calls) = ScriptedBackend::new("be", Wire::Stateful);
@@ -443,7 +443,7 @@ async fn paged(wire: Wire, pages: usize, next: fn(usize) -> usize) -> (usize, St
 }
 
 #[tokio::test(start_paused = true)]
-async fn offer_has_one_budget_of_pages() {
+async fn limits_pages_of_backend_catalog() {
     for wire in [Wire::Stateful, Wire::Stateless] {
         let (asked, report) = paged(wire, 400, |page| page + 1).await;
         assert!(asked >= 800 && !report.contains("pages"), "{wire:?}: {asked}, {report}");

@@ -193,7 +193,7 @@ async fn connected_call_keeps_its_session() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn resumed_call_has_its_whole_time_again() {
+async fn resumption_restarts_detached_time_limit() {
     for wire in WIRES {
         let mut scene = stateful(wire).await;
         let (mut pending, last) = scene.vanished(7).await;

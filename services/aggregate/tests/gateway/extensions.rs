@@ -101,7 +101,7 @@ async fn observer_declares_user_interfaces() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn declares_what_it_bridges() {
+async fn declares_only_bridged_extensions() {
     let fake = Fake::new("be", Generation::Stateful).offer("*", json!({}));
     let gateway = gateway(&[fake]).await;
     let client = Client::new(&gateway, Generation::Stateless, "").await;

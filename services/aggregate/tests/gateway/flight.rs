@@ -103,7 +103,7 @@ async fn answer_after(pair: &Pair, thinking: Duration, id: u64) -> tokio::task::
 }
 
 #[tokio::test(start_paused = true)]
-async fn question_stops_idle_clock_exactly() {
+async fn server_request_pauses_idle_timer_exactly() {
     for (client, wire) in ASKING {
         for (works, answered) in [(29_500, true), (30_500, false)] {
             let mut pair = paired(client, wire).await;
@@ -137,7 +137,7 @@ async fn question_stops_idle_clock_exactly() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn question_on_standing_stream_stops_the_clock() {
+async fn server_request_on_notification_stream_pauses_timer() {
     let mut pair = paired(STATEFUL, Wire::Stateful).await;
     let mut standing = pair.client.stand(None).await.into_body();
     let warm = pair.client.begin(1, "t");
@@ -257,7 +257,7 @@ async fn lost_connection_leaves_session_call_running() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn clients_own_cancellation_is_the_only_one() {
+async fn sends_client_cancellation_exactly_once() {
     for wire in [Wire::Stateful, Wire::Sse] {
         for streams in [false, true] {
             let mut pair = paired(STATEFUL, wire).await;
@@ -335,7 +335,7 @@ async fn unsent_call_is_not_cancelled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unanswered_question_cancels_with_its_reason() {
+async fn unanswered_server_request_cancels_call_with_reason() {
     for wire in [Wire::Stateful, Wire::Sse] {
         let mut pair = paired(STATELESS, wire).await;
         let call = pair.client.begin(7, "t");
@@ -380,7 +380,7 @@ async fn suspended_call_that_was_answered_is_not_cancelled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn abandoned_question_stops_no_other_calls_clock() {
+async fn abandoned_server_request_pauses_no_other_call() {
     let mut pair = paired(STATELESS, Wire::Sse).await;
     let other = pair.client.begin(1, "t");
     let _never = pair.calls.recv().await.unwrap();
@@ -394,7 +394,7 @@ async fn abandoned_question_stops_no_other_calls_clock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn question_of_removed_backend_stops_no_clock() {
+async fn server_request_of_removed_backend_pauses_no_timer() {
     for wire in [Wire::Stateful, Wire::Sse] {
         let mut pair = paired(STATEFUL, wire).await;
         let mut standing = pair.client.stand(None).await.into_body();
@@ -421,7 +421,7 @@ async fn question_of_removed_backend_stops_no_clock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn question_of_vanished_session_client_expires() {
+async fn server_request_to_vanished_session_client_expires() {
     for wire in [Wire::Stateful, Wire::Sse] {
         let mut pair = paired(STATEFUL, wire).await;
         let call = pair.client.begin(7, "t");
@@ -575,7 +575,7 @@ async fn ended_session_leaves_no_subscription_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn call_is_not_begun_again_after_its_cancellation() {
+async fn does_not_restart_cancelled_call() {
     for leaves in [false, true] {
         let mut pair = paired(STATEFUL, Wire::Stateful).await;
         let call = pair.client.begin(7, "t");
@@ -595,7 +595,7 @@ async fn call_is_not_begun_again_after_its_cancellation() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn progress_does_not_starve_a_question() {
+async fn progress_does_not_starve_server_request() {
     for wire in [Wire::Stateful, Wire::Sse] {
         let mut pair = paired(STATELESS, wire).await;
         let client = pair.client.clone();
@@ -695,7 +695,7 @@ async fn failure_on_a_stream_is_noted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn log_level_reaches_session_that_is_being_opened() {
+async fn log_level_reaches_opening_session() {
     let mut pair = paired(STATEFUL, Wire::Stateful).await;
     pair.backend.by_hand.lock().unwrap().push("initialize");
     let call = pair.client.begin(1, "t");
@@ -758,7 +758,7 @@ async fn endless_response_to_notification_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn resumed_stream_without_events_is_resumed_again() {
+async fn resumes_stream_again_after_no_events() {
     let mut pair = paired(STATEFUL, Wire::Stateful).await;
     let call = pair.client.begin(1, "t");
     let mut pending = pair.calls.recv().await.unwrap();
@@ -842,7 +842,7 @@ async fn flood_of_sessions_evicts_the_owners_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_session_ids_are_refused() {
+async fn rejects_two_session_ids() {
     let pair = paired(STATEFUL, Wire::Stateful).await;
     let session = pair.client.session.clone().unwrap();
     for method in [http::Method::GET, http::Method::DELETE] {
@@ -861,7 +861,7 @@ async fn two_session_ids_are_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn error_without_id_gets_one_despite_trailing_space() {
+async fn adds_id_to_error_with_trailing_space() {
     let mut pair = paired(STATEFUL, Wire::Stateful).await;
     let call = pair.client.begin(7, "t");
     let body = Body::from(Bytes::from_static(

@@ -201,7 +201,7 @@ async fn own_catalogs_are_judged_by_backend() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn refuses_calls_decided_for_the_other_generation() {
+async fn rejects_calls_authorized_for_other_generation() {
     for client in BOTH {
         let fake = Fake::new("be", BOTH[0]).offer("*", offer("red"));
         let gateway = gateway(&[Arc::clone(&fake)]).await;
@@ -229,7 +229,7 @@ async fn refuses_calls_decided_for_the_other_generation() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn updates_are_heard_of_permitted_backends() {
+async fn forwards_updates_of_permitted_backends_only() {
     for (client, backend) in BOTH.into_iter().flat_map(|client| BOTH.map(|be| (client, be))) {
         let fake = Fake::new("be", backend).offer("*", offer("red"));
         let gateway = gateway(&[Arc::clone(&fake)]).await;

@@ -79,7 +79,7 @@ async fn each_sees_its_own(one: &Client, other: &Client) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sessions_of_a_person_see_their_own_catalogs() {
+async fn sessions_of_one_user_have_own_catalogs() {
     for (backend, client) in BOTH.into_iter().flat_map(|be| BOTH.map(|client| (be, client))) {
         let own = own(backend);
         *own.sessions.lock().unwrap() = Some(Sessions::default());

@@ -255,7 +255,7 @@ async fn repeats_task_id_of_client() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn refuses_undeclared_task_requests() {
+async fn rejects_undeclared_task_requests() {
     let (backend, gateway, client) = cell().await;
     let id = begin(&client).await;
     let undeclared = Client::new(&gateway, Generation::Stateless, "ann").await;
@@ -298,7 +298,7 @@ pub(crate) fn without(word: &'static str) -> CallerPermissions {
 }
 
 #[tokio::test(start_paused = true)]
-async fn refuses_task_of_hidden_tool() {
+async fn rejects_task_of_hidden_tool() {
     let (backend, _gateway, client) = cell().await;
     let seeing = client.clone().with(without("nothing"));
     let id = begin(&seeing).await;
@@ -315,7 +315,7 @@ async fn refuses_task_of_hidden_tool() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_unknown_task_alike() {
+async fn unknown_and_foreign_tasks_get_equal_responses() {
     let (backend, gateway, client) = cell().await;
     let id = begin(&client).await;
     let bob = self::client(&gateway, "bob").await;
@@ -384,7 +384,7 @@ async fn rejects_task_that_was_not_declared() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn passes_on_what_tasks_say() {
+async fn forwards_task_status() {
     let (backend, _gateway, client) = cell().await;
     *backend.says.lock().unwrap() =
         json!({"status": "working", "ttlMs": null, "statusMessage": "s"});
