@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_malformed_placeholders() {
+    fn rejects_malformed_placeholders() {
         for (text, error) in [
             ("${", TemplateError::Unclosed),
             ("a ${A", TemplateError::Unclosed),

@@ -4,7 +4,7 @@ use super::{Decimal, DecimalError};
 use crate::string_types::patterns;
 
 #[test]
-fn keeps_the_text_and_knows_the_number() {
+fn keeps_text_and_value() {
     for (text, value) in [("0.5", 0.5), (".05", 0.05), ("1", 1.0), ("1.10", 1.1), ("007", 7.0)] {
         let decimal: Decimal = text.parse().unwrap();
         assert_eq!(decimal.to_string(), text);
@@ -13,7 +13,7 @@ fn keeps_the_text_and_knows_the_number() {
 }
 
 #[test]
-fn refuses_what_the_pattern_refuses() {
+fn rejects_text_outside_pattern() {
     for text in ["", ".", "1.", "-1", "+1", "1e3", "0,5", " 1", "inf", "nan", "0x1"] {
         assert_eq!(text.parse::<Decimal>(), Err(DecimalError), "{text:?}");
     }
@@ -28,7 +28,7 @@ fn defaults_are_spelt_as_documented() {
 
 proptest! {
     #[test]
-    fn reads_exactly_what_the_pattern_allows(text in "[0-9]{0,3}\\.?[0-9]{0,3}[-+eE]?") {
+    fn accepts_exactly_text_of_pattern(text in "[0-9]{0,3}\\.?[0-9]{0,3}[-+eE]?") {
         prop_assert_eq!(text.parse::<Decimal>().is_ok(), patterns::DECIMAL.matches(&text));
     }
 

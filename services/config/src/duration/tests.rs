@@ -8,7 +8,7 @@ fn nanos(text: &str) -> Result<u128, DurationError> {
 }
 
 #[test]
-fn reads_what_go_reads() {
+fn parses_go_durations() {
     for (text, expected) in [
         ("0s", 0),
         ("5s", 5_000_000_000),
@@ -29,7 +29,7 @@ fn reads_what_go_reads() {
 }
 
 #[test]
-fn refuses_what_the_pattern_refuses() {
+fn rejects_text_outside_pattern() {
     for text in [
         "", "5", "s", "-5s", "+5s", "5 s", "1.s", ".5s", "1d", "5S", "1h 30m", "5s ", "1_0s", "٣s",
         "1μs",
@@ -53,7 +53,7 @@ fn rejects_durations_beyond_the_maximum() {
 }
 
 #[test]
-fn prints_in_the_form_that_go_prints() {
+fn prints_durations_like_go() {
     for (text, printed) in [
         ("0h", "0s"),
         ("90s", "1m30s"),
@@ -80,7 +80,7 @@ proptest! {
     }
 
     #[test]
-    fn accepts_what_pattern_and_range_allow(text in "[0-9]{0,3}(\\.[0-9]{0,3})?(ns|us|µs|ms|s|m|h|d| )?([0-9]{1,3}(s|m))?") {
+    fn accepts_exactly_pattern_within_range(text in "[0-9]{0,3}(\\.[0-9]{0,3})?(ns|us|µs|ms|s|m|h|d| )?([0-9]{1,3}(s|m))?") {
         prop_assert_eq!(text.parse::<Duration>().is_ok(), patterns::DURATION.matches(&text));
     }
 

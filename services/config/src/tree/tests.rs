@@ -13,7 +13,7 @@ fn json_of(text: &str) -> serde_json::Value {
 }
 
 #[test]
-fn unquoted_scalars_mean_what_the_core_schema_says() {
+fn resolves_plain_scalars_by_core_schema() {
     for (text, expected) in [
         ("true", json!(true)),
         ("False", json!(false)),
@@ -49,7 +49,7 @@ fn infinities_are_not_json_numbers() {
 }
 
 #[test]
-fn knows_the_line_of_each_key_and_value() {
+fn records_line_of_each_key_and_value() {
     let root = parse_yaml("# first\na: 1\nb:\n  - x\n  - y\n").unwrap();
     assert_eq!(root.get("a").unwrap().line, Some(2));
     let NodeKind::List(items) = &root.get("b").unwrap().kind else { panic!("a list") };
@@ -70,7 +70,7 @@ fn rejects_alias_within_its_own_value() {
 }
 
 #[test]
-fn refuses_aliases_that_multiply_a_small_document() {
+fn rejects_aliases_that_multiply_small_document() {
     let mut lines = vec!["a0: &a0 [x, x, x, x, x, x, x, x, x, x]".to_owned()];
     for level in 1..12 {
         let below = format!("*a{}", level - 1);
@@ -81,7 +81,7 @@ fn refuses_aliases_that_multiply_a_small_document() {
 }
 
 #[test]
-fn refuses_one_large_value_repeated_often() {
+fn rejects_large_value_with_many_aliases() {
     let items = vec!["x"; 1000].join(", ");
     let text = format!("a: &a [{items}]\nb: [{}]\n", vec!["*a"; 1000].join(", "));
     assert!(parse_error(&text).contains("too many values"), "{}", parse_error(&text));
@@ -90,7 +90,7 @@ fn refuses_one_large_value_repeated_often() {
 }
 
 #[test]
-fn refuses_an_alias_that_would_nest_too_deeply() {
+fn rejects_alias_beyond_depth_limit() {
     let half = MAX_DEPTH / 2;
     let open = "[".repeat(half);
     let close = "]".repeat(half);
@@ -99,7 +99,7 @@ fn refuses_an_alias_that_would_nest_too_deeply() {
 }
 
 #[test]
-fn refuses_a_document_that_is_nested_too_deeply() {
+fn rejects_document_beyond_depth_limit() {
     for deep in [MAX_DEPTH + 1, 100_000] {
         let text = format!("a: {}", "[".repeat(deep));
         assert!(parse_yaml(&text).is_err());
@@ -111,7 +111,7 @@ fn refuses_a_document_that_is_nested_too_deeply() {
 }
 
 #[test]
-fn refuses_a_second_document_and_an_empty_one() {
+fn rejects_second_and_empty_documents() {
     assert!(parse_error("a: 1\n---\nb: 2\n").contains("line 2: found a second document"));
     assert!(parse_error("").contains("an empty document"));
     assert!(parse_error("# nothing\n").contains("an empty document"));

@@ -228,7 +228,7 @@ fn oauth2_client_is_static_or_registered_dynamically() {
 }
 
 #[test]
-fn parameters_that_the_request_sets_itself_are_refused() {
+fn rejects_reserved_authorization_parameters() {
     for name in [
         "response_type",
         "client_id",

@@ -118,7 +118,7 @@ fn placeholders_read_listed_variables_only() {
 }
 
 #[test]
-fn refuses_malformed_headers_and_placeholders() {
+fn rejects_malformed_headers_and_placeholders() {
     for (rest, path, words) in [
         (
             ", headers: {'a b': x}",

@@ -163,7 +163,7 @@ fn step_ids_are_unique_and_dependencies_name_them() {
 }
 
 #[test]
-fn dependencies_come_to_an_end() {
+fn rejects_cyclic_dependencies() {
     read(
         "{id: a, tool: w.t}, {id: b, tool: w.t, dependsOn: [a]}, {id: c, tool: w.t, dependsOn: [a, b]}",
     );

@@ -151,7 +151,7 @@ fn rejects_duplicate_key_with_both_lines() {
 }
 
 #[test]
-fn merge_keys_are_refused() {
+fn rejects_merge_keys() {
     let list = errors("metadata: &m {a: b}\noperational:\n  <<: *m\n");
     assert!(list.iter().any(|line| line.contains("found a merge key")), "{list:#?}");
 }

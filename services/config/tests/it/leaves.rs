@@ -13,7 +13,7 @@ use vmcp_config::schema;
 const TABLE: &str = include_str!("leaves.txt");
 
 /// The test that shows each refusal.
-const REFUSAL: &str = "vmcp::configuration::serve_refuses_sections_without_a_runtime";
+const REFUSAL: &str = "vmcp::configuration::serve_rejects_sections_without_runtime";
 
 /// Tests that are named before they are written. A name leaves this list with the commit that adds the test.
 const PENDING: &[&str] = &[];
@@ -61,7 +61,7 @@ fn table_lists_every_schema_leaf() {
 }
 
 #[test]
-fn refused_leaves_belong_to_refused_sections() {
+fn rejected_leaves_belong_to_rejected_sections() {
     let mut sections = BTreeSet::new();
     for (path, entry) in table() {
         let Entry::Refused(section) = entry else { continue };

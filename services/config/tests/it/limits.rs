@@ -41,7 +41,7 @@ fn list(count: usize, item: &Value) -> Value {
 }
 
 #[test]
-fn numbers_stop_where_the_reference_says() {
+fn limits_numbers_as_in_reference() {
     for (pointer, good, bad) in [
         ("/sessionStorage/db", 0_i64, -1_i64),
         ("/sessionStorage/db", 2_147_483_647, 2_147_483_648),
@@ -134,7 +134,7 @@ fn required_text_is_not_empty() {
 }
 
 #[test]
-fn lists_and_maps_stop_where_the_reference_says() {
+fn limits_lists_and_maps_as_in_reference() {
     let key = json!({"file": "/k"});
     let params = "additionalAuthorizationParams";
     let upstreams = "/authServer/upstreamProviders";
@@ -155,7 +155,7 @@ fn lists_and_maps_stop_where_the_reference_says() {
 }
 
 #[test]
-fn long_text_stops_where_the_reference_says() {
+fn limits_text_length_as_in_reference() {
     let dcr = "/authServer/upstreamProviders/1/oauth2Config/dcrConfig";
     let url = |length: usize| json!(format!("https://a/{}", "x".repeat(length - 10)));
     check(&format!("{dcr}/softwareId"), &json!("x".repeat(255)), &json!("x".repeat(256)));
@@ -194,7 +194,7 @@ fn rejects_zero_timeouts_and_lifetimes() {
 }
 
 #[test]
-fn decimals_stop_where_the_reference_says() {
+fn limits_decimals_as_in_reference() {
     check("/optimizer/hybridSearchSemanticRatio", &json!("1.000"), &json!("1.001"));
     check("/optimizer/semanticDistanceThreshold", &json!("2.000"), &json!("2.001"));
     check("/telemetry/samplingRate", &json!("1.000"), &json!("1.001"));

@@ -44,7 +44,7 @@ fn writes_keys_in_reference_order() {
 }
 
 #[test]
-fn text_that_looks_like_something_else_survives() {
+fn ambiguous_text_survives_round_trip() {
     for text in [
         "012",
         "1.10",

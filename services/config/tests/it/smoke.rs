@@ -64,7 +64,7 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_text_is_read_or_refused(text in "\\PC{0,200}") {
+    fn parses_or_rejects_arbitrary_text(text in "\\PC{0,200}") {
         survives::check(&text);
     }
 
