@@ -100,7 +100,7 @@ async fn legacy_client_uses_legacy_server() {
 }
 
 #[tokio::test]
-async fn progress_comes_in_order_before_the_answer() {
+async fn progress_precedes_response_in_order() {
     let backend = Backend::start(None).await;
     let gateway = Gateway::before(&[&backend]).await;
     let mut old = Old::connect(gateway.address).await;
@@ -326,7 +326,7 @@ async fn reports_errors_of_legacy_client() {
 }
 
 #[tokio::test]
-async fn one_stream_is_one_session() {
+async fn each_stream_has_one_session() {
     let backend = Backend::start(None).await;
     let gateway = Gateway::before(&[&backend]).await;
     let old = Old::connect(gateway.address).await;

@@ -180,7 +180,7 @@ async fn answers_preflight_without_token() {
 }
 
 #[tokio::test]
-async fn policies_judge_what_the_message_says() {
+async fn policies_evaluate_decoded_message() {
     let policy = r#"permit(principal == Client::"ada", action, resource) when { true };"#;
     let cedar = Cedar::new("test", &[policy], "[]").unwrap();
     // One that judges by itself, since there is nothing to list.

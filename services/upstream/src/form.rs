@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn secret_is_sent_in_one_place() {
+    async fn sends_secret_in_header_or_body_only() {
         let endpoint = Endpoint::new("https://id.example/token").unwrap();
         for (method, in_header, in_body) in [
             (AuthMethod::Basic, true, false),

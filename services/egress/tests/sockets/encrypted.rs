@@ -196,7 +196,7 @@ async fn trusts_bundle_and_falls_back_to_http1() {
 }
 
 #[tokio::test]
-async fn failed_handshakes_say_what_to_change() {
+async fn handshake_errors_state_remedy() {
     let (ours, theirs) = (Authority::new("remedy-ours"), Authority::new("remedy-theirs"));
     let server = theirs.serve("localhost", BOTH).await;
     let error = exchange(&ours.client(&server), "a").await.unwrap_err().to_string();

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_arguments_that_are_not_objects() {
+    fn rejects_arguments_that_are_not_objects() {
         assert!(object("{\"a\": 1}").is_ok());
         for wrong in ["[]", "1", "{", ""] {
             assert!(object(wrong).is_err(), "{wrong}");

@@ -287,7 +287,7 @@ async fn sends_keep_alive_and_limits_handshake_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn streams_and_messages_under_way_are_limited() {
+async fn limits_pending_streams_and_messages() {
     let old = Old::connect(mcp(|_| never())).await;
     for _ in 0..64 {
         assert_eq!(old.post(LIST).await.status(), StatusCode::ACCEPTED);

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn oldest_idle_connection_makes_room() {
+    async fn evicts_oldest_idle_connection() {
         let limit = ConnectionLimit::new(3);
         let all = connections(6).await;
         let mut tickets: Vec<_> =
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn evicted_connection_answers_its_request_first() {
+    async fn evicted_connection_finishes_request_first() {
         let limit = ConnectionLimit::new(1);
         let all = connections(2).await;
         let first = limit.admit(&all[0]).unwrap();
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn reserve_takes_those_that_find_no_place() {
+    async fn reserve_accepts_connections_beyond_limit() {
         let limit = ConnectionLimit::new(2);
         let all = connections(3 + RESERVE as u64).await;
         let mut tickets: Vec<_> =

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn slow_client_is_served_while_there_is_room() {
+    async fn serves_slow_client_within_budget() {
         let budget = ByteBudget::new(100);
         let (mut client, mut server) = connection(&budget);
         let reading = async {
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn slow_client_gives_way_to_requests_that_wait() {
+    async fn slow_client_yields_budget_to_waiting_requests() {
         let budget = ByteBudget::new(100);
         let (mut client, mut server) = connection(&budget);
         let mut held = budget.open(budget.backend("a"));

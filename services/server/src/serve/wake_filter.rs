@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn connection_that_is_over_is_left() {
+    fn stops_polling_ended_connection() {
         let count = Arc::new(Count::default());
         let waker = Waker::from(Arc::clone(&count));
         let cx = &mut Context::from_waker(&waker);

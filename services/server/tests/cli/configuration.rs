@@ -22,7 +22,7 @@ const REFUSED: [(&str, &str); 5] = [
 ];
 
 #[test]
-fn serve_refuses_sections_without_a_runtime() {
+fn serve_rejects_sections_without_runtime() {
     let folder = Folder::new();
     for (section, path) in REFUSED {
         let file = folder.write("vmcp.yaml", &format!("{ANONYMOUS}{section}\n"));
@@ -121,7 +121,7 @@ fn partial_failure_mode_decides_incomplete_lists() {
 }
 
 #[test]
-fn debug_is_logged_only_when_asked_for() {
+fn logs_debug_events_only_when_configured() {
     let folder = Folder::new();
     for (operational, wanted) in [("", false), ("operational: {logLevel: debug}\n", true)] {
         let file = folder.write("vmcp.yaml", &format!("{ANONYMOUS}{operational}"));

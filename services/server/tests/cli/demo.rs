@@ -60,7 +60,7 @@ fn stateful_client_uses_tools_of_every_backend() {
 }
 
 #[test]
-fn progress_comes_before_the_result() {
+fn progress_precedes_result() {
     let (_demo, port, _) = Running::demo();
     let client = Stateful::open(port);
     let mut rolling = client.send(

@@ -72,7 +72,7 @@ fn hides_all_tools_when_configured() {
 }
 
 #[test]
-fn conflicts_are_settled_as_the_file_says() {
+fn resolves_conflicts_as_configured() {
     let (a, b) = (Backend::start(&["x", "y"]), Backend::start(&["x"]));
     let (_server, port, _folder) =
         serve(&a, &b, "{conflictResolutionConfig: {prefixFormat: \"v.{workload}-\"}}");

@@ -18,7 +18,7 @@ fn serve(kind: &str, arguments: &[&str]) -> Ended {
 }
 
 #[test]
-fn local_refuses_to_listen_on_a_network() {
+fn local_mode_rejects_network_bind() {
     for arguments in [&[][..], &["--allow-anonymous-network"]] {
         let ended = serve("local", arguments);
         assert_eq!(ended.code, 1, "{ended:?}");

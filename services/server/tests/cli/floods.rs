@@ -166,7 +166,7 @@ fn get(stream: &mut TcpStream, path: &str) -> u16 {
 }
 
 #[test]
-fn idle_connection_makes_room_for_a_new_one() {
+fn evicts_idle_connection_for_new_client() {
     let folder = Folder::new();
     let file = folder.write("vmcp.yaml", "name: x\nincomingAuth: {type: anonymous}\n");
     let (_server, port) = Running::serve(&file, &["--max-connections", "3"]);
@@ -221,7 +221,7 @@ fn probes_are_answered_while_all_connections_are_busy() {
 }
 
 #[test]
-fn idle_connection_makes_room_without_file_descriptors() {
+fn evicts_idle_connection_without_free_descriptors() {
     let folder = Folder::new();
     let file = folder.write("vmcp.yaml", "name: x\nincomingAuth: {type: anonymous}\n");
     let arguments = ["serve", "--config", &file, "--port", "0", "--threads", "1"];

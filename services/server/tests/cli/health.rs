@@ -129,7 +129,7 @@ fn makes_fifty_checks_in_one_session() {
 }
 
 #[test]
-fn another_interval_is_taken_over_without_another_session() {
+fn reloaded_check_interval_keeps_session() {
     let (folder, keeper) = (Folder::new(), Keeper::start());
     let file = folder.write("vmcp.yaml", &config(&keeper, &checks("1h", "10s", 3)));
     let (server, port) = Running::serve(&file, &[]);
@@ -176,7 +176,7 @@ fn becomes_ready_after_first_backend_checks() {
 }
 
 #[test]
-fn healthy_says_whether_clients_get_lists() {
+fn health_reflects_partial_failure_mode() {
     let (folder, there) = (Folder::new(), Backend::start(&["x"]));
     for (mode, healthy) in [("fail", false), ("best_effort", true)] {
         // Nothing listens on port 1.

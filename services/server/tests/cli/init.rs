@@ -130,7 +130,7 @@ fn prints_a_server_for_its_bridge() {
 }
 
 #[test]
-fn refuses_files_without_servers() {
+fn rejects_files_without_servers() {
     let folder = Folder::new();
     for (text, says) in [
         ("servers:", "not JSON"),

@@ -44,7 +44,7 @@ fn entries(aggregation: &str) -> Vec<String> {
 }
 
 #[test]
-fn names_are_shown_with_where_they_come_from() {
+fn shows_names_with_origin() {
     let aggregation = "{tools: [{workload: one, filter: [new], \
                        overrides: {x: {name: new}}}, {workload: two, excludeAll: true}]}";
     assert_eq!(
@@ -101,7 +101,7 @@ fn as_text_it_is_a_table() {
 }
 
 #[test]
-fn shows_what_each_generation_is_offered() {
+fn shows_items_per_generation() {
     let backend = Backend::of_both(&["x", "old"], &["x", "new", "newer"]);
     let text = format!(
         "name: x\nincomingAuth: {{type: anonymous}}\n\

@@ -19,7 +19,7 @@ fn json_line(line: &str) -> Value {
 }
 
 #[test]
-fn start_says_what_runs_where() {
+fn logs_address_and_backends_at_start() {
     let (folder, backend) = (Folder::new(), Backend::start(&["x", "y"]));
     let gone = "- {name: gone, url: \"http://127.0.0.1:1/mcp\", transport: streamable-http}\n";
     let rest = "operational: {failureHandling: {partialFailureMode: best_effort}}\n";

@@ -91,7 +91,7 @@ fn signed_with(corp: &Provider, key: &str) -> String {
 }
 
 #[test]
-fn refuses_other_provider_under_known_name() {
+fn rejects_other_provider_under_known_name() {
     let [corp, elsewhere] = [(); 2].map(|()| Provider::start("corp", 3600));
     let folder = Folder::new();
     let key = folder.write("key.pem", &signing_key());

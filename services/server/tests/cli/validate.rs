@@ -153,7 +153,7 @@ fn readmes_contain_valid_configurations() {
 }
 
 #[test]
-fn connecting_tells_which_rules_name_no_tool() {
+fn connect_reports_unmatched_rules() {
     let one = Backend::start(&["x", "y"]);
     let text = format!(
         "name: x\nincomingAuth: {{type: anonymous}}\n\

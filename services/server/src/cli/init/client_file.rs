@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_files_without_servers() {
+    fn rejects_files_without_servers() {
         for (text, says) in [
             ("servers:", "not JSON"),
             ("", "the file is empty"),

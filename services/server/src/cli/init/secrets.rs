@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_headers_that_are_no_secrets_alone() {
+    fn copies_only_headers_without_secrets() {
         for (header, value) in [
             ("X-Org", "acme"),
             ("x-aws-region", "eu-west-1"),

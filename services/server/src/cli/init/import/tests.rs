@@ -44,7 +44,7 @@ fn stdio_servers_become_backends_behind_bridges() {
 }
 
 #[test]
-fn names_what_cannot_be_taken_over() {
+fn names_servers_that_cannot_be_imported() {
     let text = imported(&json!({"servers": {
         "placeholder": {"type": "http", "url": "https://${command:host}/mcp"},
         "host": {"url": "https://a.test/mcp", "headers": {"Host": "b.test"}},
