@@ -190,7 +190,7 @@ fn assert_none(broken: &[String], rule: &str) {
 }
 
 #[test]
-fn every_crate_has_its_row_and_its_place() {
+fn every_crate_has_row_and_folder() {
     let place = |package: &Value| {
         let manifest = PathBuf::from(package["manifest_path"].as_str().unwrap());
         let root = fs::canonicalize(root()).unwrap();

@@ -282,13 +282,13 @@ mod tests {
     }
 
     #[test]
-    fn blob_has_the_length_that_was_asked_for() {
+    fn blob_has_requested_length() {
         let members = called(&params(r#"{"name":"blob","arguments":{"bytes":5}}"#)).unwrap();
         assert!(members.contains(r#""text":"xxxxx""#));
     }
 
     #[test]
-    fn other_names_and_missing_arguments_are_refused() {
+    fn rejects_unknown_names_and_missing_arguments() {
         assert_eq!(called(&params(r#"{"name":"rm"}"#)), None);
         assert_eq!(called(&params(r#"{"name":"echo","arguments":{}}"#)), None);
         assert_eq!(called(&params(r#"{"name":"blob"}"#)), None);

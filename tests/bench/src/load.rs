@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_which_process_to_watch() {
+    fn parses_watched_process() {
         assert_eq!("gw=12".parse(), Ok(Watch { name: "gw".to_owned(), pid: 12 }));
         assert!("12".parse::<Watch>().is_err());
         assert!("gw=x".parse::<Watch>().unwrap_err().contains('x'));

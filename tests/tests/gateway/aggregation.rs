@@ -207,7 +207,7 @@ async fn arguments_and_results_stay_byte_for_byte() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn everything_else_is_routed_by_name_or_uri() {
+async fn routes_prompts_and_resources_by_name_or_uri() {
     let prompt = |name: &str| json!({ "name": name }).to_string();
     let resource = |uri: &str| json!({ "uri": uri, "name": uri }).to_string();
     let template = |uri: &str| json!({ "uriTemplate": uri, "name": uri }).to_string();

@@ -181,7 +181,7 @@ async fn assert_got(mut stream: Events, backend: &str, word: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn answers_find_the_backend_that_asked() {
+async fn client_responses_reach_requesting_backend() {
     for generation in BACKENDS {
         let good = ["a", "b"].map(|name| Good::named(name).speaking(generation).start().unwrap());
         let gateway = gateway(&[&good[0], &good[1]]).await;

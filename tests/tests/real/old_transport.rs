@@ -66,7 +66,7 @@ async fn sse_client_uses_sse_server_through_gateway() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn server_everything_over_sse_answers_through_the_gateway() {
+async fn server_everything_over_sse_responds_through_gateway() {
     if skipped() {
         return;
     }

@@ -31,7 +31,7 @@ async fn assert_questions_stay_apart(url: &str, ann: Era, bob: Era) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn interleaved_questions_stay_apart_directly() {
+async fn interleaved_server_requests_stay_separate_directly() {
     if skipped() {
         return;
     }
@@ -40,7 +40,7 @@ async fn interleaved_questions_stay_apart_directly() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn interleaved_questions_of_one_backend_stay_apart() {
+async fn interleaved_server_requests_of_backend_stay_separate() {
     if skipped() {
         return;
     }

@@ -71,7 +71,7 @@ async fn until_all_are_offered(gateway: &Gateway) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn real_servers_answer_directly() {
+async fn real_servers_respond_directly() {
     if skipped() {
         return;
     }
@@ -88,7 +88,7 @@ async fn real_servers_answer_directly() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn real_servers_answer_through_the_gateway() {
+async fn real_servers_respond_through_gateway() {
     if skipped() {
         return;
     }

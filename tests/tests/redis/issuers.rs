@@ -42,7 +42,7 @@ async fn old(server: &Redis) -> TestEnv {
 }
 
 #[tokio::test]
-async fn migrates_people_to_issuers_of_first_start() {
+async fn migrates_users_to_issuers_of_first_start() {
     if skipped() {
         return;
     }

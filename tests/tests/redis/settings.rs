@@ -166,7 +166,7 @@ async fn writes_time_out_at_write_timeout() {
 }
 
 #[tokio::test]
-async fn redis_may_go_and_come_back() {
+async fn store_recovers_after_redis_restart() {
     if skipped() {
         return;
     }

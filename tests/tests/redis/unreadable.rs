@@ -43,7 +43,7 @@ async fn session(store: &dyn Store, number: u8) {
 }
 
 #[tokio::test]
-async fn hears_revocations_beside_unreadable_ones() {
+async fn receives_revocations_beside_unreadable_entries() {
     if skipped() {
         return;
     }
@@ -65,7 +65,7 @@ async fn hears_revocations_beside_unreadable_ones() {
 }
 
 #[tokio::test]
-async fn shows_sessions_and_consents_beside_unreadable_ones() {
+async fn lists_sessions_and_consents_beside_unreadable_entries() {
     if skipped() {
         return;
     }

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn has_as_many_distinct_tools_as_asked_for() {
+    fn has_requested_number_of_distinct_tools() {
         let mut names = names(&Catalog::new(200));
         assert_eq!(&names[..3], ["echo", "blob", "tool_0002"]);
         names.sort();

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn notifies_open_streams_and_forgets_closed_ones() {
+    async fn notifies_open_streams_and_drops_closed_streams() {
         let streams = Streams::default();
         let mut session = streams.open(None);
         drop(streams.open(Some("7")));

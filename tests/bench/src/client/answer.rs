@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn takes_only_the_answer_to_its_own_request() {
+    fn accepts_only_response_to_own_request() {
         let ours = br#"{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"a"}]}}"#;
         assert_eq!(text(ours, 7).unwrap().get(), "\"a\"");
         assert!(text(ours, 8).is_err());
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn collects_names_over_pages_and_refuses_repeated_ones() {
+    fn collects_names_over_pages_and_rejects_duplicates() {
         let mut names = BTreeSet::new();
         let first = br#"{"id":1,"result":{"tools":[{"name":"a"},{"name":"b"}],"nextCursor":"x"}}"#;
         assert_eq!(page(first, 1, &mut names).unwrap().as_deref(), Some("x"));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_the_answer_between_other_events() {
+    fn finds_response_between_other_events() {
         let stream = Bytes::from_static(
             b": open\n\ndata: {\"method\":\"notifications/progress\"}\n\n\
               event: message\r\ndata: {\"id\":4,\"result\":{}}\r\n\r\n\

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn each_limit_is_judged_by_its_own_figure() {
+    fn compares_each_limit_with_own_figure() {
         let measured = Measured {
             rate: Some(pair(79.0, 100.0)),
             cpu: Some(pair(13.5, 10.0)),

@@ -102,7 +102,7 @@ async fn rejects_unknown_methods_and_paths_in_json() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn foreign_hosts_and_origins_are_refused() {
+async fn rejects_foreign_hosts_and_origins() {
     let foreign = ["http://evil.example", "https://localhost.evil.example", "null"];
     let origins = foreign.into_iter().map(|origin| {
         Case::post(PING).header("origin", origin).gets(403, -32600, "--allow-origin")

@@ -62,7 +62,7 @@ async fn resumed_replica_rejects_revoked_token() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn token_revoked_while_a_replica_starts_is_refused() {
+async fn rejects_token_revoked_during_replica_start() {
     if skipped() {
         return;
     }
