@@ -2,6 +2,7 @@
 
 pub(crate) mod cancellation;
 pub(crate) mod collect;
+pub(crate) mod context;
 pub(crate) mod error;
 pub(crate) mod event_reader;
 pub(crate) mod fetch;

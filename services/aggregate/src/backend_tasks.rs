@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use tokio::task::AbortHandle;
 
 use crate::backend::BackendHandle;
+use crate::backend::context::BackendContext;
 use crate::backend::health::check::check;
 use crate::backend::observe::observe;
-use crate::gateway_state::GatewayState;
 use crate::settings::Checks;
 use crate::sync::lock;
 
@@ -32,31 +32,31 @@ impl BackendTasks {
     /// Runs tasks for these backends and ends those of others. Tasks of unchanged backends continue.
     pub(crate) fn follow(
         &self,
-        gateway: &Arc<GatewayState>,
+        context: &BackendContext,
         backends: &[Arc<BackendHandle>],
         checks: Option<Checks>,
     ) {
-        let mut watchers = lock(&self.0);
-        let mut old = std::mem::take(&mut *watchers);
+        let mut tasks = lock(&self.0);
+        let mut old = std::mem::take(&mut *tasks);
         for backend in backends {
             let key = Arc::as_ptr(backend) as Key;
             let known = old.remove(&key);
             backend.health.set_threshold(checks.map(|checks| checks.unhealthy_threshold()));
-            let (observer, checker) = if let Some(watcher) = known {
-                (watcher.observer, watcher.checker)
+            let (observer, checker) = if let Some(handles) = known {
+                (handles.observer, handles.checker)
             } else {
-                let observing = observe(Arc::clone(gateway), Arc::clone(backend));
+                let observing = observe(context.clone(), Arc::clone(backend));
                 (tokio::spawn(observing).abort_handle(), None)
             };
-            let checker = following(checker, checks, || (Arc::clone(gateway), Arc::clone(backend)));
-            watchers.insert(key, TaskHandles { _link: Arc::clone(backend), observer, checker });
+            let checker = following(checker, checks, || (context.clone(), Arc::clone(backend)));
+            tasks.insert(key, TaskHandles { _link: Arc::clone(backend), observer, checker });
         }
         old.into_values().for_each(TaskHandles::end);
     }
 
     /// Ends all tasks.
     pub(crate) fn end(&self) {
-        lock(&self.0).drain().for_each(|(_, watcher)| watcher.end());
+        lock(&self.0).drain().for_each(|(_, handles)| handles.end());
     }
 }
 
@@ -73,7 +73,7 @@ impl TaskHandles {
 fn following(
     known: Option<(Checks, AbortHandle)>,
     checks: Option<Checks>,
-    of: impl FnOnce() -> (Arc<GatewayState>, Arc<BackendHandle>),
+    of: impl FnOnce() -> (BackendContext, Arc<BackendHandle>),
 ) -> Option<(Checks, AbortHandle)> {
     match (known, checks) {
         (Some((known, task)), Some(checks)) if known.same(&checks) => Some((known, task)),
@@ -82,8 +82,8 @@ fn following(
                 task.abort();
             }
             let checks = checks?;
-            let (gateway, backend) = of();
-            Some((checks, tokio::spawn(check(gateway, backend, checks)).abort_handle()))
+            let (context, backend) = of();
+            Some((checks, tokio::spawn(check(context, backend, checks)).abort_handle()))
         }
     }
 }

@@ -6,19 +6,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use vmcp_core::{BudgetAccount, ByteBudget, Caller, Generation, Identity, ItemBackend};
+use vmcp_core::{BudgetAccount, ByteBudget, Generation, Identity, ItemBackend};
 use vmcp_session::Sessions;
 
 use crate::backend::BackendHandle;
-use crate::backend::handshake::ClientInfo;
+use crate::backend::context::{BackendContext, GatewayClientInfo};
 use crate::backend::per_caller::{InternedOffers, PerCallerCatalogs};
+use crate::backend_events::apply_events;
 use crate::backend_tasks::BackendTasks;
 use crate::bridge::suspended_calls::SuspendedCalls;
 use crate::cache::caller_catalog_cache::CallerCatalogCache;
 use crate::cache::list_views::Views;
-use crate::catalog::{
-    ByGeneration, Catalog, CatalogInput, Catalogs, Kind, Offer, combine, define_literal,
-};
+use crate::catalog::{ByGeneration, Catalog, CatalogInput, Catalogs, Kind, Offer, combine};
 use crate::notify::authorizer::NotificationFilter;
 use crate::notify::listen::Listeners;
 use crate::rebuild::Rebuilds;
@@ -56,51 +55,20 @@ pub(crate) struct Snapshot {
 #[derive(Debug)]
 pub(crate) struct GatewayState {
     snapshot: ArcSwap<Snapshot>,
+    /// Context of the backends' tasks.
+    pub(crate) context: BackendContext,
     pub(crate) rebuilds: Rebuilds,
-    watchers: BackendTasks,
+    backend_tasks: BackendTasks,
     pub(crate) sessions: Sessions<Session>,
     pub(crate) listeners: Listeners,
-    pub(crate) shared: StatelessSessions,
-    pub(crate) views: Arc<Views>,
-    pub(crate) mixed: CallerCatalogCache,
-    pub(crate) hearing: NotificationFilter,
-    pub(crate) parked: SuspendedCalls,
+    pub(crate) stateless_sessions: StatelessSessions,
+    pub(crate) list_views: Arc<Views>,
+    pub(crate) caller_catalogs: CallerCatalogCache,
+    pub(crate) notification_filter: NotificationFilter,
+    pub(crate) suspended_calls: SuspendedCalls,
     pub(crate) detached: Arc<DetachedBudget>,
     pub(crate) limits: Limits,
     pub(crate) seal: crate::seal::Seal,
-}
-
-/// Client information of the gateway, for requests that no client caused.
-#[derive(Debug)]
-pub(crate) struct GatewayClientInfo(Vec<u8>);
-
-impl GatewayClientInfo {
-    pub(crate) fn into_bytes(self) -> Vec<u8> {
-        self.0
-    }
-
-    pub(crate) fn get(&self) -> ClientInfo<'_> {
-        // Some servers list certain tools only for clients with these capabilities. The catalog serves all clients, so it has
-        // to include those tools; a call from a client without the capability then fails with a clear error. The same applies
-        // to clients that render user interfaces.
-        let capabilities = br#"{"roots":{"listChanged":true},"sampling":{},"elicitation":{},"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}}}"#;
-        let caller = &Caller::Gateway;
-        ClientInfo { caller, capabilities, client: &self.0, cause: None, address: None }
-    }
-
-    /// Returns the client information for requests on behalf of a caller.
-    pub(crate) fn on_behalf_of<'a>(&'a self, caller: &'a Caller) -> ClientInfo<'a> {
-        ClientInfo { caller, ..self.get() }
-    }
-
-    /// Returns the client information for a probe, with credentials that the backend accepts.
-    pub(crate) fn before<'a>(
-        &'a self,
-        backend: &BackendHandle,
-        caller: &'a Caller,
-    ) -> ClientInfo<'a> {
-        if backend.shared() { self.get() } else { self.on_behalf_of(caller) }
-    }
 }
 
 impl Snapshot {
@@ -237,26 +205,33 @@ impl BackendCatalog {
 
 impl GatewayState {
     pub(crate) fn new(settings: Settings, limits: Limits, seal: crate::seal::Seal) -> Arc<Self> {
+        let (context, events) = BackendContext::new(&settings.name, &settings.version);
         let gateway = Arc::new(Self {
+            context,
             snapshot: ArcSwap::from_pointee(Snapshot::new(
                 settings,
                 None,
                 limits.buffered.as_ref(),
             )),
             rebuilds: Rebuilds::default(),
-            watchers: BackendTasks::default(),
+            backend_tasks: BackendTasks::default(),
             sessions: Sessions::new(limits.sessions, limits.session_ttl)
                 .in_use_while(Session::is_in_use),
             listeners: Listeners::new(limits.listeners),
-            shared: StatelessSessions::default(),
-            views: Arc::new(Views::new()),
-            mixed: CallerCatalogCache::new(),
-            hearing: NotificationFilter::default(),
-            parked: SuspendedCalls::new(limits.parked, limits.suspended_calls_per_identity),
+            stateless_sessions: StatelessSessions::default(),
+            list_views: Arc::new(Views::new()),
+            caller_catalogs: CallerCatalogCache::new(),
+            notification_filter: NotificationFilter::default(),
+            suspended_calls: SuspendedCalls::new(
+                limits.parked,
+                limits.suspended_calls_per_identity,
+            ),
             detached: DetachedBudget::new(limits.detached_bytes),
             limits,
             seal,
         });
+        // The task ends with the last sender, that is, after the state and the tasks of the backends.
+        tokio::spawn(apply_events(Arc::downgrade(&gateway), events));
         gateway.observe_all();
         gateway
     }
@@ -304,6 +279,7 @@ impl GatewayState {
             changes = ByGeneration::both(Kind::ALL.to_vec());
         }
         self.snapshot.store(Arc::clone(&new));
+        self.context.set_client_info(&new.name, &new.version);
         drop(guard);
         self.observe_all();
         let kept = |backend: &Arc<BackendHandle>| {
@@ -313,7 +289,7 @@ impl GatewayState {
         self.notify_clients(&changes);
         self.sessions.for_each(|session| session.retain_backends(&new.backends));
         self.listeners.retain_backends(&new.backends);
-        self.shared.retain_backends(&new.backends);
+        self.stateless_sessions.retain_backends(&new.backends);
     }
 
     /// Notifies one caller of changed lists.
@@ -338,21 +314,15 @@ impl GatewayState {
         self.listeners.lists_changed(stateless, None);
     }
 
-    /// Returns the `clientInfo` of the gateway.
-    pub(crate) fn client_info(&self) -> GatewayClientInfo {
-        let snapshot = self.snapshot.load();
-        let mut info = b"{\"name\":".to_vec();
-        info.extend_from_slice(&define_literal(&snapshot.name));
-        info.extend_from_slice(b",\"version\":");
-        info.extend_from_slice(&define_literal(&snapshot.version));
-        info.push(b'}');
-        GatewayClientInfo(info)
+    /// Returns the client information of the gateway.
+    pub(crate) fn client_info(&self) -> Arc<GatewayClientInfo> {
+        self.context.client_info()
     }
 
     /// Starts tasks for the snapshot's backends and ends those of others.
     fn observe_all(self: &Arc<Self>) {
         let snapshot = self.snapshot();
-        self.watchers.follow(self, &snapshot.backends, snapshot.checks);
+        self.backend_tasks.follow(&self.context, &snapshot.backends, snapshot.checks);
     }
 
     /// Removes ended and expired state.
@@ -361,9 +331,9 @@ impl GatewayState {
             session.end();
         }
         self.sessions.for_each(|session| session.prune(self.limits.suspension_timeout));
-        self.shared.sweep();
-        self.views.sweep();
-        self.mixed.sweep();
+        self.stateless_sessions.sweep();
+        self.list_views.sweep();
+        self.caller_catalogs.sweep();
         let snapshot = self.snapshot();
         snapshot
             .backends
@@ -374,8 +344,8 @@ impl GatewayState {
 
     /// Ends all tasks and streams.
     pub(crate) fn shut_down(&self) {
-        self.watchers.end();
+        self.backend_tasks.end();
         self.sessions.for_each(|session| session.end());
-        self.shared.end();
+        self.stateless_sessions.end();
     }
 }

@@ -98,7 +98,7 @@ fn append_instructions(out: &mut Vec<u8>, call: &Call) {
 
 /// Returns `serverInfo`.
 fn server(gateway: &Arc<GatewayState>) -> Vec<u8> {
-    gateway.client_info().into_bytes()
+    gateway.client_info().as_bytes().to_vec()
 }
 
 /// Returns a member of `params`, which has to be an object.

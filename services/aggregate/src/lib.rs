@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod backend;
+mod backend_events;
 mod backend_tasks;
 mod bridge;
 mod cache;

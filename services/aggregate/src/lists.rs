@@ -56,7 +56,8 @@ pub(crate) async fn list(call: &Call, kind: Kind) -> Result<Response<Body>, Reje
     let page = match &call.permissions {
         None => whole.page(kind, cursor.as_deref()),
         Some(permissions) => {
-            let view = call.gateway.views.of(&catalog, kind, permissions, call.generation()).await;
+            let view =
+                call.gateway.list_views.of(&catalog, kind, permissions, call.generation()).await;
             view.ok_or_else(Rejection::internal)?.page(whole, kind, cursor.as_deref())
         }
     };

@@ -193,7 +193,7 @@ pub(crate) fn counts(gateway: &GatewayState) -> Counts {
         detached_calls: detached.calls,
         detached_calls_ended: detached.ended,
         sessions: gateway.sessions.len(),
-        parked_calls: gateway.parked.len(),
+        parked_calls: gateway.suspended_calls.len(),
         dropped_messages: crate::stream::dropped(),
     }
 }
@@ -208,11 +208,11 @@ pub(crate) fn cache_sizes(gateway: &GatewayState) -> CacheSizes {
     let (caller_offers, distinct_offers) =
         own.fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1));
     CacheSizes {
-        list_views: gateway.views.len(),
-        stateless_sessions: gateway.shared.len(),
+        list_views: gateway.list_views.len(),
+        stateless_sessions: gateway.stateless_sessions.len(),
         caller_offers,
         distinct_offers,
-        caller_catalogs: gateway.mixed.len(),
+        caller_catalogs: gateway.caller_catalogs.len(),
         listeners: gateway.listeners.len(),
         detached_bytes: gateway.detached.counts().bytes,
     }

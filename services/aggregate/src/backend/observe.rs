@@ -23,9 +23,9 @@ use super::health::check::first_contact_result;
 use super::health::diagnosis;
 use super::health::reachability::probe_until_failure;
 use super::{BackendHandle, FetchStatus, SupportedModes, is_unauthorized};
+use crate::backend::context::BackendContext;
 use crate::backend::error::is_mode_mismatch;
 use crate::catalog::ByGeneration;
-use crate::gateway_state::GatewayState;
 use crate::settings::Transport;
 
 /// Minimum and maximum pause between attempts.
@@ -62,15 +62,15 @@ impl ObservationRound {
 }
 
 /// Keeps the offer of `backend` up to date until the task is aborted.
-pub(crate) async fn observe(gateway: Arc<GatewayState>, backend: Arc<BackendHandle>) {
+pub(crate) async fn observe(context: BackendContext, backend: Arc<BackendHandle>) {
     let mut pause = RETRY_DELAY.0;
     loop {
         let (round, begun) = (ObservationRound::new(), Instant::now());
         let watching = async {
             if backend.shared() {
-                watch(&gateway, &backend, &round).await
+                watch(&context, &backend, &round).await
             } else {
-                probe_until_failure(&gateway, &backend, &round).await
+                probe_until_failure(&context, &backend, &round).await
             }
         };
         let ended = tokio::select! {
@@ -78,7 +78,7 @@ pub(crate) async fn observe(gateway: Arc<GatewayState>, backend: Arc<BackendHand
             () = backend.reconnect.notified() => Ok(()),
         };
         if let Err(error) = ended {
-            failed(&gateway, &backend, &error).await;
+            failed(&context, &backend, &error).await;
             if let Some(BackendError::Offer(_)) = cause_ref(error.as_ref()) {
                 // Each attempt may cost a thousand requests, and no action of a client makes the offer smaller.
                 sleep(POLL_INTERVAL).await;
@@ -98,7 +98,7 @@ pub(crate) async fn observe(gateway: Arc<GatewayState>, backend: Arc<BackendHand
 }
 
 /// Records the failure and logs it once.
-async fn failed(gateway: &GatewayState, backend: &BackendHandle, error: &BoxError) {
+async fn failed(context: &BackendContext, backend: &BackendHandle, error: &BoxError) {
     backend.record_first_contact(|| first_contact_result(backend, error));
     let reason = super::error::problem(error);
     let status = |remedy| {
@@ -116,7 +116,7 @@ async fn failed(gateway: &GatewayState, backend: &BackendHandle, error: &BoxErro
                 // The first attempt ends with the remedy; later attempts do not wait for it.
                 backend.set_status(status(None));
             }
-            let remedy = diagnosis::remedy(gateway, backend, error).await;
+            let remedy = diagnosis::remedy(context, backend, error).await;
             let (backend, remedy_shown) = (backend.name(), remedy.as_deref());
             tracing::warn!(backend, %error, remedy = remedy_shown, "failed to observe the backend");
             remedy
@@ -129,11 +129,11 @@ async fn failed(gateway: &GatewayState, backend: &BackendHandle, error: &BoxErro
 
 /// Fetches the offer and follows changes until an error occurs.
 async fn watch(
-    gateway: &Arc<GatewayState>,
+    context: &BackendContext,
     backend: &Arc<BackendHandle>,
     round: &ObservationRound,
 ) -> Result<(), BoxError> {
-    let client_info = gateway.client_info();
+    let client_info = context.client_info();
     let (claimed, found) = match backend.transport {
         Transport::Sse => (SupportedModes::Stateful, None),
         Transport::StreamableHttp => handshake::probe(backend, client_info.get()).await?,
@@ -155,7 +155,7 @@ async fn watch(
     };
     backend.set_modes(modes);
     let alone = modes != SupportedModes::Both;
-    let observation = |source| Observation { gateway, backend, source, alone, round };
+    let observation = |source| Observation { context, backend, source, alone, round };
     let stateless = observation(CatalogSource::Stateless(found.as_ref(), client_info.get()));
     let Some((closing, welcome)) = met else {
         return follow_listen(stateless, found.as_ref()).await;

@@ -21,9 +21,9 @@ pub(crate) use self::interned_offers::InternedOffers;
 use self::interned_offers::OfferInterner;
 use super::BackendHandle;
 use super::error::{BackendError, rejection};
+use crate::backend::context::BackendContext;
 use crate::catalog::Offers;
 use crate::expiry;
-use crate::gateway_state::GatewayState;
 use crate::sync::lock;
 
 /// Time for which an offer is fresh. The next request after that refreshes it in the background.
@@ -243,7 +243,7 @@ impl BackendHandle {
     /// Returns the offer of a caller if it is known without waiting; `None` if the caller has none.
     pub(crate) fn cached_offer(
         self: &Arc<Self>,
-        gateway: &Arc<GatewayState>,
+        context: &BackendContext,
         caller: &Caller,
         cause: Option<&RequestContext>,
     ) -> Result<Option<Arc<InternedOffers>>, NotFetched> {
@@ -255,7 +255,7 @@ impl BackendHandle {
         match entry.step(true) {
             NextStep::Use(offer) => Ok(Some(offer)),
             NextStep::UseAndRefresh(offer) => {
-                self.spawn_fetch(gateway, entry, caller, cause);
+                self.spawn_fetch(context, entry, caller, cause);
                 Ok(Some(offer))
             }
             NextStep::Unavailable(_) => Ok(None),
@@ -267,7 +267,7 @@ impl BackendHandle {
     /// meanwhile.
     pub(crate) async fn offer_for(
         self: &Arc<Self>,
-        gateway: &Arc<GatewayState>,
+        context: &BackendContext,
         caller: &Caller,
         cause: Option<&RequestContext>,
         patience: Duration,
@@ -288,12 +288,12 @@ impl BackendHandle {
             let since = match entry.step(false) {
                 NextStep::Use(offer) => return Ok(offer),
                 NextStep::UseAndRefresh(offer) => {
-                    self.spawn_fetch(gateway, entry, caller, cause);
+                    self.spawn_fetch(context, entry, caller, cause);
                     return Ok(offer);
                 }
                 NextStep::Unavailable(rejection) => return Err(rejection),
                 NextStep::Fetch => {
-                    self.spawn_fetch(gateway, Arc::clone(&entry), caller, cause);
+                    self.spawn_fetch(context, Arc::clone(&entry), caller, cause);
                     Instant::now()
                 }
                 NextStep::Wait(since) => since,
@@ -318,24 +318,25 @@ impl BackendHandle {
     /// Fetches an offer in a background task, because the fetch may outlast the request.
     fn spawn_fetch(
         self: &Arc<Self>,
-        gateway: &Arc<GatewayState>,
+        context: &BackendContext,
         entry: Arc<CallerCatalog>,
         caller: &Caller,
         cause: Option<&RequestContext>,
     ) {
-        let (gateway, backend, caller) = (Arc::clone(gateway), Arc::clone(self), caller.clone());
+        let (context, backend, caller) = (context.clone(), Arc::clone(self), caller.clone());
         let cause = cause.cloned();
         tokio::spawn(async move {
             let before = entry.last_good();
             let links = entry.0.borrow().links;
             let fetching = FetchGuard { entry, links };
             let known = before.as_ref().map(|content| &content.offers);
-            let fetched = fetch(&gateway, &backend, &caller, cause.as_ref(), known);
+            let fetched = fetch(&context, &backend, &caller, cause.as_ref(), known);
             let fetched = timeout(FETCH_TIMEOUT, fetched).await;
             let fetched = fetched.unwrap_or_else(|_| Err(BackendError::Ended.into()));
             fetching.end(&backend, fetched);
             let Some((before, now)) = before.zip(fetching.entry.last_good()) else { return };
-            gateway.notify_caller(caller.identity(), &now.offers.changes(&before.offers));
+            let changes = now.offers.changes(&before.offers);
+            context.caller_catalog_changed(caller.identity().clone(), changes).await;
         });
     }
 }

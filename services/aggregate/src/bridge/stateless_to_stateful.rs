@@ -77,7 +77,7 @@ fn capabilities(call: &Call) -> Cow<'_, [u8]> {
 fn slot(call: &Call, target: &Target) -> Result<Arc<BackendSessionSlot>, BoxError> {
     let (capabilities, level) = (capabilities(call), meta(call, LEVEL));
     let key = SharedKey::new(&target.backend, call.caller.identity(), &capabilities, level);
-    Ok(call.gateway.shared.get(key, &target.backend).map_err(NotSentError::new)?)
+    Ok(call.gateway.stateless_sessions.get(key, &target.backend).map_err(NotSentError::new)?)
 }
 
 /// Request in flight.
@@ -231,7 +231,8 @@ async fn resume(
         .map(|span| span.slice(&call.message.bytes))
         .filter(|responses| responses.first() == Some(&b'{'))
         .ok_or_else(|| Rejection::invalid_params("params.inputResponses must be an object"))?;
-    let waiting = call.gateway.parked.take(handle, call.caller.identity()).ok_or_else(gone)?;
+    let waiting =
+        call.gateway.suspended_calls.take(handle, call.caller.identity()).ok_or_else(gone)?;
     let (outlet, outs) = mpsc::channel(MAX_QUEUED_EVENTS);
     let (caller, cause) = (call.caller.clone(), call.cause().cloned());
     waiting.send(Resumption { responses, outlet, caller, cause }).map_err(|_| gone())?;

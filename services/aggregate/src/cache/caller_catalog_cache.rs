@@ -88,12 +88,12 @@ impl GatewayState {
     ) -> Option<Arc<BackendCatalogs>> {
         let own = snapshot.backends.iter().filter(|backend| !backend.shared());
         let offers: Offers = own
-            .map(|backend| backend.cached_offer(self, caller, cause))
+            .map(|backend| backend.cached_offer(&self.context, caller, cause))
             .collect::<Result<_, _>>()
             .ok()?;
         let shared = snapshot.catalogs();
         let key = Key::new(&shared, &offers);
-        if key.is_plain() { Some(shared) } else { self.mixed.known(&key) }
+        if key.is_plain() { Some(shared) } else { self.caller_catalogs.known(&key) }
     }
 
     /// Returns the caller's catalogs after waiting for pending offers, each for a limited time from when its fetch began.
@@ -106,7 +106,8 @@ impl GatewayState {
     ) -> Option<CallerView> {
         let patience = snapshot.patience();
         let own: Vec<_> = snapshot.backends.iter().filter(|backend| !backend.shared()).collect();
-        let offers = own.iter().map(|backend| backend.offer_for(self, caller, cause, patience));
+        let offers =
+            own.iter().map(|backend| backend.offer_for(&self.context, caller, cause, patience));
         let offers = join_all(offers).await;
         let missing = own.into_iter().zip(&offers).filter_map(|(backend, offer)| {
             let rejection = offer.as_ref().err()?;
@@ -127,7 +128,7 @@ impl GatewayState {
         key: Key,
         offers: Offers,
     ) -> Option<Arc<BackendCatalogs>> {
-        if let Some(known) = self.mixed.known(&key) {
+        if let Some(known) = self.caller_catalogs.known(&key) {
             return Some(known);
         }
         let own = offers.iter().flatten().map(|content| content.offers.len()).sum::<usize>();
@@ -137,11 +138,11 @@ impl GatewayState {
             move || {
                 let made = Arc::new(snapshot.combine(&offers));
                 let bytes = made.size();
-                lock(&gateway.mixed.kept).insert(key.clone(), key, made, bytes)
+                lock(&gateway.caller_catalogs.kept).insert(key.clone(), key, made, bytes)
             }
         };
         let make =
             || async move { if many { spawn_blocking(making).await.ok() } else { Some(making()) } };
-        self.mixed.flights.join(key, make).await
+        self.caller_catalogs.flights.join(key, make).await
     }
 }

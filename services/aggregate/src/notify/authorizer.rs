@@ -41,7 +41,7 @@ impl NotificationAuthorizer {
 impl GatewayState {
     /// Replaces the authorization. All clients are notified because their lists may have changed.
     pub(crate) fn set_notification_authorizer(&self, admissions: Option<NotificationAuthorizer>) {
-        self.hearing.0.store(admissions.map(Arc::new));
+        self.notification_filter.0.store(admissions.map(Arc::new));
         self.notify_clients(&ByGeneration::both(Kind::ALL.to_vec()));
     }
 
@@ -52,7 +52,7 @@ impl GatewayState {
         backend: &BackendHandle,
         tool: &str,
     ) -> bool {
-        let asked = self.hearing.0.load();
+        let asked = self.notification_filter.0.load();
         let Some(permissions) = asked.as_ref().and_then(|asked| (asked.0)(caller)) else {
             return true;
         };
@@ -79,7 +79,7 @@ impl GatewayState {
         if owner.is_some_and(|owner| owner.name() != backend.name()) {
             return false;
         }
-        let asked = self.hearing.0.load();
+        let asked = self.notification_filter.0.load();
         let Some(permissions) = asked.as_ref().and_then(|asked| (asked.0)(caller)) else {
             return true;
         };

@@ -13,12 +13,12 @@ use vmcp_timeout::Elapsed;
 
 use super::reachability::probe_modes;
 use super::state::CheckResult;
+use crate::backend::context::BackendContext;
 use crate::backend::error::{BackendError, problem};
 use crate::backend::handshake::{self, BackendSession};
 use crate::backend::request::{post, with_operation};
 use crate::backend::rpc::send_request;
 use crate::backend::{BackendHandle, SupportedModes};
-use crate::gateway_state::GatewayState;
 use crate::settings::{Checks, Transport};
 
 /// Time for which the last offer of an unavailable backend stays in the catalog.
@@ -37,13 +37,13 @@ enum CheckOutcome {
 }
 
 /// Checks `backend` until the task is aborted.
-pub(crate) async fn check(gateway: Arc<GatewayState>, backend: Arc<BackendHandle>, checks: Checks) {
+pub(crate) async fn check(context: BackendContext, backend: Arc<BackendHandle>, checks: Checks) {
     let mut next = Instant::now() + checks.first(&backend.tag);
     loop {
         backend.health.expect(next);
         sleep_until(next).await;
         next += checks.interval();
-        match check_once(&gateway, &backend, &checks).await {
+        match check_once(&context, &backend, &checks).await {
             CheckOutcome::Recorded(result) => backend.record_check(result),
             // Prefer a check over a client's call as the trial request of the circuit.
             CheckOutcome::CircuitOpen(wait) => {
@@ -56,7 +56,7 @@ pub(crate) async fn check(gateway: Arc<GatewayState>, backend: Arc<BackendHandle
                 backend = backend.name(),
                 "removed the last lists of an unavailable backend"
             );
-            gateway.rebuild().await;
+            context.catalog_changed().await;
         }
         // After a suspend of the machine, one check is enough.
         next = next.max(Instant::now());
@@ -64,12 +64,12 @@ pub(crate) async fn check(gateway: Arc<GatewayState>, backend: Arc<BackendHandle
 }
 
 async fn check_once(
-    gateway: &Arc<GatewayState>,
+    context: &BackendContext,
     backend: &Arc<BackendHandle>,
     checks: &Checks,
 ) -> CheckOutcome {
     let begun = Instant::now();
-    match timeout(checks.timeout(), run_check(gateway, backend)).await {
+    match timeout(checks.timeout(), run_check(context, backend)).await {
         Ok(Ok(())) if begun.elapsed() > checks.slow() => {
             let wrong = format!("took more than {:?} to respond to a health check", checks.slow());
             CheckOutcome::Recorded(CheckResult {
@@ -91,17 +91,14 @@ async fn check_once(
 }
 
 /// Sends one health check. Closes any session that it opens.
-async fn run_check(
-    gateway: &Arc<GatewayState>,
-    backend: &Arc<BackendHandle>,
-) -> Result<(), BoxError> {
+async fn run_check(context: &BackendContext, backend: &Arc<BackendHandle>) -> Result<(), BoxError> {
     if let Some(backend_session) = backend.standing.load_full() {
         return ping(backend, &backend_session).await;
     }
     if !backend.shared() {
-        return probe_modes(gateway, backend).await;
+        return probe_modes(context, backend).await;
     }
-    let client_info = gateway.client_info();
+    let client_info = context.client_info();
     let modes = match backend.transport {
         Transport::Sse => SupportedModes::Stateful,
         Transport::StreamableHttp => handshake::probe(backend, client_info.get()).await?.0,

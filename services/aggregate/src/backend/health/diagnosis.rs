@@ -11,12 +11,12 @@ use vmcp_core::{Body, BoxError, MediaType, cause_ref};
 use vmcp_timeout::Elapsed;
 use vmcp_wire::{Envelope, scan};
 
+use crate::backend::context::BackendContext;
 use crate::backend::error::BackendError;
 use crate::backend::event_reader::EventReader;
 use crate::backend::request::{SESSION, delete, listen};
 use crate::backend::rpc::read_error_body;
 use crate::backend::{BackendHandle, handshake};
-use crate::gateway_state::GatewayState;
 use crate::settings::Transport;
 
 /// Timeout for the whole diagnosis. Requests that wait for the first attempt wait for this too, at most 5 s in all.
@@ -58,7 +58,7 @@ enum ResponseKind {
 
 /// Returns the suggested configuration change after `error`, if the backend's behavior indicates one.
 pub(crate) async fn remedy(
-    gateway: &GatewayState,
+    context: &BackendContext,
     backend: &BackendHandle,
     error: &BoxError,
 ) -> Option<String> {
@@ -66,10 +66,10 @@ pub(crate) async fn remedy(
     let finding = async {
         match suspect {
             SuspectedCause::Credentials => {
-                let probe = own(gateway, backend).await?;
+                let probe = own(context, backend).await?;
                 backend.advice().of(probe.headers).await
             }
-            SuspectedCause::Endpoint => endpoint(gateway, backend).await,
+            SuspectedCause::Endpoint => endpoint(context, backend).await,
         }
     };
     timeout(DIAGNOSIS_TIMEOUT, finding).await.ok().flatten()
@@ -113,8 +113,8 @@ fn suspect(transport: Transport, error: &BoxError) -> Option<SuspectedCause> {
     }
 }
 
-async fn endpoint(gateway: &GatewayState, backend: &BackendHandle) -> Option<String> {
-    let own = own(gateway, backend).await?;
+async fn endpoint(context: &BackendContext, backend: &BackendHandle) -> Option<String> {
+    let own = own(context, backend).await?;
     let (modes, other) = match backend.transport {
         Transport::StreamableHttp => (ResponseKind::Mcp, ResponseKind::Endpoint),
         Transport::Sse => (ResponseKind::Endpoint, ResponseKind::Mcp),
@@ -125,8 +125,8 @@ async fn endpoint(gateway: &GatewayState, backend: &BackendHandle) -> Option<Str
     }
     // A server without GET support may reject it with a JSON-RPC error, which shows that the path is correct.
     let turned = match backend.transport {
-        Transport::StreamableHttp => get(gateway, backend).await,
-        Transport::Sse => post(gateway, backend).await,
+        Transport::StreamableHttp => get(context, backend).await,
+        Transport::Sse => post(context, backend).await,
     };
     if turned.is_some_and(|turned| turned.found == other) {
         let remedy = match backend.transport {
@@ -162,15 +162,15 @@ fn path(backend: &BackendHandle) -> String {
 }
 
 /// Sends a diagnostic request with the configured transport.
-async fn own(gateway: &GatewayState, backend: &BackendHandle) -> Option<ProbeResponse> {
+async fn own(context: &BackendContext, backend: &BackendHandle) -> Option<ProbeResponse> {
     match backend.transport {
-        Transport::StreamableHttp => post(gateway, backend).await,
-        Transport::Sse => get(gateway, backend).await,
+        Transport::StreamableHttp => post(context, backend).await,
+        Transport::Sse => get(context, backend).await,
     }
 }
 
-async fn post(gateway: &GatewayState, backend: &BackendHandle) -> Option<ProbeResponse> {
-    let client_info = gateway.client_info();
+async fn post(context: &BackendContext, backend: &BackendHandle) -> Option<ProbeResponse> {
+    let client_info = context.client_info();
     let discovered =
         probe(backend, handshake::request(backend, "server/discover", "", client_info.get()).0);
     let discovered = discovered.await?;
@@ -190,8 +190,8 @@ async fn post(gateway: &GatewayState, backend: &BackendHandle) -> Option<ProbeRe
     Some(opened)
 }
 
-async fn get(gateway: &GatewayState, backend: &BackendHandle) -> Option<ProbeResponse> {
-    let client_info = gateway.client_info();
+async fn get(context: &BackendContext, backend: &BackendHandle) -> Option<ProbeResponse> {
+    let client_info = context.client_info();
     probe(backend, listen(backend, client_info.get().caller, None)).await
 }
 

@@ -5,20 +5,20 @@ use std::sync::Arc;
 
 use vmcp_core::{BoxError, CredentialError, Generation, cause_ref};
 
+use crate::backend::context::BackendContext;
 use crate::backend::error::BackendError;
 use crate::backend::observe::ObservationRound;
 use crate::backend::{BackendHandle, handshake, is_unauthorized};
-use crate::gateway_state::GatewayState;
 use crate::settings::Transport;
 
 /// Probes the backend periodically until it does not respond.
 pub(in crate::backend) async fn probe_until_failure(
-    gateway: &Arc<GatewayState>,
+    context: &BackendContext,
     backend: &Arc<BackendHandle>,
     round: &ObservationRound,
 ) -> Result<(), BoxError> {
     loop {
-        let refused = match probe_modes(gateway, backend).await {
+        let refused = match probe_modes(context, backend).await {
             Ok(()) => false,
             Err(error) if is_reachable(&error) => true,
             Err(error) => return Err(error),
@@ -31,10 +31,10 @@ pub(in crate::backend) async fn probe_until_failure(
 
 /// Probes the backend for the supported generations, which do not depend on the caller.
 pub(crate) async fn probe_modes(
-    gateway: &GatewayState,
+    context: &BackendContext,
     backend: &Arc<BackendHandle>,
 ) -> Result<(), BoxError> {
-    let client_info = gateway.client_info();
+    let client_info = context.client_info();
     match backend.transport {
         Transport::Sse => {
             drop(handshake::open(backend, client_info.get()).await?);

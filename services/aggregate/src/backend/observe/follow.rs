@@ -13,6 +13,7 @@ use vmcp_wire::{Envelope, find, scan};
 
 use super::signal::ObserverSignal;
 use super::{ObservationRound, RETRY_DELAY};
+use crate::backend::context::BackendContext;
 use crate::backend::event_reader::EventReader;
 use crate::backend::fetch::{self, Budget, CatalogSource};
 use crate::backend::handshake::{self, BackendSession};
@@ -20,7 +21,6 @@ use crate::backend::request::{listen, post};
 use crate::backend::rpc::notify;
 use crate::backend::{BackendHandle, FetchStatus};
 use crate::catalog::{Kind, Offer, Offers, other};
-use crate::gateway_state::GatewayState;
 
 /// Timeout for the response head of a stream before the first fetch.
 const STREAM_HEAD_TIMEOUT: Duration = Duration::from_secs(1);
@@ -31,7 +31,7 @@ const MAX_EVENT_BYTES: usize = 4 << 20;
 /// Observation of one generation of a backend.
 #[derive(Clone, Copy)]
 pub(super) struct Observation<'a> {
-    pub(super) gateway: &'a Arc<GatewayState>,
+    pub(super) context: &'a BackendContext,
     pub(super) backend: &'a Arc<BackendHandle>,
     pub(super) source: CatalogSource<'a>,
     /// `true` if the backend supports this generation only; its offer then applies to clients of both.
@@ -96,7 +96,7 @@ impl Observation<'_> {
 
     /// Adds an offer to the catalog before reporting it as fetched, so waiting requests find it.
     async fn publish(&self, offer: Offer) {
-        let Self { gateway, backend, alone, round, .. } = *self;
+        let Self { context, backend, alone, round, .. } = *self;
         let known = backend.offers.load_full();
         let generation = self.generation();
         let offers =
@@ -104,7 +104,7 @@ impl Observation<'_> {
         // One task follows both generations, so no other offer is stored between these lines.
         if *known != offers {
             backend.offers.store(Arc::new(offers));
-            gateway.rebuild().await;
+            context.catalog_changed().await;
         }
         if alone {
             round.finish();
@@ -205,7 +205,7 @@ pub(super) async fn follow_listen(
         }
     }
     let members = format!("\"notifications\":{{{filter}}},");
-    let client_info = of.gateway.client_info();
+    let client_info = of.context.client_info();
     let (mut request, _) =
         handshake::request(backend, "subscriptions/listen", &members, client_info.get());
     let hold = vmcp_timeout::TimeoutControl::new();

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use futures_util::future::try_join;
 use vmcp_core::{BoxError, Caller, Generation, RequestContext};
 
+use crate::backend::context::BackendContext;
 use crate::backend::error::is_mode_mismatch;
 use crate::backend::fetch::{self, Budget, CatalogSource};
 use crate::backend::handshake::{self, ClientInfo};
 use crate::backend::{BackendHandle, SupportedModes};
 use crate::catalog::{Offer, Offers};
-use crate::gateway_state::GatewayState;
 
 /// Fetches the offer of a caller. `before` is the previous offer.
 pub(super) async fn fetch(
-    gateway: &GatewayState,
+    context: &BackendContext,
     backend: &Arc<BackendHandle>,
     caller: &Caller,
     cause: Option<&RequestContext>,
@@ -24,7 +24,7 @@ pub(super) async fn fetch(
         Some(catalogs) => Some(catalogs.fetch_permits.acquire().await?),
         None => None,
     };
-    let (none, myself) = (Offer::default(), gateway.client_info());
+    let (none, myself) = (Offer::default(), context.client_info());
     let before = |generation| {
         let known = before.and_then(|before| before.of(generation));
         known.map_or(&none, |offer| &**offer)

@@ -31,7 +31,7 @@ impl CallTask {
         let _pause = self.hold.pause();
         let gateway = Arc::clone(&self.gateway);
         while !asked.is_empty() {
-            let Some(mut place) = gateway.parked.park(&self.caller, self.address) else {
+            let Some(mut place) = gateway.suspended_calls.park(&self.caller, self.address) else {
                 let rejection = Rejection::overloaded("too many calls are suspended", 30);
                 self.end(CallEvent::Refused(rejection), &outlet).await;
                 return None;
