@@ -39,8 +39,21 @@ use self::per_caller::PerCallerCatalogs;
 use crate::catalog::Offers;
 use crate::settings::{Advice, BackendFuture, BackendService, BackendSettings, Sharing, Transport};
 
+/// Identity of a backend handle, unique within the process. Two handles of one name have different identities.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct BackendId(u64);
+
+impl BackendId {
+    fn next() -> Self {
+        // Relaxed: only the uniqueness of the numbers counts.
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
 /// Handle of one backend with its cached state. It survives configuration reloads that leave the backend unchanged.
 pub(crate) struct BackendHandle {
+    pub(crate) id: BackendId,
     /// Name of the backend, attached to each request.
     pub(crate) tag: Backend,
     pub(crate) uri: Uri,
@@ -163,6 +176,7 @@ impl BackendHandle {
         } = settings;
         let modes = u8::from(transport == Transport::Sse);
         Arc::new(Self {
+            id: BackendId::next(),
             tag: backend,
             uri,
             transport,

@@ -5,24 +5,19 @@ use std::sync::{Arc, Mutex};
 
 use tokio::task::AbortHandle;
 
-use crate::backend::BackendHandle;
 use crate::backend::context::BackendContext;
 use crate::backend::health::check::check;
 use crate::backend::observe::observe;
+use crate::backend::{BackendHandle, BackendId};
 use crate::settings::Checks;
 use crate::sync::lock;
 
 /// Observer and health check tasks of all backends.
 #[derive(Debug, Default)]
-pub(crate) struct BackendTasks(Mutex<HashMap<Key, TaskHandles>>);
-
-/// Backend, by the address of its handle.
-type Key = usize;
+pub(crate) struct BackendTasks(Mutex<HashMap<BackendId, TaskHandles>>);
 
 #[derive(Debug)]
 struct TaskHandles {
-    /// Keeps the address from being reused.
-    _link: Arc<BackendHandle>,
     observer: AbortHandle,
     /// Health check task with its settings.
     checker: Option<(Checks, AbortHandle)>,
@@ -39,8 +34,7 @@ impl BackendTasks {
         let mut tasks = lock(&self.0);
         let mut old = std::mem::take(&mut *tasks);
         for backend in backends {
-            let key = Arc::as_ptr(backend) as Key;
-            let known = old.remove(&key);
+            let known = old.remove(&backend.id);
             backend.health.set_threshold(checks.map(|checks| checks.unhealthy_threshold()));
             let (observer, checker) = if let Some(handles) = known {
                 (handles.observer, handles.checker)
@@ -49,7 +43,7 @@ impl BackendTasks {
                 (tokio::spawn(observing).abort_handle(), None)
             };
             let checker = following(checker, checks, || (context.clone(), Arc::clone(backend)));
-            tasks.insert(key, TaskHandles { _link: Arc::clone(backend), observer, checker });
+            tasks.insert(backend.id, TaskHandles { observer, checker });
         }
         old.into_values().for_each(TaskHandles::end);
     }

@@ -149,7 +149,7 @@ impl Snapshot {
     /// Returns `true` if the per-caller items of any caller may differ from those under `old`.
     fn per_caller_changed(&self, old: &Self) -> bool {
         let own = |backends: &[Arc<BackendHandle>]| -> Vec<_> {
-            backends.iter().filter(|backend| !backend.shared()).map(Arc::as_ptr).collect()
+            backends.iter().filter(|backend| !backend.shared()).map(|backend| backend.id).collect()
         };
         let (own, before) = (own(&self.backends), own(&old.backends));
         own != before || !own.is_empty() && self.rules != old.rules
@@ -282,9 +282,8 @@ impl GatewayState {
         self.context.set_client_info(&new.name, &new.version);
         drop(guard);
         self.observe_all();
-        let kept = |backend: &Arc<BackendHandle>| {
-            new.backends.iter().any(|kept| Arc::ptr_eq(kept, backend))
-        };
+        let kept =
+            |backend: &Arc<BackendHandle>| new.backends.iter().any(|kept| kept.id == backend.id);
         old.backends.iter().filter(|backend| !kept(backend)).for_each(|backend| backend.retire());
         self.notify_clients(&changes);
         self.sessions.for_each(|session| session.retain_backends(&new.backends));

@@ -237,7 +237,7 @@ impl Snapshot {
             |backend: &&Arc<BackendHandle>| could_show(&self.rules, backend.name(), kind, name);
         self.backends.iter().filter(could).find_map(|backend| {
             if !backend.shared() {
-                let mut own = own.iter().filter(|(of, _)| Arc::ptr_eq(of, backend));
+                let mut own = own.iter().filter(|(of, _)| of.id == backend.id);
                 return own.next().map(|(_, rejection)| rejection.clone());
             }
             let problem = backend.is_silent(generation).then(|| trouble(backend))?;

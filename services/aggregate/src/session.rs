@@ -168,8 +168,7 @@ impl Session {
     /// Returns this session's slot for a backend session; creates it if necessary.
     pub(crate) fn slot(&self, backend: &Arc<BackendHandle>) -> Arc<BackendSessionSlot> {
         let mut backend_slots = lock(&self.backend_slots);
-        if let Some(known) = backend_slots.iter().find(|known| Arc::ptr_eq(&known.backend, backend))
-        {
+        if let Some(known) = backend_slots.iter().find(|known| known.backend.id == backend.id) {
             return Arc::clone(known);
         }
         let slot = Arc::new(BackendSessionSlot::new(Arc::clone(backend)));
@@ -249,7 +248,7 @@ impl Session {
         let mut backend_slots = lock(&self.backend_slots);
         let (kept, gone): (Vec<_>, Vec<_>) = backend_slots
             .drain(..)
-            .partition(|slot| backends.iter().any(|backend| Arc::ptr_eq(backend, &slot.backend)));
+            .partition(|slot| backends.iter().any(|backend| backend.id == slot.backend.id));
         *backend_slots = kept;
         drop(backend_slots);
         for slot in gone {

@@ -62,7 +62,7 @@ pub(super) fn tool<'a>(
 fn has_opened(call: &Call, backend: &Arc<BackendHandle>) -> bool {
     let backend_slots =
         call.session.as_ref().map(|session| session.backend_slots()).unwrap_or_default();
-    let mut backend_slots = backend_slots.iter().filter(|slot| Arc::ptr_eq(&slot.backend, backend));
+    let mut backend_slots = backend_slots.iter().filter(|slot| slot.backend.id == backend.id);
     // Relaxed: the flag does not guard other memory.
     backend_slots.any(|slot| slot.has_open_app.load(Ordering::Relaxed))
 }

@@ -103,7 +103,7 @@ impl Listeners {
         let open: Vec<_> = lock(&self.open).values().cloned().collect();
         for listener in open {
             lock(&listener.tasks).retain(|(backend, task)| {
-                let kept = backends.iter().any(|known| Arc::ptr_eq(known, backend));
+                let kept = backends.iter().any(|known| known.id == backend.id);
                 if !kept {
                     task.abort();
                 }
@@ -237,7 +237,7 @@ pub(crate) async fn listen(call: Arc<Call>) -> Result<Response<Body>, Rejection>
         // Matching templates takes time and there can be many URIs, so yield to other requests.
         tokio::task::yield_now().await;
         let Some(backend) = call.readable(&uri, &catalog)? else { continue };
-        match owners.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &backend)) {
+        match owners.iter_mut().find(|(known, _)| known.id == backend.id) {
             Some((_, uris)) => uris.push(uri),
             None => owners.push((backend, vec![uri])),
         }

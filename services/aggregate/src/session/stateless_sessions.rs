@@ -9,8 +9,8 @@ use bytes::Bytes;
 use tokio::time::Instant;
 use vmcp_core::{Fingerprint, Identity};
 
-use crate::backend::BackendHandle;
 use crate::backend::error::BackendError;
+use crate::backend::{BackendHandle, BackendId};
 use crate::session::BackendSessionSlot;
 use crate::settings::Transport;
 use crate::sync::lock;
@@ -32,8 +32,7 @@ pub(crate) struct StatelessSessions(Mutex<HashMap<Key, Entry>>);
 /// Cache key of a session. Requests with equal keys may share it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
-    /// The backend, by the address of its handle.
-    backend: usize,
+    backend: BackendId,
     caller: Identity,
     /// Inputs of the request's credentials, if they are not the gateway's own.
     credentials: Option<Fingerprint>,
@@ -57,7 +56,7 @@ impl Key {
         level: Option<&[u8]>,
     ) -> Self {
         Self {
-            backend: Arc::as_ptr(backend) as usize,
+            backend: backend.id,
             caller: caller.clone(),
             credentials: (!backend.shared()).then(|| caller.credential_key()),
             capabilities: Bytes::copy_from_slice(capabilities),
@@ -123,7 +122,7 @@ impl StatelessSessions {
     /// Ends the sessions of backends that are no longer configured.
     pub(crate) fn retain_backends(&self, backends: &[Arc<BackendHandle>]) {
         self.end_where(|_, entry| {
-            !backends.iter().any(|backend| Arc::ptr_eq(backend, &entry.slot.backend))
+            !backends.iter().any(|backend| backend.id == entry.slot.backend.id)
         });
     }
 

@@ -44,7 +44,7 @@ pub(crate) async fn visible_tool(
     }
     // A list may change during a task.
     let Some(permissions) = &call.permissions else { return Ok(Some(name.into())) };
-    let missing = seen.missing.iter().find(|(of, _)| Arc::ptr_eq(of, backend));
+    let missing = seen.missing.iter().find(|(of, _)| of.id == backend.id);
     match missing {
         Some((_, rejection)) => Err(rejection.clone()),
         None if backend.is_silent(generation) => {
@@ -73,7 +73,7 @@ enum Tool {
 fn look(call: &Call, backend: &Arc<BackendHandle>, own: &str, all: &BackendCatalog) -> Tool {
     let rules = &call.snapshot.rules;
     let is = |route: &Route<Arc<BackendHandle>>| {
-        Arc::ptr_eq(&route.backend, backend)
+        route.backend.id == backend.id
             && parse_json_string(&route.name).is_some_and(|name| name == own)
     };
     let usual = contested(rules, backend.name(), wanted(rules, backend.name(), Kind::Tools, own));

@@ -75,7 +75,7 @@ pub(crate) async fn find_tasks(
             continue;
         }
         let task = FollowedTask { id, literal, tool, status: None };
-        match found.iter_mut().find(|(known, _)| Arc::ptr_eq(known, backend)) {
+        match found.iter_mut().find(|(known, _)| known.id == backend.id) {
             Some((_, tasks)) if tasks.iter().any(|known| known.id == task.id) => {}
             Some((_, tasks)) => tasks.push(task),
             None => found.push((Arc::clone(backend), vec![task])),
