@@ -38,8 +38,11 @@ const PURPOSE: &[(&str, &[&str], &str)] = &[
     ("vmcp-header-injection", &["secrecy"], "credentials are secrets"),
     ("vmcp-aws-sts", &["secrecy"], "credentials are secrets"),
     ("vmcp-decode", &["http_body_util"], "hands inward a body that was read whole"),
-    ("vmcp-trace-context", &["http_body_util"], "writes into a body that was read whole"),
-    ("vmcp-telemetry", &["opentelemetry"], "records through its API"),
+    (
+        "vmcp-telemetry",
+        &["http_body_util", "opentelemetry"],
+        "records through its API, and writes into a body that was read whole",
+    ),
 ];
 
 fn root() -> &'static Path {

@@ -37,12 +37,7 @@ const CRATES: &[(&str, &str, Sees)] = &[
     ("vmcp-authn", "layers/authn", Sees::Only(GROUND)),
     ("vmcp-authz", "layers/authz", Sees::Only(GROUND)),
     ("vmcp-audit", "layers/audit", Sees::Only(GROUND)),
-    ("vmcp-trace-context", "layers/trace-context", Sees::Only(&["vmcp-wire"])),
-    (
-        "vmcp-telemetry",
-        "layers/telemetry",
-        Sees::Only(&["vmcp-wire", "vmcp-core", "vmcp-trace-context"]),
-    ),
+    ("vmcp-telemetry", "layers/telemetry", Sees::Only(GROUND)),
     ("vmcp-breaker", "layers/breaker", Sees::Only(GROUND)),
     ("vmcp-header-injection", "layers/header-injection", Sees::Only(GROUND)),
     ("vmcp-token-exchange", "layers/token-exchange", Sees::Only(GROUND)),
@@ -55,7 +50,7 @@ const CRATES: &[(&str, &str, Sees)] = &[
     (
         "vmcp-telemetry-export",
         "services/telemetry-export",
-        Sees::Only(&["vmcp-wire", "vmcp-core", "vmcp-trace-context", "vmcp-telemetry"]),
+        Sees::Only(&["vmcp-wire", "vmcp-core", "vmcp-telemetry"]),
     ),
     ("vmcp-session", "services/session", Sees::Only(&["vmcp-wire", "vmcp-core"])),
     ("vmcp-redis", "services/redis", Sees::Only(&["vmcp-wire", "vmcp-core"])),

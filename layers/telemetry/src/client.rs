@@ -7,12 +7,12 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 
 use crate::metrics::{BackendMetrics, ErrorType};
+use crate::trace_context::{HeaderPropagation, Propagator};
 use http::{Method, Request, Response};
 use pin_project_lite::pin_project;
 use tower_layer::Layer;
 use tower_service::Service;
 use vmcp_core::{Backend, BoxError, CredentialError, McpOperation, RequestContext, cause_ref};
-use vmcp_trace_context::{HeaderPropagation, Propagator};
 
 use crate::ResponseBody;
 use crate::recorder::Inner;
@@ -27,7 +27,7 @@ pub type ErrorClassifier = fn(&(dyn std::error::Error + 'static)) -> Option<&'st
 ///
 /// Reads [`Backend`], [`Caller`](vmcp_core::Caller), and [`McpOperation`] from the request extensions, otherwise the headers
 /// `Mcp-Method` and `Mcp-Name`, and the [`RequestContext`] of the causing request from the operation or the extensions.
-/// Writes `traceparent` and `tracestate`, and with [`MetaPropagation`](vmcp_trace_context::MetaPropagation) the same members
+/// Writes `traceparent` and `tracestate`, and with [`MetaPropagation`](crate::trace_context::MetaPropagation) the same members
 /// of the message's `_meta`. Errors of the inner service are passed on unchanged.
 #[derive(Clone)]
 pub struct ClientTelemetryLayer<P = HeaderPropagation> {

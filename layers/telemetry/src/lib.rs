@@ -10,6 +10,7 @@ mod response_error;
 mod server;
 #[cfg(test)]
 mod testing;
+pub mod trace_context;
 mod trace_link;
 
 pub use vmcp_core::{Backend, BoxError};

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use crate::metrics::{ClientMetrics, HttpMetrics, ServerMetrics};
+use crate::trace_context::TraceContext;
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Meter, MeterProvider as _, NoopMeterProvider};
 use opentelemetry::trace::{SpanKind, Status};
-use vmcp_trace_context::TraceContext;
 
 use crate::{ClientTelemetryLayer, ServerTelemetryLayer};
 

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use crate::metrics::{
     BackendMetrics, BoundInstruments, ClientSeries, ErrorType, Outcome, legacy_action,
 };
+use crate::trace_context::TraceContext;
 use http::{HeaderMap, HeaderName, Request, Response};
 use opentelemetry::trace::{SpanKind, Status};
 use tokio::time::Instant;
@@ -14,7 +15,6 @@ use vmcp_core::{
     Caller, Generation, McpOperation, McpRequest, MediaType, Rejection, RequestContext, STATEFUL,
     STATELESS,
 };
-use vmcp_trace_context::TraceContext;
 use vmcp_wire::Key;
 
 use crate::EndedSpan;

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, OnceLock};
 
+use crate::trace_context::TraceContext;
 use vmcp_core::{McpOperation, RequestContext};
-use vmcp_trace_context::TraceContext;
 use vmcp_wire::Key;
 
 use crate::SpanRecorder;

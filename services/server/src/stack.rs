@@ -28,10 +28,10 @@ use vmcp_core::{Body, BoxError, CredentialError, NotSentError, cause_ref};
 use vmcp_decode::DecodeLayer;
 use vmcp_egress::{Client, RedirectLayer};
 use vmcp_header_injection::{Credential, HeaderInjectionLayer, StaticHeadersLayer};
+use vmcp_telemetry::trace_context::MetaPropagation;
 use vmcp_telemetry::{ClientTelemetryLayer, Route, ServerTelemetryLayer};
 use vmcp_timeout::{Elapsed, TimeoutLayer};
 use vmcp_token_exchange::{CachedExchange, RetryOnUnauthorized, TokenEndpoint, TokenExchangeLayer};
-use vmcp_trace_context::MetaPropagation;
 
 pub use self::erased::{Answering, Erased};
 pub use self::optional::{Core, Door};

@@ -15,8 +15,8 @@ use opentelemetry_sdk::trace::{BatchSpanProcessor, SpanData, SpanExporter};
 use tower_layer::Layer;
 use tower_service::Service;
 use vmcp_core::{Backend, Body, BoxError, Generation, McpOperation, McpRequest, RequestContext};
+use vmcp_telemetry::trace_context::MetaPropagation;
 use vmcp_telemetry_export::{SamplingRatio, Settings, Telemetry};
-use vmcp_trace_context::MetaPropagation;
 
 const ROUNDS: u32 = 100_000;
 const TOOLS: usize = 50;

@@ -11,8 +11,8 @@ use opentelemetry::{Context, KeyValue};
 use opentelemetry_sdk::trace::{
     IdGenerator as _, RandomIdGenerator, Sampler, SamplingDecision, SdkTracer, ShouldSample as _,
 };
+use vmcp_telemetry::trace_context::TraceContext;
 use vmcp_telemetry::{EndedSpan, SpanRecorder};
-use vmcp_trace_context::TraceContext;
 
 use crate::{SamplingRatio, id_generator};
 

@@ -1,3 +1,4 @@
+use crate::trace_context::MetaPropagation;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response};
 use http_body_util::{BodyExt, Full};
@@ -8,7 +9,6 @@ use vmcp_core::{
     Backend, Body, BoxError, Caller, CredentialError, CredentialErrorKind, Identity, McpOperation,
     RequestContext,
 };
-use vmcp_trace_context::MetaPropagation;
 
 use crate::testing::{Fixture, PARENT};
 

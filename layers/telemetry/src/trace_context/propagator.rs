@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http_body_util::Full;
 use vmcp_wire::{Envelope, Key, Span, Splice, find, scan, write_json_string};
 
-use crate::TraceContext;
+use crate::trace_context::TraceContext;
 
 /// Maximum size of an edited message in bytes. Larger ones are propagated by header only.
 const MAX_MESSAGE_SIZE: usize = 1024 * 1024;
