@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn makes_catalog_after_its_observer_is_gone() {
+    async fn builds_catalog_after_observer_ends() {
         for (count, wait) in [(1, 0), (MAX_INLINE_ITEMS + 1, 0), (MAX_INLINE_ITEMS + 1, 6)] {
             let gateway = gateway();
             let snapshot = gateway.snapshot();

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_keys_nor_bytes_pass_their_bounds() {
+    fn limits_keys_and_bytes() {
         let mut kept = DedupLruCache::new(16, 100);
         for number in 0..1000_usize {
             kept.insert(number, number, Arc::new(number), number % 30);

@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn renames_contents_of_that_uri_only() {
+    fn renames_contents_of_requested_uri_only() {
         let read = |uri: &str| {
             format!(
                 r#"{{"jsonrpc":"2.0","id":1,"result":{{"contents":[{{"uri":{uri},"text":"\"ui://own\""}}, {{"uri":"ui://else"}},7,{{"uri":7}}],"uri":"ui://own"}}}}"#

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_follow_each_other_without_gap_or_overlap() {
+    fn pages_have_no_gap_or_overlap() {
         let list = list(0..2500);
         let mut seen = Vec::new();
         let mut cursor = None;

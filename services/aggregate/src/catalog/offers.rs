@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_offers_are_kept_once() {
+    fn stores_equal_offers_once() {
         let one = Offers::default().with(Generation::Stateful, offer("a"));
         let both = one.with(Generation::Stateless, offer("a"));
         assert_eq!((one.each().count(), both.each().count()), (1, 1));

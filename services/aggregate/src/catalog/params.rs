@@ -123,7 +123,7 @@ mod tests {
         "deep":{"type":"object","properties":{"n":{"type":"integer","x-mcp-header":"N"}}}}}}"#;
 
     #[test]
-    fn arguments_and_headers_have_to_agree() {
+    fn rejects_arguments_that_contradict_headers() {
         let params = of(TOOL).unwrap();
         let arguments: &[u8] = br#"{"region":"gr\u00fcn","deep":{"n":3}}"#;
         let mut headers = HeaderMap::new();

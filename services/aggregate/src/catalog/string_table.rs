@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gives_each_string_by_its_number() {
+    fn returns_strings_by_index() {
         let mut texts = StringTable::with_capacity(3);
         for (first, second) in [("a_", "x"), ("", ""), ("b", "")] {
             texts.push(first, second);
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_where_sorted_strings_part() {
+    fn finds_partition_point_of_sorted_strings() {
         let mut texts = StringTable::default();
         for text in ["a", "c", "e"] {
             texts.push(text, "");

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_templates_keep_no_other_from_being_found() {
+    fn hostile_templates_do_not_hide_other_templates() {
         let many: Vec<String> =
             (0..MAX_TEMPLATES).map(|n| format!("x://{}!{n}", "{+a}a".repeat(60))).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();

@@ -137,7 +137,7 @@ async fn full_stream_accepts_messages_after_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn equal_changes_wait_once() {
+async fn queues_equal_changes_once() {
     let stream = stream_of(0);
     let mut connection = stream.connect(None, Opening::Plain);
     for round in 0..2 {
@@ -169,7 +169,7 @@ async fn keeps_ended_stream_for_resumption_window() {
 }
 
 #[test]
-fn ids_of_others_are_no_ids() {
+fn rejects_malformed_event_ids() {
     for bad in ["", "x", "1", "1-", "-1", "1-2-3", "99999999999-1"] {
         assert_eq!(parse_id(bad), None, "{bad}");
     }
@@ -256,7 +256,7 @@ async fn messages_for_connected_clients_count_until_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn client_over_its_share_loses_progress_then_connection() {
+async fn client_over_quota_loses_progress_then_connection() {
     let budget = ByteBudget::new(400 << 10);
     let stream = stream_of_process(&budget);
     let mut connection = stream.connect(None, Opening::Plain);
@@ -275,7 +275,7 @@ async fn client_over_its_share_loses_progress_then_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn response_keeps_its_count_until_sent() {
+async fn charges_response_until_sent() {
     let budget = ByteBudget::new(1 << 20);
     let stream = stream_of_process(&budget);
     let mut connection = stream.connect(None, Opening::Plain);

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn is_no_request_state() {
+    fn rejects_request_state_as_task_id() {
         let owner = Identity::anonymous();
         let state = Purpose { method: "tools/call", target: b"\"t\"", ..purpose(&owner) };
         let sealed = task("be", "t", "x").seal(&seal(), &owner).unwrap().unwrap();

@@ -90,7 +90,7 @@ fn backends(name: &'static str) -> Vec<Arc<Fake>> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_callers_see_each_their_own_lists() {
+async fn each_caller_gets_own_lists() {
     for backend in backends("be") {
         let gateway = gateway(&[backend]).await;
         for generation in BOTH {

@@ -151,7 +151,7 @@ async fn routes_server_requests_to_originating_calls() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn updates_of_others_resources_are_not_passed_on() {
+async fn drops_updates_of_other_backends_resources() {
     let (own, _calls) = ScriptedBackend::new("be", Wire::Stateful);
     let (other, _others) = ScriptedBackend::new("ot", Wire::Stateful);
     let settings = vec![own.settings(None), other.settings(None)];

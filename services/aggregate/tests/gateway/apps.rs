@@ -71,7 +71,7 @@ async fn opened_app_calls_own_backend() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn hidden_tool_is_no_candidate() {
+async fn hidden_tool_does_not_resolve_for_app() {
     for generation in BOTH {
         let gateway = two_apps(Generation::Stateful).await;
         let client = Client::new(&gateway, generation, "").await;

@@ -60,7 +60,7 @@ impl Authorizer for Hides {
 }
 
 #[tokio::test(start_paused = true)]
-async fn judges_a_resource_before_matching_templates() {
+async fn authorizes_resource_before_matching_templates() {
     let hostile = json!({"resourceTemplates": [{"uriTemplate": "{+a}{+b}!", "name": "h"}]});
     let gateway = gateway(&[Fake::new("bad", BOTH[1]).offer("*", hostile)]).await;
     let client = Client::new(&gateway, BOTH[1], "a").await.with(CallerPermissions::new(Hides));
@@ -140,7 +140,7 @@ async fn ends_session_at_unknown_revision() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn leaves_a_removed_backend_to_a_late_subscriber() {
+async fn closes_session_of_late_subscriber_to_removed_backend() {
     let offer = json!({"resources": [{"uri": "x://r", "name": "r"}]});
     let fake = Fake::new("be", BOTH[0]).offer("*", offer);
     *fake.sessions.lock().unwrap() = Some(Sessions::default());
@@ -299,7 +299,7 @@ async fn serves_generation_while_other_generation_fails() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn policies_judge_annotations_of_the_client_generation() {
+async fn policies_read_annotations_of_client_generation() {
     let tool = |destructive: bool| json!({"tools": [{"name": "t", "annotations": {"destructiveHint": destructive}}]});
     let fake = Fake::new("be", BOTH[0]).offer("*", tool(false)).and_stateless(tool(true));
     let gateway = gateway(&[fake]).await;
@@ -337,7 +337,7 @@ fn names_of(offer: &ScriptedBackend) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn storm_of_changes_costs_few_fetches() {
+async fn change_burst_causes_few_fetches() {
     for wire in [Wire::Stateful, Wire::Stateless] {
         let (backend, _calls) = ScriptedBackend::new("be", wire);
         let gateway = with(vec![backend.settings(None)], PartialFailure::BestEffort).await;
@@ -464,7 +464,7 @@ async fn repeated_cursor_ends_the_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn name_of_an_absent_backend_is_not_taken() {
+async fn name_of_absent_backend_stays_reserved() {
     for absent in [true, false] {
         let (greedy, mut greedy_calls) = ScriptedBackend::new("a", Wire::Stateful);
         let (other, mut other_calls) = ScriptedBackend::new("a_b", Wire::Stateful);
@@ -490,7 +490,7 @@ async fn name_of_an_absent_backend_is_not_taken() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn items_that_break_their_schema_are_left_out() {
+async fn omits_and_reports_items_with_invalid_schema() {
     let schema = json!({"type": "object"});
     let fake = Fake::new("be", Generation::Stateless).offer(
         "*",

@@ -113,7 +113,7 @@ impl Scene {
 }
 
 #[tokio::test(start_paused = true)]
-async fn progress_keeps_no_call_without_client() {
+async fn progress_does_not_extend_detached_calls() {
     for wire in WIRES {
         let mut scene = stateful(wire).await;
         let (call, _) = scene.vanished(7).await;
@@ -136,7 +136,7 @@ async fn progress_keeps_no_call_without_client() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn comments_keep_no_call_without_client() {
+async fn comments_do_not_extend_detached_calls() {
     for wire in [Wire::Stateful, Wire::Stateless] {
         let mut scene = stateful(wire).await;
         let call = scene.client.begin(7, "t");
@@ -176,7 +176,7 @@ async fn session_expires_despite_call_without_client() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn connected_call_keeps_its_session() {
+async fn connected_call_keeps_session_alive() {
     for wire in WIRES {
         let limits = Limits { session_ttl: MINUTE, ..Limits::default() };
         let mut scene = scene(Generation::Stateful, wire, limits).await;
@@ -212,7 +212,7 @@ async fn resumption_restarts_detached_time_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_without_clients_hold_bounded_bytes() {
+async fn limits_bytes_of_detached_calls() {
     for wire in WIRES {
         let mut scene = scene(Generation::Stateful, wire, tight()).await;
         let bob = ScriptedClient::new(&scene.gateway, Generation::Stateful, "bob").await;
@@ -318,7 +318,7 @@ async fn oversized_detached_response_becomes_named_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn returning_client_learns_that_its_call_was_ended() {
+async fn returning_client_receives_error_of_ended_call() {
     for wire in WIRES {
         let limits = Limits { detached_timeout: MINUTE, ..Limits::default() };
         let mut scene = scene(Generation::Stateful, wire, limits).await;
@@ -414,7 +414,7 @@ impl http_body::Body for Flood {
 }
 
 #[tokio::test(start_paused = true)]
-async fn flood_keeps_no_stateless_call_without_client() {
+async fn message_flood_does_not_extend_stateless_call() {
     let mut scene = scene(Generation::Stateless, Wire::Stateful, Limits::default()).await;
     let call = scene.client.begin(7, "t");
     let pending = scene.calls.recv().await.unwrap();
@@ -523,7 +523,7 @@ impl http_body::Body for Chained {
 }
 
 #[tokio::test(start_paused = true)]
-async fn standing_streams_without_clients_hold_bounded_bytes() {
+async fn limits_bytes_of_detached_notification_streams() {
     let mut scene = scene(Generation::Stateful, Wire::Stateful, tight()).await;
     let mut clients = Vec::new();
     for _ in 0..20 {

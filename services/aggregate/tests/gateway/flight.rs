@@ -515,7 +515,7 @@ async fn large_result_passes_waiting_progress() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn overflowed_standing_stream_lives_on() {
+async fn notification_stream_survives_overflow() {
     let mut pair = paired(STATEFUL, Wire::Stateful).await;
     let mut standing = pair.client.stand(None).await.into_body();
     let warm = pair.client.begin(1, "t");
@@ -546,7 +546,7 @@ async fn overflowed_standing_stream_lives_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ended_session_leaves_no_subscription_behind() {
+async fn ended_session_leaves_no_subscription() {
     for hand in ["initialize", "resources/subscribe"] {
         let mut pair = paired(STATEFUL, Wire::Stateful).await;
         let observed = pair.backend.open_sessions();
@@ -675,7 +675,7 @@ async fn subscription_reaches_backend_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn failure_on_a_stream_is_noted() {
+async fn records_error_on_stream() {
     for (client, wire) in ASKING.into_iter().chain(CLIENTS.map(|it| (it, Wire::Stateless))) {
         let mut pair = paired(client, wire).await;
         let request_context = RequestContext::default();
@@ -742,7 +742,7 @@ async fn slow_backend_delays_no_others_notifications() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn endless_response_to_notification_is_given_up() {
+async fn abandons_endless_response_to_notification() {
     let mut pair = paired(STATEFUL, Wire::Stateful).await;
     let call = pair.client.begin(1, "t");
     let mut pending = pair.calls.recv().await.unwrap();
@@ -787,7 +787,7 @@ async fn resumes_stream_again_after_no_events() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn standing_stream_is_resumed_behind_its_last_event() {
+async fn resumes_notification_stream_after_last_event() {
     let mut pair = paired(STATEFUL, Wire::Stateful).await;
     let _standing = pair.client.stand(None).await;
     let warm = pair.client.begin(1, "t");
@@ -813,7 +813,7 @@ async fn standing_stream_is_resumed_behind_its_last_event() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn flood_of_sessions_evicts_the_owners_own() {
+async fn session_flood_evicts_only_own_sessions() {
     let mut pair = paired(STATEFUL, Wire::Stateful).await;
     let call = async |pair: &mut Pair| {
         let call = pair.client.begin(1, "t");

@@ -147,7 +147,7 @@ async fn spreads_checks_of_backends_over_interval() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_choice_checks_begin_at_random() {
+async fn checks_start_at_random_offsets_by_default() {
     let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
     let fakes: Vec<_> = names.map(|name| fake(name, Generation::Stateful)).into();
     let second = Duration::from_secs(1);

@@ -178,7 +178,7 @@ async fn reports_generation_used_with_backend() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn own_catalogs_are_judged_by_backend() {
+async fn authorizes_per_caller_catalogs_by_backend() {
     for backend in BOTH {
         let own = Fake::new("own", backend).offer("alice", offer("red"));
         let all = Fake::new("all", BOTH[1]).offer("*", offer("blue"));

@@ -83,7 +83,7 @@ async fn call_to_shared_tool_skips_caller_catalogs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn equal_offers_and_catalogs_are_kept_once() {
+async fn stores_equal_offers_and_catalogs_once() {
     let gateway = best(&own(Generation::Stateless)).await;
     for subject in ["alice", "bob", "carol"] {
         let client = Client::new(&gateway, Generation::Stateless, subject).await;

@@ -121,7 +121,7 @@ async fn refreshed_token_keeps_its_catalog() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn link_or_unlink_leads_to_another_catalog() {
+async fn link_or_unlink_changes_catalog() {
     for (backend, client) in BOTH.into_iter().flat_map(|be| BOTH.map(|client| (be, client))) {
         let own = own(backend);
         let gateway = gateway(&own).await;

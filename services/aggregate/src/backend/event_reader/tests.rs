@@ -41,7 +41,7 @@ async fn short_first_event_is_not_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn event_counts_until_next_is_read() {
+async fn charges_event_until_next_read() {
     let budget = ByteBudget::new(100 * KB);
     let (mut sender, mut events) = stream(&budget, false);
     let whole = event(20 * KB);

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn looks_once_a_second_after_a_storm() {
+    async fn polls_once_a_second_after_burst() {
         let signal = ObserverSignal::default();
         let began = Instant::now();
         for _ in 0..MAX_POLL_BURST {

@@ -56,7 +56,7 @@ async fn tokens_of_one_identity_evict_no_other_caller() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn different_offers_are_bounded_in_bytes() {
+async fn limits_bytes_of_different_offers() {
     let catalogs = PerCallerCatalogs::new();
     for number in 0..100 {
         tokio::time::advance(Duration::from_micros(1)).await;

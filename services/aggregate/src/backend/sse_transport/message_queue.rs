@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_bounded_as_messages_are() {
+    fn limits_queued_bytes() {
         let queue = Arc::new(MessageQueue::default());
         let large = Bytes::from(vec![b'x'; MAX_QUEUED_BYTES - 1]);
         assert!(queue.enqueue(large.clone(), Priority::Droppable));

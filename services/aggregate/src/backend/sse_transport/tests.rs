@@ -196,7 +196,7 @@ async fn broken_stream_fails_pending_calls_and_ends_session() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn gives_up_a_backend_that_stays_silent() {
+async fn times_out_silent_backend() {
     let mut fake = obliging().await;
     let handle = fake.open().await;
     let with_operation = fake.ask(&handle, CALL).await;

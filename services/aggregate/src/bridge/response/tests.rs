@@ -77,7 +77,7 @@ fn frames(frames: &[&str]) -> Body {
 }
 
 #[tokio::test]
-async fn holds_continuations_however_they_arrive() {
+async fn buffers_continuations_in_any_chunking() {
     const INPUT: &str = r#"{"jsonrpc":"2.0","id":7,"result":{"resultType":"input_required","inputRequests":{},"requestState":"raw"}}"#;
     const TASK: &str = r#"{"jsonrpc":"2.0","id":7,"result":{"resultType":"task","taskId":"raw","status":"working"}}"#;
     for (client, message) in BOTH.into_iter().flat_map(|client| [(client, INPUT), (client, TASK)]) {
@@ -127,7 +127,7 @@ async fn truncated_short_responses_become_errors() {
 }
 
 #[tokio::test]
-async fn holds_all_results_but_no_errors() {
+async fn buffers_all_results_but_no_errors() {
     let expected =
         ExpectedResponse { held: BufferedResults::All, ..expected(Generation::Stateless) };
     let begun = r#"{"jsonrpc":"2.0","id":7,"result":{"resultType":"complete","taskId":"raw""#;
@@ -144,7 +144,7 @@ async fn holds_all_results_but_no_errors() {
 }
 
 #[tokio::test]
-async fn error_document_of_a_proxy_is_its_status() {
+async fn maps_error_page_of_proxy_to_status() {
     for backend in BOTH {
         for client in BOTH {
             for said in [r#"{"error":"upstream down"}"#, "{}", "", r#""down""#, "<html>"] {

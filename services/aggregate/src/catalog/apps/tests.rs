@@ -81,7 +81,7 @@ fn reads_interface_metadata_of_tools() {
 }
 
 #[test]
-fn gives_colliding_interfaces_uris_of_their_own() {
+fn assigns_unique_uris_to_colliding_interfaces() {
     let own = || {
         let old = tool("old", r#""ui/resourceUri":"ui://app/old.html""#);
         let mut own = offer(&[shows("show", "ui://app/main.html"), old], &["ui://app/main.html"]);
@@ -131,7 +131,7 @@ fn keeps_interface_uris_of_single_backend() {
 }
 
 #[test]
-fn given_uris_are_the_gateways_own() {
+fn backends_cannot_claim_assigned_interface_uris() {
     let uri = "ui://vmcp/b/app";
     let forged = offer(&[shows("show", uri)], &[uri]);
     let offers = [
@@ -157,7 +157,7 @@ fn hidden_tools_have_no_interfaces() {
 }
 
 #[test]
-fn enters_original_names_that_apps_may_call() {
+fn indexes_original_names_that_apps_may_call() {
     let tools = [
         shows("show", "ui://app"),
         tool("refresh", r#""ui":{"visibility":["app"]}"#),

@@ -98,7 +98,7 @@ fn longer_prefix_owns_matching_names() {
 }
 
 #[test]
-fn prefixes_of_equal_length_share_their_names() {
+fn equal_prefixes_share_names() {
     let rules = with(Conflicts::Prefix("x_".to_owned()));
     let offers = [("a", offer(&["t"])), ("b", offer(&["t"]))];
     assert_eq!(target(&catalog(&offers, &rules), "x_t").0, "a");

@@ -183,7 +183,7 @@ fn rejects_second_request_with_same_id() {
 }
 
 #[test]
-fn only_so_many_requests_wait() {
+fn limits_pending_requests() {
     let demultiplexer = Demultiplexer::default();
     for id in 0..MAX_PENDING_REQUESTS {
         call(
