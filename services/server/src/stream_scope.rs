@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn leaves_other_responses_alone() {
+    async fn does_not_bind_other_responses() {
         let scope = StreamScope::default();
         scope.end();
         let (mut sender, response) = stream("application/json");

@@ -146,7 +146,7 @@ async fn relays_legacy_server_request_to_stateless_client() {
 }
 
 #[tokio::test]
-async fn two_clients_that_interleave_get_their_own() {
+async fn interleaved_clients_get_own_responses() {
     let backend = Backend::start(None).await;
     let gateway = Gateway::before(&[&backend]).await;
     let mut ann = Old::connect(gateway.address).await;

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn debug_shows_events_of_all_crates_here() {
+    fn debug_enables_events_of_own_crates() {
         let (quiet, debug) = (level(false), level(true));
         assert!(!quiet.would_enable("vmcp_aggregate", &Level::DEBUG));
         assert!(debug.would_enable("vmcp_aggregate::hub", &Level::DEBUG));

@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn takes_the_response_of_a_stream() {
+    fn finds_response_in_stream() {
         let body = "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\"}\n\n\
                     data: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"a\":2}}\n\n";
         let message = last_message(Bytes::from_static(body.as_bytes()), true).unwrap();
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_message_and_code_of_errors() {
+    fn shows_message_and_code_of_errors() {
         let message = json!({"error": {"code": -32602, "message": "unknown\u{1b} tool"}});
         let error = result(&message, StatusCode::BAD_REQUEST).unwrap_err();
         assert_eq!(error, "unknown\u{fffd} tool (-32602)");

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn days_and_dates_are_each_others_inverse() {
+    fn converts_days_to_dates_and_back() {
         for days in (-700_000..3_000_000).step_by(97) {
             let date = date(days);
             if date.len() == 10 && !date.starts_with('-') {

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn address_has_a_share_once_half_is_taken() {
+    fn limits_address_once_half_of_permits_are_used() {
         let layer = CrowdLayer::new(80).by_address();
         let flood: Vec<_> = (0..80).map_while(|_| seat(&layer, "10.0.0.1")).collect();
         assert_eq!(flood.len(), 40);
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_of_their_own_have_no_shares() {
+    fn has_no_address_limit_by_default() {
         let layer = CrowdLayer::new(80);
         let all: Vec<_> = (0..100).map_while(|_| seat(&layer, "10.0.0.1")).collect();
         assert_eq!(all.len(), 80);

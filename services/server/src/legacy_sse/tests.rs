@@ -237,7 +237,7 @@ async fn resumes_broken_stream_or_reports_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn json_that_breaks_off_is_an_error() {
+async fn truncated_json_becomes_error() {
     let mut old = Old::connect(mcp(|_| {
         let (mut sender, body) = Pipe::<Bytes, BoxError>::new(8);
         sender
@@ -369,7 +369,7 @@ async fn charges_queued_messages_to_budget() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn json_counts_while_it_is_read() {
+async fn charges_json_while_reading() {
     let budget = ByteBudget::new(400_000);
     let decode = DecodeLayer::new().budget(budget.clone());
     let (mut sender, body) = http_body_util::channel::Channel::<Bytes, BoxError>::new(1);

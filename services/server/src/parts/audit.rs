@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn every_type_of_event_can_be_named() {
+    fn every_event_type_has_configuration_name() {
         for kind in vmcp_audit::EventType::ALL {
             let text = format!(
                 "name: x\nincomingAuth: {{type: anonymous}}\naudit: {{enabled: true, eventTypes: [{}]}}\n",

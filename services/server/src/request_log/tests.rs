@@ -56,7 +56,7 @@ async fn logs_errors_at_the_end_of_streams() {
 }
 
 #[tokio::test]
-async fn good_requests_leave_no_warning() {
+async fn logs_no_warning_for_successful_requests() {
     let lines = lines(|_| Response::new(Body::empty())).await;
     assert!(!lines.contains("request failed"), "{lines}");
 }

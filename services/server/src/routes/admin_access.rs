@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn opens_to_the_token_alone() {
+    fn accepts_only_configured_token() {
         let token = AdminToken(Arc::new("0123456789abcdef".to_owned().into()));
         assert_eq!(format!("{token:?}"), "AdminToken");
         let good = ["Bearer 0123456789abcdef", "bearer 0123456789abcdef"];

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_have_a_share_each() {
+    fn limits_connections_per_address() {
         let shares = Shares::new(80, 0);
         let [one, other, near, far] = ["10.0.0.1", "10.0.0.2", "fd00::1", "fd00:0:0:1::1"]
             .map(|text| text.parse::<IpAddr>().unwrap());
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn proxies_and_this_machine_have_no_limit() {
+    fn does_not_limit_proxies_and_loopback() {
         let (shares, proxied) = (Shares::new(80, 0), Shares::new(80, 1));
         let local: Vec<_> = (0..100).map(|_| shares.take(Ipv6Addr::LOCALHOST.into())).collect();
         assert!(local.iter().all(Option::is_some));

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn new_connection_has_a_moment_for_its_request() {
+    async fn new_connection_has_grace_period_for_request() {
         let limit = ConnectionLimit::new(1);
         let all = connections(3).await;
         all[0].idle_since(Instant::now());

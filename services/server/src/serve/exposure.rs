@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn local_is_for_loopback_addresses_only() {
+    fn local_mode_requires_loopback_address() {
         for loopback in ["127.0.0.1", "127.8.0.1", "[::1]", "[::ffff:127.0.0.1]"] {
             assert_eq!(check(loopback, false, &IncomingMethod::Local), Ok(()), "{loopback}");
         }
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn anonymous_on_a_network_needs_to_be_confirmed() {
+    fn anonymous_network_bind_requires_confirmation() {
         assert_eq!(check("127.0.0.1", false, &IncomingMethod::Anonymous), Ok(()));
         let refused = check("0.0.0.0", false, &IncomingMethod::Anonymous);
         assert!(matches!(refused, Err(ExposureError::Anonymous(_))));

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn first_heads_have_less_time() {
+    async fn first_head_has_shorter_timeout() {
         let (timer, minute) = (timer(), Duration::from_secs(60));
         let mut first = timer.sleep(minute);
         tokio::time::timeout(FIRST_HEAD + Duration::from_millis(1), &mut first).await.unwrap();

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn container_sees_its_group_at_the_mount() {
+    fn reads_container_limit_at_mount() {
         let mounted = ("sys/fs/cgroup/memory.max", "3000000");
         for path in ["0::/\n", "0::/docker/0123\n", "0::/../../0123\n"] {
             assert_eq!(limit(&[("proc/self/cgroup", path), mounted]), Some(3_000_000), "{path}");
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn version_1_and_both_versions_count() {
+    fn reads_limits_of_cgroup_version_1_and_2() {
         let groups = "5:cpu,cpuacct:/x\n4:memory:/docker/0123\n1:name=systemd:/y\n0::/docker\n";
         let groups = ("proc/self/cgroup", groups);
         let unlimited = ("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");

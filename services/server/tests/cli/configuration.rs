@@ -45,7 +45,7 @@ fn anonymous_clients_are_served() {
 }
 
 #[test]
-fn backends_are_shown_no_credentials() {
+fn sends_no_credentials_to_backends() {
     let folder = Folder::new();
     let backend = Backend::start(&["x"]);
     let outgoing = "outgoingAuth: {source: inline, default: {type: unauthenticated}, \

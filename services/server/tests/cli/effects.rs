@@ -37,7 +37,7 @@ fn conflicts(port: u16) -> Vec<(Value, Value, String)> {
 }
 
 #[test]
-fn tools_are_shown_as_overrides_and_filters_say() {
+fn lists_tools_by_overrides_and_filters() {
     let (a, b) = (Backend::start(&["x", "y", "z"]), Backend::start(&["x"]));
     // Each annotation has other values on the two tools than any other annotation.
     let aggregation = "{tools: [{workload: b, excludeAll: true}, {workload: a, filter: [new, y], overrides: {\

@@ -30,7 +30,7 @@ fn local_mode_rejects_network_bind() {
 }
 
 #[test]
-fn anonymous_on_a_network_needs_a_flag() {
+fn anonymous_network_bind_requires_flag() {
     let ended = serve("anonymous", &[]);
     assert_eq!(ended.code, 1, "{ended:?}");
     assert!(ended.err.contains("--allow-anonymous-network"), "{ended:?}");
@@ -161,7 +161,7 @@ fn serves_without_taken_default_of_administration() {
 }
 
 #[test]
-fn foreign_host_names_get_no_metrics() {
+fn hides_metrics_from_foreign_host_names() {
     let folder = Folder::new();
     let text = "name: x\nincomingAuth: {type: anonymous}\ntelemetry: {enablePrometheusMetricsPath: true}\n";
     let (_server, port) = Running::serve(&folder.write("vmcp.yaml", text), &[]);
@@ -212,7 +212,7 @@ fn metrics_name_no_tools_that_policies_may_hide() {
 }
 
 #[test]
-fn metrics_forget_names_once_policies_may_hide_them() {
+fn metrics_drop_names_once_policies_may_hide_tools() {
     let (folder, backend) = (Folder::new(), Backend::start(&["secret"]));
     let file = folder.write("vmcp.yaml", &measured(&backend, ""));
     let (server, port) = Running::serve(&file, &[]);

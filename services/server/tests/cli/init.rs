@@ -106,7 +106,7 @@ fn imports_servers_without_their_secrets() {
 }
 
 #[test]
-fn prints_a_server_for_its_bridge() {
+fn prints_server_for_bridge() {
     let folder = Folder::new();
     folder.write("more.env", "# comment\nexport A=\"from file\"\nTOKEN=over\n");
     let file = folder.write(

@@ -81,7 +81,7 @@ fn shows_lost_names_with_conflict() {
 }
 
 #[test]
-fn as_text_it_is_a_table() {
+fn prints_text_as_table() {
     let ended = inspect(&configuration("{tools: [{workload: two, excludeAll: true}]}"), &[]);
     assert_eq!((ended.code, &*ended.err), (0, ""));
     let line = |start: &str| {

@@ -98,7 +98,7 @@ fn debug_shows_each_request_and_reload_its_changes() {
 }
 
 #[test]
-fn format_and_filter_are_chosen() {
+fn applies_configured_log_format_and_filter() {
     let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
     let file = folder.write("vmcp.yaml", &configuration(&[("a", &backend)], ""));
     let (server, _) = Running::serve(&file, &["--log-format", "text"]);

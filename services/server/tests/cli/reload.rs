@@ -58,7 +58,7 @@ fn status_shows_reload_error_until_fixed() {
 }
 
 #[test]
-fn sighup_reloads_without_waiting_for_the_next_look() {
+fn sighup_reloads_before_next_poll() {
     let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
     let file = folder.write("vmcp.yaml", &configuration(&["a"], &backend));
     let (server, port) = Running::serve(&file, &[]);
@@ -68,7 +68,7 @@ fn sighup_reloads_without_waiting_for_the_next_look() {
 }
 
 #[test]
-fn retries_reload_that_failed_for_a_passing_reason() {
+fn retries_reload_after_transient_failure() {
     let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
     let file = folder.write("vmcp.yaml", &configuration(&["a"], &backend));
     let (server, port) = Running::serve(&file, &[]);

@@ -27,7 +27,7 @@ fn prints_schema_of_configuration_file() {
 }
 
 #[test]
-fn each_shell_has_its_completion() {
+fn prints_completion_for_each_shell() {
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         let printed = vmcp(&["completion", shell]);
         assert_eq!(printed.code, 0);
@@ -118,7 +118,7 @@ fn serve_exits_with_0_on_stop_signal() {
 
 /// The rule of `healthy` in `/status`.
 #[test]
-fn commands_fail_where_clients_get_no_lists() {
+fn commands_fail_when_clients_get_no_lists() {
     let (folder, there) = (Folder::new(), Backend::start(&["x"]));
     // Nothing listens on port 1.
     let gone = "- {name: gone, url: \"http://127.0.0.1:1/mcp\", transport: streamable-http}\n";
@@ -183,7 +183,7 @@ fn finds_vmcp_yaml_in_the_current_folder() {
 }
 
 #[test]
-fn files_of_clients_lead_to_init() {
+fn suggests_init_for_client_files() {
     let folder = Folder::new();
     for text in [
         format!("{EMPTY}mcpServers: {{}}\n"),
@@ -198,7 +198,7 @@ fn files_of_clients_lead_to_init() {
 }
 
 #[test]
-fn backends_get_the_time_that_validate_gives_them() {
+fn applies_validate_timeout_to_backends() {
     let folder = Folder::new();
     // It accepts connections and says nothing.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();

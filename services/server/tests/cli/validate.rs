@@ -260,7 +260,7 @@ fn reports_errors_that_would_stop_serve() {
 }
 
 #[test]
-fn administration_address_is_tried_as_well() {
+fn validates_administration_address() {
     let anonymous = "name: x\nincomingAuth: {type: anonymous}\n";
     let network = ["--host", "0.0.0.0", "--allow-anonymous-network"];
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -340,7 +340,7 @@ fn warns_of_policies_without_matching_names() {
 }
 
 #[test]
-fn policies_that_name_no_backend_are_warned_of() {
+fn warns_of_policies_for_unknown_backends() {
     let text = r#"name: x
 incomingAuth:
   type: local

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn unsupported_connections_say_why() {
+    fn unsupported_connections_state_reason() {
         for value in
             [json!({}), json!({"type": "http"}), json!(1), json!({"url": "ws://a", "type": "ws"})]
         {

@@ -33,7 +33,7 @@ fn loopback_server_rejects_foreign_origins() {
 }
 
 #[test]
-fn hosts_and_origins_are_read_by_the_letter() {
+fn compares_hosts_and_origins_exactly() {
     let layer = HostsLayer::loopback(vec!["[fd00::7]".to_owned()], Vec::new());
     for host in ["[fd00::7]:80", "[FD00::7]", "127.3.2.1:65535"] {
         assert_eq!(check(&layer, host, None), None, "{host}");

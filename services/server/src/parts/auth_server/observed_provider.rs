@@ -219,7 +219,7 @@ mod tests {
 
     /// Otherwise the authorization server could not detect a mix-up of providers (RFC 9700 section 4.4).
     #[test]
-    fn it_has_the_issuer_that_its_provider_has() {
+    fn has_issuer_of_provider() {
         let client = || StaticClient::new("us", None).unwrap();
         let own = asked(Kind::Oidc(Box::new(Oidc {
             issuer: Issuer::new("https://id.example").unwrap(),

@@ -166,7 +166,7 @@ fn redis(fields: &str) -> (Box<vmcp_redis::Settings>, String) {
 }
 
 #[test]
-fn redis_becomes_settings_in_each_of_its_modes() {
+fn converts_each_redis_mode_to_settings() {
     use secrecy::ExposeSecret;
     let (settings, namespace) = redis(
         "      addr: \"r.test:7000\"\n      dialTimeout: 1s\n      readTimeout: 2s\n      \

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tells_placeholders_from_random_secrets() {
+    fn distinguishes_placeholders_from_random_secrets() {
         for weak in [
             "00000000000000000000000000000000",
             "abababababababababababababababab",
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_random_bytes_for_random() {
+    fn accepts_random_bytes() {
         for _ in 0..1000 {
             let mut bytes = vec![0; 32];
             getrandom::fill(&mut bytes).unwrap();
