@@ -11,14 +11,14 @@ use vmcp_core::{
     ItemKind, Rejection, ToolAnnotations,
 };
 
-use crate::fake::{Client, Fake, Mood, gateway, with};
+use crate::fake::{Behavior, Client, FakeBackend, gateway, with};
 
 const BOTH: [Generation; 2] = [Generation::Stateful, Generation::Stateless];
 
 /// Authorizer that shows names containing one of the words.
-struct Words(&'static [&'static str]);
+struct VisibleWords(&'static [&'static str]);
 
-impl Authorizer for Words {
+impl Authorizer for VisibleWords {
     fn is_visible(&self, item: &Item<'_>) -> bool {
         self.0.iter().any(|word| item.name.contains(word))
     }
@@ -45,9 +45,9 @@ impl Authorizer for Words {
 }
 
 /// Authorizer that counts its evaluations, and reads backends if the flag is set.
-struct Counting(Words, Arc<AtomicUsize>, bool);
+struct CountingAuthorizer(VisibleWords, Arc<AtomicUsize>, bool);
 
-impl Authorizer for Counting {
+impl Authorizer for CountingAuthorizer {
     fn is_visible(&self, item: &Item<'_>) -> bool {
         self.1.fetch_add(1, Ordering::Relaxed);
         self.0.is_visible(item)
@@ -68,7 +68,7 @@ impl Authorizer for Counting {
 }
 
 fn sees(words: &'static [&'static str]) -> CallerPermissions {
-    CallerPermissions::new(Words(words))
+    CallerPermissions::new(VisibleWords(words))
 }
 
 fn offer() -> Value {
@@ -85,8 +85,10 @@ fn offer() -> Value {
     })
 }
 
-fn backends(name: &'static str) -> Vec<Arc<Fake>> {
-    BOTH.into_iter().map(|generation| Fake::new(name, generation).offer("*", offer())).collect()
+fn backends(name: &'static str) -> Vec<Arc<FakeBackend>> {
+    BOTH.into_iter()
+        .map(|generation| FakeBackend::new(name, generation).offer("*", offer()))
+        .collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -187,8 +189,11 @@ async fn hidden_and_unknown_names_cost_equal_work() {
             let settings = settings.clone();
             let gateway = with(vec![settings], PartialFailure::BestEffort).await;
             let asked = Arc::<AtomicUsize>::default();
-            let permissions =
-                CallerPermissions::new(Counting(Words(&["blue"]), Arc::clone(&asked), reads));
+            let permissions = CallerPermissions::new(CountingAuthorizer(
+                VisibleWords(&["blue"]),
+                Arc::clone(&asked),
+                reads,
+            ));
             let blue = Client::new(&gateway, generation, "b").await.with(permissions);
             blue.names("tools/list").await;
             for (method, hidden, missing) in hidden() {
@@ -277,7 +282,7 @@ async fn hidden_tool_stays_unknown_during_backend_failure() {
         let gateway = gateway(&[Arc::clone(&backend)]).await;
         let blue = Client::new(&gateway, Generation::Stateless, "b").await.with(sees(&["blue"]));
         assert_eq!(blue.call("be_blue").await.as_deref(), Some("be:b"));
-        *backend.mood.lock().unwrap() = Mood::Dead;
+        *backend.behavior.lock().unwrap() = Behavior::Unreachable;
         let said = blue.ask("tools/call", json!({"name": "be_red"})).await;
         assert_eq!(said.json()["error"]["message"], "unknown tool: be_red");
         let said = blue.ask("tools/call", json!({"name": "be_blue"})).await;

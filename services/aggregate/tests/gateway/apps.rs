@@ -6,19 +6,19 @@ use serde_json::{Value, json};
 use vmcp_aggregate::Gateway;
 use vmcp_core::Generation;
 
-use crate::fake::{Client, Fake, gateway};
+use crate::fake::{Client, FakeBackend, gateway};
 use crate::tasks::without;
 
 const BOTH: [Generation; 2] = [Generation::Stateful, Generation::Stateless];
 
-fn app(name: &'static str, generation: Generation) -> Arc<Fake> {
+fn app(name: &'static str, generation: Generation) -> Arc<FakeBackend> {
     let tools = json!([
         {"name": "show", "_meta": {"ui": {"resourceUri": "ui://app"}}},
         {"name": "refresh", "_meta": {"ui": {"visibility": ["app"]}}},
         {"name": format!("save_{name}")},
     ]);
     let resources = json!([{"uri": "ui://app", "name": "n"}]);
-    Fake::new(name, generation).offer("*", json!({"tools": tools, "resources": resources}))
+    FakeBackend::new(name, generation).offer("*", json!({"tools": tools, "resources": resources}))
 }
 
 async fn two_apps(generation: Generation) -> Gateway {

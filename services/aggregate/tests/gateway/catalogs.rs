@@ -13,7 +13,8 @@ use vmcp_core::{
 };
 
 use crate::fake::{
-    Begins, Client, Fake, Mood, Sessions, gateway, heard, settings, with, with_limits,
+    Behavior, Client, FakeBackend, Sessions, StreamStart, gateway, heard, settings, with,
+    with_limits,
 };
 use crate::script::{ScriptedBackend, ScriptedClient, Wire, body, text as text_of};
 
@@ -27,8 +28,8 @@ async fn survives_templates_of_thousands_of_expressions() {
             {"uriTemplate": "{+a}{+b}!".repeat(2_000), "name": "h"},
         ]});
         let good = json!({"resourceTemplates": [{"uriTemplate": "t://{n}", "name": "g"}]});
-        let hostile = Fake::new("bad", generation).offer("*", hostile);
-        let good = Fake::new("good", generation).offer("*", good);
+        let hostile = FakeBackend::new("bad", generation).offer("*", hostile);
+        let good = FakeBackend::new("good", generation).offer("*", good);
         let gateway = gateway(&[hostile, good]).await;
         for client in BOTH {
             let client = Client::new(&gateway, client, "").await;
@@ -43,9 +44,9 @@ async fn survives_templates_of_thousands_of_expressions() {
 }
 
 /// Authorizer that hides all items.
-struct Hides;
+struct HideAll;
 
-impl Authorizer for Hides {
+impl Authorizer for HideAll {
     fn is_visible(&self, _: &Item<'_>) -> bool {
         false
     }
@@ -62,8 +63,8 @@ impl Authorizer for Hides {
 #[tokio::test(start_paused = true)]
 async fn authorizes_resource_before_matching_templates() {
     let hostile = json!({"resourceTemplates": [{"uriTemplate": "{+a}{+b}!", "name": "h"}]});
-    let gateway = gateway(&[Fake::new("bad", BOTH[1]).offer("*", hostile)]).await;
-    let client = Client::new(&gateway, BOTH[1], "a").await.with(CallerPermissions::new(Hides));
+    let gateway = gateway(&[FakeBackend::new("bad", BOTH[1]).offer("*", hostile)]).await;
+    let client = Client::new(&gateway, BOTH[1], "a").await.with(CallerPermissions::new(HideAll));
     let read = client.ask("resources/read", json!({"uri": "x://y"})).await;
     assert_eq!(
         read.request_context.denied(),
@@ -79,7 +80,7 @@ fn tools(names: &[&str]) -> Value {
 #[tokio::test(start_paused = true)]
 async fn fetches_list_that_changed_during_a_call() {
     for (backend, client) in BOTH.into_iter().flat_map(|one| BOTH.map(|other| (one, other))) {
-        let fake = Fake::new("be", backend).offer("*", tools(&["touch"]));
+        let fake = FakeBackend::new("be", backend).offer("*", tools(&["touch"]));
         let gateway = gateway(&[Arc::clone(&fake)]).await;
         let client = Client::new(&gateway, client, "c").await;
         let fake = fake.offer("*", tools(&["touch", "new"]));
@@ -93,9 +94,9 @@ async fn fetches_list_that_changed_during_a_call() {
 
 #[tokio::test(start_paused = true)]
 async fn keeps_session_of_backend_without_get_route() {
-    let fake = Fake::new("be", BOTH[0]).offer("*", tools(&["t"]));
+    let fake = FakeBackend::new("be", BOTH[0]).offer("*", tools(&["t"]));
     *fake.sessions.lock().unwrap() = Some(Sessions::default());
-    *fake.streams_begin.lock().unwrap() = Begins::Unrouted;
+    *fake.stream_start.lock().unwrap() = StreamStart::Unrouted;
     let gateway = gateway(&[Arc::clone(&fake)]).await;
     let client = Client::new(&gateway, BOTH[0], "c").await;
     let _stream = client.stand().await;
@@ -113,7 +114,7 @@ async fn keeps_session_of_backend_without_get_route() {
 
 #[tokio::test(start_paused = true)]
 async fn reopens_session_that_backend_lost() {
-    let fake = Fake::new("be", BOTH[0]).offer("*", tools(&["t"]));
+    let fake = FakeBackend::new("be", BOTH[0]).offer("*", tools(&["t"]));
     *fake.sessions.lock().unwrap() = Some(Sessions::default());
     let gateway = gateway(&[Arc::clone(&fake)]).await;
     let client = Client::new(&gateway, BOTH[0], "c").await;
@@ -129,7 +130,7 @@ async fn reopens_session_that_backend_lost() {
 
 #[tokio::test(start_paused = true)]
 async fn ends_session_at_unknown_revision() {
-    let fake = Fake::new("be", BOTH[0]).offer("*", tools(&["t"]));
+    let fake = FakeBackend::new("be", BOTH[0]).offer("*", tools(&["t"]));
     *fake.sessions.lock().unwrap() = Some(Sessions::default());
     *fake.revision.lock().unwrap() = "1999-01-01";
     let _gateway = gateway(&[Arc::clone(&fake)]).await;
@@ -142,11 +143,11 @@ async fn ends_session_at_unknown_revision() {
 #[tokio::test(start_paused = true)]
 async fn closes_session_of_late_subscriber_to_removed_backend() {
     let offer = json!({"resources": [{"uri": "x://r", "name": "r"}]});
-    let fake = Fake::new("be", BOTH[0]).offer("*", offer);
+    let fake = FakeBackend::new("be", BOTH[0]).offer("*", offer);
     *fake.sessions.lock().unwrap() = Some(Sessions::default());
     let gateway = gateway(&[Arc::clone(&fake)]).await;
     let client = Client::new(&gateway, BOTH[0], "c").await;
-    *fake.mood.lock().unwrap() = Mood::Late(Duration::from_secs(1));
+    *fake.behavior.lock().unwrap() = Behavior::Delayed(Duration::from_secs(1));
     let asking = tokio::spawn({
         let client = client.clone();
         async move { client.ask("resources/subscribe", json!({"uri": "x://r"})).await }
@@ -163,14 +164,14 @@ async fn closes_session_of_late_subscriber_to_removed_backend() {
 
 #[tokio::test(start_paused = true)]
 async fn incomplete_list_names_missing_backends() {
-    let good = Fake::new("good", BOTH[0]).offer("*", tools(&["t"]));
-    let dead = Fake::new("dead", BOTH[0]).offer("*", tools(&["t"]));
-    let own = Fake::new("own", BOTH[1]).offer("c", tools(&["t"]));
-    *dead.mood.lock().unwrap() = Mood::Dead;
+    let good = FakeBackend::new("good", BOTH[0]).offer("*", tools(&["t"]));
+    let dead = FakeBackend::new("dead", BOTH[0]).offer("*", tools(&["t"]));
+    let own = FakeBackend::new("own", BOTH[1]).offer("c", tools(&["t"]));
+    *dead.behavior.lock().unwrap() = Behavior::Unreachable;
     let all = vec![good.settings(), dead.settings(), own.per_caller()];
     let gateway = with(all, PartialFailure::BestEffort).await;
     for generation in BOTH {
-        let missing = |said: &crate::fake::Said| {
+        let missing = |said: &crate::fake::ClientResponse| {
             said.json()["result"]["_meta"]["vmcp.dev/incomplete"].clone()
         };
         let known = Client::new(&gateway, generation, "c").await;
@@ -183,11 +184,11 @@ async fn incomplete_list_names_missing_backends() {
         let said = missing(&nobody.ask("tools/list", json!({})).await);
         assert_eq!((&said[0]["backend"], &said[1]["backend"]), (&json!("dead"), &json!("own")));
         // Items of an unavailable backend cannot be checked against policies.
-        let judged = known.with(CallerPermissions::new(Hides));
+        let judged = known.with(CallerPermissions::new(HideAll));
         let said = missing(&judged.ask("tools/list", json!({})).await);
         assert_eq!(said, json!([{"reason": "a backend is unavailable"}]));
     }
-    *dead.mood.lock().unwrap() = Mood::Well;
+    *dead.behavior.lock().unwrap() = Behavior::Normal;
     sleep(Duration::from_secs(10)).await;
     for generation in BOTH {
         let known = Client::new(&gateway, generation, "c").await;
@@ -198,8 +199,8 @@ async fn incomplete_list_names_missing_backends() {
 }
 
 /// Creates a backend that supports both generations.
-fn dual(lists_both: bool) -> Arc<Fake> {
-    let fake = Fake::new("be", BOTH[0]).offer("*", tools(&["old", "both"]));
+fn dual(lists_both: bool) -> Arc<FakeBackend> {
+    let fake = FakeBackend::new("be", BOTH[0]).offer("*", tools(&["old", "both"]));
     *fake.lists_both.lock().unwrap() = lists_both;
     fake.and_stateless(tools(&["new", "both"]))
 }
@@ -283,7 +284,8 @@ async fn reopens_ended_streams_in_same_session() {
 
 #[tokio::test(start_paused = true)]
 async fn serves_generation_while_other_generation_fails() {
-    let fake = Fake::new("be", BOTH[0]).offer("*", tools(&["old"])).and_stateless(Value::Null);
+    let fake =
+        FakeBackend::new("be", BOTH[0]).offer("*", tools(&["old"])).and_stateless(Value::Null);
     let gateway = gateway(&[Arc::clone(&fake)]).await;
     let stateful = Client::new(&gateway, BOTH[0], "c").await;
     let stateless = Client::new(&gateway, BOTH[1], "c").await;
@@ -301,11 +303,11 @@ async fn serves_generation_while_other_generation_fails() {
 #[tokio::test(start_paused = true)]
 async fn policies_read_annotations_of_client_generation() {
     let tool = |destructive: bool| json!({"tools": [{"name": "t", "annotations": {"destructiveHint": destructive}}]});
-    let fake = Fake::new("be", BOTH[0]).offer("*", tool(false)).and_stateless(tool(true));
+    let fake = FakeBackend::new("be", BOTH[0]).offer("*", tool(false)).and_stateless(tool(true));
     let gateway = gateway(&[fake]).await;
     for (generation, status) in BOTH.into_iter().zip([200, 403]) {
         let client = Client::new(&gateway, generation, "c").await;
-        let client = client.with(CallerPermissions::new(Careful));
+        let client = client.with(CallerPermissions::new(DenyDestructive));
         let said = client.ask("tools/call", json!({"name": "be_t", "arguments": {}})).await;
         assert_eq!(said.status, status, "{said:?}");
     }
@@ -316,9 +318,9 @@ async fn policies_read_annotations_of_client_generation() {
 }
 
 /// Authorizer that denies destructive tools.
-struct Careful;
+struct DenyDestructive;
 
-impl Authorizer for Careful {
+impl Authorizer for DenyDestructive {
     fn is_visible(&self, _: &Item<'_>) -> bool {
         true
     }
@@ -492,7 +494,7 @@ async fn name_of_absent_backend_stays_reserved() {
 #[tokio::test(start_paused = true)]
 async fn omits_and_reports_items_with_invalid_schema() {
     let schema = json!({"type": "object"});
-    let fake = Fake::new("be", Generation::Stateless).offer(
+    let fake = FakeBackend::new("be", Generation::Stateless).offer(
         "*",
         json!({
             "tools": [

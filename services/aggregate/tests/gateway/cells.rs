@@ -5,14 +5,14 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use vmcp_core::Generation;
 
-use crate::fake::{Client, Fake, gateway};
+use crate::fake::{Client, FakeBackend, gateway};
 
 const BOTH: [Generation; 2] = [Generation::Stateful, Generation::Stateless];
 
 /// Creates a backend with a tool and a prompt but no completions, and a client.
-async fn cell(client: Generation, backend: Generation) -> (Arc<Fake>, Client) {
+async fn cell(client: Generation, backend: Generation) -> (Arc<FakeBackend>, Client) {
     let offer = json!({"tools": [{"name": "red"}], "prompts": [{"name": "mute"}, {"name": "p"}]});
-    let fake = Fake::new("be", backend).offer("*", offer);
+    let fake = FakeBackend::new("be", backend).offer("*", offer);
     let gateway = gateway(&[Arc::clone(&fake)]).await;
     (fake, Client::new(&gateway, client, "").await)
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use vmcp_core::Generation;
 
-use crate::fake::{Client, Fake, gateway};
+use crate::fake::{Client, FakeBackend, gateway};
 
 const BOTH: [Generation; 2] = [Generation::Stateful, Generation::Stateless];
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
@@ -19,7 +19,7 @@ fn declared() -> Value {
 }
 
 /// Returns the parameters of the last request with this method by this caller.
-fn last(fake: &Fake, method: &str, by: &str) -> Value {
+fn last(fake: &FakeBackend, method: &str, by: &str) -> Value {
     let heard = fake.heard.lock().unwrap();
     let mut heard = heard.iter().rev();
     let found = heard.find(|(who, said, _)| said == method && who == by);
@@ -29,7 +29,7 @@ fn last(fake: &Fake, method: &str, by: &str) -> Value {
 #[tokio::test(start_paused = true)]
 async fn strips_unbridged_extensions() {
     for (client, backend) in BOTH.into_iter().flat_map(|one| BOTH.map(|other| (one, other))) {
-        let fake = Fake::new("be", backend).offer("*", json!({"tools": [{"name": "red"}]}));
+        let fake = FakeBackend::new("be", backend).offer("*", json!({"tools": [{"name": "red"}]}));
         let gateway = gateway(std::slice::from_ref(&fake)).await;
         let caller = Client::declaring(&gateway, client, "", declared()).await;
         assert_eq!(caller.call("be_red").await.as_deref(), Some("be:nobody"));
@@ -50,7 +50,7 @@ async fn strips_unbridged_extensions() {
 #[tokio::test(start_paused = true)]
 async fn strips_requests_of_sessions() {
     for backend in BOTH {
-        let fake = Fake::new("be", backend).offer("*", json!({"tools": [{"name": "red"}]}));
+        let fake = FakeBackend::new("be", backend).offer("*", json!({"tools": [{"name": "red"}]}));
         let gateway = gateway(std::slice::from_ref(&fake)).await;
         let client = Client::new(&gateway, Generation::Stateful, "").await;
         let meta = json!({CAPABILITIES: declared(), "progressToken": 7});
@@ -72,7 +72,7 @@ async fn strips_requests_of_sessions() {
 async fn strips_task_parameter_for_stateful_backends() {
     let offer = json!({"tools": [{"name": "red", "execution": {"taskSupport": "optional"}}]});
     for client in BOTH {
-        let fake = Fake::new("be", Generation::Stateful).offer("*", offer.clone());
+        let fake = FakeBackend::new("be", Generation::Stateful).offer("*", offer.clone());
         let gateway = gateway(std::slice::from_ref(&fake)).await;
         let caller = Client::declaring(&gateway, client, "", declared()).await;
         let call = json!({"name": "be_red", "task": {"ttl": 1}, "arguments": {"task": 2}});
@@ -88,7 +88,7 @@ async fn strips_task_parameter_for_stateful_backends() {
 async fn observer_declares_user_interfaces() {
     let interfaces = json!({"mimeTypes": ["text/html;profile=mcp-app"]});
     for backend in BOTH {
-        let fake = Fake::new("be", backend).offer("*", json!({}));
+        let fake = FakeBackend::new("be", backend).offer("*", json!({}));
         let _gateway = gateway(std::slice::from_ref(&fake)).await;
         let declared = match backend {
             Generation::Stateful => last(&fake, "initialize", "gateway")["capabilities"].clone(),
@@ -102,7 +102,7 @@ async fn observer_declares_user_interfaces() {
 
 #[tokio::test(start_paused = true)]
 async fn declares_only_bridged_extensions() {
-    let fake = Fake::new("be", Generation::Stateful).offer("*", json!({}));
+    let fake = FakeBackend::new("be", Generation::Stateful).offer("*", json!({}));
     let gateway = gateway(&[fake]).await;
     let client = Client::new(&gateway, Generation::Stateless, "").await;
     let discovered = client.ask("server/discover", json!({})).await.json();

@@ -1,4 +1,4 @@
-//! Fake backends and clients of either generation.
+//! FakeBackend backends and clients of either generation.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -25,18 +25,18 @@ use vmcp_core::{
     NotSentError, RequestContext,
 };
 
-/// Fake backend with offers by caller, each keyed by the member of the list's result.
-pub(crate) struct Fake {
+/// FakeBackend backend with offers by caller, each keyed by the member of the list's result.
+pub(crate) struct FakeBackend {
     pub(crate) name: &'static str,
     pub(crate) generation: Mutex<Generation>,
     /// Offers by caller. `*` is the default for callers without an entry.
     pub(crate) offers: Mutex<BTreeMap<String, Value>>,
     /// Received requests: caller, method, and parameters.
     pub(crate) heard: Mutex<Vec<(String, String, Value)>>,
-    /// Failure mode of the backend.
-    pub(crate) mood: Mutex<Mood>,
+    /// Response behavior of the backend.
+    pub(crate) behavior: Mutex<Behavior>,
     /// Behavior of its streams at their beginning.
-    pub(crate) streams_begin: Mutex<Begins>,
+    pub(crate) stream_start: Mutex<StreamStart>,
     /// Offer to clients of the stateless generation if it supports both; null makes the offer unavailable.
     pub(crate) stateless: Mutex<Option<Value>>,
     /// `true` to list both generations in discovery.
@@ -74,9 +74,9 @@ impl Sessions {
 }
 
 /// Body of messages sent by the test.
-struct Talk(UnboundedReceiver<Bytes>);
+struct ChannelBody(UnboundedReceiver<Bytes>);
 
-impl http_body::Body for Talk {
+impl http_body::Body for ChannelBody {
     type Data = Bytes;
     type Error = BoxError;
 
@@ -89,21 +89,21 @@ impl http_body::Body for Talk {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mood {
+pub(crate) enum Behavior {
     /// Responds normally.
-    Well,
+    Normal,
     /// Unreachable.
-    Dead,
+    Unreachable,
     /// Never responds.
     Silent,
     /// Responds after this delay.
-    Late(Duration),
+    Delayed(Duration),
 }
 
 /// Behavior of a notification stream at its beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Begins {
-    AtOnce,
+pub(crate) enum StreamStart {
+    Immediate,
     /// Never sends the head of the response.
     Never,
     /// Closes the connection.
@@ -118,7 +118,7 @@ fn opens_stream(request: &Request<Full<Bytes>>) -> bool {
 }
 
 /// Returns the caller's name in recordings. An authenticated caller is named by its subject and token.
-pub(crate) fn who(caller: Option<&Caller>) -> String {
+pub(crate) fn caller_name(caller: Option<&Caller>) -> String {
     match caller {
         Some(Caller::Gateway) => "gateway".to_owned(),
         Some(Caller::User(identity)) => {
@@ -130,20 +130,20 @@ pub(crate) fn who(caller: Option<&Caller>) -> String {
     }
 }
 
-impl Fake {
+impl FakeBackend {
     pub(crate) fn new(name: &'static str, generation: Generation) -> Arc<Self> {
         Arc::new(Self {
             name,
             generation: Mutex::new(generation),
             offers: Mutex::default(),
             heard: Mutex::default(),
-            mood: Mutex::new(Mood::Well),
+            behavior: Mutex::new(Behavior::Normal),
             stateless: Mutex::default(),
             lists_both: Mutex::new(true),
             tells: Mutex::default(),
             sessions: Mutex::default(),
             revision: Mutex::new("2025-11-25"),
-            streams_begin: Mutex::new(Begins::AtOnce),
+            stream_start: Mutex::new(StreamStart::Immediate),
             streams: Mutex::default(),
         })
     }
@@ -193,7 +193,7 @@ impl Fake {
     }
 
     async fn answer(&self, request: Request<Full<Bytes>>) -> Result<Response<Body>, BoxError> {
-        let who = who(request.extensions().get());
+        let who = caller_name(request.extensions().get());
         self.act_out().await?;
         let both = self.stateless.lock().unwrap().clone();
         let stateful = match both {
@@ -216,28 +216,31 @@ impl Fake {
 
     /// Applies the failure mode before a request is processed.
     async fn act_out(&self) -> Result<(), BoxError> {
-        let mood = *self.mood.lock().unwrap();
-        match mood {
-            Mood::Well => {}
-            Mood::Dead => return Err(NotSentError::new("connection refused").into()),
-            Mood::Silent => std::future::pending().await,
-            Mood::Late(late) => tokio::time::sleep(late).await,
+        let behavior = *self.behavior.lock().unwrap();
+        match behavior {
+            Behavior::Normal => {}
+            Behavior::Unreachable => return Err(NotSentError::new("connection refused").into()),
+            Behavior::Silent => std::future::pending().await,
+            Behavior::Delayed(late) => tokio::time::sleep(late).await,
         }
         Ok(())
     }
 
     async fn begin_stream(&self, request: &Request<Full<Bytes>>) -> Result<(), BoxError> {
-        let begins = *self.streams_begin.lock().unwrap();
+        let begins = *self.stream_start.lock().unwrap();
         match begins {
-            Begins::Never if opens_stream(request) => std::future::pending().await,
-            Begins::Broken if opens_stream(request) => Err("connection reset".into()),
-            Begins::AtOnce | Begins::Never | Begins::Broken | Begins::Unrouted => Ok(()),
+            StreamStart::Never if opens_stream(request) => std::future::pending().await,
+            StreamStart::Broken if opens_stream(request) => Err("connection reset".into()),
+            StreamStart::Immediate
+            | StreamStart::Never
+            | StreamStart::Broken
+            | StreamStart::Unrouted => Ok(()),
         }
     }
 
     /// Returns the response to requests for a missing route or session, or that end a session.
     fn refuse(&self, request: &Request<Full<Bytes>>, stateful: bool) -> Option<Response<Body>> {
-        if *self.streams_begin.lock().unwrap() == Begins::Unrouted && opens_stream(request) {
+        if *self.stream_start.lock().unwrap() == StreamStart::Unrouted && opens_stream(request) {
             return Some(status(StatusCode::NOT_FOUND));
         }
         let mut sessions = self.sessions.lock().unwrap();
@@ -311,7 +314,7 @@ impl Fake {
             sender.send(format!("data: {message}\n\n").into()).unwrap();
         }
         self.streams.lock().unwrap().push((who, sender));
-        streaming(Body::wrap(Talk(receiver)))
+        streaming(Body::wrap(ChannelBody(receiver)))
     }
 
     /// Sends a message on all open streams of `who`.
@@ -411,8 +414,8 @@ fn json_response(message: &Value) -> Response<Body> {
 }
 
 /// Creates a gateway with these backends.
-pub(crate) async fn gateway(backends: &[Arc<Fake>]) -> Gateway {
-    with(backends.iter().map(Fake::settings).collect(), PartialFailure::BestEffort).await
+pub(crate) async fn gateway(backends: &[Arc<FakeBackend>]) -> Gateway {
+    with(backends.iter().map(FakeBackend::settings).collect(), PartialFailure::BestEffort).await
 }
 
 /// Creates a gateway with backends of these settings.
@@ -475,7 +478,7 @@ pub(crate) struct Client {
 
 /// Outcome of a request.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct ClientResponse {
     pub(crate) status: u16,
     pub(crate) body: Bytes,
     pub(crate) response: http::response::Parts,
@@ -580,11 +583,11 @@ impl Client {
         (response, request_context)
     }
 
-    pub(crate) async fn ask(&self, method: &str, params: Value) -> Said {
+    pub(crate) async fn ask(&self, method: &str, params: Value) -> ClientResponse {
         let (response, request_context) = self.send(method, params).await;
         let (response, body) = response.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
-        Said { status: response.status.as_u16(), body, response, request_context }
+        ClientResponse { status: response.status.as_u16(), body, response, request_context }
     }
 
     /// Returns the names in a list, or the error.
@@ -610,7 +613,7 @@ impl Client {
     }
 }
 
-impl Said {
+impl ClientResponse {
     pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap()
     }

@@ -16,7 +16,7 @@ use vmcp_breaker::health::Health;
 use vmcp_breaker::{CircuitBreakerLayer, CircuitHandle};
 use vmcp_core::{Backend, Generation};
 
-use crate::fake::{Begins, Client, Fake, Mood, gateway, settings, with_checks};
+use crate::fake::{Behavior, Client, FakeBackend, StreamStart, gateway, settings, with_checks};
 
 const BOTH: [Generation; 2] = [Generation::Stateful, Generation::Stateless];
 
@@ -24,8 +24,8 @@ fn tools(name: &str) -> Value {
     json!({"tools": [{"name": name}]})
 }
 
-fn fake(name: &'static str, generation: Generation) -> Arc<Fake> {
-    Fake::new(name, generation).offer("*", tools("open"))
+fn fake(name: &'static str, generation: Generation) -> Arc<FakeBackend> {
+    FakeBackend::new(name, generation).offer("*", tools("open"))
 }
 
 /// Returns checks every 30 s with a timeout of 10 s, first after 15 s; three failures make a backend unavailable.
@@ -42,8 +42,8 @@ async fn watched(backend: BackendSettings) -> Gateway {
     with_checks(vec![backend], PartialFailure::BestEffort, Some(checks())).await
 }
 
-fn mood(fake: &Fake, mood: Mood) {
-    *fake.mood.lock().unwrap() = mood;
+fn set_behavior(fake: &FakeBackend, behavior: Behavior) {
+    *fake.behavior.lock().unwrap() = behavior;
 }
 
 fn only(gateway: &Gateway) -> (BackendReport, HealthReport) {
@@ -53,22 +53,22 @@ fn only(gateway: &Gateway) -> (BackendReport, HealthReport) {
 }
 
 /// Returns the number of health checks that the backend has received.
-fn asked(fake: &Fake) -> usize {
+fn asked(fake: &FakeBackend) -> usize {
     fake.times("ping", "gateway") + fake.times("server/discover", "gateway")
 }
 
 #[tokio::test(start_paused = true)]
 async fn marks_unavailable_at_threshold_and_ready_on_recovery() {
     for (generation, away, kind) in [
-        (BOTH[0], Mood::Dead, "unreachable"),
-        (BOTH[1], Mood::Dead, "unreachable"),
-        (BOTH[0], Mood::Silent, "timeout"),
-        (BOTH[1], Mood::Silent, "timeout"),
+        (BOTH[0], Behavior::Unreachable, "unreachable"),
+        (BOTH[1], Behavior::Unreachable, "unreachable"),
+        (BOTH[0], Behavior::Silent, "timeout"),
+        (BOTH[1], Behavior::Silent, "timeout"),
     ] {
         let fake = fake("a", generation);
         let gateway = watched(fake.settings()).await;
         assert_eq!(only(&gateway).0.health(), Health::Ready, "fetching is a check too");
-        mood(&fake, away);
+        set_behavior(&fake, away);
         // Checks time out at 25 s and 55 s without a response.
         sleep(Duration::from_secs(60)).await;
         let (report, checked) = only(&gateway);
@@ -81,11 +81,11 @@ async fn marks_unavailable_at_threshold_and_ready_on_recovery() {
         assert!(!report.is_healthy() && checked.next_check.unwrap() > checked.last_check.unwrap());
         let client = Client::new(&gateway, generation, "").await;
         assert_eq!(client.names("tools/list").await, ["a_open"], "the last good offer takes part");
-        mood(&fake, Mood::Well);
+        set_behavior(&fake, Behavior::Normal);
         sleep(Duration::from_secs(6)).await;
         let (report, checked) = only(&gateway);
         // An observer that retries indefinitely detects the recovery before the next check.
-        assert!(report.health() == Health::Ready || away == Mood::Silent, "{report:?}");
+        assert!(report.health() == Health::Ready || away == Behavior::Silent, "{report:?}");
         sleep(Duration::from_secs(30)).await;
         let (report, recovered) = only(&gateway);
         assert_eq!((report.health(), report.problem()), (Health::Ready, None));
@@ -99,11 +99,11 @@ async fn marks_unavailable_at_threshold_and_ready_on_recovery() {
 async fn replaces_session_of_unavailable_backend() {
     let fake = fake("a", Generation::Stateful);
     let gateway = watched(fake.settings()).await;
-    mood(&fake, Mood::Silent);
+    set_behavior(&fake, Behavior::Silent);
     sleep(Duration::from_secs(90)).await;
     assert_eq!(only(&gateway).0.health(), Health::Unavailable);
     assert_eq!(fake.open_streams("gateway"), 0, "the old stream is let go of");
-    mood(&fake, Mood::Well);
+    set_behavior(&fake, Behavior::Normal);
     sleep(Duration::from_secs(60)).await;
     assert_eq!((fake.open_streams("gateway"), fake.times("initialize", "gateway")), (1, 3));
     let fake = fake.offer("*", tools("new"));
@@ -131,7 +131,7 @@ async fn spreads_checks_of_backends_over_interval() {
     let fakes: Vec<_> = names.iter().map(|name| fake(name, Generation::Stateful)).collect();
     let spread =
         |backend: &Backend| u32::from(backend.name().as_bytes()[0] - b'a') * (u32::MAX / 24);
-    let all = fakes.iter().map(Fake::settings).collect();
+    let all = fakes.iter().map(FakeBackend::settings).collect();
     let checks = Some(checks().spread(spread));
     let _gateway = with_checks(all, PartialFailure::BestEffort, checks).await;
     let total = || fakes.iter().map(|fake| fake.times("ping", "gateway")).sum::<usize>();
@@ -152,7 +152,7 @@ async fn checks_start_at_random_offsets_by_default() {
     let fakes: Vec<_> = names.map(|name| fake(name, Generation::Stateful)).into();
     let second = Duration::from_secs(1);
     let checks = Checks::new(1000 * second, second, NonZeroU32::MIN);
-    let all = fakes.iter().map(Fake::settings).collect();
+    let all = fakes.iter().map(FakeBackend::settings).collect();
     let gateway = with_checks(all, PartialFailure::BestEffort, Some(checks)).await;
     let mut nexts: Vec<_> =
         gateway.backends().into_iter().map(|backend| backend.checked.unwrap().next_check).collect();
@@ -170,7 +170,7 @@ async fn reload_keeps_health_of_unchanged_backends() {
     let reload = async |backends: Vec<BackendSettings>, checks: Checks| {
         gateway.reload(settings(backends, PartialFailure::BestEffort, Some(checks))).await;
     };
-    mood(&fake, Mood::Dead);
+    set_behavior(&fake, Behavior::Unreachable);
     sleep(Duration::from_secs(50)).await;
     assert_eq!(only(&gateway).1.consecutive_failures, 2);
     reload(vec![fake.settings()], checks()).await;
@@ -224,7 +224,7 @@ async fn rejected_gateway_credentials_make_backend_unhealthy() {
 #[tokio::test(start_paused = true)]
 async fn per_caller_backend_is_healthy_while_unauthenticated() {
     for generation in BOTH {
-        let fake = Fake::new("a", generation).offer("alice", tools("own"));
+        let fake = FakeBackend::new("a", generation).offer("alice", tools("own"));
         let gateway = watched(fake.per_caller()).await;
         for _ in 0..5 {
             let (report, checked) = only(&gateway);
@@ -233,7 +233,7 @@ async fn per_caller_backend_is_healthy_while_unauthenticated() {
             assert!(report.is_healthy() && report.problem().is_none(), "{report:?}");
             sleep(Duration::from_secs(30)).await;
         }
-        mood(&fake, Mood::Silent);
+        set_behavior(&fake, Behavior::Silent);
         sleep(Duration::from_secs(90)).await;
         assert_eq!(only(&gateway).0.health(), Health::Unavailable);
         // Requests do not wait for a backend that is known to be unavailable.
@@ -248,20 +248,20 @@ async fn per_caller_backend_is_healthy_while_unauthenticated() {
 async fn marks_repeatedly_slow_backend_degraded() {
     let fake = fake("a", Generation::Stateful);
     let gateway = watched(fake.settings()).await;
-    mood(&fake, Mood::Late(Duration::from_secs(6)));
+    set_behavior(&fake, Behavior::Delayed(Duration::from_secs(6)));
     sleep(Duration::from_secs(60)).await;
     assert_eq!(only(&gateway).0.health(), Health::Ready, "twice is nothing");
     sleep(Duration::from_secs(30)).await;
     let (report, checked) = only(&gateway);
     assert_eq!((report.health(), checked.consecutive_failures), (Health::Degraded, 0));
     assert!(report.problem().unwrap().contains("more than 5s"), "{report:?}");
-    mood(&fake, Mood::Well);
+    set_behavior(&fake, Behavior::Normal);
     sleep(Duration::from_secs(30)).await;
     assert_eq!(only(&gateway).0.health(), Health::Ready);
 }
 
 /// Returns settings with a circuit breaker that opens after one failure.
-fn guarded(fake: &Arc<Fake>, timeout: u64) -> (BackendSettings, CircuitHandle) {
+fn guarded(fake: &Arc<FakeBackend>, timeout: u64) -> (BackendSettings, CircuitHandle) {
     let limits = vmcp_breaker::CircuitSettings::new(1, Duration::from_secs(timeout)).unwrap();
     let breaker = CircuitHandle::new(Backend::new("a"), limits);
     let settings = fake.settings();
@@ -277,7 +277,7 @@ async fn checks_share_circuit_with_requests_and_probe_it() {
     let fake = fake("a", Generation::Stateful);
     let (backend, breaker) = guarded(&fake, 40);
     let gateway = watched(backend).await;
-    mood(&fake, Mood::Dead);
+    set_behavior(&fake, Behavior::Unreachable);
     sleep(Duration::from_secs(16)).await;
     assert_eq!(breaker.state().name(), "open", "the check at 15 s has failed");
     let before = asked(&fake);
@@ -286,7 +286,7 @@ async fn checks_share_circuit_with_requests_and_probe_it() {
     // No request was sent at 45 s, so no result was recorded.
     assert_eq!((checked.consecutive_failures, asked(&fake)), (1, before));
     assert_eq!(report.breaker.unwrap().state().name(), "open");
-    mood(&fake, Mood::Well);
+    set_behavior(&fake, Behavior::Normal);
     sleep(Duration::from_secs(10)).await;
     assert_eq!((breaker.state().name(), asked(&fake)), ("closed", before + 1), "a check at 55 s");
     assert_eq!(only(&gateway).1.consecutive_failures, 0);
@@ -297,7 +297,7 @@ async fn timed_out_check_counts_as_circuit_failure() {
     let fake = fake("a", Generation::Stateful);
     let (backend, breaker) = guarded(&fake, 3600);
     let _gateway = watched(backend).await;
-    mood(&fake, Mood::Silent);
+    set_behavior(&fake, Behavior::Silent);
     sleep(Duration::from_secs(26)).await;
     assert_eq!((breaker.state().name(), breaker.failures()), ("open", 1));
 }
@@ -305,7 +305,7 @@ async fn timed_out_check_counts_as_circuit_failure() {
 #[tokio::test(start_paused = true)]
 async fn fail_mode_rejects_list_without_unavailable_backend() {
     let fake = fake("a", Generation::Stateful);
-    mood(&fake, Mood::Silent);
+    set_behavior(&fake, Behavior::Silent);
     let gateway =
         with_checks(vec![fake.settings()], PartialFailure::Fail, Some(every(2, 1, 2))).await;
     assert_eq!(only(&gateway).0.health(), Health::Unavailable);
@@ -331,7 +331,7 @@ async fn drops_catalog_ten_minutes_after_backend_failure() {
         let client = Client::new(&gateway, generation, "").await;
         // An unused session ends after a minute.
         client.ask("ping", json!({})).await;
-        mood(&dies, Mood::Dead);
+        set_behavior(&dies, Behavior::Unreachable);
         sleep(Duration::from_secs(75 + 590)).await;
         assert_eq!(client.names("tools/list").await, ["dies_open", "stays_open"]);
         sleep(Duration::from_secs(60)).await;
@@ -342,7 +342,7 @@ async fn drops_catalog_ten_minutes_after_backend_failure() {
             }
             PartialFailure::Fail => assert_eq!(said["error"]["data"]["backend"], "dies", "{said}"),
         }
-        mood(&dies, Mood::Well);
+        set_behavior(&dies, Behavior::Normal);
         sleep(Duration::from_secs(40)).await;
         assert_eq!(client.names("tools/list").await, ["dies_open", "stays_open"]);
     }
@@ -351,9 +351,10 @@ async fn drops_catalog_ten_minutes_after_backend_failure() {
 #[tokio::test(start_paused = true)]
 async fn serves_backend_without_notification_streams() {
     for generation in BOTH {
-        for begins in [Begins::Never, Begins::Broken] {
-            let fake = Fake::new("be", generation).offer("*", json!({"tools": [{"name": "x"}]}));
-            *fake.streams_begin.lock().unwrap() = begins;
+        for begins in [StreamStart::Never, StreamStart::Broken] {
+            let fake =
+                FakeBackend::new("be", generation).offer("*", json!({"tools": [{"name": "x"}]}));
+            *fake.stream_start.lock().unwrap() = begins;
             let gateway = gateway(&[Arc::clone(&fake)]).await;
             let client = Client::new(&gateway, Generation::Stateless, "").await;
             assert_eq!(client.names("tools/list").await, ["be_x"], "{generation:?} {begins:?}");

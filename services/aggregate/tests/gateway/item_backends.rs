@@ -11,22 +11,22 @@ use vmcp_core::{
     Authorizer, CallerPermissions, Decision, Fingerprint, Generation, Item, ItemBackend,
 };
 
-use crate::fake::{Client, Fake, gateway, heard, settings, with};
+use crate::fake::{Client, FakeBackend, gateway, heard, settings, with};
 
 const BOTH: [Generation; 2] = [Generation::Stateful, Generation::Stateless];
 
 /// Authorizer that shows items of a backend with this name, or one that is called in this generation.
 #[derive(Clone, Copy)]
-enum Only {
-    Named(&'static str),
-    In(Generation),
+enum BackendFilter {
+    Name(&'static str),
+    Generation(Generation),
 }
 
-impl Authorizer for Only {
+impl Authorizer for BackendFilter {
     fn is_visible(&self, item: &Item<'_>) -> bool {
         item.backend.is_some_and(|ItemBackend { name, generation }| match self {
-            Self::Named(only) => name == *only,
-            Self::In(only) => generation == *only,
+            Self::Name(only) => name == *only,
+            Self::Generation(only) => generation == *only,
         })
     }
 
@@ -36,8 +36,8 @@ impl Authorizer for Only {
 
     fn visibility_key(&self) -> Fingerprint {
         match self {
-            Self::Named(only) => Fingerprint::of(only),
-            Self::In(only) => Fingerprint::of(only),
+            Self::Name(only) => Fingerprint::of(only),
+            Self::Generation(only) => Fingerprint::of(only),
         }
     }
 }
@@ -98,10 +98,10 @@ async fn answers(client: &Client, name: &str) -> Vec<String> {
 }
 
 /// Creates a gateway that keeps the backends' names and URIs; the first backend wins conflicts.
-async fn conflicting(backends: [&Arc<Fake>; 2]) -> Gateway {
+async fn conflicting(backends: [&Arc<FakeBackend>; 2]) -> Gateway {
     let order = backends.map(|backend| backend.name.to_owned()).to_vec();
     let rules = Rules { conflicts: Conflicts::Priority(order), ..Rules::default() };
-    let backends = backends.map(Fake::settings).to_vec();
+    let backends = backends.map(FakeBackend::settings).to_vec();
     let settings = settings(backends, PartialFailure::BestEffort, None);
     let settings = Settings { rules, ..settings };
     let seal = Seal::new(&[[7; 32]], Duration::from_secs(60));
@@ -112,14 +112,14 @@ async fn conflicting(backends: [&Arc<Fake>; 2]) -> Gateway {
 
 #[tokio::test(start_paused = true)]
 async fn authorizes_conflicting_names_by_owner() {
-    let a = Fake::new("a", BOTH[0]).offer("*", offer("red"));
-    let b = Fake::new("b", BOTH[1]).offer("*", offer("blue"));
+    let a = FakeBackend::new("a", BOTH[0]).offer("*", offer("red"));
+    let b = FakeBackend::new("b", BOTH[1]).offer("*", offer("blue"));
     for client in BOTH {
         for (order, owner) in [([&a, &b], "a"), ([&b, &a], "b")] {
             let gateway = conflicting(order).await;
             for (only, own, other) in [("a", "red", "blue"), ("b", "blue", "red")] {
                 let caller = Client::new(&gateway, client, "c").await;
-                let caller = caller.with(CallerPermissions::new(Only::Named(only)));
+                let caller = caller.with(CallerPermissions::new(BackendFilter::Name(only)));
                 let mut expected = Vec::new();
                 for (prefix, suffix) in [("", ""), ("", ""), ("x://", ""), ("t://", "/{n}")] {
                     let owned =
@@ -144,14 +144,15 @@ async fn authorizes_conflicting_names_by_owner() {
 #[tokio::test(start_paused = true)]
 async fn reports_generation_used_with_backend() {
     for (client, only) in BOTH.into_iter().flat_map(|client| BOTH.map(|only| (client, only))) {
-        let older = Fake::new("older", BOTH[0]).offer("*", offer("red"));
-        let newer = Fake::new("newer", BOTH[1]).offer("*", offer("blue"));
+        let older = FakeBackend::new("older", BOTH[0]).offer("*", offer("red"));
+        let newer = FakeBackend::new("newer", BOTH[1]).offer("*", offer("blue"));
         // The backend offers the same to clients of both generations.
-        let both =
-            Fake::new("both", BOTH[0]).offer("*", offer("green")).and_stateless(offer("green"));
+        let both = FakeBackend::new("both", BOTH[0])
+            .offer("*", offer("green"))
+            .and_stateless(offer("green"));
         let gateway = gateway(&[older, newer, both]).await;
         let caller = Client::new(&gateway, client, "c").await;
-        let caller = caller.with(CallerPermissions::new(Only::In(only)));
+        let caller = caller.with(CallerPermissions::new(BackendFilter::Generation(only)));
         let mut expected = vec![if only == BOTH[0] { "older" } else { "newer" }];
         expected.extend((client == only).then_some("both"));
         expected.sort_unstable();
@@ -180,12 +181,12 @@ async fn reports_generation_used_with_backend() {
 #[tokio::test(start_paused = true)]
 async fn authorizes_per_caller_catalogs_by_backend() {
     for backend in BOTH {
-        let own = Fake::new("own", backend).offer("alice", offer("red"));
-        let all = Fake::new("all", BOTH[1]).offer("*", offer("blue"));
+        let own = FakeBackend::new("own", backend).offer("alice", offer("red"));
+        let all = FakeBackend::new("all", BOTH[1]).offer("*", offer("blue"));
         let backends = vec![all.settings(), own.per_caller()];
         let gateway = with(backends, PartialFailure::BestEffort).await;
         for client in BOTH {
-            for only in [Only::Named("own"), Only::In(backend)] {
+            for only in [BackendFilter::Name("own"), BackendFilter::Generation(backend)] {
                 let alice = Client::new(&gateway, client, "alice").await;
                 let alice = alice.with(CallerPermissions::new(only));
                 assert_eq!(alice.call("own_red").await.as_deref(), Some("own:alice"));
@@ -193,7 +194,7 @@ async fn authorizes_per_caller_catalogs_by_backend() {
                 assert!(read.request_context.backend().is_some());
                 let names = alice.names("tools/list").await;
                 assert!(names.contains(&"own_red".to_owned()), "{names:?}");
-                let may_use_all = matches!(only, Only::In(Generation::Stateless));
+                let may_use_all = matches!(only, BackendFilter::Generation(Generation::Stateless));
                 assert_eq!(alice.call("all_blue").await.is_some(), may_use_all);
             }
         }
@@ -203,9 +204,9 @@ async fn authorizes_per_caller_catalogs_by_backend() {
 #[tokio::test(start_paused = true)]
 async fn rejects_calls_authorized_for_other_generation() {
     for client in BOTH {
-        let fake = Fake::new("be", BOTH[0]).offer("*", offer("red"));
+        let fake = FakeBackend::new("be", BOTH[0]).offer("*", offer("red"));
         let gateway = gateway(&[Arc::clone(&fake)]).await;
-        let older = Only::In(Generation::Stateful);
+        let older = BackendFilter::Generation(Generation::Stateful);
         let before = Client::new(&gateway, client, "b").await.with(CallerPermissions::new(older));
         assert_eq!(before.call("be_red").await.as_deref(), Some("be:b"));
         // This caller has no open session yet.
@@ -223,7 +224,9 @@ async fn rejects_calls_authorized_for_other_generation() {
         assert_eq!(calls(), 0, "nothing was called under a decision for the other generation");
         sleep(Duration::from_secs(30)).await;
         assert_eq!(listed(&older).await, [""; 0]);
-        let newer = older.clone().with(CallerPermissions::new(Only::In(Generation::Stateless)));
+        let newer = older
+            .clone()
+            .with(CallerPermissions::new(BackendFilter::Generation(Generation::Stateless)));
         assert_eq!(newer.call("be_red").await.as_deref(), Some("be:c"));
     }
 }
@@ -231,7 +234,7 @@ async fn rejects_calls_authorized_for_other_generation() {
 #[tokio::test(start_paused = true)]
 async fn forwards_updates_of_permitted_backends_only() {
     for (client, backend) in BOTH.into_iter().flat_map(|client| BOTH.map(|be| (client, be))) {
-        let fake = Fake::new("be", backend).offer("*", offer("red"));
+        let fake = FakeBackend::new("be", backend).offer("*", offer("red"));
         let gateway = gateway(&[Arc::clone(&fake)]).await;
         let alice = Client::new(&gateway, client, "alice").await;
         let mut stream = if client == Generation::Stateful {
@@ -243,10 +246,10 @@ async fn forwards_updates_of_permitted_backends_only() {
         };
         let other = if backend == BOTH[0] { BOTH[1] } else { BOTH[0] };
         for (only, hears) in [
-            (Only::Named("be"), true),
-            (Only::Named("bee"), false),
-            (Only::In(backend), true),
-            (Only::In(other), false),
+            (BackendFilter::Name("be"), true),
+            (BackendFilter::Name("bee"), false),
+            (BackendFilter::Generation(backend), true),
+            (BackendFilter::Generation(other), false),
         ] {
             gateway.set_notification_authorizer(Some(NotificationAuthorizer::new(move |_| {
                 Some(CallerPermissions::new(only))

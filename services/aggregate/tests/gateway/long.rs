@@ -9,14 +9,14 @@ use tokio::time::sleep;
 use vmcp_aggregate::{Gateway, NotificationAuthorizer};
 use vmcp_core::{Authorizer, CallerPermissions, Decision, Fingerprint, Generation, Item};
 
-use crate::fake::{Client, Fake, gateway, heard};
+use crate::fake::{Client, FakeBackend, gateway, heard};
 
 const BOTH: [Generation; 2] = [Generation::Stateful, Generation::Stateless];
 
-fn backend(generation: Generation) -> Arc<Fake> {
+fn backend(generation: Generation) -> Arc<FakeBackend> {
     let resources = json!([{"uri": "x://red", "name": "r"}, {"uri": "x://blue", "name": "b"}]);
     let offer = json!({"tools": [{"name": "ask"}], "resources": resources});
-    Fake::new("be", generation).offer("*", offer)
+    FakeBackend::new("be", generation).offer("*", offer)
 }
 
 fn updated(uri: &str) -> Value {
@@ -125,7 +125,12 @@ impl Authorizer for Red {
     }
 }
 
-async fn hears(gateway: &Gateway, backend: &Fake, generation: Generation, blue: &AtomicBool) {
+async fn hears(
+    gateway: &Gateway,
+    backend: &FakeBackend,
+    generation: Generation,
+    blue: &AtomicBool,
+) {
     let alice = Client::new(gateway, generation, "alice").await;
     let mut stream = if generation == Generation::Stateful {
         for uri in ["x://red", "x://blue"] {

@@ -10,7 +10,7 @@ use vmcp_aggregate::Gateway;
 use vmcp_aggregate::settings::PartialFailure;
 use vmcp_core::Generation;
 
-use crate::fake::{Client, Fake, Mood, heard, with};
+use crate::fake::{Behavior, Client, FakeBackend, heard, with};
 
 const BOTH: [Generation; 2] = [Generation::Stateful, Generation::Stateless];
 
@@ -18,22 +18,22 @@ fn tools(names: &[&str]) -> Value {
     json!({"tools": names.iter().map(|name| json!({"name": name})).collect::<Vec<_>>()})
 }
 
-fn own(generation: Generation) -> Arc<Fake> {
-    Fake::new("own", generation)
+fn own(generation: Generation) -> Arc<FakeBackend> {
+    FakeBackend::new("own", generation)
         .offer("alice", tools(&["red", "touch"]))
         .offer("bob", tools(&["blue", "touch"]))
         .offer("carol", tools(&["red", "touch"]))
 }
 
-fn everybodys() -> Arc<Fake> {
-    Fake::new("all", Generation::Stateless).offer("*", tools(&["open"]))
+fn shared_backend() -> Arc<FakeBackend> {
+    FakeBackend::new("all", Generation::Stateless).offer("*", tools(&["open"]))
 }
 
-async fn gateway(own: &Arc<Fake>, partial_failure: PartialFailure) -> Gateway {
-    with(vec![everybodys().settings(), own.per_caller()], partial_failure).await
+async fn gateway(own: &Arc<FakeBackend>, partial_failure: PartialFailure) -> Gateway {
+    with(vec![shared_backend().settings(), own.per_caller()], partial_failure).await
 }
 
-async fn best(own: &Arc<Fake>) -> Gateway {
+async fn best_effort_gateway(own: &Arc<FakeBackend>) -> Gateway {
     gateway(own, PartialFailure::BestEffort).await
 }
 
@@ -41,7 +41,7 @@ async fn best(own: &Arc<Fake>) -> Gateway {
 async fn each_caller_uses_own_catalog() {
     for backend in BOTH {
         let own = own(backend);
-        let gateway = best(&own).await;
+        let gateway = best_effort_gateway(&own).await;
         for generation in BOTH {
             let alice = Client::new(&gateway, generation, "alice").await;
             let bob = Client::new(&gateway, generation, "bob").await;
@@ -66,7 +66,7 @@ async fn each_caller_uses_own_catalog() {
 async fn serves_call_as_first_request() {
     for backend in BOTH {
         for generation in BOTH {
-            let gateway = best(&own(backend)).await;
+            let gateway = best_effort_gateway(&own(backend)).await;
             let alice = Client::new(&gateway, generation, "alice").await;
             assert_eq!(alice.call("own_red").await.as_deref(), Some("own:alice"));
         }
@@ -76,7 +76,7 @@ async fn serves_call_as_first_request() {
 #[tokio::test(start_paused = true)]
 async fn call_to_shared_tool_skips_caller_catalogs() {
     let own = own(Generation::Stateless);
-    let gateway = best(&own).await;
+    let gateway = best_effort_gateway(&own).await;
     let alice = Client::new(&gateway, Generation::Stateless, "alice").await;
     assert_eq!(alice.call("all_open").await.as_deref(), Some("all:alice"));
     assert_eq!(own.times("tools/list", "alice"), 0);
@@ -84,7 +84,7 @@ async fn call_to_shared_tool_skips_caller_catalogs() {
 
 #[tokio::test(start_paused = true)]
 async fn stores_equal_offers_and_catalogs_once() {
-    let gateway = best(&own(Generation::Stateless)).await;
+    let gateway = best_effort_gateway(&own(Generation::Stateless)).await;
     for subject in ["alice", "bob", "carol"] {
         let client = Client::new(&gateway, Generation::Stateless, subject).await;
         client.names("tools/list").await;
@@ -98,7 +98,7 @@ async fn stores_equal_offers_and_catalogs_once() {
 async fn anonymous_caller_sees_only_shared_catalog() {
     let own = own(Generation::Stateless);
     for generation in BOTH {
-        let gateway = best(&own).await;
+        let gateway = best_effort_gateway(&own).await;
         let nobody = Client::new(&gateway, generation, "").await;
         assert_eq!(nobody.names("tools/list").await, ["all_open"]);
         assert_eq!(nobody.call("own_red").await, None);
@@ -116,8 +116,8 @@ async fn anonymous_caller_sees_only_shared_catalog() {
 async fn dead_backend_removes_only_own_tools() {
     for backend in BOTH {
         let own = own(backend);
-        *own.mood.lock().unwrap() = Mood::Dead;
-        let gateway = best(&own).await;
+        *own.behavior.lock().unwrap() = Behavior::Unreachable;
+        let gateway = best_effort_gateway(&own).await;
         let alice = Client::new(&gateway, Generation::Stateless, "alice").await;
         assert_eq!(alice.names("tools/list").await, ["all_open"]);
         let strict = self::gateway(&own, PartialFailure::Fail).await;
@@ -125,10 +125,10 @@ async fn dead_backend_removes_only_own_tools() {
         let said = said.ask("tools/list", json!({})).await.json();
         assert_eq!(said["error"]["message"], "backend own is unreachable");
         assert_eq!(said["error"]["data"], json!({"backend": "own", "retryable": true}));
-        *own.mood.lock().unwrap() = Mood::Well;
+        *own.behavior.lock().unwrap() = Behavior::Normal;
         sleep(Duration::from_secs(6)).await;
         assert_eq!(alice.names("tools/list").await.len(), 3, "it is asked again");
-        *own.mood.lock().unwrap() = Mood::Dead;
+        *own.behavior.lock().unwrap() = Behavior::Unreachable;
         sleep(Duration::from_secs(61)).await;
         for _ in 0..3 {
             assert_eq!(alice.names("tools/list").await.len(), 3, "the last good one takes part");
@@ -140,7 +140,7 @@ async fn dead_backend_removes_only_own_tools() {
 #[tokio::test(start_paused = true)]
 async fn waits_once_for_silent_backend() {
     let own = own(Generation::Stateful);
-    *own.mood.lock().unwrap() = Mood::Silent;
+    *own.behavior.lock().unwrap() = Behavior::Silent;
     for (partial_failure, patience) in [(PartialFailure::BestEffort, 1), (PartialFailure::Fail, 5)]
     {
         let gateway = gateway(&own, partial_failure).await;
@@ -157,7 +157,7 @@ async fn waits_once_for_silent_backend() {
 #[tokio::test(start_paused = true)]
 async fn removes_catalog_after_lost_access() {
     let own = own(Generation::Stateless);
-    let gateway = best(&own).await;
+    let gateway = best_effort_gateway(&own).await;
     let alice = Client::new(&gateway, Generation::Stateful, "alice").await;
     assert_eq!(alice.names("tools/list").await.len(), 3);
     own.offers.lock().unwrap().remove("alice");
@@ -170,7 +170,7 @@ async fn removes_catalog_after_lost_access() {
 #[tokio::test(start_paused = true)]
 async fn notifies_caller_after_background_catalog_refresh() {
     let own = own(Generation::Stateless);
-    let gateway = best(&own).await;
+    let gateway = best_effort_gateway(&own).await;
     let alice = Client::new(&gateway, Generation::Stateless, "alice").await;
     let bob = Client::new(&gateway, Generation::Stateless, "bob").await;
     let mut streams = Vec::new();
@@ -196,7 +196,7 @@ async fn notifies_caller_after_background_catalog_refresh() {
 async fn list_change_affects_only_notified_caller() {
     for generation in BOTH {
         let own = own(Generation::Stateful);
-        let gateway = best(&own).await;
+        let gateway = best_effort_gateway(&own).await;
         let alice = Client::new(&gateway, generation, "alice").await;
         let bob = Client::new(&gateway, generation, "bob").await;
         alice.names("tools/list").await;
@@ -214,7 +214,7 @@ async fn list_change_affects_only_notified_caller() {
 #[tokio::test(start_paused = true)]
 async fn follows_backend_generation_change_per_caller() {
     let own = own(Generation::Stateful);
-    let gateway = best(&own).await;
+    let gateway = best_effort_gateway(&own).await;
     for generation in BOTH {
         let alice = Client::new(&gateway, generation, "alice").await;
         alice.names("tools/list").await;
@@ -227,7 +227,7 @@ async fn follows_backend_generation_change_per_caller() {
 #[tokio::test(start_paused = true)]
 async fn concurrent_first_requests_share_one_fetch() {
     let own = own(Generation::Stateless);
-    let gateway = best(&own).await;
+    let gateway = best_effort_gateway(&own).await;
     let alice = Client::new(&gateway, Generation::Stateless, "alice").await;
     let all = join_all((0..1000).map(|_| alice.names("tools/list"))).await;
     assert!(all.iter().all(|names| names.len() == 3));
@@ -239,13 +239,13 @@ async fn isolates_catalogs_and_calls_between_callers() {
     const CALLERS: usize = 12;
     let mut backends = Vec::new();
     for (name, generation) in ["one", "two"].into_iter().zip(BOTH) {
-        let mut own = Fake::new(name, generation);
+        let mut own = FakeBackend::new(name, generation);
         for caller in 0..CALLERS {
             own = own.offer(&format!("c{caller}"), tools(&[&format!("of-c{caller}-"), "same"]));
         }
         backends.push(own);
     }
-    let settings = backends.iter().map(Fake::per_caller).collect();
+    let settings = backends.iter().map(FakeBackend::per_caller).collect();
     let gateway = with(settings, PartialFailure::BestEffort).await;
     let callers = (0..CALLERS).map(|number| {
         let gateway = gateway.clone();
@@ -300,7 +300,7 @@ async fn refused(client: &Client, tool: &str) -> Value {
 async fn reports_unknown_tool_only_after_successful_fetch() {
     for backend in BOTH {
         let own = own(backend);
-        *own.mood.lock().unwrap() = Mood::Dead;
+        *own.behavior.lock().unwrap() = Behavior::Unreachable;
         for partial_failure in [PartialFailure::BestEffort, PartialFailure::Fail] {
             let gateway = gateway(&own, partial_failure).await;
             for generation in BOTH {
@@ -316,8 +316,8 @@ async fn reports_unknown_tool_only_after_successful_fetch() {
                 assert_eq!(alice.call("all_open").await.as_deref(), Some("all:alice"));
             }
         }
-        *own.mood.lock().unwrap() = Mood::Well;
-        let gateway = best(&own).await;
+        *own.behavior.lock().unwrap() = Behavior::Normal;
+        let gateway = best_effort_gateway(&own).await;
         for generation in BOTH {
             let alice = Client::new(&gateway, generation, "alice").await;
             assert_eq!(refused(&alice, "own_no").await["message"], "unknown tool: own_no");
@@ -329,15 +329,15 @@ async fn reports_unknown_tool_only_after_successful_fetch() {
 async fn cached_tool_fails_with_backend_error() {
     for backend in BOTH {
         let own = own(backend);
-        let gateway = best(&own).await;
+        let gateway = best_effort_gateway(&own).await;
         for generation in BOTH {
             let alice = Client::new(&gateway, generation, "alice").await;
             assert_eq!(alice.call("own_red").await.as_deref(), Some("own:alice"));
-            *own.mood.lock().unwrap() = Mood::Dead;
+            *own.behavior.lock().unwrap() = Behavior::Unreachable;
             let said = refused(&alice, "own_red").await;
             assert_eq!(said["data"], json!({"backend": "own", "retryable": true}), "{said}");
             assert_eq!(refused(&alice, "own_no").await["message"], "unknown tool: own_no");
-            *own.mood.lock().unwrap() = Mood::Well;
+            *own.behavior.lock().unwrap() = Behavior::Normal;
             sleep(Duration::from_secs(61)).await;
         }
     }
@@ -346,9 +346,9 @@ async fn cached_tool_fails_with_backend_error() {
 #[tokio::test(start_paused = true)]
 async fn shared_names_are_not_unknown_before_fetch() {
     for backend in BOTH {
-        let dead = Fake::new("dead", backend).offer("*", tools(&["red"]));
-        *dead.mood.lock().unwrap() = Mood::Dead;
-        let both = vec![everybodys().settings(), dead.settings()];
+        let dead = FakeBackend::new("dead", backend).offer("*", tools(&["red"]));
+        *dead.behavior.lock().unwrap() = Behavior::Unreachable;
+        let both = vec![shared_backend().settings(), dead.settings()];
         let gateway = with(both, PartialFailure::BestEffort).await;
         for generation in BOTH {
             let alice = Client::new(&gateway, generation, "alice").await;

@@ -12,7 +12,7 @@ use vmcp_core::{
     UpstreamTokens,
 };
 
-use crate::fake::{Client, Fake, Mood, Sessions, with};
+use crate::fake::{Behavior, Client, FakeBackend, Sessions, with};
 
 const BOTH: [Generation; 2] = [Generation::Stateful, Generation::Stateless];
 
@@ -38,14 +38,14 @@ fn tools(names: &[&str]) -> Value {
 }
 
 /// Creates a backend with a different offer for each token of Alice.
-fn own(generation: Generation) -> Arc<Fake> {
-    Fake::new("own", generation)
+fn own(generation: Generation) -> Arc<FakeBackend> {
+    FakeBackend::new("own", generation)
         .offer("alice#1", tools(&["red"]))
         .offer("alice#2", tools(&["blue"]))
 }
 
-async fn gateway(own: &Arc<Fake>) -> Gateway {
-    let all = Fake::new("all", Generation::Stateless).offer("*", tools(&["open"]));
+async fn gateway(own: &Arc<FakeBackend>) -> Gateway {
+    let all = FakeBackend::new("all", Generation::Stateless).offer("*", tools(&["open"]));
     with(vec![all.settings(), own.per_caller()], PartialFailure::BestEffort).await
 }
 
@@ -68,7 +68,7 @@ async fn alice(
     client
 }
 
-async fn each_sees_its_own(one: &Client, other: &Client) {
+async fn assert_separate_catalogs(one: &Client, other: &Client) {
     for _ in 0..2 {
         assert_eq!(one.names("tools/list").await, ["all_open", "own_red"]);
         assert_eq!(other.names("tools/list").await, ["all_open", "own_blue"]);
@@ -87,7 +87,7 @@ async fn sessions_of_one_user_have_own_catalogs() {
         let session = |name| Some(Session(name, Arc::new(Mutex::new(Some("git")))));
         let one = alice(&gateway, client, "1", json!({}), session("one")).await;
         let other = alice(&gateway, client, "2", json!({}), session("other")).await;
-        each_sees_its_own(&one, &other).await;
+        assert_separate_catalogs(&one, &other).await;
         if backend == Generation::Stateful {
             let openers = own.sessions.lock().unwrap().as_ref().unwrap().openers.clone();
             let by = |token: &str| openers.iter().filter(|opener| *opener == token).count();
@@ -103,7 +103,7 @@ async fn scopes_of_a_token_have_their_own_catalog() {
         let gateway = gateway(&own).await;
         let one = alice(&gateway, client, "1", json!({"scope": "read"}), None).await;
         let other = alice(&gateway, client, "2", json!({"scope": "read write"}), None).await;
-        each_sees_its_own(&one, &other).await;
+        assert_separate_catalogs(&one, &other).await;
     }
 }
 
@@ -140,13 +140,13 @@ async fn link_or_unlink_changes_catalog() {
         *links.lock().unwrap() = None;
         listed(&["own_green"]).await;
         // Neither the previous offer nor a fetch in flight is shown while the backend is slow.
-        *own.mood.lock().unwrap() = Mood::Late(Duration::from_secs(5));
+        *own.behavior.lock().unwrap() = Behavior::Delayed(Duration::from_secs(5));
         *links.lock().unwrap() = Some("git");
         listed(&[]).await;
         own.offers.lock().unwrap().insert("alice#1".to_owned(), tools(&["red"]));
         *links.lock().unwrap() = Some("nothing");
         listed(&[]).await;
-        *own.mood.lock().unwrap() = Mood::Well;
+        *own.behavior.lock().unwrap() = Behavior::Normal;
         sleep(Duration::from_secs(60)).await;
         listed(&["own_red"]).await;
         let asked = own.times("tools/list", "alice#1");

@@ -77,7 +77,7 @@ pub(crate) struct Ledger {
 
 pub(crate) type SharedLedger = Arc<Mutex<Ledger>>;
 
-pub(crate) struct World {
+pub(crate) struct Simulation {
     pub(crate) random: Random,
     pub(crate) gateway: Gateway,
     pub(crate) backends: Vec<Arc<ScriptedBackend>>,
@@ -92,7 +92,7 @@ pub(crate) struct World {
     pub(crate) history: Vec<String>,
 }
 
-async fn world(seed: u64) -> World {
+async fn simulation(seed: u64) -> Simulation {
     let mut random = Random(seed);
     let mut backends = Vec::new();
     for (name, wire) in [("a", Wire::Stateful), ("b", Wire::Stateless), ("c", Wire::Sse)] {
@@ -102,7 +102,7 @@ async fn world(seed: u64) -> World {
     }
     let all = backends.iter().map(|backend| backend.settings(None)).collect();
     let gateway = with(all, PartialFailure::BestEffort).await;
-    World {
+    Simulation {
         random,
         gateway,
         backends,
@@ -115,7 +115,7 @@ async fn world(seed: u64) -> World {
     }
 }
 
-impl World {
+impl Simulation {
     /// Reloads the configuration with these backends.
     pub(crate) async fn reload(&self, backends: Vec<BackendSettings>) {
         self.gateway.reload(settings(backends, PartialFailure::BestEffort, None)).await;
@@ -198,20 +198,20 @@ fn tasks() -> usize {
 }
 
 async fn run(seed: u64, history: Arc<Mutex<Vec<String>>>) {
-    let mut world = world(seed).await;
+    let mut simulation = simulation(seed).await;
     sleep(Duration::from_secs(60)).await;
     let idle = tasks();
     for _ in 0..STEPS {
-        world.step().await;
-        history.lock().unwrap().clone_from(&world.history);
+        simulation.step().await;
+        history.lock().unwrap().clone_from(&simulation.history);
     }
-    world.settle().await;
-    world.check_answers();
-    world.check_owners();
-    world.open.clear();
+    simulation.settle().await;
+    simulation.check_answers();
+    simulation.check_owners();
+    simulation.open.clear();
     assert_eq!(tasks(), idle, "tasks of the gateway");
-    world.gateway.close().await;
-    let World { gateway, backends, .. } = world;
+    simulation.gateway.close().await;
+    let Simulation { gateway, backends, .. } = simulation;
     drop(gateway);
     sleep(Duration::from_secs(60)).await;
     for backend in &backends {

@@ -21,7 +21,9 @@ use vmcp_core::{
 };
 use vmcp_decode::header_value;
 
-use crate::fake::{Client, Fake, Said, gateway, heard, settings, whole_items, with};
+use crate::fake::{
+    Client, ClientResponse, FakeBackend, gateway, heard, settings, whole_items, with,
+};
 
 const TASKS: &str = "io.modelcontextprotocol/tasks";
 const RELATED: &str = "io.modelcontextprotocol/related-task";
@@ -83,7 +85,7 @@ impl TaskBackend {
             let backend = Arc::clone(&backend);
             async move { backend.answer(request).await }
         });
-        let fake = Fake::new(self.name, Generation::Stateless);
+        let fake = FakeBackend::new(self.name, Generation::Stateless);
         BackendSettings { service: BackendService::new(service), ..fake.settings() }
     }
 
@@ -215,11 +217,11 @@ async fn begin(client: &Client) -> String {
     result["taskId"].as_str().unwrap().to_owned()
 }
 
-async fn about(client: &Client, method: &str, id: &str) -> Said {
+async fn about(client: &Client, method: &str, id: &str) -> ClientResponse {
     client.ask(method, json!({"taskId": id})).await
 }
 
-fn code(said: &Said) -> i64 {
+fn code(said: &ClientResponse) -> i64 {
     said.json()["error"]["code"].as_i64().unwrap_or_else(|| panic!("no error: {said:?}"))
 }
 
@@ -277,9 +279,9 @@ async fn rejects_undeclared_task_requests() {
 }
 
 /// Authorizer that hides names containing the word.
-struct Without(&'static str);
+struct HideWord(&'static str);
 
-impl Authorizer for Without {
+impl Authorizer for HideWord {
     fn is_visible(&self, item: &Item<'_>) -> bool {
         !item.name.contains(self.0)
     }
@@ -294,7 +296,7 @@ impl Authorizer for Without {
 }
 
 pub(crate) fn without(word: &'static str) -> CallerPermissions {
-    CallerPermissions::new(Without(word))
+    CallerPermissions::new(HideWord(word))
 }
 
 #[tokio::test(start_paused = true)]
@@ -477,7 +479,8 @@ async fn task_of_missing_backend_is_not_unknown() {
 
 #[tokio::test(start_paused = true)]
 async fn stateful_backends_have_no_tasks() {
-    let fake = Fake::new("be", Generation::Stateful).offer("*", json!({"tools": [{"name": "x"}]}));
+    let fake =
+        FakeBackend::new("be", Generation::Stateful).offer("*", json!({"tools": [{"name": "x"}]}));
     let (_backend, _other, client) = cell().await;
     let id = begin(&client).await;
     let gateway = gateway(std::slice::from_ref(&fake)).await;

@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use vmcp_aggregate::settings::BackendSettings;
 use vmcp_core::{Body, Generation};
 
-use super::{Random, SharedLedger, World, answers, give_up, note_answer};
+use super::{Random, SharedLedger, Simulation, answers, give_up, note_answer};
 use crate::script::{ScriptedClient, messages, text};
 
 /// Maximum number of concurrent clients.
@@ -24,7 +24,7 @@ struct Request {
     ledger: SharedLedger,
 }
 
-impl World {
+impl Simulation {
     /// Performs one random action.
     pub(crate) async fn step(&mut self) {
         self.open.retain(|(number, task)| number.is_some() || !task.is_finished());
