@@ -9,6 +9,7 @@ pub(crate) mod fetch;
 pub(crate) mod handshake;
 pub(crate) mod health;
 pub(crate) mod observe;
+pub(crate) mod pending_close;
 pub(crate) mod per_caller;
 pub(crate) mod request;
 pub(crate) mod rpc;
@@ -72,6 +73,8 @@ pub(crate) struct BackendHandle {
     /// Result of the gateway's last probe.
     reachability: AtomicU8,
     status: watch::Sender<FetchStatus>,
+    /// Number of sessions that are being closed.
+    closing: watch::Sender<usize>,
     /// `true` once no configuration contains the backend any more; never reset.
     retired: watch::Sender<bool>,
     /// Signals that wake the observers of the stateful and the stateless generation.
@@ -193,6 +196,7 @@ impl BackendHandle {
             per_caller: (catalog == Sharing::PerCaller).then(PerCallerCatalogs::new),
             reachability: AtomicU8::new(0),
             status: watch::Sender::new(FetchStatus::Fetching { since: Instant::now() }),
+            closing: watch::Sender::new(0),
             signals: Default::default(),
             retired: watch::Sender::new(false),
             reconnect: Notify::new(),

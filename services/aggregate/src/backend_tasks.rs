@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use tokio::task::AbortHandle;
+use tokio::task::JoinHandle;
 
 use crate::backend::context::BackendContext;
 use crate::backend::health::check::check;
@@ -18,9 +18,9 @@ pub(crate) struct BackendTasks(Mutex<HashMap<BackendId, TaskHandles>>);
 
 #[derive(Debug)]
 struct TaskHandles {
-    observer: AbortHandle,
+    observer: JoinHandle<()>,
     /// Health check task with its settings.
-    checker: Option<(Checks, AbortHandle)>,
+    checker: Option<(Checks, JoinHandle<()>)>,
 }
 
 impl BackendTasks {
@@ -40,35 +40,40 @@ impl BackendTasks {
                 (handles.observer, handles.checker)
             } else {
                 let observing = observe(context.clone(), Arc::clone(backend));
-                (tokio::spawn(observing).abort_handle(), None)
+                (tokio::spawn(observing), None)
             };
             let checker = following(checker, checks, || (context.clone(), Arc::clone(backend)));
             tasks.insert(backend.id, TaskHandles { observer, checker });
         }
-        old.into_values().for_each(TaskHandles::end);
+        for handles in old.into_values() {
+            handles.end();
+        }
     }
 
-    /// Ends all tasks.
-    pub(crate) fn end(&self) {
-        lock(&self.0).drain().for_each(|(_, handles)| handles.end());
+    /// Ends all tasks. Returns them, for callers that wait until they have ended.
+    pub(crate) fn end(&self) -> Vec<JoinHandle<()>> {
+        lock(&self.0).drain().flat_map(|(_, handles)| handles.end()).collect()
     }
 }
 
 impl TaskHandles {
-    fn end(self) {
-        self.observer.abort();
-        if let Some((_, checker)) = self.checker {
-            checker.abort();
+    /// Aborts the tasks and returns them.
+    fn end(self) -> Vec<JoinHandle<()>> {
+        let checker = self.checker.map(|(_, checker)| checker);
+        let tasks: Vec<_> = [Some(self.observer), checker].into_iter().flatten().collect();
+        for task in &tasks {
+            task.abort();
         }
+        tasks
     }
 }
 
 /// Returns the health check task for `checks`, reusing the existing one if its settings are equal.
 fn following(
-    known: Option<(Checks, AbortHandle)>,
+    known: Option<(Checks, JoinHandle<()>)>,
     checks: Option<Checks>,
     of: impl FnOnce() -> (BackendContext, Arc<BackendHandle>),
-) -> Option<(Checks, AbortHandle)> {
+) -> Option<(Checks, JoinHandle<()>)> {
     match (known, checks) {
         (Some((known, task)), Some(checks)) if known.same(&checks) => Some((known, task)),
         (known, checks) => {
@@ -77,7 +82,7 @@ fn following(
             }
             let checks = checks?;
             let (context, backend) = of();
-            Some((checks, tokio::spawn(check(context, backend, checks)).abort_handle()))
+            Some((checks, tokio::spawn(check(context, backend, checks))))
         }
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use http::{Request, Response};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
@@ -25,6 +26,9 @@ use crate::status;
 
 /// Interval between sweeps of ended sessions and streams.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Timeout for closing the sessions at the backends.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// `Service` that presents many MCP servers as one. See the [crate docs](crate) for an example.
 ///
@@ -112,18 +116,25 @@ impl Gateway {
         self.0.gateway.sessions.for_each(|session| session.end_notification_stream());
     }
 
-    /// Ends all sessions, including those at the backends, for at most two seconds.
+    /// Ends all sessions, including those at the backends. Waits for the backends for at most two seconds.
     pub async fn close(&self) {
-        self.0.gateway.shut_down();
-        // The tasks that notify the backends are spawned; this lets them run.
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        let tasks = self.0.gateway.shut_down();
+        let snapshot = self.0.gateway.snapshot();
+        let closing = async {
+            // The observers close their sessions when they are dropped, so those are counted only afterwards.
+            join_all(tasks).await;
+            join_all(snapshot.backends.iter().map(|backend| backend.closed())).await;
+        };
+        if timeout(CLOSE_TIMEOUT, closing).await.is_err() {
+            tracing::debug!("sessions at backends are still open after {CLOSE_TIMEOUT:?}");
+        }
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         self.sweeper.abort();
-        self.gateway.shut_down();
+        drop(self.gateway.shut_down());
     }
 }
 

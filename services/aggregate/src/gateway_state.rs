@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use tokio::task::JoinHandle;
 use vmcp_core::{BudgetAccount, ByteBudget, Generation, Identity, ItemBackend};
 use vmcp_session::Sessions;
 
@@ -341,10 +342,11 @@ impl GatewayState {
             .for_each(PerCallerCatalogs::sweep);
     }
 
-    /// Ends all tasks and streams.
-    pub(crate) fn shut_down(&self) {
-        self.backend_tasks.end();
+    /// Ends all tasks and streams. Returns the tasks of the backends, for callers that wait until they have ended.
+    pub(crate) fn shut_down(&self) -> Vec<JoinHandle<()>> {
+        let tasks = self.backend_tasks.end();
         self.sessions.for_each(|session| session.end());
         self.stateless_sessions.end();
+        tasks
     }
 }

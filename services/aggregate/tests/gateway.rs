@@ -34,5 +34,7 @@ mod own_sessions;
 mod random;
 #[path = "gateway/script.rs"]
 mod script;
+#[path = "gateway/shutdown.rs"]
+mod shutdown;
 #[path = "gateway/tasks.rs"]
 mod tasks;

@@ -172,9 +172,7 @@ impl Drop for SessionGuard {
         }
         let (backend, backend_session) =
             (Arc::clone(&self.backend), Arc::clone(&self.backend_session));
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move { backend_session.close(&backend).await });
-        }
+        self.backend.spawn_close(async move { backend_session.close(&backend).await });
     }
 }
 

@@ -224,9 +224,8 @@ impl BackendSessionSlot {
         else {
             return;
         };
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let backend = Arc::clone(&self.backend);
-        runtime.spawn(async move {
+        self.backend.spawn_close(async move {
             // Each call in flight holds a reference to the session.
             while patiently && Arc::strong_count(&backend_session) > 1 {
                 sleep(POLL_INTERVAL).await;
