@@ -26,7 +26,7 @@ use vmcp_config::{File, Format};
 use vmcp_egress::Egress;
 
 use self::backend::Backend;
-use self::client::{JSON, Old, SOON, call, said, send, stateless};
+use self::client::{JSON, LegacyClient, TIMEOUT, call, said, send, stateless};
 
 /// A running gateway. It drains when this is dropped.
 struct Gateway {
@@ -68,9 +68,9 @@ impl Gateway {
 
 /// Looks again and again until something holds.
 async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + SOON;
+    let deadline = Instant::now() + TIMEOUT;
     while !holds() {
-        assert!(Instant::now() < deadline, "not within {SOON:?}: {what}");
+        assert!(Instant::now() < deadline, "not within {TIMEOUT:?}: {what}");
         sleep(Duration::from_millis(10)).await;
     }
 }
@@ -88,7 +88,7 @@ fn count(backend: &Backend, method: &str) -> usize {
 async fn legacy_client_uses_legacy_server() {
     let (a, b) = (Backend::start(None).await, Backend::start(None).await);
     let gateway = Gateway::before(&[&a, &b]).await;
-    let mut old = Old::connect(gateway.address).await;
+    let mut old = LegacyClient::connect(gateway.address).await;
     let listed = old.request("tools/list", json!({})).await;
     for tool in ["a_echo", "a_die", "b_echo", "b_die"] {
         assert!(tools(&listed).contains(&tool), "{tool} in {listed}");
@@ -103,7 +103,7 @@ async fn legacy_client_uses_legacy_server() {
 async fn progress_precedes_response_in_order() {
     let backend = Backend::start(None).await;
     let gateway = Gateway::before(&[&backend]).await;
-    let mut old = Old::connect(gateway.address).await;
+    let mut old = LegacyClient::connect(gateway.address).await;
     assert_eq!(said(&old.call("a_count", "mine").await), "counted");
     let progress: Vec<_> =
         old.unasked.iter().map(|message| message["params"]["progress"].clone()).collect();
@@ -115,7 +115,7 @@ async fn progress_precedes_response_in_order() {
 async fn relays_server_request_and_client_response() {
     let backend = Backend::start(None).await;
     let gateway = Gateway::before(&[&backend]).await;
-    let mut old = Old::connect(gateway.address).await;
+    let mut old = LegacyClient::connect(gateway.address).await;
     let id = old.begin("tools/call", call("a_ask", "who?")).await;
     let question = old.heard("elicitation/create").await;
     assert_eq!(question["params"]["message"], "who?");
@@ -149,8 +149,8 @@ async fn relays_legacy_server_request_to_stateless_client() {
 async fn interleaved_clients_get_own_responses() {
     let backend = Backend::start(None).await;
     let gateway = Gateway::before(&[&backend]).await;
-    let mut ann = Old::connect(gateway.address).await;
-    let mut bob = Old::connect(gateway.address).await;
+    let mut ann = LegacyClient::connect(gateway.address).await;
+    let mut bob = LegacyClient::connect(gateway.address).await;
     for round in 0..5 {
         let (for_ann, for_bob) = (format!("ann {round}?"), format!("bob {round}?"));
         let first = ann.begin("tools/call", call("a_ask", &for_ann)).await;
@@ -173,7 +173,7 @@ async fn interleaved_clients_get_own_responses() {
 async fn log_messages_reach_the_client() {
     let backend = Backend::start(None).await;
     let gateway = Gateway::before(&[&backend]).await;
-    let mut old = Old::connect(gateway.address).await;
+    let mut old = LegacyClient::connect(gateway.address).await;
     assert_eq!(
         old.request("logging/setLevel", json!({"level": "info"})).await["result"],
         json!({})
@@ -186,7 +186,7 @@ async fn log_messages_reach_the_client() {
 async fn ignores_responses_without_pending_request() {
     let backend = Backend::start(None).await;
     let gateway = Gateway::before(&[&backend]).await;
-    let mut old = Old::connect(gateway.address).await;
+    let mut old = LegacyClient::connect(gateway.address).await;
     assert_eq!(said(&old.call("a_stray", "").await), "right");
     assert!(old.unasked.is_empty(), "{:?}", old.unasked);
 }
@@ -195,7 +195,7 @@ async fn ignores_responses_without_pending_request() {
 async fn fails_call_of_dead_server_and_reconnects() {
     let backend = Backend::start(None).await;
     let gateway = Gateway::before(&[&backend]).await;
-    let mut old = Old::connect(gateway.address).await;
+    let mut old = LegacyClient::connect(gateway.address).await;
     let before = said(&old.call("a_echo", "x").await).to_owned();
     let silent = old.begin("tools/call", call("a_silent", "")).await;
     let dead = old.call("a_die", "").await;
@@ -210,7 +210,7 @@ async fn fails_call_of_dead_server_and_reconnects() {
 async fn sends_list_changed_after_all_streams_broke() {
     let backend = Backend::start(None).await;
     let gateway = Gateway::before(&[&backend]).await;
-    let mut old = Old::connect(gateway.address).await;
+    let mut old = LegacyClient::connect(gateway.address).await;
     old.call("a_echo", "x").await;
     backend.add_tool("first");
     old.heard("notifications/tools/list_changed").await;
@@ -228,7 +228,7 @@ async fn sends_list_changed_after_all_streams_broke() {
 async fn cancellation_reaches_backend() {
     let backend = Backend::start(None).await;
     let gateway = Gateway::before(&[&backend]).await;
-    let mut old = Old::connect(gateway.address).await;
+    let mut old = LegacyClient::connect(gateway.address).await;
     let id = old.begin("tools/call", call("a_silent", "")).await;
     until("the call is there", || count(&backend, "tools/call") == 1).await;
     old.notify("notifications/cancelled", json!({"requestId": id})).await;
@@ -247,7 +247,7 @@ async fn call_without_response_ends_at_backend_timeout() {
         let backend = Backend::start(None).await;
         let sections = format!("operational: {{timeouts: {timeouts}}}\n");
         let gateway = Gateway::with(&[&backend], &sections).await;
-        let mut old = Old::connect(gateway.address).await;
+        let mut old = LegacyClient::connect(gateway.address).await;
         let answer = old.call("a_silent", "").await;
         assert!(answer["error"]["message"].as_str().unwrap().contains("in time"), "{answer}");
         until("the backend is told", || count(&backend, "notifications/cancelled") == 1).await;
@@ -259,7 +259,7 @@ async fn pauses_timeout_while_client_answers() {
     let backend = Backend::start(None).await;
     let gateway =
         Gateway::with(&[&backend], &format!("operational: {{timeouts: {SHORT}}}\n")).await;
-    let mut old = Old::connect(gateway.address).await;
+    let mut old = LegacyClient::connect(gateway.address).await;
     let id = old.begin("tools/call", call("a_ask", "who?")).await;
     let question = old.heard("elicitation/create").await;
     sleep(Duration::from_millis(700)).await;
@@ -282,7 +282,7 @@ async fn rejects_endpoint_of_other_origin() {
 async fn disconnected_client_ends_all_sessions() {
     let backend = Backend::start(None).await;
     let gateway = Gateway::before(&[&backend]).await;
-    let mut old = Old::connect(gateway.address).await;
+    let mut old = LegacyClient::connect(gateway.address).await;
     old.call("a_echo", "x").await;
     assert_eq!((gateway.server.report().sessions, backend.streams()), (1, 2));
     drop(old);
@@ -294,7 +294,7 @@ async fn disconnected_client_ends_all_sessions() {
 async fn reports_errors_of_legacy_client() {
     let backend = Backend::start(None).await;
     let gateway = Gateway::before(&[&backend]).await;
-    let mut old = Old::open(gateway.address).await;
+    let mut old = LegacyClient::open(gateway.address).await;
     let early = old.request("tools/list", json!({})).await;
     assert_eq!(early["error"]["code"], -32600, "{early}");
     for (message, status) in [("{", 400), ("[]", 400), ("null", 400)] {
@@ -329,14 +329,14 @@ async fn reports_errors_of_legacy_client() {
 async fn each_stream_has_one_session() {
     let backend = Backend::start(None).await;
     let gateway = Gateway::before(&[&backend]).await;
-    let old = Old::connect(gateway.address).await;
+    let old = LegacyClient::connect(gateway.address).await;
     let hello = json!({"jsonrpc": "2.0", "id": 9, "method": "initialize", "params": {
         "protocolVersion": "2024-11-05", "capabilities": {},
         "clientInfo": {"name": "old client", "version": "1"},
     }});
     assert_eq!(old.post(&hello).await, StatusCode::BAD_REQUEST);
     assert_eq!(gateway.server.report().sessions, 1);
-    let other = Old::connect(gateway.address).await;
+    let other = LegacyClient::connect(gateway.address).await;
     assert_ne!(old.messages, other.messages);
     let id = old.messages.strip_prefix("/messages?sessionId=").unwrap();
     assert!(id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit()), "{id}");
@@ -346,10 +346,10 @@ async fn each_stream_has_one_session() {
 async fn drain_ends_idle_streams_first() {
     let backend = Backend::start(None).await;
     let mut gateway = Gateway::before(&[&backend]).await;
-    let mut old = Old::connect(gateway.address).await;
+    let mut old = LegacyClient::connect(gateway.address).await;
     old.begin("tools/call", call("a_silent", "")).await;
     until("the call is there", || count(&backend, "tools/call") == 1).await;
-    let idle = Old::connect(gateway.address).await;
+    let idle = LegacyClient::connect(gateway.address).await;
     drop(gateway.stop.take());
     idle.ended().await;
     until("the call alone goes on", || gateway.server.report().sessions == 1).await;

@@ -37,10 +37,10 @@ use vmcp_telemetry::ClientTelemetryLayer;
 use vmcp_telemetry_export::Telemetry;
 use vmcp_timeout::{Elapsed, TimeoutLayer};
 
-/// A body that must not be looked at.
-struct Untouchable;
+/// Body that fails the test when a layer reads it.
+struct UnreadableBody;
 
-impl http_body::Body for Untouchable {
+impl http_body::Body for UnreadableBody {
     type Data = Bytes;
     type Error = BoxError;
 
@@ -48,7 +48,7 @@ impl http_body::Body for Untouchable {
         self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        panic!("somebody read the body");
+        panic!("the body was read");
     }
 }
 
@@ -112,17 +112,17 @@ where
 #[tokio::test]
 async fn turns_inner_panic_into_failed_request() {
     // The innermost layer is the one that reads the body.
-    assert_eq!(status(stack(1), request("localhost", Untouchable)).await, 500);
+    assert_eq!(status(stack(1), request("localhost", UnreadableBody)).await, 500);
 }
 
 #[tokio::test]
 async fn rejects_excess_requests_before_other_checks() {
-    assert_eq!(status(stack(0), request("evil.example.com", Untouchable)).await, 503);
+    assert_eq!(status(stack(0), request("evil.example.com", UnreadableBody)).await, 503);
 }
 
 #[tokio::test]
 async fn rejects_foreign_origin_before_parsing() {
-    assert_eq!(status(stack(1), request("evil.example.com", Untouchable)).await, 403);
+    assert_eq!(status(stack(1), request("evil.example.com", UnreadableBody)).await, 403);
 }
 
 #[tokio::test]
@@ -133,20 +133,20 @@ async fn answers_preflight_without_reading_body() {
         .header("host", "localhost:4483")
         .header("origin", "http://localhost:6274")
         .header("access-control-request-method", "POST")
-        .body(Untouchable)
+        .body(UnreadableBody)
         .unwrap();
     assert_eq!(status(stack(1), preflight).await, 204);
 }
 
 /// Returns an authenticator that rejects all callers.
-fn nobody() -> Arc<dyn Authenticator> {
+fn reject_all() -> Arc<dyn Authenticator> {
     Arc::new(|_: &HeaderMap| async { Err::<Identity, _>(AuthError::NoCredentials) })
 }
 
 #[tokio::test]
 async fn authenticates_before_reading_body() {
-    let request = request("localhost", Untouchable);
-    assert_eq!(status(guarded(1, Some(nobody()), None), request).await, 401);
+    let request = request("localhost", UnreadableBody);
+    assert_eq!(status(guarded(1, Some(reject_all()), None), request).await, 401);
 }
 
 #[tokio::test]
@@ -154,18 +154,18 @@ async fn audits_rejected_callers() {
     let (sender, events) = std::sync::mpsc::channel();
     let record = move |event: Event| sender.send(event.outcome).unwrap();
     let auditor = Auditor::new(vmcp_audit::AuditSettings::default(), record);
-    let stack = audited(1, Some(AuditLayer::new(auditor)), Some(nobody()), None);
-    assert_eq!(status(stack.clone(), request("localhost", Untouchable)).await, 401);
+    let stack = audited(1, Some(AuditLayer::new(auditor)), Some(reject_all()), None);
+    assert_eq!(status(stack.clone(), request("localhost", UnreadableBody)).await, 401);
     assert_eq!(events.try_recv(), Ok(Outcome::Denied));
     // A foreign page is not a caller.
-    assert_eq!(status(stack, request("evil.test", Untouchable)).await, 403);
+    assert_eq!(status(stack, request("evil.test", UnreadableBody)).await, 403);
     assert!(events.try_recv().is_err());
 }
 
 #[tokio::test]
 async fn rejects_foreign_host_before_authentication() {
-    let request = request("evil.test", Untouchable);
-    assert_eq!(status(guarded(1, Some(nobody()), None), request).await, 403);
+    let request = request("evil.test", UnreadableBody);
+    assert_eq!(status(guarded(1, Some(reject_all()), None), request).await, 403);
 }
 
 #[tokio::test]
@@ -174,9 +174,9 @@ async fn answers_preflight_without_token() {
         .header("host", "localhost")
         .header("origin", "http://localhost")
         .header("access-control-request-method", "POST")
-        .body(Untouchable)
+        .body(UnreadableBody)
         .unwrap();
-    assert_eq!(status(guarded(1, Some(nobody()), None), preflight).await, 204);
+    assert_eq!(status(guarded(1, Some(reject_all()), None), preflight).await, 204);
 }
 
 #[tokio::test]

@@ -73,7 +73,7 @@ fn never() -> Answering {
     Box::pin(std::future::pending())
 }
 
-struct Old {
+struct LegacyClient {
     service: OldClients<Mcp>,
     clients: Arc<Clients>,
     address: String,
@@ -101,7 +101,7 @@ async fn send(
     response
 }
 
-impl Old {
+impl LegacyClient {
     async fn open(mcp: Mcp) -> Self {
         Self::open_at(service(mcp)).await
     }
@@ -152,7 +152,7 @@ fn message(text: &str) -> String {
 #[tokio::test(start_paused = true)]
 async fn sends_responses_on_stream_within_session() {
     let answer = r#"{"jsonrpc":"2.0","id":"one","result":{"tools":[]}}"#;
-    let mut old = Old::connect(mcp(move |request| {
+    let mut old = LegacyClient::connect(mcp(move |request| {
         assert_eq!(request.headers()[SESSION], "s1");
         assert_eq!(request.headers()[ACCEPT], "application/json, text/event-stream");
         ready(json(200, answer))
@@ -164,7 +164,7 @@ async fn sends_responses_on_stream_within_session() {
 
 #[tokio::test(start_paused = true)]
 async fn adds_request_id_to_error_without_id() {
-    let mut old = Old::connect(mcp(|_| {
+    let mut old = LegacyClient::connect(mcp(|_| {
         Box::pin(async {
             tokio::task::yield_now().await;
             Ok(json(503, r#"{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"m"}}"#))
@@ -178,14 +178,14 @@ async fn adds_request_id_to_error_without_id() {
 
 #[tokio::test(start_paused = true)]
 async fn returns_immediate_rejection_as_post_response() {
-    let old = Old::connect(mcp(|_| ready(json(401, r#"{"error":"unauthorized"}"#)))).await;
+    let old = LegacyClient::connect(mcp(|_| ready(json(401, r#"{"error":"unauthorized"}"#)))).await;
     assert_eq!(old.post(LIST).await.status(), StatusCode::UNAUTHORIZED);
 }
 
 #[tokio::test(start_paused = true)]
 async fn failed_handshake_can_be_retried() {
     let tries = AtomicUsize::new(0);
-    let old = Old::open(Mcp(Arc::new(move |_| {
+    let old = LegacyClient::open(Mcp(Arc::new(move |_| {
         let first = tries.fetch_add(1, Ordering::Relaxed) == 0;
         ready(if first { json(503, "{}") } else { accepted() })
     })))
@@ -206,7 +206,7 @@ fn events(sender: &Mutex<Option<Sender<Bytes, BoxError>>>) -> Answering {
 async fn resumes_broken_stream_or_reports_error() {
     let pipe = Arc::new(Mutex::new(None::<Sender<Bytes, BoxError>>));
     let opened = Arc::clone(&pipe);
-    let mut old = Old::connect(mcp(move |request| {
+    let mut old = LegacyClient::connect(mcp(move |request| {
         if request.method() == Method::GET {
             assert_eq!(request.headers()[LAST_EVENT], "1-7");
         }
@@ -238,7 +238,7 @@ async fn resumes_broken_stream_or_reports_error() {
 
 #[tokio::test(start_paused = true)]
 async fn truncated_json_becomes_error() {
-    let mut old = Old::connect(mcp(|_| {
+    let mut old = LegacyClient::connect(mcp(|_| {
         let (mut sender, body) = Pipe::<Bytes, BoxError>::new(8);
         sender
             .try_send(http_body::Frame::data("{\"jsonrpc\":\"2.0\",\"id\":\"one\"".into()))
@@ -259,7 +259,7 @@ async fn forwards_unsolicited_messages_until_session_ends() {
     let pipe = Arc::new(Mutex::new(None::<Sender<Bytes, BoxError>>));
     let opened = Arc::clone(&pipe);
     let gets = AtomicUsize::new(0);
-    let mut old = Old::connect(mcp(move |request| {
+    let mut old = LegacyClient::connect(mcp(move |request| {
         assert_eq!((request.method(), &request.headers()[ACCEPT]), (&Method::GET, &EVENTS));
         let first = gets.fetch_add(1, Ordering::Relaxed) == 0;
         if first { events(&opened) } else { ready(json(404, "{}")) }
@@ -276,11 +276,11 @@ async fn forwards_unsolicited_messages_until_session_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn sends_keep_alive_and_limits_handshake_time() {
-    let mut old = Old::connect(mcp(|_| never())).await;
+    let mut old = LegacyClient::connect(mcp(|_| never())).await;
     for _ in 0..10 {
         assert_eq!(old.event().await, ": keep-alive\n\n");
     }
-    let mut idle = Old::open(mcp(|_| never())).await;
+    let mut idle = LegacyClient::open(mcp(|_| never())).await;
     let opened = Instant::now();
     while !idle.event().await.is_empty() {}
     assert_eq!(opened.elapsed().as_secs(), 60);
@@ -288,7 +288,7 @@ async fn sends_keep_alive_and_limits_handshake_time() {
 
 #[tokio::test(start_paused = true)]
 async fn limits_pending_streams_and_messages() {
-    let old = Old::connect(mcp(|_| never())).await;
+    let old = LegacyClient::connect(mcp(|_| never())).await;
     for _ in 0..64 {
         assert_eq!(old.post(LIST).await.status(), StatusCode::ACCEPTED);
     }
@@ -304,7 +304,7 @@ async fn limits_pending_streams_and_messages() {
 
 #[tokio::test(start_paused = true)]
 async fn rejects_posts_of_other_callers() {
-    let old = Old::connect(mcp(|_| never())).await;
+    let old = LegacyClient::connect(mcp(|_| never())).await;
     let foreign = Identity::new("https://issuer.test", "mallory");
     let response = send(&old.service, Method::POST, &old.address, &foreign, LIST).await;
     assert_eq!(response.status(), StatusCode::NOT_FOUND);
@@ -315,7 +315,7 @@ async fn rejects_posts_of_other_callers() {
 async fn session_ends_with_stream() {
     let deleted = Arc::new(AtomicUsize::new(0));
     let counting = Arc::clone(&deleted);
-    let old = Old::connect(mcp(move |request| {
+    let old = LegacyClient::connect(mcp(move |request| {
         if request.method() == Method::DELETE {
             assert_eq!(request.headers()[SESSION], "s1");
             counting.fetch_add(1, Ordering::Relaxed);
@@ -324,7 +324,7 @@ async fn session_ends_with_stream() {
     }))
     .await;
     assert_eq!(old.post(LIST).await.status(), StatusCode::ACCEPTED);
-    let Old { clients, stream, service, address } = old;
+    let LegacyClient { clients, stream, service, address } = old;
     drop(stream);
     tokio::task::yield_now().await;
     assert_eq!((deleted.load(Ordering::Relaxed), clients.len()), (1, 0));
@@ -349,7 +349,7 @@ async fn charges_queued_messages_to_budget() {
         ready(response)
     });
     let service = OldClients::new(answers, Arc::new(Clients::new(2, decode)));
-    let mut old = Old::connect_to(service).await;
+    let mut old = LegacyClient::connect_to(service).await;
     for _ in 0..2 {
         assert_eq!(old.post(LIST).await.status(), StatusCode::ACCEPTED);
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -380,7 +380,7 @@ async fn charges_json_while_reading() {
         ready(response)
     });
     let service = OldClients::new(answers, Arc::new(Clients::new(2, decode)));
-    let old = Old::connect_to(service).await;
+    let old = LegacyClient::connect_to(service).await;
     assert_eq!(old.post(LIST).await.status(), StatusCode::ACCEPTED);
     sender.send_data(vec![b' '; 50_000].into()).await.unwrap();
     sender.send_data(vec![b' '; 50_000].into()).await.unwrap();
@@ -390,6 +390,6 @@ async fn charges_json_while_reading() {
 
 #[tokio::test(start_paused = true)]
 async fn rejects_oversized_message() {
-    let old = Old::connect(mcp(|_| never())).await;
+    let old = LegacyClient::connect(mcp(|_| never())).await;
     assert_eq!(old.post(&"x".repeat(1001)).await.status(), StatusCode::PAYLOAD_TOO_LARGE);
 }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::backend::Backend;
 use crate::http::request;
-use crate::program::{Folder, Running};
+use crate::program::{Folder, ServerProcess};
 
 const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}"#;
 
@@ -19,14 +19,14 @@ const POLICIES: &str = r#"
 "#;
 
 /// A gateway with these policies. The folder lives as long.
-fn start(backend: &Backend) -> (Folder, Running, u16) {
+fn start(backend: &Backend) -> (Folder, ServerProcess, u16) {
     let folder = Folder::new();
     let text = format!(
         "name: x\nincomingAuth:\n  type: anonymous\n  authz:\n   type: cedar\n   policies:{POLICIES}\
          backends: [{{name: a, url: \"{}\", transport: streamable-http}}]\n",
         backend.url()
     );
-    let (server, port) = Running::serve(&folder.write("vmcp.yaml", &text), &[]);
+    let (server, port) = ServerProcess::serve(&folder.write("vmcp.yaml", &text), &[]);
     (folder, server, port)
 }
 
@@ -132,7 +132,7 @@ fn rejects_case_variants_of_policy_arguments() {
 fn closes_connections_without_requests() {
     let folder = Folder::new();
     let file = folder.write("vmcp.yaml", "name: x\nincomingAuth: {type: anonymous}\n");
-    let (_server, port) = Running::serve(&file, &[]);
+    let (_server, port) = ServerProcess::serve(&file, &[]);
     let begun = Instant::now();
     let mut silent = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let mut slow = TcpStream::connect(("127.0.0.1", port)).unwrap();

@@ -10,7 +10,7 @@ use crate::http::{get, request};
 use crate::issuer::Issuer;
 use crate::login::{Client, Provider, sections};
 use crate::mcp::{Stateful, text};
-use crate::program::{Folder, Running, vmcp};
+use crate::program::{Folder, ServerProcess, vmcp};
 
 fn config(backend: &Backend, incoming: &str, audit: &str) -> String {
     let url = backend.url();
@@ -48,7 +48,7 @@ fn records_caller_operation_and_backend_in_file() {
         ", logFile: \"{log}\", component: gate, includeRequestData: true, includeResponseData: true, maxDataSize: 60"
     );
     let text_of = config(&backend, &issuer.section(""), &audit);
-    let (server, port) = Running::serve(&folder.write("vmcp.yaml", &text_of), &[]);
+    let (server, port) = ServerProcess::serve(&folder.write("vmcp.yaml", &text_of), &[]);
     let token = issuer.token("ann", &json!({"name": "Ann"}));
     let bearer = format!("Bearer {token}");
     let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
@@ -103,7 +103,7 @@ fn records_source_reported_by_trusted_proxies() {
         let log = folder.path("audit.log");
         let text = config(&backend, ANONYMOUS, &format!(", logFile: \"{log}\""));
         let path = folder.write("vmcp.yaml", &text);
-        let (_server, port) = Running::serve(&path, &["--trusted-proxies", trusted]);
+        let (_server, port) = ServerProcess::serve(&path, &["--trusted-proxies", trusted]);
         let forwarded = [("x-forwarded-for", "192.0.2.1, 203.0.113.9, 198.51.100.2")];
         request(port, "POST", "/mcp", &forwarded, "{}");
         assert_eq!(events(&log, 1)[0]["source"]["value"], source);
@@ -117,7 +117,7 @@ fn wait_mode_delays_responses_until_queue_room() {
         // Nothing can ever be written there.
         let audit = ", logFile: /dev/full, includeRequestData: true, maxDataSize: 1048576";
         let path = folder.write("vmcp.yaml", &config(&backend, ANONYMOUS, audit));
-        let (_server, port) = Running::serve(&path, &["--audit-overflow", what]);
+        let (_server, port) = ServerProcess::serve(&path, &["--audit-overflow", what]);
         // Twice what the queue holds.
         let asking = std::thread::spawn(move || {
             let padding = "x".repeat(1 << 20);
@@ -154,7 +154,7 @@ fn records_only_selected_event_types() {
         ", logFile: \"{log}\", eventTypes: [mcp_tools_list, mcp_ping], excludeEventTypes: [mcp_tools_list]"
     );
     let path = folder.write("vmcp.yaml", &config(&backend, ANONYMOUS, &audit));
-    let (server, port) = Running::serve(&path, &[]);
+    let (server, port) = ServerProcess::serve(&path, &[]);
     let session = Stateful::open(port);
     session.tools();
     session.ask("ping", &json!({}));
@@ -171,7 +171,7 @@ fn detects_application_errors_unless_disabled() {
             ", logFile: \"{log}\", eventTypes: [mcp_tool_call], detectApplicationErrors: {detect}"
         );
         let path = folder.write("vmcp.yaml", &config(&backend, ANONYMOUS, &audit));
-        let (server, port) = Running::serve(&path, &[]);
+        let (server, port) = ServerProcess::serve(&path, &[]);
         Stateful::open(port).call("missing", &json!({}));
         server.stop();
         assert_eq!(events(&log, 1)[0]["outcome"], outcome);
@@ -184,7 +184,7 @@ fn reopens_rotated_log_file() {
     let log = folder.path("audit.log");
     let audit = format!(", logFile: \"{log}\", eventTypes: [mcp_ping]");
     let path = folder.write("vmcp.yaml", &config(&backend, ANONYMOUS, &audit));
-    let (server, port) = Running::serve(&path, &[]);
+    let (server, port) = ServerProcess::serve(&path, &[]);
     let session = Stateful::open(port);
     session.ask("ping", &json!({}));
     events(&log, 1);
@@ -214,7 +214,7 @@ fn records_authorization_server_events_in_same_file() {
     let log = folder.path("audit.log");
     let own = sections(&[&corp], "");
     let text_of = format!("name: x\n{own}audit: {{enabled: true, logFile: \"{log}\"}}\n");
-    let (server, port) = Running::serve(&folder.write("vmcp.yaml", &text_of), &[]);
+    let (server, port) = ServerProcess::serve(&folder.write("vmcp.yaml", &text_of), &[]);
     let mut client = Client::logged_in(port);
     let first = client.refresh.clone();
     assert_eq!(client.refreshes(), 200);
@@ -292,7 +292,7 @@ fn reloaded_audit_selection_applies_to_logins() {
     let own = sections(&[&corp], "");
     let with = |audit: &str| format!("name: x\n{own}audit: {{{audit}}}\n");
     let path = folder.write("vmcp.yaml", &with("enabled: false"));
-    let (server, port) = Running::serve(&path, &[]);
+    let (server, port) = ServerProcess::serve(&path, &[]);
     let mut client = Client::logged_in(port);
     let only = format!("enabled: true, logFile: \"{log}\", eventTypes: [vmcp_token_refreshed]");
     folder.write("vmcp.yaml", &with(&only));

@@ -7,7 +7,7 @@ use crate::http::{Answer, get, request};
 use crate::incoming::ask;
 use crate::login::{Client, Provider, sections, signing_key};
 use crate::mcp::text;
-use crate::program::{Folder, Running, vmcp};
+use crate::program::{Folder, ServerProcess, vmcp};
 
 const HOUR: u64 = 3600;
 
@@ -47,7 +47,7 @@ fn client_logs_in_and_backends_receive_user_tokens() {
     let (corp, git) = (Provider::start("corp", HOUR), Provider::start("git", HOUR));
     let (folder, a, b) = (Folder::new(), Backend::start(&["x"]), Backend::start(&["y"]));
     let path = folder.write("vmcp.yaml", &file([&a, &b], &sections(&[&corp, &git], "")));
-    let (server, port) = Running::serve(&path, &[]);
+    let (server, port) = ServerProcess::serve(&path, &[]);
     let refused = ask(port, None, "tools/list", &json!({}));
     assert_eq!(refused.status, 401);
     assert!(refused.header("www-authenticate").unwrap().contains("resource_metadata="));
@@ -74,7 +74,7 @@ fn client_logs_in_and_backends_receive_user_tokens() {
 fn limits_registrations_per_address_behind_trusted_proxy() {
     let (corp, folder) = (Provider::start("corp", HOUR), Folder::new());
     let path = folder.write("vmcp.yaml", &format!("name: x\n{}", sections(&[&corp], "")));
-    let (_server, port) = Running::serve(&path, &["--trusted-proxies", "1"]);
+    let (_server, port) = ServerProcess::serve(&path, &["--trusted-proxies", "1"]);
     let registers = |address: &str| {
         // Any client can write the entries before the proxy's own.
         let forwarded = format!("203.0.113.1, {address}");
@@ -94,7 +94,7 @@ fn revoked_session_ends_only_own_streams_and_tokens() {
     let (corp, git) = (Provider::start("corp", HOUR), Provider::start("git", HOUR));
     let (folder, a, b) = (Folder::new(), Backend::start(&["x"]), Backend::start(&["y"]));
     let path = folder.write("vmcp.yaml", &file([&a, &b], &sections(&[&corp, &git], "")));
-    let (_server, port) = Running::serve(&path, &[]);
+    let (_server, port) = ServerProcess::serve(&path, &[]);
     let (client, other) = (Client::logged_in(port), Client::logged_in(port));
     let bearer = format!("Bearer {}", client.access);
     let headers = [("accept", "text/event-stream"), ("authorization", &*bearer)];
@@ -121,7 +121,7 @@ fn refreshes_provider_tokens_and_requests_relogin_when_refused() {
     let (corp, git) = (Provider::start("corp", HOUR), Provider::start("git", 2));
     let (folder, a, b) = (Folder::new(), Backend::start(&["x"]), Backend::start(&["y"]));
     let path = folder.write("vmcp.yaml", &file([&a, &b], &sections(&[&corp, &git], "")));
-    let (_server, port) = Running::serve(&path, &[]);
+    let (_server, port) = ServerProcess::serve(&path, &[]);
     let mut client = Client::logged_in(port);
     assert_eq!(call(port, &client, "b_y").status, 200);
     assert_ne!(bearers(&b), ["git-access-1"]);
@@ -142,7 +142,7 @@ fn refreshes_rejected_token_once_for_concurrent_calls() {
     let (corp, git) = (Provider::start("corp", HOUR), Provider::start("git", HOUR));
     let (folder, a, b) = (Folder::new(), Backend::start(&["x"]), Backend::of(true, &["y"]));
     let path = folder.write("vmcp.yaml", &file([&a, &b], &sections(&[&corp, &git], "")));
-    let (_server, port) = Running::serve(&path, &[]);
+    let (_server, port) = ServerProcess::serve(&path, &[]);
     let client = Client::logged_in(port);
     assert_eq!(text(&call(port, &client, "b_y").message()), "done");
     let refreshes = |provider: &Provider| {
@@ -189,7 +189,7 @@ fn reload_keeps_sessions_and_rotates_valid_keys() {
     };
     let (first, second) = (format!("{{file: \"{one}\"}}"), format!("{{file: \"{two}\"}}"));
     let path = folder.write("vmcp.yaml", &with(&first, ""));
-    let (server, port) = Running::serve(&path, &[]);
+    let (server, port) = ServerProcess::serve(&path, &[]);
     let mut client = Client::logged_in(port);
     let kids = || get(port, "/.well-known/jwks.json")["keys"].as_array().unwrap().len();
     assert_eq!(kids(), 1);
@@ -229,7 +229,7 @@ fn allows_cors_on_client_endpoints_only() {
     let corp = Provider::start("corp", HOUR);
     let folder = Folder::new();
     let path = folder.write("vmcp.yaml", &format!("name: x\n{}", sections(&[&corp], "")));
-    let (_server, port) = Running::serve(&path, &[]);
+    let (_server, port) = ServerProcess::serve(&path, &[]);
     let origin = [("origin", "https://app.example")];
     for at in [
         "/.well-known/oauth-authorization-server",
@@ -294,7 +294,7 @@ fn default_redirect_uri_works_with_another_authorization_origin() {
     let file = folder.write("vmcp.yaml", &format!("name: x\n{}", sections(&[&corp], base)));
     let ended = vmcp(&["validate", "--config", &file]);
     assert_eq!(ended.code, 0, "{ended:?}");
-    let (_server, port) = Running::serve(&file, &[]);
+    let (_server, port) = ServerProcess::serve(&file, &[]);
     let answer = request(port, "GET", "/mcp/oauth/callback?code=c&state=s", &[], "");
     let back = "https://login.example/auth/oauth/return/mcp/oauth/callback?code=c&state=s";
     assert_eq!((answer.status, answer.header("location")), (303, Some(back)));
@@ -403,7 +403,7 @@ fn exchanges_token_of_first_or_named_provider() {
              tokenExchange: {{tokenUrl: \"{at}\"{named}}}}}}}\n\
              backends: [{{name: a, url: \"{url}\", transport: streamable-http}}]\n"
         );
-        let (_server, port) = Running::serve(&folder.write("vmcp.yaml", &text), &[]);
+        let (_server, port) = ServerProcess::serve(&folder.write("vmcp.yaml", &text), &[]);
         let client = Client::logged_in(port);
         assert_eq!(call(port, &client, "a_x").status, 200);
         let form = exchange.forms().pop().unwrap();
@@ -428,7 +428,7 @@ fn aws_receives_token_of_first_or_named_provider() {
         let file = folder.write("vmcp.yaml", &text);
         let endpoint = sts.token_url();
         let variables = [("AWS_ENDPOINT_URL_STS", endpoint.as_str())];
-        let (_server, port) = Running::serve_with(&file, &[], &variables);
+        let (_server, port) = ServerProcess::serve_with(&file, &[], &variables);
         let before = sts.forms().len();
         // The fake endpoint returns no AWS credentials; the test checks only the token in the request.
         call(port, &Client::logged_in(port), "a_x");
@@ -457,7 +457,7 @@ fn policies_read_claims_of_primary_provider() {
         let text = format!(
             "name: x\n{own}backends: [{{name: a, url: \"{url}\", transport: streamable-http}}]\n"
         );
-        let (_server, port) = Running::serve(&folder.write("vmcp.yaml", &text), &[]);
+        let (_server, port) = ServerProcess::serve(&folder.write("vmcp.yaml", &text), &[]);
         let client = Client::logged_in(port);
         let tools = ask(port, Some(&client.access), "tools/list", &json!({})).message();
         assert_eq!(tools["result"]["tools"].as_array().map(Vec::len), Some(listed), "{tools}");
@@ -505,7 +505,7 @@ fn tightened_policies_end_streams_of_denied_callers() {
     let wide = r#"permit(principal in Group::"eng", action, resource);"#;
     let tight = r#"permit(principal in Group::"ops", action, resource);"#;
     let path = folder.write("vmcp.yaml", &text(wide, ""));
-    let (server, port) = Running::serve(&path, &[]);
+    let (server, port) = ServerProcess::serve(&path, &[]);
     let client = Client::logged_in(port);
     let listed = || {
         let listed = ask(port, Some(&client.access), "tools/list", &json!({})).message();
@@ -556,7 +556,7 @@ fn status_shows_store_and_provider_health() {
     let own = sections(&[&corp, &git], "");
     let away = "  - {name: away, type: oidc, oidcConfig: {issuerUrl: \"https://127.0.0.1:9\", clientId: x}}\n";
     let path = folder.write("vmcp.yaml", &file([&a, &b], &own));
-    let (_server, port) = Running::serve(&path, &[]);
+    let (_server, port) = ServerProcess::serve(&path, &[]);
     let before = shown(port, |shown| shown["storage"]["status"] == "ready");
     assert_eq!(before["storage"]["type"], "memory");
     let state = |shown: &serde_json::Value, at: usize| {
@@ -574,7 +574,7 @@ fn status_shows_store_and_provider_health() {
     );
 
     let path = folder.write("away.yaml", &file([&a, &b], &format!("{own}{away}")));
-    let (_server, port) = Running::serve(&path, &[]);
+    let (_server, port) = ServerProcess::serve(&path, &[]);
     let found = shown(port, |shown| shown["upstreams"][2]["status"] != "unknown");
     assert_eq!(state(&found, 2), "away oidc unavailable");
     assert!(
@@ -627,7 +627,7 @@ fn telemetry_covers_endpoints_by_route() {
         file([&a, &b], &own).replace("providerName: git", "providerName: corp")
     );
     let path = folder.write("vmcp.yaml", &text);
-    let (server, port) = Running::serve(&path, &[]);
+    let (server, port) = ServerProcess::serve(&path, &[]);
     let client = Client::logged_in(port);
     assert_eq!(request(port, "GET", "/oauth/canary?code=canary", &[], "").status, 404);
     shown(port, |shown| shown["storage"]["status"] == "ready");

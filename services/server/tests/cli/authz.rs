@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::backend::Backend;
-use crate::program::{Ended, Folder, vmcp};
+use crate::program::{CommandOutput, Folder, vmcp};
 
 const POLICIES: &str = r#"
   - '@id("all") permit(principal in Group::"eng", action, resource) when { resource.name like "a_*" };'
@@ -13,13 +13,13 @@ const POLICIES: &str = r#"
 "#;
 
 /// A configuration with these policies, and files of claims beside it.
-struct World {
+struct TestEnv {
     folder: Folder,
     file: String,
     _backend: Backend,
 }
 
-impl World {
+impl TestEnv {
     fn new() -> Self {
         Self::with(&format!(
             "incomingAuth:\n authz:\n  type: cedar\n  policies: {POLICIES} type: local\n"
@@ -38,12 +38,12 @@ impl World {
         Self { folder, file, _backend: backend }
     }
 
-    fn explain(&self, claims: &Value, arguments: &[&str]) -> Ended {
+    fn explain(&self, claims: &Value, arguments: &[&str]) -> CommandOutput {
         let claims = self.folder.write("claims.json", &claims.to_string());
         self.run(&[&["--as", &claims], arguments].concat())
     }
 
-    fn run(&self, arguments: &[&str]) -> Ended {
+    fn run(&self, arguments: &[&str]) -> CommandOutput {
         vmcp(&[&["authz", "explain", "-c", &self.file], arguments].concat())
     }
 
@@ -60,9 +60,9 @@ fn ids(explained: &Value) -> Vec<&str> {
 
 #[test]
 fn names_deciding_policies_with_text() {
-    let world = World::new();
+    let env = TestEnv::new();
     let eng = json!({"sub": "alice", "groups": ["eng"]});
-    let ended = world.explain(&eng, &["--tool", "a_pay", "--argument", "amount=101"]);
+    let ended = env.explain(&eng, &["--tool", "a_pay", "--argument", "amount=101"]);
     assert_eq!((ended.code, &*ended.err), (0, ""));
     for says in [
         "tool a_pay for alice: listed, but denied with these arguments (403)",
@@ -74,7 +74,7 @@ fn names_deciding_policies_with_text() {
     ] {
         assert!(ended.out.contains(says), "{says}: {}", ended.out);
     }
-    let explained = world.json(&eng, &["--tool", "a_pay", "--arguments", r#"{"amount":1}"#]);
+    let explained = env.json(&eng, &["--tool", "a_pay", "--arguments", r#"{"amount":1}"#]);
     assert_eq!(
         (explained["verdict"].as_str(), ids(&explained)),
         (Some("permitted"), vec!["policy0"])
@@ -90,44 +90,44 @@ fn names_deciding_policies_with_text() {
 
 #[test]
 fn explains_hidden_items_and_missing_scopes() {
-    let world = World::new();
+    let env = TestEnv::new();
     let bob = json!({"sub": "bob", "scope": "openid"});
-    let explained = world.json(&bob, &["--tool", "a_drop"]);
+    let explained = env.json(&bob, &["--tool", "a_drop"]);
     assert_eq!(
         (explained["verdict"].as_str(), &explained["scopes"]),
         (Some("needsScopes"), &json!(["admin"]))
     );
     assert_eq!(explained["visibleItems"]["tools"], json!({"visible": ["a_drop"], "of": 3}));
-    let text = world.explain(&bob, &["--tool", "a_pay"]).out;
+    let text = env.explain(&bob, &["--tool", "a_pay"]).out;
     assert!(text.contains("hidden: not listed") && text.contains("no policy permits it"), "{text}");
     let admin = json!({"sub": "bob", "scope": "openid admin"});
-    assert_eq!(world.json(&admin, &["--tool", "a_drop"])["verdict"], "permitted");
+    assert_eq!(env.json(&admin, &["--tool", "a_drop"])["verdict"], "permitted");
     // Without an item, the lists alone.
-    let alone = world.json(&bob, &[]);
+    let alone = env.json(&bob, &[]);
     assert!(alone.get("verdict").is_none() && alone["visibleItems"]["tools"]["of"] == 3, "{alone}");
-    let nobody = world.run(&["--anonymous", "--tool", "a_look"]);
+    let nobody = env.run(&["--anonymous", "--tool", "a_look"]);
     assert!(nobody.out.starts_with("tool a_look for anonymous: hidden"), "{nobody:?}");
 }
 
 #[test]
 fn shows_tool_annotations_and_policy_errors() {
-    let world = World::new();
+    let env = TestEnv::new();
     let auditor = json!({"sub": "auditor"});
-    let looked = world.explain(&auditor, &["--tool", "a_look"]);
+    let looked = env.explain(&auditor, &["--tool", "a_look"]);
     assert!(looked.out.contains("its server says: readOnlyHint true"), "{looked:?}");
     assert!(looked.out.contains("policy3 permits"), "{looked:?}");
-    let paid = world.json(&auditor, &["--tool", "a_pay"]);
+    let paid = env.json(&auditor, &["--tool", "a_pay"]);
     assert_eq!(paid["verdict"], "hidden");
     let error = paid["errors"][0].as_str().unwrap();
     assert!(error.contains("policy3") && error.contains("readOnlyHint"), "{error}");
     // With `--offline`, no backend is asked for annotations.
-    let offline = world.json(&auditor, &["--tool", "a_look", "--offline"]);
+    let offline = env.json(&auditor, &["--tool", "a_look", "--offline"]);
     assert_eq!((&offline["verdict"], offline.get("visibleItems")), (&json!("hidden"), None));
 }
 
 #[test]
 fn suggests_existing_items_for_unknown_target() {
-    let world = World::new();
+    let env = TestEnv::new();
     let who = json!({"sub": "alice"});
     for (arguments, says) in [
         (&["--tool", "look"][..], "did you mean a_look?"),
@@ -135,13 +135,13 @@ fn suggests_existing_items_for_unknown_target() {
         (&["--prompt", "x"], "there is no prompt \"x\", nor any other prompt"),
         (&["--resource", "file:///x"], "there is no resource \"file:///x\""),
     ] {
-        let ended = world.explain(&who, arguments);
+        let ended = env.explain(&who, arguments);
         assert_eq!((ended.code, &*ended.out), (2, ""), "{ended:?}");
         assert!(ended.err.contains(says), "{says}: {ended:?}");
     }
     let text = "name: x\nincomingAuth: {type: anonymous}\n\
                 backends: [{name: gone, url: \"http://127.0.0.1:1/mcp\", transport: streamable-http}]\n";
-    let gone = world.folder.write("gone.yaml", text);
+    let gone = env.folder.write("gone.yaml", text);
     let ended = vmcp(&["authz", "explain", "-c", &gone, "--anonymous", "--tool", "x"]);
     assert_eq!(ended.code, 1, "{ended:?}");
     assert!(
@@ -152,8 +152,8 @@ fn suggests_existing_items_for_unknown_target() {
 
 #[test]
 fn states_that_missing_policies_permit_everything() {
-    let world = World::with("incomingAuth: {type: anonymous}");
-    let ended = world.explain(&json!({"sub": "alice"}), &["--tool", "a_pay"]);
+    let env = TestEnv::with("incomingAuth: {type: anonymous}");
+    let ended = env.explain(&json!({"sub": "alice"}), &["--tool", "a_pay"]);
     assert_eq!(ended.code, 0, "{ended:?}");
     assert!(ended.out.contains("a_pay for alice: permitted"), "{ended:?}");
     assert!(ended.err.contains("there are no policies"), "{ended:?}");
@@ -162,7 +162,7 @@ fn states_that_missing_policies_permit_everything() {
 
 #[test]
 fn rejects_invalid_claims_file_with_remedy() {
-    let world = World::new();
+    let env = TestEnv::new();
     let large = format!("{{\"sub\":\"{}\"}}", "x".repeat(1 << 20));
     for (text, says) in [
         ("", "is no JSON"),
@@ -174,8 +174,8 @@ fn rejects_invalid_claims_file_with_remedy() {
         ("eyJhbGciOiJub25lIn0.e30.", "is a token: the claims in it are wanted"),
         (&large, "at most are read"),
     ] {
-        let file = world.folder.write("claims.json", text);
-        let ended = world.run(&["--as", &file, "--tool", "a_pay"]);
+        let file = env.folder.write("claims.json", text);
+        let ended = env.run(&["--as", &file, "--tool", "a_pay"]);
         assert_eq!(ended.code, 2, "{ended:?}");
         assert!(ended.err.contains(says) && ended.err.contains(&file), "{says}: {}", ended.err);
     }
@@ -189,11 +189,11 @@ fn rejects_invalid_claims_file_with_remedy() {
         (&["--anonymous", "--tool", "a_pay", "--arguments", "[1]"], "must be a JSON object"),
         (&["--anonymous", "--tool", "a_pay", "--argument", "a"], "NAME=VALUE is wanted"),
     ] {
-        let ended = world.run(arguments);
+        let ended = env.run(arguments);
         assert_eq!((ended.code, &*ended.out), (2, ""), "{ended:?}");
         assert!(ended.err.contains(says), "{says}: {}", ended.err);
     }
-    let wrong = world.folder.write(
+    let wrong = env.folder.write(
         "wrong.yaml",
         "name: x\nincomingAuth: {type: local, authz: {type: cedar, policies: [permit]}}\n",
     );

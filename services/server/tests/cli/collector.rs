@@ -24,20 +24,20 @@ use tokio_rustls::rustls::crypto::aws_lc_rs;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 
 /// Idle time after which all exports have arrived.
-const QUIET: Duration = Duration::from_millis(200);
+const IDLE_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// OpenTelemetry collector that runs until the test ends.
 #[derive(Debug)]
 pub(crate) struct Collector {
     port: u16,
-    got: Receiver<Got>,
+    got: Receiver<Export>,
     /// The CA that its certificate is of, as PEM.
     pub(crate) authority: Option<String>,
 }
 
 /// One export.
 #[derive(Debug)]
-pub(crate) struct Got {
+pub(crate) struct Export {
     pub(crate) path: String,
     pub(crate) headers: HeaderMap,
     pub(crate) version: Version,
@@ -79,8 +79,8 @@ impl Collector {
     }
 
     /// Returns the exports so far. Called after the exporter has ended.
-    pub(crate) fn all(&self) -> Vec<Got> {
-        std::iter::from_fn(|| self.got.recv_timeout(QUIET).ok()).collect()
+    pub(crate) fn all(&self) -> Vec<Export> {
+        std::iter::from_fn(|| self.got.recv_timeout(IDLE_TIMEOUT).ok()).collect()
     }
 
     /// The spans among it.
@@ -123,7 +123,11 @@ pub(crate) fn attribute<'a>(span: &'a Span, key: &str) -> Option<&'a str> {
     }
 }
 
-async fn connection(tcp: tokio::net::TcpStream, acceptor: Option<TlsAcceptor>, got: Sender<Got>) {
+async fn connection(
+    tcp: tokio::net::TcpStream,
+    acceptor: Option<TlsAcceptor>,
+    got: Sender<Export>,
+) {
     let take = service_fn(move |request| {
         let got = got.clone();
         async move { Ok::<_, Infallible>(take(request, &got).await) }
@@ -141,7 +145,7 @@ async fn connection(tcp: tokio::net::TcpStream, acceptor: Option<TlsAcceptor>, g
 
 async fn take(
     request: Request<hyper::body::Incoming>,
-    got: &Sender<Got>,
+    got: &Sender<Export>,
 ) -> Response<UnsyncBoxBody<Bytes, Infallible>> {
     let (parts, body) = request.into_parts();
     let mut message = body.collect().await.unwrap().to_bytes();
@@ -155,7 +159,7 @@ async fn take(
     }
     let path = parts.uri.path().to_owned();
     let (headers, version) = (parts.headers, parts.version);
-    _ = got.send(Got { path, headers, version, message });
+    _ = got.send(Export { path, headers, version, message });
     let status = (HeaderName::from_static("grpc-status"), HeaderValue::from_static("0"));
     let trailers = is_grpc.then(|| Ok(HeaderMap::from_iter([status])));
     let body = Full::new(answer).with_trailers(std::future::ready(trailers));

@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::backend::Backend;
 use crate::http::{get, request};
 use crate::mcp::{Stateful, Stateless, text};
-use crate::program::{Folder, Running, vmcp};
+use crate::program::{Folder, ServerProcess, vmcp};
 
 const ANONYMOUS: &str = "name: x\nincomingAuth: {type: anonymous}\n";
 
@@ -39,7 +39,7 @@ fn anonymous_clients_are_served() {
     let folder = Folder::new();
     let backend = Backend::start(&["x"]);
     let file = folder.write("vmcp.yaml", &with(&backend, ""));
-    let (_server, port) = Running::serve(&file, &[]);
+    let (_server, port) = ServerProcess::serve(&file, &[]);
     assert_eq!(Stateful::open(port).tools(), ["a_x"]);
     assert_eq!(Stateless(port).tools(), ["a_x"]);
 }
@@ -51,7 +51,7 @@ fn sends_no_credentials_to_backends() {
     let outgoing = "outgoingAuth: {source: inline, default: {type: unauthenticated}, \
                     backends: {a: {type: unauthenticated}}}\n";
     let file = folder.write("vmcp.yaml", &with(&backend, outgoing));
-    let (_server, port) = Running::serve(&file, &[]);
+    let (_server, port) = ServerProcess::serve(&file, &[]);
     let session = Stateful::open(port);
     assert_eq!(text(&session.call("a_x", &json!({}))), "done");
     let headers = [
@@ -107,7 +107,7 @@ fn partial_failure_mode_decides_incomplete_lists() {
             + "operational: {failureHandling: {partialFailureMode: "
             + mode
             + "}}\n";
-        let (server, port) = Running::serve(&folder.write("vmcp.yaml", &text), &[]);
+        let (server, port) = ServerProcess::serve(&folder.write("vmcp.yaml", &text), &[]);
         server.logs("\"started\"");
         let listed = Stateful::open(port).ask("tools/list", &json!({}));
         match mode {
@@ -125,7 +125,7 @@ fn logs_debug_events_only_when_configured() {
     let folder = Folder::new();
     for (operational, wanted) in [("", false), ("operational: {logLevel: debug}\n", true)] {
         let file = folder.write("vmcp.yaml", &format!("{ANONYMOUS}{operational}"));
-        let (server, port) = Running::serve(&file, &[]);
+        let (server, port) = ServerProcess::serve(&file, &[]);
         // A connection that breaks is a detail.
         let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
         std::io::Write::write_all(&mut stream, b"no HTTP\r\n\r\n").unwrap();
@@ -148,7 +148,7 @@ fn status_and_inspect_show_names_metadata_and_types() {
              metadata: {{tier: gold, group: other}}}}\n"
         ),
     );
-    let (server, port) = Running::serve(&file, &[]);
+    let (server, port) = ServerProcess::serve(&file, &[]);
     server.logs("\"started\"");
     let status = get(port, "/status");
     let inspected = vmcp(&["inspect", "-c", &file, "-o", "json"]);

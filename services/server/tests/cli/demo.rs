@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use crate::mcp::{Stateful, Stateless, text};
-use crate::program::{Folder, Running, vmcp};
+use crate::program::{Folder, ServerProcess, vmcp};
 
 const TOOLS: [&str; 7] = [
     "clock_add_days",
@@ -15,7 +15,7 @@ const TOOLS: [&str; 7] = [
 
 #[test]
 fn prints_connection_help_and_valid_configuration() {
-    let (demo, port, printed) = Running::demo();
+    let (demo, port, printed) = ServerProcess::demo();
     let url = format!("http://127.0.0.1:{port}/mcp");
     for line in [
         format!("claude mcp add --transport http vmcp {url}"),
@@ -44,7 +44,7 @@ fn prints_connection_help_and_valid_configuration() {
 
 #[test]
 fn stateful_client_uses_tools_of_every_backend() {
-    let (_demo, port, _) = Running::demo();
+    let (_demo, port, _) = ServerProcess::demo();
     let client = Stateful::open(port);
     assert_eq!(client.welcome["protocolVersion"], "2025-11-25");
     assert_eq!(client.tools(), TOOLS);
@@ -61,7 +61,7 @@ fn stateful_client_uses_tools_of_every_backend() {
 
 #[test]
 fn progress_precedes_result() {
-    let (_demo, port, _) = Running::demo();
+    let (_demo, port, _) = ServerProcess::demo();
     let client = Stateful::open(port);
     let mut rolling = client.send(
         "tools/call",
@@ -81,7 +81,7 @@ fn progress_precedes_result() {
 
 #[test]
 fn stateful_client_answers_server_request_in_session() {
-    let (_demo, port, _) = Running::demo();
+    let (_demo, port, _) = ServerProcess::demo();
     let client = Stateful::open(port);
     client.call("notes_add_note", &json!({"text": "milk"}));
     let call = json!({"name": "notes_delete_note", "arguments": {"number": 1}});
@@ -99,7 +99,7 @@ fn stateful_client_answers_server_request_in_session() {
 
 #[test]
 fn stateless_client_calls_tools_and_retries_with_input() {
-    let (_demo, port, _) = Running::demo();
+    let (_demo, port, _) = ServerProcess::demo();
     let client = Stateless(port);
     let found = client.ask("server/discover", &json!({}));
     assert_eq!(found["result"]["supportedVersions"][0], "2026-07-28");
@@ -121,7 +121,7 @@ fn stateless_client_calls_tools_and_retries_with_input() {
 
 #[test]
 fn subscribed_client_receives_change_notifications() {
-    let (_demo, port, _) = Running::demo();
+    let (_demo, port, _) = ServerProcess::demo();
     let client = Stateful::open(port);
     let mut standing = client.listen();
     client.call("notes_add_note", &json!({"text": "milk"}));

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::backend::Backend;
 use crate::http::get;
-use crate::program::{Ended, Folder, Running, vmcp, vmcp_with};
+use crate::program::{CommandOutput, Folder, ServerProcess, vmcp, vmcp_with};
 
 /// A server that answers each request, by its first line and its body, with a status line, a media type and a body.
 struct Server {
@@ -71,7 +71,7 @@ fn file(url: &str, transport: &str, more: &str) -> String {
     )
 }
 
-fn connect(text: &str, variables: &[(&str, &str)]) -> (Ended, Value) {
+fn connect(text: &str, variables: &[(&str, &str)]) -> (CommandOutput, Value) {
     let folder = Folder::new();
     let path = folder.write("vmcp.yaml", text);
     let ended = vmcp_with(&["validate", "--connect", "-o", "json", "-c", &path], variables);
@@ -148,10 +148,10 @@ fn remedies_are_in_status_inspect_and_log() {
     assert!(ended.out.contains(says), "{ended:?}");
     let ended = vmcp(&["list", "-c", &path]);
     assert!(ended.err.contains(says) || ended.code == 1, "{ended:?}");
-    let server = Running::start(&["serve", "--port", "0", "-c", &path]);
+    let server = ServerProcess::start(&["serve", "--port", "0", "-c", &path]);
     let line = server.logs("failed to observe the backend");
     assert!(line.contains(says), "{line}");
-    let (server, port) = Running::serve(&path, &[]);
+    let (server, port) = ServerProcess::serve(&path, &[]);
     server.logs("\"started\"");
     let status = get(port, "/status");
     assert!(status["backends"][0]["message"].as_str().unwrap().contains(says), "{status}");
@@ -239,7 +239,8 @@ fn variables_in_hosts_stay_out_of_messages() {
             let ended = vmcp_with(&[command, &["-c", &path]].concat(), &variables);
             assert!(!format!("{ended:?}").contains(host), "{command:?}: {ended:?}");
         }
-        let (server, port) = Running::serve_with(&path, &["--allow-host", "x.test"], &variables);
+        let (server, port) =
+            ServerProcess::serve_with(&path, &["--allow-host", "x.test"], &variables);
         server.logs("\"started\"");
         let shown = format!("{} {}", get(port, "/status"), get(port, "/api/backends/health"));
         let (_, log) = server.stop();

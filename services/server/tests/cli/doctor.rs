@@ -7,15 +7,15 @@ use serde_json::Value;
 use crate::backend::Backend;
 use crate::issuer::Issuer;
 use crate::login::{Provider, sections};
-use crate::program::{Folder, Running, vmcp};
+use crate::program::{Folder, ServerProcess, vmcp};
 
-fn serve(section: &str) -> (Folder, Backend, Running, String) {
+fn serve(section: &str) -> (Folder, Backend, ServerProcess, String) {
     let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
     let url = backend.url();
     let config = format!(
         "name: x\n{section}backends:\n- {{name: a, url: \"{url}\", transport: streamable-http}}\n"
     );
-    let (server, port) = Running::serve(&folder.write("vmcp.yaml", &config), &[]);
+    let (server, port) = ServerProcess::serve(&folder.write("vmcp.yaml", &config), &[]);
     (folder, backend, server, format!("http://localhost:{port}/mcp"))
 }
 
@@ -32,7 +32,7 @@ fn every_client_discovers_embedded_authorization_server() {
         backend.url()
     );
     let path = folder.write("vmcp.yaml", &config);
-    let server = Running::start(&["serve", "--port", &port, "--config", &path]);
+    let server = ServerProcess::start(&["serve", "--port", &port, "--config", &path]);
     server.logs("listening on http://");
     let url = format!("http://localhost:{port}/mcp");
     for client in ["claude", "chatgpt", "cursor", "vscode", "inspector"] {

@@ -8,10 +8,10 @@ use crate::backend::Backend;
 use crate::collector::private_authority;
 use crate::http::get;
 use crate::mcp::{Stateful, Stateless};
-use crate::program::{Folder, Running, vmcp};
+use crate::program::{Folder, ServerProcess, vmcp};
 
 /// A server in front of `a` and `b`, when it knows what they offer.
-fn serve(a: &Backend, b: &Backend, aggregation: &str) -> (Running, u16, Folder) {
+fn serve(a: &Backend, b: &Backend, aggregation: &str) -> (ServerProcess, u16, Folder) {
     let folder = Folder::new();
     let text = format!(
         "name: x\nincomingAuth: {{type: anonymous}}\naggregation: {aggregation}\nbackends:\n\
@@ -20,7 +20,7 @@ fn serve(a: &Backend, b: &Backend, aggregation: &str) -> (Running, u16, Folder) 
         a.url(),
         b.url(),
     );
-    let (server, port) = Running::serve(&folder.write("vmcp.yaml", &text), &[]);
+    let (server, port) = ServerProcess::serve(&folder.write("vmcp.yaml", &text), &[]);
     server.logs("\"started\"");
     (server, port, folder)
 }

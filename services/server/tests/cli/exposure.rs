@@ -9,9 +9,9 @@ use crate::backend::Backend;
 use crate::http::request;
 use crate::issuer::Issuer;
 use crate::mcp::{Stateful, text as text_of};
-use crate::program::{Ended, Folder, Running, vmcp, while_default_is_taken};
+use crate::program::{CommandOutput, Folder, ServerProcess, vmcp, while_default_is_taken};
 
-fn serve(kind: &str, arguments: &[&str]) -> Ended {
+fn serve(kind: &str, arguments: &[&str]) -> CommandOutput {
     let folder = Folder::new();
     let file = folder.write("vmcp.yaml", &format!("name: x\nincomingAuth: {{type: {kind}}}\n"));
     vmcp(&[&["serve", "--port", "0", "--host", "0.0.0.0", "-c", &file][..], arguments].concat())
@@ -37,7 +37,7 @@ fn anonymous_network_bind_requires_flag() {
     let folder = Folder::new();
     let file = folder.write("vmcp.yaml", "name: x\nincomingAuth: {type: anonymous}\n");
     let fixed = ["serve", "--port", "0", "--host", "0.0.0.0", "-c", &file];
-    let server = Running::start(&[&fixed[..], &["--allow-anonymous-network"]].concat());
+    let server = ServerProcess::start(&[&fixed[..], &["--allow-anonymous-network"]].concat());
     server.logs("http://0.0.0.0:");
 }
 
@@ -45,7 +45,7 @@ fn anonymous_network_bind_requires_flag() {
 fn reload_rejects_local_user_on_network_bind() {
     let (folder, issuer) = (Folder::new(), Issuer::start());
     let file = folder.write("vmcp.yaml", &format!("name: x\n{}", issuer.section("")));
-    let server = Running::start(&["serve", "--port", "0", "--host", "0.0.0.0", "-c", &file]);
+    let server = ServerProcess::start(&["serve", "--port", "0", "--host", "0.0.0.0", "-c", &file]);
     server.logs("http://0.0.0.0:");
     folder.write("vmcp.yaml", "name: x\nincomingAuth: {type: local}\n");
     server.logs("other machines would act as the user of this one");
@@ -72,7 +72,7 @@ fn accepts_resource_host_without_flag() {
         format!("name: x\n{section}")
     };
     let file = folder.write("vmcp.yaml", &section("mcp.example.com"));
-    let (server, port) = Running::serve(&file, &[]);
+    let (server, port) = ServerProcess::serve(&file, &[]);
     for (host, expected) in
         [("mcp.example.com", 200), ("mcp.example.com:443", 200), ("evil.example.com", 403)]
     {
@@ -97,7 +97,7 @@ fn status_on_networks_needs_own_listener_or_token() {
     let file = folder.write("vmcp.yaml", text);
     let network =
         ["--host", "0.0.0.0", "--allow-anonymous-network", "--admin-listen", "127.0.0.1:0"];
-    let (server, port) = Running::serve(&file, &network);
+    let (server, port) = ServerProcess::serve(&file, &network);
     let line = server.logs("/status is at http://127.0.0.1:");
     let admin: u16 =
         line.split("127.0.0.1:").nth(1).unwrap().split('/').next().unwrap().parse().unwrap();
@@ -116,7 +116,7 @@ fn status_on_networks_needs_own_listener_or_token() {
     // With a token, the main port shows them to those who have it.
     let token = folder.write("token", "0123456789abcdef0123\n");
     let with_token = [&network[..], &["--admin-token-file", &token]].concat();
-    let (server, port) = Running::serve(&file, &with_token);
+    let (server, port) = ServerProcess::serve(&file, &with_token);
     for path in ["/status", "/api/backends/health", "/metrics"] {
         assert_eq!(at(port, path, &[]), 401, "{path}");
         assert_eq!(at(port, path, &[("Authorization", "Bearer 0123456789abcdef0124")]), 401);
@@ -152,7 +152,7 @@ fn serves_without_taken_default_of_administration() {
     let network = ["--host", "0.0.0.0", "--allow-anonymous-network"];
     while_default_is_taken(|| {
         let fixed = ["serve", "--port", "0", "-c", &file];
-        let server = Running::start(&[&fixed[..], &network].concat());
+        let server = ServerProcess::start(&[&fixed[..], &network].concat());
         // The warning, or where /status is.
         let line = server.logs("127.0.0.1:4484");
         line.contains("choose another address with --admin-listen")
@@ -164,7 +164,7 @@ fn serves_without_taken_default_of_administration() {
 fn hides_metrics_from_foreign_host_names() {
     let folder = Folder::new();
     let text = "name: x\nincomingAuth: {type: anonymous}\ntelemetry: {enablePrometheusMetricsPath: true}\n";
-    let (_server, port) = Running::serve(&folder.write("vmcp.yaml", text), &[]);
+    let (_server, port) = ServerProcess::serve(&folder.write("vmcp.yaml", text), &[]);
     for (path, host, expected) in [
         ("/metrics", "evil.test", 403),
         ("/metrics", "10.0.0.7:9090", 200),
@@ -201,7 +201,8 @@ fn metrics_name_no_tools_that_policies_may_hide() {
         (POLICIES, &[], false),
         (POLICIES, &["--admin-token-file", &token], true),
     ] {
-        let (_server, port) = Running::serve(&folder.write("vmcp.yaml", &text(authz)), arguments);
+        let (_server, port) =
+            ServerProcess::serve(&folder.write("vmcp.yaml", &text(authz)), arguments);
         assert_eq!(text_of(&Stateful::open(port).call("a_secret", &json!({}))), "done");
         let bearer = [("Authorization", "Bearer 0123456789abcdef0123")];
         let mut metrics = String::new();
@@ -215,7 +216,7 @@ fn metrics_name_no_tools_that_policies_may_hide() {
 fn metrics_drop_names_once_policies_may_hide_tools() {
     let (folder, backend) = (Folder::new(), Backend::start(&["secret"]));
     let file = folder.write("vmcp.yaml", &measured(&backend, ""));
-    let (server, port) = Running::serve(&file, &[]);
+    let (server, port) = ServerProcess::serve(&file, &[]);
     let metrics = || {
         assert_eq!(text_of(&Stateful::open(port).call("a_secret", &json!({}))), "done");
         let mut metrics = String::new();

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::backend::Backend;
 use crate::http::request;
 use crate::mcp::{Stateless, text};
-use crate::program::{Folder, Running};
+use crate::program::{Folder, ServerProcess};
 
 const KB: usize = 1000;
 
@@ -91,7 +91,7 @@ fn unfinished_bodies_do_not_block_other_clients() {
     let (budget, largest) = (BUDGET.to_string(), LARGEST.to_string());
     let limits = ["--max-buffered-bytes", &budget, "--max-message-bytes", &largest];
     let arguments = [&["--trusted-proxies", "1"][..], &limits].concat();
-    let (server, port) = Running::serve(&file, &arguments);
+    let (server, port) = ServerProcess::serve(&file, &arguments);
     assert_eq!(text(&Stateless(port).call("a_x", &json!({}))), "done");
     let idle = memory(server.id());
     // Announced bytes that were not sent take nothing from the budget, not even from the share of the same address.
@@ -169,7 +169,7 @@ fn get(stream: &mut TcpStream, path: &str) -> u16 {
 fn evicts_idle_connection_for_new_client() {
     let folder = Folder::new();
     let file = folder.write("vmcp.yaml", "name: x\nincomingAuth: {type: anonymous}\n");
-    let (_server, port) = Running::serve(&file, &["--max-connections", "3"]);
+    let (_server, port) = ServerProcess::serve(&file, &["--max-connections", "3"]);
     // One that asks nothing, one that is used, one that is in the middle of a request.
     let mut silent = connect(port);
     pause();
@@ -201,7 +201,7 @@ fn evicts_idle_connection_for_new_client() {
 fn probes_are_answered_while_all_connections_are_busy() {
     let folder = Folder::new();
     let file = folder.write("vmcp.yaml", "name: x\nincomingAuth: {type: anonymous}\n");
-    let (_server, port) = Running::serve(&file, &["--max-connections", "3"]);
+    let (_server, port) = ServerProcess::serve(&file, &["--max-connections", "3"]);
     let mut busy: Vec<_> = (0..3).map(|_| announce(port, "10.0.0.1", 10)).collect();
     pause();
     // More than are kept for probes.
@@ -225,7 +225,7 @@ fn evicts_idle_connection_without_free_descriptors() {
     let folder = Folder::new();
     let file = folder.write("vmcp.yaml", "name: x\nincomingAuth: {type: anonymous}\n");
     let arguments = ["serve", "--config", &file, "--port", "0", "--threads", "1"];
-    let (_server, port) = Running::serve_limited("ulimit -n 64", &arguments);
+    let (_server, port) = ServerProcess::serve_limited("ulimit -n 64", &arguments);
     // One that is in the middle of a request, and more that ask nothing than there are descriptors.
     let mut busy = announce(port, "10.0.0.1", 10);
     let _silent: Vec<_> = (0..100).map(|_| connect(port)).collect();

@@ -8,11 +8,11 @@ use tokio::time::Instant;
 use crate::backend::Backend;
 use crate::http::{get, request};
 use crate::mcp::Stateless;
-use crate::program::{Folder, Running, vmcp};
-use crate::stateful_backend::{Keeper, Mood};
+use crate::program::{Folder, ServerProcess, vmcp};
+use crate::stateful_backend::{Behavior, StatefulBackend};
 
 /// A configuration with the backend `a`.
-fn config(keeper: &Keeper, failures: &str) -> String {
+fn config(keeper: &StatefulBackend, failures: &str) -> String {
     let url = keeper.url();
     format!(
         "name: x\nincomingAuth: {{type: anonymous}}\nbackends: [{{name: a, url: \"{url}\", \
@@ -50,11 +50,11 @@ fn until_status(port: u16, status: &str) -> Value {
 
 #[test]
 fn marks_dead_backend_unavailable_until_recovery() {
-    let (folder, keeper) = (Folder::new(), Keeper::start());
+    let (folder, keeper) = (Folder::new(), StatefulBackend::start());
     let strict = folder.write("strict.yaml", &config(&keeper, &checks("200ms", "150ms", 3)));
-    let (server, port) = Running::serve(&strict, &[]);
+    let (server, port) = ServerProcess::serve(&strict, &[]);
     let patient = folder.write("patient.yaml", &config(&keeper, &checks("200ms", "150ms", 1000)));
-    let (_patient, patient) = Running::serve(&patient, &[]);
+    let (_patient, patient) = ServerProcess::serve(&patient, &[]);
     until_status(port, "ready");
     until_status(patient, "ready");
     keeper.die();
@@ -89,24 +89,24 @@ fn marks_dead_backend_unavailable_until_recovery() {
 
 #[test]
 fn times_out_checks_of_hung_backend() {
-    let (folder, keeper) = (Folder::new(), Keeper::start());
+    let (folder, keeper) = (Folder::new(), StatefulBackend::start());
     let file = folder.write("vmcp.yaml", &config(&keeper, &checks("1s", "300ms", 2)));
-    let (_server, port) = Running::serve(&file, &[]);
+    let (_server, port) = ServerProcess::serve(&file, &[]);
     until_status(port, "ready");
-    keeper.mood(Mood::Hung);
+    keeper.set_behavior(Behavior::Hung);
     let shown = until_status(port, "unavailable");
     assert_eq!(shown["checks"]["last_error"]["kind"], "timeout", "{shown}");
-    keeper.mood(Mood::Well);
+    keeper.set_behavior(Behavior::Normal);
     until_status(port, "ready");
 }
 
 #[test]
 fn reports_backend_with_401_as_unauthenticated() {
-    let (folder, keeper) = (Folder::new(), Keeper::start());
+    let (folder, keeper) = (Folder::new(), StatefulBackend::start());
     let file = folder.write("vmcp.yaml", &config(&keeper, &checks("200ms", "150ms", 2)));
-    let (_server, port) = Running::serve(&file, &[]);
+    let (_server, port) = ServerProcess::serve(&file, &[]);
     until_status(port, "ready");
-    keeper.mood(Mood::Refusing);
+    keeper.set_behavior(Behavior::Unauthorized);
     let shown = until_status(port, "unauthenticated");
     assert_eq!(shown["checks"]["last_error"]["kind"], "unauthorized", "{shown}");
     assert_eq!(get(port, "/api/backends/health")["summary"]["unauthenticated"], 1);
@@ -114,10 +114,10 @@ fn reports_backend_with_401_as_unauthenticated() {
 
 #[test]
 fn makes_fifty_checks_in_one_session() {
-    let (folder, keeper) = (Folder::new(), Keeper::start());
+    let (folder, keeper) = (Folder::new(), StatefulBackend::start());
     // Shorter than the idle timeout of connections, with a margin for a busy machine.
     let file = folder.write("vmcp.yaml", &config(&keeper, &checks("100ms", "99ms", 1000)));
-    let (server, port) = Running::serve(&file, &[]);
+    let (server, port) = ServerProcess::serve(&file, &[]);
     until_status(port, "ready");
     until("fifty checks", || keeper.pings() >= 50);
     // A check that a busy machine gave up takes its connection with it, and can take the session.
@@ -130,9 +130,9 @@ fn makes_fifty_checks_in_one_session() {
 
 #[test]
 fn reloaded_check_interval_keeps_session() {
-    let (folder, keeper) = (Folder::new(), Keeper::start());
+    let (folder, keeper) = (Folder::new(), StatefulBackend::start());
     let file = folder.write("vmcp.yaml", &config(&keeper, &checks("1h", "10s", 3)));
-    let (server, port) = Running::serve(&file, &[]);
+    let (server, port) = ServerProcess::serve(&file, &[]);
     until_status(port, "ready");
     assert_eq!(keeper.pings(), 0);
     folder.write("vmcp.yaml", &config(&keeper, &checks("100ms", "99ms", 1000)));
@@ -143,7 +143,7 @@ fn reloaded_check_interval_keeps_session() {
 
 #[test]
 fn rejects_status_reporting_interval_outside_operator() {
-    let (folder, keeper) = (Folder::new(), Keeper::start());
+    let (folder, keeper) = (Folder::new(), StatefulBackend::start());
     let file = folder.write("vmcp.yaml", &config(&keeper, "statusReportingInterval: 10s"));
     let ended = vmcp(&["serve", "--port", "0", "--config", &file]);
     assert_eq!(ended.code, 1, "{ended:?}");
@@ -161,7 +161,7 @@ fn becomes_ready_after_first_backend_checks() {
         silent.local_addr().unwrap()
     );
     let folder = Folder::new();
-    let (server, port) = Running::serve(&folder.write("vmcp.yaml", &text), &[]);
+    let (server, port) = ServerProcess::serve(&folder.write("vmcp.yaml", &text), &[]);
     let starting = request(port, "GET", "/readyz", &[], "");
     assert_eq!(starting.status, 503);
     assert_eq!(starting.message()["status"], "starting");
@@ -186,7 +186,7 @@ fn health_reflects_partial_failure_mode() {
              - {{name: gone, url: \"http://127.0.0.1:1/mcp\", transport: streamable-http}}\n",
             there.url()
         );
-        let (server, port) = Running::serve(&folder.write("vmcp.yaml", &text), &[]);
+        let (server, port) = ServerProcess::serve(&folder.write("vmcp.yaml", &text), &[]);
         server.logs("started");
         let status = get(port, "/status");
         assert_eq!(status["healthy"], healthy, "{mode}: {status:#}");

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 /// Time limit for reads in tests.
-const PATIENCE: Duration = Duration::from_secs(20);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// An answer whose body is still to be read.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(crate) fn request(
     body: &str,
 ) -> Answer {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(RESPONSE_TIMEOUT)).unwrap();
     let mut head = format!("{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n");
     write!(head, "Connection: close\r\nContent-Length: {}\r\n", body.len()).unwrap();
     for (name, value) in headers {

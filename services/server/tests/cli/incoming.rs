@@ -8,7 +8,7 @@ use crate::backend::Backend;
 use crate::http::{Answer, get, request};
 use crate::issuer::Issuer;
 use crate::mcp::{Stateful, text};
-use crate::program::{Folder, Running, vmcp};
+use crate::program::{Folder, ServerProcess, vmcp};
 
 const MEDIA: [(&str, &str); 2] =
     [("content-type", "application/json"), ("accept", "application/json, text/event-stream")];
@@ -52,7 +52,7 @@ fn tools(answer: Answer) -> Vec<String> {
 fn rejects_missing_token_with_resource_metadata() {
     let (folder, backend, issuer) = (Folder::new(), Backend::start(&["x"]), Issuer::start());
     let config = file(&backend, &issuer.section(", scopes: [openid, tools]"));
-    let (server, port) = Running::serve(&folder.write("vmcp.yaml", &config), &[]);
+    let (server, port) = ServerProcess::serve(&folder.write("vmcp.yaml", &config), &[]);
     let refused = ask(port, None, "tools/list", &json!({}));
     assert_eq!(refused.status, 401);
     let challenge = refused.header("www-authenticate").unwrap().to_owned();
@@ -100,7 +100,7 @@ fn introspects_opaque_tokens_at_issuer() {
         ("s3cret", "opaque-eve", 401),
         ("wrong", "opaque-alice", 503),
     ] {
-        let (_server, port) = Running::serve_with(&path, &[], &[("SECRET", secret)]);
+        let (_server, port) = ServerProcess::serve_with(&path, &[], &[("SECRET", secret)]);
         let answer = ask(port, Some(token), "tools/list", &json!({}));
         assert_eq!(answer.status, status, "{secret} {token}");
     }
@@ -110,7 +110,7 @@ fn introspects_opaque_tokens_at_issuer() {
 fn sessions_and_legacy_streams_belong_to_owners() {
     let (folder, backend, issuer) = (Folder::new(), Backend::start(&["x"]), Issuer::start());
     let config = file(&backend, &issuer.section(""));
-    let (_server, port) = Running::serve(&folder.write("vmcp.yaml", &config), &[]);
+    let (_server, port) = ServerProcess::serve(&folder.write("vmcp.yaml", &config), &[]);
     let alice = format!("Bearer {}", issuer.token("alice", &json!({})));
     let again = format!("Bearer {}", issuer.token("alice", &json!({"jti": "2"})));
     let mallory = format!("Bearer {}", issuer.token("mallory", &json!({})));
@@ -136,7 +136,7 @@ fn sessions_and_legacy_streams_belong_to_owners() {
 fn ends_anonymous_streams_when_authentication_begins() {
     let (folder, backend, issuer) = (Folder::new(), Backend::start(&["x"]), Issuer::start());
     let path = folder.write("vmcp.yaml", &file(&backend, "incomingAuth: {type: anonymous}\n"));
-    let (server, port) = Running::serve(&path, &[]);
+    let (server, port) = ServerProcess::serve(&path, &[]);
     let client = Stateful::open(port);
     let filter = json!({"notifications": {"toolsListChanged": true}});
     let sse = [("accept", "text/event-stream")];
@@ -178,7 +178,7 @@ fn applies_policies_and_rejects_invalid_reload() {
     };
     let eng = r#"'permit(principal in Group::"eng", action, resource == Tool::"a_x");'"#;
     let path = folder.write("vmcp.yaml", &with(eng));
-    let (server, port) = Running::serve(&path, &[]);
+    let (server, port) = ServerProcess::serve(&path, &[]);
     let alice = issuer.token("alice", &json!({"groups": ["eng"]}));
     let bob = issuer.token("bob", &json!({"groups": ["ops"]}));
     let list = |token: &str| tools(ask(port, Some(token), "tools/list", &json!({})));
@@ -219,7 +219,7 @@ fn server_policies_follow_name_change() {
         "incomingAuth: {{type: anonymous, authz: {{type: cedar, policies: [{policy}]}}}}\n"
     );
     let text_of = file(&backend, &section);
-    let (server, port) = Running::serve(&folder.write("vmcp.yaml", &text_of), &[]);
+    let (server, port) = ServerProcess::serve(&folder.write("vmcp.yaml", &text_of), &[]);
     assert!(Stateful::open(port).tools().is_empty());
     folder.write("vmcp.yaml", &text_of.replacen("name: x", "name: new", 1));
     server.logs("configuration reloaded");
@@ -233,9 +233,9 @@ fn local_mode_names_user_without_token() {
     let section =
         format!("incomingAuth: {{type: local, authz: {{type: cedar, policies: [{policy}]}}}}\n");
     let path = folder.write("vmcp.yaml", &file(&backend, &section));
-    let (_server, port) = Running::serve_with(&path, &[], &[("USER", "ada")]);
+    let (_server, port) = ServerProcess::serve_with(&path, &[], &[("USER", "ada")]);
     assert_eq!(Stateful::open(port).tools(), ["a_y"]);
-    let (_server, port) = Running::serve_with(&path, &[], &[("USER", "eve")]);
+    let (_server, port) = ServerProcess::serve_with(&path, &[], &[("USER", "eve")]);
     assert!(Stateful::open(port).tools().is_empty());
 }
 
@@ -287,7 +287,7 @@ fn policies_decide_by_backend_and_generation() {
     };
     let permit = r#"'permit(principal, action, resource) when { resource.backend == "a" };'"#;
     let path = folder.write("vmcp.yaml", &with(permit));
-    let (server, port) = Running::serve(&path, &[]);
+    let (server, port) = ServerProcess::serve(&path, &[]);
     let alice = issuer.token("alice", &json!({}));
     let list = || tools(ask(port, Some(&alice), "tools/list", &json!({})));
     let call = |name: &str| {

@@ -3,9 +3,9 @@ use serde_json::{Value, json};
 use crate::backend::Backend;
 use crate::http::get;
 use crate::mcp::Stateless;
-use crate::program::{Ended, Folder, Running, vmcp};
+use crate::program::{CommandOutput, Folder, ServerProcess, vmcp};
 
-fn inspect(text: &str, arguments: &[&str]) -> Ended {
+fn inspect(text: &str, arguments: &[&str]) -> CommandOutput {
     let folder = Folder::new();
     let file = folder.write("vmcp.yaml", text);
     vmcp(&[&["inspect", "-c", &file][..], arguments].concat())
@@ -131,7 +131,7 @@ fn shows_items_per_generation() {
     let file = folder.write("vmcp.yaml", &text);
     let ended = vmcp(&["validate", "--connect", "-c", &file]);
     assert!(ended.out.contains("3 tools (2025-11-25: 2)"), "{ended:?}");
-    let (server, port) = Running::serve(&file, &[]);
+    let (server, port) = ServerProcess::serve(&file, &[]);
     let started = server.logs("\"started\"");
     assert!(started.contains("\"tools\":4"), "each name counts once: {started}");
     assert_eq!(Stateless(port).tools(), ["both_new", "both_newer", "both_x"]);

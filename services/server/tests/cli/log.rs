@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::backend::Backend;
 use crate::mcp::{Stateful, Stateless};
-use crate::program::{Folder, Running};
+use crate::program::{Folder, ServerProcess};
 
 fn configuration(backends: &[(&str, &Backend)], rest: &str) -> String {
     let one = |(name, backend): &(&str, &Backend)| {
@@ -25,7 +25,7 @@ fn logs_address_and_backends_at_start() {
     let rest = "operational: {failureHandling: {partialFailureMode: best_effort}}\n";
     let text = configuration(&[("a", &backend)], &format!("{gone}{rest}"));
     let file = folder.write("vmcp.yaml", &text);
-    let (server, port) = Running::serve(&file, &[]);
+    let (server, port) = ServerProcess::serve(&file, &[]);
     let line = json_line(&server.logs("\"started\""));
     assert_eq!(line["endpoint"], format!("http://127.0.0.1:{port}/mcp"));
     assert_eq!(line["configuration"], file);
@@ -40,7 +40,7 @@ fn logs_failed_call_as_one_line() {
     let rest = "outgoingAuth: {source: inline, default: {type: header_injection, headerInjection: \
                 {headerName: Authorization, headerValue: Bearer canary}}}\n";
     let file = folder.write("vmcp.yaml", &configuration(&[("a", &backend)], rest));
-    let (server, port) = Running::serve(&file, &[]);
+    let (server, port) = ServerProcess::serve(&file, &[]);
     let session = Stateful::open(port);
     session.call("a_x", &json!({}));
     session.call("nothing", &json!({}));
@@ -67,7 +67,7 @@ fn logs_open_circuit_as_one_line() {
     let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
     let rest = "operational: {failureHandling: {circuitBreaker: {enabled: true, failureThreshold: 2, timeout: 1m}}}\n";
     let file = folder.write("vmcp.yaml", &configuration(&[("a", &backend)], rest));
-    let (server, port) = Running::serve(&file, &[]);
+    let (server, port) = ServerProcess::serve(&file, &[]);
     assert_eq!(Stateless(port).tools(), ["a_x"]);
     backend.breaks(true);
     for _ in 0..4 {
@@ -85,7 +85,7 @@ fn logs_open_circuit_as_one_line() {
 fn debug_shows_each_request_and_reload_its_changes() {
     let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
     let file = folder.write("vmcp.yaml", &configuration(&[("a", &backend)], ""));
-    let (server, port) = Running::serve(&file, &[]);
+    let (server, port) = ServerProcess::serve(&file, &[]);
     Stateless(port).tools();
     let debug =
         configuration(&[("a", &backend), ("b", &backend)], "operational: {logLevel: debug}\n");
@@ -101,11 +101,11 @@ fn debug_shows_each_request_and_reload_its_changes() {
 fn applies_configured_log_format_and_filter() {
     let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
     let file = folder.write("vmcp.yaml", &configuration(&[("a", &backend)], ""));
-    let (server, _) = Running::serve(&file, &["--log-format", "text"]);
+    let (server, _) = ServerProcess::serve(&file, &["--log-format", "text"]);
     let line = server.logs("started");
     assert!(!line.starts_with('{') && !line.contains('\u{1b}') && line.contains("INFO"), "{line}");
     let debug = [("RUST_LOG", "info,vmcp=debug")];
-    let (server, port) = Running::serve_with(&file, &[], &debug);
+    let (server, port) = ServerProcess::serve_with(&file, &[], &debug);
     Stateless(port).tools();
     server.logs("\"request\"");
 }

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::http::{Answer, request};
 
 const VERIFIER: &str = "verifier-verifier-verifier-verifier-verifie";
-const BACK: &str = "http://127.0.0.1:9/back";
+const REDIRECT_URI: &str = "http://127.0.0.1:9/back";
 
 /// An OAuth 2.0 provider whose tokens have its name in them.
 #[derive(Clone)]
@@ -158,7 +158,7 @@ impl Client {
         assert_eq!(found["authorization_servers"], json!(["http://localhost"]));
         let metadata = document(port, "/.well-known/oauth-authorization-server");
         let asked = json!({
-            "client_name": "Tests", "redirect_uris": [BACK], "token_endpoint_auth_method": "none",
+            "client_name": "Tests", "redirect_uris": [REDIRECT_URI], "token_endpoint_auth_method": "none",
             "grant_types": ["authorization_code", "refresh_token"],
         });
         let headers = [("content-type", "application/json")];
@@ -182,7 +182,7 @@ impl Client {
         let challenge = digest::digest(&digest::SHA256, VERIFIER.as_bytes());
         let challenge = URL_SAFE_NO_PAD.encode(challenge);
         let asked = format!(
-            "/oauth/authorize?response_type=code&client_id={}&redirect_uri={BACK}&state=s7ate-s7ate\
+            "/oauth/authorize?response_type=code&client_id={}&redirect_uri={REDIRECT_URI}&state=s7ate-s7ate\
              &code_challenge={challenge}&code_challenge_method=S256&scope=tools+offline_access\
              &resource=http://localhost/mcp",
             self.id
@@ -191,12 +191,12 @@ impl Client {
         assert!(next.is_some(), "nobody was asked");
         for _ in 0..5 {
             let to = next.take().unwrap();
-            if let Some(query) = to.strip_prefix(BACK) {
+            if let Some(query) = to.strip_prefix(REDIRECT_URI) {
                 let query = pairs(query.trim_start_matches('?'));
                 assert_eq!(query["state"], "s7ate-s7ate");
                 let form = format!(
                     "grant_type=authorization_code&code={}&code_verifier={VERIFIER}\
-                     &client_id={}&redirect_uri={BACK}",
+                     &client_id={}&redirect_uri={REDIRECT_URI}",
                     query["code"], self.id
                 );
                 return self.keep(&self.token(&form).message());

@@ -10,7 +10,7 @@ use crate::http::get;
 use crate::incoming::ask;
 use crate::issuer::Issuer;
 use crate::mcp::{Stateful, text};
-use crate::program::{Folder, Running, vmcp_with};
+use crate::program::{Folder, ServerProcess, vmcp_with};
 
 const START: &str = "name: x\nincomingAuth: {type: anonymous}\n";
 
@@ -36,7 +36,7 @@ fn sends_backend_header_or_default_header() {
     let text_of = START.to_owned() + &backends(&[("own", &own), ("other", &other)]) + outgoing;
     let file = folder.write("vmcp.yaml", &text_of);
     let variables = [("OWN_KEY", "Bearer canary-own")];
-    let (server, port) = Running::serve_with(&file, &[], &variables);
+    let (server, port) = ServerProcess::serve_with(&file, &[], &variables);
     let session = Stateful::open(port);
     assert_eq!(text(&session.call("own_x", &json!({}))), "done");
     assert_eq!(text(&session.call("other_x", &json!({}))), "done");
@@ -65,7 +65,7 @@ fn headers_and_urls_read_listed_variables() {
     let file = folder.write("vmcp.yaml", &text_of);
     let port_of = backend.port.to_string();
     let variables = [("BACKEND_PORT", &*port_of), ("KEY", "canary")];
-    let (server, port) = Running::serve_with(&file, &[], &variables);
+    let (server, port) = ServerProcess::serve_with(&file, &[], &variables);
     assert_eq!(text(&Stateful::open(port).call("a_x", &json!({}))), "done");
     for head in backend.heads() {
         assert!(head.contains("authorization: bearer canary\r\n"), "{head}");
@@ -109,7 +109,7 @@ fn exchanges_each_callers_token_for_backend() {
     let text_of =
         format!("name: x\n{}", issuer.section("")) + &backends(&[("a", &backend)]) + &outgoing;
     let path = folder.write("vmcp.yaml", &text_of);
-    let (server, port) = Running::serve_with(&path, &[], &[("SECRET", "s3cret")]);
+    let (server, port) = ServerProcess::serve_with(&path, &[], &[("SECRET", "s3cret")]);
     for user in ["ann", "bob", "ann"] {
         let token = issuer.token(user, &json!({}));
         let listed = ask(port, Some(&token), "tools/list", &json!({})).message();
@@ -247,7 +247,7 @@ fn opens_circuit_of_failing_backend_until_recovery() {
     let breaker = "operational: {failureHandling: {circuitBreaker: \
                    {enabled: true, failureThreshold: 2, timeout: 1s}}}\n";
     let text_of = START.to_owned() + &backends(&[("a", &backend)]) + breaker;
-    let (_server, port) = Running::serve(&folder.write("vmcp.yaml", &text_of), &[]);
+    let (_server, port) = ServerProcess::serve(&folder.write("vmcp.yaml", &text_of), &[]);
     let session = Stateful::open(port);
     assert_eq!(text(&session.call("a_x", &json!({}))), "done");
     assert_eq!(status(port)["backends"][0]["circuit"]["state"], "closed");
@@ -282,7 +282,7 @@ fn missing_credentials_do_not_make_tool_unknown() {
                     operational: {failureHandling: {partialFailureMode: best_effort}}\n";
     let text_of =
         format!("name: x\n{}", issuer.section("")) + &backends(&[("a", &backend)]) + outgoing;
-    let (_server, port) = Running::serve(&folder.write("vmcp.yaml", &text_of), &[]);
+    let (_server, port) = ServerProcess::serve(&folder.write("vmcp.yaml", &text_of), &[]);
     let token = issuer.token("ann", &json!({}));
     let told = |tool: &str| {
         let call = json!({"name": tool, "arguments": {}});

@@ -11,11 +11,11 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 /// Time limit for a line of output.
-const PATIENCE: Duration = Duration::from_secs(20);
+const OUTPUT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A command that has ended.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct CommandOutput {
     pub(crate) code: i32,
     pub(crate) out: String,
     pub(crate) err: String,
@@ -23,7 +23,7 @@ pub(crate) struct Ended {
 
 /// A program that is running; it is killed with this.
 #[derive(Debug)]
-pub(crate) struct Running {
+pub(crate) struct ServerProcess {
     child: Child,
     out: Receiver<String>,
     err: Receiver<String>,
@@ -54,39 +54,39 @@ pub(crate) fn while_default_is_taken(is_noticed: impl Fn() -> bool) {
 }
 
 /// Runs a command to its end.
-pub(crate) fn vmcp(arguments: &[&str]) -> Ended {
+pub(crate) fn vmcp(arguments: &[&str]) -> CommandOutput {
     vmcp_with(arguments, &[])
 }
 
 /// As [`vmcp`], in a folder.
-pub(crate) fn vmcp_in(folder: &str, arguments: &[&str]) -> Ended {
+pub(crate) fn vmcp_in(folder: &str, arguments: &[&str]) -> CommandOutput {
     let mut command = command(arguments);
     command.current_dir(folder);
     ended(command)
 }
 
 /// As [`vmcp`], with variables of the environment.
-pub(crate) fn vmcp_with(arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
+pub(crate) fn vmcp_with(arguments: &[&str], variables: &[(&str, &str)]) -> CommandOutput {
     let mut command = command(arguments);
     command.envs(variables.iter().copied());
     ended(command)
 }
 
-fn ended(mut command: Command) -> Ended {
+fn ended(mut command: Command) -> CommandOutput {
     let output = command.output().unwrap();
-    Ended {
+    CommandOutput {
         code: output.status.code().unwrap(),
         out: String::from_utf8(output.stdout).unwrap(),
         err: String::from_utf8(output.stderr).unwrap(),
     }
 }
 
-impl Running {
+impl ServerProcess {
     pub(crate) fn start(arguments: &[&str]) -> Self {
         Self::spawn(command(arguments))
     }
 
-    /// As [`Running::start`], behind commands of a shell that change what the process may use.
+    /// As [`ServerProcess::start`], behind commands of a shell that change what the process may use.
     pub(crate) fn limited(commands: &str, arguments: &[&str]) -> Self {
         let mut shell = Command::new("bash");
         shell.args(["-c", &format!("{commands}; exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_vmcp")]);
@@ -94,7 +94,7 @@ impl Running {
         Self::spawn(shell)
     }
 
-    /// As [`Running::limited`], for a server. The port comes along.
+    /// As [`ServerProcess::limited`], for a server. The port comes along.
     pub(crate) fn serve_limited(commands: &str, arguments: &[&str]) -> (Self, u16) {
         let server = Self::limited(commands, arguments);
         let line = server.logs("listening on http://");
@@ -118,7 +118,7 @@ impl Running {
         Self::serve_with(config, arguments, &[])
     }
 
-    /// As [`Running::serve`], with variables of the environment.
+    /// As [`ServerProcess::serve`], with variables of the environment.
     pub(crate) fn serve_with(
         config: &str,
         arguments: &[&str],
@@ -137,7 +137,7 @@ impl Running {
         let demo = Self::start(&["demo", "--port", "0"]);
         let mut printed = String::new();
         while !printed.contains("Ctrl-C") {
-            printed += &demo.out.recv_timeout(PATIENCE).expect("the demo says no more");
+            printed += &demo.out.recv_timeout(OUTPUT_TIMEOUT).expect("the demo says no more");
             printed.push('\n');
         }
         (demo, port(&printed), printed)
@@ -147,7 +147,7 @@ impl Running {
     pub(crate) fn logs(&self, part: &str) -> String {
         let mut seen = String::new();
         loop {
-            match self.err.recv_timeout(PATIENCE) {
+            match self.err.recv_timeout(OUTPUT_TIMEOUT) {
                 Ok(line) if line.contains(part) => return line,
                 Ok(line) => seen += &(line + "\n"),
                 Err(error) => panic!("{error} while waiting for {part:?} after:\n{seen}"),
@@ -169,7 +169,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         // It may have ended.
         _ = self.child.kill();

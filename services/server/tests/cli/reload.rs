@@ -7,7 +7,7 @@ use crate::backend::Backend;
 use crate::http::get;
 use crate::login::{Client, Provider, sections, signing_key};
 use crate::mcp::Stateless;
-use crate::program::{Folder, Running};
+use crate::program::{Folder, ServerProcess};
 
 fn configuration(names: &[&str], backend: &Backend) -> String {
     let mut text = String::from("name: x\nincomingAuth: {type: anonymous}\nbackends:\n");
@@ -27,7 +27,7 @@ fn outcome(port: u16) -> Value {
 fn applies_changed_file_within_two_seconds() {
     let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
     let file = folder.write("vmcp.yaml", &configuration(&["a"], &backend));
-    let (server, port) = Running::serve(&file, &[]);
+    let (server, port) = ServerProcess::serve(&file, &[]);
     assert_eq!(Stateless(port).tools(), ["a_x"]);
     let changed = SystemTime::now();
     folder.write("vmcp.yaml", &configuration(&["a", "bee"], &backend));
@@ -41,7 +41,7 @@ fn applies_changed_file_within_two_seconds() {
 fn status_shows_reload_error_until_fixed() {
     let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
     let file = folder.write("vmcp.yaml", &configuration(&["a"], &backend));
-    let (server, port) = Running::serve(&file, &[]);
+    let (server, port) = ServerProcess::serve(&file, &[]);
     folder.write("vmcp.yaml", "name: x\nbackend: []\n");
     server.logs("failed to reload the configuration");
     // The log is written first.
@@ -61,7 +61,7 @@ fn status_shows_reload_error_until_fixed() {
 fn sighup_reloads_before_next_poll() {
     let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
     let file = folder.write("vmcp.yaml", &configuration(&["a"], &backend));
-    let (server, port) = Running::serve(&file, &[]);
+    let (server, port) = ServerProcess::serve(&file, &[]);
     server.signal("HUP");
     server.logs("configuration reloaded");
     while outcome(port)["reloads"] != 1 {}
@@ -71,7 +71,7 @@ fn sighup_reloads_before_next_poll() {
 fn retries_reload_after_transient_failure() {
     let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
     let file = folder.write("vmcp.yaml", &configuration(&["a"], &backend));
-    let (server, port) = Running::serve(&file, &[]);
+    let (server, port) = ServerProcess::serve(&file, &[]);
     let log = folder.path("later/audit.jsonl");
     let audit = format!("audit: {{enabled: true, logFile: \"{log}\"}}\n");
     folder.write("vmcp.yaml", &(configuration(&["a", "bee"], &backend) + &audit));
@@ -96,7 +96,7 @@ fn rejects_other_provider_under_known_name() {
     let folder = Folder::new();
     let key = folder.write("key.pem", &signing_key());
     let path = folder.write("vmcp.yaml", &signed_with(&corp, &key));
-    let (server, port) = Running::serve(&path, &[]);
+    let (server, port) = ServerProcess::serve(&path, &[]);
     let mut client = Client::logged_in(port);
     folder.write("vmcp.yaml", &signed_with(&elsewhere, &key));
     server.logs("failed to use upstream provider corp");
@@ -124,7 +124,7 @@ fn applies_secret_changed_in_place_without_signal() {
     let (folder, corp) = (Folder::new(), Provider::start("corp", 3600));
     let key = folder.write("key.pem", &signing_key());
     let path = folder.write("vmcp.yaml", &signed_with(&corp, &key));
-    let (server, port) = Running::serve(&path, &[]);
+    let (server, port) = ServerProcess::serve(&path, &[]);
     let first = kid(port);
     folder.write("key.pem", &signing_key());
     server.logs("configuration reloaded");
@@ -153,7 +153,7 @@ fn applies_mounted_secret_after_link_swap() {
     symlink("..data/key.pem", at("key.pem")).unwrap();
     let key = folder.path("key.pem");
     let path = folder.write("vmcp.yaml", &signed_with(&corp, &key));
-    let (server, port) = Running::serve(&path, &[]);
+    let (server, port) = ServerProcess::serve(&path, &[]);
     let first = kid(port);
     symlink("..2", at("..data_tmp")).unwrap();
     std::fs::rename(at("..data_tmp"), at("..data")).unwrap();

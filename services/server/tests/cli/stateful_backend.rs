@@ -1,4 +1,4 @@
-//! A stateful backend that counts what it keeps, and can die, hang and refuse.
+//! Fake stateful backend that counts its sessions and can stop, hang and reject requests.
 
 use std::collections::HashSet;
 use std::io::{BufReader, Write};
@@ -10,16 +10,16 @@ use serde_json::{Value, json};
 
 use crate::backend::read;
 
-/// It serves until the test ends.
+/// Fake stateful backend; serves until the test ends.
 #[derive(Debug, Clone)]
-pub(crate) struct Keeper {
+pub(crate) struct StatefulBackend {
     pub(crate) port: u16,
     state: Arc<State>,
 }
 
 #[derive(Debug)]
 struct State {
-    mood: Mutex<Mood>,
+    behavior: Mutex<Behavior>,
     changed: Condvar,
     dead: AtomicBool,
     sessions: Mutex<HashSet<String>>,
@@ -30,19 +30,19 @@ struct State {
 
 /// Response behavior of the backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mood {
+pub(crate) enum Behavior {
     /// Requests get a normal response.
-    Well,
-    /// Responses wait until the mood changes.
+    Normal,
+    /// Responses wait until the behavior changes.
     Hung,
     /// Requests get 401.
-    Refusing,
+    Unauthorized,
 }
 
-impl Keeper {
+impl StatefulBackend {
     pub(crate) fn start() -> Self {
         let state = Arc::new(State {
-            mood: Mutex::new(Mood::Well),
+            behavior: Mutex::new(Behavior::Normal),
             changed: Condvar::new(),
             dead: AtomicBool::new(false),
             sessions: Mutex::default(),
@@ -74,8 +74,8 @@ impl Keeper {
         format!("http://127.0.0.1:{}/mcp", self.port)
     }
 
-    pub(crate) fn mood(&self, mood: Mood) {
-        *self.state.mood.lock().unwrap() = mood;
+    pub(crate) fn set_behavior(&self, behavior: Behavior) {
+        *self.state.behavior.lock().unwrap() = behavior;
         self.state.changed.notify_all();
     }
 
@@ -116,12 +116,12 @@ impl State {
     fn connection(&self, mut stream: TcpStream) {
         let mut reader = BufReader::new(stream.try_clone().unwrap());
         while let Some((head, message)) = read(&mut reader) {
-            let mut mood = self.mood.lock().unwrap();
-            while *mood == Mood::Hung {
-                mood = self.changed.wait(mood).unwrap();
+            let mut behavior = self.behavior.lock().unwrap();
+            while *behavior == Behavior::Hung {
+                behavior = self.changed.wait(behavior).unwrap();
             }
-            let refusing = *mood == Mood::Refusing;
-            drop(mood);
+            let refusing = *behavior == Behavior::Unauthorized;
+            drop(behavior);
             let (status, session, answer) =
                 if refusing { ("401 No", None, None) } else { self.answer(&head, &message) };
             let body = answer.map(|answer| answer.to_string()).unwrap_or_default();

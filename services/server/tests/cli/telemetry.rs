@@ -12,7 +12,7 @@ use crate::backend::Backend;
 use crate::collector::{Collector, attribute};
 use crate::http::request;
 use crate::mcp::{Stateful, Stateless, text};
-use crate::program::{Folder, Running, vmcp, vmcp_with};
+use crate::program::{Folder, ServerProcess, vmcp, vmcp_with};
 
 fn config(backend: &Backend, telemetry: &str) -> String {
     let url = backend.url();
@@ -34,7 +34,7 @@ fn metrics(port: u16) -> String {
 fn serves_metrics_only_when_enabled() {
     let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
     let shown = folder.write("vmcp.yaml", &config(&backend, "enablePrometheusMetricsPath: true"));
-    let (_server, port) = Running::serve(&shown, &[]);
+    let (_server, port) = ServerProcess::serve(&shown, &[]);
     assert_eq!(text(&Stateless(port).call("a_x", &json!({}))), "done");
     let found = metrics(port);
     for part in [
@@ -51,7 +51,7 @@ fn serves_metrics_only_when_enabled() {
         assert!(found.contains(part), "{part}:\n{found}");
     }
     let hidden = folder.write("vmcp.yaml", &config(&backend, "serviceName: y"));
-    let (_server, port) = Running::serve(&hidden, &[]);
+    let (_server, port) = ServerProcess::serve(&hidden, &[]);
     assert_eq!(request(port, "GET", "/metrics", &[], "").status, 404);
 }
 
@@ -59,7 +59,7 @@ fn serves_metrics_only_when_enabled() {
 fn workers_reuse_own_backend_connections() {
     let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
     let file = folder.write("vmcp.yaml", &config(&backend, "enablePrometheusMetricsPath: true"));
-    let (_server, port) = Running::serve(&file, &["--threads", "2"]);
+    let (_server, port) = ServerProcess::serve(&file, &["--threads", "2"]);
     let call = || assert_eq!(text(&Stateless(port).call("a_x", &json!({}))), "done");
     // One connection of the backend's background task, and one of each event loop. A client connection goes to the loop
     // with the fewest connections, which may be the one that handled the last call.
@@ -86,7 +86,7 @@ fn exports_complete_traces_and_metrics_to_collector() {
     );
     let path = folder.write("vmcp.yaml", &config(&backend, &telemetry));
     let attribute = ["--telemetry-attribute", "floor=third"];
-    let (server, port) = Running::serve_with(&path, &attribute, &[("STAGE", "prod-7")]);
+    let (server, port) = ServerProcess::serve_with(&path, &attribute, &[("STAGE", "prod-7")]);
     assert_eq!(text(&Stateless(port).call("a_x", &json!({}))), "done");
     let (code, log) = server.stop();
     assert_eq!(code, Some(0), "{log}");
@@ -125,7 +125,7 @@ fn one_trace(client: bool, backend: bool) {
     let telemetry =
         format!("endpoint: \"{url}\", insecure: true, tracingEnabled: true, samplingRate: \"0.0\"");
     let path = folder.write("vmcp.yaml", &config(&backend, &telemetry));
-    let (server, port) = Running::serve(&path, &[]);
+    let (server, port) = ServerProcess::serve(&path, &[]);
     let params = json!({"name": "a_x", "arguments": {}, "_meta": {"traceparent": PARENT}});
     let answer = if client {
         Stateful::open(port).ask("tools/call", &params)
@@ -189,7 +189,7 @@ fn exports_metrics_only_and_omits_disabled_legacy_names() {
         "endpoint: \"{url}\", insecure: true, metricsEnabled: true, useLegacyAttributes: false"
     );
     let path = folder.write("vmcp.yaml", &config(&backend, &telemetry));
-    let (server, port) = Running::serve(&path, &[]);
+    let (server, port) = ServerProcess::serve(&path, &[]);
     assert_eq!(text(&Stateless(port).call("a_x", &json!({}))), "done");
     server.stop();
     let got = collector.all();
@@ -239,7 +239,7 @@ fn sent(collector: &Collector, protocol: &str, more: &str) -> String {
         collector.url()
     );
     let path = folder.write("vmcp.yaml", &config(&backend, &telemetry));
-    let (server, port) = Running::serve_with(&path, &[], &[(PROTOCOL, protocol)]);
+    let (server, port) = ServerProcess::serve_with(&path, &[], &[(PROTOCOL, protocol)]);
     assert_eq!(text(&Stateless(port).call("a_x", &json!({}))), "done");
     server.stop().1
 }
@@ -281,7 +281,7 @@ fn trusts_collector_certificate_only_by_bundle() {
 fn changed_telemetry_section_requires_restart() {
     let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
     let path = folder.write("vmcp.yaml", &config(&backend, "enablePrometheusMetricsPath: true"));
-    let (server, port) = Running::serve(&path, &[]);
+    let (server, port) = ServerProcess::serve(&path, &[]);
     folder.write("vmcp.yaml", &config(&backend, "enablePrometheusMetricsPath: false"));
     server.signal("HUP");
     server.logs("at a restart only");

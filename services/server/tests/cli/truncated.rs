@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::backend::{Backend, Cut};
 use crate::http::request;
-use crate::program::{Folder, Running};
+use crate::program::{Folder, ServerProcess};
 
 const ACCEPT: (&str, &str) = ("accept", "application/json, text/event-stream");
 const JSON: (&str, &str) = ("content-type", "application/json");
@@ -60,7 +60,7 @@ fn truncated_response_is_aborted_or_an_error() {
              backends: [{{name: a, url: \"{}\", transport: streamable-http}}]\n",
             backend.url()
         );
-        let (_server, port) = Running::serve(&folder.write("vmcp.yaml", &text), &[]);
+        let (_server, port) = ServerProcess::serve(&folder.write("vmcp.yaml", &text), &[]);
         let session = initialize(port);
         for cut in Cut::ALL {
             for size in [10, 300_000] {

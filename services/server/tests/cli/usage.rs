@@ -3,7 +3,7 @@ use std::net::TcpListener;
 use serde_json::Value;
 
 use crate::backend::Backend;
-use crate::program::{Folder, Running, vmcp, vmcp_in, vmcp_with};
+use crate::program::{Folder, ServerProcess, vmcp, vmcp_in, vmcp_with};
 
 const EMPTY: &str = "name: x\nincomingAuth: {type: anonymous}\n";
 
@@ -98,8 +98,10 @@ fn reports_occupied_port_with_remedy() {
 fn raises_open_file_limit_or_warns() {
     let folder = Folder::new();
     let file = folder.write("vmcp.yaml", EMPTY);
-    let server =
-        Running::limited("ulimit -Sn 256; ulimit -Hn 512", &["serve", "-c", &file, "--port", "0"]);
+    let server = ServerProcess::limited(
+        "ulimit -Sn 256; ulimit -Hn 512",
+        &["serve", "-c", &file, "--port", "0"],
+    );
     let warning = server.logs("too few files");
     assert!(warning.contains("512") && warning.contains("4096"), "{warning}");
     server.logs("listening on http://");
@@ -111,7 +113,7 @@ fn raises_open_file_limit_or_warns() {
 #[test]
 fn serve_exits_with_0_on_stop_signal() {
     let folder = Folder::new();
-    let (server, _) = Running::serve(&folder.write("vmcp.yaml", EMPTY), &["--drain", "1s"]);
+    let (server, _) = ServerProcess::serve(&folder.write("vmcp.yaml", EMPTY), &["--drain", "1s"]);
     let (code, log) = server.stop();
     assert_eq!(code, Some(0), "{log}");
 }

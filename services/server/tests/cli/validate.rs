@@ -2,19 +2,19 @@ use serde_json::{Value, json};
 
 use crate::backend::Backend;
 use crate::login::signing_key;
-use crate::program::{Ended, Folder, vmcp, vmcp_with, while_default_is_taken};
+use crate::program::{CommandOutput, Folder, vmcp, vmcp_with, while_default_is_taken};
 
-fn validate(text: &str, arguments: &[&str]) -> Ended {
+fn validate(text: &str, arguments: &[&str]) -> CommandOutput {
     let folder = Folder::new();
     let file = folder.write("vmcp.yaml", text);
     vmcp(&[&["validate", "-c", &file][..], arguments].concat())
 }
 
-fn as_json(ended: &Ended) -> Value {
+fn as_json(ended: &CommandOutput) -> Value {
     serde_json::from_str(&ended.out).unwrap_or_else(|_| panic!("{ended:?}"))
 }
 
-const MISTAKEN: &str = "name: x
+const INVALID: &str = "name: x
 incomingAuth: {type: anonymous}
 backend: []
 operational: {timeouts: {default: 30}}
@@ -36,7 +36,7 @@ fn summarizes_valid_file() {
 
 #[test]
 fn reports_all_errors_with_line_and_remedy() {
-    let ended = validate(MISTAKEN, &[]);
+    let ended = validate(INVALID, &[]);
     assert_eq!((ended.code, &*ended.out), (1, ""));
     assert!(ended.err.contains("line 3: backend: found an unknown key"), "{ended:?}");
     assert!(ended.err.contains("(did you mean backends?)"), "{ended:?}");
@@ -44,7 +44,7 @@ fn reports_all_errors_with_line_and_remedy() {
         ended.err.contains("line 4: operational.timeouts.default: found the number 30"),
         "{ended:?}"
     );
-    let ended = validate(MISTAKEN, &["-o", "json"]);
+    let ended = validate(INVALID, &["-o", "json"]);
     assert_eq!((ended.code, &*ended.err), (1, ""));
     let json = as_json(&ended);
     assert_eq!(json["valid"], false);

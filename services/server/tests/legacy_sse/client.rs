@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use vmcp_wire::sse::Reader;
 
 /// Time limit for each message.
-pub(crate) const SOON: Duration = Duration::from_secs(10);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// One request on a connection of its own.
 pub(crate) async fn send(
@@ -38,14 +38,14 @@ pub(crate) async fn send(
         let name = http::HeaderName::from_bytes(name.as_bytes()).unwrap();
         request.headers_mut().insert(name, value.parse().unwrap());
     }
-    timeout(SOON, sender.send_request(request)).await.unwrap().unwrap()
+    timeout(TIMEOUT, sender.send_request(request)).await.unwrap().unwrap()
 }
 
 pub(crate) const JSON: (&str, &str) = ("content-type", "application/json");
 const EVENTS: (&str, &str) = ("accept", "text/event-stream");
 
 /// An old client with an open stream.
-pub(crate) struct Old {
+pub(crate) struct LegacyClient {
     pub(crate) gateway: SocketAddr,
     pub(crate) messages: String,
     events: UnboundedReceiver<Value>,
@@ -69,7 +69,7 @@ async fn read(body: Incoming, said: UnboundedSender<(Option<Bytes>, Bytes)>) {
     }
 }
 
-impl Old {
+impl LegacyClient {
     /// Opens a stream, without a handshake.
     pub(crate) async fn open(gateway: SocketAddr) -> Self {
         let response = send(gateway, Method::GET, "/sse", &[EVENTS], "").await;
@@ -78,7 +78,7 @@ impl Old {
         let (said, mut heard) = unbounded_channel();
         let (tell, events) = unbounded_channel();
         let reading = tokio::spawn(read(response.into_body(), said));
-        let (name, data) = timeout(SOON, heard.recv()).await.unwrap().unwrap();
+        let (name, data) = timeout(TIMEOUT, heard.recv()).await.unwrap().unwrap();
         assert_eq!(name.as_deref(), Some(&b"endpoint"[..]));
         let messages = String::from_utf8(data.to_vec()).unwrap();
         let reader = tokio::spawn(async move {
@@ -156,12 +156,12 @@ impl Old {
     }
 
     async fn next(&mut self) -> Value {
-        timeout(SOON, self.events.recv()).await.expect("a message").expect("an open stream")
+        timeout(TIMEOUT, self.events.recv()).await.expect("a message").expect("an open stream")
     }
 
     /// Waits until the gateway ends the stream.
     pub(crate) async fn ended(mut self) {
-        timeout(SOON, async { while self.events.recv().await.is_some() {} }).await.unwrap();
+        timeout(TIMEOUT, async { while self.events.recv().await.is_some() {} }).await.unwrap();
     }
 
     pub(crate) async fn call(&mut self, tool: &str, text: &str) -> Value {
@@ -174,7 +174,7 @@ impl Old {
     }
 }
 
-impl Drop for Old {
+impl Drop for LegacyClient {
     fn drop(&mut self) {
         self.reader.abort();
     }
@@ -217,7 +217,7 @@ pub(crate) async fn stateless(gateway: SocketAddr, method: &str, mut params: Val
     let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
     let response = send(gateway, Method::POST, "/mcp", &headers, &message.to_string()).await;
     let events = response.headers()["content-type"] == "text/event-stream";
-    let body = timeout(SOON, response.into_body().collect()).await.unwrap().unwrap().to_bytes();
+    let body = timeout(TIMEOUT, response.into_body().collect()).await.unwrap().unwrap().to_bytes();
     if !events {
         return vec![serde_json::from_slice(&body).unwrap()];
     }
