@@ -202,7 +202,7 @@ fn every_crate_has_row_and_folder() {
 }
 
 #[test]
-fn dependencies_point_towards_the_ground() {
+fn dependencies_follow_crate_table() {
     let mut broken = Vec::new();
     for package in packages() {
         let name = package["name"].as_str().unwrap();

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_auth_server_events_from_others() {
+    fn distinguishes_auth_server_events() {
         let others = |kind: &&EventType| {
             ["mcp_", "http_", "sse_", "vmcp_workflow_"]
                 .iter()

@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn returns_the_bytes_it_was_created_from() {
+    async fn returns_original_bytes() {
         let full = Body::from(Bytes::from_static(b"abc"));
         assert_eq!(full.size_hint().exact(), Some(3));
         assert_eq!(full.collect().await.unwrap().to_bytes(), "abc");

@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn many_other_values_evict_it() {
+    fn many_other_values_evict_value() {
         let seen = SeenFilter::new(4);
         assert!(seen.insert(&digest(0)));
         (1..100).for_each(|other| _ = seen.insert(&digest(other)));

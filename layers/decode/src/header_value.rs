@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_incomplete_base64_form_as_plain_text() {
+    fn treats_incomplete_base64_form_as_plain_text() {
         for plain in ["SGVsbG8=", "=?base64?SGVsbG8=", "SGVsbG8=?="] {
             assert_eq!(decode(&HeaderValue::from_static(plain)).as_deref(), Some(plain));
         }

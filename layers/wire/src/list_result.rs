@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn leaves_out_items_that_break_a_rule() {
+    fn omits_invalid_items() {
         const RULES: &ItemRules = &ItemRules {
             key: "name",
             members: &[

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn opens_sealed_text_and_hides_it() {
+    fn opens_sealed_text_and_redacts_debug_output() {
         let sealed = vault(&[1]).seal(TOKEN, b"canary").unwrap();
         assert!(!sealed.as_bytes().windows(6).any(|bytes| bytes == b"canary"));
         let opened = vault(&[1]).open(TOKEN, &sealed).unwrap();

@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn echo_gives_the_text_back_byte_for_byte() {
+    fn echo_returns_text_unchanged() {
         let members = called(&params(r#"{"name":"echo","arguments":{"text":"a\u0041 \"\\"}}"#));
         assert!(members.unwrap().contains(r#""text":"a\u0041 \"\\""#));
     }

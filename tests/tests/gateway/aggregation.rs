@@ -55,7 +55,7 @@ async fn backend_of(url: &str, tool: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn prefixes_tell_equal_names_apart() {
+async fn prefixes_distinguish_equal_names() {
     let (a, b) = (with_tools("a", &["x", "y"]), with_tools("b", &["x"]));
     let gateway = gateway(&[&a, &b]).await;
     assert_eq!(seen(gateway.url()).await, names(&["a_x", "a_y", "b_x"]));

@@ -83,7 +83,7 @@ async fn restarted_fixture_has_no_state() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoami_tells_the_session_and_the_headers() {
+async fn whoami_reports_session_and_headers() {
     let stateful = Fixture::start(Generation::Stateful).await.unwrap();
     let answer = stateful.call("fixture_whoami", json!({})).await.unwrap();
     let seen = seen_by(&answer);

@@ -318,7 +318,7 @@ async fn shipped_server_serves_usable_pages() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pages_refuse_framing_by_other_sites() {
+async fn pages_reject_framing_by_other_sites() {
     if skipped() {
         return;
     }

@@ -44,7 +44,7 @@ async fn maps_introspected_claims_without_session() {
 }
 
 #[tokio::test]
-async fn tells_inactive_tokens_from_endpoint_errors() {
+async fn distinguishes_inactive_tokens_from_endpoint_errors() {
     for (status, response, refusal) in [
         (200, json!({"active": false}), AuthError::InvalidToken("the token is not active".into())),
         (200, active(&json!({"aud": "x"})), vmcp_jwt::TokenError::Audience.into()),

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn rejects_anything_but_one_bearer_token() {
+    fn accepts_exactly_one_bearer_token() {
         let long = format!("Bearer {}", "x".repeat(20 * 1024));
         for (values, error) in [
             (&[][..], BearerError::Missing),

@@ -57,7 +57,7 @@ fn applies_edits_in_any_order() {
 }
 
 #[test]
-fn lets_the_later_of_two_overlapping_edits_win() {
+fn later_of_overlapping_edits_wins() {
     let text = "abcdef";
     let edited = edit(text, |splice| {
         splice.replace(span(text, "abc"), &b"1"[..]).replace(span(text, "cd"), &b"2"[..]);

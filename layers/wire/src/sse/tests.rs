@@ -86,7 +86,7 @@ fn borrows_data_of_event_in_one_chunk() {
 }
 
 #[test]
-fn skips_an_event_that_is_too_large() {
+fn skips_oversized_event() {
     let limit = EventTooLargeError { limit: 64 };
     let long = "x".repeat(59);
     let stream = format!("data: {long}\ndata: y\n\ndata: a\n\n");

@@ -47,7 +47,7 @@ pub(super) fn call(cedar: &Arc<Cedar>, who: &Identity, name: &str, arguments: &s
 }
 
 #[test]
-fn policy_on_one_tool_shows_only_it() {
+fn policy_on_one_tool_hides_other_items() {
     let cedar = cedar(&[
         r#"permit(principal, action == Action::"call_tool", resource == Tool::"weather");"#,
     ]);
@@ -92,7 +92,7 @@ fn groups_have_configured_parents() {
 }
 
 #[test]
-fn hints_come_from_the_server_only() {
+fn annotations_come_only_from_server() {
     let cedar = cedar(&[
         r#"permit(principal, action == Action::"call_tool", resource) when { resource has readOnlyHint && resource.readOnlyHint };"#,
     ]);

@@ -120,7 +120,7 @@ fn debug_output_hides_secret() {
 
 proptest! {
     #[test]
-    fn no_text_panics_a_reader_of_names(text in ".{0,80}") {
+    fn name_parsers_never_panic(text in ".{0,80}") {
         let _ = (Issuer::new(&text), HostPort::new(&text), RoleArn::new(&text), ProviderName::new(&text));
     }
 

@@ -75,7 +75,7 @@ fn rejects_settings_of_other_strategies() {
 }
 
 #[test]
-fn manual_needs_an_entry_for_some_backend() {
+fn manual_mode_requires_entry_for_some_backend() {
     assert_eq!(
         resolution("{conflictResolution: manual, tools: [{workload: a}]}"),
         ConflictResolution::Manual

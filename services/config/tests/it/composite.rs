@@ -148,7 +148,7 @@ fn failing_step_aborts_by_default() {
 }
 
 #[test]
-fn step_ids_are_unique_and_dependencies_name_them() {
+fn requires_unique_step_ids_and_known_dependencies() {
     assert_error(
         &steps("{id: a, tool: w.t}, {id: a, tool: w.t}"),
         &format!("{PATH}.steps[1].id"),

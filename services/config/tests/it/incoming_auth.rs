@@ -100,7 +100,7 @@ fn scopes_are_single_words() {
 }
 
 #[test]
-fn cedar_needs_a_policy_and_none_takes_none() {
+fn cedar_requires_policy_and_none_rejects_policies() {
     let authz = accepted("{type: anonymous, authz: {type: cedar, policies: ['permit(principal, action, resource);']}}").authz;
     let Authz::Cedar(cedar) = authz else { panic!("cedar") };
     assert_eq!((cedar.entities_json.as_str(), cedar.policies.len()), ("[]", 1));

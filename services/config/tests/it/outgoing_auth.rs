@@ -196,7 +196,7 @@ fn upstream_inject_requires_known_upstream_provider() {
 }
 
 #[test]
-fn sts_needs_a_region_and_a_role() {
+fn sts_requires_region_and_role() {
     let Strategy::AwsSts(aws) = strategy(&sts(&format!(", fallbackRoleArn: '{ROLE}'"))) else {
         panic!("sts")
     };

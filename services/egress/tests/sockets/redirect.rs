@@ -117,7 +117,7 @@ async fn forwards_other_responses() {
 }
 
 #[tokio::test]
-async fn follows_around_a_real_client_on_one_connection() {
+async fn follows_redirects_on_one_connection() {
     let server = Server::start(|mut peer| async move {
         while let Some(request) = peer.request().await {
             peer.write(if request.starts_with("POST /mcp ") {

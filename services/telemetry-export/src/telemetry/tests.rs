@@ -186,7 +186,7 @@ async fn text_is_cached_for_a_second() {
 }
 
 #[tokio::test]
-async fn values_beyond_the_limit_are_left_out() {
+async fn omits_values_beyond_limit() {
     let telemetry = Telemetry::builder(prometheus_settings()).build().unwrap();
     telemetry.observe_each(&names::BACKEND_HEALTHY, names::BACKEND, |show| {
         (0..5000).for_each(|number: u64| show(&number.to_string(), number));

@@ -87,7 +87,7 @@ async fn rejects_token_revoked_during_replica_start() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn starts_while_redis_is_stopped_only_to_refuse() {
+async fn replica_without_redis_serves_no_requests() {
     if skipped() {
         return;
     }
@@ -202,7 +202,7 @@ async fn user_rejection_ends_sessions_on_stopped_replica() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unlink_leads_to_another_catalog_on_stopped_replica() {
+async fn unlink_changes_catalog_on_stopped_replica() {
     if skipped() {
         return;
     }
