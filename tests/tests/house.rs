@@ -85,8 +85,7 @@ const CRATES: &[(&str, &str, Sees)] = &[
     ("vmcp-examples", "examples", Sees::AllAbove),
 ];
 
-/// Base crates that any layer may depend on; other dependencies are listed in its row. A layer never depends on another
-/// layer.
+/// Base crates that any layer may depend on. A layer never depends on another layer.
 const GROUND: &[&str] = &["vmcp-wire", "vmcp-core", "vmcp-jwt", "vmcp-oauth-client"];
 
 /// Allowed development dependency of every crate.
