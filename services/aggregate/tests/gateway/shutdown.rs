@@ -5,18 +5,19 @@ use std::time::Duration;
 use serde_json::json;
 use vmcp_core::Generation;
 
-use crate::fake::{Client, Fake, Mood, Sessions, gateway};
+use crate::fake::{Behavior, Client, FakeBackend, Sessions, gateway};
 
 #[tokio::test(start_paused = true)]
 async fn close_waits_for_sessions_at_slow_backends() {
-    let fake = Fake::new("be", Generation::Stateful).offer("*", json!({"tools": [{"name": "x"}]}));
+    let fake =
+        FakeBackend::new("be", Generation::Stateful).offer("*", json!({"tools": [{"name": "x"}]}));
     *fake.sessions.lock().unwrap() = Some(Sessions::default());
     let gateway = gateway(std::slice::from_ref(&fake)).await;
     let client = Client::new(&gateway, Generation::Stateful, "alice").await;
     assert!(client.call("be_x").await.is_some());
     let open = || fake.sessions.lock().unwrap().as_ref().unwrap().open.len();
     assert_eq!(open(), 2, "the observer's and the client's");
-    *fake.mood.lock().unwrap() = Mood::Late(Duration::from_secs(1));
+    *fake.behavior.lock().unwrap() = Behavior::Delayed(Duration::from_secs(1));
     gateway.close().await;
     assert_eq!(open(), 0);
 }
