@@ -12,6 +12,7 @@ mod list;
 mod offers;
 mod params;
 mod routes;
+mod rules;
 mod string_table;
 mod template;
 mod templates;
@@ -23,18 +24,19 @@ use std::sync::Arc;
 use vmcp_core::{Generation, ToolAnnotations};
 
 use self::apps::UiResource;
-pub use self::combine::{Conflict, HideRule};
+pub use self::rules::{Conflict, HideRule};
 pub(crate) use self::{
     annotations::LazyAnnotations,
     apps::SCHEME as UI_SCHEME,
     catalog_id::{CatalogId, WeakCatalogId},
-    combine::{CatalogInput, combine, contested, could_show, hidden_by, singular, wanted},
+    combine::combine,
     definition::literal as define_literal,
     item::{Item, Items, Kind, Offer},
     list::{List, Page, Selection},
     offers::{ByGeneration, Offers, each_item, other},
     params::{ParamHeader, add as add_headers, check as check_headers},
     routes::{Route, Routes},
+    rules::{CatalogInput, contested, could_show, hidden_by, singular, wanted},
     templates::Templates,
 };
 

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use vmcp_wire::{Span, Splice, elements, find, find_span, parse_json_string};
 
-use super::combine::{hides, singular, wanted};
+use super::rules::{hides, singular, wanted};
 use super::{CatalogInput, Conflict, Item, Kind, each_item};
 use crate::settings::Rules;
 

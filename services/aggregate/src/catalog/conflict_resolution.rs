@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::combine::{hides, prefix, singular};
+use super::rules::{hides, prefix, singular};
 use super::string_table::StringTable;
 use super::{ByGeneration, CatalogInput, Conflict, Item, Kind, each_item};
 use crate::settings::{Conflicts, Override, Rules};

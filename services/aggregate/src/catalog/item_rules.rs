@@ -4,7 +4,7 @@
 use vmcp_wire::{ItemRules, MemberRule, MemberType};
 
 use super::Kind;
-use super::combine::{CatalogInput, Conflict, singular};
+use super::rules::{CatalogInput, Conflict, singular};
 
 /// Maximum number of left-out items of one kind in the report.
 const MAX_REPORTED: usize = 100;

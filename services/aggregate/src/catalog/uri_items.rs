@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::apps::{ToolInterfaces, UriAssignment};
-use super::combine::{Conflict, by_generation, singular};
 use super::definition::define;
+use super::rules::{Conflict, by_generation, singular};
 use super::templates::{Templates, unfit};
 use super::{ByGeneration, CatalogInput, Kind, List, each_item};
 

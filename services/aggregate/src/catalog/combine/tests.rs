@@ -1,8 +1,10 @@
 use std::collections::HashSet;
 
+use super::super::Offer;
 use super::*;
 use crate::catalog::{Items, Offers};
 use crate::settings::Override;
+use crate::settings::{Conflicts, WorkloadRules};
 
 fn offer(tools: &[&str]) -> Offer {
     let raw = |name: &&str| format!(r#"{{"name":"{name}","inputSchema":{{"type":"object"}}}}"#);
