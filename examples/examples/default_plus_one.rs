@@ -34,10 +34,10 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tower::{Layer, Service};
-use vmcp::guard::{CrowdLayer, HostsLayer};
+use vmcp::guard::{AllowedHostsLayer, ConcurrencyLimitLayer};
 use vmcp::parts::Parts;
 use vmcp::request_log::RequestLogLayer;
-use vmcp::stack::Incoming;
+use vmcp::stack::IncomingLayers;
 use vmcp_aggregate::settings::Limits;
 use vmcp_aggregate::{Gateway, Seal};
 use vmcp_config::{File, Format};
@@ -99,17 +99,20 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let parts = Parts::new(File::parse(&configuration, Format::Yaml)?, &egress)?;
     let limits = Limits::default();
     let suspension_timeout = limits.suspension_timeout;
-    let gateway =
-        Gateway::new(parts.settings.stacked(None), limits, Seal::ephemeral(suspension_timeout)?);
-    let incoming = Incoming {
+    let gateway = Gateway::new(
+        parts.settings.with_stacks(None),
+        limits,
+        Seal::ephemeral(suspension_timeout)?,
+    );
+    let incoming = IncomingLayers {
         telemetry: None,
         log: RequestLogLayer::default(),
-        crowd: CrowdLayer::new(4096),
-        hosts: HostsLayer::loopback(Vec::new(), Vec::new()),
+        concurrency_limit: ConcurrencyLimitLayer::new(4096),
+        allowed_hosts: AllowedHostsLayer::loopback(Vec::new(), Vec::new()),
         audit: None,
-        authenticate: parts.guards.authenticate,
+        authenticate: parts.incoming_auth.authenticate,
         decode: DecodeLayer::new(),
-        authorize: parts.guards.authorize,
+        authorize: parts.incoming_auth.authorize,
     };
     let service = TowerToHyperService::new(NumberLayer::default().layer(incoming.stack(gateway)));
 

@@ -59,7 +59,7 @@ use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::{Map, json};
 use tokio::net::TcpListener;
 use tower::ServiceBuilder;
-use vmcp::guard::{CatchPanicLayer, CrowdLayer, HostsLayer};
+use vmcp::guard::{AllowedHostsLayer, CatchPanicLayer, ConcurrencyLimitLayer};
 use vmcp_audit::{AuditLayer, AuditSettings, Auditor, Event};
 use vmcp_authn::{AuthenticationLayer, BearerAuthenticator, CachedVerifier, JwtVerifier};
 use vmcp_authz::AuthorizationLayer;
@@ -128,8 +128,8 @@ async fn main() -> Result<(), BoxError> {
     );
     let service = ServiceBuilder::new()
         .layer(CatchPanicLayer)
-        .layer(CrowdLayer::new(1024))
-        .layer(HostsLayer::loopback(Vec::new(), Vec::new()))
+        .layer(ConcurrencyLimitLayer::new(1024))
+        .layer(AllowedHostsLayer::loopback(Vec::new(), Vec::new()))
         .map_response(wrap)
         .layer(AuditLayer::new(Auditor::new(AuditSettings::default(), print)))
         .layer(AuthenticationLayer::new(BearerAuthenticator::new(known)))

@@ -25,10 +25,10 @@ use std::error::Error;
 use axum::Router;
 use axum::routing::get;
 use tokio::net::TcpListener;
-use vmcp::guard::{CrowdLayer, HostsLayer};
+use vmcp::guard::{AllowedHostsLayer, ConcurrencyLimitLayer};
 use vmcp::parts::Parts;
 use vmcp::request_log::RequestLogLayer;
-use vmcp::stack::{Incoming, McpService};
+use vmcp::stack::{IncomingLayers, McpService};
 use vmcp_aggregate::settings::Limits;
 use vmcp_aggregate::{Gateway, Seal};
 use vmcp_config::{File, Format};
@@ -61,20 +61,20 @@ fn gateway(backend: &str) -> Result<McpService, Box<dyn Error>> {
     );
     let file = File::parse(&configuration, Format::Yaml)?;
     let egress = Egress::new(vmcp_egress::Settings::default());
-    let Parts { settings, guards, .. } = Parts::new(file, &egress)?;
+    let Parts { settings, incoming_auth, .. } = Parts::new(file, &egress)?;
 
     let limits = Limits::default();
     let seal = Seal::ephemeral(limits.suspension_timeout)?;
-    let incoming = Incoming {
+    let incoming = IncomingLayers {
         telemetry: None,
         log: RequestLogLayer::default(),
-        crowd: CrowdLayer::new(4096),
-        // This application listens on the loopback interface; on a network, `HostsLayer::network`.
-        hosts: HostsLayer::loopback(Vec::new(), Vec::new()),
+        concurrency_limit: ConcurrencyLimitLayer::new(4096),
+        // This application listens on the loopback interface; on a network, `AllowedHostsLayer::network`.
+        allowed_hosts: AllowedHostsLayer::loopback(Vec::new(), Vec::new()),
         audit: None,
-        authenticate: guards.authenticate,
+        authenticate: incoming_auth.authenticate,
         decode: DecodeLayer::new(),
-        authorize: guards.authorize,
+        authorize: incoming_auth.authorize,
     };
-    Ok(incoming.stack(Gateway::new(settings.stacked(None), limits, seal)))
+    Ok(incoming.stack(Gateway::new(settings.with_stacks(None), limits, seal)))
 }

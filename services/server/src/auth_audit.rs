@@ -15,32 +15,32 @@ use vmcp_auth_server::{Event as AuthEvent, EventKind, LinkLossReason, Observer, 
 use vmcp_auth_store::{Digest, SessionId};
 use vmcp_core::Identity;
 
-use self::request_info::VISIT;
-pub(crate) use self::request_info::VisitLayer;
+use self::request_info::REQUEST_INFO;
+pub(crate) use self::request_info::RequestInfoLayer;
 
 /// Number of characters of a session digest in an event, enough to tell sessions apart.
 const SESSION: usize = 16;
 
 /// Current auditor. A reload may replace it; requests that began before the reload use the new one.
 #[derive(Debug, Default)]
-pub(crate) struct Logins(ArcSwapOption<Auditor>);
+pub(crate) struct AuthAuditRecorder(ArcSwapOption<Auditor>);
 
 /// Observer that turns the events of one issuer into audit events.
-pub(crate) struct Recorder {
+pub(crate) struct AuthEventObserver {
     issuer: String,
-    logins: Arc<Logins>,
+    auth_audit: Arc<AuthAuditRecorder>,
 }
 
-impl Logins {
+impl AuthAuditRecorder {
     /// Replaces the auditor; `None` stops recording.
-    pub(crate) fn go_to(&self, auditor: Option<&Auditor>) {
+    pub(crate) fn set_auditor(&self, auditor: Option<&Auditor>) {
         self.0.store(auditor.cloned().map(Arc::new));
     }
 }
 
-impl Recorder {
-    pub(crate) fn new(issuer: &str, logins: &Arc<Logins>) -> Self {
-        Self { issuer: issuer.to_owned(), logins: Arc::clone(logins) }
+impl AuthEventObserver {
+    pub(crate) fn new(issuer: &str, auth_audit: &Arc<AuthAuditRecorder>) -> Self {
+        Self { issuer: issuer.to_owned(), auth_audit: Arc::clone(auth_audit) }
     }
 
     fn event(&self, told: &AuthEvent<'_>, auditor: &Auditor) -> Option<Event> {
@@ -52,11 +52,11 @@ impl Recorder {
         let mut event = Event::new(kind, outcome(&what), auditor.now());
         // Events without a request, such as the loss of a provider link, have a local source.
         event.source = EventSource::Local;
-        _ = VISIT.try_with(|visit| {
-            event.source = visit.source.clone();
-            event.target.endpoint = visit.endpoint.clone();
-            event.target.method = visit.method.clone();
-            event.details.duration = Some(visit.began.elapsed());
+        _ = REQUEST_INFO.try_with(|info| {
+            event.source = info.source.clone();
+            event.target.endpoint = info.endpoint.clone();
+            event.target.method = info.method.clone();
+            event.details.duration = Some(info.began.elapsed());
         });
         event.caller = user.map(|user| {
             let said = [("name", name), ("email", email)];
@@ -75,9 +75,9 @@ impl Recorder {
     }
 }
 
-impl Observer for Recorder {
+impl Observer for AuthEventObserver {
     fn observe(&self, told: &AuthEvent<'_>) {
-        if let Some(auditor) = &*self.logins.0.load()
+        if let Some(auditor) = &*self.auth_audit.0.load()
             && let Some(event) = self.event(told, auditor)
         {
             auditor.record(event);

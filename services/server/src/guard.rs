@@ -6,7 +6,7 @@ mod concurrency_limit;
 mod host_port;
 
 pub use self::{
-    allowed_hosts::{Hosts, HostsLayer},
+    allowed_hosts::{AllowedHosts, AllowedHostsLayer},
     catch_panic::{CatchPanic, CatchPanicLayer},
-    concurrency_limit::{Crowd, CrowdLayer},
+    concurrency_limit::{ConcurrencyLimit, ConcurrencyLimitLayer},
 };

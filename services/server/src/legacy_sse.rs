@@ -26,32 +26,33 @@ use tower_service::Service;
 use vmcp_core::{Body, BoxError, Identity, Rejection, code};
 use vmcp_wire::{Envelope, scan};
 
-pub(crate) use self::client::Clients;
-use self::client::{Client, Seat};
-use self::stream::Stream;
+pub(crate) use self::client::ClientTable;
+use self::client::{Client, StreamPermit};
+use self::stream::EventStream;
 
 /// Path of the event stream.
-pub(crate) const STREAM: &str = "/sse";
+pub(crate) const STREAM_PATH: &str = "/sse";
 
 /// Path for messages of the client.
-pub(crate) const MESSAGES: &str = "/messages";
+pub(crate) const MESSAGES_PATH: &str = "/messages";
 
-const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
-const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
-const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
-const EITHER: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
+const JSON_OR_EVENT_STREAM: HeaderValue =
+    HeaderValue::from_static("application/json, text/event-stream");
 
-/// Service of [`STREAM`] and [`MESSAGES`] in front of `S`, the service of `/mcp`.
+/// Service of [`STREAM_PATH`] and [`MESSAGES_PATH`] in front of `S`, the service of `/mcp`.
 ///
 /// The future is boxed, because a message is read before `S` is called.
 #[derive(Clone, Debug)]
-pub struct OldClients<S> {
+pub struct LegacySse<S> {
     inner: S,
-    clients: Arc<Clients>,
+    clients: Arc<ClientTable>,
 }
 
 /// A service whose request bodies are complete messages.
-pub(crate) trait Inner:
+pub(crate) trait MessageService:
     Service<
         Request<Full<Bytes>>,
         Response = Response<Body>,
@@ -64,7 +65,7 @@ pub(crate) trait Inner:
 {
 }
 
-impl<S> Inner for S where
+impl<S> MessageService for S where
     S: Service<
             Request<Full<Bytes>>,
             Response = Response<Body>,
@@ -77,13 +78,13 @@ impl<S> Inner for S where
 {
 }
 
-impl<S> OldClients<S> {
-    pub(crate) fn new(inner: S, clients: Arc<Clients>) -> Self {
+impl<S> LegacySse<S> {
+    pub(crate) fn new(inner: S, clients: Arc<ClientTable>) -> Self {
         Self { inner, clients }
     }
 }
 
-impl<S: Inner, B> Service<Request<B>> for OldClients<S>
+impl<S: MessageService, B> Service<Request<B>> for LegacySse<S>
 where
     B: http_body::Body + Send + 'static,
     B::Data: Send,
@@ -101,18 +102,18 @@ where
         let Self { inner, clients } = self.clone();
         Box::pin(async move {
             let (parts, body) = request.into_parts();
-            let answered = match (parts.uri.path(), &parts.method) {
-                (STREAM, &Method::GET) => open(inner, &clients, parts),
-                (STREAM, _) => Ok(not_allowed("use GET", "GET")),
+            let result = match (parts.uri.path(), &parts.method) {
+                (STREAM_PATH, &Method::GET) => open(inner, &clients, parts),
+                (STREAM_PATH, _) => Ok(method_not_allowed("use GET", "GET")),
                 (_, &Method::POST) => post(inner, &clients, parts, body).await,
-                _ => Ok(not_allowed("use POST", "POST")),
+                _ => Ok(method_not_allowed("use POST", "POST")),
             };
-            Ok(answered.unwrap_or_else(|refusal| refusal.into_response(None)))
+            Ok(result.unwrap_or_else(|rejection| rejection.into_response(None)))
         })
     }
 }
 
-fn not_allowed(message: &'static str, allowed: &'static str) -> Response<Body> {
+fn method_not_allowed(message: &'static str, allowed: &'static str) -> Response<Body> {
     let status = StatusCode::METHOD_NOT_ALLOWED;
     let mut response =
         Rejection::new(status, code::INVALID_REQUEST, message).into_response::<Body>(None);
@@ -125,40 +126,40 @@ fn caller(parts: &request::Parts) -> Identity {
     parts.extensions.get::<Identity>().cloned().unwrap_or_else(Identity::anonymous)
 }
 
-fn open<S: Inner>(
+fn open<S: MessageService>(
     inner: S,
-    clients: &Arc<Clients>,
+    clients: &Arc<ClientTable>,
     mut parts: request::Parts,
 ) -> Result<Response<Body>, Rejection> {
     if parts.headers.contains_key(ACCEPT) {
         vmcp_decode::require_event_stream(&parts.headers)?;
     }
-    for header in [CONTENT_LENGTH, TRANSFER_ENCODING, CONTENT_TYPE, SESSION, LAST_EVENT] {
+    for header in [CONTENT_LENGTH, TRANSFER_ENCODING, CONTENT_TYPE, SESSION_ID, LAST_EVENT_ID] {
         parts.headers.remove(header);
     }
     let owner = caller(&parts);
     let (client, queue) = clients.open(owner, parts.headers, &parts.extensions)?;
     let ending = Arc::clone(&client);
-    let leave = Box::new(move || {
+    let on_disconnect = Box::new(move || {
         // Without a session there is none to end.
-        if let Some(request) = ending.own(Method::DELETE, None)
+        if let Some(request) = ending.session_request(Method::DELETE, None)
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
             runtime.spawn(inner.oneshot(request));
         }
     });
-    let stream = Stream::new(client, queue, Arc::clone(clients), leave);
+    let stream = EventStream::new(client, queue, Arc::clone(clients), on_disconnect);
     let mut response = Response::new(Body::wrap(stream));
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, EVENTS);
+    headers.insert(CONTENT_TYPE, EVENT_STREAM);
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     Ok(response)
 }
 
-async fn post<S: Inner, B>(
+async fn post<S: MessageService, B>(
     inner: S,
-    clients: &Clients,
+    clients: &ClientTable,
     parts: request::Parts,
     body: B,
 ) -> Result<Response<Body>, Rejection>
@@ -166,29 +167,30 @@ where
     B: http_body::Body + Send,
     B::Error: Into<BoxError>,
 {
-    let client = session_of(&parts.uri)
+    let client = session_id(&parts.uri)
         .and_then(|id| clients.find(id, &caller(&parts)))
-        .ok_or_else(no_stream)?;
-    let seat = client.seat()?;
+        .ok_or_else(stream_not_found)?;
+    let permit = client.acquire_permit()?;
     let message = clients.decode().read_body(&parts, body).await?;
-    let handshake = is_handshake(&message);
-    if handshake && !client.begin() {
+    let is_initialize = is_initialize_request(&message);
+    if is_initialize && !client.begin_initialize() {
         let message = "this stream has a session already: open another one";
         return Err(Rejection::malformed(code::INVALID_REQUEST, message));
     }
-    let request = carry(&client, parts, message.clone());
-    let asked = Asked { inner: inner.clone(), client, seat, message, handshake };
-    let mut answering = Box::pin(inner.oneshot(request));
+    let request = to_mcp_request(&client, parts, message.clone());
+    let forwarded =
+        ForwardedMessage { inner: inner.clone(), client, permit, message, is_initialize };
+    let mut response_future = Box::pin(inner.oneshot(request));
     // Rejections that are immediate and carry no request id go to the HTTP response: on the stream, the client could
     // not match them to a message.
-    if let Some(Ok(response)) = (&mut answering).now_or_never() {
-        if !response.status().is_success() && !forward::is_answer(&response) {
-            asked.failed();
+    if let Some(Ok(response)) = (&mut response_future).now_or_never() {
+        if !response.status().is_success() && !forward::is_response(&response) {
+            forwarded.reset_if_initialize();
             return Ok(response);
         }
-        tokio::spawn(asked.forward(std::future::ready(Ok(response))));
+        tokio::spawn(forwarded.forward(std::future::ready(Ok(response))));
     } else {
-        tokio::spawn(asked.forward(answering));
+        tokio::spawn(forwarded.forward(response_future));
     }
     let mut accepted = Response::new(Body::empty());
     *accepted.status_mut() = StatusCode::ACCEPTED;
@@ -196,60 +198,61 @@ where
 }
 
 /// State of a message that is being forwarded.
-struct Asked<S> {
+struct ForwardedMessage<S> {
     inner: S,
     client: Arc<Client>,
-    seat: Seat,
+    permit: StreamPermit,
     message: Bytes,
-    handshake: bool,
+    is_initialize: bool,
 }
 
-impl<S: Inner> Asked<S> {
+impl<S: MessageService> ForwardedMessage<S> {
     /// Forwards the response to the client's stream while the stream is open.
     async fn forward(
         self,
-        answering: impl Future<Output = Result<Response<Body>, Infallible>> + Send,
+        response_future: impl Future<Output = Result<Response<Body>, Infallible>> + Send,
     ) {
-        let closed = self.seat.closed();
+        let closed = self.permit.closed();
         tokio::select! {
             () = closed => {}
-            () = self.forward_all(answering) => {}
+            () = self.forward_all(response_future) => {}
         }
     }
 
     async fn forward_all(
         &self,
-        answering: impl Future<Output = Result<Response<Body>, Infallible>> + Send,
+        response_future: impl Future<Output = Result<Response<Body>, Infallible>> + Send,
     ) {
-        let Ok(response) = answering.await;
-        let taken = response.status() == StatusCode::ACCEPTED;
-        if self.handshake {
-            match response.headers().get(SESSION) {
+        let Ok(response) = response_future.await;
+        let is_accepted = response.status() == StatusCode::ACCEPTED;
+        if self.is_initialize {
+            match response.headers().get(SESSION_ID) {
                 Some(session) => self.client.set_session(session.clone()),
-                None => self.failed(),
+                None => self.reset_if_initialize(),
             }
         }
-        forward::answer(&self.inner, &self.client, &self.seat, &self.message, response).await;
-        if taken && is_initialized(&self.message) {
-            self.follow();
+        forward::forward_response(&self.inner, &self.client, &self.permit, &self.message, response)
+            .await;
+        if is_accepted && is_initialized_notification(&self.message) {
+            self.start_notifications();
         }
     }
 
-    fn failed(&self) {
-        if self.handshake {
-            self.client.begin_again();
+    fn reset_if_initialize(&self) {
+        if self.is_initialize {
+            self.client.reset_initialize();
         }
     }
 
     /// Forwards the session's notification stream to the client.
-    fn follow(&self) {
+    fn start_notifications(&self) {
         let (inner, client) = (self.inner.clone(), Arc::clone(&self.client));
-        if let Some(seat) = client.standing() {
+        if let Some(permit) = client.notification_permit() {
             tokio::spawn(async move {
-                let closed = seat.closed();
+                let closed = permit.closed();
                 tokio::select! {
                     () = closed => {}
-                    () = forward::standing(&inner, &client, &seat) => {}
+                    () = forward::forward_notifications(&inner, &client, &permit) => {}
                 }
             });
         }
@@ -257,27 +260,31 @@ impl<S: Inner> Asked<S> {
 }
 
 /// Builds the request to `/mcp` from the client's request.
-fn carry(client: &Client, mut parts: request::Parts, message: Bytes) -> Request<Full<Bytes>> {
+fn to_mcp_request(
+    client: &Client,
+    mut parts: request::Parts,
+    message: Bytes,
+) -> Request<Full<Bytes>> {
     parts.uri = Uri::from_static("/mcp");
     let headers = &mut parts.headers;
-    for header in [CONTENT_LENGTH, TRANSFER_ENCODING, SESSION, LAST_EVENT] {
+    for header in [CONTENT_LENGTH, TRANSFER_ENCODING, SESSION_ID, LAST_EVENT_ID] {
         headers.remove(header);
     }
-    headers.insert(ACCEPT, EITHER);
+    headers.insert(ACCEPT, JSON_OR_EVENT_STREAM);
     if let Some(session) = client.session() {
-        headers.insert(SESSION, session);
+        headers.insert(SESSION_ID, session);
     }
     Request::from_parts(parts, Full::new(message))
 }
 
-fn is_handshake(message: &[u8]) -> bool {
+fn is_initialize_request(message: &[u8]) -> bool {
     matches!(
         scan(message),
         Ok(Envelope::Request { method, .. }) if method.is(message, "initialize")
     )
 }
 
-fn is_initialized(message: &[u8]) -> bool {
+fn is_initialized_notification(message: &[u8]) -> bool {
     matches!(
         scan(message),
         Ok(Envelope::Notification { method, .. }) if method.is(message, "notifications/initialized")
@@ -285,11 +292,11 @@ fn is_initialized(message: &[u8]) -> bool {
 }
 
 /// Returns the `sessionId` of a message URL.
-fn session_of(uri: &Uri) -> Option<&str> {
+fn session_id(uri: &Uri) -> Option<&str> {
     uri.query()?.split('&').find_map(|pair| pair.strip_prefix("sessionId="))
 }
 
-fn no_stream() -> Rejection {
+fn stream_not_found() -> Rejection {
     let message = "no stream with this sessionId is open: GET /sse opens one";
     Rejection::new(StatusCode::NOT_FOUND, code::INVALID_REQUEST, message)
 }

@@ -8,9 +8,9 @@ type Gauge = Arc<dyn Fn() -> Option<usize> + Send + Sync>;
 
 /// Collection of gauges. Gauges hold weak references, so they keep no cache alive.
 #[derive(Clone, Default)]
-pub(crate) struct Held(Vec<(&'static str, Gauge)>);
+pub(crate) struct MemoryGauges(Vec<(&'static str, Gauge)>);
 
-impl Held {
+impl MemoryGauges {
     /// Adds a gauge, which counts until it returns `None`.
     pub(crate) fn add(
         &mut self,
@@ -21,7 +21,7 @@ impl Held {
     }
 
     /// Adds the gauges of `more` and removes those whose cache was dropped.
-    pub(crate) fn take_over(&mut self, more: Self) {
+    pub(crate) fn merge(&mut self, more: Self) {
         self.0.retain(|(_, gauge)| gauge().is_some());
         self.0.extend(more.0);
     }
@@ -36,7 +36,7 @@ impl Held {
     }
 }
 
-impl fmt::Debug for Held {
+impl fmt::Debug for MemoryGauges {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self.counts()).finish()
     }
@@ -53,16 +53,16 @@ mod tests {
             let count = Arc::downgrade(count);
             move || count.upgrade().map(|count| *count)
         };
-        let mut held = Held::default();
-        held.add("a", gauge(&first));
-        held.add("b", gauge(&first));
-        let mut newer = Held::default();
+        let mut gauges = MemoryGauges::default();
+        gauges.add("a", gauge(&first));
+        gauges.add("b", gauge(&first));
+        let mut newer = MemoryGauges::default();
         newer.add("a", gauge(&second));
-        held.take_over(newer);
-        assert_eq!(held.counts(), BTreeMap::from([("a", 11), ("b", 1)]));
+        gauges.merge(newer);
+        assert_eq!(gauges.counts(), BTreeMap::from([("a", 11), ("b", 1)]));
         drop(first);
-        assert_eq!(held.counts(), BTreeMap::from([("a", 10), ("b", 0)]));
-        held.take_over(Held::default());
-        assert_eq!((held.0.len(), held.counts()), (1, BTreeMap::from([("a", 10)])));
+        assert_eq!(gauges.counts(), BTreeMap::from([("a", 10), ("b", 0)]));
+        gauges.merge(MemoryGauges::default());
+        assert_eq!((gauges.0.len(), gauges.counts()), (1, BTreeMap::from([("a", 10)])));
     }
 }

@@ -24,53 +24,55 @@ use std::sync::Arc;
 use vmcp_aggregate::settings::{Checks, PartialFailure, Rules, Settings};
 use vmcp_breaker::CircuitSettings;
 use vmcp_config::{
-    AuthServer, CircuitBreaker, FailureHandling, File, IncomingAuth, LogLevel, Operational,
-    PartialFailureMode, SecretFile, Warning,
+    AuthServer, CircuitBreaker, FailureHandling, File, IncomingAuth as IncomingSection, LogLevel,
+    Operational, PartialFailureMode, SecretFile, Warning,
 };
 use vmcp_egress::Egress;
 
-pub(crate) use self::audit::Recording;
-pub use self::audit::{Recorded, Records};
-use self::auth_server::Converted;
-pub(crate) use self::auth_server::{Asked, Found, Report, Stored};
-pub use self::auth_server::{Issuing, StorageError};
-use self::backends::Around;
-use self::credential_advice::Issuers;
-pub(crate) use self::embedded_issuer::Sessions;
+pub(crate) use self::audit::AuditPipeline;
+pub use self::audit::{AuditOptions, AuditParts};
+use self::auth_server::Conversion;
+pub use self::auth_server::{AuthServerParts, StorageError};
+pub(crate) use self::auth_server::{
+    AuthServerReport, ObservedProvider, ProviderStatus, StorageStatus,
+};
+use self::backends::SharedSettings;
+use self::credential_advice::KnownIssuers;
+pub(crate) use self::embedded_issuer::IssuerSessions;
 pub use self::error::PartsError;
-pub use self::incoming_auth::Guards;
-pub(crate) use self::policy_evaluator::Judge;
-pub use self::telemetry::Measures;
-pub use self::unstacked::Unstacked;
+pub use self::incoming_auth::IncomingAuth;
+pub(crate) use self::policy_evaluator::PolicyEvaluator;
+pub use self::telemetry::TelemetryParts;
+pub use self::unstacked::PendingSettings;
 pub use self::unsupported::Unsupported;
-use crate::memory_gauges::Held;
+use crate::memory_gauges::MemoryGauges;
 
 /// Components of a server, built from one configuration.
 #[derive(Debug)]
 pub struct Parts {
     /// Settings of the aggregating service.
-    pub settings: Unstacked,
+    pub settings: PendingSettings,
     /// Authentication and authorization of incoming requests.
-    pub guards: Guards,
+    pub incoming_auth: IncomingAuth,
     /// Audit recording; `None` disables it.
-    pub records: Option<Records>,
+    pub audit: Option<AuditParts>,
     /// Metrics and traces; `None` disables them.
-    pub measures: Option<Measures>,
+    pub telemetry: Option<TelemetryParts>,
     /// Embedded authorization server, if one is configured.
-    pub issuing: Option<Issuing>,
+    pub auth_server: Option<AuthServerParts>,
     /// Settings that are valid but probably unintended.
     pub warnings: Vec<Warning>,
     /// Description of the configuration for `/status`.
-    pub about: About,
+    pub info: ServerInfo,
     /// `true` for debug logging.
     pub debug: bool,
     /// Gauges of the credential caches.
-    pub(crate) held: Held,
+    pub(crate) gauges: MemoryGauges,
 }
 
 /// Description of the configuration for `/status` and `inspect`.
 #[derive(Clone, Debug, Default)]
-pub struct About {
+pub struct ServerInfo {
     /// Name of the server.
     pub name: String,
     /// Group of the backends.
@@ -80,12 +82,12 @@ pub struct About {
     /// `true` if lists fail while a backend has not responded (`partialFailureMode: fail`).
     pub is_strict: bool,
     /// Descriptions by backend name.
-    pub backends: std::collections::BTreeMap<String, AboutBackend>,
+    pub backends: std::collections::BTreeMap<String, BackendInfo>,
 }
 
 /// Description of one backend's configuration.
 #[derive(Clone, Debug, Default)]
-pub struct AboutBackend {
+pub struct BackendInfo {
     /// URL without credentials and query.
     pub url: String,
     /// `true` for a backend of `type: entry`.
@@ -136,45 +138,44 @@ impl Parts {
             auth_server,
         } = file;
         let Operational { log_level, timeouts, failure_handling } = operational;
-        let Failures { partial_failure, checks, breaking } = failures(&failure_handling);
-        let first = first_provider(auth_server.as_ref());
-        let (strategies, mut errors) = credentials::strategies(outgoing_auth, first, egress);
-        let issuers = Arc::new(Issuers::new(&incoming_auth, auth_server.as_ref()));
-        let (guards, Converted { issuing, errors: wrong, mut warnings }) =
+        let Failures { partial_failure, checks, circuit } = failures(&failure_handling);
+        let default_provider = first_provider(auth_server.as_ref());
+        let (strategies, mut errors) =
+            credentials::strategies(outgoing_auth, default_provider, egress);
+        let issuers = Arc::new(KnownIssuers::new(&incoming_auth, auth_server.as_ref()));
+        let (incoming_auth, Conversion { auth_server, errors: found, mut warnings }) =
             front(&name, incoming_auth, auth_server, egress);
-        errors.extend(wrong);
-        let (measures, wrong) = telemetry::measures(&name, telemetry, egress);
-        errors.extend(wrong);
-        let shown = |backend| backends::about(backend, &group, &strategies);
-        let about = About {
-            name: name.clone(),
-            group: group.clone(),
-            metadata,
-            is_strict: partial_failure == PartialFailure::Fail,
-            backends: backends.iter().map(shown).collect(),
-        };
-        let around =
-            Around { waiting: &timeouts, strategies: &strategies, breaking, issuers, egress };
-        let (backends, wrong) = backends::settings(backends, &around);
-        errors.extend(wrong);
-        let (records, wrong) = audit::records(audit);
-        errors.extend(wrong);
-        let Some(guards) = guards.filter(|_| unsupported.is_empty() && errors.is_empty()) else {
+        errors.extend(found);
+        let (telemetry, found) = telemetry::convert(&name, telemetry, egress);
+        errors.extend(found);
+        let describe = |backend| backends::describe(backend, &group, &strategies);
+        let is_strict = partial_failure == PartialFailure::Fail;
+        let known = backends.iter().map(describe).collect();
+        let group = group.clone();
+        let info = ServerInfo { name: name.clone(), group, metadata, is_strict, backends: known };
+        let (timeout_settings, strategies) = (&timeouts, &strategies);
+        let shared = SharedSettings { timeout_settings, strategies, circuit, issuers, egress };
+        let (backends, found) = backends::settings(backends, &shared);
+        errors.extend(found);
+        let (audit, found) = audit::convert(audit);
+        errors.extend(found);
+        let is_valid = unsupported.is_empty() && errors.is_empty();
+        let Some(incoming_auth) = incoming_auth.filter(|_| is_valid) else {
             return Err(PartsError { unsupported, errors, ..PartsError::default() });
         };
-        warnings.extend(guards.unknown_backends(|name| about.backends.contains_key(name)));
+        warnings.extend(incoming_auth.unknown_backends(|name| info.backends.contains_key(name)));
         let settings = settings(name, aggregation::rules(aggregation), partial_failure, checks);
-        let settings = Unstacked { settings, backends };
+        let settings = PendingSettings { settings, backends };
         Ok(Self {
             settings,
-            guards,
-            records,
-            measures,
-            issuing,
+            incoming_auth,
+            audit,
+            telemetry,
+            auth_server,
             warnings,
-            about,
+            info,
             debug: matches!(log_level, Some(LogLevel::Debug)),
-            held: strategies.held,
+            gauges: strategies.gauges.clone(),
         })
     }
 }
@@ -204,18 +205,19 @@ fn settings(
 /// Converts `incomingAuth` and `authServer` into authentication, authorization and the embedded authorization server.
 fn front(
     name: &str,
-    incoming: IncomingAuth,
+    incoming: IncomingSection,
     section: Option<AuthServer<SecretFile>>,
     egress: &Egress,
-) -> (Option<Guards>, Converted) {
+) -> (Option<IncomingAuth>, Conversion) {
     let is_issuer = section.is_some();
-    let hosts = configured_hosts::own_hosts(&incoming, section.as_ref());
-    let converted = section.map(|section| auth_server::issuing(name, section, &incoming, egress));
+    let hosts = configured_hosts::configured_hosts(&incoming, section.as_ref());
+    let converted = section.map(|section| auth_server::convert(name, section, &incoming, egress));
     let mut converted = converted.unwrap_or_default();
-    let (guards, wrong, warnings) = incoming_auth::guards(name, incoming, is_issuer, egress);
-    converted.errors.extend(wrong);
+    let (incoming_auth, found, warnings) =
+        incoming_auth::convert(name, incoming, is_issuer, egress);
+    converted.errors.extend(found);
     converted.warnings.extend(warnings);
-    (guards.map(|guards| guards.with_own_hosts(hosts)), converted)
+    (incoming_auth.map(|incoming_auth| incoming_auth.with_configured_hosts(hosts)), converted)
 }
 
 /// Settings of `operational.failureHandling`.
@@ -223,7 +225,7 @@ struct Failures {
     partial_failure: PartialFailure,
     checks: Checks,
     /// Circuit breaker of each backend; `None` disables it.
-    breaking: Option<CircuitSettings>,
+    circuit: Option<CircuitSettings>,
 }
 
 fn failures(failures: &FailureHandling) -> Failures {
@@ -244,6 +246,6 @@ fn failures(failures: &FailureHandling) -> Failures {
     let threshold = NonZeroU32::new(*unhealthy_threshold).unwrap_or(NonZeroU32::MIN);
     let (interval, timeout_of) = ((*health_check_interval).into(), (*health_check_timeout).into());
     let checks = Checks::new(interval, timeout_of, threshold);
-    let breaking = CircuitSettings::new(*failure_threshold, (*timeout).into()).ok();
-    Failures { partial_failure, checks, breaking: breaking.filter(|_| *enabled) }
+    let circuit = CircuitSettings::new(*failure_threshold, (*timeout).into()).ok();
+    Failures { partial_failure, checks, circuit: circuit.filter(|_| *enabled) }
 }

@@ -38,12 +38,12 @@ pub struct RequestLog<S> {
 #[derive(Debug)]
 pub struct ResponseFuture<F> {
     inner: F,
-    entry: Option<Entry>,
+    entry: Option<LogEntry>,
 }
 
 /// A request under way.
 #[derive(Debug)]
-struct Entry {
+struct LogEntry {
     rate: Arc<LineRate>,
     request_context: RequestContext,
     method: Method,
@@ -71,7 +71,7 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        let entry = Entry {
+        let entry = LogEntry {
             rate: Arc::clone(&self.rate),
             request_context: RequestContext::of(request.extensions_mut()),
             method: request.method().clone(),
@@ -92,10 +92,10 @@ where
         let Some(entry) = self.entry.take() else { return Poll::Ready(Ok(response)) };
         let status = response.status();
         let rejection = response.extensions().get::<Rejection>();
-        let is_over = rejection.is_some()
+        let is_complete = rejection.is_some()
             || !status.is_success()
             || MediaType::of(response.headers()) != MediaType::EventStream;
-        if is_over || entry.method != Method::POST {
+        if is_complete || entry.method != Method::POST {
             entry.log(status, rejection);
             return Poll::Ready(Ok(response));
         }
@@ -105,7 +105,7 @@ where
     }
 }
 
-impl Entry {
+impl LogEntry {
     fn log(&self, status: StatusCode, rejection: Option<&Rejection>) {
         if rejection.is_some() || !status.is_success() || self.request_context.error().is_some() {
             if let Some(left_out) = self.rate.admit() {
@@ -183,7 +183,7 @@ fn name(message: &McpRequest) -> Option<String> {
 /// A body whose end is logged.
 struct LoggedBody {
     inner: Body,
-    entry: Option<(Entry, StatusCode)>,
+    entry: Option<(LogEntry, StatusCode)>,
 }
 
 impl http_body::Body for LoggedBody {

@@ -37,25 +37,25 @@ use vmcp_egress::Egress;
 
 use self::accept_error::AcceptErrors;
 use self::activity::Activity;
-use self::address_limit::Shares;
+use self::address_limit::AddressLimit;
 pub(crate) use self::admin::AdminAddress;
-pub(crate) use self::auth_server::Issuer;
-pub use self::auth_server::IssuerError;
+pub use self::auth_server::AuthServerError;
+pub(crate) use self::auth_server::AuthServerRuntime;
 use self::connection::connection;
-pub(crate) use self::connection_limit::{ConnectionLimit, RESERVE, Ticket};
+pub(crate) use self::connection_limit::{ConnectionLimit, ConnectionPermit, RESERVE};
 use self::drain::drain;
 pub(crate) use self::exposure::Exposure;
 pub use self::exposure::ExposureError;
 pub(crate) use self::memory_limit::default_budget;
 pub use self::reload::{NamedFiles, Reloads};
 pub use self::seal_key::{SealKey, SealKeyError};
-pub(crate) use self::wake_filter::Quiet;
-use self::worker_pool::Lanes;
-use crate::auth_audit::Logins;
-use crate::guard::{CrowdLayer, HostsLayer};
-use crate::legacy_sse::Clients;
-use crate::parts::{Issuing, Measures, Parts, Recorded};
-use crate::routes::{Access, Fixed, Routes, Shared};
+pub(crate) use self::wake_filter::QuietBody;
+use self::worker_pool::WorkerPool;
+use crate::auth_audit::AuthAuditRecorder;
+use crate::guard::{AllowedHostsLayer, ConcurrencyLimitLayer};
+use crate::legacy_sse::ClientTable;
+use crate::parts::{AuditOptions, AuthServerParts, Parts, TelemetryParts};
+use crate::routes::{AdminAccess, Routes, ServerState, StaticState};
 pub use crate::routes::{AdminToken, AdminTokenError};
 use crate::stream_scope::StreamScope;
 
@@ -94,7 +94,7 @@ pub struct Options {
     /// Without keys, the process generates a random one that no other replica knows.
     pub seal_keys: Vec<SealKey>,
     /// Audit options.
-    pub recorded: Recorded,
+    pub audit_options: AuditOptions,
     /// Limits of the aggregating service.
     pub limits: Limits,
 }
@@ -115,7 +115,7 @@ impl Default for Options {
             drain: Duration::from_secs(10),
             threads: None,
             seal_keys: Vec::new(),
-            recorded: Recorded::default(),
+            audit_options: AuditOptions::default(),
             limits: Limits::default(),
         }
     }
@@ -129,7 +129,7 @@ pub struct Server {
     routes: Routes,
     options: Options,
     egress: Egress,
-    lanes: Option<Lanes>,
+    workers: Option<WorkerPool>,
 }
 
 /// Error that prevents a server from starting.
@@ -168,11 +168,11 @@ pub enum ServeError {
     Telemetry(#[from] vmcp_telemetry_export::BuildError),
     /// The authorization server cannot start (`authServer`).
     #[error(transparent)]
-    Issuer(#[from] IssuerError),
+    AuthServer(#[from] AuthServerError),
 }
 
 /// Maximum number of streams of the deprecated HTTP+SSE transport.
-const OLD_CLIENTS: usize = 1024;
+const MAX_LEGACY_SSE_STREAMS: usize = 1024;
 
 impl Server {
     /// Binds the listeners and connects to the backends.
@@ -182,58 +182,61 @@ impl Server {
     pub async fn start(parts: Parts, egress: Egress, options: Options) -> Result<Self, ServeError> {
         let address = options.address;
         let exposure = Exposure { address, allow_anonymous: options.allow_anonymous_network };
-        exposure.check(&parts.guards)?;
+        exposure.check(&parts.incoming_auth)?;
         let listener = TcpListener::bind(address)
             .await
             .map_err(|source| ServeError::Listen { address, source })?;
         let admin = admin::listen(&options).await?;
         let Parts {
             settings,
-            guards,
-            records,
-            measures,
-            issuing,
+            incoming_auth,
+            audit,
+            telemetry: telemetry_parts,
+            auth_server,
             warnings: _,
-            about,
+            info,
             debug: _,
-            mut held,
+            mut gauges,
         } = parts;
-        let logins = Arc::<Logins>::default();
-        let issuer = start_issuer(issuing.as_ref(), &logins).await?;
-        let guards = guards.for_sessions(issuer.as_ref().map(Issuer::sessions));
-        let telemetry = measures.clone().map(Measures::start).transpose()?;
-        let settings = settings.stacked(telemetry.as_ref());
-        let recording = records.map(|it| it.start(options.recorded)).transpose()?;
+        let auth_audit = Arc::<AuthAuditRecorder>::default();
+        let issuer = start_issuer(auth_server.as_ref(), &auth_audit).await?;
+        let incoming_auth =
+            incoming_auth.for_sessions(issuer.as_ref().map(AuthServerRuntime::sessions));
+        let telemetry = telemetry_parts.clone().map(TelemetryParts::start).transpose()?;
+        let settings = settings.with_stacks(telemetry.as_ref());
+        let audit_pipeline = audit.map(|it| it.start(options.audit_options)).transpose()?;
         let budget = budget(&options);
         let limits = Limits { buffered: Some(budget.clone()), ..options.limits.clone() };
         let gateway = Gateway::new(settings, limits, seal(&options)?);
         let decode = DecodeLayer::new().max_body_size(options.message_bytes).budget(budget.clone());
-        let fixed = Fixed {
+        let state = StaticState {
             telemetry,
             shows_metrics: options.admin_token.is_none(),
-            measures,
-            crowd: crowd(&options),
-            hosts: hosts(&options),
+            telemetry_parts,
+            concurrency_limit: concurrency_limit(&options),
+            allowed_hosts: allowed_hosts(&options),
             exposure,
-            old: Arc::new(Clients::new(OLD_CLIENTS, decode.clone())),
+            legacy_sse: Arc::new(ClientTable::new(MAX_LEGACY_SSE_STREAMS, decode.clone())),
             decode,
             budget,
             gateway,
-            logins,
+            auth_audit,
             log: crate::request_log::RequestLogLayer::default(),
-            recorded: options.recorded,
+            audit_options: options.audit_options,
         };
-        fixed.gateway.set_notification_authorizer(guards.admissions());
-        held.take_over(guards.held());
-        let stacks = fixed.stacks(guards, recording, issuer, StreamScope::default());
+        state.gateway.set_notification_authorizer(incoming_auth.admissions());
+        gauges.merge(incoming_auth.gauges());
+        let reloadable =
+            state.reloadable(incoming_auth, audit_pipeline, issuer, StreamScope::default());
         let limit = ConnectionLimit::new(options.connections);
-        let settled = wait_ready(fixed.gateway.clone());
-        let shared = Arc::new(Shared::new(fixed, stacks, settled, about, limit, held));
-        gauges::show(&shared, &egress);
+        let wait_ready = wait_ready(state.gateway.clone());
+        let shared = Arc::new(ServerState::new(state, reloadable, wait_ready, info, limit, gauges));
+        gauges::register(&shared, &egress);
         let access = access(&options);
-        let routes = Routes { peer: address, shared, access, is_admin: false, ticket: None };
-        let lanes = options.threads.map(Lanes::start).transpose().map_err(ServeError::Thread)?;
-        Ok(Self { listener, admin, routes, options, egress, lanes })
+        let routes = Routes { peer: address, shared, access, is_admin: false, permit: None };
+        let workers =
+            options.threads.map(WorkerPool::start).transpose().map_err(ServeError::Thread)?;
+        Ok(Self { listener, admin, routes, options, egress, workers })
     }
 
     /// Returns the address of the main listener, with the actual port if port 0 was requested.
@@ -247,7 +250,7 @@ impl Server {
     /// Returns the aggregating service.
     #[must_use]
     pub fn gateway(&self) -> &Gateway {
-        &self.routes.shared.fixed.gateway
+        &self.routes.shared.state.gateway
     }
 
     /// Reloads the configuration from `path` when the file differs from `text`, which this server was built from, when
@@ -258,9 +261,10 @@ impl Server {
 
     /// Accepts connections until `stop` is ready, then shuts down gracefully.
     pub async fn run(self, stop: impl Future<Output = ()>) {
-        let Self { listener, admin, routes, options, egress: _, lanes } = self;
+        let Self { listener, admin, routes, options, egress: _, workers } = self;
         let _admin = admin.map(|listener| admin::start(listener, &routes));
-        let by_address = Shares::new(options.connections, options.recorded.trusted_proxies);
+        let address_limit =
+            AddressLimit::new(options.connections, options.audit_options.trusted_proxies);
         let epoch = Instant::now();
         let graceful = GracefulShutdown::new();
         let mut errors = AcceptErrors::default();
@@ -272,28 +276,29 @@ impl Server {
             };
             match accepted {
                 Ok((stream, peer)) => {
-                    let Some(share) = by_address.take(peer.ip()) else {
+                    let Some(address_permit) = address_limit.take(peer.ip()) else {
                         tracing::debug!(%peer, "connection refused: its address has too many");
                         continue;
                     };
                     let activity = Activity::new(epoch);
-                    let Some(ticket) = routes.shared.limit.admit(&activity) else {
+                    let Some(permit) = routes.shared.limit.admit(&activity) else {
                         tracing::debug!(%peer, "connection refused: all places are busy");
                         continue;
                     };
                     // A connection with a regular place needs no check per request.
-                    let asks = ticket.is_reserve().then(|| ticket.clone());
-                    let routes = Routes { peer, ticket: asks, ..routes.clone() };
-                    let serving = connection(stream, routes, graceful.watcher(), activity);
-                    let serving = async move {
-                        if let Err(error) = serving.await {
+                    let probe_permit = permit.is_reserve().then(|| permit.clone());
+                    let routes = Routes { peer, permit: probe_permit, ..routes.clone() };
+                    let connection_future =
+                        connection(stream, routes, graceful.watcher(), activity);
+                    let connection_future = async move {
+                        if let Err(error) = connection_future.await {
                             tracing::debug!(%error, "a connection ended");
                         }
-                        drop((ticket, share));
+                        drop((permit, address_permit));
                     };
-                    match &lanes {
-                        Some(lanes) => lanes.serve(serving),
-                        None => drop(tokio::spawn(serving)),
+                    match &workers {
+                        Some(workers) => workers.serve(connection_future),
+                        None => drop(tokio::spawn(connection_future)),
                     }
                 }
                 Err(error) => errors.wait(&error, &routes.shared.limit).await,
@@ -309,45 +314,45 @@ fn budget(options: &Options) -> ByteBudget {
     ByteBudget::new(options.buffered_bytes.max(2 * largest))
 }
 
-fn crowd(options: &Options) -> CrowdLayer {
-    let all = CrowdLayer::new(options.requests);
+fn concurrency_limit(options: &Options) -> ConcurrencyLimitLayer {
+    let all = ConcurrencyLimitLayer::new(options.requests);
     // Behind a reverse proxy, a connection carries many clients, so requests are limited by client address.
-    if options.recorded.trusted_proxies > 0 { all.by_address() } else { all }
+    if options.audit_options.trusted_proxies > 0 { all.by_address() } else { all }
 }
 
 async fn start_issuer(
-    issuing: Option<&Issuing>,
-    logins: &Arc<Logins>,
-) -> Result<Option<Issuer>, IssuerError> {
-    match issuing {
-        Some(issuing) => Issuer::start(issuing, logins).await.map(Some),
+    auth_server: Option<&AuthServerParts>,
+    auth_audit: &Arc<AuthAuditRecorder>,
+) -> Result<Option<AuthServerRuntime>, AuthServerError> {
+    match auth_server {
+        Some(auth_server) => AuthServerRuntime::start(auth_server, auth_audit).await.map(Some),
         None => Ok(None),
     }
 }
 
 /// Returns a flag that becomes true when each backend has responded, failed or timed out.
 fn wait_ready(gateway: Gateway) -> Arc<AtomicBool> {
-    let settled = Arc::<AtomicBool>::default();
-    let setting = Arc::clone(&settled);
+    let wait_ready = Arc::<AtomicBool>::default();
+    let setting = Arc::clone(&wait_ready);
     tokio::spawn(async move {
         gateway.wait_ready().await;
         setting.store(true, Ordering::Release);
     });
-    settled
+    wait_ready
 }
 
-fn access(options: &Options) -> Access {
+fn access(options: &Options) -> AdminAccess {
     let is_private = options.address.ip().to_canonical().is_loopback();
-    Access { is_private, is_loopback: false, token: options.admin_token.clone() }
+    AdminAccess { is_private, is_loopback: false, token: options.admin_token.clone() }
 }
 
 /// Returns the allowed hosts that the configuration cannot change.
-fn hosts(options: &Options) -> HostsLayer {
-    let (hosts, origins) = (options.allowed_hosts.clone(), options.allowed_origins.clone());
+fn allowed_hosts(options: &Options) -> AllowedHostsLayer {
+    let (allowed_hosts, origins) = (options.allowed_hosts.clone(), options.allowed_origins.clone());
     if options.address.ip().to_canonical().is_loopback() {
-        HostsLayer::loopback(hosts, origins)
+        AllowedHostsLayer::loopback(allowed_hosts, origins)
     } else {
-        HostsLayer::network(hosts, origins)
+        AllowedHostsLayer::network(allowed_hosts, origins)
     }
 }
 

@@ -33,31 +33,42 @@ use vmcp_telemetry::{ClientTelemetryLayer, Route, ServerTelemetryLayer};
 use vmcp_timeout::{Elapsed, TimeoutLayer};
 use vmcp_token_exchange::{CachedExchange, RetryOnUnauthorized, TokenEndpoint, TokenExchangeLayer};
 
-pub use self::erased::{Answering, Erased};
-pub use self::optional::{Core, Door};
-use crate::auth_audit::VisitLayer;
-use crate::guard::{CatchPanic, CatchPanicLayer, Crowd, CrowdLayer, Hosts, HostsLayer};
-use crate::legacy_sse::{Clients, OldClients};
+pub use self::erased::{BoxMcpService, BoxResponseFuture};
+pub use self::optional::{OptionalAuth, PolicyStack};
+use crate::auth_audit::RequestInfoLayer;
+use crate::guard::{
+    AllowedHosts, AllowedHostsLayer, CatchPanic, CatchPanicLayer, ConcurrencyLimit,
+    ConcurrencyLimitLayer,
+};
+use crate::legacy_sse::{ClientTable, LegacySse};
 use crate::request_log::{RequestLog, RequestLogLayer};
 
 /// Service of the MCP endpoint.
-pub type McpService = CatchPanic<RequestLog<Either<Erased, Crowd<Hosts<Door<Core>>>>>>;
+pub type McpService = CatchPanic<
+    RequestLog<Either<BoxMcpService, ConcurrencyLimit<AllowedHosts<OptionalAuth<PolicyStack>>>>>,
+>;
 
 /// Service of the deprecated HTTP+SSE transport.
-pub type OldService =
-    CatchPanic<RequestLog<Either<Erased, Crowd<Hosts<Door<OldClients<CatchPanic<Core>>>>>>>>;
+pub type LegacySseService = CatchPanic<
+    RequestLog<
+        Either<
+            BoxMcpService,
+            ConcurrencyLimit<AllowedHosts<OptionalAuth<LegacySse<CatchPanic<PolicyStack>>>>>,
+        >,
+    >,
+>;
 
 /// The layers around the aggregating service.
 #[derive(Clone, Debug)]
-pub struct Incoming {
+pub struct IncomingLayers {
     /// Metrics and traces; `None` disables them.
     pub telemetry: Option<ServerTelemetryLayer>,
     /// Log of failed requests.
     pub log: RequestLogLayer,
     /// Limit of concurrent requests.
-    pub crowd: CrowdLayer,
+    pub concurrency_limit: ConcurrencyLimitLayer,
     /// Allowed hosts and origins.
-    pub hosts: HostsLayer,
+    pub allowed_hosts: AllowedHostsLayer,
     /// Audit; `None` disables it.
     pub audit: Option<AuditLayer>,
     /// Authentication layer; `None` treats all callers as anonymous.
@@ -68,96 +79,117 @@ pub struct Incoming {
     pub authorize: Option<AuthorizationLayer<Cedar>>,
 }
 
-impl Incoming {
+impl IncomingLayers {
     /// Returns the incoming stack, outermost layer first.
     #[must_use]
     pub fn stack(self, gateway: Gateway) -> McpService {
         let core = self.core(&self.decode, gateway);
-        let Self { telemetry, log, crowd, hosts, audit, authenticate, decode: _, authorize: _ } =
-            self;
+        let Self {
+            telemetry,
+            log,
+            concurrency_limit,
+            allowed_hosts,
+            audit,
+            authenticate,
+            decode: _,
+            authorize: _,
+        } = self;
         let inner = ServiceBuilder::new()
             // Shed load first, before any per-request work.
-            .layer(crowd)
+            .layer(concurrency_limit)
             // Before the body is read, so that pages of foreign origins get nothing parsed. CORS preflights carry
             // neither a body nor a token and are handled here.
-            .layer(hosts)
+            .layer(allowed_hosts)
             // Around authentication, so that rejected callers are audited. Before the decoder, so that bodies of
             // unauthenticated callers are not parsed.
-            .service(door(audit, authenticate, core));
+            .service(with_auth(audit, authenticate, core));
         // Outermost, so that a panic fails one request and does not close the connection. Log and metrics are next, so
         // that rejections of the concurrency limit are logged and counted.
-        CatchPanicLayer.layer(log.layer(watched(telemetry, inner)))
+        CatchPanicLayer.layer(log.layer(with_telemetry(telemetry, inner)))
     }
 
     /// Returns the stack of the deprecated HTTP+SSE transport, outermost layer first. Messages are decoded and
     /// authorized as on the MCP endpoint.
-    pub(crate) fn old(self, clients: Arc<Clients>, gateway: Gateway) -> OldService {
+    pub(crate) fn legacy_sse(
+        self,
+        clients: Arc<ClientTable>,
+        gateway: Gateway,
+    ) -> LegacySseService {
         // The legacy transport already charges messages to the byte budget.
         let core = self.core(&self.decode.clone().without_budget(), gateway);
-        let Self { telemetry, log, crowd, hosts, audit, authenticate, decode: _, authorize: _ } =
-            self;
+        let Self {
+            telemetry,
+            log,
+            concurrency_limit,
+            allowed_hosts,
+            audit,
+            authenticate,
+            decode: _,
+            authorize: _,
+        } = self;
         let inner = ServiceBuilder::new()
             // The same order as above: these paths read bodies too, and a stream belongs to the caller that opened it.
-            .layer(crowd)
-            .layer(hosts)
-            .service(door(
+            .layer(concurrency_limit)
+            .layer(allowed_hosts)
+            .service(with_auth(
                 audit,
                 authenticate,
-                OldClients::new(CatchPanicLayer.layer(core), clients),
+                LegacySse::new(CatchPanicLayer.layer(core), clients),
             ));
-        CatchPanicLayer.layer(log.layer(watched(telemetry, inner)))
+        CatchPanicLayer.layer(log.layer(with_telemetry(telemetry, inner)))
     }
 
     /// Returns the decoder and the authorization layer, which run after authentication.
-    fn core(&self, decode: &DecodeLayer, gateway: Gateway) -> Core {
+    fn core(&self, decode: &DecodeLayer, gateway: Gateway) -> PolicyStack {
         // The decoder comes before authorization, which needs the decoded message. Authorization is innermost, because
         // the gateway asks it for each list entry and route.
         match self.authorize.clone() {
-            None => Core::Open(decode.layer(gateway)),
-            Some(authorize) => Core::Judged(decode.layer(authorize.layer(gateway))),
+            None => PolicyStack::Unrestricted(decode.layer(gateway)),
+            Some(authorize) => PolicyStack::Cedar(decode.layer(authorize.layer(gateway))),
         }
     }
 }
 
 /// The layers around the authorization server.
 #[derive(Clone, Debug)]
-pub(crate) struct Front {
+pub(crate) struct AuthServerLayers {
     /// Metrics and traces; `None` disables them.
     pub(crate) telemetry: Option<ServerTelemetryLayer>,
     /// Log of failed requests.
     pub(crate) log: RequestLogLayer,
     /// Limit of concurrent requests.
-    pub(crate) crowd: CrowdLayer,
+    pub(crate) concurrency_limit: ConcurrencyLimitLayer,
     /// Allowed hosts.
-    pub(crate) hosts: HostsLayer,
+    pub(crate) allowed_hosts: AllowedHostsLayer,
     /// Layer that records request fields for audit events.
-    pub(crate) visits: VisitLayer,
+    pub(crate) request_info: RequestInfoLayer,
 }
 
-impl Front {
+impl AuthServerLayers {
     /// Returns the service of the authorization server, outermost layer first.
     pub(crate) fn stack(self, pages: axum::Router) -> McpService {
-        let Self { telemetry, log, crowd, hosts, visits } = self;
+        let Self { telemetry, log, concurrency_limit, allowed_hosts, request_info } = self;
         // Innermost: the router sets the path template as a label. The path itself may hold secrets and is not
         // recorded.
-        let pages = Erased::new(pages.layer(axum::middleware::from_fn(routed)), Body::wrap);
+        let pages =
+            BoxMcpService::new(pages.layer(axum::middleware::from_fn(record_route)), Body::wrap);
         let inner = ServiceBuilder::new()
             // The same order as on the MCP endpoint, but with any origin: the server sets CORS headers by endpoint, and
             // none of its CORS endpoints uses cookies.
-            .layer(crowd)
-            .layer(hosts.of_any_origin())
+            .layer(concurrency_limit)
+            .layer(allowed_hosts.with_any_origin())
             // Around the router, so that each audit event has the fields of its request. Inside the limits, whose
             // rejections cause no such events.
-            .service(Erased::new(visits.layer(pages), |body| body));
+            .service(BoxMcpService::new(request_info.layer(pages), |body| body));
         CatchPanicLayer.layer(log.layer(Either::Left(match telemetry {
-            None => Erased::new(inner, |body| body),
-            Some(layer) => Erased::new(layer.layer(inner), Body::wrap),
+            None => BoxMcpService::new(inner, |body| body),
+            Some(layer) => BoxMcpService::new(layer.layer(inner), Body::wrap),
         })))
     }
 }
 
 /// Adds the matched route to the response.
-async fn routed(
+async fn record_route(
     path: Option<MatchedPath>,
     request: axum::extract::Request,
     next: axum::middleware::Next,
@@ -169,7 +201,7 @@ async fn routed(
     response
 }
 
-fn watched<S>(telemetry: Option<ServerTelemetryLayer>, inner: S) -> Either<Erased, S>
+fn with_telemetry<S>(telemetry: Option<ServerTelemetryLayer>, inner: S) -> Either<BoxMcpService, S>
 where
     S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
     S: Clone + Send + Sync + 'static,
@@ -177,12 +209,12 @@ where
 {
     match telemetry {
         None => Either::Right(inner),
-        Some(layer) => Either::Left(Erased::new(layer.layer(inner), Body::wrap)),
+        Some(layer) => Either::Left(BoxMcpService::new(layer.layer(inner), Body::wrap)),
     }
 }
 
 /// Classifies an error for the metrics label.
-fn word(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
+fn error_label(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     if cause_ref::<CircuitOpen>(error).is_some() {
         return Some("circuit_open");
     }
@@ -192,30 +224,32 @@ fn word(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     cause_ref::<CredentialError>(error).map(|_| "credentials")
 }
 
-fn door<S>(
+fn with_auth<S>(
     audit: Option<AuditLayer>,
     authenticate: Option<AuthenticationLayer<Arc<dyn Authenticator>>>,
     inner: S,
-) -> Door<S>
+) -> OptionalAuth<S>
 where
     S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
     S: Clone + Send + Sync + 'static,
     S::Future: Send,
 {
-    Door::Guarded(match (audit, authenticate) {
-        (None, None) => return Door::Open(inner),
+    OptionalAuth::Enabled(match (audit, authenticate) {
+        (None, None) => return OptionalAuth::Disabled(inner),
         // Only event streams have a different body type, because they end when the token expires.
-        (None, Some(known)) => {
-            Erased::new(known.layer(inner), |body| body.try_into_inner().unwrap_or_else(Body::wrap))
+        (None, Some(authentication)) => BoxMcpService::new(authentication.layer(inner), |body| {
+            body.try_into_inner().unwrap_or_else(Body::wrap)
+        }),
+        (Some(audit), None) => BoxMcpService::new(audit.layer(inner), Body::wrap),
+        (Some(audit), Some(authentication)) => {
+            BoxMcpService::new(audit.layer(authentication.layer(inner)), Body::wrap)
         }
-        (Some(audit), None) => Erased::new(audit.layer(inner), Body::wrap),
-        (Some(audit), Some(known)) => Erased::new(audit.layer(known.layer(inner)), Body::wrap),
     })
 }
 
 /// The layers around the connection to one backend.
 #[derive(Clone, Debug)]
-pub struct Outgoing {
+pub struct OutgoingLayers {
     /// Metrics and traces; `None` disables them.
     pub telemetry: Option<ClientTelemetryLayer>,
     /// Circuit breaker, if enabled.
@@ -244,7 +278,7 @@ pub enum Credentials {
     Sts(AwsStsLayer<CredentialCache<Sts>>),
 }
 
-impl Outgoing {
+impl OutgoingLayers {
     /// Returns the outgoing stack, innermost layer first.
     #[must_use]
     pub fn stack(self) -> BackendService {
@@ -254,7 +288,7 @@ impl Outgoing {
         let redirects = RedirectLayer::new(client.origin().clone());
         // Around the connection alone: the timeout applies to the backend's next frame. Credential providers have
         // timeouts of their own.
-        let connection = timeouts.layer(MapErrLayer::new(unsent).layer(client));
+        let connection = timeouts.layer(MapErrLayer::new(mark_not_sent).layer(client));
         // Outside the credentials, so that a signature covers these headers. Inside the redirects, so that the target
         // of a redirect gets them as well.
         let headers = option_layer(headers);
@@ -275,40 +309,43 @@ impl Outgoing {
         // counts as a failure.
         let stack = match breaker {
             None => stack,
-            Some(breaker) => {
-                BackendService::new(CircuitBreakerLayer::new(breaker).classify(class).layer(stack))
-            }
+            Some(breaker) => BackendService::new(
+                CircuitBreakerLayer::new(breaker).classify(classify_call).layer(stack),
+            ),
         };
         // Outermost, so that rejections of an open circuit are counted.
         match telemetry {
             None => stack,
-            Some(layer) => measured(stack, layer),
+            Some(layer) => with_client_telemetry(stack, layer),
         }
     }
 }
 
 /// Adds metrics and traces to a backend's service.
-pub(crate) fn measured(service: BackendService, telemetry: ClientTelemetryLayer) -> BackendService {
-    BackendService::new(telemetry.classify(word).propagator(MetaPropagation).layer(service))
+pub(crate) fn with_client_telemetry(
+    service: BackendService,
+    telemetry: ClientTelemetryLayer,
+) -> BackendService {
+    BackendService::new(telemetry.classify(error_label).propagator(MetaPropagation).layer(service))
 }
 
 /// Classifies a result for the circuit breaker. Errors from limits of the gateway are neutral.
-fn class(seen: CallResult<'_>) -> Outcome {
-    match seen {
+fn classify_call(result: CallResult<'_>) -> Outcome {
+    match result {
         CallResult::Error(error)
             if cause_ref::<NotSentError>(error).is_some_and(|error| error.is_local_limit) =>
         {
             Outcome::Neutral
         }
-        seen => DefaultClassifier.classify(seen),
+        result => DefaultClassifier.classify(result),
     }
 }
 
 /// Marks errors of requests that were not sent, which the backend cannot have acted on.
-fn unsent(error: BoxError) -> BoxError {
+fn mark_not_sent(error: BoxError) -> BoxError {
     match cause_ref::<vmcp_egress::Error>(error.as_ref()) {
         Some(vmcp_egress::Error::Overloaded { .. }) => NotSentError::by_local_limit(error).into(),
-        Some(known) if !known.sent() => NotSentError::new(error).into(),
+        Some(authentication) if !authentication.sent() => NotSentError::new(error).into(),
         _ => error,
     }
 }

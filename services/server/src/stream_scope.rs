@@ -12,7 +12,7 @@ use vmcp_core::{Body, BoxError, MediaType, NotificationStream, RevocationFuture}
 
 /// Time that a response stream may continue after its scope ended. Cutting it off would lose the result of a call that
 /// the backend has executed.
-const ANSWER: Duration = Duration::from_secs(600);
+const RESPONSE_GRACE_PERIOD: Duration = Duration::from_secs(600);
 
 /// Event streams that were opened under one configuration. A clone is the same scope.
 #[derive(Clone, Debug, Default)]
@@ -32,12 +32,14 @@ impl StreamScope {
     }
 
     /// Binds the event stream of a response to the scope. Other responses are unchanged.
-    pub(crate) fn bound(&self, response: Response<Body>, is_get: bool) -> Response<Body> {
+    pub(crate) fn bind(&self, response: Response<Body>, is_get: bool) -> Response<Body> {
         if MediaType::of(response.headers()) != MediaType::EventStream {
             return response;
         }
-        let is_standing = is_get || response.extensions().get::<NotificationStream>().is_some();
-        let more = if is_standing { Duration::ZERO } else { ANSWER };
+        let is_notification_stream =
+            is_get || response.extensions().get::<NotificationStream>().is_some();
+        let grace_period =
+            if is_notification_stream { Duration::ZERO } else { RESPONSE_GRACE_PERIOD };
         let mut scope = self.0.subscribe();
         response.map(|inner| {
             let ended = async move {
@@ -46,7 +48,7 @@ impl StreamScope {
                     // shares the scope. A closed channel therefore means that the process ends.
                     std::future::pending::<()>().await;
                 }
-                tokio::time::sleep(more).await;
+                tokio::time::sleep(grace_period).await;
             };
             Body::wrap(ScopedBody { inner, ended: Box::pin(ended), is_over: false })
         })
@@ -96,12 +98,12 @@ mod tests {
     async fn ends_streams_with_their_scope() {
         let scope = StreamScope::default();
         let (_sender, response) = stream("text/event-stream");
-        let mut get = scope.bound(response, true).into_body();
+        let mut get = scope.bind(response, true).into_body();
         let (_sender, mut response) = stream("text/event-stream");
         response.extensions_mut().insert(NotificationStream);
-        let mut listen = scope.bound(response, false).into_body();
+        let mut listen = scope.bind(response, false).into_body();
         let (mut sender, response) = stream("text/event-stream");
-        let mut answer = scope.bound(response, false).into_body();
+        let mut answer = scope.bind(response, false).into_body();
         let began = tokio::time::Instant::now();
         let still = tokio::time::timeout(Duration::from_secs(3600), get.frame()).await;
         assert!(still.is_err());
@@ -110,10 +112,10 @@ mod tests {
         sender.send_data(Bytes::from_static(b"data: 1\n\n")).await.unwrap();
         assert!(answer.frame().await.unwrap().is_ok(), "an answer goes on for a while");
         assert!(answer.frame().await.is_none());
-        assert_eq!(began.elapsed(), Duration::from_secs(3600) + ANSWER);
+        assert_eq!(began.elapsed(), Duration::from_secs(3600) + RESPONSE_GRACE_PERIOD);
         // Begun before and answered after the end of the scope.
         let (_sender, response) = stream("text/event-stream");
-        assert!(scope.bound(response, true).into_body().frame().await.is_none());
+        assert!(scope.bind(response, true).into_body().frame().await.is_none());
     }
 
     #[tokio::test(start_paused = true)]
@@ -121,7 +123,7 @@ mod tests {
         let scope = StreamScope::default();
         scope.end();
         let (mut sender, response) = stream("application/json");
-        let mut body = scope.bound(response, true).into_body();
+        let mut body = scope.bind(response, true).into_body();
         sender.send_data(Bytes::from_static(b"{}")).await.unwrap();
         assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "{}");
     }

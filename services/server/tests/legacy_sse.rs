@@ -199,7 +199,7 @@ async fn fails_call_of_dead_server_and_reconnects() {
     let before = said(&old.call("a_echo", "x").await).to_owned();
     let silent = old.begin("tools/call", call("a_silent", "")).await;
     let dead = old.call("a_die", "").await;
-    assert!(dead["error"]["message"].as_str().unwrap().contains("ended its stream"), "{dead}");
+    assert!(dead["error"]["message"].as_str().unwrap().contains("closed its stream"), "{dead}");
     let silent = old.answer(silent).await;
     assert!(silent["error"].is_object(), "{silent}");
     let after = said(&old.call("a_echo", "x").await).to_owned();

@@ -16,9 +16,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tower::ServiceExt;
 use url::Url;
-use vmcp::guard::{CrowdLayer, HostsLayer};
+use vmcp::guard::{AllowedHostsLayer, ConcurrencyLimitLayer};
 use vmcp::request_log::RequestLogLayer;
-use vmcp::stack::{Credentials, Incoming, McpService, Outgoing};
+use vmcp::stack::{Credentials, IncomingLayers, McpService, OutgoingLayers};
 use vmcp_aggregate::settings::{BackendService, Limits, PartialFailure, Rules, Settings};
 use vmcp_aggregate::{Gateway, Seal};
 use vmcp_audit::{AuditLayer, Auditor, Event, Outcome};
@@ -79,11 +79,11 @@ fn audited(
         checks: None,
     };
     let seal = Seal::ephemeral(Duration::from_secs(60)).unwrap();
-    let incoming = Incoming {
+    let incoming = IncomingLayers {
         telemetry: None,
         log: RequestLogLayer::default(),
-        crowd: CrowdLayer::new(requests),
-        hosts: HostsLayer::loopback(Vec::new(), Vec::new()),
+        concurrency_limit: ConcurrencyLimitLayer::new(requests),
+        allowed_hosts: AllowedHostsLayer::loopback(Vec::new(), Vec::new()),
         audit,
         authenticate: authenticate.map(AuthenticationLayer::new),
         authorize,
@@ -250,8 +250,14 @@ fn measured(
     let breaker = CircuitHandle::new(Backend::new("be"), settings);
     let timeouts = TimeoutLayer::new(LIMIT);
     let breaker_of = Some(breaker.clone());
-    let outgoing =
-        Outgoing { telemetry, breaker: breaker_of, credentials, headers: None, timeouts, client };
+    let outgoing = OutgoingLayers {
+        telemetry,
+        breaker: breaker_of,
+        credentials,
+        headers: None,
+        timeouts,
+        client,
+    };
     (outgoing.stack(), breaker)
 }
 

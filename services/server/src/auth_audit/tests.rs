@@ -13,14 +13,14 @@ use super::*;
 
 type Taken = Arc<Mutex<Vec<Event>>>;
 
-fn recorder(events: EventFilter) -> (Recorder, Arc<Logins>, Taken) {
+fn recorder(events: EventFilter) -> (AuthEventObserver, Arc<AuthAuditRecorder>, Taken) {
     let taken = Taken::default();
     let kept = Arc::clone(&taken);
     let settings = AuditSettings { events, ..AuditSettings::default() };
     let auditor = Auditor::new(settings, move |event| kept.lock().unwrap().push(event));
-    let logins = Arc::new(Logins::default());
-    logins.go_to(Some(&auditor));
-    (Recorder::new("https://as.example", &logins), logins, taken)
+    let auth_audit = Arc::new(AuthAuditRecorder::default());
+    auth_audit.set_auditor(Some(&auditor));
+    (AuthEventObserver::new("https://as.example", &auth_audit), auth_audit, taken)
 }
 
 fn told(what: EventKind<'_>) -> AuthEvent<'_> {
@@ -150,7 +150,7 @@ fn records_rejecting_party_and_reason() {
 
 #[tokio::test(start_paused = true)]
 async fn events_during_requests_carry_request_source() {
-    let (recorder, logins, taken) = recorder(EventFilter::ALL);
+    let (recorder, auth_audit, taken) = recorder(EventFilter::ALL);
     let recorder = Arc::new(recorder);
     let inner = service_fn(move |_: Request<()>| {
         let recorder = Arc::clone(&recorder);
@@ -165,7 +165,7 @@ async fn events_during_requests_carry_request_source() {
         request.extensions_mut().insert(SocketAddr::from(([192, 0, 2, 7], 1)));
         request
     };
-    let service = VisitLayer(Arc::clone(&logins)).layer(inner);
+    let service = RequestInfoLayer(Arc::clone(&auth_audit)).layer(inner);
     service.clone().oneshot(request()).await.unwrap();
     let event = taken.lock().unwrap().pop().unwrap();
     let EventSource::Network { address, .. } = event.source else { panic!("{:?}", event.source) };
@@ -173,7 +173,7 @@ async fn events_during_requests_carry_request_source() {
     assert_eq!((&*event.target.endpoint, &*event.target.method), ("/oauth/consent", "POST"));
     assert_eq!(event.details.duration, Some(Duration::from_millis(30)));
     // Without an auditor, no event is built.
-    logins.go_to(None);
+    auth_audit.set_auditor(None);
     service.oneshot(request()).await.unwrap();
     assert!(taken.lock().unwrap().is_empty());
 }

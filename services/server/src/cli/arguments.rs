@@ -8,7 +8,7 @@ use vmcp_config::Duration;
 use crate::serve::{AdminToken, AdminTokenError, SealKey, SealKeyError};
 
 /// Maximum number of threads for requests.
-const MOST_THREADS: usize = 1024;
+const MAX_THREADS: usize = 1024;
 
 pub(super) fn seal_key(path: &str) -> Result<SealKey, SealKeyError> {
     SealKey::read(path.as_ref())
@@ -36,14 +36,14 @@ pub(super) fn positive(text: &str) -> Result<Duration, String> {
     if duration.is_zero() { positive("0") } else { Ok(duration) }
 }
 
-pub(super) fn at_least_one(text: &str) -> Result<NonZeroUsize, String> {
+pub(super) fn positive_number(text: &str) -> Result<NonZeroUsize, String> {
     text.parse().map_err(|_| "must be a whole number of at least 1".to_owned())
 }
 
 /// Parses a number of threads.
 pub(super) fn threads(text: &str) -> Result<NonZeroUsize, String> {
-    let number = text.parse().ok().filter(|number: &NonZeroUsize| number.get() <= MOST_THREADS);
-    number.ok_or_else(|| format!("must be a number from 1 to {MOST_THREADS}"))
+    let number = text.parse().ok().filter(|number: &NonZeroUsize| number.get() <= MAX_THREADS);
+    number.ok_or_else(|| format!("must be a number from 1 to {MAX_THREADS}"))
 }
 
 /// Parses a resource attribute: `KEY=VALUE`.
@@ -55,7 +55,7 @@ pub(super) fn attribute(text: &str) -> Result<(String, String), String> {
 
 /// Validates a `Host` header value of `--allow-host`. A value that no request can carry would never match.
 pub(super) fn host_name(text: &str) -> Result<String, String> {
-    if is_place(text) {
+    if is_host(text) {
         return Ok(text.to_owned());
     }
     Err("must be a host, such as tools.example.com, or tools.example.com:8443 for that port alone"
@@ -66,7 +66,7 @@ pub(super) fn host_name(text: &str) -> Result<String, String> {
 pub(super) fn origin(text: &str) -> Result<String, String> {
     let known = ["*", "null"].contains(&text);
     if known
-        || text.split_once("://").is_some_and(|(scheme, place)| is_word(scheme) && is_place(place))
+        || text.split_once("://").is_some_and(|(scheme, host)| is_scheme(scheme) && is_host(host))
     {
         return Ok(text.to_owned());
     }
@@ -74,13 +74,13 @@ pub(super) fn origin(text: &str) -> Result<String, String> {
         .to_owned())
 }
 
-fn is_word(text: &str) -> bool {
+fn is_scheme(text: &str) -> bool {
     !text.is_empty()
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
 }
 
 /// Splits a host from its port, if it has one.
-fn is_place(text: &str) -> bool {
+fn is_host(text: &str) -> bool {
     !text.is_empty()
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte))
 }

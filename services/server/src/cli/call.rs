@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::output::{Failure, Form, Printed, block_on, complain, print, print_json};
+use super::output::{Failure, OutputArgs, OutputFormat, block_on, eprint_line, print, print_json};
 use super::session::Session;
 use super::target::Target;
 
@@ -17,7 +17,7 @@ pub(crate) struct Call {
     #[command(flatten)]
     target: Target,
     #[command(flatten)]
-    printed: Printed,
+    output: OutputArgs,
 }
 
 fn object(text: &str) -> Result<Value, String> {
@@ -35,24 +35,24 @@ impl Call {
     }
 
     async fn call(self) -> Result<(), Failure> {
-        let Self { tool, arguments, target, printed } = self;
+        let Self { tool, arguments, target, output } = self;
         let session = Session::start(target.load()?.parts).await?;
         for line in session.unreachable() {
-            complain(&super::table::plain(&line));
+            eprint_line(&super::table::plain(&line));
         }
         let params = json!({"name": tool, "arguments": arguments});
         let result = session.request("tools/call", Some(&tool), params).await;
         session.close().await;
         let result = result?;
-        match printed.form {
-            Form::Json => print_json(&result),
-            Form::Text => print(&as_text(&result)),
+        match output.format {
+            OutputFormat::Json => print_json(&result),
+            OutputFormat::Text => print(&as_text(&result)),
         }
         match result["resultType"].as_str() {
-            Some("input_required") => Err(Failure::Fault(format!(
+            Some("input_required") => Err(Failure::Error(format!(
                 "{tool} asks its user for input: call it from a client that can answer"
             ))),
-            _ if result["isError"] == true => Err(Failure::Told),
+            _ if result["isError"] == true => Err(Failure::AlreadyReported),
             _ => Ok(()),
         }
     }

@@ -33,7 +33,7 @@ pub(crate) struct Loaded {
 
 /// Errors of a configuration file.
 #[derive(Debug, Default)]
-pub(crate) struct Faults {
+pub(crate) struct LoadErrors {
     /// Reason why the file cannot be read or parsed.
     pub(crate) unreadable: Option<String>,
     pub(crate) errors: Vec<ConfigError>,
@@ -48,7 +48,7 @@ impl ConfigFile {
     }
 
     /// Reads and checks the file and the files that it names.
-    pub(crate) fn load(&self) -> Result<Loaded, Faults> {
+    pub(crate) fn load(&self) -> Result<Loaded, LoadErrors> {
         let unreadable = |error: std::io::Error| {
             let path = self.config.display();
             let reason = if error.kind() == std::io::ErrorKind::NotFound {
@@ -58,19 +58,19 @@ impl ConfigFile {
             } else {
                 error.to_string()
             };
-            Faults { unreadable: Some(reason), ..Faults::default() }
+            LoadErrors { unreadable: Some(reason), ..LoadErrors::default() }
         };
         load(std::fs::read_to_string(&self.config).map_err(unreadable)?)
     }
 
     /// Loads the file like [`ConfigFile::load`], with the errors as the failure of the command.
     pub(crate) fn require(&self) -> Result<Loaded, Failure> {
-        self.load().map_err(|faults| Failure::Fault(faults.describe(&self.config)))
+        self.load().map_err(|load_errors| Failure::Error(load_errors.describe(&self.config)))
     }
 }
 
 /// Checks the text of a file.
-pub(crate) fn load(text: String) -> Result<Loaded, Faults> {
+pub(crate) fn load(text: String) -> Result<Loaded, LoadErrors> {
     let named = NamedFiles::of(&text);
     let egress = Egress::new(Settings {
         // A client's stream may occupy a connection indefinitely.
@@ -79,14 +79,14 @@ pub(crate) fn load(text: String) -> Result<Loaded, Faults> {
     });
     let (file, parts) = Parts::read(&text, &egress).map_err(|error| {
         let PartsError { unsupported, errors, in_document: _, more } = error;
-        Faults { unreadable: None, errors, more, unsupported }
+        LoadErrors { unreadable: None, errors, more, unsupported }
     })?;
     let mut warnings = file.warnings();
     warnings.extend(parts.warnings.iter().cloned());
     Ok(Loaded { text, named, file, parts, warnings, egress })
 }
 
-impl Faults {
+impl LoadErrors {
     /// Describes the errors, one per line.
     pub(crate) fn describe(&self, path: &Path) -> String {
         let Self { unreadable, errors, more, unsupported } = self;

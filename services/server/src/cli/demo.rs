@@ -6,9 +6,9 @@ use std::net::SocketAddr;
 use clap::Args;
 
 use super::config::{Loaded, load};
-use super::output::{Failure, block_on, complain, print};
-use super::serve::{refused, stopped};
-use crate::demo::Examples;
+use super::output::{Failure, block_on, eprint_line, print};
+use super::serve::{start_failure, stop_signal};
+use crate::demo::DemoServers;
 use crate::serve::{Options, Server};
 
 #[derive(Debug, Args)]
@@ -24,19 +24,19 @@ impl Demo {
     }
 
     async fn show(self) -> Result<(), Failure> {
-        let examples = Examples::start()
+        let servers = DemoServers::start()
             .await
-            .map_err(|error| Failure::Fault(format!("cannot start the examples: {error}")))?;
-        let text = configuration(&examples);
+            .map_err(|error| Failure::Error(format!("cannot start the examples: {error}")))?;
+        let text = configuration(&servers);
         let Loaded { text: _, named: _, file: _, parts, warnings: _, egress } = load(text.clone())
-            .map_err(|faults| {
-                Failure::Fault(faults.describe("the examples' configuration".as_ref()))
+            .map_err(|load_errors| {
+                Failure::Error(load_errors.describe("the examples' configuration".as_ref()))
             })?;
         let address = SocketAddr::from(([127, 0, 0, 1], self.port));
         let options = Options { address, ..Options::default() };
-        let server = Server::start(parts, egress, options).await.map_err(|e| refused(&e))?;
-        let address = server.address().map_err(|error| Failure::Fault(error.to_string()))?;
-        let stop = stopped();
+        let server = Server::start(parts, egress, options).await.map_err(|e| start_failure(&e))?;
+        let address = server.address().map_err(|error| Failure::Error(error.to_string()))?;
+        let stop = stop_signal();
         let gateway = server.gateway().clone();
         let url = format!("http://{address}/mcp");
         tokio::spawn(async move {
@@ -44,15 +44,15 @@ impl Demo {
             print(&welcome(&url, &text));
         });
         server.run(stop).await;
-        complain("stopped");
+        eprint_line("stopped");
         Ok(())
     }
 }
 
 /// Returns the configuration of the demo.
-fn configuration(examples: &Examples) -> String {
+fn configuration(servers: &DemoServers) -> String {
     let mut text = String::from("name: demo\nincomingAuth: {type: anonymous}\nbackends:\n");
-    for (name, url) in &examples.backends {
+    for (name, url) in &servers.backends {
         // Writing to a string cannot fail.
         _ = writeln!(text, "  - {{name: {name}, url: \"{url}\", transport: streamable-http}}");
     }

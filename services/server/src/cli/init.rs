@@ -16,7 +16,7 @@ use clap::Args;
 use self::client_file::ClientFile;
 use self::import::Imported;
 pub(super) use self::starter::quoted;
-use super::output::{Failure, complain, print, print_json};
+use super::output::{Failure, eprint_line, print, print_json};
 
 #[derive(Debug, Args)]
 pub(crate) struct Init {
@@ -48,16 +48,16 @@ impl Init {
         let Some(from) = from else {
             return starter(&name, output.as_deref(), force);
         };
-        let file = ClientFile::read(&from).map_err(Failure::Fault)?;
+        let file = ClientFile::read(&from).map_err(Failure::Error)?;
         if let Some(server) = server {
             return print_server(&file, &server);
         }
         let imported = import::import(&file, &name);
         match &output {
-            Some(path) => write::write(path, &imported.text, force).map_err(Failure::Fault)?,
+            Some(path) => write::write(path, &imported.text, force).map_err(Failure::Error)?,
             None => print(&imported.text),
         }
-        complain(&next_steps(&imported, output.as_deref()));
+        eprint_line(&next_steps(&imported, output.as_deref()));
         Ok(())
     }
 }
@@ -68,9 +68,9 @@ fn starter(name: &str, output: Option<&Path>, force: bool) -> Result<(), Failure
         print(&text);
         return Ok(());
     };
-    write::write(path, &text, force).map_err(Failure::Fault)?;
+    write::write(path, &text, force).map_err(Failure::Error)?;
     let path = path.display();
-    complain(&format!("wrote {path}; check it with: vmcp validate --config {path}"));
+    eprint_line(&format!("wrote {path}; check it with: vmcp validate --config {path}"));
     Ok(())
 }
 
@@ -80,14 +80,14 @@ fn print_server(file: &ClientFile, name: &str) -> Result<(), Failure> {
     let Some((_, server)) = servers.iter().find(|(backend, _)| backend == name) else {
         let names: Vec<_> = servers.iter().map(|(backend, _)| backend.as_str()).collect();
         let path = file.path.display();
-        return Err(Failure::Fault(format!(
+        return Err(Failure::Error(format!(
             "{path} has no server {name}: choose one of {}",
             names.join(", ")
         )));
     };
     let lookup = |name: &str| std::env::var(name).ok();
     let settings = bridge::settings(&server.connection, &file.folders, lookup);
-    print_json(&settings.map_err(|error| Failure::Fault(format!("{name}: {error}")))?);
+    print_json(&settings.map_err(|error| Failure::Error(format!("{name}: {error}")))?);
     Ok(())
 }
 

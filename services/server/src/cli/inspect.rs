@@ -7,44 +7,44 @@ use vmcp_aggregate::status::{Entry, HiddenReason};
 use vmcp_core::Generation;
 
 use super::config::{ConfigFile, Loaded};
-use super::output::{Failure, Form, Printed, block_on, complain, print, print_json};
+use super::output::{Failure, OutputArgs, OutputFormat, block_on, eprint_line, print, print_json};
 use super::survey::{
-    Seen, TIMEOUT, conflict, conflict_json, connect, nonconforming_name, unmatched_rule,
+    BackendSurvey, TIMEOUT, conflict, conflict_json, connect, nonconforming_name, unmatched_rule,
     unmatched_rule_json,
 };
 use super::table::table;
-use crate::parts::{About, AboutBackend, Found, Report, Stored};
+use crate::parts::{AuthServerReport, BackendInfo, ProviderStatus, ServerInfo, StorageStatus};
 
 #[derive(Debug, Args)]
 pub(crate) struct Inspect {
     #[command(flatten)]
     config: ConfigFile,
     #[command(flatten)]
-    printed: Printed,
+    output: OutputArgs,
 }
 
 impl Inspect {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        block_on(self.look())
+        block_on(self.inspect())
     }
 
-    async fn look(self) -> Result<(), Failure> {
+    async fn inspect(self) -> Result<(), Failure> {
         let Loaded { text: _, named: _, file: _, parts, warnings, egress: _ } =
             self.config.require()?;
         for warning in warnings {
-            complain(&format!("warning: {warning}"));
+            eprint_line(&format!("warning: {warning}"));
         }
-        let about = parts.about.clone();
-        let issuer = match &parts.issuing {
-            Some(issuing) => Some(issuing.look().await),
+        let info = parts.info.clone();
+        let issuer = match &parts.auth_server {
+            Some(auth_server) => Some(auth_server.check().await),
             None => None,
         };
-        let seen = connect(parts, TIMEOUT).await?;
-        match self.printed.form {
-            Form::Text => print(&as_text(&about, issuer.as_ref(), &seen)),
-            Form::Json => print_json(&as_json(&about, issuer.as_ref(), &seen)),
+        let survey = connect(parts, TIMEOUT).await?;
+        match self.output.format {
+            OutputFormat::Text => print(&as_text(&info, issuer.as_ref(), &survey)),
+            OutputFormat::Json => print_json(&as_json(&info, issuer.as_ref(), &survey)),
         }
-        seen.broken.map_or(Ok(()), |reason| Err(Failure::Fault(reason.to_owned())))
+        survey.broken.map_or(Ok(()), |reason| Err(Failure::Error(reason.to_owned())))
     }
 }
 
@@ -73,12 +73,12 @@ pub(crate) fn hidden_reason(entry: &Entry) -> Option<String> {
     })
 }
 
-fn as_text(about: &About, issuer: Option<&Report>, seen: &Seen) -> String {
-    let About { name, group, metadata, is_strict: _, backends } = about;
+fn as_text(info: &ServerInfo, issuer: Option<&AuthServerReport>, survey: &BackendSurvey) -> String {
+    let ServerInfo { name, group, metadata, is_strict: _, backends } = info;
     let title = format!("{name} (group {group}) {}", pairs(metadata));
     let mut out = super::table::plain(title.trim_end());
     out.push_str("\n\n");
-    let mut rows = seen.rows();
+    let mut rows = survey.rows();
     for row in &mut rows {
         let known = backends.get(&row[0]);
         let entry = known.is_some_and(|backend| backend.entry);
@@ -89,28 +89,28 @@ fn as_text(about: &About, issuer: Option<&Report>, seen: &Seen) -> String {
     out.push_str(&table(&heading, &rows));
     out.push('\n');
     if let Some(issuer) = issuer {
-        out.push_str(&front(issuer));
+        out.push_str(&auth_server_text(issuer));
         out.push('\n');
     }
-    let mut rows: Vec<Vec<String>> = seen.report.entries.iter().map(row).collect();
+    let mut rows: Vec<Vec<String>> = survey.report.entries.iter().map(row).collect();
     let mut heading = vec!["KIND", "NAME", "BACKEND", "ORIGINAL NAME", "RENAMED BY", "SHOWN"];
     // Most backends offer the same items to both generations.
-    if seen.report.entries.iter().any(|entry| entry.generation.is_some()) {
+    if survey.report.entries.iter().any(|entry| entry.generation.is_some()) {
         heading.push("CLIENTS");
-        for (row, entry) in rows.iter_mut().zip(&seen.report.entries) {
+        for (row, entry) in rows.iter_mut().zip(&survey.report.entries) {
             row.push(entry.generation.map_or("all", clients).to_owned());
         }
     }
     out.push_str(&table(&heading, &rows));
-    for one in &seen.report.conflicts {
+    for one in &survey.report.conflicts {
         out.push('\n');
         out.push_str(&conflict(one));
     }
-    for one in &seen.report.unmatched_rules {
+    for one in &survey.report.unmatched_rules {
         out.push('\n');
         out.push_str(&unmatched_rule(one));
     }
-    for name in &seen.report.nonconforming_names {
+    for name in &survey.report.nonconforming_names {
         out.push('\n');
         out.push_str(&nonconforming_name(name));
     }
@@ -118,15 +118,16 @@ fn as_text(about: &About, issuer: Option<&Report>, seen: &Seen) -> String {
 }
 
 /// Describes the authorization server: its store and its providers.
-pub(crate) fn front(issuer: &Report) -> String {
-    let Report { issuer, storage: Stored { kind, status, message }, upstreams } = issuer;
-    let trouble = |message: &Option<String>| message.clone().unwrap_or_default();
+pub(crate) fn auth_server_text(issuer: &AuthServerReport) -> String {
+    let AuthServerReport { issuer, storage: StorageStatus { kind, status, message }, upstreams } =
+        issuer;
+    let error_message = |message: &Option<String>| message.clone().unwrap_or_default();
     let stored = ["storage", "", kind, "", status].map(str::to_owned);
-    let mut rows = vec![stored.into_iter().chain([trouble(message)]).collect()];
+    let mut rows = vec![stored.into_iter().chain([error_message(message)]).collect()];
     rows.extend(upstreams.iter().map(|found| {
-        let Found { name, kind, at, status, message } = found;
+        let ProviderStatus { name, kind, at, status, message } = found;
         let words = ["upstream", name, kind, at, status].map(str::to_owned);
-        words.into_iter().chain([trouble(message)]).collect()
+        words.into_iter().chain([error_message(message)]).collect()
     }));
     let heading = ["PART", "NAME", "TYPE", "URL", "STATUS", "MESSAGE"];
     let title = super::table::plain(&format!("authorization server {issuer}"));
@@ -156,18 +157,18 @@ fn pairs(metadata: &std::collections::BTreeMap<String, String>) -> String {
     metadata.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
 }
 
-fn as_json(about: &About, issuer: Option<&Report>, seen: &Seen) -> Value {
-    let About { name, group, metadata, is_strict: _, backends } = about;
-    let mut found = seen.backends_json();
-    for (backend, report) in found.iter_mut().zip(&seen.report.backends) {
+fn as_json(info: &ServerInfo, issuer: Option<&AuthServerReport>, survey: &BackendSurvey) -> Value {
+    let ServerInfo { name, group, metadata, is_strict: _, backends } = info;
+    let mut found = survey.backends_json();
+    for (backend, report) in found.iter_mut().zip(&survey.report.backends) {
         let known = backends.get(&report.name).cloned().unwrap_or_default();
-        let AboutBackend { url, entry, auth, metadata } = known;
+        let BackendInfo { url, entry, auth, metadata } = known;
         backend["url"] = url.into();
         backend["authType"] = auth.into();
         backend["type"] = if entry { "entry" } else { "" }.into();
         backend["metadata"] = json!(metadata);
     }
-    let entries = seen.report.entries.iter().map(|entry| {
+    let entries = survey.report.entries.iter().map(|entry| {
         json!({
             "kind": entry.kind,
             "name": entry.name,
@@ -184,10 +185,10 @@ fn as_json(about: &About, issuer: Option<&Report>, seen: &Seen) -> Value {
         "group": group,
         "metadata": metadata,
         "backends": found,
-        "authorizationServer": issuer.map(Report::to_json),
+        "authorizationServer": issuer.map(AuthServerReport::to_json),
         "entries": entries.collect::<Vec<_>>(),
-        "conflicts": seen.report.conflicts.iter().map(conflict_json).collect::<Vec<_>>(),
-        "nonconformingNames": seen.report.nonconforming_names,
-        "unmatchedRules": seen.report.unmatched_rules.iter().map(unmatched_rule_json).collect::<Vec<_>>(),
+        "conflicts": survey.report.conflicts.iter().map(conflict_json).collect::<Vec<_>>(),
+        "nonconformingNames": survey.report.nonconforming_names,
+        "unmatchedRules": survey.report.unmatched_rules.iter().map(unmatched_rule_json).collect::<Vec<_>>(),
     })
 }

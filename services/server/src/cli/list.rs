@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use super::output::{Failure, Form, Printed, block_on, complain, print, print_json};
+use super::output::{Failure, OutputArgs, OutputFormat, block_on, eprint_line, print, print_json};
 use super::session::Session;
 use super::table::table;
 use super::target::Target;
@@ -24,7 +24,7 @@ pub(crate) struct List {
     #[command(flatten)]
     target: Target,
     #[command(flatten)]
-    printed: Printed,
+    output: OutputArgs,
 }
 
 impl List {
@@ -40,14 +40,14 @@ impl List {
         }
         let (unreachable, no_lists) = (session.unreachable(), session.no_lists());
         session.close().await;
-        match self.printed.form {
-            Form::Json => print_json(&json!(lists)),
-            Form::Text => print(&as_text(&lists)),
+        match self.output.format {
+            OutputFormat::Json => print_json(&json!(lists)),
+            OutputFormat::Text => print(&as_text(&lists)),
         }
         for line in &unreachable {
-            complain(&super::table::plain(line));
+            eprint_line(&super::table::plain(line));
         }
-        no_lists.map_or(Ok(()), |reason| Err(Failure::Fault(reason.to_owned())))
+        no_lists.map_or(Ok(()), |reason| Err(Failure::Error(reason.to_owned())))
     }
 }
 

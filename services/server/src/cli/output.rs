@@ -11,16 +11,16 @@ use serde_json::Value;
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The configuration, the backends or the machine are at fault.
-    Fault(String),
-    /// Like [`Failure::Fault`], but the printed result already contains the error.
-    Told,
+    Error(String),
+    /// Like [`Failure::Error`], but the printed result already contains the error.
+    AlreadyReported,
     /// The command was used wrongly.
     Usage(String),
 }
 
 /// Output format of a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Form {
+pub(crate) enum OutputFormat {
     /// For people.
     #[default]
     Text,
@@ -30,21 +30,21 @@ pub(crate) enum Form {
 
 /// Option that selects the output format.
 #[derive(Clone, Copy, Debug, Args)]
-pub(crate) struct Printed {
+pub(crate) struct OutputArgs {
     /// Output format.
     #[arg(short = 'o', long = "format", value_name = "FORM", default_value = "text")]
-    pub(crate) form: Form,
+    pub(crate) format: OutputFormat,
 }
 
 /// Prints the error and returns the exit code.
 pub(crate) fn exit(outcome: Result<(), Failure>) -> ExitCode {
     let (message, code) = match outcome {
         Ok(()) => return ExitCode::SUCCESS,
-        Err(Failure::Told) => return ExitCode::FAILURE,
-        Err(Failure::Fault(message)) => (message, 1),
+        Err(Failure::AlreadyReported) => return ExitCode::FAILURE,
+        Err(Failure::Error(message)) => (message, 1),
         Err(Failure::Usage(message)) => (message, 2),
     };
-    complain(&message);
+    eprint_line(&message);
     ExitCode::from(code)
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn print_json(value: &Value) {
 }
 
 /// Prints a line to standard error.
-pub(crate) fn complain(message: &str) {
+pub(crate) fn eprint_line(message: &str) {
     _ = writeln!(io::stderr().lock(), "{message}");
 }
 
@@ -72,6 +72,6 @@ where
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure::Fault(format!("cannot start: {error}")))?
+        .map_err(|error| Failure::Error(format!("cannot start: {error}")))?
         .block_on(command)
 }

@@ -14,12 +14,13 @@ use vmcp_config::Duration;
 use vmcp_core::set_worker_count;
 
 use super::arguments::{
-    address, admin_token, at_least_one, attribute, host_name, origin, positive, seal_key, threads,
+    address, admin_token, attribute, host_name, origin, positive, positive_number, seal_key,
+    threads,
 };
 use super::config::{ConfigFile, Loaded};
 use super::log::{self, LogFormat};
 use super::output::{Failure, block_on};
-use crate::parts::{About, Parts, Recorded};
+use crate::parts::{AuditOptions, Parts, ServerInfo};
 use crate::serve::{AdminToken, Options, SealKey, ServeError, Server, default_budget};
 
 #[derive(Debug, Args)]
@@ -42,22 +43,22 @@ pub(crate) struct Serve {
     )]
     session_ttl: Duration,
     /// The most sessions of clients of revision 2025-11-25 and older.
-    #[arg(long, default_value = "10000", value_name = "NUMBER", value_parser = at_least_one)]
+    #[arg(long, default_value = "10000", value_name = "NUMBER", value_parser = positive_number)]
     max_sessions: NonZeroUsize,
     /// The most connections of clients. When all are taken, a new one closes the one that has been idle for longest; when
     /// none is idle, it is answered 503. 256 more are kept for /livez and /readyz.
-    #[arg(long, default_value = "4096", value_name = "NUMBER", value_parser = at_least_one)]
+    #[arg(long, default_value = "4096", value_name = "NUMBER", value_parser = positive_number)]
     max_connections: NonZeroUsize,
     /// The most requests under way; more are answered 503.
-    #[arg(long, default_value = "4096", value_name = "NUMBER", value_parser = at_least_one)]
+    #[arg(long, default_value = "4096", value_name = "NUMBER", value_parser = positive_number)]
     max_requests: NonZeroUsize,
     /// The largest message of a client, in bytes.
-    #[arg(long, default_value = "8388608", value_name = "BYTES", value_parser = at_least_one)]
+    #[arg(long, default_value = "8388608", value_name = "BYTES", value_parser = positive_number)]
     max_message_bytes: NonZeroUsize,
     /// The most bytes of messages that are held at once, apart from messages of up to 4 KiB; one caller may hold
     /// half of what the others leave. More wait for up to 2 s and are then answered 503. At least twice
     /// --max-message-bytes; without it a quarter of the memory that the control group (cgroup) allows, or 128 MiB.
-    #[arg(long, value_name = "BYTES", value_parser = at_least_one)]
+    #[arg(long, value_name = "BYTES", value_parser = positive_number)]
     max_buffered_bytes: Option<NonZeroUsize>,
     /// Threads that answer requests; as many as there are processors to run on if this is not given.
     #[arg(long, value_name = "NUMBER", value_parser = threads)]
@@ -145,17 +146,17 @@ impl Serve {
         for warning in warnings {
             tracing::warn!("{warning}");
         }
-        let stop = stopped();
-        let about = parts.about.clone();
+        let stop = stop_signal();
+        let info = parts.info.clone();
         let (config, options) = self.into_options(threads);
         let path = config.path().to_owned();
-        let server = Server::start(parts, egress, options).await.map_err(|e| refused(&e))?;
-        let address = server.address().map_err(|error| Failure::Fault(error.to_string()))?;
+        let server = Server::start(parts, egress, options).await.map_err(|e| start_failure(&e))?;
+        let address = server.address().map_err(|error| Failure::Error(error.to_string()))?;
         server.watch(config.path().to_owned(), text, named);
         tracing::info!("listening on http://{address}/mcp");
-        let started =
-            Started { endpoint: format!("http://{address}/mcp"), configuration: path, about };
-        let reporting = tokio::spawn(report(server.gateway().clone(), started));
+        let summary =
+            StartSummary { endpoint: format!("http://{address}/mcp"), configuration: path, info };
+        let reporting = tokio::spawn(report(server.gateway().clone(), summary));
         server.run(stop).await;
         reporting.abort();
         Ok(())
@@ -166,11 +167,11 @@ impl Serve {
         if self.telemetry_attribute.is_empty() {
             return Ok(());
         }
-        let Some(measures) = &mut parts.measures else {
+        let Some(telemetry) = &mut parts.telemetry else {
             let reason = "--telemetry-attribute needs a telemetry section in the configuration";
-            return Err(Failure::Fault(reason.to_owned()));
+            return Err(Failure::Error(reason.to_owned()));
         };
-        measures.add_attributes(&self.telemetry_attribute);
+        telemetry.add_attributes(&self.telemetry_attribute);
         Ok(())
     }
 
@@ -222,7 +223,7 @@ impl Serve {
             drain: drain.into(),
             threads: Some(threads),
             seal_keys: seal_key,
-            recorded: Recorded { trusted_proxies, overflow },
+            audit_options: AuditOptions { trusted_proxies, overflow },
             limits,
         };
         (config, options)
@@ -230,10 +231,10 @@ impl Serve {
 }
 
 /// Describes a start-up error and its remedy.
-pub(crate) fn refused(error: &ServeError) -> Failure {
+pub(crate) fn start_failure(error: &ServeError) -> Failure {
     let in_use = |address: &SocketAddr, option: &str| {
         let port = address.port();
-        Failure::Fault(format!(
+        Failure::Error(format!(
             "port {port} is in use: choose another with {option}, or stop what listens on {address}"
         ))
     };
@@ -250,25 +251,25 @@ pub(crate) fn refused(error: &ServeError) -> Failure {
         | ServeError::Random(_)
         | ServeError::Audit(_)
         | ServeError::Exposed(_)
-        | ServeError::Issuer(_)
-        | ServeError::Telemetry(_) => Failure::Fault(error.to_string()),
+        | ServeError::AuthServer(_)
+        | ServeError::Telemetry(_) => Failure::Error(error.to_string()),
     }
 }
 
 /// Facts of the started server for the log.
-struct Started {
+struct StartSummary {
     endpoint: String,
     configuration: std::path::PathBuf,
-    about: About,
+    info: ServerInfo,
 }
 
 /// Logs each ready backend, then a summary. Other code logs backends that are not ready, and name conflicts.
-async fn report(gateway: vmcp_aggregate::Gateway, started: Started) {
+async fn report(gateway: vmcp_aggregate::Gateway, summary: StartSummary) {
     gateway.wait_ready().await;
-    let Started { endpoint, configuration, about } = started;
+    let StartSummary { endpoint, configuration, info } = summary;
     let report = gateway.report();
     for backend in &report.backends {
-        let url = about.backends.get(&backend.name).map_or("", |known| &known.url);
+        let url = info.backends.get(&backend.name).map_or("", |known| &known.url);
         if backend.failure.is_none() && backend.offered {
             let revision = match &backend.revisions[..] {
                 [] => "unknown".to_owned(),
@@ -308,7 +309,7 @@ fn count_tools(entries: &[Entry]) -> usize {
 
 /// Waits for a signal to stop the process. The handlers are installed by the call; an earlier signal ends the process
 /// immediately.
-pub(crate) fn stopped() -> impl Future<Output = ()> {
+pub(crate) fn stop_signal() -> impl Future<Output = ()> {
     let mut signals: Vec<_> =
         [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::quit()]
             .into_iter()

@@ -29,14 +29,14 @@ pub(crate) struct Session {
 impl Session {
     /// Starts the service and waits until every backend has responded or failed.
     pub(crate) async fn start(parts: Parts) -> Result<Self, Failure> {
-        let Parts { settings, about, .. } = parts;
-        let settings = Settings { checks: None, ..settings.stacked(None) };
+        let Parts { settings, info, .. } = parts;
+        let settings = Settings { checks: None, ..settings.with_stacks(None) };
         let limits = Limits::default();
         let seal = Seal::ephemeral(limits.suspension_timeout)
-            .map_err(|error| Failure::Fault(error.to_string()))?;
+            .map_err(|error| Failure::Error(error.to_string()))?;
         let gateway = Gateway::new(settings, limits, seal);
         gateway.wait_ready().await;
-        Ok(Self { gateway, is_strict: about.is_strict })
+        Ok(Self { gateway, is_strict: info.is_strict })
     }
 
     /// Returns the reason why clients would get no lists; `None` if they would.
@@ -86,7 +86,7 @@ impl Session {
             "io.modelcontextprotocol/clientCapabilities": {},
         });
         let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
-        let fault = |error: String| Failure::Fault(format!("failed to ask {method}: {error}"));
+        let fault = |error: String| Failure::Error(format!("failed to ask {method}: {error}"));
         let mut request = Request::post("/mcp")
             .header("content-type", "application/json")
             .header("accept", "application/json, text/event-stream")

@@ -15,7 +15,7 @@ use crate::routes::transport;
 
 /// Report of the backends after the first contact.
 #[derive(Debug)]
-pub(crate) struct Seen {
+pub(crate) struct BackendSurvey {
     timeout: Duration,
     pub(crate) report: Report,
     /// Reason why clients would get no lists; `None` if they would.
@@ -35,21 +35,21 @@ const KINDS: [(&str, &str); 4] = [
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Starts the service without a listener, waits until every backend has responded or failed, and stops the service.
-pub(crate) async fn connect(parts: Parts, timeout: Duration) -> Result<Seen, Failure> {
-    let Parts { settings, guards, .. } = parts;
-    let named = guards.judge().named_items();
+pub(crate) async fn connect(parts: Parts, timeout: Duration) -> Result<BackendSurvey, Failure> {
+    let Parts { settings, incoming_auth, .. } = parts;
+    let named = incoming_auth.policy_evaluator().named_items();
     // The command fetches each offer once, so periodic checks are unnecessary.
-    let settings = Settings { checks: None, ..settings.stacked(None) };
+    let settings = Settings { checks: None, ..settings.with_stacks(None) };
     let strict = settings.partial_failure == PartialFailure::Fail;
     let limits = Limits::default();
     let seal = Seal::ephemeral(limits.suspension_timeout)
-        .map_err(|error| Failure::Fault(error.to_string()))?;
+        .map_err(|error| Failure::Error(error.to_string()))?;
     let gateway = Gateway::new(settings, limits, seal);
     gateway.wait_ready_within(timeout).await;
     let report = gateway.report();
     let broken = no_lists(&report, strict);
     let unmatched = super::unmatched::unmatched(named, &report);
-    Ok(Seen { timeout, report, broken, unmatched })
+    Ok(BackendSurvey { timeout, report, broken, unmatched })
 }
 
 /// Returns the reason why clients would get no lists, in which case `validate --connect`, `inspect` and `list` fail.
@@ -63,7 +63,7 @@ pub(crate) fn no_lists(report: &Report, is_strict: bool) -> Option<&'static str>
     })
 }
 
-impl Seen {
+impl BackendSurvey {
     /// Counts the items that a backend offers to clients of one generation, by kind. Hidden items count, too.
     fn offers(
         &self,
@@ -110,7 +110,7 @@ impl Seen {
                 transport(backend.transport).to_owned(),
                 backend.revisions.join(", "),
                 backend.health().name().to_owned(),
-                trouble(backend, self.timeout)
+                error_message(backend, self.timeout)
                     .unwrap_or_else(|| self.offers_in_words(&backend.name)),
             ]
         };
@@ -131,7 +131,7 @@ impl Seen {
                 "revisions": backend.revisions,
                 "reachable": backend.offered,
                 "status": backend.health().name(),
-                "message": trouble(backend, self.timeout),
+                "message": error_message(backend, self.timeout),
                 "offers": offers(Generation::Stateless),
                 "offersToStateful": offers(Generation::Stateful),
             })
@@ -146,7 +146,7 @@ pub(crate) fn is_offered(entry: &Entry, generation: Generation) -> bool {
 }
 
 /// Returns the reason why a backend offers nothing.
-fn trouble(backend: &BackendReport, timeout: Duration) -> Option<String> {
+fn error_message(backend: &BackendReport, timeout: Duration) -> Option<String> {
     let silent = (!backend.offered).then(|| format!("no answer within {timeout:?}"));
     backend.detail.clone().or_else(|| backend.failure.clone()).or(silent)
 }

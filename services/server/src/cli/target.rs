@@ -49,7 +49,7 @@ impl Target {
             variables.join(", "),
             quoted(&url.replace("${", "$${")),
         );
-        load(text).map_err(|faults| Failure::Fault(faults.describe("--url".as_ref())))
+        load(text).map_err(|load_errors| Failure::Error(load_errors.describe("--url".as_ref())))
     }
 }
 

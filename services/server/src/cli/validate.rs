@@ -13,14 +13,15 @@ use vmcp_config::{
 
 use self::listen::ListenArgs;
 use super::arguments::positive;
-use super::config::{ConfigFile, Faults, Loaded, warning};
-use super::output::{Failure, Form, Printed, block_on, complain, print, print_json};
+use super::config::{ConfigFile, LoadErrors, Loaded, warning};
+use super::output::{Failure, OutputArgs, OutputFormat, block_on, eprint_line, print, print_json};
 use super::survey::{
-    Seen, conflict, conflict_json, connect, nonconforming_name, unmatched_rule, unmatched_rule_json,
+    BackendSurvey, conflict, conflict_json, connect, nonconforming_name, unmatched_rule,
+    unmatched_rule_json,
 };
 use super::table::table;
 use super::unmatched::{unmatched_name, unmatched_name_json};
-use crate::parts::{Measures, Report};
+use crate::parts::{AuthServerReport, TelemetryParts};
 
 #[derive(Debug, Args)]
 pub(crate) struct Validate {
@@ -35,97 +36,99 @@ pub(crate) struct Validate {
     #[command(flatten)]
     listen: ListenArgs,
     #[command(flatten)]
-    printed: Printed,
+    output: OutputArgs,
 }
 
 impl Validate {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let loaded = match self.load() {
             Ok(loaded) => loaded,
-            Err(faults) if self.printed.form == Form::Json => {
-                print_json(&faults.to_json());
-                return Err(Failure::Told);
+            Err(load_errors) if self.output.format == OutputFormat::Json => {
+                print_json(&load_errors.to_json());
+                return Err(Failure::AlreadyReported);
             }
-            Err(faults) => return Err(Failure::Fault(faults.describe(self.config.path()))),
+            Err(load_errors) => {
+                return Err(Failure::Error(load_errors.describe(self.config.path())));
+            }
         };
         if self.connect {
             return block_on(self.with_backends(loaded));
         }
-        self.tell(&loaded.file, &loaded.warnings, None, None)
+        self.report(&loaded.file, &loaded.warnings, None, None)
     }
 
     /// Checks the file, and whether `serve` could start with it.
-    fn load(&self) -> Result<Loaded, Faults> {
+    fn load(&self) -> Result<Loaded, LoadErrors> {
         let loaded = self.config.load();
-        let tried = self.listen.try_out(loaded.as_ref().ok().map(|loaded| &loaded.file));
-        let mut more = tried.errors;
-        let measures = loaded.as_ref().ok().and_then(|loaded| loaded.parts.measures.clone());
-        more.extend(measures.and_then(unmeasured));
+        let check = self.listen.check(loaded.as_ref().ok().map(|loaded| &loaded.file));
+        let mut more = check.errors;
+        let telemetry = loaded.as_ref().ok().and_then(|loaded| loaded.parts.telemetry.clone());
+        more.extend(telemetry.and_then(telemetry_error));
         match loaded {
-            Ok(_) if !more.is_empty() => Err(Faults { errors: more, ..Faults::default() }),
+            Ok(_) if !more.is_empty() => Err(LoadErrors { errors: more, ..LoadErrors::default() }),
             Ok(mut loaded) => {
-                loaded.warnings.extend(tried.warning);
+                loaded.warnings.extend(check.warning);
                 Ok(loaded)
             }
-            Err(mut faults) => {
-                faults.errors.extend(more);
-                Err(faults)
+            Err(mut load_errors) => {
+                load_errors.errors.extend(more);
+                Err(load_errors)
             }
         }
     }
 
     async fn with_backends(self, loaded: Loaded) -> Result<(), Failure> {
         let Loaded { text: _, named: _, file, parts, warnings, egress: _ } = loaded;
-        let issuer = match &parts.issuing {
-            Some(issuing) => Some(issuing.look().await),
+        let issuer = match &parts.auth_server {
+            Some(auth_server) => Some(auth_server.check().await),
             None => None,
         };
-        let seen = connect(parts, self.timeout.into()).await?;
-        self.tell(&file, &warnings, Some(&seen), issuer.as_ref())
+        let survey = connect(parts, self.timeout.into()).await?;
+        self.report(&file, &warnings, Some(&survey), issuer.as_ref())
     }
 
-    fn tell(
+    fn report(
         &self,
         file: &File,
         warnings: &[vmcp_config::Warning],
-        seen: Option<&Seen>,
-        issuer: Option<&Report>,
+        survey: Option<&BackendSurvey>,
+        issuer: Option<&AuthServerReport>,
     ) -> Result<(), Failure> {
         // Without its store, the authorization server does not start.
         let stored = issuer.map(|issuer| &issuer.storage);
-        let unstored = stored.filter(|stored| stored.status == "unavailable");
-        match self.printed.form {
-            Form::Json => {
-                let mut told = as_json(file, warnings, seen);
+        let unavailable = stored.filter(|stored| stored.status == "unavailable");
+        match self.output.format {
+            OutputFormat::Json => {
+                let mut output = as_json(file, warnings, survey);
                 if let Some(issuer) = issuer {
-                    told["authorizationServer"] = issuer.to_json();
+                    output["authorizationServer"] = issuer.to_json();
                 }
-                if unstored.is_some() {
-                    told["valid"] = false.into();
+                if unavailable.is_some() {
+                    output["valid"] = false.into();
                 }
-                print_json(&told);
+                print_json(&output);
             }
-            Form::Text => {
+            OutputFormat::Text => {
                 for warning in warnings {
-                    complain(&format!("warning: {warning}"));
+                    eprint_line(&format!("warning: {warning}"));
                 }
                 print(&format!("{} is valid\n\n", self.config.path().display()));
                 print(&summary(file));
-                if let Some(seen) = seen {
-                    print(&found(seen));
+                if let Some(survey) = survey {
+                    print(&found(survey));
                 }
                 if let Some(issuer) = issuer {
-                    print(&format!("\n{}", super::inspect::front(issuer)));
+                    print(&format!("\n{}", super::inspect::auth_server_text(issuer)));
                 }
             }
         }
-        if let Some(message) = unstored.and_then(|stored| stored.message.clone()) {
-            let is_text = self.printed.form == Form::Text;
-            return Err(if is_text { Failure::Fault(message) } else { Failure::Told });
+        if let Some(message) = unavailable.and_then(|stored| stored.message.clone()) {
+            let is_text = self.output.format == OutputFormat::Text;
+            return Err(if is_text { Failure::Error(message) } else { Failure::AlreadyReported });
         }
-        match seen.and_then(|seen| seen.broken) {
-            Some(_) if self.printed.form == Form::Json => Err(Failure::Told),
-            Some(reason) => Err(Failure::Fault(reason.to_owned())),
+        match survey.and_then(|survey| survey.broken) {
+            Some(_) if self.output.format == OutputFormat::Json => Err(Failure::AlreadyReported),
+            Some(reason) => Err(Failure::Error(reason.to_owned())),
             None => Ok(()),
         }
     }
@@ -185,36 +188,41 @@ fn summary(file: &File) -> String {
 }
 
 /// Starts the telemetry, and returns the reason if it does not start.
-fn unmeasured(measures: Measures) -> Option<ConfigError> {
+fn telemetry_error(telemetry: TelemetryParts) -> Option<ConfigError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
-    let started = runtime.block_on(async { measures.start() });
+    let started = runtime.block_on(async { telemetry.start() });
     let error = started.err()?;
     Some(ConfigError::new("telemetry", error.to_string(), "settings that the exporter takes"))
 }
 
-fn found(seen: &Seen) -> String {
+fn found(survey: &BackendSurvey) -> String {
     let heading = ["BACKEND", "TRANSPORT", "REVISION", "STATUS", "OFFERS"];
-    let mut out = format!("\n{}\nclients see {}\n", table(&heading, &seen.rows()), seen.offered());
-    for one in &seen.report.conflicts {
+    let mut out =
+        format!("\n{}\nclients see {}\n", table(&heading, &survey.rows()), survey.offered());
+    for one in &survey.report.conflicts {
         out.push_str(&conflict(one));
         out.push('\n');
     }
-    for one in &seen.report.unmatched_rules {
+    for one in &survey.report.unmatched_rules {
         out.push_str(&unmatched_rule(one));
         out.push('\n');
     }
-    for one in &seen.unmatched {
+    for one in &survey.unmatched {
         out.push_str(&unmatched_name(one));
         out.push('\n');
     }
-    for name in &seen.report.nonconforming_names {
+    for name in &survey.report.nonconforming_names {
         out.push_str(&nonconforming_name(name));
         out.push('\n');
     }
     out
 }
 
-fn as_json(file: &File, warnings: &[vmcp_config::Warning], seen: Option<&Seen>) -> Value {
+fn as_json(
+    file: &File,
+    warnings: &[vmcp_config::Warning],
+    survey: Option<&BackendSurvey>,
+) -> Value {
     let summary: serde_json::Map<_, _> = facts(file)
         .into_iter()
         .map(|(name, value)| (name.replace(" f", "F"), Value::String(value)))
@@ -224,14 +232,14 @@ fn as_json(file: &File, warnings: &[vmcp_config::Warning], seen: Option<&Seen>) 
         "summary": summary,
         "warnings": warnings.iter().map(warning).collect::<Vec<_>>(),
     });
-    if let Some(seen) = seen {
-        out["valid"] = seen.broken.is_none().into();
-        out["backends"] = seen.backends_json().into();
-        out["conflicts"] = seen.report.conflicts.iter().map(conflict_json).collect();
-        out["nonconformingNames"] = seen.report.nonconforming_names.clone().into();
-        out["unmatchedPolicyNames"] = seen.unmatched.iter().map(unmatched_name_json).collect();
+    if let Some(survey) = survey {
+        out["valid"] = survey.broken.is_none().into();
+        out["backends"] = survey.backends_json().into();
+        out["conflicts"] = survey.report.conflicts.iter().map(conflict_json).collect();
+        out["nonconformingNames"] = survey.report.nonconforming_names.clone().into();
+        out["unmatchedPolicyNames"] = survey.unmatched.iter().map(unmatched_name_json).collect();
         out["unmatchedRules"] =
-            seen.report.unmatched_rules.iter().map(unmatched_rule_json).collect();
+            survey.report.unmatched_rules.iter().map(unmatched_rule_json).collect();
     }
     out
 }

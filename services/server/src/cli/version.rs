@@ -4,12 +4,12 @@ use clap::Args;
 use serde_json::json;
 use vmcp_core::{STATEFUL, STATELESS};
 
-use super::output::{Failure, Form, Printed, print, print_json};
+use super::output::{Failure, OutputArgs, OutputFormat, print, print_json};
 
 #[derive(Debug, Args)]
 pub(crate) struct Version {
     #[command(flatten)]
-    printed: Printed,
+    output: OutputArgs,
 }
 
 impl Version {
@@ -18,9 +18,9 @@ impl Version {
         let version = env!("CARGO_PKG_VERSION");
         let mut revisions = vec![STATELESS];
         revisions.extend(STATEFUL);
-        match self.printed.form {
-            Form::Text => print(&format!("vmcp {version}\nMCP {}\n", revisions.join(", "))),
-            Form::Json => {
+        match self.output.format {
+            OutputFormat::Text => print(&format!("vmcp {version}\nMCP {}\n", revisions.join(", "))),
+            OutputFormat::Json => {
                 print_json(&json!({"name": "vmcp", "version": version, "mcpRevisions": revisions}));
             }
         }

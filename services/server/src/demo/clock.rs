@@ -4,18 +4,18 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-use super::mcp_server::{Example, Fault, Talk, failed, structured, tool};
+use super::mcp_server::{ClientChannel, McpServer, RpcError, failed, structured, tool};
 
 /// Seconds per day.
 const DAY: i64 = 86_400;
 
 /// Maximum distance of a calculated date, in days.
-const FARTHEST: i64 = 3_000_000;
+const MAX_DAYS: i64 = 3_000_000;
 
 #[derive(Debug)]
 pub(super) struct Clock;
 
-impl Example for Clock {
+impl McpServer for Clock {
     const NAME: &'static str = "clock";
     const INSTRUCTIONS: &'static str = "All times are UTC.";
 
@@ -23,11 +23,16 @@ impl Example for Clock {
         json!({"tools": {}})
     }
 
-    async fn answer(&self, method: &str, params: &Value, _: &Talk) -> Result<Value, Fault> {
+    async fn handle(
+        &self,
+        method: &str,
+        params: &Value,
+        _: &ClientChannel,
+    ) -> Result<Value, RpcError> {
         match method {
             "tools/list" => Ok(json!({"tools": tools()})),
             "tools/call" => call(params),
-            _ => Err(Fault::unknown_method(method)),
+            _ => Err(RpcError::unknown_method(method)),
         }
     }
 }
@@ -45,7 +50,7 @@ fn tools() -> [Value; 2] {
         "The date so many days after another one, or before it if the number is negative.",
         &json!({
             "date": {"type": "string", "format": "date", "description": "Such as 2026-07-28"},
-            "days": {"type": "integer", "minimum": -FARTHEST, "maximum": FARTHEST},
+            "days": {"type": "integer", "minimum": -MAX_DAYS, "maximum": MAX_DAYS},
         }),
     );
     add["outputSchema"] = json!({
@@ -59,7 +64,7 @@ fn tools() -> [Value; 2] {
     [now, add]
 }
 
-fn call(params: &Value) -> Result<Value, Fault> {
+fn call(params: &Value) -> Result<Value, RpcError> {
     let arguments = &params["arguments"];
     match params["name"].as_str() {
         Some("now") => {
@@ -73,13 +78,13 @@ fn call(params: &Value) -> Result<Value, Fault> {
                 return Ok(failed("date must be a day such as 2026-07-28"));
             };
             match arguments["days"].as_i64() {
-                Some(more) if (-FARTHEST..=FARTHEST).contains(&more) => {
+                Some(more) if (-MAX_DAYS..=MAX_DAYS).contains(&more) => {
                     Ok(structured(&json!({"date": date(days + more)})))
                 }
-                _ => Ok(failed(format!("days must be a whole number up to {FARTHEST}"))),
+                _ => Ok(failed(format!("days must be a whole number up to {MAX_DAYS}"))),
             }
         }
-        other => Err(Fault::invalid(format!("no tool {}", other.unwrap_or_default()))),
+        other => Err(RpcError::invalid(format!("no tool {}", other.unwrap_or_default()))),
     }
 }
 

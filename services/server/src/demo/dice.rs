@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::mcp_server::{Example, Fault, Talk, failed, text, tool};
+use super::mcp_server::{ClientChannel, McpServer, RpcError, failed, text, tool};
 
 /// Duration of one roll.
 const ROLL: Duration = Duration::from_millis(100);
@@ -15,7 +15,7 @@ const DICE: std::ops::RangeInclusive<u64> = 1..=20;
 #[derive(Debug)]
 pub(super) struct Dice;
 
-impl Example for Dice {
+impl McpServer for Dice {
     const NAME: &'static str = "dice";
     const INSTRUCTIONS: &'static str = "The dice are fair. Each takes a moment to come to rest.";
 
@@ -23,14 +23,21 @@ impl Example for Dice {
         json!({"tools": {}, "prompts": {}})
     }
 
-    async fn answer(&self, method: &str, params: &Value, talk: &Talk) -> Result<Value, Fault> {
+    async fn handle(
+        &self,
+        method: &str,
+        params: &Value,
+        client: &ClientChannel,
+    ) -> Result<Value, RpcError> {
         match method {
             "tools/list" => Ok(json!({"tools": [roll_tool()]})),
-            "tools/call" if params["name"] == "roll" => roll(&params["arguments"], talk).await,
+            "tools/call" if params["name"] == "roll" => roll(&params["arguments"], client).await,
             "prompts/list" => Ok(json!({"prompts": [fortune()]})),
-            "prompts/get" if params["name"] == "fortune" => Ok(told(&params["arguments"])),
-            "tools/call" | "prompts/get" => Err(Fault::invalid("no such name")),
-            _ => Err(Fault::unknown_method(method)),
+            "prompts/get" if params["name"] == "fortune" => {
+                Ok(fortune_messages(&params["arguments"]))
+            }
+            "tools/call" | "prompts/get" => Err(RpcError::invalid("no such name")),
+            _ => Err(RpcError::unknown_method(method)),
         }
     }
 }
@@ -49,7 +56,7 @@ fn roll_tool() -> Value {
     roll
 }
 
-async fn roll(arguments: &Value, talk: &Talk) -> Result<Value, Fault> {
+async fn roll(arguments: &Value, client: &ClientChannel) -> Result<Value, RpcError> {
     let number = |key: &str, range: &std::ops::RangeInclusive<u64>| {
         arguments[key].as_u64().filter(|number| range.contains(number))
     };
@@ -69,7 +76,7 @@ async fn roll(arguments: &Value, talk: &Talk) -> Result<Value, Fault> {
             return Ok(failed("the system has no random numbers"));
         };
         fallen.push(face);
-        talk.progress(die, dice, &format!("die {die}: {face}")).await;
+        client.progress(die, dice, &format!("die {die}: {face}")).await;
     }
     let total: u64 = fallen.iter().sum();
     let faces = fallen.iter().map(u64::to_string).collect::<Vec<_>>().join(" + ");
@@ -97,15 +104,15 @@ fn fortune() -> Value {
     })
 }
 
-fn told(arguments: &Value) -> Value {
-    let question = arguments["question"].as_str().unwrap_or("What now?");
+fn fortune_messages(arguments: &Value) -> Value {
+    let request = arguments["question"].as_str().unwrap_or("What now?");
     json!({
         "description": "Throws dice over a question and reads them.",
         "messages": [{
             "role": "user",
             "content": {
                 "type": "text",
-                "text": format!("Throw two dice of six sides and read from them an answer to: {question}"),
+                "text": format!("Throw two dice of six sides and read from them an answer to: {request}"),
             },
         }],
     })

@@ -19,23 +19,23 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc};
 use vmcp_core::{Body, code};
 
-use super::mcp_server::{Example, Fault, Talk};
+use super::mcp_server::{ClientChannel, McpServer, RpcError};
 
 /// Maximum size of a message, in bytes.
-const LARGEST: usize = 1 << 20;
+const MAX_MESSAGE_SIZE: usize = 1 << 20;
 
 /// Maximum number of connections: those of the gateway and of any other client on this machine.
-const CONNECTIONS: usize = 512;
+const MAX_CONNECTIONS: usize = 512;
 
 /// Capacity of a stream's message queue.
-pub(super) const QUEUE: usize = 16;
+pub(super) const QUEUE_CAPACITY: usize = 16;
 
 /// Server of one protocol generation.
-pub(super) trait Speaks: Send + Sync + 'static {
-    type Example: Example;
+pub(super) trait ProtocolServer: Send + Sync + 'static {
+    type McpServer: McpServer;
 
     /// Responds to one HTTP request. The message is null if the request has none.
-    fn speak(
+    fn respond(
         self: Arc<Self>,
         method: Method,
         headers: HeaderMap,
@@ -44,24 +44,24 @@ pub(super) trait Speaks: Send + Sync + 'static {
 }
 
 /// Serves an example until the future is dropped.
-pub(super) async fn serve<S: Speaks>(listener: TcpListener, server: Arc<S>) {
-    let seats = Arc::new(Semaphore::new(CONNECTIONS));
-    while let Ok(seat) = Arc::clone(&seats).acquire_owned().await {
+pub(super) async fn serve<S: ProtocolServer>(listener: TcpListener, server: Arc<S>) {
+    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    while let Ok(permit) = Arc::clone(&permits).acquire_owned().await {
         let Ok((stream, _)) = listener.accept().await else { continue };
         let server = Arc::clone(&server);
         tokio::spawn(async move {
             let service = service_fn(|request| {
                 let server = Arc::clone(&server);
-                async move { Ok::<_, Infallible>(answer(server, request).await) }
+                async move { Ok::<_, Infallible>(handle(server, request).await) }
             });
             // A connection error affects that connection alone.
             _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
-            drop(seat);
+            drop(permit);
         });
     }
 }
 
-async fn answer<S: Speaks>(server: Arc<S>, request: Request<Incoming>) -> Response<Body> {
+async fn handle<S: ProtocolServer>(server: Arc<S>, request: Request<Incoming>) -> Response<Body> {
     let (parts, body) = request.into_parts();
     // Only browsers send an origin; the gateway does not.
     if parts.headers.contains_key(http::header::ORIGIN) {
@@ -71,42 +71,46 @@ async fn answer<S: Speaks>(server: Arc<S>, request: Request<Incoming>) -> Respon
         return status(StatusCode::NOT_FOUND);
     }
     let message = if parts.method == Method::POST {
-        let Ok(body) = Limited::new(body, LARGEST).collect().await else {
+        let Ok(body) = Limited::new(body, MAX_MESSAGE_SIZE).collect().await else {
             return status(StatusCode::PAYLOAD_TOO_LARGE);
         };
         let Ok(message) = serde_json::from_slice(&body.to_bytes()) else {
-            let fault = Fault { code: code::PARSE, message: "this is no JSON".to_owned() };
-            return json_response(StatusCode::BAD_REQUEST, &refusal(&Value::Null, fault));
+            let error = RpcError { code: code::PARSE, message: "this is no JSON".to_owned() };
+            return json_response(StatusCode::BAD_REQUEST, &error_response(&Value::Null, error));
         };
         message
     } else {
         Value::Null
     };
-    server.speak(parts.method, parts.headers, message).await
+    server.respond(parts.method, parts.headers, message).await
 }
 
 /// Handles a request in its own stream: messages first, then the response. The request is canceled when the client
 /// disconnects.
-pub(super) fn work<S, F>(id: Value, answering: impl FnOnce(Talk) -> F, talk: S) -> Response<Body>
+pub(super) fn stream_response<S, F>(
+    id: Value,
+    handling: impl FnOnce(ClientChannel) -> F,
+    client: S,
+) -> Response<Body>
 where
-    S: FnOnce(mpsc::Sender<Value>) -> Talk,
-    F: Future<Output = Result<Value, Fault>> + Send + 'static,
+    S: FnOnce(mpsc::Sender<Value>) -> ClientChannel,
+    F: Future<Output = Result<Value, RpcError>> + Send + 'static,
 {
     let (sender, response) = event_stream();
-    let answering = answering(talk(sender.clone()));
+    let handling = handling(client(sender.clone()));
     tokio::spawn(async move {
         let outcome = tokio::select! {
-            outcome = answering => outcome,
+            outcome = handling => outcome,
             () = sender.closed() => return,
         };
-        _ = sender.send(reply(&id, outcome)).await;
+        _ = sender.send(to_response(&id, outcome)).await;
     });
     response
 }
 
 /// Creates an event stream and its sender.
 pub(super) fn event_stream() -> (mpsc::Sender<Value>, Response<Body>) {
-    let (sender, messages) = mpsc::channel::<Value>(QUEUE);
+    let (sender, messages) = mpsc::channel::<Value>(QUEUE_CAPACITY);
     // The stream owns the receiver, so that the sender notices a disconnect.
     let events = stream::unfold(messages, |mut messages| async move {
         let message = messages.recv().await?;
@@ -120,15 +124,15 @@ pub(super) fn event_stream() -> (mpsc::Sender<Value>, Response<Body>) {
 }
 
 /// Returns the response to a request.
-pub(super) fn reply(id: &Value, outcome: Result<Value, Fault>) -> Value {
+pub(super) fn to_response(id: &Value, outcome: Result<Value, RpcError>) -> Value {
     match outcome {
         Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
-        Err(fault) => refusal(id, fault),
+        Err(error) => error_response(id, error),
     }
 }
 
 /// Returns the error response to a request.
-pub(super) fn refusal(id: &Value, Fault { code, message }: Fault) -> Value {
+pub(super) fn error_response(id: &Value, RpcError { code, message }: RpcError) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}})
 }
 

@@ -9,31 +9,31 @@ use tokio::sync::mpsc;
 use super::stateful::Session;
 
 /// MCP server without its transport.
-pub(super) trait Example: Send + Sync + 'static {
+pub(super) trait McpServer: Send + Sync + 'static {
     const NAME: &'static str;
     const INSTRUCTIONS: &'static str;
 
     fn capabilities() -> Value;
 
     /// Returns the members of a request's result.
-    fn answer(
+    fn handle(
         &self,
         method: &str,
         params: &Value,
-        talk: &Talk,
-    ) -> impl Future<Output = Result<Value, Fault>> + Send;
+        client: &ClientChannel,
+    ) -> impl Future<Output = Result<Value, RpcError>> + Send;
 }
 
 /// Error of a request.
 #[derive(Debug)]
-pub(super) struct Fault {
+pub(super) struct RpcError {
     pub(super) code: i32,
     pub(super) message: String,
 }
 
 /// Channel to the client during a request.
 #[derive(Debug)]
-pub(super) struct Talk {
+pub(super) struct ClientChannel {
     /// The progress token of the request.
     pub(super) token: Option<Value>,
     /// Messages before the response.
@@ -42,7 +42,7 @@ pub(super) struct Talk {
     pub(super) session: Option<Arc<Session>>,
 }
 
-impl Fault {
+impl RpcError {
     pub(super) fn unknown_method(method: &str) -> Self {
         Self { code: vmcp_core::code::METHOD_NOT_FOUND, message: format!("no method {method}") }
     }
@@ -52,7 +52,7 @@ impl Fault {
     }
 }
 
-impl Talk {
+impl ClientChannel {
     pub(super) async fn progress(&self, done: u64, total: u64, message: &str) {
         let Some(token) = &self.token else { return };
         let progress = json!({

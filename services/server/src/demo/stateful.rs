@@ -10,19 +10,21 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use vmcp_core::{Body, LATEST_STATEFUL};
 
-use super::http::{Speaks, event_stream, json_response, reply, status, work};
-use super::mcp_server::{Example, Fault, Talk};
+use super::http::{
+    ProtocolServer, event_stream, json_response, status, stream_response, to_response,
+};
+use super::mcp_server::{ClientChannel, McpServer, RpcError};
 
 const SESSION: &str = "mcp-session-id";
 
 /// Maximum number of sessions. A new session evicts the oldest one.
-const SESSIONS: usize = 1024;
+const MAX_SESSIONS: usize = 1024;
 
 /// Maximum number of subscriptions of one session.
-const SUBSCRIPTIONS: usize = 256;
+const MAX_SUBSCRIPTIONS: usize = 256;
 
 /// Time limit for the response to a server request.
-const PATIENCE: Duration = Duration::from_secs(600);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Example server with sessions.
 #[derive(Debug)]
@@ -43,31 +45,31 @@ pub(super) struct Sessions {
 pub(super) struct Session {
     number: u64,
     /// `true` if the client accepts server requests.
-    asks: bool,
-    standing: Mutex<Option<mpsc::Sender<Value>>>,
+    can_elicit: bool,
+    notifications: Mutex<Option<mpsc::Sender<Value>>>,
     subscribed: Mutex<HashSet<String>>,
-    questions: Mutex<HashMap<u64, oneshot::Sender<Value>>>,
+    pending: Mutex<HashMap<u64, oneshot::Sender<Value>>>,
     serial: AtomicU64,
     all: Weak<Sessions>,
 }
 
 /// Response of a client to a server request.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum ElicitationResult {
     Accept(Value),
     Decline,
     /// The client does not accept server requests.
-    Deaf,
+    Unsupported,
 }
 
-impl<E: Example> Stateful<E> {
+impl<E: McpServer> Stateful<E> {
     pub(super) fn new(example: E) -> Self {
         Self { example, sessions: Arc::default() }
     }
 
     fn initialize(&self, id: &Value, params: &Value) -> Response<Body> {
-        let asks = params["capabilities"]["elicitation"].is_object();
-        let Some(name) = self.sessions.open(asks) else {
+        let can_elicit = params["capabilities"]["elicitation"].is_object();
+        let Some(name) = self.sessions.open(can_elicit) else {
             return status(StatusCode::SERVICE_UNAVAILABLE);
         };
         let result = json!({
@@ -76,7 +78,7 @@ impl<E: Example> Stateful<E> {
             "serverInfo": {"name": E::NAME, "version": env!("CARGO_PKG_VERSION")},
             "instructions": E::INSTRUCTIONS,
         });
-        let mut response = json_response(StatusCode::OK, &reply(id, Ok(result)));
+        let mut response = json_response(StatusCode::OK, &to_response(id, Ok(result)));
         response.headers_mut().insert(SESSION, name);
         response
     }
@@ -89,27 +91,27 @@ impl<E: Example> Stateful<E> {
         params: Value,
     ) -> Response<Body> {
         if method == "ping" {
-            return json_response(StatusCode::OK, &reply(&id, Ok(json!({}))));
+            return json_response(StatusCode::OK, &to_response(&id, Ok(json!({}))));
         }
         if method == "tools/call" {
             let token = params["_meta"].get("progressToken").cloned();
-            return work(
+            return stream_response(
                 id,
-                |talk| async move { self.example.answer(&method, &params, &talk).await },
-                |messages| Talk { token, messages, session: Some(session) },
+                |client| async move { self.example.handle(&method, &params, &client).await },
+                |messages| ClientChannel { token, messages, session: Some(session) },
             );
         }
         let (messages, _) = mpsc::channel(1);
-        let talk = Talk { token: None, messages, session: Some(session) };
-        let outcome = self.example.answer(&method, &params, &talk).await;
-        json_response(StatusCode::OK, &reply(&id, outcome))
+        let client = ClientChannel { token: None, messages, session: Some(session) };
+        let outcome = self.example.handle(&method, &params, &client).await;
+        json_response(StatusCode::OK, &to_response(&id, outcome))
     }
 }
 
-impl<E: Example> Speaks for Stateful<E> {
-    type Example = E;
+impl<E: McpServer> ProtocolServer for Stateful<E> {
+    type McpServer = E;
 
-    async fn speak(
+    async fn respond(
         self: Arc<Self>,
         http: Method,
         headers: HeaderMap,
@@ -129,7 +131,7 @@ impl<E: Example> Speaks for Stateful<E> {
             }
             (Method::GET, ..) => {
                 let (sender, response) = event_stream();
-                *lock(&session.standing) = Some(sender);
+                *lock(&session.notifications) = Some(sender);
                 response
             }
             (Method::POST, Some(id), Some(method)) => {
@@ -138,7 +140,7 @@ impl<E: Example> Speaks for Stateful<E> {
                 self.request(session, id, method, params).await
             }
             (Method::POST, Some(id), None) => {
-                session.answered(id, message.get("result"));
+                session.complete_request(id, message.get("result"));
                 status(StatusCode::ACCEPTED)
             }
             (Method::POST, None, _) => status(StatusCode::ACCEPTED),
@@ -153,20 +155,20 @@ impl Sessions {
     }
 
     /// Returns a new session id; `None` if the system has no random numbers.
-    fn open(self: &Arc<Self>, asks: bool) -> Option<HeaderValue> {
+    fn open(self: &Arc<Self>, can_elicit: bool) -> Option<HeaderValue> {
         let (high, low) = (getrandom::u64().ok()?, getrandom::u64().ok()?);
         let name = format!("{high:016x}{low:016x}");
         let session = Session {
             number: self.serial.fetch_add(1, Ordering::Relaxed),
-            asks,
-            standing: Mutex::default(),
+            can_elicit,
+            notifications: Mutex::default(),
             subscribed: Mutex::default(),
-            questions: Mutex::default(),
+            pending: Mutex::default(),
             serial: AtomicU64::default(),
             all: Arc::downgrade(self),
         };
         let mut open = lock(&self.open);
-        if open.len() >= SESSIONS {
+        if open.len() >= MAX_SESSIONS {
             let oldest = open.iter().min_by_key(|(_, session)| session.number);
             let oldest = oldest.map(|(name, _)| name.clone()).unwrap_or_default();
             open.remove(&oldest);
@@ -196,12 +198,12 @@ impl Session {
         });
     }
 
-    pub(super) fn subscribe(&self, uri: &str, wanted: bool) -> Result<(), Fault> {
+    pub(super) fn subscribe(&self, uri: &str, wanted: bool) -> Result<(), RpcError> {
         let mut subscribed = lock(&self.subscribed);
         if !wanted {
             subscribed.remove(uri);
-        } else if subscribed.len() >= SUBSCRIPTIONS {
-            return Err(Fault::invalid("too many subscriptions"));
+        } else if subscribed.len() >= MAX_SUBSCRIPTIONS {
+            return Err(RpcError::invalid("too many subscriptions"));
         } else {
             subscribed.insert(uri.to_owned());
         }
@@ -209,38 +211,40 @@ impl Session {
     }
 
     /// Sends an elicitation to the client, in the stream of the current request.
-    pub(super) async fn ask(
+    pub(super) async fn elicit(
         &self,
         messages: &mpsc::Sender<Value>,
         message: &str,
         schema: &Value,
-    ) -> Said {
-        if !self.asks {
-            return Said::Deaf;
+    ) -> ElicitationResult {
+        if !self.can_elicit {
+            return ElicitationResult::Unsupported;
         }
         let id = self.serial.fetch_add(1, Ordering::Relaxed);
-        let (sender, answer) = oneshot::channel();
-        lock(&self.questions).insert(id, sender);
-        let question = json!({
+        let (sender, handle) = oneshot::channel();
+        lock(&self.pending).insert(id, sender);
+        let request = json!({
             "jsonrpc": "2.0",
             "id": id,
             "method": "elicitation/create",
             "params": {"message": message, "requestedSchema": schema},
         });
-        let asked = messages.send(question).await;
-        let answer = match asked {
-            Ok(()) => tokio::time::timeout(PATIENCE, answer).await.ok(),
+        let rpc_method = messages.send(request).await;
+        let handle = match rpc_method {
+            Ok(()) => tokio::time::timeout(RESPONSE_TIMEOUT, handle).await.ok(),
             Err(_) => None,
         };
-        lock(&self.questions).remove(&id);
-        match answer {
-            Some(Ok(said)) if said["action"] == "accept" => Said::Accept(said["content"].clone()),
-            _ => Said::Decline,
+        lock(&self.pending).remove(&id);
+        match handle {
+            Some(Ok(response)) if response["action"] == "accept" => {
+                ElicitationResult::Accept(response["content"].clone())
+            }
+            _ => ElicitationResult::Decline,
         }
     }
 
-    fn answered(&self, id: &Value, result: Option<&Value>) {
-        let waiting = id.as_u64().and_then(|id| lock(&self.questions).remove(&id));
+    fn complete_request(&self, id: &Value, result: Option<&Value>) {
+        let waiting = id.as_u64().and_then(|id| lock(&self.pending).remove(&id));
         if let Some(waiting) = waiting {
             // The receiver is gone if the request timed out.
             _ = waiting.send(result.cloned().unwrap_or_default());
@@ -250,10 +254,10 @@ impl Session {
     fn each(&self, message: impl Fn(&Session) -> Option<Value>) {
         let Some(all) = self.all.upgrade() else { return };
         for session in lock(&all.open).values() {
-            let standing = lock(&session.standing).clone();
-            if let (Some(standing), Some(message)) = (standing, message(session)) {
+            let notifications = lock(&session.notifications).clone();
+            if let (Some(notifications), Some(message)) = (notifications, message(session)) {
                 // Messages for a client that does not read are dropped when the queue is full.
-                _ = standing.try_send(message);
+                _ = notifications.try_send(message);
             }
         }
     }

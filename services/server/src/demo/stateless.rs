@@ -6,17 +6,19 @@ use http::{HeaderMap, Method, Response, StatusCode};
 use serde_json::{Value, json};
 use vmcp_core::{Body, STATELESS, code};
 
-use super::http::{Speaks, json_response, refusal, reply, status, work};
-use super::mcp_server::{Example, Fault, Talk};
+use super::http::{
+    ProtocolServer, error_response, json_response, status, stream_response, to_response,
+};
+use super::mcp_server::{ClientChannel, McpServer, RpcError};
 
 /// Example server without sessions.
 #[derive(Debug)]
 pub(super) struct Stateless<E>(pub(super) E);
 
-impl<E: Example> Speaks for Stateless<E> {
-    type Example = E;
+impl<E: McpServer> ProtocolServer for Stateless<E> {
+    type McpServer = E;
 
-    async fn speak(
+    async fn respond(
         self: Arc<Self>,
         method: Method,
         headers: HeaderMap,
@@ -25,54 +27,56 @@ impl<E: Example> Speaks for Stateless<E> {
         if method != Method::POST {
             return status(StatusCode::METHOD_NOT_ALLOWED);
         }
-        let (Some(id), Some(asked)) = (message.get("id"), message["method"].as_str()) else {
+        let (Some(id), Some(rpc_method)) = (message.get("id"), message["method"].as_str()) else {
             return status(StatusCode::ACCEPTED);
         };
         let revision = headers.get("mcp-protocol-version").and_then(|value| value.to_str().ok());
         if revision != Some(STATELESS) {
-            let mut refused = refusal(
+            let mut rejection = error_response(
                 id,
-                Fault {
+                RpcError {
                     code: code::UNSUPPORTED_REVISION,
                     message: "unsupported protocol version".to_owned(),
                 },
             );
-            refused["error"]["data"] =
+            rejection["error"]["data"] =
                 json!({"supported": [STATELESS], "requested": revision.unwrap_or_default()});
-            return json_response(StatusCode::BAD_REQUEST, &refused);
+            return json_response(StatusCode::BAD_REQUEST, &rejection);
         }
-        if asked == "server/discover" {
+        if rpc_method == "server/discover" {
             return json_response(
                 StatusCode::OK,
-                &reply(id, Ok(complete(asked, discovered::<E>()))),
+                &to_response(id, Ok(complete(rpc_method, discovered::<E>()))),
             );
         }
-        let (id, asked) = (id.clone(), asked.to_owned());
-        if asked == "tools/call" {
+        let (id, rpc_method) = (id.clone(), rpc_method.to_owned());
+        if rpc_method == "tools/call" {
             let token = message["params"]["_meta"].get("progressToken").cloned();
-            return work(
+            return stream_response(
                 id,
-                |talk| async move {
-                    let result = self.0.answer(&asked, &message["params"], &talk).await;
-                    result.map(|result| complete(&asked, result))
+                |client| async move {
+                    let result = self.0.handle(&rpc_method, &message["params"], &client).await;
+                    result.map(|result| complete(&rpc_method, result))
                 },
-                |messages| Talk { token, messages, session: None },
+                |messages| ClientChannel { token, messages, session: None },
             );
         }
         let (messages, _) = tokio::sync::mpsc::channel(1);
-        let talk = Talk { token: None, messages, session: None };
-        match self.0.answer(&asked, &message["params"], &talk).await {
-            Ok(result) => json_response(StatusCode::OK, &reply(&id, Ok(complete(&asked, result)))),
-            Err(fault) => {
-                let unknown = fault.code == code::METHOD_NOT_FOUND;
+        let client = ClientChannel { token: None, messages, session: None };
+        match self.0.handle(&rpc_method, &message["params"], &client).await {
+            Ok(result) => {
+                json_response(StatusCode::OK, &to_response(&id, Ok(complete(&rpc_method, result))))
+            }
+            Err(error) => {
+                let unknown = error.code == code::METHOD_NOT_FOUND;
                 let status = if unknown { StatusCode::NOT_FOUND } else { StatusCode::BAD_REQUEST };
-                json_response(status, &refusal(&id, fault))
+                json_response(status, &error_response(&id, error))
             }
         }
     }
 }
 
-fn discovered<E: Example>() -> Value {
+fn discovered<E: McpServer>() -> Value {
     json!({
         "supportedVersions": [STATELESS],
         "capabilities": E::capabilities(),

@@ -15,18 +15,18 @@ use tower_service::Service;
 use vmcp_core::{Rejection, network};
 
 /// Divisor of the limit that yields the share of one address.
-const PART: usize = 4;
+const ADDRESS_DIVISOR: usize = 4;
 
 /// Minimum share of one address.
-const MIN_SHARE: usize = 16;
+const MIN_ADDRESS_PERMITS: usize = 16;
 
-/// Layer that applies [`Crowd`].
+/// Layer that applies [`ConcurrencyLimit`].
 #[derive(Clone, Debug)]
-pub struct CrowdLayer(Arc<Seats>);
+pub struct ConcurrencyLimitLayer(Arc<Permits>);
 
 /// Permits for requests.
 #[derive(Debug)]
-struct Seats {
+struct Permits {
     all: Arc<Semaphore>,
     limit: usize,
     /// Concurrent requests by address; `None` disables shares.
@@ -37,87 +37,87 @@ struct Seats {
 ///
 /// A request counts until its response begins: streams are bounded by the limit of connections.
 #[derive(Clone, Debug)]
-pub struct Crowd<S> {
+pub struct ConcurrencyLimit<S> {
     inner: S,
-    seats: Arc<Seats>,
+    permits: Arc<Permits>,
 }
 
 /// Permit of a request, released on drop.
 #[derive(Debug)]
-pub struct Seat {
+pub struct RequestPermit {
     _permit: OwnedSemaphorePermit,
-    _share: Option<Share>,
+    _address: Option<AddressPermit>,
 }
 
 /// Counted request of an address.
 #[derive(Debug)]
-struct Share {
-    seats: Arc<Seats>,
+struct AddressPermit {
+    permits: Arc<Permits>,
     address: IpAddr,
 }
 
-/// Response future of [`Crowd`].
+/// Response future of [`ConcurrencyLimit`].
 #[derive(Debug)]
 pub enum ResponseFuture<F> {
     /// Waits for the inner service.
-    Seated(F, Seat),
+    Admitted(F, RequestPermit),
     /// The limit is reached.
-    Full,
+    Overloaded,
 }
 
-impl CrowdLayer {
+impl ConcurrencyLimitLayer {
     /// Creates a layer for at most `requests` concurrent requests.
     #[must_use]
     pub fn new(requests: usize) -> Self {
         let limit = requests.min(Semaphore::MAX_PERMITS);
         let all = Arc::new(Semaphore::new(limit));
-        Self(Arc::new(Seats { all, limit, by_address: None }))
+        Self(Arc::new(Permits { all, limit, by_address: None }))
     }
 
     /// Limits each address ([`SocketAddr`] in a request's extensions) to a share: while half of all permits are taken,
     /// an address that has a quarter of all gets no more.
     #[must_use]
     pub fn by_address(self) -> Self {
-        let Seats { all, limit, by_address: _ } = &*self.0;
+        let Permits { all, limit, by_address: _ } = &*self.0;
         let by_address = Some(Mutex::default());
-        Self(Arc::new(Seats { all: Arc::clone(all), limit: *limit, by_address }))
+        Self(Arc::new(Permits { all: Arc::clone(all), limit: *limit, by_address }))
     }
 }
 
-impl Seats {
+impl Permits {
     /// Acquires a permit for a request.
-    fn take(self: &Arc<Self>, extensions: &Extensions) -> Option<Seat> {
+    fn try_acquire(self: &Arc<Self>, extensions: &Extensions) -> Option<RequestPermit> {
         let permit = Arc::clone(&self.all).try_acquire_owned().ok()?;
-        let share = match &self.by_address {
+        let address_permit = match &self.by_address {
             Some(open) => match extensions.get::<SocketAddr>() {
-                Some(address) => Some(self.share(open, network(address.ip()))?),
+                Some(address) => Some(self.try_acquire_for(open, network(address.ip()))?),
                 None => None,
             },
             None => None,
         };
-        Some(Seat { _permit: permit, _share: share })
+        Some(RequestPermit { _permit: permit, _address: address_permit })
     }
 
-    fn share(
+    fn try_acquire_for(
         self: &Arc<Self>,
         open: &Mutex<HashMap<IpAddr, usize>>,
         address: IpAddr,
-    ) -> Option<Share> {
+    ) -> Option<AddressPermit> {
         let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
         let count = open.entry(address).or_default();
         // An entry has at least one request: the share is not 0.
         let is_half_taken = self.all.available_permits() < self.limit / 2;
-        if is_half_taken && *count >= (self.limit / PART).max(MIN_SHARE) {
+        if is_half_taken && *count >= (self.limit / ADDRESS_DIVISOR).max(MIN_ADDRESS_PERMITS) {
             return None;
         }
         *count += 1;
-        Some(Share { seats: Arc::clone(self), address })
+        Some(AddressPermit { permits: Arc::clone(self), address })
     }
 }
 
-impl Drop for Share {
+impl Drop for AddressPermit {
     fn drop(&mut self) {
-        let Some(open) = &self.seats.by_address else { return };
+        let Some(open) = &self.permits.by_address else { return };
         let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = open.get_mut(&self.address) {
             *count -= 1;
@@ -128,15 +128,15 @@ impl Drop for Share {
     }
 }
 
-impl<S> Layer<S> for CrowdLayer {
-    type Service = Crowd<S>;
+impl<S> Layer<S> for ConcurrencyLimitLayer {
+    type Service = ConcurrencyLimit<S>;
 
-    fn layer(&self, inner: S) -> Crowd<S> {
-        Crowd { inner, seats: Arc::clone(&self.0) }
+    fn layer(&self, inner: S) -> ConcurrencyLimit<S> {
+        ConcurrencyLimit { inner, permits: Arc::clone(&self.0) }
     }
 }
 
-impl<S, B, R> Service<Request<B>> for Crowd<S>
+impl<S, B, R> Service<Request<B>> for ConcurrencyLimit<S>
 where
     S: Service<Request<B>, Response = Response<R>, Future: Unpin>,
     R: From<Bytes>,
@@ -150,9 +150,9 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        match self.seats.take(request.extensions()) {
-            Some(seat) => ResponseFuture::Seated(self.inner.call(request), seat),
-            None => ResponseFuture::Full,
+        match self.permits.try_acquire(request.extensions()) {
+            Some(permit) => ResponseFuture::Admitted(self.inner.call(request), permit),
+            None => ResponseFuture::Overloaded,
         }
     }
 }
@@ -166,8 +166,8 @@ where
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut *self {
-            Self::Seated(future, _) => Pin::new(future).poll(cx),
-            Self::Full => {
+            Self::Admitted(future, _) => Pin::new(future).poll(cx),
+            Self::Overloaded => {
                 let refusal = Rejection::overloaded("too many requests are under way", 1);
                 Poll::Ready(Ok(refusal.into_response(None)))
             }
@@ -179,20 +179,20 @@ where
 mod tests {
     use super::*;
 
-    fn seat(layer: &CrowdLayer, address: &str) -> Option<Seat> {
+    fn permit(layer: &ConcurrencyLimitLayer, address: &str) -> Option<RequestPermit> {
         let mut extensions = Extensions::new();
         extensions.insert(SocketAddr::new(address.parse().unwrap(), 1));
-        layer.0.take(&extensions)
+        layer.0.try_acquire(&extensions)
     }
 
     #[test]
     fn limits_address_once_half_of_permits_are_used() {
-        let layer = CrowdLayer::new(80).by_address();
-        let flood: Vec<_> = (0..80).map_while(|_| seat(&layer, "10.0.0.1")).collect();
+        let layer = ConcurrencyLimitLayer::new(80).by_address();
+        let flood: Vec<_> = (0..80).map_while(|_| permit(&layer, "10.0.0.1")).collect();
         assert_eq!(flood.len(), 40);
-        let others: Vec<_> = (0..80).map_while(|_| seat(&layer, "fd00::1")).collect();
+        let others: Vec<_> = (0..80).map_while(|_| permit(&layer, "fd00::1")).collect();
         assert_eq!(others.len(), 20);
-        let third = seat(&layer, "10.0.0.2");
+        let third = permit(&layer, "10.0.0.2");
         assert!(third.is_some(), "two addresses leave places to others");
         drop((flood, others, third));
         assert!(layer.0.by_address.as_ref().unwrap().lock().unwrap().is_empty());
@@ -201,8 +201,8 @@ mod tests {
 
     #[test]
     fn has_no_address_limit_by_default() {
-        let layer = CrowdLayer::new(80);
-        let all: Vec<_> = (0..100).map_while(|_| seat(&layer, "10.0.0.1")).collect();
+        let layer = ConcurrencyLimitLayer::new(80);
+        let all: Vec<_> = (0..100).map_while(|_| permit(&layer, "10.0.0.1")).collect();
         assert_eq!(all.len(), 80);
     }
 }

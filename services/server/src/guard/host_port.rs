@@ -4,19 +4,19 @@ use std::net::{IpAddr, Ipv6Addr};
 
 /// A host with or without a port, without user info (RFC 3986, 3.2).
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place<'a> {
+pub(super) struct HostPort<'a> {
     pub(super) text: &'a str,
     /// Host without the port; an IPv6 address keeps its brackets.
-    name: &'a str,
+    host: &'a str,
 }
 
-impl<'a> Place<'a> {
+impl<'a> HostPort<'a> {
     pub(super) fn parse(text: &'a str) -> Option<Self> {
         let end = match text.strip_prefix('[') {
             Some(rest) => rest.find(']')? + 2,
             None => text.bytes().position(|byte| byte == b':').unwrap_or(text.len()),
         };
-        let (name, port) = text.split_at_checked(end)?;
+        let (host, port) = text.split_at_checked(end)?;
         let is_port = match port.strip_prefix(':') {
             // `parse` would accept a sign.
             Some(digits) => {
@@ -24,31 +24,31 @@ impl<'a> Place<'a> {
             }
             None => port.is_empty(),
         };
-        let inside = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+        let inside = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
         let is_name = if let Some(address) = inside {
             address.parse::<Ipv6Addr>().is_ok()
         } else {
             let allowed =
                 |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
-            !name.is_empty() && name.bytes().all(allowed)
+            !host.is_empty() && host.bytes().all(allowed)
         };
-        (is_port && is_name).then_some(Self { text, name })
+        (is_port && is_name).then_some(Self { text, host })
     }
 
     pub(super) fn address(self) -> Option<IpAddr> {
-        self.name.trim_start_matches('[').trim_end_matches(']').parse().ok()
+        self.host.trim_start_matches('[').trim_end_matches(']').parse().ok()
     }
 
     /// Returns `true` for the loopback interface of this machine.
     pub(super) fn is_loopback(self) -> bool {
         // Fast path: the usual names need no parsing.
-        self.name == "127.0.0.1"
-            || self.name.eq_ignore_ascii_case("localhost")
+        self.host == "127.0.0.1"
+            || self.host.eq_ignore_ascii_case("localhost")
             || self.address().is_some_and(|address| address.is_loopback())
     }
 
     /// Returns `true` if this is the known host. A known host without a port matches all ports.
-    pub(super) fn is(self, known: &str) -> bool {
-        known.eq_ignore_ascii_case(self.text) || known.eq_ignore_ascii_case(self.name)
+    pub(super) fn matches(self, known: &str) -> bool {
+        known.eq_ignore_ascii_case(self.text) || known.eq_ignore_ascii_case(self.host)
     }
 }

@@ -16,19 +16,19 @@ use vmcp_core::{
 use vmcp_decode::DecodeLayer;
 use vmcp_session::SessionId;
 
-use super::{EVENTS, LAST_EVENT, SESSION};
+use super::{EVENT_STREAM, LAST_EVENT_ID, SESSION_ID};
 
 /// Maximum number of concurrent messages of one client.
-const MOST_SEATS: usize = 64;
+const MAX_CONCURRENT_MESSAGES: usize = 64;
 
 /// Capacity of a client's message queue. Senders wait while it is full.
-const QUEUE: usize = 64;
+const QUEUE_CAPACITY: usize = 64;
 
 /// Table of clients by session identifier.
 #[derive(Debug)]
-pub(crate) struct Clients {
+pub(crate) struct ClientTable {
     open: Mutex<HashMap<SessionId, Arc<Client>>>,
-    most: usize,
+    max_clients: usize,
     decode: DecodeLayer,
     draining: AtomicBool,
 }
@@ -43,9 +43,9 @@ pub(super) struct Client {
     /// MCP session of the client, set by the response to `initialize`.
     session: OnceLock<HeaderValue>,
     /// Set when the client's first `initialize` request arrives.
-    begun: AtomicBool,
-    followed: AtomicBool,
-    seats: Arc<Semaphore>,
+    is_initializing: AtomicBool,
+    has_notifications: AtomicBool,
+    permits: Arc<Semaphore>,
     /// Byte budget for messages to the client, and the owner of the share.
     budget: Option<(ByteBudget, BudgetOwner)>,
     /// Queue of outgoing messages; `None` once the stream is closing. It ends after the last response.
@@ -54,15 +54,15 @@ pub(super) struct Client {
 
 /// Permit to send on the stream.
 #[derive(Debug)]
-pub(super) struct Seat {
+pub(super) struct StreamPermit {
     queue: Sender<Bytes>,
     _permit: Option<OwnedSemaphorePermit>,
 }
 
-impl Clients {
-    /// Creates a table of at most `most` clients, whose messages are decoded by `decode`.
-    pub(crate) fn new(most: usize, decode: DecodeLayer) -> Self {
-        Self { open: Mutex::default(), most, decode, draining: AtomicBool::new(false) }
+impl ClientTable {
+    /// Creates a table of at most `max_clients` clients, whose messages are decoded by `decode`.
+    pub(crate) fn new(max_clients: usize, decode: DecodeLayer) -> Self {
+        Self { open: Mutex::default(), max_clients, decode, draining: AtomicBool::new(false) }
     }
 
     /// Returns the number of open streams.
@@ -87,20 +87,20 @@ impl Clients {
         extensions: &Extensions,
     ) -> Result<(Arc<Client>, Receiver<Bytes>), Rejection> {
         let id = SessionId::random().ok_or_else(Rejection::internal)?;
-        let (sender, receiver) = mpsc::channel(QUEUE);
+        let (sender, receiver) = mpsc::channel(QUEUE_CAPACITY);
         let client = Arc::new(Client {
             id,
             owner,
             headers,
             session: OnceLock::new(),
-            begun: AtomicBool::new(false),
-            followed: AtomicBool::new(false),
-            seats: Arc::new(Semaphore::new(MOST_SEATS)),
+            is_initializing: AtomicBool::new(false),
+            has_notifications: AtomicBool::new(false),
+            permits: Arc::new(Semaphore::new(MAX_CONCURRENT_MESSAGES)),
             budget: self.decode.byte_budget().map(|it| (it.clone(), it.owner(extensions))),
             queue: Mutex::new(Some(sender)),
         });
         let mut open = lock(&self.open);
-        if open.len() >= self.most || self.draining.load(Ordering::Acquire) {
+        if open.len() >= self.max_clients || self.draining.load(Ordering::Acquire) {
             return Err(Rejection::overloaded("all streams at /sse are in use", 30));
         }
         open.insert(id, Arc::clone(&client));
@@ -123,29 +123,29 @@ impl Client {
     }
 
     /// Acquires a permit for one message.
-    pub(super) fn seat(&self) -> Result<Seat, Rejection> {
-        let queue = lock(&self.queue).clone().ok_or_else(super::no_stream)?;
-        match Arc::clone(&self.seats).try_acquire_owned() {
-            Ok(permit) => Ok(Seat { queue, _permit: Some(permit) }),
+    pub(super) fn acquire_permit(&self) -> Result<StreamPermit, Rejection> {
+        let queue = lock(&self.queue).clone().ok_or_else(super::stream_not_found)?;
+        match Arc::clone(&self.permits).try_acquire_owned() {
+            Ok(permit) => Ok(StreamPermit { queue, _permit: Some(permit) }),
             Err(_) => Err(Rejection::overloaded("too many messages are being answered", 1)),
         }
     }
 
     /// Returns the permit of the notification stream on the first call.
-    pub(super) fn standing(&self) -> Option<Seat> {
+    pub(super) fn notification_permit(&self) -> Option<StreamPermit> {
         let queue = lock(&self.queue).clone()?;
-        let first = !self.followed.swap(true, Ordering::AcqRel);
-        first.then_some(Seat { queue, _permit: None })
+        let first = !self.has_notifications.swap(true, Ordering::AcqRel);
+        first.then_some(StreamPermit { queue, _permit: None })
     }
 
     /// Begins initialization. Returns `false` if it has begun already.
-    pub(super) fn begin(&self) -> bool {
-        !self.begun.swap(true, Ordering::AcqRel)
+    pub(super) fn begin_initialize(&self) -> bool {
+        !self.is_initializing.swap(true, Ordering::AcqRel)
     }
 
     /// Permits another `initialize` request after one that failed.
-    pub(super) fn begin_again(&self) {
-        self.begun.store(false, Ordering::Release);
+    pub(super) fn reset_initialize(&self) {
+        self.is_initializing.store(false, Ordering::Release);
     }
 
     pub(super) fn set_session(&self, session: HeaderValue) {
@@ -162,10 +162,10 @@ impl Client {
     }
 
     /// Builds a request on behalf of the client within its session; `None` without a session.
-    pub(super) fn own(
+    pub(super) fn session_request(
         &self,
         method: Method,
-        last: Option<HeaderValue>,
+        last_event_id: Option<HeaderValue>,
     ) -> Option<Request<Full<Bytes>>> {
         let session = self.session()?;
         let mut request = Request::new(Full::default());
@@ -173,17 +173,17 @@ impl Client {
         *request.uri_mut() = Uri::from_static("/mcp");
         *request.headers_mut() = self.headers.clone();
         let headers = request.headers_mut();
-        headers.insert(ACCEPT, EVENTS);
-        headers.insert(SESSION, session);
-        if let Some(last) = last {
-            headers.insert(LAST_EVENT, last);
+        headers.insert(ACCEPT, EVENT_STREAM);
+        headers.insert(SESSION_ID, session);
+        if let Some(last_event_id) = last_event_id {
+            headers.insert(LAST_EVENT_ID, last_event_id);
         }
         request.extensions_mut().insert(self.owner.clone());
         Some(request)
     }
 
     /// Charges a message to the byte budget until it was sent. Returns `None` if the budget has no room for it.
-    pub(super) async fn hold(&self, message: Bytes) -> Option<Bytes> {
+    pub(super) async fn charge(&self, message: Bytes) -> Option<Bytes> {
         let Some(mut reservation) = self.reservation() else {
             return Some(message);
         };
@@ -219,7 +219,7 @@ impl Client {
     }
 }
 
-impl Seat {
+impl StreamPermit {
     /// Sends a message when the queue has room. Returns `true` if the stream is still open.
     pub(super) async fn send(&self, message: Bytes) -> bool {
         self.queue.send(message).await.is_ok()

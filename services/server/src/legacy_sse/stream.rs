@@ -13,8 +13,8 @@ use tokio::time::{Instant, Sleep, sleep};
 use vmcp_core::BoxError;
 use vmcp_wire::sse;
 
-use super::MESSAGES;
-use super::client::{Client, Clients};
+use super::MESSAGES_PATH;
+use super::client::{Client, ClientTable};
 
 /// Length in bytes of the pieces that a long message is sent in. No budget counts what a connection buffers.
 const MAX_FRAME: usize = 32 << 10;
@@ -23,43 +23,43 @@ const MAX_FRAME: usize = 32 << 10;
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Time limit for the client to complete initialization.
-const HANDSHAKE: Duration = Duration::from_secs(60);
+const INITIALIZE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Callback for a client's disconnect.
-pub(super) type Leave = Box<dyn FnOnce() + Send>;
+pub(super) type OnDisconnect = Box<dyn FnOnce() + Send>;
 
-/// Response body of the stream. Calls `leave` when the client disconnects.
-pub(super) struct Stream {
+/// Response body of the stream. Calls `on_disconnect` when the client disconnects.
+pub(super) struct EventStream {
     client: Arc<Client>,
     queue: Receiver<Bytes>,
     /// The message that is being sent.
     encoder: Option<sse::Encoder>,
-    clients: Arc<Clients>,
-    leave: Option<Leave>,
+    clients: Arc<ClientTable>,
+    on_disconnect: Option<OnDisconnect>,
     opened: Instant,
     started: bool,
     keep_alive: Pin<Box<Sleep>>,
 }
 
-impl Stream {
+impl EventStream {
     pub(super) fn new(
         client: Arc<Client>,
         queue: Receiver<Bytes>,
-        clients: Arc<Clients>,
-        leave: Leave,
+        clients: Arc<ClientTable>,
+        on_disconnect: OnDisconnect,
     ) -> Self {
         let keep_alive = Box::pin(sleep(KEEP_ALIVE));
-        let (leave, opened) = (Some(leave), Instant::now());
+        let (on_disconnect, opened) = (Some(on_disconnect), Instant::now());
         let encoder = None;
-        Self { client, queue, encoder, clients, leave, opened, started: false, keep_alive }
+        Self { client, queue, encoder, clients, on_disconnect, opened, started: false, keep_alive }
     }
 
-    fn awake(&mut self) {
+    fn reset_keep_alive(&mut self) {
         self.keep_alive.as_mut().reset(Instant::now() + KEEP_ALIVE);
     }
 }
 
-impl http_body::Body for Stream {
+impl http_body::Body for EventStream {
     type Data = Bytes;
     type Error = BoxError;
 
@@ -70,7 +70,7 @@ impl http_body::Body for Stream {
         let this = &mut *self;
         let mut out = BytesMut::new();
         if !std::mem::replace(&mut this.started, true) {
-            let address = format!("{MESSAGES}?sessionId={}", this.client.id());
+            let address = format!("{MESSAGES_PATH}?sessionId={}", this.client.id());
             sse::frame(None, Some("endpoint"), address.as_bytes(), &mut out);
             return Poll::Ready(Some(Ok(Frame::data(out.freeze()))));
         }
@@ -88,26 +88,26 @@ impl http_body::Body for Stream {
             if event.encode(None, MAX_FRAME, &mut out) {
                 this.encoder = None;
             }
-            this.awake();
+            this.reset_keep_alive();
             return Poll::Ready(Some(Ok(Frame::data(out.freeze()))));
         }
         if this.keep_alive.as_mut().poll(cx).is_pending() {
             return Poll::Pending;
         }
-        if !this.client.has_session() && this.opened.elapsed() >= HANDSHAKE {
+        if !this.client.has_session() && this.opened.elapsed() >= INITIALIZE_TIMEOUT {
             return Poll::Ready(None);
         }
-        this.awake();
+        this.reset_keep_alive();
         Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(sse::KEEP_ALIVE)))))
     }
 }
 
-impl Drop for Stream {
+impl Drop for EventStream {
     fn drop(&mut self) {
         self.client.close();
         self.clients.remove(&self.client);
-        if let Some(leave) = self.leave.take() {
-            leave();
+        if let Some(on_disconnect) = self.on_disconnect.take() {
+            on_disconnect();
         }
     }
 }

@@ -10,26 +10,26 @@ use vmcp_decode::DecodeLayer;
 
 use super::*;
 
-type Answering = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+type BoxResponseFuture = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
-const HELLO: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#;
-const READY: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#;
+const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 const LIST: &str = r#"{"jsonrpc":"2.0","id":"one","method":"tools/list"}"#;
 
 /// Fake service at `/mcp`.
 #[derive(Clone)]
-struct Mcp(Arc<dyn Fn(Request<Bytes>) -> Answering + Send + Sync>);
+struct Mcp(Arc<dyn Fn(Request<Bytes>) -> BoxResponseFuture + Send + Sync>);
 
 impl Service<Request<Full<Bytes>>> for Mcp {
     type Response = Response<Body>;
     type Error = Infallible;
-    type Future = Answering;
+    type Future = BoxResponseFuture;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Full<Bytes>>) -> Answering {
+    fn call(&mut self, request: Request<Full<Bytes>>) -> BoxResponseFuture {
         assert_eq!(request.uri(), "/mcp");
         let (parts, body) = request.into_parts();
         let message = body.collect().now_or_never().unwrap().unwrap().to_bytes();
@@ -37,7 +37,7 @@ impl Service<Request<Full<Bytes>>> for Mcp {
     }
 }
 
-fn ready(response: Response<Body>) -> Answering {
+fn ready(response: Response<Body>) -> BoxResponseFuture {
     Box::pin(std::future::ready(Ok(response)))
 }
 
@@ -55,37 +55,37 @@ fn accepted() -> Response<Body> {
 }
 
 /// Creates a fake service at `/mcp` that responds to `initialize` itself.
-fn mcp(answer: impl Fn(&Request<Bytes>) -> Answering + Send + Sync + 'static) -> Mcp {
+fn mcp(answer: impl Fn(&Request<Bytes>) -> BoxResponseFuture + Send + Sync + 'static) -> Mcp {
     Mcp(Arc::new(move |request| {
-        if request.body() == HELLO {
+        if request.body() == INITIALIZE {
             let mut response = json(200, r#"{"jsonrpc":"2.0","id":0,"result":{}}"#);
-            response.headers_mut().insert(SESSION, HeaderValue::from_static("s1"));
+            response.headers_mut().insert(SESSION_ID, HeaderValue::from_static("s1"));
             return ready(response);
         }
-        if request.body() == READY {
+        if request.body() == INITIALIZED {
             return ready(accepted());
         }
         answer(&request)
     }))
 }
 
-fn never() -> Answering {
+fn never() -> BoxResponseFuture {
     Box::pin(std::future::pending())
 }
 
 struct LegacyClient {
-    service: OldClients<Mcp>,
-    clients: Arc<Clients>,
+    service: LegacySse<Mcp>,
+    clients: Arc<ClientTable>,
     address: String,
     stream: Body,
 }
 
-fn service(mcp: Mcp) -> OldClients<Mcp> {
-    OldClients::new(mcp, Arc::new(Clients::new(2, DecodeLayer::new().max_body_size(1000))))
+fn service(mcp: Mcp) -> LegacySse<Mcp> {
+    LegacySse::new(mcp, Arc::new(ClientTable::new(2, DecodeLayer::new().max_body_size(1000))))
 }
 
 async fn send(
-    service: &OldClients<Mcp>,
+    service: &LegacySse<Mcp>,
     method: Method,
     uri: &str,
     caller: &Identity,
@@ -95,7 +95,7 @@ async fn send(
     *request.method_mut() = method;
     *request.uri_mut() = uri.parse().unwrap();
     request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    request.headers_mut().insert(SESSION, HeaderValue::from_static("forged"));
+    request.headers_mut().insert(SESSION_ID, HeaderValue::from_static("forged"));
     request.extensions_mut().insert(caller.clone());
     let Ok(response) = service.clone().oneshot(request).await;
     response
@@ -106,9 +106,9 @@ impl LegacyClient {
         Self::open_at(service(mcp)).await
     }
 
-    async fn open_at(service: OldClients<Mcp>) -> Self {
+    async fn open_at(service: LegacySse<Mcp>) -> Self {
         let clients = Arc::clone(&service.clients);
-        let response = send(&service, Method::GET, STREAM, &Identity::anonymous(), "").await;
+        let response = send(&service, Method::GET, STREAM_PATH, &Identity::anonymous(), "").await;
         assert_eq!(response.status(), StatusCode::OK);
         let mut old =
             Self { service, clients, address: String::new(), stream: response.into_body() };
@@ -122,11 +122,11 @@ impl LegacyClient {
         Self::connect_to(service(mcp)).await
     }
 
-    async fn connect_to(service: OldClients<Mcp>) -> Self {
+    async fn connect_to(service: LegacySse<Mcp>) -> Self {
         let mut old = Self::open_at(service).await;
-        assert_eq!(old.post(HELLO).await.status(), StatusCode::ACCEPTED);
-        let hello = "event: message\ndata: {\"jsonrpc\":\"2.0\",\"id\":0,\"result\":{}}\n\n";
-        assert_eq!(old.event().await, hello);
+        assert_eq!(old.post(INITIALIZE).await.status(), StatusCode::ACCEPTED);
+        let expected = "event: message\ndata: {\"jsonrpc\":\"2.0\",\"id\":0,\"result\":{}}\n\n";
+        assert_eq!(old.event().await, expected);
         old
     }
 
@@ -153,7 +153,7 @@ fn message(text: &str) -> String {
 async fn sends_responses_on_stream_within_session() {
     let answer = r#"{"jsonrpc":"2.0","id":"one","result":{"tools":[]}}"#;
     let mut old = LegacyClient::connect(mcp(move |request| {
-        assert_eq!(request.headers()[SESSION], "s1");
+        assert_eq!(request.headers()[SESSION_ID], "s1");
         assert_eq!(request.headers()[ACCEPT], "application/json, text/event-stream");
         ready(json(200, answer))
     }))
@@ -190,15 +190,15 @@ async fn failed_handshake_can_be_retried() {
         ready(if first { json(503, "{}") } else { accepted() })
     })))
     .await;
-    assert_eq!(old.post(HELLO).await.status(), StatusCode::SERVICE_UNAVAILABLE);
-    assert_eq!(old.post(HELLO).await.status(), StatusCode::ACCEPTED);
+    assert_eq!(old.post(INITIALIZE).await.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(old.post(INITIALIZE).await.status(), StatusCode::ACCEPTED);
 }
 
-fn events(sender: &Mutex<Option<Sender<Bytes, BoxError>>>) -> Answering {
+fn events(sender: &Mutex<Option<Sender<Bytes, BoxError>>>) -> BoxResponseFuture {
     let (sending, body) = Pipe::<Bytes, BoxError>::new(8);
     *sender.lock().unwrap() = Some(sending);
     let mut response = Response::new(Body::wrap(body));
-    response.headers_mut().insert(CONTENT_TYPE, EVENTS);
+    response.headers_mut().insert(CONTENT_TYPE, EVENT_STREAM);
     ready(response)
 }
 
@@ -208,7 +208,7 @@ async fn resumes_broken_stream_or_reports_error() {
     let opened = Arc::clone(&pipe);
     let mut old = LegacyClient::connect(mcp(move |request| {
         if request.method() == Method::GET {
-            assert_eq!(request.headers()[LAST_EVENT], "1-7");
+            assert_eq!(request.headers()[LAST_EVENT_ID], "1-7");
         }
         events(&opened)
     }))
@@ -260,12 +260,12 @@ async fn forwards_unsolicited_messages_until_session_ends() {
     let opened = Arc::clone(&pipe);
     let gets = AtomicUsize::new(0);
     let mut old = LegacyClient::connect(mcp(move |request| {
-        assert_eq!((request.method(), &request.headers()[ACCEPT]), (&Method::GET, &EVENTS));
+        assert_eq!((request.method(), &request.headers()[ACCEPT]), (&Method::GET, &EVENT_STREAM));
         let first = gets.fetch_add(1, Ordering::Relaxed) == 0;
         if first { events(&opened) } else { ready(json(404, "{}")) }
     }))
     .await;
-    assert_eq!(old.post(READY).await.status(), StatusCode::ACCEPTED);
+    assert_eq!(old.post(INITIALIZED).await.status(), StatusCode::ACCEPTED);
     tokio::time::sleep(Duration::from_millis(1)).await;
     let mut standing = pipe.lock().unwrap().take().unwrap();
     standing.send_data("data: {\"n\":1}\n\n".into()).await.unwrap();
@@ -294,11 +294,11 @@ async fn limits_pending_streams_and_messages() {
     }
     assert_eq!(old.post(LIST).await.status(), StatusCode::SERVICE_UNAVAILABLE);
     let caller = Identity::anonymous();
-    let second = send(&old.service, Method::GET, STREAM, &caller, "").await;
-    let third = send(&old.service, Method::GET, STREAM, &caller, "").await;
+    let second = send(&old.service, Method::GET, STREAM_PATH, &caller, "").await;
+    let third = send(&old.service, Method::GET, STREAM_PATH, &caller, "").await;
     assert_eq!((second.status().as_u16(), third.status().as_u16()), (200, 503));
     drop(second);
-    assert_eq!(send(&old.service, Method::GET, STREAM, &caller, "").await.status(), 200);
+    assert_eq!(send(&old.service, Method::GET, STREAM_PATH, &caller, "").await.status(), 200);
     assert_eq!(old.post(&"x".repeat(1001)).await.status(), StatusCode::SERVICE_UNAVAILABLE);
 }
 
@@ -317,7 +317,7 @@ async fn session_ends_with_stream() {
     let counting = Arc::clone(&deleted);
     let old = LegacyClient::connect(mcp(move |request| {
         if request.method() == Method::DELETE {
-            assert_eq!(request.headers()[SESSION], "s1");
+            assert_eq!(request.headers()[SESSION_ID], "s1");
             counting.fetch_add(1, Ordering::Relaxed);
         }
         never()
@@ -345,10 +345,10 @@ async fn charges_queued_messages_to_budget() {
             return ready(json(200, &large));
         }
         let mut response = Response::new(Body::from(event.clone()));
-        response.headers_mut().insert(CONTENT_TYPE, EVENTS);
+        response.headers_mut().insert(CONTENT_TYPE, EVENT_STREAM);
         ready(response)
     });
-    let service = OldClients::new(answers, Arc::new(Clients::new(2, decode)));
+    let service = LegacySse::new(answers, Arc::new(ClientTable::new(2, decode)));
     let mut old = LegacyClient::connect_to(service).await;
     for _ in 0..2 {
         assert_eq!(old.post(LIST).await.status(), StatusCode::ACCEPTED);
@@ -379,7 +379,7 @@ async fn charges_json_while_reading() {
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         ready(response)
     });
-    let service = OldClients::new(answers, Arc::new(Clients::new(2, decode)));
+    let service = LegacySse::new(answers, Arc::new(ClientTable::new(2, decode)));
     let old = LegacyClient::connect_to(service).await;
     assert_eq!(old.post(LIST).await.status(), StatusCode::ACCEPTED);
     sender.send_data(vec![b' '; 50_000].into()).await.unwrap();

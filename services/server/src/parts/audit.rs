@@ -10,18 +10,18 @@ use vmcp_config::{Audit, ConfigError, EventType};
 
 /// Settings of audit recording.
 #[derive(Clone, Debug)]
-pub struct Records {
+pub struct AuditParts {
     events: vmcp_audit::AuditSettings,
     log: vmcp_audit_log::Settings,
     /// `None` is the standard output.
     file: Option<PathBuf>,
     /// Configuration that this value was built from.
-    made_of: Audit,
+    source_config: Audit,
 }
 
 /// Audit options from the command line.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Recorded {
+pub struct AuditOptions {
     /// Number of trusted reverse proxies; selects the client address from `X-Forwarded-For`. The address is the source
     /// of audit events and of requests to the authorization server. With 0, the peer address is used.
     pub trusted_proxies: usize,
@@ -31,15 +31,15 @@ pub struct Recorded {
 
 /// Running audit recording. Ends with [`Log::close`].
 #[derive(Clone, Debug)]
-pub(crate) struct Recording {
+pub(crate) struct AuditPipeline {
     pub(crate) auditor: Auditor,
     pub(crate) log: Log,
-    made_of: Audit,
+    source_config: Audit,
 }
 
 /// Converts the section into settings, or into an error if events cannot be recorded. `None` disables recording.
-pub(super) fn records(audit: Audit) -> (Option<Records>, Option<ConfigError>) {
-    let made_of = audit.clone();
+pub(super) fn convert(audit: Audit) -> (Option<AuditParts>, Option<ConfigError>) {
+    let source_config = audit.clone();
     let Audit {
         enabled,
         component,
@@ -68,12 +68,12 @@ pub(super) fn records(audit: Audit) -> (Option<Records>, Option<ConfigError>) {
         return (None, None);
     }
     let file: Option<PathBuf> = log_file.map(Into::into);
-    let wrong = file.as_deref().and_then(|file| unwritable(file).err()).map(|reason| {
+    let error = file.as_deref().and_then(|file| unwritable(file).err()).map(|reason| {
         let found = file.as_ref().map(|file| file.display().to_string()).unwrap_or_default();
         let allowed = "a file that can be appended to, or made in a folder that is there";
         ConfigError::new("audit.logFile", format!("{found}: {reason}"), allowed)
     });
-    (Some(Records { events, log, file, made_of }), wrong)
+    (Some(AuditParts { events, log, file, source_config }), error)
 }
 
 /// Checks without a side effect that a file can be appended to or created.
@@ -99,14 +99,14 @@ fn named(kinds: &[EventType]) -> Vec<vmcp_audit::EventType> {
     kinds.iter().filter_map(|kind| kind.as_str().parse().ok()).collect()
 }
 
-impl Records {
+impl AuditParts {
     /// Starts recording.
     ///
     /// # Errors
     /// Returns an error if the file can be neither opened nor created.
-    pub(crate) fn start(self, recorded: Recorded) -> Result<Recording, OpenError> {
-        let Self { events, log, file, made_of } = self;
-        let Recorded { trusted_proxies, overflow } = recorded;
+    pub(crate) fn start(self, options: AuditOptions) -> Result<AuditPipeline, OpenError> {
+        let Self { events, log, file, source_config } = self;
+        let AuditOptions { trusted_proxies, overflow } = options;
         let events = vmcp_audit::AuditSettings { trusted_proxies, ..events };
         let log = vmcp_audit_log::Settings { overflow, ..log };
         let log = if let Some(path) = file {
@@ -118,12 +118,12 @@ impl Records {
             tokio::spawn(writer.run());
             log
         };
-        Ok(Recording { auditor: Auditor::new(events, log.clone()), log, made_of })
+        Ok(AuditPipeline { auditor: Auditor::new(events, log.clone()), log, source_config })
     }
 
-    /// Returns `true` if `recording` was built from the same configuration.
-    pub(crate) fn same(&self, recording: &Recording) -> bool {
-        self.made_of == recording.made_of
+    /// Returns `true` if `pipeline` was built from the same configuration.
+    pub(crate) fn is_same_config(&self, pipeline: &AuditPipeline) -> bool {
+        self.source_config == pipeline.source_config
     }
 }
 
@@ -157,9 +157,9 @@ mod tests {
                 kind.name()
             );
             let file = vmcp_config::File::parse(&text, vmcp_config::Format::Yaml).unwrap();
-            let records = records(file.audit).0.unwrap();
+            let parts = convert(file.audit).0.unwrap();
             for other in vmcp_audit::EventType::ALL {
-                assert_eq!(records.events.events.contains(*other), other == kind, "{other:?}");
+                assert_eq!(parts.events.events.contains(*other), other == kind, "{other:?}");
             }
         }
     }

@@ -16,31 +16,32 @@ use vmcp_auth_server::{
 };
 use vmcp_auth_store::{Limits, MemoryStore, Store};
 use vmcp_config::{
-    AuthServer as Section, ConfigError, IncomingAuth, IncomingMethod, SecretFile, Warning,
+    AuthServer as Section, ConfigError, IncomingAuth as IncomingSection, IncomingMethod,
+    SecretFile, Warning,
 };
 use vmcp_core::Clock;
 use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher};
 use vmcp_upstream::{Provider, SettingsError};
 
-pub(crate) use self::observed_provider::Asked;
-pub(crate) use self::report::{Found, Report, Stored};
-use self::secret_files::Files;
+pub(crate) use self::observed_provider::ObservedProvider;
+pub(crate) use self::report::{AuthServerReport, ProviderStatus, StorageStatus};
+use self::secret_files::SecretFiles;
 pub(crate) use self::storage::Storage;
 pub use self::storage::StorageError;
 
 /// Embedded authorization server, ready to start.
-pub struct Issuing {
+pub struct AuthServerParts {
     settings: Settings,
     upstreams: Vec<vmcp_upstream::Settings>,
     fetchers: Fetchers,
     /// Storage of the authorization state.
     pub(crate) storage: Storage,
     /// Digest of the storage address.
-    pub(crate) place_print: u64,
+    pub(crate) storage_address_digest: u64,
     /// Digest of the storage address and its credentials: passwords and certificates.
-    pub(crate) storage_print: u64,
+    pub(crate) storage_digest: u64,
     /// Digest of all inputs, secrets included.
-    pub(crate) print: u64,
+    pub(crate) digest: u64,
 }
 
 /// HTTP clients of the authorization server.
@@ -56,8 +57,8 @@ struct Fetchers {
 
 /// Result of converting the section.
 #[derive(Debug, Default)]
-pub(super) struct Converted {
-    pub(super) issuing: Option<Issuing>,
+pub(super) struct Conversion {
+    pub(super) auth_server: Option<AuthServerParts>,
     pub(super) errors: Vec<ConfigError>,
     pub(super) warnings: Vec<Warning>,
 }
@@ -65,35 +66,35 @@ pub(super) struct Converted {
 /// Converter of the section, which collects errors.
 #[derive(Default)]
 struct Converter {
-    files: Files,
+    files: SecretFiles,
     errors: Vec<ConfigError>,
     warnings: Vec<Warning>,
 }
 
 /// Converts the section of the server `name`.
-pub(super) fn issuing(
+pub(super) fn convert(
     name: &str,
     section: Section<SecretFile>,
-    incoming: &IncomingAuth,
+    incoming: &IncomingSection,
     egress: &Egress,
-) -> Converted {
+) -> Conversion {
     let mut converter = Converter::default();
-    let issuing = match &incoming.method {
+    let auth_server = match &incoming.method {
         IncomingMethod::Oidc(oidc) => converter.convert(name, section, oidc, egress),
         IncomingMethod::Anonymous | IncomingMethod::Local => {
             let allowed = "oidc, with the issuer of authServer";
-            converter.refuse("incomingAuth.type", "a type that takes no tokens", allowed);
+            converter.reject("incomingAuth.type", "a type that takes no tokens", allowed);
             None
         }
     };
     let Converter { files, mut errors, warnings } = converter;
     errors.extend(files.errors);
-    Converted { issuing: issuing.filter(|_| errors.is_empty()), errors, warnings }
+    Conversion { auth_server: auth_server.filter(|_| errors.is_empty()), errors, warnings }
 }
 
 // === impl Issuing ===
 
-impl Issuing {
+impl AuthServerParts {
     /// Returns the issuer identifier.
     pub(crate) fn issuer(&self) -> &str {
         self.settings.issuer.as_str()
@@ -104,12 +105,12 @@ impl Issuing {
     ///
     /// # Errors
     /// Returns an error if the settings are inconsistent.
-    pub(crate) fn serve(
+    pub(crate) fn build(
         &self,
         store: Arc<dyn Store>,
         before: Option<&AuthServer>,
         observer: Arc<dyn Observer>,
-    ) -> Result<(AuthServer, Vec<Arc<Asked>>), StartError> {
+    ) -> Result<(AuthServer, Vec<Arc<ObservedProvider>>), StartError> {
         let mut settings = self.settings.clone();
         if let Some(before) = before.map(AuthServer::settings) {
             if settings.keys.is_ephemeral() && before.keys.is_ephemeral() {
@@ -129,8 +130,8 @@ impl Issuing {
     }
 
     /// Creates a server with temporary state, and returns all errors.
-    fn try_out(&self) -> Vec<StartError> {
-        let store = forgotten();
+    fn start_errors(&self) -> Vec<StartError> {
+        let store = temporary_store();
         let providers = upstreams(&self.providers(&store, &self.settings.hmac));
         let start = |settings: &Settings, providers: Vec<_>| {
             AuthServer::new(settings.clone(), Arc::clone(&store), providers, Clock::system())
@@ -140,37 +141,41 @@ impl Issuing {
         let with = |scopes| Settings { baseline_scopes: scopes, ..self.settings.clone() };
         let scopes = self.settings.baseline_scopes.iter().filter_map(|it| Scopes::new([it]).ok());
         let scopes = scopes.filter_map(|scope| match start(&with(scope), Vec::new()) {
-            Err(fault @ StartError::UnsupportedBaselineScope(_)) => Some(fault),
+            Err(error @ StartError::UnsupportedBaselineScope(_)) => Some(error),
             Ok(_) | Err(_) => None,
         });
         let none = with(Scopes::default());
         let alone = providers.into_iter().filter_map(|it| start(&none, vec![it]).err());
-        let faults: Vec<_> = scopes.chain(alone).collect();
-        if faults.is_empty() { vec![first] } else { faults }
+        let errors: Vec<_> = scopes.chain(alone).collect();
+        if errors.is_empty() { vec![first] } else { errors }
     }
 
-    fn providers(&self, store: &Arc<dyn Store>, secrets: &HmacKeyRing) -> Vec<Arc<Asked>> {
+    fn providers(
+        &self,
+        store: &Arc<dyn Store>,
+        secrets: &HmacKeyRing,
+    ) -> Vec<Arc<ObservedProvider>> {
         let provider = |settings: &vmcp_upstream::Settings| {
             let provider = self.fetchers.provider(settings, store, secrets);
             // The conversion of the section already succeeded once for each provider.
-            provider.ok().map(|provider| Arc::new(Asked::new(provider, settings)))
+            provider.ok().map(|provider| Arc::new(ObservedProvider::new(provider, settings)))
         };
         self.upstreams.iter().filter_map(provider).collect()
     }
 }
 
-impl fmt::Debug for Issuing {
+impl fmt::Debug for AuthServerParts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Issuing").field("settings", &self.settings).finish_non_exhaustive()
     }
 }
 
-fn upstreams(providers: &[Arc<Asked>]) -> Vec<Arc<dyn Upstream>> {
+fn upstreams(providers: &[Arc<ObservedProvider>]) -> Vec<Arc<dyn Upstream>> {
     providers.iter().map(|provider| Arc::clone(provider) as Arc<dyn Upstream>).collect()
 }
 
 /// Creates a memory store. Its state is lost when the store is dropped.
-fn forgotten() -> Arc<dyn Store> {
+fn temporary_store() -> Arc<dyn Store> {
     Arc::new(MemoryStore::new(Limits::default(), Clock::system()))
 }
 

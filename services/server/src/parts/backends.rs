@@ -9,53 +9,55 @@ use http::Uri;
 use http::uri::InvalidUri;
 use vmcp_aggregate::settings::Transport;
 use vmcp_breaker::{CircuitHandle, CircuitSettings};
-use vmcp_config::{Backend, BackendKind, BackendUrl, ConfigError, Timeouts, Transport as Spoken};
+use vmcp_config::{
+    Backend, BackendKind, BackendUrl, ConfigError, Timeouts, Transport as ConfigTransport,
+};
 use vmcp_egress::{ConfigError as EgressConfigError, Egress, Target};
 use vmcp_timeout::TimeoutLayer;
 
-use super::credential_advice::{Issuers, Refusing};
+use super::credential_advice::{CredentialAdvisor, KnownIssuers};
 use super::credentials::Strategies;
-use super::unstacked::Unreached;
-use super::{AboutBackend, environment, headers};
-use crate::stack::Outgoing;
+use super::unstacked::PendingBackend;
+use super::{BackendInfo, environment, headers};
+use crate::stack::OutgoingLayers;
 
 /// Settings that all backends share.
-pub(super) struct Around<'a> {
-    pub(super) waiting: &'a Timeouts,
+pub(super) struct SharedSettings<'a> {
+    pub(super) timeout_settings: &'a Timeouts,
     pub(super) strategies: &'a Strategies,
-    pub(super) breaking: Option<CircuitSettings>,
-    pub(super) issuers: Arc<Issuers>,
+    pub(super) circuit: Option<CircuitSettings>,
+    pub(super) issuers: Arc<KnownIssuers>,
     pub(super) egress: &'a Egress,
 }
 
 /// Returns the valid backends, and the errors of the others.
 pub(super) fn settings(
     backends: Vec<Backend>,
-    around: &Around<'_>,
-) -> (Vec<Unreached>, Vec<ConfigError>) {
-    let timeouts = layer(around.waiting);
+    shared: &SharedSettings<'_>,
+) -> (Vec<PendingBackend>, Vec<ConfigError>) {
+    let timeouts = timeout_layer(shared.timeout_settings);
     let mut ready = Vec::with_capacity(backends.len());
     let mut errors = Vec::new();
     for (index, backend) in backends.into_iter().enumerate() {
-        match one(backend, around, &timeouts, index) {
+        match convert(backend, shared, &timeouts, index) {
             Ok(settings) => ready.push(settings),
-            Err(wrong) => errors.extend(wrong),
+            Err(found) => errors.extend(found),
         }
     }
     (ready, errors)
 }
 
-fn one(
+fn convert(
     backend: Backend,
-    around: &Around<'_>,
+    shared: &SharedSettings<'_>,
     timeouts: &TimeoutLayer,
     index: usize,
-) -> Result<Unreached, Vec<ConfigError>> {
-    let Around { waiting, strategies, breaking, issuers, egress } = around;
-    let mut print = DefaultHasher::new();
+) -> Result<PendingBackend, Vec<ConfigError>> {
+    let SharedSettings { timeout_settings, strategies, circuit, issuers, egress } = shared;
+    let mut digest = DefaultHasher::new();
     let Backend { name, url: source, transport, kind, headers, metadata: _ } = backend;
-    let shown = strategies.of(&name);
-    let headers = headers::layer(index, &headers, &shown, &mut print);
+    let strategy = strategies.for_backend(&name);
+    let headers = headers::layer(index, &headers, &strategy, &mut digest);
     let url = source.resolve(environment::variable).map_err(|error| {
         config_error(index, "url", source.as_str().to_owned(), format!("a usable URL ({error})"))
     });
@@ -65,47 +67,47 @@ fn one(
             return Err(url.err().into_iter().chain(headers.err().unwrap_or_default()).collect());
         }
     };
-    (url.as_str(), &name).hash(&mut print);
-    let target = target(&source, kind, &mut print);
-    let refusing = Refusing {
+    (url.as_str(), &name).hash(&mut digest);
+    let target = target(&source, kind, &mut digest);
+    let advisor = CredentialAdvisor {
         name: name.clone(),
         url: url.clone(),
         is_hidden: target.display_origin.is_some(),
         ca_bundle: target.ca_bundle.clone(),
-        strategy: shown.name,
+        strategy: strategy.name,
         issuers: Arc::clone(issuers),
         egress: (*egress).clone(),
     };
     let client =
-        egress.client(&url, target).map_err(|error| vec![refused(index, &source, &error)])?;
+        egress.client(&url, target).map_err(|error| vec![client_error(index, &source, &error)])?;
     let uri: Uri = url.as_str().parse().map_err(|error: InvalidUri| {
         vec![config_error(index, "url", shown_url(&source), format!("a usable URL ({error})"))]
     })?;
-    let transport = spoken(transport);
-    transport.hash(&mut print);
+    let transport = convert_transport(transport);
+    transport.hash(&mut digest);
     // A connection that was opened with one credential must not serve another.
-    shown.print.hash(&mut print);
-    let fingerprint = print.finish();
-    time::Duration::from(waiting.for_backend(&name)).hash(&mut print);
-    format!("{breaking:?}").hash(&mut print);
-    let service_revision = print.finish();
+    strategy.digest.hash(&mut digest);
+    let fingerprint = digest.finish();
+    time::Duration::from(timeout_settings.for_backend(&name)).hash(&mut digest);
+    format!("{circuit:?}").hash(&mut digest);
+    let service_revision = digest.finish();
     let backend = vmcp_core::Backend::new(&name);
-    let breaker = breaking.map(|settings| CircuitHandle::new(backend.clone(), settings));
-    let outgoing = Outgoing {
+    let breaker = circuit.map(|settings| CircuitHandle::new(backend.clone(), settings));
+    let outgoing = OutgoingLayers {
         telemetry: None,
         breaker,
-        credentials: shown.credentials,
+        credentials: strategy.credentials,
         headers,
         timeouts: timeouts.clone(),
         client,
     };
     let message_timeout = timeouts.limit(Some(&backend));
-    Ok(Unreached {
+    Ok(PendingBackend {
         backend,
         uri,
         transport,
-        catalog: shown.catalog,
-        advice: refusing.advice(),
+        catalog: strategy.catalog,
+        advice: advisor.advice(),
         message_timeout,
         fingerprint,
         service_revision,
@@ -113,15 +115,15 @@ fn one(
     })
 }
 
-fn spoken(transport: Spoken) -> Transport {
+fn convert_transport(transport: ConfigTransport) -> Transport {
     match transport {
-        Spoken::Sse => Transport::Sse,
-        Spoken::StreamableHttp => Transport::StreamableHttp,
+        ConfigTransport::Sse => Transport::Sse,
+        ConfigTransport::StreamableHttp => Transport::StreamableHttp,
     }
 }
 
 /// Builds the connection target: address, trust anchors and redaction.
-fn target(url: &BackendUrl, kind: BackendKind, print: &mut DefaultHasher) -> Target {
+fn target(url: &BackendUrl, kind: BackendKind, digest: &mut DefaultHasher) -> Target {
     // The operator configures backends, usually on private addresses.
     let mut target = Target::allowing_private_addresses();
     if let Some(origin) = url.hidden_origin() {
@@ -129,15 +131,15 @@ fn target(url: &BackendUrl, kind: BackendKind, print: &mut DefaultHasher) -> Tar
     }
     if let BackendKind::Entry { ca_bundle_path: Some(path) } = kind {
         // A bundle renewed under the same path changes the fingerprint.
-        std::fs::read(path.as_path()).unwrap_or_default().hash(print);
+        std::fs::read(path.as_path()).unwrap_or_default().hash(digest);
         target = target.with_ca_bundle(path.as_path());
     }
     target
 }
 
 /// Builds the timeout layer from the default and the timeouts per backend.
-fn layer(waiting: &Timeouts) -> TimeoutLayer {
-    let Timeouts { default, per_workload } = waiting;
+fn timeout_layer(timeout_settings: &Timeouts) -> TimeoutLayer {
+    let Timeouts { default, per_workload } = timeout_settings;
     let of = |(name, time): (&String, &vmcp_config::Duration)| {
         (vmcp_core::Backend::new(name), (*time).into())
     };
@@ -145,7 +147,7 @@ fn layer(waiting: &Timeouts) -> TimeoutLayer {
         .per_backend(per_workload.iter().map(of).collect::<HashMap<_, _>>())
 }
 
-fn refused(index: usize, url: &BackendUrl, error: &EgressConfigError) -> ConfigError {
+fn client_error(index: usize, url: &BackendUrl, error: &EgressConfigError) -> ConfigError {
     match error {
         EgressConfigError::CaBundleEmpty { path }
         | EgressConfigError::CaBundleInvalid { path, .. }
@@ -166,16 +168,16 @@ fn config_error(index: usize, key: &str, found: String, allowed: String) -> Conf
 }
 
 /// Describes a backend's configuration for `/status`.
-pub(super) fn about(
+pub(super) fn describe(
     backend: &Backend,
     group: &str,
     strategies: &Strategies,
-) -> (String, AboutBackend) {
+) -> (String, BackendInfo) {
     let mut metadata = backend.metadata.clone();
     metadata.insert("group".to_owned(), group.to_owned());
     let entry = matches!(backend.kind, BackendKind::Entry { .. });
-    let auth = strategies.of(&backend.name).name;
-    (backend.name.clone(), AboutBackend { url: shown_url(&backend.url), entry, auth, metadata })
+    let auth = strategies.for_backend(&backend.name).name;
+    (backend.name.clone(), BackendInfo { url: shown_url(&backend.url), entry, auth, metadata })
 }
 
 /// Returns a URL for display: names of variables replace their values, and the query is removed.

@@ -1,12 +1,14 @@
 //! The hosts under which clients and browsers reach this server, as far as its configuration names them.
 
 use url::{Host, Url};
-use vmcp_config::{AuthServer, IncomingAuth, IncomingMethod, Issuer, SecretFile};
+use vmcp_config::{
+    AuthServer, IncomingAuth as IncomingSection, IncomingMethod, Issuer, SecretFile,
+};
 
 /// Returns the hosts of the resource, the issuer and the authorization endpoint. Ports are left out, because a reverse
 /// proxy may listen on another one. The issuer of `incomingAuth` alone is a different server.
-pub(super) fn own_hosts(
-    incoming: &IncomingAuth,
+pub(super) fn configured_hosts(
+    incoming: &IncomingSection,
     section: Option<&AuthServer<SecretFile>>,
 ) -> Vec<String> {
     let resource = match &incoming.method {
@@ -47,7 +49,7 @@ mod tests {
                  audience: \"https://MCP.test:8443/mcp\"}}}}\n{more}"
             );
             let file = File::parse(&text, Format::Yaml).unwrap();
-            own_hosts(&file.incoming_auth, file.auth_server.as_ref())
+            configured_hosts(&file.incoming_auth, file.auth_server.as_ref())
         };
         assert_eq!(of(""), ["mcp.test"]);
         let section = "authServer:\n  issuer: \"https://as.test/x\"\n  \

@@ -13,27 +13,27 @@ use tower::ServiceExt;
 use url::Url;
 use vmcp_aggregate::settings::Advice;
 use vmcp_config::auth_server::{Upstream, UpstreamKind};
-use vmcp_config::{AuthServer, IncomingAuth, IncomingMethod, SecretFile};
+use vmcp_config::{AuthServer, IncomingAuth as IncomingSection, IncomingMethod, SecretFile};
 use vmcp_core::Body;
 use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher};
 
 /// Time limit of the metadata request. A list request of a client may wait for it.
-const LIMIT: Duration = Duration::from_secs(2);
+const METADATA_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Maximum size of metadata, in bytes.
-const MAX_METADATA: usize = 64 << 10;
+const MAX_METADATA_SIZE: usize = 64 << 10;
 
 /// Maximum number of issuers and scopes in a message.
-const MAX_SHOWN: usize = 5;
+const MAX_TEXTS: usize = 5;
 
 /// Maximum length of an issuer or scope in a message, in bytes.
-const MAX_LENGTH: usize = 200;
+const MAX_TEXT_LENGTH: usize = 200;
 
-const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
+const WELL_KNOWN_PATH: &str = "/.well-known/oauth-protected-resource";
 
 /// Issuers whose tokens the configuration can provide.
 #[derive(Debug, Default)]
-pub(super) struct Issuers {
+pub(super) struct KnownIssuers {
     /// Issuer of the tokens that callers present.
     callers: Option<String>,
     /// Upstream providers by name, each with its issuer, or with its authorization endpoint if no issuer is configured.
@@ -41,7 +41,7 @@ pub(super) struct Issuers {
 }
 
 /// A backend that may reject its credentials.
-pub(super) struct Refusing {
+pub(super) struct CredentialAdvisor {
     pub(super) name: String,
     pub(super) url: Url,
     /// `true` if the host may be a secret.
@@ -49,19 +49,19 @@ pub(super) struct Refusing {
     pub(super) ca_bundle: Option<PathBuf>,
     /// Type of its credentials in the configuration.
     pub(super) strategy: &'static str,
-    pub(super) issuers: Arc<Issuers>,
+    pub(super) issuers: Arc<KnownIssuers>,
     pub(super) egress: Egress,
 }
 
 /// Requirements from a backend's protected resource metadata.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Wanted {
+struct TokenRequirements {
     issuers: Vec<String>,
     scopes: Vec<String>,
 }
 
-impl Issuers {
-    pub(super) fn new(incoming: &IncomingAuth, server: Option<&AuthServer<SecretFile>>) -> Self {
+impl KnownIssuers {
+    pub(super) fn new(incoming: &IncomingSection, server: Option<&AuthServer<SecretFile>>) -> Self {
         let callers = match &incoming.method {
             IncomingMethod::Oidc(oidc) => Some(oidc.issuer.clone()),
             IncomingMethod::Anonymous | IncomingMethod::Local => None,
@@ -97,7 +97,7 @@ impl Issuers {
     }
 }
 
-impl Refusing {
+impl CredentialAdvisor {
     pub(super) fn advice(self) -> Advice {
         let this = Arc::new(self);
         Advice::new(move |headers| {
@@ -107,10 +107,11 @@ impl Refusing {
     }
 
     async fn advise(&self, headers: &HeaderMap) -> String {
-        let wanted = timeout(LIMIT, self.look_up(headers)).await.ok().flatten();
+        let required =
+            timeout(METADATA_TIMEOUT, self.fetch_requirements(headers)).await.ok().flatten();
         let Self { name, strategy, issuers, is_hidden, url, .. } = self;
         let section = format!("outgoingAuth.backends.{name}");
-        let Some(Wanted { issuers: wanted, scopes }) = wanted else {
+        let Some(TokenRequirements { issuers: required, scopes }) = required else {
             return match *strategy {
                 "none" => format!(
                     "the server wants credentials and says not whose: set {section}, or headers of the backend"
@@ -121,17 +122,17 @@ impl Refusing {
             };
         };
         // An issuer on the backend's host would reveal a hidden host.
-        let shown = |issuer: &&String| {
+        let is_shown = |issuer: &&String| {
             !*is_hidden || Url::parse(issuer).is_ok_and(|it| it.host_str() != url.host_str())
         };
-        let named: Vec<_> = wanted.iter().filter(shown).map(String::as_str).collect();
+        let named: Vec<_> = required.iter().filter(is_shown).map(String::as_str).collect();
         let named = if named.is_empty() { "its own issuer".to_owned() } else { named.join(" or ") };
         let scopes = if scopes.is_empty() {
             String::new()
         } else {
             format!(" with scopes {}", scopes.join(" "))
         };
-        let remedy = wanted.iter().find_map(|issuer| issuers.remedy(issuer, name));
+        let remedy = required.iter().find_map(|issuer| issuers.remedy(issuer, name));
         let remedy = remedy.unwrap_or_else(|| {
             format!(
                 "add it to authServer.upstreamProviders and set {section} to type upstream_inject, or to type \
@@ -143,54 +144,54 @@ impl Refusing {
 
     /// Reads the metadata that the challenge names, or else the metadata at the well-known URLs (RFC 9728, 3.1 and
     /// 5.1).
-    async fn look_up(&self, headers: &HeaderMap) -> Option<Wanted> {
+    async fn fetch_requirements(&self, headers: &HeaderMap) -> Option<TokenRequirements> {
         let challenge = vmcp_doctor::parse_bearer_challenge(headers).unwrap_or_default();
         let named = challenge.resource_metadata.as_deref();
-        let places = match named.and_then(|named| Url::parse(named).ok()) {
+        let locations = match named.and_then(|named| Url::parse(named).ok()) {
             Some(named) => vec![named],
             None => self.well_known(),
         };
-        for place in places {
-            let Some(metadata) = self.fetch(&place).await else { continue };
-            let mut wanted = Wanted::read(&metadata)?;
+        for location in locations {
+            let Some(metadata) = self.fetch(&location).await else { continue };
+            let mut required = TokenRequirements::read(&metadata)?;
             if let Some(scope) = &challenge.scope {
-                wanted.scopes = harmless(scope.split(' '));
+                required.scopes = short_ascii_texts(scope.split(' '));
             }
-            return Some(wanted);
+            return Some(required);
         }
         None
     }
 
     fn well_known(&self) -> Vec<Url> {
         let at = |path: &str| {
-            let mut place = self.url.clone();
-            place.set_query(None);
-            place.set_path(&format!("{WELL_KNOWN}{}", path.trim_end_matches('/')));
-            place
+            let mut location = self.url.clone();
+            location.set_query(None);
+            location.set_path(&format!("{WELL_KNOWN_PATH}{}", path.trim_end_matches('/')));
+            location
         };
-        let mut places = vec![at(self.url.path()), at("")];
-        places.dedup();
-        places
+        let mut locations = vec![at(self.url.path()), at("")];
+        locations.dedup();
+        locations
     }
 
-    async fn fetch(&self, place: &Url) -> Option<Value> {
+    async fn fetch(&self, location: &Url) -> Option<Value> {
         let Self { url, ca_bundle, egress, .. } = self;
         let bounded = FetchPolicy {
-            deadline: LIMIT,
-            max_body: MAX_METADATA,
+            deadline: METADATA_TIMEOUT,
+            max_body: MAX_METADATA_SIZE,
             redirects: false,
             ..FetchPolicy::supplied()
         };
         // The operator configured the backend's origin, which may be on any network. The backend chooses all other
         // URLs.
-        let policy = if place.origin() == url.origin() {
+        let policy = if location.origin() == url.origin() {
             let (addresses, ca_bundle) = (FetchAddresses::Any, ca_bundle.clone());
             FetchPolicy { addresses, http: true, ca_bundle, ..bounded }
         } else {
             bounded
         };
         let fetcher = Fetcher::new(egress.clone(), policy).ok()?;
-        let request = Request::get(place.as_str()).header("accept", "application/json");
+        let request = Request::get(location.as_str()).header("accept", "application/json");
         let response = fetcher.oneshot(request.body(Body::default()).ok()?).await.ok()?;
         if response.status() != StatusCode::OK {
             return None;
@@ -200,11 +201,11 @@ impl Refusing {
     }
 }
 
-impl Wanted {
+impl TokenRequirements {
     fn read(metadata: &Value) -> Option<Self> {
         let texts = |member: &str| {
             let values = metadata[member].as_array().map(Vec::as_slice).unwrap_or_default();
-            harmless(values.iter().filter_map(Value::as_str))
+            short_ascii_texts(values.iter().filter_map(Value::as_str))
         };
         let mut issuers = texts("authorization_servers");
         issuers.retain(|issuer| is_issuer(issuer));
@@ -222,11 +223,12 @@ fn is_issuer(text: &str) -> bool {
 }
 
 /// Returns the first short texts of visible ASCII, because text from a backend is written to logs and terminals.
-fn harmless<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<String> {
-    let is_harmless = |text: &&str| {
-        (1..=MAX_LENGTH).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
+fn short_ascii_texts<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let is_short_ascii = |text: &&str| {
+        (1..=MAX_TEXT_LENGTH).contains(&text.len())
+            && text.bytes().all(|byte| byte.is_ascii_graphic())
     };
-    texts.filter(is_harmless).take(MAX_SHOWN).map(str::to_owned).collect()
+    texts.filter(is_short_ascii).take(MAX_TEXTS).map(str::to_owned).collect()
 }
 
 #[cfg(test)]
@@ -237,7 +239,7 @@ mod tests {
 
     #[test]
     fn names_the_section_for_an_issuer() {
-        let issuers = Issuers {
+        let issuers = KnownIssuers {
             callers: Some("https://login.test".to_owned()),
             upstreams: vec![
                 ("idp".to_owned(), "https://idp.test/".to_owned()),
@@ -261,7 +263,10 @@ mod tests {
         });
         let issuers = vec!["https://a.test".to_owned()];
         let scopes = vec!["a".to_owned(), "d".to_owned()];
-        assert_eq!(Wanted::read(&metadata), Some(Wanted { issuers, scopes }));
-        assert_eq!(Wanted::read(&json!({"authorization_servers": ["javascript:0"]})), None);
+        assert_eq!(TokenRequirements::read(&metadata), Some(TokenRequirements { issuers, scopes }));
+        assert_eq!(
+            TokenRequirements::read(&json!({"authorization_servers": ["javascript:0"]})),
+            None
+        );
     }
 }

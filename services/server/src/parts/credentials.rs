@@ -21,33 +21,33 @@ use vmcp_token_exchange::{
 };
 
 use super::environment;
-use crate::memory_gauges::Held;
+use crate::memory_gauges::MemoryGauges;
 use crate::stack::Credentials;
 
 /// Maximum number of callers whose credentials are cached per strategy.
-const REMEMBERED: usize = 10_000;
+const MAX_CACHED_CALLERS: usize = 10_000;
 
 /// Environment variable that overrides the regional STS endpoint, as in the AWS tools.
 const STS_ENDPOINT: &str = "AWS_ENDPOINT_URL_STS";
 
 /// Strategies for outgoing authentication, by backend.
 pub(super) struct Strategies {
-    default: Option<Shown>,
-    backends: HashMap<String, Shown>,
+    default: Option<BackendCredentials>,
+    backends: HashMap<String, BackendCredentials>,
     /// Gauges of the credential caches.
-    pub(super) held: Held,
+    pub(super) gauges: MemoryGauges,
 }
 
 /// Converted strategy.
 #[derive(Clone)]
-pub(super) struct Shown {
+pub(super) struct BackendCredentials {
     pub(super) credentials: Credentials,
     /// Name of the strategy in the configuration.
     pub(super) name: &'static str,
     /// Scope of the backend's catalog. Credentials that depend on the caller make the catalog specific to that caller.
     pub(super) catalog: Sharing,
     /// Digest of all inputs, secrets included. A different digest means a different backend.
-    pub(super) print: u64,
+    pub(super) digest: u64,
     /// Header of the credential, if the strategy sets one.
     pub(super) header: Option<http::HeaderName>,
 }
@@ -56,15 +56,15 @@ pub(super) struct Shown {
 struct Converter<'a> {
     fetcher: &'a Fetcher,
     /// First provider that users log in at, with an embedded authorization server.
-    first: Option<&'a str>,
-    held: Held,
+    default_provider: Option<&'a str>,
+    gauges: MemoryGauges,
     errors: Vec<ConfigError>,
 }
 
-/// Converts all strategies, and returns the errors. `first` is the first provider that users log in at here.
+/// Converts all strategies, and returns the errors. `default_provider` is the first provider that users log in at here.
 pub(super) fn strategies(
     outgoing: OutgoingAuth,
-    first: Option<&str>,
+    default_provider: Option<&str>,
     egress: &Egress,
 ) -> (Strategies, Vec<ConfigError>) {
     let OutgoingAuth { source: _, default, backends } = outgoing;
@@ -74,11 +74,16 @@ pub(super) fn strategies(
         FetchPolicy { addresses: FetchAddresses::Any, http: true, ..FetchPolicy::supplied() };
     let Ok(fetcher) = Fetcher::new(egress.clone(), policy) else {
         // Without a CA bundle this cannot fail.
-        let none = Strategies { default: None, backends: HashMap::new(), held: Held::default() };
-        return (none, Vec::new());
+        let empty =
+            Strategies { default: None, backends: HashMap::new(), gauges: MemoryGauges::default() };
+        return (empty, Vec::new());
     };
-    let mut converter =
-        Converter { fetcher: &fetcher, first, held: Held::default(), errors: Vec::new() };
+    let mut converter = Converter {
+        fetcher: &fetcher,
+        default_provider,
+        gauges: MemoryGauges::default(),
+        errors: Vec::new(),
+    };
     let default = default.and_then(|strategy| converter.convert("outgoingAuth.default", strategy));
     let backends = backends
         .into_iter()
@@ -87,59 +92,59 @@ pub(super) fn strategies(
             Some((name, converter.convert(&at, strategy)?))
         })
         .collect();
-    let Converter { fetcher: _, first: _, held, errors } = converter;
-    (Strategies { default, backends, held }, errors)
+    let Converter { fetcher: _, default_provider: _, gauges, errors } = converter;
+    (Strategies { default, backends, gauges }, errors)
 }
 
 impl Strategies {
     /// Returns the strategy of `backend`: its own entry, else the default, else no credentials (seed section 5.2).
-    pub(super) fn of(&self, backend: &str) -> Shown {
+    pub(super) fn for_backend(&self, backend: &str) -> BackendCredentials {
         let shown = self.backends.get(backend).or(self.default.as_ref());
-        shown.cloned().unwrap_or_else(Shown::nothing)
+        shown.cloned().unwrap_or_else(BackendCredentials::none)
     }
 }
 
-impl Shown {
-    fn nothing() -> Self {
+impl BackendCredentials {
+    fn none() -> Self {
         let (credentials, catalog) = (Credentials::None, Sharing::Shared);
-        Self { credentials, name: "none", catalog, print: 0, header: None }
+        Self { credentials, name: "none", catalog, digest: 0, header: None }
     }
 }
 
-impl Converter<'_> {
-    fn convert(&mut self, at: &str, strategy: Strategy) -> Option<Shown> {
-        let mut print = DefaultHasher::new();
-        let header = header_of(&strategy);
+impl<'a> Converter<'a> {
+    fn convert(&mut self, at: &str, strategy: Strategy) -> Option<BackendCredentials> {
+        let mut digest = DefaultHasher::new();
+        let header = credential_header(&strategy);
         let (name, catalog, credentials) = match strategy {
-            Strategy::Unauthenticated => return Some(Shown::nothing()),
+            Strategy::Unauthenticated => return Some(BackendCredentials::none()),
             Strategy::HeaderInjection(settings) => {
                 let at = format!("{at}.headerInjection");
-                ("header_injection", Sharing::Shared, self.header(&at, settings, &mut print)?)
+                ("header_injection", Sharing::Shared, self.header(&at, settings, &mut digest)?)
             }
             Strategy::TokenExchange(settings) => {
                 let at = format!("{at}.tokenExchange");
-                ("token_exchange", Sharing::PerCaller, self.exchange(&at, settings, &mut print)?)
+                ("token_exchange", Sharing::PerCaller, self.exchange(&at, settings, &mut digest)?)
             }
             Strategy::UpstreamInject(UpstreamInject { provider_name }) => {
-                provider_name.as_str().hash(&mut print);
+                provider_name.as_str().hash(&mut digest);
                 let credential = Credential::upstream(provider_name.as_str());
                 let layer = HeaderInjectionLayer::new(credential).retry_on_unauthorized();
                 ("upstream_inject", Sharing::PerCaller, Credentials::Header(layer))
             }
             Strategy::AwsSts(settings) => {
                 let at = format!("{at}.awsSts");
-                ("aws_sts", Sharing::PerCaller, self.sts(&at, settings, &mut print)?)
+                ("aws_sts", Sharing::PerCaller, self.sts(&at, settings, &mut digest)?)
             }
         };
-        name.hash(&mut print);
-        Some(Shown { credentials, name, catalog, print: print.finish(), header })
+        name.hash(&mut digest);
+        Some(BackendCredentials { credentials, name, catalog, digest: digest.finish(), header })
     }
 
     fn header(
         &mut self,
         at: &str,
         settings: HeaderInjection,
-        print: &mut DefaultHasher,
+        digest: &mut DefaultHasher,
     ) -> Option<Credentials> {
         let HeaderInjection { header_name, value } = settings;
         let (key, secret) = match value {
@@ -150,14 +155,14 @@ impl Converter<'_> {
         };
         let header = header_name.as_str().parse::<CredentialHeader>().map_err(|error| {
             let found = format!("\"{header_name}\"");
-            self.refuse(format!("{at}.headerName"), found, format!("another header ({error})"));
+            self.reject(format!("{at}.headerName"), found, format!("another header ({error})"));
         });
         let secret = secret?;
         let credential = Credential::fixed(&secret).map_err(|error| {
             let allowed = format!("text that can stand in a header ({error})");
-            self.refuse(format!("{at}.{key}"), "the secret".to_owned(), allowed);
+            self.reject(format!("{at}.{key}"), "the secret".to_owned(), allowed);
         });
-        (header_name.as_str(), secret.expose_secret()).hash(print);
+        (header_name.as_str(), secret.expose_secret()).hash(digest);
         let layer = HeaderInjectionLayer::new(credential.ok()?).header(header.ok()?);
         Some(Credentials::Header(layer.retry_on_unauthorized()))
     }
@@ -166,7 +171,7 @@ impl Converter<'_> {
         &mut self,
         at: &str,
         settings: TokenExchange,
-        print: &mut DefaultHasher,
+        digest: &mut DefaultHasher,
     ) -> Option<Credentials> {
         let TokenExchange {
             token_url,
@@ -190,14 +195,14 @@ impl Converter<'_> {
             TokenType::Jwt => vmcp_token_exchange::TokenType::Jwt,
         };
         // Defaults to the first provider, if users log in here (seed section 2.9.6).
-        let provider = subject_provider_name.as_ref().map(ProviderName::as_str).or(self.first);
+        let provider = self.provider(subject_provider_name.as_ref());
         let header = external_token_header_name.as_ref().map(HeaderName::as_str);
         let shown = secret.as_ref().map(ExposeSecret::expose_secret);
-        (token_url.as_str(), &audience, &client_id, shown, &scopes).hash(print);
-        (kind.urn(), provider, header).hash(print);
+        (token_url.as_str(), &audience, &client_id, shown, &scopes).hash(digest);
+        (kind.urn(), provider, header).hash(digest);
         let url = TokenUrl::new(token_url.as_str()).map_err(|error| {
             let allowed = format!("an https:// URL, or http:// on this machine ({error})");
-            self.refuse(format!("{at}.tokenUrl"), format!("\"{token_url}\""), allowed);
+            self.reject(format!("{at}.tokenUrl"), format!("\"{token_url}\""), allowed);
         });
         let client = self.client(at, client_id.as_deref(), secret.as_ref());
         let header = match header.map(str::parse::<CredentialHeader>) {
@@ -206,7 +211,7 @@ impl Converter<'_> {
             Some(Err(error)) => {
                 let allowed = format!("another header ({error})");
                 let found = format!("\"{}\"", header.unwrap_or_default());
-                self.refuse(format!("{at}.externalTokenHeaderName"), found, allowed);
+                self.reject(format!("{at}.externalTokenHeaderName"), found, allowed);
                 Err(())
             }
         };
@@ -222,7 +227,7 @@ impl Converter<'_> {
         let settings = settings.scopes(&scopes).ok()?;
         let endpoint = TokenEndpoint::new(self.fetcher.clone(), settings, Clock::system());
         let exchange = vmcp_token_exchange::CachedExchange::new(endpoint, Clock::system());
-        self.held.add("exchanged_tokens", exchange.gauge());
+        self.gauges.add("exchanged_tokens", exchange.gauge());
         let mut layer = TokenExchangeLayer::new(exchange).retry_on_unauthorized();
         if let Some(header) = header {
             layer = layer.header(header);
@@ -231,6 +236,14 @@ impl Converter<'_> {
             layer = layer.upstream(provider, kind.upstream_kind());
         }
         Some(Credentials::Exchange(layer))
+    }
+
+    /// Returns the named provider, or else the first one that users log in at.
+    fn provider<'p>(&self, name: Option<&'p ProviderName>) -> Option<&'p str>
+    where
+        'a: 'p,
+    {
+        name.map(ProviderName::as_str).or(self.default_provider)
     }
 
     /// Returns the OAuth client of the gateway; `None` after an error.
@@ -250,7 +263,7 @@ impl Converter<'_> {
             Ok(client) => Some(Some(client)),
             Err(error) => {
                 let found = "an id or secret".to_owned();
-                self.refuse(format!("{at}.clientId"), found, error.to_string());
+                self.reject(format!("{at}.clientId"), found, error.to_string());
                 None
             }
         }
@@ -260,7 +273,7 @@ impl Converter<'_> {
         &mut self,
         at: &str,
         settings: AwsSts,
-        print: &mut DefaultHasher,
+        digest: &mut DefaultHasher,
     ) -> Option<Credentials> {
         let AwsSts {
             region,
@@ -272,11 +285,12 @@ impl Converter<'_> {
             session_name_claim,
             subject_provider_name,
         } = settings;
-        (region.as_str(), fallback_role_arn.as_ref().map(vmcp_config::RoleArn::as_str)).hash(print);
-        (&role_claim, &service, session_duration, &session_name_claim).hash(print);
+        (region.as_str(), fallback_role_arn.as_ref().map(vmcp_config::RoleArn::as_str))
+            .hash(digest);
+        (&role_claim, &service, session_duration, &session_name_claim).hash(digest);
         // Defaults as for a token exchange (seed 001 section 2.6).
-        let provider = subject_provider_name.as_ref().map(ProviderName::as_str).or(self.first);
-        provider.hash(print);
+        let provider = self.provider(subject_provider_name.as_ref());
+        provider.hash(digest);
         let mut mappings = Vec::with_capacity(role_mappings.len());
         for mapping in role_mappings {
             let vmcp_config::RoleMapping { role_arn, matches, priority } = mapping;
@@ -284,63 +298,63 @@ impl Converter<'_> {
                 RoleMatch::Claim(claim) => vmcp_aws_sts::RoleMatch::Claim(claim),
                 RoleMatch::Matcher(matcher) => vmcp_aws_sts::RoleMatch::Matcher(matcher),
             };
-            (role_arn.as_str(), priority, format!("{matches:?}")).hash(print);
+            (role_arn.as_str(), priority, format!("{matches:?}")).hash(digest);
             // The configuration accepts only valid role ARNs.
             let role = RoleArn::try_from(role_arn.as_str()).ok()?;
             mappings.push(RoleMapping { role, matches, priority });
         }
         let fallback = fallback_role_arn.and_then(|arn| RoleArn::try_from(arn.as_str()).ok());
         let roles = RoleMappings::new(fallback, mappings, &role_claim);
-        let roles = roles.map_err(|error| self.refuse_roles(at, &error));
+        let roles = roles.map_err(|error| self.reject_roles(at, &error));
         let service = vmcp_aws_sts::ServiceName::try_from(service.as_str()).map_err(|error| {
-            self.refuse(format!("{at}.service"), format!("\"{service}\""), error.to_string());
+            self.reject(format!("{at}.service"), format!("\"{service}\""), error.to_string());
         });
         let region = vmcp_aws_sts::Region::try_from(region.as_str()).ok()?;
         let duration = vmcp_aws_sts::SessionDuration::try_from(session_duration).ok()?;
-        let sts = self.sts_of(at, &region, print)?;
-        let assume = vmcp_aws_sts::CredentialCache::new(sts, REMEMBERED, Clock::system());
-        self.held.add("aws_credentials", assume.gauge());
+        let sts = self.sts_endpoint(at, &region, digest)?;
+        let assume = vmcp_aws_sts::CredentialCache::new(sts, MAX_CACHED_CALLERS, Clock::system());
+        self.gauges.add("aws_credentials", assume.gauge());
         let subject = provider.map_or(Subject::Caller, |name| Subject::Upstream(name.into()));
         let layer = AwsStsLayer::new(region, roles.ok()?, assume)
             .service(service.ok()?)
             .subject(subject)
             .session_name_claim(&session_name_claim)
             .session_duration(duration);
-        self.held.add("aws_roles", layer.gauge());
+        self.gauges.add("aws_roles", layer.gauge());
         Some(Credentials::Sts(layer))
     }
 
     /// Returns the STS endpoint of a region, or the one that the environment names; `None` after an error.
-    fn sts_of(
+    fn sts_endpoint(
         &mut self,
         at: &str,
         region: &vmcp_aws_sts::Region,
-        print: &mut DefaultHasher,
+        digest: &mut DefaultHasher,
     ) -> Option<Sts> {
         let client = self.fetcher.clone();
         let Ok(endpoint) = std::env::var(STS_ENDPOINT) else {
             return Some(Sts::new(region, client));
         };
-        endpoint.hash(print);
+        endpoint.hash(digest);
         // Callers' tokens are sent here, so the URL must meet the requirements for a token endpoint.
         let uri: Option<Uri> = TokenUrl::new(&endpoint).ok().and_then(|_| endpoint.parse().ok());
         let Some(uri) = uri else {
             let allowed = "an https:// URL, or http:// on this machine".to_owned();
-            self.refuse(at.to_owned(), format!("{STS_ENDPOINT}=\"{endpoint}\""), allowed);
+            self.reject(at.to_owned(), format!("{STS_ENDPOINT}=\"{endpoint}\""), allowed);
             return None;
         };
         Some(Sts::with_endpoint(&uri, region, client))
     }
 
-    fn refuse_roles(&mut self, at: &str, error: &RoleMappingsError) {
+    fn reject_roles(&mut self, at: &str, error: &RoleMappingsError) {
         let RoleMappingsError::Mappings(mappings) = error else {
             let found = "no usable roles".to_owned();
-            return self.refuse(format!("{at}.roleMappings"), found, error.to_string());
+            return self.reject(format!("{at}.roleMappings"), found, error.to_string());
         };
         for mapping in mappings {
             let path = format!("{at}.roleMappings[{}].matcher", mapping.index);
             let allowed = format!("a CEL expression over claims ({})", mapping.problem);
-            self.refuse(path, "the expression".to_owned(), allowed);
+            self.reject(path, "the expression".to_owned(), allowed);
         }
     }
 
@@ -349,13 +363,13 @@ impl Converter<'_> {
         environment::secret(at, name).map_err(|error| self.errors.push(error)).ok()
     }
 
-    fn refuse(&mut self, path: String, found: String, allowed: String) {
+    fn reject(&mut self, path: String, found: String, allowed: String) {
         self.errors.push(ConfigError::new(path, found, allowed));
     }
 }
 
 /// Returns the header that holds the credential of a strategy.
-fn header_of(strategy: &Strategy) -> Option<http::HeaderName> {
+fn credential_header(strategy: &Strategy) -> Option<http::HeaderName> {
     let named = match strategy {
         Strategy::Unauthenticated => return None,
         Strategy::HeaderInjection(settings) => Some(&settings.header_name),

@@ -13,27 +13,27 @@ use vmcp_core::{Identity, RevocationFuture, SessionRevocation};
 
 /// Source of session revocations. A reload may replace the server behind it without affecting waiting streams.
 #[derive(Clone)]
-pub(crate) struct Sessions {
+pub(crate) struct IssuerSessions {
     server: Arc<ArcSwap<AuthServer>>,
     /// Change counter: incremented when a session ends or the server is replaced.
     ended: watch::Sender<u64>,
 }
 
 /// Revocation of one session.
-struct End {
-    sessions: Sessions,
+struct IssuerSessionRevocation {
+    sessions: IssuerSessions,
     session: SessionId,
 }
 
 /// Verifier of tokens of the embedded authorization server.
-pub(super) struct Own {
+pub(super) struct EmbeddedTokenVerifier {
     tokens: AccessTokenVerifier,
-    sessions: Sessions,
+    sessions: IssuerSessions,
 }
 
 // === impl Sessions ===
 
-impl Sessions {
+impl IssuerSessions {
     /// Creates the source for `server`.
     pub(crate) fn new(server: &AuthServer) -> Self {
         let sessions = Self {
@@ -60,8 +60,8 @@ impl Sessions {
         server.on_revocation(move |_| ended.send_modify(|count| *count += 1));
     }
 
-    fn end(&self, session: SessionId) -> End {
-        End { sessions: self.clone(), session }
+    fn revocation(&self, session: SessionId) -> IssuerSessionRevocation {
+        IssuerSessionRevocation { sessions: self.clone(), session }
     }
 
     fn has_ended(&self, session: SessionId) -> bool {
@@ -80,7 +80,7 @@ impl Sessions {
     }
 }
 
-impl fmt::Debug for Sessions {
+impl fmt::Debug for IssuerSessions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sessions").field("ended", &*self.ended.borrow()).finish_non_exhaustive()
     }
@@ -88,7 +88,7 @@ impl fmt::Debug for Sessions {
 
 // === impl End ===
 
-impl SessionRevocation for End {
+impl SessionRevocation for IssuerSessionRevocation {
     fn revoked(&self) -> RevocationFuture {
         Box::pin(self.sessions.clone().ended(self.session))
     }
@@ -100,14 +100,14 @@ impl SessionRevocation for End {
 
 // === impl Own ===
 
-impl Own {
+impl EmbeddedTokenVerifier {
     /// Creates a verifier for the resource `audience`; `None` if the server issues no tokens for it.
-    pub(super) fn new(sessions: &Sessions, audience: &str) -> Option<Self> {
+    pub(super) fn new(sessions: &IssuerSessions, audience: &str) -> Option<Self> {
         let tokens = sessions.server().verifier(audience)?;
         Some(Self { tokens, sessions: sessions.clone() })
     }
 
-    fn look(&self, token: &str) -> Result<Identity, AuthError> {
+    fn verify_now(&self, token: &str) -> Result<Identity, AuthError> {
         let found = self.tokens.verify(token).map_err(|fault| {
             tracing::debug!(%fault, "a token is refused");
             match fault {
@@ -125,18 +125,18 @@ impl Own {
             .token(token.into())
             .expires_at(expires_at)
             .upstream(server.upstream_tokens(session))
-            .revocation(Arc::new(self.sessions.end(session)))
+            .revocation(Arc::new(self.sessions.revocation(session)))
             .build())
     }
 }
 
-impl TokenVerifier for Own {
+impl TokenVerifier for EmbeddedTokenVerifier {
     fn try_now(&self, token: &str) -> Option<Result<Identity, AuthError>> {
-        Some(self.look(token))
+        Some(self.verify_now(token))
     }
 
     fn verify<'a>(&'a self, token: &'a str) -> AuthenticationFuture<'a> {
-        Box::pin(ready(self.look(token)))
+        Box::pin(ready(self.verify_now(token)))
     }
 }
 

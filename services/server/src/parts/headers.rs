@@ -7,20 +7,20 @@ use secrecy::SecretString;
 use vmcp_config::{ConfigError, Headers};
 use vmcp_header_injection::{CredentialHeader, StaticHeadersLayer};
 
-use super::credentials::Shown;
+use super::credentials::BackendCredentials;
 use super::environment;
 
-/// The layer that sets the headers; `None` without any. Their values go into `print`.
+/// The layer that sets the headers; `None` without any. Their values go into `digest`.
 pub(super) fn layer(
     index: usize,
     headers: &Headers,
-    shown: &Shown,
-    print: &mut DefaultHasher,
+    strategy: &BackendCredentials,
+    digest: &mut DefaultHasher,
 ) -> Result<Option<StaticHeadersLayer>, Vec<ConfigError>> {
     let mut errors = Vec::new();
     let mut layer = StaticHeadersLayer::new();
     for (name, value) in headers.iter() {
-        let mut refuse = |found: String, allowed: String| {
+        let mut reject = |found: String, allowed: String| {
             errors.push(ConfigError::new(
                 format!("backends[{index}].headers.{name}"),
                 found,
@@ -30,28 +30,28 @@ pub(super) fn layer(
         let header = match name.as_str().parse::<CredentialHeader>() {
             Ok(header) => header,
             Err(error) => {
-                refuse(format!("\"{name}\""), format!("another header ({error})"));
+                reject(format!("\"{name}\""), format!("another header ({error})"));
                 continue;
             }
         };
-        if shown.sets(header.name()) {
-            let found = format!("a header that {} sets or removes", shown.name);
-            refuse(found, "another header, or type: unauthenticated in outgoingAuth".to_owned());
+        if strategy.sets(header.name()) {
+            let found = format!("a header that {} sets or removes", strategy.name);
+            reject(found, "another header, or type: unauthenticated in outgoingAuth".to_owned());
             continue;
         }
         let value = match value.template().resolve(environment::variable) {
             Ok(value) => value,
             Err(error) => {
                 let found = format!("${{{}}}, which is not set", error.0);
-                refuse(found, "an environment variable with a value".to_owned());
+                reject(found, "an environment variable with a value".to_owned());
                 continue;
             }
         };
-        (header.name().as_str(), &value).hash(print);
+        (header.name().as_str(), &value).hash(digest);
         match layer.clone().header(&header, &SecretString::from(value)) {
             Ok(more) => layer = more,
             Err(error) => {
-                refuse("the value".to_owned(), format!("text that a header can have ({error})"));
+                reject("the value".to_owned(), format!("text that a header can have ({error})"));
             }
         }
     }
@@ -61,7 +61,7 @@ pub(super) fn layer(
     Ok((!headers.is_empty()).then_some(layer))
 }
 
-impl Shown {
+impl BackendCredentials {
     /// Returns `true` if the strategy sets or removes this header.
     fn sets(&self, name: &http::HeaderName) -> bool {
         match &self.header {

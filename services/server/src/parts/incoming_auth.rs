@@ -15,21 +15,23 @@ use vmcp_authn::{
 };
 use vmcp_authz::{AuthorizationLayer, PermissionsFuture};
 use vmcp_cedar::Cedar;
-use vmcp_config::{Authz, ConfigError, IncomingAuth, IncomingMethod, Oidc, Warning};
+use vmcp_config::{
+    Authz, ConfigError, IncomingAuth as IncomingSection, IncomingMethod, Oidc, Warning,
+};
 use vmcp_core::{Clock, Identity};
 use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher};
 use vmcp_jwt::{JwksSource, ValidationOptions, Verifier};
 
-use super::embedded_issuer::{Own, Sessions};
+use super::embedded_issuer::{EmbeddedTokenVerifier, IssuerSessions};
 use super::environment;
-use crate::memory_gauges::Held;
+use crate::memory_gauges::MemoryGauges;
 
 /// Gauge name of the cache of verified tokens.
-const VERIFIED: &str = "verified_tokens";
+const VERIFIED_TOKENS: &str = "verified_tokens";
 
 /// Authentication and authorization of callers.
 #[derive(Clone, Debug)]
-pub struct Guards {
+pub struct IncomingAuth {
     /// Authentication layer; `None` treats all callers as anonymous.
     pub authenticate: Option<AuthenticationLayer<Arc<dyn Authenticator>>>,
     /// Protected resource metadata (RFC 9728), which names the authorization servers.
@@ -38,17 +40,17 @@ pub struct Guards {
     pub authorize: Option<AuthorizationLayer<Cedar>>,
     /// Verification of tokens of the embedded authorization server. Until that server is started, all requests are
     /// rejected.
-    own: Option<OwnDoor>,
-    held: Held,
-    own_hosts: Vec<String>,
+    embedded_issuer: Option<EmbeddedIssuerAuth>,
+    gauges: MemoryGauges,
+    configured_hosts: Vec<String>,
     /// Inputs of this value, with the server's name, which policies can read. If they are unchanged, fetched keys and
     /// cached decisions are reused.
-    made_of: (String, IncomingAuth),
+    source_config: (String, IncomingSection),
 }
 
 /// Settings for verifying tokens of the embedded authorization server.
 #[derive(Clone, Debug)]
-struct OwnDoor {
+struct EmbeddedIssuerAuth {
     issuer: String,
     audience: String,
     scopes: Vec<String>,
@@ -60,35 +62,41 @@ type Authentication = (AuthenticationLayer<Arc<dyn Authenticator>>, ProtectedRes
 
 struct Converter<'a> {
     egress: &'a Egress,
-    held: Held,
+    gauges: MemoryGauges,
     errors: Vec<ConfigError>,
     warnings: Vec<Warning>,
 }
 
 /// Converts the section for the server `name`, which may embed its issuer, and returns the errors.
-pub(super) fn guards(
+pub(super) fn convert(
     name: &str,
-    incoming: IncomingAuth,
+    incoming: IncomingSection,
     is_issuer: bool,
     egress: &Egress,
-) -> (Option<Guards>, Vec<ConfigError>, Vec<Warning>) {
-    let mut converter =
-        Converter { egress, held: Held::default(), errors: Vec::new(), warnings: Vec::new() };
-    let made_of = (name.to_owned(), incoming.clone());
-    let IncomingAuth { method, authz } = incoming;
-    let mut own = None;
+) -> (Option<IncomingAuth>, Vec<ConfigError>, Vec<Warning>) {
+    let mut converter = Converter {
+        egress,
+        gauges: MemoryGauges::default(),
+        errors: Vec::new(),
+        warnings: Vec::new(),
+    };
+    let source_config = (name.to_owned(), incoming.clone());
+    let IncomingSection { method, authz } = incoming;
+    let mut embedded_issuer = None;
     let authenticated = match method {
         IncomingMethod::Anonymous => Some((None, None)),
         IncomingMethod::Local => {
             let local: Arc<dyn Authenticator> = Arc::new(LocalAuthenticator::new(&user()));
             Some((Some(AuthenticationLayer::new(local)), None))
         }
-        IncomingMethod::Oidc(oidc) if is_issuer => converter.own(*oidc).map(|door| {
-            let resource = door.resource.clone();
-            let layer = door.layer(Arc::new(nobody));
-            own = Some(door);
-            (Some(layer), Some(resource))
-        }),
+        IncomingMethod::Oidc(oidc) if is_issuer => {
+            converter.embedded_issuer(*oidc).map(|embedded| {
+                let resource = embedded.resource.clone();
+                let layer = embedded.layer(Arc::new(reject_all));
+                embedded_issuer = Some(embedded);
+                (Some(layer), Some(resource))
+            })
+        }
         IncomingMethod::Oidc(oidc) => {
             converter.oidc(*oidc).map(|(layer, resource)| (Some(layer), Some(resource)))
         }
@@ -97,40 +105,57 @@ pub(super) fn guards(
         Authz::None => Some(None),
         Authz::Cedar(cedar) => converter.cedar(name, cedar).map(Some),
     };
-    let Converter { egress: _, held, errors, warnings } = converter;
-    let guards = authenticated.zip(authorized).map(|((authenticate, resource), authorize)| {
-        let own_hosts = Vec::new();
-        Guards { authenticate, resource, authorize, own, held, own_hosts, made_of }
-    });
-    (guards, errors, warnings)
+    let Converter { egress: _, gauges, errors, warnings } = converter;
+    let incoming_auth =
+        authenticated.zip(authorized).map(|((authenticate, resource), authorize)| {
+            let configured_hosts = Vec::new();
+            IncomingAuth {
+                authenticate,
+                resource,
+                authorize,
+                embedded_issuer,
+                gauges,
+                configured_hosts,
+                source_config,
+            }
+        });
+    (incoming_auth, errors, warnings)
 }
 
-impl Guards {
+impl IncomingAuth {
     /// Treats all callers as anonymous and permits every action.
     #[must_use]
     pub fn none() -> Self {
-        let made_of = (String::new(), IncomingAuth::anonymous());
-        let (held, own_hosts) = (Held::default(), Vec::new());
-        let (authenticate, resource, authorize, own) = (None, None, None, None);
-        Self { authenticate, resource, authorize, own, held, own_hosts, made_of }
+        let source_config = (String::new(), IncomingSection::anonymous());
+        let (gauges, configured_hosts) = (MemoryGauges::default(), Vec::new());
+        let (authenticate, resource, authorize, embedded_issuer) = (None, None, None, None);
+        Self {
+            authenticate,
+            resource,
+            authorize,
+            embedded_issuer,
+            gauges,
+            configured_hosts,
+            source_config,
+        }
     }
 
     /// Verifies tokens against the sessions of the embedded authorization server, if the configuration uses it.
     #[must_use]
-    pub(crate) fn for_sessions(mut self, sessions: Option<&Sessions>) -> Self {
-        if let (Some(door), Some(sessions)) = (&self.own, sessions)
-            && let Some(own) = Own::new(sessions, &door.audience)
+    pub(crate) fn for_sessions(mut self, sessions: Option<&IssuerSessions>) -> Self {
+        if let (Some(embedded), Some(sessions)) = (&self.embedded_issuer, sessions)
+            && let Some(embedded_issuer) = EmbeddedTokenVerifier::new(sessions, &embedded.audience)
         {
-            let cached = CachedVerifier::verified(own, Clock::system());
-            self.held.add(VERIFIED, cached.gauge());
-            self.authenticate = Some(door.layer(bearer(cached)));
+            let cached = CachedVerifier::verified(embedded_issuer, Clock::system());
+            self.gauges.add(VERIFIED_TOKENS, cached.gauge());
+            self.authenticate = Some(embedded.layer(bearer(cached)));
         }
         self
     }
 
     /// Returns the gauges of the caches.
-    pub(crate) fn held(&self) -> Held {
-        self.held.clone()
+    pub(crate) fn gauges(&self) -> MemoryGauges {
+        self.gauges.clone()
     }
 
     /// Returns the authorizer of notifications on open streams.
@@ -144,38 +169,38 @@ impl Guards {
         }))
     }
 
-    pub(super) fn with_own_hosts(self, own_hosts: Vec<String>) -> Self {
-        Self { own_hosts, ..self }
+    pub(super) fn with_configured_hosts(self, configured_hosts: Vec<String>) -> Self {
+        Self { configured_hosts, ..self }
     }
 
     /// Returns the hosts that the configuration names as this server's.
-    pub(crate) fn own_hosts(&self) -> &[String] {
-        &self.own_hosts
+    pub(crate) fn configured_hosts(&self) -> &[String] {
+        &self.configured_hosts
     }
 
     /// Returns `true` if streams that were opened under `before` may continue. A change of authentication ends them. So
     /// does a change of policies that read claims of an upstream provider, because messages on a stream do not wait for
     /// the provider.
-    pub(crate) fn keep_streams_of(&self, before: &Self) -> bool {
-        let (_, now) = &self.made_of;
-        let (_, then) = &before.made_of;
-        let reads_provider = |incoming: &IncomingAuth| match &incoming.authz {
+    pub(crate) fn keeps_streams_of(&self, before: &Self) -> bool {
+        let (_, now) = &self.source_config;
+        let (_, then) = &before.source_config;
+        let reads_provider = |incoming: &IncomingSection| match &incoming.authz {
             Authz::Cedar(cedar) => cedar.primary_upstream_provider.is_some(),
             Authz::None => false,
         };
-        let is_judged_the_same =
+        let has_same_policies =
             now.authz == then.authz || !(reads_provider(now) || reads_provider(then));
-        now.method == then.method && is_judged_the_same
+        now.method == then.method && has_same_policies
     }
 
     /// Returns the authentication method.
     pub(crate) fn method(&self) -> &IncomingMethod {
-        &self.made_of.1.method
+        &self.source_config.1.method
     }
 
     /// Returns `true` if both were built from the same configuration.
-    pub(crate) fn same(&self, other: &Self) -> bool {
-        self.made_of == other.made_of
+    pub(crate) fn is_same_config(&self, other: &Self) -> bool {
+        self.source_config == other.source_config
     }
 }
 
@@ -187,7 +212,7 @@ fn user() -> String {
 
 impl Converter<'_> {
     /// Prepares verification of tokens of the embedded authorization server.
-    fn own(&mut self, oidc: Oidc) -> Option<OwnDoor> {
+    fn embedded_issuer(&mut self, oidc: Oidc) -> Option<EmbeddedIssuerAuth> {
         const AT: &str = "incomingAuth.oidc";
         let resource = self.resource(AT, &oidc);
         // The secret is unused for this method, but a missing variable is still an error.
@@ -206,7 +231,7 @@ impl Converter<'_> {
             jwks_allow_private_ip: _,
             protected_resource_allow_private_ip: _,
         } = oidc;
-        Some(OwnDoor { issuer, audience, scopes, resource: resource? })
+        Some(EmbeddedIssuerAuth { issuer, audience, scopes, resource: resource? })
     }
 
     fn oidc(&mut self, oidc: Oidc) -> Option<Authentication> {
@@ -236,27 +261,27 @@ impl Converter<'_> {
         let source = source.map_err(|error| {
             let (key, found) =
                 jwks_url.as_ref().map_or(("issuer", &*issuer), |url| ("jwksUrl", url.as_str()));
-            self.refuse(format!("{AT}.{key}"), format!("\"{found}\""), error.to_string());
+            self.reject(format!("{AT}.{key}"), format!("\"{found}\""), error.to_string());
         });
         let introspection = introspection_url.map(|url| {
-            let asked = IntrospectionClient::new(url.as_str(), configured, rules.clone());
-            let asked = asked.map_err(|error| {
+            let client = IntrospectionClient::new(url.as_str(), configured, rules.clone());
+            let client = client.map_err(|error| {
                 let found = format!("\"{url}\"");
-                self.refuse(format!("{AT}.introspectionUrl"), found, error.to_string());
+                self.reject(format!("{AT}.introspectionUrl"), found, error.to_string());
             });
-            asked.map(|asked| match secret {
-                Ok(Some(secret)) => asked.credentials(&client_id, &secret),
-                Ok(None) | Err(()) => asked,
+            client.map(|client| match secret {
+                Ok(Some(secret)) => client.credentials(&client_id, &secret),
+                Ok(None) | Err(()) => client,
             })
         });
         let jwt =
             CachedVerifier::verified(JwtVerifier::new(Verifier::new(source.ok()?, rules)), clock());
-        self.held.add(VERIFIED, jwt.gauge());
+        self.gauges.add(VERIFIED_TOKENS, jwt.gauge());
         let authenticate = match introspection {
             None => bearer(jwt),
-            Some(asked) => {
-                let opaque = CachedVerifier::introspected(asked.ok()?, clock());
-                self.held.add("introspected_tokens", opaque.gauge());
+            Some(client) => {
+                let opaque = CachedVerifier::introspected(client.ok()?, clock());
+                self.gauges.add("introspected_tokens", opaque.gauge());
                 bearer(JwtOrOpaque::new(jwt, opaque))
             }
         };
@@ -270,7 +295,7 @@ impl Converter<'_> {
 
     /// Creates one fetcher for the configured issuer, and one for the URLs in its documents.
     fn fetchers(&mut self, at: &str, oidc: &Oidc) -> Option<(Fetcher, Fetcher)> {
-        let configured = opened(FetchPolicy::configured(), oidc);
+        let configured = with_exceptions(FetchPolicy::configured(), oidc);
         let mut reachable = true;
         for (key, url) in
             [("jwksUrl", &oidc.jwks_url), ("introspectionUrl", &oidc.introspection_url)]
@@ -278,11 +303,11 @@ impl Converter<'_> {
             let Some(url) = url else { continue };
             if let Err(error) = configured.check(url) {
                 reachable = false;
-                self.refuse(format!("{at}.{key}"), format!("\"{url}\""), error.to_string());
+                self.reject(format!("{at}.{key}"), format!("\"{url}\""), error.to_string());
             }
         }
         let fetcher = |policy| Fetcher::new(self.egress.clone(), policy).ok();
-        let supplied = opened(FetchPolicy::supplied(), oidc);
+        let supplied = with_exceptions(FetchPolicy::supplied(), oidc);
         fetcher(configured).zip(fetcher(supplied)).filter(|_| reachable)
     }
 
@@ -316,18 +341,18 @@ impl Converter<'_> {
                     Some(given) => format!("\"{given}\""),
                     None => format!("\"{}\", the audience", oidc.audience),
                 };
-                self.refuse(format!("{at}.{key}"), found, error.to_string());
+                self.reject(format!("{at}.{key}"), found, error.to_string());
                 None
             }
         }
     }
 
-    fn refuse(&mut self, path: String, found: String, allowed: String) {
+    fn reject(&mut self, path: String, found: String, allowed: String) {
         self.errors.push(ConfigError::new(path, found, allowed));
     }
 }
 
-impl OwnDoor {
+impl EmbeddedIssuerAuth {
     fn layer(
         &self,
         authenticate: Arc<dyn Authenticator>,
@@ -340,12 +365,12 @@ impl OwnDoor {
 }
 
 /// Rejects all requests until the authorization server is started.
-fn nobody(_: &HeaderMap) -> Ready<Result<Identity, AuthError>> {
+fn reject_all(_: &HeaderMap) -> Ready<Result<Identity, AuthError>> {
     ready(Err(AuthError::unavailable()))
 }
 
 /// Extends a fetch policy by the exceptions of the section.
-fn opened(policy: FetchPolicy, oidc: &Oidc) -> FetchPolicy {
+fn with_exceptions(policy: FetchPolicy, oidc: &Oidc) -> FetchPolicy {
     let private = oidc.jwks_allow_private_ip;
     FetchPolicy {
         http: oidc.insecure_allow_http,
@@ -354,8 +379,8 @@ fn opened(policy: FetchPolicy, oidc: &Oidc) -> FetchPolicy {
     }
 }
 
-fn bearer(inspect: impl TokenVerifier) -> Arc<dyn Authenticator> {
-    Arc::new(BearerAuthenticator::new(inspect))
+fn bearer(verifier: impl TokenVerifier) -> Arc<dyn Authenticator> {
+    Arc::new(BearerAuthenticator::new(verifier))
 }
 
 #[cfg(test)]
@@ -373,7 +398,7 @@ mod tests {
             );
             let method = File::parse(&text, Format::Yaml).unwrap().incoming_auth.method;
             let IncomingMethod::Oidc(oidc) = method else { panic!("{method:?}") };
-            opened(FetchPolicy::supplied(), &oidc)
+            with_exceptions(FetchPolicy::supplied(), &oidc)
         };
         assert_eq!(of(""), FetchPolicy::supplied());
         assert_eq!(of(", jwksAllowPrivateIp: true").addresses, FetchAddresses::Any);

@@ -5,22 +5,22 @@ use std::sync::Arc;
 use vmcp_cedar::{Cedar, Explanation, NamedItem};
 use vmcp_core::{Authorizer, CallerPermissions, Decision, Fingerprint, Identity, Item};
 
-use super::Guards;
+use super::IncomingAuth;
 
 /// The policies of a configuration, or their absence.
 #[derive(Debug)]
-pub(crate) struct Judge(Option<Arc<Cedar>>);
+pub(crate) struct PolicyEvaluator(Option<Arc<Cedar>>);
 
 /// There are no policies.
-struct Everything;
+struct PermitAll;
 
-impl Guards {
-    pub(crate) fn judge(&self) -> Judge {
-        Judge(self.authorize.as_ref().map(|authorize| Arc::clone(authorize.policy())))
+impl IncomingAuth {
+    pub(crate) fn policy_evaluator(&self) -> PolicyEvaluator {
+        PolicyEvaluator(self.authorize.as_ref().map(|authorize| Arc::clone(authorize.policy())))
     }
 }
 
-impl Judge {
+impl PolicyEvaluator {
     /// The tools, prompts and resources that policies name.
     pub(crate) fn named_items(&self) -> Vec<NamedItem> {
         self.0.as_ref().map_or_else(Vec::new, |cedar| cedar.named_items())
@@ -30,7 +30,7 @@ impl Judge {
     pub(crate) fn permissions(&self, identity: &Identity) -> CallerPermissions {
         match &self.0 {
             Some(cedar) => cedar.evaluate_hypothetical(identity),
-            None => CallerPermissions::new(Everything),
+            None => CallerPermissions::new(PermitAll),
         }
     }
 
@@ -52,7 +52,7 @@ impl Judge {
     }
 }
 
-impl Authorizer for Everything {
+impl Authorizer for PermitAll {
     fn is_visible(&self, _: &Item<'_>) -> bool {
         true
     }

@@ -9,29 +9,29 @@ use vmcp_telemetry_export::{
 };
 
 /// Environment variable for the collector's protocol.
-const PROTOCOL: &str = "OTEL_EXPORTER_OTLP_PROTOCOL";
+const PROTOCOL_VARIABLE: &str = "OTEL_EXPORTER_OTLP_PROTOCOL";
 
 /// Maximum size of an export, in bytes. Thousands of label sets take some megabytes.
-const LARGEST: usize = 64 * 1024 * 1024;
+const MAX_EXPORT_SIZE: usize = 64 * 1024 * 1024;
 
 /// Metrics and traces, and their destinations.
 #[derive(Clone, Debug)]
-pub struct Measures {
+pub struct TelemetryParts {
     settings: Settings,
     /// HTTP client for the collector.
     fetcher: Fetcher,
-    made_of: Section,
+    source_config: Section,
 }
 
 /// Converts the section, and returns its error.
-pub(super) fn measures(
+pub(super) fn convert(
     name: &str,
     section: Option<Section>,
     egress: &Egress,
-) -> (Option<Measures>, Vec<ConfigError>) {
+) -> (Option<TelemetryParts>, Vec<ConfigError>) {
     let Some(section) = section else { return (None, Vec::new()) };
     let mut errors = Vec::new();
-    let made_of = section.clone();
+    let source_config = section.clone();
     let Section {
         endpoint,
         insecure,
@@ -47,8 +47,10 @@ pub(super) fn measures(
         environment_variables,
         use_legacy_attributes,
     } = section;
-    let fetcher =
-        Fetcher::new(egress.clone(), reach(insecure, ca_cert_path.as_ref().map(FilePath::as_path)));
+    let fetcher = Fetcher::new(
+        egress.clone(),
+        fetch_policy(insecure, ca_cert_path.as_ref().map(FilePath::as_path)),
+    );
     let fetcher = fetcher.map_err(|error| {
         let found = ca_cert_path.map(|path| path.as_path().display().to_string());
         let allowed = format!("a readable file of PEM certificates ({error})");
@@ -79,17 +81,17 @@ pub(super) fn measures(
     if errors.is_empty() {
         errors.extend(unreachable_collector(&settings));
     }
-    let measures = fetcher.ok().map(|fetcher| Measures { settings, fetcher, made_of });
-    (measures, errors)
+    let parts = fetcher.ok().map(|fetcher| TelemetryParts { settings, fetcher, source_config });
+    (parts, errors)
 }
 
-impl Measures {
+impl TelemetryParts {
     /// Starts the exporter within a tokio runtime.
     ///
     /// # Errors
     /// Returns an error if the settings or the environment variables of the exporter are invalid.
     pub(crate) fn start(self) -> Result<Telemetry, BuildError> {
-        let Self { settings, fetcher, made_of: _ } = self;
+        let Self { settings, fetcher, source_config: _ } = self;
         Telemetry::builder(settings)
             .environment(|name| std::env::var(name).ok())
             .otlp(fetcher)?
@@ -102,20 +104,20 @@ impl Measures {
     }
 
     /// Returns `true` if both were built from the same configuration.
-    pub(crate) fn same(&self, other: &Self) -> bool {
-        self.made_of == other.made_of
+    pub(crate) fn is_same_config(&self, other: &Self) -> bool {
+        self.source_config == other.source_config
     }
 }
 
 /// Returns the fetch policy for the collector.
-fn reach(insecure: bool, ca_bundle: Option<&Path>) -> FetchPolicy {
+fn fetch_policy(insecure: bool, ca_bundle: Option<&Path>) -> FetchPolicy {
     FetchPolicy {
         // The operator configures the collector, which is often on a private address.
         addresses: FetchAddresses::Any,
         http: insecure,
         ca_bundle: ca_bundle.map(Path::to_owned),
-        max_body: LARGEST,
-        versions: match spoken() {
+        max_body: MAX_EXPORT_SIZE,
+        versions: match configured_protocol() {
             Ok(Protocol::Grpc) => Versions::Http2,
             Ok(Protocol::Http) | Err(_) => Versions::Negotiated,
         },
@@ -131,12 +133,12 @@ fn unreachable_collector(settings: &Settings) -> Option<ConfigError> {
     if settings.endpoint.is_none() {
         return Some(to_config_error(&SettingsError::MissingEndpoint));
     }
-    spoken().err().map(|error| to_config_error(&error))
+    configured_protocol().err().map(|error| to_config_error(&error))
 }
 
 /// Returns the protocol of the collector.
-fn spoken() -> Result<Protocol, SettingsError> {
-    std::env::var(PROTOCOL).unwrap_or_default().parse()
+fn configured_protocol() -> Result<Protocol, SettingsError> {
+    std::env::var(PROTOCOL_VARIABLE).unwrap_or_default().parse()
 }
 
 fn config_error(key: &str, found: String, allowed: String) -> ConfigError {
@@ -156,7 +158,7 @@ fn to_config_error(error: &SettingsError) -> ConfigError {
         }
         SettingsError::Protocol(text) => {
             let allowed = "grpc or http/protobuf in that variable".to_owned();
-            ("endpoint", format!("{PROTOCOL}=\"{text}\""), allowed)
+            ("endpoint", format!("{PROTOCOL_VARIABLE}=\"{text}\""), allowed)
         }
         SettingsError::Sampling => {
             ("samplingRate", "another number".to_owned(), "a number from 0.0 to 1.0".to_owned())

@@ -45,27 +45,27 @@ pub(super) fn find(file: &File) -> Vec<Unsupported> {
         variables: _,
     } = file;
     let mut found = Vec::new();
-    let mut refuse = |given: bool, path: &str, instead| {
+    let mut reject = |given: bool, path: &str, instead| {
         if given {
             found.push(Unsupported { path: path.to_owned(), instead });
         }
     };
-    refuse(!composite_tools.is_empty(), "compositeTools", LEAVE_OUT);
-    refuse(optimizer.is_some(), "optimizer", LEAVE_OUT);
+    reject(!composite_tools.is_empty(), "compositeTools", LEAVE_OUT);
+    reject(optimizer.is_some(), "optimizer", LEAVE_OUT);
     let redis = !matches!(session_storage, SessionStorage::Memory);
-    refuse(redis, "sessionStorage", "use provider: memory");
-    outgoing(outgoing_auth, &mut refuse);
-    health(operational, &mut refuse);
+    reject(redis, "sessionStorage", "use provider: memory");
+    outgoing(outgoing_auth, &mut reject);
+    health(operational, &mut reject);
     found
 }
 
-fn outgoing(outgoing: &OutgoingAuth, refuse: &mut impl FnMut(bool, &str, &'static str)) {
+fn outgoing(outgoing: &OutgoingAuth, reject: &mut impl FnMut(bool, &str, &'static str)) {
     let OutgoingAuth { source, default: _, backends: _ } = outgoing;
     let discovered = matches!(source, Source::Discovered);
-    refuse(discovered, "outgoingAuth.source", "use source: inline");
+    reject(discovered, "outgoingAuth.source", "use source: inline");
 }
 
-fn health(operational: &Operational, refuse: &mut impl FnMut(bool, &str, &'static str)) {
+fn health(operational: &Operational, reject: &mut impl FnMut(bool, &str, &'static str)) {
     let defaults = FailureHandling::default();
     let FailureHandling {
         health_check_interval: _,
@@ -75,7 +75,7 @@ fn health(operational: &Operational, refuse: &mut impl FnMut(bool, &str, &'stati
         status_reporting_interval,
         circuit_breaker: _,
     } = &operational.failure_handling;
-    refuse(
+    reject(
         *status_reporting_interval != defaults.status_reporting_interval,
         "operational.failureHandling.statusReportingInterval",
         NO_REPORTS,

@@ -11,7 +11,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;
 use vmcp_core::Body;
 
-use super::document;
+use super::json_response;
 
 /// Minimum length of a token, in bytes.
 const MIN_TOKEN: usize = 16;
@@ -43,7 +43,7 @@ pub enum AdminTokenError {
 
 /// Access to the administration endpoints on one listener.
 #[derive(Clone, Debug)]
-pub(crate) struct Access {
+pub(crate) struct AdminAccess {
     /// `true` if the listener needs no token: it is on loopback, or a separate administration listener.
     pub(crate) is_private: bool,
     /// `true` for a separate administration listener on loopback.
@@ -76,10 +76,10 @@ impl AdminToken {
     }
 }
 
-impl Access {
+impl AdminAccess {
     /// Checks a request for an endpoint that shows names and addresses. Listeners on a network address require the
     /// token. Returns the response to a rejected request.
-    pub(crate) fn refuse(&self, headers: &HeaderMap) -> Option<Response<Body>> {
+    pub(crate) fn reject(&self, headers: &HeaderMap) -> Option<Response<Body>> {
         match &self.token {
             Some(token) if token.is_in(headers) => None,
             Some(_) => Some(unauthorized()),
@@ -88,20 +88,20 @@ impl Access {
                 let message =
                     "not on this port: see --admin-listen and --admin-token-file of vmcp serve";
                 let error = json!({"error": "not_found", "message": message});
-                Some(document(StatusCode::NOT_FOUND, &error))
+                Some(json_response(StatusCode::NOT_FOUND, &error))
             }
         }
     }
 
     /// Checks a request for metrics, which the configuration opens on the main port.
-    pub(crate) fn refuse_metrics(&self, headers: &HeaderMap) -> Option<Response<Body>> {
+    pub(crate) fn reject_metrics(&self, headers: &HeaderMap) -> Option<Response<Body>> {
         let is_closed = self.token.as_ref().is_some_and(|token| !token.is_in(headers));
         is_closed.then(unauthorized)
     }
 }
 
 fn unauthorized() -> Response<Body> {
-    let mut response = document(StatusCode::UNAUTHORIZED, &json!({"error": "unauthorized"}));
+    let mut response = json_response(StatusCode::UNAUTHORIZED, &json!({"error": "unauthorized"}));
     response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     response
 }
@@ -130,10 +130,10 @@ mod tests {
         assert_eq!(format!("{token:?}"), "AdminToken");
         let good = ["Bearer 0123456789abcdef", "bearer 0123456789abcdef"];
         for is_private in [false, true] {
-            let access = Access { is_private, is_loopback: false, token: Some(token.clone()) };
+            let access = AdminAccess { is_private, is_loopback: false, token: Some(token.clone()) };
             for value in good {
-                assert!(access.refuse(&headers(&[value])).is_none(), "{value}");
-                assert!(access.refuse_metrics(&headers(&[value])).is_none(), "{value}");
+                assert!(access.reject(&headers(&[value])).is_none(), "{value}");
+                assert!(access.reject_metrics(&headers(&[value])).is_none(), "{value}");
             }
             for values in [
                 &[][..],
@@ -142,17 +142,17 @@ mod tests {
                 &["Basic 0123456789abcdef"],
                 &[good[0], good[0]],
             ] {
-                let refused = access.refuse(&headers(values)).unwrap();
-                assert_eq!(refused.status(), 401, "{values:?}");
-                assert_eq!(access.refuse_metrics(&headers(values)).unwrap().status(), 401);
+                let rejection = access.reject(&headers(values)).unwrap();
+                assert_eq!(rejection.status(), 401, "{values:?}");
+                assert_eq!(access.reject_metrics(&headers(values)).unwrap().status(), 401);
             }
         }
-        let public = Access { is_private: false, is_loopback: false, token: None };
-        assert_eq!(public.refuse(&headers(&good[..1])).unwrap().status(), 404);
-        assert!(public.refuse_metrics(&headers(&[])).is_none());
+        let public = AdminAccess { is_private: false, is_loopback: false, token: None };
+        assert_eq!(public.reject(&headers(&good[..1])).unwrap().status(), 404);
+        assert!(public.reject_metrics(&headers(&[])).is_none());
         assert!(
-            Access { is_private: true, is_loopback: false, token: None }
-                .refuse(&headers(&[]))
+            AdminAccess { is_private: true, is_loopback: false, token: None }
+                .reject(&headers(&[]))
                 .is_none()
         );
     }

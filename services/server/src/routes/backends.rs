@@ -16,13 +16,13 @@ pub(super) fn health(gateway: &Gateway) -> Value {
     }
     let mut backends = Map::new();
     for backend in &reports {
-        let mut shown = backend.checked.as_ref().map_or_else(|| json!({}), checked);
-        shown["status"] = backend.health().name().into();
-        shown["message"] = backend.problem().into();
-        shown["circuit"] = backend.breaker.as_ref().map(circuit).into();
-        shown["mcp_revision"] = backend.revision.into();
-        shown["mcp_revisions"] = json!(backend.revisions);
-        backends.insert(backend.name.clone(), shown);
+        let mut entry = backend.checked.as_ref().map_or_else(|| json!({}), checked);
+        entry["status"] = backend.health().name().into();
+        entry["message"] = backend.problem().into();
+        entry["circuit"] = backend.breaker.as_ref().map(circuit).into();
+        entry["mcp_revision"] = backend.revision.into();
+        entry["mcp_revisions"] = json!(backend.revisions);
+        backends.insert(backend.name.clone(), entry);
     }
     let monitoring = reports.iter().all(|backend| backend.checked.is_some());
     json!({"monitoring_enabled": monitoring, "summary": summary, "backends": backends})

@@ -12,46 +12,46 @@ use tokio::task::JoinHandle;
 use tower_service::Service;
 use vmcp_core::Body;
 
-use super::document;
-use crate::serve::Quiet;
+use super::json_response;
+use crate::serve::QuietBody;
 use crate::stack::McpService;
 use crate::stream_scope::StreamScope;
 
 /// Response future of all endpoints.
-pub(crate) enum Answering {
+pub(crate) enum EndpointFuture {
     /// Request to the MCP endpoint or to the deprecated HTTP+SSE transport, which have the same type.
-    Mcp {
-        future: <McpService as Service<Request<Quiet<Incoming>>>>::Future,
+    Stack {
+        future: <McpService as Service<Request<QuietBody<Incoming>>>>::Future,
         /// Scope of event streams in the response.
         scope: Option<StreamScope>,
         is_get: bool,
     },
     /// Immediate response.
-    Done(Option<Response<Body>>),
+    Immediate(Option<Response<Body>>),
     /// Response that a blocking thread renders.
-    Rendering(JoinHandle<Response<Body>>),
+    Blocking(JoinHandle<Response<Body>>),
 }
 
-impl Future for Answering {
+impl Future for EndpointFuture {
     type Output = Result<Response<Body>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut *self {
-            Self::Mcp { future, scope, is_get } => {
+            Self::Stack { future, scope, is_get } => {
                 let Ok(response) = ready!(Pin::new(future).poll(cx));
                 Poll::Ready(Ok(match scope {
-                    Some(scope) => scope.bound(response, *is_get),
+                    Some(scope) => scope.bind(response, *is_get),
                     None => response,
                 }))
             }
-            Self::Rendering(response) => {
+            Self::Blocking(response) => {
                 let response = ready!(Pin::new(response).poll(cx));
                 Poll::Ready(Ok(response.unwrap_or_else(|_panicked| {
                     let error = json!({"error": "internal_error"});
-                    document(StatusCode::INTERNAL_SERVER_ERROR, &error)
+                    json_response(StatusCode::INTERNAL_SERVER_ERROR, &error)
                 })))
             }
-            Self::Done(response) => {
+            Self::Immediate(response) => {
                 response.take().map_or(Poll::Pending, |response| Poll::Ready(Ok(response)))
             }
         }

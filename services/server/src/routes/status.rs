@@ -7,20 +7,20 @@ use serde_json::{Value, json};
 use vmcp_core::{Body, Generation};
 use vmcp_telemetry_export::Telemetry;
 
-use super::{Shared, backends, document, transport};
-use crate::serve::Issuer;
+use super::{ServerState, backends, json_response, transport};
+use crate::serve::AuthServerRuntime;
 
-impl Shared {
+impl ServerState {
     /// Returns the response of an administration endpoint.
     pub(super) fn admin(&self, path: &str) -> Response<Body> {
-        let missing = || document(StatusCode::NOT_FOUND, &json!({"error": "not_found"}));
+        let missing = || json_response(StatusCode::NOT_FOUND, &json!({"error": "not_found"}));
         match path {
-            "/status" => document(StatusCode::OK, &self.status()),
+            "/status" => json_response(StatusCode::OK, &self.status()),
             "/api/backends/health" => {
-                document(StatusCode::OK, &backends::health(&self.fixed.gateway))
+                json_response(StatusCode::OK, &backends::health(&self.state.gateway))
             }
             "/metrics" => {
-                let scrape = self.fixed.telemetry.as_ref().and_then(Telemetry::scrape);
+                let scrape = self.state.telemetry.as_ref().and_then(Telemetry::scrape);
                 scrape.map_or_else(missing, |scrape| scrape.response())
             }
             _ => missing(),
@@ -29,13 +29,13 @@ impl Shared {
 
     /// Returns the body of `/status`.
     fn status(&self) -> Value {
-        let report = self.fixed.gateway.report();
-        let about = self.about.load();
+        let report = self.state.gateway.report();
+        let info = self.info.load();
         let backends: Vec<Value> = report
             .backends
             .iter()
             .map(|backend| {
-                let known = about.backends.get(&backend.name).cloned().unwrap_or_default();
+                let known = info.backends.get(&backend.name).cloned().unwrap_or_default();
                 json!({
                     "name": backend.name,
                     "url": known.url,
@@ -53,7 +53,7 @@ impl Shared {
             })
             .collect();
         // `true` if clients get lists.
-        let is_healthy = report.serves_lists(about.is_strict);
+        let is_healthy = report.serves_lists(info.is_strict);
         let offered = |generation| {
             let shown = |kind| report.shown(kind, generation);
             json!({
@@ -64,10 +64,10 @@ impl Shared {
             })
         };
         json!({
-            "name": about.name,
+            "name": info.name,
             "version": env!("CARGO_PKG_VERSION"),
-            "group_ref": about.group,
-            "metadata": about.metadata,
+            "group_ref": info.group,
+            "metadata": info.metadata,
             "healthy": is_healthy,
             "backends": backends,
             "offered": offered(Generation::Stateless),
@@ -79,14 +79,14 @@ impl Shared {
                 "resolution": conflict.resolution,
             })).collect::<Vec<_>>(),
             "sessions": report.sessions,
-            "cache_entries": self.held(),
+            "cache_entries": self.cache_entries(),
             "parked_calls": report.parked_calls,
             "dropped_messages": report.dropped_messages,
             "detached_calls": report.detached_calls,
             "detached_calls_ended": report.detached_calls_ended,
             "connections": self.connections.load(Ordering::Relaxed),
             "configuration": self.reloads.to_json(),
-            "authorization_server": self.stacks.load().issuer().map(Issuer::to_json),
+            "authorization_server": self.reloadable.load().issuer().map(AuthServerRuntime::to_json),
         })
     }
 }

@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout};
 use super::connection_limit::ConnectionLimit;
 
 /// The time until the next attempt, unless a connection is closed before.
-const RETRY: Duration = Duration::from_millis(50);
+const RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// The least time between two warnings.
 const WARNING_INTERVAL: Duration = Duration::from_secs(10);
@@ -35,7 +35,7 @@ impl AcceptErrors {
             tracing::warn!(%error, evicted, "failed to accept a connection: trying again");
         }
         // Either way the next attempt follows: the end of this wait says nothing more.
-        _ = timeout(RETRY, released).await;
+        _ = timeout(RETRY_DELAY, released).await;
     }
 }
 
@@ -58,8 +58,8 @@ mod tests {
         let limit = ConnectionLimit::new(10);
         let epoch = Instant::now();
         let all: Vec<_> = (0..3).map(|_| Activity::new(epoch)).collect();
-        let tickets: Vec<_> = all.iter().map(|one| limit.admit(one).unwrap()).collect();
-        all[0].busy();
+        let permits: Vec<_> = all.iter().map(|one| limit.admit(one).unwrap()).collect();
+        all[0].set_busy();
         tokio::time::advance(Duration::from_secs(1)).await;
         let mut errors = AcceptErrors::default();
         let other = io::Error::from(Errno::CONNABORTED);
@@ -69,25 +69,25 @@ mod tests {
             errors.wait(&full(), &limit).await;
             assert_eq!(limit.evictions(), evicted);
         }
-        assert!(!all[0].is_over() && all[1].is_over() && all[2].is_over());
+        assert!(!all[0].must_close() && all[1].must_close() && all[2].must_close());
         // A connection that answers a request stays.
         errors.wait(&full(), &limit).await;
         assert_eq!(limit.evictions(), 2);
-        drop(tickets);
+        drop(permits);
     }
 
     #[tokio::test(start_paused = true)]
     async fn retries_accept_when_connection_closes() {
         let limit = ConnectionLimit::new(10);
         let activity = Activity::new(Instant::now());
-        let ticket = limit.admit(&activity).unwrap();
+        let permit = limit.admit(&activity).unwrap();
         tokio::time::advance(Duration::from_secs(1)).await;
         let begun = Instant::now();
         let mut errors = AcceptErrors::default();
         let error = full();
-        tokio::join!(errors.wait(&error, &limit), async { drop(ticket) });
+        tokio::join!(errors.wait(&error, &limit), async { drop(permit) });
         assert_eq!(begun.elapsed(), Duration::ZERO);
         errors.wait(&error, &limit).await;
-        assert_eq!(begun.elapsed(), RETRY);
+        assert_eq!(begun.elapsed(), RETRY_DELAY);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::time::Instant;
 
-use super::wake_filter::Ear;
+use super::wake_filter::FilteringWaker;
 
 /// The value of a connection that answers a request.
 const BUSY: u64 = 0;
@@ -22,54 +22,55 @@ struct Inner {
     idle_since: AtomicU64,
     /// Set once, when another connection takes the place of this one. The connection closes when it is idle.
     is_evicted: AtomicBool,
-    ear: Arc<Ear>,
+    task_waker: Arc<FilteringWaker>,
 }
 
 impl Activity {
     /// A new connection, which is idle.
     pub(super) fn new(epoch: Instant) -> Self {
         let (idle_since, is_evicted) = (AtomicU64::new(BUSY), AtomicBool::new(false));
-        let this = Self(Arc::new(Inner { epoch, idle_since, is_evicted, ear: Arc::default() }));
-        this.idle_since(Instant::now());
+        let this =
+            Self(Arc::new(Inner { epoch, idle_since, is_evicted, task_waker: Arc::default() }));
+        this.set_idle_since(Instant::now());
         this
     }
 
     /// Returns the waker of the connection's task.
-    pub(super) fn ear(&self) -> &Arc<Ear> {
-        &self.0.ear
+    pub(super) fn task_waker(&self) -> &Arc<FilteringWaker> {
+        &self.0.task_waker
     }
 
     /// Notes that the connection waits for the head of a request.
-    pub(super) fn idle_since(&self, at: Instant) {
+    pub(super) fn set_idle_since(&self, at: Instant) {
         // Relaxed, as all of these: a choice among connections, which guards no other memory.
-        self.0.idle_since.store(self.number(at), Ordering::Relaxed);
+        self.0.idle_since.store(self.to_nanos(at), Ordering::Relaxed);
     }
 
     /// Notes that the connection answers a request.
-    pub(super) fn busy(&self) {
+    pub(super) fn set_busy(&self) {
         self.0.idle_since.store(BUSY, Ordering::Relaxed);
     }
 
-    /// A time as [`idle`](Self::idle) tells it.
-    pub(super) fn number(&self, at: Instant) -> u64 {
+    /// A time as [`idle_since`](Self::idle_since) tells it.
+    pub(super) fn to_nanos(&self, at: Instant) -> u64 {
         let since = at.saturating_duration_since(self.0.epoch);
         let nanos = since.as_secs() * 1_000_000_000 + u64::from(since.subsec_nanos());
         nanos.max(BUSY + 1)
     }
 
     /// The time since when it is idle, as a number that is less for an earlier time. `None` while it answers a request.
-    pub(super) fn idle(&self) -> Option<u64> {
+    pub(super) fn idle_since(&self) -> Option<u64> {
         Some(self.0.idle_since.load(Ordering::Relaxed)).filter(|since| *since != BUSY)
     }
 
     /// Has the connection closed, at once if it is idle, else after the request that it answers.
     pub(super) fn evict(&self) {
         self.0.is_evicted.store(true, Ordering::Release);
-        self.0.ear.rouse();
+        self.0.task_waker.wake_task();
     }
 
     /// Returns `true` if the connection must close now. Called by its own task.
-    pub(super) fn is_over(&self) -> bool {
-        self.0.is_evicted.load(Ordering::Acquire) && self.idle().is_some()
+    pub(super) fn must_close(&self) -> bool {
+        self.0.is_evicted.load(Ordering::Acquire) && self.idle_since().is_some()
     }
 }

@@ -7,37 +7,37 @@ use std::sync::{Arc, Mutex, PoisonError};
 use vmcp_core::network;
 
 /// Divisor of all connections for the share of one address.
-const PART: usize = 4;
+const ADDRESS_DIVISOR: usize = 4;
 
 /// Minimum share.
-const MIN_SHARE: usize = 16;
+const MIN_ADDRESS_CONNECTIONS: usize = 16;
 
 /// Connections by address. IPv6 addresses of one /64 network count as one, since a host can use all of them. Loopback
 /// addresses are not limited, since local proxies connect from there.
 #[derive(Debug)]
-pub(super) struct Shares {
+pub(super) struct AddressLimit {
     limit: usize,
     open: Mutex<HashMap<IpAddr, usize>>,
 }
 
 /// Counted connection of an address, until the value is dropped.
 #[derive(Debug)]
-pub(super) struct Share {
-    shares: Arc<Shares>,
+pub(super) struct AddressPermit {
+    limit: Arc<AddressLimit>,
     address: Option<IpAddr>,
 }
 
-impl Shares {
+impl AddressLimit {
     /// Creates shares of `connections`. Behind proxies, all connections come from the proxies, and addresses have no
     /// limit.
     pub(super) fn new(connections: usize, trusted_proxies: usize) -> Arc<Self> {
-        let share = (connections / PART).max(MIN_SHARE);
-        let limit = if trusted_proxies == 0 { share } else { usize::MAX };
+        let address_permit = (connections / ADDRESS_DIVISOR).max(MIN_ADDRESS_CONNECTIONS);
+        let limit = if trusted_proxies == 0 { address_permit } else { usize::MAX };
         Arc::new(Self { limit, open: Mutex::default() })
     }
 
     /// Counts another connection of `address`. Returns `None` at the limit.
-    pub(super) fn take(self: &Arc<Self>, address: IpAddr) -> Option<Share> {
+    pub(super) fn take(self: &Arc<Self>, address: IpAddr) -> Option<AddressPermit> {
         let address = counted(address);
         if let Some(address) = address {
             let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -48,7 +48,7 @@ impl Shares {
             }
             *count += 1;
         }
-        Some(Share { shares: Arc::clone(self), address })
+        Some(AddressPermit { limit: Arc::clone(self), address })
     }
 }
 
@@ -56,10 +56,10 @@ fn counted(address: IpAddr) -> Option<IpAddr> {
     (!address.to_canonical().is_loopback()).then(|| network(address))
 }
 
-impl Drop for Share {
+impl Drop for AddressPermit {
     fn drop(&mut self) {
         let Some(address) = self.address else { return };
-        let mut open = self.shares.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.limit.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = open.get_mut(&address) {
             *count -= 1;
             if *count == 0 {
@@ -77,24 +77,24 @@ mod tests {
 
     #[test]
     fn limits_connections_per_address() {
-        let shares = Shares::new(80, 0);
+        let limit = AddressLimit::new(80, 0);
         let [one, other, near, far] = ["10.0.0.1", "10.0.0.2", "fd00::1", "fd00:0:0:1::1"]
             .map(|text| text.parse::<IpAddr>().unwrap());
-        let mut taken: Vec<_> = (0..20).map(|_| shares.take(one).unwrap()).collect();
-        assert!(shares.take(one).is_none() && shares.take(other).is_some());
-        assert!(shares.take("::ffff:10.0.0.1".parse().unwrap()).is_none());
+        let mut taken: Vec<_> = (0..20).map(|_| limit.take(one).unwrap()).collect();
+        assert!(limit.take(one).is_none() && limit.take(other).is_some());
+        assert!(limit.take("::ffff:10.0.0.1".parse().unwrap()).is_none());
         taken.pop();
-        assert!(shares.take(one).is_some());
-        let near: Vec<_> = (0..20).map(|_| shares.take(near).unwrap()).collect();
-        assert!(shares.take("fd00::2".parse().unwrap()).is_none() && shares.take(far).is_some());
+        assert!(limit.take(one).is_some());
+        let near: Vec<_> = (0..20).map(|_| limit.take(near).unwrap()).collect();
+        assert!(limit.take("fd00::2".parse().unwrap()).is_none() && limit.take(far).is_some());
         drop((taken, near));
-        assert!(shares.open.lock().unwrap().is_empty());
+        assert!(limit.open.lock().unwrap().is_empty());
     }
 
     #[test]
     fn does_not_limit_proxies_and_loopback() {
-        let (shares, proxied) = (Shares::new(80, 0), Shares::new(80, 1));
-        let local: Vec<_> = (0..100).map(|_| shares.take(Ipv6Addr::LOCALHOST.into())).collect();
+        let (limit, proxied) = (AddressLimit::new(80, 0), AddressLimit::new(80, 1));
+        let local: Vec<_> = (0..100).map(|_| limit.take(Ipv6Addr::LOCALHOST.into())).collect();
         assert!(local.iter().all(Option::is_some));
         let address: IpAddr = "10.0.0.1".parse().unwrap();
         let all: Vec<_> = (0..100).map(|_| proxied.take(address)).collect();

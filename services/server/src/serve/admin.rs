@@ -11,7 +11,7 @@ use super::accept_error::AcceptErrors;
 use super::activity::Activity;
 use super::connection::connection;
 use super::{Options, ServeError};
-use crate::routes::{Access, Routes};
+use crate::routes::{AdminAccess, Routes};
 
 /// The most connections.
 const MAX_CONNECTIONS: usize = 64;
@@ -20,7 +20,7 @@ const MAX_CONNECTIONS: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AdminAddress {
     /// It was asked for: a server does not start without it.
-    Asked(SocketAddr),
+    Requested(SocketAddr),
     /// It is the default: several servers on one machine have it, and one of them gets it.
     Default(SocketAddr),
 }
@@ -35,9 +35,9 @@ impl AdminAddress {
 
     /// The address of a server that listens on `main` for clients. A main port that the network does not reach shows
     /// `/status` itself.
-    pub(crate) fn of(main: IpAddr, asked: Option<SocketAddr>) -> Option<Self> {
-        match asked {
-            Some(address) => Some(Self::Asked(address)),
+    pub(crate) fn of(main: IpAddr, requested: Option<SocketAddr>) -> Option<Self> {
+        match requested {
+            Some(address) => Some(Self::Requested(address)),
             None if main.to_canonical().is_loopback() => None,
             None => Some(Self::Default(Self::DEFAULT)),
         }
@@ -47,7 +47,7 @@ impl AdminAddress {
 /// Listens for administrators. A default address that cannot be listened on is a warning.
 pub(super) async fn listen(options: &Options) -> Result<Option<TcpListener>, ServeError> {
     match AdminAddress::of(options.address.ip(), options.admin_address) {
-        Some(AdminAddress::Asked(address)) => {
+        Some(AdminAddress::Requested(address)) => {
             let listening = TcpListener::bind(address).await;
             listening.map(Some).map_err(|source| ServeError::AdminListen { address, source })
         }
@@ -63,21 +63,21 @@ pub(super) async fn listen(options: &Options) -> Result<Option<TcpListener>, Ser
 }
 
 /// Ends what it began when it is dropped.
-pub(super) struct Serving(AbortHandle);
+pub(super) struct AdminTask(AbortHandle);
 
-impl Drop for Serving {
+impl Drop for AdminTask {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
 /// Answers until the result is dropped.
-pub(super) fn start(listener: TcpListener, routes: &Routes) -> Serving {
+pub(super) fn start(listener: TcpListener, routes: &Routes) -> AdminTask {
     let address = listener.local_addr();
     let is_loopback = address.is_ok_and(|address| address.ip().to_canonical().is_loopback());
-    let access = Access { is_private: true, is_loopback, ..routes.access.clone() };
+    let access = AdminAccess { is_private: true, is_loopback, ..routes.access.clone() };
     let routes = Routes { access, is_admin: true, ..routes.clone() };
-    Serving(tokio::spawn(serve(listener, routes)).abort_handle())
+    AdminTask(tokio::spawn(serve(listener, routes)).abort_handle())
 }
 
 async fn serve(listener: TcpListener, routes: Routes) {
@@ -96,8 +96,8 @@ async fn serve(listener: TcpListener, routes: Routes) {
             Ok((stream, peer)) => {
                 let (routes, activity) =
                     (Routes { peer, ..routes.clone() }, Activity::new(Instant::now()));
-                let serving = connection(stream, routes, graceful.watcher(), activity);
-                connections.spawn(async move { drop(serving.await) });
+                let connection_future = connection(stream, routes, graceful.watcher(), activity);
+                connections.spawn(async move { drop(connection_future.await) });
             }
             Err(error) => errors.wait(&error, &routes.shared.limit).await,
         }

@@ -12,42 +12,44 @@ use tokio::time::timeout;
 use vmcp_auth_server::{AuthServer, Observer, ProviderCheckError, StartError, Stats};
 use vmcp_auth_store::{Counts, Store};
 
-use self::monitor::{Seen, Task};
-use crate::auth_audit::{Logins, Recorder};
-use crate::parts::{Asked, Issuing, Report, Sessions, StorageError};
+use self::monitor::{AbortOnDrop, StoreMonitor};
+use crate::auth_audit::{AuthAuditRecorder, AuthEventObserver};
+use crate::parts::{
+    AuthServerParts, AuthServerReport, IssuerSessions, ObservedProvider, StorageError,
+};
 
 /// The embedded authorization server. A clone is the same one.
 #[derive(Clone)]
-pub(crate) struct Issuer(Arc<Running>);
+pub(crate) struct AuthServerRuntime(Arc<AuthServerState>);
 
-struct Running {
+struct AuthServerState {
     server: AuthServer,
     store: Arc<dyn Store>,
-    sessions: Sessions,
+    sessions: IssuerSessions,
     /// Digest of the settings.
-    print: u64,
+    digest: u64,
     issuer: String,
     storage_kind: &'static str,
-    place_print: u64,
-    storage_print: u64,
-    upstreams: Vec<Arc<Asked>>,
-    kept: Arc<Kept>,
-    _watching: [Task; 2],
+    storage_address_digest: u64,
+    storage_digest: u64,
+    upstreams: Vec<Arc<ObservedProvider>>,
+    retained: Arc<RetainedState>,
+    _watching: [AbortOnDrop; 2],
 }
 
 /// State that survives a reload which keeps the issuer and its store.
-struct Kept {
+struct RetainedState {
     observer: Arc<dyn Observer>,
-    seen: Arc<Seen>,
-    _watching: Task,
+    monitor: Arc<StoreMonitor>,
+    _watching: AbortOnDrop,
 }
 
 /// Time to wait at start until the store has told which sessions were revoked.
-const FIRST_READ: Duration = Duration::from_secs(5);
+const REVOCATIONS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Error that prevents the authorization server from starting.
 #[derive(Debug, thiserror::Error)]
-pub enum IssuerError {
+pub enum AuthServerError {
     /// The store cannot be opened.
     #[error(transparent)]
     Storage(#[from] StorageError),
@@ -64,26 +66,28 @@ pub enum IssuerError {
     Restart(&'static str),
 }
 
-impl Issuer {
-    /// Starts it. What happens goes to `logins`.
+impl AuthServerRuntime {
+    /// Starts it. What happens goes to `auth_audit`.
     ///
     /// # Errors
     /// Its state cannot be kept where it should be.
     pub(crate) async fn start(
-        issuing: &Issuing,
-        logins: &Arc<Logins>,
-    ) -> Result<Self, IssuerError> {
-        let store = issuing.storage.open().await?;
-        let observer: Arc<dyn Observer> = Arc::new(Recorder::new(issuing.issuer(), logins));
-        let (server, upstreams) = issuing.serve(Arc::clone(&store), None, Arc::clone(&observer))?;
+        auth_server: &AuthServerParts,
+        auth_audit: &Arc<AuthAuditRecorder>,
+    ) -> Result<Self, AuthServerError> {
+        let store = auth_server.storage.open().await?;
+        let observer: Arc<dyn Observer> =
+            Arc::new(AuthEventObserver::new(auth_server.issuer(), auth_audit));
+        let (server, upstreams) =
+            auth_server.build(Arc::clone(&store), None, Arc::clone(&observer))?;
         server.check_providers().await?;
-        let sessions = Sessions::new(&server);
-        let kept = Kept::new(observer, &store);
-        let issuer = Self::run(issuing, (server, upstreams), store, sessions, kept);
+        let sessions = IssuerSessions::new(&server);
+        let retained = RetainedState::new(observer, &store);
+        let issuer = Self::run(auth_server, (server, upstreams), store, sessions, retained);
         // Until then its tokens are refused with 503, so few clients should come sooner.
-        if timeout(FIRST_READ, issuer.0.server.wait_revocations_loaded()).await.is_err() {
+        if timeout(REVOCATIONS_TIMEOUT, issuer.0.server.wait_revocations_loaded()).await.is_err() {
             tracing::error!(
-                seconds = FIRST_READ.as_secs(),
+                seconds = REVOCATIONS_TIMEOUT.as_secs(),
                 "failed to read revoked sessions from the store: tokens are refused until it answers"
             );
         }
@@ -94,90 +98,93 @@ impl Issuer {
     ///
     /// # Errors
     /// It would be another issuer, or its state elsewhere.
-    pub(crate) async fn follow(&self, issuing: &Issuing) -> Result<Self, IssuerError> {
+    pub(crate) async fn reconfigure(
+        &self,
+        auth_server: &AuthServerParts,
+    ) -> Result<Self, AuthServerError> {
         let running = &*self.0;
-        if running.print == issuing.print {
+        if running.digest == auth_server.digest {
             return Ok(self.clone());
         }
-        if running.issuer != issuing.issuer() {
-            return Err(IssuerError::Restart("issuer"));
+        if running.issuer != auth_server.issuer() {
+            return Err(AuthServerError::Restart("issuer"));
         }
-        if running.place_print != issuing.place_print {
-            return Err(IssuerError::Restart("storage"));
+        if running.storage_address_digest != auth_server.storage_address_digest {
+            return Err(AuthServerError::Restart("storage"));
         }
-        let observer = Arc::clone(&running.kept.observer);
-        let (store, kept) = if running.storage_print == issuing.storage_print {
-            (Arc::clone(&running.store), Arc::clone(&running.kept))
+        let observer = Arc::clone(&running.retained.observer);
+        let (store, retained) = if running.storage_digest == auth_server.storage_digest {
+            (Arc::clone(&running.store), Arc::clone(&running.retained))
         } else {
             // The same state, reached with a rotated password or certificate.
-            let store = issuing.storage.open().await?;
-            let kept = Kept::new(Arc::clone(&observer), &store);
-            (store, kept)
+            let store = auth_server.storage.open().await?;
+            let retained = RetainedState::new(Arc::clone(&observer), &store);
+            (store, retained)
         };
-        let served = issuing.serve(Arc::clone(&store), Some(&running.server), observer)?;
+        let served = auth_server.build(Arc::clone(&store), Some(&running.server), observer)?;
         served.0.check_providers().await?;
-        Ok(Self::run(issuing, served, store, running.sessions.clone(), kept))
+        Ok(Self::run(auth_server, served, store, running.sessions.clone(), retained))
     }
 
     fn run(
-        issuing: &Issuing,
-        (server, upstreams): (AuthServer, Vec<Arc<Asked>>),
+        auth_server: &AuthServerParts,
+        (server, upstreams): (AuthServer, Vec<Arc<ObservedProvider>>),
         store: Arc<dyn Store>,
-        sessions: Sessions,
-        kept: Arc<Kept>,
+        sessions: IssuerSessions,
+        retained: Arc<RetainedState>,
     ) -> Self {
         let watching = [
-            Task::spawn(server.clone().watch_revocations()),
-            Task::of_providers(upstreams.clone()),
+            AbortOnDrop::spawn(server.clone().watch_revocations()),
+            AbortOnDrop::watch_providers(upstreams.clone()),
         ];
-        Self(Arc::new(Running {
+        Self(Arc::new(AuthServerState {
             server,
             store,
             sessions,
-            print: issuing.print,
-            issuer: issuing.issuer().to_owned(),
-            storage_kind: issuing.storage.kind(),
-            place_print: issuing.place_print,
-            storage_print: issuing.storage_print,
+            digest: auth_server.digest,
+            issuer: auth_server.issuer().to_owned(),
+            storage_kind: auth_server.storage.kind(),
+            storage_address_digest: auth_server.storage_address_digest,
+            storage_digest: auth_server.storage_digest,
             upstreams,
-            kept,
+            retained,
             _watching: watching,
         }))
     }
 
     /// Makes this instance the source of session revocations.
-    pub(crate) fn take_over(&self) {
+    pub(crate) fn publish_revocations(&self) {
         self.0.sessions.replace(&self.0.server);
     }
 
-    pub(crate) fn sessions(&self) -> &Sessions {
+    pub(crate) fn sessions(&self) -> &IssuerSessions {
         &self.0.sessions
     }
 
     /// Returns `true` if both are the same instance.
-    pub(crate) fn is(&self, other: &Self) -> bool {
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// Returns the status for `/status`.
     pub(crate) fn to_json(&self) -> Value {
-        let Running { issuer, storage_kind, upstreams, kept, .. } = &*self.0;
-        let report = Report {
+        let AuthServerState { issuer, storage_kind, upstreams, retained, .. } = &*self.0;
+        let report = AuthServerReport {
             issuer: issuer.clone(),
-            storage: kept.seen.stored(storage_kind),
-            upstreams: upstreams.iter().map(|upstream| upstream.found()).collect(),
+            storage: retained.monitor.stored(storage_kind),
+            upstreams: upstreams.iter().map(|upstream| upstream.report()).collect(),
         };
         let mut shown = report.to_json();
-        for (kind, count) in self.held() {
+        for (kind, count) in self.memory_counts() {
             shown[kind] = count.into();
         }
-        let stored = self.stored().map(|(kind, count)| (kind.to_owned(), count.into()));
+        let stored = self.stored_counts().map(|(kind, count)| (kind.to_owned(), count.into()));
         shown["stored"] = Value::Object(stored.into_iter().collect());
         shown
     }
 
     /// Returns the number of entries in memory, by kind.
-    pub(crate) fn held(&self) -> [(&'static str, usize); 5] {
+    pub(crate) fn memory_counts(&self) -> [(&'static str, usize); 5] {
         let Stats { documents, addresses, revoked, upstream_tokens, backed_off } =
             self.0.server.stats();
         [
@@ -190,9 +197,9 @@ impl Issuer {
     }
 
     /// Returns the number of entries in the store at the last check, by kind.
-    pub(crate) fn stored(&self) -> [(&'static str, usize); 8] {
+    pub(crate) fn stored_counts(&self) -> [(&'static str, usize); 8] {
         let Counts { clients, logins, codes, grants, sessions, users, browsers, registrations } =
-            self.0.kept.seen.counts();
+            self.0.retained.monitor.counts();
         [
             ("clients", clients),
             ("logins", logins),
@@ -206,8 +213,8 @@ impl Issuer {
     }
 
     /// Returns the kind of the store and its availability, which is `None` before the first check.
-    pub(crate) fn store(&self) -> (&'static str, Option<bool>) {
-        (self.0.storage_kind, self.0.kept.seen.is_up())
+    pub(crate) fn store_status(&self) -> (&'static str, Option<bool>) {
+        (self.0.storage_kind, self.0.retained.monitor.is_up())
     }
 
     pub(crate) fn router(&self) -> Router {
@@ -215,15 +222,15 @@ impl Issuer {
     }
 }
 
-impl Kept {
+impl RetainedState {
     fn new(observer: Arc<dyn Observer>, store: &Arc<dyn Store>) -> Arc<Self> {
-        let seen = Arc::<Seen>::default();
-        let watching = Task::of_store(&seen, store);
-        Arc::new(Self { observer, seen, _watching: watching })
+        let monitor = Arc::<StoreMonitor>::default();
+        let watching = AbortOnDrop::watch_store(&monitor, store);
+        Arc::new(Self { observer, monitor, _watching: watching })
     }
 }
 
-impl fmt::Debug for Issuer {
+impl fmt::Debug for AuthServerRuntime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Issuer").field(&self.0.server).finish()
     }

@@ -10,13 +10,13 @@ use tokio::net::TcpStream;
 use vmcp_core::BoxError;
 
 use super::activity::Activity;
-use super::head_timer::{HEAD, HeadTimer};
+use super::head_timer::{HEAD_TIMEOUT, HeadTimer};
 use super::send_timeout::SendTimeout;
-use super::wake_filter::quietly;
+use super::wake_filter::drive;
 use crate::routes::Routes;
 
 /// The largest head of a request, in bytes, and with that the largest buffer of a connection, which no budget counts.
-const HEAD_BYTES: usize = 16 << 10;
+const MAX_HEAD_SIZE: usize = 16 << 10;
 
 /// Serves a connection on the runtime that it is awaited in.
 pub(super) fn connection(
@@ -31,15 +31,15 @@ pub(super) fn connection(
     async move {
         let stream = TcpStream::from_std(stream?)?;
         let connections = Arc::clone(&routes.shared.connections);
-        let stream = SendTimeout::new(TokioIo::new(stream), routes.shared.fixed.budget.clone());
+        let stream = SendTimeout::new(TokioIo::new(stream), routes.shared.state.budget.clone());
         let served = http1::Builder::new()
             .timer(HeadTimer::new(activity.clone()))
-            .header_read_timeout(HEAD)
-            .max_buf_size(HEAD_BYTES)
+            .header_read_timeout(HEAD_TIMEOUT)
+            .max_buf_size(MAX_HEAD_SIZE)
             .serve_connection(stream, routes);
         connections.fetch_add(1, Ordering::Relaxed);
-        let is_over = || activity.is_over();
-        let ended = quietly(activity.ear(), is_over, watcher.watch(served)).await;
+        let must_close = || activity.must_close();
+        let ended = drive(activity.task_waker(), must_close, watcher.watch(served)).await;
         connections.fetch_sub(1, Ordering::Relaxed);
         // Evicted, it ended without an error.
         if let Some(ended) = ended {

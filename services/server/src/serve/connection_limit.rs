@@ -20,7 +20,7 @@ const MIN_IDLE: Duration = Duration::from_millis(100);
 /// Bounded set of connections. At the limit, a new connection gets the place of the connection that has been idle
 /// longest.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct ConnectionSlots {
     limit: usize,
     min_idle: Duration,
     open: Mutex<HashMap<u64, Activity>>,
@@ -30,41 +30,41 @@ pub(super) struct Places {
 
 /// Place of a connection, until the place is dropped or the connection is evicted.
 #[derive(Debug)]
-pub(super) struct Place {
-    places: Arc<Places>,
+pub(super) struct ConnectionSlot {
+    slots: Arc<ConnectionSlots>,
     id: u64,
 }
 
 /// Places of a listener: those for requests, and the reserve, which serves only probes.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectionLimit {
-    requests: Arc<Places>,
-    reserve: Arc<Places>,
+    requests: Arc<ConnectionSlots>,
+    reserve: Arc<ConnectionSlots>,
     /// Notified of each closed connection.
     released: Arc<Notify>,
 }
 
 /// Place of a connection, in the reserve until a regular place is free.
 #[derive(Clone, Debug)]
-pub(crate) struct Ticket(Arc<Admitted>);
+pub(crate) struct ConnectionPermit(Arc<PermitState>);
 
 #[derive(Debug)]
-struct Admitted {
+struct PermitState {
     activity: Activity,
-    requests: Arc<Places>,
+    requests: Arc<ConnectionSlots>,
     /// The regular place, otherwise the one in the reserve.
-    place: Mutex<Result<Place, Place>>,
+    slot: Mutex<Result<ConnectionSlot, ConnectionSlot>>,
     released: Arc<Notify>,
 }
 
-impl Places {
+impl ConnectionSlots {
     fn new(limit: usize, min_idle: Duration) -> Arc<Self> {
         let (next_id, evictions) = (AtomicU64::new(0), AtomicU64::new(0));
         Arc::new(Self { limit, min_idle, open: Mutex::default(), next_id, evictions })
     }
 
     /// Assigns a place to a connection. Returns `None` if no other connection has been idle for `min_idle`.
-    fn take(self: &Arc<Self>, activity: &Activity) -> Option<Place> {
+    fn take(self: &Arc<Self>, activity: &Activity) -> Option<ConnectionSlot> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let mut open = self.lock();
         let oldest =
@@ -72,7 +72,7 @@ impl Places {
         open.insert(id, activity.clone());
         drop(open);
         self.evict(oldest);
-        Some(Place { places: Arc::clone(self), id })
+        Some(ConnectionSlot { slots: Arc::clone(self), id })
     }
 
     /// Evicts an idle connection, if there is one.
@@ -84,11 +84,11 @@ impl Places {
     /// Takes the place of the connection that has been idle longest, at least for the minimum time. The place is free
     /// immediately, although the socket of the evicted connection closes later.
     fn take_oldest(&self, open: &mut HashMap<u64, Activity>) -> Option<Activity> {
-        let idle = open.iter().filter_map(|(id, activity)| Some((activity.idle()?, *id)));
+        let idle = open.iter().filter_map(|(id, activity)| Some((activity.idle_since()?, *id)));
         let (since, oldest) = idle.min()?;
         let now = Instant::now();
         let is_new =
-            |it: &Activity| since > it.number(now.checked_sub(self.min_idle).unwrap_or(now));
+            |it: &Activity| since > it.to_nanos(now.checked_sub(self.min_idle).unwrap_or(now));
         if open.get(&oldest).is_none_or(is_new) { None } else { open.remove(&oldest) }
     }
 
@@ -104,32 +104,32 @@ impl Places {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         // An evicted connection has no place any more.
-        self.places.lock().remove(&self.id);
+        self.slots.lock().remove(&self.id);
     }
 }
 
 impl ConnectionLimit {
     pub(super) fn new(connections: usize) -> Self {
         Self {
-            requests: Places::new(connections, MIN_IDLE),
-            reserve: Places::new(RESERVE, Duration::ZERO),
+            requests: ConnectionSlots::new(connections, MIN_IDLE),
+            reserve: ConnectionSlots::new(RESERVE, Duration::ZERO),
             released: Arc::default(),
         }
     }
 
     /// Assigns a place to a connection, in the reserve if necessary. Returns `None` if the reserve is full of active
     /// connections.
-    pub(super) fn admit(&self, activity: &Activity) -> Option<Ticket> {
-        let place = match self.requests.take(activity) {
-            Some(place) => Ok(place),
+    pub(super) fn admit(&self, activity: &Activity) -> Option<ConnectionPermit> {
+        let slot = match self.requests.take(activity) {
+            Some(slot) => Ok(slot),
             None => Err(self.reserve.take(activity)?),
         };
         let (activity, requests) = (activity.clone(), Arc::clone(&self.requests));
-        let (place, released) = (Mutex::new(place), Arc::clone(&self.released));
-        Some(Ticket(Arc::new(Admitted { activity, requests, place, released })))
+        let (slot, released) = (Mutex::new(slot), Arc::clone(&self.released));
+        Some(ConnectionPermit(Arc::new(PermitState { activity, requests, slot, released })))
     }
 
     /// Evicts the connection that has been idle longest, even if places are free. Returns `false` if no connection
@@ -146,11 +146,11 @@ impl ConnectionLimit {
     /// Returns the number of evicted connections.
     pub(crate) fn evictions(&self) -> u64 {
         let both = [&self.requests, &self.reserve];
-        both.iter().map(|places| places.evictions.load(Ordering::Relaxed)).sum()
+        both.iter().map(|slots| slots.evictions.load(Ordering::Relaxed)).sum()
     }
 }
 
-impl Ticket {
+impl ConnectionPermit {
     /// Returns `true` if the connection has only a reserve place.
     pub(super) fn is_reserve(&self) -> bool {
         self.0.lock().is_err()
@@ -158,26 +158,26 @@ impl Ticket {
 
     /// Returns `true` if the connection may send requests: it has a regular place, or takes one now.
     pub(crate) fn admit(&self) -> bool {
-        let mut place = self.0.lock();
-        if place.is_ok() {
+        let mut slot = self.0.lock();
+        if slot.is_ok() {
             return true;
         }
-        let Some(better) = self.0.requests.take(&self.0.activity) else { return false };
-        *place = Ok(better);
+        let Some(regular) = self.0.requests.take(&self.0.activity) else { return false };
+        *slot = Ok(regular);
         true
     }
 }
 
-impl Drop for Admitted {
+impl Drop for PermitState {
     fn drop(&mut self) {
         // Tickets are dropped after the socket of their connection.
         self.released.notify_waiters();
     }
 }
 
-impl Admitted {
-    fn lock(&self) -> MutexGuard<'_, Result<Place, Place>> {
-        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+impl PermitState {
+    fn lock(&self) -> MutexGuard<'_, Result<ConnectionSlot, ConnectionSlot>> {
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -188,14 +188,14 @@ mod tests {
     use super::*;
 
     /// Opens connections one after the other, and then lets time pass.
-    async fn connections(number: u64) -> Vec<Activity> {
+    async fn connections(count: u64) -> Vec<Activity> {
         let epoch = Instant::now();
-        let at = |number| epoch + Duration::from_secs(number);
-        advance(Duration::from_secs(number + 1)).await;
-        (1..=number)
-            .map(|number| {
+        let at = |count| epoch + Duration::from_secs(count);
+        advance(Duration::from_secs(count + 1)).await;
+        (1..=count)
+            .map(|count| {
                 let activity = Activity::new(epoch);
-                activity.idle_since(at(number));
+                activity.set_idle_since(at(count));
                 activity
             })
             .collect()
@@ -205,19 +205,20 @@ mod tests {
     async fn evicts_oldest_idle_connection() {
         let limit = ConnectionLimit::new(3);
         let all = connections(6).await;
-        let mut tickets: Vec<_> =
+        let mut permits: Vec<_> =
             all[..3].iter().map(|activity| limit.admit(activity).unwrap()).collect();
-        all[0].busy();
-        tickets.push(limit.admit(&all[3]).unwrap());
-        let evicted = |all: &[Activity]| -> Vec<_> { all.iter().map(Activity::is_over).collect() };
+        all[0].set_busy();
+        permits.push(limit.admit(&all[3]).unwrap());
+        let evicted =
+            |all: &[Activity]| -> Vec<_> { all.iter().map(Activity::must_close).collect() };
         assert_eq!(evicted(&all[..4]), [false, true, false, false]);
         // Closing an evicted connection releases no place, since its successor has it.
-        drop(tickets.remove(1));
+        drop(permits.remove(1));
         assert_eq!((limit.requests.lock().len(), limit.evictions()), (3, 1));
-        assert!(tickets.iter().all(|ticket| !ticket.is_reserve()));
-        tickets.push(limit.admit(&all[4]).unwrap());
+        assert!(permits.iter().all(|permit| !permit.is_reserve()));
+        permits.push(limit.admit(&all[4]).unwrap());
         assert_eq!(evicted(&all[2..5]), [true, false, false]);
-        drop(tickets);
+        drop(permits);
         assert!(limit.requests.lock().is_empty());
     }
 
@@ -228,10 +229,10 @@ mod tests {
         let first = limit.admit(&all[0]).unwrap();
         let second = limit.admit(&all[1]).unwrap();
         // The connection's next request has already arrived.
-        all[0].busy();
-        assert!(!all[0].is_over());
-        all[0].idle_since(Instant::now());
-        assert!(all[0].is_over() && !all[1].is_over());
+        all[0].set_busy();
+        assert!(!all[0].must_close());
+        all[0].set_idle_since(Instant::now());
+        assert!(all[0].must_close() && !all[1].must_close());
         drop(first);
         assert!(second.admit());
     }
@@ -240,17 +241,17 @@ mod tests {
     async fn reserve_accepts_connections_beyond_limit() {
         let limit = ConnectionLimit::new(2);
         let all = connections(3 + RESERVE as u64).await;
-        let mut tickets: Vec<_> =
+        let mut permits: Vec<_> =
             all[..2].iter().map(|activity| limit.admit(activity).unwrap()).collect();
-        all[..2].iter().for_each(Activity::busy);
+        all[..2].iter().for_each(Activity::set_busy);
         let probe = limit.admit(&all[2]).unwrap();
         assert!(probe.is_reserve() && !probe.admit());
         // The reserve is never full of idle connections.
         let more: Vec<_> = all[3..].iter().map(|activity| limit.admit(activity).unwrap()).collect();
-        assert!(all[2].is_over() && more.iter().all(Ticket::is_reserve));
+        assert!(all[2].must_close() && more.iter().all(ConnectionPermit::is_reserve));
         assert_eq!(limit.reserve.lock().len(), RESERVE);
-        drop(tickets.pop());
-        all[3].busy();
+        drop(permits.pop());
+        all[3].set_busy();
         assert!(more[0].admit() && !more[0].is_reserve() && !more[1].admit());
         assert_eq!((limit.requests.lock().len(), limit.reserve.lock().len()), (2, RESERVE - 1));
     }
@@ -259,10 +260,10 @@ mod tests {
     async fn new_connection_has_grace_period_for_request() {
         let limit = ConnectionLimit::new(1);
         let all = connections(3).await;
-        all[0].idle_since(Instant::now());
+        all[0].set_idle_since(Instant::now());
         let _first = limit.admit(&all[0]).unwrap();
         assert!(limit.admit(&all[1]).unwrap().is_reserve());
         advance(MIN_IDLE).await;
-        assert!(!limit.admit(&all[2]).unwrap().is_reserve() && all[0].is_over());
+        assert!(!limit.admit(&all[2]).unwrap().is_reserve() && all[0].must_close());
     }
 }

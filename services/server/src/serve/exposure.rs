@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use vmcp_config::{ConfigError, IncomingMethod};
 
-use crate::parts::Guards;
+use crate::parts::IncomingAuth;
 
 /// Listener address, and permission for anonymous network access.
 #[derive(Clone, Copy, Debug)]
@@ -54,8 +54,8 @@ impl Exposure {
     ///
     /// # Errors
     /// They do not ask who calls, and other machines could.
-    pub(crate) fn check(&self, guards: &Guards) -> Result<(), ExposureError> {
-        self.check_method(guards.method())
+    pub(crate) fn check(&self, incoming_auth: &IncomingAuth) -> Result<(), ExposureError> {
+        self.check_method(incoming_auth.method())
     }
 
     pub(crate) fn check_method(&self, method: &IncomingMethod) -> Result<(), ExposureError> {

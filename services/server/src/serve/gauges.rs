@@ -7,62 +7,68 @@ use vmcp_egress::Egress;
 use vmcp_telemetry::metrics::names;
 use vmcp_telemetry_export::Telemetry;
 
-use super::Issuer;
-use crate::routes::Shared;
+use super::AuthServerRuntime;
+use crate::routes::ServerState;
 
-/// Shows what `shared` counts, for as long as that is there.
-pub(super) fn show(shared: &Arc<Shared>, egress: &Egress) {
-    let Some(telemetry) = &shared.fixed.telemetry else { return };
-    let number = |metric, read: fn(&Shared) -> u64| {
+/// Registers the gauges of the server. They report 0 after `shared` is dropped.
+pub(super) fn register(shared: &Arc<ServerState>, egress: &Egress) {
+    let Some(telemetry) = &shared.state.telemetry else { return };
+    let number = |metric, read: fn(&ServerState) -> u64| {
         let shared = Arc::downgrade(shared);
         telemetry.observe(metric, move || shared.upgrade().map_or(0, |shared| read(&shared)));
     };
-    number(&names::SESSIONS, |shared| count(shared.fixed.gateway.counts().sessions));
-    number(&names::PARKED_CALLS, |shared| count(shared.fixed.gateway.counts().parked_calls));
-    number(&names::DROPPED_MESSAGES, |shared| shared.fixed.gateway.counts().dropped_messages);
-    number(&names::DETACHED_CALLS, |shared| count(shared.fixed.gateway.counts().detached_calls));
+    number(&names::SESSIONS, |shared| count(shared.state.gateway.counts().sessions));
+    number(&names::PARKED_CALLS, |shared| count(shared.state.gateway.counts().parked_calls));
+    number(&names::DROPPED_MESSAGES, |shared| shared.state.gateway.counts().dropped_messages);
+    number(&names::DETACHED_CALLS, |shared| count(shared.state.gateway.counts().detached_calls));
     number(&names::DETACHED_CALLS_ENDED, |shared| {
-        shared.fixed.gateway.counts().detached_calls_ended
+        shared.state.gateway.counts().detached_calls_ended
     });
     number(&names::CONNECTIONS, |shared| {
         count(shared.connections.load(std::sync::atomic::Ordering::Relaxed))
     });
     number(&names::CONNECTIONS_EVICTED, |shared| shared.limit.evictions());
-    number(&names::BUFFERED_BYTES, |shared| count(shared.fixed.budget.counts().held));
-    number(&names::BUFFERED_BYTES_LIMIT, |shared| count(shared.fixed.budget.counts().limit));
-    number(&names::BUFFERED_BYTES_WAITING, |shared| count(shared.fixed.budget.counts().waiting));
-    number(&names::BUFFERED_BYTES_REFUSED, |shared| shared.fixed.budget.counts().rejections);
+    number(&names::BUFFERED_BYTES, |shared| count(shared.state.budget.counts().held));
+    number(&names::BUFFERED_BYTES_LIMIT, |shared| count(shared.state.budget.counts().limit));
+    number(&names::BUFFERED_BYTES_WAITING, |shared| count(shared.state.budget.counts().waiting));
+    number(&names::BUFFERED_BYTES_REFUSED, |shared| shared.state.budget.counts().rejections);
     number(&names::AUDIT_DROPPED, |shared| {
-        let stacks = shared.stacks.load();
-        let counts = stacks.recording.as_ref().map(|recording| recording.log.counts());
+        let reloadable = shared.reloadable.load();
+        let counts =
+            reloadable.audit_pipeline.as_ref().map(|audit_pipeline| audit_pipeline.log.counts());
         counts.map_or(0, |counts| counts.dropped + counts.failed)
     });
     issuer(shared, telemetry);
     let open = egress.clone();
     telemetry.observe(&names::POOL_CONNECTIONS, move || count(open.gauges().open));
-    let keeping = Arc::downgrade(shared);
-    telemetry.observe_each(&names::CACHE_ENTRIES, names::CACHE_NAME, move |tell| {
-        let Some(shared) = keeping.upgrade() else { return };
-        shared.held().into_iter().for_each(|(kind, number)| tell(kind, count(number)));
-    });
     let watched = Arc::downgrade(shared);
-    telemetry.observe_each(&names::BACKEND_HEALTHY, names::BACKEND, move |tell| {
+    telemetry.observe_each(&names::CACHE_ENTRIES, names::CACHE_NAME, move |record| {
+        let Some(shared) = watched.upgrade() else { return };
+        shared.cache_entries().into_iter().for_each(|(kind, number)| record(kind, count(number)));
+    });
+    backends(shared, telemetry);
+}
+
+/// Registers the gauges of each backend.
+fn backends(shared: &Arc<ServerState>, telemetry: &Telemetry) {
+    let watched = Arc::downgrade(shared);
+    telemetry.observe_each(&names::BACKEND_HEALTHY, names::BACKEND, move |record| {
         each(&watched, |backend| {
-            tell(&backend.name, u64::from(backend.is_healthy()));
+            record(&backend.name, u64::from(backend.is_healthy()));
         });
     });
     let watched = Arc::downgrade(shared);
-    telemetry.observe_each(&names::HEALTH_CHANGES, names::BACKEND, move |tell| {
+    telemetry.observe_each(&names::HEALTH_CHANGES, names::BACKEND, move |record| {
         each(&watched, |backend| {
             let Some(checked) = &backend.checked else { return };
-            tell(&backend.name, checked.changes);
+            record(&backend.name, checked.changes);
         });
     });
     let watched = Arc::downgrade(shared);
-    telemetry.observe_each(&names::CIRCUIT_STATE, names::BACKEND, move |tell| {
+    telemetry.observe_each(&names::CIRCUIT_STATE, names::BACKEND, move |record| {
         each(&watched, |backend| {
             let Some(breaker) = &backend.breaker else { return };
-            tell(
+            record(
                 &backend.name,
                 match breaker.state() {
                     CircuitState::Closed => 0,
@@ -75,32 +81,33 @@ pub(super) fn show(shared: &Arc<Shared>, egress: &Egress) {
 }
 
 /// Registers the gauges of the authorization server, if there is one.
-fn issuer(shared: &Arc<Shared>, telemetry: &Telemetry) {
+fn issuer(shared: &Arc<ServerState>, telemetry: &Telemetry) {
     let watched = Arc::downgrade(shared);
-    telemetry.observe_each(&names::AUTH_HELD, names::AUTH_KIND, move |tell| {
-        let Some(issuer) = running(&watched) else { return };
-        issuer.held().into_iter().for_each(|(kind, held)| tell(kind, count(held)));
+    telemetry.observe_each(&names::AUTH_HELD, names::AUTH_KIND, move |record| {
+        let Some(issuer) = auth_server(&watched) else { return };
+        issuer.memory_counts().into_iter().for_each(|(kind, held)| record(kind, count(held)));
     });
     let watched = Arc::downgrade(shared);
-    telemetry.observe_each(&names::AUTH_STORED, names::AUTH_KIND, move |tell| {
-        let Some(issuer) = running(&watched) else { return };
-        issuer.stored().into_iter().for_each(|(kind, stored)| tell(kind, count(stored)));
+    telemetry.observe_each(&names::AUTH_STORED, names::AUTH_KIND, move |record| {
+        let Some(issuer) = auth_server(&watched) else { return };
+        issuer.stored_counts().into_iter().for_each(|(kind, stored)| record(kind, count(stored)));
     });
     let watched = Arc::downgrade(shared);
-    telemetry.observe_each(&names::AUTH_STORE_UP, names::AUTH_STORAGE, move |tell| {
-        if let Some((kind, Some(is_up))) = running(&watched).map(|issuer| issuer.store()) {
-            tell(kind, is_up.into());
+    telemetry.observe_each(&names::AUTH_STORE_UP, names::AUTH_STORAGE, move |record| {
+        if let Some((kind, Some(is_up))) = auth_server(&watched).map(|issuer| issuer.store_status())
+        {
+            record(kind, is_up.into());
         }
     });
 }
 
-fn running(shared: &Weak<Shared>) -> Option<Issuer> {
-    shared.upgrade()?.stacks.load().issuer().cloned()
+fn auth_server(shared: &Weak<ServerState>) -> Option<AuthServerRuntime> {
+    shared.upgrade()?.reloadable.load().issuer().cloned()
 }
 
-fn each(shared: &Weak<Shared>, show: impl FnMut(&vmcp_aggregate::status::BackendReport)) {
+fn each(shared: &Weak<ServerState>, register: impl FnMut(&vmcp_aggregate::status::BackendReport)) {
     if let Some(shared) = shared.upgrade() {
-        shared.fixed.gateway.backends().iter().for_each(show);
+        shared.state.gateway.backends().iter().for_each(register);
     }
 }
 

@@ -28,10 +28,10 @@ pub(super) struct HeadTimer {
 type Entry = Arc<Mutex<Option<Pin<Box<Sleep>>>>>;
 
 /// Time limit for the head of a request, and for an idle connection.
-pub(super) const HEAD: Duration = Duration::from_secs(75);
+pub(super) const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
 
 /// Time limit for the head of a connection's first request, which clients send immediately.
-const FIRST_HEAD: Duration = Duration::from_secs(10);
+const FIRST_HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Deadline of a connection. At most one exists at a time; while it exists, the connection is idle.
 struct Deadline {
@@ -48,16 +48,16 @@ impl HeadTimer {
 
     fn deadline(&self, at: Instant) -> Pin<Box<dyn rt::Sleep>> {
         // hyper starts to wait now; `at` avoids another read of the clock.
-        self.activity.idle_since(at.checked_sub(HEAD).unwrap_or(at));
+        self.activity.set_idle_since(at.checked_sub(HEAD_TIMEOUT).unwrap_or(at));
         let is_first = self.is_new.swap(false, Ordering::Relaxed);
-        let at = if is_first { at.min(Instant::now() + FIRST_HEAD) } else { at };
+        let at = if is_first { at.min(Instant::now() + FIRST_HEAD_TIMEOUT) } else { at };
         Box::pin(Deadline { at, entry: Arc::clone(&self.entry), activity: self.activity.clone() })
     }
 }
 
 impl Drop for Deadline {
     fn drop(&mut self) {
-        self.activity.busy();
+        self.activity.set_busy();
     }
 }
 
@@ -140,9 +140,11 @@ mod tests {
     async fn first_head_has_shorter_timeout() {
         let (timer, minute) = (timer(), Duration::from_secs(60));
         let mut first = timer.sleep(minute);
-        tokio::time::timeout(FIRST_HEAD + Duration::from_millis(1), &mut first).await.unwrap();
+        tokio::time::timeout(FIRST_HEAD_TIMEOUT + Duration::from_millis(1), &mut first)
+            .await
+            .unwrap();
         let mut second = timer.sleep(minute);
-        let early = tokio::time::timeout(FIRST_HEAD * 2, &mut second).await;
+        let early = tokio::time::timeout(FIRST_HEAD_TIMEOUT * 2, &mut second).await;
         assert!(early.is_err(), "connections are idle for longer");
     }
 
@@ -161,12 +163,12 @@ mod tests {
     async fn connection_is_idle_while_a_head_is_awaited() {
         let timer = timer();
         advance(Duration::from_secs(1)).await;
-        let deadline = timer.sleep(HEAD);
-        let first = timer.activity.idle().unwrap();
+        let deadline = timer.sleep(HEAD_TIMEOUT);
+        let first = timer.activity.idle_since().unwrap();
         drop(deadline);
-        assert_eq!(timer.activity.idle(), None);
+        assert_eq!(timer.activity.idle_since(), None);
         advance(Duration::from_secs(1)).await;
-        let _deadline = timer.sleep(HEAD);
-        assert!(timer.activity.idle().unwrap() > first);
+        let _deadline = timer.sleep(HEAD_TIMEOUT);
+        assert!(timer.activity.idle_since().unwrap() > first);
     }
 }

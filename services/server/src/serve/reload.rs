@@ -16,38 +16,38 @@ use vmcp_egress::Egress;
 
 pub use self::files::NamedFiles;
 use self::files::stamp;
-use super::auth_server::{Issuer, IssuerError};
-use crate::auth_audit::Logins;
-use crate::parts::{Issuing, Measures, Parts, Records};
-use crate::routes::Shared;
+use super::auth_server::{AuthServerError, AuthServerRuntime};
+use crate::auth_audit::AuthAuditRecorder;
+use crate::parts::{AuditParts, AuthServerParts, Parts, TelemetryParts};
+use crate::routes::ServerState;
 use crate::stream_scope::StreamScope;
 
 /// Poll interval of files. A mounted ConfigMap changes by a symbolic link swap, which file events miss.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// First and longest delay before a retry of a reload that failed for a reason outside the file.
-const RETRY_PAUSE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(60));
+const RETRY_DELAYS: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(60));
 
 /// Error of a reload.
 enum ReloadError {
     /// Permanent: the file has to change.
-    File(String),
+    Permanent(String),
     /// Temporary: something that the file names cannot be read, reached or written now.
-    Passing(String),
+    Temporary(String),
 }
 
 /// Time of the next retry.
 #[derive(Clone, Copy)]
 struct Retry {
     at: Instant,
-    pause: Duration,
+    delay: Duration,
 }
 
 impl Retry {
     /// Returns the next retry after another failure.
     fn after(last: Option<Self>) -> Self {
-        let pause = last.map_or(RETRY_PAUSE.0, |last| RETRY_PAUSE.1.min(last.pause * 2));
-        Self { at: Instant::now() + pause, pause }
+        let delay = last.map_or(RETRY_DELAYS.0, |last| RETRY_DELAYS.1.min(last.delay * 2));
+        Self { at: Instant::now() + delay, delay }
     }
 }
 
@@ -57,8 +57,8 @@ pub struct Reloads(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    taken: u64,
-    refused: u64,
+    applied: u64,
+    rejected: u64,
     last_error: Option<String>,
 }
 
@@ -66,20 +66,20 @@ impl Reloads {
     pub(crate) fn to_json(&self) -> Value {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         json!({
-            "reloads": state.taken,
-            "refused_reloads": state.refused,
+            "reloads": state.applied,
+            "refused_reloads": state.rejected,
             "last_error": state.last_error,
         })
     }
 
     /// Logs and counts the outcome of a reload. A retry that fails with the same error is neither logged nor counted.
-    fn report(&self, outcome: Result<String, ReloadError>, retried: bool) {
+    fn report(&self, outcome: Result<String, ReloadError>, is_retry: bool) {
         let outcome = outcome.map_err(|error| match error {
-            ReloadError::File(error) | ReloadError::Passing(error) => error,
+            ReloadError::Permanent(error) | ReloadError::Temporary(error) => error,
         });
         match &outcome {
             Ok(changes) => tracing::info!(changes, "configuration reloaded"),
-            Err(error) if retried && self.is_last(error) => {
+            Err(error) if is_retry && self.is_last(error) => {
                 tracing::debug!("failed to reload the configuration again:\n{error}");
                 return;
             }
@@ -87,7 +87,7 @@ impl Reloads {
                 "failed to reload the configuration; the last valid one runs on:\n{error}"
             ),
         }
-        self.note(outcome.map(|_| ()));
+        self.record(outcome.map(|_| ()));
     }
 
     /// Returns `true` if the last reload failed with this message.
@@ -96,15 +96,15 @@ impl Reloads {
         state.last_error.as_deref() == Some(error)
     }
 
-    fn note(&self, outcome: Result<(), String>) {
+    fn record(&self, outcome: Result<(), String>) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match outcome {
             Ok(()) => {
-                state.taken += 1;
+                state.applied += 1;
                 state.last_error = None;
             }
             Err(error) => {
-                state.refused += 1;
+                state.rejected += 1;
                 state.last_error = Some(error);
             }
         }
@@ -116,60 +116,60 @@ pub(crate) fn watch(
     path: PathBuf,
     mut text: String,
     mut files: NamedFiles,
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     egress: Egress,
 ) {
     // Installed first: without a handler, the signal ends the process.
     let mut hangup = signal(SignalKind::hangup()).ok();
     tokio::spawn(async move {
         // The first poll reads the file, which may have changed since `text` was read.
-        let mut seen = None;
+        let mut last_stamp = None;
         let mut retry: Option<Retry> = None;
         loop {
-            let asked = tokio::select! {
-                () = tokio::time::sleep(LOOK) => false,
-                () = hung_up(&mut hangup) => true,
+            let is_requested = tokio::select! {
+                () = tokio::time::sleep(POLL_INTERVAL) => false,
+                () = sighup(&mut hangup) => true,
             };
             let now = stamp(&path);
-            let due = retry.is_some_and(|retry| retry.at <= Instant::now());
-            let again = files.have_changed() || asked || due;
-            if !again && now == seen {
+            let is_due = retry.is_some_and(|retry| retry.at <= Instant::now());
+            let is_forced = files.have_changed() || is_requested || is_due;
+            if !is_forced && now == last_stamp {
                 continue;
             }
-            seen = now;
-            if asked && let Some(recording) = &shared.stacks.load().recording {
+            last_stamp = now;
+            if is_requested && let Some(audit_pipeline) = &shared.reloadable.load().audit_pipeline {
                 // Log rotation sends the same signal.
-                recording.log.reopen();
+                audit_pipeline.log.reopen();
             }
-            if asked {
+            if is_requested {
                 shared.retired_logs().iter().for_each(LogHandle::reopen);
             }
             let before = text.clone();
             let outcome = match tokio::fs::read_to_string(&path).await {
                 // The file was touched, but not changed.
-                Ok(new) if !again && new == text => continue,
+                Ok(new) if !is_forced && new == text => continue,
                 Ok(new) => {
                     text = new;
                     // Record the metadata before the files are read, so that the next poll detects changes in between.
                     files = NamedFiles::of(&text);
-                    take(&text, &shared, &egress).await
+                    apply(&text, &shared, &egress).await
                 }
                 Err(error) => {
                     let error = format!("cannot read {}: {error}", path.display());
-                    Err(ReloadError::Passing(error))
+                    Err(ReloadError::Temporary(error))
                 }
             };
             retry = match &outcome {
-                Err(ReloadError::Passing(_)) => Some(Retry::after(retry.filter(|_| due))),
-                Ok(()) | Err(ReloadError::File(_)) => None,
+                Err(ReloadError::Temporary(_)) => Some(Retry::after(retry.filter(|_| is_due))),
+                Ok(()) | Err(ReloadError::Permanent(_)) => None,
             };
-            shared.reloads.report(outcome.map(|()| changed(&before, &text)), due);
+            shared.reloads.report(outcome.map(|()| describe_changes(&before, &text)), is_due);
         }
     });
 }
 
 /// Describes the difference between two configurations.
-fn changed(before: &str, after: &str) -> String {
+fn describe_changes(before: &str, after: &str) -> String {
     let parse = |text| vmcp_config::File::parse(text, vmcp_config::Format::Yaml).ok();
     let changes = match (parse(before), parse(after)) {
         (Some(before), Some(after)) => changes::changes(&before, &after),
@@ -183,91 +183,118 @@ fn changed(before: &str, after: &str) -> String {
     }
 }
 
-async fn hung_up(signal: &mut Option<tokio::signal::unix::Signal>) {
+async fn sighup(signal: &mut Option<tokio::signal::unix::Signal>) {
     match signal {
         Some(signal) => _ = signal.recv().await,
         None => std::future::pending().await,
     }
 }
 
-async fn take(text: &str, shared: &Shared, egress: &Egress) -> Result<(), ReloadError> {
+/// Builds the components of `text`, and checks those that apply only at start.
+fn build(text: &str, shared: &ServerState, egress: &Egress) -> Result<Parts, ReloadError> {
     let (_, parts) = Parts::read(text, egress).map_err(|error| {
-        let words = error.to_string();
-        if error.is_permanent() { ReloadError::File(words) } else { ReloadError::Passing(words) }
+        let message = error.to_string();
+        if error.is_permanent() {
+            ReloadError::Permanent(message)
+        } else {
+            ReloadError::Temporary(message)
+        }
     })?;
-    let Parts { settings, guards, records, measures, issuing, warnings, about, debug, held } =
-        parts;
-    if !unchanged(measures.as_ref(), shared.fixed.measures.as_ref(), Measures::same) {
-        return Err(ReloadError::File(
+    let (new, old) = (parts.telemetry.as_ref(), shared.state.telemetry_parts.as_ref());
+    if !unchanged(new, old, TelemetryParts::is_same_config) {
+        return Err(ReloadError::Permanent(
             "telemetry: changes are taken over at a restart only: restart the server, or undo them"
                 .to_owned(),
         ));
     }
-    let exposed = shared.fixed.exposure.check(&guards);
-    exposed.map_err(|error| ReloadError::File(error.to_string()))?;
-    let current = shared.stacks.load_full();
-    let issuer = issuer(issuing.as_ref(), current.issuer(), &shared.fixed.logins);
-    let issuer = issuer.await.map_err(|error| ReloadError::Passing(error.to_string()))?;
-    let settings = settings.stacked(shared.fixed.telemetry.as_ref());
-    let recorded = unchanged(records.as_ref(), current.recording.as_ref(), Records::same);
-    let recording = match records {
-        Some(records) if !recorded => {
-            let recording = records.start(shared.fixed.recorded);
-            Some(recording.map_err(|error| ReloadError::Passing(error.to_string()))?)
+    let exposed = shared.state.exposure.check(&parts.incoming_auth);
+    exposed.map_err(|error| ReloadError::Permanent(error.to_string()))?;
+    Ok(parts)
+}
+
+/// Replaces the configuration of the running server.
+async fn apply(text: &str, shared: &ServerState, egress: &Egress) -> Result<(), ReloadError> {
+    let Parts {
+        settings,
+        incoming_auth,
+        audit,
+        telemetry: _,
+        auth_server,
+        warnings,
+        info,
+        debug,
+        gauges,
+    } = build(text, shared, egress)?;
+    let current = shared.reloadable.load_full();
+    let issuer = issuer(auth_server.as_ref(), current.issuer(), &shared.state.auth_audit);
+    let issuer = issuer.await.map_err(|error| ReloadError::Temporary(error.to_string()))?;
+    let settings = settings.with_stacks(shared.state.telemetry.as_ref());
+    let is_audit_kept =
+        unchanged(audit.as_ref(), current.audit_pipeline.as_ref(), AuditParts::is_same_config);
+    let audit_pipeline = match audit {
+        Some(audit) if !is_audit_kept => {
+            let audit_pipeline = audit.start(shared.state.audit_options);
+            Some(audit_pipeline.map_err(|error| ReloadError::Temporary(error.to_string()))?)
         }
-        _ => current.recording.clone().filter(|_| recorded),
+        _ => current.audit_pipeline.clone().filter(|_| is_audit_kept),
     };
     // No error can occur after this point.
     crate::cli::log::set_debug(debug);
     for warning in warnings {
         tracing::warn!("{warning}");
     }
-    let is_issuer_kept = unchanged(issuer.as_ref(), current.issuer(), Issuer::is);
+    let is_issuer_kept = unchanged(issuer.as_ref(), current.issuer(), AuthServerRuntime::is_same);
     if let Some(issuer) = issuer.as_ref().filter(|_| !is_issuer_kept) {
-        issuer.take_over();
+        issuer.publish_revocations();
     }
-    let guards = guards.for_sessions(issuer.as_ref().map(Issuer::sessions));
-    shared.fixed.gateway.reload(settings).await;
+    let incoming_auth =
+        incoming_auth.for_sessions(issuer.as_ref().map(AuthServerRuntime::sessions));
+    shared.state.gateway.reload(settings).await;
     // Keep fetched keys and cached decisions where nothing changed.
-    let guarded = is_issuer_kept && current.guards.same(&guards);
-    if !guarded {
-        shared.fixed.gateway.set_notification_authorizer(guards.admissions());
+    let is_auth_kept = is_issuer_kept && current.incoming_auth.is_same_config(&incoming_auth);
+    if !is_auth_kept {
+        shared.state.gateway.set_notification_authorizer(incoming_auth.admissions());
     }
-    shared.hold(held);
-    if !guarded || !recorded {
-        shared.hold(guards.held());
-        let keeps_streams = guards.keep_streams_of(&current.guards);
+    shared.add_gauges(gauges);
+    if !is_auth_kept || !is_audit_kept {
+        shared.add_gauges(incoming_auth.gauges());
+        let keeps_streams = incoming_auth.keeps_streams_of(&current.incoming_auth);
         let streams = if keeps_streams { current.streams.clone() } else { StreamScope::default() };
-        shared.stacks.store(Arc::new(shared.fixed.stacks(guards, recording, issuer, streams)));
+        let new = shared.state.reloadable(incoming_auth, audit_pipeline, issuer, streams);
+        shared.reloadable.store(Arc::new(new));
         if !keeps_streams {
             current.streams.end();
         }
     }
-    if !recorded && let Some(ended) = &current.recording {
+    if !is_audit_kept && let Some(retired) = &current.audit_pipeline {
         // Requests under way still write events there. The log closes after the last of them.
-        shared.retire(ended.log.handle());
+        shared.retire(retired.log.handle());
     }
-    shared.about.store(Arc::new(about));
+    shared.info.store(Arc::new(info));
     Ok(())
 }
 
 /// Returns the authorization server for the new configuration, which is the current one if possible.
 async fn issuer(
-    wanted: Option<&Issuing>,
-    current: Option<&Issuer>,
-    logins: &Arc<Logins>,
-) -> Result<Option<Issuer>, IssuerError> {
-    match (wanted, current) {
+    parts: Option<&AuthServerParts>,
+    current: Option<&AuthServerRuntime>,
+    auth_audit: &Arc<AuthAuditRecorder>,
+) -> Result<Option<AuthServerRuntime>, AuthServerError> {
+    match (parts, current) {
         (None, _) => Ok(None),
-        (Some(wanted), Some(current)) => current.follow(wanted).await.map(Some),
-        (Some(wanted), None) => Issuer::start(wanted, logins).await.map(Some),
+        (Some(parts), Some(current)) => current.reconfigure(parts).await.map(Some),
+        (Some(parts), None) => AuthServerRuntime::start(parts, auth_audit).await.map(Some),
     }
 }
 
 /// Returns `true` if an optional section has not changed.
-fn unchanged<N, O>(new: Option<&N>, old: Option<&O>, same: impl Fn(&N, &O) -> bool) -> bool {
+fn unchanged<N, O>(
+    new: Option<&N>,
+    old: Option<&O>,
+    is_same_config: impl Fn(&N, &O) -> bool,
+) -> bool {
     match (new, old) {
-        (Some(new), Some(old)) => same(new, old),
+        (Some(new), Some(old)) => is_same_config(new, old),
         (None, None) => true,
         (Some(_), None) | (None, Some(_)) => false,
     }

@@ -16,78 +16,78 @@ use http_body::{Body, Frame, SizeHint};
 
 thread_local! {
     /// State of the current body read on this thread.
-    static TAKING: Cell<Taking> = const { Cell::new(Taking::Nothing) };
+    static READ_STATE: Cell<ReadState> = const { Cell::new(ReadState::Idle) };
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Taking {
-    Nothing,
-    Frame,
+enum ReadState {
+    Idle,
+    Reading,
     /// hyper requested a wake-up during the read.
-    FrameHeard,
+    Woken,
 }
 
 /// Guard that resets the state, even if the body panics.
-struct Taken;
+struct ReadGuard;
 
 /// The waker of a connection.
 #[derive(Debug, Default)]
-pub(super) struct Ear(AtomicWaker);
+pub(super) struct FilteringWaker(AtomicWaker);
 
-/// A request's body on a connection that is served [`quietly`].
+/// A request's body on a connection that is served [`drive`].
 #[derive(Debug)]
-pub(crate) struct Quiet<B>(pub(crate) B);
+pub(crate) struct QuietBody<B>(pub(crate) B);
 
-/// Drives a connection whose requests have [`Quiet`] bodies, until it ends or, between two polls, `is_over` says so.
-pub(super) async fn quietly<F: Future>(
-    ear: &Arc<Ear>,
-    is_over: impl Fn() -> bool,
+/// Drives a connection whose requests have [`QuietBody`] bodies, until it ends or, between two polls, `must_close` says so.
+pub(super) async fn drive<F: Future>(
+    task_waker: &Arc<FilteringWaker>,
+    must_close: impl Fn() -> bool,
     connection: F,
 ) -> Option<F::Output> {
-    let waker = Waker::from(Arc::clone(ear));
+    let waker = Waker::from(Arc::clone(task_waker));
     let mut connection = pin!(connection);
     poll_fn(move |cx| {
-        // Before `is_over` is asked: who makes that true wakes this waker afterwards.
-        ear.0.register(cx.waker());
-        if is_over() {
+        // Before `must_close` is asked: who makes that true wakes this waker afterwards.
+        task_waker.0.register(cx.waker());
+        if must_close() {
             return Poll::Ready(None);
         }
         match connection.as_mut().poll(&mut Context::from_waker(&waker)) {
             Poll::Ready(output) => Poll::Ready(Some(output)),
-            Poll::Pending if is_over() => Poll::Ready(None),
+            Poll::Pending if must_close() => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         }
     })
     .await
 }
 
-impl Ear {
+impl FilteringWaker {
     /// Wakes the connection's task.
-    pub(super) fn rouse(&self) {
+    pub(super) fn wake_task(&self) {
         self.0.wake();
     }
 }
 
-impl Drop for Taken {
+impl Drop for ReadGuard {
     fn drop(&mut self) {
-        TAKING.set(Taking::Nothing);
+        READ_STATE.set(ReadState::Idle);
     }
 }
 
-impl Wake for Ear {
+impl Wake for FilteringWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        match TAKING.get() {
-            Taking::Nothing => self.0.wake(),
-            Taking::Frame | Taking::FrameHeard => TAKING.set(Taking::FrameHeard),
+        match READ_STATE.get() {
+            ReadState::Idle => self.0.wake(),
+            ReadState::Reading | ReadState::Woken => READ_STATE.set(ReadState::Woken),
         }
     }
 }
 
-impl<B> Body for Quiet<B>
+impl<B> Body for QuietBody<B>
 where
     B: Body<Data = Bytes> + Unpin,
 {
@@ -98,13 +98,13 @@ where
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-        TAKING.set(Taking::Frame);
-        let taken = Taken;
+        READ_STATE.set(ReadState::Reading);
+        let taken = ReadGuard;
         let frame = Pin::new(&mut self.0).poll_frame(cx);
-        let heard = TAKING.get() == Taking::FrameHeard;
+        let is_woken = READ_STATE.get() == ReadState::Woken;
         drop(taken);
-        let last = matches!(frame, Poll::Ready(Some(Ok(_)))) && self.0.is_end_stream();
-        if heard && !last {
+        let is_last = matches!(frame, Poll::Ready(Some(Ok(_)))) && self.0.is_end_stream();
+        if is_woken && !is_last {
             cx.waker().wake_by_ref();
         }
         frame
@@ -159,9 +159,9 @@ mod tests {
     }
 
     /// Polls a connection that takes one frame and then waits.
-    fn take_one(body: &mut Quiet<Frames>, cx: &mut Context<'_>) -> bool {
-        let ear = Arc::default();
-        let serving = pin!(quietly(&ear, || false, async {
+    fn take_one(body: &mut QuietBody<Frames>, cx: &mut Context<'_>) -> bool {
+        let task_waker = Arc::default();
+        let serving = pin!(drive(&task_waker, || false, async {
             assert!(body.frame().await.is_some());
             std::future::pending::<()>().await;
         }));
@@ -173,7 +173,7 @@ mod tests {
         let count = Arc::new(Count::default());
         let waker = Waker::from(Arc::clone(&count));
         let cx = &mut Context::from_waker(&waker);
-        let mut body = Quiet(Frames(2));
+        let mut body = QuietBody(Frames(2));
         assert!(take_one(&mut body, cx));
         assert_eq!(count.0.load(Ordering::SeqCst), 1, "there is more to read");
         assert!(take_one(&mut body, cx));
@@ -185,9 +185,9 @@ mod tests {
         let count = Arc::new(Count::default());
         let waker = Waker::from(Arc::clone(&count));
         let cx = &mut Context::from_waker(&waker);
-        let ear = Arc::default();
-        let mut serving = pin!(quietly(&ear, || false, async {
-            assert!(Quiet(Frames(1)).frame().await.is_some());
+        let task_waker = Arc::default();
+        let mut serving = pin!(drive(&task_waker, || false, async {
+            assert!(QuietBody(Frames(1)).frame().await.is_some());
             tokio::task::yield_now().await;
         }));
         assert!(serving.as_mut().poll(cx).is_pending());
@@ -200,11 +200,12 @@ mod tests {
         let count = Arc::new(Count::default());
         let waker = Waker::from(Arc::clone(&count));
         let cx = &mut Context::from_waker(&waker);
-        let (ear, is_over) = (Arc::new(Ear::default()), Cell::new(false));
-        let mut serving = pin!(quietly(&ear, || is_over.get(), std::future::pending::<()>()));
+        let (task_waker, must_close) = (Arc::new(FilteringWaker::default()), Cell::new(false));
+        let mut serving =
+            pin!(drive(&task_waker, || must_close.get(), std::future::pending::<()>()));
         assert!(serving.as_mut().poll(cx).is_pending());
-        is_over.set(true);
-        ear.rouse();
+        must_close.set(true);
+        task_waker.wake_task();
         assert_eq!(count.0.load(Ordering::SeqCst), 1);
         assert_eq!(serving.poll(cx), Poll::Ready(None));
     }

@@ -16,10 +16,10 @@ use vmcp_core::set_worker_index;
 
 /// Worker threads. Dropping the value stops them.
 #[derive(Debug)]
-pub(super) struct Lanes(Vec<Lane>);
+pub(super) struct WorkerPool(Vec<Worker>);
 
 #[derive(Debug)]
-struct Lane {
+struct Worker {
     runtime: Handle,
     /// Number of connections of this worker.
     connections: Arc<AtomicUsize>,
@@ -27,17 +27,17 @@ struct Lane {
     _running: oneshot::Sender<()>,
 }
 
-impl Lanes {
+impl WorkerPool {
     /// Starts `threads` workers.
     pub(super) fn start(threads: NonZeroUsize) -> io::Result<Self> {
-        (1..=threads.get()).map(Lane::start).collect::<io::Result<_>>().map(Self)
+        (1..=threads.get()).map(Worker::start).collect::<io::Result<_>>().map(Self)
     }
 
     /// Assigns `connection` to the worker with the fewest connections.
     pub(super) fn serve(&self, connection: impl Future<Output = ()> + Send + 'static) {
-        let least = self.0.iter().min_by_key(|lane| lane.connections.load(Ordering::Relaxed));
-        let Some(Lane { runtime, connections, .. }) = least else { return };
-        let counted = Counted::new(connections);
+        let least = self.0.iter().min_by_key(|worker| worker.connections.load(Ordering::Relaxed));
+        let Some(Worker { runtime, connections, .. }) = least else { return };
+        let counted = ConnectionCount::new(connections);
         runtime.spawn(async move {
             connection.await;
             drop(counted);
@@ -45,7 +45,7 @@ impl Lanes {
     }
 }
 
-impl Lane {
+impl Worker {
     fn start(number: usize) -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
@@ -60,16 +60,16 @@ impl Lane {
 }
 
 /// Counts a connection while it is open.
-struct Counted(Arc<AtomicUsize>);
+struct ConnectionCount(Arc<AtomicUsize>);
 
-impl Counted {
+impl ConnectionCount {
     fn new(count: &Arc<AtomicUsize>) -> Self {
         count.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(count))
     }
 }
 
-impl Drop for Counted {
+impl Drop for ConnectionCount {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -83,14 +83,14 @@ mod tests {
 
     #[tokio::test]
     async fn assigns_connections_to_least_loaded_worker() {
-        let lanes = Lanes::start(NonZeroUsize::new(2).unwrap()).unwrap();
+        let workers = WorkerPool::start(NonZeroUsize::new(2).unwrap()).unwrap();
         let (told, mut names) = mpsc::unbounded_channel();
         let mut open = Vec::new();
         for _ in 0..4 {
             let told = told.clone();
             let (keep, kept) = oneshot::channel::<()>();
             open.push(keep);
-            lanes.serve(async move {
+            workers.serve(async move {
                 let name = || thread::current().name().unwrap().to_owned();
                 let first = name();
                 tokio::task::yield_now().await;

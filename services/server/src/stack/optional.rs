@@ -12,27 +12,27 @@ use vmcp_cedar::Cedar;
 use vmcp_core::{Body, BoxError};
 use vmcp_decode::Decode;
 
-use super::erased::{Answering, Erased};
+use super::erased::{BoxMcpService, BoxResponseFuture};
 
 /// Decoder with optional authorization.
 #[derive(Clone, Debug)]
-pub enum Core {
+pub enum PolicyStack {
     /// Without authorization: every action is permitted.
-    Open(Decode<Gateway>),
+    Unrestricted(Decode<Gateway>),
     /// With Cedar policies.
-    Judged(Decode<Authorization<Gateway, Cedar>>),
+    Cedar(Decode<Authorization<Gateway, Cedar>>),
 }
 
 /// Optional audit and authentication around `S`.
 #[derive(Clone, Debug)]
-pub enum Door<S> {
+pub enum OptionalAuth<S> {
     /// Without audit and authentication.
-    Open(S),
+    Disabled(S),
     /// With audit, authentication or both.
-    Guarded(Erased),
+    Enabled(BoxMcpService),
 }
 
-impl<B> Service<Request<B>> for Core
+impl<B> Service<Request<B>> for PolicyStack
 where
     B: http_body::Body + Send + 'static,
     B::Data: Send,
@@ -40,42 +40,47 @@ where
 {
     type Response = Response<Body>;
     type Error = Infallible;
-    type Future = Answering;
+    type Future = BoxResponseFuture;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         // All inner services are always ready: their limits reject instead of delaying.
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<B>) -> Answering {
+    fn call(&mut self, request: Request<B>) -> BoxResponseFuture {
         match self {
-            Self::Open(service) => service.call(request),
-            Self::Judged(service) => service.call(request),
+            Self::Unrestricted(service) => service.call(request),
+            Self::Cedar(service) => service.call(request),
         }
     }
 }
 
-impl<S, B> Service<Request<B>> for Door<S>
+impl<S, B> Service<Request<B>> for OptionalAuth<S>
 where
-    S: Service<Request<B>, Response = Response<Body>, Error = Infallible, Future = Answering>,
+    S: Service<
+            Request<B>,
+            Response = Response<Body>,
+            Error = Infallible,
+            Future = BoxResponseFuture,
+        >,
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
     type Response = Response<Body>;
     type Error = Infallible;
-    type Future = Answering;
+    type Future = BoxResponseFuture;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         match self {
-            Self::Open(service) => service.poll_ready(cx),
-            Self::Guarded(_) => Poll::Ready(Ok(())),
+            Self::Disabled(service) => service.poll_ready(cx),
+            Self::Enabled(_) => Poll::Ready(Ok(())),
         }
     }
 
-    fn call(&mut self, request: Request<B>) -> Answering {
+    fn call(&mut self, request: Request<B>) -> BoxResponseFuture {
         match self {
-            Self::Open(service) => service.call(request),
-            Self::Guarded(service) => service.call(request),
+            Self::Disabled(service) => service.call(request),
+            Self::Enabled(service) => service.call(request),
         }
     }
 }

@@ -10,12 +10,12 @@ use vmcp_wire::{members, scan};
 use crate::cli::output::Failure;
 
 /// Maximum size of a file of claims, in bytes. Claims of a token are smaller.
-const LARGEST: u64 = 1 << 20;
+const MAX_CLAIMS_SIZE: u64 = 1 << 20;
 
 /// Command-line options that describe the caller.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
-pub(crate) struct Who {
+pub(crate) struct CallerArgs {
     /// The claims of the caller's token, a JSON object.
     #[arg(long = "as", value_name = "FILE")]
     claims: Option<PathBuf>,
@@ -27,7 +27,7 @@ pub(crate) struct Who {
 /// Arguments of a call.
 #[derive(Debug, Args)]
 #[group(multiple = false)]
-pub(crate) struct Given {
+pub(crate) struct CallArguments {
     /// An argument of the call. A value that is JSON counts as that, any other as text. Repeatable.
     #[arg(long, value_name = "NAME=VALUE", conflicts_with = "resource")]
     argument: Vec<String>,
@@ -36,7 +36,7 @@ pub(crate) struct Given {
     arguments: Option<String>,
 }
 
-impl Who {
+impl CallerArgs {
     pub(crate) fn identity(&self) -> Result<Identity, Failure> {
         let Some(path) = self.claims.as_deref().filter(|_| !self.anonymous) else {
             return Ok(Identity::anonymous());
@@ -50,8 +50,8 @@ impl Who {
 
 fn read(path: &Path) -> Result<Map<String, Value>, String> {
     let size = std::fs::metadata(path).map_err(|error| format!("cannot be read: {error}"))?.len();
-    if size > LARGEST {
-        return Err(format!("has {size} bytes, and {LARGEST} at most are read"));
+    if size > MAX_CLAIMS_SIZE {
+        return Err(format!("has {size} bytes, and {MAX_CLAIMS_SIZE} at most are read"));
     }
     let text = std::fs::read_to_string(path).map_err(|error| format!("cannot be read: {error}"))?;
     if text.trim_start().starts_with("eyJ") {
@@ -77,8 +77,8 @@ fn read(path: &Path) -> Result<Map<String, Value>, String> {
     }
 }
 
-impl Given {
-    pub(crate) fn any(&self) -> bool {
+impl CallArguments {
+    pub(crate) fn is_given(&self) -> bool {
         !self.argument.is_empty() || self.arguments.is_some()
     }
 
@@ -86,9 +86,9 @@ impl Given {
     pub(crate) fn json(&self) -> Result<Option<String>, Failure> {
         if let Some(json) = &self.arguments {
             let json = json.trim();
-            let problem = match alone(json) {
+            let problem = match check_single_value(json) {
                 _ if !json.starts_with('{') => Some("it must be a JSON object".to_owned()),
-                alone => alone.err(),
+                check_single_value => check_single_value.err(),
             };
             return match problem {
                 Some(problem) => Err(Failure::Usage(format!("--arguments: {problem}"))),
@@ -109,7 +109,7 @@ impl Given {
                 return Err(Failure::Usage(format!("--argument {name} is there twice")));
             }
             seen.push(name);
-            let value = match alone(value) {
+            let value = match check_single_value(value) {
                 Ok(()) => value.to_owned(),
                 Err(_) => Value::from(value).to_string(),
             };
@@ -120,7 +120,7 @@ impl Given {
 }
 
 /// Checks that `json` is a single value that passes the checks for MCP messages.
-fn alone(json: &str) -> Result<(), String> {
+fn check_single_value(json: &str) -> Result<(), String> {
     let head = r#"{"jsonrpc":"2.0","id":1,"method":"m","params":"#;
     let message = format!("{head}{{\"arguments\":{json}}}}}");
     scan(message.as_bytes()).map_err(|fault| fault.to_string())?;
@@ -138,7 +138,7 @@ mod tests {
 
     fn given(argument: &[&str], arguments: Option<&str>) -> Result<Option<String>, Failure> {
         let argument = argument.iter().map(|&one| one.to_owned()).collect();
-        Given { argument, arguments: arguments.map(str::to_owned) }.json()
+        CallArguments { argument, arguments: arguments.map(str::to_owned) }.json()
     }
 
     #[test]

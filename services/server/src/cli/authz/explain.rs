@@ -4,13 +4,15 @@ use clap::Args;
 use vmcp_config::{Authz, File, IncomingMethod};
 use vmcp_core::{Generation, Identity, STATEFUL, STATELESS};
 
-use super::args::{Given, Who};
-use super::output::{self, Told};
-use super::target::{Asked, What, unseen};
+use super::args::{CallArguments, CallerArgs};
+use super::output::{self, ExplainOutput};
+use super::target::{ResolvedTarget, TargetArgs, unknown_offers};
 use crate::cli::config::{ConfigFile, Loaded};
-use crate::cli::output::{Failure, Form, Printed, block_on, complain, print, print_json};
-use crate::cli::survey::{Seen, TIMEOUT, connect};
-use crate::parts::Judge;
+use crate::cli::output::{
+    Failure, OutputArgs, OutputFormat, block_on, eprint_line, print, print_json,
+};
+use crate::cli::survey::{BackendSurvey, TIMEOUT, connect};
+use crate::parts::PolicyEvaluator;
 
 /// Exits with 0 whatever is decided.
 #[derive(Debug, Args)]
@@ -18,11 +20,11 @@ pub(crate) struct Explain {
     #[command(flatten)]
     config: ConfigFile,
     #[command(flatten)]
-    who: Who,
+    who: CallerArgs,
     #[command(flatten)]
-    what: What,
+    what: TargetArgs,
     #[command(flatten)]
-    given: Given,
+    given: CallArguments,
     /// Ask no backend: what is named is taken to be there, without annotations, and no lists are shown.
     #[arg(long)]
     offline: bool,
@@ -30,15 +32,15 @@ pub(crate) struct Explain {
     #[arg(long, value_name = "REVISION", default_value = STATELESS, value_parser = generation)]
     revision: Generation,
     #[command(flatten)]
-    printed: Printed,
+    output: OutputArgs,
 }
 
 impl Explain {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        if self.given.any() && !self.what.any() {
+        if self.given.is_given() && !self.what.is_given() {
             return Err(Failure::Usage("--argument needs --tool or --prompt".to_owned()));
         }
-        if self.offline && !self.what.any() {
+        if self.offline && !self.what.is_given() {
             let message = "--offline needs --tool, --prompt or --resource";
             return Err(Failure::Usage(message.to_owned()));
         }
@@ -50,30 +52,31 @@ impl Explain {
         let Loaded { text: _, named: _, file, parts, warnings, egress: _ } =
             self.config.require()?;
         for warning in warnings {
-            complain(&format!("warning: {warning}"));
+            eprint_line(&format!("warning: {warning}"));
         }
         for note in notes(&file, &identity) {
-            complain(&format!("note: {note}"));
+            eprint_line(&format!("note: {note}"));
         }
-        let judge = parts.guards.judge();
-        let (asked, seen) = if self.offline {
-            (self.what.supposed(), None)
+        let evaluator = parts.incoming_auth.policy_evaluator();
+        let (resolved, survey) = if self.offline {
+            (self.what.unverified(), None)
         } else {
-            let seen = connect(parts, TIMEOUT).await?;
-            (self.what.among(&seen, self.revision)?, Some(seen))
+            let survey = connect(parts, TIMEOUT).await?;
+            (self.what.resolve(&survey, self.revision)?, Some(survey))
         };
-        let decided = asked.map(|asked| decided(&judge, &identity, asked, arguments.as_deref()));
-        for (backend, why) in seen.iter().flat_map(unseen) {
+        let decided =
+            resolved.map(|resolved| decided(&evaluator, &identity, resolved, arguments.as_deref()));
+        for (backend, why) in survey.iter().flat_map(unknown_offers) {
             let name = &backend.name;
-            complain(&format!("warning: {name} {why}: what it offers is not in the lists"));
+            eprint_line(&format!("warning: {name} {why}: what it offers is not in the lists"));
         }
-        let lists = seen.as_ref().map(|seen: &Seen| {
-            output::lists(&seen.report, &judge.permissions(&identity), self.revision)
+        let lists = survey.as_ref().map(|survey: &BackendSurvey| {
+            output::lists(&survey.report, &evaluator.permissions(&identity), self.revision)
         });
-        let told = Told { identity: &identity, decided, lists };
-        match self.printed.form {
-            Form::Text => print(&told.text()),
-            Form::Json => print_json(&told.json()),
+        let output = ExplainOutput { identity: &identity, decided, lists };
+        match self.output.format {
+            OutputFormat::Text => print(&output.text()),
+            OutputFormat::Json => print_json(&output.json()),
         }
         Ok(())
     }
@@ -89,13 +92,13 @@ fn generation(revision: &str) -> Result<Generation, String> {
 }
 
 fn decided(
-    judge: &Judge,
+    evaluator: &PolicyEvaluator,
     identity: &Identity,
-    asked: Asked,
+    resolved: ResolvedTarget,
     arguments: Option<&str>,
-) -> (Asked, vmcp_cedar::Explanation) {
-    let explained = judge.explain(identity, &asked.item(), arguments.map(str::as_bytes));
-    (asked, explained)
+) -> (ResolvedTarget, vmcp_cedar::Explanation) {
+    let explained = evaluator.explain(identity, &resolved.item(), arguments.map(str::as_bytes));
+    (resolved, explained)
 }
 
 /// Returns remarks on the configuration that the reader of the explanation needs.

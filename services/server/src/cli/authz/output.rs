@@ -9,7 +9,7 @@ use vmcp_core::{
     CallerPermissions, Decision, Generation, Identity, Item, ItemKind, ToolAnnotations,
 };
 
-use super::target::{Asked, kind, noun};
+use super::target::{ResolvedTarget, kind, noun};
 use crate::cli::survey::is_offered;
 use crate::cli::table::plain;
 
@@ -22,9 +22,9 @@ const KINDS: [(ItemKind, &str, &str); 4] = [
 
 /// Complete result of one query.
 #[derive(Debug)]
-pub(crate) struct Told<'a> {
+pub(crate) struct ExplainOutput<'a> {
     pub(crate) identity: &'a Identity,
-    pub(crate) decided: Option<(Asked, Explanation)>,
+    pub(crate) decided: Option<(ResolvedTarget, Explanation)>,
     pub(crate) lists: Option<Lists>,
 }
 
@@ -51,18 +51,18 @@ pub(crate) fn lists(report: &Report, permissions: &CallerPermissions, client: Ge
     })
 }
 
-impl Told<'_> {
+impl ExplainOutput<'_> {
     pub(crate) fn text(&self) -> String {
         let mut out = String::new();
-        if let Some((asked, explained)) = &self.decided {
+        if let Some((resolved, explained)) = &self.decided {
             // Writing to a string cannot fail.
             let who = plain(self.identity.subject().unwrap_or("anonymous"));
-            let name = plain(&asked.name);
-            _ = writeln!(out, "{} {name} for {who}: {}", noun(asked.kind), decision(explained));
-            if let Some((backend, generation)) = &asked.backend {
+            let name = plain(&resolved.name);
+            _ = writeln!(out, "{} {name} for {who}: {}", noun(resolved.kind), decision(explained));
+            if let Some((backend, generation)) = &resolved.backend {
                 _ = writeln!(out, "its backend: {}, in {}", plain(backend), generation.revision());
             }
-            if let Some(annotations) = annotations(asked.annotations) {
+            if let Some(annotations) = annotations(resolved.annotations) {
                 _ = writeln!(out, "its server says: {annotations}");
             }
             out.push_str(&reasons(explained));
@@ -85,7 +85,7 @@ impl Told<'_> {
     pub(crate) fn json(&self) -> Value {
         let decided = self.decided.as_ref();
         let mut out =
-            decided.map_or_else(|| json!({}), |(asked, explained)| about(asked, explained));
+            decided.map_or_else(|| json!({}), |(resolved, explained)| about(resolved, explained));
         out["subject"] = self.identity.subject().into();
         if let Some(lists) = &self.lists {
             let list = |((_, _, name), (visible, all)): (&(_, _, &str), &(Vec<String>, usize))| {
@@ -146,8 +146,8 @@ fn annotations(annotations: ToolAnnotations) -> Option<String> {
     (!all.is_empty()).then(|| all.join(", "))
 }
 
-fn about(asked: &Asked, explained: &Explanation) -> Value {
-    let Asked { kind, name, annotations, backend } = asked;
+fn about(resolved: &ResolvedTarget, explained: &Explanation) -> Value {
+    let ResolvedTarget { kind, name, annotations, backend } = resolved;
     let Explanation { visible, decision, deciding, errors } = explained;
     let (word, scopes) = match decision {
         Decision::Allow => ("permitted", None),

@@ -9,15 +9,15 @@ use vmcp_core::{Generation, Item, ItemBackend, ItemKind, ToolAnnotations};
 
 use crate::cli::inspect::hidden_reason;
 use crate::cli::output::Failure;
-use crate::cli::survey::{Seen, is_offered};
+use crate::cli::survey::{BackendSurvey, is_offered};
 
 /// Maximum number of suggested names.
-const SUGGESTED: usize = 10;
+const MAX_SUGGESTIONS: usize = 10;
 
 /// Command-line options that name one item.
 #[derive(Debug, Args)]
 #[group(multiple = false)]
-pub(crate) struct What {
+pub(crate) struct TargetArgs {
     /// A tool, by the name that clients know it by.
     #[arg(long, value_name = "NAME")]
     tool: Option<String>,
@@ -31,7 +31,7 @@ pub(crate) struct What {
 
 /// Tool, prompt or resource, from the list of a backend or from the command line.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct ResolvedTarget {
     pub(crate) kind: ItemKind,
     pub(crate) name: String,
     pub(crate) annotations: ToolAnnotations,
@@ -39,7 +39,7 @@ pub(crate) struct Asked {
     pub(crate) backend: Option<(String, Generation)>,
 }
 
-impl Asked {
+impl ResolvedTarget {
     pub(crate) fn item(&self) -> Item<'_> {
         let Self { kind, name, annotations, backend } = self;
         let backend = backend.as_ref();
@@ -59,8 +59,8 @@ pub(crate) fn kind(entry: &Entry) -> ItemKind {
     }
 }
 
-impl What {
-    pub(crate) fn any(&self) -> bool {
+impl TargetArgs {
+    pub(crate) fn is_given(&self) -> bool {
         self.named().is_some()
     }
 
@@ -72,11 +72,11 @@ impl What {
     }
 
     /// Returns the item as the command line names it, without a lookup.
-    pub(crate) fn supposed(&self) -> Option<Asked> {
+    pub(crate) fn unverified(&self) -> Option<ResolvedTarget> {
         let (kind, name) = self.named()?;
         let template = kind == ItemKind::Resource && name.contains('{');
         let kind = if template { ItemKind::ResourceTemplate } else { kind };
-        Some(Asked {
+        Some(ResolvedTarget {
             kind,
             name: name.to_owned(),
             annotations: ToolAnnotations::default(),
@@ -85,19 +85,23 @@ impl What {
     }
 
     /// Looks the item up in the lists that clients of one generation get.
-    pub(crate) fn among(&self, seen: &Seen, client: Generation) -> Result<Option<Asked>, Failure> {
+    pub(crate) fn resolve(
+        &self,
+        survey: &BackendSurvey,
+        client: Generation,
+    ) -> Result<Option<ResolvedTarget>, Failure> {
         let Some((wanted, name)) = self.named() else { return Ok(None) };
         let located = wanted == ItemKind::Resource;
         let fits = |entry: &&Entry| {
             let kind = kind(entry);
             kind == wanted || (located && kind == ItemKind::ResourceTemplate)
         };
-        let entries = || seen.report.entries.iter().filter(fits);
+        let entries = || survey.report.entries.iter().filter(fits);
         let backend_of = |name: &str| {
-            let backend = seen.report.item_backend(name, client);
+            let backend = survey.report.item_backend(name, client);
             (backend.name.to_owned(), backend.generation)
         };
-        let asked = |entry: &Entry| Asked {
+        let resolved = |entry: &Entry| ResolvedTarget {
             kind: kind(entry),
             name: name.to_owned(),
             annotations: entry.annotations,
@@ -105,21 +109,21 @@ impl What {
         };
         let mut shown = entries().filter(|entry| is_offered(entry, client) && entry.shown);
         if let Some(entry) = shown.find(|entry| entry.name == name) {
-            return Ok(Some(asked(entry)));
+            return Ok(Some(resolved(entry)));
         }
         let template = |entry: &Entry| kind(entry) == ItemKind::ResourceTemplate;
         if located && entries().any(template) {
             // The resources of a template are not listed; the backend that has the template owns the resource.
             let (kind, annotations) = (ItemKind::Resource, ToolAnnotations::default());
-            let backend = seen.report.resource_backend(name, client);
+            let backend = survey.report.resource_backend(name, client);
             let backend = backend.map(|name| backend_of(&name));
-            return Ok(Some(Asked { kind, name: name.to_owned(), annotations, backend }));
+            return Ok(Some(ResolvedTarget { kind, name: name.to_owned(), annotations, backend }));
         }
         let what = if located { "resource" } else { noun(wanted) };
         let called = |entry: &&Entry| entry.name == name || entry.original == name;
         Err(match entries().find(|entry| entry.name == name) {
-            Some(hidden) => Failure::Usage(nobody_sees(what, hidden)),
-            None => missing(what, name, entries().filter(|entry| entry.shown), called, seen),
+            Some(hidden) => Failure::Usage(hidden_message(what, hidden)),
+            None => not_found(what, name, entries().filter(|entry| entry.shown), called, survey),
         })
     }
 }
@@ -134,15 +138,17 @@ pub(crate) fn noun(kind: ItemKind) -> &'static str {
 }
 
 /// Returns the backends without a known offer.
-pub(crate) fn unseen(seen: &Seen) -> impl Iterator<Item = (&BackendReport, &'static str)> {
-    seen.report.backends.iter().filter_map(|backend| match backend.catalog {
+pub(crate) fn unknown_offers(
+    survey: &BackendSurvey,
+) -> impl Iterator<Item = (&BackendReport, &'static str)> {
+    survey.report.backends.iter().filter_map(|backend| match backend.catalog {
         Sharing::PerCaller => Some((backend, "offers each caller something else")),
         Sharing::Shared if !backend.offered => Some((backend, "does not answer")),
         Sharing::Shared => None,
     })
 }
 
-fn nobody_sees(what: &str, entry: &Entry) -> String {
+fn hidden_message(what: &str, entry: &Entry) -> String {
     let why = hidden_reason(entry).unwrap_or_default();
     let hidden_reason = match entry.hidden_reason {
         Some(HiddenReason::NameTaken(_)) => "",
@@ -151,19 +157,19 @@ fn nobody_sees(what: &str, entry: &Entry) -> String {
     format!("nobody sees the {what} \"{}\" of {}: {hidden_reason}{why}", entry.name, entry.backend)
 }
 
-fn missing<'a>(
+fn not_found<'a>(
     what: &str,
     name: &str,
     shown: impl Iterator<Item = &'a Entry> + Clone,
     called: impl Fn(&&'a Entry) -> bool,
-    seen: &Seen,
+    survey: &BackendSurvey,
 ) -> Failure {
     let plain = |name: &str| crate::cli::table::plain(name);
     let names = |entries: Vec<&Entry>| {
         entries.iter().map(|entry| plain(&entry.name)).collect::<Vec<_>>().join(", ")
     };
     let alike = |entry: &&'a Entry| called(entry) || entry.name.contains(name);
-    let close: Vec<_> = shown.clone().filter(alike).take(SUGGESTED).collect();
+    let close: Vec<_> = shown.clone().filter(alike).take(MAX_SUGGESTIONS).collect();
     let mut message = format!("there is no {what} \"{}\"", plain(name));
     let all = shown.clone().count();
     // Writing to a string cannot fail.
@@ -172,16 +178,16 @@ fn missing<'a>(
     } else if all == 0 {
         _ = write!(message, ", nor any other {what}");
     } else {
-        _ = write!(message, ": there are {}", names(shown.take(SUGGESTED).collect()));
-        if all > SUGGESTED {
-            _ = write!(message, " and {} more", all - SUGGESTED);
+        _ = write!(message, ": there are {}", names(shown.take(MAX_SUGGESTIONS).collect()));
+        if all > MAX_SUGGESTIONS {
+            _ = write!(message, " and {} more", all - MAX_SUGGESTIONS);
         }
     }
-    let unseen: Vec<_> =
-        unseen(seen).map(|(backend, why)| format!("{} {why}", backend.name)).collect();
-    if unseen.is_empty() {
+    let unknown_offers: Vec<_> =
+        unknown_offers(survey).map(|(backend, why)| format!("{} {why}", backend.name)).collect();
+    if unknown_offers.is_empty() {
         return Failure::Usage(message);
     }
-    let unseen = unseen.join(", ");
-    Failure::Fault(format!("{message}; but {unseen}: take it for granted with --offline"))
+    let unknown_offers = unknown_offers.join(", ");
+    Failure::Error(format!("{message}; but {unknown_offers}: take it for granted with --offline"))
 }

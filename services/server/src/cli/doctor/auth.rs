@@ -10,11 +10,11 @@ use url::Url;
 use vmcp_doctor::{Client, Outcome, Report, Step, examine};
 use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher};
 
-use crate::cli::output::{Failure, Form, Printed, block_on, print, print_json};
+use crate::cli::output::{Failure, OutputArgs, OutputFormat, block_on, print, print_json};
 use crate::cli::table::plain;
 
 /// Time limit for each response. Claude documents that it waits no longer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Args)]
 pub(crate) struct Auth {
@@ -23,7 +23,7 @@ pub(crate) struct Auth {
     url: Url,
     /// The client whose steps are taken.
     #[arg(long)]
-    client: Who,
+    client: ClientArg,
     /// Register at the authorization server, where the client would; else it is shown what it would send.
     #[arg(long)]
     register: bool,
@@ -31,11 +31,11 @@ pub(crate) struct Auth {
     #[arg(long, value_name = "FILE")]
     ca_bundle: Option<PathBuf>,
     #[command(flatten)]
-    printed: Printed,
+    output: OutputArgs,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Who {
+enum ClientArg {
     Claude,
     Chatgpt,
     Cursor,
@@ -45,41 +45,41 @@ enum Who {
 
 impl Auth {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        block_on(self.look())
+        block_on(self.diagnose())
     }
 
-    async fn look(self) -> Result<(), Failure> {
-        let Self { url, client, register, ca_bundle, printed } = self;
+    async fn diagnose(self) -> Result<(), Failure> {
+        let Self { url, client, register, ca_bundle, output } = self;
         let client = match client {
-            Who::Claude => Client::Claude,
-            Who::Chatgpt => Client::ChatGpt,
-            Who::Cursor => Client::Cursor,
-            Who::Vscode => Client::VsCode,
-            Who::Inspector => Client::Inspector,
+            ClientArg::Claude => Client::Claude,
+            ClientArg::Chatgpt => Client::ChatGpt,
+            ClientArg::Cursor => Client::Cursor,
+            ClientArg::Vscode => Client::VsCode,
+            ClientArg::Inspector => Client::Inspector,
         };
         // The operator starts this check, and the server may be in a private network.
         let policy = FetchPolicy {
             addresses: FetchAddresses::Any,
             http: true,
             ca_bundle,
-            deadline: PATIENCE,
+            deadline: RESPONSE_TIMEOUT,
             ..FetchPolicy::supplied()
         };
         let http = Fetcher::new(Egress::default(), policy)
             .map_err(|error| Failure::Usage(error.to_string()))?;
         let report = examine(http, client, &url, register).await;
-        match printed.form {
-            Form::Json => print_json(&as_json(&report)),
-            Form::Text => print(&as_text(&report)),
+        match output.format {
+            OutputFormat::Json => print_json(&as_json(&report)),
+            OutputFormat::Text => print(&as_text(&report)),
         }
         match report.mismatch() {
             None => Ok(()),
-            Some(_) if printed.form == Form::Json => Err(Failure::Told),
+            Some(_) if output.format == OutputFormat::Json => Err(Failure::AlreadyReported),
             Some(Step { what, found, change, outcome: _ }) => {
                 let change = change.as_deref().unwrap_or_default();
                 let name = client.name();
                 let says = format!("{name} stops at: {what}: {found}");
-                Err(Failure::Fault(format!("{}\nchange: {}", plain(&says), plain(change))))
+                Err(Failure::Error(format!("{}\nchange: {}", plain(&says), plain(change))))
             }
         }
     }

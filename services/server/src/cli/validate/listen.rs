@@ -30,30 +30,30 @@ pub(super) struct ListenArgs {
 
 /// Problems of `serve`: errors that prevent its start, and a warning that does not.
 #[derive(Debug, Default)]
-pub(super) struct Tried {
+pub(super) struct ListenCheck {
     pub(super) errors: Vec<ConfigError>,
     pub(super) warning: Option<Warning>,
 }
 
 impl ListenArgs {
     /// Listens briefly on all addresses of `serve`.
-    pub(super) fn try_out(&self, file: Option<&File>) -> Tried {
-        let mut tried = Tried::default();
+    pub(super) fn check(&self, file: Option<&File>) -> ListenCheck {
+        let mut check = ListenCheck::default();
         // Kept open until the end, so that two equal addresses conflict.
         let _main = self.main().and_then(|(option, address)| {
             let exposed = file.and_then(|file| self.exposed(address, file));
-            tried.errors.extend(exposed.map(ExposureError::to_config_error));
+            check.errors.extend(exposed.map(ExposureError::to_config_error));
             let listened = listen(option, address);
-            listened.map_err(|error| tried.errors.push(error)).ok()
+            listened.map_err(|error| check.errors.push(error)).ok()
         });
         // Without --host, serve listens on loopback.
         let ip = self.host.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         match AdminAddress::of(ip, self.admin_listen) {
-            Some(AdminAddress::Asked(address)) => {
-                tried.errors.extend(listen("--admin-listen", address).err());
+            Some(AdminAddress::Requested(address)) => {
+                check.errors.extend(listen("--admin-listen", address).err());
             }
             Some(AdminAddress::Default(address)) => {
-                tried.warning = TcpListener::bind(address).err().map(|error| Warning {
+                check.warning = TcpListener::bind(address).err().map(|error| Warning {
                     path: "--admin-listen".to_owned(),
                     message: format!("{address}: {error}: {}", AdminAddress::MISSING),
                     suggestion: None,
@@ -61,7 +61,7 @@ impl ListenArgs {
             }
             None => {}
         }
-        tried
+        check
     }
 
     /// Returns the address for clients and its option; `None` without one.

@@ -1,6 +1,6 @@
 use super::*;
 
-fn check(layer: &HostsLayer, host: &str, origin: Option<&str>) -> Option<u16> {
+fn check(layer: &AllowedHostsLayer, host: &str, origin: Option<&str>) -> Option<u16> {
     let mut headers = HeaderMap::new();
     headers.insert(header::HOST, host.parse().unwrap());
     if let Some(origin) = origin {
@@ -11,7 +11,7 @@ fn check(layer: &HostsLayer, host: &str, origin: Option<&str>) -> Option<u16> {
 
 #[test]
 fn loopback_server_accepts_only_own_hosts() {
-    let layer = HostsLayer::loopback(vec!["gateway.test".to_owned()], Vec::new());
+    let layer = AllowedHostsLayer::loopback(vec!["gateway.test".to_owned()], Vec::new());
     for host in ["localhost", "LOCALHOST:4483", "127.0.0.1:1", "[::1]:4483", "gateway.test:9"] {
         assert_eq!(check(&layer, host, None), None, "{host}");
     }
@@ -22,7 +22,7 @@ fn loopback_server_accepts_only_own_hosts() {
 
 #[test]
 fn loopback_server_rejects_foreign_origins() {
-    let layer = HostsLayer::loopback(Vec::new(), vec!["https://app.test".to_owned()]);
+    let layer = AllowedHostsLayer::loopback(Vec::new(), vec!["https://app.test".to_owned()]);
     let host = "127.0.0.1:4483";
     for origin in ["http://localhost:6274", "http://127.0.0.1:4483", "https://app.test"] {
         assert_eq!(check(&layer, host, Some(origin)), None, "{origin}");
@@ -34,7 +34,7 @@ fn loopback_server_rejects_foreign_origins() {
 
 #[test]
 fn compares_hosts_and_origins_exactly() {
-    let layer = HostsLayer::loopback(vec!["[fd00::7]".to_owned()], Vec::new());
+    let layer = AllowedHostsLayer::loopback(vec!["[fd00::7]".to_owned()], Vec::new());
     for host in ["[fd00::7]:80", "[FD00::7]", "127.3.2.1:65535"] {
         assert_eq!(check(&layer, host, None), None, "{host}");
     }
@@ -81,48 +81,50 @@ fn compares_hosts_and_origins_exactly() {
     assert_eq!(status("/mcp", &["localhost", "localhost"], &[]), Some(403));
     assert_eq!(status("/mcp", &["localhost", "evil.com"], &[]), Some(403));
     assert_eq!(status("/mcp", &[], &[]), Some(403));
-    let own = "http://localhost";
-    assert_eq!(status("/mcp", &["localhost"], &[own]), None);
-    assert_eq!(status("/mcp", &["localhost"], &[own, "http://evil.com"]), Some(403));
+    let configured = "http://localhost";
+    assert_eq!(status("/mcp", &["localhost"], &[configured]), None);
+    assert_eq!(status("/mcp", &["localhost"], &[configured, "http://evil.com"]), Some(403));
     assert_eq!(status("http://localhost/mcp", &["localhost"], &[]), None);
     for target in ["http://evil.com/mcp", "http://localhost:1/mcp", "http://me@localhost/mcp"] {
         assert_eq!(status(target, &["localhost"], &[]), Some(403), "{target}");
     }
-    let network = HostsLayer::network(Vec::new(), Vec::new());
+    let network = AllowedHostsLayer::network(Vec::new(), Vec::new());
     for host in ["", "a@b", "a:b"] {
         assert_eq!(check(&network, host, None), Some(403), "{host}");
     }
 }
 
 #[test]
-fn hosts_of_the_configuration_are_served() {
-    let own = || vec!["mcp.example.com".to_owned()];
+fn accepts_configured_hosts() {
+    let configured = || vec!["mcp.example.com".to_owned()];
     let (host, origin) = ("mcp.example.com:80", Some("http://mcp.example.com:80"));
-    let loopback = HostsLayer::loopback(Vec::new(), Vec::new());
+    let loopback = AllowedHostsLayer::loopback(Vec::new(), Vec::new());
     assert_eq!(check(&loopback, host, None), Some(403));
-    let loopback = loopback.with_own(own());
+    let loopback = loopback.with_configured_hosts(configured());
     assert_eq!(check(&loopback, host, origin), None);
     assert_eq!(check(&loopback, "evil.example.com", None), Some(403));
-    let network = HostsLayer::network(Vec::new(), Vec::new()).with_own(own());
+    let network =
+        AllowedHostsLayer::network(Vec::new(), Vec::new()).with_configured_hosts(configured());
     assert_eq!(check(&network, host, origin), None);
     assert_eq!(check(&network, "other.example.com", None), None);
-    let named = HostsLayer::network(vec!["a.test".to_owned()], Vec::new()).with_own(own());
+    let named = AllowedHostsLayer::network(vec!["a.test".to_owned()], Vec::new())
+        .with_configured_hosts(configured());
     assert_eq!(check(&named, host, None), None);
     assert_eq!(check(&named, "other.example.com", None), Some(403));
 }
 
 #[test]
-fn vary_of_the_service_is_kept() {
+fn keeps_vary_header_of_the_service() {
     let mut headers = HeaderMap::new();
     headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
-    readable_by(HeaderValue::from_static("https://app.test"), &mut headers);
+    allow_origin(HeaderValue::from_static("https://app.test"), &mut headers);
     let vary: Vec<_> = headers.get_all(header::VARY).iter().collect();
     assert_eq!(vary, ["accept-encoding", "origin"]);
 }
 
 #[test]
 fn network_server_rejects_localhost_origins() {
-    let layer = HostsLayer::network(Vec::new(), Vec::new());
+    let layer = AllowedHostsLayer::network(Vec::new(), Vec::new());
     assert_eq!(check(&layer, "mcp.example.com", None), None);
     assert_eq!(check(&layer, "mcp.example.com", Some("https://mcp.example.com")), None);
     assert_eq!(check(&layer, "mcp.example.com", Some("http://localhost:1")), Some(403));
@@ -131,12 +133,16 @@ fn network_server_rejects_localhost_origins() {
 #[test]
 fn network_server_rejects_dns_rebinding_origins() {
     let (host, origin) = ("evil.example.com:4483", Some("http://evil.example.com:4483"));
-    let any = HostsLayer::network(Vec::new(), Vec::new());
+    let any = AllowedHostsLayer::network(Vec::new(), Vec::new());
     assert_eq!(check(&any, host, origin), Some(403));
-    for own in ["10.0.0.7:4483", "[fd00::7]:4483"] {
-        assert_eq!(check(&any, own, Some(&format!("http://{own}"))), None, "{own}");
+    for configured in ["10.0.0.7:4483", "[fd00::7]:4483"] {
+        assert_eq!(
+            check(&any, configured, Some(&format!("http://{configured}"))),
+            None,
+            "{configured}"
+        );
     }
-    let named = HostsLayer::network(vec!["tools.example.com".to_owned()], Vec::new());
+    let named = AllowedHostsLayer::network(vec!["tools.example.com".to_owned()], Vec::new());
     assert_eq!(check(&named, host, origin), Some(403));
     let (host, origin) = ("tools.example.com:4483", Some("http://tools.example.com:4483"));
     assert_eq!(check(&named, host, origin), None);

@@ -12,14 +12,14 @@ use vmcp_config::{AuthServer as Section, ConfigError, Oidc, SecretFile, Warning}
 use vmcp_egress::Egress;
 
 use super::weak_secret::is_weak;
-use super::{Converter, Fetchers, Issuing};
+use super::{AuthServerParts, Converter, Fetchers};
 use crate::routes::is_own_path;
 
 const AT: &str = "authServer";
 const OIDC: &str = "incomingAuth.oidc";
 
 /// Scopes that clients may request besides the required ones.
-const STANDARD: [&str; 4] = ["openid", "profile", "email", "offline_access"];
+const STANDARD_SCOPES: [&str; 4] = ["openid", "profile", "email", "offline_access"];
 
 impl Converter {
     pub(super) fn convert(
@@ -28,8 +28,8 @@ impl Converter {
         section: Section<SecretFile>,
         oidc: &Oidc,
         egress: &Egress,
-    ) -> Option<Issuing> {
-        let places: Vec<_> = section.upstream_providers.iter().enumerate().map(place).collect();
+    ) -> Option<AuthServerParts> {
+        let locations = locations(&section.upstream_providers);
         let whole = format!("{section:?}");
         let Section {
             issuer,
@@ -42,25 +42,25 @@ impl Converter {
             upstream_check_interval,
             upstream_providers,
         } = section;
-        format!("{storage:?}").hash(&mut self.files.print);
-        let place_print = self.files.print.finish();
+        format!("{storage:?}").hash(&mut self.files.digest);
+        let storage_address_digest = self.files.digest.finish();
         let storage = self.storage(storage, issuer.as_str());
-        let storage_print = self.files.print.finish();
-        (name, &oidc.audience, &oidc.scopes, whole).hash(&mut self.files.print);
+        let storage_digest = self.files.digest.finish();
+        (name, &oidc.audience, &oidc.scopes, whole).hash(&mut self.files.digest);
         let issuer = self.issuer("issuer", issuer.as_str());
         let base = authorization_endpoint_base_url
             .map(|base| self.issuer("authorizationEndpointBaseUrl", base.as_str()));
         let audiences = self.audiences(oidc);
-        let scopes = STANDARD.into_iter().chain(oidc.scopes.iter().map(String::as_str));
+        let scopes = STANDARD_SCOPES.into_iter().chain(oidc.scopes.iter().map(String::as_str));
         let scopes = self.scopes(format!("{OIDC}.scopes"), scopes);
         let baseline = baseline_client_scopes.iter().map(String::as_str);
         let baseline = self.scopes(format!("{AT}.baselineClientScopes"), baseline);
         let keys = self.keys(&signing_key_secret_refs);
         let hmac = self.hmac(&hmac_secret_refs);
         let lifespans = self.lifespans(&token_lifespans);
-        self.elsewhere(oidc);
+        self.reject_foreign_endpoints(oidc);
         let mut upstreams = Vec::new();
-        for ((_, at), upstream) in places.iter().zip(upstream_providers) {
+        for ((_, at), upstream) in locations.iter().zip(upstream_providers) {
             upstreams.push(self.upstream(at, upstream, name, oidc.resource()));
         }
         let settings = Settings {
@@ -78,24 +78,24 @@ impl Converter {
             );
             self.warn(&at, &message);
         }
-        let issuing = Issuing {
+        let auth_server = AuthServerParts {
             settings,
             upstreams: upstreams.into_iter().collect::<Option<_>>()?,
             fetchers: Fetchers::new(egress)?,
             storage: storage?,
-            place_print,
-            storage_print,
-            print: self.files.print.finish(),
+            storage_address_digest,
+            storage_digest,
+            digest: self.files.digest.finish(),
         };
-        self.try_out(&issuing, &places);
-        Some(issuing)
+        self.check_combinations(&auth_server, &locations);
+        Some(auth_server)
     }
 
     fn issuer(&mut self, key: &str, text: &str) -> Option<IssuerUrl> {
         let issuer = IssuerUrl::parse(text);
         issuer
-            .map_err(|fault| {
-                self.refuse(format!("{AT}.{key}"), format!("\"{text}\""), fault.to_string());
+            .map_err(|error| {
+                self.reject(format!("{AT}.{key}"), format!("\"{text}\""), error.to_string());
             })
             .ok()
     }
@@ -107,17 +107,17 @@ impl Converter {
         let found = format!("\"{}\"", oidc.audience);
         if oidc.audience != oidc.resource() {
             let allowed = format!("\"{}\", the resource, with authServer", oidc.resource());
-            self.refuse(at, found, allowed);
+            self.reject(at, found, allowed);
             return None;
         }
         let audience = Audience::parse(&oidc.audience);
-        let audience = audience.map_err(|fault| self.refuse(at, found, fault.to_string()));
+        let audience = audience.map_err(|error| self.reject(at, found, error.to_string()));
         audience.ok().and_then(|audience| Audiences::new(vec![audience]))
     }
 
     fn scopes<'a>(&mut self, at: String, scopes: impl Iterator<Item = &'a str>) -> Option<Scopes> {
         let scopes = Scopes::new(scopes);
-        scopes.map_err(|fault| self.refuse(at, "the scopes", fault.to_string())).ok()
+        scopes.map_err(|error| self.reject(at, "the scopes", error.to_string())).ok()
     }
 
     fn keys(&mut self, refs: &[SecretFile]) -> Option<SigningKeys> {
@@ -127,9 +127,9 @@ impl Converter {
         }
         let pems = self.contents(&at, refs)?;
         let pems: Vec<_> = pems.iter().map(ExposeSecret::expose_secret).collect();
-        let keys = SigningKeys::new(&pems).map_err(|(index, fault)| {
-            let found = named(refs, index);
-            self.refuse(format!("{at}[{index}].file"), found, format!("a signing key ({fault})"));
+        let keys = SigningKeys::new(&pems).map_err(|(index, error)| {
+            let found = file_name(refs, index);
+            self.reject(format!("{at}[{index}].file"), found, format!("a signing key ({error})"));
         });
         keys.ok()
     }
@@ -147,9 +147,9 @@ impl Converter {
                            it: use random bytes, such as `openssl rand 32` prints";
             self.warn(&format!("{at}[{index}].file"), message);
         }
-        let ring = HmacKeyRing::new(&secrets).map_err(|(index, fault)| {
-            let found = named(refs, index);
-            self.refuse(format!("{at}[{index}].file"), found, format!("a secret ({fault})"));
+        let ring = HmacKeyRing::new(&secrets).map_err(|(index, error)| {
+            let found = file_name(refs, index);
+            self.reject(format!("{at}[{index}].file"), found, format!("a secret ({error})"));
         });
         ring.ok()
     }
@@ -166,67 +166,77 @@ impl Converter {
         let TokenLifespans { access_token_lifespan, auth_code_lifespan, refresh_token_lifespan } =
             *lifespans;
         let (access, refresh) = (access_token_lifespan.into(), refresh_token_lifespan.into());
-        let (code, usual) = (auth_code_lifespan.into(), Lifespans::default());
+        let (code, defaults) = (auth_code_lifespan.into(), Lifespans::default());
         // Test each value together with valid ones, so that every invalid one is reported.
         for tried in [
-            Lifespans::new(access, usual.refresh(), usual.code()),
-            Lifespans::new(usual.access(), refresh, usual.code()),
-            Lifespans::new(usual.access(), usual.refresh(), code),
+            Lifespans::new(access, defaults.refresh(), defaults.code()),
+            Lifespans::new(defaults.access(), refresh, defaults.code()),
+            Lifespans::new(defaults.access(), defaults.refresh(), code),
         ] {
-            let Err(fault) = tried else { continue };
-            let (key, found) = match fault {
+            let Err(error) = tried else { continue };
+            let (key, found) = match error {
                 LifespanError::Access => ("accessTokenLifespan", access_token_lifespan),
                 LifespanError::Refresh => ("refreshTokenLifespan", refresh_token_lifespan),
                 LifespanError::Code => ("authCodeLifespan", auth_code_lifespan),
             };
             let at = format!("{AT}.tokenLifespans.{key}");
-            self.refuse(at, found.to_string(), fault.to_string());
+            self.reject(at, found.to_string(), error.to_string());
         }
         Lifespans::new(access, refresh, code).ok()
     }
 
     /// Rejects settings that refer to another server for data of the embedded one.
-    fn elsewhere(&mut self, oidc: &Oidc) {
+    fn reject_foreign_endpoints(&mut self, oidc: &Oidc) {
         let keys = format!("{}/.well-known/jwks.json", oidc.issuer);
         if let Some(url) = oidc.jwks_url.as_ref().filter(|url| url.as_str() != keys) {
             let allowed = format!("\"{keys}\", or no key: authServer's own keys count");
-            self.refuse(format!("{OIDC}.jwksUrl"), format!("\"{url}\""), allowed);
+            self.reject(format!("{OIDC}.jwksUrl"), format!("\"{url}\""), allowed);
         }
         if let Some(url) = &oidc.introspection_url {
             let allowed = "no key: authServer's own tokens are verified without it";
-            self.refuse(format!("{OIDC}.introspectionUrl"), format!("\"{url}\""), allowed);
+            self.reject(format!("{OIDC}.introspectionUrl"), format!("\"{url}\""), allowed);
         }
     }
 
     /// Reports settings that are invalid in combination.
-    fn try_out(&mut self, issuing: &Issuing, places: &[(String, String)]) {
-        for (settings, (_, at)) in issuing.upstreams.iter().zip(places) {
+    fn check_combinations(
+        &mut self,
+        auth_server: &AuthServerParts,
+        locations: &[(String, String)],
+    ) {
+        for (settings, (_, at)) in auth_server.upstreams.iter().zip(locations) {
             let path = settings.redirect_uri.uri().path();
             if is_own_path(path) {
                 let found = format!("the path {path}");
-                self.refuse(format!("{at}.redirectUri"), found, "a path that is not taken");
+                self.reject(format!("{at}.redirectUri"), found, "a path that is not taken");
             }
         }
-        for fault in issuing.try_out() {
-            self.refuse_start(&fault, issuing, places);
+        for error in auth_server.start_errors() {
+            self.reject_start_error(&error, auth_server, locations);
         }
     }
 
-    fn refuse_start(&mut self, fault: &StartError, issuing: &Issuing, places: &[(String, String)]) {
+    fn reject_start_error(
+        &mut self,
+        error: &StartError,
+        auth_server: &AuthServerParts,
+        locations: &[(String, String)],
+    ) {
         let redirect_uri = |provider: &str| {
-            let at = places.iter().find(|(name, _)| name == provider);
+            let at = locations.iter().find(|(name, _)| name == provider);
             at.map_or_else(|| AT.to_owned(), |(_, at)| format!("{at}.redirectUri"))
         };
-        let (path, found, allowed) = match fault {
+        let (path, found, allowed) = match error {
             StartError::NoProvider
             | StartError::DuplicateName(_)
             | StartError::InvalidName(_)
             | StartError::InvalidIssuer(_) => {
                 let path = format!("{AT}.upstreamProviders");
-                (path, "what cannot work".to_owned(), fault.to_string())
+                (path, "what cannot work".to_owned(), error.to_string())
             }
             StartError::UnsupportedBaselineScope(scope) => {
-                let allowed = format!("scopes that can be asked for: {}", issuing.settings.scopes);
+                let allowed =
+                    format!("scopes that can be asked for: {}", auth_server.settings.scopes);
                 (format!("{AT}.baselineClientScopes"), format!("\"{scope}\""), allowed)
             }
             StartError::ForeignRedirectUri { provider, callback, authorization_origin } => {
@@ -240,10 +250,10 @@ impl Converter {
                 (redirect_uri(provider), found, "a path that is not taken".to_owned())
             }
         };
-        self.refuse(path, found, allowed);
+        self.reject(path, found, allowed);
     }
 
-    pub(super) fn refuse(
+    pub(super) fn reject(
         &mut self,
         path: impl Into<String>,
         found: impl Into<String>,
@@ -258,8 +268,12 @@ impl Converter {
     }
 }
 
+fn locations(upstreams: &[Upstream<SecretFile>]) -> Vec<(String, String)> {
+    upstreams.iter().enumerate().map(location).collect()
+}
+
 /// Returns a provider's name and the path of its settings.
-fn place((index, upstream): (usize, &Upstream<SecretFile>)) -> (String, String) {
+fn location((index, upstream): (usize, &Upstream<SecretFile>)) -> (String, String) {
     let kind = match upstream.kind {
         UpstreamKind::Oidc(_) => "oidcConfig",
         UpstreamKind::Oauth2(_) => "oauth2Config",
@@ -268,7 +282,7 @@ fn place((index, upstream): (usize, &Upstream<SecretFile>)) -> (String, String) 
     (upstream.name.as_str().to_owned(), at)
 }
 
-fn named(refs: &[SecretFile], index: usize) -> String {
+fn file_name(refs: &[SecretFile], index: usize) -> String {
     let file = refs.get(index).map(|secret| secret.file.as_path().display().to_string());
     format!("\"{}\"", file.unwrap_or_default())
 }

@@ -12,30 +12,30 @@ use vmcp_upstream::{
     RefreshError, RevocationOutcome, Settings, Tokens,
 };
 
-use super::report::Found;
+use super::report::ProviderStatus;
 
 /// A provider that records the outcome of its last request.
-pub(crate) struct Asked {
+pub(crate) struct ObservedProvider {
     provider: Provider,
     kind: &'static str,
     /// Configured address.
     at: String,
     /// `true` if the provider publishes metadata that can be fetched without a login.
     is_discovered: bool,
-    memory: Mutex<Memory>,
+    last: Mutex<LastStatus>,
 }
 
 #[derive(Default)]
-struct Memory {
+struct LastStatus {
     /// Error of the last attempt to begin a login.
     begin: Option<String>,
     /// Error of the last response to this server.
     answer: Option<String>,
     /// `true` after the first successful response.
-    has_answered: bool,
+    has_responded: bool,
 }
 
-impl Asked {
+impl ObservedProvider {
     pub(super) fn new(provider: Provider, settings: &Settings) -> Self {
         let (kind, at, is_discovered) = match &settings.kind {
             Kind::Oidc(oidc) => ("oidc", oidc.issuer.as_str().to_owned(), true),
@@ -44,7 +44,7 @@ impl Asked {
                 ("oauth2", at, matches!(oauth2.client, Client::Dynamic(_)))
             }
         };
-        Self { provider, kind, at, is_discovered, memory: Mutex::default() }
+        Self { provider, kind, at, is_discovered, last: Mutex::default() }
     }
 
     /// Fetches the provider's metadata, if it publishes any. Performs no login and no registration.
@@ -53,25 +53,25 @@ impl Asked {
             return;
         }
         let outcome = self.provider.check().await;
-        let trouble = outcome.as_ref().err().and_then(trouble);
-        let mut memory = self.memory();
-        memory.has_answered |= outcome.is_ok();
-        if trouble.is_some() && memory.begin != trouble {
-            tracing::warn!(provider = self.provider.name(), reason = trouble, "upstream provider");
+        let error = outcome.as_ref().err().and_then(attributable_error);
+        let mut last = self.last_status();
+        last.has_responded |= outcome.is_ok();
+        if error.is_some() && last.begin != error {
+            tracing::warn!(provider = self.provider.name(), reason = error, "upstream provider");
         }
-        memory.begin = trouble;
+        last.begin = error;
     }
 
     /// Returns the outcome of the last request.
-    pub(crate) fn found(&self) -> Found {
-        let Memory { begin, answer, has_answered } = &*self.memory();
+    pub(crate) fn report(&self) -> ProviderStatus {
+        let LastStatus { begin, answer, has_responded } = &*self.last_status();
         let message = begin.clone().or_else(|| answer.clone());
-        let status = match (&message, has_answered) {
+        let status = match (&message, has_responded) {
             (Some(_), _) => "unavailable",
             (None, true) => "ready",
             (None, false) => "unknown",
         };
-        Found {
+        ProviderStatus {
             name: self.provider.name().to_owned(),
             kind: self.kind,
             at: self.at.clone(),
@@ -80,20 +80,20 @@ impl Asked {
         }
     }
 
-    fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    fn last_status(&self) -> MutexGuard<'_, LastStatus> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn answered(&self, trouble: Option<String>, is_answer: bool) {
-        let mut memory = self.memory();
-        memory.has_answered |= is_answer;
-        if trouble.is_some() || is_answer {
-            memory.answer = trouble;
+    fn record_response(&self, error: Option<String>, is_response: bool) {
+        let mut last = self.last_status();
+        last.has_responded |= is_response;
+        if error.is_some() || is_response {
+            last.answer = error;
         }
     }
 }
 
-impl Upstream for Asked {
+impl Upstream for ObservedProvider {
     fn name(&self) -> &str {
         self.provider.name()
     }
@@ -121,7 +121,7 @@ impl Upstream for Asked {
     ) -> BoxFuture<'a, Result<(Uri, SecretSlice<u8>), ProviderError>> {
         Box::pin(async move {
             let outcome = Upstream::begin(&self.provider, state, freshness).await;
-            self.memory().begin = outcome.as_ref().err().and_then(trouble);
+            self.last_status().begin = outcome.as_ref().err().and_then(attributable_error);
             outcome
         })
     }
@@ -133,7 +133,10 @@ impl Upstream for Asked {
     ) -> BoxFuture<'a, Result<Login, ProviderError>> {
         Box::pin(async move {
             let outcome = Upstream::finish(&self.provider, leg, answer).await;
-            self.answered(outcome.as_ref().err().and_then(trouble), outcome.is_ok());
+            self.record_response(
+                outcome.as_ref().err().and_then(attributable_error),
+                outcome.is_ok(),
+            );
             outcome
         })
     }
@@ -143,9 +146,11 @@ impl Upstream for Asked {
             let outcome = Upstream::refresh(&self.provider, tokens).await;
             match &outcome {
                 Ok(_) | Err(RefreshError::GrantEnded | RefreshError::SubjectChanged) => {
-                    self.answered(None, true);
+                    self.record_response(None, true);
                 }
-                Err(RefreshError::Temporary(fault)) => self.answered(trouble(fault), false),
+                Err(RefreshError::Temporary(error)) => {
+                    self.record_response(attributable_error(error), false);
+                }
             }
             outcome
         })
@@ -159,7 +164,7 @@ impl Upstream for Asked {
     }
 }
 
-impl fmt::Debug for Asked {
+impl fmt::Debug for ObservedProvider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.provider.fmt(f)
     }
@@ -167,13 +172,13 @@ impl fmt::Debug for Asked {
 
 /// Returns the error if the provider or this server's registration causes it. Errors in data from the browser do not
 /// count: any client can send invalid data.
-fn trouble(fault: &ProviderError) -> Option<String> {
-    match fault {
+fn attributable_error(error: &ProviderError) -> Option<String> {
+    match error {
         ProviderError::Unavailable { .. }
         | ProviderError::ConfigMismatch(_)
-        | ProviderError::RegistrationStore => Some(fault.to_string()),
+        | ProviderError::RegistrationStore => Some(error.to_string()),
         ProviderError::Rejected { code, .. } => {
-            matches!(&**code, "invalid_client" | "unauthorized_client").then(|| fault.to_string())
+            matches!(&**code, "invalid_client" | "unauthorized_client").then(|| error.to_string())
         }
         ProviderError::Denied(_)
         | ProviderError::Response(_)
@@ -199,7 +204,7 @@ mod tests {
 
     use super::*;
 
-    fn asked(kind: Kind) -> Asked {
+    fn observed(kind: Kind) -> ObservedProvider {
         let settings = Settings {
             name: "corp".into(),
             kind,
@@ -214,19 +219,19 @@ mod tests {
         let registrations = Arc::new(MemoryRegistrations);
         let provider =
             Provider::new(settings.clone(), nobody, nobody, registrations, Clock::system());
-        Asked::new(provider.unwrap(), &settings)
+        ObservedProvider::new(provider.unwrap(), &settings)
     }
 
     /// Otherwise the authorization server could not detect a mix-up of providers (RFC 9700 section 4.4).
     #[test]
     fn has_issuer_of_provider() {
         let client = || StaticClient::new("us", None).unwrap();
-        let own = asked(Kind::Oidc(Box::new(Oidc {
+        let own = observed(Kind::Oidc(Box::new(Oidc {
             issuer: Issuer::new("https://id.example").unwrap(),
             client: client(),
             user_info: None,
         })));
-        let plain = asked(Kind::Oauth2(Box::new(Oauth2 {
+        let plain = observed(Kind::Oauth2(Box::new(Oauth2 {
             authorization_endpoint: Endpoint::new("https://git.example/authorize").unwrap(),
             token_endpoint: Endpoint::new("https://git.example/token").unwrap(),
             client: Client::Static(client()),
@@ -234,13 +239,13 @@ mod tests {
             user_info: None,
         })));
         assert_eq!((own.issuer(), plain.issuer()), (Some("https://id.example"), None));
-        for (asked, issuer, may_have_issuer) in [
+        for (observed, issuer, may_have_issuer) in [
             (&own, "https://id.example", true),
             (&own, "https://git.example", false),
             (&plain, "https://git.example", true),
             (&plain, "https://id.example", false),
         ] {
-            assert_eq!(asked.may_have_issuer(issuer), may_have_issuer, "{asked:?} {issuer}");
+            assert_eq!(observed.may_have_issuer(issuer), may_have_issuer, "{observed:?} {issuer}");
         }
     }
 
@@ -250,19 +255,19 @@ mod tests {
             endpoint: EndpointKind::Token,
             code: code.into(),
         };
-        for fault in [
+        for error in [
             ProviderError::Denied(AuthorizationDenied::Unavailable),
             ProviderError::Response(AuthorizationResponseError::WrongIssuer),
             refused("invalid_grant"),
         ] {
-            assert_eq!(trouble(&fault), None, "{fault}");
+            assert_eq!(attributable_error(&error), None, "{error}");
         }
         let away = ProviderError::Unavailable {
             endpoint: EndpointKind::Token,
             cause: EndpointError::Unreachable,
         };
-        for fault in [away, refused("invalid_client"), ProviderError::ConfigMismatch("x")] {
-            assert_eq!(trouble(&fault), Some(fault.to_string()));
+        for error in [away, refused("invalid_client"), ProviderError::ConfigMismatch("x")] {
+            assert_eq!(attributable_error(&error), Some(error.to_string()));
         }
     }
 }

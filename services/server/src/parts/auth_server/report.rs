@@ -5,22 +5,22 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::{Arc, Asked, Issuing, Store};
+use super::{Arc, AuthServerParts, ObservedProvider, Store};
 
 /// Time limit for the store's response.
-const PATIENCE: Duration = Duration::from_secs(5);
+const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Status of the authorization server, its store and its providers.
 #[derive(Clone, Debug)]
-pub(crate) struct Report {
+pub(crate) struct AuthServerReport {
     pub(crate) issuer: String,
-    pub(crate) storage: Stored,
-    pub(crate) upstreams: Vec<Found>,
+    pub(crate) storage: StorageStatus,
+    pub(crate) upstreams: Vec<ProviderStatus>,
 }
 
 /// Kind and status of the store.
 #[derive(Clone, Debug)]
-pub(crate) struct Stored {
+pub(crate) struct StorageStatus {
     /// `memory` or `redis`.
     pub(crate) kind: &'static str,
     /// One of `ready`, `unavailable` and `unknown`.
@@ -31,7 +31,7 @@ pub(crate) struct Stored {
 
 /// Status of an upstream provider.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
+pub(crate) struct ProviderStatus {
     pub(crate) name: String,
     /// `oidc` or `oauth2`.
     pub(crate) kind: &'static str,
@@ -43,34 +43,37 @@ pub(crate) struct Found {
     pub(crate) message: Option<String>,
 }
 
-impl Issuing {
+impl AuthServerParts {
     /// Checks the store and the providers as a server does at start.
-    pub(crate) async fn look(&self) -> Report {
-        let opened = timeout(PATIENCE, self.storage.open()).await;
+    pub(crate) async fn check(&self) -> AuthServerReport {
+        let opened = timeout(STORE_TIMEOUT, self.storage.open()).await;
         let found = match &opened {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err(format!("no answer within {} s", PATIENCE.as_secs())),
+            Err(_) => Err(format!("no answer within {} s", STORE_TIMEOUT.as_secs())),
         };
         let store: Arc<dyn Store> =
-            opened.ok().and_then(Result::ok).unwrap_or_else(super::forgotten);
+            opened.ok().and_then(Result::ok).unwrap_or_else(super::temporary_store);
         let providers = self.providers(&store, &self.settings.hmac);
         futures_util::future::join_all(providers.iter().map(|provider| provider.check())).await;
-        Report {
+        AuthServerReport {
             issuer: self.issuer().to_owned(),
-            storage: Stored::new(self.storage.kind(), Some(found)),
-            upstreams: providers.iter().map(|provider| Asked::found(provider)).collect(),
+            storage: StorageStatus::new(self.storage.kind(), Some(found)),
+            upstreams: providers
+                .iter()
+                .map(|provider| ObservedProvider::report(provider))
+                .collect(),
         }
     }
 }
 
 // === impl Report ===
 
-impl Report {
+impl AuthServerReport {
     pub(crate) fn to_json(&self) -> Value {
-        let Self { issuer, storage: Stored { kind, status, message }, upstreams } = self;
-        let upstream = |found: &Found| {
-            let Found { name, kind, at, status, message } = found;
+        let Self { issuer, storage: StorageStatus { kind, status, message }, upstreams } = self;
+        let upstream = |found: &ProviderStatus| {
+            let ProviderStatus { name, kind, at, status, message } = found;
             json!({"name": name, "type": kind, "url": at, "status": status, "message": message})
         };
         json!({
@@ -83,7 +86,7 @@ impl Report {
 
 // === impl Stored ===
 
-impl Stored {
+impl StorageStatus {
     /// Creates the status from the last result; `found` is `None` before the first check.
     pub(crate) fn new(kind: &'static str, found: Option<Result<(), String>>) -> Self {
         match found {

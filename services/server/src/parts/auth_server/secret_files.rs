@@ -11,19 +11,19 @@ use vmcp_config::{ConfigError, SecretFile};
 use crate::file_mode::is_readable_by_others;
 
 /// Maximum size of a secret file, in bytes.
-const LARGEST: u64 = 64 << 10;
+const MAX_FILE_SIZE: u64 = 64 << 10;
 
 /// Reader of secret files, which collects errors.
 #[derive(Default)]
-pub(super) struct Files {
+pub(super) struct SecretFiles {
     pub(super) errors: Vec<ConfigError>,
     /// Configuration path and file path of files that users beyond the owner and the group can read.
     pub(super) exposed: Vec<(String, String)>,
     /// Digest of all contents.
-    pub(super) print: DefaultHasher,
+    pub(super) digest: DefaultHasher,
 }
 
-impl Files {
+impl SecretFiles {
     /// Returns the content of the file that the setting at `at` names; `None` after an error.
     pub(super) fn bytes(&mut self, at: &str, secret: &SecretFile) -> Option<SecretSlice<u8>> {
         let SecretFile { file } = secret;
@@ -33,12 +33,12 @@ impl Files {
                     let file = file.as_path().display().to_string();
                     self.exposed.push((format!("{at}.file"), file));
                 }
-                bytes.hash(&mut self.print);
+                bytes.hash(&mut self.digest);
                 Some(bytes.into())
             }
             Err(problem) => {
                 let found = format!("\"{}\", {problem}", file.as_path().display());
-                let allowed = format!("a readable file of 1 to {LARGEST} bytes");
+                let allowed = format!("a readable file of 1 to {MAX_FILE_SIZE} bytes");
                 self.errors.push(ConfigError::new(format!("{at}.file"), found, allowed));
                 None
             }
@@ -73,10 +73,10 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
     }
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(unreadable)?;
-    file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    file.take(MAX_FILE_SIZE + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     match bytes.len() as u64 {
         0 => Err("which is empty".to_owned()),
-        1..=LARGEST => Ok(bytes),
+        1..=MAX_FILE_SIZE => Ok(bytes),
         _ => Err("which is too large".to_owned()),
     }
 }

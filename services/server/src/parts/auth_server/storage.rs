@@ -97,7 +97,7 @@ impl Converter {
         let named =
             issuer.replace(|c: char| !c.is_ascii_alphanumeric() && !"-._/:".contains(c), "_");
         let namespace = Namespace::new(&named).map_err(|error| {
-            self.refuse("authServer.issuer", format!("\"{issuer}\""), error.to_string());
+            self.reject("authServer.issuer", format!("\"{issuer}\""), error.to_string());
         });
         Some(Storage::Redis(Box::new(settings), namespace.ok()?))
     }
@@ -110,7 +110,7 @@ impl Converter {
                 let auth_server::Sentinel { master_name, db, nodes } = config;
                 let nodes = match nodes {
                     SentinelNodes::Addresses(all) => all.iter().map(node).collect(),
-                    SentinelNodes::Service(service) => vec![behind(service)],
+                    SentinelNodes::Service(service) => vec![service_node(service)],
                 };
                 let tls = self.tls(&format!("{REDIS}.sentinelTls"), tls)?;
                 Address::Sentinel(Sentinel { master: master_name, database: db, nodes, tls })
@@ -140,7 +140,7 @@ impl Converter {
         };
         tls.map(Some)
             .map_err(|error: TlsError| {
-                self.refuse(key, "what nobody can be trusted by", error.to_string());
+                self.reject(key, "what nobody can be trusted by", error.to_string());
             })
             .ok()
     }
@@ -153,7 +153,7 @@ fn node(address: &HostPort) -> Node {
 }
 
 /// Returns the DNS name of the Service within the cluster.
-fn behind(service: SentinelService) -> Node {
+fn service_node(service: SentinelService) -> Node {
     let SentinelService { name, namespace, port } = service;
     let host = match namespace {
         Some(namespace) => format!("{name}.{namespace}.svc"),

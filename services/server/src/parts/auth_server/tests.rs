@@ -32,19 +32,19 @@ impl Drop for Folder {
     }
 }
 
-fn converted(section: &str) -> Converted {
+fn converted(section: &str) -> Conversion {
     let text = format!(
         "name: tools\nincomingAuth: {{type: oidc, oidc: {{issuer: \"https://a.test\", clientId: c, \
          audience: \"https://a.test/mcp\", scopes: [tools]}}}}\n\
          authServer:\n  issuer: \"https://a.test\"\n{section}"
     );
     let file = File::parse(&text, Format::Yaml).unwrap_or_else(|error| panic!("{error}\n{text}"));
-    issuing("tools", file.auth_server.unwrap(), &file.incoming_auth, &Egress::default())
+    convert("tools", file.auth_server.unwrap(), &file.incoming_auth, &Egress::default())
 }
 
-fn issuing_of(section: &str) -> Issuing {
+fn issuing_of(section: &str) -> AuthServerParts {
     let converted = converted(section);
-    converted.issuing.unwrap_or_else(|| panic!("{:?}", converted.errors))
+    converted.auth_server.unwrap_or_else(|| panic!("{:?}", converted.errors))
 }
 
 const PLAIN: &str = "  upstreamProviders: [{name: o, type: oidc, \
@@ -53,33 +53,33 @@ const PLAIN: &str = "  upstreamProviders: [{name: o, type: oidc, \
 #[test]
 fn converts_section_to_settings() {
     let secret = Folder::new();
-    let issuing = issuing_of(&format!(
+    let auth_server = issuing_of(&format!(
         "  authorizationEndpointBaseUrl: \"https://a.test/pages\"\n  baselineClientScopes: [openid]\n  \
          hmacSecretRefs: [{}]\n  tokenLifespans: {{accessTokenLifespan: 2m, authCodeLifespan: 1m, \
          refreshTokenLifespan: 2h}}\n  upstreamCheckInterval: 5m\n{PLAIN}",
         secret.secret()
     ));
     let Settings { issuer, authorization_base, audiences, scopes, baseline_scopes, .. } =
-        &issuing.settings;
+        &auth_server.settings;
     assert_eq!(issuer.as_str(), "https://a.test");
     assert_eq!(authorization_base.as_ref().unwrap().as_str(), "https://a.test/pages");
     assert!(audiences.contains("https://a.test/mcp"));
     assert_eq!(scopes.to_string(), "openid profile email offline_access tools");
     assert_eq!(baseline_scopes.to_string(), "openid");
-    let Settings { lifespans, keys, hmac, display_name, .. } = &issuing.settings;
+    let Settings { lifespans, keys, hmac, display_name, .. } = &auth_server.settings;
     assert_eq!(lifespans.access(), Duration::from_secs(120));
     assert_eq!(lifespans.code(), Duration::from_secs(60));
     assert_eq!(lifespans.refresh(), Duration::from_secs(7200));
-    assert_eq!(issuing.settings.upstream_check_interval, Duration::from_secs(300));
+    assert_eq!(auth_server.settings.upstream_check_interval, Duration::from_secs(300));
     assert!(keys.is_ephemeral() && !hmac.is_ephemeral());
     assert_eq!(display_name, "tools");
-    assert!(matches!(issuing.storage, Storage::Memory));
+    assert!(matches!(auth_server.storage, Storage::Memory));
 }
 
 #[test]
 fn converts_openid_provider_to_settings() {
     let secret = Folder::new();
-    let issuing = issuing_of(&format!(
+    let auth_server = issuing_of(&format!(
         "  upstreamProviders:\n  - name: o\n    type: oidc\n    oidcConfig:\n      \
          issuerUrl: \"https://o.test/t/\"\n      clientId: us\n      clientSecretRef: {}\n      \
          redirectUri: \"https://a.test/back\"\n      scopes: [openid, mail]\n      \
@@ -89,7 +89,7 @@ fn converts_openid_provider_to_settings() {
          nameFields: [called], emailFields: [post]}}\n",
         secret.secret()
     ));
-    let [settings] = &*issuing.upstreams else { panic!("{issuing:?}") };
+    let [settings] = &*auth_server.upstreams else { panic!("{auth_server:?}") };
     assert_eq!((&*settings.name, &*settings.client_name), ("o", "tools"));
     assert_eq!(settings.redirect_uri.uri(), "https://a.test/back");
     assert_eq!(settings.scopes.iter().collect::<Vec<_>>(), ["openid", "mail"]);
@@ -121,8 +121,8 @@ fn converts_oauth_provider_to_settings() {
         )
     };
     let of = |client: &str| {
-        let mut issuing = issuing_of(&oauth2(client));
-        let settings = issuing.upstreams.remove(0);
+        let mut auth_server = issuing_of(&oauth2(client));
+        let settings = auth_server.upstreams.remove(0);
         let vmcp_upstream::Kind::Oauth2(kind) = settings.kind.clone() else { panic!() };
         (settings, kind)
     };
@@ -138,7 +138,7 @@ fn converts_oauth_provider_to_settings() {
     assert_eq!(kind.user_info.unwrap().endpoint.uri(), "https://g.test/me");
     assert!(format!("{:?}", kind.client).contains("id: \"us\", public: false"));
 
-    for (place, shown) in [
+    for (location, shown) in [
         ("registrationEndpoint: \"https://g.test/r\"", "Endpoint(Endpoint(https://g.test/r))"),
         (
             "discoveryUrl: \"https://g.test/.well-known/openid-configuration\"",
@@ -146,7 +146,7 @@ fn converts_oauth_provider_to_settings() {
         ),
     ] {
         let (_, kind) = of(&format!(
-            "dcrConfig: {{{place}, initialAccessTokenRef: {}, softwareId: s1, softwareStatement: a.b.c}}",
+            "dcrConfig: {{{location}, initialAccessTokenRef: {}, softwareId: s1, softwareStatement: a.b.c}}",
             secret.secret()
         ));
         let client = format!("{:?}", kind.client);
@@ -157,11 +157,11 @@ fn converts_oauth_provider_to_settings() {
 fn redis(fields: &str) -> (Box<vmcp_redis::Settings>, String) {
     let secret = Folder::new();
     let secret = secret.secret();
-    let issuing = issuing_of(&format!(
+    let auth_server = issuing_of(&format!(
         "  storage:\n    type: redis\n    redis:\n      aclUserConfig: {{passwordSecretRef: {secret}, \
          usernameSecretRef: {secret}}}\n{fields}{PLAIN}"
     ));
-    let Storage::Redis(settings, namespace) = issuing.storage else { panic!() };
+    let Storage::Redis(settings, namespace) = auth_server.storage else { panic!() };
     (settings, format!("{namespace:?}"))
 }
 
@@ -215,7 +215,7 @@ fn reports_invalid_certificate_with_path() {
              sentinelConfig: {{masterName: m, sentinelAddrs: [\"s.test:1\"]}}\n      \
              {key}: {{caCertSecretRef: {secret}}}\n{PLAIN}"
         ));
-        assert!(converted.issuing.is_none());
+        assert!(converted.auth_server.is_none());
         let at = format!("authServer.storage.redis.{key}.caCertSecretRef");
         assert!(converted.errors.iter().any(|error| error.path == at), "{converted:?}");
     }
@@ -226,11 +226,11 @@ fn fingerprint_changes_only_with_changed_input() {
     let secret = Folder::new();
     let section = format!("  hmacSecretRefs: [{}]\n{PLAIN}", secret.secret());
     let (one, same) = (issuing_of(&section), issuing_of(&section));
-    assert_eq!((one.print, one.storage_print), (same.print, same.storage_print));
+    assert_eq!((one.digest, one.storage_digest), (same.digest, same.storage_digest));
     std::fs::write(secret.0.join("secret"), "another secret of thirty-two bytes").unwrap();
     let rotated = issuing_of(&section);
-    assert_ne!(one.print, rotated.print);
-    assert_eq!(one.storage_print, rotated.storage_print);
+    assert_ne!(one.digest, rotated.digest);
+    assert_eq!(one.storage_digest, rotated.storage_digest);
 }
 
 #[test]
@@ -243,12 +243,12 @@ fn distinguishes_changed_password_from_changed_address() {
         );
         issuing_of(&format!("  storage: {{type: redis, redis: {redis}}}\n{PLAIN}"))
     };
-    let (one, elsewhere) = (at("127.0.0.1:1"), at("127.0.0.1:2"));
-    assert_ne!(one.place_print, elsewhere.place_print);
+    let (one, reject_foreign_endpoints) = (at("127.0.0.1:1"), at("127.0.0.1:2"));
+    assert_ne!(one.storage_address_digest, reject_foreign_endpoints.storage_address_digest);
     std::fs::write(secret.0.join("secret"), "another\n").unwrap();
     let rotated = at("127.0.0.1:1");
-    assert_eq!(one.place_print, rotated.place_print);
-    assert_ne!(one.storage_print, rotated.storage_print);
+    assert_eq!(one.storage_address_digest, rotated.storage_address_digest);
+    assert_ne!(one.storage_digest, rotated.storage_digest);
 }
 
 #[test]

@@ -17,7 +17,7 @@ use vmcp_upstream::{
 use super::Converter;
 
 /// Settings that both kinds of provider share.
-struct Common {
+struct CommonSettings {
     redirect_uri: Option<ExactUrl>,
     scopes: Vec<String>,
     params: BTreeMap<String, String>,
@@ -32,29 +32,32 @@ impl Converter {
         name: &str,
         resource: &str,
     ) -> Option<Settings> {
-        let Upstream { name: called, kind } = upstream;
+        let Upstream { name: provider_name, kind } = upstream;
         let (kind, common) = match kind {
             UpstreamKind::Oidc(oidc) => self.oidc_upstream(at, *oidc),
             UpstreamKind::Oauth2(oauth2) => self.oauth2_upstream(at, *oauth2),
         };
-        let Common { redirect_uri, scopes, params } = common;
-        let back = redirect_uri.map_or_else(
+        let CommonSettings { redirect_uri, scopes, params } = common;
+        let callback = redirect_uri.map_or_else(
             || format!("{}/oauth/callback", resource.trim_end_matches('/')),
             |uri| uri.as_str().to_owned(),
         );
-        let redirect_uri =
-            self.taken(format!("{at}.redirectUri"), &format!("\"{back}\""), Endpoint::new(&back));
+        let redirect_uri = self.accept(
+            format!("{at}.redirectUri"),
+            &format!("\"{callback}\""),
+            Endpoint::new(&callback),
+        );
         let asked = Scopes::new(&scopes);
         if matches!(kind, Some(Kind::Oidc(_))) && !scopes.iter().any(|scope| scope == "openid") {
             let allowed = SettingsError::NoOpenid.to_string();
-            self.refuse(format!("{at}.scopes"), "no openid", allowed);
+            self.reject(format!("{at}.scopes"), "no openid", allowed);
         }
-        let scopes = self.taken(format!("{at}.scopes"), "the scopes", asked);
+        let scopes = self.accept(format!("{at}.scopes"), "the scopes", asked);
         let params = Params::new(params);
         let params =
-            self.taken(format!("{at}.additionalAuthorizationParams"), "the parameters", params);
+            self.accept(format!("{at}.additionalAuthorizationParams"), "the parameters", params);
         Some(Settings {
-            name: called.as_str().into(),
+            name: provider_name.as_str().into(),
             kind: kind?,
             redirect_uri: redirect_uri?,
             scopes: scopes?,
@@ -67,7 +70,7 @@ impl Converter {
         &mut self,
         at: &str,
         upstream: OidcUpstream<SecretFile>,
-    ) -> (Option<Kind>, Common) {
+    ) -> (Option<Kind>, CommonSettings) {
         let OidcUpstream {
             issuer_url,
             client_id,
@@ -79,22 +82,22 @@ impl Converter {
         } = upstream;
         let issuer = issuer_url.as_str();
         let issuer =
-            self.taken(format!("{at}.issuerUrl"), &format!("\"{issuer}\""), Issuer::new(issuer));
-        let client = self.fixed(at, &client_id, client_secret_ref);
+            self.accept(format!("{at}.issuerUrl"), &format!("\"{issuer}\""), Issuer::new(issuer));
+        let client = self.static_client(at, &client_id, client_secret_ref);
         let user_info = user_info_override
             .map(|user_info| self.user_info(&format!("{at}.userInfoOverride"), user_info));
         let oidc = || {
             let user_info = user_info.map_or(Some(None), |user_info| user_info.map(Some))?;
             Some(Kind::Oidc(Box::new(Oidc { issuer: issuer?, client: client?, user_info })))
         };
-        (oidc(), Common { redirect_uri, scopes, params })
+        (oidc(), CommonSettings { redirect_uri, scopes, params })
     }
 
     fn oauth2_upstream(
         &mut self,
         at: &str,
         upstream: Oauth2Upstream<SecretFile>,
-    ) -> (Option<Kind>, Common) {
+    ) -> (Option<Kind>, CommonSettings) {
         let Oauth2Upstream {
             authorization_endpoint,
             token_endpoint,
@@ -110,11 +113,11 @@ impl Converter {
         let token = self.endpoint(format!("{at}.tokenEndpoint"), token_endpoint.as_str());
         let client = match client {
             Client::Static { id, secret } => {
-                self.fixed(at, &id, secret).map(vmcp_upstream::Client::Static)
+                self.static_client(at, &id, secret).map(vmcp_upstream::Client::Static)
             }
-            Client::Dynamic(dcr) => {
-                self.dynamic(&format!("{at}.dcrConfig"), dcr).map(vmcp_upstream::Client::Dynamic)
-            }
+            Client::Dynamic(dcr) => self
+                .dynamic_client(&format!("{at}.dcrConfig"), dcr)
+                .map(vmcp_upstream::Client::Dynamic),
         };
         let mapping = token_response_mapping
             .map(|mapping| self.mapping(&format!("{at}.tokenResponseMapping"), mapping));
@@ -129,42 +132,50 @@ impl Converter {
                 user_info: user_info.map_or(Some(None), |user_info| user_info.map(Some))?,
             })))
         };
-        (oauth2(), Common { redirect_uri, scopes, params })
+        (oauth2(), CommonSettings { redirect_uri, scopes, params })
     }
 
-    fn fixed(&mut self, at: &str, id: &str, secret: Option<SecretFile>) -> Option<StaticClient> {
+    fn static_client(
+        &mut self,
+        at: &str,
+        id: &str,
+        secret: Option<SecretFile>,
+    ) -> Option<StaticClient> {
         let secret = self.secret(&format!("{at}.clientSecretRef"), secret)?;
         let found = "a client id or secret";
-        self.taken(format!("{at}.clientId"), found, StaticClient::new(id, secret))
+        self.accept(format!("{at}.clientId"), found, StaticClient::new(id, secret))
     }
 
-    fn dynamic(&mut self, at: &str, dcr: Dcr<SecretFile>) -> Option<DynamicClient> {
+    fn dynamic_client(&mut self, at: &str, dcr: Dcr<SecretFile>) -> Option<DynamicClient> {
         let Dcr { endpoint, initial_access_token, software_id, software_statement } = dcr;
         let token = self.secret(&format!("{at}.initialAccessTokenRef"), initial_access_token)?;
-        let (at_place, place) = match endpoint {
+        let (location_path, location) = match endpoint {
             DcrEndpoint::Discovery(url) => {
                 let at = format!("{at}.discoveryUrl");
-                let place = self.endpoint(at.clone(), url.as_str())?;
-                (at, RegistrationSource::Discovery(place))
+                let location = self.endpoint(at.clone(), url.as_str())?;
+                (at, RegistrationSource::Discovery(location))
             }
             DcrEndpoint::Registration(url) => {
                 let at = format!("{at}.registrationEndpoint");
-                let place = self.endpoint(at.clone(), url.as_str())?;
-                (at, RegistrationSource::Endpoint(place))
+                let location = self.endpoint(at.clone(), url.as_str())?;
+                (at, RegistrationSource::Endpoint(location))
             }
         };
-        let mut dynamic = self.taken(at_place, "the URL", DynamicClient::new(place))?;
+        let mut dynamic_client =
+            self.accept(location_path, "the URL", DynamicClient::new(location))?;
         if let Some(token) = token {
-            let with = dynamic.initial_access_token(token);
-            dynamic = self.taken(format!("{at}.initialAccessTokenRef"), "the token", with)?;
+            let with = dynamic_client.initial_access_token(token);
+            dynamic_client =
+                self.accept(format!("{at}.initialAccessTokenRef"), "the token", with)?;
         }
         if let Some(statement) = software_statement {
-            let with = dynamic.software_statement(&statement);
-            dynamic = self.taken(format!("{at}.softwareStatement"), "the statement", with)?;
+            let with = dynamic_client.software_statement(&statement);
+            dynamic_client =
+                self.accept(format!("{at}.softwareStatement"), "the statement", with)?;
         }
         Some(match software_id {
-            Some(id) => dynamic.software_id(&id),
-            None => dynamic,
+            Some(id) => dynamic_client.software_id(&id),
+            None => dynamic_client,
         })
     }
 
@@ -176,7 +187,7 @@ impl Converter {
             scope_path,
         } = mapping;
         let mut path = |key: &str, text: &str| {
-            self.taken(format!("{at}.{key}"), &format!("\"{text}\""), Path::new(text))
+            self.accept(format!("{at}.{key}"), &format!("\"{text}\""), Path::new(text))
         };
         let access_token = path("accessTokenPath", &access_token_path);
         let expires_in = path("expiresInPath", &expires_in_path);
@@ -196,9 +207,9 @@ impl Converter {
         let auth_server::FieldMapping { subject_fields, name_fields, email_fields } = field_mapping;
         let endpoint = self.endpoint(format!("{at}.endpointUrl"), endpoint_url.as_str());
         let headers = Headers::new(additional_headers);
-        let headers = self.taken(format!("{at}.additionalHeaders"), "the headers", headers);
+        let headers = self.accept(format!("{at}.additionalHeaders"), "the headers", headers);
         let fields = FieldMapping::new(subject_fields, name_fields, email_fields);
-        let fields = self.taken(format!("{at}.fieldMapping"), "the fields", fields);
+        let fields = self.accept(format!("{at}.fieldMapping"), "the fields", fields);
         let method = match http_method {
             HttpMethod::Get => Method::Get,
             HttpMethod::Post => Method::Post,
@@ -215,7 +226,7 @@ impl Converter {
             }
             endpoint => endpoint,
         };
-        self.taken(at, &format!("\"{url}\""), endpoint)
+        self.accept(at, &format!("\"{url}\""), endpoint)
     }
 
     /// Reads the secret from a file; `None` after an error.
@@ -227,7 +238,12 @@ impl Converter {
         }
     }
 
-    fn taken<T>(&mut self, at: String, found: &str, result: Result<T, SettingsError>) -> Option<T> {
-        result.map_err(|error| self.refuse(at, found, error.to_string())).ok()
+    fn accept<T>(
+        &mut self,
+        at: String,
+        found: &str,
+        result: Result<T, SettingsError>,
+    ) -> Option<T> {
+        result.map_err(|error| self.reject(at, found, error.to_string())).ok()
     }
 }

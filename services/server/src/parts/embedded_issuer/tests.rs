@@ -84,10 +84,10 @@ fn server() -> AuthServer {
 #[tokio::test]
 async fn session_end_revokes_only_own_tokens() {
     let server = server();
-    let sessions = Sessions::new(&server);
+    let sessions = IssuerSessions::new(&server);
     let [ended, other] = [1, 2].map(|name| SessionId::from_bytes([name; 16]));
     let of = |session| {
-        let revocation = Arc::new(sessions.end(session));
+        let revocation = Arc::new(sessions.revocation(session));
         Identity::builder("https://mcp.example", "alice").revocation(revocation).build()
     };
     let callers = [of(ended), of(other)];

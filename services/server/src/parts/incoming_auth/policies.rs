@@ -6,11 +6,11 @@ use vmcp_authz::AuthorizationLayer;
 use vmcp_cedar::{Cedar, NamedBackend, PolicyError};
 use vmcp_config::Warning;
 
-use super::{Converter, Guards};
+use super::{Converter, IncomingAuth};
 
 const AT: &str = "incomingAuth.authz";
 
-impl Guards {
+impl IncomingAuth {
     /// Warns of policies that compare `resource.backend` with what is not the name of a backend.
     pub(in crate::parts) fn unknown_backends(
         &self,
@@ -36,9 +36,9 @@ impl Converter<'_> {
         let vmcp_config::Cedar { policies, entities_json, primary_upstream_provider } = cedar;
         match Cedar::new(name, &policies, &entities_json) {
             Ok(parsed) => {
-                for fault in parsed.check_names(&policies) {
-                    let (path, found, message) = told(&fault);
-                    self.refuse(format!("{AT}.{path}"), found, message);
+                for error in parsed.check_names(&policies) {
+                    let (path, found, message) = error_details(&error);
+                    self.reject(format!("{AT}.{path}"), found, message);
                 }
                 for (index, server) in parsed.foreign_servers() {
                     let path = format!("{AT}.policies[{index}]");
@@ -52,14 +52,14 @@ impl Converter<'_> {
                 // The gateway asks it wherever it lists and routes.
                 let layer = AuthorizationLayer::new(parsed).delegate_to_inner();
                 let cedar = Arc::downgrade(layer.policy());
-                self.held
+                self.gauges
                     .add("policy_decisions", move || cedar.upgrade().map(|it| it.cached_entries()));
                 Some(layer)
             }
-            Err(faults) => {
-                for fault in faults.errors() {
-                    let (path, found, message) = told(fault);
-                    self.refuse(format!("{AT}.{path}"), found, message);
+            Err(errors) => {
+                for error in errors.errors() {
+                    let (path, found, message) = error_details(error);
+                    self.reject(format!("{AT}.{path}"), found, message);
                 }
                 None
             }
@@ -68,8 +68,8 @@ impl Converter<'_> {
 }
 
 /// Returns the path, the found value and the allowed values for a policy error.
-fn told(fault: &PolicyError) -> (String, String, String) {
-    match fault {
+fn error_details(error: &PolicyError) -> (String, String, String) {
+    match error {
         PolicyError::NoPolicies => {
             ("policies".to_owned(), "none".to_owned(), "at least one policy".to_owned())
         }

@@ -8,34 +8,34 @@ use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 use vmcp_auth_store::{Counts, Store};
 
-use crate::parts::{Asked, Stored};
+use crate::parts::{ObservedProvider, StorageStatus};
 
 /// Interval of store checks.
-const LOOK: Duration = Duration::from_secs(15);
+const STORE_CHECK_INTERVAL: Duration = Duration::from_secs(15);
 
 /// Time limit of a store check.
-const PATIENCE: Duration = Duration::from_secs(5);
+const STORE_CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Interval of provider checks, and the shorter one while a provider fails.
-const CHECK: Duration = Duration::from_secs(300);
-const CHECK_AGAIN: Duration = Duration::from_secs(30);
+const PROVIDER_CHECK_INTERVAL: Duration = Duration::from_secs(300);
+const PROVIDER_RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Result of the last store check.
 #[derive(Debug, Default)]
-pub(super) struct Seen(ArcSwap<Look>);
+pub(super) struct StoreMonitor(ArcSwap<StoreStatus>);
 
 #[derive(Debug, Default)]
-struct Look {
+struct StoreStatus {
     counts: Counts,
     /// `None` before the first check.
-    found: Option<Result<(), String>>,
+    result: Option<Result<(), String>>,
 }
 
 /// Handle that aborts its task when dropped.
 #[derive(Debug)]
-pub(super) struct Task(AbortHandle);
+pub(super) struct AbortOnDrop(AbortHandle);
 
-impl Seen {
+impl StoreMonitor {
     /// Returns the counts of the last successful check.
     pub(super) fn counts(&self) -> Counts {
         self.0.load().counts
@@ -43,45 +43,53 @@ impl Seen {
 
     /// Returns `true` if the last check succeeded; `None` before the first one.
     pub(super) fn is_up(&self) -> Option<bool> {
-        self.0.load().found.as_ref().map(Result::is_ok)
+        self.0.load().result.as_ref().map(Result::is_ok)
     }
 
-    pub(super) fn stored(&self, kind: &'static str) -> Stored {
-        Stored::new(kind, self.0.load().found.clone())
+    pub(super) fn stored(&self, kind: &'static str) -> StorageStatus {
+        StorageStatus::new(kind, self.0.load().result.clone())
     }
 
-    async fn look(&self, store: &dyn Store) {
-        let answer = timeout(PATIENCE, store.counts()).await;
-        let (counts, found) = match answer {
+    async fn check(&self, store: &dyn Store) {
+        let answer = timeout(STORE_CHECK_TIMEOUT, store.counts()).await;
+        let (counts, result) = match answer {
             Ok(Ok(counts)) => (counts, Ok(())),
             Ok(Err(error)) => (self.counts(), Err(error.to_string())),
-            Err(_) => (self.counts(), Err(format!("no answer within {} s", PATIENCE.as_secs()))),
+            Err(_) => (
+                self.counts(),
+                Err(format!("no answer within {} s", STORE_CHECK_TIMEOUT.as_secs())),
+            ),
         };
-        self.0.store(Arc::new(Look { counts, found: Some(found) }));
+        self.0.store(Arc::new(StoreStatus { counts, result: Some(result) }));
     }
 }
 
-impl Task {
+impl AbortOnDrop {
     /// Starts the periodic check of the store.
-    pub(super) fn of_store(seen: &Arc<Seen>, store: &Arc<dyn Store>) -> Self {
-        let (seen, store) = (Arc::clone(seen), Arc::clone(store));
+    pub(super) fn watch_store(monitor: &Arc<StoreMonitor>, store: &Arc<dyn Store>) -> Self {
+        let (monitor, store) = (Arc::clone(monitor), Arc::clone(store));
         Self::spawn(async move {
             loop {
-                seen.look(&*store).await;
-                sleep(LOOK).await;
+                monitor.check(&*store).await;
+                sleep(STORE_CHECK_INTERVAL).await;
             }
         })
     }
 
     /// Starts the periodic check of the providers.
-    pub(super) fn of_providers(providers: Vec<Arc<Asked>>) -> Self {
+    pub(super) fn watch_providers(providers: Vec<Arc<ObservedProvider>>) -> Self {
         Self::spawn(async move {
             loop {
                 let checks = providers.iter().map(|provider| provider.check());
                 futures_util::future::join_all(checks).await;
-                let mut found = providers.iter().map(|provider| provider.found());
-                let away = found.any(|found| found.status == "unavailable");
-                sleep(if away { CHECK_AGAIN } else { CHECK }).await;
+                let mut result = providers.iter().map(|provider| provider.report());
+                let is_unavailable = result.any(|result| result.status == "unavailable");
+                sleep(if is_unavailable {
+                    PROVIDER_RETRY_INTERVAL
+                } else {
+                    PROVIDER_CHECK_INTERVAL
+                })
+                .await;
             }
         })
     }
@@ -91,7 +99,7 @@ impl Task {
     }
 }
 
-impl Drop for Task {
+impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -106,10 +114,10 @@ mod tests {
 
     #[tokio::test]
     async fn reports_store_ready_and_counted_after_poll() {
-        let seen = Seen::default();
-        assert_eq!((seen.is_up(), seen.stored("memory").status), (None, "unknown"));
-        seen.look(&MemoryStore::new(Limits::default(), Clock::system())).await;
-        assert_eq!((seen.is_up(), seen.stored("memory").status), (Some(true), "ready"));
-        assert_eq!(seen.counts(), Counts::default());
+        let monitor = StoreMonitor::default();
+        assert_eq!((monitor.is_up(), monitor.stored("memory").status), (None, "unknown"));
+        monitor.check(&MemoryStore::new(Limits::default(), Clock::system())).await;
+        assert_eq!((monitor.is_up(), monitor.stored("memory").status), (Some(true), "ready"));
+        assert_eq!(monitor.counts(), Counts::default());
     }
 }

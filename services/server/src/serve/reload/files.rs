@@ -6,36 +6,36 @@ use std::path::{Path, PathBuf};
 use vmcp_config::{File, Format};
 
 /// Maximum number of watched files.
-const MOST: usize = 1024;
+const MAX_FILES: usize = 1024;
 
 /// Path prefix of settings that are read only at start.
-const AT_A_START: &str = "telemetry.";
+const START_ONLY_PREFIX: &str = "telemetry.";
 
 /// Metadata of the files that a configuration names, for change detection.
 #[derive(Debug, Default)]
 pub struct NamedFiles {
-    files: Vec<(PathBuf, Option<Stamp>)>,
+    files: Vec<(PathBuf, Option<FileStamp>)>,
     /// Metadata at the last poll.
-    last: Vec<Option<Stamp>>,
+    last: Vec<Option<FileStamp>>,
 }
 
 /// Metadata that identifies the content of a file without reading it. Symbolic links are followed, so the link swap of
 /// a mounted Secret shows up as a different file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stamp {
-    place: (u64, u64),
+pub(super) struct FileStamp {
+    inode: (u64, u64),
     size: u64,
     modified: (i64, i64),
     changed: (i64, i64),
 }
 
-pub(super) fn stamp(path: &Path) -> Option<Stamp> {
-    let seen = std::fs::metadata(path).ok()?;
-    Some(Stamp {
-        place: (seen.dev(), seen.ino()),
-        size: seen.len(),
-        modified: (seen.mtime(), seen.mtime_nsec()),
-        changed: (seen.ctime(), seen.ctime_nsec()),
+pub(super) fn stamp(path: &Path) -> Option<FileStamp> {
+    let metadata = std::fs::metadata(path).ok()?;
+    Some(FileStamp {
+        inode: (metadata.dev(), metadata.ino()),
+        size: metadata.len(),
+        modified: (metadata.mtime(), metadata.mtime_nsec()),
+        changed: (metadata.ctime(), metadata.ctime_nsec()),
     })
 }
 
@@ -47,14 +47,14 @@ impl NamedFiles {
     pub fn of(text: &str) -> Self {
         let named = File::file_references(text, Format::Yaml).into_iter();
         let mut paths: Vec<_> = named
-            .filter(|file| !file.setting.starts_with(AT_A_START))
+            .filter(|file| !file.setting.starts_with(START_ONLY_PREFIX))
             .map(|file| file.path)
             .collect();
         paths.sort();
         paths.dedup();
-        if paths.len() > MOST {
-            tracing::warn!(files = paths.len(), "only the first {MOST} files are watched");
-            paths.truncate(MOST);
+        if paths.len() > MAX_FILES {
+            tracing::warn!(files = paths.len(), "only the first {MAX_FILES} files are watched");
+            paths.truncate(MAX_FILES);
         }
         let files: Vec<_> = paths.into_iter().map(|path| (stamp(&path), path)).collect();
         let last = files.iter().map(|(stamp, _)| *stamp).collect();

@@ -1,0 +1,218 @@
+//! State of the server: one part that a reload replaces, one that it keeps.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use http::StatusCode;
+use serde_json::json;
+use vmcp_aggregate::Gateway;
+use vmcp_aggregate::status::CacheSizes;
+use vmcp_audit::AuditLayer;
+use vmcp_audit_log::LogHandle;
+use vmcp_core::ByteBudget;
+use vmcp_decode::DecodeLayer;
+use vmcp_telemetry_export::Telemetry;
+
+use super::json_response;
+use crate::auth_audit::{AuthAuditRecorder, RequestInfoLayer};
+use crate::guard::{AllowedHostsLayer, ConcurrencyLimitLayer};
+use crate::legacy_sse::ClientTable;
+use crate::memory_gauges::MemoryGauges;
+use crate::parts::{AuditOptions, AuditPipeline, IncomingAuth, ServerInfo, TelemetryParts};
+use crate::request_log::RequestLogLayer;
+use crate::serve::{AuthServerRuntime, ConnectionLimit, Exposure, Reloads};
+use crate::stack::{self, LegacySseService, McpService};
+use crate::stream_scope::StreamScope;
+
+/// State that all connections share.
+#[derive(Debug)]
+pub(crate) struct ServerState {
+    pub(crate) state: StaticState,
+    pub(crate) reloadable: arc_swap::ArcSwap<ReloadableState>,
+    pub(crate) info: arc_swap::ArcSwap<ServerInfo>,
+    pub(crate) reloads: Reloads,
+    pub(crate) draining: AtomicBool,
+    /// Set once, when each backend of the first configuration has responded, failed or timed out.
+    pub(crate) wait_ready: Arc<AtomicBool>,
+    pub(crate) connections: Arc<std::sync::atomic::AtomicUsize>,
+    pub(crate) limit: ConnectionLimit,
+    pub(crate) gauges: Mutex<MemoryGauges>,
+    /// Audit logs of earlier configurations, to which requests under way still write.
+    pub(crate) retired_logs: Mutex<Vec<LogHandle>>,
+}
+
+/// State that a reload does not change.
+#[derive(Debug)]
+pub(crate) struct StaticState {
+    pub(crate) telemetry: Option<Telemetry>,
+    /// `true` if clients of the server can read the metrics.
+    pub(crate) shows_metrics: bool,
+    pub(crate) telemetry_parts: Option<TelemetryParts>,
+    pub(crate) concurrency_limit: ConcurrencyLimitLayer,
+    /// Log of failed requests, with one rate limit for all stacks.
+    pub(crate) log: RequestLogLayer,
+    /// Allowed hosts that the configuration cannot change.
+    pub(crate) allowed_hosts: AllowedHostsLayer,
+    pub(crate) exposure: Exposure,
+    pub(crate) decode: DecodeLayer,
+    /// Budget of buffered message bytes.
+    pub(crate) budget: ByteBudget,
+    pub(crate) legacy_sse: Arc<ClientTable>,
+    pub(crate) gateway: Gateway,
+    /// Recorder of the authorization server's audit events.
+    pub(crate) auth_audit: Arc<AuthAuditRecorder>,
+    pub(crate) audit_options: AuditOptions,
+}
+
+/// Services that handle requests, replaced on reload. A request completes on the stack that it began on.
+#[derive(Debug)]
+pub(crate) struct ReloadableState {
+    pub(super) mcp: McpService,
+    pub(super) legacy_sse: LegacySseService,
+    /// Allowed hosts.
+    pub(super) allowed_hosts: AllowedHostsLayer,
+    pub(crate) incoming_auth: IncomingAuth,
+    pub(crate) audit_pipeline: Option<AuditPipeline>,
+    /// Ends the streams of this configuration when a reload does not keep them.
+    pub(crate) streams: StreamScope,
+    /// The authorization server and its stack.
+    pub(super) issuer: Option<(AuthServerRuntime, McpService)>,
+}
+
+impl ReloadableState {
+    /// Returns the authorization server, if there is one.
+    pub(crate) fn issuer(&self) -> Option<&AuthServerRuntime> {
+        self.issuer.as_ref().map(|(issuer, _)| issuer)
+    }
+}
+
+impl StaticState {
+    pub(crate) fn reloadable(
+        &self,
+        incoming_auth: IncomingAuth,
+        audit_pipeline: Option<AuditPipeline>,
+        issuer: Option<AuthServerRuntime>,
+        streams: StreamScope,
+    ) -> ReloadableState {
+        self.auth_audit
+            .set_auditor(audit_pipeline.as_ref().map(|audit_pipeline| &audit_pipeline.auditor));
+        if incoming_auth.authorize.is_some()
+            && self.shows_metrics
+            && let Some(telemetry) = &self.telemetry
+        {
+            // Policies may hide a tool from those who can read the metrics.
+            telemetry.hide_names();
+        }
+        let allowed_hosts =
+            self.allowed_hosts.with_configured_hosts(incoming_auth.configured_hosts().to_vec());
+        let incoming = stack::IncomingLayers {
+            telemetry: self.telemetry.as_ref().map(Telemetry::incoming),
+            log: self.log.clone(),
+            concurrency_limit: self.concurrency_limit.clone(),
+            allowed_hosts: allowed_hosts.clone(),
+            audit: audit_pipeline
+                .as_ref()
+                .map(|audit_pipeline| AuditLayer::new(audit_pipeline.auditor.clone())),
+            authenticate: incoming_auth.authenticate.clone(),
+            decode: self.decode.clone(),
+            authorize: incoming_auth.authorize.clone(),
+        };
+        let legacy_sse =
+            incoming.clone().legacy_sse(Arc::clone(&self.legacy_sse), self.gateway.clone());
+        let issuer = issuer.map(|issuer| {
+            let pages = issuer.router().fallback(async || {
+                json_response(StatusCode::NOT_FOUND, &json!({"error": "not_found"}))
+                    .map(axum::body::Body::new)
+            });
+            let layers = stack::AuthServerLayers {
+                telemetry: self.telemetry.as_ref().map(Telemetry::endpoints),
+                log: self.log.clone(),
+                concurrency_limit: self.concurrency_limit.clone(),
+                allowed_hosts: allowed_hosts.clone(),
+                request_info: RequestInfoLayer(Arc::clone(&self.auth_audit)),
+            };
+            (issuer, layers.stack(pages))
+        });
+        let mcp = incoming.stack(self.gateway.clone());
+        ReloadableState {
+            mcp,
+            legacy_sse,
+            allowed_hosts,
+            incoming_auth,
+            audit_pipeline,
+            streams,
+            issuer,
+        }
+    }
+}
+
+impl ServerState {
+    pub(crate) fn new(
+        state: StaticState,
+        reloadable: ReloadableState,
+        wait_ready: Arc<AtomicBool>,
+        info: ServerInfo,
+        limit: ConnectionLimit,
+        gauges: MemoryGauges,
+    ) -> Self {
+        Self {
+            state,
+            reloadable: Arc::new(reloadable).into(),
+            info: arc_swap::ArcSwap::from_pointee(info),
+            reloads: Reloads::default(),
+            draining: AtomicBool::new(false),
+            wait_ready,
+            connections: Arc::default(),
+            limit,
+            gauges: Mutex::new(gauges),
+            retired_logs: Mutex::default(),
+        }
+    }
+
+    /// Keeps an audit log open for the requests under way that still write to it.
+    pub(crate) fn retire(&self, log: LogHandle) {
+        let mut retired = self.retired_logs.lock().unwrap_or_else(PoisonError::into_inner);
+        retired.retain(|log| !log.is_finished());
+        retired.push(log);
+    }
+
+    /// Returns the audit logs of earlier configurations that are still in use.
+    pub(crate) fn retired_logs(&self) -> Vec<LogHandle> {
+        self.retired_logs.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Adds gauges.
+    pub(crate) fn add_gauges(&self, more: MemoryGauges) {
+        self.gauges.lock().unwrap_or_else(PoisonError::into_inner).merge(more);
+    }
+
+    /// Returns the number of entries in caches and tables, by kind.
+    pub(crate) fn cache_entries(&self) -> BTreeMap<&'static str, usize> {
+        let mut gauges = self.gauges.lock().unwrap_or_else(PoisonError::into_inner).counts();
+        let CacheSizes {
+            list_views,
+            caller_offers,
+            distinct_offers,
+            caller_catalogs,
+            stateless_sessions,
+            listeners,
+            detached_bytes,
+        } = self.state.gateway.cache_sizes();
+        gauges.extend([
+            ("list_views", list_views),
+            ("caller_offers", caller_offers),
+            ("different_offers", distinct_offers),
+            ("caller_catalogs", caller_catalogs),
+            ("shared_sessions", stateless_sessions),
+            ("subscription_streams", listeners),
+            ("detached_bytes", detached_bytes),
+            ("old_client_streams", self.state.legacy_sse.len()),
+            ("message_bytes", self.state.budget.counts().held),
+        ]);
+        if let Some(audit_pipeline) = &self.reloadable.load().audit_pipeline {
+            gauges.insert("audit_queue_bytes", audit_pipeline.log.queued_bytes());
+        }
+        gauges
+    }
+}
