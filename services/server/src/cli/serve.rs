@@ -42,17 +42,17 @@ pub(crate) struct Serve {
         allow_hyphen_values = true
     )]
     session_ttl: Duration,
-    /// The most sessions of clients of revision 2025-11-25 and older.
+    /// Maximum number of sessions of clients of revision 2025-11-25 and older.
     #[arg(long, default_value = "10000", value_name = "NUMBER", value_parser = positive_number)]
     max_sessions: NonZeroUsize,
-    /// The most connections of clients. When all are taken, a new one closes the one that has been idle for longest; when
-    /// none is idle, it is answered 503. 256 more are kept for /livez and /readyz.
+    /// Maximum number of client connections. At the limit, a new connection closes the one that has been idle longest; if
+    /// none is idle, its requests get 503. 256 more connections are accepted for /livez and /readyz.
     #[arg(long, default_value = "4096", value_name = "NUMBER", value_parser = positive_number)]
     max_connections: NonZeroUsize,
-    /// The most requests under way; more are answered 503.
+    /// Maximum number of concurrent requests; further requests get 503.
     #[arg(long, default_value = "4096", value_name = "NUMBER", value_parser = positive_number)]
     max_requests: NonZeroUsize,
-    /// The largest message of a client, in bytes.
+    /// Maximum size of a client message, in bytes.
     #[arg(long, default_value = "8388608", value_name = "BYTES", value_parser = positive_number)]
     max_message_bytes: NonZeroUsize,
     /// The most bytes of messages that are held at once, apart from messages of up to 4 KiB; one caller may hold

@@ -75,7 +75,8 @@ async fn handle<S: ProtocolServer>(server: Arc<S>, request: Request<Incoming>) -
             return status(StatusCode::PAYLOAD_TOO_LARGE);
         };
         let Ok(message) = serde_json::from_slice(&body.to_bytes()) else {
-            let error = RpcError { code: code::PARSE, message: "this is no JSON".to_owned() };
+            let error =
+                RpcError { code: code::PARSE, message: "the body is not valid JSON".to_owned() };
             return json_response(StatusCode::BAD_REQUEST, &error_response(&Value::Null, error));
         };
         message

@@ -109,7 +109,7 @@ impl EmbeddedTokenVerifier {
 
     fn verify_now(&self, token: &str) -> Result<Identity, AuthError> {
         let found = self.tokens.verify(token).map_err(|fault| {
-            tracing::debug!(%fault, "a token is refused");
+            tracing::debug!(%fault, "token rejected");
             match fault {
                 AccessTokenError::Token(fault) => fault.into(),
                 AccessTokenError::RevocationsNotLoaded => AuthError::unavailable(),

@@ -8,7 +8,7 @@ use vmcp_config::{FailureHandling, File, Operational, OutgoingAuth, SessionStora
 const LEAVE_OUT: &str = "leave it out";
 /// The interval applies only under the operator.
 const NO_REPORTS: &str =
-    "this server reports to no Kubernetes: leave it at its default, and see /status";
+    "statusReportingInterval applies only under the operator: remove it, and see /status";
 
 /// A section that nothing in this version would read.
 #[derive(Clone, Debug, PartialEq, Eq)]

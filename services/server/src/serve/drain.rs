@@ -21,7 +21,7 @@ pub(super) async fn drain(shared: &ServerState, graceful: GracefulShutdown, limi
     let connections = shared.connections.load(Ordering::Relaxed);
     tracing::info!(connections, "stopping");
     if tokio::time::timeout(limit, graceful.shutdown()).await.is_err() {
-        tracing::warn!("connections were still open when the time to stop ran out");
+        tracing::warn!("drain timeout elapsed with open connections");
     }
     shared.state.gateway.close().await;
     if let Some(audit_pipeline) = &shared.reloadable.load_full().audit_pipeline {
@@ -35,6 +35,6 @@ pub(super) async fn drain(shared: &ServerState, graceful: GracefulShutdown, limi
     if let Some(telemetry) = &shared.state.telemetry
         && let Err(error) = telemetry.shutdown(FLUSH_TIMEOUT).await
     {
-        tracing::warn!(%error, "the last measurements are lost");
+        tracing::warn!(%error, "failed to export the last telemetry");
     }
 }

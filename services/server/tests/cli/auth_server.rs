@@ -270,7 +270,7 @@ fn rejects_unusable_secret_files_without_showing_content() {
         [
             (with(&hmac(&short)), "authServer.hmacSecretRefs[0].file", "32"),
             (with(&hmac(&gone)), "authServer.hmacSecretRefs[0].file", "cannot be read"),
-            (with(&hmac("/")), "authServer.hmacSecretRefs[0].file", "no regular file"),
+            (with(&hmac("/")), "authServer.hmacSecretRefs[0].file", "not a regular file"),
             (with(&key(&short)), "authServer.signingKeySecretRefs[0].file", "signing key"),
             (
                 client(&secret),
@@ -315,7 +315,7 @@ fn rejects_contradictory_settings_with_path() {
             (
                 client(", redirectUri: \"https://elsewhere.test/back\""),
                 "upstreamProviders[0].oauth2Config.redirectUri",
-                "leave from",
+                "where logins start",
             ),
             (
                 client(", redirectUri: \"http://localhost/mcp\""),

@@ -165,7 +165,7 @@ fn rejects_invalid_claims_file_with_remedy() {
     let env = TestEnv::new();
     let large = format!("{{\"sub\":\"{}\"}}", "x".repeat(1 << 20));
     for (text, says) in [
-        ("", "is no JSON"),
+        ("", "is not valid JSON"),
         ("[]", "must be a JSON object"),
         ("{}", "sub is missing"),
         (r#"{"sub": 7}"#, "sub must be a string"),
@@ -187,7 +187,7 @@ fn rejects_invalid_claims_file_with_remedy() {
         (&["--anonymous", "--tool", "a", "--prompt", "b"], "cannot be used with"),
         (&["--anonymous", "--resource", "a:b", "--argument", "a=1"], "cannot be used with"),
         (&["--anonymous", "--tool", "a_pay", "--arguments", "[1]"], "must be a JSON object"),
-        (&["--anonymous", "--tool", "a_pay", "--argument", "a"], "NAME=VALUE is wanted"),
+        (&["--anonymous", "--tool", "a_pay", "--argument", "a"], "must be NAME=VALUE"),
     ] {
         let ended = env.run(arguments);
         assert_eq!((ended.code, &*ended.out), (2, ""), "{ended:?}");

@@ -147,7 +147,7 @@ fn rejects_status_reporting_interval_outside_operator() {
     let file = folder.write("vmcp.yaml", &config(&keeper, "statusReportingInterval: 10s"));
     let ended = vmcp(&["serve", "--port", "0", "--config", &file]);
     assert_eq!(ended.code, 1, "{ended:?}");
-    let said = "statusReportingInterval: not supported by this version: this server reports to no Kubernetes";
+    let said = "statusReportingInterval: not supported by this version: statusReportingInterval applies only under the operator";
     assert!(ended.err.contains(said), "{ended:?}");
 }
 

@@ -60,7 +60,7 @@ fn read(path: &Path) -> Result<Map<String, Value>, String> {
     let claims = match serde_json::from_str(&text) {
         Ok(Value::Object(claims)) => claims,
         Ok(_) => return Err("must be a JSON object, such as {\"sub\": \"alice\"}".to_owned()),
-        Err(error) => return Err(format!("is no JSON: {error}")),
+        Err(error) => return Err(format!("is not valid JSON: {error}")),
     };
     match claims.get("sub") {
         Some(Value::String(subject)) if !subject.is_empty() => {}
@@ -102,11 +102,11 @@ impl CallArguments {
         for argument in &self.argument {
             let Some((name, value)) = argument.split_once('=').filter(|(name, _)| !name.is_empty())
             else {
-                let message = format!("--argument {argument}: NAME=VALUE is wanted");
+                let message = format!("--argument {argument}: must be NAME=VALUE");
                 return Err(Failure::Usage(message));
             };
             if seen.contains(&name) {
-                return Err(Failure::Usage(format!("--argument {name} is there twice")));
+                return Err(Failure::Usage(format!("--argument {name} is given twice")));
             }
             seen.push(name);
             let value = match check_single_value(value) {

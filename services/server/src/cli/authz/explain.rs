@@ -110,7 +110,7 @@ fn notes(file: &File, identity: &Identity) -> Vec<String> {
             .push("incomingAuth.type is anonymous: no caller of this server has claims".to_owned());
     }
     if matches!(incoming.method, IncomingMethod::Oidc(_)) && identity.is_anonymous() {
-        notes.push("incomingAuth.type is oidc: who has no token is not let in".to_owned());
+        notes.push("incomingAuth.type is oidc: callers without a token are rejected".to_owned());
     }
     match &incoming.authz {
         Authz::None => notes.push(

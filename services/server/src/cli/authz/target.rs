@@ -154,7 +154,10 @@ fn hidden_message(what: &str, entry: &Entry) -> String {
         Some(HiddenReason::NameTaken(_)) => "",
         Some(HiddenReason::Rule(_)) | None => "the configuration hides it: ",
     };
-    format!("nobody sees the {what} \"{}\" of {}: {hidden_reason}{why}", entry.name, entry.backend)
+    format!(
+        "no client sees the {what} \"{}\" of {}: {hidden_reason}{why}",
+        entry.name, entry.backend
+    )
 }
 
 fn not_found<'a>(
@@ -189,5 +192,5 @@ fn not_found<'a>(
         return Failure::Usage(message);
     }
     let unknown_offers = unknown_offers.join(", ");
-    Failure::Error(format!("{message}; but {unknown_offers}: take it for granted with --offline"))
+    Failure::Error(format!("{message}; but {unknown_offers}: skip the lookup with --offline"))
 }

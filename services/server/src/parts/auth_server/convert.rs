@@ -123,7 +123,7 @@ impl Converter {
     fn keys(&mut self, refs: &[SecretFile]) -> Option<SigningKeys> {
         let at = format!("{AT}.signingKeySecretRefs");
         if refs.is_empty() {
-            self.warn(&at, "no key: one is made up, and every token ends with the process");
+            self.warn(&at, "no key: a random key is generated, and all tokens become invalid when the process ends");
         }
         let pems = self.contents(&at, refs)?;
         let pems: Vec<_> = pems.iter().map(ExposeSecret::expose_secret).collect();
@@ -137,8 +137,8 @@ impl Converter {
     fn hmac(&mut self, refs: &[SecretFile]) -> Option<HmacKeyRing> {
         let at = format!("{AT}.hmacSecretRefs");
         if refs.is_empty() {
-            let message = "no secret: one is made up, and every code, refresh token and upstream token \
-                           ends with the process";
+            let message = "no secret: a random one is generated, and all codes, refresh tokens and \
+                           upstream tokens become invalid when the process ends";
             self.warn(&at, message);
         }
         let secrets = self.contents(&at, refs)?;
@@ -189,11 +189,11 @@ impl Converter {
     fn reject_foreign_endpoints(&mut self, oidc: &Oidc) {
         let keys = format!("{}/.well-known/jwks.json", oidc.issuer);
         if let Some(url) = oidc.jwks_url.as_ref().filter(|url| url.as_str() != keys) {
-            let allowed = format!("\"{keys}\", or no key: authServer's own keys count");
+            let allowed = format!("\"{keys}\", or remove it: the keys of authServer are used");
             self.reject(format!("{OIDC}.jwksUrl"), format!("\"{url}\""), allowed);
         }
         if let Some(url) = &oidc.introspection_url {
-            let allowed = "no key: authServer's own tokens are verified without it";
+            let allowed = "remove it: tokens of authServer are verified without introspection";
             self.reject(format!("{OIDC}.introspectionUrl"), format!("\"{url}\""), allowed);
         }
     }
@@ -232,16 +232,16 @@ impl Converter {
             | StartError::InvalidName(_)
             | StartError::InvalidIssuer(_) => {
                 let path = format!("{AT}.upstreamProviders");
-                (path, "what cannot work".to_owned(), error.to_string())
+                (path, "unusable providers".to_owned(), error.to_string())
             }
             StartError::UnsupportedBaselineScope(scope) => {
                 let allowed =
-                    format!("scopes that can be asked for: {}", auth_server.settings.scopes);
+                    format!("scopes that clients can request: {}", auth_server.settings.scopes);
                 (format!("{AT}.baselineClientScopes"), format!("\"{scope}\""), allowed)
             }
             StartError::ForeignRedirectUri { provider, callback, authorization_origin } => {
                 let allowed = format!(
-                    "a URL on {authorization_origin}, which browsers leave from, or on the origin of the issuer or the resource"
+                    "a URL on {authorization_origin}, where logins start, or on the origin of the issuer or the resource"
                 );
                 (redirect_uri(provider), format!("one on {callback}"), allowed)
             }

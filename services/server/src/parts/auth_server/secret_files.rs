@@ -69,7 +69,7 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
     let unreadable = |error: io::Error| format!("which cannot be read ({error})");
     // Opening a FIFO or a device may block.
     if !path.metadata().map_err(unreadable)?.is_file() {
-        return Err("which is no regular file".to_owned());
+        return Err("which is not a regular file".to_owned());
     }
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(unreadable)?;

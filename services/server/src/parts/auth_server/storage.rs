@@ -64,8 +64,8 @@ impl Converter {
     ) -> Option<Storage> {
         let redis = match section {
             Section::Memory => {
-                let message = "memory: logins, clients and tokens end with the process, and replicas do not \
-                               know each other's";
+                let message = "memory: logins, clients and tokens are lost when the process ends, and replicas do \
+                               not share them";
                 self.warn(&format!("{AT}.type"), message);
                 return Some(Storage::Memory);
             }
@@ -129,7 +129,7 @@ impl Converter {
         let tls = if insecure_skip_verify {
             self.warn(
                 &format!("{at}.insecureSkipVerify"),
-                "whoever is on the way reads everything",
+                "certificates are not verified: an attacker on the network can read and change the traffic",
             );
             Tls::insecure_skip_verify()
         } else {
@@ -140,7 +140,7 @@ impl Converter {
         };
         tls.map(Some)
             .map_err(|error: TlsError| {
-                self.reject(key, "what nobody can be trusted by", error.to_string());
+                self.reject(key, "no usable certificate authority", error.to_string());
             })
             .ok()
     }

@@ -221,7 +221,7 @@ impl Converter {
     fn endpoint(&mut self, at: String, url: &str) -> Option<Endpoint> {
         let endpoint = match Endpoint::new(url) {
             Err(SettingsError::Insecure) => {
-                self.warn(&at, "http: whoever is on the way reads codes, secrets and tokens");
+                self.warn(&at, "plain HTTP: codes, secrets and tokens can be read in transit");
                 Endpoint::allowing_http(url)
             }
             endpoint => endpoint,

@@ -20,7 +20,7 @@ impl IncomingAuth {
         let unknown = named.into_iter().flatten().filter(|named| !is_backend(&named.name));
         let warning = |NamedBackend { index, is_forbid, name }: NamedBackend| {
             let verb = if is_forbid { "forbids" } else { "permits" };
-            let message = format!("{verb} by backend \"{name}\", and there is none of this name");
+            let message = format!("{verb} by backend \"{name}\", but no backend has this name");
             Warning { path: format!("{AT}.policies[{index}]"), message, suggestion: None }
         };
         unknown.map(warning).collect()
@@ -75,11 +75,11 @@ fn error_details(error: &PolicyError) -> (String, String, String) {
         }
         PolicyError::Policy { index, line, message } => {
             let line = line.map(|line| format!("in line {line} of it, ")).unwrap_or_default();
-            let found = "what is no usable policy".to_owned();
+            let found = "an invalid policy".to_owned();
             (format!("policies[{index}]"), found, format!("Cedar ({line}{message})"))
         }
         PolicyError::Entities { message } => {
-            let found = "what are no entities".to_owned();
+            let found = "invalid entities".to_owned();
             ("entitiesJson".to_owned(), found, format!("an array of Cedar entities ({message})"))
         }
     }
