@@ -641,7 +641,6 @@ const CIRCLES: &[&str] = &[
     "layers/aws-sts crate",
     "services/aggregate crate",
     "services/aggregate crate::backend",
-    "services/aggregate crate::catalog",
     "services/cedar crate",
     "services/config crate",
     "services/egress crate",
