@@ -11,7 +11,7 @@ use vmcp_core::BoxError;
 use vmcp_jwt::{Jwk, Key, KeySet, ValidationOptions, Verifier};
 
 /// Lifetime of a token.
-const LIFE: Duration = Duration::from_secs(3600);
+const LIFE: Duration = Duration::from_hours(1);
 
 /// Signs tokens with a key that exists only in memory.
 ///

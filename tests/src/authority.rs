@@ -19,7 +19,7 @@ use crate::backends::{Answer, Listening};
 use crate::counterparts::{Fault, parameter};
 
 /// Token lifetime.
-const LIFETIME: Duration = Duration::from_secs(3600);
+const LIFETIME: Duration = Duration::from_hours(1);
 
 /// A running authority. Its tokens and credentials contain the name of their user.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use tokio::time::Sleep;
 use vmcp_core::RevocationFuture;
 
 /// Longest supported timer; longer streams have no deadline.
-const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+const LONGEST: Duration = Duration::from_hours(8760);
 
 pin_project! {
     /// Response body of [`Authentication`](crate::Authentication). An event stream ends without an error when the

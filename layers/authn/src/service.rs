@@ -22,7 +22,7 @@ use crate::{AuthError, Authenticator, ResponseBody};
 
 /// Maximum time that the response to a request may outlast the caller's token. Its effects have happened, and few
 /// clients resume a truncated response.
-const RESPONSE_GRACE_PERIOD: Duration = Duration::from_secs(600);
+const RESPONSE_GRACE_PERIOD: Duration = Duration::from_mins(10);
 
 /// Authentication middleware. Forwards requests with the [`Identity`] of their caller and rejects all others.
 ///

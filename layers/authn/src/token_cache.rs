@@ -18,13 +18,13 @@ const DEFAULT_CAPACITY: usize = 10_000;
 
 /// Time to live of a verified JSON Web Token. Bounds the delay until a revocation other than a key change takes
 /// effect.
-const VERIFIED_TTL: Duration = Duration::from_secs(300);
+const VERIFIED_TTL: Duration = Duration::from_mins(5);
 
 /// Time to live of an introspected token.
-const INTROSPECTED_TTL: Duration = Duration::from_secs(60);
+const INTROSPECTED_TTL: Duration = Duration::from_mins(1);
 
 /// Maximum time that the streams of an introspected token continue while the endpoint is unavailable.
-const MAX_UNCHECKED: Duration = Duration::from_secs(600);
+const MAX_UNCHECKED: Duration = Duration::from_mins(10);
 
 /// Time to live of a rejection by introspection.
 const REJECTED_TTL: Duration = Duration::from_secs(5);

@@ -113,7 +113,7 @@ impl Default for CircuitSettings {
     /// 5 failures, 60 s.
     fn default() -> Self {
         let failure_threshold = NonZeroU32::MIN.saturating_add(4);
-        Self { failure_threshold, timeout: Duration::from_secs(60) }
+        Self { failure_threshold, timeout: Duration::from_mins(1) }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::TokenError;
 pub const LEEWAY: Duration = Duration::from_secs(30);
 
 /// Maximum time that `iat` may be in the future. A later one is an error or a forgery.
-const MAX_ISSUED_AHEAD: Duration = Duration::from_secs(300);
+const MAX_ISSUED_AHEAD: Duration = Duration::from_mins(5);
 
 /// The end of the year 9999 in seconds since 1970, the last valid date.
 const MAX_DATE: u64 = 253_402_300_799;

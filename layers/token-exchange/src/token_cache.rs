@@ -18,9 +18,9 @@ const DEFAULT_CAPACITY: usize = 10_000;
 /// Time before expiry at which a token is evicted, or a quarter of its lifetime if that is shorter.
 const EXPIRY_MARGIN: Duration = Duration::from_secs(30);
 /// Lifetime of a token without a stated expiry.
-const DEFAULT_LIFETIME: Duration = Duration::from_secs(60);
+const DEFAULT_LIFETIME: Duration = Duration::from_mins(1);
 /// Maximum lifetime in the cache.
-const MAX_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
+const MAX_LIFETIME: Duration = Duration::from_hours(24);
 /// Time to live of a rejection.
 const REJECTION_TTL: Duration = Duration::from_secs(2);
 /// Minimum time between replacements of a token. Otherwise a backend that rejects every token would cause an exchange

@@ -135,7 +135,7 @@ async fn gateway(catalog: Sharing) -> Gateway {
         partial_failure: PartialFailure::BestEffort,
         checks: None,
     };
-    let seal = Seal::new(&[[7; 32]], Duration::from_secs(60));
+    let seal = Seal::new(&[[7; 32]], Duration::from_mins(1));
     let gateway = Gateway::new(settings, Limits::default(), seal);
     gateway.wait_ready().await;
     gateway

@@ -157,7 +157,7 @@ mod tests {
     };
 
     fn seal(keys: &[[u8; 32]]) -> Seal {
-        Seal::new(keys, Duration::from_secs(60))
+        Seal::new(keys, Duration::from_mins(1))
     }
 
     #[test]

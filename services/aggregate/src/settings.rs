@@ -165,12 +165,12 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             sessions: 10_000,
-            session_ttl: Duration::from_secs(30 * 60),
+            session_ttl: Duration::from_mins(30),
             listeners: 4096,
             parked: 1024,
             suspended_calls_per_identity: 16,
-            suspension_timeout: Duration::from_secs(600),
-            detached_timeout: Duration::from_secs(600),
+            suspension_timeout: Duration::from_mins(10),
+            detached_timeout: Duration::from_mins(10),
             detached_bytes: 32 << 20,
             max_buffered_bytes: 16 << 20,
             buffered: None,

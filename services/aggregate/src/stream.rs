@@ -31,7 +31,7 @@ const MAX_PAUSE: Duration = Duration::from_millis(100);
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 
 /// Time for which an ended stream can still be resumed.
-const RESUMPTION_WINDOW: Duration = Duration::from_secs(60);
+const RESUMPTION_WINDOW: Duration = Duration::from_mins(1);
 
 /// Handling of a message when the queue is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use crate::random_tokens::{RandomUnavailable, nonce};
 use crate::settings::Settings;
 
 /// Lifetime of the browser cookie.
-pub(crate) const COOKIE_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
+pub(crate) const COOKIE_LIFETIME: Duration = Duration::from_hours(720);
 
 /// Length of a cookie's value: 32 random bytes in base64url.
 const COOKIE_LENGTH: usize = 43;

@@ -37,7 +37,7 @@ use crate::upstream_cipher::UpstreamCipher;
 use crate::upstream_provider::{UpstreamProvider, UpstreamProviders};
 
 /// Tolerated clock difference between a provider and this endpoint.
-const CLOCK_TOLERANCE: Duration = Duration::from_secs(60);
+const CLOCK_TOLERANCE: Duration = Duration::from_mins(1);
 
 /// Error for the client when the configuration changed during its login.
 const PROVIDER_CHANGED: OAuthError = OAuthError::new(

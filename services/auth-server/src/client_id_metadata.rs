@@ -26,10 +26,10 @@ const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Range of the time for which a document is cached; its headers choose the value.
 const CACHE_TIMES: std::ops::RangeInclusive<Duration> =
-    Duration::from_secs(60)..=Duration::from_secs(24 * 3600);
+    Duration::from_mins(1)..=Duration::from_hours(24);
 
 /// Cache time of a document whose headers specify none.
-const DEFAULT_CACHE_TIME: Duration = Duration::from_secs(300);
+const DEFAULT_CACHE_TIME: Duration = Duration::from_mins(5);
 
 /// Time after a failed fetch in which the document is not fetched again.
 const FAILURE_CACHE_TIME: Duration = Duration::from_secs(10);

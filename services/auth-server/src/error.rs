@@ -184,7 +184,7 @@ impl From<StoreError> for OAuthError {
                 tracing::warn!(what, "authorization store full");
                 Self::temporarily_unavailable(
                     "the store of the server is full; retry later",
-                    Duration::from_secs(60),
+                    Duration::from_mins(1),
                 )
             }
             StoreError::Corrupt { what } => {

@@ -319,7 +319,7 @@ impl AuthServer {
 /// Returns the CORS policy of endpoints that ignore cookies. The response is the same for each origin, so it needs no
 /// `Vary` header.
 fn cors() -> CorsLayer {
-    const MAX_AGE: Duration = Duration::from_secs(24 * 3600);
+    const MAX_AGE: Duration = Duration::from_hours(24);
     CorsLayer::new()
         .allow_origin(AnyOrigin)
         .allow_methods([Method::GET, Method::POST, Method::OPTIONS])

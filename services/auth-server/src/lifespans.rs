@@ -25,10 +25,10 @@ pub enum LifespanError {
 }
 
 /// Lifespan of a grant, regardless of refreshes: the user must then log in again.
-const GRANT_LIFESPAN: Duration = Duration::from_secs(90 * 24 * 3600);
+const GRANT_LIFESPAN: Duration = Duration::from_hours(2160);
 
 /// Maximum lifespan of an access token.
-pub(crate) const MAX_ACCESS_LIFESPAN: Duration = Duration::from_secs(24 * 3600);
+pub(crate) const MAX_ACCESS_LIFESPAN: Duration = Duration::from_hours(24);
 
 impl Lifespans {
     /// Creates lifespans of access tokens, unused refresh tokens and codes.
@@ -79,8 +79,8 @@ impl Lifespans {
 impl Default for Lifespans {
     /// Returns an hour, a week and ten minutes.
     fn default() -> Self {
-        let hour = Duration::from_secs(3600);
-        Self { access: hour, refresh: 168 * hour, code: Duration::from_secs(600) }
+        let hour = Duration::from_hours(1);
+        Self { access: hour, refresh: 168 * hour, code: Duration::from_mins(10) }
     }
 }
 

@@ -20,7 +20,7 @@ use crate::upstream_cipher::UpstreamCipher;
 use crate::upstream_provider::UpstreamProvider;
 
 /// Time limit for each step of a login.
-pub(crate) const LOGIN_STEP_TIMEOUT: Duration = Duration::from_secs(600);
+pub(crate) const LOGIN_STEP_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// Redirects of a login: to the providers, and to the client with an error.
 #[derive(Clone)]

@@ -13,7 +13,7 @@ use crate::lifespans::MAX_ACCESS_LIFESPAN;
 
 /// Retention of a revoked session: the longest time for which one of its access tokens may be accepted, regardless of the
 /// lifespan configured at issue, plus the verifier's leeway and clock differences.
-pub(crate) const RETENTION: Duration = MAX_ACCESS_LIFESPAN.saturating_add(Duration::from_secs(300));
+pub(crate) const RETENTION: Duration = MAX_ACCESS_LIFESPAN.saturating_add(Duration::from_mins(5));
 
 /// Set of sessions whose access tokens are rejected.
 ///

@@ -59,7 +59,7 @@ impl Settings {
             scopes: Scopes::from_stored(&scopes),
             baseline_scopes: Scopes::default(),
             lifespans: Lifespans::default(),
-            upstream_check_interval: Duration::from_secs(3600),
+            upstream_check_interval: Duration::from_hours(1),
             keys,
             hmac,
             display_name: "vmcp".to_owned(),

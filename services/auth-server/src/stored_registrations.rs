@@ -12,7 +12,7 @@ use vmcp_upstream::{Plaintext, Registration, RegistrationKey, Registrations, Reg
 use crate::random_tokens::HmacKeyRing;
 
 /// Maximum retention of a registration, also of one whose secret never expires.
-const MAX_RETENTION: Duration = Duration::from_secs(365 * 24 * 3600);
+const MAX_RETENTION: Duration = Duration::from_hours(8760);
 
 /// Record kind that the encryption binds a registration to.
 const KIND: &str = "registration";

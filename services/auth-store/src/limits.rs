@@ -53,8 +53,8 @@ pub struct Limits {
     pub revocation_retention: Duration,
 }
 
-const HOUR: Duration = Duration::from_secs(3600);
-const DAY: Duration = Duration::from_secs(24 * 3600);
+const HOUR: Duration = Duration::from_hours(1);
+const DAY: Duration = Duration::from_hours(24);
 
 impl Default for Limits {
     fn default() -> Self {

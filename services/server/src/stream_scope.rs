@@ -12,7 +12,7 @@ use vmcp_core::{Body, BoxError, MediaType, NotificationStream, RevocationFuture}
 
 /// Time that a response stream may continue after its scope ended. Cutting it off would lose the result of a call that
 /// the backend has executed.
-const RESPONSE_GRACE_PERIOD: Duration = Duration::from_secs(600);
+const RESPONSE_GRACE_PERIOD: Duration = Duration::from_mins(10);
 
 /// Event streams that were opened under one configuration. A clone is the same scope.
 #[derive(Clone, Debug, Default)]
@@ -105,14 +105,14 @@ mod tests {
         let (mut sender, response) = stream("text/event-stream");
         let mut answer = scope.bind(response, false).into_body();
         let began = tokio::time::Instant::now();
-        let still = tokio::time::timeout(Duration::from_secs(3600), get.frame()).await;
+        let still = tokio::time::timeout(Duration::from_hours(1), get.frame()).await;
         assert!(still.is_err());
         scope.end();
         assert!(get.frame().await.is_none() && listen.frame().await.is_none());
         sender.send_data(Bytes::from_static(b"data: 1\n\n")).await.unwrap();
         assert!(answer.frame().await.unwrap().is_ok(), "an answer goes on for a while");
         assert!(answer.frame().await.is_none());
-        assert_eq!(began.elapsed(), Duration::from_secs(3600) + RESPONSE_GRACE_PERIOD);
+        assert_eq!(began.elapsed(), Duration::from_hours(1) + RESPONSE_GRACE_PERIOD);
         // Begun before and answered after the end of the scope.
         let (_sender, response) = stream("text/event-stream");
         assert!(scope.bind(response, true).into_body().frame().await.is_none());

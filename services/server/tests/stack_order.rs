@@ -78,7 +78,7 @@ fn audited(
         partial_failure: PartialFailure::BestEffort,
         checks: None,
     };
-    let seal = Seal::ephemeral(Duration::from_secs(60)).unwrap();
+    let seal = Seal::ephemeral(Duration::from_mins(1)).unwrap();
     let incoming = IncomingLayers {
         telemetry: None,
         log: RequestLogLayer::default(),
@@ -246,7 +246,7 @@ fn measured(
     telemetry: Option<ClientTelemetryLayer>,
 ) -> (BackendService, CircuitHandle) {
     let client = Egress::default().client(url, Target::allowing_private_addresses()).unwrap();
-    let settings = vmcp_breaker::CircuitSettings::new(1, Duration::from_secs(60)).unwrap();
+    let settings = vmcp_breaker::CircuitSettings::new(1, Duration::from_mins(1)).unwrap();
     let breaker = CircuitHandle::new(Backend::new("be"), settings);
     let timeouts = TimeoutLayer::new(LIMIT);
     let breaker_of = Some(breaker.clone());

@@ -19,7 +19,7 @@ const MIN_SESSIONS_PER_OWNER: usize = 16;
 
 /// Time to live of a session that is never used after it was opened, unless the configured one is
 /// shorter.
-const UNUSED_TTL: Duration = Duration::from_secs(60);
+const UNUSED_TTL: Duration = Duration::from_mins(1);
 
 /// Sessions with a state `T` each. See the [crate docs](crate) for an example.
 #[derive(Debug)]
@@ -371,7 +371,7 @@ mod tests {
         let sessions = Sessions::new(10, Duration::from_secs(10)).in_use_while(|busy| *busy);
         let busy = open(&sessions, &alice(), true);
         let idle = open(&sessions, &alice(), false);
-        tokio::time::advance(Duration::from_secs(60)).await;
+        tokio::time::advance(Duration::from_mins(1)).await;
         assert!(sessions.get(busy, &alice()).is_some());
         assert!(sessions.get(idle, &alice()).is_none());
         assert_eq!(sessions.sweep().len(), 1);
@@ -399,10 +399,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn unused_session_expires_after_a_minute() {
-        let sessions = Sessions::new(10, Duration::from_secs(600));
+        let sessions = Sessions::new(10, Duration::from_mins(10));
         let (used, unused) = (open(&sessions, &alice(), 1), open(&sessions, &alice(), 2));
         assert!(sessions.get(used, &alice()).is_some());
-        tokio::time::advance(Duration::from_secs(60)).await;
+        tokio::time::advance(Duration::from_mins(1)).await;
         assert!(sessions.get(unused, &alice()).is_none());
         assert_eq!(sessions.sweep(), [Arc::new(2)]);
         assert!(sessions.get(used, &alice()).is_some());
@@ -410,7 +410,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn owner_at_limit_loses_longest_idle_session() {
-        let sessions = Sessions::new(10, Duration::from_secs(600)).with_max_per_owner(3);
+        let sessions = Sessions::new(10, Duration::from_mins(10)).with_max_per_owner(3);
         let sessions = sessions.in_use_while(|state| *state == 1);
         let first: Vec<_> = (1..=3)
             .map(|state| {
@@ -428,7 +428,7 @@ mod tests {
         let opened = sessions.open(alice(), None, 5).unwrap();
         assert_eq!(opened.evicted, Some(Arc::new(4)));
         assert_eq!(sessions.len(), 3);
-        let all = Sessions::new(2, Duration::from_secs(600)).in_use_while(|()| true);
+        let all = Sessions::new(2, Duration::from_mins(10)).in_use_while(|()| true);
         let all = all.with_max_per_owner(1);
         open(&all, &alice(), ());
         assert_eq!(all.open(alice(), None, ()).unwrap_err(), SessionLimitError { max: 1 });
@@ -436,7 +436,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn full_table_evicts_from_largest_owner() {
-        let sessions = Sessions::new(6, Duration::from_secs(600)).with_max_per_owner(4);
+        let sessions = Sessions::new(6, Duration::from_mins(10)).with_max_per_owner(4);
         for state in 0..4 {
             open(&sessions, &user("greedy"), state);
         }
@@ -450,7 +450,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn full_table_evicts_oldest_unused_session() {
-        let sessions = Sessions::new(3, Duration::from_secs(3600));
+        let sessions = Sessions::new(3, Duration::from_hours(1));
         let mut ids = Vec::new();
         for name in ["used", "first", "second"] {
             ids.push(open(&sessions, &user(name), name));
@@ -467,7 +467,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn anonymous_callers_share_limit_by_network() {
-        let sessions = Sessions::new(10, Duration::from_secs(600)).with_max_per_owner(1);
+        let sessions = Sessions::new(10, Duration::from_mins(10)).with_max_per_owner(1);
         let open = |address: &str| {
             let address = Some(address.parse().unwrap());
             sessions.open(Identity::anonymous(), address, 0).unwrap().evicted.is_some()

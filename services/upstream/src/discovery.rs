@@ -12,16 +12,16 @@ use crate::provider_http::{ProviderHttp, ProviderHttpPair};
 use crate::{Endpoint, EndpointError, EndpointKind, Issuer, ProviderError};
 
 /// Time to live of metadata.
-const METADATA_TTL: Duration = Duration::from_secs(3600);
+const METADATA_TTL: Duration = Duration::from_hours(1);
 
 /// Time for which stale metadata is used while fetches fail.
-const STALE_METADATA_TTL: Duration = Duration::from_secs(24 * 3600);
+const STALE_METADATA_TTL: Duration = Duration::from_hours(24);
 
 /// Interval between retries of a failed fetch.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Interval between retries while stale metadata is available.
-const STALE_RETRY_INTERVAL: Duration = Duration::from_secs(60);
+const STALE_RETRY_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Cached metadata of a provider. Concurrent callers share one fetch, clones share the cache.
 #[derive(Clone)]

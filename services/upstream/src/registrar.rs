@@ -23,14 +23,14 @@ use crate::{
 
 /// Time before the expiry of its secret at which a registration is replaced, so that a login can
 /// finish.
-const RENEWAL_MARGIN: Duration = Duration::from_secs(3600);
+const RENEWAL_MARGIN: Duration = Duration::from_hours(1);
 
 /// Interval between retries of a failed registration: browsers that start logins must not overload
 /// the provider.
 const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Maximum lifetime of a registration, for expiry times beyond the range of dates.
-const MAX_LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+const MAX_LIFETIME: Duration = Duration::from_hours(87600);
 
 /// Client registration of this server at a provider. Clones share the state.
 #[derive(Clone)]

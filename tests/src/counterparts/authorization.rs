@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::{Check, Fault, Person, Process, Status, free_port, get, npm, scratch_dir};
 
 /// Timeout of the suite's next output; interpreters start slowly on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 static RUNS: AtomicU64 = AtomicU64::new(0);
 

@@ -15,7 +15,7 @@ use super::install::chromium;
 use super::{Fault, Process, npm, scratch_dir};
 
 /// Page load timeout; browsers start slowly on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 static STARTED: AtomicU64 = AtomicU64::new(0);
 

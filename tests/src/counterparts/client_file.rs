@@ -10,7 +10,7 @@ use super::process::output;
 use super::{Fault, Gateway, Process, folder, free_port, program, python, until_listening};
 
 /// Startup timeout of a bridge; interpreters start slowly on a busy machine.
-const START: Duration = Duration::from_secs(60);
+const START: Duration = Duration::from_mins(1);
 
 /// A gateway with an imported configuration, and its bridges.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use tokio::process::Command;
 use super::{Fault, Process, free_port, get, npm, post, until_listening};
 
 /// Startup timeout; interpreters start slowly on a busy machine.
-const START: Duration = Duration::from_secs(60);
+const START: Duration = Duration::from_mins(1);
 
 /// A running server of `tests/tools/npm`.
 #[derive(Debug)]

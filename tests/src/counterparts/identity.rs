@@ -9,7 +9,7 @@ use tokio::process::Command;
 use super::{Fault, Process, free_port, npm, scratch_dir, until_listening};
 
 /// Startup timeout; interpreters start slowly on a busy machine.
-const START: Duration = Duration::from_secs(60);
+const START: Duration = Duration::from_mins(1);
 
 /// A running `oidc-provider`. `identity.mjs` defines its clients and resources.
 #[derive(Debug)]

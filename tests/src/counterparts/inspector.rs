@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 use super::{Era, Fault, GLANCE, Person, Process, folder, free_port, npm};
 
 /// Run timeout; interpreters start slowly on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Output before the login page's URL.
 const ASKS: &str = "Please navigate to: ";

@@ -12,7 +12,7 @@ use super::clients::script_command;
 use super::{Client, Era, Fault, Person, Process, free_port, npm, until_listening};
 
 /// Timeout of startup and client steps; interpreters start slowly on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A running `oidc-provider` with login pages, defined in `login.mjs`.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl LoginProvider {
     /// # Errors
     /// Returns an error if the installation or the startup fails.
     pub async fn start() -> Result<Self, Fault> {
-        Self::with_tokens(Duration::from_secs(3600), Duration::ZERO).await
+        Self::with_tokens(Duration::from_hours(1), Duration::ZERO).await
     }
 
     /// As [`LoginProvider::start`], with this token lifetime and a clock that runs `late`.

@@ -11,7 +11,7 @@ use super::{Fault, Npm, Process, free_port, npm, post, profile_dir, python, unti
 use crate::fixture::Generation;
 
 /// Startup timeout; interpreters start slowly on a busy machine.
-const START: Duration = Duration::from_secs(60);
+const START: Duration = Duration::from_mins(1);
 
 /// A running `vmcp-fixture`.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use tokio::process::Command;
 use super::{Fault, Process, free_port, npm, until_listening};
 
 /// Startup timeout; interpreters start slowly on a busy machine.
-const START: Duration = Duration::from_secs(60);
+const START: Duration = Duration::from_mins(1);
 
 /// A running `oidc-provider` with token exchange (RFC 8693). `exchange-tokens.mjs` defines its clients.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use super::http::exchange;
 use super::{Certificates, Fault, Process, free_port, npm, until_listening};
 
 /// Startup timeout; interpreters start slowly on a busy machine.
-const START: Duration = Duration::from_secs(60);
+const START: Duration = Duration::from_mins(1);
 
 /// Redirect URI; the provider ignores the port.
 const CALLBACK: &str = "http://127.0.0.1:9/oauth/callback";

@@ -12,7 +12,7 @@ use vmcp_tests::steps::{Login, Step, Taken};
 use crate::issuing::Ground;
 
 /// Timeout for the election of a new master.
-const FAILOVER: Duration = Duration::from_secs(60);
+const FAILOVER: Duration = Duration::from_mins(1);
 
 const SECOND: Duration = Duration::from_secs(1);
 const PASSWORD: &str = "canary";

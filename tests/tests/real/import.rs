@@ -65,7 +65,7 @@ async fn call_each(
                     }
                 }
             };
-            let seen = timeout(Duration::from_secs(60), called).await.unwrap_or_else(|_| {
+            let seen = timeout(Duration::from_mins(1), called).await.unwrap_or_else(|_| {
                 panic!("{name}: {backend} in {era:?}:\n{}", imported.gateway.log())
             });
             assert!(!seen.failed, "{name}: {backend} in {era:?}: {seen:?}");

@@ -15,7 +15,7 @@ use crate::auth_server::register;
 use crate::issuing::Ground;
 
 /// Timeout for the refresh of tokens with the minimum lifetime of one minute.
-const RENEWED: Duration = Duration::from_secs(120);
+const RENEWED: Duration = Duration::from_mins(2);
 
 /// Logs in, lists, and calls a tool that returns the headers that the backend received.
 async fn comes_through(client: Client, era: Era, gateway: &Gateway, ground: &Ground) {

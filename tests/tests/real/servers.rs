@@ -67,7 +67,7 @@ async fn until_all_are_offered(gateway: &Gateway) {
             }
         }
     };
-    timeout(Duration::from_secs(60), offered).await.unwrap();
+    timeout(Duration::from_mins(1), offered).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

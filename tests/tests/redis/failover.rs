@@ -26,9 +26,9 @@ use vmcp_tests::counterparts::{Certificates, Redis, RedisCluster, RedisSentinels
 use crate::fixtures::{TIMEOUTS, standalone, world};
 
 /// Timeout for the election of a new master.
-const FAILOVER: Duration = Duration::from_secs(60);
+const FAILOVER: Duration = Duration::from_mins(1);
 
-const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
+const WEEK: Duration = Duration::from_hours(168);
 
 fn head() -> SessionHead {
     SessionHead {
@@ -49,7 +49,7 @@ fn grant(clock: &Clock) -> Grant {
         scopes: vec![],
         audience: vec![],
         authenticated: now,
-        access_lifespan: Duration::from_secs(3600),
+        access_lifespan: Duration::from_hours(1),
         ends: now + WEEK * 4,
         refresh: Some(RefreshTokens {
             idle: WEEK,
@@ -183,7 +183,7 @@ async fn error_names_unknown_sentinel_master() {
         [silent.local_addr().unwrap().port(), port].map(|port| Node::new("127.0.0.1", port));
     let master = "mymaster".to_owned();
     let some = Sentinel { master, database: 0, nodes: nodes.to_vec(), tls: None };
-    let timeouts = Timeouts { dial: Duration::from_secs(60), ..TIMEOUTS };
+    let timeouts = Timeouts { dial: Duration::from_mins(1), ..TIMEOUTS };
     let some = Settings { address: Address::Sentinel(some), timeouts, ..standalone(0) };
     timeout(Duration::from_secs(30), Client::connect(some)).await.unwrap().unwrap();
     let wrong = Settings { address: address("other", port), ..standalone(0) };

@@ -152,8 +152,8 @@ async fn writes_time_out_at_write_timeout() {
     let deaf = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let timeouts = Timeouts {
         write: Duration::from_millis(200),
-        read: Duration::from_secs(60),
-        dial: Duration::from_secs(60),
+        read: Duration::from_mins(1),
+        dial: Duration::from_mins(1),
     };
     let settings = Settings { timeouts, ..standalone(deaf.local_addr().unwrap().port()) };
     let redis = Client::connect_lazy(settings);

@@ -123,7 +123,7 @@ fn subject((provider, issuer): &(ProviderName, ProviderIssuer)) -> Subject {
 }
 
 fn grant(head: &SessionHead, now: Timestamp) -> Grant {
-    let week = Duration::from_secs(7 * 24 * 3600);
+    let week = Duration::from_hours(168);
     Grant {
         id: GrantId::from_bytes([1; 16]),
         client: head.client.clone(),
@@ -133,7 +133,7 @@ fn grant(head: &SessionHead, now: Timestamp) -> Grant {
         scopes: vec![],
         audience: vec![],
         authenticated: now,
-        access_lifespan: Duration::from_secs(3600),
+        access_lifespan: Duration::from_hours(1),
         ends: now + week * 4,
         refresh: Some(RefreshTokens {
             idle: week,
@@ -166,7 +166,7 @@ async fn each_step_is_one_command() {
     let server = Redis::start(&[]).await.unwrap();
     let TestEnv { store, clock, .. } = world(&standalone(server.port), Limits::default()).await;
     let mut monitor = Monitor::start(server.port).await;
-    let (minute, now) = (Duration::from_secs(60), SystemTime::into(clock.now()));
+    let (minute, now) = (Duration::from_mins(1), SystemTime::into(clock.now()));
     let id = ClientId::new("client").unwrap();
     let head = SessionHead {
         id: SessionId::from_bytes([1; 16]),
@@ -237,7 +237,7 @@ async fn token_needs_two_commands_and_verification_none() {
             user: UserId::new("alice").unwrap(),
             client: ClientId::new("client").unwrap(),
         };
-        let minute = Duration::from_secs(60);
+        let minute = Duration::from_mins(1);
         let row = row(&Ciphertext::from_bytes([]), now);
         store
             .put_upstream_token(&head, &ProviderName::new("p").unwrap(), &row, minute)

@@ -13,7 +13,7 @@ use vmcp_tests::counterparts::{Redis, skipped};
 use crate::fixtures::{standalone, world};
 
 const LATER: &str = "9999999999999";
-const DAY: Duration = Duration::from_secs(24 * 3600);
+const DAY: Duration = Duration::from_hours(24);
 
 /// Returns the prefix of all keys.
 fn prefix(store: &dyn Store) -> String {

@@ -230,7 +230,7 @@ fn unbounded_stream(content_type: &str) -> Response<vmcp_core::Body> {
 #[tokio::test(start_paused = true)]
 async fn streams_end_with_token_other_bodies_do_not() {
     const STREAM: &str = "text/event-stream; charset=utf-8";
-    let lifetime = Duration::from_secs(60) + vmcp_jwt::LEEWAY;
+    let lifetime = Duration::from_mins(1) + vmcp_jwt::LEEWAY;
     for (method, media, standing, ends) in [
         ("GET", STREAM, false, Some(lifetime)),
         ("POST", STREAM, true, Some(lifetime)),
@@ -255,7 +255,7 @@ async fn streams_end_with_token_other_bodies_do_not() {
             }
             Err(body) => body,
         };
-        let ended = tokio::time::timeout(Duration::from_secs(3600), body.frame()).await;
+        let ended = tokio::time::timeout(Duration::from_hours(1), body.frame()).await;
         assert_eq!(ended.is_ok(), ends.is_some(), "{method} {media}");
         if let Some(ends) = ends {
             assert!(ended.unwrap().is_none());

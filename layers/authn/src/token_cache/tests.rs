@@ -280,7 +280,7 @@ async fn ends_streams_after_introspection_rejects_token() {
     assert_eq!(caller.expires_at(), None);
     let began = Instant::now();
     let ended = tokio::spawn(caller.revoked().unwrap());
-    tokio::time::sleep(Duration::from_secs(3600)).await;
+    tokio::time::sleep(Duration::from_hours(1)).await;
     assert!(!ended.is_finished());
     *slow.result.lock().unwrap() = Err(AuthError::InvalidToken("revoked".into()));
     ended.await.unwrap();

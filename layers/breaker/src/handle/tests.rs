@@ -2,7 +2,7 @@ use tokio::time::advance;
 
 use super::*;
 
-const MINUTE: Duration = Duration::from_secs(60);
+const MINUTE: Duration = Duration::from_mins(1);
 
 fn breaker() -> (CircuitHandle, Clock) {
     let clock = Clock::manual(SystemTime::UNIX_EPOCH);

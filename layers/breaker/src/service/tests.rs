@@ -24,7 +24,7 @@ const PROGRESS: &[u8] = br#"data: {"jsonrpc":"2.0","method":"notifications/progr
 "#;
 
 fn breaker() -> CircuitHandle {
-    CircuitHandle::new(Backend::new("b"), CircuitSettings::new(2, Duration::from_secs(60)).unwrap())
+    CircuitHandle::new(Backend::new("b"), CircuitSettings::new(2, Duration::from_mins(1)).unwrap())
 }
 
 fn post() -> Request<()> {
@@ -123,7 +123,7 @@ async fn open_circuit_rejects_without_calling_inner_service() {
     let error = service.clone().oneshot(post()).await.unwrap_err();
     let open = error.downcast_ref::<CircuitOpen>().unwrap();
     assert_eq!((open.backend.name(), open.retry_in.as_secs()), ("b", 60));
-    advance(Duration::from_secs(60)).await;
+    advance(Duration::from_mins(1)).await;
     assert!(service.oneshot(post()).await.unwrap_err().downcast_ref::<CircuitOpen>().is_none());
     assert_eq!(breaker.state(), CircuitState::Open);
 }
@@ -133,7 +133,7 @@ async fn concurrent_requests_get_one_trial() {
     let breaker = breaker();
     breaker.record_probe(Outcome::Failure);
     breaker.record_probe(Outcome::Failure);
-    advance(Duration::from_secs(60)).await;
+    advance(Duration::from_mins(1)).await;
     let inner = service_fn(|_: Request<()>| async {
         tokio::time::sleep(Duration::from_millis(5)).await;
         Ok::<_, Infallible>(response(
@@ -159,7 +159,7 @@ async fn cancelled_call_is_neutral() {
     let breaker = breaker();
     breaker.record_probe(Outcome::Failure);
     breaker.record_probe(Outcome::Failure);
-    advance(Duration::from_secs(60)).await;
+    advance(Duration::from_mins(1)).await;
     let never =
         service_fn(|_: Request<()>| std::future::pending::<Result<Response<Body>, Infallible>>());
     let trial = CircuitBreakerLayer::new(breaker.clone()).layer(never).oneshot(post());
@@ -260,7 +260,7 @@ async fn notification_trial_is_neutral() {
     let breaker = breaker();
     breaker.record_probe(Outcome::Failure);
     breaker.record_probe(Outcome::Failure);
-    advance(Duration::from_secs(60)).await;
+    advance(Duration::from_mins(1)).await;
     let accepted = || Ok(response(202, "text/plain", Body::empty()));
     call(&breaker, post(), accepted()).await.unwrap();
     assert_eq!(breaker.state(), CircuitState::HalfOpen);
@@ -281,7 +281,7 @@ async fn opening_stream_closes_half_open_circuit() {
     let breaker = breaker();
     breaker.record_probe(Outcome::Failure);
     breaker.record_probe(Outcome::Failure);
-    advance(Duration::from_secs(60)).await;
+    advance(Duration::from_mins(1)).await;
     let (sender, response) = channel_response("text/event-stream");
     let response = call(&breaker, post(), Ok(response)).await.unwrap();
     assert_eq!((breaker.state(), breaker.failures()), (CircuitState::Closed, 0));

@@ -6,16 +6,16 @@ use http::HeaderMap;
 use vmcp_core::freshness_lifetime;
 
 /// Minimum freshness lifetime, overriding the headers.
-const MIN_FRESHNESS: Duration = Duration::from_secs(60);
+const MIN_FRESHNESS: Duration = Duration::from_mins(1);
 
 /// Maximum freshness lifetime, overriding the headers. Bounds how long a revoked key remains trusted.
-const MAX_FRESHNESS: Duration = Duration::from_secs(3600);
+const MAX_FRESHNESS: Duration = Duration::from_hours(1);
 
 /// Freshness lifetime of responses without one.
-const DEFAULT_FRESHNESS: Duration = Duration::from_secs(600);
+const DEFAULT_FRESHNESS: Duration = Duration::from_mins(10);
 
 /// Maximum use of a key set while the issuer is unavailable.
-const MAX_STALENESS: Duration = Duration::from_secs(24 * 3600);
+const MAX_STALENESS: Duration = Duration::from_hours(24);
 
 /// Freshness of a key set.
 #[derive(Clone, Copy, Debug)]

@@ -72,7 +72,7 @@ fn parse_token(body: &[u8], requested_at: SystemTime) -> Result<BearerToken, Exc
     }
     let token = access_token.ok_or(EndpointError::NoToken)?;
     let expires_at = expires_in.as_ref().and_then(parse_expires_in).map(|lifetime| {
-        requested_at.checked_add(lifetime).unwrap_or(requested_at + Duration::from_secs(86_400))
+        requested_at.checked_add(lifetime).unwrap_or(requested_at + Duration::from_hours(24))
     });
     Ok(BearerToken::new(&token, expires_at)?)
 }

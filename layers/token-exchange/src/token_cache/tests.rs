@@ -25,7 +25,7 @@ fn token(name: &str, expires_at: Option<SystemTime>) -> Outcome {
 }
 
 fn hourly(count: usize, now: SystemTime) -> Outcome {
-    token(&format!("t{count}"), Some(now + Duration::from_secs(3600)))
+    token(&format!("t{count}"), Some(now + Duration::from_hours(1)))
 }
 
 fn refusing(_: usize, _: SystemTime) -> Outcome {
@@ -169,7 +169,7 @@ async fn evicts_token_before_expiry() {
 async fn token_never_outlives_subject_token() {
     let (server, clock) = (Server::default(), Clock::manual(start()));
     let cached = server.cached(&clock, hourly);
-    let short = || subject("ann", "inbound", Some(start() + Duration::from_secs(120)));
+    let short = || subject("ann", "inbound", Some(start() + Duration::from_mins(2)));
     value(&cached, short()).await;
     clock.advance(Duration::from_secs(89));
     value(&cached, short()).await;
@@ -223,7 +223,7 @@ async fn failed_refresh_keeps_token_and_retries() {
         _ => hourly(count, now),
     });
     value(&cached, ann()).await;
-    clock.advance(Duration::from_secs(2700));
+    clock.advance(Duration::from_mins(45));
     for future in 2..=4 {
         assert_eq!(value(&cached, ann()).await, "Bearer t1");
         run_background_tasks().await;

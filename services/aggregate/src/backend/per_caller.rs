@@ -27,10 +27,10 @@ use crate::expiry;
 use crate::sync::lock;
 
 /// Time for which an offer is fresh. The next request after that refreshes it in the background.
-const FRESHNESS_LIFETIME: Duration = Duration::from_secs(60);
+const FRESHNESS_LIFETIME: Duration = Duration::from_mins(1);
 
 /// Time after which an unused offer is evicted.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
+const IDLE_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// Time before a failed fetch is retried.
 const RETRY_DELAY: Duration = Duration::from_secs(5);

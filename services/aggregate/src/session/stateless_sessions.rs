@@ -23,7 +23,7 @@ const MAX_ENTRIES: usize = 4096;
 const MAX_PER_KEY: u16 = 128;
 
 /// Idle timeout of a session.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
+const IDLE_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// Cache of backend sessions for stateless clients.
 #[derive(Debug, Default)]

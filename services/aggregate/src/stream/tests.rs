@@ -178,7 +178,7 @@ fn rejects_malformed_event_ids() {
 #[tokio::test(start_paused = true)]
 async fn abandons_stream_after_limit_without_client() {
     let stream = stream_of(1);
-    let limit = Duration::from_secs(60);
+    let limit = Duration::from_mins(1);
     let connection = stream.connect(None, Opening::Plain);
     let began = Instant::now();
     let watching = {
@@ -207,7 +207,7 @@ async fn bounds_bytes_for_disconnected_client() {
     assert!(push(&stream, "question", MessageClass::Required));
     while push(&stream, &part, MessageClass::Required) {}
     assert!(stream.lock().bytes <= 100 << 10);
-    assert_eq!(stream.abandoned(Duration::from_secs(60)).await, AbandonReason::Bytes);
+    assert_eq!(stream.abandoned(Duration::from_mins(1)).await, AbandonReason::Bytes);
     assert!(
         !stream.finish(Bytes::from("x".repeat(100 << 10)), None),
         "there is no room for it alone"

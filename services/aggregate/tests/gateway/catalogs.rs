@@ -156,7 +156,7 @@ async fn closes_session_of_late_subscriber_to_removed_backend() {
     gateway.reload(settings(Vec::new(), PartialFailure::BestEffort, None)).await;
     let subscribed = asking.await.unwrap();
     assert_eq!(subscribed.status, 200, "it ends on the configuration that it began with");
-    sleep(Duration::from_secs(60)).await;
+    sleep(Duration::from_mins(1)).await;
     assert_eq!(fake.open_streams("c"), 0, "nobody follows it");
     let sessions = fake.sessions.lock().unwrap();
     assert_eq!(sessions.as_ref().unwrap().open.len(), 0, "{sessions:?}");

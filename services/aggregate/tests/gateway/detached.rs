@@ -23,7 +23,7 @@ use crate::script::{
 };
 
 const WIRES: [Wire; 3] = [Wire::Stateful, Wire::Stateless, Wire::Sse];
-const MINUTE: Duration = Duration::from_secs(60);
+const MINUTE: Duration = Duration::from_mins(1);
 const MEGABYTE: usize = 1 << 20;
 
 /// Byte budget for disconnected clients in tests that exhaust it.

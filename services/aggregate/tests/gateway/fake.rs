@@ -457,7 +457,7 @@ pub(crate) async fn with_limits(backends: Vec<BackendSettings>, limits: Limits) 
 }
 
 async fn begin(settings: Settings, limits: Limits) -> Gateway {
-    let gateway = Gateway::new(settings, limits, Seal::new(&[[7; 32]], Duration::from_secs(60)));
+    let gateway = Gateway::new(settings, limits, Seal::new(&[[7; 32]], Duration::from_mins(1)));
     gateway.wait_ready().await;
     gateway
 }

@@ -150,7 +150,7 @@ async fn server_request_on_notification_stream_pauses_timer() {
     pair.backend.announce_in(&pending.session, &question("q"));
     let said = read_for(&mut standing, Duration::from_millis(10)).await;
     let asked = messages(&said).pop().unwrap();
-    sleep(Duration::from_secs(60)).await;
+    sleep(Duration::from_mins(1)).await;
     pair.client.reply(&asked["id"], json!({"action": "accept"})).await;
     sleep(Duration::from_secs(9)).await;
     pending.answer(&done());
@@ -222,7 +222,7 @@ async fn lost_connection_cancels_stateless_call_once() {
                 sleep(Duration::from_millis(1)).await;
             }
             call.abort();
-            sleep(Duration::from_secs(60)).await;
+            sleep(Duration::from_mins(1)).await;
             assert_eq!(
                 pair.backend.cancellations(),
                 ["the client disconnected"],
@@ -361,7 +361,7 @@ async fn suspended_call_that_was_answered_is_not_cancelled() {
             let mut pending = pair.calls.recv().await.unwrap();
             pending.say(&question("q"));
             let asked = messages(&response.await.unwrap()).pop().unwrap();
-            sleep(Duration::from_secs(60)).await;
+            sleep(Duration::from_mins(1)).await;
             // The backend stops waiting for the user.
             pending.answer(&done());
             sleep(Duration::from_secs(1)).await;
@@ -433,7 +433,7 @@ async fn server_request_to_vanished_session_client_expires() {
         let reasons = pair.backend.cancellations();
         assert_eq!(reasons.len(), 1, "{wire:?}: {reasons:?}");
         assert!(pending.is_gone() || wire == Wire::Sse);
-        sleep(Duration::from_secs(3600)).await;
+        sleep(Duration::from_hours(1)).await;
         assert_eq!(pair.gateway.counts().sessions, 0, "{wire:?}");
     }
 }
@@ -444,7 +444,7 @@ async fn circuit_opens_after_failed_calls_of_any_cell() {
         for wire in [Wire::Stateful, Wire::Sse, Wire::Stateless] {
             let threshold = NonZeroU32::new(3).unwrap();
             let settings =
-                vmcp_breaker::CircuitSettings::new(threshold.get(), Duration::from_secs(600))
+                vmcp_breaker::CircuitSettings::new(threshold.get(), Duration::from_mins(10))
                     .unwrap();
             let breaker = CircuitHandle::new(Backend::new("be"), settings);
             let mut pair = guarded(client, wire, Some(breaker.clone())).await;
@@ -566,7 +566,7 @@ async fn ended_session_leaves_no_subscription() {
             pending.answer(&json!({}));
         }
         subscribing.await.unwrap();
-        sleep(Duration::from_secs(60)).await;
+        sleep(Duration::from_mins(1)).await;
         assert_eq!(pair.backend.open_sessions(), observed, "{hand}");
         assert_eq!(pair.backend.standing(), observed, "{hand}");
         let left = tokio::runtime::Handle::current().metrics().num_alive_tasks();
@@ -589,7 +589,7 @@ async fn does_not_restart_cancelled_call() {
         pair.backend.sessions.lock().unwrap().remove(&pending.session);
         pending.refuse(404);
         call.await.unwrap();
-        sleep(Duration::from_secs(60)).await;
+        sleep(Duration::from_mins(1)).await;
         assert_eq!(pair.backend.messages("tools/call").len(), 1, "leaves: {leaves}");
     }
 }

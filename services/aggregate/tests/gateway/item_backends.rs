@@ -104,7 +104,7 @@ async fn conflicting(backends: [&Arc<FakeBackend>; 2]) -> Gateway {
     let backends = backends.map(FakeBackend::settings).to_vec();
     let settings = settings(backends, PartialFailure::BestEffort, None);
     let settings = Settings { rules, ..settings };
-    let seal = Seal::new(&[[7; 32]], Duration::from_secs(60));
+    let seal = Seal::new(&[[7; 32]], Duration::from_mins(1));
     let gateway = Gateway::new(settings, Limits::default(), seal);
     gateway.wait_ready().await;
     gateway

@@ -84,7 +84,7 @@ async fn restarts_backend_stream_with_renewed_token() {
         assert_eq!(backend.open_streams("alice"), 1);
         sleep(Duration::from_secs(20)).await;
         assert_eq!(backend.open_streams("alice"), 0);
-        let alice = alice.until(Duration::from_secs(300));
+        let alice = alice.until(Duration::from_mins(5));
         let _standing = alice.stand().await;
         alice.ask("resources/subscribe", red).await;
         sleep(Duration::from_secs(90)).await;

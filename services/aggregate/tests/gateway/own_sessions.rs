@@ -147,7 +147,7 @@ async fn link_or_unlink_changes_catalog() {
         *links.lock().unwrap() = Some("nothing");
         listed(&[]).await;
         *own.behavior.lock().unwrap() = Behavior::Normal;
-        sleep(Duration::from_secs(60)).await;
+        sleep(Duration::from_mins(1)).await;
         listed(&["own_red"]).await;
         let asked = own.times("tools/list", "alice#1");
         listed(&["own_red"]).await;

@@ -29,7 +29,7 @@ const SEEDS: u64 = 24;
 const STEPS: usize = 120;
 
 /// Longer than the lifetime of any unused state: sessions, suspended calls, server requests.
-const AFTERLIFE: Duration = Duration::from_secs(2 * 3600);
+const AFTERLIFE: Duration = Duration::from_hours(2);
 
 /// Pseudorandom number generator (SplitMix64).
 #[derive(Debug)]
@@ -128,7 +128,7 @@ impl Simulation {
         }
         let all = self.backends.iter().map(|backend| backend.settings(None)).collect();
         self.reload(all).await;
-        sleep(Duration::from_secs(120)).await;
+        sleep(Duration::from_mins(2)).await;
         self.check_lists().await;
         // Streams are closed; requests have to end by themselves.
         for (number, task) in &self.open {
@@ -199,7 +199,7 @@ fn tasks() -> usize {
 
 async fn run(seed: u64, history: Arc<Mutex<Vec<String>>>) {
     let mut simulation = simulation(seed).await;
-    sleep(Duration::from_secs(60)).await;
+    sleep(Duration::from_mins(1)).await;
     let idle = tasks();
     for _ in 0..STEPS {
         simulation.step().await;
@@ -213,7 +213,7 @@ async fn run(seed: u64, history: Arc<Mutex<Vec<String>>>) {
     simulation.gateway.close().await;
     let Simulation { gateway, backends, .. } = simulation;
     drop(gateway);
-    sleep(Duration::from_secs(60)).await;
+    sleep(Duration::from_mins(1)).await;
     for backend in &backends {
         assert_eq!((backend.open_sessions(), backend.in_flight()), (0, 0), "at {}", backend.name);
     }

@@ -531,7 +531,7 @@ async fn follows_tasks_on_listen() {
         assert_eq!(messages(&mut stream).await[0]["params"]["taskId"], json!(known));
     }
     // All tasks have ended, so the backend is not polled any more.
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
     assert!(backend.streams.lock().unwrap().iter().all(UnboundedSender::is_closed));
 }
 

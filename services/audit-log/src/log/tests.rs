@@ -284,7 +284,7 @@ async fn responses_wait_for_queue_capacity() {
             *counting.lock().unwrap() += 1;
         }
     });
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
     let early = *answered.lock().unwrap();
     assert!((1..20).contains(&early), "{early}");
     assert!(log.queued_bytes() > 0);

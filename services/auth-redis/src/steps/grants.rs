@@ -13,7 +13,7 @@ use crate::reply::{Reply, parse_name, parse_record};
 use crate::store::RedisStore;
 
 /// Time to finish the redemption of a code before its session ends.
-const REDEMPTION_TIMEOUT: Duration = Duration::from_secs(60);
+const REDEMPTION_TIMEOUT: Duration = Duration::from_mins(1);
 
 const CORRUPT: StoreError = StoreError::Corrupt { what: "grant" };
 

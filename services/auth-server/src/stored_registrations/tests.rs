@@ -29,7 +29,7 @@ fn client(id: &str, expires_at: Option<SystemTime>) -> Registration {
 }
 
 fn memory_registrations() -> (Arc<dyn Store>, Clock, StoredRegistrations) {
-    let clock = Clock::manual(SystemTime::UNIX_EPOCH + Duration::from_secs(1_785_240_000));
+    let clock = Clock::manual(SystemTime::UNIX_EPOCH + Duration::from_hours(495900));
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Limits::default(), clock.clone()));
     let registrations = StoredRegistrations::new(Arc::clone(&store), &ring(7), clock.clone());
     (store, clock, registrations)
@@ -83,7 +83,7 @@ async fn lifetime_beyond_all_dates_is_clamped() {
 #[tokio::test]
 async fn replaces_unusable_registration() {
     let (store, clock, registrations) = memory_registrations();
-    let soon = clock.now() + Duration::from_secs(60);
+    let soon = clock.now() + Duration::from_mins(1);
     registrations.put(&key("git"), &client("one", Some(soon)), None).await.unwrap();
     clock.advance(Duration::from_secs(61));
     assert_eq!(name(&registrations, "git").await, None);

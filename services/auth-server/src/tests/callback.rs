@@ -140,7 +140,7 @@ async fn skips_consent_page_for_stored_consent() {
     let on_request = TestEnv::authorize(&client, &[("scope", "openid"), ("prompt", "consent")]);
     assert!(asked(on_request, &mut browser).await);
     // A consent expires.
-    env.clock.advance(std::time::Duration::from_secs(31 * 24 * 3600));
+    env.clock.advance(std::time::Duration::from_hours(744));
     assert!(asked(TestEnv::authorize(&env.client().await, &[]), &mut browser).await);
 }
 
@@ -377,7 +377,7 @@ async fn asks_for_consent_again_if_subject_is_synthetic() {
     let cookie = Digest::of(["browser\0", cookie].concat());
     let user = env.store.browser(&cookie).await.unwrap().unwrap().user;
     let now = env.clock.now().into();
-    let day = std::time::Duration::from_secs(24 * 3600);
+    let day = std::time::Duration::from_hours(24);
     let consent = Consent {
         client: ClientId::new(&*client).unwrap(),
         redirect_uri: APP.into(),

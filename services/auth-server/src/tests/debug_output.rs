@@ -87,10 +87,10 @@ fn grant() -> Grant {
         scopes: vec!["openid".into()],
         audience: vec![RESOURCE.into()],
         authenticated: at,
-        access_lifespan: Duration::from_secs(3600),
+        access_lifespan: Duration::from_hours(1),
         ends: at,
         refresh: Some(RefreshTokens {
-            idle: Duration::from_secs(3600),
+            idle: Duration::from_hours(1),
             idle_end: at,
             generation: 1,
             current: digest,

@@ -246,7 +246,7 @@ async fn reports_removed_and_lost_links() {
 
     let tokens = observed.env.server.upstream_tokens(session);
     observed.env.git.set(|behavior| behavior.refresh = Some(RefreshError::GrantEnded));
-    observed.env.clock.advance(Duration::from_secs(3600));
+    observed.env.clock.advance(Duration::from_hours(1));
     assert!(tokens.token("git", UpstreamKind::Access).await.is_err());
     let told = observed.take();
     assert_eq!((told.len(), &*told[0].what), (1, "lost git dead"));

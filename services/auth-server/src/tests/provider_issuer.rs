@@ -42,7 +42,7 @@ async fn withholds_token_from_other_issuer_with_same_name() {
     let issued = env.tokens(&client).await;
     let session = env.server.verifier(RESOURCE).unwrap().verify(&issued.access).unwrap().session;
     let (moved, fakes) = with_other_issuers(&env);
-    env.clock.advance(Duration::from_secs(3600));
+    env.clock.advance(Duration::from_hours(1));
     for provider in ["corp", "git"] {
         for kind in [UpstreamKind::Access, UpstreamKind::Id] {
             let tokens = moved.server.upstream_tokens(session);
@@ -68,7 +68,7 @@ async fn carries_no_refresh_token_to_other_issuer() {
     let partly = TestEnv::with_providers(&moved, vec![corp, git]);
     let issued = partly.tokens(&client).await;
     let session = partly.server.verifier(RESOURCE).unwrap().verify(&issued.access).unwrap().session;
-    partly.clock.advance(Duration::from_secs(3600));
+    partly.clock.advance(Duration::from_hours(1));
     let outcome = partly.server.upstream_tokens(session).token("git", UpstreamKind::Access).await;
     assert!(matches!(outcome, Err(UpstreamError::NotLinked)), "{outcome:?}");
     assert_eq!(fakes[1].refreshes.load(Ordering::SeqCst), 0);

@@ -145,7 +145,7 @@ async fn issues_no_refresh_token_without_grant_type() {
 async fn unused_refresh_tokens_and_old_grants_expire() {
     let env = TestEnv::new();
     let client = env.client().await;
-    let day = std::time::Duration::from_secs(24 * 3600);
+    let day = std::time::Duration::from_hours(24);
     let issued = env.tokens(&client).await;
     env.clock.advance(day * 8);
     assert_eq!(env.refresh(&client, &issued.refresh).await.error(), "invalid_grant");
@@ -154,11 +154,11 @@ async fn unused_refresh_tokens_and_old_grants_expire() {
         assert!(at < 16, "a grant that is used lives for ever");
         // An access token does not outlast its grant, which ends after 90 days.
         if at == 14 {
-            env.clock.advance(day * 5 + std::time::Duration::from_secs((24 * 60 - 1) * 60));
+            env.clock.advance(day * 5 + std::time::Duration::from_mins(1439));
             let response = env.refresh(&client, &token).await;
             assert_eq!(response.json()["expires_in"], 60);
             token = response.tokens().refresh;
-            env.clock.advance(std::time::Duration::from_secs(60));
+            env.clock.advance(std::time::Duration::from_mins(1));
         } else {
             env.clock.advance(day * 6);
         }

@@ -37,7 +37,7 @@ async fn secrets_stay_out_of_logs_and_debug() {
     let tokens = env.server.upstream_tokens(token.session);
     tokens.token("git", UpstreamKind::Access).await.unwrap();
     env.git.set(|behavior| behavior.refresh = Some(vmcp_upstream::RefreshError::GrantEnded));
-    env.clock.advance(std::time::Duration::from_secs(3600));
+    env.clock.advance(std::time::Duration::from_hours(1));
     assert!(tokens.token("git", UpstreamKind::Access).await.is_err());
     browser.get(&env, "/oauth/callback?error=canary&state=canary").await;
 

@@ -214,9 +214,9 @@ async fn keeps_revocations_over_reload_without_store() {
     // The access lifespan is shortened, and a multiple of it passes.
     let mut settings = settings();
     settings.keys = crate::SigningKeys::new(&[PEM]).unwrap();
-    let hour = Duration::from_secs(3600);
+    let hour = Duration::from_hours(1);
     settings.lifespans =
-        crate::Lifespans::new(hour / 60, 168 * hour, Duration::from_secs(600)).unwrap();
+        crate::Lifespans::new(hour / 60, 168 * hour, Duration::from_mins(10)).unwrap();
     let after = TestEnv::with_store(settings, store.clone(), env.clock.clone());
     let server = after.server.with_shared_revocations(&before.server);
     let again = tokio::spawn(server.clone().watch_revocations());

@@ -74,7 +74,7 @@ async fn link_key_changes_on_link_and_unlink() {
     let unlinked = there.links().await;
     assert!(unlinked.is_some() && unlinked != linked);
     env.store
-        .put_upstream_token(&row.head, &git, &row.rows[&git], Duration::from_secs(60))
+        .put_upstream_token(&row.head, &git, &row.rows[&git], Duration::from_mins(1))
         .await
         .unwrap();
     session.pass(1);
@@ -265,7 +265,7 @@ async fn backs_off_from_unavailable_provider() {
 #[tokio::test(start_paused = true)]
 async fn refresh_times_out() {
     let session = Session::new().await;
-    session.env.git.set(|behavior| behavior.refresh_takes = Duration::from_secs(3600));
+    session.env.git.set(|behavior| behavior.refresh_takes = Duration::from_hours(1));
     session.pass(3600);
     assert_eq!(session.git().await, Err(UpstreamError::Unavailable));
 }

@@ -9,7 +9,7 @@ use vmcp_upstream::{EndpointError, EndpointKind, ProviderError, RefreshError};
 
 use crate::testing::{RESOURCE, TestEnv, TokenPair, UserAgent, form_request, param, settings};
 
-const HOUR: Duration = Duration::from_secs(3600);
+const HOUR: Duration = Duration::from_hours(1);
 
 fn end_provider_grant(env: &TestEnv) {
     env.corp.set(|behavior| behavior.refresh = Some(RefreshError::GrantEnded));
@@ -49,7 +49,7 @@ async fn refresh_ends_session_of_rejected_user() {
 #[tokio::test]
 async fn checks_user_at_configured_interval() {
     let mut settings = settings();
-    settings.upstream_check_interval = Duration::from_secs(60);
+    settings.upstream_check_interval = Duration::from_mins(1);
     let env = TestEnv::with(settings, vmcp_auth_store::Limits::default());
     let client = env.client().await;
     let mut issued = env.tokens(&client).await;
@@ -124,7 +124,7 @@ async fn unavailable_provider_ends_no_session() {
     let issued = env.refresh(&client, &issued.refresh).await.tokens();
     // The next refresh asks the provider again.
     end_provider_grant(&env);
-    env.clock.advance(Duration::from_secs(60));
+    env.clock.advance(Duration::from_mins(1));
     assert_eq!(env.refresh(&client, &issued.refresh).await.error(), "invalid_grant");
 }
 

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Time to finish the redemption of a code before its session ends.
-const REDEMPTION_TIMEOUT: Duration = Duration::from_secs(60);
+const REDEMPTION_TIMEOUT: Duration = Duration::from_mins(1);
 
 impl State {
     pub(super) fn put_code(

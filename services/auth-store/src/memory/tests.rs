@@ -11,7 +11,7 @@ use crate::{
 };
 
 async fn fresh(limits: Limits) -> TestEnv {
-    let clock = Clock::manual(SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000));
+    let clock = Clock::manual(SystemTime::UNIX_EPOCH + Duration::from_hours(500000));
     let store = Arc::new(MemoryStore::new(limits, clock.clone()));
     TestEnv { store: store.clone(), replica: store, clock }
 }
@@ -28,17 +28,17 @@ async fn expired_records_leave_no_index_entries() {
         let client = ClientId::new(format!("client {number}")).unwrap();
         let head = SessionHead { id: SessionId::from_bytes([number; 16]), user, client };
         memory
-            .put_upstream_token(&head, &provider(), &row(&clock), Duration::from_secs(60))
+            .put_upstream_token(&head, &provider(), &row(&clock), Duration::from_mins(1))
             .await
             .unwrap();
         let owner = LockOwner::from_bytes([number; 16]);
         memory
-            .lock_upstream_token(&head.id, &provider(), &owner, Duration::from_secs(60))
+            .lock_upstream_token(&head.id, &provider(), &owner, Duration::from_mins(1))
             .await
             .unwrap();
     }
-    memory.put_login(&key, &login, Duration::from_secs(60)).await.unwrap();
-    clock.advance(Duration::from_secs(60));
+    memory.put_login(&key, &login, Duration::from_mins(1)).await.unwrap();
+    clock.advance(Duration::from_mins(1));
     assert_eq!(memory.counts().await, Ok(Counts::default()));
     let state = memory.state.lock().unwrap();
     assert_eq!((state.sessions_of.len(), state.logins_of.len(), state.locks.len()), (0, 0, 0));

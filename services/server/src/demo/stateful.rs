@@ -24,7 +24,7 @@ const MAX_SESSIONS: usize = 1024;
 const MAX_SUBSCRIPTIONS: usize = 256;
 
 /// Time limit for the response to a server request.
-const RESPONSE_TIMEOUT: Duration = Duration::from_secs(600);
+const RESPONSE_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// Example server with sessions.
 #[derive(Debug)]

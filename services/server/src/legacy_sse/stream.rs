@@ -23,7 +23,7 @@ const MAX_FRAME: usize = 32 << 10;
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Time limit for the client to complete initialization.
-const INITIALIZE_TIMEOUT: Duration = Duration::from_secs(60);
+const INITIALIZE_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Callback for a client's disconnect.
 pub(super) type OnDisconnect = Box<dyn FnOnce() + Send>;

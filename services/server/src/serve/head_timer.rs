@@ -138,7 +138,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn first_head_has_shorter_timeout() {
-        let (timer, minute) = (timer(), Duration::from_secs(60));
+        let (timer, minute) = (timer(), Duration::from_mins(1));
         let mut first = timer.sleep(minute);
         tokio::time::timeout(FIRST_HEAD_TIMEOUT + Duration::from_millis(1), &mut first)
             .await

@@ -26,7 +26,7 @@ use crate::stream_scope::StreamScope;
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// First and longest delay before a retry of a reload that failed for a reason outside the file.
-const RETRY_DELAYS: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(60));
+const RETRY_DELAYS: (Duration, Duration) = (Duration::from_secs(2), Duration::from_mins(1));
 
 /// Error of a reload.
 enum ReloadError {

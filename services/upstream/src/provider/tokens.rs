@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Maximum duration of a login at the provider.
-const LOGIN_TIMEOUT: Duration = Duration::from_secs(15 * 60);
+const LOGIN_TIMEOUT: Duration = Duration::from_mins(15);
 
 /// Maximum length of a code in bytes.
 const MAX_CODE: usize = 8 * 1024;

@@ -207,13 +207,13 @@ fn scopes_digest_ignores_order() {
 #[tokio::test(start_paused = true)]
 async fn registers_again_when_expiring_or_forgotten() {
     let (fake, stored, clock) = (FakeProvider::new(), Arc::<Kept>::default(), clock());
-    let expires = now() + RENEWAL_MARGIN + Duration::from_secs(60);
+    let expires = now() + RENEWAL_MARGIN + Duration::from_mins(1);
     fake.state().registered = json!({"client_secret_expires_at": crate::tokens::seconds(expires)});
     let registrar = registrar(&fake, at_endpoint(), &stored, &clock);
     assert!(registrar.current().await.is_ok());
     assert!(registrar.current().await.is_ok());
     assert_eq!(fake.asked("/register").len(), 1);
-    clock.advance(Duration::from_secs(60));
+    clock.advance(Duration::from_mins(1));
     fake.state().registered = json!({"client_id": "dyn-2"});
     assert_eq!(&*registrar.current().await.ok().unwrap().client_id, "dyn-2");
     registrar.refused("dyn-2");

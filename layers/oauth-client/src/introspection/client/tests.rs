@@ -89,7 +89,7 @@ async fn maps_every_member_to_claim() {
     assert_eq!((claims.text("iss"), claims.text("sub")), (Some(ISSUER), Some("alice")));
     assert_eq!(claims.object()["groups"], json!(["a"]));
     assert!(!claims.has("active") && claims.has("tsid"));
-    assert_eq!(expires_at, Some(clock().now() + Duration::from_secs(60) + vmcp_jwt::LEEWAY));
+    assert_eq!(expires_at, Some(clock().now() + Duration::from_mins(1) + vmcp_jwt::LEEWAY));
 }
 
 #[tokio::test]

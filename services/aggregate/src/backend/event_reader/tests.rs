@@ -89,7 +89,7 @@ async fn long_stream_waits_for_budget() {
     let mut other = budget.open(budget.backend("a"));
     other.try_grow(45 * KB).unwrap();
     sender.send_data(event(20 * KB)).await.unwrap();
-    let minute = Duration::from_secs(60);
+    let minute = Duration::from_mins(1);
     assert!(tokio::time::timeout(minute, events.next()).await.is_err());
     drop(other);
     assert_eq!(next(&mut events).await, 20 * KB);
@@ -120,7 +120,7 @@ async fn partial_event_yields_budget_to_waiting_requests() {
     let budget = ByteBudget::new(100 * KB);
     let (mut sender, mut events) = stream(&budget, true);
     sender.send_data(event(40 * KB).slice(..40 * KB)).await.unwrap();
-    let minute = Duration::from_secs(60);
+    let minute = Duration::from_mins(1);
     assert!(tokio::time::timeout(minute, events.next()).await.is_err(), "nothing waits");
     let account = budget.account(budget.backend("a"));
     let mut other = account.open();

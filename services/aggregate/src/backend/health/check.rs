@@ -22,7 +22,7 @@ use crate::backend::{BackendHandle, SupportedModes};
 use crate::settings::{Checks, Transport};
 
 /// Time for which the last offer of an unavailable backend stays in the catalog.
-const LAST_GOOD_LIFETIME: Duration = Duration::from_secs(600);
+const LAST_GOOD_LIFETIME: Duration = Duration::from_mins(10);
 
 /// Minimum time until the next check when the circuit is open.
 const MIN_RECHECK_DELAY: Duration = Duration::from_secs(1);

@@ -11,7 +11,7 @@ use super::Random;
 use crate::script::{PendingCall, ScriptedBackend, Wire};
 
 /// Timeout of a backend for the response to its server request.
-const QUESTION_TIMEOUT: Duration = Duration::from_secs(60);
+const QUESTION_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Handles the calls of a backend in random ways.
 pub(crate) async fn serve(

@@ -11,9 +11,9 @@ use crate::{
     RefreshTokens, SessionHead, SessionId, Stage, Store, Timestamp, UpstreamTokenRecord, UserId,
 };
 
-pub(super) const MINUTE: Duration = Duration::from_secs(60);
-pub(super) const HOUR: Duration = Duration::from_secs(3600);
-pub(super) const DAY: Duration = Duration::from_secs(24 * 3600);
+pub(super) const MINUTE: Duration = Duration::from_mins(1);
+pub(super) const HOUR: Duration = Duration::from_hours(1);
+pub(super) const DAY: Duration = Duration::from_hours(24);
 
 /// Current time of a test's clock.
 #[must_use]

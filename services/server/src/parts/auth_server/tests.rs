@@ -67,10 +67,10 @@ fn converts_section_to_settings() {
     assert_eq!(scopes.to_string(), "openid profile email offline_access tools");
     assert_eq!(baseline_scopes.to_string(), "openid");
     let Settings { lifespans, keys, hmac, display_name, .. } = &auth_server.settings;
-    assert_eq!(lifespans.access(), Duration::from_secs(120));
-    assert_eq!(lifespans.code(), Duration::from_secs(60));
-    assert_eq!(lifespans.refresh(), Duration::from_secs(7200));
-    assert_eq!(auth_server.settings.upstream_check_interval, Duration::from_secs(300));
+    assert_eq!(lifespans.access(), Duration::from_mins(2));
+    assert_eq!(lifespans.code(), Duration::from_mins(1));
+    assert_eq!(lifespans.refresh(), Duration::from_hours(2));
+    assert_eq!(auth_server.settings.upstream_check_interval, Duration::from_mins(5));
     assert!(keys.is_ephemeral() && !hmac.is_ephemeral());
     assert_eq!(display_name, "tools");
     assert!(matches!(auth_server.storage, Storage::Memory));

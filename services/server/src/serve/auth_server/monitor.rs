@@ -17,7 +17,7 @@ const STORE_CHECK_INTERVAL: Duration = Duration::from_secs(15);
 const STORE_CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Interval of provider checks, and the shorter one while a provider fails.
-const PROVIDER_CHECK_INTERVAL: Duration = Duration::from_secs(300);
+const PROVIDER_CHECK_INTERVAL: Duration = Duration::from_mins(5);
 const PROVIDER_RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Result of the last store check.

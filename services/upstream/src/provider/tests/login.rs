@@ -106,7 +106,7 @@ async fn login_returns_user_and_tokens() {
     assert_eq!(tokens.access.expose_secret(), "at-1");
     assert_eq!(tokens.refresh.unwrap().expose_secret(), "rt-1");
     assert_eq!(tokens.id.unwrap().expose_secret(), fake.state().id_token());
-    assert_eq!(tokens.expires_at, Some(now() + Duration::from_secs(300)));
+    assert_eq!(tokens.expires_at, Some(now() + Duration::from_mins(5)));
     assert!(tokens.scopes.contains("offline_access"), "what was asked for, where nothing is said");
     assert_eq!((&*tokens.subject, &*tokens.client_id), ("alice", CLIENT));
     let asked = &fake.asked("/token")[0];
@@ -247,7 +247,7 @@ async fn expired_or_empty_code_sends_no_request() {
         let error = provider.finish(&leg, answer).await.unwrap_err();
         assert_eq!(error, AuthorizationResponseError::InvalidCode.into());
     }
-    clock.advance(Duration::from_secs(15 * 60));
+    clock.advance(Duration::from_mins(15));
     assert_eq!(
         provider.finish(&leg, answer(None)).await.unwrap_err(),
         AuthorizationResponseError::Expired.into()
