@@ -34,7 +34,7 @@ pub(crate) fn namespace() -> Namespace {
 
 /// Returns a clock set to 2027.
 pub(crate) fn clock() -> Clock {
-    Clock::manual(SystemTime::UNIX_EPOCH + Duration::from_hours(500000))
+    Clock::manual(SystemTime::UNIX_EPOCH + Duration::from_hours(500_000))
 }
 
 /// Creates an empty store and opens it for two replicas with separate connections.

@@ -29,7 +29,7 @@ fn client(id: &str, expires_at: Option<SystemTime>) -> Registration {
 }
 
 fn memory_registrations() -> (Arc<dyn Store>, Clock, StoredRegistrations) {
-    let clock = Clock::manual(SystemTime::UNIX_EPOCH + Duration::from_hours(495900));
+    let clock = Clock::manual(SystemTime::UNIX_EPOCH + Duration::from_hours(495_900));
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Limits::default(), clock.clone()));
     let registrations = StoredRegistrations::new(Arc::clone(&store), &ring(7), clock.clone());
     (store, clock, registrations)

@@ -11,7 +11,7 @@ use crate::{
 };
 
 async fn fresh(limits: Limits) -> TestEnv {
-    let clock = Clock::manual(SystemTime::UNIX_EPOCH + Duration::from_hours(500000));
+    let clock = Clock::manual(SystemTime::UNIX_EPOCH + Duration::from_hours(500_000));
     let store = Arc::new(MemoryStore::new(limits, clock.clone()));
     TestEnv { store: store.clone(), replica: store, clock }
 }
