@@ -245,6 +245,18 @@ fn crates_have_readme_description_and_workspace_lints() {
                 broken.push(format!("{name}: no {field}"));
             }
         }
+        let is_layer =
+            CRATES.iter().any(|(known, place, _)| *known == name && place.starts_with("layers/"));
+        // An empty list of registries is `publish = false`.
+        if is_layer != package["publish"].is_null() {
+            broken
+                .push(format!("{name}: the layers and their base are published, and nothing else"));
+        }
+        if is_layer
+            && (package["homepage"].is_null() || package["metadata"]["docs"]["rs"].is_null())
+        {
+            broken.push(format!("{name}: no homepage, or no metadata for docs.rs"));
+        }
         if package["license"] != "Apache-2.0" {
             broken.push(format!("{name}: license.workspace is not set"));
         }
