@@ -62,6 +62,10 @@ properties cases="5000":
 soak seconds="600":
     VMCP_SOAK_SECONDS={{ seconds }} cargo test --release -p vmcp-aggregate --test gateway -- random --nocapture
 
+# Change one crate's code in many ways and run its tests on each; needs `cargo install --locked cargo-mutants`
+mutants crate *arguments:
+    cargo mutants --package {{ crate }} --in-place --timeout 120 {{ arguments }}
+
 # Check each crate alone: the layers with each feature and their public types, the others with their own features
 each-crate:
     cargo test -p vmcp-tests --test alone
