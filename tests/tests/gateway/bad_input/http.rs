@@ -190,7 +190,7 @@ async fn distinguishes_missing_unknown_and_ended_sessions() {
             .await;
         gone(Case::new(Method::DELETE, "DELETE")).check(&mut line).await;
     }
-    let none = |case: Case| case.gets(400, -32600, "send Mcp-Session-Id");
+    let none = |case: Case| case.gets(400, -32600, "Mcp-Session-Id is missing");
     none(Case::post(PING)).with_id(7).check(&mut line).await;
     none(Case::new(Method::GET, "GET").header("accept", "text/event-stream"))
         .check(&mut line)

@@ -24,7 +24,7 @@ async fn rejects_response_without_pending_request() {
         case.gets(400, -32600, "no server request with this id").check(&mut line).await;
         let message = json!({ "jsonrpc": "2.0", "id": id, "error": { "code": 1, "message": "" } });
         let case = Case::post(message.to_string());
-        case.gets(400, -32600, "send Mcp-Session-Id").check(&mut line).await;
+        case.gets(400, -32600, "Mcp-Session-Id is missing").check(&mut line).await;
     }
     scene.finish().await;
 }
