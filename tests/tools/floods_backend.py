@@ -28,7 +28,7 @@ import threading
 import time
 
 MIB = 1 << 20
-OFFER = 32 * MIB          # what is kept of one backend's lists
+BUDGET = 64 * MIB         # messages that are held, pages of lists among them
 DETACHED = 32 * MIB       # what waits for clients that are away
 SLACK = 64 * MIB          # what a flood may take besides
 P99_FACTOR = 5
@@ -168,6 +168,7 @@ class Pages(Good):
     """Pages of 12 MB without end."""
 
     page = None
+    is_last = False
 
     def result(self, handler, method, message):
         if method != "tools/list":
@@ -177,14 +178,15 @@ class Pages(Good):
             Pages.page = json.dumps(tool).encode()
         number = handler.server.counts["tools/list"]
         tool = Pages.page.replace(b"t%d", b"t%d" % number, 1)
-        return (b'{"tools":[' + tool + b'],"nextCursor":"c%d","resultType":"complete","ttlMs":0,'
-                b'"cacheScope":"private"}' % number)
+        cursor = b"" if self.is_last else b'"nextCursor":"c%d",' % number
+        return b'{"tools":[' + tool + b"]," + cursor + b'"resultType":"complete","ttlMs":0,"cacheScope":"private"}'
 
 
 class Storm(Pages):
-    """The same in sessions, and says all the time that its lists have changed."""
+    """One page of 12 MB, in sessions, and says all the time that its lists have changed."""
 
     stateful = True
+    is_last = True
 
     def listen(self, handler):
         handler.begin_events()
@@ -273,7 +275,8 @@ class Gateway:
             file.write(f"name: flood\nincomingAuth: {{type: anonymous}}\nbackends: [{names}]\n"
                        "operational: {failureHandling: {partialFailureMode: best_effort}}\n")
         self.port = free_port()
-        arguments = [program, "serve", "--config", path, "--port", str(self.port), "--log-format", "json"]
+        arguments = [program, "serve", "--config", path, "--port", str(self.port), "--log-format", "json",
+                     "--max-buffered-bytes", str(BUDGET)]
         log = open(os.path.join(self.folder.name, "log"), "wb")
         self.process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=log)
         deadline = time.monotonic() + 60
@@ -506,9 +509,9 @@ def vanish(gateway, bad_port, deadline):
 
 
 ATTACKS = {
-    "pages": (Pages, OFFER, wait),
-    "storm": (Storm, OFFER, storm),
-    "templates": (Templates, OFFER, read_templates),
+    "pages": (Pages, BUDGET, wait),
+    "storm": (Storm, BUDGET, storm),
+    "templates": (Templates, BUDGET, read_templates),
     "vanish": (Vanish, DETACHED, vanish),
 }
 
