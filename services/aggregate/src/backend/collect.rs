@@ -7,20 +7,20 @@ use vmcp_core::{Body, BodyBuffer, BoxError, BudgetAccount, MAX_BUDGET_WAIT, Rese
 
 use super::error::BackendError;
 
-/// Reads `body` to its end, appends it to the bytes already read, and charges both to `account`. Fails beyond `most` bytes, and
+/// Returns `prefix`, which was read before, and the rest of `body`, both charged to `account`. Fails beyond `max_bytes`, and
 /// unless `may_buffer` permits each new length.
 pub(crate) async fn collect(
-    begun: Bytes,
+    prefix: Bytes,
     mut body: Body,
-    most: usize,
+    max_bytes: usize,
     account: Option<&BudgetAccount>,
     may_buffer: impl Fn(usize) -> bool,
 ) -> Result<(Bytes, Option<Reservation>), BoxError> {
-    let mut buffer = BodyBuffer::new(most, 0);
-    let mut next = Some(begun);
+    let mut buffer = BodyBuffer::new(max_bytes, 0);
+    let mut next = Some(prefix);
     loop {
         if let Some(data) = next {
-            buffer.push(data).map_err(|_| BackendError::TooLarge { limit: most })?;
+            buffer.push(data).map_err(|_| BackendError::TooLarge { limit: max_bytes })?;
             reserve(account, &mut buffer).await?;
         }
         if !may_buffer(buffer.len()) {

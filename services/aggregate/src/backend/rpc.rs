@@ -35,7 +35,7 @@ pub(crate) struct RpcResponse {
     pub(crate) extensions: Extensions,
     /// Value of `result`.
     pub(crate) result: Bytes,
-    /// Bytes of `result` in the budget of the process, until this reply is dropped.
+    /// Bytes of `result` in the budget of the process, until this response is dropped.
     _reservation: Option<Reservation>,
 }
 

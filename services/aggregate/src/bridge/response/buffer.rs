@@ -23,17 +23,17 @@ impl<'a> ResponseBuffer<'a> {
         Self(Some(holder))
     }
 
-    /// Reads `body` to its end and appends it to the bytes already read, at most `most` bytes in total. Fails unless
+    /// Returns `prefix`, which was read before, and the rest of `body`, at most `max_bytes` in total. Fails unless
     /// `may_buffer` permits each new length.
     pub(crate) async fn collect(
         self,
-        begun: Bytes,
+        prefix: Bytes,
         body: Body,
-        most: usize,
+        max_bytes: usize,
         may_buffer: impl Fn(usize) -> bool,
     ) -> Result<Bytes, BoxError> {
         let account = self.0.and_then(ReservationHolder::account);
-        let collected = collect(begun, body, most, account.as_ref(), may_buffer).await;
+        let collected = collect(prefix, body, max_bytes, account.as_ref(), may_buffer).await;
         let (answer, reservation) = collected?;
         if let (Some(holder), Some(reservation)) = (self.0, reservation) {
             holder.hold(reservation);
