@@ -34,15 +34,15 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tower::{Layer, Service};
-use vmcp::guard::{AllowedHostsLayer, ConcurrencyLimitLayer};
-use vmcp::parts::Parts;
-use vmcp::request_log::RequestLogLayer;
-use vmcp::stack::IncomingLayers;
 use vmcp_aggregate::settings::Limits;
 use vmcp_aggregate::{Gateway, Seal};
 use vmcp_config::{File, Format};
 use vmcp_decode::DecodeLayer;
 use vmcp_egress::Egress;
+use vmcp_server::guard::{AllowedHostsLayer, ConcurrencyLimitLayer};
+use vmcp_server::parts::Parts;
+use vmcp_server::request_log::RequestLogLayer;
+use vmcp_server::stack::IncomingLayers;
 
 /// Adds the number of the request to each response.
 #[derive(Clone, Debug, Default)]

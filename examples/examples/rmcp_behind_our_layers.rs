@@ -59,7 +59,6 @@ use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::{Map, json};
 use tokio::net::TcpListener;
 use tower::ServiceBuilder;
-use vmcp::guard::{AllowedHostsLayer, CatchPanicLayer, ConcurrencyLimitLayer};
 use vmcp_audit::{AuditLayer, AuditSettings, Auditor, Event};
 use vmcp_authn::{AuthenticationLayer, BearerAuthenticator, CachedVerifier, JwtVerifier};
 use vmcp_authz::AuthorizationLayer;
@@ -67,6 +66,7 @@ use vmcp_cedar::Cedar;
 use vmcp_core::{Body, BoxError, Clock, Identity};
 use vmcp_decode::DecodeLayer;
 use vmcp_examples::Issuer;
+use vmcp_server::guard::{AllowedHostsLayer, CatchPanicLayer, ConcurrencyLimitLayer};
 
 /// No policy permits `wipe`.
 const POLICY: &str = r#"permit(principal, action, resource == Tool::"greet");"#;

@@ -25,15 +25,15 @@ use std::error::Error;
 use axum::Router;
 use axum::routing::get;
 use tokio::net::TcpListener;
-use vmcp::guard::{AllowedHostsLayer, ConcurrencyLimitLayer};
-use vmcp::parts::Parts;
-use vmcp::request_log::RequestLogLayer;
-use vmcp::stack::{IncomingLayers, McpService};
 use vmcp_aggregate::settings::Limits;
 use vmcp_aggregate::{Gateway, Seal};
 use vmcp_config::{File, Format};
 use vmcp_decode::DecodeLayer;
 use vmcp_egress::Egress;
+use vmcp_server::guard::{AllowedHostsLayer, ConcurrencyLimitLayer};
+use vmcp_server::parts::Parts;
+use vmcp_server::request_log::RequestLogLayer;
+use vmcp_server::stack::{IncomingLayers, McpService};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {

@@ -1,8 +1,6 @@
 #![doc = include_str!("../README.md")]
 
 mod auth_audit;
-pub mod cli;
-mod demo;
 mod file_mode;
 pub mod guard;
 mod legacy_sse;

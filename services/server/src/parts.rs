@@ -32,16 +32,18 @@ use vmcp_egress::Egress;
 pub(crate) use self::audit::AuditPipeline;
 pub use self::audit::{AuditOptions, AuditParts};
 use self::auth_server::Conversion;
-pub use self::auth_server::{AuthServerParts, StorageError};
-pub(crate) use self::auth_server::{
-    AuthServerReport, ObservedProvider, ProviderStatus, StorageStatus,
+pub(crate) use self::auth_server::ObservedProvider;
+pub use self::auth_server::{
+    AuthServerParts, AuthServerReport, ProviderStatus, StorageError, StorageStatus,
 };
+
 use self::backends::SharedSettings;
+pub use self::backends::transport_name;
 use self::credential_advice::KnownIssuers;
 pub(crate) use self::embedded_issuer::IssuerSessions;
 pub use self::error::PartsError;
 pub use self::incoming_auth::IncomingAuth;
-pub(crate) use self::policy_evaluator::PolicyEvaluator;
+pub use self::policy_evaluator::PolicyEvaluator;
 pub use self::telemetry::TelemetryParts;
 pub use self::unstacked::PendingSettings;
 pub use self::unsupported::Unsupported;

@@ -198,13 +198,6 @@ impl Routes {
     }
 }
 
-pub(crate) fn transport(transport: vmcp_aggregate::settings::Transport) -> &'static str {
-    match transport {
-        vmcp_aggregate::settings::Transport::Sse => "sse",
-        vmcp_aggregate::settings::Transport::StreamableHttp => "streamable-http",
-    }
-}
-
 /// Returns the response for a connection beyond the limit, which is then closed.
 fn connection_limit_reached() -> Response<Body> {
     let message = "all connections are in use (--max-connections): try again in 1 s";

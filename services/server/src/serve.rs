@@ -38,15 +38,15 @@ use vmcp_egress::Egress;
 use self::accept_error::AcceptErrors;
 use self::activity::Activity;
 use self::address_limit::AddressLimit;
-pub(crate) use self::admin::AdminAddress;
+pub use self::admin::AdminAddress;
 pub use self::auth_server::AuthServerError;
 pub(crate) use self::auth_server::AuthServerRuntime;
 use self::connection::connection;
-pub(crate) use self::connection_limit::{ConnectionLimit, ConnectionPermit, RESERVE};
+pub use self::connection_limit::RESERVED_CONNECTIONS;
+pub(crate) use self::connection_limit::{ConnectionLimit, ConnectionPermit};
 use self::drain::drain;
-pub(crate) use self::exposure::Exposure;
-pub use self::exposure::ExposureError;
-pub(crate) use self::memory_limit::default_budget;
+pub use self::exposure::{Exposure, ExposureError};
+pub use self::memory_limit::default_budget;
 pub use self::reload::{NamedFiles, Reloads};
 pub use self::seal_key::{SealKey, SealKeyError};
 pub(crate) use self::wake_filter::QuietBody;
@@ -97,6 +97,9 @@ pub struct Options {
     pub audit_options: AuditOptions,
     /// Limits of the aggregating service.
     pub limits: Limits,
+    /// Function that switches the debug log on or off after a reload (`operational.logLevel`). By default, the level of
+    /// the log is left to the program that runs the server.
+    pub set_debug: fn(bool),
 }
 
 impl Default for Options {
@@ -117,6 +120,7 @@ impl Default for Options {
             seal_keys: Vec::new(),
             audit_options: AuditOptions::default(),
             limits: Limits::default(),
+            set_debug: |_| {},
         }
     }
 }
@@ -256,7 +260,9 @@ impl Server {
     /// Reloads the configuration from `path` when the file differs from `text`, which this server was built from, when
     /// one of the named `files` changes, or on SIGHUP.
     pub fn watch(&self, path: PathBuf, text: String, files: NamedFiles) {
-        reload::watch(path, text, files, Arc::clone(&self.routes.shared), self.egress.clone());
+        let Self { routes, options, egress, .. } = self;
+        let shared = Arc::clone(&routes.shared);
+        reload::watch(path, text, files, shared, egress.clone(), options.set_debug);
     }
 
     /// Accepts connections until `stop` is ready, then shuts down gracefully.

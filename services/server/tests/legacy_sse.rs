@@ -20,10 +20,10 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::time::{Duration, Instant, sleep};
-use vmcp::parts::Parts;
-use vmcp::serve::{Options, Server};
 use vmcp_config::{File, Format};
 use vmcp_egress::Egress;
+use vmcp_server::parts::Parts;
+use vmcp_server::serve::{Options, Server};
 
 use self::backend::Backend;
 use self::client::{JSON, LegacyClient, TIMEOUT, call, said, send, stateless};

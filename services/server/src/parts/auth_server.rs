@@ -24,7 +24,7 @@ use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher};
 use vmcp_upstream::{Provider, SettingsError};
 
 pub(crate) use self::observed_provider::ObservedProvider;
-pub(crate) use self::report::{AuthServerReport, ProviderStatus, StorageStatus};
+pub use self::report::{AuthServerReport, ProviderStatus, StorageStatus};
 use self::secret_files::SecretFiles;
 pub(crate) use self::storage::Storage;
 pub use self::storage::StorageError;

@@ -115,6 +115,15 @@ fn convert(
     })
 }
 
+/// Returns the name of a transport in the configuration, in `/status` and in reports.
+#[must_use]
+pub fn transport_name(transport: Transport) -> &'static str {
+    match transport {
+        Transport::Sse => "sse",
+        Transport::StreamableHttp => "streamable-http",
+    }
+}
+
 fn convert_transport(transport: ConfigTransport) -> Transport {
     match transport {
         ConfigTransport::Sse => Transport::Sse,

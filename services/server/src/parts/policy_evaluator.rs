@@ -7,34 +7,40 @@ use vmcp_core::{Authorizer, CallerPermissions, Decision, Fingerprint, Identity, 
 
 use super::IncomingAuth;
 
-/// The policies of a configuration, or their absence.
+/// Evaluator of a configuration's policies for hypothetical callers. Without policies, it permits all.
 #[derive(Debug)]
-pub(crate) struct PolicyEvaluator(Option<Arc<Cedar>>);
+pub struct PolicyEvaluator(Option<Arc<Cedar>>);
 
-/// There are no policies.
+/// Authorizer of a configuration without policies.
 struct PermitAll;
 
 impl IncomingAuth {
-    pub(crate) fn policy_evaluator(&self) -> PolicyEvaluator {
+    /// Returns the evaluator of these policies.
+    #[must_use]
+    pub fn policy_evaluator(&self) -> PolicyEvaluator {
         PolicyEvaluator(self.authorize.as_ref().map(|authorize| Arc::clone(authorize.policy())))
     }
 }
 
 impl PolicyEvaluator {
-    /// The tools, prompts and resources that policies name.
-    pub(crate) fn named_items(&self) -> Vec<NamedItem> {
+    /// Returns the tools, prompts and resources that policies name.
+    #[must_use]
+    pub fn named_items(&self) -> Vec<NamedItem> {
         self.0.as_ref().map_or_else(Vec::new, |cedar| cedar.named_items())
     }
 
     /// Returns the permissions of a caller with these claims.
-    pub(crate) fn permissions(&self, identity: &Identity) -> CallerPermissions {
+    #[must_use]
+    pub fn permissions(&self, identity: &Identity) -> CallerPermissions {
         match &self.0 {
             Some(cedar) => cedar.evaluate_hypothetical(identity),
             None => CallerPermissions::new(PermitAll),
         }
     }
 
-    pub(crate) fn explain(
+    /// Returns the decision about `item` with these arguments, and the policies that determine it.
+    #[must_use]
+    pub fn explain(
         &self,
         identity: &Identity,
         item: &Item<'_>,

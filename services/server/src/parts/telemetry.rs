@@ -90,7 +90,7 @@ impl TelemetryParts {
     ///
     /// # Errors
     /// Returns an error if the settings or the environment variables of the exporter are invalid.
-    pub(crate) fn start(self) -> Result<Telemetry, BuildError> {
+    pub fn start(self) -> Result<Telemetry, BuildError> {
         let Self { settings, fetcher, source_config: _ } = self;
         Telemetry::builder(settings)
             .environment(|name| std::env::var(name).ok())
@@ -99,7 +99,7 @@ impl TelemetryParts {
     }
 
     /// Adds resource attributes; they override those of the configuration.
-    pub(crate) fn add_attributes(&mut self, attributes: &[(String, String)]) {
+    pub fn add_attributes(&mut self, attributes: &[(String, String)]) {
         self.settings.custom_attributes.extend(attributes.iter().cloned());
     }
 

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use vmcp_core::{Body, Generation};
 use vmcp_telemetry_export::Telemetry;
 
-use super::{ServerState, backends, json_response, transport};
+use super::{ServerState, backends, json_response};
+use crate::parts::transport_name;
 use crate::serve::AuthServerRuntime;
 
 impl ServerState {
@@ -40,7 +41,7 @@ impl ServerState {
                     "name": backend.name,
                     "url": known.url,
                     "type": if known.entry { "entry" } else { "" },
-                    "transport": transport(backend.transport),
+                    "transport": transport_name(backend.transport),
                     "status": backend.health().name(),
                     "message": backend.detail.as_deref().or(backend.problem()),
                     "auth_type": known.auth,

@@ -18,24 +18,25 @@ const MAX_CONNECTIONS: usize = 64;
 
 /// Address of the listener for administrators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AdminAddress {
-    /// It was asked for: a server does not start without it.
+pub enum AdminAddress {
+    /// Address that the operator requested. A server does not start without it.
     Requested(SocketAddr),
-    /// It is the default: several servers on one machine have it, and one of them gets it.
+    /// Default address. Of several servers on one machine, the first one gets it.
     Default(SocketAddr),
 }
 
 impl AdminAddress {
-    /// The default.
+    /// Default address.
     const DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4484);
 
     /// Consequence of a default address that cannot be listened on.
-    pub(crate) const MISSING: &str =
+    pub const MISSING: &str =
         "no listener serves /status alone: choose another address with --admin-listen";
 
-    /// The address of a server that listens on `main` for clients. A main port that the network does not reach shows
-    /// `/status` itself.
-    pub(crate) fn of(main: IpAddr, requested: Option<SocketAddr>) -> Option<Self> {
+    /// Returns the address for a server that listens on `main` for clients. Returns `None` for a loopback address without
+    /// a requested one: such a listener serves `/status` itself.
+    #[must_use]
+    pub fn of(main: IpAddr, requested: Option<SocketAddr>) -> Option<Self> {
         match requested {
             Some(address) => Some(Self::Requested(address)),
             None if main.to_canonical().is_loopback() => None,

@@ -11,8 +11,8 @@ use tokio::time::Instant;
 
 use super::activity::Activity;
 
-/// Number of reserve places for probes, in addition to `--max-connections`.
-pub(crate) const RESERVE: usize = 256;
+/// Number of connections for probes, in addition to [`Options::connections`](super::Options::connections).
+pub const RESERVED_CONNECTIONS: usize = 256;
 
 /// Minimum idle time before a connection is evicted. The first request of a new connection may still be in transit.
 const MIN_IDLE: Duration = Duration::from_millis(100);
@@ -115,7 +115,7 @@ impl ConnectionLimit {
     pub(super) fn new(connections: usize) -> Self {
         Self {
             requests: ConnectionSlots::new(connections, MIN_IDLE),
-            reserve: ConnectionSlots::new(RESERVE, Duration::ZERO),
+            reserve: ConnectionSlots::new(RESERVED_CONNECTIONS, Duration::ZERO),
             released: Arc::default(),
         }
     }
@@ -240,7 +240,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn reserve_accepts_connections_beyond_limit() {
         let limit = ConnectionLimit::new(2);
-        let all = connections(3 + RESERVE as u64).await;
+        let all = connections(3 + RESERVED_CONNECTIONS as u64).await;
         let mut permits: Vec<_> =
             all[..2].iter().map(|activity| limit.admit(activity).unwrap()).collect();
         all[..2].iter().for_each(Activity::set_busy);
@@ -249,11 +249,14 @@ mod tests {
         // The reserve is never full of idle connections.
         let more: Vec<_> = all[3..].iter().map(|activity| limit.admit(activity).unwrap()).collect();
         assert!(all[2].must_close() && more.iter().all(ConnectionPermit::is_reserve));
-        assert_eq!(limit.reserve.lock().len(), RESERVE);
+        assert_eq!(limit.reserve.lock().len(), RESERVED_CONNECTIONS);
         drop(permits.pop());
         all[3].set_busy();
         assert!(more[0].admit() && !more[0].is_reserve() && !more[1].admit());
-        assert_eq!((limit.requests.lock().len(), limit.reserve.lock().len()), (2, RESERVE - 1));
+        assert_eq!(
+            (limit.requests.lock().len(), limit.reserve.lock().len()),
+            (2, RESERVED_CONNECTIONS - 1)
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -8,10 +8,11 @@ use crate::parts::IncomingAuth;
 
 /// Listener address, and permission for anonymous network access.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Exposure {
-    pub(crate) address: SocketAddr,
+pub struct Exposure {
+    /// Address of the listener.
+    pub address: SocketAddr,
     /// `true` if anonymous callers on other machines are accepted.
-    pub(crate) allow_anonymous: bool,
+    pub allow_anonymous: bool,
 }
 
 /// Error for a configuration that must not listen on a network address.
@@ -33,8 +34,9 @@ pub enum ExposureError {
 }
 
 impl ExposureError {
-    /// As an error of the configuration.
-    pub(crate) fn to_config_error(self) -> ConfigError {
+    /// Returns the error as one of the configuration.
+    #[must_use]
+    pub fn to_config_error(self) -> ConfigError {
         let (found, allowed) = match self {
             Self::Local(address) => (
                 format!("local on {address}, where other machines would act as this one's user"),
@@ -50,15 +52,19 @@ impl ExposureError {
 }
 
 impl Exposure {
-    /// Checks that these guards may stand at this address.
+    /// Checks that a server with this authentication may listen on the address.
     ///
     /// # Errors
-    /// They do not ask who calls, and other machines could.
-    pub(crate) fn check(&self, incoming_auth: &IncomingAuth) -> Result<(), ExposureError> {
+    /// Returns an error if other machines could call without authentication.
+    pub fn check(&self, incoming_auth: &IncomingAuth) -> Result<(), ExposureError> {
         self.check_method(incoming_auth.method())
     }
 
-    pub(crate) fn check_method(&self, method: &IncomingMethod) -> Result<(), ExposureError> {
+    /// Checks that a server with this method of authentication may listen on the address.
+    ///
+    /// # Errors
+    /// Returns an error if other machines could call without authentication.
+    pub fn check_method(&self, method: &IncomingMethod) -> Result<(), ExposureError> {
         let Self { address, allow_anonymous } = *self;
         if address.ip().to_canonical().is_loopback() {
             return Ok(());

@@ -14,7 +14,8 @@ const UNLIMITED: u64 = 1 << 60;
 
 /// Returns the default budget of buffered message bytes: a quarter of the memory limit, and at least so much that one
 /// message of `largest` bytes fits into the half that one caller may take.
-pub(crate) fn default_budget(largest: usize) -> usize {
+#[must_use]
+pub fn default_budget(largest: usize) -> usize {
     budget(limit_below(Path::new("/")), largest)
 }
 

@@ -118,6 +118,7 @@ pub(crate) fn watch(
     mut files: NamedFiles,
     shared: Arc<ServerState>,
     egress: Egress,
+    set_debug: fn(bool),
 ) {
     // Installed first: without a handler, the signal ends the process.
     let mut hangup = signal(SignalKind::hangup()).ok();
@@ -152,7 +153,7 @@ pub(crate) fn watch(
                     text = new;
                     // Record the metadata before the files are read, so that the next poll detects changes in between.
                     files = NamedFiles::of(&text);
-                    apply(&text, &shared, &egress).await
+                    apply(&text, &shared, &egress, set_debug).await
                 }
                 Err(error) => {
                     let error = format!("cannot read {}: {error}", path.display());
@@ -213,7 +214,12 @@ fn build(text: &str, shared: &ServerState, egress: &Egress) -> Result<Parts, Rel
 }
 
 /// Replaces the configuration of the running server.
-async fn apply(text: &str, shared: &ServerState, egress: &Egress) -> Result<(), ReloadError> {
+async fn apply(
+    text: &str,
+    shared: &ServerState,
+    egress: &Egress,
+    set_debug: fn(bool),
+) -> Result<(), ReloadError> {
     let Parts {
         settings,
         incoming_auth,
@@ -239,7 +245,7 @@ async fn apply(text: &str, shared: &ServerState, egress: &Egress) -> Result<(), 
         _ => current.audit_pipeline.clone().filter(|_| is_audit_kept),
     };
     // No error can occur after this point.
-    crate::cli::log::set_debug(debug);
+    set_debug(debug);
     for warning in warnings {
         tracing::warn!("{warning}");
     }

@@ -12,40 +12,44 @@ const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Status of the authorization server, its store and its providers.
 #[derive(Clone, Debug)]
-pub(crate) struct AuthServerReport {
-    pub(crate) issuer: String,
-    pub(crate) storage: StorageStatus,
-    pub(crate) upstreams: Vec<ProviderStatus>,
+pub struct AuthServerReport {
+    /// Issuer of the tokens.
+    pub issuer: String,
+    /// Status of the store.
+    pub storage: StorageStatus,
+    /// Status of each provider, in the order of the logins.
+    pub upstreams: Vec<ProviderStatus>,
 }
 
 /// Kind and status of the store.
 #[derive(Clone, Debug)]
-pub(crate) struct StorageStatus {
+pub struct StorageStatus {
     /// `memory` or `redis`.
-    pub(crate) kind: &'static str,
+    pub kind: &'static str,
     /// One of `ready`, `unavailable` and `unknown`.
-    pub(crate) status: &'static str,
+    pub status: &'static str,
     /// Error, if the status is `unavailable`.
-    pub(crate) message: Option<String>,
+    pub message: Option<String>,
 }
 
 /// Status of an upstream provider.
 #[derive(Clone, Debug)]
-pub(crate) struct ProviderStatus {
-    pub(crate) name: String,
+pub struct ProviderStatus {
+    /// Name of the provider.
+    pub name: String,
     /// `oidc` or `oauth2`.
-    pub(crate) kind: &'static str,
+    pub kind: &'static str,
     /// Issuer, or the authorization endpoint without one.
-    pub(crate) at: String,
+    pub at: String,
     /// One of `ready`, `unavailable` and `unknown`.
-    pub(crate) status: &'static str,
+    pub status: &'static str,
     /// Error, if the status is `unavailable`.
-    pub(crate) message: Option<String>,
+    pub message: Option<String>,
 }
 
 impl AuthServerParts {
     /// Checks the store and the providers as a server does at start.
-    pub(crate) async fn check(&self) -> AuthServerReport {
+    pub async fn check(&self) -> AuthServerReport {
         let opened = timeout(STORE_TIMEOUT, self.storage.open()).await;
         let found = match &opened {
             Ok(Ok(_)) => Ok(()),
@@ -70,7 +74,9 @@ impl AuthServerParts {
 // === impl Report ===
 
 impl AuthServerReport {
-    pub(crate) fn to_json(&self) -> Value {
+    /// Returns the report as a member of `/status` and `inspect -o json`.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
         let Self { issuer, storage: StorageStatus { kind, status, message }, upstreams } = self;
         let upstream = |found: &ProviderStatus| {
             let ProviderStatus { name, kind, at, status, message } = found;

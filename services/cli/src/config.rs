@@ -1,0 +1,135 @@
+//! Configuration file of a command.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::{Value, json};
+use vmcp_config::{ConfigError, File, Warning};
+use vmcp_egress::{Egress, Settings};
+
+use super::output::Failure;
+use vmcp_server::parts::{Parts, PartsError, Unsupported};
+use vmcp_server::serve::NamedFiles;
+
+/// Option for the configuration file.
+#[derive(Debug, Args)]
+pub(crate) struct ConfigFile {
+    /// The configuration file.
+    #[arg(short, long, value_name = "FILE", env = "VMCP_CONFIG", default_value = "vmcp.yaml")]
+    config: PathBuf,
+}
+
+/// Valid configuration file, with the components built from it.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(crate) text: String,
+    /// The state of the named files before they were read.
+    pub(crate) named: NamedFiles,
+    pub(crate) file: File,
+    pub(crate) parts: Parts,
+    pub(crate) warnings: Vec<Warning>,
+    pub(crate) egress: Egress,
+}
+
+/// Errors of a configuration file.
+#[derive(Debug, Default)]
+pub(crate) struct LoadErrors {
+    /// Reason why the file cannot be read or parsed.
+    pub(crate) unreadable: Option<String>,
+    pub(crate) errors: Vec<ConfigError>,
+    /// Number of configuration errors beyond those in `errors`.
+    pub(crate) more: usize,
+    pub(crate) unsupported: Vec<Unsupported>,
+}
+
+impl ConfigFile {
+    pub(crate) fn path(&self) -> &Path {
+        &self.config
+    }
+
+    /// Reads and checks the file and the files that it names.
+    pub(crate) fn load(&self) -> Result<Loaded, LoadErrors> {
+        let unreadable = |error: std::io::Error| {
+            let path = self.config.display();
+            let reason = if error.kind() == std::io::ErrorKind::NotFound {
+                format!(
+                    "{error}; name another with --config, or write one: vmcp init --output {path}"
+                )
+            } else {
+                error.to_string()
+            };
+            LoadErrors { unreadable: Some(reason), ..LoadErrors::default() }
+        };
+        load(std::fs::read_to_string(&self.config).map_err(unreadable)?)
+    }
+
+    /// Loads the file like [`ConfigFile::load`], with the errors as the failure of the command.
+    pub(crate) fn require(&self) -> Result<Loaded, Failure> {
+        self.load().map_err(|load_errors| Failure::Error(load_errors.describe(&self.config)))
+    }
+}
+
+/// Checks the text of a file.
+pub(crate) fn load(text: String) -> Result<Loaded, LoadErrors> {
+    let named = NamedFiles::of(&text);
+    let egress = Egress::new(Settings {
+        // A client's stream may occupy a connection indefinitely.
+        max_connections_per_origin: 16 * 1024,
+        ..Settings::default()
+    });
+    let (file, parts) = Parts::read(&text, &egress).map_err(|error| {
+        let PartsError { unsupported, errors, in_document: _, more } = error;
+        LoadErrors { unreadable: None, errors, more, unsupported }
+    })?;
+    let mut warnings = file.warnings();
+    warnings.extend(parts.warnings.iter().cloned());
+    Ok(Loaded { text, named, file, parts, warnings, egress })
+}
+
+impl LoadErrors {
+    /// Describes the errors, one per line.
+    pub(crate) fn describe(&self, path: &Path) -> String {
+        let Self { unreadable, errors, more, unsupported } = self;
+        let path = path.display();
+        if let Some(reason) = unreadable {
+            return format!("cannot read {path}: {reason}");
+        }
+        let errors = errors.iter().map(ToString::to_string);
+        let more = (*more > 0).then(|| format!("and {more} more"));
+        let unsupported = unsupported.iter().map(ToString::to_string);
+        let lines: Vec<_> = errors.chain(more).chain(unsupported).collect();
+        format!("{path}:\n{}", lines.join("\n"))
+    }
+
+    /// Returns the errors as JSON.
+    pub(crate) fn to_json(&self) -> Value {
+        let Self { unreadable, errors, more, unsupported } = self;
+        json!({
+            "valid": false,
+            "unreadable": unreadable,
+            "mistakes": errors.iter().map(config_error).collect::<Vec<_>>(),
+            "moreMistakes": more,
+            "unsupported": unsupported
+                .iter()
+                .map(|section| json!({"path": section.path, "instead": section.instead}))
+                .collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn config_error(error: &ConfigError) -> Value {
+    let ConfigError { path, line, found, allowed, suggestion } = error;
+    json!({
+        "path": path,
+        "line": line,
+        "found": found,
+        "allowed": allowed,
+        "suggestion": suggestion,
+    })
+}
+
+/// Returns a warning as JSON.
+pub(crate) fn warning(warning: &Warning) -> Value {
+    let Warning { path, message, suggestion } = warning;
+    json!({"path": path, "message": message, "suggestion": suggestion})
+}
