@@ -39,7 +39,7 @@ impl Issuer {
             x: Some(URL_SAFE_NO_PAD.encode(key.public_key())),
             ..Jwk::default()
         };
-        public.kid = Some(public.thumbprint());
+        public.kid = Some(public.thumbprint()?);
         let published = Arc::new(KeySet::from_iter([Key::new(&public)?]));
         Ok(Self { key, published, audience: audience.into() })
     }

@@ -52,6 +52,22 @@ impl Algorithm {
         Self::ALL.into_iter().find(|algorithm| algorithm.name() == alg)
     }
 
+    /// Returns the algorithm in `jsonwebtoken`, which has no P-521.
+    pub(crate) fn to_library(self) -> Option<jsonwebtoken::Algorithm> {
+        Some(match self {
+            Self::Rs256 => jsonwebtoken::Algorithm::RS256,
+            Self::Rs384 => jsonwebtoken::Algorithm::RS384,
+            Self::Rs512 => jsonwebtoken::Algorithm::RS512,
+            Self::Ps256 => jsonwebtoken::Algorithm::PS256,
+            Self::Ps384 => jsonwebtoken::Algorithm::PS384,
+            Self::Ps512 => jsonwebtoken::Algorithm::PS512,
+            Self::Es256 => jsonwebtoken::Algorithm::ES256,
+            Self::Es384 => jsonwebtoken::Algorithm::ES384,
+            Self::EdDsa => jsonwebtoken::Algorithm::EdDSA,
+            Self::Es512 => return None,
+        })
+    }
+
     /// Returns the name in the header `alg`.
     #[must_use]
     pub fn name(self) -> &'static str {

@@ -1,9 +1,14 @@
 //! JSON Web Keys.
 
-use aws_lc_rs::digest;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jsonwebtoken::jwk::{
+    AlgorithmParameters, CommonParameters, EllipticCurve, EllipticCurveKeyParameters,
+    OctetKeyPairParameters, OctetKeyPairType, RSAKeyParameters, ThumbprintHash,
+};
 use serde::{Deserialize, Serialize};
+
+use crate::KeyError;
 
 /// Public JSON Web Key (RFC 7517, RFC 7518 section 6, RFC 8037), for parsing and for publishing key sets. Other members
 /// are ignored.
@@ -42,26 +47,47 @@ pub struct Jwk {
 
 impl Jwk {
     /// Returns the SHA-256 thumbprint (RFC 7638), which can serve as `kid`.
-    #[must_use]
-    pub fn thumbprint(&self) -> String {
-        // The required members of each key type in lexicographic order (RFC 7638 section 3.2).
-        let members = [
-            ("crv", &self.crv),
-            ("e", &self.e),
-            ("kty", &Some(self.kty.clone())),
-            ("n", &self.n),
-            ("x", &self.x),
-            ("y", &self.y),
-        ];
-        let mut text = Vec::with_capacity(512);
-        for (name, value) in members {
-            let Some(value) = value else { continue };
-            text.push(if text.is_empty() { b'{' } else { b',' });
-            vmcp_wire::write_json_string(name, &mut text);
-            text.push(b':');
-            vmcp_wire::write_json_string(value, &mut text);
-        }
-        text.push(b'}');
-        URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, &text))
+    ///
+    /// # Errors
+    /// [`KeyError::Kind`] or [`KeyError::Numbers`] if the key type is not supported or a required member is missing or
+    /// not base64url.
+    pub fn thumbprint(&self) -> Result<String, KeyError> {
+        self.to_library()?.thumbprint(ThumbprintHash::SHA256).map_err(|_| KeyError::Kind)
     }
+
+    /// Returns the key as `jsonwebtoken` represents it, with the members of a thumbprint alone.
+    pub(crate) fn to_library(&self) -> Result<jsonwebtoken::jwk::Jwk, KeyError> {
+        let algorithm = match (self.kty.as_str(), self.crv.as_deref()) {
+            ("RSA", _) => AlgorithmParameters::RSA(RSAKeyParameters {
+                n: base64url(self.n.as_deref())?,
+                e: base64url(self.e.as_deref())?,
+                ..RSAKeyParameters::default()
+            }),
+            ("EC", Some(crv)) => AlgorithmParameters::EllipticCurve(EllipticCurveKeyParameters {
+                curve: match crv {
+                    "P-256" => EllipticCurve::P256,
+                    "P-384" => EllipticCurve::P384,
+                    "P-521" => EllipticCurve::P521,
+                    _ => return Err(KeyError::Kind),
+                },
+                x: base64url(self.x.as_deref())?,
+                y: base64url(self.y.as_deref())?,
+                ..EllipticCurveKeyParameters::default()
+            }),
+            ("OKP", Some("Ed25519")) => AlgorithmParameters::OctetKeyPair(OctetKeyPairParameters {
+                key_type: OctetKeyPairType::OctetKeyPair,
+                curve: EllipticCurve::Ed25519,
+                x: base64url(self.x.as_deref())?,
+            }),
+            _ => return Err(KeyError::Kind),
+        };
+        Ok(jsonwebtoken::jwk::Jwk { common: CommonParameters::default(), algorithm })
+    }
+}
+
+/// Returns a member if it is base64url. The library copies members into the text that it hashes for a thumbprint.
+fn base64url(member: Option<&str>) -> Result<String, KeyError> {
+    let text = member.ok_or(KeyError::Numbers)?;
+    URL_SAFE_NO_PAD.decode(text).map_err(|_| KeyError::Numbers)?;
+    Ok(text.to_owned())
 }

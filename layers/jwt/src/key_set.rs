@@ -3,10 +3,10 @@
 use std::fmt;
 
 use aws_lc_rs::digest;
-use aws_lc_rs::signature::ParsedPublicKey;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::key::VerifyingKey;
 use crate::{Algorithm, Jwk, Key};
 
 /// Maximum size of a key set in bytes.
@@ -96,7 +96,7 @@ impl KeySet {
         &self,
         kid: Option<&str>,
         algorithm: Algorithm,
-    ) -> impl Iterator<Item = &ParsedPublicKey> {
+    ) -> impl Iterator<Item = &VerifyingKey> {
         let matching = move || {
             let has_kid = move |key: &&Key| kid.is_none() || key.kid() == kid;
             self.keys.iter().filter(has_kid).filter_map(move |key| key.for_algorithm(algorithm))

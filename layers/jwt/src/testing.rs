@@ -9,7 +9,7 @@ use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING,
     ECDSA_P521_SHA512_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair, RSA_PKCS1_SHA256,
     RSA_PKCS1_SHA384, RSA_PKCS1_SHA512, RSA_PSS_SHA256, RSA_PSS_SHA384, RSA_PSS_SHA512,
-    RsaEncoding, RsaKeyPair,
+    RsaEncoding, RsaKeyPair, RsaPublicKeyComponents,
 };
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -58,10 +58,8 @@ impl Pair {
         let text = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
         match self {
             Self::Rsa(pair) => {
-                // DER of a 2048-bit RSAPublicKey: 9 bytes, the modulus, 2 bytes, the exponent.
-                let der = pair.public_key().as_ref();
-                let (n, e) = (&der[9..265], &der[267..]);
-                json!({"kty": "RSA", "kid": kid, "n": text(n), "e": text(e)})
+                let public = RsaPublicKeyComponents::<Vec<u8>>::from(pair.public_key());
+                json!({"kty": "RSA", "kid": kid, "n": text(&public.n), "e": text(&public.e)})
             }
             Self::Ec(pair, algorithm) => {
                 let crv = match algorithm {

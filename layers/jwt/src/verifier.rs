@@ -49,6 +49,7 @@ struct TokenParts<'a> {
     signed: &'a str,
     header: Arc<Header>,
     payload: &'a str,
+    /// Valid base64url of at most [`MAX_SIGNATURE_SIZE`] bytes.
     signature: &'a str,
 }
 
@@ -113,8 +114,6 @@ impl<K: KeySource> Verifier<K> {
     /// The token is invalid, or the keys are unavailable.
     pub async fn verify(&self, token: &str) -> Result<VerifiedToken, VerifyError> {
         let parts = self.split(token)?;
-        // A malformed signature must not cause a fetch.
-        decode(parts.signature)?;
         let keys = match self.keys.current() {
             Some(keys) => keys,
             None => self.keys.load(None).await?,
@@ -139,6 +138,9 @@ impl<K: KeySource> Verifier<K> {
         let (signed, signature) = token.rsplit_once('.').ok_or(TokenError::Malformed)?;
         let (header, payload) = signed.split_once('.').ok_or(TokenError::Malformed)?;
         let header = self.header(header)?;
+        // Before keys are looked for: a malformed signature must not cause a fetch.
+        let mut buffer = [0; MAX_SIGNATURE_SIZE];
+        URL_SAFE_NO_PAD.decode_slice(signature, &mut buffer).map_err(|_| TokenError::Malformed)?;
         Ok(TokenParts { signed, header, payload, signature })
     }
 
@@ -171,6 +173,9 @@ impl<K: KeySource> Verifier<K> {
                 "kid" => kid = Some(text()?.into()),
                 "typ" if !is_access_token(&text()?) => return Err(TokenError::Type),
                 "crit" => return Err(TokenError::Critical),
+                name if !has_registered_type(name, member.value) => {
+                    return Err(TokenError::Malformed);
+                }
                 _ => {}
             }
             if names.len() == MAX_HEADER_MEMBERS || names.contains(&name) {
@@ -193,14 +198,17 @@ impl<K: KeySource> Verifier<K> {
         keys: &KeySet,
         parts: &TokenParts<'_>,
     ) -> Result<VerifiedToken, TokenError> {
+        self.verify_signature(keys, parts)?;
+        self.parse_and_validate_claims(parts)
+    }
+
+    fn verify_signature(&self, keys: &KeySet, parts: &TokenParts<'_>) -> Result<(), TokenError> {
         let Header { encoded: _, algorithm, kid } = &*parts.header;
-        let mut buffer = [0; MAX_SIGNATURE_SIZE];
-        let signature = decode_into(&mut buffer, parts.signature)?;
         let mut error = TokenError::UnknownKey;
         for key in keys.candidates(kid.as_deref(), *algorithm) {
-            if key.verify_sig(parts.signed.as_bytes(), signature).is_ok() {
+            if key.verifies(parts.signed.as_bytes(), parts.signature) {
                 self.cache_header(&parts.header);
-                return self.parse_and_validate_claims(parts);
+                return Ok(());
             }
             error = TokenError::Signature;
         }
@@ -248,14 +256,21 @@ fn is_access_token(typ: &str) -> bool {
     name.eq_ignore_ascii_case("jwt") || name.eq_ignore_ascii_case("at+jwt")
 }
 
-fn decode(part: &str) -> Result<Vec<u8>, TokenError> {
-    URL_SAFE_NO_PAD.decode(part).map_err(|_| TokenError::Malformed)
+/// Returns `false` if a registered header parameter has another type than its specification says (RFC 7515 section 4.1,
+/// RFC 7516 section 4.1, RFC 8555 section 6). Other parsers reject such a token.
+fn has_registered_type(name: &str, value: &[u8]) -> bool {
+    match name {
+        "cty" | "jku" | "x5u" | "x5t" | "x5t#S256" | "enc" | "zip" | "url" | "nonce" => {
+            parse_json_string(value).is_some()
+        }
+        "jwk" => serde_json::from_slice::<jsonwebtoken::jwk::Jwk>(value).is_ok(),
+        "x5c" => serde_json::from_slice::<Vec<Cow<'_, str>>>(value).is_ok(),
+        _ => true,
+    }
 }
 
-/// Like [`decode`], into an existing buffer.
-fn decode_into<'a>(buffer: &'a mut [u8], part: &str) -> Result<&'a [u8], TokenError> {
-    let length = URL_SAFE_NO_PAD.decode_slice(part, buffer).map_err(|_| TokenError::Malformed)?;
-    Ok(&buffer[..length])
+fn decode(part: &str) -> Result<Vec<u8>, TokenError> {
+    URL_SAFE_NO_PAD.decode(part).map_err(|_| TokenError::Malformed)
 }
 
 #[cfg(test)]

@@ -4,19 +4,17 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use aws_lc_rs::rand::SystemRandom;
-use aws_lc_rs::rsa;
 use aws_lc_rs::signature::{
-    ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair,
-    EcdsaSigningAlgorithm, Ed25519KeyPair, KeyPair, RSA_PKCS1_SHA256,
+    ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair,
 };
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
-use rustls_pki_types::PrivateKeyDer;
-use rustls_pki_types::pem::PemObject;
+use jsonwebtoken::jwk::{AlgorithmParameters, Jwk, JwkSet, PublicKeyUse, ThumbprintHash};
+use jsonwebtoken::{EncodingKey, Header};
+use pem::Pem;
 use serde::Serialize;
-use vmcp_jwt::{Algorithm, Jwk, Key, KeySet};
+use vmcp_jwt::{Algorithm, KeySet};
 
 /// Maximum number of signing keys: the active one and a few in rotation.
 pub const MAX_SIGNING_KEYS: usize = 5;
@@ -58,21 +56,12 @@ pub enum SigningKeyError {
 
 /// Private key with its public form.
 struct SigningKey {
-    pair: PrivateKey,
+    key: EncodingKey,
+    kid: String,
     jwk: Jwk,
     algorithm: Algorithm,
-}
-
-enum PrivateKey {
-    Rsa(rsa::KeyPair),
-    Ec(EcdsaKeyPair),
-    Ed25519(Ed25519KeyPair),
-}
-
-/// Document at `jwks_uri` (RFC 7517 section 5).
-#[derive(Serialize)]
-struct JwkSet<'a> {
-    keys: Vec<&'a Jwk>,
+    /// [`Self::algorithm`] in `jsonwebtoken`.
+    header_algorithm: jsonwebtoken::Algorithm,
 }
 
 /// Error of a signing operation: the random generator or memory allocation failed.
@@ -101,14 +90,19 @@ impl SigningKeys {
             signers.push(SigningKey::generate().map_err(|error| (0, error))?);
         }
         let mut seen = BTreeSet::new();
-        if let Some(at) = signers.iter().position(|signer| !seen.insert(signer.kid().to_owned())) {
+        if let Some(at) = signers.iter().position(|signer| !seen.insert(signer.kid.clone())) {
             return Err((at, SigningKeyError::Duplicate));
         }
-        let jwks = JwkSet { keys: signers.iter().map(|signer| &signer.jwk).collect() };
+        let jwks = JwkSet { keys: signers.iter().map(|signer| signer.jwk.clone()).collect() };
         let jwks = serde_json::to_vec(&jwks).map_err(|_| (0, SigningKeyError::Unsupported))?;
-        let parsed: Result<Vec<_>, _> =
-            signers.iter().map(|signer| Key::new(&signer.jwk)).collect();
-        let key_set = parsed.map_err(|_| (0, SigningKeyError::Unsupported))?.into_iter().collect();
+        // In process, the published keys verify tokens as they do elsewhere.
+        let key_set = KeySet::parse(&jwks).map_err(|_| (0, SigningKeyError::Unsupported))?;
+        let is_usable = |signer: &SigningKey| {
+            key_set.keys().iter().any(|key| key.kid() == Some(signer.kid.as_str()))
+        };
+        if let Some(at) = signers.iter().position(|signer| !is_usable(signer)) {
+            return Err((at, SigningKeyError::Unsupported));
+        }
         let signer = Arc::new(signers.swap_remove(0));
         Ok(Self { signer, key_set: Arc::new(key_set), jwks: jwks.into(), ephemeral })
     }
@@ -139,24 +133,19 @@ impl SigningKeys {
 
     /// Signs a token of type `typ` with these claims (RFC 7515 section 7.1).
     pub(crate) fn sign(&self, typ: &str, claims: &impl Serialize) -> Result<String, SignError> {
-        let header = serde_json::json!({
-            "alg": self.signer.algorithm.name(), "kid": self.signer.kid(), "typ": typ,
-        });
-        let claims = serde_json::to_vec(claims).map_err(|_| SignError)?;
-        let mut token = URL_SAFE_NO_PAD.encode(header.to_string());
-        token.push('.');
-        URL_SAFE_NO_PAD.encode_string(claims, &mut token);
-        let signature = self.signer.pair.sign(token.as_bytes())?;
-        token.push('.');
-        URL_SAFE_NO_PAD.encode_string(signature, &mut token);
-        Ok(token)
+        let header = Header {
+            typ: Some(typ.to_owned()),
+            kid: Some(self.signer.kid.clone()),
+            ..Header::new(self.signer.header_algorithm)
+        };
+        jsonwebtoken::encode(&header, claims, &self.signer.key).map_err(|_| SignError)
     }
 }
 
 impl fmt::Debug for SigningKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Keys")
-            .field("signs", &self.signer.kid())
+            .field("signs", &self.signer.kid)
             .field("algorithm", &self.signer.algorithm)
             .field("keys", &self.key_set.keys().len())
             .field("ephemeral", &self.ephemeral)
@@ -167,140 +156,94 @@ impl fmt::Debug for SigningKeys {
 // === impl SigningKey ===
 
 impl SigningKey {
-    fn from_pem(pem: &[u8]) -> Result<Self, SigningKeyError> {
-        let der = PrivateKeyDer::from_pem_slice(pem).map_err(|_| SigningKeyError::NotPem)?;
-        match &der {
-            PrivateKeyDer::Pkcs1(key) => {
-                Self::from_rsa(rsa::KeyPair::from_der(key.secret_pkcs1_der()).ok())
-            }
-            PrivateKeyDer::Sec1(key) => {
-                let der = key.secret_sec1_der();
-                let pair = |algorithm| EcdsaKeyPair::from_private_key_der(algorithm, der).ok();
-                Self::from_ec(pair)
-            }
-            PrivateKeyDer::Pkcs8(key) => {
-                let der = key.secret_pkcs8_der();
-                if let Ok(pair) = Ed25519KeyPair::from_pkcs8(der) {
-                    return Ok(Self::from_ed25519(pair));
-                }
-                if let Ok(pair) = rsa::KeyPair::from_pkcs8(der) {
-                    return Self::from_rsa(Some(pair));
-                }
-                Self::from_ec(|algorithm| EcdsaKeyPair::from_pkcs8(algorithm, der).ok())
-            }
-            _ => Err(SigningKeyError::Unsupported),
+    /// Reads the first private key in PEM text; other sections, such as certificates, are skipped.
+    fn from_pem(text: &[u8]) -> Result<Self, SigningKeyError> {
+        let sections = pem::parse_many(text).map_err(|_| SigningKeyError::NotPem)?;
+        let is_private_key = |section: &&Pem| section.tag().ends_with("PRIVATE KEY");
+        let section = sections.iter().find(is_private_key).ok_or(SigningKeyError::NotPem)?;
+        // RFC 1421 section 4.6.1.1: the section is encrypted.
+        if section.headers().get("Proc-Type").is_some() {
+            return Err(SigningKeyError::NotPem);
         }
+        match section.tag() {
+            "PRIVATE KEY" => Self::from_pkcs8(section),
+            "RSA PRIVATE KEY" => Self::from_rsa(EncodingKey::from_rsa_der(section.contents())),
+            "EC PRIVATE KEY" => Self::from_sec1(section.contents()),
+            _ => Err(SigningKeyError::NotPem),
+        }
+    }
+
+    fn from_pkcs8(section: &Pem) -> Result<Self, SigningKeyError> {
+        let text = pem::encode(section);
+        if let Ok(key) = EncodingKey::from_rsa_pem(text.as_bytes()) {
+            return Self::from_rsa(key);
+        }
+        if let Ok(key) = EncodingKey::from_ec_pem(text.as_bytes()) {
+            return Self::from_ec(&key);
+        }
+        // The library reads version 1 of PKCS#8, which has no public key.
+        let pair = Ed25519KeyPair::from_pkcs8(section.contents())
+            .map_err(|_| SigningKeyError::Unsupported)?;
+        let der = pair.to_pkcs8v1().map_err(|_| SigningKeyError::Unsupported)?;
+        Self::new(
+            EncodingKey::from_ed_der(der.as_ref()),
+            Algorithm::EdDsa,
+            jsonwebtoken::Algorithm::EdDSA,
+        )
+    }
+
+    /// Reads an EC key (RFC 5915), of which the library reads the PKCS#8 form.
+    fn from_sec1(der: &[u8]) -> Result<Self, SigningKeyError> {
+        let pkcs8 = [&ECDSA_P256_SHA256_FIXED_SIGNING, &ECDSA_P384_SHA384_FIXED_SIGNING]
+            .into_iter()
+            .find_map(|curve| EcdsaKeyPair::from_private_key_der(curve, der).ok())
+            .and_then(|pair| pair.to_pkcs8v1().ok())
+            .ok_or(SigningKeyError::Unsupported)?;
+        Self::from_ec(&EncodingKey::from_ec_der(pkcs8.as_ref()))
     }
 
     /// Generates a P-256 key for the lifetime of the process.
     fn generate() -> Result<Self, SigningKeyError> {
-        Self::from_ec(|algorithm| EcdsaKeyPair::generate(algorithm).ok())
+        let pkcs8 = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING)
+            .and_then(|pair| pair.to_pkcs8v1())
+            .map_err(|_| SigningKeyError::Unsupported)?;
+        Self::from_ec(&EncodingKey::from_ec_der(pkcs8.as_ref()))
     }
 
-    fn from_rsa(pair: Option<rsa::KeyPair>) -> Result<Self, SigningKeyError> {
+    fn from_rsa(key: EncodingKey) -> Result<Self, SigningKeyError> {
         // The library reports a short key as malformed; `TooShort` is the more likely cause.
-        let pair = pair.ok_or(SigningKeyError::TooShort)?;
-        if pair.public_modulus_len() * 8 < MIN_RSA_BITS {
+        let signing = Self::new(key, Algorithm::Rs256, jsonwebtoken::Algorithm::RS256)
+            .map_err(|_| SigningKeyError::TooShort)?;
+        let AlgorithmParameters::RSA(parameters) = &signing.jwk.algorithm else {
+            return Err(SigningKeyError::Unsupported);
+        };
+        let modulus =
+            URL_SAFE_NO_PAD.decode(&parameters.n).map_err(|_| SigningKeyError::Unsupported)?;
+        if modulus.len() * 8 < MIN_RSA_BITS {
             return Err(SigningKeyError::TooShort);
         }
-        let (n, e) =
-            rsa_components(pair.public_key().as_ref()).ok_or(SigningKeyError::Unsupported)?;
-        let jwk =
-            Jwk { kty: "RSA".into(), n: Some(encode(n)), e: Some(encode(e)), ..Jwk::default() };
-        Ok(Self::with_key_id(PrivateKey::Rsa(pair), jwk, Algorithm::Rs256))
+        Ok(signing)
     }
 
-    fn from_ec(
-        pair: impl Fn(&'static EcdsaSigningAlgorithm) -> Option<EcdsaKeyPair>,
+    fn from_ec(key: &EncodingKey) -> Result<Self, SigningKeyError> {
+        Self::new(key.clone(), Algorithm::Es256, jsonwebtoken::Algorithm::ES256)
+            .or_else(|_| Self::new(key.clone(), Algorithm::Es384, jsonwebtoken::Algorithm::ES384))
+    }
+
+    /// Derives the public key, with its thumbprint (RFC 7638) as id.
+    fn new(
+        key: EncodingKey,
+        algorithm: Algorithm,
+        header_algorithm: jsonwebtoken::Algorithm,
     ) -> Result<Self, SigningKeyError> {
-        let curves = [
-            (&ECDSA_P256_SHA256_FIXED_SIGNING, Algorithm::Es256, "P-256"),
-            (&ECDSA_P384_SHA384_FIXED_SIGNING, Algorithm::Es384, "P-384"),
-        ];
-        let found = curves
-            .iter()
-            .find_map(|(signing, algorithm, crv)| Some((pair(signing)?, *algorithm, *crv)));
-        let (pair, algorithm, crv) = found.ok_or(SigningKeyError::Unsupported)?;
-        // Uncompressed point (SEC 1 section 2.3.3): 4, x, y.
-        let point = pair.public_key().as_ref().get(1..).ok_or(SigningKeyError::Unsupported)?;
-        let (x, y) = point.split_at(point.len() / 2);
-        let jwk = Jwk {
-            kty: "EC".into(),
-            crv: Some(crv.into()),
-            x: Some(encode(x)),
-            y: Some(encode(y)),
-            ..Jwk::default()
-        };
-        Ok(Self::with_key_id(PrivateKey::Ec(pair), jwk, algorithm))
+        let mut jwk = Jwk::from_encoding_key(&key, header_algorithm)
+            .map_err(|_| SigningKeyError::Unsupported)?;
+        let kid =
+            jwk.thumbprint(ThumbprintHash::SHA256).map_err(|_| SigningKeyError::Unsupported)?;
+        jwk.common.key_id = Some(kid.clone());
+        jwk.common.public_key_use = Some(PublicKeyUse::Signature);
+        Ok(Self { key, kid, jwk, algorithm, header_algorithm })
     }
-
-    fn from_ed25519(pair: Ed25519KeyPair) -> Self {
-        let x = encode(pair.public_key().as_ref());
-        let jwk =
-            Jwk { kty: "OKP".into(), crv: Some("Ed25519".into()), x: Some(x), ..Jwk::default() };
-        Self::with_key_id(PrivateKey::Ed25519(pair), jwk, Algorithm::EdDsa)
-    }
-
-    fn with_key_id(pair: PrivateKey, jwk: Jwk, algorithm: Algorithm) -> Self {
-        let jwk = Jwk {
-            kid: Some(jwk.thumbprint()),
-            alg: Some(algorithm.name().into()),
-            usage: Some("sig".into()),
-            ..jwk
-        };
-        Self { pair, jwk, algorithm }
-    }
-
-    fn kid(&self) -> &str {
-        self.jwk.kid.as_deref().expect("`with_key_id` sets the key's id")
-    }
-}
-
-// === impl PrivateKey ===
-
-impl PrivateKey {
-    fn sign(&self, message: &[u8]) -> Result<Vec<u8>, SignError> {
-        let random = SystemRandom::new();
-        match self {
-            Self::Rsa(pair) => {
-                let mut signature = vec![0; pair.public_modulus_len()];
-                pair.sign(&RSA_PKCS1_SHA256, &random, message, &mut signature)
-                    .map_err(|_| SignError)?;
-                Ok(signature)
-            }
-            Self::Ec(pair) => pair
-                .sign(&random, message)
-                .map(|made| made.as_ref().to_vec())
-                .map_err(|_| SignError),
-            Self::Ed25519(pair) => Ok(pair.sign(message).as_ref().to_vec()),
-        }
-    }
-}
-
-fn encode(number: &[u8]) -> String {
-    URL_SAFE_NO_PAD.encode(number)
-}
-
-/// Returns modulus and exponent of a DER `RSAPublicKey` (RFC 8017 appendix A.1.1), without leading zeros.
-fn rsa_components(der: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (sequence, _) = split_der_element(der, 0x30)?;
-    let (n, rest) = split_der_element(sequence, 0x02)?;
-    let (e, _) = split_der_element(rest, 0x02)?;
-    let trim = |number: &[u8]| number.iter().take_while(|byte| **byte == 0).count();
-    Some((n.get(trim(n)..)?, e.get(trim(e)..)?))
-}
-
-/// Returns the value of the DER element with this tag, and the bytes after the element.
-fn split_der_element(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
-    let (first, rest) = der.split_first()?;
-    let (length, rest) = rest.split_first()?;
-    let (length, rest) = if *length < 0x80 {
-        (usize::from(*length), rest)
-    } else {
-        let (bytes, rest) = rest.split_at_checked(usize::from(length & 0x7f))?;
-        (bytes.iter().fold(0, |sum: usize, byte| (sum << 8) | usize::from(*byte)), rest)
-    };
-    (*first == tag).then(|| rest.split_at_checked(length)).flatten()
 }
 
 #[cfg(test)]

@@ -1,3 +1,6 @@
+mod differential;
+mod vectors;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use proptest::prelude::*;
@@ -151,7 +154,7 @@ async fn cached_header_gives_same_result() {
 }
 
 #[tokio::test]
-async fn rejects_ambiguous_headers() {
+async fn rejects_malformed_and_ambiguous_headers() {
     for header in [
         r#"{"alg":"RS256","kid":"1","alg":"RS256"}"#,
         r#"{"alg":"RS256","kid":"1","x":1,"\u0078":1}"#,
@@ -160,6 +163,9 @@ async fn rejects_ambiguous_headers() {
         r#"{"alg":5,"kid":"1"}"#,
         r#"{"alg":"RS256","kid":1}"#,
         r#"{"alg":"RS256","kid":"1"}x"#,
+        r#"{"alg":"RS256","kid":"1","jku":5}"#,
+        r#"{"alg":"RS256","kid":"1","jwk":"RSA"}"#,
+        r#"{"alg":"RS256","kid":"1","x5c":"MIIB"}"#,
         "",
     ] {
         assert_eq!(token_error(with_header(header).await), TokenError::Malformed, "{header}");

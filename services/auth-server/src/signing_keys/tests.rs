@@ -71,6 +71,27 @@ fn rejects_weak_or_unsupported_keys_with_index() {
 }
 
 #[test]
+fn skips_other_pem_sections_and_rejects_encrypted_keys() {
+    let rsa = ["genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048"];
+    for key in [&rsa[..], &["genpkey", "-algorithm", "ED25519"]] {
+        let bundle = [openssl(&["dsaparam", "1024"]), openssl(key)].concat();
+        let keys = SigningKeys::new(&[bundle]).unwrap();
+        assert!(verifies(&keys, &token(&keys)), "{key:?}");
+    }
+    // With parameters of the curve before the key.
+    let keys = openssl(&["ecparam", "-name", "prime256v1", "-genkey"]);
+    assert_eq!(SigningKeys::new(&[keys]).unwrap().algorithm(), Algorithm::Es256);
+    let encrypt = ["-aes128", "-passout", "pass:secret"];
+    for key in [
+        [&["genrsa", "-traditional"][..], &encrypt, &["2048"]].concat(),
+        [&rsa[..], &["-aes128", "-pass", "pass:secret"]].concat(),
+    ] {
+        let error = SigningKeys::new(&[openssl(&key)]).unwrap_err();
+        assert_eq!(error, (0, SigningKeyError::NotPem), "{key:?}");
+    }
+}
+
+#[test]
 fn rotation_verifies_both_keys_until_removed() {
     let [old, new] = [(); 2].map(|()| openssl(&["genpkey", "-algorithm", "ED25519"]));
     let before = token(&SigningKeys::new(&[&old]).unwrap());
@@ -82,7 +103,7 @@ fn rotation_verifies_both_keys_until_removed() {
     assert!(verifies(&after, &token(&during)));
     let published: serde_json::Value = serde_json::from_slice(during.jwks()).unwrap();
     assert_eq!(published["keys"].as_array().unwrap().len(), 2);
-    assert_eq!(published["keys"][0]["kid"], during.signer.kid());
+    assert_eq!(published["keys"][0]["kid"], during.signer.kid);
 }
 
 #[test]
