@@ -39,7 +39,7 @@ use vmcp_aggregate::{Gateway, Seal};
 use vmcp_config::{File, Format};
 use vmcp_decode::DecodeLayer;
 use vmcp_egress::Egress;
-use vmcp_server::guard::{AllowedHostsLayer, ConcurrencyLimitLayer};
+use vmcp_http_guard::{AllowedHostsLayer, ConcurrencyLimitLayer};
 use vmcp_server::parts::Parts;
 use vmcp_server::request_log::RequestLogLayer;
 use vmcp_server::stack::IncomingLayers;

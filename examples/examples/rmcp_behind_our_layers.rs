@@ -66,7 +66,7 @@ use vmcp_cedar::Cedar;
 use vmcp_core::{Body, BoxError, Clock, Identity};
 use vmcp_decode::DecodeLayer;
 use vmcp_examples::Issuer;
-use vmcp_server::guard::{AllowedHostsLayer, CatchPanicLayer, ConcurrencyLimitLayer};
+use vmcp_http_guard::{AllowedHostsLayer, CatchPanicLayer, ConcurrencyLimitLayer};
 
 /// No policy permits `wipe`.
 const POLICY: &str = r#"permit(principal, action, resource == Tool::"greet");"#;

@@ -32,6 +32,7 @@ const CRATES: &[(&str, &str, Sees)] = &[
         "layers/oauth-client",
         Sees::Only(&["vmcp-wire", "vmcp-core", "vmcp-jwt"]),
     ),
+    ("vmcp-http-guard", "layers/http-guard", Sees::Only(GROUND)),
     ("vmcp-decode", "layers/decode", Sees::Only(GROUND)),
     ("vmcp-timeout", "layers/timeout", Sees::Only(GROUND)),
     ("vmcp-authn", "layers/authn", Sees::Only(GROUND)),

@@ -2,7 +2,6 @@
 
 mod auth_audit;
 mod file_mode;
-pub mod guard;
 mod legacy_sse;
 mod memory_gauges;
 pub mod parts;

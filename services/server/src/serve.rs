@@ -52,12 +52,12 @@ pub use self::seal_key::{SealKey, SealKeyError};
 pub(crate) use self::wake_filter::QuietBody;
 use self::worker_pool::WorkerPool;
 use crate::auth_audit::AuthAuditRecorder;
-use crate::guard::{AllowedHostsLayer, ConcurrencyLimitLayer};
 use crate::legacy_sse::ClientTable;
 use crate::parts::{AuditOptions, AuthServerParts, Parts, TelemetryParts};
 use crate::routes::{AdminAccess, Routes, ServerState, StaticState};
 pub use crate::routes::{AdminToken, AdminTokenError};
 use crate::stream_scope::StreamScope;
+use vmcp_http_guard::{AllowedHostsLayer, ConcurrencyLimitLayer};
 
 /// Listeners and limits of a server. The configuration holds all other settings.
 #[derive(Clone, Debug)]

@@ -36,12 +36,12 @@ use vmcp_token_exchange::{CachedExchange, RetryOnUnauthorized, TokenEndpoint, To
 pub use self::erased::{BoxMcpService, BoxResponseFuture};
 pub use self::optional::{OptionalAuth, PolicyStack};
 use crate::auth_audit::RequestInfoLayer;
-use crate::guard::{
+use crate::legacy_sse::{ClientTable, LegacySse};
+use crate::request_log::{RequestLog, RequestLogLayer};
+use vmcp_http_guard::{
     AllowedHosts, AllowedHostsLayer, CatchPanic, CatchPanicLayer, ConcurrencyLimit,
     ConcurrencyLimitLayer,
 };
-use crate::legacy_sse::{ClientTable, LegacySse};
-use crate::request_log::{RequestLog, RequestLogLayer};
 
 /// Service of the MCP endpoint.
 pub type McpService = CatchPanic<

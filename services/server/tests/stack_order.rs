@@ -30,7 +30,7 @@ use vmcp_core::{
 use vmcp_decode::DecodeLayer;
 use vmcp_egress::{Egress, Target};
 use vmcp_header_injection::{Credential, HeaderInjectionLayer};
-use vmcp_server::guard::{AllowedHostsLayer, ConcurrencyLimitLayer};
+use vmcp_http_guard::{AllowedHostsLayer, ConcurrencyLimitLayer};
 use vmcp_server::request_log::RequestLogLayer;
 use vmcp_server::stack::{Credentials, IncomingLayers, McpService, OutgoingLayers};
 use vmcp_telemetry::ClientTelemetryLayer;

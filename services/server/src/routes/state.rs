@@ -16,7 +16,6 @@ use vmcp_telemetry_export::Telemetry;
 
 use super::json_response;
 use crate::auth_audit::{AuthAuditRecorder, RequestInfoLayer};
-use crate::guard::{AllowedHostsLayer, ConcurrencyLimitLayer};
 use crate::legacy_sse::ClientTable;
 use crate::memory_gauges::MemoryGauges;
 use crate::parts::{AuditOptions, AuditPipeline, IncomingAuth, ServerInfo, TelemetryParts};
@@ -24,6 +23,7 @@ use crate::request_log::RequestLogLayer;
 use crate::serve::{AuthServerRuntime, ConnectionLimit, Exposure, Reloads};
 use crate::stack::{self, LegacySseService, McpService};
 use crate::stream_scope::StreamScope;
+use vmcp_http_guard::{AllowedHostsLayer, ConcurrencyLimitLayer};
 
 /// State that all connections share.
 #[derive(Debug)]

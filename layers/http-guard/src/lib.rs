@@ -1,4 +1,4 @@
-//! Small layers that stand before the message is read.
+#![doc = include_str!("../README.md")]
 
 mod allowed_hosts;
 mod catch_panic;

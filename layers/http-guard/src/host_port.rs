@@ -4,14 +4,14 @@ use std::net::{IpAddr, Ipv6Addr};
 
 /// A host with or without a port, without user info (RFC 3986, 3.2).
 #[derive(Clone, Copy, Debug)]
-pub(super) struct HostPort<'a> {
-    pub(super) text: &'a str,
+pub(crate) struct HostPort<'a> {
+    pub(crate) text: &'a str,
     /// Host without the port; an IPv6 address keeps its brackets.
     host: &'a str,
 }
 
 impl<'a> HostPort<'a> {
-    pub(super) fn parse(text: &'a str) -> Option<Self> {
+    pub(crate) fn parse(text: &'a str) -> Option<Self> {
         let end = match text.strip_prefix('[') {
             Some(rest) => rest.find(']')? + 2,
             None => text.bytes().position(|byte| byte == b':').unwrap_or(text.len()),
@@ -35,12 +35,12 @@ impl<'a> HostPort<'a> {
         (is_port && is_name).then_some(Self { text, host })
     }
 
-    pub(super) fn address(self) -> Option<IpAddr> {
+    pub(crate) fn address(self) -> Option<IpAddr> {
         self.host.trim_start_matches('[').trim_end_matches(']').parse().ok()
     }
 
     /// Returns `true` for the loopback interface of this machine.
-    pub(super) fn is_loopback(self) -> bool {
+    pub(crate) fn is_loopback(self) -> bool {
         // Fast path: the usual names need no parsing.
         self.host == "127.0.0.1"
             || self.host.eq_ignore_ascii_case("localhost")
@@ -48,7 +48,7 @@ impl<'a> HostPort<'a> {
     }
 
     /// Returns `true` if this is the known host. A known host without a port matches all ports.
-    pub(super) fn matches(self, known: &str) -> bool {
+    pub(crate) fn matches(self, known: &str) -> bool {
         known.eq_ignore_ascii_case(self.text) || known.eq_ignore_ascii_case(self.host)
     }
 }

@@ -15,7 +15,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 use vmcp_core::Rejection;
 
-use super::host_port::HostPort;
+use crate::host_port::HostPort;
 
 const ALLOWED_HEADERS: &str = "authorization, content-type, accept, last-event-id, \
      mcp-session-id, mcp-protocol-version, mcp-method, mcp-name";
