@@ -15,8 +15,6 @@ use opentelemetry_http::HttpError;
 use opentelemetry_otlp::{
     MetricExporter, SpanExporter, WithExportConfig as _, WithHttpConfig as _,
 };
-use opentelemetry_sdk::metrics::PeriodicReader;
-use opentelemetry_sdk::trace::BatchSpanProcessor;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use vmcp_core::{Body, HttpClient};
@@ -63,7 +61,7 @@ impl Builder {
     /// Sends the enabled signals to the collector over `client`. The client has to reach the origin
     /// of the endpoint; requests have absolute URIs. Trust and address policy are those of the
     /// client; each attempt is limited to 10 s and a response of 64 KiB. [`Protocol::Grpc`] needs
-    /// HTTP/2 and trailers, by prior knowledge without TLS.
+    /// HTTP/2 and trailers, by prior knowledge without TLS. Nothing is sent before [`Builder::build`].
     ///
     /// # Errors
     /// The endpoint is missing, the protocol is unknown, or the call is outside of a tokio runtime.
@@ -83,12 +81,10 @@ impl Builder {
             failures: Arc::clone(&self.failures),
         });
         if spans {
-            let exporter = span_exporter(&endpoint, Arc::clone(&http_client))?;
-            self = self.span_processor(BatchSpanProcessor::builder(exporter).build());
+            self.span_exporter = Some(span_exporter(&endpoint, Arc::clone(&http_client))?);
         }
         if metrics {
-            let exporter = metric_exporter(&endpoint, http_client)?;
-            self = self.metric_reader(PeriodicReader::builder(exporter).build());
+            self.metric_exporter = Some(metric_exporter(&endpoint, http_client)?);
         }
         Ok(self)
     }

@@ -2,20 +2,23 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use opentelemetry::metrics::MeterProvider as _;
 use opentelemetry::trace::TracerProvider as _;
+use opentelemetry_otlp::{MetricExporter, SpanExporter};
 use opentelemetry_sdk::metrics::reader::MetricReader;
 use opentelemetry_sdk::metrics::{
-    Instrument, InstrumentKind, MeterProviderBuilder, SdkMeterProvider, Stream,
+    Instrument, InstrumentKind, MeterProviderBuilder, PeriodicReader, SdkMeterProvider, Stream,
 };
-use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider, SpanProcessor, TracerProviderBuilder};
+use opentelemetry_sdk::trace::{
+    BatchSpanProcessor, Sampler, SdkTracerProvider, SpanProcessor, TracerProviderBuilder,
+};
 use vmcp_telemetry::metrics::{MAX_SERIES, names};
 use vmcp_telemetry::{Recorder, SpanRecorder, TelemetryOptions};
 
 use super::observe::MAX_VALUES;
-use super::{Inner, SCOPE, Telemetry};
+use super::{Inner, Providers, SCOPE, Telemetry};
 use crate::id_generator::PresetIdGenerator;
 use crate::spans::SdkSpanRecorder;
 use crate::{Scrape, Settings, SettingsError, resource};
@@ -33,6 +36,9 @@ pub struct Builder {
     pub(crate) has_span_processor: bool,
     /// `true` if a reader of metrics is registered.
     pub(crate) has_metric_reader: bool,
+    /// Exporters to the collector. Their threads start with [`Builder::build`], so that a builder can be dropped.
+    pub(crate) span_exporter: Option<SpanExporter>,
+    pub(crate) metric_exporter: Option<MetricExporter>,
     pub(crate) failures: Arc<AtomicU64>,
 }
 
@@ -62,6 +68,8 @@ impl Builder {
             meter: SdkMeterProvider::builder(),
             has_span_processor: false,
             has_metric_reader: false,
+            span_exporter: None,
+            metric_exporter: None,
             failures: Arc::default(),
         }
     }
@@ -88,11 +96,17 @@ impl Builder {
         self
     }
 
-    /// Builds the providers and layers.
+    /// Builds the providers and layers, and starts the threads of the exporters.
     ///
     /// # Errors
     /// A signal is enabled without an endpoint or an HTTP client.
-    pub fn build(self) -> Result<Telemetry, BuildError> {
+    pub fn build(mut self) -> Result<Telemetry, BuildError> {
+        if let Some(exporter) = self.span_exporter.take() {
+            self = self.span_processor(BatchSpanProcessor::builder(exporter).build());
+        }
+        if let Some(exporter) = self.metric_exporter.take() {
+            self = self.metric_reader(PeriodicReader::builder(exporter).build());
+        }
         let missing_span_processor = self.settings.sampling.is_some() && !self.has_span_processor;
         let missing_metric_reader = self.settings.metrics && !self.has_metric_reader;
         if missing_span_processor || missing_metric_reader {
@@ -109,6 +123,8 @@ impl Builder {
             meter,
             has_span_processor: _,
             has_metric_reader,
+            span_exporter: _,
+            metric_exporter: _,
             failures,
         } = this;
         let (resource, service_name) = resource::resource(&settings, &*environment);
@@ -133,8 +149,9 @@ impl Builder {
             legacy_attributes: settings.legacy_attributes,
         });
         let tracer = tracer.map(|(provider, _)| provider);
+        let providers = Providers { tracer, meter, is_shut_down: AtomicBool::new(false) };
         let inner =
-            Inner { tracer, meter, has_reader: has_metric_reader, recorder, service_name, scrape };
+            Inner { providers, has_reader: has_metric_reader, recorder, service_name, scrape };
         let telemetry = Telemetry(Arc::new(inner));
         telemetry.observe(&names::EXPORT_FAILURES, move || failures.load(Ordering::Relaxed));
         Ok(telemetry)

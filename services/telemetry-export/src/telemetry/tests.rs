@@ -7,6 +7,7 @@ use opentelemetry::KeyValue;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{
     BatchSpanProcessor, InMemorySpanExporter, SimpleSpanProcessor, SpanData, SpanExporter,
+    SpanProcessor,
 };
 use tower::ServiceExt;
 use tower_layer::Layer;
@@ -21,7 +22,7 @@ const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 impl Telemetry {
     /// Exports pending spans.
     pub(crate) async fn flush_spans(&self) -> OTelSdkResult {
-        let tracer = self.0.tracer.clone();
+        let tracer = self.0.providers.tracer.clone();
         let flush = move || tracer.map_or(Ok(()), |tracer| tracer.force_flush());
         tokio::task::spawn_blocking(flush).await.unwrap()
     }
@@ -220,7 +221,37 @@ async fn shutdown_sends_pending_data() {
     let processor = BatchSpanProcessor::builder(spans.clone()).build();
     let telemetry = Telemetry::builder(settings).span_processor(processor).build().unwrap();
     send_request(&telemetry).await;
-    telemetry.0.tracer.as_ref().unwrap().force_flush().unwrap();
+    telemetry.0.providers.tracer.as_ref().unwrap().force_flush().unwrap();
     assert_eq!(spans.get_finished_spans().unwrap().len(), 1);
     telemetry.shutdown(Duration::from_secs(5)).await.unwrap();
+}
+
+/// Processor whose shutdown waits for the test.
+#[derive(Debug)]
+struct BlockedShutdown(std::sync::Mutex<std::sync::mpsc::Receiver<()>>);
+
+impl SpanProcessor for BlockedShutdown {
+    fn on_start(&self, _: &mut opentelemetry_sdk::trace::Span, _: &opentelemetry::Context) {}
+
+    fn on_end(&self, _: SpanData) {}
+
+    fn force_flush(&self) -> OTelSdkResult {
+        Ok(())
+    }
+
+    fn shutdown_with_timeout(&self, _: Duration) -> OTelSdkResult {
+        _ = self.0.lock().unwrap().recv();
+        Ok(())
+    }
+}
+
+#[test]
+fn drop_does_not_wait_for_exporters() {
+    let (release, blocked) = std::sync::mpsc::channel();
+    let settings =
+        Settings { sampling: Some(SamplingRatio::try_from(1.0).unwrap()), ..Settings::default() };
+    let processor = BlockedShutdown(std::sync::Mutex::new(blocked));
+    drop(Telemetry::builder(settings).span_processor(processor).build().unwrap());
+    // The shutdown waits for this in the background. A drop that waits never gets here.
+    release.send(()).unwrap();
 }
