@@ -96,16 +96,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
          backends: [{{name: fixture, url: \"{backend}\", transport: streamable-http}}]\n"
     );
     let egress = Egress::new(vmcp_egress::Settings::default());
-    let parts = Parts::new(File::parse(&configuration, Format::Yaml)?, &egress)?;
+    let parts = Parts::builder(&egress).build(File::parse(&configuration, Format::Yaml)?)?;
     let limits = Limits::default();
     let suspension_timeout = limits.suspension_timeout;
-    let gateway = Gateway::new(
-        parts.settings.with_stacks(None),
-        limits,
-        Seal::ephemeral(suspension_timeout)?,
-    );
+    let gateway = Gateway::new(parts.settings, limits, Seal::ephemeral(suspension_timeout)?);
     let incoming = IncomingLayers {
-        telemetry: None,
+        telemetry: parts.telemetry.map(|parts| parts.telemetry.incoming()),
         log: RequestLogLayer::default(),
         concurrency_limit: ConcurrencyLimitLayer::new(4096),
         allowed_hosts: AllowedHostsLayer::loopback(Vec::new(), Vec::new()),

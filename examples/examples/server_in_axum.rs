@@ -61,12 +61,12 @@ fn gateway(backend: &str) -> Result<McpService, Box<dyn Error>> {
     );
     let file = File::parse(&configuration, Format::Yaml)?;
     let egress = Egress::new(vmcp_egress::Settings::default());
-    let Parts { settings, incoming_auth, .. } = Parts::new(file, &egress)?;
+    let Parts { settings, incoming_auth, telemetry, .. } = Parts::builder(&egress).build(file)?;
 
     let limits = Limits::default();
     let seal = Seal::ephemeral(limits.suspension_timeout)?;
     let incoming = IncomingLayers {
-        telemetry: None,
+        telemetry: telemetry.map(|parts| parts.telemetry.incoming()),
         log: RequestLogLayer::default(),
         concurrency_limit: ConcurrencyLimitLayer::new(4096),
         // This application listens on the loopback interface; on a network, `AllowedHostsLayer::network`.
@@ -76,5 +76,5 @@ fn gateway(backend: &str) -> Result<McpService, Box<dyn Error>> {
         decode: DecodeLayer::new(),
         authorize: incoming_auth.authorize,
     };
-    Ok(incoming.stack(Gateway::new(settings.with_stacks(None), limits, seal)))
+    Ok(incoming.stack(Gateway::new(settings, limits, seal)))
 }

@@ -47,8 +47,12 @@ impl ConfigFile {
         &self.config
     }
 
-    /// Reads and checks the file and the files that it names.
+    /// Reads and checks the file and the files that it names. Starts no telemetry.
     pub(crate) fn load(&self) -> Result<Loaded, LoadErrors> {
+        load(self.read()?, None)
+    }
+
+    fn read(&self) -> Result<String, LoadErrors> {
         let unreadable = |error: std::io::Error| {
             let path = self.config.display();
             let reason = if error.kind() == std::io::ErrorKind::NotFound {
@@ -60,24 +64,41 @@ impl ConfigFile {
             };
             LoadErrors { unreadable: Some(reason), ..LoadErrors::default() }
         };
-        load(std::fs::read_to_string(&self.config).map_err(unreadable)?)
+        std::fs::read_to_string(&self.config).map_err(unreadable)
     }
 
     /// Loads the file like [`ConfigFile::load`], with the errors as the failure of the command.
     pub(crate) fn require(&self) -> Result<Loaded, Failure> {
         self.load().map_err(|load_errors| Failure::Error(load_errors.describe(&self.config)))
     }
+
+    /// Loads the file like [`ConfigFile::require`] and starts telemetry, with these resource attributes in addition.
+    pub(crate) fn require_started(
+        &self,
+        telemetry_attributes: &[(String, String)],
+    ) -> Result<Loaded, Failure> {
+        let loaded = self.read().and_then(|text| load(text, Some(telemetry_attributes)));
+        loaded.map_err(|load_errors| Failure::Error(load_errors.describe(&self.config)))
+    }
 }
 
-/// Checks the text of a file.
-pub(crate) fn load(text: String) -> Result<Loaded, LoadErrors> {
+/// Checks the text of a file. Starts telemetry with these attributes, and none for `None`.
+pub(crate) fn load(
+    text: String,
+    telemetry_attributes: Option<&[(String, String)]>,
+) -> Result<Loaded, LoadErrors> {
     let named = NamedFiles::of(&text);
     let egress = Egress::new(Settings {
         // A client's stream may occupy a connection indefinitely.
         max_connections_per_origin: 16 * 1024,
         ..Settings::default()
     });
-    let (file, parts) = Parts::read(&text, &egress).map_err(|error| {
+    let builder = Parts::builder(&egress);
+    let builder = match telemetry_attributes {
+        Some(attributes) => builder.telemetry_attributes(attributes),
+        None => builder.without_telemetry(),
+    };
+    let (file, parts) = builder.read(&text).map_err(|error| {
         let PartsError { unsupported, errors, in_document: _, more } = error;
         LoadErrors { unreadable: None, errors, more, unsupported }
     })?;

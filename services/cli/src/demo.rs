@@ -28,8 +28,8 @@ impl Demo {
             .await
             .map_err(|error| Failure::Error(format!("cannot start the examples: {error}")))?;
         let text = configuration(&servers);
-        let Loaded { text: _, named: _, file: _, parts, warnings: _, egress } = load(text.clone())
-            .map_err(|load_errors| {
+        let Loaded { text: _, named: _, file: _, parts, warnings: _, egress } =
+            load(text.clone(), None).map_err(|load_errors| {
                 Failure::Error(load_errors.describe("the examples' configuration".as_ref()))
             })?;
         let address = SocketAddr::from(([127, 0, 0, 1], self.port));

@@ -10,7 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use vmcp_aggregate::settings::Limits;
 use vmcp_aggregate::status::Entry;
 use vmcp_audit_log::Overflow;
-use vmcp_config::Duration;
+use vmcp_config::{Duration, File};
 use vmcp_core::set_worker_count;
 
 use super::arguments::{
@@ -20,7 +20,7 @@ use super::arguments::{
 use super::config::{ConfigFile, Loaded};
 use super::log::{self, LogFormat};
 use super::output::{Failure, block_on};
-use vmcp_server::parts::{AuditOptions, Parts, ServerInfo};
+use vmcp_server::parts::{AuditOptions, ServerInfo};
 use vmcp_server::serve::{AdminToken, Options, SealKey, ServeError, Server, default_budget};
 
 #[derive(Debug, Args)]
@@ -137,8 +137,9 @@ impl Serve {
     }
 
     async fn serve(self, threads: NonZeroUsize) -> Result<(), Failure> {
-        let Loaded { text, named, file: _, mut parts, warnings, egress } = self.config.require()?;
-        self.add_attributes(&mut parts)?;
+        let loaded = self.config.require_started(&self.telemetry_attribute)?;
+        let Loaded { text, named, file, parts, warnings, egress } = loaded;
+        self.check_attributes(&file)?;
         if let Some(error) = log::start(self.log_format, parts.debug) {
             tracing::warn!("{error}");
         }
@@ -162,17 +163,13 @@ impl Serve {
         Ok(())
     }
 
-    /// Adds the attributes of the command line to those of the configuration.
-    fn add_attributes(&self, parts: &mut Parts) -> Result<(), Failure> {
-        if self.telemetry_attribute.is_empty() {
+    /// Checks that there is telemetry to add the attributes of the command line to.
+    fn check_attributes(&self, file: &File) -> Result<(), Failure> {
+        if self.telemetry_attribute.is_empty() || file.telemetry.is_some() {
             return Ok(());
         }
-        let Some(telemetry) = &mut parts.telemetry else {
-            let reason = "--telemetry-attribute needs a telemetry section in the configuration";
-            return Err(Failure::Error(reason.to_owned()));
-        };
-        telemetry.add_attributes(&self.telemetry_attribute);
-        Ok(())
+        let reason = "--telemetry-attribute needs a telemetry section in the configuration";
+        Err(Failure::Error(reason.to_owned()))
     }
 
     fn into_options(self, threads: NonZeroUsize) -> (ConfigFile, Options) {
@@ -252,8 +249,7 @@ pub(crate) fn start_failure(error: &ServeError) -> Failure {
         | ServeError::Random(_)
         | ServeError::Audit(_)
         | ServeError::Exposed(_)
-        | ServeError::AuthServer(_)
-        | ServeError::Telemetry(_) => Failure::Error(error.to_string()),
+        | ServeError::AuthServer(_) => Failure::Error(error.to_string()),
     }
 }
 

@@ -30,7 +30,7 @@ impl Session {
     /// Starts the service and waits until every backend has responded or failed.
     pub(crate) async fn start(parts: Parts) -> Result<Self, Failure> {
         let Parts { settings, info, .. } = parts;
-        let settings = Settings { checks: None, ..settings.with_stacks(None) };
+        let settings = Settings { checks: None, ..settings };
         let limits = Limits::default();
         let seal = Seal::ephemeral(limits.suspension_timeout)
             .map_err(|error| Failure::Error(error.to_string()))?;

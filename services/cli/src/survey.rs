@@ -38,7 +38,7 @@ pub(crate) async fn connect(parts: Parts, timeout: Duration) -> Result<BackendSu
     let Parts { settings, incoming_auth, .. } = parts;
     let named = incoming_auth.policy_evaluator().named_items();
     // The command fetches each offer once, so periodic checks are unnecessary.
-    let settings = Settings { checks: None, ..settings.with_stacks(None) };
+    let settings = Settings { checks: None, ..settings };
     let strict = settings.partial_failure == PartialFailure::Fail;
     let limits = Limits::default();
     let seal = Seal::ephemeral(limits.suspension_timeout)

@@ -49,7 +49,8 @@ impl Target {
             variables.join(", "),
             quoted(&url.replace("${", "$${")),
         );
-        load(text).map_err(|load_errors| Failure::Error(load_errors.describe("--url".as_ref())))
+        load(text, None)
+            .map_err(|load_errors| Failure::Error(load_errors.describe("--url".as_ref())))
     }
 }
 

@@ -21,7 +21,7 @@ use super::survey::{
 };
 use super::table::table;
 use super::unmatched::{unmatched_name, unmatched_name_json};
-use vmcp_server::parts::{AuthServerReport, TelemetryParts};
+use vmcp_server::parts::{self, AuthServerReport};
 
 #[derive(Debug, Args)]
 pub(crate) struct Validate {
@@ -62,8 +62,7 @@ impl Validate {
         let loaded = self.config.load();
         let check = self.listen.check(loaded.as_ref().ok().map(|loaded| &loaded.file));
         let mut more = check.errors;
-        let telemetry = loaded.as_ref().ok().and_then(|loaded| loaded.parts.telemetry.clone());
-        more.extend(telemetry.and_then(telemetry_error));
+        more.extend(loaded.as_ref().ok().and_then(telemetry_error));
         match loaded {
             Ok(_) if !more.is_empty() => Err(LoadErrors { errors: more, ..LoadErrors::default() }),
             Ok(mut loaded) => {
@@ -187,12 +186,10 @@ fn summary(file: &File) -> String {
     out
 }
 
-/// Starts the telemetry, and returns the reason if it does not start.
-fn telemetry_error(telemetry: TelemetryParts) -> Option<ConfigError> {
+/// Returns the reason if telemetry would not start.
+fn telemetry_error(loaded: &Loaded) -> Option<ConfigError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
-    let started = runtime.block_on(async { telemetry.start() });
-    let error = started.err()?;
-    Some(ConfigError::new("telemetry", error.to_string(), "settings that the exporter takes"))
+    runtime.block_on(async { parts::telemetry_error(&loaded.file, &loaded.egress) })
 }
 
 fn found(survey: &BackendSurvey) -> String {

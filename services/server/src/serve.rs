@@ -53,7 +53,7 @@ pub(crate) use self::wake_filter::QuietBody;
 use self::worker_pool::WorkerPool;
 use crate::auth_audit::AuthAuditRecorder;
 use crate::legacy_sse::ClientTable;
-use crate::parts::{AuditOptions, AuthServerParts, Parts, TelemetryParts};
+use crate::parts::{AuditOptions, AuthServerParts, Parts};
 use crate::routes::{AdminAccess, Routes, ServerState, StaticState};
 pub use crate::routes::{AdminToken, AdminTokenError};
 use crate::stream_scope::StreamScope;
@@ -167,9 +167,6 @@ pub enum ServeError {
     /// The audit file cannot be written (`audit.logFile`).
     #[error("audit.logFile: {0}")]
     Audit(#[from] vmcp_audit_log::OpenError),
-    /// The exporter cannot be built (`telemetry`).
-    #[error("telemetry: {0}")]
-    Telemetry(#[from] vmcp_telemetry_export::BuildError),
     /// The authorization server cannot start (`authServer`).
     #[error(transparent)]
     AuthServer(#[from] AuthServerError),
@@ -195,7 +192,7 @@ impl Server {
             settings,
             incoming_auth,
             audit,
-            telemetry: telemetry_parts,
+            telemetry,
             auth_server,
             warnings: _,
             info,
@@ -206,8 +203,6 @@ impl Server {
         let issuer = start_issuer(auth_server.as_ref(), &auth_audit).await?;
         let incoming_auth =
             incoming_auth.for_sessions(issuer.as_ref().map(AuthServerRuntime::sessions));
-        let telemetry = telemetry_parts.clone().map(TelemetryParts::start).transpose()?;
-        let settings = settings.with_stacks(telemetry.as_ref());
         let audit_pipeline = audit.map(|it| it.start(options.audit_options)).transpose()?;
         let budget = budget(&options);
         let limits = Limits { buffered: Some(budget.clone()), ..options.limits.clone() };
@@ -216,7 +211,6 @@ impl Server {
         let state = StaticState {
             telemetry,
             shows_metrics: options.admin_token.is_none(),
-            telemetry_parts,
             concurrency_limit: concurrency_limit(&options),
             allowed_hosts: allowed_hosts(&options),
             exposure,

@@ -14,7 +14,7 @@ use tower::util::{Either, MapErrLayer, option_layer};
 use tower_layer::Layer;
 use tower_service::Service;
 use vmcp_aggregate::Gateway;
-use vmcp_aggregate::settings::BackendService;
+use vmcp_aggregate::settings::{BackendService, ServiceWrapper};
 use vmcp_audit::AuditLayer;
 use vmcp_authn::{AuthenticationLayer, Authenticator};
 use vmcp_authz::AuthorizationLayer;
@@ -319,10 +319,22 @@ impl OutgoingLayers {
             Some(layer) => with_client_telemetry(stack, layer),
         }
     }
+
+    /// Returns the outgoing stack of a backend with the deprecated HTTP+SSE transport, and the layers around the exchange of
+    /// a request for its result.
+    ///
+    /// The response to a POST does not carry the result, which arrives on the stream. So telemetry belongs around the
+    /// exchange, and the aggregating service applies the circuit breaker to the stream.
+    pub(crate) fn legacy_sse_stack(self) -> (BackendService, ServiceWrapper) {
+        let around = self.telemetry.map_or_else(ServiceWrapper::default, |layer| {
+            ServiceWrapper::new(move |service| with_client_telemetry(service, layer.clone()))
+        });
+        (Self { telemetry: None, breaker: None, ..self }.stack(), around)
+    }
 }
 
 /// Adds metrics and traces to a backend's service.
-pub(crate) fn with_client_telemetry(
+fn with_client_telemetry(
     service: BackendService,
     telemetry: ClientTelemetryLayer,
 ) -> BackendService {

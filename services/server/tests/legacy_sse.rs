@@ -50,7 +50,7 @@ impl Gateway {
         yaml += sections;
         let file = File::parse(&yaml, Format::Yaml).unwrap_or_else(|errors| panic!("{errors}"));
         let egress = Egress::new(vmcp_egress::Settings::default());
-        let parts = Parts::new(file, &egress).unwrap_or_else(|error| panic!("{error}"));
+        let parts = Parts::builder(&egress).build(file).unwrap_or_else(|error| panic!("{error}"));
         let options = Options {
             address: ([127, 0, 0, 1], 0).into(),
             drain: Duration::from_secs(1),

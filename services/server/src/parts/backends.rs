@@ -3,43 +3,46 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
-use std::time;
+use std::{iter, time};
 
 use http::Uri;
 use http::uri::InvalidUri;
-use vmcp_aggregate::settings::Transport;
+use url::Url;
+use vmcp_aggregate::settings::{BackendSettings, ServiceWrapper, Transport};
 use vmcp_breaker::{CircuitHandle, CircuitSettings};
 use vmcp_config::{
     Backend, BackendKind, BackendUrl, ConfigError, Timeouts, Transport as ConfigTransport,
 };
 use vmcp_egress::{ConfigError as EgressConfigError, Egress, Target};
+use vmcp_telemetry::ClientTelemetryLayer;
 use vmcp_timeout::TimeoutLayer;
 
 use super::credential_advice::{CredentialAdvisor, KnownIssuers};
 use super::credentials::Strategies;
-use super::unstacked::PendingBackend;
 use super::{BackendInfo, environment, headers};
 use crate::stack::OutgoingLayers;
 
 /// Settings that all backends share.
 pub(super) struct SharedSettings<'a> {
-    pub(super) timeout_settings: &'a Timeouts,
+    pub(super) timeouts: &'a Timeouts,
     pub(super) strategies: &'a Strategies,
     pub(super) circuit: Option<CircuitSettings>,
     pub(super) issuers: Arc<KnownIssuers>,
     pub(super) egress: &'a Egress,
+    /// Metrics and traces; `None` disables them.
+    pub(super) layer: Option<ClientTelemetryLayer>,
 }
 
 /// Returns the valid backends, and the errors of the others.
 pub(super) fn settings(
     backends: Vec<Backend>,
     shared: &SharedSettings<'_>,
-) -> (Vec<PendingBackend>, Vec<ConfigError>) {
-    let timeouts = timeout_layer(shared.timeout_settings);
+) -> (Vec<BackendSettings>, Vec<ConfigError>) {
+    let timeout_layer = timeout_layer(shared.timeouts);
     let mut ready = Vec::with_capacity(backends.len());
     let mut errors = Vec::new();
     for (index, backend) in backends.into_iter().enumerate() {
-        match convert(backend, shared, &timeouts, index) {
+        match convert(backend, shared, &timeout_layer, index) {
             Ok(settings) => ready.push(settings),
             Err(found) => errors.extend(found),
         }
@@ -50,22 +53,19 @@ pub(super) fn settings(
 fn convert(
     backend: Backend,
     shared: &SharedSettings<'_>,
-    timeouts: &TimeoutLayer,
+    timeout_layer: &TimeoutLayer,
     index: usize,
-) -> Result<PendingBackend, Vec<ConfigError>> {
-    let SharedSettings { timeout_settings, strategies, circuit, issuers, egress } = shared;
+) -> Result<BackendSettings, Vec<ConfigError>> {
+    let SharedSettings { timeouts, strategies, circuit, issuers, egress, layer } = shared;
     let mut digest = DefaultHasher::new();
     let Backend { name, url: source, transport, kind, headers, metadata: _ } = backend;
     let strategy = strategies.for_backend(&name);
     let headers = headers::layer(index, &headers, &strategy, &mut digest);
-    let url = source.resolve(environment::variable).map_err(|error| {
-        config_error(index, "url", source.as_str().to_owned(), format!("a usable URL ({error})"))
-    });
-    let (url, headers) = match (url, headers) {
+    let (url, headers) = match (resolve(index, &source), headers) {
         (Ok(url), Ok(headers)) => (url, headers),
-        (url, headers) => {
-            return Err(url.err().into_iter().chain(headers.err().unwrap_or_default()).collect());
-        }
+        (Ok(_), Err(errors)) => return Err(errors),
+        (Err(error), Ok(_)) => return Err(vec![error]),
+        (Err(error), Err(errors)) => return Err(iter::once(error).chain(errors).collect()),
     };
     (url.as_str(), &name).hash(&mut digest);
     let target = target(&source, kind, &mut digest);
@@ -80,38 +80,56 @@ fn convert(
     };
     let client =
         egress.client(&url, target).map_err(|error| vec![client_error(index, &source, &error)])?;
-    let uri: Uri = url.as_str().parse().map_err(|error: InvalidUri| {
-        vec![config_error(index, "url", shown_url(&source), format!("a usable URL ({error})"))]
-    })?;
+    let uri = uri(index, &url, &source).map_err(|error| vec![error])?;
     let transport = convert_transport(transport);
     transport.hash(&mut digest);
     // A connection that was opened with one credential must not serve another.
     strategy.digest.hash(&mut digest);
     let fingerprint = digest.finish();
-    time::Duration::from(timeout_settings.for_backend(&name)).hash(&mut digest);
+    time::Duration::from(timeouts.for_backend(&name)).hash(&mut digest);
     format!("{circuit:?}").hash(&mut digest);
     let service_revision = digest.finish();
     let backend = vmcp_core::Backend::new(&name);
     let breaker = circuit.map(|settings| CircuitHandle::new(backend.clone(), settings));
     let outgoing = OutgoingLayers {
-        telemetry: None,
-        breaker,
+        telemetry: layer.clone(),
+        breaker: breaker.clone(),
         credentials: strategy.credentials,
         headers,
-        timeouts: timeouts.clone(),
+        timeouts: timeout_layer.clone(),
         client,
     };
-    let message_timeout = timeouts.limit(Some(&backend));
-    Ok(PendingBackend {
+    let message_timeout = timeout_layer.limit(Some(&backend));
+    let (service, around) = match transport {
+        Transport::StreamableHttp => (outgoing.stack(), ServiceWrapper::default()),
+        Transport::Sse => outgoing.legacy_sse_stack(),
+    };
+    Ok(BackendSettings {
         backend,
         uri,
         transport,
         catalog: strategy.catalog,
+        service,
+        around,
+        breaker,
         advice: advisor.advice(),
         message_timeout,
         fingerprint,
         service_revision,
-        outgoing,
+    })
+}
+
+/// Returns the URL with the values of its variables.
+fn resolve(index: usize, url: &BackendUrl) -> Result<Url, ConfigError> {
+    url.resolve(environment::variable).map_err(|error| {
+        config_error(index, "url", url.as_str().to_owned(), format!("a usable URL ({error})"))
+    })
+}
+
+/// Converts a URL into the type of requests.
+fn uri(index: usize, url: &Url, source: &BackendUrl) -> Result<Uri, ConfigError> {
+    url.as_str().parse().map_err(|error: InvalidUri| {
+        config_error(index, "url", shown_url(source), format!("a usable URL ({error})"))
     })
 }
 
@@ -147,8 +165,8 @@ fn target(url: &BackendUrl, kind: BackendKind, digest: &mut DefaultHasher) -> Ta
 }
 
 /// Builds the timeout layer from the default and the timeouts per backend.
-fn timeout_layer(timeout_settings: &Timeouts) -> TimeoutLayer {
-    let Timeouts { default, per_workload } = timeout_settings;
+fn timeout_layer(timeouts: &Timeouts) -> TimeoutLayer {
+    let Timeouts { default, per_workload } = timeouts;
     let of = |(name, time): (&String, &vmcp_config::Duration)| {
         (vmcp_core::Backend::new(name), (*time).into())
     };

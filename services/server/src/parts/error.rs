@@ -5,7 +5,7 @@ use std::fmt;
 use vmcp_config::{ConfigError, ConfigErrors, File, Format};
 use vmcp_egress::Egress;
 
-use super::{Parts, Unsupported};
+use super::{Parts, PartsBuilder, Unsupported};
 
 /// Errors of a configuration.
 #[derive(Debug, Default, thiserror::Error)]
@@ -38,19 +38,19 @@ impl PartsError {
     }
 }
 
-impl Parts {
-    /// Parses a document and builds the components that it configures.
+impl PartsBuilder<'_> {
+    /// Parses a document and builds the parts that it configures, as [`build`](Self::build) does.
     ///
     /// # Errors
     /// Returns all errors: of the document, of combinations of sections, and of the files and variables that the
     /// document names. The valid parts of a document with errors are checked as well.
-    pub fn read(text: &str, egress: &Egress) -> Result<(File, Self), PartsError> {
+    pub fn read(self, text: &str) -> Result<(File, Parts), PartsError> {
         let found = match File::parse(text, Format::Yaml) {
-            Ok(file) => return Self::new(file.clone(), egress).map(|parts| (file, parts)),
+            Ok(file) => return self.build(file.clone()).map(|parts| (file, parts)),
             Err(found) => found,
         };
         let further =
-            File::parse_lossy(text, Format::Yaml).map(|file| further(file, &found, egress));
+            File::parse_lossy(text, Format::Yaml).map(|file| further(file, &found, self.egress));
         let PartsError { mut unsupported, errors: further, .. } = further.unwrap_or_default();
         let documents = found.as_slice();
         unsupported.retain(|section| documents.iter().all(|it| !is_related(it, &section.path)));
@@ -71,7 +71,8 @@ fn further(file: File, found: &ConfigErrors, egress: &Egress) -> PartsError {
     // Contradictions are unknown without valid authentication settings.
     let is_known = found.iter().all(|error| !error.path.starts_with("incomingAuth"));
     let contradictions = if is_known { file.contradictions() } else { Vec::new() };
-    let mut error = Parts::build(file, egress).err().unwrap_or_default();
+    let mut error =
+        Parts::builder(egress).without_telemetry().build_consistent(file).err().unwrap_or_default();
     error.errors.splice(..0, contradictions);
     error
 }

@@ -2,10 +2,12 @@
 
 use std::path::Path;
 
-use vmcp_config::{ConfigError, FilePath, Telemetry as Section};
+use vmcp_config::{ConfigError, File, FilePath, Telemetry as Section};
 use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher, Versions};
+use vmcp_telemetry::ClientTelemetryLayer;
 use vmcp_telemetry_export::{
-    BuildError, Endpoint, Headers, Protocol, SamplingRatio, Settings, SettingsError, Telemetry,
+    BuildError, Builder, Endpoint, Headers, Protocol, SamplingRatio, Settings, SettingsError,
+    Telemetry,
 };
 
 /// Environment variable for the collector's protocol.
@@ -14,24 +16,70 @@ const PROTOCOL_VARIABLE: &str = "OTEL_EXPORTER_OTLP_PROTOCOL";
 /// Maximum size of an export, in bytes. Thousands of label sets take some megabytes.
 const MAX_EXPORT_SIZE: usize = 64 * 1024 * 1024;
 
-/// Metrics and traces, and their destinations.
+/// Started telemetry, with the section that it was started from.
 #[derive(Clone, Debug)]
 pub struct TelemetryParts {
+    /// Exporters, with the layers that report to them.
+    pub telemetry: Telemetry,
+    section: Section,
+}
+
+/// Origin of the telemetry that parts report to.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum TelemetrySource<'a> {
+    /// Started from the section, with these resource attributes in addition.
+    Start { attributes: &'a [(String, String)] },
+    /// Started earlier. A reload does not change it.
+    Running(Option<&'a TelemetryParts>),
+    /// None: the section is only checked.
+    Off,
+}
+
+/// Converted section.
+struct Converted {
     settings: Settings,
     /// HTTP client for the collector.
     fetcher: Fetcher,
-    source_config: Section,
 }
 
-/// Converts the section, and returns its error.
-pub(super) fn convert(
+/// Returns the telemetry from `source`, or the errors of the section.
+pub(super) fn start(
     name: &str,
     section: Option<Section>,
+    source: TelemetrySource<'_>,
     egress: &Egress,
-) -> (Option<TelemetryParts>, Vec<ConfigError>) {
-    let Some(section) = section else { return (None, Vec::new()) };
+) -> Result<Option<TelemetryParts>, Vec<ConfigError>> {
+    let converted = section.clone().map(|section| convert(name, section, egress)).transpose()?;
+    match (source, converted.zip(section)) {
+        (TelemetrySource::Off, _) | (TelemetrySource::Start { .. }, None) => Ok(None),
+        (TelemetrySource::Running(running), _) => Ok(running.cloned()),
+        (TelemetrySource::Start { attributes }, Some((mut converted, section))) => {
+            converted.settings.custom_attributes.extend(attributes.iter().cloned());
+            let telemetry = converted.exporters().and_then(Builder::build);
+            let telemetry = telemetry.map_err(|error| vec![start_error(&error)])?;
+            Ok(Some(TelemetryParts { telemetry, section }))
+        }
+    }
+}
+
+/// Returns the reason why the valid section `telemetry` of `file` cannot be started, without starting it. Call it within
+/// a tokio runtime.
+#[must_use]
+pub fn telemetry_error(file: &File, egress: &Egress) -> Option<ConfigError> {
+    let section = file.telemetry.clone()?;
+    match convert(&file.name, section, egress) {
+        Ok(converted) => converted.exporters().err().map(|error| start_error(&error)),
+        Err(errors) => errors.into_iter().next(),
+    }
+}
+
+fn start_error(error: &BuildError) -> ConfigError {
+    ConfigError::new("telemetry", error.to_string(), "settings that the exporter takes")
+}
+
+/// Converts the section, or returns its errors.
+fn convert(name: &str, section: Section, egress: &Egress) -> Result<Converted, Vec<ConfigError>> {
     let mut errors = Vec::new();
-    let source_config = section.clone();
     let Section {
         endpoint,
         insecure,
@@ -81,31 +129,29 @@ pub(super) fn convert(
     if errors.is_empty() {
         errors.extend(unreachable_collector(&settings));
     }
-    let parts = fetcher.ok().map(|fetcher| TelemetryParts { settings, fetcher, source_config });
-    (parts, errors)
+    match fetcher {
+        Ok(fetcher) if errors.is_empty() => Ok(Converted { settings, fetcher }),
+        Ok(_) | Err(()) => Err(errors),
+    }
+}
+
+impl Converted {
+    /// Returns a builder with the exporters, which start with [`Builder::build`].
+    fn exporters(self) -> Result<Builder, BuildError> {
+        let Self { settings, fetcher } = self;
+        Telemetry::builder(settings).environment(|name| std::env::var(name).ok()).otlp(fetcher)
+    }
 }
 
 impl TelemetryParts {
-    /// Starts the exporter within a tokio runtime.
-    ///
-    /// # Errors
-    /// Returns an error if the settings or the environment variables of the exporter are invalid.
-    pub fn start(self) -> Result<Telemetry, BuildError> {
-        let Self { settings, fetcher, source_config: _ } = self;
-        Telemetry::builder(settings)
-            .environment(|name| std::env::var(name).ok())
-            .otlp(fetcher)?
-            .build()
+    /// Returns the layer for requests to a backend.
+    pub(super) fn outgoing(&self) -> ClientTelemetryLayer {
+        self.telemetry.outgoing()
     }
 
-    /// Adds resource attributes; they override those of the configuration.
-    pub fn add_attributes(&mut self, attributes: &[(String, String)]) {
-        self.settings.custom_attributes.extend(attributes.iter().cloned());
-    }
-
-    /// Returns `true` if both were built from the same configuration.
-    pub(crate) fn is_same_config(&self, other: &Self) -> bool {
-        self.source_config == other.source_config
+    /// Returns `true` if `section` equals the one that this was started from.
+    pub(crate) fn is_section(&self, section: &Section) -> bool {
+        self.section == *section
     }
 }
 

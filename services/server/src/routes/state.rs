@@ -45,10 +45,9 @@ pub(crate) struct ServerState {
 /// State that a reload does not change.
 #[derive(Debug)]
 pub(crate) struct StaticState {
-    pub(crate) telemetry: Option<Telemetry>,
+    pub(crate) telemetry: Option<TelemetryParts>,
     /// `true` if clients of the server can read the metrics.
     pub(crate) shows_metrics: bool,
-    pub(crate) telemetry_parts: Option<TelemetryParts>,
     pub(crate) concurrency_limit: ConcurrencyLimitLayer,
     /// Log of failed requests, with one rate limit for all stacks.
     pub(crate) log: RequestLogLayer,
@@ -88,6 +87,11 @@ impl ReloadableState {
 }
 
 impl StaticState {
+    /// Returns the exporters of metrics and traces, if there are any.
+    pub(crate) fn telemetry(&self) -> Option<&Telemetry> {
+        self.telemetry.as_ref().map(|parts| &parts.telemetry)
+    }
+
     pub(crate) fn reloadable(
         &self,
         incoming_auth: IncomingAuth,
@@ -99,7 +103,7 @@ impl StaticState {
             .set_auditor(audit_pipeline.as_ref().map(|audit_pipeline| &audit_pipeline.auditor));
         if incoming_auth.authorize.is_some()
             && self.shows_metrics
-            && let Some(telemetry) = &self.telemetry
+            && let Some(telemetry) = self.telemetry()
         {
             // Policies may hide a tool from those who can read the metrics.
             telemetry.hide_names();
@@ -107,7 +111,7 @@ impl StaticState {
         let allowed_hosts =
             self.allowed_hosts.with_configured_hosts(incoming_auth.configured_hosts().to_vec());
         let incoming = stack::IncomingLayers {
-            telemetry: self.telemetry.as_ref().map(Telemetry::incoming),
+            telemetry: self.telemetry().map(Telemetry::incoming),
             log: self.log.clone(),
             concurrency_limit: self.concurrency_limit.clone(),
             allowed_hosts: allowed_hosts.clone(),
@@ -126,7 +130,7 @@ impl StaticState {
                     .map(axum::body::Body::new)
             });
             let layers = stack::AuthServerLayers {
-                telemetry: self.telemetry.as_ref().map(Telemetry::endpoints),
+                telemetry: self.telemetry().map(Telemetry::endpoints),
                 log: self.log.clone(),
                 concurrency_limit: self.concurrency_limit.clone(),
                 allowed_hosts: allowed_hosts.clone(),

@@ -21,7 +21,7 @@ impl ServerState {
                 json_response(StatusCode::OK, &backends::health(&self.state.gateway))
             }
             "/metrics" => {
-                let scrape = self.state.telemetry.as_ref().and_then(Telemetry::scrape);
+                let scrape = self.state.telemetry().and_then(Telemetry::scrape);
                 scrape.map_or_else(missing, |scrape| scrape.response())
             }
             _ => missing(),

@@ -32,7 +32,7 @@ pub(super) async fn drain(shared: &ServerState, graceful: GracefulShutdown, limi
     let retired = shared.retired_logs();
     let flushing = retired.iter().map(LogHandle::flush);
     _ = tokio::time::timeout(FLUSH_TIMEOUT, join_all(flushing)).await;
-    if let Some(telemetry) = &shared.state.telemetry
+    if let Some(telemetry) = shared.state.telemetry()
         && let Err(error) = telemetry.shutdown(FLUSH_TIMEOUT).await
     {
         tracing::warn!(%error, "failed to export the last telemetry");

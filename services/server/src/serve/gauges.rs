@@ -12,7 +12,7 @@ use crate::routes::ServerState;
 
 /// Registers the gauges of the server. They report 0 after `shared` is dropped.
 pub(super) fn register(shared: &Arc<ServerState>, egress: &Egress) {
-    let Some(telemetry) = &shared.state.telemetry else { return };
+    let Some(telemetry) = shared.state.telemetry() else { return };
     let number = |metric, read: fn(&ServerState) -> u64| {
         let shared = Arc::downgrade(shared);
         telemetry.observe(metric, move || shared.upgrade().map_or(0, |shared| read(&shared)));

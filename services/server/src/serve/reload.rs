@@ -193,7 +193,9 @@ async fn sighup(signal: &mut Option<tokio::signal::unix::Signal>) {
 
 /// Builds the components of `text`, and checks those that apply only at start.
 fn build(text: &str, shared: &ServerState, egress: &Egress) -> Result<Parts, ReloadError> {
-    let (_, parts) = Parts::read(text, egress).map_err(|error| {
+    let running = shared.state.telemetry.as_ref();
+    let built = Parts::builder(egress).running_telemetry(running).read(text);
+    let (file, parts) = built.map_err(|error| {
         let message = error.to_string();
         if error.is_permanent() {
             ReloadError::Permanent(message)
@@ -201,8 +203,7 @@ fn build(text: &str, shared: &ServerState, egress: &Egress) -> Result<Parts, Rel
             ReloadError::Temporary(message)
         }
     })?;
-    let (new, old) = (parts.telemetry.as_ref(), shared.state.telemetry_parts.as_ref());
-    if !unchanged(new, old, TelemetryParts::is_same_config) {
+    if !unchanged(running, file.telemetry.as_ref(), TelemetryParts::is_section) {
         return Err(ReloadError::Permanent(
             "telemetry: changes are taken over at a restart only: restart the server, or undo them"
                 .to_owned(),
@@ -234,7 +235,6 @@ async fn apply(
     let current = shared.reloadable.load_full();
     let issuer = issuer(auth_server.as_ref(), current.issuer(), &shared.state.auth_audit);
     let issuer = issuer.await.map_err(|error| ReloadError::Temporary(error.to_string()))?;
-    let settings = settings.with_stacks(shared.state.telemetry.as_ref());
     let is_audit_kept =
         unchanged(audit.as_ref(), current.audit_pipeline.as_ref(), AuditParts::is_same_config);
     let audit_pipeline = match audit {

@@ -1,0 +1,188 @@
+//! Builder of the parts, in one direction: configuration, started telemetry, parts with complete stacks.
+
+use std::sync::Arc;
+
+use vmcp_aggregate::settings::{PartialFailure, Settings};
+use vmcp_config::{
+    AuthServer, File, IncomingAuth as IncomingSection, LogLevel, Operational, SecretFile,
+};
+use vmcp_egress::Egress;
+
+use super::auth_server::{self, Conversion};
+use super::backends::{self, SharedSettings};
+use super::credential_advice::KnownIssuers;
+use super::failures::Failures;
+use super::telemetry::{self, TelemetryParts, TelemetrySource};
+use super::{
+    IncomingAuth, Parts, PartsError, ServerInfo, aggregation, audit, configured_hosts, credentials,
+    incoming_auth, unsupported,
+};
+
+/// Builder of [`Parts`]. Starts telemetry first if the configuration enables it, because the stacks of backends report to
+/// it.
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub struct PartsBuilder<'a> {
+    pub(super) egress: &'a Egress,
+    pub(super) telemetry: TelemetrySource<'a>,
+}
+
+impl Parts {
+    /// Returns a builder whose parts connect through `egress`.
+    pub fn builder(egress: &Egress) -> PartsBuilder<'_> {
+        PartsBuilder { egress, telemetry: TelemetrySource::Start { attributes: &[] } }
+    }
+}
+
+impl<'a> PartsBuilder<'a> {
+    /// Adds resource attributes to telemetry; they override those of the configuration.
+    pub fn telemetry_attributes(self, attributes: &'a [(String, String)]) -> Self {
+        Self { telemetry: TelemetrySource::Start { attributes }, ..self }
+    }
+
+    /// Starts no telemetry, for parts that serve no requests. The section is still checked.
+    pub fn without_telemetry(self) -> Self {
+        Self { telemetry: TelemetrySource::Off, ..self }
+    }
+
+    /// Uses telemetry that runs already.
+    pub(crate) fn running_telemetry(self, running: Option<&'a TelemetryParts>) -> Self {
+        Self { telemetry: TelemetrySource::Running(running), ..self }
+    }
+
+    /// Builds the parts that `file` configures. Call it within a tokio runtime if `file` enables telemetry.
+    ///
+    /// # Errors
+    /// Returns all unsupported sections, or all invalid values, or the reason why telemetry does not start.
+    pub fn build(self, file: File) -> Result<Parts, PartsError> {
+        let contradictions = file.contradictions();
+        if contradictions.is_empty() {
+            return self.build_consistent(file);
+        }
+        let built = self.without_telemetry().build_consistent(file);
+        let mut error = built.err().unwrap_or_default();
+        error.in_document = contradictions.len();
+        error.errors.splice(..0, contradictions);
+        Err(error)
+    }
+
+    /// Builds the parts without a check for contradictions between sections.
+    pub(super) fn build_consistent(self, file: File) -> Result<Parts, PartsError> {
+        let egress = self.egress;
+        let (unsupported, group) = (unsupported::find(&file), file.group().to_owned());
+        let File {
+            name,
+            group_ref: _,
+            metadata,
+            aggregation,
+            audit,
+            backends,
+            // Checked with the document: placeholders read no unlisted variables.
+            variables: _,
+            composite_tools: _,
+            incoming_auth,
+            outgoing_auth,
+            operational,
+            optimizer: _,
+            session_storage: _,
+            telemetry,
+            auth_server,
+        } = file;
+        let Operational { log_level, timeouts, failure_handling } = operational;
+        let Failures { partial_failure, checks, circuit } = Failures::new(&failure_handling);
+        let provider = first_provider(auth_server.as_ref());
+        let (strategies, mut errors) = credentials::strategies(outgoing_auth, provider, egress);
+        let issuers = Arc::new(KnownIssuers::new(&incoming_auth, auth_server.as_ref()));
+        let (incoming_auth, Conversion { auth_server, errors: found, mut warnings }) =
+            front(&name, incoming_auth, auth_server, egress);
+        errors.extend(found);
+        let (audit, found) = audit::convert(audit);
+        errors.extend(found);
+        // After the other sections, so that a file with errors starts nothing. Before the backends, whose stacks report
+        // to it.
+        let has_errors = !unsupported.is_empty() || !errors.is_empty();
+        let builder = if has_errors { self.without_telemetry() } else { self };
+        let telemetry = telemetry::start(&name, telemetry, builder.telemetry, egress);
+        let telemetry = telemetry.map_err(|found| errors.extend(found)).ok().flatten();
+        let (timeouts, strategies) = (&timeouts, &strategies);
+        let describe = |backend| backends::describe(backend, &group, strategies);
+        let known = backends.iter().map(describe).collect();
+        let layer = telemetry.as_ref().map(TelemetryParts::outgoing);
+        let shared = SharedSettings { timeouts, strategies, circuit, issuers, egress, layer };
+        let (backends, found) = backends::settings(backends, &shared);
+        errors.extend(found);
+        let is_valid = unsupported.is_empty() && errors.is_empty();
+        let Some(incoming_auth) = incoming_auth.filter(|_| is_valid) else {
+            return Err(PartsError { unsupported, errors, ..PartsError::default() });
+        };
+        let is_strict = partial_failure == PartialFailure::Fail;
+        let info = ServerInfo { name: name.clone(), group, metadata, is_strict, backends: known };
+        warnings.extend(incoming_auth.unknown_backends(|name| info.backends.contains_key(name)));
+        let (rules, checks) = (aggregation::rules(aggregation), Some(checks));
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        Ok(Parts {
+            settings: Settings { name, version, backends, rules, partial_failure, checks },
+            incoming_auth,
+            audit,
+            telemetry,
+            auth_server,
+            warnings,
+            info,
+            debug: log_level == Some(LogLevel::Debug),
+            gauges: strategies.gauges.clone(),
+        })
+    }
+}
+
+/// Returns the name of the first provider that users log in at.
+fn first_provider(section: Option<&AuthServer<SecretFile>>) -> Option<&str> {
+    section?.upstream_providers.first().map(|upstream| upstream.name.as_str())
+}
+
+/// Converts `incomingAuth` and `authServer` into authentication, authorization and the embedded authorization server.
+fn front(
+    name: &str,
+    incoming: IncomingSection,
+    section: Option<AuthServer<SecretFile>>,
+    egress: &Egress,
+) -> (Option<IncomingAuth>, Conversion) {
+    let is_issuer = section.is_some();
+    let hosts = configured_hosts::configured_hosts(&incoming, section.as_ref());
+    let converted = section.map(|section| auth_server::convert(name, section, &incoming, egress));
+    let mut converted = converted.unwrap_or_default();
+    let (incoming_auth, found, warnings) =
+        incoming_auth::convert(name, incoming, is_issuer, egress);
+    converted.errors.extend(found);
+    converted.warnings.extend(warnings);
+    (incoming_auth.map(|incoming_auth| incoming_auth.with_configured_hosts(hosts)), converted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(rest: &str) -> File {
+        let text = format!(
+            "name: x\nincomingAuth: {{type: anonymous}}\n\
+             telemetry: {{enablePrometheusMetricsPath: true}}\n{rest}"
+        );
+        File::parse(&text, vmcp_config::Format::Yaml).unwrap()
+    }
+
+    #[test]
+    fn starts_telemetry_only_for_a_server() {
+        let egress = Egress::default();
+        let builder = Parts::builder(&egress);
+        assert!(builder.build(file("")).unwrap().telemetry.is_some());
+        assert!(builder.without_telemetry().build(file("")).unwrap().telemetry.is_none());
+    }
+
+    #[test]
+    fn reload_keeps_running_telemetry() {
+        let egress = Egress::default();
+        let running = Parts::builder(&egress).build(file("")).unwrap().telemetry;
+        let renamed = File { name: "y".to_owned(), ..file("") };
+        let reloaded = Parts::builder(&egress).running_telemetry(running.as_ref()).build(renamed);
+        assert_eq!(reloaded.unwrap().telemetry.unwrap().telemetry.service_name(), "x");
+    }
+}
