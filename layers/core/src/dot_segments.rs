@@ -46,20 +46,9 @@ fn has_plain(uri: &[u8]) -> bool {
     segments.into_iter().any(begins)
 }
 
-/// Decodes once, in place. Whether anything was encoded.
+/// Decodes `text` once. Returns `true` if anything was encoded.
 fn decode(text: &mut Vec<u8>) -> bool {
-    let digit = |byte: Option<&u8>| byte.and_then(|byte| char::from(*byte).to_digit(16));
-    let (mut from, mut decoded) = (0, Vec::with_capacity(text.len()));
-    while let Some(&byte) = text.get(from) {
-        let pair = digit(text.get(from + 1)).zip(digit(text.get(from + 2)));
-        if let Some((high, low)) = pair.filter(|_| byte == b'%') {
-            decoded.push(u8::try_from(high * 16 + low).unwrap_or_default());
-            from += 3;
-        } else {
-            decoded.push(byte);
-            from += 1;
-        }
-    }
+    let decoded: Vec<u8> = percent_encoding::percent_decode(text).collect();
     let was_encoded = decoded.len() < text.len();
     *text = decoded;
     was_encoded

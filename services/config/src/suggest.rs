@@ -15,35 +15,11 @@ pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
                 return Some((0, name));
             }
             let allowed = (name.chars().count() / 3).clamp(1, 3);
-            let distance = distance(&folded, &name.to_lowercase());
+            let distance = strsim::osa_distance(&folded, &name.to_lowercase());
             (distance <= allowed).then_some((distance, name))
         })
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, name)| name)
-}
-
-/// Counts insertions, deletions, replacements and swaps of adjacent characters (optimal string alignment).
-fn distance(left: &str, right: &str) -> usize {
-    let right: Vec<char> = right.chars().collect();
-    let mut before: Vec<usize> = Vec::new();
-    let mut previous: Vec<usize> = (0..=right.len()).collect();
-    let mut last = None;
-    for (row, from) in left.chars().enumerate() {
-        let mut current = Vec::with_capacity(right.len() + 1);
-        current.push(row + 1);
-        for (column, to) in right.iter().enumerate() {
-            let replace = previous[column] + usize::from(from != *to);
-            let mut best = replace.min(previous[column + 1] + 1).min(current[column] + 1);
-            let swapped = column > 0 && last == Some(*to) && right[column - 1] == from;
-            if swapped && let Some(cost) = before.get(column - 1) {
-                best = best.min(cost + 1);
-            }
-            current.push(best);
-        }
-        before = std::mem::replace(&mut previous, current);
-        last = Some(from);
-    }
-    previous.last().copied().expect("a row has a column for the empty prefix")
 }
 
 #[cfg(test)]

@@ -63,24 +63,7 @@ fn parse_attributes(list: &str) -> impl Iterator<Item = (String, String)> {
 }
 
 fn percent_decode(value: &str) -> String {
-    let mut out = Vec::with_capacity(value.len());
-    let mut rest = value.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        let encoded = match after {
-            [high, low, after @ ..] if *first == b'%' => hex_byte(*high, *low).zip(Some(after)),
-            _ => None,
-        };
-        let (byte, after) = encoded.unwrap_or((*first, after));
-        out.push(byte);
-        rest = after;
-    }
-    String::from_utf8_lossy(&out).into_owned()
-}
-
-/// Returns the byte of two hexadecimal digits. `from_str_radix` would accept a sign.
-fn hex_byte(high: u8, low: u8) -> Option<u8> {
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    Some(digit(high)? << 4 | digit(low)?)
+    percent_encoding::percent_decode_str(value).decode_utf8_lossy().into_owned()
 }
 
 #[cfg(test)]
