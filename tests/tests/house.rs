@@ -655,7 +655,6 @@ fn sibling_uses(
 const CIRCLES: &[&str] = &[
     "layers/aws-sts crate",
     "services/aggregate crate",
-    "services/aggregate crate::backend",
     "services/cedar crate",
     "services/config crate",
     "services/demo crate",

@@ -14,6 +14,7 @@ pub(crate) mod per_caller;
 pub(crate) mod request;
 pub(crate) mod rpc;
 pub(crate) mod sse_transport;
+pub(crate) mod tasks;
 
 use std::fmt;
 use std::net::IpAddr;

@@ -3,10 +3,7 @@
 //! Each pair of client and backend generations has its own file; the other modules are shared by them.
 
 pub(crate) mod call_stream;
-pub(crate) mod cancellation;
-pub(crate) mod extensions;
 pub(crate) mod relay;
-pub(crate) mod response;
 pub(crate) mod stateful_to_stateful;
 pub(crate) mod stateful_to_stateless;
 pub(crate) mod stateless_to_stateful;

@@ -24,10 +24,6 @@ pub(crate) use self::route::Target;
 use crate::backend::error::is_mode_mismatch;
 use crate::backend::event_reader::EventReader;
 use crate::backend::{BackendHandle, handshake};
-pub(crate) use crate::bridge::cancellation::{Cancellation, SESSION_ENDED};
-use crate::bridge::response::ReservationHolder;
-pub(crate) use crate::bridge::response::result;
-pub(crate) use crate::bridge::stateful_to_stateless::needed;
 pub(crate) use crate::bridge::stateless_to_stateless::bridged;
 use crate::bridge::{
     stateful_to_stateful, stateful_to_stateless, stateless_to_stateful, stateless_to_stateless,
@@ -35,8 +31,11 @@ use crate::bridge::{
 use crate::cache::caller_catalog_cache::CallerView;
 use crate::catalog::{ByGeneration, Kind};
 use crate::gateway_state::{BackendCatalog, GatewayState, Snapshot};
+use crate::response::ReservationHolder;
+pub(crate) use crate::response::result;
 use crate::session::Session;
-use crate::session::detached::Disconnect;
+pub(crate) use crate::session::cancellation::{Cancellation, SESSION_ENDED};
+use crate::stream::detached::Disconnect;
 use crate::sync::lock;
 
 /// Client request with the context that its processing needs.

@@ -10,12 +10,12 @@ use vmcp_session::SessionId;
 use vmcp_wire::Envelope;
 
 use crate::backend::request::{LAST_EVENT, SESSION};
-use crate::bridge::response::result;
 use crate::call::{Call, complete};
 use crate::catalog::Kind;
 use crate::event_stream::event_stream;
 use crate::gateway_state::GatewayState;
 use crate::notify::listen;
+use crate::response::result;
 use crate::session::Session;
 use crate::stream::{Opening, parse_id};
 use crate::{client_messages, initialize, lists, tasks};

@@ -13,8 +13,8 @@ use vmcp_session::Sessions;
 use crate::backend::BackendHandle;
 use crate::backend::context::{BackendContext, GatewayClientInfo};
 use crate::backend::per_caller::{InternedOffers, PerCallerCatalogs};
+use crate::backend::tasks::BackendTasks;
 use crate::backend_events::apply_events;
-use crate::backend_tasks::BackendTasks;
 use crate::bridge::suspended_calls::SuspendedCalls;
 use crate::cache::caller_catalog_cache::CallerCatalogCache;
 use crate::cache::list_views::Views;
@@ -23,9 +23,9 @@ use crate::notify::authorizer::NotificationFilter;
 use crate::notify::listen::Listeners;
 use crate::rebuild::Rebuilds;
 use crate::session::Session;
-use crate::session::detached::{ClientAccount, DetachedBudget};
 use crate::session::stateless_sessions::StatelessSessions;
 use crate::settings::{BackendSettings, Checks, Limits, PartialFailure, Rules, Settings, Sharing};
+use crate::stream::detached::{ClientAccount, DetachedBudget};
 
 /// Maximum number of items for which a catalog is built inline; this takes less than a millisecond.
 pub(crate) const MAX_INLINE_ITEMS: usize = 2000;

@@ -9,8 +9,8 @@ use vmcp_core::{Body, Caller, Identity, LATEST_STATEFUL, Rejection, STATEFUL, ST
 use vmcp_wire::Key;
 
 use crate::backend::request::SESSION;
-use crate::bridge::extensions::{BRIDGED_IN_SESSIONS, bridged};
 use crate::call::{Call, result};
+use crate::capabilities::{BRIDGED_IN_SESSIONS, bridged};
 use crate::catalog::define_literal;
 use crate::gateway_state::GatewayState;
 use crate::session::Session;

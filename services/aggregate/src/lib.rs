@@ -2,10 +2,10 @@
 
 mod backend;
 mod backend_events;
-mod backend_tasks;
 mod bridge;
 mod cache;
 mod call;
+mod capabilities;
 mod catalog;
 mod client_messages;
 mod dispatch;
@@ -17,6 +17,7 @@ mod initialize;
 mod lists;
 mod notify;
 mod rebuild;
+mod response;
 mod seal;
 mod session;
 pub mod settings;

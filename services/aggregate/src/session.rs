@@ -1,7 +1,7 @@
 //! State of a stateful client between its requests. Most sessions are idle, so streams and tables are allocated on first use.
 
 pub(crate) mod backend_session_slot;
-pub(crate) mod detached;
+pub(crate) mod cancellation;
 pub(crate) mod stateless_sessions;
 pub(crate) mod streams;
 
@@ -18,7 +18,6 @@ use vmcp_core::{Caller, Rejection, code};
 use vmcp_timeout::{PauseGuard, TimeoutControl};
 
 pub(crate) use self::backend_session_slot::BackendSessionSlot;
-use self::detached::ClientAccount;
 pub(crate) use self::streams::{PendingServerRequest, SessionStreams};
 use crate::backend::BackendHandle;
 use crate::backend::handshake::{ClientInfo, update_token};
@@ -27,6 +26,7 @@ use crate::backend::rpc::notify;
 use crate::call::{Call, Cancellation, SESSION_ENDED};
 use crate::catalog::Kind;
 use crate::gateway_state::GatewayState;
+use crate::stream::detached::ClientAccount;
 use crate::stream::{MessageClass, Stream};
 use crate::sync::lock;
 

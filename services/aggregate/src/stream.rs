@@ -2,6 +2,7 @@
 //! HTTP, Resumability and Redelivery).
 
 mod connection;
+pub(crate) mod detached;
 mod state;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +17,7 @@ use vmcp_core::{BudgetAccount, Reservation};
 pub(crate) use self::connection::{Connection, Opening};
 use self::state::StreamState;
 use crate::backend::error::BackendError;
-use crate::session::detached::{ClientAccount, Disconnect};
+use crate::stream::detached::{ClientAccount, Disconnect};
 
 /// Maximum number of queued messages.
 const MAX_QUEUED_MESSAGES: usize = 64;

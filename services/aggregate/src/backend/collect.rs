@@ -1,11 +1,23 @@
-//! Collection of a whole body within the budget of the process.
+//! Reading of whole bodies: within the budget of the process, or bounded because they carry no content.
+
+use std::time::Duration;
 
 use bytes::Bytes;
+use http::Response;
 use http_body::Body as _;
-use http_body_util::BodyExt;
-use vmcp_core::{Body, BodyBuffer, BoxError, BudgetAccount, MAX_BUDGET_WAIT, Reservation};
+use http_body_util::{BodyExt, Limited};
+use tokio::time::timeout;
+use vmcp_core::{
+    Body, BodyBuffer, BoxError, BudgetAccount, MAX_BUDGET_WAIT, MediaType, Reservation,
+};
 
 use super::error::BackendError;
+
+/// Maximum size of an error response's body in bytes, and the timeout for reading it.
+const ERROR_BODY_LIMITS: (usize, Duration) = (64 << 10, Duration::from_secs(5));
+
+/// Timeout for reading the rest of a body without content.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Returns `prefix`, which was read before, and the rest of `body`, both charged to `account`. Fails beyond `max_bytes`, and
 /// unless `may_buffer` permits each new length.
@@ -38,9 +50,26 @@ pub(crate) async fn collect(
 async fn reserve(account: Option<&BudgetAccount>, buffer: &mut BodyBuffer) -> Result<(), BoxError> {
     let Some(account) = account.filter(|_| buffer.missing() > 0) else { return Ok(()) };
     let reserving = buffer.reserve(|| account.open());
-    if let Ok(Ok(())) = tokio::time::timeout(MAX_BUDGET_WAIT, reserving).await {
+    if let Ok(Ok(())) = timeout(MAX_BUDGET_WAIT, reserving).await {
         return Ok(());
     }
     account.budget().count_rejection();
     Err(BackendError::NoRoom.into())
+}
+
+/// Reads the rest of a response without content, so the connection can be reused.
+pub(crate) async fn drain_body(response: Response<Body>) {
+    if !response.body().is_end_stream()
+        && MediaType::of(response.headers()) != MediaType::EventStream
+    {
+        let body = Limited::new(response.into_body(), ERROR_BODY_LIMITS.0);
+        _ = timeout(DRAIN_TIMEOUT, body.collect()).await;
+    }
+}
+
+/// Reads the body of an error response.
+pub(crate) async fn read_error_body(body: Body) -> Result<Bytes, BoxError> {
+    let collected =
+        timeout(ERROR_BODY_LIMITS.1, Limited::new(body, ERROR_BODY_LIMITS.0).collect()).await;
+    Ok(collected.map_err(|_| BackendError::Ended)??.to_bytes())
 }

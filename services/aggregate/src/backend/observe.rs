@@ -2,6 +2,7 @@
 //! are observed.
 
 mod follow;
+mod reachability;
 pub(crate) mod signal;
 
 use std::pin::pin;
@@ -15,13 +16,13 @@ use vmcp_core::{BoxError, Generation, cause_ref};
 
 pub(crate) use self::follow::kind_of_change;
 use self::follow::{Observation, follow_listen, follow_session};
+use self::reachability::probe_until_failure;
 use self::signal::POLL_INTERVAL;
 use super::error::BackendError;
 use super::fetch::CatalogSource;
 use super::handshake::{self, BackendSession};
 use super::health::check::first_contact_result;
 use super::health::diagnosis;
-use super::health::reachability::probe_until_failure;
 use super::{BackendHandle, FetchStatus, SupportedModes, is_unauthorized};
 use crate::backend::context::BackendContext;
 use crate::backend::error::is_mode_mismatch;
@@ -33,7 +34,7 @@ const RETRY_DELAY: (Duration, Duration) = (Duration::from_millis(100), Duration:
 
 /// Generations fetched in one round of observation.
 #[derive(Debug)]
-pub(super) struct ObservationRound(watch::Sender<ByGeneration<bool>>);
+struct ObservationRound(watch::Sender<ByGeneration<bool>>);
 
 impl ObservationRound {
     fn new() -> Self {
@@ -46,7 +47,7 @@ impl ObservationRound {
     }
 
     /// Records that all supported generations were fetched.
-    pub(super) fn finish(&self) {
+    fn finish(&self) {
         self.0.send_modify(|fetched| *fetched = ByGeneration::both(true));
     }
 

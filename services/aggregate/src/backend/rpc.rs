@@ -2,30 +2,20 @@
 
 mod cancel_on_drop;
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use http::{Extensions, HeaderMap, Request, Response, StatusCode};
-use http_body::Body as _;
-use http_body_util::{BodyExt, Full, Limited};
-use tokio::time::timeout;
+use http_body_util::Full;
 use vmcp_core::{Body, BoxError, Caller, MediaType, Reservation};
 use vmcp_wire::{Envelope, Outcome, ScanError, find, parse_json_string, scan};
 
 use self::cancel_on_drop::CancelOnDrop;
 use super::BackendHandle;
-use super::collect::collect;
+use super::collect::{collect, drain_body};
 use super::error::BackendError;
 use super::event_reader::EventReader;
 
 /// Maximum size of a response to the gateway itself, in bytes.
 pub(crate) const MAX_RESPONSE_BYTES: usize = 16 << 20;
-
-/// Maximum size of an error response's body in bytes, and the timeout for reading it.
-const ERROR_BODY_LIMITS: (usize, Duration) = (64 << 10, Duration::from_secs(5));
-
-/// Timeout for reading the rest of a body without content.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Response to a request of the gateway.
 #[derive(Debug)]
@@ -116,23 +106,6 @@ pub(crate) async fn notify(
     let code = response.status();
     drain_body(response).await;
     if code.is_success() { Ok(()) } else { Err(status(code).into()) }
-}
-
-/// Reads the rest of a response without content, so the connection can be reused.
-pub(crate) async fn drain_body(response: Response<Body>) {
-    if !response.body().is_end_stream()
-        && MediaType::of(response.headers()) != MediaType::EventStream
-    {
-        let body = Limited::new(response.into_body(), ERROR_BODY_LIMITS.0);
-        _ = timeout(DRAIN_TIMEOUT, body.collect()).await;
-    }
-}
-
-/// Reads the body of an error response.
-pub(crate) async fn read_error_body(body: Body) -> Result<Bytes, BoxError> {
-    let collected =
-        timeout(ERROR_BODY_LIMITS.1, Limited::new(body, ERROR_BODY_LIMITS.0).collect()).await;
-    Ok(collected.map_err(|_| BackendError::Ended)??.to_bytes())
 }
 
 pub(crate) fn status(code: StatusCode) -> BackendError {

@@ -12,7 +12,7 @@ use crate::backend::handshake::BackendSession;
 use crate::backend::observe::kind_of_change;
 use crate::backend::request::{post, with_operation};
 use crate::backend::rpc::notify;
-use crate::call::needed;
+use crate::capabilities::required_capability;
 use crate::gateway_state::GatewayState;
 use crate::session::{BackendSessionSlot, PendingServerRequest, Session};
 use crate::stream::{MessageClass, Stream};
@@ -131,7 +131,7 @@ impl Relay {
 
     async fn forward_server_request(&self, message: Bytes, id: Span, method: &str) {
         let theirs = id.slice(&message);
-        if let Some(capability) = needed(method)
+        if let Some(capability) = required_capability(method)
             && find(self.session.capabilities(), capability).is_none()
         {
             // The server request does not reach the client, which is not required to handle it (MCP 2025-11-25, Lifecycle,

@@ -12,16 +12,17 @@ use vmcp_timeout::Elapsed;
 use vmcp_wire::{Envelope, scan};
 
 use super::call_stream::{answering_stream, finish_failed, next};
-use super::extensions::for_session;
 use super::relay::{Relay, RelayOutcome};
-use super::response::{self, AdaptedResponse, BufferedResults, ExpectedResponse, ResponseBuffer};
+use crate::backend::collect::read_error_body;
 use crate::backend::error::BackendError;
 use crate::backend::event_reader::EventReader;
 use crate::backend::handshake::BackendSession;
 use crate::backend::request::{listen, post, with_operation};
 use crate::backend::rpc::is_session_unknown_error;
-use crate::backend::rpc::{read_error_body, status};
+use crate::backend::rpc::status;
 use crate::call::{Call, Target};
+use crate::capabilities::for_session;
+use crate::response::{self, AdaptedResponse, BufferedResults, ExpectedResponse, ResponseBuffer};
 use crate::session::{ActiveCall, ActiveCallGuard, BackendSessionSlot, Session};
 use crate::stream::Stream;
 

@@ -14,7 +14,6 @@ use vmcp_wire::{Envelope, Key, Outcome, Span, Splice, find, members, scan};
 
 use self::progress::ProgressFilter;
 use super::call_stream::{answering_stream, finish_failed, next};
-use super::response::{self, AdaptedResponse, BufferedResults, ExpectedResponse, ResponseBuffer};
 use super::stateless_to_stateless::names;
 use crate::backend::error::BackendError;
 use crate::backend::event_reader::EventReader;
@@ -23,7 +22,9 @@ use crate::backend::observe::kind_of_change;
 use crate::backend::request::post_stateless;
 use crate::backend::rpc::status;
 use crate::call::{Call, Target};
+use crate::capabilities::required_capability;
 use crate::catalog::{add_headers, define_literal};
+use crate::response::{self, AdaptedResponse, BufferedResults, ExpectedResponse, ResponseBuffer};
 use crate::session::{ActiveCall, ActiveCallGuard, PendingServerRequest, Session};
 use crate::stream::{MessageClass, Stream};
 use crate::tasks;
@@ -328,7 +329,7 @@ impl BridgedCall {
         let method = find(server_request, "method")
             .and_then(vmcp_wire::parse_json_string)
             .unwrap_or_default();
-        let capability = needed(&method)
+        let capability = required_capability(&method)
             .ok_or(BackendError::ServerRequest("sent a server request with an unknown method"))?;
         if find(self.session.capabilities(), capability).is_none() {
             let problem = "sent a server request for which the client declared no capability";
@@ -369,16 +370,6 @@ impl BridgedCall {
             splice.set_member(object, "requestState", state);
         }
         splice.finish()
-    }
-}
-
-/// Returns the client capability that a server request requires.
-pub(crate) fn needed(method: &str) -> Option<&'static str> {
-    match method {
-        "elicitation/create" => Some("elicitation"),
-        "sampling/createMessage" => Some("sampling"),
-        "roots/list" => Some("roots"),
-        _ => None,
     }
 }
 

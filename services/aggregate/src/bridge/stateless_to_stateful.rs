@@ -18,20 +18,21 @@ use vmcp_timeout::TimeoutControl;
 use vmcp_wire::{Envelope, Key, Splice, find, scan, scan_prefix, sse};
 
 use self::call_task::CallTask;
-use super::extensions::{BRIDGED_IN_SESSIONS, bridged};
-use super::response::{self, AdaptedResponse, BufferedResults, ExpectedResponse, ResponseBuffer};
 use super::stateless_to_stateless::{carried, purpose};
 use super::suspended_calls::{CallEvent, Handle, Resumption};
+use crate::backend::collect::read_error_body;
 use crate::backend::error::BackendError;
 use crate::backend::event_reader::EventReader;
 use crate::backend::handshake::{BackendSession, ClientInfo};
 use crate::backend::request::post;
 use crate::backend::rpc::is_session_unknown_error;
-use crate::backend::rpc::{read_error_body, status};
+use crate::backend::rpc::status;
 use crate::call::{Call, Cancellation, Target};
+use crate::capabilities::{BRIDGED_IN_SESSIONS, bridged};
 use crate::catalog::define_literal;
 use crate::event_stream::event_stream;
 use crate::event_stream::next_piece;
+use crate::response::{self, AdaptedResponse, BufferedResults, ExpectedResponse, ResponseBuffer};
 use crate::session::BackendSessionSlot;
 use crate::session::stateless_sessions::Key as SharedKey;
 

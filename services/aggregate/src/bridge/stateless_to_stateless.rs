@@ -15,20 +15,20 @@ use vmcp_wire::{
     parse_json_string, scan, scan_prefix, sse,
 };
 
-use super::extensions::{BRIDGED, must_strip, strip};
-use super::response::{
-    self, AdaptedResponse, BufferedResults, Continuation, ExpectedResponse, ResponseBuffer,
-};
 use crate::backend::BackendHandle;
 use crate::backend::error::BackendError;
 use crate::backend::event_reader::EventReader;
 use crate::backend::observe::kind_of_change;
 use crate::backend::request::post_stateless;
 use crate::backend::rpc::status;
-use crate::call::{Call, Target, needed};
+use crate::call::{Call, Target};
+use crate::capabilities::{BRIDGED, must_strip, required_capability, strip};
 use crate::catalog::{add_headers, define_literal};
 use crate::event_stream::event_stream;
 use crate::event_stream::next_piece;
+use crate::response::{
+    self, AdaptedResponse, BufferedResults, Continuation, ExpectedResponse, ResponseBuffer,
+};
 use crate::seal::{Purpose, principal};
 use crate::tasks::{self, TASK_CHANGED};
 
@@ -255,7 +255,7 @@ fn undeclared(call: &Call, result: &[u8]) -> Option<&'static str> {
     let methods = server_requests.filter_map(|server_request| {
         find(server_request.value, "method").and_then(parse_json_string)
     });
-    let mut needs = methods.filter_map(|method| needed(&method));
+    let mut needs = methods.filter_map(|method| required_capability(&method));
     needs.find(|capability| find(said, capability).is_none())
 }
 

@@ -12,9 +12,9 @@ use vmcp_wire::{Envelope, Outcome, Span, Splice, elements, find_span, parse_json
 
 use super::{Call, Target};
 use crate::backend::BackendHandle;
-use crate::bridge::response::ResponseBuffer;
 use crate::catalog::{Route, define_literal};
 use crate::gateway_state::BackendCatalog;
+use crate::response::ResponseBuffer;
 
 /// Maximum number of contents of a resource that are examined.
 const MAX_CONTENTS: usize = 1024;

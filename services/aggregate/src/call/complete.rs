@@ -9,7 +9,7 @@ use vmcp_core::{Body, Rejection, code};
 use vmcp_wire::scan_prefix;
 
 use super::Call;
-use crate::bridge::response;
+use crate::response;
 
 /// Maximum length of a response that is checked for an error. Longer responses are not errors.
 const REFUSAL: u64 = 16 << 10;

@@ -11,9 +11,9 @@ use tokio::time::Instant;
 use vmcp_timeout::PauseGuard;
 
 use super::BackendSessionSlot;
-use super::detached::ClientAccount;
 use crate::backend::handshake::BackendSession;
 use crate::stream::Stream;
+use crate::stream::detached::ClientAccount;
 use crate::sync::lock;
 
 /// Maximum number of streams of one session, active or resumable.

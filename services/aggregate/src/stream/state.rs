@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::{DROPPED, MAX_QUEUED_MESSAGES, MessageClass};
-use crate::session::detached::Reservation;
+use crate::stream::detached::Reservation;
 
 /// Maximum number of sent messages kept for resending.
 const MAX_REPLAY_MESSAGES: usize = 64;

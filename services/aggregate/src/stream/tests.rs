@@ -7,7 +7,7 @@ use super::connection::KEEP_ALIVE;
 use super::state::MAX_STREAM_BYTES;
 use super::*;
 use crate::event_stream::MAX_FRAME;
-use crate::session::detached::DetachedBudget;
+use crate::stream::detached::DetachedBudget;
 
 fn stream_of(number: u32) -> Arc<Stream> {
     stream_within(64 << 20, number)

@@ -16,12 +16,10 @@ use crate::backend::event_reader::EventReader;
 use crate::backend::handshake::{self, ClientInfo};
 use crate::backend::request::{NAME, post_stateless, with_operation};
 use crate::backend::rpc::status;
-use crate::bridge::extensions::{TASKS, declares, tasks_required};
-use crate::bridge::response::{
-    self, AdaptedResponse, BufferedResults, ExpectedResponse, ResponseBuffer,
-};
 use crate::call::{Call, bridged, failed};
+use crate::capabilities::{TASKS, declares, tasks_required};
 use crate::catalog::define_literal;
+use crate::response::{self, AdaptedResponse, BufferedResults, ExpectedResponse, ResponseBuffer};
 
 /// Maximum length of a backend's task id, in bytes: it is repeated in a header.
 const MAX_OWN_ID: usize = 4096;

@@ -13,8 +13,8 @@ use super::request::about;
 use crate::backend::error::BackendError;
 use crate::backend::handshake::ClientInfo;
 use crate::backend::rpc::notify;
-use crate::bridge::extensions::{TASKS, TASKS_REQUIRED, declares};
 use crate::call::{Call, Target};
+use crate::capabilities::{TASKS, TASKS_REQUIRED, declares};
 use crate::catalog::define_literal;
 
 /// Maximum lifetime reported to clients: keys that open ids are kept for this long.

@@ -11,7 +11,6 @@ use vmcp_breaker::health::ProbeResult;
 use vmcp_core::{BoxError, CredentialError, cause_ref};
 use vmcp_timeout::Elapsed;
 
-use super::reachability::probe_modes;
 use super::state::CheckResult;
 use crate::backend::context::BackendContext;
 use crate::backend::error::{BackendError, problem};
@@ -106,6 +105,23 @@ async fn run_check(context: &BackendContext, backend: &Arc<BackendHandle>) -> Re
     if modes == SupportedModes::Stateful {
         // Without an existing session, the check has to open one.
         drop(handshake::open(backend, client_info.get()).await?);
+    }
+    Ok(())
+}
+
+/// Probes the backend for the supported generations, which do not depend on the caller.
+pub(crate) async fn probe_modes(
+    context: &BackendContext,
+    backend: &Arc<BackendHandle>,
+) -> Result<(), BoxError> {
+    let client_info = context.client_info();
+    match backend.transport {
+        Transport::Sse => {
+            drop(handshake::open(backend, client_info.get()).await?);
+        }
+        Transport::StreamableHttp => {
+            backend.set_modes(handshake::probe(backend, client_info.get()).await?.0);
+        }
     }
     Ok(())
 }

@@ -11,11 +11,11 @@ use vmcp_core::{Body, BoxError, MediaType, cause_ref};
 use vmcp_timeout::Elapsed;
 use vmcp_wire::{Envelope, scan};
 
+use crate::backend::collect::read_error_body;
 use crate::backend::context::BackendContext;
 use crate::backend::error::BackendError;
 use crate::backend::event_reader::EventReader;
 use crate::backend::request::{SESSION, delete, listen};
-use crate::backend::rpc::read_error_body;
 use crate::backend::{BackendHandle, handshake};
 use crate::settings::Transport;
 

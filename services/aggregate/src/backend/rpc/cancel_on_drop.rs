@@ -5,8 +5,9 @@ use http::{Extensions, HeaderMap, Method, Request, Uri};
 use http_body_util::Full;
 use vmcp_core::{BoxError, McpOperation};
 
-use super::{BackendHandle, drain_body};
+use super::BackendHandle;
 use crate::backend::cancellation::{cancellation, reason};
+use crate::backend::collect::drain_body;
 use crate::backend::request::SESSION;
 use crate::backend::sse_transport::ChannelHandle;
 

@@ -8,8 +8,8 @@ use http_body_util::Full;
 use tower::ServiceExt;
 use vmcp_core::{Body, BoxError};
 
+use crate::backend::collect::drain_body;
 use crate::backend::request::{LAST_EVENT, SESSION};
-use crate::backend::rpc::drain_body;
 use crate::settings::BackendService;
 
 /// Client that posts messages with the caller and headers of the request from which it was created.

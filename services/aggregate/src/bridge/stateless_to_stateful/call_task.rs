@@ -22,12 +22,12 @@ use crate::backend::handshake::BackendSession;
 use crate::backend::observe::kind_of_change;
 use crate::backend::request::{post, with_operation};
 use crate::backend::rpc::notify;
-use crate::bridge::response::ExpectedResponse;
-use crate::bridge::stateful_to_stateless::needed;
 use crate::bridge::suspended_calls::{CallEvent, CallEventSender};
 use crate::call::{Call, Cancellation};
+use crate::capabilities::required_capability;
 use crate::catalog::ByGeneration;
 use crate::gateway_state::GatewayState;
+use crate::response::ExpectedResponse;
 
 /// Time to collect further server requests, so concurrent ones are sent to the client in one round.
 const GATHER_TIME: Duration = Duration::from_millis(25);
@@ -253,7 +253,7 @@ impl CallTask {
         params: &Params,
     ) -> NextAction {
         let id = id.slice(message);
-        let Some(capability) = needed(method) else {
+        let Some(capability) = required_capability(method) else {
             let ping = method == "ping";
             let ending = if ping {
                 "\"result\":{}}"

@@ -8,7 +8,7 @@ use vmcp_wire::{Envelope, Outcome, scan};
 
 use super::follow;
 use crate::backend::SupportedModes;
-use crate::backend::rpc::read_error_body;
+use crate::backend::collect::read_error_body;
 use crate::call::{Call, Target, result};
 use crate::session::Session;
 

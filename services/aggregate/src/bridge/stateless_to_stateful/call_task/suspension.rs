@@ -15,7 +15,7 @@ use crate::backend::error::BackendError;
 use crate::backend::event_reader::EventReader;
 use crate::bridge::suspended_calls::{CallEvent, CallEventSender, Resumption, SuspendedCall};
 use crate::expiry::{time_to_expiry, wait_for_revocation};
-use crate::session::detached::Reservation;
+use crate::stream::detached::Reservation;
 
 /// Cancellation reason for a suspended call whose client does not return.
 const NO_ANSWER: &str = "the client did not respond in time";

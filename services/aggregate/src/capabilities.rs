@@ -1,4 +1,4 @@
-//! Extensions of MCP that the gateway bridges, and filtering of the extensions that clients declare to backends.
+//! Capabilities of clients: the extensions of MCP that the gateway bridges, and those that server requests require.
 
 use std::borrow::Cow;
 
@@ -155,6 +155,16 @@ pub(crate) fn declares(request: &McpRequest, extension: &str) -> bool {
     extensions
         .and_then(|extensions| find(extensions, extension))
         .is_some_and(|settings| settings.first() == Some(&b'{'))
+}
+
+/// Returns the client capability that a server request requires.
+pub(crate) fn required_capability(method: &str) -> Option<&'static str> {
+    match method {
+        "elicitation/create" => Some("elicitation"),
+        "sampling/createMessage" => Some("sampling"),
+        "roots/list" => Some("roots"),
+        _ => None,
+    }
 }
 
 /// Returns the rejection of a request that needs the tasks extension.

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use vmcp_core::{BoxError, CredentialError, Generation, cause_ref};
 
+use super::ObservationRound;
 use crate::backend::context::BackendContext;
 use crate::backend::error::BackendError;
-use crate::backend::observe::ObservationRound;
-use crate::backend::{BackendHandle, handshake, is_unauthorized};
-use crate::settings::Transport;
+use crate::backend::health::check::probe_modes;
+use crate::backend::{BackendHandle, is_unauthorized};
 
 /// Probes the backend periodically until it does not respond.
-pub(in crate::backend) async fn probe_until_failure(
+pub(super) async fn probe_until_failure(
     context: &BackendContext,
     backend: &Arc<BackendHandle>,
     round: &ObservationRound,
@@ -27,23 +27,6 @@ pub(in crate::backend) async fn probe_until_failure(
         backend.mark_reachable(refused);
         backend.signal(Generation::Stateful).next_poll().await;
     }
-}
-
-/// Probes the backend for the supported generations, which do not depend on the caller.
-pub(crate) async fn probe_modes(
-    context: &BackendContext,
-    backend: &Arc<BackendHandle>,
-) -> Result<(), BoxError> {
-    let client_info = context.client_info();
-    match backend.transport {
-        Transport::Sse => {
-            drop(handshake::open(backend, client_info.get()).await?);
-        }
-        Transport::StreamableHttp => {
-            backend.set_modes(handshake::probe(backend, client_info.get()).await?.0);
-        }
-    }
-    Ok(())
 }
 
 /// Returns `true` if a failure only shows that the gateway has no credentials of its own; the backend is reachable or not known
