@@ -33,8 +33,7 @@ use crate::catalog::{ByGeneration, Kind};
 use crate::gateway_state::{BackendCatalog, GatewayState, Snapshot};
 use crate::response::ReservationHolder;
 pub(crate) use crate::response::result;
-use crate::session::Session;
-pub(crate) use crate::session::cancellation::{Cancellation, SESSION_ENDED};
+use crate::session::{ActiveCall, Session};
 use crate::stream::detached::Disconnect;
 use crate::sync::lock;
 
@@ -53,8 +52,8 @@ pub(crate) struct Call {
     pub(crate) request_context: Option<RequestContext>,
     /// Address of the client, if known.
     pub(crate) address: Option<IpAddr>,
-    /// Set when the client of a session disconnects before the response.
-    pub(crate) departure: OnceLock<Disconnect>,
+    /// Entry of the request in its session. Created when the request is sent to a backend or when its client disconnects.
+    pub(crate) active: OnceLock<Arc<ActiveCall>>,
     /// Reservations for buffered responses, held until the response is sent.
     pub(crate) reservations: Mutex<Vec<Reservation>>,
 }
@@ -107,7 +106,7 @@ impl Call {
 
     /// Returns the caller's account in the budget of the process, if that has one.
     pub(crate) fn account(&self) -> Option<BudgetAccount> {
-        self.gateway.process_account(self.caller.identity(), self.address)
+        self.gateway.budgets.process_account(self.caller.identity(), self.address)
     }
 
     /// Holds the reservation of a response until the response is sent.
@@ -138,17 +137,22 @@ impl Call {
         response.map(|body| body.map_longest(|bytes| held.into_iter().fold(bytes, attach)))
     }
 
+    /// Returns the entry of the request in its session.
+    pub(crate) fn active(&self) -> &Arc<ActiveCall> {
+        self.active.get_or_init(|| ActiveCall::new(self.id()))
+    }
+
     /// Returns the departure of the client, if it disconnected before the response.
     pub(crate) fn departure(&self) -> Option<&Disconnect> {
-        self.departure.get()
+        self.active.get()?.departure()
     }
 
     /// Records that the client disconnected. Returns `true` if the request may continue: it belongs to a session that is below
     /// its limit of detached calls.
     pub(crate) fn detach(&self) -> bool {
-        let account = self.session.as_ref().map(|it| it.account(&self.gateway));
+        let account = self.session.as_ref().map(|it| it.account(&self.gateway.budgets));
         let departure = account.as_ref().and_then(Disconnect::new);
-        departure.is_some_and(|departure| self.departure.set(departure).is_ok())
+        departure.is_some_and(|departure| self.active().depart(departure))
     }
 
     /// Returns the client's request id, as JSON.

@@ -85,14 +85,14 @@ pub(crate) async fn handle_notification(
 /// Cancels a call. Ids are unique within the session, so the notification is forwarded unchanged: once, and only if the backend
 /// has not responded yet.
 async fn cancel(call: &Call, session: &Arc<Session>) {
-    let Some(running) = call.message.param(Key::RequestId).and_then(|id| session.running(id))
+    let Some(running) = call.message.param(Key::RequestId).and_then(|id| session.active_call(id))
     else {
         return;
     };
-    let under_way = running.cancellation.disarm();
+    let under_way = running.cancellation().disarm();
     running.cancelled.notify_one();
     if let Some(backend_session) = under_way {
-        let backend = &running.cancellation.slot.backend;
+        let backend = &running.cancellation().slot.backend;
         let request = backend_session.sign(post(backend, &call.caller, call.message.bytes.clone()));
         _ = notify(backend, with_operation(request, "notifications/cancelled", call.cause())).await;
     }

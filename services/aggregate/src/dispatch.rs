@@ -82,7 +82,7 @@ fn post(gateway: &Arc<GatewayState>, mut parts: request::Parts, message: McpRequ
         permissions: parts.extensions.remove(),
         request_context: parts.extensions.remove(),
         address,
-        departure: OnceLock::new(),
+        active: OnceLock::new(),
         reservations: Mutex::default(),
     };
     let answered = match session {
@@ -197,7 +197,7 @@ fn open_stream(
             return Err(Rejection::malformed(code::INVALID_REQUEST, message));
         }
         None => {
-            let standing = talk.standing(|| session.account(gateway));
+            let standing = talk.standing(|| session.account(&gateway.budgets));
             standing.connect(None, Opening::Plain)
         }
     };

@@ -206,7 +206,7 @@ impl Drop for DetachOnDrop {
             if call.detach() {
                 session.streams().own(runtime.spawn(finish_detached(call, future)).abort_handle());
             } else {
-                call.gateway.detached.note_ended();
+                call.gateway.budgets.detached.note_ended();
             }
         }
     }
@@ -219,7 +219,7 @@ async fn finish_detached(call: Arc<Call>, future: BoxedResponse) {
         departure.settle();
     }
     if answered.is_err() {
-        call.gateway.detached.note_ended();
+        call.gateway.budgets.detached.note_ended();
         tracing::debug!(method = &*call.message.method(), "detached request timed out");
     }
 }

@@ -1,13 +1,12 @@
 //! State shared by the whole service: the current snapshot, the sessions, the listeners.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::task::JoinHandle;
-use vmcp_core::{BudgetAccount, ByteBudget, Generation, Identity, ItemBackend};
+use vmcp_core::{ByteBudget, Generation, Identity, ItemBackend};
 use vmcp_session::Sessions;
 
 use crate::backend::BackendHandle;
@@ -25,7 +24,7 @@ use crate::rebuild::Rebuilds;
 use crate::session::Session;
 use crate::session::stateless_sessions::StatelessSessions;
 use crate::settings::{BackendSettings, Checks, Limits, PartialFailure, Rules, Settings, Sharing};
-use crate::stream::detached::{ClientAccount, DetachedBudget};
+use crate::stream::detached::{ClientBudgets, DetachedBudget};
 
 /// Maximum number of items for which a catalog is built inline; this takes less than a millisecond.
 pub(crate) const MAX_INLINE_ITEMS: usize = 2000;
@@ -67,7 +66,7 @@ pub(crate) struct GatewayState {
     pub(crate) caller_catalogs: CallerCatalogCache,
     pub(crate) notification_filter: NotificationFilter,
     pub(crate) suspended_calls: SuspendedCalls,
-    pub(crate) detached: Arc<DetachedBudget>,
+    pub(crate) budgets: ClientBudgets,
     pub(crate) limits: Limits,
     pub(crate) seal: crate::seal::Seal,
 }
@@ -227,7 +226,10 @@ impl GatewayState {
                 limits.parked,
                 limits.suspended_calls_per_identity,
             ),
-            detached: DetachedBudget::new(limits.detached_bytes),
+            budgets: ClientBudgets {
+                detached: DetachedBudget::new(limits.detached_bytes),
+                process: limits.buffered.clone(),
+            },
             limits,
             seal,
         });
@@ -235,21 +237,6 @@ impl GatewayState {
         tokio::spawn(apply_events(Arc::downgrade(&gateway), events));
         gateway.observe_all();
         gateway
-    }
-
-    /// Returns the accounts for messages to a client, connected or not.
-    pub(crate) fn account(&self, identity: &Identity, address: Option<IpAddr>) -> ClientAccount {
-        ClientAccount::new(&self.detached, self.limits.buffered.as_ref(), identity, address)
-    }
-
-    /// Returns the client's account in the budget of the process, if that has one.
-    pub(crate) fn process_account(
-        &self,
-        identity: &Identity,
-        address: Option<IpAddr>,
-    ) -> Option<BudgetAccount> {
-        let budget = self.limits.buffered.as_ref()?;
-        Some(budget.account(budget.caller(identity, address)))
     }
 
     pub(crate) fn snapshot(&self) -> Arc<Snapshot> {

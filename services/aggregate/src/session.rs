@@ -1,33 +1,31 @@
 //! State of a stateful client between its requests. Most sessions are idle, so streams and tables are allocated on first use.
 
+mod active_call;
 pub(crate) mod backend_session_slot;
 pub(crate) mod cancellation;
 pub(crate) mod stateless_sessions;
 pub(crate) mod streams;
 
 use std::net::IpAddr;
-use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::StatusCode;
-use tokio::sync::Notify;
-use vmcp_core::{Caller, Rejection, code};
-use vmcp_timeout::{PauseGuard, TimeoutControl};
+use vmcp_core::{Caller, Rejection, RequestContext, code};
+use vmcp_timeout::PauseGuard;
 
+pub(crate) use self::active_call::{ActiveCall, ActiveCallGuard};
 pub(crate) use self::backend_session_slot::BackendSessionSlot;
+use self::cancellation::{Cancellation, SESSION_ENDED};
 pub(crate) use self::streams::{PendingServerRequest, SessionStreams};
 use crate::backend::BackendHandle;
 use crate::backend::handshake::{ClientInfo, update_token};
 use crate::backend::request::{post, with_operation};
 use crate::backend::rpc::notify;
-use crate::call::{Call, Cancellation, SESSION_ENDED};
 use crate::catalog::Kind;
-use crate::gateway_state::GatewayState;
-use crate::stream::detached::ClientAccount;
-use crate::stream::{MessageClass, Stream};
+use crate::stream::MessageClass;
+use crate::stream::detached::{ClientAccount, ClientBudgets};
 use crate::sync::lock;
 
 /// Maximum number of concurrent requests of one session.
@@ -50,71 +48,6 @@ pub(crate) struct Session {
     level: Mutex<Option<Box<[u8]>>>,
     /// Set before the tables are cleared: an insertion under a table's lock either sees the flag or is removed by the clearing.
     ended: AtomicBool,
-}
-
-/// Request in flight.
-#[derive(Debug)]
-pub(crate) struct ActiveCall {
-    /// The client's request id, exactly as sent.
-    pub(crate) id: Bytes,
-    pub(crate) cancellation: Cancellation,
-    /// Control that pauses the timeout while a server request that the call depends on is open.
-    pub(crate) hold: TimeoutControl,
-    /// Notified when the client cancels the request or ends the session.
-    pub(crate) cancelled: Notify,
-    call: Arc<Call>,
-    /// Stream for the response, if it needs one.
-    stream: OnceLock<Arc<Stream>>,
-}
-
-/// Guard that removes a request from the table.
-#[derive(Debug)]
-pub(crate) struct ActiveCallGuard {
-    session: Arc<Session>,
-    running: Arc<ActiveCall>,
-}
-
-impl ActiveCall {
-    /// Creates the entry of a client request that is forwarded under its own id.
-    pub(crate) fn new(call: &Arc<Call>, slot: Arc<BackendSessionSlot>) -> Self {
-        let id = call.id();
-        Self {
-            cancellation: Cancellation::new(slot, id.clone(), call.cause()),
-            id,
-            hold: TimeoutControl::new(),
-            cancelled: Notify::new(),
-            call: Arc::clone(call),
-            stream: OnceLock::new(),
-        }
-    }
-
-    /// Sets the stream for the response. If the client has already disconnected, its absence counts from then on.
-    pub(crate) fn set_response_stream(&self, stream: &Arc<Stream>) {
-        if let Some(departure) = self.call.departure() {
-            stream.begin_without_client(departure);
-        }
-        _ = self.stream.set(Arc::clone(stream));
-    }
-
-    /// Returns `true` if a client is connected for the response.
-    fn is_attached(&self) -> bool {
-        match self.stream.get() {
-            Some(stream) => stream.connected(),
-            None => self.call.departure().is_none(),
-        }
-    }
-
-    /// Returns `true` if this many bytes of an incomplete response may be buffered.
-    pub(crate) fn may_buffer(&self, bytes: usize) -> bool {
-        match self.stream.get() {
-            Some(stream) => stream.may_buffer(bytes),
-            None => self.call.departure().is_none_or(|departure| departure.may_buffer(bytes)),
-        }
-    }
-
-    fn is_of(&self, slot: &Arc<BackendSessionSlot>) -> bool {
-        Arc::ptr_eq(&self.cancellation.slot, slot)
-    }
 }
 
 impl Session {
@@ -151,8 +84,8 @@ impl Session {
     }
 
     /// Returns the accounts for messages to the client.
-    pub(crate) fn account(&self, gateway: &GatewayState) -> ClientAccount {
-        gateway.account(self.caller().identity(), self.address)
+    pub(crate) fn account(&self, budgets: &ClientBudgets) -> ClientAccount {
+        budgets.account(self.caller().identity(), self.address)
     }
 
     /// Stores a newer token of the owner, for requests to backends that no client request causes.
@@ -188,9 +121,17 @@ impl Session {
         lock(&self.backend_slots).clone()
     }
 
-    /// Registers a request, unless the session has ended or has too many.
-    pub(crate) fn run(self: &Arc<Self>, running: ActiveCall) -> Result<ActiveCallGuard, Rejection> {
-        let running = Arc::new(running);
+    /// Registers a request to a backend, unless the session has ended or has too many. A request that is sent to the backend once
+    /// more keeps its slot.
+    pub(crate) fn register(
+        self: &Arc<Self>,
+        active: &Arc<ActiveCall>,
+        backend: &Arc<BackendHandle>,
+        cause: Option<&RequestContext>,
+    ) -> Result<ActiveCallGuard, Rejection> {
+        active
+            .cancellation
+            .get_or_init(|| Cancellation::new(self.slot(backend), active.id.clone(), cause));
         let mut calls = lock(&self.calls);
         if self.has_ended() {
             return Err(Rejection::session_not_found());
@@ -199,18 +140,30 @@ impl Session {
             let message = "too many requests of this session are in flight";
             return Err(Rejection::overloaded(message, 1));
         }
-        calls.push(Arc::clone(&running));
-        Ok(ActiveCallGuard { session: Arc::clone(self), running })
+        calls.push(Arc::clone(active));
+        Ok(ActiveCallGuard { session: Arc::clone(self), active: Arc::clone(active) })
     }
 
-    pub(crate) fn running(&self, id: &[u8]) -> Option<Arc<ActiveCall>> {
-        lock(&self.calls).iter().find(|running| running.id == id).cloned()
+    /// Removes a request from the table.
+    fn unregister(&self, active: &Arc<ActiveCall>) {
+        let mut calls = lock(&self.calls);
+        if let Some(index) = calls.iter().position(|it| Arc::ptr_eq(it, active)) {
+            calls.swap_remove(index);
+        }
+        if calls.is_empty() {
+            calls.shrink_to_fit();
+        }
+    }
+
+    /// Returns the registered request with this id.
+    pub(crate) fn active_call(&self, id: &[u8]) -> Option<Arc<ActiveCall>> {
+        lock(&self.calls).iter().find(|active| active.id == id).cloned()
     }
 
     /// Pauses the timeouts of all requests in flight at a backend.
     pub(crate) fn pause(&self, slot: &Arc<BackendSessionSlot>) -> Vec<PauseGuard> {
         let calls = lock(&self.calls);
-        calls.iter().filter(|call| call.is_of(slot)).map(|call| call.hold.pause()).collect()
+        calls.iter().filter(|call| call.is_at(slot)).map(|call| call.hold.pause()).collect()
     }
 
     /// Returns the streams and server requests; creates the tables on first use.
@@ -310,40 +263,14 @@ impl Session {
         let calls = lock(&self.calls).clone();
         let backend_slots = std::mem::take(&mut *lock(&self.backend_slots));
         for slot in backend_slots {
-            let calls = calls.iter().filter(|call| call.is_of(&slot));
-            let cancels = calls.filter_map(|call| call.cancellation.request(SESSION_ENDED));
+            let calls = calls.iter().filter(|call| call.is_at(&slot));
+            let cancels = calls.filter_map(|call| call.cancellation().request(SESSION_ENDED));
             slot.close(cancels.collect());
         }
         // Created if missing, so it rejects later insertions.
         self.streams().end();
         for call in &calls {
             call.cancelled.notify_one();
-        }
-    }
-}
-
-impl ActiveCallGuard {
-    pub(crate) fn session(&self) -> &Session {
-        &self.session
-    }
-}
-
-impl Deref for ActiveCallGuard {
-    type Target = ActiveCall;
-
-    fn deref(&self) -> &ActiveCall {
-        &self.running
-    }
-}
-
-impl Drop for ActiveCallGuard {
-    fn drop(&mut self) {
-        let mut calls = lock(&self.session.calls);
-        if let Some(index) = calls.iter().position(|it| Arc::ptr_eq(it, &self.running)) {
-            calls.swap_remove(index);
-        }
-        if calls.is_empty() {
-            calls.shrink_to_fit();
         }
     }
 }

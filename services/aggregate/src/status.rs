@@ -188,7 +188,7 @@ pub enum HiddenReason {
 }
 
 pub(crate) fn counts(gateway: &GatewayState) -> Counts {
-    let detached = gateway.detached.counts();
+    let detached = gateway.budgets.detached.counts();
     Counts {
         detached_calls: detached.calls,
         detached_calls_ended: detached.ended,
@@ -214,7 +214,7 @@ pub(crate) fn cache_sizes(gateway: &GatewayState) -> CacheSizes {
         distinct_offers,
         caller_catalogs: gateway.caller_catalogs.len(),
         listeners: gateway.listeners.len(),
-        detached_bytes: gateway.detached.counts().bytes,
+        detached_bytes: gateway.budgets.detached.counts().bytes,
     }
 }
 

@@ -23,7 +23,7 @@ use crate::backend::rpc::status;
 use crate::call::{Call, Target};
 use crate::capabilities::for_session;
 use crate::response::{self, AdaptedResponse, BufferedResults, ExpectedResponse, ResponseBuffer};
-use crate::session::{ActiveCall, ActiveCallGuard, BackendSessionSlot, Session};
+use crate::session::{ActiveCallGuard, BackendSessionSlot, Session};
 use crate::stream::Stream;
 
 /// Maximum number of times one response is resumed after the backend ended its stream.
@@ -34,15 +34,14 @@ pub(crate) async fn call(
     session: Arc<Session>,
     target: Arc<Target>,
 ) -> Result<Result<Response<Body>, Rejection>, BoxError> {
-    let slot = session.slot(&target.backend);
-    let guard = match session.run(ActiveCall::new(&call, slot)) {
+    let guard = match session.register(call.active(), &target.backend, call.cause()) {
         Ok(guard) => guard,
         Err(rejection) => return Ok(Err(rejection)),
     };
     let exchange = StatefulCall { call, session, target, guard };
     match exchange.begin().await {
         Ok(CallProgress::Complete(response)) => {
-            exchange.guard.cancellation.disarm();
+            exchange.guard.cancellation().disarm();
             Ok(Ok(response))
         }
         Ok(CallProgress::EventSource(streaming)) => Ok(exchange.stream(streaming)),
@@ -85,11 +84,11 @@ impl StatefulCall {
     }
 
     fn slot(&self) -> &Arc<BackendSessionSlot> {
-        &self.guard.cancellation.slot
+        &self.guard.cancellation().slot
     }
 
     fn failed(&self, error: BoxError) -> BoxError {
-        self.guard.cancellation.failed(&error);
+        self.guard.cancellation().failed(&error);
         error
     }
 
@@ -107,7 +106,7 @@ impl StatefulCall {
         ));
         request.extensions_mut().insert(self.guard.hold.clone());
         self.call.attach_operation(&self.target, &mut request);
-        self.guard.cancellation.arm(&backend_session);
+        self.guard.cancellation().arm(&backend_session);
         let response = backend.begin(request).await?;
         Ok((backend_session, response))
     }
@@ -135,7 +134,7 @@ impl StatefulCall {
         let body = response.into_body();
         if kind != MediaType::EventStream {
             // The response has begun, or there is none. A call that was cancelled meanwhile must not be retried.
-            self.guard.cancellation.disarm().ok_or(BackendError::Cancelled)?;
+            self.guard.cancellation().disarm().ok_or(BackendError::Cancelled)?;
         }
         if matches!(code, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST)
             && backend_session.can_end()
@@ -209,7 +208,7 @@ impl StatefulCall {
         let (stream, response) = match answering_stream(&self.call, &self.guard) {
             Ok(opened) => opened,
             Err(rejection) => {
-                self.guard.cancellation.send("the client has too many streams");
+                self.guard.cancellation().send("the client has too many streams");
                 return Err(rejection);
             }
         };
@@ -224,7 +223,7 @@ impl StatefulCall {
                 }
             };
             if let Some(failure) = failure {
-                self.guard.cancellation.failed(&failure);
+                self.guard.cancellation().failed(&failure);
                 finish_failed(&self.call, &self.target, &stream, &failure);
             }
             stream.end();
@@ -272,7 +271,7 @@ impl StatefulCall {
             let step = relay.pass(message.clone(), events.take_reservation()).await;
             if step != RelayOutcome::More {
                 response::record_error(self.call.request_context.as_ref(), &message);
-                self.guard.cancellation.disarm();
+                self.guard.cancellation().disarm();
                 return (step == RelayOutcome::OverBudget).then(|| BackendError::UNKEPT.into());
             }
         }

@@ -25,7 +25,7 @@ use crate::call::{Call, Target};
 use crate::capabilities::required_capability;
 use crate::catalog::{add_headers, define_literal};
 use crate::response::{self, AdaptedResponse, BufferedResults, ExpectedResponse, ResponseBuffer};
-use crate::session::{ActiveCall, ActiveCallGuard, PendingServerRequest, Session};
+use crate::session::{ActiveCallGuard, PendingServerRequest, Session};
 use crate::stream::{MessageClass, Stream};
 use crate::tasks;
 
@@ -37,9 +37,8 @@ pub(crate) async fn call(
     session: Arc<Session>,
     target: Arc<Target>,
 ) -> Result<Result<Response<Body>, Rejection>, BoxError> {
-    let slot = session.slot(&target.backend);
     // Dropping the request cancels it at a stateless backend; no notification is sent.
-    let guard = match session.run(ActiveCall::new(&call, slot)) {
+    let guard = match session.register(call.active(), &target.backend, call.cause()) {
         Ok(guard) => guard,
         Err(rejection) => return Ok(Err(rejection)),
     };

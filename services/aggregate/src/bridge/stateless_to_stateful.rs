@@ -27,13 +27,14 @@ use crate::backend::handshake::{BackendSession, ClientInfo};
 use crate::backend::request::post;
 use crate::backend::rpc::is_session_unknown_error;
 use crate::backend::rpc::status;
-use crate::call::{Call, Cancellation, Target};
+use crate::call::{Call, Target};
 use crate::capabilities::{BRIDGED_IN_SESSIONS, bridged};
 use crate::catalog::define_literal;
 use crate::event_stream::event_stream;
 use crate::event_stream::next_piece;
 use crate::response::{self, AdaptedResponse, BufferedResults, ExpectedResponse, ResponseBuffer};
 use crate::session::BackendSessionSlot;
+use crate::session::cancellation::Cancellation;
 use crate::session::stateless_sessions::Key as SharedKey;
 
 /// Maximum number of messages queued for the client.

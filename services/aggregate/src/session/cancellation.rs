@@ -18,7 +18,7 @@ use crate::sync::lock;
 const METHOD: &str = "notifications/cancelled";
 
 /// Cancellation reason for calls of an ended session.
-pub(crate) const SESSION_ENDED: &str = "the client ended its session";
+pub(super) const SESSION_ENDED: &str = "the client ended its session";
 const DISCONNECTED: &str = "the client disconnected";
 
 /// Guard of a call in flight. Cancels the call if dropped before the response.
@@ -65,6 +65,11 @@ impl Cancellation {
         }
     }
 
+    /// Cancels the call if the guard is armed, because its client no longer waits for the response.
+    pub(super) fn give_up(&self) {
+        self.send(DISCONNECTED);
+    }
+
     /// Cancels the call if the guard is armed.
     pub(crate) fn send(&self, reason: &str) {
         let Some(request) = self.request(reason) else { return };
@@ -85,6 +90,6 @@ impl Cancellation {
 
 impl Drop for Cancellation {
     fn drop(&mut self) {
-        self.send(DISCONNECTED);
+        self.give_up();
     }
 }

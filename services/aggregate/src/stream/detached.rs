@@ -24,6 +24,15 @@ pub(crate) struct DetachedBudget {
     ended: AtomicU64,
 }
 
+/// Budgets for messages to clients.
+#[derive(Clone, Debug)]
+pub(crate) struct ClientBudgets {
+    /// Budget for messages to disconnected clients.
+    pub(crate) detached: Arc<DetachedBudget>,
+    /// Budget of the process, if it has one.
+    pub(crate) process: Option<ByteBudget>,
+}
+
 /// Budget accounts of one client: one while it is connected, one while it is not.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientAccount {
@@ -75,6 +84,23 @@ impl DetachedBudget {
             bytes: self.bytes.counts().held,
             ended: self.ended.load(Ordering::Relaxed),
         }
+    }
+}
+
+impl ClientBudgets {
+    /// Returns the accounts for messages to a client, connected or not.
+    pub(crate) fn account(&self, identity: &Identity, address: Option<IpAddr>) -> ClientAccount {
+        ClientAccount::new(&self.detached, self.process.as_ref(), identity, address)
+    }
+
+    /// Returns the client's account in the budget of the process, if that has one.
+    pub(crate) fn process_account(
+        &self,
+        identity: &Identity,
+        address: Option<IpAddr>,
+    ) -> Option<BudgetAccount> {
+        let budget = self.process.as_ref()?;
+        Some(budget.account(budget.caller(identity, address)))
     }
 }
 

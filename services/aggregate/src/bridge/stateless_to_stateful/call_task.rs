@@ -23,11 +23,12 @@ use crate::backend::observe::kind_of_change;
 use crate::backend::request::{post, with_operation};
 use crate::backend::rpc::notify;
 use crate::bridge::suspended_calls::{CallEvent, CallEventSender};
-use crate::call::{Call, Cancellation};
+use crate::call::Call;
 use crate::capabilities::required_capability;
 use crate::catalog::ByGeneration;
 use crate::gateway_state::GatewayState;
 use crate::response::ExpectedResponse;
+use crate::session::cancellation::Cancellation;
 
 /// Time to collect further server requests, so concurrent ones are sent to the client in one round.
 const GATHER_TIME: Duration = Duration::from_millis(25);
@@ -214,7 +215,7 @@ impl CallTask {
         if timeout(self.gateway.limits.detached_timeout, telling).await.is_ok() {
             return NextAction::More;
         }
-        self.gateway.detached.note_ended();
+        self.gateway.budgets.detached.note_ended();
         NextAction::Unread
     }
 

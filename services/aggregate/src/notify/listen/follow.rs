@@ -49,7 +49,7 @@ pub(crate) fn follow(
         let gateway = Arc::clone(gateway);
         let session = Arc::clone(session);
         let slot = Arc::clone(slot);
-        let stream = talk.standing(|| session.account(&gateway));
+        let stream = talk.standing(|| session.account(&gateway.budgets));
         tokio::spawn(async move {
             let (owner, backend) = (Arc::clone(&session), Arc::clone(&slot.backend));
             let following = async move {

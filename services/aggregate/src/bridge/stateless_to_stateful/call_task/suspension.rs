@@ -40,7 +40,7 @@ impl CallTask {
                 .iter()
                 .map(|asked| (asked.key.clone(), asked.server_request.clone()))
                 .collect();
-            let mut reservation = gateway.account(&self.caller, self.address).open();
+            let mut reservation = gateway.budgets.account(&self.caller, self.address).open();
             let size: usize = asked.iter().map(|asked| asked.server_request.len()).sum();
             if !reservation.resize(size + self.held()) {
                 let rejection =
@@ -51,7 +51,7 @@ impl CallTask {
             outlet.send(CallEvent::Questions(place.handle, server_requests)).await.ok()?;
             drop(outlet);
             let Some(resume) = self.wait(&mut place, &mut reservation, size).await else {
-                gateway.detached.note_ended();
+                gateway.budgets.detached.note_ended();
                 let expired = time_to_expiry(&self.caller).is_some_and(|left| left.is_zero());
                 self.cancellation.send(if expired { TOKEN_EXPIRED } else { NO_ANSWER });
                 return None;
@@ -129,7 +129,7 @@ impl CallTask {
 
     /// Drops the buffered messages and ends the call because they exceed the limit.
     fn drop_early(&mut self) {
-        self.gateway.detached.note_ended();
+        self.gateway.budgets.detached.note_ended();
         self.early.clear();
         // Dropping the body also closes the backend's response.
         self.events = EventReader::new(Body::empty(), 0);
