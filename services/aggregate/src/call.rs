@@ -1,46 +1,56 @@
 //! Requests for a single backend: routed by name and forwarded with minimal changes.
 //!
-//! Each pair of client and backend generations has its own file. This module contains the common parts: target selection and
-//! the request under the backend's own names.
+//! Target selection and the request under the backend's own names; the bridges forward it.
 
-mod app;
-mod complete;
+pub(crate) mod app;
 mod route;
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body_util::Full;
 use vmcp_core::{
     Body, BoxError, BudgetAccount, Caller, CallerPermissions, Generation, McpOperation, McpRequest,
-    NotSentError, Rejection, RequestContext, Reservation, cause_ref,
+    Rejection, RequestContext, Reservation, cause_ref,
 };
 use vmcp_timeout::Elapsed;
 
-pub(crate) use self::complete::complete;
 pub(crate) use self::route::Target;
-use crate::backend::error::is_mode_mismatch;
 use crate::backend::event_reader::EventReader;
 use crate::backend::{BackendHandle, handshake};
-pub(crate) use crate::bridge::stateless_to_stateless::bridged;
-use crate::bridge::{
-    stateful_to_stateful, stateful_to_stateless, stateless_to_stateful, stateless_to_stateless,
-};
 use crate::cache::caller_catalog_cache::CallerView;
 use crate::catalog::{ByGeneration, Kind};
-use crate::gateway_state::{BackendCatalog, GatewayState, Snapshot};
+use crate::catalog_store::CatalogStore;
+use crate::notify::authorizer::NotificationFilter;
+use crate::notify::notifier::ClientNotifier;
 use crate::response::ReservationHolder;
-pub(crate) use crate::response::result;
+use crate::seal::Seal;
 use crate::session::{ActiveCall, Session};
-use crate::stream::detached::Disconnect;
+use crate::snapshot::{BackendCatalog, Snapshot};
+use crate::stream::detached::{ClientBudgets, Disconnect};
 use crate::sync::lock;
+
+/// Parts of the service that every request uses.
+#[derive(Debug)]
+pub(crate) struct CallContext {
+    pub(crate) catalogs: Arc<CatalogStore>,
+    pub(crate) notifier: ClientNotifier,
+    pub(crate) notification_filter: Arc<NotificationFilter>,
+    pub(crate) budgets: ClientBudgets,
+    pub(crate) seal: Seal,
+    /// Maximum size of a backend's response that has to be buffered, in bytes.
+    pub(crate) max_buffered_bytes: usize,
+    /// Time for which a call of a session continues while its client is disconnected.
+    pub(crate) detached_timeout: Duration,
+}
 
 /// Client request with the context that its processing needs.
 #[derive(Debug)]
 pub(crate) struct Call {
-    pub(crate) gateway: Arc<GatewayState>,
+    pub(crate) context: Arc<CallContext>,
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) caller: Caller,
     /// Session of the client; `None` for stateless clients.
@@ -98,7 +108,7 @@ impl Call {
         match &target.backend.per_caller {
             Some(owns) => {
                 owns.changed(caller);
-                self.gateway.notify_caller(caller, &ByGeneration::both(vec![kind]));
+                self.context.notifier.notify_caller(caller, &ByGeneration::both(vec![kind]));
             }
             None => target.backend.list_changed(kind, Generation::Stateless),
         }
@@ -106,7 +116,7 @@ impl Call {
 
     /// Returns the caller's account in the budget of the process, if that has one.
     pub(crate) fn account(&self) -> Option<BudgetAccount> {
-        self.gateway.budgets.process_account(self.caller.identity(), self.address)
+        self.context.budgets.process_account(self.caller.identity(), self.address)
     }
 
     /// Holds the reservation of a response until the response is sent.
@@ -150,7 +160,7 @@ impl Call {
     /// Records that the client disconnected. Returns `true` if the request may continue: it belongs to a session that is below
     /// its limit of detached calls.
     pub(crate) fn detach(&self) -> bool {
-        let account = self.session.as_ref().map(|it| it.account(&self.gateway.budgets));
+        let account = self.session.as_ref().map(|it| it.account(&self.context.budgets));
         let departure = account.as_ref().and_then(Disconnect::new);
         departure.is_some_and(|departure| self.active().depart(departure))
     }
@@ -181,36 +191,13 @@ impl Call {
 
     /// Returns the caller's catalog, its missing backends and the snapshot that it belongs to.
     pub(crate) async fn seen(&self) -> Result<(Arc<Snapshot>, CallerView), Rejection> {
-        let snapshot = self.gateway.wait_ready(&self.snapshot).await;
+        let snapshot = self.context.catalogs.wait_ready(&self.snapshot).await;
         let seen = if snapshot.per_caller {
-            self.gateway.seen_by(&snapshot, &self.caller, self.cause()).await
+            self.context.catalogs.seen_by(&snapshot, &self.caller, self.cause()).await
         } else {
             Some(CallerView { catalogs: snapshot.catalogs(), missing: Vec::new() })
         };
         Ok((snapshot, seen.ok_or_else(Rejection::internal)?))
-    }
-
-    /// Forwards a request that names its target.
-    pub(crate) async fn forward(
-        self: Arc<Self>,
-        method: &'static str,
-    ) -> Result<Response<Body>, Rejection> {
-        let target = Arc::new(Target::find(&self, method).await?);
-        let backend = &target.backend;
-        if let Some(request_context) = &self.request_context {
-            request_context.record_backend(&backend.tag);
-        }
-        let call = target.alias.as_ref().map(|_| Arc::clone(&self));
-        let answered = match self.backend_generation(backend).await {
-            Ok(generation) => self.try_both(Arc::clone(&target), generation).await,
-            Err(error) => Err(NotSentError::new(error).into()),
-        };
-        let response = answered.unwrap_or_else(|error| {
-            failed(backend, &error);
-            Err(target.rejection(&error))
-        })?;
-        let (Some(known), Some(call)) = (&target.alias, call) else { return Ok(response) };
-        Box::pin(app::rename_contents(response, &target, known, &call)).await
     }
 
     /// Returns the generation in which to call a backend; probes the backend if that is not known.
@@ -222,37 +209,11 @@ impl Call {
         if let Some(modes) = backend.modes() {
             return Ok(modes.with(client));
         }
-        let client_info = self.gateway.client_info();
+        let client_info = self.context.catalogs.client_info();
         let client_info = client_info.before(backend, &self.caller).caused_by(self.cause());
         let (modes, _) = Box::pin(handshake::probe(backend, client_info)).await?;
         backend.set_modes(modes);
         Ok(modes.with(client))
-    }
-
-    /// Calls the backend in its last known generation and, if the backend has changed since, once more in the current one. This
-    /// is not a repetition: the rejected request was not processed.
-    async fn try_both(
-        self: Arc<Self>,
-        target: Arc<Target>,
-        generation: Generation,
-    ) -> Result<Result<Response<Body>, Rejection>, BoxError> {
-        let error = match Arc::clone(&self).exchange(Arc::clone(&target), generation).await {
-            Err(error) if is_mode_mismatch(&error) => error,
-            answered => return answered,
-        };
-        let client_info = self.gateway.client_info();
-        let backend = &target.backend;
-        let client_info = client_info.before(backend, &self.caller).caused_by(self.cause());
-        let Ok((modes, _)) = Box::pin(handshake::probe(backend, client_info)).await else {
-            return Err(error);
-        };
-        if backend.modes() != Some(modes) {
-            backend.set_modes(modes);
-            // The offer was fetched in the previous generation.
-            backend.reconnect.notify_waiters();
-        }
-        let now = modes.with(self.message.generation);
-        if now == generation { Err(error) } else { Box::pin(self.exchange(target, now)).await }
     }
 
     /// Rejects a call that policies decided for the backend's other generation, and requests a fetch of its offer.
@@ -263,27 +224,5 @@ impl Call {
         }
         let problem = "has changed its protocol generation: try again";
         Rejection::backend_unavailable(backend.name(), problem)
-    }
-
-    async fn exchange(
-        self: Arc<Self>,
-        target: Arc<Target>,
-        backend: Generation,
-    ) -> Result<Result<Response<Body>, Rejection>, BoxError> {
-        if target.decided.is_some_and(|decided| decided != backend) {
-            return Ok(Err(self.outdated(&target.backend)));
-        }
-        match (self.session.clone(), backend) {
-            (Some(session), Generation::Stateful) => {
-                stateful_to_stateful::call(self, session, target).await
-            }
-            (Some(session), Generation::Stateless) => {
-                Box::pin(stateful_to_stateless::call(self, session, target)).await
-            }
-            (None, Generation::Stateless) => stateless_to_stateless::call(self, target).await,
-            (None, Generation::Stateful) => {
-                Box::pin(stateless_to_stateful::call(self, target)).await
-            }
-        }
     }
 }

@@ -1,28 +1,41 @@
 //! The gateway service: construction, reload and shutdown.
 
+mod backend_events;
+mod response_future;
+
 use std::convert::Infallible;
-use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use http::{Request, Response};
-use tokio::runtime::Handle;
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::timeout;
 use tower_service::Service;
 use vmcp_core::Body;
 
-use crate::call::Call;
-use crate::dispatch::{Dispatched, begin, run};
-use crate::gateway_state::GatewayState;
-use crate::notify::authorizer::NotificationAuthorizer;
+use self::backend_events::apply_events;
+pub use self::response_future::ResponseFuture;
+use crate::backend::per_caller::PerCallerCatalogs;
+use crate::backend::tasks::BackendTasks;
+use crate::bridge::Bridge;
+use crate::bridge::suspended_calls::SuspendedCalls;
+use crate::cache::list_views::Views;
+use crate::call::CallContext;
+use crate::catalog::{ByGeneration, Kind};
+use crate::catalog_store::{CatalogStore, Reload};
+use crate::dispatch::Dispatcher;
+use crate::notify::authorizer::{NotificationAuthorizer, NotificationFilter};
+use crate::notify::listeners::Listeners;
+use crate::notify::notifier::ClientNotifier;
 use crate::seal::Seal;
+use crate::session::stateless_sessions::StatelessSessions;
+use crate::session::store::SessionStore;
 use crate::settings::{Limits, Settings};
 use crate::status;
+use crate::stream::detached::{ClientBudgets, DetachedBudget};
+use crate::stream::dropped;
 
 /// Interval between sweeps of ended sessions and streams.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
@@ -37,40 +50,114 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug)]
 pub struct Gateway(Arc<Running>);
 
-/// Guard that ends the tasks with the last clone of the service.
+/// Parts of the service. Dropping it with the last clone of the service ends the tasks.
 #[derive(Debug)]
 struct Running {
-    gateway: Arc<GatewayState>,
+    dispatcher: Arc<Dispatcher>,
+    catalogs: Arc<CatalogStore>,
+    notifier: ClientNotifier,
+    backend_tasks: BackendTasks,
     sweeper: AbortHandle,
+}
+
+/// Builds the parts of the service that process requests.
+fn dispatcher(
+    catalogs: &Arc<CatalogStore>,
+    notifier: &ClientNotifier,
+    limits: Limits,
+    seal: Seal,
+) -> Dispatcher {
+    let Limits {
+        sessions: _,
+        session_ttl: _,
+        listeners: _,
+        parked,
+        suspended_calls_per_identity,
+        suspension_timeout,
+        detached_timeout,
+        detached_bytes,
+        max_buffered_bytes,
+        buffered,
+    } = limits;
+    let context = CallContext {
+        catalogs: Arc::clone(catalogs),
+        notifier: notifier.clone(),
+        notification_filter: Arc::new(NotificationFilter::new(Arc::clone(catalogs))),
+        budgets: ClientBudgets { detached: DetachedBudget::new(detached_bytes), process: buffered },
+        seal,
+        max_buffered_bytes,
+        detached_timeout,
+    };
+    let bridge = Bridge {
+        sessions: StatelessSessions::default(),
+        suspended_calls: SuspendedCalls::new(parked, suspended_calls_per_identity),
+        suspension_timeout,
+    };
+    Dispatcher {
+        context: Arc::new(context),
+        bridge: Arc::new(bridge),
+        sessions: Arc::clone(&notifier.sessions),
+        listeners: Arc::clone(&notifier.listeners),
+        list_views: Arc::new(Views::new()),
+    }
+}
+
+/// Removes ended and expired state.
+fn sweep(dispatcher: &Dispatcher) {
+    dispatcher.sessions.sweep();
+    dispatcher.bridge.sessions.sweep();
+    dispatcher.list_views.sweep();
+    dispatcher.context.catalogs.sweep();
 }
 
 impl Gateway {
     /// Creates the service and starts observing the backends. Must be called within a tokio runtime.
     #[must_use]
     pub fn new(settings: Settings, limits: Limits, seal: Seal) -> Self {
-        let gateway = GatewayState::new(settings, limits, seal);
-        let sweeping = Arc::clone(&gateway);
+        let (catalogs, events) = CatalogStore::new(settings, limits.buffered.clone());
+        let sessions =
+            SessionStore::new(limits.sessions, limits.session_ttl, limits.suspension_timeout);
+        let notifier = ClientNotifier {
+            sessions: Arc::new(sessions),
+            listeners: Arc::new(Listeners::new(limits.listeners)),
+        };
+        let dispatcher = Arc::new(dispatcher(&catalogs, &notifier, limits, seal));
+        // The task ends with the last sender, that is, after the state and the tasks of the backends.
+        tokio::spawn(apply_events(Arc::downgrade(&catalogs), notifier.clone(), events));
+        let sweeping = Arc::clone(&dispatcher);
         let sweeper = tokio::spawn(async move {
             loop {
                 tokio::time::sleep(SWEEP_INTERVAL).await;
-                sweeping.sweep();
+                sweep(&sweeping);
             }
         });
-        let running = Running { gateway, sweeper: sweeper.abort_handle() };
+        let (backend_tasks, sweeper) = (BackendTasks::default(), sweeper.abort_handle());
+        let running = Running { dispatcher, catalogs, notifier, backend_tasks, sweeper };
+        running.observe_backends();
         Self(Arc::new(running))
     }
 
     /// Applies a new configuration. Requests in flight finish with the old one; unchanged backends keep their sessions and
     /// connections.
     pub async fn reload(&self, settings: Settings) {
-        self.0.gateway.reload(settings).await;
+        let Running { dispatcher, catalogs, notifier, .. } = &*self.0;
+        let Reload { snapshot, removed, changes } = catalogs.reload(settings).await;
+        self.0.observe_backends();
+        for backend in &removed {
+            backend.retire();
+        }
+        notifier.notify_clients(&changes);
+        dispatcher.sessions.retain_backends(&snapshot.backends);
+        dispatcher.listeners.retain_backends(&snapshot.backends);
+        dispatcher.bridge.sessions.retain_backends(&snapshot.backends);
     }
 
     /// Sets the authorization for notifications on open streams, evaluated per message, and notifies all clients that their
     /// lists may have changed. Call it after each change of policies; otherwise streams keep the permissions from when they
     /// were opened.
-    pub fn set_notification_authorizer(&self, admissions: Option<NotificationAuthorizer>) {
-        self.0.gateway.set_notification_authorizer(admissions);
+    pub fn set_notification_authorizer(&self, authorizer: Option<NotificationAuthorizer>) {
+        self.0.dispatcher.context.notification_filter.set_authorizer(authorizer);
+        self.0.notifier.notify_clients(&ByGeneration::both(Kind::ALL.to_vec()));
     }
 
     /// Waits until the first fetch from every backend has succeeded or failed, for at most five seconds.
@@ -80,7 +167,7 @@ impl Gateway {
 
     /// Equivalent to [`wait_ready`](Self::wait_ready), for at most `limit`.
     pub async fn wait_ready_within(&self, limit: Duration) {
-        let snapshot = self.0.gateway.snapshot();
+        let snapshot = self.0.catalogs.snapshot();
         for backend in &snapshot.backends {
             backend.wait_ready(limit).await;
         }
@@ -89,37 +176,59 @@ impl Gateway {
     /// Returns a report on the backends and the aggregated catalog.
     #[must_use]
     pub fn report(&self) -> status::Report {
-        status::report(&self.0.gateway)
+        status::report(&self.0.catalogs.snapshot(), self.counts())
     }
 
     /// Returns the counters.
     #[must_use]
     pub fn counts(&self) -> status::Counts {
-        status::counts(&self.0.gateway)
+        let Dispatcher { context, bridge, sessions, .. } = &*self.0.dispatcher;
+        let detached = context.budgets.detached.counts();
+        status::Counts {
+            detached_calls: detached.calls,
+            detached_calls_ended: detached.ended,
+            sessions: sessions.len(),
+            parked_calls: bridge.suspended_calls.len(),
+            dropped_messages: dropped(),
+        }
     }
 
     /// Returns the sizes of the in-memory caches.
     #[must_use]
     pub fn cache_sizes(&self) -> status::CacheSizes {
-        status::cache_sizes(&self.0.gateway)
+        let Dispatcher { context, bridge, listeners, list_views, .. } = &*self.0.dispatcher;
+        let snapshot = context.catalogs.snapshot();
+        let own = snapshot.backends.iter().filter_map(|backend| backend.per_caller.as_ref());
+        let (caller_offers, distinct_offers) = own
+            .map(PerCallerCatalogs::count)
+            .fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1));
+        status::CacheSizes {
+            list_views: list_views.len(),
+            stateless_sessions: bridge.sessions.len(),
+            caller_offers,
+            distinct_offers,
+            caller_catalogs: context.catalogs.caller_catalogs(),
+            listeners: listeners.len(),
+            detached_bytes: context.budgets.detached.counts().bytes,
+        }
     }
 
     /// Returns the reports of the backends, in configuration order.
     #[must_use]
     pub fn backends(&self) -> Vec<status::BackendReport> {
-        status::backends(&self.0.gateway.snapshot())
+        status::backends(&self.0.catalogs.snapshot())
     }
 
     /// Ends long-lived notification streams. Calls continue.
     pub fn drain(&self) {
-        self.0.gateway.listeners.end();
-        self.0.gateway.sessions.for_each(|session| session.end_notification_stream());
+        self.0.dispatcher.listeners.end();
+        self.0.dispatcher.sessions.end_notification_streams();
     }
 
     /// Ends all sessions, including those at the backends. Waits for the backends for at most two seconds.
     pub async fn close(&self) {
-        let tasks = self.0.gateway.shut_down();
-        let snapshot = self.0.gateway.snapshot();
+        let tasks = self.0.shut_down();
+        let snapshot = self.0.catalogs.snapshot();
         let closing = async {
             // The observers close their sessions when they are dropped, so those are counted only afterwards.
             join_all(tasks).await;
@@ -131,31 +240,28 @@ impl Gateway {
     }
 }
 
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.sweeper.abort();
-        drop(self.gateway.shut_down());
+impl Running {
+    /// Starts tasks for the snapshot's backends and ends those of others.
+    fn observe_backends(&self) {
+        let snapshot = self.catalogs.snapshot();
+        self.backend_tasks.follow(self.catalogs.context(), &snapshot.backends, snapshot.checks);
+    }
+
+    /// Ends all tasks and streams. Returns the tasks of the backends, for callers that wait until they have ended.
+    fn shut_down(&self) -> Vec<JoinHandle<()>> {
+        let tasks = self.backend_tasks.end();
+        self.dispatcher.sessions.end();
+        self.dispatcher.bridge.sessions.end();
+        tasks
     }
 }
 
-/// Response future of [`Gateway`].
-pub struct ResponseFuture(Kind);
-
-enum Kind {
-    Done(Option<Response<Body>>),
-    Pending(DetachOnDrop),
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.sweeper.abort();
+        drop(self.shut_down());
+    }
 }
-
-/// Request in flight. A request of a session continues when this is dropped: a client that disconnects has not cancelled it
-/// (MCP 2025-11-25, Streamable HTTP, Sending Messages to the Server).
-struct DetachOnDrop {
-    /// `None` once the response is complete.
-    future: Option<BoxedResponse>,
-    /// `None` for clients without a session.
-    call: Option<Arc<Call>>,
-}
-
-type BoxedResponse = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 
 impl<B> Service<Request<B>> for Gateway {
     type Response = Response<Body>;
@@ -167,65 +273,42 @@ impl<B> Service<Request<B>> for Gateway {
     }
 
     fn call(&mut self, request: Request<B>) -> ResponseFuture {
-        ResponseFuture(match begin(&self.0.gateway, request.into_parts().0) {
-            Dispatched::Done(response) => Kind::Done(Some(response)),
-            Dispatched::Pending(call) => {
-                let kept = call.session.is_some().then(|| Arc::clone(&call));
-                Kind::Pending(DetachOnDrop { future: Some(Box::pin(run(call))), call: kept })
-            }
-        })
+        let dispatcher = &self.0.dispatcher;
+        ResponseFuture::new(dispatcher, dispatcher.begin(request.into_parts().0))
     }
 }
 
-impl Future for ResponseFuture {
-    type Output = Result<Response<Body>, Infallible>;
+#[cfg(test)]
+mod tests {
+    use http::Request;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match &mut self.0 {
-            Kind::Done(response) => {
-                response.take().map_or(Poll::Pending, |done| Poll::Ready(Ok(done)))
-            }
-            Kind::Pending(answering) => {
-                let Some(future) = &mut answering.future else { return Poll::Pending };
-                let polled = future.as_mut().poll(cx).map(Ok);
-                if polled.is_ready() {
-                    answering.future = None;
-                }
-                polled
-            }
-        }
-    }
-}
+    use super::*;
+    use crate::dispatch::DispatchOutcome;
+    use crate::settings::{PartialFailure, Rules};
+    use vmcp_core::{Generation, McpRequest};
 
-impl Drop for DetachOnDrop {
-    fn drop(&mut self) {
-        if let (Some(future), Some(call)) = (self.future.take(), self.call.take())
-            && let Some(session) = call.session.clone()
-            && let Ok(runtime) = Handle::try_current()
-        {
-            if call.detach() {
-                session.streams().own(runtime.spawn(finish_detached(call, future)).abort_handle());
-            } else {
-                call.gateway.budgets.detached.note_ended();
-            }
-        }
-    }
-}
-
-/// Completes a request whose client has disconnected, within the time limit.
-async fn finish_detached(call: Arc<Call>, future: BoxedResponse) {
-    let answered = timeout(call.gateway.limits.detached_timeout, future).await;
-    if let Some(departure) = call.departure() {
-        departure.settle();
-    }
-    if answered.is_err() {
-        call.gateway.budgets.detached.note_ended();
-        tracing::debug!(method = &*call.message.method(), "detached request timed out");
-    }
-}
-
-impl fmt::Debug for ResponseFuture {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ResponseFuture")
+    #[tokio::test]
+    async fn request_future_stays_small() {
+        let settings = Settings {
+            name: String::new(),
+            version: String::new(),
+            backends: Vec::new(),
+            rules: Rules::default(),
+            partial_failure: PartialFailure::BestEffort,
+            checks: None,
+        };
+        let seal = Seal::new(&[[0; 32]], std::time::Duration::from_secs(1));
+        let gateway = Gateway::new(settings, Limits::default(), seal);
+        let bytes = bytes::Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#);
+        let envelope = vmcp_wire::scan(&bytes).unwrap();
+        let (mut parts, ()) = Request::post("/mcp").body(()).unwrap().into_parts();
+        parts.extensions.insert(McpRequest { bytes, envelope, generation: Generation::Stateless });
+        let dispatcher = Arc::clone(&gateway.0.dispatcher);
+        let DispatchOutcome::Pending(call) = dispatcher.begin(parts) else {
+            panic!("answered at once")
+        };
+        // The future is moved to the heap once per request.
+        let size = size_of_val(&dispatcher.run(call));
+        assert!(size <= 2600, "{size} bytes");
     }
 }

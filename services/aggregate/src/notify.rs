@@ -1,4 +1,6 @@
-//! Notifications to clients: authorization, and the streams that carry them.
+//! Notifications: from the streams of backends, authorized, to the streams of clients.
 
 pub(crate) mod authorizer;
-pub(crate) mod listen;
+pub(crate) mod backend_stream;
+pub(crate) mod listeners;
+pub(crate) mod notifier;

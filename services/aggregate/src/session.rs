@@ -4,6 +4,7 @@ mod active_call;
 pub(crate) mod backend_session_slot;
 pub(crate) mod cancellation;
 pub(crate) mod stateless_sessions;
+pub(crate) mod store;
 pub(crate) mod streams;
 
 use std::net::IpAddr;

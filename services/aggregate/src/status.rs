@@ -8,11 +8,10 @@ use std::sync::Arc;
 pub use crate::backend::health::report::{CheckError, HealthReport};
 use vmcp_core::{Generation, ItemBackend, LATEST_STATEFUL, STATELESS, ToolAnnotations};
 
-use crate::backend::per_caller::PerCallerCatalogs;
 use crate::backend::{BackendHandle, FetchStatus, SupportedModes};
 use crate::catalog::{Conflict, HideRule};
-use crate::gateway_state::{BackendCatalogs, GatewayState, Snapshot};
 use crate::settings::{Sharing, Transport};
+use crate::snapshot::{BackendCatalogs, Snapshot};
 
 /// Snapshot of the gateway's state.
 #[derive(Clone, Debug)]
@@ -187,37 +186,6 @@ pub enum HiddenReason {
     NameTaken(String),
 }
 
-pub(crate) fn counts(gateway: &GatewayState) -> Counts {
-    let detached = gateway.budgets.detached.counts();
-    Counts {
-        detached_calls: detached.calls,
-        detached_calls_ended: detached.ended,
-        sessions: gateway.sessions.len(),
-        parked_calls: gateway.suspended_calls.len(),
-        dropped_messages: crate::stream::dropped(),
-    }
-}
-
-pub(crate) fn cache_sizes(gateway: &GatewayState) -> CacheSizes {
-    let snapshot = gateway.snapshot();
-    let own = snapshot
-        .backends
-        .iter()
-        .filter_map(|backend| backend.per_caller.as_ref())
-        .map(PerCallerCatalogs::count);
-    let (caller_offers, distinct_offers) =
-        own.fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1));
-    CacheSizes {
-        list_views: gateway.list_views.len(),
-        stateless_sessions: gateway.stateless_sessions.len(),
-        caller_offers,
-        distinct_offers,
-        caller_catalogs: gateway.caller_catalogs.len(),
-        listeners: gateway.listeners.len(),
-        detached_bytes: gateway.budgets.detached.counts().bytes,
-    }
-}
-
 pub(crate) fn backends(snapshot: &Snapshot) -> Vec<BackendReport> {
     let report = |backend: &Arc<BackendHandle>| {
         let status = backend.status();
@@ -260,16 +228,15 @@ pub(crate) fn backends(snapshot: &Snapshot) -> Vec<BackendReport> {
     snapshot.backends.iter().map(report).collect()
 }
 
-pub(crate) fn report(gateway: &Arc<GatewayState>) -> Report {
-    let snapshot = gateway.snapshot();
+pub(crate) fn report(snapshot: &Snapshot, counts: Counts) -> Report {
     let catalogs = snapshot.catalogs();
     let Counts { sessions, parked_calls, dropped_messages, detached_calls, detached_calls_ended } =
-        counts(gateway);
-    let entries = entries::entries(&snapshot, &catalogs);
+        counts;
+    let entries = entries::entries(snapshot, &catalogs);
     Report {
         name: snapshot.name.clone(),
-        backends: backends(&snapshot),
-        unmatched_rules: unmatched_rules(&snapshot, &entries),
+        backends: backends(snapshot),
+        unmatched_rules: unmatched_rules(snapshot, &entries),
         nonconforming_names: nonconforming_names(&entries),
         entries,
         conflicts: catalogs.conflicts().to_vec(),

@@ -14,6 +14,6 @@ pub(crate) const TASK_CHANGED: &str = "notifications/tasks";
 
 pub(crate) use self::id::TaskId;
 pub(crate) use self::related::{is_related, map_related, remove_related};
-pub(crate) use self::request::{about, request};
+pub(crate) use self::request::about;
 pub(crate) use self::result::{created, translated, undeclared};
 pub(crate) use self::visibility::visible_tool;

@@ -35,7 +35,7 @@ pub(crate) async fn next(
 /// Ends the stream of a call with its failure.
 pub(crate) fn finish_failed(call: &Call, target: &Target, stream: &Stream, failure: &BoxError) {
     if let Some(BackendError::Detached { .. }) = cause_ref(failure.as_ref()) {
-        call.gateway.budgets.detached.note_ended();
+        call.context.budgets.detached.note_ended();
         tracing::debug!(backend = target.backend.name(), error = %failure, "detached call ended");
     }
     stream.finish(target.failure(call, failure), None);
@@ -47,7 +47,7 @@ pub(crate) fn answering_stream(
     running: &ActiveCallGuard,
 ) -> Result<(Arc<Stream>, Response<Body>), Rejection> {
     let session = running.session();
-    let Some(stream) = session.streams().open_stream(session.account(&call.gateway.budgets)) else {
+    let Some(stream) = session.streams().open_stream(session.account(&call.context.budgets)) else {
         return Err(Rejection::overloaded("too many streams of this session are open", 1));
     };
     let opening =

@@ -13,14 +13,14 @@ use crate::backend::observe::kind_of_change;
 use crate::backend::request::{post, with_operation};
 use crate::backend::rpc::notify;
 use crate::capabilities::required_capability;
-use crate::gateway_state::GatewayState;
+use crate::notify::authorizer::NotificationFilter;
 use crate::session::{BackendSessionSlot, PendingServerRequest, Session};
 use crate::stream::{MessageClass, Stream};
 
 /// Relay from one backend session to one stream of a client session.
 #[derive(Clone, Debug)]
 pub(crate) struct Relay {
-    pub(crate) gateway: Arc<GatewayState>,
+    pub(crate) notification_filter: Arc<NotificationFilter>,
     pub(crate) session: Arc<Session>,
     pub(crate) slot: Arc<BackendSessionSlot>,
     pub(crate) backend_session: Arc<BackendSession>,
@@ -99,7 +99,7 @@ impl Relay {
         }
         match method {
             "notifications/resources/updated"
-                if !self.gateway.may_receive(
+                if !self.notification_filter.may_receive(
                     self.session.caller().identity(),
                     &self.slot.backend,
                     Generation::Stateful,

@@ -12,6 +12,7 @@ use vmcp_timeout::Elapsed;
 use vmcp_wire::{Envelope, scan};
 
 use super::call_stream::{answering_stream, finish_failed, next};
+use super::notifications;
 use super::relay::{Relay, RelayOutcome};
 use crate::backend::collect::read_error_body;
 use crate::backend::error::BackendError;
@@ -97,7 +98,7 @@ impl StatefulCall {
         let level = || self.session.level();
         let backend_session =
             self.slot().backend_session(client_info, &level).await.map_err(NotSentError::new)?;
-        crate::notify::listen::follow(&self.call.gateway, &self.session, self.slot());
+        notifications::follow(&self.call.context, &self.session, self.slot());
         let backend = &self.target.backend;
         let mut request = backend_session.sign(post(
             backend,
@@ -119,7 +120,7 @@ impl StatefulCall {
             backend: Generation::Stateful,
             cacheable: false,
             held: BufferedResults::None,
-            most: self.call.gateway.limits.max_buffered_bytes,
+            most: self.call.context.max_buffered_bytes,
             request_context: self.call.request_context.clone(),
         }
     }
@@ -157,7 +158,7 @@ impl StatefulCall {
             }
             // Boxed: the event reader is larger than the rest of the future.
             MediaType::EventStream => {
-                let events = EventReader::new(body, self.call.gateway.limits.max_buffered_bytes)
+                let events = EventReader::new(body, self.call.context.max_buffered_bytes)
                     .charged(self.call.account().as_ref());
                 Box::pin(async {
                     tokio::select! {
@@ -218,7 +219,7 @@ impl StatefulCall {
                 failure = self.feed(streaming, &stream) => failure,
                 // A cancelled request has no response.
                 () = self.guard.cancelled.notified() => None,
-                why = stream.abandoned(self.call.gateway.limits.detached_timeout) => {
+                why = stream.abandoned(self.call.context.detached_timeout) => {
                     Some(BackendError::from(why).into())
                 }
             };
@@ -236,7 +237,7 @@ impl StatefulCall {
     async fn feed(&self, streaming: Box<EventSource>, stream: &Arc<Stream>) -> Option<BoxError> {
         let EventSource { backend_session, mut events, mut first } = *streaming;
         let relay = Relay {
-            gateway: Arc::clone(&self.call.gateway),
+            notification_filter: Arc::clone(&self.call.context.notification_filter),
             session: Arc::clone(&self.session),
             slot: Arc::clone(self.slot()),
             backend_session: Arc::clone(&backend_session),
@@ -297,8 +298,7 @@ impl StatefulCall {
         {
             return Err(BackendError::Ended.into());
         }
-        let events =
-            EventReader::new(response.into_body(), self.call.gateway.limits.max_buffered_bytes);
+        let events = EventReader::new(response.into_body(), self.call.context.max_buffered_bytes);
         Ok(events.charged(self.call.account().as_ref()))
     }
 }

@@ -118,7 +118,7 @@ impl BridgedCall {
             } else {
                 BufferedResults::None
             },
-            most: self.call.gateway.limits.max_buffered_bytes,
+            most: self.call.context.max_buffered_bytes,
             request_context: self.call.request_context.clone(),
         }
     }
@@ -193,7 +193,7 @@ impl BridgedCall {
                 },
                 // A cancelled request has no response.
                 () = self.guard.cancelled.notified() => None,
-                why = stream.abandoned(self.call.gateway.limits.detached_timeout) => {
+                why = stream.abandoned(self.call.context.detached_timeout) => {
                     Some(BackendError::from(why).into())
                 }
             };
@@ -220,10 +220,8 @@ impl BridgedCall {
             state = match state {
                 CallState::Ready(response) => {
                     let body = response.into_body();
-                    let (room, most) = (
-                        ResponseBuffer::new(&*self.call),
-                        self.call.gateway.limits.max_buffered_bytes,
-                    );
+                    let (room, most) =
+                        (ResponseBuffer::new(&*self.call), self.call.context.max_buffered_bytes);
                     return room.collect(Bytes::new(), body, most, |_| true).await;
                 }
                 CallState::Streaming(events, first) => {

@@ -2,24 +2,24 @@
 //! a server request, the call is suspended and the client receives that request as a result; the client's next request resumes
 //! the call.
 
+mod call_events;
 mod call_task;
 
 use std::borrow::Cow;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
-use http_body::Frame;
 use tokio::sync::mpsc;
-use vmcp_core::{Body, BoxError, Generation, MediaType, NotSentError, Rejection, Reservation};
+use vmcp_core::{Body, BoxError, Generation, MediaType, NotSentError, Rejection};
 use vmcp_timeout::TimeoutControl;
-use vmcp_wire::{Envelope, Key, Splice, find, scan, scan_prefix, sse};
+use vmcp_wire::{Envelope, Key, Splice, find, scan};
 
+use self::call_events::respond;
 use self::call_task::CallTask;
+use super::Bridge;
 use super::stateless_to_stateless::{carried, purpose};
-use super::suspended_calls::{CallEvent, Handle, Resumption};
+use super::suspended_calls::{Handle, Resumption};
 use crate::backend::collect::read_error_body;
 use crate::backend::error::BackendError;
 use crate::backend::event_reader::EventReader;
@@ -29,9 +29,6 @@ use crate::backend::rpc::is_session_unknown_error;
 use crate::backend::rpc::status;
 use crate::call::{Call, Target};
 use crate::capabilities::{BRIDGED_IN_SESSIONS, bridged};
-use crate::catalog::define_literal;
-use crate::event_stream::event_stream;
-use crate::event_stream::next_piece;
 use crate::response::{self, AdaptedResponse, BufferedResults, ExpectedResponse, ResponseBuffer};
 use crate::session::BackendSessionSlot;
 use crate::session::cancellation::Cancellation;
@@ -45,6 +42,7 @@ const CLIENT: &str = "io.modelcontextprotocol/clientInfo";
 const LEVEL: &str = "io.modelcontextprotocol/logLevel";
 
 pub(crate) async fn call(
+    bridge: &Arc<Bridge>,
     call: Arc<Call>,
     target: Arc<Target>,
 ) -> Result<Result<Response<Body>, Rejection>, BoxError> {
@@ -52,14 +50,14 @@ pub(crate) async fn call(
         Ok(None) => {}
         Ok(Some(state)) => {
             let state = state.read(&call.message.bytes).into_owned();
-            return Ok(resume(call, target, &state).await);
+            return Ok(resume(bridge, call, target, &state).await);
         }
         Err(rejection) => return Ok(Err(rejection)),
     }
-    let slot = slot(&call, &target)?;
+    let slot = slot(bridge, &call, &target)?;
     for last in [false, true] {
         let crossing = InFlightCall::begin(&call, &target, &slot).await?;
-        if let Some(answer) = crossing.finish(&call, &target, &slot, last).await? {
+        if let Some(answer) = crossing.finish(bridge, &call, &target, &slot, last).await? {
             return Ok(answer);
         }
     }
@@ -76,10 +74,14 @@ fn capabilities(call: &Call) -> Cow<'_, [u8]> {
     bridged(meta(call, CAPABILITIES).unwrap_or(b"{}"), BRIDGED_IN_SESSIONS)
 }
 
-fn slot(call: &Call, target: &Target) -> Result<Arc<BackendSessionSlot>, BoxError> {
+fn slot(
+    bridge: &Bridge,
+    call: &Call,
+    target: &Target,
+) -> Result<Arc<BackendSessionSlot>, BoxError> {
     let (capabilities, level) = (capabilities(call), meta(call, LEVEL));
     let key = SharedKey::new(&target.backend, call.caller.identity(), &capabilities, level);
-    Ok(call.gateway.stateless_sessions.get(key, &target.backend).map_err(NotSentError::new)?)
+    Ok(bridge.sessions.get(key, &target.backend).map_err(NotSentError::new)?)
 }
 
 /// Request in flight.
@@ -125,7 +127,7 @@ impl InFlightCall {
             backend: Generation::Stateful,
             cacheable: target.method == "resources/read",
             held: BufferedResults::None,
-            most: call.gateway.limits.max_buffered_bytes,
+            most: call.context.max_buffered_bytes,
             request_context: call.request_context.clone(),
         };
         Ok(Self { backend_session, response, expected, cancellation, hold })
@@ -134,6 +136,7 @@ impl InFlightCall {
     /// Completes the exchange; `None` if the backend has forgotten the session and a retry is useful.
     async fn finish(
         self,
+        bridge: &Arc<Bridge>,
         call: &Arc<Call>,
         target: &Arc<Target>,
         slot: &Arc<BackendSessionSlot>,
@@ -174,8 +177,15 @@ impl InFlightCall {
                     call.keep_event_reservation(&mut events);
                     return ready(response::whole(StatusCode::OK, first, &expected)?).map(Some);
                 }
-                let running =
-                    CallTask::new(call, backend_session, events, cancellation, hold, &expected);
+                let running = CallTask::new(
+                    bridge,
+                    call,
+                    backend_session,
+                    events,
+                    cancellation,
+                    hold,
+                    &expected,
+                );
                 let (outlet, outs) = mpsc::channel(MAX_QUEUED_EVENTS);
                 tokio::spawn(running.run(first, outlet));
                 Ok(Some(respond(call, target, outs, expected).await))
@@ -215,6 +225,7 @@ fn outgoing(target: &Target, id: &Bytes) -> Bytes {
 
 /// Resumes a suspended call of this client.
 async fn resume(
+    bridge: &Bridge,
     call: Arc<Call>,
     target: Arc<Target>,
     sealed: &str,
@@ -225,7 +236,7 @@ async fn resume(
              used already: send the request again without it",
         )
     };
-    let text = call.gateway.seal.open(sealed, purpose(&call, &target)).ok_or_else(gone)?;
+    let text = call.context.seal.open(sealed, purpose(&call, &target)).ok_or_else(gone)?;
     let handle = Handle::parse(&text).ok_or_else(gone)?;
     let responses = call
         .message
@@ -233,8 +244,7 @@ async fn resume(
         .map(|span| span.slice(&call.message.bytes))
         .filter(|responses| responses.first() == Some(&b'{'))
         .ok_or_else(|| Rejection::invalid_params("params.inputResponses must be an object"))?;
-    let waiting =
-        call.gateway.suspended_calls.take(handle, call.caller.identity()).ok_or_else(gone)?;
+    let waiting = bridge.suspended_calls.take(handle, call.caller.identity()).ok_or_else(gone)?;
     let (outlet, outs) = mpsc::channel(MAX_QUEUED_EVENTS);
     let (caller, cause) = (call.caller.clone(), call.cause().cloned());
     waiting.send(Resumption { responses, outlet, caller, cause }).map_err(|_| gone())?;
@@ -246,140 +256,10 @@ async fn resume(
         backend: Generation::Stateful,
         cacheable: target.method == "resources/read",
         held: BufferedResults::None,
-        most: call.gateway.limits.max_buffered_bytes,
+        most: call.context.max_buffered_bytes,
         request_context: call.request_context.clone(),
     };
     respond(&call, &target, outs, expected).await
-}
-
-/// Builds the response from the first events of a call.
-async fn respond(
-    call: &Arc<Call>,
-    target: &Arc<Target>,
-    mut outs: mpsc::Receiver<CallEvent>,
-    expected: ExpectedResponse,
-) -> Result<Response<Body>, Rejection> {
-    match outs.recv().await {
-        Some(CallEvent::Message(first, _, count)) => {
-            let final_message =
-                FinalMessage { call: Arc::clone(call), target: Arc::clone(target), expected };
-            let encoder = Some(sse::Encoder::new(first));
-            let body = CallEventBody { encoder, count, outs, final_message, over: false };
-            Ok(event_stream(Body::wrap(body)))
-        }
-        Some(CallEvent::Refused(rejection)) => Err(rejection),
-        last => {
-            let final_message =
-                FinalMessage { call: Arc::clone(call), target: Arc::clone(target), expected };
-            let (status, message) = final_message.message(last)?;
-            Ok(response::response(status, Body::from(message)))
-        }
-    }
-}
-
-/// Message that ends a response.
-struct FinalMessage {
-    call: Arc<Call>,
-    target: Arc<Target>,
-    expected: ExpectedResponse,
-}
-
-impl FinalMessage {
-    fn message(&self, last: Option<CallEvent>) -> Result<(StatusCode, Bytes), Rejection> {
-        let failed = |error: &BoxError| self.target.rejection(error);
-        match last {
-            Some(CallEvent::Answer(message, count)) => {
-                if let Some(count) = count {
-                    self.call.hold(count);
-                }
-                self.answer(message).map_err(|error| failed(&error))
-            }
-            Some(CallEvent::Questions(handle, server_requests)) => self
-                .server_requests(handle, &server_requests)
-                .map(|message| (StatusCode::OK, message))
-                .map_err(|error| failed(&error)),
-            Some(CallEvent::Failed(error)) => Err(failed(&error)),
-            Some(CallEvent::Refused(rejection)) => Err(rejection),
-            Some(CallEvent::Message(..)) | None => Err(failed(&BackendError::Ended.into())),
-        }
-    }
-
-    fn answer(&self, message: Bytes) -> Result<(StatusCode, Bytes), BoxError> {
-        let found = scan_prefix(&message)?;
-        let code = response::error_code(&found).and_then(|code| i32::try_from(code).ok());
-        let status = code.map_or(StatusCode::OK, response::status_of);
-        Ok((status, response::translate(message, &found, &self.expected)?))
-    }
-
-    fn server_requests(
-        &self,
-        handle: Handle,
-        asked: &[(String, Bytes)],
-    ) -> Result<Bytes, BoxError> {
-        let sealed =
-            self.call.gateway.seal.seal(&handle.to_text(), purpose(&self.call, &self.target))?;
-        let mut out = b"{\"jsonrpc\":\"2.0\",\"id\":".to_vec();
-        out.extend_from_slice(&self.expected.client_id);
-        out.extend_from_slice(
-            b",\"result\":{\"resultType\":\"input_required\",\"inputRequests\":{",
-        );
-        for (index, (key, server_request)) in asked.iter().enumerate() {
-            if index > 0 {
-                out.push(b',');
-            }
-            out.extend_from_slice(&define_literal(key));
-            out.push(b':');
-            out.extend_from_slice(server_request);
-        }
-        out.extend_from_slice(b"},\"requestState\":");
-        out.extend_from_slice(&define_literal(&sealed));
-        out.extend_from_slice(b"}}");
-        Ok(out.into())
-    }
-}
-
-/// Body of notifications followed by the final message.
-struct CallEventBody {
-    /// Message that is being sent.
-    encoder: Option<sse::Encoder>,
-    /// Its reservation, held until the next message is sent.
-    count: Option<Reservation>,
-    outs: mpsc::Receiver<CallEvent>,
-    final_message: FinalMessage,
-    over: bool,
-}
-
-impl http_body::Body for CallEventBody {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let this = &mut *self;
-        if this.encoder.is_none() {
-            if this.over {
-                return Poll::Ready(None);
-            }
-            let message = match ready!(this.outs.poll_recv(cx)) {
-                Some(CallEvent::Message(message, permit, count)) => {
-                    // Release the share, so the next message can arrive while the client reads this one.
-                    drop(permit);
-                    this.count = count;
-                    message
-                }
-                last => {
-                    // The reservation of the response is held by the call.
-                    (this.over, this.count) = (true, None);
-                    let ended = this.final_message.message(last).map(|(_, message)| message);
-                    ended.unwrap_or_else(|rejection| this.final_message.call.failure(&rejection))
-                }
-            };
-            this.encoder = Some(sse::Encoder::new(message));
-        }
-        Poll::Ready(next_piece(&mut this.encoder).map(Ok))
-    }
 }
 
 fn ready(shaped: AdaptedResponse) -> Result<Result<Response<Body>, Rejection>, BoxError> {

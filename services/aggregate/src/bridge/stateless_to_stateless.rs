@@ -60,7 +60,7 @@ pub(crate) async fn call(
         } else {
             BufferedResults::Continuations
         },
-        most: call.gateway.limits.max_buffered_bytes,
+        most: call.context.max_buffered_bytes,
         request_context: call.request_context.clone(),
     };
     match kind {
@@ -80,7 +80,7 @@ pub(crate) fn bridged(call: &Call, backend: &BackendHandle, mut message: Bytes) 
         message = strip(message, BRIDGED);
     }
     if tasks::is_related(&call.message) {
-        message = tasks::map_related(message, backend, &call.gateway.seal, call.caller.identity());
+        message = tasks::map_related(message, backend, &call.context.seal, call.caller.identity());
     }
     message
 }
@@ -235,7 +235,7 @@ pub(crate) fn unsealed(call: &Call, target: &Target) -> Result<Bytes, Rejection>
         return Ok(target.message.clone());
     };
     let sealed = text.read(&target.message);
-    let state = call.gateway.seal.open(&sealed, purpose(call, target)).ok_or_else(|| {
+    let state = call.context.seal.open(&sealed, purpose(call, target)).ok_or_else(|| {
         Rejection::invalid_params(
             "params.requestState is not valid for this request or has expired: \
              send the request again without it",
@@ -272,7 +272,7 @@ fn sealed(call: &Call, target: &Target, message: Bytes) -> Result<Bytes, BoxErro
     // A state of another type would reach the client unsealed and could not be sent back.
     let state = parse_json_string(state.value).map(Cow::into_owned);
     let state = state.ok_or(BackendError::Malformed("a requestState that is not a string"))?;
-    let sealed = call.gateway.seal.seal(&state, purpose(call, target))?;
+    let sealed = call.context.seal.seal(&state, purpose(call, target))?;
     let mut splice = Splice::new(&message);
     splice.set_member(result, "requestState", &define_literal(&sealed));
     Ok(splice.finish())

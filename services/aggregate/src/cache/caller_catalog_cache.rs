@@ -8,9 +8,10 @@ use vmcp_core::{Caller, Generation, Rejection, RequestContext, SingleFlight};
 
 use super::dedup_lru_cache::DedupLruCache;
 use crate::backend::BackendHandle;
+use crate::backend::context::BackendContext;
 use crate::backend::per_caller::InternedOffers;
 use crate::catalog::WeakCatalogId;
-use crate::gateway_state::{BackendCatalogs, GatewayState, MAX_INLINE_ITEMS, Snapshot};
+use crate::snapshot::{BackendCatalogs, MAX_INLINE_ITEMS, Snapshot};
 use crate::sync::lock;
 
 /// Maximum number of cached catalogs.
@@ -78,36 +79,37 @@ impl Key {
     }
 }
 
-impl GatewayState {
+impl CallerCatalogCache {
     /// Returns the caller's catalogs if they are available without waiting.
     pub(crate) fn known_to(
-        self: &Arc<Self>,
+        &self,
+        context: &BackendContext,
         snapshot: &Snapshot,
         caller: &Caller,
         cause: Option<&RequestContext>,
     ) -> Option<Arc<BackendCatalogs>> {
         let own = snapshot.backends.iter().filter(|backend| !backend.shared());
         let offers: Offers = own
-            .map(|backend| backend.cached_offer(&self.context, caller, cause))
+            .map(|backend| backend.cached_offer(context, caller, cause))
             .collect::<Result<_, _>>()
             .ok()?;
         let shared = snapshot.catalogs();
         let key = Key::new(&shared, &offers);
-        if key.is_plain() { Some(shared) } else { self.caller_catalogs.known(&key) }
+        if key.is_plain() { Some(shared) } else { self.known(&key) }
     }
 
     /// Returns the caller's catalogs after waiting for pending offers, each for a limited time from when its fetch began.
     /// `None` if building them failed.
     pub(crate) async fn seen_by(
         self: &Arc<Self>,
+        context: &BackendContext,
         snapshot: &Arc<Snapshot>,
         caller: &Caller,
         cause: Option<&RequestContext>,
     ) -> Option<CallerView> {
         let patience = snapshot.patience();
         let own: Vec<_> = snapshot.backends.iter().filter(|backend| !backend.shared()).collect();
-        let offers =
-            own.iter().map(|backend| backend.offer_for(&self.context, caller, cause, patience));
+        let offers = own.iter().map(|backend| backend.offer_for(context, caller, cause, patience));
         let offers = join_all(offers).await;
         let missing = own.into_iter().zip(&offers).filter_map(|(backend, offer)| {
             let rejection = offer.as_ref().err()?;
@@ -128,21 +130,21 @@ impl GatewayState {
         key: Key,
         offers: Offers,
     ) -> Option<Arc<BackendCatalogs>> {
-        if let Some(known) = self.caller_catalogs.known(&key) {
+        if let Some(known) = self.known(&key) {
             return Some(known);
         }
         let own = offers.iter().flatten().map(|content| content.offers.len()).sum::<usize>();
         let many = snapshot.items() + own > MAX_INLINE_ITEMS;
         let making = {
-            let (gateway, snapshot, key) = (Arc::clone(self), Arc::clone(snapshot), key.clone());
+            let (cache, snapshot, key) = (Arc::clone(self), Arc::clone(snapshot), key.clone());
             move || {
                 let made = Arc::new(snapshot.combine(&offers));
                 let bytes = made.size();
-                lock(&gateway.caller_catalogs.kept).insert(key.clone(), key, made, bytes)
+                lock(&cache.kept).insert(key.clone(), key, made, bytes)
             }
         };
         let make =
             || async move { if many { spawn_blocking(making).await.ok() } else { Some(making()) } };
-        self.caller_catalogs.flights.join(key, make).await
+        self.flights.join(key, make).await
     }
 }

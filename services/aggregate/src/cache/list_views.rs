@@ -7,7 +7,7 @@ use vmcp_core::{CallerPermissions, Fingerprint, Generation, Item, SingleFlight};
 
 use super::dedup_lru_cache::DedupLruCache;
 use crate::catalog::{Kind, List, Page, Selection, WeakCatalogId};
-use crate::gateway_state::BackendCatalog;
+use crate::snapshot::BackendCatalog;
 use crate::sync::lock;
 
 /// Maximum number of cached views over all catalogs, kinds and callers.

@@ -13,8 +13,8 @@ use vmcp_wire::{Envelope, Outcome, Span, Splice, elements, find_span, parse_json
 use super::{Call, Target};
 use crate::backend::BackendHandle;
 use crate::catalog::{Route, define_literal};
-use crate::gateway_state::BackendCatalog;
 use crate::response::ResponseBuffer;
+use crate::snapshot::BackendCatalog;
 
 /// Maximum number of contents of a resource that are examined.
 const MAX_CONTENTS: usize = 1024;
@@ -75,7 +75,7 @@ pub(super) fn note_opened(call: &Call, backend: &Arc<BackendHandle>) {
 }
 
 /// Replaces the backend's own URI in the read contents by the one that the client knows. Streaming responses pass unchanged.
-pub(super) async fn rename_contents(
+pub(crate) async fn rename_contents(
     response: Response<Body>,
     target: &Target,
     known: &[u8],
@@ -85,7 +85,7 @@ pub(super) async fn rename_contents(
         return Ok(response);
     }
     let (parts, body) = response.into_parts();
-    let most = call.gateway.limits.max_buffered_bytes;
+    let most = call.context.max_buffered_bytes;
     let body = ResponseBuffer::new(call).collect(Bytes::new(), body, most, |_| true).await;
     let body = body.map_err(|failure| target.rejection(&failure))?;
     let message = renamed(body, &target.name(), known);

@@ -14,8 +14,8 @@ use super::{Call, app};
 use crate::backend::BackendHandle;
 use crate::backend::error::rejection_of;
 use crate::catalog::{LazyAnnotations, ParamHeader, Route, Routes, UI_SCHEME, check_headers};
-use crate::gateway_state::BackendCatalog;
 use crate::settings::Conflicts;
+use crate::snapshot::BackendCatalog;
 
 /// Target of a request.
 #[derive(Debug)]
@@ -54,7 +54,8 @@ impl Target {
     async fn find_own(call: &Call, method: &'static str) -> Result<Self, Rejection> {
         let prefixed = matches!(call.snapshot.rules.conflicts, Conflicts::Prefix(_));
         let named = matches!(method, "tools/call" | "prompts/get");
-        let found = match call.gateway.known_to(&call.snapshot, &call.caller, call.cause()) {
+        let found = match call.context.catalogs.known_to(&call.snapshot, &call.caller, call.cause())
+        {
             Some(all) => Self::look(call, method, all.of(call.generation())),
             // The caller's own offers may change the shared names, so wait for them.
             None if prefixed && named => {

@@ -12,8 +12,8 @@ use vmcp_core::{
 use vmcp_wire::{Envelope, Key, scan};
 
 use crate::backend::BackendHandle;
-use crate::catalog::{ByGeneration, Kind};
-use crate::gateway_state::GatewayState;
+use crate::catalog::Kind;
+use crate::catalog_store::CatalogStore;
 
 /// Current permissions of callers, for applications whose policies can change while streams are open.
 ///
@@ -24,9 +24,12 @@ pub struct NotificationAuthorizer(Arc<Ask>);
 
 type Ask = dyn Fn(&Identity) -> Option<CallerPermissions> + Send + Sync;
 
-/// The current authorization closure, if any.
-#[derive(Debug, Default)]
-pub(crate) struct NotificationFilter(ArcSwapOption<NotificationAuthorizer>);
+/// Filter of notifications by the current authorization, if any, and by the owners of resources.
+#[derive(Debug)]
+pub(crate) struct NotificationFilter {
+    authorizer: ArcSwapOption<NotificationAuthorizer>,
+    catalogs: Arc<CatalogStore>,
+}
 
 impl NotificationAuthorizer {
     /// Creates the authorization from a closure.
@@ -38,11 +41,19 @@ impl NotificationAuthorizer {
     }
 }
 
-impl GatewayState {
-    /// Replaces the authorization. All clients are notified because their lists may have changed.
-    pub(crate) fn set_notification_authorizer(&self, admissions: Option<NotificationAuthorizer>) {
-        self.notification_filter.0.store(admissions.map(Arc::new));
-        self.notify_clients(&ByGeneration::both(Kind::ALL.to_vec()));
+impl NotificationFilter {
+    pub(crate) fn new(catalogs: Arc<CatalogStore>) -> Self {
+        Self { authorizer: ArcSwapOption::empty(), catalogs }
+    }
+
+    /// Replaces the authorization.
+    pub(crate) fn set_authorizer(&self, authorizer: Option<NotificationAuthorizer>) {
+        self.authorizer.store(authorizer.map(Arc::new));
+    }
+
+    /// Returns the current permissions of a caller, if they are available.
+    fn permissions(&self, caller: &Identity) -> Option<CallerPermissions> {
+        self.authorizer.load().as_ref().and_then(|authorizer| (authorizer.0)(caller))
     }
 
     /// Returns `true` if a caller may receive notifications about tasks of a backend's tool. `tool` is its advertised name.
@@ -52,11 +63,8 @@ impl GatewayState {
         backend: &BackendHandle,
         tool: &str,
     ) -> bool {
-        let asked = self.notification_filter.0.load();
-        let Some(permissions) = asked.as_ref().and_then(|asked| (asked.0)(caller)) else {
-            return true;
-        };
-        let snapshot = self.snapshot();
+        let Some(permissions) = self.permissions(caller) else { return true };
+        let snapshot = self.catalogs.snapshot();
         let generation = Generation::Stateless;
         let annotations = snapshot.look().of(generation).annotations(Kind::Tools, tool);
         let backend = Some(ItemBackend { name: backend.name(), generation });
@@ -75,14 +83,11 @@ impl GatewayState {
         let Some(uri) = params.text(update, Key::Uri) else { return false };
         let (kind, name) = (ItemKind::Resource, uri.read(update));
         // A backend cannot notify of resources that another backend serves.
-        let owner = self.snapshot().catalog(generation).resource(&name);
+        let owner = self.catalogs.snapshot().catalog(generation).resource(&name);
         if owner.is_some_and(|owner| owner.name() != backend.name()) {
             return false;
         }
-        let asked = self.notification_filter.0.load();
-        let Some(permissions) = asked.as_ref().and_then(|asked| (asked.0)(caller)) else {
-            return true;
-        };
+        let Some(permissions) = self.permissions(caller) else { return true };
         let backend = Some(ItemBackend { name: backend.name(), generation });
         let item = Item { kind, name: &name, annotations: ToolAnnotations::default(), backend };
         permissions.authorize(&item, None) == Decision::Allow
@@ -91,6 +96,6 @@ impl GatewayState {
 
 impl fmt::Debug for NotificationAuthorizer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Admissions")
+        f.write_str("NotificationAuthorizer")
     }
 }

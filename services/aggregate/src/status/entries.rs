@@ -8,7 +8,7 @@ use super::{Entry, HiddenReason};
 use crate::catalog::{
     ByGeneration, Kind, Offer, Route, contested, each_item, hidden_by, singular, wanted,
 };
-use crate::gateway_state::{BackendCatalog, BackendCatalogs, Snapshot};
+use crate::snapshot::{BackendCatalog, BackendCatalogs, Snapshot};
 
 /// Advertised name and visibility, by backend and the backend's own name.
 type Placed<'a> = HashMap<(&'a str, String), (&'a str, bool)>;

@@ -52,7 +52,7 @@ pub(crate) fn created(call: &Call, target: &Target, message: &Bytes) -> Result<B
     }
     let (backend, tool) = (target.backend.name().into(), Box::from(&*target.name()));
     let task = TaskId { backend, tool, id: Box::from(&*id) };
-    let Some(sealed) = task.seal(&call.gateway.seal, call.caller.identity())? else {
+    let Some(sealed) = task.seal(&call.context.seal, call.caller.identity())? else {
         return refuse("created a task whose id is too long");
     };
     Ok(translated(message, result, &id, &define_literal(&sealed))?)
@@ -91,7 +91,7 @@ fn is_short(ttl: &[u8]) -> bool {
 /// Cancels a task that remains unknown to the client, in the background.
 fn abandon(call: &Call, target: &Target, id: &str) {
     let Ok(runtime) = Handle::try_current() else { return };
-    let gateway = call.gateway.client_info();
+    let gateway = call.context.catalogs.client_info();
     let capabilities = TASKS_REQUIRED.as_bytes();
     let client_info = ClientInfo { capabilities, ..gateway.on_behalf_of(&call.caller) };
     let backend = Arc::clone(&target.backend);

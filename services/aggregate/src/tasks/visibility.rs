@@ -8,7 +8,7 @@ use vmcp_wire::parse_json_string;
 use crate::backend::BackendHandle;
 use crate::call::Call;
 use crate::catalog::{Kind, Route, contested, hidden_by, wanted};
-use crate::gateway_state::BackendCatalog;
+use crate::snapshot::BackendCatalog;
 
 /// Returns the advertised name of a backend's tool `own` if it is visible to the caller.
 ///
@@ -21,7 +21,7 @@ pub(crate) async fn visible_tool(
 ) -> Result<Option<Box<str>>, Rejection> {
     let generation = call.generation();
     let known = if call.snapshot.per_caller {
-        call.gateway.known_to(&call.snapshot, &call.caller, call.cause())
+        call.context.catalogs.known_to(&call.snapshot, &call.caller, call.cause())
     } else {
         Some(call.snapshot.catalogs())
     };

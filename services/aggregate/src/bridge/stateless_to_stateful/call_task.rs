@@ -22,11 +22,11 @@ use crate::backend::handshake::BackendSession;
 use crate::backend::observe::kind_of_change;
 use crate::backend::request::{post, with_operation};
 use crate::backend::rpc::notify;
+use crate::bridge::Bridge;
 use crate::bridge::suspended_calls::{CallEvent, CallEventSender};
-use crate::call::Call;
+use crate::call::{Call, CallContext};
 use crate::capabilities::required_capability;
 use crate::catalog::ByGeneration;
-use crate::gateway_state::GatewayState;
 use crate::response::ExpectedResponse;
 use crate::session::cancellation::Cancellation;
 
@@ -43,7 +43,8 @@ const MAX_QUEUED_KIB: u32 = 4 << 10;
 const MAX_INPUT_REQUESTS: usize = 16;
 
 pub(super) struct CallTask {
-    gateway: Arc<GatewayState>,
+    context: Arc<CallContext>,
+    bridge: Arc<Bridge>,
     caller: Identity,
     /// Address from which the call was started, if known.
     address: Option<IpAddr>,
@@ -87,6 +88,7 @@ enum NextAction {
 
 impl CallTask {
     pub(super) fn new(
+        bridge: &Arc<Bridge>,
         call: &Call,
         backend_session: Arc<BackendSession>,
         events: EventReader,
@@ -96,7 +98,8 @@ impl CallTask {
     ) -> Self {
         let bytes = |key: &str| meta(call, key).map(Bytes::copy_from_slice);
         Self {
-            gateway: Arc::clone(&call.gateway),
+            context: Arc::clone(&call.context),
+            bridge: Arc::clone(bridge),
             caller: call.caller.identity().clone(),
             address: call.address,
             backend_session,
@@ -212,10 +215,10 @@ impl CallTask {
                 _ = outlet.send(CallEvent::Message(message, permit, count)).await;
             }
         };
-        if timeout(self.gateway.limits.detached_timeout, telling).await.is_ok() {
+        if timeout(self.context.detached_timeout, telling).await.is_ok() {
             return NextAction::More;
         }
-        self.gateway.budgets.detached.note_ended();
+        self.context.budgets.detached.note_ended();
         NextAction::Unread
     }
 
@@ -225,7 +228,9 @@ impl CallTask {
             match &self.backend().per_caller {
                 Some(owns) => {
                     owns.changed(&self.caller);
-                    self.gateway.notify_caller(&self.caller, &ByGeneration::both(vec![kind]));
+                    self.context
+                        .notifier
+                        .notify_caller(&self.caller, &ByGeneration::both(vec![kind]));
                 }
                 None => self.backend().list_changed(kind, Generation::Stateful),
             }

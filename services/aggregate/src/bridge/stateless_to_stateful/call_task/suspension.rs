@@ -29,9 +29,9 @@ impl CallTask {
         mut outlet: CallEventSender,
     ) -> Option<CallEventSender> {
         let _pause = self.hold.pause();
-        let gateway = Arc::clone(&self.gateway);
+        let (bridge, context) = (Arc::clone(&self.bridge), Arc::clone(&self.context));
         while !asked.is_empty() {
-            let Some(mut place) = gateway.suspended_calls.park(&self.caller, self.address) else {
+            let Some(mut place) = bridge.suspended_calls.park(&self.caller, self.address) else {
                 let rejection = Rejection::overloaded("too many calls are suspended", 30);
                 self.end(CallEvent::Refused(rejection), &outlet).await;
                 return None;
@@ -40,7 +40,7 @@ impl CallTask {
                 .iter()
                 .map(|asked| (asked.key.clone(), asked.server_request.clone()))
                 .collect();
-            let mut reservation = gateway.budgets.account(&self.caller, self.address).open();
+            let mut reservation = context.budgets.account(&self.caller, self.address).open();
             let size: usize = asked.iter().map(|asked| asked.server_request.len()).sum();
             if !reservation.resize(size + self.held()) {
                 let rejection =
@@ -51,7 +51,7 @@ impl CallTask {
             outlet.send(CallEvent::Questions(place.handle, server_requests)).await.ok()?;
             drop(outlet);
             let Some(resume) = self.wait(&mut place, &mut reservation, size).await else {
-                gateway.budgets.detached.note_ended();
+                context.budgets.detached.note_ended();
                 let expired = time_to_expiry(&self.caller).is_some_and(|left| left.is_zero());
                 self.cancellation.send(if expired { TOKEN_EXPIRED } else { NO_ANSWER });
                 return None;
@@ -76,7 +76,7 @@ impl CallTask {
     ) -> Option<Resumption> {
         // The call cannot be resumed after the token that started it has expired.
         let token = time_to_expiry(&self.caller).unwrap_or(Duration::MAX);
-        let patience = self.gateway.limits.suspension_timeout.min(token);
+        let patience = self.bridge.suspension_timeout.min(token);
         let caller = self.caller.clone();
         let mut waiting = pin!(async {
             tokio::select! {
@@ -129,7 +129,7 @@ impl CallTask {
 
     /// Drops the buffered messages and ends the call because they exceed the limit.
     fn drop_early(&mut self) {
-        self.gateway.budgets.detached.note_ended();
+        self.context.budgets.detached.note_ended();
         self.early.clear();
         // Dropping the body also closes the backend's response.
         self.events = EventReader::new(Body::empty(), 0);

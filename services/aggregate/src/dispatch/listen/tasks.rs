@@ -8,8 +8,7 @@ use vmcp_core::{Generation, MediaType, Rejection, cause_ref, code};
 use vmcp_timeout::TimeoutControl;
 use vmcp_wire::{Envelope, Key, Span, Splice, elements, find, parse_json_string, scan};
 
-use super::follow::{MAX_EVENT_BYTES, RETRY_DELAY, listening};
-use super::{Listener, MAX_RESOURCES};
+use super::MAX_RESOURCES;
 use crate::backend::BackendHandle;
 use crate::backend::error::BackendError;
 use crate::backend::event_reader::EventReader;
@@ -18,7 +17,9 @@ use crate::backend::rpc::send_request;
 use crate::call::Call;
 use crate::capabilities::{TASKS, TASKS_REQUIRED, declares, tasks_required};
 use crate::catalog::define_literal;
-use crate::gateway_state::GatewayState;
+use crate::notify::authorizer::NotificationFilter;
+use crate::notify::backend_stream::{MAX_EVENT_BYTES, RETRY_DELAY, listening};
+use crate::notify::listeners::Listener;
 use crate::tasks::{self, TASK_CHANGED, TaskId, translated, visible_tool};
 
 const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
@@ -66,7 +67,7 @@ pub(crate) async fn find_tasks(
         // Policy evaluation takes time and there can be many tasks, so yield to other requests.
         tokio::task::yield_now().await;
         let id = parse_json_string(&literal);
-        let task = id.and_then(|id| TaskId::open(&id, &call.gateway.seal, call.caller.identity()));
+        let task = id.and_then(|id| TaskId::open(&id, &call.context.seal, call.caller.identity()));
         let Some(TaskId { backend: owner, tool, id }) = task else { continue };
         let mut backends = call.snapshot.backends.iter();
         let Some(backend) = backends.find(|backend| *backend.name() == *owner) else { continue };
@@ -86,12 +87,12 @@ pub(crate) async fn find_tasks(
 
 /// Notifies a listener of the tasks of one backend until all have ended.
 pub(crate) async fn for_listener(
-    gateway: Arc<GatewayState>,
+    filter: Arc<NotificationFilter>,
     listener: Arc<Listener>,
     backend: Arc<BackendHandle>,
     tasks: Vec<FollowedTask>,
 ) {
-    let mut follower = TaskFollower { gateway, listener, backend, tasks };
+    let mut follower = TaskFollower { filter, listener, backend, tasks };
     let mut pause = RETRY_DELAY.0;
     while !follower.tasks.is_empty() {
         match follower.open().await {
@@ -113,7 +114,7 @@ pub(crate) async fn for_listener(
 }
 
 struct TaskFollower {
-    gateway: Arc<GatewayState>,
+    filter: Arc<NotificationFilter>,
     listener: Arc<Listener>,
     backend: Arc<BackendHandle>,
     /// Tasks that have not ended, as far as the client knows.
@@ -201,7 +202,7 @@ impl TaskFollower {
     fn notify_client(&mut self, index: usize, message: &Bytes, params: Span) {
         let Some(task) = self.tasks.get_mut(index) else { return };
         let caller = self.listener.caller.identity();
-        if self.gateway.may_follow(caller, &self.backend, &task.tool)
+        if self.filter.may_follow(caller, &self.backend, &task.tool)
             && let Ok(message) = translated(message, params, &task.id, &task.literal)
         {
             self.listener.push(&message);

@@ -1,5 +1,4 @@
-//! Building of catalogs from the backends' offers. Each catalog is built in its own task, so it is completed even if the
-//! observer that requested it has ended.
+//! Building of catalogs from the backends' offers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -7,8 +6,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::catalog::Conflict;
-use crate::gateway_state::{GatewayState, MAX_INLINE_ITEMS};
+use super::CatalogStore;
+use crate::catalog::{ByGeneration, Conflict, Kind};
+use crate::snapshot::MAX_INLINE_ITEMS;
 use crate::sync::lock;
 
 /// Time to collect further changes before a catalog is built.
@@ -16,7 +16,7 @@ const GATHER_TIME: Duration = Duration::from_millis(5);
 
 /// Requested and completed catalog builds.
 #[derive(Debug, Default)]
-pub(crate) struct Rebuilds {
+pub(super) struct Rebuilds {
     /// Number of requests covered by the last catalog. Held while a catalog is built or replaced, so an older build cannot
     /// overwrite a newer one.
     stored: tokio::sync::Mutex<u64>,
@@ -28,7 +28,7 @@ pub(crate) struct Rebuilds {
 
 impl Rebuilds {
     /// Prevents catalogs from being stored until the guard is dropped.
-    pub(crate) async fn hold(&self) -> impl Drop + use<'_> {
+    pub(super) async fn hold(&self) -> impl Drop + use<'_> {
         self.stored.lock().await
     }
 
@@ -42,24 +42,14 @@ impl Rebuilds {
     }
 }
 
-impl GatewayState {
-    /// Rebuilds the catalog from the current offers and notifies clients of changes. Dropping the future does not stop the
-    /// build.
+impl CatalogStore {
+    /// Rebuilds the catalog from the current offers. `notify` receives the changes before any later build is stored.
     ///
     /// At a start or after an outage, new offers arrive in bursts. Collecting them saves the time and memory of catalogs that
     /// no client needs.
-    pub(crate) async fn rebuild(self: &Arc<Self>) {
+    pub(crate) async fn rebuild(&self, notify: impl FnOnce(&ByGeneration<Vec<Kind>>)) {
         let request = self.rebuilds.requested.fetch_add(1, Ordering::AcqRel) + 1;
-        let until = self.rebuilds.gather();
-        let gateway = Arc::clone(self);
-        let rebuilding = tokio::spawn(async move {
-            tokio::time::sleep_until(until).await;
-            gateway.rebuild_for(request).await;
-        });
-        _ = rebuilding.await;
-    }
-
-    async fn rebuild_for(&self, request: u64) {
+        tokio::time::sleep_until(self.rebuilds.gather()).await;
         let mut stored = self.rebuilds.stored.lock().await;
         if *stored >= request {
             return;
@@ -82,7 +72,7 @@ impl GatewayState {
         snapshot.store(catalogs);
         // Set last: requests that are covered do not build another catalog.
         *stored = satisfied;
-        self.notify_clients(&changes);
+        notify(&changes);
     }
 }
 
@@ -102,23 +92,20 @@ fn warn_of_conflicts(found: &[Conflict], known: &[Conflict]) {
 #[cfg(test)]
 mod tests {
     use std::future::pending;
-    use std::pin::pin;
 
     use bytes::Bytes;
     use http::{Request, Response};
     use http_body_util::Full;
-    use tokio::time::sleep;
     use vmcp_core::{Backend, Body, BoxError, Generation};
 
     use super::*;
-    use crate::catalog::{Items, Kind, Offer, Offers};
-    use crate::seal::Seal;
+    use crate::catalog::{Items, Offer, Offers};
     use crate::settings::{
-        Advice, BackendService, BackendSettings, Limits, PartialFailure, Rules, ServiceWrapper,
-        Settings, Sharing, Transport,
+        Advice, BackendService, BackendSettings, PartialFailure, Rules, ServiceWrapper, Settings,
+        Sharing, Transport,
     };
 
-    fn gateway() -> Arc<GatewayState> {
+    fn store() -> Arc<CatalogStore> {
         let silent = tower::service_fn(|_: Request<Full<Bytes>>| {
             pending::<Result<Response<Body>, BoxError>>()
         });
@@ -143,11 +130,7 @@ mod tests {
             partial_failure: PartialFailure::BestEffort,
             checks: None,
         };
-        GatewayState::new(
-            settings,
-            Limits::default(),
-            Seal::new(&[[0; 32]], Duration::from_secs(1)),
-        )
+        CatalogStore::new(settings, None).0
     }
 
     fn offer(count: usize) -> Arc<Offers> {
@@ -158,34 +141,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn builds_catalog_after_observer_ends() {
-        for (count, wait) in [(1, 0), (MAX_INLINE_ITEMS + 1, 0), (MAX_INLINE_ITEMS + 1, 6)] {
-            let gateway = gateway();
-            let snapshot = gateway.snapshot();
-            snapshot.backends[0].offers.store(offer(count));
-            let given_up =
-                tokio::time::timeout(Duration::from_millis(wait), gateway.rebuild()).await;
-            assert!(given_up.is_err() || count > MAX_INLINE_ITEMS, "{count} {wait}");
-            let made = pin!(async {
-                while snapshot.catalog(Generation::Stateful).list(Kind::Tools).len() != count {
-                    sleep(Duration::from_millis(1)).await;
-                }
-            });
-            assert!(tokio::time::timeout(Duration::from_secs(10), made).await.is_ok());
-        }
-    }
-
-    #[tokio::test]
     async fn concurrent_requests_build_one_catalog() {
-        let gateway = gateway();
-        let snapshot = gateway.snapshot();
-        snapshot.backends[0].offers.store(offer(3));
-        let first = snapshot.catalog(Generation::Stateful).serial.refer();
-        tokio::join!(gateway.rebuild(), gateway.rebuild(), gateway.rebuild());
-        let made = snapshot.catalog(Generation::Stateful).serial.refer();
-        assert_ne!(made, first);
-        assert_eq!(*gateway.rebuilds.stored.lock().await, 3);
-        gateway.rebuild().await;
-        assert_ne!(snapshot.catalog(Generation::Stateful).serial.refer(), made);
+        for count in [3, MAX_INLINE_ITEMS + 1] {
+            let store = store();
+            let snapshot = store.snapshot();
+            snapshot.backends[0].offers.store(offer(count));
+            let first = snapshot.catalog(Generation::Stateful).serial.refer();
+            tokio::join!(store.rebuild(|_| {}), store.rebuild(|_| {}), store.rebuild(|_| {}));
+            let catalog = snapshot.catalog(Generation::Stateful);
+            let made = catalog.serial.refer();
+            assert_ne!(made, first);
+            assert_eq!(catalog.list(Kind::Tools).len(), count);
+            assert_eq!(*store.rebuilds.stored.lock().await, 3);
+            store.rebuild(|_| {}).await;
+            assert_ne!(snapshot.catalog(Generation::Stateful).serial.refer(), made);
+        }
     }
 }

@@ -6,14 +6,16 @@ use http::Response;
 use vmcp_core::{Body, Generation, MediaType, Rejection};
 use vmcp_wire::{Envelope, Outcome, scan};
 
-use super::follow;
 use crate::backend::SupportedModes;
 use crate::backend::collect::read_error_body;
-use crate::call::{Call, Target, result};
+use crate::bridge::{Bridge, notifications};
+use crate::call::{Call, Target};
+use crate::response::result;
 use crate::session::Session;
 
 /// Subscribes at the backend that has the resource. Its updates are then sent on the client's notification stream.
 pub(crate) async fn subscribe(
+    bridge: &Arc<Bridge>,
     call: Arc<Call>,
     session: Arc<Session>,
     method: &'static str,
@@ -29,7 +31,7 @@ pub(crate) async fn subscribe(
         return Err(Rejection::invalid_params("too many subscriptions of this session"));
     }
     // The client may open its stream later; earlier notifications are queued for it.
-    session.streams().standing(|| session.account(&call.gateway.budgets));
+    session.streams().standing(|| session.account(&call.context.budgets));
     if target.backend.modes() == Some(SupportedModes::Stateless) {
         if target.decided.is_some_and(|decided| decided != Generation::Stateless) {
             return Err(call.outdated(&target.backend));
@@ -37,19 +39,19 @@ pub(crate) async fn subscribe(
         slot.subscribe(&uri, wanted);
         // A different set of resources requires a new stream.
         slot.stop_listening();
-        follow::follow(&call.gateway, &session, &slot);
+        notifications::follow(&call.context, &session, &slot);
         return Ok(result(&call.id(), b"{}"));
     }
     if !wanted {
         slot.subscribe(&uri, false);
     }
-    let (response, accepted) = accepted(Arc::clone(&call).forward(method).await?).await?;
+    let (response, accepted) = accepted(bridge.forward(Arc::clone(&call), method).await?).await?;
     if accepted {
         // Stored only now: otherwise a session opened by the request would send the subscription too.
         if wanted {
             slot.subscribe(&uri, true);
         }
-        follow::follow(&call.gateway, &session, &slot);
+        notifications::follow(&call.context, &session, &slot);
     }
     Ok(response)
 }

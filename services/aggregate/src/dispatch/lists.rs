@@ -5,28 +5,19 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::Response;
 use http::header::{CONTENT_TYPE, HeaderValue};
-use vmcp_core::{AlreadyFiltered, Body, Generation, ItemKind, Rejection};
+use vmcp_core::{AlreadyFiltered, Body, Rejection};
 use vmcp_wire::{Key, write_json_string};
 
-use crate::backend::BackendHandle;
 use crate::cache::caller_catalog_cache::CallerView;
+use crate::cache::list_views::Views;
 use crate::call::Call;
-use crate::catalog::{Kind, Page, could_show, define_literal};
+use crate::catalog::{Kind, Page, define_literal};
 use crate::event_stream::event_stream;
-use crate::gateway_state::{BackendCatalog, Snapshot};
 use crate::settings::PartialFailure;
+use crate::snapshot::{BackendCatalog, MissingBackend, Snapshot};
 
 /// Member of a list's `_meta` that names the backends whose items may be missing.
 const INCOMPLETE: &str = "vmcp.dev/incomplete";
-
-/// Reason for a backend whose first offer is still pending.
-const FETCH_PENDING: &str = "has not returned its lists yet";
-
-/// Backend whose items may be missing from a list.
-struct MissingBackend {
-    backend: String,
-    reason: String,
-}
 
 /// Catalog for a list request, and the backends missing from it.
 struct ListSource {
@@ -34,18 +25,13 @@ struct ListSource {
     gaps: Vec<MissingBackend>,
 }
 
-impl MissingBackend {
-    /// Creates the entry of a backend. `reason` is a clause that continues a sentence about it.
-    fn new(backend: &BackendHandle, reason: &str) -> Self {
-        let subject = format!("backend {} ", backend.name());
-        let reason = reason.strip_prefix(&subject).unwrap_or(reason).to_owned();
-        Self { backend: backend.name().to_owned(), reason }
-    }
-}
-
 /// Lists the items that the caller may see. A cursor contains the last visible key, so neither the cursor nor the page length
 /// reveals hidden items.
-pub(crate) async fn list(call: &Call, kind: Kind) -> Result<Response<Body>, Rejection> {
+pub(crate) async fn list(
+    call: &Call,
+    kind: Kind,
+    views: &Arc<Views>,
+) -> Result<Response<Body>, Rejection> {
     let cursor = match (call.message.param(Key::Cursor), call.message.text(Key::Cursor)) {
         (None | Some(b"null"), _) => None,
         (Some(_), Some(text)) => Some(text.read(&call.message.bytes)),
@@ -56,8 +42,7 @@ pub(crate) async fn list(call: &Call, kind: Kind) -> Result<Response<Body>, Reje
     let page = match &call.permissions {
         None => whole.page(kind, cursor.as_deref()),
         Some(permissions) => {
-            let view =
-                call.gateway.list_views.of(&catalog, kind, permissions, call.generation()).await;
+            let view = views.of(&catalog, kind, permissions, call.generation()).await;
             view.ok_or_else(Rejection::internal)?.page(whole, kind, cursor.as_deref())
         }
     };
@@ -148,7 +133,7 @@ async fn offered(call: &Call) -> Result<ListSource, Rejection> {
             snapshot.settle().await;
             complete = snapshot.complete(generation);
         }
-        let newest = call.gateway.snapshot();
+        let newest = call.context.catalogs.snapshot();
         if complete.is_ok() || Arc::ptr_eq(&newest, &snapshot) {
             complete?;
             return own(call, &snapshot).await;
@@ -164,7 +149,7 @@ async fn own(call: &Call, snapshot: &Arc<Snapshot>) -> Result<ListSource, Reject
     if !snapshot.per_caller {
         return Ok(ListSource { catalog: snapshot.catalog(generation), gaps });
     }
-    let seen = call.gateway.seen_by(snapshot, &call.caller, call.cause());
+    let seen = call.context.catalogs.seen_by(snapshot, &call.caller, call.cause());
     let seen = Box::pin(seen).await;
     let CallerView { catalogs, missing } = seen.ok_or_else(Rejection::internal)?;
     let first = missing.first().filter(|_| snapshot.partial_failure == PartialFailure::Fail);
@@ -186,77 +171,4 @@ fn single_line(items: Bytes) -> Bytes {
     }
     let line = |byte: &u8| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte };
     items.iter().map(line).collect()
-}
-
-/// Describes the error of a backend that is unavailable.
-fn trouble(backend: &BackendHandle) -> Option<String> {
-    let reason = backend.unavailable_reason()?;
-    let subject = format!("backend {} ", backend.name());
-    Some(reason.strip_prefix(&subject).unwrap_or(&reason).to_owned())
-}
-
-impl Snapshot {
-    /// Returns the backends that are missing from the lists of one generation.
-    fn gaps(&self, generation: Generation) -> Vec<MissingBackend> {
-        let silent = self.backends.iter().filter(|backend| backend.is_silent(generation));
-        let gap = |backend: &Arc<BackendHandle>| {
-            MissingBackend::new(
-                backend,
-                &trouble(backend).unwrap_or_else(|| FETCH_PENDING.to_owned()),
-            )
-        };
-        silent.map(gap).collect()
-    }
-
-    /// Rejects a list with missing items (seed section 2.9.7, `partialFailureMode: fail`).
-    fn complete(&self, generation: Generation) -> Result<(), Rejection> {
-        if self.partial_failure == PartialFailure::BestEffort {
-            return Ok(());
-        }
-        self.known_down(generation)?;
-        let missing = self.backends.iter().find(|backend| backend.is_silent(generation));
-        match missing {
-            None => Ok(()),
-            Some(backend) => {
-                let problem = "has not returned its lists yet; partialFailureMode is fail";
-                Err(Rejection::backend_unavailable(backend.name(), problem))
-            }
-        }
-    }
-
-    /// Returns the rejection for a name or URI that may still appear: that of the first backend that could have it and whose
-    /// offer, shared or in `own`, is missing.
-    pub(crate) fn pending_rejection(
-        &self,
-        kind: ItemKind,
-        name: &str,
-        own: &[(Arc<BackendHandle>, Rejection)],
-        generation: Generation,
-    ) -> Option<Rejection> {
-        let could =
-            |backend: &&Arc<BackendHandle>| could_show(&self.rules, backend.name(), kind, name);
-        self.backends.iter().filter(could).find_map(|backend| {
-            if !backend.shared() {
-                let mut own = own.iter().filter(|(of, _)| of.id == backend.id);
-                return own.next().map(|(_, rejection)| rejection.clone());
-            }
-            let problem = backend.is_silent(generation).then(|| trouble(backend))?;
-            let problem = problem.unwrap_or_else(|| FETCH_PENDING.to_owned());
-            Some(Rejection::backend_unavailable(backend.name(), &problem))
-        })
-    }
-
-    /// Rejects a list that will fail whatever the pending backends return, so waiting is pointless.
-    fn known_down(&self, generation: Generation) -> Result<(), Rejection> {
-        if self.partial_failure == PartialFailure::BestEffort {
-            return Ok(());
-        }
-        for backend in self.backends.iter().filter(|backend| backend.is_silent(generation)) {
-            if let Some(problem) = trouble(backend) {
-                let problem = format!("{problem}; partialFailureMode is fail");
-                return Err(Rejection::backend_unavailable(backend.name(), &problem));
-            }
-        }
-        Ok(())
-    }
 }

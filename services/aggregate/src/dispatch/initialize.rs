@@ -2,18 +2,18 @@
 //! for a backend.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use http::{HeaderValue, Response};
 use vmcp_core::{Body, Caller, Identity, LATEST_STATEFUL, Rejection, STATEFUL, STATELESS};
 use vmcp_wire::Key;
 
 use crate::backend::request::SESSION;
-use crate::call::{Call, result};
+use crate::call::Call;
 use crate::capabilities::{BRIDGED_IN_SESSIONS, bridged};
 use crate::catalog::define_literal;
-use crate::gateway_state::GatewayState;
+use crate::response::result;
 use crate::session::Session;
+use crate::session::store::SessionStore;
 
 /// Capabilities of the gateway, independent of its backends.
 const CAPABILITIES: &str = r#""tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"completions":{},"logging":{}"#;
@@ -28,6 +28,7 @@ const MAX_CLIENT_INFO_BYTES: usize = 16 << 10;
 /// Opens a session (MCP 2025-11-25, Lifecycle). `address` is that of the client, if known.
 pub(crate) fn initialize(
     call: &Call,
+    sessions: &SessionStore,
     address: Option<IpAddr>,
 ) -> Result<Response<Body>, Rejection> {
     let message = &call.message;
@@ -41,28 +42,19 @@ pub(crate) fn initialize(
     if capabilities.len() + client.len() > MAX_CLIENT_INFO_BYTES {
         return Err(Rejection::invalid_params("capabilities and clientInfo are too long"));
     }
-    if call.gateway.sessions.len() >= call.gateway.limits.sessions {
-        call.gateway.sweep();
-    }
     let capabilities = bridged(capabilities, BRIDGED_IN_SESSIONS);
     let session = Session::new(revision, call.caller.clone(), address, &capabilities, client);
-    let opened = call
-        .gateway
-        .sessions
-        .open(call.caller.identity().clone(), address, session)
-        .map_err(|full| Rejection::overloaded(full.to_string(), 30))?;
-    if let Some(evicted) = opened.evicted {
-        evicted.end();
-    }
+    let opened = sessions.open(&call.caller, address, session);
+    let id = opened.map_err(|full| Rejection::overloaded(full.to_string(), 30))?;
     let mut out = format!(
         r#"{{"protocolVersion":"{revision}","capabilities":{{{CAPABILITIES},"extensions":{SESSION_EXTENSIONS}}},"serverInfo":"#
     )
     .into_bytes();
-    out.extend_from_slice(&server(&call.gateway));
+    out.extend_from_slice(call.context.catalogs.client_info().as_bytes());
     append_instructions(&mut out, call);
     out.push(b'}');
     let mut response = result(&call.id(), &out);
-    let id = HeaderValue::from_str(&opened.id.to_string()).map_err(|_| Rejection::internal())?;
+    let id = HeaderValue::from_str(&id.to_string()).map_err(|_| Rejection::internal())?;
     response.headers_mut().insert(SESSION, id);
     Ok(response)
 }
@@ -82,7 +74,7 @@ pub(crate) fn discover(call: &Call) -> Response<Body> {
         )
         .as_bytes(),
     );
-    out.extend_from_slice(&server(&call.gateway));
+    out.extend_from_slice(call.context.catalogs.client_info().as_bytes());
     out.push(b'}');
     append_instructions(&mut out, call);
     out.push(b'}');
@@ -94,11 +86,6 @@ fn append_instructions(out: &mut Vec<u8>, call: &Call) {
         out.extend_from_slice(b",\"instructions\":");
         out.extend_from_slice(&define_literal(instructions));
     }
-}
-
-/// Returns `serverInfo`.
-fn server(gateway: &Arc<GatewayState>) -> Vec<u8> {
-    gateway.client_info().as_bytes().to_vec()
 }
 
 /// Returns a member of `params`, which has to be an object.

@@ -10,7 +10,8 @@ use vmcp_wire::{Key, Span, Splice};
 
 use crate::backend::request::{post, with_operation};
 use crate::backend::rpc::notify;
-use crate::call::{Call, result};
+use crate::call::Call;
+use crate::response::result;
 use crate::session::{PendingServerRequest, Session};
 
 const LEVELS: [&str; 8] =

@@ -8,7 +8,8 @@ use http_body_util::BodyExt;
 use vmcp_core::{Body, Rejection, code};
 use vmcp_wire::scan_prefix;
 
-use super::Call;
+use crate::bridge::Bridge;
+use crate::call::Call;
 use crate::response;
 
 /// Maximum length of a response that is checked for an error. Longer responses are not errors.
@@ -16,8 +17,11 @@ const REFUSAL: u64 = 16 << 10;
 
 /// Processes `completion/complete`. If the backend does not know the method, the result is empty: the gateway has declared
 /// completions, so the request is valid.
-pub(crate) async fn complete(call: Arc<Call>) -> Result<Response<Body>, Rejection> {
-    let response = Arc::clone(&call).forward("completion/complete").await?;
+pub(crate) async fn complete(
+    bridge: &Arc<Bridge>,
+    call: Arc<Call>,
+) -> Result<Response<Body>, Rejection> {
+    let response = bridge.forward(Arc::clone(&call), "completion/complete").await?;
     if response.body().size_hint().exact().is_none_or(|size| size > REFUSAL) {
         return Ok(response);
     }

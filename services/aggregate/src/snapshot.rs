@@ -1,0 +1,174 @@
+//! Configuration snapshot with the catalogs built from the backends' offers.
+
+mod missing;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use vmcp_core::{ByteBudget, Generation, ItemBackend};
+
+pub(crate) use self::missing::MissingBackend;
+use crate::backend::BackendHandle;
+use crate::backend::per_caller::InternedOffers;
+use crate::catalog::{Catalog, CatalogInput, Catalogs, Kind, Offer, combine};
+use crate::settings::{BackendSettings, Checks, PartialFailure, Rules, Settings, Sharing};
+
+/// Maximum number of items for which a catalog is built inline; this takes less than a millisecond.
+pub(crate) const MAX_INLINE_ITEMS: usize = 2000;
+
+/// Catalog of one generation, with backend handles.
+pub(crate) type BackendCatalog = Catalog<Arc<BackendHandle>>;
+
+/// Catalogs of both generations, with backend handles.
+pub(crate) type BackendCatalogs = Catalogs<Arc<BackendHandle>>;
+
+/// Configuration and its current catalogs. A request completes with the snapshot it began with; the catalogs change with the
+/// backends.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    pub(crate) partial_failure: PartialFailure,
+    pub(crate) checks: Option<Checks>,
+    pub(crate) rules: Rules,
+    pub(crate) backends: Vec<Arc<BackendHandle>>,
+    /// `true` if some backends have per-caller offers.
+    pub(crate) per_caller: bool,
+    /// Catalogs of the offers that all callers share.
+    catalogs: ArcSwap<BackendCatalogs>,
+}
+
+impl Snapshot {
+    /// Creates the snapshot of a configuration. Backends that `old` has with equal settings keep their state.
+    pub(crate) fn new(settings: Settings, old: Option<&Self>, budget: Option<&ByteBudget>) -> Self {
+        let Settings { name, version, backends, rules, partial_failure, checks } = settings;
+        let kept: HashMap<_, _> = old
+            .iter()
+            .flat_map(|old| &old.backends)
+            .map(|backend| ((backend.tag.clone(), backend.fingerprint), Arc::clone(backend)))
+            .collect();
+        let handle = |settings: BackendSettings| {
+            let known = kept.get(&(settings.backend.clone(), settings.fingerprint));
+            // An offer that belongs to a caller must not become shared.
+            match known.filter(|backend| backend.shared() == (settings.catalog == Sharing::Shared))
+            {
+                Some(backend) => {
+                    backend.reconfigure(&settings);
+                    Arc::clone(backend)
+                }
+                None => BackendHandle::new(settings, budget.cloned()),
+            }
+        };
+        let backends: Vec<_> = backends.into_iter().map(handle).collect();
+        let none = combine(&[], &[], &rules);
+        let snapshot = Self {
+            name,
+            version,
+            partial_failure,
+            checks,
+            rules,
+            per_caller: backends.iter().any(|backend| !backend.shared()),
+            backends,
+            catalogs: ArcSwap::from_pointee(none),
+        };
+        snapshot.store(snapshot.combine(&[]));
+        snapshot
+    }
+
+    /// Borrows the catalogs briefly, which is cheaper than cloning the `Arc`.
+    pub(crate) fn look(&self) -> arc_swap::Guard<Arc<BackendCatalogs>> {
+        self.catalogs.load()
+    }
+
+    pub(crate) fn catalogs(&self) -> Arc<BackendCatalogs> {
+        self.catalogs.load_full()
+    }
+
+    /// Returns the catalog for clients of one generation.
+    pub(crate) fn catalog(&self, generation: Generation) -> Arc<BackendCatalog> {
+        Arc::clone(self.catalogs.load().of(generation))
+    }
+
+    pub(crate) fn store(&self, catalogs: BackendCatalogs) {
+        self.catalogs.store(Arc::new(catalogs));
+    }
+
+    /// Waits for pending first offers, each for a limited time from when its fetch began.
+    pub(crate) async fn settle(&self) {
+        let patience = self.patience();
+        for backend in self.backends.iter().filter(|backend| backend.shared()) {
+            backend.wait_ready(patience).await;
+        }
+    }
+
+    /// Returns the time to wait for a first offer.
+    pub(crate) fn patience(&self) -> Duration {
+        match self.partial_failure {
+            PartialFailure::Fail => Duration::from_secs(5),
+            PartialFailure::BestEffort => Duration::from_secs(1),
+        }
+    }
+
+    /// Returns the number of shared items of all backends.
+    pub(crate) fn items(&self) -> usize {
+        self.backends.iter().map(|backend| backend.offers.load().len()).sum()
+    }
+
+    /// Returns `true` if the per-caller items of any caller may differ from those under `old`.
+    pub(crate) fn per_caller_changed(&self, old: &Self) -> bool {
+        let own = |backends: &[Arc<BackendHandle>]| -> Vec<_> {
+            backends.iter().filter(|backend| !backend.shared()).map(|backend| backend.id).collect()
+        };
+        let (own, before) = (own(&self.backends), own(&old.backends));
+        own != before || !own.is_empty() && self.rules != old.rules
+    }
+
+    /// Builds the catalogs of the shared offers and a caller's own offers: one for each per-caller backend, in their order.
+    pub(crate) fn combine(&self, own: &[Option<Arc<InternedOffers>>]) -> BackendCatalogs {
+        let offers: Vec<_> =
+            self.backends.iter().map(|backend| backend.offers.load_full()).collect();
+        let (mut own, none) = (own.iter(), Offer::default());
+        let parts: Vec<_> = self
+            .backends
+            .iter()
+            .zip(&offers)
+            .filter_map(|(backend, offer)| {
+                let offers =
+                    if backend.shared() { &**offer } else { &own.next()?.as_ref()?.offers };
+                let only = offers.only_generation();
+                let offers = offers.known(&none)?;
+                Some(CatalogInput {
+                    name: backend.name(),
+                    backend: Arc::clone(backend),
+                    offers,
+                    only,
+                })
+            })
+            .collect();
+        let backends: Vec<_> = self.backends.iter().map(|backend| backend.name()).collect();
+        combine(&parts, &backends, &self.rules)
+    }
+}
+
+impl BackendCatalog {
+    /// Returns the policy attributes of the backend `backend`, for a client of this generation.
+    pub(crate) fn item_backend<'a>(
+        &self,
+        backend: &'a BackendHandle,
+        client: Generation,
+    ) -> ItemBackend<'a> {
+        ItemBackend { name: backend.name(), generation: self.spoken(backend.name(), client) }
+    }
+
+    /// Returns the policy attributes of the backend of a listed item.
+    pub(crate) fn backend_of(
+        &self,
+        kind: Kind,
+        name: &str,
+        client: Generation,
+    ) -> Option<ItemBackend<'_>> {
+        self.owner(kind, name).map(|backend| self.item_backend(backend, client))
+    }
+}
