@@ -1,4 +1,7 @@
 //! Middleware that limits concurrent requests.
+//!
+//! tower's `ConcurrencyLimit` waits for a permit in `poll_ready`, before the request is known. This layer decides by the
+//! request, which allows shares by client address, and responds at once, as clients expect from an overloaded server.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -9,6 +12,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::{Extensions, Request, Response};
+use pin_project_lite::pin_project;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower_layer::Layer;
 use tower_service::Service;
@@ -44,7 +48,7 @@ pub struct ConcurrencyLimit<S> {
 
 /// Permit of a request, released on drop.
 #[derive(Debug)]
-pub struct RequestPermit {
+struct RequestPermit {
     _permit: OwnedSemaphorePermit,
     _address: Option<AddressPermit>,
 }
@@ -56,13 +60,26 @@ struct AddressPermit {
     address: IpAddr,
 }
 
-/// Response future of [`ConcurrencyLimit`].
-#[derive(Debug)]
-pub enum ResponseFuture<F> {
-    /// Waits for the inner service.
-    Admitted(F, RequestPermit),
-    /// The limit is reached.
-    Overloaded,
+pin_project! {
+    /// Response future of [`ConcurrencyLimit`].
+    #[derive(Debug)]
+    pub struct ConcurrencyLimitFuture<F> {
+        #[pin]
+        kind: Kind<F>,
+    }
+}
+
+pin_project! {
+    #[derive(Debug)]
+    #[project = KindProjection]
+    enum Kind<F> {
+        Admitted {
+            #[pin]
+            future: F,
+            permit: RequestPermit,
+        },
+        Overloaded,
+    }
 }
 
 impl ConcurrencyLimitLayer {
@@ -136,40 +153,53 @@ impl<S> Layer<S> for ConcurrencyLimitLayer {
     }
 }
 
+impl<S> ConcurrencyLimit<S> {
+    /// Returns a reference to the inner service.
+    pub fn get_ref(&self) -> &S {
+        &self.inner
+    }
+
+    /// Consumes `self`, returning the inner service.
+    pub fn into_inner(self) -> S {
+        self.inner
+    }
+}
+
 impl<S, B, R> Service<Request<B>> for ConcurrencyLimit<S>
 where
-    S: Service<Request<B>, Response = Response<R>, Future: Unpin>,
+    S: Service<Request<B>, Response = Response<R>>,
     R: From<Bytes>,
 {
     type Response = Response<R>;
     type Error = S::Error;
-    type Future = ResponseFuture<S::Future>;
+    type Future = ConcurrencyLimitFuture<S::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(cx)
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        match self.permits.try_acquire(request.extensions()) {
-            Some(permit) => ResponseFuture::Admitted(self.inner.call(request), permit),
-            None => ResponseFuture::Overloaded,
-        }
+        let kind = match self.permits.try_acquire(request.extensions()) {
+            Some(permit) => Kind::Admitted { future: self.inner.call(request), permit },
+            None => Kind::Overloaded,
+        };
+        ConcurrencyLimitFuture { kind }
     }
 }
 
-impl<F, R, E> Future for ResponseFuture<F>
+impl<F, R, E> Future for ConcurrencyLimitFuture<F>
 where
-    F: Future<Output = Result<Response<R>, E>> + Unpin,
+    F: Future<Output = Result<Response<R>, E>>,
     R: From<Bytes>,
 {
     type Output = Result<Response<R>, E>;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match &mut *self {
-            Self::Admitted(future, _) => Pin::new(future).poll(cx),
-            Self::Overloaded => {
-                let refusal = Rejection::overloaded("too many requests are under way", 1);
-                Poll::Ready(Ok(refusal.into_response(None)))
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.project().kind.project() {
+            KindProjection::Admitted { future, permit: _ } => future.poll(cx),
+            KindProjection::Overloaded => {
+                let rejection = Rejection::overloaded("too many requests are under way", 1);
+                Poll::Ready(Ok(rejection.into_response(None)))
             }
         }
     }
@@ -177,6 +207,8 @@ where
 
 #[cfg(test)]
 mod tests {
+    use vmcp_core::Body;
+
     use super::*;
 
     fn permit(layer: &ConcurrencyLimitLayer, address: &str) -> Option<RequestPermit> {
@@ -204,5 +236,29 @@ mod tests {
         let layer = ConcurrencyLimitLayer::new(80);
         let all: Vec<_> = (0..100).map_while(|_| permit(&layer, "10.0.0.1")).collect();
         assert_eq!(all.len(), 80);
+    }
+    #[tokio::test]
+    async fn counts_request_until_its_response_begins() {
+        let (mut service, mut handle) =
+            tower_test::mock::spawn_layer::<Request<()>, Response<Body>, _>(
+                ConcurrencyLimitLayer::new(1),
+            );
+        assert!(service.poll_ready().is_ready());
+        let admitted = service.call(Request::new(()));
+        let (_, respond) = handle.next_request().await.unwrap();
+        assert!(service.poll_ready().is_ready());
+        let response = service.call(Request::new(())).await.unwrap();
+        assert_eq!(response.status(), 503);
+        assert_eq!(response.headers()["retry-after"], "1");
+        respond.send_response(Response::new(Body::empty()));
+        let stream = admitted.await.unwrap();
+        assert!(service.poll_ready().is_ready());
+        let next = service.call(Request::new(()));
+        let (_, respond) = handle.next_request().await.unwrap();
+        respond.send_response(Response::new(Body::empty()));
+        assert_eq!(
+            (stream.status(), next.await.unwrap().status()),
+            (http::StatusCode::OK, http::StatusCode::OK)
+        );
     }
 }

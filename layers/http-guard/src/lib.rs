@@ -3,10 +3,11 @@
 mod allowed_hosts;
 mod catch_panic;
 mod concurrency_limit;
+mod cors;
 mod host_port;
 
 pub use self::{
-    allowed_hosts::{AllowedHosts, AllowedHostsLayer},
-    catch_panic::{CatchPanic, CatchPanicLayer},
-    concurrency_limit::{ConcurrencyLimit, ConcurrencyLimitLayer},
+    allowed_hosts::{AllowedHosts, AllowedHostsFuture, AllowedHostsLayer},
+    catch_panic::{CatchPanic, CatchPanicFuture, CatchPanicLayer},
+    concurrency_limit::{ConcurrencyLimit, ConcurrencyLimitFuture, ConcurrencyLimitLayer},
 };

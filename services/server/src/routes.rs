@@ -141,7 +141,7 @@ impl Routes {
                 let known = allowed_hosts.check_host(request.uri(), headers);
                 known.map(|()| self.access.reject_metrics(headers))
             }
-            _ => allowed_hosts.check(request.uri(), headers).map(|_| self.access.reject(headers)),
+            _ => allowed_hosts.check(request.uri(), headers).map(|()| self.access.reject(headers)),
         };
         let rejection = rejection.unwrap_or_else(|rejection| Some(rejection.into_response(None)));
         if rejection.is_some() {

@@ -349,11 +349,12 @@ fn access(options: &Options) -> AdminAccess {
 /// Returns the allowed hosts that the configuration cannot change.
 fn allowed_hosts(options: &Options) -> AllowedHostsLayer {
     let (allowed_hosts, origins) = (options.allowed_hosts.clone(), options.allowed_origins.clone());
-    if options.address.ip().to_canonical().is_loopback() {
+    let layer = if options.address.ip().to_canonical().is_loopback() {
         AllowedHostsLayer::loopback(allowed_hosts, origins)
     } else {
         AllowedHostsLayer::network(allowed_hosts, origins)
-    }
+    };
+    layer.with_setting_names("--allow-host", "--allow-origin")
 }
 
 fn seal(options: &Options) -> Result<Seal, vmcp_aggregate::RandomError> {

@@ -1,3 +1,7 @@
+use http::Method;
+use tower_test::mock::{Handle, Spawn, spawn_layer};
+use vmcp_core::Body;
+
 use super::*;
 
 fn check(layer: &AllowedHostsLayer, host: &str, origin: Option<&str>) -> Option<u16> {
@@ -114,15 +118,6 @@ fn accepts_configured_hosts() {
 }
 
 #[test]
-fn keeps_vary_header_of_the_service() {
-    let mut headers = HeaderMap::new();
-    headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
-    allow_origin(HeaderValue::from_static("https://app.test"), &mut headers);
-    let vary: Vec<_> = headers.get_all(header::VARY).iter().collect();
-    assert_eq!(vary, ["accept-encoding", "origin"]);
-}
-
-#[test]
 fn network_server_rejects_localhost_origins() {
     let layer = AllowedHostsLayer::network(Vec::new(), Vec::new());
     assert_eq!(check(&layer, "mcp.example.com", None), None);
@@ -146,4 +141,141 @@ fn network_server_rejects_dns_rebinding_origins() {
     assert_eq!(check(&named, host, origin), Some(403));
     let (host, origin) = ("tools.example.com:4483", Some("http://tools.example.com:4483"));
     assert_eq!(check(&named, host, origin), None);
+}
+
+type Mock = Spawn<AllowedHosts<tower_test::mock::Mock<Request<()>, Response<Body>>>>;
+
+/// Address of the page in these tests.
+const PAGE: &str = "http://localhost:6274";
+
+fn spawn(layer: AllowedHostsLayer) -> (Mock, Handle<Request<()>, Response<Body>>) {
+    spawn_layer(layer)
+}
+
+fn loopback() -> AllowedHostsLayer {
+    AllowedHostsLayer::loopback(Vec::new(), Vec::new())
+}
+
+fn request(method: Method, headers: &[(&str, &str)]) -> Request<()> {
+    let mut request = Request::builder().method(method).uri("/mcp").header("host", "localhost");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    request.body(()).unwrap()
+}
+
+/// Calls the service in front of an inner service that responds with this head.
+async fn call(layer: AllowedHostsLayer, request: Request<()>, inner: Response<Body>) -> HeaderMap {
+    let (mut service, mut handle) = spawn(layer);
+    assert!(service.poll_ready().is_ready());
+    let response = service.call(request);
+    let (_, respond) = handle.next_request().await.unwrap();
+    respond.send_response(inner);
+    response.await.unwrap().into_parts().0.headers
+}
+
+/// Calls the service, which responds by itself.
+async fn respond(layer: AllowedHostsLayer, request: Request<()>) -> Response<Body> {
+    let (mut service, mut handle) = spawn(layer);
+    assert!(service.poll_ready().is_ready());
+    let response = service.call(request).await.unwrap();
+    drop(service);
+    assert!(handle.next_request().await.is_none(), "the inner service was called");
+    response
+}
+
+#[tokio::test]
+async fn preflight_lists_mcp_and_parameter_headers() {
+    let preflight = [
+        ("origin", PAGE),
+        ("access-control-request-method", "POST"),
+        (
+            "access-control-request-headers",
+            "content-type, x-other, Mcp-Param-Region, mcp-param-a b",
+        ),
+    ];
+    let response = respond(loopback(), request(Method::OPTIONS, &preflight)).await;
+    assert_eq!(response.status(), StatusCode::NO_CONTENT);
+    let expected = [
+        ("access-control-allow-origin", PAGE),
+        ("access-control-allow-methods", "GET,POST,DELETE"),
+        (
+            "access-control-allow-headers",
+            "authorization, content-type, accept, last-event-id, mcp-session-id, \
+             mcp-protocol-version, mcp-method, mcp-name, mcp-param-region",
+        ),
+        ("access-control-max-age", "600"),
+        ("vary", "origin"),
+    ];
+    for (name, value) in expected {
+        assert_eq!(response.headers()[name], value, "{name}");
+    }
+    assert_eq!(response.headers().len(), expected.len());
+}
+
+#[tokio::test]
+async fn options_request_without_method_is_no_preflight() {
+    let headers = call(
+        loopback(),
+        request(Method::OPTIONS, &[("origin", PAGE)]),
+        Response::new(Body::empty()),
+    );
+    assert!(headers.await.is_empty());
+}
+
+#[tokio::test]
+async fn allowed_page_reads_response_and_mcp_headers() {
+    let mut inner = Response::new(Body::empty());
+    inner.headers_mut().insert(header::VARY, HeaderValue::from_static("accept-encoding"));
+    let headers = call(loopback(), request(Method::POST, &[("origin", PAGE)]), inner).await;
+    assert_eq!(headers["access-control-allow-origin"], PAGE);
+    let exposed = "mcp-session-id,www-authenticate,retry-after";
+    assert_eq!(headers["access-control-expose-headers"], exposed);
+    let vary: Vec<_> = headers.get_all(header::VARY).iter().collect();
+    assert_eq!(vary, ["accept-encoding", "origin"]);
+}
+
+#[tokio::test]
+async fn cacheable_response_varies_by_origin_without_page() {
+    let respond = || Response::new(Body::empty());
+    let headers = call(loopback(), request(Method::GET, &[]), respond()).await;
+    assert_eq!(headers[header::VARY], "origin");
+    assert!(!headers.contains_key("access-control-allow-origin"));
+    let headers = call(loopback(), request(Method::POST, &[]), respond()).await;
+    assert!(headers.is_empty(), "the response of a program changed: {headers:?}");
+}
+
+#[tokio::test]
+async fn any_origin_leaves_cors_to_inner_service() {
+    let preflight = [("origin", "https://other.test"), ("access-control-request-method", "POST")];
+    let layer = loopback().with_any_origin();
+    let inner = Response::new(Body::empty());
+    assert!(call(layer, request(Method::OPTIONS, &preflight), inner).await.is_empty());
+}
+
+#[tokio::test]
+async fn rejection_names_settings_of_the_program() {
+    let foreign = || request(Method::POST, &[("origin", "https://other.test")]);
+    let message = |response: &Response<Body>| {
+        assert_eq!(response.status(), StatusCode::FORBIDDEN);
+        response.extensions().get::<Rejection>().unwrap().message().to_owned()
+    };
+    let response = respond(loopback(), foreign()).await;
+    assert_eq!(message(&response), "this Origin is not served here");
+    let layer = loopback().with_setting_names("--allow-host", "--allow-origin");
+    let response = respond(layer.clone(), foreign()).await;
+    assert_eq!(message(&response), "this Origin is not served here: see --allow-origin");
+    let mut foreign = foreign();
+    foreign.headers_mut().insert("host", HeaderValue::from_static("evil.test"));
+    let response = respond(layer, foreign).await;
+    assert_eq!(message(&response), "this Host is not served here: see --allow-host");
+}
+
+#[tokio::test]
+async fn forwards_inner_readiness() {
+    let (mut service, mut handle) = spawn(loopback());
+    handle.allow(0);
+    assert!(service.poll_ready().is_pending());
+    handle.allow(1);
+    assert!(service.poll_ready().is_ready());
 }

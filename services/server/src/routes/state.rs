@@ -108,8 +108,10 @@ impl StaticState {
             // Policies may hide a tool from those who can read the metrics.
             telemetry.hide_names();
         }
-        let allowed_hosts =
-            self.allowed_hosts.with_configured_hosts(incoming_auth.configured_hosts().to_vec());
+        let allowed_hosts = self
+            .allowed_hosts
+            .clone()
+            .with_configured_hosts(incoming_auth.configured_hosts().to_vec());
         let incoming = stack::IncomingLayers {
             telemetry: self.telemetry().map(Telemetry::incoming),
             log: self.log.clone(),
