@@ -25,7 +25,7 @@ use crate::clients::{ClientLookupError, Clients, redirect_uris};
 use crate::error::OAuthError;
 use crate::error_page::ErrorPage;
 use crate::event::{Event, EventKind};
-use crate::event_reporter::EventReporter;
+use crate::event_reporter::{EventReporter, RequestEvents};
 use crate::extract::{network_digest, peer_address, read_form};
 use crate::login::{LOGIN_STEP_TIMEOUT, LoginError, LoginRedirector, consent_login_key};
 use crate::page::{ConsentPage, Pages, redirect};
@@ -73,7 +73,8 @@ pub(crate) async fn authorize(
 
 impl AuthorizeEndpoint {
     async fn respond(&self, request: Request) -> Result<Response, ErrorPage> {
-        let report_error_page = |page| self.events.report_error_page(None, page);
+        let events = self.events.for_request(&request);
+        let report_error_page = |page| events.report_error_page(None, page);
         let address = peer_address(&request);
         let admitted = self.limiters.admit(EndpointClass::Page, address);
         admitted.map_err(|error| report_error_page(ErrorPage::from(&error)))?;
@@ -99,16 +100,14 @@ impl AuthorizeEndpoint {
         let client = self.validate_client(&params, address).await.inspect_err(|page| {
             let rejection = (*page).into();
             let kind = EventKind::LoginFailed { provider: None, rejection };
-            self.events.report(Event::new(params.get("client_id"), kind));
+            events.report(Event::new(params.get("client_id"), kind));
         })?;
-        match self.start_login(&headers, &params, (&client, address)).await {
+        match self.start_login(&headers, &params, (&client, address), &events).await {
             Ok(response) => Ok(response),
             Err(LoginError::ShowPage(page)) => Err(report_error_page(page)),
             Err(LoginError::RedirectToClient(error)) => {
-                let upstream = error.upstream.and_then(|at| self.providers.get(at));
-                let provider = upstream.map(|upstream| upstream.name.as_str());
-                let kind = EventKind::LoginFailed { provider, rejection: (&error).into() };
-                self.events.report(Event::new(Some(client.client.id.as_str()), kind));
+                let kind = events.login_failure(&error);
+                events.report(Event::new(Some(client.client.id.as_str()), kind));
                 tracing::info!(client = %client.client.id, error = error.code.name(), "authorization request rejected");
                 let state = client.state.as_deref();
                 let to = self.logins.error_redirect(&client.redirect, state, &error);
@@ -189,6 +188,7 @@ impl AuthorizeEndpoint {
         headers: &HeaderMap,
         params: &Params<'_>,
         (client, address): (&ValidatedClient, IpAddr),
+        events: &RequestEvents,
     ) -> Result<Response, LoginError> {
         let validated = ValidatedRequest::validate(params, &client.client, &self.settings)?;
         let cookie = BrowserCookie::from_headers_or_new(headers, &self.settings)?;
@@ -210,7 +210,7 @@ impl AuthorizeEndpoint {
         let (scopes, resource) = (validated.scopes.to_vec(), &*validated.resource);
         let remembered = is_remembered;
         let kind = EventKind::LoginStarted { scopes: &scopes, resource, remembered };
-        self.events.report(Event::new(Some(client.client.id.as_str()), kind).with_session(session));
+        events.report(Event::new(Some(client.client.id.as_str()), kind).with_session(session));
         cookie.set_on(&self.settings, &mut response);
         Ok(response)
     }

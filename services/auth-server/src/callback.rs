@@ -21,7 +21,7 @@ use crate::browser_cookie::{BrowserCookie, COOKIE_LIFETIME};
 use crate::error::{ErrorCode, OAuthError};
 use crate::error_page::ErrorPage;
 use crate::event::{Event, EventKind};
-use crate::event_reporter::EventReporter;
+use crate::event_reporter::{EventReporter, RequestEvents};
 use crate::extract::peer_address;
 use crate::login::{LoginError, LoginRedirector, upstream_login_key};
 use crate::page::{AccountChangePage, Pages, redirect};
@@ -67,14 +67,13 @@ pub(crate) async fn callback(
     let path = request.uri().path().to_owned();
     let query = request.uri().query().unwrap_or_default().to_owned();
     let address = peer_address(&request);
+    let events = endpoint.events.for_request(&request);
     if let Err(error) = endpoint.limiters.admit(EndpointClass::Page, address) {
-        return endpoint
-            .pages
-            .error(endpoint.events.report_error_page(None, ErrorPage::from(&error)));
+        return endpoint.pages.error(events.report_error_page(None, ErrorPage::from(&error)));
     }
     let own = endpoint.settings.return_path();
     let path = path.strip_prefix(&own).unwrap_or(&path);
-    match endpoint.handle_callback(request.headers(), path, &query).await {
+    match endpoint.handle_callback(request.headers(), path, &query, &events).await {
         Ok(response) => response,
         Err(page) => endpoint.pages.error(page),
     }
@@ -88,9 +87,8 @@ pub(crate) async fn forward_callback(
     request: Request,
 ) -> Response {
     if let Err(error) = endpoint.limiters.admit(EndpointClass::Page, peer_address(&request)) {
-        return endpoint
-            .pages
-            .error(endpoint.events.report_error_page(None, ErrorPage::from(&error)));
+        let events = endpoint.events.for_request(&request);
+        return endpoint.pages.error(events.report_error_page(None, ErrorPage::from(&error)));
     }
     let uri = request.uri();
     let (base, query) =
@@ -106,8 +104,9 @@ impl CallbackEndpoint {
         headers: &HeaderMap,
         path: &str,
         query: &str,
+        events: &RequestEvents,
     ) -> Result<Response, ErrorPage> {
-        let report_error_page = |page| self.events.report_error_page(None, page);
+        let report_error_page = |page| events.report_error_page(None, page);
         let params = Params::parse(query.as_bytes())
             .map_err(|_| report_error_page(ErrorPage::MALFORMED_CALLBACK))?;
         let state = params.get("state").filter(|_| !params.is_repeated("state"));
@@ -124,9 +123,9 @@ impl CallbackEndpoint {
         let Some(cookie) = cookie.filter(|cookie| cookie.digest() == login.browser) else {
             tracing::warn!("login returned in another browser");
             self.end_failed_session(&login).await;
-            return Err(self.events.report_error_page(Some(&login), ErrorPage::OTHER_BROWSER));
+            return Err(events.report_error_page(Some(&login), ErrorPage::OTHER_BROWSER));
         };
-        match self.continue_login(&login, &cookie, &params, path).await {
+        match self.continue_login(&login, &cookie, &params, path, events).await {
             Ok(mut response) => {
                 cookie.set_on(&self.settings, &mut response);
                 Ok(response)
@@ -135,11 +134,11 @@ impl CallbackEndpoint {
                 self.end_failed_session(&login).await;
                 let error = match stop {
                     LoginError::ShowPage(page) => {
-                        return Err(self.events.report_error_page(Some(&login), page));
+                        return Err(events.report_error_page(Some(&login), page));
                     }
                     LoginError::RedirectToClient(error) => error,
                 };
-                self.events.report_login_failure(&login, &error);
+                events.report_login_failure(&login, &error);
                 // Without a client, the error goes to the user.
                 let to = self.logins.login_error_redirect(&login, &error);
                 to.map(|to| redirect(&to)).ok_or_else(|| ErrorPage::of_login(&error))
@@ -162,6 +161,7 @@ impl CallbackEndpoint {
         cookie: &BrowserCookie,
         params: &Params<'_>,
         path: &str,
+        events: &RequestEvents,
     ) -> Result<Response, LoginError> {
         let Stage::AwaitUpstream { provider, leg: sealed } = &login.stage else {
             return Err(LoginError::ShowPage(ErrorPage::LOGIN_EXPIRED));
@@ -200,7 +200,7 @@ impl CallbackEndpoint {
         if at == 0 {
             login.authenticated = self.verify_authentication_time(&login, &upstream_login)?;
         }
-        self.links.store(&login, upstream, upstream_login.tokens).await?;
+        self.links.store(&login, upstream, upstream_login.tokens, events).await?;
         let LoginPurpose::Authorize(request) = &login.aim else {
             return Ok(redirect(&self.settings.page_url(path::CONNECTIONS)));
         };
@@ -209,7 +209,7 @@ impl CallbackEndpoint {
             let to = to.ok_or(LoginError::ShowPage(ErrorPage::LOGIN_EXPIRED))?;
             return Ok(redirect(&to.to_string()));
         }
-        Ok(self.complete_login(&login, &user, request, cookie).await?)
+        Ok(self.complete_login(&login, &user, request, cookie, events).await?)
     }
 
     /// Parses the provider's response, and rejects one of another provider.
@@ -326,6 +326,7 @@ impl CallbackEndpoint {
         user: &UserId,
         request: &vmcp_auth_store::AuthorizationRequest,
         cookie: &BrowserCookie,
+        events: &RequestEvents,
     ) -> Result<Response, OAuthError> {
         let to =
             RedirectUri::parse(&request.redirect_uri).map_err(|_| OAuthError::server_error())?;
@@ -373,7 +374,7 @@ impl CallbackEndpoint {
             tracing::warn!(%error, "failed to store consent");
         }
         let (scopes, resource) = (&*request.scopes, request.resource.as_deref());
-        self.events.report(Event::of_login(login, EventKind::LoginCompleted { scopes, resource }));
+        events.report(Event::of_login(login, EventKind::LoginCompleted { scopes, resource }));
         Ok(redirect(&to.with_query(&[
             ("code", code.expose_secret()),
             ("state", request.state.as_deref().unwrap_or_default()),

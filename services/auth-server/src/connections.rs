@@ -16,7 +16,7 @@ use vmcp_core::Clock;
 use crate::browser_cookie::BrowserCookie;
 use crate::error_page::ErrorPage;
 use crate::event::{Event, EventKind, RevokedBy};
-use crate::event_reporter::EventReporter;
+use crate::event_reporter::{EventReporter, RequestEvents};
 use crate::extract::{is_same_origin_form, network_digest, peer_address, read_form};
 use crate::login::LoginRedirector;
 use crate::page::{Connection, ConnectionsPage, Link, Pages, ProviderConnection};
@@ -97,6 +97,7 @@ impl ConnectionsEndpoint {
 
     async fn change_connection(&self, request: Request) -> Result<Response, ErrorPage> {
         let address = peer_address(&request);
+        let events = self.events.for_request(&request);
         self.limiters.admit(EndpointClass::Page, address)?;
         if !is_same_origin_form(&request) {
             return Err(ErrorPage::OTHER_BROWSER);
@@ -129,9 +130,9 @@ impl ConnectionsEndpoint {
                 self.store.remove_consents(&user, client).await?;
                 self.sessions.end(session.head.id).await?;
                 let kind = EventKind::TokenRevoked { by: RevokedBy::User };
-                self.events.report(Event::of_session(&session.head, kind));
+                events.report(Event::of_session(&session.head, kind));
             }
-            (Some("unlink"), Some(upstream)) => self.unlink(&session, upstream).await?,
+            (Some("unlink"), Some(upstream)) => self.unlink(&session, upstream, &events).await?,
             (Some("link"), Some(upstream)) => {
                 // Linking another account requires a confirmation page; the first provider's account cannot change.
                 let other = params.get("other") == Some("yes") && upstream.index > 0;
@@ -192,12 +193,13 @@ impl ConnectionsEndpoint {
         &self,
         session: &Session,
         upstream: &UpstreamProvider,
+        events: &RequestEvents,
     ) -> Result<(), ErrorPage> {
         let id = session.head.id;
         self.store.remove_upstream_token(&id, &upstream.name, None).await?;
         self.token_cache.remove(id, &upstream.name);
         let kind = EventKind::UpstreamUnlinked { provider: upstream.name.as_str() };
-        self.events.report(Event::of_session(&session.head, kind));
+        events.report(Event::of_session(&session.head, kind));
         let record = session.rows.get(&upstream.name);
         let tokens =
             record.and_then(|record| self.cipher.decrypt_tokens(id, upstream, record).ok());

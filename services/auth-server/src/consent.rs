@@ -10,7 +10,7 @@ use crate::browser_cookie::BrowserCookie;
 use crate::error::{ErrorCode, OAuthError};
 use crate::error_page::ErrorPage;
 use crate::event::{Event, EventKind};
-use crate::event_reporter::EventReporter;
+use crate::event_reporter::{EventReporter, RequestEvents};
 use crate::extract::{is_same_origin_form, peer_address, read_form};
 use crate::login::{LoginRedirector, consent_login_key};
 use crate::page::Pages;
@@ -36,9 +36,10 @@ pub(crate) async fn decide(
     State(endpoint): State<Arc<ConsentEndpoint>>,
     request: Request,
 ) -> Response {
-    match endpoint.decide(request).await {
+    let events = endpoint.events.for_request(&request);
+    match endpoint.decide(request, &events).await {
         Ok(response) => response,
-        Err(page) => endpoint.pages.error(endpoint.events.report_error_page(None, page)),
+        Err(page) => endpoint.pages.error(events.report_error_page(None, page)),
     }
 }
 
@@ -54,7 +55,11 @@ pub(crate) async fn reload(
 }
 
 impl ConsentEndpoint {
-    async fn decide(&self, request: Request) -> Result<Response, ErrorPage> {
+    async fn decide(
+        &self,
+        request: Request,
+        events: &RequestEvents,
+    ) -> Result<Response, ErrorPage> {
         self.limiters.admit(EndpointClass::Page, peer_address(&request))?;
         if !is_same_origin_form(&request) {
             return Err(ErrorPage::OTHER_BROWSER);
@@ -81,7 +86,7 @@ impl ConsentEndpoint {
             Some("deny") => {
                 let error = OAuthError::new(ErrorCode::AccessDenied, "the user denied consent");
                 let login = self.take_login(&key).await?;
-                self.events.report(Event::of_login(&login, EventKind::ConsentDenied));
+                events.report(Event::of_login(&login, EventKind::ConsentDenied));
                 let (to, place) = self.client_redirect(&login, &error)?;
                 // A user who denies a client is not redirected to it without following a link, whatever kind of client it
                 // is (RFC 9700 section 4.11.2).
@@ -99,15 +104,14 @@ impl ConsentEndpoint {
         match self.logins.redirect_to_upstream(login, upstream, Some(&key)).await {
             Ok(Some(to)) => {
                 let client = client.as_ref().map(ClientId::as_str);
-                self.events
-                    .report(Event::new(client, EventKind::ConsentGiven).with_session(session));
+                events.report(Event::new(client, EventKind::ConsentGiven).with_session(session));
                 let host = to.host().unwrap_or(upstream.name.as_str());
                 Ok(self.pages.continue_to(&to.to_string(), host))
             }
             Ok(None) => Err(ErrorPage::LOGIN_EXPIRED),
             Err(error) => {
                 let login = self.take_login(&key).await?;
-                self.events.report_login_failure(&login, &error);
+                events.report_login_failure(&login, &error);
                 let (to, place) = self.client_redirect(&login, &error)?;
                 Ok(self.pages.continue_to(&to, place.destination()))
             }

@@ -1,5 +1,9 @@
 //! Events of the issuer, for audit records.
 
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
 use http::StatusCode;
 use vmcp_auth_store::{ClientId, Grant, Login, Profile, SessionHead, SessionId, UserId};
 
@@ -8,10 +12,14 @@ use crate::error_page::ErrorPage;
 
 /// Receiver of events. It must not block; a closure `Fn(&Event<'_>)` is one.
 pub trait Observer: Send + Sync {
-    /// Handles an event. The call runs in the task of the request that caused the event, if any; the loss of an upstream
-    /// link has no request.
+    /// Handles an event.
     fn observe(&self, event: &Event<'_>);
 }
+
+/// Value for the [`Observer`] in a request's extensions. An outer layer inserts it, and each [`Event`] that the request causes
+/// contains it. A clone is the same value.
+#[derive(Clone)]
+pub struct EventContext(Arc<dyn Any + Send + Sync>);
 
 /// Event of the issuer. It contains neither secrets nor text of an upstream provider.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +34,9 @@ pub struct Event<'a> {
     pub email: Option<&'a str>,
     /// Session: one login with all its tokens.
     pub session: Option<SessionId>,
+    /// Value from the extensions of the request that caused the event. `None` without a request, such as for the loss of an
+    /// upstream link, or without an outer layer that inserts one.
+    pub context: Option<&'a EventContext>,
     /// Kind of the event.
     pub kind: EventKind<'a>,
 }
@@ -175,12 +186,33 @@ impl<F: Fn(&Event<'_>) + Send + Sync> Observer for F {
     }
 }
 
+// === impl EventContext ===
+
+impl EventContext {
+    /// Wraps a value.
+    pub fn new<T: Any + Send + Sync>(value: T) -> Self {
+        Self(Arc::new(value))
+    }
+
+    /// Returns the value if it is a `T`.
+    #[must_use]
+    pub fn get<T: Any>(&self) -> Option<&T> {
+        self.0.downcast_ref()
+    }
+}
+
+impl fmt::Debug for EventContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventContext").finish_non_exhaustive()
+    }
+}
+
 // === impl Event ===
 
 impl<'a> Event<'a> {
     /// Creates an event of a client, or of an unknown caller.
     pub(crate) fn new(client: Option<&'a str>, kind: EventKind<'a>) -> Self {
-        Self { client, user: None, name: None, email: None, session: None, kind }
+        Self { client, user: None, name: None, email: None, session: None, context: None, kind }
     }
 
     pub(crate) fn of_login(login: &'a Login, kind: EventKind<'a>) -> Self {

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use http::Request;
 use vmcp_auth_store::Login;
 
 use crate::error::OAuthError;
 use crate::error_page::ErrorPage;
-use crate::event::{Event, EventKind, Observer};
+use crate::event::{Event, EventContext, EventKind, Observer};
 use crate::upstream_provider::UpstreamProviders;
 
 /// Sender of events to the observer, if there is one.
@@ -14,6 +15,12 @@ use crate::upstream_provider::UpstreamProviders;
 pub(crate) struct EventReporter {
     observer: Option<Arc<dyn Observer>>,
     providers: UpstreamProviders,
+}
+
+/// Sender of the events that one request causes.
+pub(crate) struct RequestEvents {
+    reporter: EventReporter,
+    context: Option<EventContext>,
 }
 
 impl EventReporter {
@@ -26,10 +33,23 @@ impl EventReporter {
         self.observer.is_some()
     }
 
-    pub(crate) fn report(&self, event: Event<'_>) {
+    /// Returns the sender of the events that `request` causes.
+    pub(crate) fn for_request<B>(&self, request: &Request<B>) -> RequestEvents {
+        let context = request.extensions().get::<EventContext>().cloned();
+        RequestEvents { reporter: self.clone(), context }
+    }
+
+    /// Reports an event that no request causes.
+    pub(crate) fn report_background(&self, event: Event<'_>) {
         if let Some(observer) = &self.observer {
             observer.observe(&event);
         }
+    }
+}
+
+impl RequestEvents {
+    pub(crate) fn report(&self, event: Event<'_>) {
+        self.reporter.report_background(Event { context: self.context.as_ref(), ..event });
     }
 
     /// Reports a login that ended with an error page, and returns the page.
@@ -46,7 +66,7 @@ impl EventReporter {
 
     /// Returns the event of a login that ended with an error for the client.
     pub(crate) fn login_failure<'a>(&'a self, error: &OAuthError) -> EventKind<'a> {
-        let upstream = error.upstream.and_then(|index| self.providers.get(index));
+        let upstream = error.upstream.and_then(|index| self.reporter.providers.get(index));
         let provider = upstream.map(|upstream| upstream.name.as_str());
         EventKind::LoginFailed { provider, rejection: error.into() }
     }

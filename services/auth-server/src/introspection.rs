@@ -44,12 +44,13 @@ pub(crate) async fn introspect(
 
 impl IntrospectionEndpoint {
     async fn respond(&self, request: Request) -> Result<Option<Map<String, Value>>, OAuthError> {
+        let events = self.events.for_request(&request);
         self.limiters.admit(EndpointClass::Token, peer_address(&request))?;
         let headers = request.headers().clone();
         let text = read_form(request).await?;
         let params = parse_form(&text)?;
         let found = self.lookup_token(&headers, &params).await;
-        found.inspect_err(|error| report_rejection(&self.events, &headers, &params, error))
+        found.inspect_err(|error| report_rejection(&events, &headers, &params, error))
     }
 
     async fn lookup_token(

@@ -93,7 +93,10 @@ pub use self::{
     audience::{Audience, AudienceError, Audiences},
     auth_server::{AuthServer, Stats},
     client_id_metadata::{ClientMetadataError, MAX_DOCUMENT},
-    event::{Event, EventKind, LinkLossReason, Observer, Rejection, ReplayedToken, RevokedBy},
+    event::{
+        Event, EventContext, EventKind, LinkLossReason, Observer, Rejection, ReplayedToken,
+        RevokedBy,
+    },
     extract::MAX_BODY,
     issuer_url::{IssuerUrl, IssuerUrlError},
     lifespans::{LifespanError, Lifespans},
@@ -131,7 +134,6 @@ impl AuthServer {
                 settings: Arc::clone(settings),
                 store: Arc::clone(store),
                 clock: clock.clone(),
-                events: events.clone(),
                 sessions: sessions.clone(),
                 issuer: TokenIssuer::new(Arc::clone(settings), clock.clone()),
             },
@@ -139,7 +141,6 @@ impl AuthServer {
                 settings: Arc::clone(settings),
                 store: Arc::clone(store),
                 clients: self.clients(),
-                events: events.clone(),
                 sessions: sessions.clone(),
                 upstream_tokens: Arc::clone(&self.upstream_tokens),
                 issuer: TokenIssuer::new(Arc::clone(settings), clock.clone()),
@@ -284,7 +285,6 @@ impl AuthServer {
                 store: Arc::clone(store),
                 token_cache: Arc::clone(&sessions.token_cache),
                 cipher: cipher.clone(),
-                events: events.clone(),
             },
         });
         let callback = || get(callback::callback).with_state(Arc::clone(&endpoint));

@@ -14,7 +14,7 @@ use vmcp_core::Clock;
 use crate::client_name::is_displayable;
 use crate::error::{ErrorCode, OAuthError};
 use crate::event::{Event, EventKind};
-use crate::event_reporter::EventReporter;
+use crate::event_reporter::{EventReporter, RequestEvents};
 use crate::extract::{BodyError, OVERLOADED, peer_address, read_body};
 use crate::random_tokens::{nonce, uuid};
 use crate::rate_limits::{EndpointClass, RateLimiters};
@@ -62,13 +62,14 @@ pub(crate) async fn register(
     State(endpoint): State<Arc<RegistrationEndpoint>>,
     request: Request,
 ) -> Response {
-    endpoint.respond(request).await.unwrap_or_else(|error| {
+    let events = endpoint.events.for_request(&request);
+    endpoint.respond(request, &events).await.unwrap_or_else(|error| {
         tracing::info!(
             error = error.code.name(),
             reason = error.description,
             "client registration rejected"
         );
-        endpoint.events.report(Event::new(
+        events.report(Event::new(
             None,
             EventKind::RegistrationRejected { rejection: (&error).into() },
         ));
@@ -77,7 +78,11 @@ pub(crate) async fn register(
 }
 
 impl RegistrationEndpoint {
-    async fn respond(&self, request: Request) -> Result<Response, OAuthError> {
+    async fn respond(
+        &self,
+        request: Request,
+        events: &RequestEvents,
+    ) -> Result<Response, OAuthError> {
         self.limiters.admit(EndpointClass::Registration, peer_address(&request))?;
         let text = read_body(request, "application/json").await.map_err(|error| match error {
             BodyError::ContentType => {
@@ -98,7 +103,7 @@ impl RegistrationEndpoint {
         tracing::info!(client = %client.id, "client registered");
         let (name, redirect_uris) = (client.name.as_deref(), &*client.redirect_uris);
         let kind = EventKind::ClientRegistered { name, redirect_uris };
-        self.events.report(Event::new(Some(client.id.as_str()), kind));
+        events.report(Event::new(Some(client.id.as_str()), kind));
         Ok(registration_response(&client, secret.as_ref().map(|(_, secret)| secret)))
     }
 

@@ -12,7 +12,7 @@ use vmcp_auth_store::Store;
 use crate::client_credentials::Credentials;
 use crate::error::OAuthError;
 use crate::event::{Event, EventKind, RevokedBy};
-use crate::event_reporter::EventReporter;
+use crate::event_reporter::{EventReporter, RequestEvents};
 use crate::extract::{peer_address, read_form};
 use crate::params::Params;
 use crate::rate_limits::{EndpointClass, RateLimiters};
@@ -46,18 +46,20 @@ pub(crate) async fn revoke(
 
 impl RevocationEndpoint {
     async fn respond(&self, request: Request) -> Result<(), OAuthError> {
+        let events = self.events.for_request(&request);
         self.limiters.admit(EndpointClass::Token, peer_address(&request))?;
         let headers = request.headers().clone();
         let text = read_form(request).await?;
         let params = parse_form(&text)?;
-        let ended = self.revoke_token(&headers, &params).await;
-        ended.inspect_err(|error| report_rejection(&self.events, &headers, &params, error))
+        let ended = self.revoke_token(&headers, &params, &events).await;
+        ended.inspect_err(|error| report_rejection(&events, &headers, &params, error))
     }
 
     async fn revoke_token(
         &self,
         headers: &HeaderMap,
         params: &Params<'_>,
+        events: &RequestEvents,
     ) -> Result<(), OAuthError> {
         let kind = EventKind::TokenRevoked { by: RevokedBy::Client };
         let credentials = Credentials::from_request(headers, params)?;
@@ -73,7 +75,7 @@ impl RevocationEndpoint {
                     && let Some(ended) = self.store.revoke(&id).await?
                 {
                     self.sessions.forget(ended.session);
-                    self.events.report(Event::of_grant(&grant, kind));
+                    events.report(Event::of_grant(&grant, kind));
                 }
             }
             Some(ClientToken::Access(token)) => {
@@ -81,8 +83,7 @@ impl RevocationEndpoint {
                 self.sessions.end(token.session).await?;
                 let (client, session) = (Some(credentials.id.as_str()), token.session);
                 let user = Some(&*token.subject);
-                self.events
-                    .report(Event { user, ..Event::new(client, kind) }.with_session(session));
+                events.report(Event { user, ..Event::new(client, kind) }.with_session(session));
             }
             None => credentials.check(self.store.client(&credentials.id).await?.as_ref())?,
         }

@@ -44,13 +44,16 @@ pub(crate) async fn token(
 impl TokenEndpoint {
     async fn respond(&self, request: Request) -> Result<Response, OAuthError> {
         let address = peer_address(&request);
+        let events = self.events.for_request(&request);
         self.limiters.admit(EndpointClass::Token, address)?;
         let headers = request.headers().clone();
         let text = read_form(request).await?;
         let params = parse_form(&text)?;
         let answer = match params.get("grant_type") {
-            Some("authorization_code") => self.redemption.redeem(&headers, &params).await,
-            Some("refresh_token") => self.refresh.refresh(&headers, &params, address).await,
+            Some("authorization_code") => self.redemption.redeem(&headers, &params, &events).await,
+            Some("refresh_token") => {
+                self.refresh.refresh(&headers, &params, address, &events).await
+            }
             Some(_) => {
                 let words = "grant_type is not supported: use authorization_code or refresh_token";
                 Err(OAuthError::new(ErrorCode::UnsupportedGrantType, words))
@@ -59,6 +62,6 @@ impl TokenEndpoint {
                 "grant_type is missing: use authorization_code or refresh_token",
             )),
         };
-        answer.inspect_err(|error| report_rejection(&self.events, &headers, &params, error))
+        answer.inspect_err(|error| report_rejection(&events, &headers, &params, error))
     }
 }

@@ -5,7 +5,7 @@ use http::HeaderMap;
 use crate::client_credentials::Credentials;
 use crate::error::{ErrorCode, OAuthError};
 use crate::event::{Event, EventKind};
-use crate::event_reporter::EventReporter;
+use crate::event_reporter::RequestEvents;
 use crate::params::Params;
 
 /// Parses the parameters of a form, and rejects repeated ones.
@@ -28,7 +28,7 @@ pub(crate) fn parse_form(text: &[u8]) -> Result<Params<'_>, OAuthError> {
 
 /// Reports the rejection of a client's request.
 pub(crate) fn report_rejection(
-    events: &EventReporter,
+    events: &RequestEvents,
     headers: &HeaderMap,
     params: &Params<'_>,
     error: &OAuthError,

@@ -246,11 +246,11 @@ impl UpstreamTokenService {
         }
         let kind = EventKind::UpstreamLinkLost { provider, reason };
         match self.store.session(&session).await {
-            Ok(Some(found)) => self.events.report(Event::of_session(&found.head, kind)),
-            Ok(None) => self.events.report(Event::new(None, kind).with_session(session)),
+            Ok(Some(found)) => self.events.report_background(Event::of_session(&found.head, kind)),
+            Ok(None) => self.events.report_background(Event::new(None, kind).with_session(session)),
             Err(error) => {
                 tracing::warn!(%error, "failed to read user of lost link for event");
-                self.events.report(Event::new(None, kind).with_session(session));
+                self.events.report_background(Event::new(None, kind).with_session(session));
             }
         }
     }

@@ -11,11 +11,13 @@ use vmcp_audit::{
     Auditor, BoundedText, ClientInfo, Event, EventSource, EventTarget, EventType, FieldValue,
     Outcome,
 };
-use vmcp_auth_server::{Event as AuthEvent, EventKind, LinkLossReason, Observer, Rejection};
+use vmcp_auth_server::{
+    Event as AuthEvent, EventContext, EventKind, LinkLossReason, Observer, Rejection,
+};
 use vmcp_auth_store::{Digest, SessionId};
 use vmcp_core::Identity;
 
-use self::request_info::REQUEST_INFO;
+use self::request_info::RequestInfo;
 pub(crate) use self::request_info::RequestInfoLayer;
 
 /// Number of characters of a session digest in an event, enough to tell sessions apart.
@@ -44,7 +46,7 @@ impl AuthEventObserver {
     }
 
     fn event(&self, told: &AuthEvent<'_>, auditor: &Auditor) -> Option<Event> {
-        let AuthEvent { client, user, name, email, session, kind: what } = *told;
+        let AuthEvent { client, user, name, email, session, context, kind: what } = *told;
         let kind = kind(&what);
         if !auditor.is_enabled(kind) {
             return None;
@@ -52,12 +54,12 @@ impl AuthEventObserver {
         let mut event = Event::new(kind, outcome(&what), auditor.now());
         // Events without a request, such as the loss of a provider link, have a local source.
         event.source = EventSource::Local;
-        _ = REQUEST_INFO.try_with(|info| {
+        if let Some(info) = context.and_then(EventContext::get::<RequestInfo>) {
             event.source = info.source.clone();
             event.target.endpoint = info.endpoint.clone();
             event.target.method = info.method.clone();
             event.details.duration = Some(info.began.elapsed());
-        });
+        }
         event.caller = user.map(|user| {
             let said = [("name", name), ("email", email)];
             let known = said.into_iter().filter_map(|(claim, value)| Some((claim, value?)));

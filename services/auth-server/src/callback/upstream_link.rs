@@ -7,7 +7,7 @@ use vmcp_upstream::Tokens;
 
 use crate::error::{ErrorCode, OAuthError};
 use crate::event::{Event, EventKind};
-use crate::event_reporter::EventReporter;
+use crate::event_reporter::RequestEvents;
 use crate::login::LOGIN_STEP_TIMEOUT;
 use crate::upstream_cipher::UpstreamCipher;
 use crate::upstream_provider::UpstreamProvider;
@@ -18,7 +18,6 @@ pub(crate) struct UpstreamLinks {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) token_cache: Arc<UpstreamTokenCache>,
     pub(crate) cipher: UpstreamCipher,
-    pub(crate) events: EventReporter,
 }
 
 impl UpstreamLinks {
@@ -46,6 +45,7 @@ impl UpstreamLinks {
         login: &Login,
         upstream: &UpstreamProvider,
         tokens: Tokens,
+        events: &RequestEvents,
     ) -> Result<(), OAuthError> {
         let user = login.user.clone().ok_or(OAuthError::server_error())?;
         let tokens = self.inherit_refresh_token(&user, upstream, tokens).await?;
@@ -64,7 +64,7 @@ impl UpstreamLinks {
         self.store.put_upstream_token(&head, &upstream.name, &record, LOGIN_STEP_TIMEOUT).await?;
         let kind =
             EventKind::UpstreamLinked { provider: upstream.name.as_str(), scopes: &record.scopes };
-        self.events.report(Event::of_login(login, kind).with_client(&head.client));
+        events.report(Event::of_login(login, kind).with_client(&head.client));
         self.token_cache.remove(login.session, &upstream.name);
         Ok(())
     }

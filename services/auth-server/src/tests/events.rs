@@ -10,7 +10,7 @@ use vmcp_core::UpstreamKind;
 use vmcp_upstream::RefreshError;
 
 use crate::testing::{RESOURCE, TestEnv, UserAgent, VERIFIER, form_request, param};
-use crate::{Event, EventKind, LinkLossReason, Rejection, ReplayedToken, RevokedBy};
+use crate::{Event, EventContext, EventKind, LinkLossReason, Rejection, ReplayedToken, RevokedBy};
 
 /// Event in text form.
 #[derive(Clone, Debug)]
@@ -283,6 +283,22 @@ async fn panicking_observer_leaves_server_error() {
         env.register(json!({"redirect_uris": ["https://app.example/cb"]})).await.status,
         201
     );
+}
+
+#[tokio::test]
+async fn events_carry_context_of_their_request() {
+    let contexts = Arc::<Mutex<Vec<Option<u8>>>>::default();
+    let recorded = Arc::clone(&contexts);
+    let observer = move |event: &Event<'_>| {
+        recorded.lock().unwrap().push(event.context.and_then(EventContext::get::<u8>).copied());
+    };
+    let TestEnv { server, store, clock, corp, git } = TestEnv::new();
+    let env = TestEnv { server: server.with_observer(Arc::new(observer)), store, clock, corp, git };
+    let mut request = form_request("/oauth/token", &[("grant_type", "x")]);
+    request.extensions_mut().insert(EventContext::new(7_u8));
+    env.send(request).await;
+    env.send(form_request("/oauth/token", &[("grant_type", "x")])).await;
+    assert_eq!(*contexts.lock().unwrap(), [Some(7), None]);
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ use crate::audience::Audience;
 use crate::client_credentials::Credentials;
 use crate::error::OAuthError;
 use crate::event::{Event, EventKind, ReplayedToken};
-use crate::event_reporter::EventReporter;
+use crate::event_reporter::RequestEvents;
 use crate::params::Params;
 use crate::random_tokens::{HmacKeyRing, random};
 use crate::scope::Scopes;
@@ -28,7 +28,6 @@ pub(crate) struct CodeRedemption {
     pub(crate) settings: Arc<Settings>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Clock,
-    pub(crate) events: EventReporter,
     pub(crate) sessions: Sessions,
     pub(crate) issuer: TokenIssuer,
 }
@@ -39,6 +38,7 @@ impl CodeRedemption {
         &self,
         headers: &HeaderMap,
         params: &Params<'_>,
+        events: &RequestEvents,
     ) -> Result<Response, OAuthError> {
         let credentials = Credentials::from_request(headers, params)?;
         let code = params
@@ -64,7 +64,7 @@ impl CodeRedemption {
                 self.sessions.forget(revocation.session);
                 let kind = EventKind::TokenReplayed { token: ReplayedToken::Code };
                 let client = Some(credentials.id.as_str());
-                self.events.report(Event::new(client, kind).with_session(revocation.session));
+                events.report(Event::new(client, kind).with_session(revocation.session));
                 return Err(unknown);
             }
             RedeemOutcome::InProgress | RedeemOutcome::Unknown => return Err(unknown),
@@ -92,7 +92,7 @@ impl CodeRedemption {
             GrantInsertOutcome::Inserted => {
                 let Grant { scopes, audience, .. } = &grant;
                 let kind = EventKind::TokenIssued { scopes, audience };
-                self.events.report(Event::of_grant(&grant, kind));
+                events.report(Event::of_grant(&grant, kind));
                 Ok(response)
             }
             GrantInsertOutcome::Rejected => Err(unknown),

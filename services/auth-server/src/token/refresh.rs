@@ -14,7 +14,7 @@ use crate::client_id_metadata::ClientMetadataError;
 use crate::clients::Clients;
 use crate::error::{ErrorCode, OAuthError};
 use crate::event::{Event, EventKind, ReplayedToken, RevokedBy};
-use crate::event_reporter::EventReporter;
+use crate::event_reporter::RequestEvents;
 use crate::params::Params;
 use crate::scope::Scopes;
 use crate::sessions::Sessions;
@@ -26,7 +26,6 @@ pub(crate) struct GrantRefresh {
     pub(crate) settings: Arc<Settings>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clients: Clients,
-    pub(crate) events: EventReporter,
     pub(crate) sessions: Sessions,
     pub(crate) upstream_tokens: Arc<UpstreamTokenService>,
     pub(crate) issuer: TokenIssuer,
@@ -40,6 +39,7 @@ impl GrantRefresh {
         headers: &HeaderMap,
         params: &Params<'_>,
         address: IpAddr,
+        events: &RequestEvents,
     ) -> Result<Response, OAuthError> {
         let credentials = Credentials::from_request(headers, params)?;
         let text = params.get("refresh_token").ok_or(OAuthError::invalid_request(
@@ -58,7 +58,7 @@ impl GrantRefresh {
             known.grant.filter(|grant| grant.client == credentials.id).ok_or(unknown.clone())?;
         let scopes = narrow_scopes(&grant, params)?;
         self.check_audience(&grant, params)?;
-        self.check_document(&grant, address).await?;
+        self.check_document(&grant, address, events).await?;
         self.upstream_tokens.check_user(&grant).await?;
         let presented =
             PresentedRefreshToken { digest: token.digest(), generation: token.generation };
@@ -68,14 +68,14 @@ impl GrantRefresh {
             RotationOutcome::Rotated(grant) | RotationOutcome::Repeated(grant) => {
                 let Grant { scopes: granted, audience, .. } = &*grant;
                 let kind = EventKind::TokenRefreshed { scopes: granted, audience, repeated };
-                self.events.report(Event::of_grant(&grant, kind));
+                events.report(Event::of_grant(&grant, kind));
                 self.issuer.respond(&grant, &scopes, Some(&hmac.encode_refresh_token(&next)), None)
             }
             RotationOutcome::Replayed(revocation) => {
                 tracing::warn!(client = %credentials.id, "refresh token replayed, revoking grant");
                 self.sessions.forget(revocation.session);
                 let kind = EventKind::TokenReplayed { token: ReplayedToken::RefreshToken };
-                self.events.report(Event::of_grant(&grant, kind));
+                events.report(Event::of_grant(&grant, kind));
                 Err(unknown)
             }
             RotationOutcome::NotFound => Err(unknown),
@@ -99,7 +99,12 @@ impl GrantRefresh {
     ///
     /// # Errors
     /// The document is gone, which ends the session, or it is no longer usable.
-    async fn check_document(&self, grant: &Grant, address: IpAddr) -> Result<(), OAuthError> {
+    async fn check_document(
+        &self,
+        grant: &Grant,
+        address: IpAddr,
+        events: &RequestEvents,
+    ) -> Result<(), OAuthError> {
         let id = &grant.client;
         let Some(metadata) = self.clients.metadata_of(id.as_str()) else {
             return Ok(());
@@ -114,7 +119,7 @@ impl GrantRefresh {
             Err(ClientMetadataError::Gone) => {
                 tracing::warn!(client = %id, "client metadata document is gone, revoking grant");
                 self.sessions.end(grant.session).await?;
-                self.events.report(Event::of_grant(
+                events.report(Event::of_grant(
                     grant,
                     EventKind::TokenRevoked { by: RevokedBy::Client },
                 ));

@@ -56,8 +56,10 @@ impl UpstreamTokenService {
             tracing::warn!(%error, "failed to end session of rejected user");
         }
         let Some(head) = head else { return };
-        self.events
-            .report(Event::of_session(&head, EventKind::TokenRevoked { by: RevokedBy::Provider }));
+        self.events.report_background(Event::of_session(
+            &head,
+            EventKind::TokenRevoked { by: RevokedBy::Provider },
+        ));
         if !is_chained {
             let server = Arc::clone(self);
             tokio::spawn(server.check_other_sessions(head.user));

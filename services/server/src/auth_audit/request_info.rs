@@ -1,33 +1,27 @@
-//! Task-local record of the request that the authorization server handles, for its audit events.
+//! Request fields of the authorization server's audit events, in the extensions of the request.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use futures_util::future::Either;
 use http::Request;
-use tokio::task::futures::TaskLocalFuture;
 use tokio::time::Instant;
 use tower_layer::Layer;
 use tower_service::Service;
 use vmcp_audit::{BoundedText, EventSource};
+use vmcp_auth_server::EventContext;
 
 use super::AuthAuditRecorder;
 
-tokio::task_local! {
-    /// The request that this task answers.
-    pub(super) static REQUEST_INFO: RequestInfo;
-}
-
 /// Request fields of an audit event.
 #[derive(Clone, Debug)]
-pub(crate) struct RequestInfo {
+pub(super) struct RequestInfo {
     pub(super) source: EventSource,
     pub(super) endpoint: BoundedText,
     pub(super) method: BoundedText,
     pub(super) began: Instant,
 }
 
-/// Layer that stores the request fields of audit events in a task-local variable, if an auditor is set.
+/// Layer that inserts the request fields of audit events into the request's extensions, if an auditor is set.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestInfoLayer(pub(crate) Arc<AuthAuditRecorder>);
 
@@ -52,22 +46,22 @@ where
 {
     type Response = S::Response;
     type Error = S::Error;
-    type Future = Either<S::Future, TaskLocalFuture<RequestInfo, S::Future>>;
+    type Future = S::Future;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        let Some(auditor) = &*self.auth_audit.0.load() else {
-            return Either::Left(self.inner.call(request));
-        };
-        let info = RequestInfo {
-            source: auditor.source(&request),
-            endpoint: request.uri().path().into(),
-            method: request.method().as_str().into(),
-            began: Instant::now(),
-        };
-        Either::Right(REQUEST_INFO.scope(info, self.inner.call(request)))
+    fn call(&mut self, mut request: Request<B>) -> S::Future {
+        if let Some(auditor) = &*self.auth_audit.0.load() {
+            let info = RequestInfo {
+                source: auditor.source(&request),
+                endpoint: request.uri().path().into(),
+                method: request.method().as_str().into(),
+                began: Instant::now(),
+            };
+            request.extensions_mut().insert(EventContext::new(info));
+        }
+        self.inner.call(request)
     }
 }

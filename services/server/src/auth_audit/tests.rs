@@ -32,6 +32,7 @@ fn told(what: EventKind<'_>) -> AuthEvent<'_> {
         name: Some("Ann"),
         email: Some("ann@example.com"),
         session,
+        context: None,
         kind: what,
     }
 }
@@ -152,11 +153,12 @@ fn records_rejecting_party_and_reason() {
 async fn events_during_requests_carry_request_source() {
     let (recorder, auth_audit, taken) = recorder(EventFilter::ALL);
     let recorder = Arc::new(recorder);
-    let inner = service_fn(move |_: Request<()>| {
+    let inner = service_fn(move |request: Request<()>| {
         let recorder = Arc::clone(&recorder);
         async move {
             tokio::time::sleep(Duration::from_millis(30)).await;
-            recorder.observe(&told(EventKind::ConsentGiven));
+            let context = request.extensions().get::<EventContext>();
+            recorder.observe(&AuthEvent { context, ..told(EventKind::ConsentGiven) });
             Ok::<_, Infallible>(())
         }
     });
