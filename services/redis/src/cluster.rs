@@ -1,4 +1,7 @@
 //! Slot map of a Redis cluster.
+//!
+//! The `redis` crate keeps its own private. Its cluster client would fail commands that a server executes, as the test
+//! `failed_slot_query_fails_no_other_command` shows.
 
 use redis::{Value, cmd, from_redis_value};
 

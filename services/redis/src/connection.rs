@@ -1,4 +1,7 @@
 //! One multiplexed connection, shared by all callers.
+//!
+//! A connection that the `redis` crate opens itself does not reveal whether it is still open, which the test
+//! `connection_closed_while_idle_fails_no_command` requires.
 
 use std::fmt;
 use std::future::Future;
@@ -54,6 +57,6 @@ impl Drop for Connection {
 
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Link").field(&self.node).finish()
+        f.debug_tuple("Connection").field(&self.node).finish()
     }
 }

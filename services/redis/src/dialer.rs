@@ -1,4 +1,7 @@
 //! Connection setup: address, TCP, TLS, authentication.
+//!
+//! The `redis` crate would read the root certificates of the system for each connection, even with a CA of its own, as
+//! the test `own_ca_needs_no_system_roots` shows, and has no write timeout.
 
 use std::io;
 use std::net::SocketAddr;

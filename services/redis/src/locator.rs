@@ -1,4 +1,7 @@
 //! Lookup of the server of a key.
+//!
+//! Each command waits for its own lookup only. The cluster client of the `redis` crate would stop all commands during a
+//! query of the slot map, and fail them with it, as the test `failed_slot_query_fails_no_other_command` shows.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

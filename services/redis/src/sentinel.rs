@@ -1,4 +1,7 @@
 //! Master lookup with Sentinel.
+//!
+//! The Sentinel client of the `redis` crate would report a master that is down as unknown, and require `ROLE`, as the
+//! tests `unreachable_master_is_not_unknown` and `master_may_deny_role` show.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

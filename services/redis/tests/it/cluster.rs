@@ -1,0 +1,71 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use tokio::sync::Notify;
+use vmcp_redis::{Address, Credentials, Error, Idempotency, Redis, Settings, Value, cmd};
+
+use crate::fake::{FakeServer, Reply};
+use crate::{increment, settings};
+
+/// Formats the slot map of two masters with half of the slots each.
+fn slots(ports: [u16; 2]) -> String {
+    let range = |first: u16, last: u16, port: u16| {
+        format!("*3\r\n:{first}\r\n:{last}\r\n*2\r\n$9\r\n127.0.0.1\r\n:{port}\r\n")
+    };
+    format!("*2\r\n{}{}", range(0, 8191, ports[0]), range(8192, 16383, ports[1]))
+}
+
+#[tokio::test]
+async fn failed_slot_query_fails_no_other_command() {
+    let moved_to = FakeServer::start(|_| Reply::Text("-CLUSTERDOWN not served\r\n".into())).await;
+    let (loading, executed) = (Arc::new(AtomicBool::new(false)), Arc::new(Notify::new()));
+    let ports = Arc::new(OnceLock::new());
+    let start = || {
+        let (ports, target) = (Arc::clone(&ports), moved_to.port());
+        let (loading, executed) = (Arc::clone(&loading), Arc::clone(&executed));
+        FakeServer::start(move |command| match command {
+            "CLUSTER SLOTS" if loading.load(Ordering::Relaxed) => {
+                Reply::Text("-LOADING Redis is loading the dataset in memory\r\n".into())
+            }
+            "CLUSTER SLOTS" => Reply::Text(slots(*ports.get().unwrap())),
+            "INCR foo" => Reply::After(Arc::clone(&executed), ":1\r\n".into()),
+            _ => {
+                loading.store(true, Ordering::Relaxed);
+                Reply::Text(format!("-MOVED 5061 127.0.0.1:{target}\r\n"))
+            }
+        })
+    };
+    let nodes = [start().await, start().await];
+    ports.set(nodes.each_ref().map(FakeServer::port)).unwrap();
+    let redis = Redis::connect_lazy(settings(Address::Cluster(vec![nodes[0].node()])));
+    // "foo" is in slot 12182, "bar" in slot 5061.
+    let commands = async {
+        nodes[1].received("INCR foo").await;
+        let failed = redis.call("bar", cmd("GET").arg("bar"), Idempotency::Idempotent).await;
+        executed.notify_one();
+        failed
+    };
+    let (executed, failed) = tokio::join!(increment(&redis, "foo"), commands);
+    assert_eq!(executed, Ok(Value::Int(1)));
+    assert!(matches!(failed, Err(Error::CommandFailed { .. })), "{failed:?}");
+    let count = |command: &str| {
+        let received = nodes.iter().flat_map(FakeServer::commands);
+        received.filter(|received| received == command).count()
+    };
+    assert_eq!(count("INCR foo"), 1);
+    // The client pauses between queries.
+    assert!(count("CLUSTER SLOTS") < 50, "{}", count("CLUSTER SLOTS"));
+}
+
+#[tokio::test]
+async fn rejected_credentials_are_no_network_error() {
+    let server = FakeServer::start(|command| match command {
+        "AUTH wrong" => Reply::Text("-WRONGPASS invalid username-password pair\r\n".into()),
+        _ => Reply::Text("-NOAUTH Authentication required.\r\n".into()),
+    })
+    .await;
+    let credentials = Credentials { user: None, password: Some("wrong".to_owned().into()) };
+    let address = Address::Cluster(vec![server.node()]);
+    let rejected = Redis::connect(Settings { credentials, ..settings(address) }).await.unwrap_err();
+    assert_eq!(rejected, Error::InvalidCredentials { node: server.node() });
+}

@@ -1,0 +1,30 @@
+use vmcp_redis::{Address, Error, Redis, Value};
+
+use crate::fake::{FakeServer, Reply};
+use crate::{increment, settings};
+
+#[tokio::test]
+async fn connection_closed_while_idle_fails_no_command() {
+    let server = FakeServer::start(|command| match command {
+        "INCR first" => Reply::Last(":1\r\n".into()),
+        _ => Reply::Text(":2\r\n".into()),
+    })
+    .await;
+    let redis = Redis::connect_lazy(settings(Address::Standalone(server.node())));
+    assert_eq!(increment(&redis, "first").await, Ok(Value::Int(1)));
+    server.closed().await;
+    // The client notices the close before it receives a later response.
+    let other = FakeServer::start(|_| Reply::Text("+PONG\r\n".into())).await;
+    Redis::connect(settings(Address::Standalone(other.node()))).await.unwrap();
+    assert_eq!(increment(&redis, "second").await, Ok(Value::Int(2)));
+    assert_eq!(server.commands(), ["INCR first", "INCR second"]);
+}
+
+#[tokio::test]
+async fn lost_response_fails_command_without_retry() {
+    let server = FakeServer::start(|_| Reply::Lost).await;
+    let redis = Redis::connect_lazy(settings(Address::Standalone(server.node())));
+    let lost = increment(&redis, "key").await;
+    assert_eq!(lost, Err(Error::ConnectionLost { node: server.node() }));
+    assert_eq!(server.commands(), ["INCR key"]);
+}
