@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use http::{Request, Response};
-use tokio::task::{AbortHandle, JoinHandle};
+use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tower_service::Service;
 use vmcp_core::Body;
@@ -18,7 +18,7 @@ use vmcp_core::Body;
 use self::backend_events::apply_events;
 pub use self::response_future::ResponseFuture;
 use crate::backend::per_caller::PerCallerCatalogs;
-use crate::backend::tasks::BackendTasks;
+use crate::backend::tasks::{BackendTasks, EndedBackend};
 use crate::bridge::Bridge;
 use crate::bridge::suspended_calls::SuspendedCalls;
 use crate::cache::list_views::Views;
@@ -225,16 +225,11 @@ impl Gateway {
         self.0.dispatcher.sessions.end_notification_streams();
     }
 
-    /// Ends all sessions, including those at the backends. Waits for the backends for at most two seconds.
+    /// Ends all sessions, including those at the backends. Waits for the backends, including those that a reload removed, for at
+    /// most two seconds.
     pub async fn close(&self) {
-        let tasks = self.0.shut_down();
-        let snapshot = self.0.catalogs.snapshot();
-        let closing = async {
-            // The observers close their sessions when they are dropped, so those are counted only afterwards.
-            join_all(tasks).await;
-            join_all(snapshot.backends.iter().map(|backend| backend.closed())).await;
-        };
-        if timeout(CLOSE_TIMEOUT, closing).await.is_err() {
+        let closing = self.0.shut_down().into_iter().map(EndedBackend::closed);
+        if timeout(CLOSE_TIMEOUT, join_all(closing)).await.is_err() {
             tracing::debug!("sessions at backends are still open after {CLOSE_TIMEOUT:?}");
         }
     }
@@ -247,12 +242,12 @@ impl Running {
         self.backend_tasks.follow(self.catalogs.context(), &snapshot.backends, snapshot.checks);
     }
 
-    /// Ends all tasks and streams. Returns the tasks of the backends, for callers that wait until they have ended.
-    fn shut_down(&self) -> Vec<JoinHandle<()>> {
-        let tasks = self.backend_tasks.end();
+    /// Ends all tasks and streams. Returns the backends, for callers that wait until they are closed.
+    fn shut_down(&self) -> Vec<EndedBackend> {
+        let backends = self.backend_tasks.end();
         self.dispatcher.sessions.end();
         self.dispatcher.bridge.sessions.end();
-        tasks
+        backends
     }
 }
 
