@@ -3,6 +3,7 @@
 mod active_call;
 pub(crate) mod backend_session_slot;
 pub(crate) mod cancellation;
+mod leases;
 pub(crate) mod stateless_sessions;
 pub(crate) mod store;
 pub(crate) mod streams;
@@ -17,7 +18,7 @@ use vmcp_core::{Caller, Rejection, RequestContext, code};
 use vmcp_timeout::PauseGuard;
 
 pub(crate) use self::active_call::{ActiveCall, ActiveCallGuard};
-pub(crate) use self::backend_session_slot::BackendSessionSlot;
+pub(crate) use self::backend_session_slot::{BackendSessionSlot, SlotLease};
 use self::cancellation::{Cancellation, SESSION_ENDED};
 pub(crate) use self::streams::{PendingServerRequest, SessionStreams};
 use crate::backend::BackendHandle;
@@ -130,9 +131,9 @@ impl Session {
         backend: &Arc<BackendHandle>,
         cause: Option<&RequestContext>,
     ) -> Result<ActiveCallGuard, Rejection> {
-        active
-            .cancellation
-            .get_or_init(|| Cancellation::new(self.slot(backend), active.id.clone(), cause));
+        active.cancellation.get_or_init(|| {
+            Cancellation::new(self.slot(backend).lease(), active.id.clone(), cause)
+        });
         let mut calls = lock(&self.calls);
         if self.has_ended() {
             return Err(Rejection::session_not_found());

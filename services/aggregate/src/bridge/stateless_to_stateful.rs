@@ -30,9 +30,9 @@ use crate::backend::rpc::status;
 use crate::call::{Call, Target};
 use crate::capabilities::{BRIDGED_IN_SESSIONS, bridged};
 use crate::response::{self, AdaptedResponse, BufferedResults, ExpectedResponse, ResponseBuffer};
-use crate::session::BackendSessionSlot;
 use crate::session::cancellation::Cancellation;
 use crate::session::stateless_sessions::Key as SharedKey;
+use crate::session::{BackendSessionSlot, SlotLease};
 
 /// Maximum number of messages queued for the client.
 const MAX_QUEUED_EVENTS: usize = 64;
@@ -74,11 +74,7 @@ fn capabilities(call: &Call) -> Cow<'_, [u8]> {
     bridged(meta(call, CAPABILITIES).unwrap_or(b"{}"), BRIDGED_IN_SESSIONS)
 }
 
-fn slot(
-    bridge: &Bridge,
-    call: &Call,
-    target: &Target,
-) -> Result<Arc<BackendSessionSlot>, BoxError> {
+fn slot(bridge: &Bridge, call: &Call, target: &Target) -> Result<SlotLease, BoxError> {
     let (capabilities, level) = (capabilities(call), meta(call, LEVEL));
     let key = SharedKey::new(&target.backend, call.caller.identity(), &capabilities, level);
     Ok(bridge.sessions.get(key, &target.backend).map_err(NotSentError::new)?)
@@ -116,7 +112,7 @@ impl InFlightCall {
         let hold = TimeoutControl::new();
         request.extensions_mut().insert(hold.clone());
         call.attach_operation(target, &mut request);
-        let cancellation = Cancellation::new(Arc::clone(slot), id.clone(), call.cause());
+        let cancellation = Cancellation::new(slot.lease(), id.clone(), call.cause());
         cancellation.arm(&backend_session);
         let sent = backend.send(request).await;
         let response = sent.inspect_err(|error| cancellation.failed(error))?;

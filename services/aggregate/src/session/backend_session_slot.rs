@@ -1,5 +1,6 @@
 //! Session of one client at one stateful backend, opened on first use.
 
+use std::ops::Deref;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,18 +11,16 @@ use futures_util::future::join_all;
 use http::Request;
 use http_body_util::Full;
 use tokio::task::AbortHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use vmcp_core::{BoxError, RequestContext};
 
+use super::leases::{Lease, Leases};
 use crate::backend::BackendHandle;
 use crate::backend::handshake::{self, BackendSession, ClientInfo};
 use crate::backend::request::{post, with_operation};
 use crate::backend::rpc::{notify, send_request};
 use crate::catalog::define_literal;
 use crate::sync::lock;
-
-/// Interval for checking whether the calls of an ending session have completed.
-const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Time for which a session stays open so that the cancellations of its calls arrive.
 const CANCELLATION_TIMEOUT: Duration = Duration::from_secs(1);
@@ -40,8 +39,16 @@ pub(crate) struct BackendSessionSlot {
     /// Held while the session is opened, so it is opened once.
     opening: tokio::sync::Mutex<()>,
     extra: Mutex<Option<Box<SubscriptionState>>>,
+    leases: Leases,
     /// `true` if the session has opened a user interface of the backend (MCP Apps).
     pub(crate) has_open_app: AtomicBool,
+}
+
+/// Slot that a call uses. The session of a slot that is retired stays open until the last lease is dropped.
+#[derive(Debug)]
+pub(crate) struct SlotLease {
+    slot: Arc<BackendSessionSlot>,
+    _lease: Lease,
 }
 
 /// State that few sessions need.
@@ -61,8 +68,19 @@ impl BackendSessionSlot {
             backend_session: ArcSwapOption::empty(),
             opening: tokio::sync::Mutex::const_new(()),
             extra: Mutex::new(None),
+            leases: Leases::default(),
             has_open_app: AtomicBool::new(false),
         }
+    }
+
+    /// Returns a lease for a call.
+    pub(crate) fn lease(self: &Arc<Self>) -> SlotLease {
+        SlotLease { slot: Arc::clone(self), _lease: self.leases.lease() }
+    }
+
+    /// Returns `true` if calls use the slot.
+    pub(crate) fn is_leased(&self) -> bool {
+        self.leases.is_any_open()
     }
 
     /// Returns the session; opens it if necessary.
@@ -224,16 +242,23 @@ impl BackendSessionSlot {
         else {
             return;
         };
-        let backend = Arc::clone(&self.backend);
+        let (backend, leases) = (Arc::clone(&self.backend), self.leases.clone());
         self.backend.spawn_close(async move {
-            // Each call in flight holds a reference to the session.
-            while patiently && Arc::strong_count(&backend_session) > 1 {
-                sleep(POLL_INTERVAL).await;
+            if patiently {
+                leases.ended().await;
             }
             let cancels = cancels.into_iter().map(|cancel| notify(&backend, cancel));
             _ = timeout(CANCELLATION_TIMEOUT, join_all(cancels)).await;
             backend_session.close(&backend).await;
         });
+    }
+}
+
+impl Deref for SlotLease {
+    type Target = Arc<BackendSessionSlot>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.slot
     }
 }
 

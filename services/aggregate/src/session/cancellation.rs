@@ -12,7 +12,7 @@ use crate::backend::cancellation::{cancellation, reason};
 use crate::backend::handshake::BackendSession;
 use crate::backend::request::{post, with_operation};
 use crate::backend::rpc::notify;
-use crate::session::BackendSessionSlot;
+use crate::session::SlotLease;
 use crate::sync::lock;
 
 const METHOD: &str = "notifications/cancelled";
@@ -24,7 +24,7 @@ const DISCONNECTED: &str = "the client disconnected";
 /// Guard of a call in flight. Cancels the call if dropped before the response.
 #[derive(Debug)]
 pub(crate) struct Cancellation {
-    pub(crate) slot: Arc<BackendSessionSlot>,
+    pub(crate) slot: SlotLease,
     /// Request id sent to the backend, as JSON.
     id: Bytes,
     /// Record of the causing client request, if a layer observes it.
@@ -34,11 +34,7 @@ pub(crate) struct Cancellation {
 }
 
 impl Cancellation {
-    pub(crate) fn new(
-        slot: Arc<BackendSessionSlot>,
-        id: Bytes,
-        cause: Option<&RequestContext>,
-    ) -> Self {
+    pub(crate) fn new(slot: SlotLease, id: Bytes, cause: Option<&RequestContext>) -> Self {
         Self { slot, id, cause: cause.cloned(), backend_session: Mutex::default() }
     }
 

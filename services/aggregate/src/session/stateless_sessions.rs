@@ -11,7 +11,7 @@ use vmcp_core::{Fingerprint, Identity};
 
 use crate::backend::error::BackendError;
 use crate::backend::{BackendHandle, BackendId};
-use crate::session::BackendSessionSlot;
+use crate::session::{BackendSessionSlot, SlotLease};
 use crate::settings::Transport;
 use crate::sync::lock;
 
@@ -67,7 +67,7 @@ impl Key {
 }
 
 impl StatelessSessions {
-    /// Returns the session of a key, which counts as used while the result is held. Evicts the least recently used session if
+    /// Returns a lease of the session of a key. Evicts the least recently used session if
     /// the cache is full.
     ///
     /// The single stream of HTTP+SSE does not correlate server requests and log messages with requests, and two requests of
@@ -79,11 +79,11 @@ impl StatelessSessions {
         &self,
         mut key: Key,
         backend: &Arc<BackendHandle>,
-    ) -> Result<Arc<BackendSessionSlot>, BackendError> {
+    ) -> Result<SlotLease, BackendError> {
         let mut table = lock(&self.0);
         if backend.transport == Transport::Sse {
-            let in_use = |entry: &Entry| Arc::strong_count(&entry.slot) > 1;
-            while table.get(&key).is_some_and(in_use) {
+            // Leases are taken under the table's lock, so two requests cannot find the same slot unused.
+            while table.get(&key).is_some_and(|entry| entry.slot.is_leased()) {
                 key.number += 1;
                 if key.number >= MAX_PER_KEY {
                     return Err(BackendError::Busy);
@@ -92,11 +92,11 @@ impl StatelessSessions {
         }
         if let Some(entry) = table.get_mut(&key) {
             entry.used = Instant::now();
-            return Ok(Arc::clone(&entry.slot));
+            return Ok(entry.slot.lease());
         }
         // Checked under the lock: an entry inserted before the backend is retired is removed afterwards.
         if backend.is_retired() {
-            return Ok(Arc::new(BackendSessionSlot::new(Arc::clone(backend))));
+            return Ok(Arc::new(BackendSessionSlot::new(Arc::clone(backend))).lease());
         }
         if table.len() >= MAX_ENTRIES {
             let oldest =
@@ -106,16 +106,14 @@ impl StatelessSessions {
             }
         }
         let slot = Arc::new(BackendSessionSlot::new(Arc::clone(backend)));
-        let entry = Entry { slot: Arc::clone(&slot), used: Instant::now() };
-        table.insert(key, entry);
-        Ok(slot)
+        let lease = slot.lease();
+        table.insert(key, Entry { slot, used: Instant::now() });
+        Ok(lease)
     }
 
     /// Ends sessions that have been idle for too long. A session with a call in flight is in use.
     pub(crate) fn sweep(&self) {
-        let idle = |entry: &Entry| {
-            entry.used.elapsed() >= IDLE_TIMEOUT && Arc::strong_count(&entry.slot) == 1
-        };
+        let idle = |entry: &Entry| entry.used.elapsed() >= IDLE_TIMEOUT && !entry.slot.is_leased();
         self.end_where(|_, entry| idle(entry));
     }
 
