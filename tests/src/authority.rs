@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use bytes::Bytes;
@@ -14,6 +13,7 @@ use http::{HeaderValue, Method, Request, Response, header};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use serde_json::{Value, json};
+use vmcp_test_support::SigningKey;
 
 use crate::backends::{Answer, Listening};
 use crate::counterparts::{Fault, parameter};
@@ -25,7 +25,7 @@ const LIFETIME: Duration = Duration::from_hours(1);
 #[derive(Debug)]
 pub struct Authority {
     listening: Listening,
-    pair: Arc<Ed25519KeyPair>,
+    key: Arc<SigningKey>,
 }
 
 /// Identity providers for logins. Their tokens are `PROVIDER-access-of-NAME-NUMBER`, each with a distinct number.
@@ -35,12 +35,12 @@ impl Authority {
     /// Starts an authority.
     ///
     /// # Errors
-    /// Returns an error if no port is free, or key generation fails.
+    /// Returns an error if no port is free.
     pub fn start() -> Result<Self, Fault> {
-        let pair = Arc::new(Ed25519KeyPair::generate().map_err(|_| "no key")?);
-        let behind = Arc::clone(&pair);
-        let listening = Listening::start(0, move |request| answer(Arc::clone(&behind), request))?;
-        Ok(Self { listening, pair })
+        let key = Arc::new(SigningKey::ed25519());
+        let served = Arc::clone(&key);
+        let listening = Listening::start(0, move |request| answer(Arc::clone(&served), request))?;
+        Ok(Self { listening, key })
     }
 
     /// Returns its issuer.
@@ -80,10 +80,7 @@ impl Authority {
             |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let claims = json!({ "iss": self.issuer(), "sub": user, "aud": audience, "jti": number,
             "iat": seconds(until - LIFETIME), "exp": seconds(until) });
-        let part = |value: &Value| BASE64_URL_SAFE_NO_PAD.encode(value.to_string());
-        let signed = format!("{}.{}", part(&json!({ "alg": "EdDSA", "kid": "1" })), part(&claims));
-        let signature = BASE64_URL_SAFE_NO_PAD.encode(self.pair.sign(signed.as_bytes()));
-        format!("{signed}.{signature}")
+        self.key.sign("1", &claims)
     }
 
     /// Returns the configuration section that trusts its tokens for this audience.
@@ -119,7 +116,7 @@ impl Authority {
     }
 }
 
-async fn answer(pair: Arc<Ed25519KeyPair>, request: Request<Incoming>) -> Answer {
+async fn answer(key: Arc<SigningKey>, request: Request<Incoming>) -> Answer {
     let (parts, body) = request.into_parts();
     let host = parts.headers.get(header::HOST).and_then(|host| host.to_str().ok());
     let issuer = format!("http://{}", host.unwrap_or_default());
@@ -129,10 +126,7 @@ async fn answer(pair: Arc<Ed25519KeyPair>, request: Request<Incoming>) -> Answer
         "/.well-known/openid-configuration" => {
             json_page(&json!({ "issuer": issuer, "jwks_uri": format!("{issuer}/keys") }))
         }
-        "/keys" => {
-            let x = BASE64_URL_SAFE_NO_PAD.encode(pair.public_key());
-            json_page(&json!({ "keys": [{ "kty": "OKP", "crv": "Ed25519", "kid": "1", "x": x }] }))
-        }
+        "/keys" => json_page(&json!({ "keys": [key.jwk("1")] })),
         "/token" => json_page(&json!({
             "access_token": format!("exchanged-for-{}", subject(&form, "subject_token")),
             "issued_token_type": "urn:ietf:params:oauth:token-type:access_token",

@@ -82,7 +82,7 @@ const CRATES: &[(&str, &str, Sees)] = &[
     ("vmcp-server", "services/server", Sees::AllAbove),
     ("vmcp-demo", "services/demo", Sees::Only(&["vmcp-wire", "vmcp-core"])),
     ("vmcp", "services/cli", Sees::AllAbove),
-    (LOG_CAPTURE, "tests/log-capture", Sees::Only(&[])),
+    (TEST_SUPPORT, "tests/support", Sees::Only(&[])),
     ("vmcp-tests", "tests", Sees::AllAbove),
     ("vmcp-bench", "tests/bench", Sees::AllAbove),
     ("vmcp-examples", "examples", Sees::AllAbove),
@@ -92,7 +92,7 @@ const CRATES: &[(&str, &str, Sees)] = &[
 const GROUND: &[&str] = &["vmcp-wire", "vmcp-core", "vmcp-jwt", "vmcp-oauth-client"];
 
 /// Allowed development dependency of every crate.
-const LOG_CAPTURE: &str = "vmcp-log-capture";
+const TEST_SUPPORT: &str = "vmcp-test-support";
 
 /// Dependencies of a crate inside the workspace.
 #[derive(Clone, Copy)]
@@ -211,7 +211,7 @@ fn dependencies_follow_crate_table() {
         let Some(row) = CRATES.iter().position(|(known, ..)| *known == name) else { continue };
         for dependency in package["dependencies"].as_array().unwrap() {
             let other = dependency["name"].as_str().unwrap();
-            let of_its_tests = other == LOG_CAPTURE && dependency["kind"] == "dev";
+            let of_its_tests = other == TEST_SUPPORT && dependency["kind"] == "dev";
             if dependency["path"].is_null() || of_its_tests {
                 continue;
             }

@@ -8,12 +8,12 @@ use http_body_util::{BodyExt, Full};
 use tower::ServiceExt;
 use tower_layer::Layer;
 use vmcp_core::{Body, BoxError};
-use vmcp_log_capture::Log;
 use vmcp_telemetry_export::{Endpoint, Headers, SamplingRatio, Settings, Telemetry};
+use vmcp_test_support::LogCapture;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_exports_log_no_secrets() {
-    let log = Log::of_the_process();
+    let log = LogCapture::process();
     for refuses in [true, false] {
         let client = tower::service_fn(move |_: Request<Body>| async move {
             if !refuses {

@@ -8,7 +8,6 @@ use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
 use aws_lc_rs::digest;
-use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
@@ -17,6 +16,7 @@ use http_body_util::{BodyExt, Full};
 use serde_json::{Map, Value, json};
 use tower::Service;
 use vmcp_core::{Body, Clock};
+use vmcp_test_support::SigningKey;
 
 use crate::*;
 
@@ -49,7 +49,7 @@ pub(crate) struct State {
     /// Recorded requests, in order.
     pub(crate) seen: Vec<RecordedRequest>,
     pub(crate) nonce: Option<String>,
-    pub(crate) key: Ed25519KeyPair,
+    pub(crate) key: SigningKey,
 }
 
 #[derive(Clone, Debug)]
@@ -158,7 +158,7 @@ impl FakeProvider {
             in_body_only: false,
             seen: Vec::new(),
             nonce: None,
-            key: Ed25519KeyPair::generate().unwrap(),
+            key: SigningKey::ed25519(),
         })))
     }
 
@@ -214,11 +214,7 @@ impl State {
     }
 
     pub(crate) fn sign(&self, claims: &Value) -> String {
-        let encode = |json: Value| URL_SAFE_NO_PAD.encode(json.to_string());
-        let header = json!({"alg": "EdDSA", "kid": "1"});
-        let signed = format!("{}.{}", encode(header), encode(claims.clone()));
-        let signature = URL_SAFE_NO_PAD.encode(self.key.sign(signed.as_bytes()));
-        format!("{signed}.{signature}")
+        self.key.sign("1", claims)
     }
 
     fn response(&self, path: &str) -> (u16, &'static str, String) {
@@ -241,8 +237,7 @@ impl State {
                 &self.metadata,
             ),
             "/keys" => {
-                let x = URL_SAFE_NO_PAD.encode(self.key.public_key().as_ref());
-                json!({"keys": [{"kty": "OKP", "crv": "Ed25519", "kid": "1", "x": x}]})
+                json!({"keys": [self.key.jwk("1")]})
             }
             "/token" => {
                 let granted = json!({

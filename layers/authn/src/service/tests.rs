@@ -11,7 +11,7 @@ use tower::ServiceExt;
 use tower_layer::Layer;
 use tower_test::mock;
 use vmcp_core::{BoxError, UpstreamTokens};
-use vmcp_log_capture::Log;
+use vmcp_test_support::LogCapture;
 
 use super::*;
 use crate::testing::{AUDIENCE, ISSUER, NOW, claims, clock, jwt, token};
@@ -331,7 +331,7 @@ async fn forwards_inner_error() {
 
 #[tokio::test]
 async fn tokens_never_appear_in_output() {
-    let log = Log::of_this_thread();
+    let log = LogCapture::current_thread();
 
     let claim: Value = json!({"email": "canary@example.com"});
     let good = token(&claims(&claim));

@@ -129,7 +129,7 @@ async fn accepts_any_body_made_of_bytes() {
 
 #[tokio::test]
 async fn logs_a_missing_decoder() {
-    let log = vmcp_log_capture::Log::of_this_thread();
+    let log = vmcp_test_support::LogCapture::current_thread();
     let inner = service_fn(|_: Request<()>| {
         std::future::ready(Ok::<_, std::convert::Infallible>(Response::new(Body::empty())))
     });

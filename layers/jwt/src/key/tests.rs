@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::testing::Pair;
+use vmcp_test_support::SigningKey;
 
 fn key(jwk: Value) -> Result<Key, KeyError> {
     Key::new(&serde_json::from_value(jwk).unwrap())
@@ -15,14 +15,14 @@ fn with(mut jwk: Value, name: &str, value: Value) -> Value {
 #[test]
 fn key_supports_algorithms_of_kty_and_alg() {
     let algorithms = |jwk| -> Vec<Algorithm> { key(jwk).unwrap().algorithms().collect() };
-    let rsa = Pair::rsa().jwk("1");
+    let rsa = SigningKey::rsa().jwk("1");
     assert_eq!(algorithms(rsa.clone()), Algorithm::ALL[..6]);
     assert_eq!(algorithms(with(rsa.clone(), "alg", json!("PS384"))), [Algorithm::Ps384]);
     for (algorithm, pair) in [
-        (Algorithm::Es256, Pair::ec(Algorithm::Es256)),
-        (Algorithm::Es384, Pair::ec(Algorithm::Es384)),
-        (Algorithm::Es512, Pair::ec(Algorithm::Es512)),
-        (Algorithm::EdDsa, Pair::ed()),
+        (Algorithm::Es256, SigningKey::p256()),
+        (Algorithm::Es384, SigningKey::p384()),
+        (Algorithm::Es512, SigningKey::p521()),
+        (Algorithm::EdDsa, SigningKey::ed25519()),
     ] {
         assert_eq!(algorithms(pair.jwk("1")), [algorithm]);
     }
@@ -32,7 +32,7 @@ fn key_supports_algorithms_of_kty_and_alg() {
 
 #[test]
 fn rejects_keys_for_other_uses() {
-    let rsa = Pair::rsa().jwk("1");
+    let rsa = SigningKey::rsa().jwk("1");
     for (name, value) in [("use", json!("enc")), ("key_ops", json!(["encrypt"]))] {
         assert_eq!(key(with(rsa.clone(), name, value)).unwrap_err(), KeyError::Usage);
     }
@@ -41,7 +41,7 @@ fn rejects_keys_for_other_uses() {
 
 #[test]
 fn rejects_unknown_key_types() {
-    let ec = Pair::ec(Algorithm::Es256).jwk("1");
+    let ec = SigningKey::p256().jwk("1");
     for jwk in [
         json!({"kty": "oct", "k": "c2VjcmV0"}),
         json!({"kty": "OKP", "crv": "X25519", "x": "AAAA"}),
@@ -54,7 +54,8 @@ fn rejects_unknown_key_types() {
 
 #[test]
 fn rejects_invalid_key_parameters() {
-    let (rsa, ec, ed) = (Pair::rsa().jwk("1"), Pair::ec(Algorithm::Es256).jwk("1"), Pair::ed());
+    let (rsa, ec, ed) =
+        (SigningKey::rsa().jwk("1"), SigningKey::p256().jwk("1"), SigningKey::ed25519());
     let short = URL_SAFE_NO_PAD.encode([0xff; 128]);
     let ones = URL_SAFE_NO_PAD.encode([1; 32]);
     for jwk in [

@@ -2,7 +2,8 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::testing::{Pair, set};
+use crate::testing::set;
+use vmcp_test_support::SigningKey;
 
 fn parse(text: &str) -> Result<KeySet, KeySetError> {
     KeySet::parse(text.as_bytes())
@@ -10,14 +11,14 @@ fn parse(text: &str) -> Result<KeySet, KeySetError> {
 
 #[test]
 fn skips_unusable_keys() {
-    let mut for_encryption = Pair::rsa().jwk("enc");
+    let mut for_encryption = SigningKey::rsa().jwk("enc");
     for_encryption["use"] = json!("enc");
     let keys = [
         json!({"kty": "oct", "k": "c2VjcmV0"}),
         json!({"kty": 5}),
         json!("nonsense"),
         for_encryption,
-        Pair::ed().jwk("good"),
+        SigningKey::ed25519().jwk("good"),
     ];
     let set = parse(&set(&keys)).unwrap();
     assert_eq!(set.keys().iter().filter_map(Key::kid).collect::<Vec<_>>(), ["good"]);
@@ -37,7 +38,8 @@ fn rejects_invalid_and_oversized_key_sets() {
 
 #[test]
 fn selects_among_equal_kids_by_key_type() {
-    let keys = [Pair::rsa().jwk("1"), Pair::ec(Algorithm::Es256).jwk("1"), Pair::ed().jwk("1")];
+    let keys =
+        [SigningKey::rsa().jwk("1"), SigningKey::p256().jwk("1"), SigningKey::ed25519().jwk("1")];
     let set = parse(&set(&keys)).unwrap();
     for algorithm in [Algorithm::Ps256, Algorithm::Es256, Algorithm::EdDsa] {
         assert_eq!(set.candidates(Some("1"), algorithm).count(), 1, "{algorithm}");
@@ -48,7 +50,11 @@ fn selects_among_equal_kids_by_key_type() {
 
 #[test]
 fn missing_kid_selects_only_unambiguous_key() {
-    let keys = [Pair::ed().jwk("1"), Pair::ed().jwk("2"), Pair::rsa().jwk("3")];
+    let keys = [
+        SigningKey::ed25519().jwk("1"),
+        SigningKey::ed25519().jwk("2"),
+        SigningKey::rsa().jwk("3"),
+    ];
     let set = parse(&set(&keys)).unwrap();
     assert_eq!(set.candidates(None, Algorithm::EdDsa).count(), 0);
     assert_eq!(set.candidates(None, Algorithm::Rs256).count(), 1);
@@ -56,14 +62,14 @@ fn missing_kid_selects_only_unambiguous_key() {
 
 #[test]
 fn tries_few_keys_with_equal_kid() {
-    let keys: Vec<_> = (0..50).map(|_| Pair::ed().jwk("1")).collect();
+    let keys: Vec<_> = (0..50).map(|_| SigningKey::ed25519().jwk("1")).collect();
     let set = parse(&set(&keys)).unwrap();
     assert_eq!(set.candidates(Some("1"), Algorithm::EdDsa).count(), MAX_KEYS_PER_KID);
 }
 
 #[test]
 fn fingerprint_covers_keys_and_kids() {
-    let (a, b) = (Pair::ed(), Pair::ed());
+    let (a, b) = (SigningKey::ed25519(), SigningKey::ed25519());
     let print = |keys: &[serde_json::Value]| parse(&set(keys)).unwrap().fingerprint();
     let both = print(&[a.jwk("a"), b.jwk("b")]);
     assert_eq!(both, print(&[b.jwk("b"), a.jwk("a")]));

@@ -13,7 +13,7 @@ use vmcp_core::{
     Body, Clock, Identity, UpstreamError, UpstreamFuture, UpstreamKind, UpstreamToken,
     UpstreamTokens, cause_ref,
 };
-use vmcp_log_capture::Log;
+use vmcp_test_support::LogCapture;
 
 use super::*;
 use crate::{
@@ -294,7 +294,7 @@ fn accepts_any_body_without_retry() {
 /// Runs the whole layer with an authorization server that echoes its input.
 #[tokio::test(start_paused = true)]
 async fn secrets_never_appear_in_output() {
-    let log = Log::of_this_thread();
+    let log = LogCapture::current_thread();
     let clock = Clock::manual(std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000));
     let exchange_future = Arc::new(AtomicUsize::new(0));
     let client = service_fn(move |_: Request<Body>| {

@@ -342,7 +342,7 @@ async fn writer_ends_with_its_last_auditor() {
 #[tokio::test(start_paused = true)]
 async fn panicking_sink_blocks_no_request() {
     let settings = Settings { overflow: Overflow::Wait, queue_bytes: 1000, ..Settings::default() };
-    let told = vmcp_log_capture::Log::of_this_thread();
+    let told = vmcp_test_support::LogCapture::current_thread();
     let (log, writer) = Log::new(settings, |_: &[u8]| panic!("on purpose"));
     let writing = tokio::spawn(writer.run());
     let audit = layer(&log);
@@ -427,7 +427,7 @@ async fn gateway_events_are_written_with_all_members() {
 
 #[tokio::test(start_paused = true)]
 async fn secrets_appear_in_no_output() {
-    let told = vmcp_log_capture::Log::of_this_thread();
+    let told = vmcp_test_support::LogCapture::current_thread();
     let fixture = Fixture::new(Events::default(), Settings::default());
     let service = serve(CALL, |request_context| {
         let identity = Identity::builder("i", "s").token("c4n4ry".into());

@@ -268,7 +268,7 @@ async fn reports_removed_and_lost_links() {
 
 #[tokio::test]
 async fn panicking_observer_leaves_server_error() {
-    let log = vmcp_log_capture::Log::of_this_thread();
+    let log = vmcp_test_support::LogCapture::current_thread();
     let env = TestEnv::new();
     // A clone that is taken before has no observer, and shares everything else.
     let quiet = env.server.clone();

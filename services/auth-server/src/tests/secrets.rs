@@ -3,13 +3,13 @@
 use serde_json::json;
 use vmcp_auth_store::{ProviderName, Stage};
 use vmcp_core::UpstreamKind;
-use vmcp_log_capture::Log;
+use vmcp_test_support::LogCapture;
 
 use crate::testing::{APP, RESOURCE, TestEnv, UserAgent, VERIFIER, param};
 
 #[tokio::test]
 async fn secrets_stay_out_of_logs_and_debug() {
-    let log = Log::of_this_thread();
+    let log = LogCapture::current_thread();
 
     let env = TestEnv::new();
     let document = json!({

@@ -5,16 +5,16 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
+use vmcp_test_support::SigningKey;
 
 /// It serves until the test ends.
 #[derive(Clone)]
 pub(crate) struct Issuer {
     pub(crate) url: String,
-    pair: Arc<Ed25519KeyPair>,
+    key: Arc<SigningKey>,
     forms: Arc<Mutex<Vec<String>>>,
 }
 
@@ -32,8 +32,8 @@ impl Issuer {
     pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://127.0.0.1:{}", listener.local_addr().unwrap().port());
-        let pair = Arc::new(Ed25519KeyPair::generate().unwrap());
-        let issuer = Self { url, pair, forms: Arc::default() };
+        let key = Arc::new(SigningKey::ed25519());
+        let issuer = Self { url, key, forms: Arc::default() };
         let serving = issuer.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
@@ -62,8 +62,7 @@ impl Issuer {
                 json!({"issuer": url, "jwks_uri": format!("{url}/keys")})
             }
             Some("/keys") => {
-                let x = URL_SAFE_NO_PAD.encode(self.pair.public_key());
-                json!({"keys": [{"kty": "OKP", "crv": "Ed25519", "kid": "1", "x": x}]})
+                json!({"keys": [self.key.jwk("1")]})
             }
             Some("/token") if head.contains(&known) => {
                 let form = String::from_utf8(form).unwrap();
@@ -98,11 +97,7 @@ impl Issuer {
             "iss": self.url, "sub": subject, "aud": "http://localhost/mcp", "iat": now, "exp": now + 3600,
         });
         claims.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        let header = json!({"alg": "EdDSA", "kid": "1"}).to_string();
-        let part = |text: &str| URL_SAFE_NO_PAD.encode(text);
-        let signed = format!("{}.{}", part(&header), part(&claims.to_string()));
-        let signature = URL_SAFE_NO_PAD.encode(self.pair.sign(signed.as_bytes()).as_ref());
-        format!("{signed}.{signature}")
+        self.key.sign("1", &claims)
     }
 
     /// The section that trusts it.

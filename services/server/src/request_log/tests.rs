@@ -4,7 +4,7 @@ use http::header::CONTENT_TYPE;
 use http_body_util::BodyExt;
 use tower::{ServiceExt, service_fn};
 use vmcp_core::Generation;
-use vmcp_log_capture::Log;
+use vmcp_test_support::LogCapture;
 
 use super::*;
 
@@ -15,7 +15,7 @@ const CALL: &[u8] =
 async fn lines(
     respond: impl Fn(&RequestContext) -> Response<Body> + Clone + Send + 'static,
 ) -> String {
-    let log = Log::of_this_thread();
+    let log = LogCapture::current_thread();
     let inner = service_fn(move |request: Request<()>| {
         let request_context = request.extensions().get::<RequestContext>().unwrap();
         let bytes = Bytes::from_static(CALL);

@@ -1,33 +1,19 @@
 use std::sync::Arc;
 
-use aws_lc_rs::rand::SystemRandom;
-use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
 use serde_json::json;
 use vmcp_jwt::{KeySet, TokenError, VerifyError};
+use vmcp_test_support::SigningKey;
 
 use super::*;
 use crate::testing::{CLIENT, ISSUER, NOW, clock, over};
 
-struct Signer(EcdsaKeyPair);
+fn keys(key: &SigningKey) -> Arc<KeySet> {
+    let set = json!({"keys": [key.jwk("1")]});
+    Arc::new(KeySet::parse(set.to_string().as_bytes()).unwrap())
+}
 
-impl Signer {
-    fn new() -> Self {
-        Self(EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap())
-    }
-
-    fn keys(&self) -> Arc<KeySet> {
-        let (x, y) = self.0.public_key().as_ref()[1..].split_at(32);
-        let [x, y] = [x, y].map(|part| URL_SAFE_NO_PAD.encode(part));
-        let set = json!({"keys": [{"kty": "EC", "crv": "P-256", "kid": "1", "x": x, "y": y}]});
-        Arc::new(KeySet::parse(set.to_string().as_bytes()).unwrap())
-    }
-
-    fn sign(&self, claims: &Value) -> SecretString {
-        let encode = |json: &Value| URL_SAFE_NO_PAD.encode(json.to_string());
-        let signed = format!("{}.{}", encode(&json!({"alg": "ES256", "kid": "1"})), encode(claims));
-        let signature = self.0.sign(&SystemRandom::new(), signed.as_bytes()).unwrap();
-        format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature)).into()
-    }
+fn sign(key: &SigningKey, claims: &Value) -> SecretString {
+    key.sign("1", claims).into()
 }
 
 fn claims() -> Value {
@@ -35,11 +21,11 @@ fn claims() -> Value {
 }
 
 async fn outcome(differs: &Value) -> Result<Claims, IdentityError> {
-    let signer = Signer::new();
-    let token = signer.sign(&over(claims(), differs));
+    let signer = SigningKey::p256();
+    let token = sign(&signer, &over(claims(), differs));
     let access = "at-1".into();
     let expected = IdTokenExpectations { issuer: ISSUER, client_id: CLIENT, access: &access };
-    verify(signer.keys(), &clock(), &token, &expected).await
+    verify(keys(&signer), &clock(), &token, &expected).await
 }
 
 #[tokio::test]
@@ -92,10 +78,10 @@ async fn rejects_hash_of_other_access_token() {
 
 #[tokio::test]
 async fn rejects_token_of_other_key() {
-    let token = Signer::new().sign(&claims());
+    let token = sign(&SigningKey::p256(), &claims());
     let access = "at-1".into();
     let expected = IdTokenExpectations { issuer: ISSUER, client_id: CLIENT, access: &access };
-    let error = verify(Signer::new().keys(), &clock(), &token, &expected).await.unwrap_err();
+    let error = verify(keys(&SigningKey::p256()), &clock(), &token, &expected).await.unwrap_err();
     assert_eq!(error, IdentityError::InvalidIdToken(VerifyError::Token(TokenError::Signature)));
 }
 

@@ -32,7 +32,7 @@ impl Outside {
     pub(super) async fn start() -> Result<Self, Fault> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("http://{}", listener.local_addr()?);
-        let keys = Arc::new(Keys::generate()?);
+        let keys = Arc::new(Keys::generate());
         let documents = Arc::new(Documents {
             discovery: json!({"issuer": url, "jwks_uri": format!("{url}/keys")}).to_string().into(),
             keys: keys.published().to_string().into(),

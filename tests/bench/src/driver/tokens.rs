@@ -4,14 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use aws_lc_rs::rand::SystemRandom;
-use aws_lc_rs::rsa::KeySize;
-use aws_lc_rs::signature::{
-    ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair, RSA_PKCS1_SHA256, RsaKeyPair,
-};
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
+use vmcp_test_support::SigningKey;
 
 use super::policies::{TENANTS, USERS};
 use crate::Fault;
@@ -37,53 +31,34 @@ pub(super) enum Algorithm {
 /// Keys of the issuer, one per algorithm.
 #[derive(Debug)]
 pub(super) struct Keys {
-    rsa: RsaKeyPair,
-    ec: EcdsaKeyPair,
-    random: SystemRandom,
+    rsa: &'static SigningKey,
+    ec: SigningKey,
 }
 
 impl Keys {
-    pub(super) fn generate() -> Result<Self, Fault> {
-        Ok(Self {
-            rsa: RsaKeyPair::generate(KeySize::Rsa2048)?,
-            ec: EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING)?,
-            random: SystemRandom::new(),
-        })
+    pub(super) fn generate() -> Self {
+        Self { rsa: SigningKey::rsa(), ec: SigningKey::p256() }
     }
 
     /// Returns the published key set (RFC 7517).
     pub(super) fn published(&self) -> Value {
-        // DER of an RSAPublicKey of 2048 bits: 9 bytes, the modulus, 2 bytes, the exponent.
-        let rsa = self.rsa.public_key().as_ref();
-        let (n, e) = (encoded(&rsa[9..265]), encoded(&rsa[267..]));
-        // SEC 1, uncompressed: a format byte, then two coordinates.
-        let point = self.ec.public_key().as_ref();
-        let (x, y) = (encoded(&point[1..33]), encoded(&point[33..]));
+        let for_signatures = |mut jwk: Value, alg: &str| {
+            jwk["alg"] = alg.into();
+            jwk["use"] = "sig".into();
+            jwk
+        };
         json!({"keys": [
-            {"kty": "RSA", "kid": "rsa", "alg": "RS256", "use": "sig", "n": n, "e": e},
-            {"kty": "EC", "kid": "ec", "alg": "ES256", "use": "sig", "crv": "P-256", "x": x, "y": y},
+            for_signatures(self.rsa.jwk("rsa"), "RS256"),
+            for_signatures(self.ec.jwk("ec"), "ES256"),
         ]})
     }
 
-    fn sign(&self, algorithm: Algorithm, claims: &Value) -> Result<String, Fault> {
-        let header = match algorithm {
-            Algorithm::Rs256 => r#"{"alg":"RS256","kid":"rsa","typ":"at+jwt"}"#,
-            Algorithm::Es256 => r#"{"alg":"ES256","kid":"ec","typ":"at+jwt"}"#,
+    fn sign(&self, algorithm: Algorithm, claims: &Value) -> String {
+        let (key, header) = match algorithm {
+            Algorithm::Rs256 => (self.rsa, r#"{"alg":"RS256","kid":"rsa","typ":"at+jwt"}"#),
+            Algorithm::Es256 => (&self.ec, r#"{"alg":"ES256","kid":"ec","typ":"at+jwt"}"#),
         };
-        let claims = claims.to_string();
-        let mut token = format!("{}.{}", encoded(header.as_bytes()), encoded(claims.as_bytes()));
-        let signature = match algorithm {
-            Algorithm::Rs256 => {
-                let mut signature = vec![0; self.rsa.public_modulus_len()];
-                let signed = token.as_bytes();
-                self.rsa.sign(&RSA_PKCS1_SHA256, &self.random, signed, &mut signature)?;
-                encoded(&signature)
-            }
-            Algorithm::Es256 => encoded(self.ec.sign(&self.random, token.as_bytes())?.as_ref()),
-        };
-        token.push('.');
-        token.push_str(&signature);
-        Ok(token)
+        key.sign_text(key.algorithm(), header, &claims.to_string())
     }
 
     /// Writes one token a line; line `n` is a token of user `n % 16`.
@@ -119,7 +94,7 @@ impl Keys {
         let mut lines = String::new();
         for serial in 0..count {
             let (algorithm, claims) = token(serial);
-            lines.push_str(&self.sign(algorithm, &claims)?);
+            lines.push_str(&self.sign(algorithm, &claims));
             lines.push('\n');
         }
         Ok(fs::write(to, lines)?)
@@ -151,13 +126,12 @@ fn now() -> Result<u64, Fault> {
     Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs())
 }
 
-fn encoded(bytes: &[u8]) -> String {
-    URL_SAFE_NO_PAD.encode(bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+
+    use base64::Engine;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
     use super::*;
 
@@ -176,7 +150,7 @@ mod tests {
 
     #[test]
     fn repeated_tokens_alternate_between_sixteen_users() {
-        let keys = Keys::generate().unwrap();
+        let keys = Keys::generate();
         let tokens = lines(|path| keys.write_repeated("http://i", path), "repeated");
         assert_eq!(tokens.len(), 64);
         assert_eq!(body(&tokens[3])["sub"], body(&tokens[19])["sub"]);
@@ -187,7 +161,7 @@ mod tests {
 
     #[test]
     fn new_tokens_differ_only_in_time_and_id() {
-        let keys = Keys::generate().unwrap();
+        let keys = Keys::generate();
         let write = |path: &Path| keys.write_new("http://i", Algorithm::Es256, 300, path);
         let tokens = lines(write, "new");
         let distinct: BTreeSet<_> = tokens.iter().collect();

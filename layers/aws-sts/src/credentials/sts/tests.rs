@@ -8,7 +8,7 @@ use http_body_util::{BodyExt, Full};
 use tower::service_fn;
 use tower_service::Service;
 use vmcp_core::{Body, BoxError};
-use vmcp_log_capture::Log;
+use vmcp_test_support::LogCapture;
 
 use super::*;
 use crate::{RoleArn, SessionDuration, SessionName};
@@ -220,7 +220,7 @@ async fn rejects_tokens_of_invalid_length() {
 
 #[tokio::test]
 async fn secrets_never_reach_trace_log() {
-    let log = Log::of_this_thread();
+    let log = LogCapture::current_thread();
     let seen = Seen::default();
     let inner = fake_client(&seen, 200, GOOD);
     let talkative = service_fn(move |request: Request<Body>| {

@@ -9,8 +9,9 @@ use tower::util::BoxCloneSyncService;
 use vmcp_core::{Body, BoxError};
 
 use super::*;
-use crate::testing::{AUDIENCE, ISSUER, Pair, claims, now, set};
-use crate::{Algorithm, TokenError, ValidationOptions, VerifiedToken, Verifier, VerifyError};
+use crate::testing::{AUDIENCE, ISSUER, claims, now, set};
+use crate::{TokenError, ValidationOptions, VerifiedToken, Verifier, VerifyError};
+use vmcp_test_support::SigningKey;
 
 type Client = BoxCloneSyncService<Request<Body>, Response<Body>, BoxError>;
 
@@ -83,8 +84,8 @@ fn fixture() -> Fixture {
 }
 
 impl Fixture {
-    async fn verify(&self, pair: &Pair, kid: &str) -> Result<VerifiedToken, VerifyError> {
-        self.verifier.verify(&pair.sign(Algorithm::EdDsa, kid, &claims())).await
+    async fn verify(&self, pair: &SigningKey, kid: &str) -> Result<VerifiedToken, VerifyError> {
+        self.verifier.verify(&pair.sign_as("EdDSA", kid, &claims())).await
     }
 
     async fn wait_for_refresh(&self) {
@@ -96,10 +97,10 @@ impl Fixture {
 
 #[tokio::test(start_paused = true)]
 async fn concurrent_first_tokens_cause_one_fetch() {
-    let (fixture, pair) = (fixture(), Pair::ed());
+    let (fixture, pair) = (fixture(), SigningKey::ed25519());
     fixture.fake.publish(&[pair.jwk("1")]);
     *fixture.fake.0.delay.lock().unwrap() = Duration::from_secs(1);
-    let token = pair.sign(Algorithm::EdDsa, "1", &claims());
+    let token = pair.sign_as("EdDSA", "1", &claims());
     let waiting: Vec<_> = (0..1000)
         .map(|_| {
             let (verifier, token) = (Arc::clone(&fixture.verifier), token.clone());
@@ -114,12 +115,12 @@ async fn concurrent_first_tokens_cause_one_fetch() {
 
 #[tokio::test(start_paused = true)]
 async fn unknown_key_causes_one_fetch() {
-    let (fixture, old, new) = (fixture(), Pair::ed(), Pair::ed());
+    let (fixture, old, new) = (fixture(), SigningKey::ed25519(), SigningKey::ed25519());
     fixture.fake.publish(&[old.jwk("1")]);
     assert!(fixture.verify(&old, "1").await.is_ok());
     fixture.fake.publish(&[new.jwk("2"), old.jwk("1")]);
     *fixture.fake.0.delay.lock().unwrap() = Duration::from_secs(1);
-    let token = new.sign(Algorithm::EdDsa, "2", &claims());
+    let token = new.sign_as("EdDSA", "2", &claims());
     let waiting: Vec<_> = (0..1000)
         .map(|_| {
             let (verifier, token) = (Arc::clone(&fixture.verifier), token.clone());
@@ -135,11 +136,11 @@ async fn unknown_key_causes_one_fetch() {
 
 #[tokio::test(start_paused = true)]
 async fn forged_tokens_cause_few_fetches() {
-    let (fixture, pair) = (fixture(), Pair::ed());
+    let (fixture, pair) = (fixture(), SigningKey::ed25519());
     fixture.fake.publish(&[pair.jwk("1")]);
     assert!(fixture.verify(&pair, "1").await.is_ok());
     let foreign = json!({"iss": "https://evil.example", "aud": AUDIENCE, "sub": "a", "exp": 1});
-    let foreign = pair.sign(Algorithm::EdDsa, "9", &foreign);
+    let foreign = pair.sign_as("EdDSA", "9", &foreign);
     let refused = fixture.verifier.verify(&foreign).await;
     assert_eq!((refused.unwrap_err(), fixture.fake.requests()), (TokenError::Issuer.into(), 1));
     for attempt in 0..100 {
@@ -154,7 +155,7 @@ async fn forged_tokens_cause_few_fetches() {
 
 #[tokio::test(start_paused = true)]
 async fn refreshes_keys_in_background() {
-    let (fixture, old, new) = (fixture(), Pair::ed(), Pair::ed());
+    let (fixture, old, new) = (fixture(), SigningKey::ed25519(), SigningKey::ed25519());
     fixture.fake.publish(&[old.jwk("1")]);
     assert!(fixture.verify(&old, "1").await.is_ok());
     fixture.fake.publish(&[new.jwk("2")]);
@@ -173,11 +174,11 @@ async fn refreshes_keys_in_background() {
 
 #[tokio::test(start_paused = true)]
 async fn issuer_outage_fails_only_new_keys() {
-    let (fixture, pair) = (fixture(), Pair::ed());
+    let (fixture, pair) = (fixture(), SigningKey::ed25519());
     fixture.fake.publish(&[pair.jwk("1")]);
     assert!(fixture.verify(&pair, "1").await.is_ok());
     fixture.fake.0.down.store(true, Ordering::Relaxed);
-    let refused = fixture.verify(&Pair::ed(), "2").await;
+    let refused = fixture.verify(&SigningKey::ed25519(), "2").await;
     assert_eq!(refused.unwrap_err(), KeySourceError::Unreachable.into());
     for _ in 0..24 {
         assert!(fixture.verify(&pair, "1").await.is_ok());
@@ -194,7 +195,7 @@ async fn issuer_outage_fails_only_new_keys() {
 
 #[tokio::test(start_paused = true)]
 async fn backs_off_after_failed_fetch() {
-    let (fixture, pair) = (fixture(), Pair::ed());
+    let (fixture, pair) = (fixture(), SigningKey::ed25519());
     fixture.fake.0.down.store(true, Ordering::Relaxed);
     for _ in 0..100 {
         let refused = fixture.verify(&pair, "1").await;
@@ -205,7 +206,7 @@ async fn backs_off_after_failed_fetch() {
 
 #[tokio::test(start_paused = true)]
 async fn invalid_key_sets_keep_cached_keys() {
-    let pair = Pair::ed();
+    let pair = SigningKey::ed25519();
     let huge = format!("{{\"keys\":[],\"x\":\"{}\"}}", "x".repeat(5 * 1024 * 1024));
     for (status, body, error) in [
         (200, set(&[]), KeySourceError::NoUsableKey),
@@ -228,7 +229,7 @@ async fn invalid_key_sets_keep_cached_keys() {
 
 #[tokio::test(start_paused = true)]
 async fn request_times_out_after_five_seconds() {
-    let (fixture, pair) = (fixture(), Pair::ed());
+    let (fixture, pair) = (fixture(), SigningKey::ed25519());
     *fixture.fake.0.delay.lock().unwrap() = Duration::from_hours(1);
     let began = tokio::time::Instant::now();
     assert_eq!(fixture.verify(&pair, "1").await.unwrap_err(), KeySourceError::TooSlow.into());
@@ -262,7 +263,7 @@ async fn discovers_keys_at_each_metadata_url() {
         "https://id.example/.well-known/openid-configuration/t1",
     ] {
         let fake = FakeIssuer::default();
-        fake.publish(&[Pair::ed().jwk("1")]);
+        fake.publish(&[SigningKey::ed25519().jwk("1")]);
         fake.respond(location, 200, metadata(ISSUER, "https://id.example/keys"));
         assert!(load(&fake, unreachable_client()).await.is_ok(), "{location}");
     }
@@ -271,10 +272,10 @@ async fn discovers_keys_at_each_metadata_url() {
 #[tokio::test(start_paused = true)]
 async fn rejects_metadata_of_other_issuer() {
     let fake = FakeIssuer::default();
-    fake.publish(&[Pair::ed().jwk("1")]);
+    fake.publish(&[SigningKey::ed25519().jwk("1")]);
     let location = "https://id.example/t1/.well-known/openid-configuration";
     fake.respond(location, 200, metadata("https://id.example/t2", "https://id.example/keys"));
-    let log = vmcp_log_capture::Log::of_this_thread();
+    let log = vmcp_test_support::LogCapture::current_thread();
     assert_eq!(load(&fake, unreachable_client()).await.unwrap_err(), KeySourceError::WrongIssuer);
     let names = "configured=\"https://id.example/t1\" found=\"https://id.example/t2\"";
     assert!(log.text().contains(names), "{}", log.text());
@@ -291,13 +292,13 @@ async fn uses_supplied_client_for_other_origins() {
         KeySourceError::Unreachable
     );
     is_same_origin.respond(location, 200, metadata(ISSUER, "https://keys.example/keys"));
-    away.respond("https://keys.example/keys", 200, set(&[Pair::ed().jwk("1")]));
+    away.respond("https://keys.example/keys", 200, set(&[SigningKey::ed25519().jwk("1")]));
     assert!(load(&is_same_origin, away.client()).await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
 async fn rediscovers_moved_keys() {
-    let (fake, clock, pair) = (FakeIssuer::default(), Clock::manual(now()), Pair::ed());
+    let (fake, clock, pair) = (FakeIssuer::default(), Clock::manual(now()), SigningKey::ed25519());
     let location = "https://id.example/t1/.well-known/openid-configuration";
     fake.respond(location, 200, metadata(ISSUER, "https://id.example/keys"));
     fake.publish(&[pair.jwk("1")]);

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use serde_json::json;
-use vmcp_log_capture::Log;
+use vmcp_test_support::LogCapture;
 
 use super::dynamic;
 use crate::testing::*;
@@ -24,7 +24,7 @@ fn settings_with_secrets(kind: fn(StaticClient, UserInfo, DynamicClient) -> Kind
 
 #[tokio::test(start_paused = true)]
 async fn secrets_appear_in_no_output() {
-    let log = Log::of_this_thread();
+    let log = LogCapture::current_thread();
     let mut shown = String::new();
     let oidc = |client, info, _| {
         let issuer = Issuer::new(ISSUER).unwrap();

@@ -1,4 +1,4 @@
-#![doc = include_str!("../README.md")]
+//! Capture of log output.
 
 use std::fmt;
 use std::io;
@@ -8,8 +8,8 @@ use tracing::subscriber::{DefaultGuard, NoSubscriber};
 use tracing::{Dispatch, Level, Subscriber};
 
 /// Log output captured while this lives, as text.
-#[must_use = "it hears nothing once it is dropped"]
-pub struct Log {
+#[must_use = "captures nothing once dropped"]
+pub struct LogCapture {
     written: Written,
     /// Second dispatcher. With a single subscriber, tracing caches the interest of the first thread that meets a
     /// callsite, and another test's thread would disable it for all.
@@ -20,9 +20,9 @@ pub struct Log {
 #[derive(Clone, Default)]
 struct Written(Arc<Mutex<Vec<u8>>>);
 
-impl Log {
+impl LogCapture {
     /// Captures the log of this thread, which includes all tasks of a runtime that runs on this thread alone.
-    pub fn of_this_thread() -> Self {
+    pub fn current_thread() -> Self {
         let written = Written::default();
         let second = Dispatch::new(NoSubscriber::default());
         let listens = tracing::subscriber::set_default(subscriber(written.clone()));
@@ -30,7 +30,7 @@ impl Log {
     }
 
     /// Captures the log of all threads until the process ends: for programs with a single test.
-    pub fn of_the_process() -> Self {
+    pub fn process() -> Self {
         let written = Written::default();
         let second = Dispatch::new(NoSubscriber::default());
         // A second global capture would stay empty, and its first assertion would fail.
@@ -54,9 +54,9 @@ fn subscriber(written: Written) -> impl Subscriber + Send + Sync {
         .finish()
 }
 
-impl fmt::Debug for Log {
+impl fmt::Debug for LogCapture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Log")
+        f.write_str("LogCapture")
     }
 }
 
