@@ -13,7 +13,7 @@ use vmcp_core::SingleFlight;
 
 use crate::connection::Connection;
 use crate::dialer::Dialer;
-use crate::locator::Locator;
+use crate::locator::{Locator, Topology};
 use crate::{Error, Node, Script, Settings, Subscription};
 
 /// First and longest wait between two attempts.
@@ -27,6 +27,7 @@ pub struct Redis(Arc<Inner>);
 struct Inner {
     dialer: Dialer,
     locator: Locator,
+    lookups: SingleFlight<(), Result<Topology, Error>>,
     connections: Mutex<HashMap<Node, Arc<Connection>>>,
     dials: SingleFlight<Node, Result<Arc<Connection>, Error>>,
 }
@@ -55,7 +56,7 @@ enum RetryAction {
     Moved(u16, Node),
     /// Retry once at the node that imports the slot (`ASK`).
     Ask(Node),
-    /// Look up the server again and retry after a pause: the command was not executed.
+    /// Retry after a pause: the command was not executed.
     Backoff(Error),
     /// The response was lost: retry only an idempotent command.
     ResponseLost(Error),
@@ -86,8 +87,13 @@ impl Redis {
         };
         let dialer = Dialer { credentials, tls, timeouts, database };
         let locator = Locator::new(address, dialer.clone());
-        let (connections, dials) = (Mutex::default(), SingleFlight::new());
-        Self(Arc::new(Inner { dialer, locator, connections, dials }))
+        Self(Arc::new(Inner {
+            dialer,
+            locator,
+            lookups: SingleFlight::new(),
+            connections: Mutex::default(),
+            dials: SingleFlight::new(),
+        }))
     }
 
     /// Sends a command to the server of `key` and returns the response.
@@ -123,17 +129,12 @@ impl Redis {
                     asking = (ask_policy == AskPolicy::Follow).then(|| node.clone());
                     Error::NotMaster { node }
                 }
-                Err(RetryAction::Backoff(error)) => {
-                    self.0.locator.invalidate();
-                    error
+                Err(RetryAction::ResponseLost(error))
+                    if idempotency == Idempotency::NotIdempotent =>
+                {
+                    return Err(error);
                 }
-                Err(RetryAction::ResponseLost(error)) => {
-                    self.0.locator.invalidate();
-                    if idempotency == Idempotency::NotIdempotent {
-                        return Err(error);
-                    }
-                    error
-                }
+                Err(RetryAction::Backoff(error) | RetryAction::ResponseLost(error)) => error,
                 Err(RetryAction::Fail(error)) => return Err(error),
             };
             if Instant::now() + backoff >= deadline {
@@ -177,8 +178,19 @@ impl Redis {
         &self.0.dialer
     }
 
-    pub(crate) fn locator(&self) -> &Locator {
-        &self.0.locator
+    /// Returns the server of a key. Concurrent lookups share one query.
+    pub(crate) async fn server(&self, key: &str) -> Result<Node, Error> {
+        if let Some(node) = self.0.locator.cached(key) {
+            return Ok(node);
+        }
+        let redis = self.clone();
+        let query = || async move { redis.0.locator.query().await };
+        self.0.lookups.join((), query).await?.server(key)
+    }
+
+    /// Queries the server of its keys again after an error of a server.
+    pub(crate) fn forget(&self, node: &Node) {
+        self.0.locator.forget(node);
     }
 
     async fn attempt(
@@ -190,9 +202,12 @@ impl Redis {
         let is_asking = asking.is_some();
         let node = match asking {
             Some(node) => node,
-            None => self.0.locator.node(key).await.map_err(before_send)?,
+            None => self.server(key).await.map_err(before_send)?,
         };
-        let connection = self.connection(&node).await.map_err(before_send)?;
+        let connection = self.connection(&node).await.map_err(|error| {
+            self.forget(&node);
+            before_send(error)
+        })?;
         let response = if is_asking {
             connection.send_asking(command).await
         } else {
@@ -218,12 +233,14 @@ impl Redis {
                 ) => {
                     // A replica keeps its connections open and never becomes the right server.
                     self.close(connection);
+                    self.forget(node);
                     RetryAction::Backoff(failure)
                 }
                 _ => RetryAction::Fail(failure),
             },
             ErrorKind::Io => {
                 self.close(connection);
+                self.forget(node);
                 RetryAction::ResponseLost(failure)
             }
             _ => RetryAction::Fail(failure),
@@ -239,7 +256,7 @@ impl Redis {
         let (redis, to) = (self.clone(), node.clone());
         let dial = || async move {
             let connection = redis.dialer().dial(&to).await?;
-            if redis.locator().needs_master() && !is_master(&connection).await? {
+            if redis.0.locator.needs_master() && !is_master(&connection).await? {
                 return Err(Error::NotMaster { node: to });
             }
             let connection = Arc::new(connection);

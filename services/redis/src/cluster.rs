@@ -3,6 +3,9 @@
 //! The `redis` crate keeps its own private. Its cluster client would fail commands that a server executes, as the test
 //! `failed_slot_query_fails_no_other_command` shows.
 
+use std::fmt;
+use std::ops::RangeInclusive;
+
 use redis::{Value, cmd, from_redis_value};
 
 use crate::connection::Connection;
@@ -11,9 +14,13 @@ use crate::{Error, Node};
 /// Number of hash slots in a cluster.
 const SLOT_COUNT: u16 = 16384;
 
-/// Slot ranges with the master of each.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct SlotMap(Vec<(u16, u16, Node)>);
+/// Master of each slot.
+#[derive(Clone)]
+pub(crate) struct SlotMap {
+    masters: Vec<Node>,
+    /// Index of each slot's master in `masters`; `None` if it has to be queried.
+    slots: Vec<Option<u16>>,
+}
 
 impl SlotMap {
     /// Requests the slot map from a node (`CLUSTER SLOTS`).
@@ -34,7 +41,8 @@ impl SlotMap {
     }
 
     fn parse(response: Value, queried: &Node) -> Option<Self> {
-        let ranges = response.into_sequence().ok()?.into_iter().map(|range| {
+        let mut map = Self { masters: Vec::new(), slots: vec![None; usize::from(SLOT_COUNT)] };
+        for range in response.into_sequence().ok()? {
             let mut range = range.into_sequence().ok()?.into_iter();
             let first = from_redis_value(range.next()?).ok()?;
             let last = from_redis_value(range.next()?).ok()?;
@@ -45,28 +53,52 @@ impl SlotMap {
             let host = host.filter(|host| !host.is_empty() && host != "?");
             let host = host.map_or_else(|| queried.host().into(), String::into_boxed_str);
             let port = from_redis_value(master.next()?).ok()?;
-            Some((first, last, Node::new(host, port)))
-        });
-        ranges.collect::<Option<_>>().map(Self)
+            map.assign(first..=last, Node::new(host, port))?;
+        }
+        Some(map)
+    }
+
+    /// Assigns slots to a master. Returns `None` if there are no such slots.
+    fn assign(&mut self, slots: RangeInclusive<u16>, master: Node) -> Option<()> {
+        let known = self.masters.iter().position(|known| *known == master);
+        let index = u16::try_from(known.unwrap_or(self.masters.len())).ok()?;
+        let (first, last) = (usize::from(*slots.start()), usize::from(*slots.end()));
+        self.slots.get_mut(first..=last)?.fill(Some(index));
+        if known.is_none() {
+            self.masters.push(master);
+        }
+        Some(())
     }
 
     /// Returns the master that serves a slot.
     pub(crate) fn master(&self, slot: u16) -> Option<&Node> {
-        let serves = |(first, last, _): &&(u16, u16, Node)| (*first..=*last).contains(&slot);
-        self.0.iter().find(serves).map(|(_, _, node)| node)
+        let index = (*self.slots.get(usize::from(slot))?)?;
+        self.masters.get(usize::from(index))
     }
 
     /// Records that a slot moved to another master.
     pub(crate) fn record_move(&mut self, slot: u16, to: Node) {
-        // The newest entry takes precedence. The list stays short: the next failure reloads the
-        // map.
-        self.0.truncate(usize::from(SLOT_COUNT));
-        self.0.insert(0, (slot, slot, to));
+        // A slot that does not exist has no commands.
+        let _ = self.assign(slot..=slot, to);
     }
 
-    /// Returns the master of each range.
+    /// Removes the slots of a master. Their next command queries the slot map.
+    pub(crate) fn remove(&mut self, node: &Node) {
+        let masters = &self.masters;
+        for slot in &mut self.slots {
+            *slot = slot.filter(|index| masters.get(usize::from(*index)) != Some(node));
+        }
+    }
+
+    /// Returns the masters.
     pub(crate) fn masters(&self) -> impl Iterator<Item = &Node> {
-        self.0.iter().map(|(_, _, node)| node)
+        self.masters.iter()
+    }
+}
+
+impl fmt::Debug for SlotMap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SlotMap").field("masters", &self.masters).finish_non_exhaustive()
     }
 }
 
@@ -121,6 +153,13 @@ mod tests {
         slots.record_move(250, Node::new("new", 4));
         assert_eq!(slots.master(250), Some(&Node::new("new", 4)));
         assert_eq!(slots.master(251), Some(&Node::new("other", 3)));
-        assert!(SlotMap::parse(Value::Int(1), &Node::new("asked", 9)).is_none());
+        // The previous master of the slot does not return.
+        slots.remove(&Node::new("new", 4));
+        assert_eq!(slots.master(250), None);
+        assert_eq!(slots.master(251), Some(&Node::new("other", 3)));
+        let beyond = Value::Array(vec![range(text("other"), 16300, 3)]);
+        for invalid in [Value::Int(1), beyond] {
+            assert!(SlotMap::parse(invalid, &Node::new("asked", 9)).is_none());
+        }
     }
 }

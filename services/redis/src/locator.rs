@@ -1,9 +1,9 @@
 //! Lookup of the server of a key.
 //!
-//! Each command waits for its own lookup only. The cluster client of the `redis` crate would stop all commands during a
-//! query of the slot map, and fail them with it, as the test `failed_slot_query_fails_no_other_command` shows.
+//! A failed lookup concerns only the commands that wait for it. The cluster client of the `redis` crate would fail all
+//! running commands, as the test `failed_slot_query_fails_no_other_command` shows.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::FutureExt;
 use futures_util::future::select_ok;
@@ -12,19 +12,26 @@ use crate::cluster::{SlotMap, slot};
 use crate::dialer::Dialer;
 use crate::{Address, Error, Node, sentinel};
 
-/// Finds the server of a key and caches the result.
+/// Finds the server of a key and caches the topology.
 #[derive(Debug)]
 pub(crate) struct Locator {
     address: Address,
     dialer: Dialer,
-    topology: Mutex<Topology>,
+    state: Mutex<State>,
 }
 
-/// Cached topology; empty fields are looked up on demand.
+/// Servers and their keys, as last reported.
+#[derive(Clone, Debug)]
+pub(crate) enum Topology {
+    /// One server for all keys.
+    Single(Node),
+    /// Masters of a cluster.
+    Cluster(Arc<SlotMap>),
+}
+
 #[derive(Debug, Default)]
-struct Topology {
-    master: Option<Node>,
-    slots: Option<SlotMap>,
+struct State {
+    topology: Option<Topology>,
     /// Nodes that belonged to the cluster at some time. Each of them can report the current slot
     /// map.
     cluster_nodes: Vec<Node>,
@@ -36,9 +43,26 @@ const MAX_CLUSTER_NODES: usize = 64;
 /// Number of cluster nodes that are queried in parallel.
 const MAX_PARALLEL_QUERIES: usize = 3;
 
+// === impl Topology ===
+
+impl Topology {
+    /// Returns the server of a key.
+    pub(crate) fn server(&self, key: &str) -> Result<Node, Error> {
+        match self {
+            Self::Single(node) => Ok(node.clone()),
+            Self::Cluster(slots) => {
+                let slot = slot(key);
+                slots.master(slot).cloned().ok_or(Error::SlotUnassigned { slot })
+            }
+        }
+    }
+}
+
+// === impl Locator ===
+
 impl Locator {
     pub(crate) fn new(address: Address, dialer: Dialer) -> Self {
-        Self { address, dialer, topology: Mutex::default() }
+        Self { address, dialer, state: Mutex::default() }
     }
 
     /// Returns whether a server has to confirm with `ROLE` that it is a master.
@@ -46,46 +70,44 @@ impl Locator {
         matches!(self.address, Address::Sentinel(_))
     }
 
-    pub(crate) async fn node(&self, key: &str) -> Result<Node, Error> {
-        match &self.address {
-            Address::Standalone(node) => Ok(node.clone()),
-            Address::Sentinel(sentinel) => {
-                if let Some(master) = self.topology().master.clone() {
-                    return Ok(master);
-                }
-                let master = sentinel::find_master(sentinel, &self.dialer).await?;
-                self.topology().master = Some(master.clone());
-                Ok(master)
-            }
-            Address::Cluster(seeds) => {
-                let slot = slot(key);
-                let master_of =
-                    |topology: &Topology| topology.slots.as_ref()?.master(slot).cloned();
-                if let Some(node) = master_of(&self.topology()) {
-                    return Ok(node);
-                }
-                self.refresh_slots(seeds).await?;
-                master_of(&self.topology()).ok_or(Error::SlotUnassigned { slot })
-            }
-        }
+    /// Returns the server of a key if it is known.
+    pub(crate) fn cached(&self, key: &str) -> Option<Node> {
+        self.state().topology.as_ref()?.server(key).ok()
     }
 
-    /// Drops the cached topology after an error has shown that it is stale.
-    pub(crate) fn invalidate(&self) {
-        let mut topology = self.topology();
-        topology.master = None;
-        topology.slots = None;
+    /// Queries the topology and caches it.
+    pub(crate) async fn query(&self) -> Result<Topology, Error> {
+        let topology = match &self.address {
+            Address::Standalone(node) => Topology::Single(node.clone()),
+            Address::Sentinel(sentinel) => {
+                Topology::Single(sentinel::find_master(sentinel, &self.dialer).await?)
+            }
+            Address::Cluster(seeds) => Topology::Cluster(Arc::new(self.query_slots(seeds).await?)),
+        };
+        self.state().topology = Some(topology.clone());
+        Ok(topology)
+    }
+
+    /// Drops the cached keys of a server after an error has shown that they may be stale. Those of
+    /// other servers remain.
+    pub(crate) fn forget(&self, node: &Node) {
+        let mut state = self.state();
+        match &mut state.topology {
+            Some(Topology::Single(server)) if server == node => state.topology = None,
+            Some(Topology::Cluster(slots)) => Arc::make_mut(slots).remove(node),
+            _ => {}
+        }
     }
 
     /// Records that a slot moved to another node.
     pub(crate) fn record_move(&self, slot: u16, to: &Node) {
-        if let Some(slots) = &mut self.topology().slots {
-            slots.record_move(slot, to.clone());
+        if let Some(Topology::Cluster(slots)) = &mut self.state().topology {
+            Arc::make_mut(slots).record_move(slot, to.clone());
         }
     }
 
-    async fn refresh_slots(&self, seeds: &[Node]) -> Result<(), Error> {
-        let mut nodes = self.topology().cluster_nodes.clone();
+    async fn query_slots(&self, seeds: &[Node]) -> Result<SlotMap, Error> {
+        let mut nodes = self.state().cluster_nodes.clone();
         nodes
             .extend(seeds.iter().filter(|seed| !nodes.contains(seed)).cloned().collect::<Vec<_>>());
         let fetch = async |node: Node| SlotMap::fetch(&self.dialer.dial(&node).await?).await;
@@ -96,8 +118,8 @@ impl Locator {
             let queries = batch.iter().map(|node| fetch(node.clone()).boxed());
             match select_ok(queries).await {
                 Ok((slots, _)) => {
-                    self.store_slots(slots);
-                    return Ok(());
+                    self.remember_nodes(&slots);
+                    return Ok(slots);
                 }
                 Err(error) => last = error,
             }
@@ -105,19 +127,17 @@ impl Locator {
         Err(last)
     }
 
-    fn store_slots(&self, slots: SlotMap) {
-        let mut topology = self.topology();
+    fn remember_nodes(&self, slots: &SlotMap) {
+        let mut state = self.state();
         for node in slots.masters() {
-            if !topology.cluster_nodes.contains(node)
-                && topology.cluster_nodes.len() < MAX_CLUSTER_NODES
+            if !state.cluster_nodes.contains(node) && state.cluster_nodes.len() < MAX_CLUSTER_NODES
             {
-                topology.cluster_nodes.push(node.clone());
+                state.cluster_nodes.push(node.clone());
             }
         }
-        topology.slots = Some(slots);
     }
 
-    fn topology(&self) -> MutexGuard<'_, Topology> {
-        self.topology.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -78,7 +78,6 @@ impl Subscription {
                     }
                     Err(error) => {
                         tracing::warn!(%error, "failed to subscribe to Redis");
-                        self.redis.locator().invalidate();
                         sleep(self.backoff).await;
                         self.backoff = MAX_BACKOFF.min(self.backoff * 2);
                         continue;
@@ -94,15 +93,17 @@ impl Subscription {
     }
 
     async fn connect(&self) -> Result<SubscriberConnection, Error> {
-        let node = self.redis.locator().node(&self.key).await?;
-        let pub_sub = self.redis.dialer().connect_pub_sub(&node, &self.channel).await?;
+        let node = self.redis.server(&self.key).await?;
+        let connecting = self.redis.dialer().connect_pub_sub(&node, &self.channel).await;
+        let pub_sub = connecting.inspect_err(|_| self.redis.forget(&node))?;
         let (sink, stream) = pub_sub.split();
         Ok(SubscriberConnection { node, sink, stream, next_check: Instant::now() + CHECK_INTERVAL })
     }
 
     fn drop_connection(&mut self) {
-        self.connection = None;
-        self.redis.locator().invalidate();
+        if let Some(connection) = self.connection.take() {
+            self.redis.forget(&connection.node);
+        }
     }
 
     async fn check_connection(&mut self) {
@@ -111,7 +112,7 @@ impl Subscription {
         connection.next_check = Instant::now() + CHECK_INTERVAL;
         let is_alive =
             matches!(timeout(limit, connection.sink.ping::<redis::Value>()).await, Ok(Ok(_)));
-        let node = self.redis.locator().node(&self.key).await;
+        let node = self.redis.server(&self.key).await;
         let has_moved = node.is_ok_and(|node| node != connection.node);
         if !is_alive || has_moved {
             self.drop_connection();

@@ -1,6 +1,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use futures_util::future::join_all;
 use tokio::sync::Notify;
 use vmcp_redis::{Address, Credentials, Error, Idempotency, Redis, Settings, Value, cmd};
 
@@ -55,6 +56,55 @@ async fn failed_slot_query_fails_no_other_command() {
     assert_eq!(count("INCR foo"), 1);
     // The client pauses between queries.
     assert!(count("CLUSTER SLOTS") < 50, "{}", count("CLUSTER SLOTS"));
+}
+
+#[tokio::test]
+async fn failed_node_keeps_slots_of_others() {
+    let is_down = Arc::new(AtomicBool::new(false));
+    let ports = Arc::new(OnceLock::new());
+    let start = || {
+        let (ports, is_down) = (Arc::clone(&ports), Arc::clone(&is_down));
+        FakeServer::start(move |command| match command {
+            "GET bar" => {
+                is_down.store(true, Ordering::Relaxed);
+                Reply::Text("-CLUSTERDOWN not served\r\n".into())
+            }
+            "CLUSTER SLOTS" if is_down.load(Ordering::Relaxed) => Reply::Lost,
+            "CLUSTER SLOTS" => Reply::Text(slots(*ports.get().unwrap())),
+            _ => Reply::Text(":1\r\n".into()),
+        })
+    };
+    let nodes = [start().await, start().await];
+    ports.set(nodes.each_ref().map(FakeServer::port)).unwrap();
+    let redis = Redis::connect_lazy(settings(Address::Cluster(vec![nodes[0].node()])));
+    let failed = redis.call("bar", cmd("GET").arg("bar"), Idempotency::Idempotent).await;
+    assert!(failed.is_err(), "{failed:?}");
+    assert_eq!(increment(&redis, "foo").await, Ok(Value::Int(1)));
+}
+
+#[tokio::test]
+async fn concurrent_commands_share_slot_query() {
+    let (port, reported) = (Arc::new(OnceLock::new()), Arc::new(Notify::new()));
+    let (of_server, to_report) = (Arc::clone(&port), Arc::clone(&reported));
+    let server = FakeServer::start(move |command| match command {
+        "CLUSTER SLOTS" => {
+            let port = *of_server.get().unwrap();
+            Reply::After(Arc::clone(&to_report), slots([port, port]))
+        }
+        _ => Reply::Text(":1\r\n".into()),
+    })
+    .await;
+    port.set(server.port()).unwrap();
+    let redis = Redis::connect_lazy(settings(Address::Cluster(vec![server.node()])));
+    let commands = join_all(["a", "b", "c"].map(|key| increment(&redis, key)));
+    let report = async {
+        server.received("CLUSTER SLOTS").await;
+        reported.notify_one();
+    };
+    let (executed, ()) = tokio::join!(commands, report);
+    assert_eq!(executed, [Ok(Value::Int(1)), Ok(Value::Int(1)), Ok(Value::Int(1))]);
+    let received = server.commands();
+    assert_eq!(received.iter().filter(|command| *command == "CLUSTER SLOTS").count(), 1);
 }
 
 #[tokio::test]
