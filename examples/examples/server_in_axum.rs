@@ -52,7 +52,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Builds the default stack from a configuration, as `vmcp serve` does.
-fn gateway(backend: &str) -> Result<McpService, Box<dyn Error>> {
+fn gateway(backend: &str) -> Result<McpService<axum::body::Body>, Box<dyn Error>> {
     let configuration = format!(
         "name: in-axum\n\
          incomingAuth: {{type: anonymous}}\n\

@@ -46,7 +46,7 @@ const JSON_OR_EVENT_STREAM: HeaderValue =
 ///
 /// The future is boxed, because a message is read before `S` is called.
 #[derive(Clone, Debug)]
-pub struct LegacySse<S> {
+pub(crate) struct LegacySse<S> {
     inner: S,
     clients: Arc<ClientTable>,
 }

@@ -44,11 +44,14 @@ pub(crate) struct Routes {
 /// Paths of health probes.
 const PROBE_PATHS: [&str; 4] = ["/livez", "/readyz", "/health", "/ping"];
 
+/// Body of a request on a connection.
+pub(crate) type RequestBody = QuietBody<Incoming>;
+
 /// Service that handles a request.
 enum Endpoint<'a> {
     Mcp,
     LegacySse,
-    AuthServer(&'a McpService),
+    AuthServer(&'a McpService<RequestBody>),
 }
 
 impl hyper::service::Service<Request<Incoming>> for Routes {
@@ -126,7 +129,7 @@ impl Routes {
     }
 
     /// Handles the administration endpoints on blocking threads, because rendering would delay the event loop.
-    fn admin(&self, request: &Request<QuietBody<Incoming>>) -> EndpointFuture {
+    fn admin(&self, request: &Request<RequestBody>) -> EndpointFuture {
         let (headers, path) = (request.headers(), request.uri().path());
         let mut allowed_hosts = self.shared.reloadable.load().allowed_hosts.clone();
         if self.access.is_loopback {
@@ -152,7 +155,7 @@ impl Routes {
     }
 
     /// Handles the endpoints that respond immediately.
-    fn handle_builtin(&self, request: &Request<QuietBody<Incoming>>) -> Response<Body> {
+    fn handle_builtin(&self, request: &Request<RequestBody>) -> Response<Body> {
         let shared = &self.shared;
         let path = request.uri().path();
         let is_probe = PROBE_PATHS.contains(&path);

@@ -1,23 +1,24 @@
 //! The default stacks, one function each. The order of layers matters: the comment at each layer gives the reason for
 //! its position, and a test in `tests/stack_order.rs` checks it.
 
-mod erased;
-mod optional;
+mod mcp_service;
 
 use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::extract::MatchedPath;
+use bytes::Bytes;
 use http::{Request, Response};
 use tower::ServiceBuilder;
 use tower::util::{Either, MapErrLayer, option_layer};
+use tower_http::map_response_body::MapResponseBodyLayer;
 use tower_layer::Layer;
 use tower_service::Service;
 use vmcp_aggregate::Gateway;
 use vmcp_aggregate::settings::{BackendService, ServiceWrapper};
 use vmcp_audit::AuditLayer;
 use vmcp_authn::{AuthenticationLayer, Authenticator};
-use vmcp_authz::AuthorizationLayer;
+use vmcp_authz::{Authorization, AuthorizationLayer};
 use vmcp_aws_sts::{AwsStsLayer, CredentialCache, Sts};
 use vmcp_breaker::{
     CallResult, CircuitBreakerLayer, CircuitHandle, CircuitOpen, Classifier, DefaultClassifier,
@@ -25,7 +26,7 @@ use vmcp_breaker::{
 };
 use vmcp_cedar::Cedar;
 use vmcp_core::{Body, BoxError, CredentialError, NotSentError, cause_ref};
-use vmcp_decode::DecodeLayer;
+use vmcp_decode::{Decode, DecodeLayer};
 use vmcp_egress::{Client, RedirectLayer};
 use vmcp_header_injection::{Credential, HeaderInjectionLayer, StaticHeadersLayer};
 use vmcp_telemetry::trace_context::MetaPropagation;
@@ -33,30 +34,11 @@ use vmcp_telemetry::{ClientTelemetryLayer, Route, ServerTelemetryLayer};
 use vmcp_timeout::{Elapsed, TimeoutLayer};
 use vmcp_token_exchange::{CachedExchange, RetryOnUnauthorized, TokenEndpoint, TokenExchangeLayer};
 
-pub use self::erased::{BoxMcpService, BoxResponseFuture};
-pub use self::optional::{OptionalAuth, PolicyStack};
+pub use self::mcp_service::{BoxResponseFuture, McpService};
 use crate::auth_audit::RequestInfoLayer;
 use crate::legacy_sse::{ClientTable, LegacySse};
-use crate::request_log::{RequestLog, RequestLogLayer};
-use vmcp_http_guard::{
-    AllowedHosts, AllowedHostsLayer, CatchPanic, CatchPanicLayer, ConcurrencyLimit,
-    ConcurrencyLimitLayer,
-};
-
-/// Service of the MCP endpoint.
-pub type McpService = CatchPanic<
-    RequestLog<Either<BoxMcpService, ConcurrencyLimit<AllowedHosts<OptionalAuth<PolicyStack>>>>>,
->;
-
-/// Service of the deprecated HTTP+SSE transport.
-pub type LegacySseService = CatchPanic<
-    RequestLog<
-        Either<
-            BoxMcpService,
-            ConcurrencyLimit<AllowedHosts<OptionalAuth<LegacySse<CatchPanic<PolicyStack>>>>>,
-        >,
-    >,
->;
+use crate::request_log::RequestLogLayer;
+use vmcp_http_guard::{AllowedHostsLayer, CatchPanicLayer, ConcurrencyLimitLayer};
 
 /// The layers around the aggregating service.
 #[derive(Clone, Debug)]
@@ -79,11 +61,50 @@ pub struct IncomingLayers {
     pub authorize: Option<AuthorizationLayer<Cedar>>,
 }
 
+/// The layers that all endpoints for clients have.
+struct EdgeLayers {
+    log: RequestLogLayer,
+    telemetry: Option<ServerTelemetryLayer>,
+    concurrency_limit: ConcurrencyLimitLayer,
+    allowed_hosts: AllowedHostsLayer,
+}
+
 impl IncomingLayers {
-    /// Returns the incoming stack, outermost layer first.
+    /// Returns the incoming stack for requests with bodies of type `B`.
     #[must_use]
-    pub fn stack(self, gateway: Gateway) -> McpService {
-        let core = self.core(&self.decode, gateway);
+    pub fn stack<B>(self, gateway: Gateway) -> McpService<B>
+    where
+        B: http_body::Body + Send + 'static,
+        B::Data: Send,
+        B::Error: Into<BoxError>,
+    {
+        let messages = messages(self.decode.clone(), self.authorize.clone(), gateway);
+        self.around(messages)
+    }
+
+    /// Returns the stack of the deprecated HTTP+SSE transport. Its messages pass the same layers as on the MCP endpoint.
+    pub(crate) fn legacy_sse<B>(self, clients: Arc<ClientTable>, gateway: Gateway) -> McpService<B>
+    where
+        B: http_body::Body + Send + 'static,
+        B::Data: Send,
+        B::Error: Into<BoxError>,
+    {
+        // The legacy transport already charges messages to the byte budget.
+        let decode = self.decode.clone().without_budget();
+        let messages = messages(decode, self.authorize.clone(), gateway);
+        // The result of a message arrives on the stream of its client: a panic fails the message, not the stream.
+        let messages = CatchPanicLayer.layer(messages);
+        self.around(LegacySse::new(messages, clients))
+    }
+
+    /// Returns the layers before the decoder, outermost first, around `inner`.
+    fn around<S, B>(self, inner: S) -> McpService<B>
+    where
+        S: Service<Request<B>, Response = Response<Body>, Error = Infallible>,
+        S: Clone + Send + Sync + 'static,
+        S::Future: Send + Unpin,
+        B: Send + 'static,
+    {
         let Self {
             telemetry,
             log,
@@ -94,60 +115,60 @@ impl IncomingLayers {
             decode: _,
             authorize: _,
         } = self;
-        let inner = ServiceBuilder::new()
+        let authenticated = ServiceBuilder::new()
+            // Around authentication, so that rejected callers are audited.
+            .option_layer(audit.map(|layer| (MapResponseBodyLayer::new(Body::wrap), layer)))
+            // Before the decoder, so that bodies of unauthenticated callers are not parsed. Only event streams get another
+            // body, which ends when the token expires; other bodies are unwrapped.
+            .option_layer(authenticate.map(|layer| (MapResponseBodyLayer::new(unwrap_body), layer)))
+            .service(inner);
+        EdgeLayers { log, telemetry, concurrency_limit, allowed_hosts }.around(authenticated)
+    }
+}
+
+impl EdgeLayers {
+    /// Returns the layers, outermost first, around `inner`.
+    fn around<S, B>(self, inner: S) -> McpService<B>
+    where
+        S: Service<Request<B>, Response = Response<Body>, Error = Infallible>,
+        S: Clone + Send + Sync + 'static,
+        S::Future: Send + Unpin,
+        B: Send + 'static,
+    {
+        let Self { log, telemetry, concurrency_limit, allowed_hosts } = self;
+        let stack = ServiceBuilder::new()
+            // Outermost, so that a panic fails one request and does not close the connection.
+            .layer(CatchPanicLayer)
+            // Log and metrics are next, so that rejections of the concurrency limit are logged and counted.
+            .layer(log)
+            .option_layer(telemetry.map(|layer| (MapResponseBodyLayer::new(Body::wrap), layer)))
             // Shed load first, before any per-request work.
             .layer(concurrency_limit)
             // Before the body is read, so that pages of foreign origins get nothing parsed. CORS preflights carry
             // neither a body nor a token and are handled here.
             .layer(allowed_hosts)
-            // Around authentication, so that rejected callers are audited. Before the decoder, so that bodies of
-            // unauthenticated callers are not parsed.
-            .service(with_auth(audit, authenticate, core));
-        // Outermost, so that a panic fails one request and does not close the connection. Log and metrics are next, so
-        // that rejections of the concurrency limit are logged and counted.
-        CatchPanicLayer.layer(log.layer(with_telemetry(telemetry, inner)))
+            .service(inner);
+        McpService::new(stack)
     }
+}
 
-    /// Returns the stack of the deprecated HTTP+SSE transport, outermost layer first. Messages are decoded and
-    /// authorized as on the MCP endpoint.
-    pub(crate) fn legacy_sse(
-        self,
-        clients: Arc<ClientTable>,
-        gateway: Gateway,
-    ) -> LegacySseService {
-        // The legacy transport already charges messages to the byte budget.
-        let core = self.core(&self.decode.clone().without_budget(), gateway);
-        let Self {
-            telemetry,
-            log,
-            concurrency_limit,
-            allowed_hosts,
-            audit,
-            authenticate,
-            decode: _,
-            authorize: _,
-        } = self;
-        let inner = ServiceBuilder::new()
-            // The same order as above: these paths read bodies too, and a stream belongs to the caller that opened it.
-            .layer(concurrency_limit)
-            .layer(allowed_hosts)
-            .service(with_auth(
-                audit,
-                authenticate,
-                LegacySse::new(CatchPanicLayer.layer(core), clients),
-            ));
-        CatchPanicLayer.layer(log.layer(with_telemetry(telemetry, inner)))
-    }
+/// Returns the decoder and the authorization layer, which run after authentication, around `gateway`.
+fn messages(
+    decode: DecodeLayer,
+    authorize: Option<AuthorizationLayer<Cedar>>,
+    gateway: Gateway,
+) -> Decode<Either<Authorization<Gateway, Cedar>, Gateway>> {
+    ServiceBuilder::new()
+        // Before authorization, which needs the decoded message.
+        .layer(decode)
+        // Innermost, because the gateway asks it for each list entry and route.
+        .option_layer(authorize)
+        .service(gateway)
+}
 
-    /// Returns the decoder and the authorization layer, which run after authentication.
-    fn core(&self, decode: &DecodeLayer, gateway: Gateway) -> PolicyStack {
-        // The decoder comes before authorization, which needs the decoded message. Authorization is innermost, because
-        // the gateway asks it for each list entry and route.
-        match self.authorize.clone() {
-            None => PolicyStack::Unrestricted(decode.layer(gateway)),
-            Some(authorize) => PolicyStack::Cedar(decode.layer(authorize.layer(gateway))),
-        }
-    }
+/// Returns the body of a response that authentication left unchanged without boxing it again.
+fn unwrap_body(body: vmcp_authn::ResponseBody<Body>) -> Body {
+    body.try_into_inner().unwrap_or_else(Body::wrap)
 }
 
 /// The layers around the authorization server.
@@ -166,25 +187,25 @@ pub(crate) struct AuthServerLayers {
 }
 
 impl AuthServerLayers {
-    /// Returns the service of the authorization server, outermost layer first.
-    pub(crate) fn stack(self, pages: axum::Router) -> McpService {
+    /// Returns the service of the authorization server.
+    pub(crate) fn stack<B>(self, pages: axum::Router) -> McpService<B>
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
         let Self { telemetry, log, concurrency_limit, allowed_hosts, request_info } = self;
-        // Innermost: the router sets the path template as a label. The path itself may hold secrets and is not
-        // recorded.
-        let pages =
-            BoxMcpService::new(pages.layer(axum::middleware::from_fn(record_route)), Body::wrap);
-        let inner = ServiceBuilder::new()
-            // The same order as on the MCP endpoint, but with any origin: the server sets CORS headers by endpoint, and
-            // none of its CORS endpoints uses cookies.
-            .layer(concurrency_limit)
-            .layer(allowed_hosts.with_any_origin())
+        // The server sets CORS headers by endpoint, and none of its CORS endpoints uses cookies.
+        let allowed_hosts = allowed_hosts.with_any_origin();
+        let pages = ServiceBuilder::new()
             // Around the router, so that each audit event has the fields of its request. Inside the limits, whose
             // rejections cause no such events.
-            .service(BoxMcpService::new(request_info.layer(pages), |body| body));
-        CatchPanicLayer.layer(log.layer(Either::Left(match telemetry {
-            None => BoxMcpService::new(inner, |body| body),
-            Some(layer) => BoxMcpService::new(layer.layer(inner), Body::wrap),
-        })))
+            .layer(request_info)
+            .map_future(Box::pin)
+            .layer(MapResponseBodyLayer::new(Body::wrap))
+            // Innermost: the router sets the path template as a label. The path itself may hold secrets and is not
+            // recorded.
+            .service(pages.layer(axum::middleware::from_fn(record_route)));
+        EdgeLayers { log, telemetry, concurrency_limit, allowed_hosts }.around(pages)
     }
 }
 
@@ -201,18 +222,6 @@ async fn record_route(
     response
 }
 
-fn with_telemetry<S>(telemetry: Option<ServerTelemetryLayer>, inner: S) -> Either<BoxMcpService, S>
-where
-    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
-    S: Clone + Send + Sync + 'static,
-    S::Future: Send,
-{
-    match telemetry {
-        None => Either::Right(inner),
-        Some(layer) => Either::Left(BoxMcpService::new(layer.layer(inner), Body::wrap)),
-    }
-}
-
 /// Classifies an error for the metrics label.
 fn error_label(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     if cause_ref::<CircuitOpen>(error).is_some() {
@@ -222,29 +231,6 @@ fn error_label(error: &(dyn std::error::Error + 'static)) -> Option<&'static str
         return Some("timeout");
     }
     cause_ref::<CredentialError>(error).map(|_| "credentials")
-}
-
-fn with_auth<S>(
-    audit: Option<AuditLayer>,
-    authenticate: Option<AuthenticationLayer<Arc<dyn Authenticator>>>,
-    inner: S,
-) -> OptionalAuth<S>
-where
-    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
-    S: Clone + Send + Sync + 'static,
-    S::Future: Send,
-{
-    OptionalAuth::Enabled(match (audit, authenticate) {
-        (None, None) => return OptionalAuth::Disabled(inner),
-        // Only event streams have a different body type, because they end when the token expires.
-        (None, Some(authentication)) => BoxMcpService::new(authentication.layer(inner), |body| {
-            body.try_into_inner().unwrap_or_else(Body::wrap)
-        }),
-        (Some(audit), None) => BoxMcpService::new(audit.layer(inner), Body::wrap),
-        (Some(audit), Some(authentication)) => {
-            BoxMcpService::new(audit.layer(authentication.layer(inner)), Body::wrap)
-        }
-    })
 }
 
 /// The layers around the connection to one backend.

@@ -52,24 +52,29 @@ impl http_body::Body for UnreadableBody {
     }
 }
 
-fn stack(requests: usize) -> McpService {
+/// Body of a test's request.
+trait TestBody: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static {}
+
+impl<B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static> TestBody for B {}
+
+fn stack<B: TestBody>(requests: usize) -> McpService<B> {
     guarded(requests, None, None)
 }
 
-fn guarded(
+fn guarded<B: TestBody>(
     requests: usize,
     authenticate: Option<Arc<dyn Authenticator>>,
     authorize: Option<AuthorizationLayer<Cedar>>,
-) -> McpService {
+) -> McpService<B> {
     audited(requests, None, authenticate, authorize)
 }
 
-fn audited(
+fn audited<B: TestBody>(
     requests: usize,
     audit: Option<AuditLayer>,
     authenticate: Option<Arc<dyn Authenticator>>,
     authorize: Option<AuthorizationLayer<Cedar>>,
-) -> McpService {
+) -> McpService<B> {
     let settings = Settings {
         name: "test".to_owned(),
         version: "1".to_owned(),
@@ -100,11 +105,7 @@ fn request<B>(host: &str, body: B) -> Request<B> {
         .unwrap()
 }
 
-async fn status<B>(service: McpService, request: Request<B>) -> u16
-where
-    B: http_body::Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<BoxError>,
-{
+async fn status<B: TestBody>(service: McpService<B>, request: Request<B>) -> u16 {
     let response: Response<Body> = service.oneshot(request).await.unwrap();
     response.status().as_u16()
 }

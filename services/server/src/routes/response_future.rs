@@ -5,23 +5,20 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use http::{Request, Response, StatusCode};
-use hyper::body::Incoming;
+use http::{Response, StatusCode};
 use serde_json::json;
 use tokio::task::JoinHandle;
-use tower_service::Service;
 use vmcp_core::Body;
 
 use super::json_response;
-use crate::serve::QuietBody;
-use crate::stack::McpService;
+use crate::stack::BoxResponseFuture;
 use crate::stream_scope::StreamScope;
 
 /// Response future of all endpoints.
 pub(crate) enum EndpointFuture {
-    /// Request to the MCP endpoint or to the deprecated HTTP+SSE transport, which have the same type.
+    /// Request to a stack.
     Stack {
-        future: <McpService as Service<Request<QuietBody<Incoming>>>>::Future,
+        future: BoxResponseFuture,
         /// Scope of event streams in the response.
         scope: Option<StreamScope>,
         is_get: bool,

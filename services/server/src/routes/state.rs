@@ -14,14 +14,14 @@ use vmcp_core::ByteBudget;
 use vmcp_decode::DecodeLayer;
 use vmcp_telemetry_export::Telemetry;
 
-use super::json_response;
+use super::{RequestBody, json_response};
 use crate::auth_audit::{AuthAuditRecorder, RequestInfoLayer};
 use crate::legacy_sse::ClientTable;
 use crate::memory_gauges::MemoryGauges;
 use crate::parts::{AuditOptions, AuditPipeline, IncomingAuth, ServerInfo, TelemetryParts};
 use crate::request_log::RequestLogLayer;
 use crate::serve::{AuthServerRuntime, ConnectionLimit, Exposure, Reloads};
-use crate::stack::{self, LegacySseService, McpService};
+use crate::stack::{self, McpService};
 use crate::stream_scope::StreamScope;
 use vmcp_http_guard::{AllowedHostsLayer, ConcurrencyLimitLayer};
 
@@ -67,8 +67,8 @@ pub(crate) struct StaticState {
 /// Services that handle requests, replaced on reload. A request completes on the stack that it began on.
 #[derive(Debug)]
 pub(crate) struct ReloadableState {
-    pub(super) mcp: McpService,
-    pub(super) legacy_sse: LegacySseService,
+    pub(super) mcp: McpService<RequestBody>,
+    pub(super) legacy_sse: McpService<RequestBody>,
     /// Allowed hosts.
     pub(super) allowed_hosts: AllowedHostsLayer,
     pub(crate) incoming_auth: IncomingAuth,
@@ -76,7 +76,7 @@ pub(crate) struct ReloadableState {
     /// Ends the streams of this configuration when a reload does not keep them.
     pub(crate) streams: StreamScope,
     /// The authorization server and its stack.
-    pub(super) issuer: Option<(AuthServerRuntime, McpService)>,
+    pub(super) issuer: Option<(AuthServerRuntime, McpService<RequestBody>)>,
 }
 
 impl ReloadableState {
