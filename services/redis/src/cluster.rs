@@ -14,11 +14,12 @@ use crate::{Error, Node};
 /// Number of hash slots in a cluster.
 const SLOT_COUNT: u16 = 16384;
 
-/// Master of each slot.
+/// Nodes of a cluster, and the master of each slot.
 #[derive(Clone)]
 pub(crate) struct SlotMap {
-    masters: Vec<Node>,
-    /// Index of each slot's master in `masters`; `None` if it has to be queried.
+    /// Masters and replicas.
+    nodes: Vec<Node>,
+    /// Index of each slot's master in `nodes`; `None` if it has to be queried.
     slots: Vec<Option<u16>>,
 }
 
@@ -41,39 +42,40 @@ impl SlotMap {
     }
 
     fn parse(response: Value, queried: &Node) -> Option<Self> {
-        let mut map = Self { masters: Vec::new(), slots: vec![None; usize::from(SLOT_COUNT)] };
+        let mut map = Self { nodes: Vec::new(), slots: vec![None; usize::from(SLOT_COUNT)] };
         for range in response.into_sequence().ok()? {
             let mut range = range.into_sequence().ok()?.into_iter();
             let first = from_redis_value(range.next()?).ok()?;
             let last = from_redis_value(range.next()?).ok()?;
-            let mut master = range.next()?.into_sequence().ok()?.into_iter();
-            let host: Option<String> = from_redis_value(master.next()?).ok()?;
-            // A node that doesn't know its own name reports none: use the address of the
-            // connection.
-            let host = host.filter(|host| !host.is_empty() && host != "?");
-            let host = host.map_or_else(|| queried.host().into(), String::into_boxed_str);
-            let port = from_redis_value(master.next()?).ok()?;
-            map.assign(first..=last, Node::new(host, port))?;
+            map.assign(first..=last, parse_node(range.next()?, queried)?)?;
+            for replica in range.filter_map(|replica| parse_node(replica, queried)) {
+                map.index(replica)?;
+            }
         }
         Some(map)
     }
 
     /// Assigns slots to a master. Returns `None` if there are no such slots.
     fn assign(&mut self, slots: RangeInclusive<u16>, master: Node) -> Option<()> {
-        let known = self.masters.iter().position(|known| *known == master);
-        let index = u16::try_from(known.unwrap_or(self.masters.len())).ok()?;
+        let index = self.index(master)?;
         let (first, last) = (usize::from(*slots.start()), usize::from(*slots.end()));
         self.slots.get_mut(first..=last)?.fill(Some(index));
-        if known.is_none() {
-            self.masters.push(master);
-        }
         Some(())
+    }
+
+    /// Returns the index of a node, which is added if it is new.
+    fn index(&mut self, node: Node) -> Option<u16> {
+        let known = self.nodes.iter().position(|known| *known == node);
+        if known.is_none() {
+            self.nodes.push(node);
+        }
+        u16::try_from(known.unwrap_or(self.nodes.len() - 1)).ok()
     }
 
     /// Returns the master that serves a slot.
     pub(crate) fn master(&self, slot: u16) -> Option<&Node> {
         let index = (*self.slots.get(usize::from(slot))?)?;
-        self.masters.get(usize::from(index))
+        self.nodes.get(usize::from(index))
     }
 
     /// Records that a slot moved to another master.
@@ -84,22 +86,31 @@ impl SlotMap {
 
     /// Removes the slots of a master. Their next command queries the slot map.
     pub(crate) fn remove(&mut self, node: &Node) {
-        let masters = &self.masters;
+        let nodes = &self.nodes;
         for slot in &mut self.slots {
-            *slot = slot.filter(|index| masters.get(usize::from(*index)) != Some(node));
+            *slot = slot.filter(|index| nodes.get(usize::from(*index)) != Some(node));
         }
     }
 
-    /// Returns the masters.
-    pub(crate) fn masters(&self) -> impl Iterator<Item = &Node> {
-        self.masters.iter()
+    /// Returns the masters and replicas. Each of them can report the slot map.
+    pub(crate) fn nodes(&self) -> &[Node] {
+        &self.nodes
     }
 }
 
 impl fmt::Debug for SlotMap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SlotMap").field("masters", &self.masters).finish_non_exhaustive()
+        f.debug_struct("SlotMap").field("nodes", &self.nodes).finish_non_exhaustive()
     }
+}
+
+fn parse_node(node: Value, queried: &Node) -> Option<Node> {
+    let mut node = node.into_sequence().ok()?.into_iter();
+    let host: Option<String> = from_redis_value(node.next()?).ok()?;
+    // A node that doesn't know its own name reports none: use the address of the connection.
+    let host = host.filter(|host| !host.is_empty() && host != "?");
+    let host = host.map_or_else(|| queried.host().into(), String::into_boxed_str);
+    Some(Node::new(host, from_redis_value(node.next()?).ok()?))
 }
 
 /// Returns the slot of a key: the hash of the part in braces, if there is one (Redis Cluster

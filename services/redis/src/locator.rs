@@ -17,7 +17,7 @@ use crate::{Address, Error, Node, sentinel};
 pub(crate) struct Locator {
     address: Address,
     dialer: Dialer,
-    state: Mutex<State>,
+    topology: Mutex<Option<Topology>>,
 }
 
 /// Servers and their keys, as last reported.
@@ -28,17 +28,6 @@ pub(crate) enum Topology {
     /// Masters of a cluster.
     Cluster(Arc<SlotMap>),
 }
-
-#[derive(Debug, Default)]
-struct State {
-    topology: Option<Topology>,
-    /// Nodes that belonged to the cluster at some time. Each of them can report the current slot
-    /// map.
-    cluster_nodes: Vec<Node>,
-}
-
-/// Maximum number of cluster nodes to remember.
-const MAX_CLUSTER_NODES: usize = 64;
 
 /// Number of cluster nodes that are queried in parallel.
 const MAX_PARALLEL_QUERIES: usize = 3;
@@ -62,7 +51,7 @@ impl Topology {
 
 impl Locator {
     pub(crate) fn new(address: Address, dialer: Dialer) -> Self {
-        Self { address, dialer, state: Mutex::default() }
+        Self { address, dialer, topology: Mutex::default() }
     }
 
     /// Returns whether a server has to confirm with `ROLE` that it is a master.
@@ -72,7 +61,7 @@ impl Locator {
 
     /// Returns the server of a key if it is known.
     pub(crate) fn cached(&self, key: &str) -> Option<Node> {
-        self.state().topology.as_ref()?.server(key).ok()
+        self.topology().as_ref()?.server(key).ok()
     }
 
     /// Queries the topology and caches it.
@@ -84,16 +73,16 @@ impl Locator {
             }
             Address::Cluster(seeds) => Topology::Cluster(Arc::new(self.query_slots(seeds).await?)),
         };
-        self.state().topology = Some(topology.clone());
+        *self.topology() = Some(topology.clone());
         Ok(topology)
     }
 
     /// Drops the cached keys of a server after an error has shown that they may be stale. Those of
     /// other servers remain.
     pub(crate) fn forget(&self, node: &Node) {
-        let mut state = self.state();
-        match &mut state.topology {
-            Some(Topology::Single(server)) if server == node => state.topology = None,
+        let mut topology = self.topology();
+        match &mut *topology {
+            Some(Topology::Single(server)) if server == node => *topology = None,
             Some(Topology::Cluster(slots)) => Arc::make_mut(slots).remove(node),
             _ => {}
         }
@@ -101,15 +90,21 @@ impl Locator {
 
     /// Records that a slot moved to another node.
     pub(crate) fn record_move(&self, slot: u16, to: &Node) {
-        if let Some(Topology::Cluster(slots)) = &mut self.state().topology {
+        if let Some(Topology::Cluster(slots)) = &mut *self.topology() {
             Arc::make_mut(slots).record_move(slot, to.clone());
         }
     }
 
     async fn query_slots(&self, seeds: &[Node]) -> Result<SlotMap, Error> {
-        let mut nodes = self.state().cluster_nodes.clone();
-        nodes
-            .extend(seeds.iter().filter(|seed| !nodes.contains(seed)).cloned().collect::<Vec<_>>());
+        let mut nodes = match &*self.topology() {
+            Some(Topology::Cluster(slots)) => slots.nodes().to_vec(),
+            _ => Vec::new(),
+        };
+        for seed in seeds {
+            if !nodes.contains(seed) {
+                nodes.push(seed.clone());
+            }
+        }
         let fetch = async |node: Node| SlotMap::fetch(&self.dialer.dial(&node).await?).await;
         let mut last = Error::SlotUnassigned { slot: 0 };
         // In small batches: an unresponsive node delays no other one, and a large cluster receives
@@ -117,27 +112,14 @@ impl Locator {
         for batch in nodes.chunks(MAX_PARALLEL_QUERIES) {
             let queries = batch.iter().map(|node| fetch(node.clone()).boxed());
             match select_ok(queries).await {
-                Ok((slots, _)) => {
-                    self.remember_nodes(&slots);
-                    return Ok(slots);
-                }
+                Ok((slots, _)) => return Ok(slots),
                 Err(error) => last = error,
             }
         }
         Err(last)
     }
 
-    fn remember_nodes(&self, slots: &SlotMap) {
-        let mut state = self.state();
-        for node in slots.masters() {
-            if !state.cluster_nodes.contains(node) && state.cluster_nodes.len() < MAX_CLUSTER_NODES
-            {
-                state.cluster_nodes.push(node.clone());
-            }
-        }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn topology(&self) -> MutexGuard<'_, Option<Topology>> {
+        self.topology.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

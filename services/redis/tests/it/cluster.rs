@@ -16,6 +16,12 @@ fn slots(ports: [u16; 2]) -> String {
     format!("*2\r\n{}{}", range(0, 8191, ports[0]), range(8192, 16383, ports[1]))
 }
 
+/// Formats the slot map of a master with a replica.
+fn one_shard(ports: [u16; 2]) -> String {
+    let node = |port| format!("*2\r\n$9\r\n127.0.0.1\r\n:{port}\r\n");
+    format!("*1\r\n*4\r\n:0\r\n:16383\r\n{}{}", node(ports[0]), node(ports[1]))
+}
+
 #[tokio::test]
 async fn failed_slot_query_fails_no_other_command() {
     let moved_to = FakeServer::start(|_| Reply::Text("-CLUSTERDOWN not served\r\n".into())).await;
@@ -105,6 +111,30 @@ async fn concurrent_commands_share_slot_query() {
     assert_eq!(executed, [Ok(Value::Int(1)), Ok(Value::Int(1)), Ok(Value::Int(1))]);
     let received = server.commands();
     assert_eq!(received.iter().filter(|command| *command == "CLUSTER SLOTS").count(), 1);
+}
+
+#[tokio::test]
+async fn replica_reports_slots_after_masters_fail() {
+    let is_down = Arc::new(AtomicBool::new(false));
+    let ports = Arc::new(OnceLock::<[u16; 2]>::new());
+    let start = |index: usize| {
+        let (ports, is_down) = (Arc::clone(&ports), Arc::clone(&is_down));
+        FakeServer::start(move |command| match command {
+            _ if index == 0 && is_down.load(Ordering::Relaxed) => Reply::Lost,
+            "CLUSTER SLOTS" => {
+                let ports = ports.get().unwrap();
+                Reply::Text(one_shard([ports[index], ports[1 - index]]))
+            }
+            _ => Reply::Text(format!(":{index}\r\n")),
+        })
+    };
+    let nodes = [start(0).await, start(1).await];
+    ports.set(nodes.each_ref().map(FakeServer::port)).unwrap();
+    let redis = Redis::connect_lazy(settings(Address::Cluster(vec![nodes[0].node()])));
+    let call = async || redis.call("key", cmd("GET").arg("key"), Idempotency::Idempotent).await;
+    assert_eq!(call().await, Ok(Value::Int(0)));
+    is_down.store(true, Ordering::Relaxed);
+    assert_eq!(call().await, Ok(Value::Int(1)));
 }
 
 #[tokio::test]
