@@ -17,7 +17,7 @@ use crate::{Address, Error, Node, sentinel};
 pub(crate) struct Locator {
     address: Address,
     dialer: Dialer,
-    topology: Mutex<Option<Topology>>,
+    state: Mutex<State>,
 }
 
 /// Servers and their keys, as last reported.
@@ -27,6 +27,13 @@ pub(crate) enum Topology {
     Single(Node),
     /// Masters of a cluster.
     Cluster(Arc<SlotMap>),
+}
+
+#[derive(Debug, Default)]
+struct State {
+    topology: Option<Topology>,
+    /// Single server that failed last. A Sentinel may report it after it has been replaced.
+    suspect: Option<Node>,
 }
 
 /// Number of cluster nodes that are queried in parallel.
@@ -51,7 +58,7 @@ impl Topology {
 
 impl Locator {
     pub(crate) fn new(address: Address, dialer: Dialer) -> Self {
-        Self { address, dialer, topology: Mutex::default() }
+        Self { address, dialer, state: Mutex::default() }
     }
 
     /// Returns whether a server has to confirm with `ROLE` that it is a master.
@@ -61,7 +68,7 @@ impl Locator {
 
     /// Returns the server of a key if it is known.
     pub(crate) fn cached(&self, key: &str) -> Option<Node> {
-        self.topology().as_ref()?.server(key).ok()
+        self.state().topology.as_ref()?.server(key).ok()
     }
 
     /// Queries the topology and caches it.
@@ -69,20 +76,25 @@ impl Locator {
         let topology = match &self.address {
             Address::Standalone(node) => Topology::Single(node.clone()),
             Address::Sentinel(sentinel) => {
-                Topology::Single(sentinel::find_master(sentinel, &self.dialer).await?)
+                let suspect = self.state().suspect.clone();
+                let master = sentinel::find_master(sentinel, &self.dialer, suspect.as_ref());
+                Topology::Single(master.await?)
             }
             Address::Cluster(seeds) => Topology::Cluster(Arc::new(self.query_slots(seeds).await?)),
         };
-        *self.topology() = Some(topology.clone());
+        self.state().topology = Some(topology.clone());
         Ok(topology)
     }
 
     /// Drops the cached keys of a server after an error has shown that they may be stale. Those of
     /// other servers remain.
     pub(crate) fn forget(&self, node: &Node) {
-        let mut topology = self.topology();
-        match &mut *topology {
-            Some(Topology::Single(server)) if server == node => *topology = None,
+        let mut state = self.state();
+        match &mut state.topology {
+            Some(Topology::Single(server)) if server == node => {
+                state.topology = None;
+                state.suspect = Some(node.clone());
+            }
             Some(Topology::Cluster(slots)) => Arc::make_mut(slots).remove(node),
             _ => {}
         }
@@ -90,13 +102,13 @@ impl Locator {
 
     /// Records that a slot moved to another node.
     pub(crate) fn record_move(&self, slot: u16, to: &Node) {
-        if let Some(Topology::Cluster(slots)) = &mut *self.topology() {
+        if let Some(Topology::Cluster(slots)) = &mut self.state().topology {
             Arc::make_mut(slots).record_move(slot, to.clone());
         }
     }
 
     async fn query_slots(&self, seeds: &[Node]) -> Result<SlotMap, Error> {
-        let mut nodes = match &*self.topology() {
+        let mut nodes = match &self.state().topology {
             Some(Topology::Cluster(slots)) => slots.nodes().to_vec(),
             _ => Vec::new(),
         };
@@ -119,7 +131,7 @@ impl Locator {
         Err(last)
     }
 
-    fn topology(&self) -> MutexGuard<'_, Option<Topology>> {
-        self.topology.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

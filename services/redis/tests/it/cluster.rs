@@ -138,7 +138,7 @@ async fn replica_reports_slots_after_masters_fail() {
 }
 
 #[tokio::test]
-async fn rejected_credentials_are_no_network_error() {
+async fn rejected_credentials_are_not_a_network_error() {
     let server = FakeServer::start(|command| match command {
         "AUTH wrong" => Reply::Text("-WRONGPASS invalid username-password pair\r\n".into()),
         _ => Reply::Text("-NOAUTH Authentication required.\r\n".into()),

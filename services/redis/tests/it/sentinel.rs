@@ -1,4 +1,8 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use tokio::net::TcpListener;
+use tokio::sync::Notify;
 use vmcp_redis::{Address, Error, Node, Redis, Sentinel, Settings, Value};
 
 use crate::fake::{FakeServer, Reply};
@@ -6,12 +10,17 @@ use crate::{increment, settings};
 
 /// Starts a Sentinel that reports a master named `main`.
 async fn sentinel(master: u16) -> FakeServer {
-    let address = format!("*2\r\n$9\r\n127.0.0.1\r\n${}\r\n{master}\r\n", master.to_string().len());
+    let address = master_at(master);
     FakeServer::start(move |command| match command {
         "SENTINEL GET-MASTER-ADDR-BY-NAME main" => Reply::Text(address.clone()),
         _ => Reply::Text("*-1\r\n".into()),
     })
     .await
+}
+
+/// Formats the response that names a master.
+fn master_at(port: u16) -> String {
+    format!("*2\r\n$9\r\n127.0.0.1\r\n${}\r\n{port}\r\n", port.to_string().len())
 }
 
 fn of_sentinels(master: &str, nodes: Vec<Node>) -> Settings {
@@ -40,5 +49,40 @@ async fn master_may_deny_role() {
     .await;
     let sentinel = sentinel(master.port()).await;
     let redis = Redis::connect_lazy(of_sentinels("main", vec![sentinel.node()]));
+    assert_eq!(increment(&redis, "key").await, Ok(Value::Int(1)));
+}
+
+#[tokio::test]
+async fn other_sentinels_outvote_stale_one() {
+    let is_stale = Arc::new(AtomicBool::new(false));
+    let noticed = Arc::clone(&is_stale);
+    let replica = FakeServer::start(move |_| {
+        noticed.store(true, Ordering::Relaxed);
+        Reply::Text("*1\r\n$5\r\nslave\r\n".into())
+    })
+    .await;
+    let master = FakeServer::start(|command| match command {
+        "ROLE" => Reply::Text("*1\r\n$6\r\nmaster\r\n".into()),
+        _ => Reply::Text(":1\r\n".into()),
+    })
+    .await;
+    // Responds first to each lookup, and after the first lookup also causes the other response.
+    let responded = Arc::new(Notify::new());
+    let (to_other, of_stale) = (Arc::clone(&responded), master_at(replica.port()));
+    let stale = FakeServer::start(move |_| {
+        to_other.notify_one();
+        Reply::Text(of_stale.clone())
+    })
+    .await;
+    let of_other = master_at(master.port());
+    let other = FakeServer::start(move |_| {
+        if is_stale.load(Ordering::Relaxed) {
+            Reply::After(Arc::clone(&responded), of_other.clone())
+        } else {
+            Reply::Lost
+        }
+    })
+    .await;
+    let redis = Redis::connect_lazy(of_sentinels("main", vec![stale.node(), other.node()]));
     assert_eq!(increment(&redis, "key").await, Ok(Value::Int(1)));
 }
