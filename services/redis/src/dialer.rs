@@ -5,6 +5,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,10 +16,10 @@ use secrecy::ExposeSecret;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
+use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsConnector;
 
 use crate::connection::Connection;
-use crate::write_timeout::WriteTimeout;
 use crate::{Credentials, Error, Node, Timeouts, Tls};
 
 /// Opens connections to servers that share credentials, TLS settings and timeouts.
@@ -30,7 +31,7 @@ pub(crate) struct Dialer {
     pub(crate) database: u32,
 }
 
-type BoxedStream = WriteTimeout<Box<dyn AsyncStream>>;
+type BoxedStream = Pin<Box<TimeoutStream<Box<dyn AsyncStream>>>>;
 
 trait AsyncStream: AsyncRead + AsyncWrite + Unpin + Send {}
 
@@ -123,8 +124,11 @@ impl Dialer {
             |error: io::Error| Error::Connect { node: node.clone(), reason: describe(&error) };
         let stream = TcpStream::connect(address).await.map_err(failed)?;
         stream.set_nodelay(true).map_err(failed)?;
-        let with_write_timeout =
-            |stream: Box<dyn AsyncStream>| WriteTimeout::new(stream, self.timeouts.write);
+        let with_write_timeout = |stream: Box<dyn AsyncStream>| {
+            let mut stream = TimeoutStream::new(stream);
+            stream.set_write_timeout(Some(self.timeouts.write));
+            Box::pin(stream)
+        };
         let Some(tls) = &self.tls else { return Ok(with_write_timeout(Box::new(stream))) };
         let tls_failed = |error: io::Error| match error.get_ref() {
             Some(inner) if inner.is::<rustls::Error>() => {

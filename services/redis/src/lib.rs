@@ -11,7 +11,6 @@ mod sentinel;
 mod settings;
 mod subscription;
 mod tls;
-mod write_timeout;
 
 pub use client::{Idempotency, Redis};
 pub use error::Error;
