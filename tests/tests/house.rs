@@ -79,6 +79,11 @@ const CRATES: &[(&str, &str, Sees)] = &[
             "vmcp-session",
         ]),
     ),
+    (
+        "vmcp-legacy-sse",
+        "services/legacy-sse",
+        Sees::Only(&["vmcp-wire", "vmcp-core", "vmcp-decode", "vmcp-session"]),
+    ),
     ("vmcp-server", "services/server", Sees::AllAbove),
     ("vmcp-demo", "services/demo", Sees::Only(&["vmcp-wire", "vmcp-core"])),
     ("vmcp", "services/cli", Sees::AllAbove),

@@ -6,10 +6,10 @@ use clap::Args;
 use serde_json::{Value, json};
 use vmcp_config::{ConfigError, File, Warning};
 use vmcp_egress::{Egress, Settings};
-
-use super::output::Failure;
 use vmcp_server::parts::{Parts, PartsError, Unsupported};
 use vmcp_server::serve::NamedFiles;
+
+use super::output::Failure;
 
 /// Option for the configuration file.
 #[derive(Debug, Args)]

@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 
 use clap::Args;
+use vmcp_demo::DemoServers;
+use vmcp_server::serve::{Options, Server};
 
 use super::config::{Loaded, load};
 use super::output::{Failure, block_on, eprint_line, print};
 use super::serve::{start_failure, stop_signal};
-use vmcp_demo::DemoServers;
-use vmcp_server::serve::{Options, Server};
 
 #[derive(Debug, Args)]
 pub(crate) struct Demo {

@@ -5,6 +5,9 @@ use serde_json::{Value, json};
 use vmcp_aggregate::HideRule;
 use vmcp_aggregate::status::{Entry, HiddenReason};
 use vmcp_core::Generation;
+use vmcp_server::parts::{
+    AuthServerReport, BackendInfo, ProviderStatus, ServerInfo, StorageStatus,
+};
 
 use super::config::{ConfigFile, Loaded};
 use super::output::{Failure, OutputArgs, OutputFormat, block_on, eprint_line, print, print_json};
@@ -13,9 +16,6 @@ use super::survey::{
     unmatched_rule_json,
 };
 use super::table::table;
-use vmcp_server::parts::{
-    AuthServerReport, BackendInfo, ProviderStatus, ServerInfo, StorageStatus,
-};
 
 #[derive(Debug, Args)]
 pub(crate) struct Inspect {

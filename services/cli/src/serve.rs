@@ -12,6 +12,8 @@ use vmcp_aggregate::status::Entry;
 use vmcp_audit_log::Overflow;
 use vmcp_config::{Duration, File};
 use vmcp_core::set_worker_count;
+use vmcp_server::parts::{AuditOptions, ServerInfo};
+use vmcp_server::serve::{AdminToken, Options, SealKey, ServeError, Server, default_budget};
 
 use super::arguments::{
     address, admin_token, attribute, host_name, origin, positive, positive_number, seal_key,
@@ -20,8 +22,6 @@ use super::arguments::{
 use super::config::{ConfigFile, Loaded};
 use super::log::{self, LogFormat};
 use super::output::{Failure, block_on};
-use vmcp_server::parts::{AuditOptions, ServerInfo};
-use vmcp_server::serve::{AdminToken, Options, SealKey, ServeError, Server, default_budget};
 
 #[derive(Debug, Args)]
 pub(crate) struct Serve {

@@ -10,10 +10,10 @@ use vmcp_aggregate::settings::{Limits, Settings};
 use vmcp_aggregate::{Gateway, Seal};
 use vmcp_core::{MediaType, STATELESS};
 use vmcp_decode::DecodeLayer;
+use vmcp_server::parts::Parts;
 use vmcp_wire::sse::Reader;
 
 use super::output::Failure;
-use vmcp_server::parts::Parts;
 
 /// Maximum size of an event in a response, in bytes.
 const MAX_EVENT: usize = 64 << 20;

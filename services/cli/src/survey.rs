@@ -8,9 +8,9 @@ use vmcp_aggregate::status::{BackendReport, Entry, Report, UnmatchedRule};
 use vmcp_aggregate::{Conflict, Gateway, Seal};
 use vmcp_cedar::NamedItem;
 use vmcp_core::{Generation, LATEST_STATEFUL};
+use vmcp_server::parts::{Parts, transport_name};
 
 use super::output::Failure;
-use vmcp_server::parts::{Parts, transport_name};
 
 /// Report of the backends after the first contact.
 #[derive(Debug)]

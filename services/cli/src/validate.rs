@@ -10,6 +10,7 @@ use vmcp_config::{
     Authz, ConfigError, ConflictResolution, Duration, File, IncomingMethod, PartialFailureMode,
     SessionStorage,
 };
+use vmcp_server::parts::{self, AuthServerReport};
 
 use self::listen::ListenArgs;
 use super::arguments::positive;
@@ -21,7 +22,6 @@ use super::survey::{
 };
 use super::table::table;
 use super::unmatched::{unmatched_name, unmatched_name_json};
-use vmcp_server::parts::{self, AuthServerReport};
 
 #[derive(Debug, Args)]
 pub(crate) struct Validate {

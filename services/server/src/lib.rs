@@ -2,7 +2,6 @@
 
 mod auth_audit;
 mod file_mode;
-mod legacy_sse;
 mod memory_gauges;
 pub mod parts;
 pub mod request_log;

@@ -18,12 +18,12 @@ use hyper::body::Incoming;
 use serde_json::{Value, json};
 use tower_service::Service;
 use vmcp_core::{Body, Rejection};
+use vmcp_legacy_sse::{MESSAGES_PATH, STREAM_PATH};
 
 pub(crate) use self::admin_access::AdminAccess;
 pub use self::admin_access::{AdminToken, AdminTokenError};
 pub(crate) use self::response_future::EndpointFuture;
 pub(crate) use self::state::{ServerState, StaticState};
-use crate::legacy_sse::{MESSAGES_PATH, STREAM_PATH};
 use crate::serve::{ConnectionPermit, QuietBody};
 use crate::stack::McpService;
 

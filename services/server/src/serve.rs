@@ -34,6 +34,8 @@ use vmcp_aggregate::{Gateway, Seal};
 use vmcp_core::ByteBudget;
 use vmcp_decode::DecodeLayer;
 use vmcp_egress::Egress;
+use vmcp_http_guard::{AllowedHostsLayer, ConcurrencyLimitLayer};
+use vmcp_legacy_sse::ClientTable;
 
 use self::accept_error::AcceptErrors;
 use self::activity::Activity;
@@ -52,12 +54,10 @@ pub use self::seal_key::{SealKey, SealKeyError};
 pub(crate) use self::wake_filter::QuietBody;
 use self::worker_pool::WorkerPool;
 use crate::auth_audit::AuthAuditRecorder;
-use crate::legacy_sse::ClientTable;
 use crate::parts::{AuditOptions, AuthServerParts, Parts};
 use crate::routes::{AdminAccess, Routes, ServerState, StaticState};
 pub use crate::routes::{AdminToken, AdminTokenError};
 use crate::stream_scope::StreamScope;
-use vmcp_http_guard::{AllowedHostsLayer, ConcurrencyLimitLayer};
 
 /// Listeners and limits of a server. The configuration holds all other settings.
 #[derive(Clone, Debug)]

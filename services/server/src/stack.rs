@@ -29,6 +29,8 @@ use vmcp_core::{Body, BoxError, CredentialError, NotSentError, cause_ref};
 use vmcp_decode::{Decode, DecodeLayer};
 use vmcp_egress::{Client, RedirectLayer};
 use vmcp_header_injection::{Credential, HeaderInjectionLayer, StaticHeadersLayer};
+use vmcp_http_guard::{AllowedHostsLayer, CatchPanicLayer, ConcurrencyLimitLayer};
+use vmcp_legacy_sse::{ClientTable, LegacySse};
 use vmcp_telemetry::trace_context::MetaPropagation;
 use vmcp_telemetry::{ClientTelemetryLayer, Route, ServerTelemetryLayer};
 use vmcp_timeout::{Elapsed, TimeoutLayer};
@@ -36,9 +38,7 @@ use vmcp_token_exchange::{CachedExchange, RetryOnUnauthorized, TokenEndpoint, To
 
 pub use self::mcp_service::{BoxResponseFuture, McpService};
 use crate::auth_audit::RequestInfoLayer;
-use crate::legacy_sse::{ClientTable, LegacySse};
 use crate::request_log::RequestLogLayer;
-use vmcp_http_guard::{AllowedHostsLayer, CatchPanicLayer, ConcurrencyLimitLayer};
 
 /// The layers around the aggregating service.
 #[derive(Clone, Debug)]

@@ -3,6 +3,7 @@
 use clap::Args;
 use vmcp_config::{Authz, File, IncomingMethod};
 use vmcp_core::{Generation, Identity, STATEFUL, STATELESS};
+use vmcp_server::parts::PolicyEvaluator;
 
 use super::args::{CallArguments, CallerArgs};
 use super::output::{self, ExplainOutput};
@@ -10,7 +11,6 @@ use super::target::{ResolvedTarget, TargetArgs, unknown_offers};
 use crate::config::{ConfigFile, Loaded};
 use crate::output::{Failure, OutputArgs, OutputFormat, block_on, eprint_line, print, print_json};
 use crate::survey::{BackendSurvey, TIMEOUT, connect};
-use vmcp_server::parts::PolicyEvaluator;
 
 /// Exits with 0 whatever is decided.
 #[derive(Debug, Args)]

@@ -4,9 +4,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 
 use clap::Args;
 use vmcp_config::{ConfigError, File, Warning};
+use vmcp_server::serve::{AdminAddress, Exposure, ExposureError, SealKey};
 
 use crate::arguments::{address, seal_key};
-use vmcp_server::serve::{AdminAddress, Exposure, ExposureError, SealKey};
 
 /// Options of `serve` to check as well.
 #[derive(Debug, Args)]

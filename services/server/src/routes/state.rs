@@ -12,18 +12,18 @@ use vmcp_audit::AuditLayer;
 use vmcp_audit_log::LogHandle;
 use vmcp_core::ByteBudget;
 use vmcp_decode::DecodeLayer;
+use vmcp_http_guard::{AllowedHostsLayer, ConcurrencyLimitLayer};
+use vmcp_legacy_sse::ClientTable;
 use vmcp_telemetry_export::Telemetry;
 
 use super::{RequestBody, json_response};
 use crate::auth_audit::{AuthAuditRecorder, RequestInfoLayer};
-use crate::legacy_sse::ClientTable;
 use crate::memory_gauges::MemoryGauges;
 use crate::parts::{AuditOptions, AuditPipeline, IncomingAuth, ServerInfo, TelemetryParts};
 use crate::request_log::RequestLogLayer;
 use crate::serve::{AuthServerRuntime, ConnectionLimit, Exposure, Reloads};
 use crate::stack::{self, McpService};
 use crate::stream_scope::StreamScope;
-use vmcp_http_guard::{AllowedHostsLayer, ConcurrencyLimitLayer};
 
 /// State that all connections share.
 #[derive(Debug)]

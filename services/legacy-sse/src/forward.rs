@@ -1,19 +1,20 @@
 //! Conversion of Streamable HTTP responses into messages on one event stream.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::HeaderValue;
-use http::{Method, Response, StatusCode};
-use http_body_util::BodyExt;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
 use tokio::time::sleep;
 use tower::ServiceExt;
+use tower_service::Service;
 use vmcp_core::{Body, BodyBuffer, BoxError, MediaType, Rejection, Reservation};
 use vmcp_wire::sse::Reader;
 use vmcp_wire::{Envelope, Span, Splice, scan};
 
-use super::MessageService;
-use super::client::{Client, StreamPermit, grow};
+use crate::client::{Client, StreamPermit, grow};
 
 /// Maximum size of a forwarded message, in bytes.
 const MAX_MESSAGE_SIZE: usize = 64 << 20;
@@ -24,6 +25,33 @@ const RESUME_DELAY: Duration = Duration::from_millis(100);
 /// Maximum number of resumptions of one response stream.
 const MAX_RESUMPTIONS: usize = 100;
 
+/// MCP endpoint (Streamable HTTP) whose request bodies are complete messages. Implemented for each such service.
+pub trait MessageService:
+    Service<
+        Request<Full<Bytes>>,
+        Response = Response<Body>,
+        Error = Infallible,
+        Future: Future<Output = Result<Response<Body>, Infallible>> + Send + 'static,
+    > + Clone
+    + Send
+    + Sync
+    + 'static
+{
+}
+
+impl<S> MessageService for S where
+    S: Service<
+            Request<Full<Bytes>>,
+            Response = Response<Body>,
+            Error = Infallible,
+            Future: Future<Output = Result<Response<Body>, Infallible>> + Send + 'static,
+        > + Clone
+        + Send
+        + Sync
+        + 'static
+{
+}
+
 /// Read position of an event stream.
 #[derive(Default)]
 struct StreamPosition {
@@ -33,7 +61,7 @@ struct StreamPosition {
 }
 
 /// Returns `true` if the body is complete and holds a response with a request id.
-pub(super) fn is_response(response: &Response<Body>) -> bool {
+pub(crate) fn is_response(response: &Response<Body>) -> bool {
     response
         .body()
         .bytes()
@@ -42,7 +70,7 @@ pub(super) fn is_response(response: &Response<Body>) -> bool {
 
 /// Sends the messages of the response to `request_message` to the client. A request always gets a response, at least an error,
 /// because the client has no other sign of failure.
-pub(super) async fn forward_response<S: MessageService>(
+pub(crate) async fn forward_response<S: MessageService>(
     inner: &S,
     client: &Client,
     permit: &StreamPermit,
@@ -87,7 +115,7 @@ pub(super) async fn forward_response<S: MessageService>(
 }
 
 /// Forwards the notification stream of the session to the client, until one of them ends.
-pub(super) async fn forward_notifications<S: MessageService>(
+pub(crate) async fn forward_notifications<S: MessageService>(
     inner: &S,
     client: &Client,
     permit: &StreamPermit,

@@ -1,11 +1,4 @@
-//! Deprecated HTTP+SSE transport (MCP 2024-11-05, Transports), served by the same stack as the MCP endpoint.
-//!
-//! `GET /sse` opens an event stream, whose first event names the URL for messages. Each message to that URL becomes a
-//! request to `/mcp`, and its response is sent on the stream. The session ends with the stream.
-
-mod client;
-mod forward;
-mod stream;
+//! The service and its requests to the MCP endpoint.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -16,8 +9,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::header::{
-    ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue,
-    TRANSFER_ENCODING,
+    ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, TRANSFER_ENCODING,
 };
 use http::{Method, Request, Response, StatusCode, Uri, request};
 use http_body_util::Full;
@@ -26,60 +18,27 @@ use tower_service::Service;
 use vmcp_core::{Body, BoxError, Identity, Rejection, code};
 use vmcp_wire::{Envelope, scan};
 
-pub(crate) use self::client::ClientTable;
-use self::client::{Client, StreamPermit};
-use self::stream::EventStream;
+use crate::client::{Client, ClientTable, StreamPermit, stream_not_found};
+use crate::forward::{self, MessageService};
+use crate::stream::EventStream;
+use crate::{EVENT_STREAM, LAST_EVENT_ID, SESSION_ID, STREAM_PATH};
 
-/// Path of the event stream.
-pub(crate) const STREAM_PATH: &str = "/sse";
-
-/// Path for messages of the client.
-pub(crate) const MESSAGES_PATH: &str = "/messages";
-
-const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
-const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 const JSON_OR_EVENT_STREAM: HeaderValue =
     HeaderValue::from_static("application/json, text/event-stream");
 
-/// Service of [`STREAM_PATH`] and [`MESSAGES_PATH`] in front of `S`, the service of `/mcp`.
+/// Service of [`STREAM_PATH`] and [`MESSAGES_PATH`](crate::MESSAGES_PATH) in front of `S`, the service of the MCP endpoint.
 ///
 /// The future is boxed, because a message is read before `S` is called.
 #[derive(Clone, Debug)]
-pub(crate) struct LegacySse<S> {
+pub struct LegacySse<S> {
     inner: S,
     clients: Arc<ClientTable>,
 }
 
-/// A service whose request bodies are complete messages.
-pub(crate) trait MessageService:
-    Service<
-        Request<Full<Bytes>>,
-        Response = Response<Body>,
-        Error = Infallible,
-        Future: Future<Output = Result<Response<Body>, Infallible>> + Send + 'static,
-    > + Clone
-    + Send
-    + Sync
-    + 'static
-{
-}
-
-impl<S> MessageService for S where
-    S: Service<
-            Request<Full<Bytes>>,
-            Response = Response<Body>,
-            Error = Infallible,
-            Future: Future<Output = Result<Response<Body>, Infallible>> + Send + 'static,
-        > + Clone
-        + Send
-        + Sync
-        + 'static
-{
-}
-
 impl<S> LegacySse<S> {
-    pub(crate) fn new(inner: S, clients: Arc<ClientTable>) -> Self {
+    /// Creates the service. `clients` outlives it: a reload of the stack keeps the open streams.
+    #[must_use]
+    pub fn new(inner: S, clients: Arc<ClientTable>) -> Self {
         Self { inner, clients }
     }
 }
@@ -294,11 +253,6 @@ fn is_initialized_notification(message: &[u8]) -> bool {
 /// Returns the `sessionId` of a message URL.
 fn session_id(uri: &Uri) -> Option<&str> {
     uri.query()?.split('&').find_map(|pair| pair.strip_prefix("sessionId="))
-}
-
-fn stream_not_found() -> Rejection {
-    let message = "no stream with this sessionId is open: GET /sse opens one";
-    Rejection::new(StatusCode::NOT_FOUND, code::INVALID_REQUEST, message)
 }
 
 #[cfg(test)]

@@ -13,8 +13,8 @@ use tokio::time::{Instant, Sleep, sleep};
 use vmcp_core::BoxError;
 use vmcp_wire::sse;
 
-use super::MESSAGES_PATH;
-use super::client::{Client, ClientTable};
+use crate::MESSAGES_PATH;
+use crate::client::{Client, ClientTable};
 
 /// Length in bytes of the pieces that a long message is sent in. No budget counts what a connection buffers.
 const MAX_FRAME: usize = 32 << 10;
@@ -26,10 +26,10 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 const INITIALIZE_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Callback for a client's disconnect.
-pub(super) type OnDisconnect = Box<dyn FnOnce() + Send>;
+pub(crate) type OnDisconnect = Box<dyn FnOnce() + Send>;
 
 /// Response body of the stream. Calls `on_disconnect` when the client disconnects.
-pub(super) struct EventStream {
+pub(crate) struct EventStream {
     client: Arc<Client>,
     queue: Receiver<Bytes>,
     /// The message that is being sent.
@@ -42,7 +42,7 @@ pub(super) struct EventStream {
 }
 
 impl EventStream {
-    pub(super) fn new(
+    pub(crate) fn new(
         client: Arc<Client>,
         queue: Receiver<Bytes>,
         clients: Arc<ClientTable>,

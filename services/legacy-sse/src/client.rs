@@ -6,17 +6,17 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use http::header::{ACCEPT, HeaderMap, HeaderValue};
-use http::{Extensions, Method, Request, Uri};
+use http::{Extensions, Method, Request, StatusCode, Uri};
 use http_body_util::Full;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use vmcp_core::{
-    BodyBuffer, BudgetOwner, ByteBudget, Identity, MAX_BUDGET_WAIT, Rejection, Reservation,
+    BodyBuffer, BudgetOwner, ByteBudget, Identity, MAX_BUDGET_WAIT, Rejection, Reservation, code,
 };
 use vmcp_decode::DecodeLayer;
 use vmcp_session::SessionId;
 
-use super::{EVENT_STREAM, LAST_EVENT_ID, SESSION_ID};
+use crate::{EVENT_STREAM, LAST_EVENT_ID, SESSION_ID};
 
 /// Maximum number of concurrent messages of one client.
 const MAX_CONCURRENT_MESSAGES: usize = 64;
@@ -26,7 +26,7 @@ const QUEUE_CAPACITY: usize = 64;
 
 /// Table of clients by session identifier.
 #[derive(Debug)]
-pub(crate) struct ClientTable {
+pub struct ClientTable {
     open: Mutex<HashMap<SessionId, Arc<Client>>>,
     max_clients: usize,
     decode: DecodeLayer,
@@ -35,7 +35,7 @@ pub(crate) struct ClientTable {
 
 /// State of one client.
 #[derive(Debug)]
-pub(super) struct Client {
+pub(crate) struct Client {
     id: SessionId,
     owner: Identity,
     /// Headers of the request that opened the stream.
@@ -54,33 +54,41 @@ pub(super) struct Client {
 
 /// Permit to send on the stream.
 #[derive(Debug)]
-pub(super) struct StreamPermit {
+pub(crate) struct StreamPermit {
     queue: Sender<Bytes>,
     _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl ClientTable {
     /// Creates a table of at most `max_clients` clients, whose messages are decoded by `decode`.
-    pub(crate) fn new(max_clients: usize, decode: DecodeLayer) -> Self {
+    #[must_use]
+    pub fn new(max_clients: usize, decode: DecodeLayer) -> Self {
         Self { open: Mutex::default(), max_clients, decode, draining: AtomicBool::new(false) }
     }
 
     /// Returns the number of open streams.
-    pub(crate) fn len(&self) -> usize {
+    #[must_use]
+    pub fn len(&self) -> usize {
         lock(&self.open).len()
     }
 
-    pub(super) fn decode(&self) -> &DecodeLayer {
+    /// Returns `true` if no stream is open.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub(crate) fn decode(&self) -> &DecodeLayer {
         &self.decode
     }
 
     /// Closes the streams. Each ends after the pending responses.
-    pub(crate) fn drain(&self) {
+    pub fn drain(&self) {
         self.draining.store(true, Ordering::Release);
         lock(&self.open).values().for_each(|client| client.close());
     }
 
-    pub(super) fn open(
+    pub(crate) fn open(
         &self,
         owner: Identity,
         headers: HeaderMap,
@@ -107,24 +115,24 @@ impl ClientTable {
         Ok((client, receiver))
     }
 
-    pub(super) fn find(&self, id: &str, caller: &Identity) -> Option<Arc<Client>> {
+    pub(crate) fn find(&self, id: &str, caller: &Identity) -> Option<Arc<Client>> {
         let id = SessionId::parse(id.as_bytes())?;
         lock(&self.open).get(&id).filter(|client| client.owner == *caller).cloned()
     }
 
-    pub(super) fn remove(&self, client: &Client) {
+    pub(crate) fn remove(&self, client: &Client) {
         lock(&self.open).remove(&client.id);
     }
 }
 
 impl Client {
-    pub(super) fn id(&self) -> SessionId {
+    pub(crate) fn id(&self) -> SessionId {
         self.id
     }
 
     /// Acquires a permit for one message.
-    pub(super) fn acquire_permit(&self) -> Result<StreamPermit, Rejection> {
-        let queue = lock(&self.queue).clone().ok_or_else(super::stream_not_found)?;
+    pub(crate) fn acquire_permit(&self) -> Result<StreamPermit, Rejection> {
+        let queue = lock(&self.queue).clone().ok_or_else(stream_not_found)?;
         match Arc::clone(&self.permits).try_acquire_owned() {
             Ok(permit) => Ok(StreamPermit { queue, _permit: Some(permit) }),
             Err(_) => Err(Rejection::overloaded("too many messages are being answered", 1)),
@@ -132,37 +140,37 @@ impl Client {
     }
 
     /// Returns the permit of the notification stream on the first call.
-    pub(super) fn notification_permit(&self) -> Option<StreamPermit> {
+    pub(crate) fn notification_permit(&self) -> Option<StreamPermit> {
         let queue = lock(&self.queue).clone()?;
         let first = !self.has_notifications.swap(true, Ordering::AcqRel);
         first.then_some(StreamPermit { queue, _permit: None })
     }
 
     /// Begins initialization. Returns `false` if it has begun already.
-    pub(super) fn begin_initialize(&self) -> bool {
+    pub(crate) fn begin_initialize(&self) -> bool {
         !self.is_initializing.swap(true, Ordering::AcqRel)
     }
 
     /// Permits another `initialize` request after one that failed.
-    pub(super) fn reset_initialize(&self) {
+    pub(crate) fn reset_initialize(&self) {
         self.is_initializing.store(false, Ordering::Release);
     }
 
-    pub(super) fn set_session(&self, session: HeaderValue) {
+    pub(crate) fn set_session(&self, session: HeaderValue) {
         // There is one `initialize` request at a time, and none after success.
         _ = self.session.set(session);
     }
 
-    pub(super) fn session(&self) -> Option<HeaderValue> {
+    pub(crate) fn session(&self) -> Option<HeaderValue> {
         self.session.get().cloned()
     }
 
-    pub(super) fn has_session(&self) -> bool {
+    pub(crate) fn has_session(&self) -> bool {
         self.session.get().is_some()
     }
 
     /// Builds a request on behalf of the client within its session; `None` without a session.
-    pub(super) fn session_request(
+    pub(crate) fn session_request(
         &self,
         method: Method,
         last_event_id: Option<HeaderValue>,
@@ -183,7 +191,7 @@ impl Client {
     }
 
     /// Charges a message to the byte budget until it was sent. Returns `None` if the budget has no room for it.
-    pub(super) async fn charge(&self, message: Bytes) -> Option<Bytes> {
+    pub(crate) async fn charge(&self, message: Bytes) -> Option<Bytes> {
         let Some(mut reservation) = self.reservation() else {
             return Some(message);
         };
@@ -191,7 +199,7 @@ impl Client {
     }
 
     /// Reserves what `buffer` needs. Returns `None` if the budget has no room for it in time.
-    pub(super) async fn reserve(&self, buffer: &mut BodyBuffer) -> Option<()> {
+    pub(crate) async fn reserve(&self, buffer: &mut BodyBuffer) -> Option<()> {
         let Some((budget, owner)) = self.budget.as_ref().filter(|_| buffer.missing() > 0) else {
             return Some(());
         };
@@ -205,35 +213,35 @@ impl Client {
     }
 
     /// Returns an empty reservation for messages to the client; `None` without a budget.
-    pub(super) fn reservation(&self) -> Option<Reservation> {
+    pub(crate) fn reservation(&self) -> Option<Reservation> {
         self.budget.as_ref().map(|(budget, owner)| budget.open(*owner))
     }
 
     /// Closes the queue.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         lock(&self.queue).take();
     }
 
-    pub(super) fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         lock(&self.queue).is_none()
     }
 }
 
 impl StreamPermit {
     /// Sends a message when the queue has room. Returns `true` if the stream is still open.
-    pub(super) async fn send(&self, message: Bytes) -> bool {
+    pub(crate) async fn send(&self, message: Bytes) -> bool {
         self.queue.send(message).await.is_ok()
     }
 
     /// Completes when the client has closed its stream.
-    pub(super) fn closed(&self) -> impl Future<Output = ()> + Send + use<> {
+    pub(crate) fn closed(&self) -> impl Future<Output = ()> + Send + use<> {
         let queue = self.queue.clone();
         async move { queue.closed().await }
     }
 }
 
 /// Reserves `bytes` in total. Returns `false` if the budget has no room for them in time.
-pub(super) async fn grow(reservation: &mut Reservation, bytes: usize) -> bool {
+pub(crate) async fn grow(reservation: &mut Reservation, bytes: usize) -> bool {
     let more = bytes.saturating_sub(reservation.bytes());
     let reserving = tokio::time::timeout(MAX_BUDGET_WAIT, reservation.grow(more));
     let has_room = matches!(reserving.await, Ok(Ok(())));
@@ -241,6 +249,11 @@ pub(super) async fn grow(reservation: &mut Reservation, bytes: usize) -> bool {
         reservation.budget().count_rejection();
     }
     has_room
+}
+
+pub(crate) fn stream_not_found() -> Rejection {
+    let message = "no stream with this sessionId is open: GET /sse opens one";
+    Rejection::new(StatusCode::NOT_FOUND, code::INVALID_REQUEST, message)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
