@@ -315,9 +315,14 @@ async fn forwards_frames_and_size_hint() {
         Ok::<_, Infallible>(Response::new(Full::new(Bytes::from_static(b"abc"))))
     });
     let layer = CircuitBreakerLayer::new(breaker);
-    let response = layer.layer(inner).oneshot(post()).await.unwrap();
+    let mut response = layer.layer(inner).oneshot(post()).await.unwrap();
     assert_eq!(response.body().size_hint().exact(), Some(3));
-    assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "abc");
+    assert!(!response.body().is_end_stream());
+    assert!(format!("{:?}", response.body()).contains("is_recording: true"));
+    let frame = response.body_mut().frame().await.unwrap().unwrap();
+    assert_eq!(frame.into_data().unwrap(), "abc");
+    assert!(response.body().is_end_stream());
+    assert!(format!("{:?}", response.body()).contains("is_recording: false"));
 
     let inner = service_fn(|_: Request<()>| async {
         let trailers = http::HeaderMap::from_iter([(CONTENT_TYPE, "x".parse().unwrap())]);

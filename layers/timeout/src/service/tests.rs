@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use http_body::Body as _;
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Full};
 use http_body_util::channel::Channel;
 use tokio::time::Instant;
 use tower::{Layer, ServiceExt, service_fn};
@@ -117,7 +117,8 @@ async fn stream_lasts_while_frames_arrive() {
         ResponseBody::new(body, Some(IdleTimer::new(Duration::from_secs(2), None, Arc::default())));
     let feeding = tokio::spawn(async move {
         for _ in 0..10 {
-            tokio::time::sleep(Duration::from_secs(1)).await;
+            // The timer fires between two frames, with the deadline of an earlier one.
+            tokio::time::sleep(Duration::from_millis(1500)).await;
             sender.send_data(Bytes::from_static(b"x")).await.unwrap();
         }
         tokio::time::sleep(Duration::from_secs(3)).await;
@@ -128,6 +129,30 @@ async fn stream_lasts_while_frames_arrive() {
     }
     assert!(body.frame().await.unwrap().unwrap_err().is::<Elapsed>());
     feeding.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn forwards_frames_and_size_hint() {
+    let inner = service_fn(|_: Request<()>| async {
+        Ok::<_, std::io::Error>(Response::new(Full::new(Bytes::from_static(b"abc"))))
+    });
+    let layer = TimeoutLayer::new(Duration::from_secs(1));
+    let mut body = layer.layer(inner).oneshot(Request::new(())).await.unwrap().into_body();
+    assert_eq!(body.size_hint().exact(), Some(3));
+    assert!(!body.is_end_stream());
+    assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "abc");
+    assert!(body.is_end_stream());
+}
+
+#[tokio::test]
+async fn forwards_inner_readiness() {
+    let layer = TimeoutLayer::new(Duration::from_secs(1));
+    let (mut service, mut handle) =
+        tower_test::mock::spawn_layer::<Request<()>, Response<Frames>, _>(layer);
+    handle.allow(0);
+    assert!(service.poll_ready().is_pending());
+    handle.allow(1);
+    assert!(service.poll_ready().is_ready());
 }
 
 #[tokio::test(start_paused = true)]
