@@ -1,15 +1,10 @@
 //! Invalid requests: each gets the status and the JSON-RPC error of its revision and a message with a remedy, while other
 //! clients are not affected.
 
-#[path = "bad_input/headers.rs"]
 mod headers;
-#[path = "bad_input/http.rs"]
 mod http;
-#[path = "bad_input/messages.rs"]
 mod messages;
-#[path = "bad_input/names.rs"]
 mod names;
-#[path = "bad_input/state.rs"]
 mod state;
 
 use std::sync::Arc;

@@ -1,9 +1,7 @@
 //! Two replicas of a gateway with its own authorization server, with the same Redis, keys and secrets, behind a load
 //! balancer: clients see one server, and either replica may die at any moment.
 
-#[path = "replicas/links.rs"]
 mod links;
-#[path = "replicas/stopped.rs"]
 mod stopped;
 
 use serde_json::{Value, json};

@@ -3,8 +3,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use http_body::Body as _;
-use http_body_util::{BodyExt, Full};
 use http_body_util::channel::Channel;
+use http_body_util::{BodyExt, Full};
 use tokio::time::Instant;
 use tower::{Layer, ServiceExt, service_fn};
 

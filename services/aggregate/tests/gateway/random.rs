@@ -4,9 +4,7 @@
 //! A run is determined by its seed, which a failure prints. `VMCP_SOAK_SEED` runs one seed; `VMCP_SOAK_SECONDS` runs further
 //! ones for this time.
 
-#[path = "random/actions.rs"]
 mod actions;
-#[path = "random/behavior.rs"]
 mod behavior;
 
 use std::collections::BTreeMap;

@@ -2,7 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-#[path = "properties/redirect_uri.rs"]
 mod redirect_uri;
 
 use proptest::prelude::*;

@@ -3,7 +3,6 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-#[path = "alone/exposed.rs"]
 mod exposed;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,0 +1,22 @@
+//! Tests of the whole service with fake backends.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
+
+mod admission;
+mod answers;
+mod apps;
+mod catalogs;
+mod cells;
+mod detached;
+mod extensions;
+mod fake;
+mod flight;
+mod health;
+mod item_backends;
+mod long;
+mod own;
+mod own_sessions;
+mod random;
+mod script;
+mod shutdown;
+mod tasks;
