@@ -52,3 +52,22 @@ pub(crate) const WORST_CASE_ANNOTATIONS: ToolAnnotations = ToolAnnotations {
     idempotent: Some(false),
     open_world: Some(true),
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keeps_absent_hints_apart_from_false() {
+        let definition =
+            br#"{"name":"a","annotations":{"readOnlyHint":true,"destructiveHint":false,
+            "idempotentHint":"false"}}"#;
+        let annotations = ToolAnnotations {
+            read_only: Some(true),
+            destructive: Some(false),
+            ..ToolAnnotations::default()
+        };
+        assert_eq!(parse_annotations(definition), annotations);
+        assert_eq!(parse_annotations(br#"{"name":"a"}"#), ToolAnnotations::default());
+    }
+}

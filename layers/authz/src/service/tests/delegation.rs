@@ -101,3 +101,19 @@ async fn new_layer_has_new_epoch() {
     assert_eq!(one, view(again).await);
     assert_ne!(one, view(layer()).await);
 }
+
+#[tokio::test]
+async fn failed_policy_hides_all_items() {
+    let service = service_fn(|request: Request<()>| async move {
+        let permissions = request.extensions().get::<CallerPermissions>().unwrap();
+        let annotations = ToolAnnotations::default();
+        let item = Item { kind: ItemKind::Tool, name: "a", annotations, backend: None };
+        assert!(!permissions.is_visible(&item) && !permissions.reads_backend());
+        assert_eq!(permissions.authorize(&item, None), Decision::Hide);
+        Ok::<_, std::io::Error>(inner_response())
+    });
+    let mut request = request("ping", "{}");
+    request.extensions_mut().insert(Identity::new("i", "lost"));
+    let response = AuthorizationLayer::new(Slow).layer(service).oneshot(request).await.unwrap();
+    assert_eq!(response.status(), 200);
+}

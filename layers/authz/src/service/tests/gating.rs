@@ -1,5 +1,7 @@
 //! Tests of messages that are rejected before they reach the service.
 
+use vmcp_core::ItemKind;
+
 use super::*;
 
 const UNKNOWN_TOOL: &str =
@@ -211,4 +213,30 @@ async fn rejects_dot_segments_before_policies() {
     }
     // Names of tools and prompts are not resolved like URIs.
     assert_eq!(send("tools/call", r#"{"name":"..","arguments":{}}"#.into()).await, 200);
+}
+
+#[tokio::test]
+async fn completion_kind_follows_uri() {
+    let only =
+        |kind: ItemKind| {
+            AuthorizationLayer::new(move |_: &Identity, item: &Item<'_>, _: Action<'_>| {
+                if item.kind == kind { Decision::Allow } else { Decision::Deny }
+            })
+        };
+    for (uri, kind) in [("a:{b}", ItemKind::ResourceTemplate), ("a:b", ItemKind::Resource)] {
+        let params = format!(r#"{{"ref":{{"type":"ref/resource","uri":"{uri}"}}}}"#);
+        let complete = || request("completion/complete", &params);
+        assert_eq!(send(&only(kind), complete(), inner_response).await.0, 200, "{uri}");
+        let tools = send(&only(ItemKind::Tool), complete(), inner_response).await;
+        assert_eq!(tools, (403, DENIED.to_owned()), "{uri}");
+    }
+}
+
+#[tokio::test]
+async fn subscriptions_have_maximum() {
+    for (count, status) in [(1024, 200), (1025, 400)] {
+        let uris = vec![r#""a:""#; count].join(",");
+        let params = format!(r#"{{"notifications":{{"resourceSubscriptions":[{uris}]}}}}"#);
+        assert_eq!(gate("subscriptions/listen", &params).await.0, status, "{count}");
+    }
 }
