@@ -27,7 +27,9 @@ pub(crate) struct DuplicateDetector<S> {
     known_keys: PhantomData<S>,
     /// One bit per known key that was found.
     found: u32,
+    /// Number of all members, at most [`MAX_MEMBERS`].
     count: u8,
+    /// Number of the other members, at most `count`.
     others: u8,
     /// Starts of the keys of the other members.
     starts: [u32; MAX_MEMBERS],
@@ -130,12 +132,10 @@ impl<S: KnownKey> DuplicateDetector<S> {
                 return Err(ScanErrorKind::Duplicate { at: key.span.start });
             }
         }
-        if let (Some(start), Some(slot)) =
-            (self.starts.get_mut(others), self.hashes.get_mut(others))
-        {
-            (*start, *slot) = (key.span.start, hash.unwrap_or_default());
-            self.others += 1;
-        }
+        self.starts[others] = key.span.start;
+        // Without a seed, the slot is filled once a key has escapes.
+        self.hashes[others] = hash.unwrap_or(0);
+        self.others += 1;
         Ok(())
     }
 }
@@ -170,7 +170,8 @@ fn fold(char: char) -> impl Iterator<Item = char> {
 }
 
 fn unescaped(literal: &[u8]) -> UnescapedChars<'_> {
-    UnescapedChars::new(std::str::from_utf8(inside(literal)).unwrap_or_default())
+    // Scanned text is UTF-8. Other text has no names that a caller could ask for.
+    UnescapedChars::new(std::str::from_utf8(inside(literal)).unwrap_or(""))
 }
 
 /// Returns a hash of the unescaped name.
@@ -182,7 +183,7 @@ fn hash_of(seed: &RandomState, literal: &[u8]) -> u16 {
 }
 
 fn from(bytes: &[u8], start: u32) -> &[u8] {
-    bytes.get(start as usize..).unwrap_or_default()
+    &bytes[start as usize..]
 }
 
 /// Returns the string literal at `start`, which was read before.

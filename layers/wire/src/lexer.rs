@@ -6,6 +6,7 @@ use crate::{MAX_DEPTH, ScanErrorKind, Span, StringSpan};
 #[derive(Clone, Debug)]
 pub(crate) struct Lexer<'a> {
     pub(crate) bytes: &'a [u8],
+    /// Position, at most the length of `bytes`.
     pub(crate) at: usize,
     /// `true` if nothing follows `bytes`: the end of the text ends a number.
     whole: bool,
@@ -271,7 +272,7 @@ impl<'a> Lexer<'a> {
     fn rest_of_string(&mut self, start: usize) -> Result<StringSpan, Stop> {
         let mut escaped = false;
         loop {
-            self.at += plain(self.bytes.get(self.at..).unwrap_or_default());
+            self.at += plain(&self.bytes[self.at..]);
             match self.peek() {
                 Some(b'"') => {
                     self.at += 1;
@@ -335,7 +336,7 @@ impl<'a> Lexer<'a> {
     }
 
     fn offset(&self) -> u32 {
-        u32::try_from(self.at).unwrap_or(u32::MAX)
+        Span::new(self.at, self.at).start
     }
 }
 
@@ -351,7 +352,7 @@ pub(crate) fn plain(bytes: &[u8]) -> usize {
             return at;
         }
     }
-    let rest = bytes.get(at..).unwrap_or_default();
+    let rest = &bytes[at..];
     at + rest.iter().position(|&byte| is_special(byte)).unwrap_or(rest.len())
 }
 

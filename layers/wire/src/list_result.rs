@@ -239,7 +239,7 @@ impl ListReader<'_> {
     /// prefix is the same item.
     fn skip_unchanged(&mut self, lexer: &mut Lexer<'_>) -> bool {
         let Some(before) = self.before else { return false };
-        let ahead = lexer.bytes.get(lexer.at..).unwrap_or_default();
+        let ahead = &lexer.bytes[lexer.at..];
         let candidates = before.entries.iter().enumerate().skip(self.next_before).take(WINDOW);
         for (index, old) in candidates {
             if !ahead.starts_with(old.item.of(&before.text)) {
@@ -297,7 +297,7 @@ impl ItemReader {
 
 impl MemberType {
     fn check(self, value: &[u8]) -> Result<(), &'static str> {
-        let first = value.first().copied().unwrap_or_default();
+        let first = *value.first().expect("a JSON value has at least one byte");
         let (is_right, problem) = match self {
             Self::String => (first == b'"', "is not a string"),
             Self::Number => (first == b'-' || first.is_ascii_digit(), "is not a number"),

@@ -154,8 +154,9 @@ impl MessagePrefix {
         lexer
             .object(1, |lexer, key| {
                 if let Some(value) = unique_value(lexer, bytes, key, "code", &mut found)? {
-                    let literal = std::str::from_utf8(value.span.of(bytes)).unwrap_or_default();
-                    self.outcome = Some(PrefixOutcome::Error { start, code: literal.parse().ok() });
+                    let literal = std::str::from_utf8(value.span.of(bytes)).ok();
+                    let code = literal.and_then(|literal| literal.parse().ok());
+                    self.outcome = Some(PrefixOutcome::Error { start, code });
                 }
                 Ok(())
             })

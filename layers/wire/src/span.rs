@@ -28,7 +28,7 @@ impl Span {
     /// Returns the bytes at this range of `bytes`, which must be the scanned message; empty if the range is outside.
     #[must_use]
     pub fn of(self, bytes: &[u8]) -> &[u8] {
-        bytes.get(self.start as usize..self.end as usize).unwrap_or_default()
+        bytes.get(self.start as usize..self.end as usize).unwrap_or(&[])
     }
 
     /// Returns the same as [`Span::of`], sharing the storage of `bytes` instead of borrowing it.
@@ -53,10 +53,20 @@ impl Span {
         self.start >= self.end
     }
 
-    /// Creates the range `start..end`. Longer messages than `u32` are rejected before they are read.
+    /// Returns the range of all of `bytes`.
+    ///
+    /// # Panics
+    /// If `bytes` are longer than [`u32::MAX`], which no scanned message is.
+    #[must_use]
+    pub fn whole(bytes: &[u8]) -> Self {
+        Self::new(0, bytes.len())
+    }
+
+    /// Creates the range `start..end`.
     pub(crate) fn new(start: usize, end: usize) -> Self {
-        let clamp = |offset| u32::try_from(offset).unwrap_or(u32::MAX);
-        Self { start: clamp(start), end: clamp(end) }
+        let offset =
+            |at| u32::try_from(at).expect("messages longer than `u32::MAX` are rejected unread");
+        Self { start: offset(start), end: offset(end) }
     }
 }
 

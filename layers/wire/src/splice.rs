@@ -25,7 +25,7 @@ pub struct Splice<'a> {
 
 /// Part of an edited message.
 enum Piece<'a> {
-    /// Bytes of the original.
+    /// Bytes of the original, inside of it: edits are cut to its length.
     Original { start: usize, end: usize },
     /// Bytes of an edit.
     New(&'a [u8]),
@@ -95,7 +95,7 @@ impl<'a> Splice<'a> {
         let mut out = Vec::with_capacity(self.original.len() + added);
         self.write(|piece| match piece {
             Piece::Original { start, end } => {
-                out.extend_from_slice(self.original.get(start..end).unwrap_or_default());
+                out.extend_from_slice(&self.original[start..end]);
             }
             Piece::New(text) => out.extend_from_slice(text),
         });
@@ -104,14 +104,16 @@ impl<'a> Splice<'a> {
 
     /// Returns the edited message in pieces: slices of `original`, which must be the message that this was created from, and
     /// the edits between them. Nothing of the original is copied.
+    ///
+    /// # Panics
+    /// If `original` is shorter than that message.
     #[must_use]
     pub fn pieces(mut self, original: &Bytes) -> Vec<Bytes> {
         self.add_commas();
         let mut out: Vec<Bytes> = Vec::new();
         self.write(|piece| match piece {
             Piece::Original { start, end } => {
-                let end = end.min(original.len());
-                out.push(original.slice(start.min(end)..end));
+                out.push(original.slice(start..end));
             }
             Piece::New(text) => out.push(Bytes::copy_from_slice(text)),
         });

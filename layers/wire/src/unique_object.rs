@@ -110,7 +110,7 @@ impl NestedReader<'_> {
         let (bytes, first, mut marks) = (lexer.bytes, self.names.len(), 0);
         let span = lexer.object(outer, |lexer, key| {
             self.count()?;
-            let names = self.names.get(first..).unwrap_or_default();
+            let names = &self.names[first..];
             let mark = mark(bytes, key);
             let may_repeat = marks & mark != 0 && names.len() < SORT_THRESHOLD;
             if may_repeat && names.iter().any(|other| same(bytes, *other, key)) {

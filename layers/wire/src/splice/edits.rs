@@ -37,6 +37,7 @@ pub(super) enum EditKind {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Edits<'a> {
     inline: [Edit<'a>; INLINE],
+    /// Number of edits in `inline`, at most [`INLINE`].
     count: usize,
     /// All edits, once there are more than [`INLINE`].
     spilled: Vec<Edit<'a>>,
@@ -50,19 +51,11 @@ impl EditKind {
 
 impl<'a> Edits<'a> {
     pub(super) fn as_slice(&self) -> &[Edit<'a>] {
-        if self.spilled.is_empty() {
-            self.inline.get(..self.count).unwrap_or_default()
-        } else {
-            &self.spilled
-        }
+        if self.spilled.is_empty() { &self.inline[..self.count] } else { &self.spilled }
     }
 
     pub(super) fn as_mut_slice(&mut self) -> &mut [Edit<'a>] {
-        if self.spilled.is_empty() {
-            self.inline.get_mut(..self.count).unwrap_or_default()
-        } else {
-            &mut self.spilled
-        }
+        if self.spilled.is_empty() { &mut self.inline[..self.count] } else { &mut self.spilled }
     }
 
     /// Adds `new` and removes earlier edits that overlap it.

@@ -29,16 +29,15 @@ impl ChunkedBuffer {
     pub(super) fn extend(&mut self, mut data: &[u8]) {
         self.length += data.len();
         while !data.is_empty() {
-            let room = self.pieces.last().map_or(0, |piece| piece.capacity() - piece.len());
-            if room == 0 {
+            let open = self.pieces.last_mut().filter(|piece| piece.len() < piece.capacity());
+            let Some(piece) = open else {
                 let length = self.length.next_power_of_two().min(PIECE);
                 self.pieces.push(Vec::with_capacity(length));
                 continue;
-            }
+            };
+            let room = piece.capacity() - piece.len();
             let (fits, rest) = data.split_at(data.len().min(room));
-            if let Some(piece) = self.pieces.last_mut() {
-                piece.extend_from_slice(fits);
-            }
+            piece.extend_from_slice(fits);
             data = rest;
         }
     }
@@ -47,7 +46,7 @@ impl ChunkedBuffer {
     pub(super) fn take(&mut self) -> Bytes {
         let Self { mut pieces, length } = std::mem::take(self);
         if pieces.len() <= 1 {
-            return pieces.pop().map(Bytes::from).unwrap_or_default();
+            return pieces.pop().map_or_else(Bytes::new, Bytes::from);
         }
         let mut whole = Vec::with_capacity(length);
         // Each piece is freed once it is copied.

@@ -20,7 +20,7 @@ pub fn frame(id: Option<&str>, event: Option<&str>, data: &[u8], out: &mut impl 
     while let Some(at) = memchr::memchr2(b'\r', b'\n', rest) {
         let (line, end) = rest.split_at(at);
         data_line(line, out);
-        rest = end.strip_prefix(b"\r\n").or(end.get(1..)).unwrap_or_default();
+        rest = end.strip_prefix(b"\r\n").unwrap_or(&end[1..]);
     }
     data_line(rest, out);
     out.put_u8(b'\n');
@@ -78,11 +78,10 @@ impl Encoder {
                 self.position = end;
                 break;
             };
-            out.put_slice(rest.get(..at).unwrap_or_default());
+            out.put_slice(&rest[..at]);
             out.put_slice(b"\ndata: ");
             self.position += at;
-            let line_end = self.data.get(self.position..).unwrap_or_default();
-            self.position += if line_end.starts_with(b"\r\n") { 2 } else { 1 };
+            self.position += if self.data[self.position..].starts_with(b"\r\n") { 2 } else { 1 };
         }
         let is_complete = self.position >= self.data.len();
         if is_complete {

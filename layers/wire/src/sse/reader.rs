@@ -1,6 +1,6 @@
 //! Reading events from chunks as they come.
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 
 use super::chunked_buffer::ChunkedBuffer;
 
@@ -144,7 +144,7 @@ impl Reader {
         if self.after_cr && !self.chunk.is_empty() {
             self.after_cr = false;
             if self.chunk.starts_with(b"\n") {
-                _ = self.chunk.split_to(1);
+                self.chunk.advance(1);
             }
         }
         if self.mode == Mode::Read && self.line.is_empty() && self.chunk.starts_with(b":") {
@@ -194,7 +194,7 @@ impl Reader {
         };
         self.size += line.len();
         if std::mem::take(&mut self.at_start) && line.starts_with(b"\xEF\xBB\xBF") {
-            _ = line.split_to(3);
+            line.advance(3);
         }
         Step::Line(line)
     }
@@ -203,9 +203,10 @@ impl Reader {
     fn field(&mut self, line: &Bytes) {
         let colon = memchr::memchr(b':', line);
         let name = line.slice(..colon.unwrap_or(line.len()));
-        let mut value = colon.map(|colon| line.slice(colon + 1..)).unwrap_or_default();
+        // A field without a colon has an empty value.
+        let mut value = colon.map_or_else(Bytes::new, |colon| line.slice(colon + 1..));
         if value.starts_with(b" ") {
-            _ = value.split_to(1);
+            value.advance(1);
         }
         match &name[..] {
             b"data" => self.data.add(value),
@@ -215,12 +216,10 @@ impl Reader {
                 self.last_id = Some(Bytes::copy_from_slice(&value));
                 self.current.id = Some(value);
             }
-            b"retry" if !value.is_empty() && value.iter().all(u8::is_ascii_digit) => {
-                let digits = std::str::from_utf8(&value).unwrap_or_default();
-                if let Ok(retry) = digits.parse() {
-                    self.retry = Some(retry);
-                    self.current.retry = Some(retry);
-                }
+            b"retry" if value.iter().all(u8::is_ascii_digit) => {
+                let retry = std::str::from_utf8(&value).ok().and_then(|digits| digits.parse().ok());
+                self.retry = retry.or(self.retry);
+                self.current.retry = retry.or(self.current.retry);
             }
             _ => {}
         }
