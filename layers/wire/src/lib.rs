@@ -22,7 +22,7 @@ pub use error_prefilter::may_contain_error;
 pub use json_string::{parse_json_string, write_json_string};
 pub use list_result::{Entry, ItemError, ItemRules, ListResult, MemberRule, MemberType};
 pub use members::{
-    Elements, Member, Members, RawStr, elements, find, find_span, members, validate,
+    Elements, Member, Members, RawStr, element_spans, elements, find, find_span, members, validate,
 };
 pub use message_prefix::{MessagePrefix, PrefixOutcome, scan_prefix};
 pub use params::{Key, MetaKey, Params};

@@ -81,6 +81,16 @@ pub fn find_span(bytes: &[u8], object: Span, key: &str) -> Option<Span> {
     Some(Span::new(start, start + member.value.len()))
 }
 
+/// Iterates over the ranges of the elements of an array like [`elements`]: `array` is a range of `bytes`, and so are the results.
+pub fn element_spans(bytes: &[u8], array: Span) -> impl Iterator<Item = Span> {
+    let mut elements = elements(array.of(bytes));
+    std::iter::from_fn(move || {
+        let length = elements.next()?.len();
+        let start = array.start as usize + elements.offset();
+        Some(Span::new(start, start + length))
+    })
+}
+
 /// Checks any JSON text by the same rules as [`scan`](crate::scan), apart from those on the envelope.
 pub fn validate(bytes: &[u8]) -> Result<(), ScanErrorKind> {
     check_text(bytes)?;

@@ -63,7 +63,11 @@ impl Span {
     }
 
     /// Creates the range `start..end`.
-    pub(crate) fn new(start: usize, end: usize) -> Self {
+    ///
+    /// # Panics
+    /// If an offset is greater than [`u32::MAX`], which none of a scanned message is.
+    #[must_use]
+    pub fn new(start: usize, end: usize) -> Self {
         let offset =
             |at| u32::try_from(at).expect("messages longer than `u32::MAX` are rejected unread");
         Self { start: offset(start), end: offset(end) }

@@ -365,8 +365,8 @@ impl BackendHandle {
 
     /// Waits until the backend is removed from the configuration.
     pub(crate) async fn retired(&self) {
-        // The sender is owned by `self`, so the channel cannot be closed.
-        _ = self.retired.subscribe().wait_for(|retired| *retired).await;
+        let retired = self.retired.subscribe().wait_for(|retired| *retired).await.map(drop);
+        retired.expect("the sender is owned by `self`");
     }
 
     /// Waits until the first attempt to fetch the offer has ended, at most `patience` after it began.
@@ -374,6 +374,7 @@ impl BackendHandle {
         let FetchStatus::Fetching { since } = self.status() else { return };
         let mut watching = self.status.subscribe();
         let settled = watching.wait_for(|status| !matches!(status, FetchStatus::Fetching { .. }));
+        // After that time, the caller continues with what is known.
         _ = tokio::time::timeout_at(since + patience, settled).await;
     }
 }

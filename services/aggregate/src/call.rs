@@ -165,9 +165,9 @@ impl Call {
         departure.is_some_and(|departure| self.active().depart(departure))
     }
 
-    /// Returns the client's request id, as JSON.
+    /// Returns the client's request id, as JSON; empty for a notification.
     pub(crate) fn id(&self) -> Bytes {
-        self.message.id().map(|id| self.message.bytes.slice_ref(id)).unwrap_or_default()
+        self.message.id().map_or_else(Bytes::new, |id| self.message.bytes.slice_ref(id))
     }
 
     /// Returns the error message that ends the stream of a failed call, and records its code.

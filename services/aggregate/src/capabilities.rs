@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use memchr::{memchr, memchr2_iter};
 use vmcp_core::{McpRequest, Rejection};
-use vmcp_wire::{Envelope, Key, Member, MetaKey, Splice, find, members, scan};
+use vmcp_wire::{Envelope, Key, Member, MetaKey, Params, Span, Splice, find, members, scan};
 
 /// Tasks (`io.modelcontextprotocol/tasks`, revision 2026-07-28).
 pub(crate) const TASKS: &str = "io.modelcontextprotocol/tasks";
@@ -49,8 +49,8 @@ pub(crate) fn bridged<'a>(capabilities: &'a [u8], bridged: &[&str]) -> Cow<'a, [
     for member in members(capabilities).filter(|member| !is_stripped(member)) {
         append(&mut out, member.key.raw(), member.value);
     }
-    let extensions = extensions.map(|extensions| only(extensions, bridged)).unwrap_or_default();
-    if extensions.len() > 2 {
+    let extensions = extensions.map(|extensions| only(extensions, bridged));
+    if let Some(extensions) = extensions.filter(|extensions| extensions.len() > 2) {
         append(&mut out, br#""extensions""#, &extensions);
     }
     out.push(b'}');
@@ -111,9 +111,19 @@ fn append(object: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     object.extend_from_slice(value);
 }
 
+/// Returns the id and the parameters of a request that was scanned before. Since then, only values may have been replaced and
+/// members removed, so its limits still hold.
+pub(crate) fn rescan(message: &[u8]) -> (Span, Params) {
+    let request = match scan(message) {
+        Ok(Envelope::Request { id, params, .. }) => Some((id, params)),
+        Ok(_) | Err(_) => None,
+    };
+    request.expect("a valid request stays valid when values are replaced")
+}
+
 /// Returns the request `message` with its client's capabilities filtered by [`bridged`].
 pub(crate) fn strip(message: Bytes, extensions: &[&str]) -> Bytes {
-    let Ok(Envelope::Request { params, .. }) = scan(&message) else { return message };
+    let (_, params) = rescan(&message);
     let Some(span) = params.meta(MetaKey::ClientCapabilities) else { return message };
     let Cow::Owned(capabilities) = bridged(span.of(&message), extensions) else { return message };
     let mut splice = Splice::new(&message);
@@ -135,7 +145,7 @@ pub(crate) fn for_session(request: &McpRequest, message: &Bytes) -> Bytes {
 }
 
 fn without_task(message: Bytes) -> Bytes {
-    let Ok(Envelope::Request { params, .. }) = scan(&message) else { return message };
+    let (_, params) = rescan(&message);
     let Some(object) = params.span else { return message };
     let mut splice = Splice::new(&message);
     splice.remove_member(object, Key::Task.name());

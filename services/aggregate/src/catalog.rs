@@ -155,7 +155,7 @@ impl<L: Clone> Catalog<L> {
     /// Returns the annotations that the server of a listed item declares.
     pub(crate) fn annotations(&self, kind: Kind, name: &str) -> ToolAnnotations {
         let route = (kind == Kind::Tools).then(|| self.tools.get(name)).flatten();
-        route.map(|route| route.annotations.get()).unwrap_or_default()
+        route.map_or_else(ToolAnnotations::default, |route| route.annotations.get())
     }
 
     /// Returns the kinds of lists that differ from those of an older snapshot.

@@ -40,7 +40,7 @@ pub(crate) async fn wait_for_revocation(caller: &Identity) {
 }
 
 fn time_to_expiry_at(caller: &Identity, now: SystemTime) -> Option<Duration> {
-    Some(caller.expires_at()?.duration_since(now).unwrap_or_default())
+    Some(caller.expires_at()?.duration_since(now).unwrap_or(Duration::ZERO))
 }
 
 #[cfg(test)]

@@ -282,12 +282,12 @@ fn edit<'a>(
     let Ok(Envelope::Response { outcome, .. }) = scan(message) else {
         return Err(BackendError::Malformed("a body that is not a JSON-RPC response").into());
     };
-    let whole = Span { start: 0, end: u32::try_from(message.len()).unwrap_or(u32::MAX) };
+    let whole = Span::whole(message);
     let mut splice = Splice::new(message);
     match found.id {
-        Some(id) => _ = splice.replace(id, expected.client_id.to_vec()),
-        None => _ = splice.set_member(whole, "id", &expected.client_id),
-    }
+        Some(id) => splice.replace(id, expected.client_id.to_vec()),
+        None => splice.set_member(whole, "id", &expected.client_id),
+    };
     if expected.client == Generation::Stateless && expected.backend == Generation::Stateful {
         match outcome {
             Outcome::Result(result) => {
@@ -358,7 +358,7 @@ fn check(
 /// Returns `true` if the error at `start` has the mandatory members (JSON-RPC 2.0, section 5.1). Clients ignore responses with
 /// an incomplete error and keep waiting.
 fn is_error(message: &[u8], start: u32, code: Option<i64>) -> bool {
-    let error = message.get(start as usize..).unwrap_or_default();
+    let error = &message[start as usize..];
     code.is_some() && find(error, "message").is_some_and(|text| text.starts_with(b"\""))
 }
 

@@ -136,7 +136,7 @@ impl Purpose<'_> {
 
 /// Returns the issuer and subject of a caller; empty for an anonymous caller.
 pub(crate) fn principal(identity: &Identity) -> (&str, &str) {
-    (identity.issuer().unwrap_or_default(), identity.subject().unwrap_or_default())
+    (identity.issuer().unwrap_or(""), identity.subject().unwrap_or(""))
 }
 
 /// Returns the seconds since 1970. Replicas have to agree on the expiry, so this is wall-clock time.

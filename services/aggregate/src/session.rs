@@ -24,7 +24,7 @@ pub(crate) use self::streams::{PendingServerRequest, SessionStreams};
 use crate::backend::BackendHandle;
 use crate::backend::handshake::{ClientInfo, update_token};
 use crate::backend::request::{post, with_operation};
-use crate::backend::rpc::notify;
+use crate::backend::rpc::notify_or_log;
 use crate::catalog::Kind;
 use crate::stream::MessageClass;
 use crate::stream::detached::{ClientAccount, ClientBudgets};
@@ -245,9 +245,10 @@ impl Session {
                 &backend_session.caller(),
                 rejection.to_json(Some(&id)),
             ));
-            tokio::spawn(
-                async move { notify(&slot.backend, with_operation(request, "", None)).await },
-            );
+            tokio::spawn(async move {
+                let request = with_operation(request, "", None);
+                notify_or_log(&slot.backend, request, "failed to reject a server request").await;
+            });
         }
     }
 

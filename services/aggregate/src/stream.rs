@@ -6,7 +6,7 @@ pub(crate) mod detached;
 mod state;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,6 +18,7 @@ pub(crate) use self::connection::{Connection, Opening};
 use self::state::StreamState;
 use crate::backend::error::BackendError;
 use crate::stream::detached::{ClientAccount, Disconnect};
+use crate::sync::lock;
 
 /// Maximum number of queued messages.
 const MAX_QUEUED_MESSAGES: usize = 64;
@@ -293,7 +294,7 @@ impl Stream {
     }
 
     fn lock(&self) -> MutexGuard<'_, StreamState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

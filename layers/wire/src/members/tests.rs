@@ -33,6 +33,15 @@ fn finds_the_first_member_by_its_unescaped_name() {
 }
 
 #[test]
+fn finds_the_ranges_of_elements() {
+    let text = br#"{"a":[ 1,"b" ,{}]}"#;
+    let array = find_span(text, Span::whole(text), "a").unwrap();
+    let elements: Vec<_> = element_spans(text, array).map(|element| element.of(text)).collect();
+    assert_eq!(elements, [&b"1"[..], b"\"b\"", b"{}"]);
+    assert_eq!(element_spans(text, Span::whole(text)).count(), 0);
+}
+
+#[test]
 fn finds_the_range_of_a_value() {
     let text = br#" [{"\u0061": {"b" :12}}]"#;
     let object = Span::new(2, text.len() - 1);

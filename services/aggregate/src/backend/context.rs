@@ -116,6 +116,7 @@ impl BackendContext {
         caller: Identity,
         changes: ByGeneration<Vec<Kind>>,
     ) {
+        // Fails only during shutdown, when no client is left to notify.
         _ = self.events.send(BackendEvent::CallerCatalogChanged { caller, changes }).await;
     }
 }

@@ -13,7 +13,7 @@ use vmcp_wire::{elements, find, parse_json_string};
 
 use super::error::BackendError;
 use super::request::{REVISION, SESSION, delete, post, stateless, with_operation};
-use super::rpc::{notify, send_request};
+use super::rpc::{notify, notify_or_log, send_request};
 use super::sse_transport::ChannelHandle;
 use super::{BackendHandle, SupportedModes, is_unauthorized};
 use crate::sync::lock;
@@ -63,9 +63,8 @@ pub(crate) async fn open(
         Ok(reply) => reply,
         Err(error) => return Err(refused(error)),
     };
-    let spoken =
-        find(&reply.result, "protocolVersion").and_then(parse_json_string).unwrap_or_default();
-    let known = STATEFUL.into_iter().find(|revision| *revision == spoken);
+    let spoken = find(&reply.result, "protocolVersion").and_then(parse_json_string);
+    let known = STATEFUL.into_iter().find(|revision| spoken.as_deref() == Some(*revision));
     let revision = HeaderValue::from_static(known.unwrap_or(LATEST_STATEFUL));
     // Copied: the header is a slice of the read buffer, and a session is long-lived.
     let session = reply.headers.get(SESSION);
@@ -195,10 +194,11 @@ impl BackendSession {
         self.session.is_some() || self.lease.is_some()
     }
 
-    /// Ends the session at the backend. Errors are ignored.
+    /// Ends the session at the backend.
     pub(crate) async fn close(&self, backend: &BackendHandle) {
         if self.can_end() {
-            _ = notify(backend, self.sign(delete(backend, &self.caller()))).await;
+            let request = self.sign(delete(backend, &self.caller()));
+            notify_or_log(backend, request, "failed to close a session at a backend").await;
         }
     }
 
@@ -263,9 +263,10 @@ pub(crate) async fn probe(
     let (request, id) = request(backend, "server/discover", "", client_info);
     match send_request(backend, request, &id).await {
         Ok(reply) => {
-            let versions = find(&reply.result, "supportedVersions").unwrap_or_default();
             let lists = |known: &dyn Fn(&str) -> bool| {
-                elements(versions).filter_map(parse_json_string).any(|version| known(&version))
+                let versions = find(&reply.result, "supportedVersions").into_iter();
+                let mut versions = versions.flat_map(elements).filter_map(parse_json_string);
+                versions.any(|version| known(&version))
             };
             let stateless = lists(&|version| version == STATELESS);
             let stateful = lists(&|version| STATEFUL.contains(&version));

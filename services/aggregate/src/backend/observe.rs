@@ -57,8 +57,9 @@ impl ObservationRound {
 
     /// Waits until one generation has been fetched.
     async fn fetched(&self, generation: Generation) {
-        // The sender is owned by `self`, so the channel cannot be closed.
-        _ = self.0.subscribe().wait_for(|fetched| *fetched.of(generation)).await;
+        let fetched =
+            self.0.subscribe().wait_for(|fetched| *fetched.of(generation)).await.map(drop);
+        fetched.expect("the sender is owned by `self`");
     }
 }
 

@@ -35,7 +35,7 @@ impl BackendHandle {
 
     /// Waits until no session of this backend is being closed.
     pub(crate) async fn closed(&self) {
-        // The sender is owned by `self`, so the channel cannot be closed.
-        _ = self.closing.subscribe().wait_for(|count| *count == 0).await;
+        let closed = self.closing.subscribe().wait_for(|count| *count == 0).await.map(drop);
+        closed.expect("the sender is owned by `self`");
     }
 }

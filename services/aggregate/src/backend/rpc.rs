@@ -17,6 +17,9 @@ use super::event_reader::EventReader;
 /// Maximum size of a response to the gateway itself, in bytes.
 pub(crate) const MAX_RESPONSE_BYTES: usize = 16 << 20;
 
+/// Code of an error without a valid one, which JSON-RPC does not use.
+const NO_CODE: i64 = 0;
+
 /// Response to a request of the gateway.
 #[derive(Debug)]
 pub(crate) struct RpcResponse {
@@ -108,6 +111,17 @@ pub(crate) async fn notify(
     if code.is_success() { Ok(()) } else { Err(status(code).into()) }
 }
 
+/// Sends a message like [`notify`]. A failure is logged as `event`, because no caller waits for the outcome.
+pub(crate) async fn notify_or_log(
+    backend: &BackendHandle,
+    request: Request<Full<Bytes>>,
+    event: &'static str,
+) {
+    if let Err(error) = notify(backend, request).await {
+        tracing::debug!(backend = backend.name(), %error, "{event}");
+    }
+}
+
 pub(crate) fn status(code: StatusCode) -> BackendError {
     if code == StatusCode::NOT_FOUND {
         BackendError::SessionGone
@@ -159,14 +173,14 @@ fn outcome<T>(
 /// Converts a JSON-RPC error object.
 pub(crate) fn rpc(error: &[u8]) -> BackendError {
     let code = find(error, "code").and_then(|code| std::str::from_utf8(code).ok()?.parse().ok());
-    let message = find(error, "message").and_then(parse_json_string).unwrap_or_default();
-    BackendError::Rpc { code: code.unwrap_or(0), message: message.chars().take(200).collect() }
+    let message = find(error, "message").and_then(parse_json_string);
+    let message = message.map_or_else(String::new, |text| text.chars().take(200).collect());
+    BackendError::Rpc { code: code.unwrap_or(NO_CODE), message }
 }
 
 /// Returns `true` if the body of a 404 reports another error than a missing session. Unknown methods may yield 404 too.
 fn sessionless(message: &[u8]) -> bool {
-    let error = find(message, "error").unwrap_or_default();
-    find(error, "code") != Some(b"-32601")
+    find(message, "error").and_then(|error| find(error, "code")) != Some(b"-32601")
 }
 
 /// Returns `true` if an error response means that the session is unknown. Revision 2025-11-25 requires 404; some servers

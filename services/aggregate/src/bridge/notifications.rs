@@ -77,6 +77,7 @@ async fn for_session(
             };
             read(&slot, &backend_session, &mut reading, |message| {
                 let relay = relay.clone();
+                // Without an expected response, a relay only ends with the stream.
                 async move { _ = relay.pass(message, None).await }
             })
             .await

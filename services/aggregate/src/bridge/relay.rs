@@ -11,7 +11,7 @@ use vmcp_wire::{Envelope, Key, Params, Span, Splice, find, scan};
 use crate::backend::handshake::BackendSession;
 use crate::backend::observe::kind_of_change;
 use crate::backend::request::{post, with_operation};
-use crate::backend::rpc::notify;
+use crate::backend::rpc::notify_or_log;
 use crate::capabilities::required_capability;
 use crate::notify::authorizer::NotificationFilter;
 use crate::session::{BackendSessionSlot, PendingServerRequest, Session};
@@ -81,7 +81,7 @@ impl Relay {
 
     /// Adds the request's id to an error response without one.
     fn assign_id(&self, message: &Bytes) -> Bytes {
-        let whole = Span { start: 0, end: u32::try_from(message.len()).unwrap_or(u32::MAX) };
+        let whole = Span::whole(message);
         let mut splice = Splice::new(message);
         splice.set_member(whole, "id", self.expected.as_deref().unwrap_or(b"0"));
         splice.finish()
@@ -179,9 +179,7 @@ impl Relay {
         let backend = &self.slot.backend;
         let request =
             self.backend_session.sign(post(backend, &self.backend_session.caller(), answer));
-        if let Err(error) = notify(backend, with_operation(request, "", self.cause.as_ref())).await
-        {
-            tracing::debug!(backend = backend.name(), %error, "failed to deliver the client's response");
-        }
+        let request = with_operation(request, "", self.cause.as_ref());
+        notify_or_log(backend, request, "failed to deliver the client's response").await;
     }
 }

@@ -22,7 +22,7 @@ use crate::backend::observe::kind_of_change;
 use crate::backend::request::post_stateless;
 use crate::backend::rpc::status;
 use crate::call::{Call, Target};
-use crate::capabilities::required_capability;
+use crate::capabilities::{required_capability, rescan};
 use crate::catalog::{add_headers, define_literal};
 use crate::response::{self, AdaptedResponse, BufferedResults, ExpectedResponse, ResponseBuffer};
 use crate::session::{ActiveCallGuard, PendingServerRequest, Session};
@@ -43,7 +43,7 @@ pub(crate) async fn call(
         Err(rejection) => return Ok(Err(rejection)),
     };
     let bridge = BridgedCall { call, session, target, guard };
-    let first = bridge.with_client_info();
+    let first = bridge.outgoing(&[]);
     let state = tokio::select! {
         state = bridge.send(first) => state?,
         () = bridge.guard.cancelled.notified() => return Err(BackendError::Cancelled.into()),
@@ -75,33 +75,38 @@ enum CallState {
 }
 
 impl BridgedCall {
-    /// Returns the client's request with the client information that a stateless server requires.
-    fn with_client_info(&self) -> Bytes {
+    /// Returns the client's request with the client information that a stateless server requires, and in later rounds with
+    /// `answers`: the client's responses and the backend's state.
+    fn outgoing(&self, answers: &[(Key, &[u8])]) -> Bytes {
         let message = &self.target.message;
-        let Ok(Envelope::Request { params, .. }) = scan(message) else { return message.clone() };
+        let (_, params) = rescan(message);
         let level = self.session.level();
-        let add = meta_members(self.session.client_info(&self.call.caller), level.as_deref());
+        let meta = meta_members(self.session.client_info(&self.call.caller), level.as_deref());
+        let meta = meta.iter().map(|(key, value)| (*key, &value[..]));
         let mut splice = Splice::new(message);
+        let Some(object) = params.span else {
+            let meta = object_of(meta);
+            let answers = answers.iter().map(|(key, value)| (key.name(), *value));
+            let params = object_of(answers.chain([(Key::Meta.name(), &meta[..])]));
+            splice.set_member(Span::whole(message), "params", &params);
+            return splice.finish();
+        };
         // Only stateless clients carry rounds, and theirs are sealed. Such members in a request of this generation do not
         // originate from the backend.
         for key in [Key::InputResponses, Key::RequestState] {
-            if let (Some(_), Some(object)) = (params.get(key), params.span) {
-                splice.remove_member(object, key.name());
+            match answers.iter().find(|(answered, _)| *answered == key) {
+                Some((_, value)) => _ = splice.set_member(object, key.name(), value),
+                None if params.get(key).is_some() => _ = splice.remove_member(object, key.name()),
+                None => {}
             }
         }
-        match (params.get(Key::Meta), params.span) {
-            (Some(object), _) => {
-                for (key, value) in &add {
+        match params.get(Key::Meta) {
+            Some(object) => {
+                for (key, value) in meta {
                     splice.set_member(object, key, value);
                 }
             }
-            (None, Some(object)) => _ = splice.set_member(object, "_meta", &object_of(&add)),
-            (None, None) => {
-                let whole =
-                    Span { start: 0, end: u32::try_from(message.len()).unwrap_or(u32::MAX) };
-                let params = [b"{\"_meta\":", &object_of(&add)[..], b"}"].concat();
-                splice.set_member(whole, "params", &params);
-            }
+            None => _ = splice.set_member(object, Key::Meta.name(), &object_of(meta)),
         }
         splice.finish()
     }
@@ -284,10 +289,9 @@ impl BridgedCall {
             return Err(BackendError::Malformed("a body that is not a JSON-RPC response").into());
         };
         let result = result.of(message);
-        let server_requests = find(result, "inputRequests").unwrap_or_default();
         let _pause = self.guard.hold.pause();
         let mut asked = Vec::new();
-        for server_request in members(server_requests) {
+        for server_request in find(result, "inputRequests").into_iter().flat_map(members) {
             let answer = self.ask_client(server_request.value, stream)?;
             asked.push(async move { Ok::<_, BoxError>((server_request.key.raw(), answer.await)) });
         }
@@ -314,7 +318,9 @@ impl BridgedCall {
             responses.extend_from_slice(given.of(&answer));
         }
         responses.push(b'}');
-        Ok(self.retry(result, &responses))
+        let state = find(result, "requestState").map(|state| (Key::RequestState, state));
+        let answers = [Some((Key::InputResponses, &responses[..])), state];
+        Ok(self.outgoing(&answers.into_iter().flatten().collect::<Vec<_>>()))
     }
 
     /// Sends one server request to the client.
@@ -323,10 +329,9 @@ impl BridgedCall {
         server_request: &[u8],
         stream: &Stream,
     ) -> Result<oneshot::Receiver<Bytes>, BoxError> {
-        let method = find(server_request, "method")
-            .and_then(vmcp_wire::parse_json_string)
-            .unwrap_or_default();
-        let capability = required_capability(&method)
+        let method = find(server_request, "method").and_then(vmcp_wire::parse_json_string);
+        let (capability, method) = method
+            .and_then(|method| Some((required_capability(&method)?, method)))
             .ok_or(BackendError::ServerRequest("sent a server request with an unknown method"))?;
         if find(self.session.capabilities(), capability).is_none() {
             let problem = "sent a server request for which the client declared no capability";
@@ -355,24 +360,11 @@ impl BridgedCall {
         }
         Ok(receiver)
     }
-
-    /// Builds the next request, with the responses and the backend's state.
-    fn retry(&self, asked: &[u8], responses: &[u8]) -> Bytes {
-        let first = self.with_client_info();
-        let Ok(Envelope::Request { params, .. }) = scan(&first) else { return first };
-        let Some(object) = params.span else { return first };
-        let mut splice = Splice::new(&first);
-        splice.set_member(object, "inputResponses", responses);
-        if let Some(state) = find(asked, "requestState") {
-            splice.set_member(object, "requestState", state);
-        }
-        splice.finish()
-    }
 }
 
-fn object_of(add: &[(&'static str, Vec<u8>)]) -> Vec<u8> {
+fn object_of<'a>(members: impl Iterator<Item = (&'static str, &'a [u8])>) -> Vec<u8> {
     let mut object = vec![b'{'];
-    for (key, value) in add {
+    for (key, value) in members {
         if object.len() > 1 {
             object.push(b',');
         }

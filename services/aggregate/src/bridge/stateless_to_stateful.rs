@@ -28,7 +28,7 @@ use crate::backend::request::post;
 use crate::backend::rpc::is_session_unknown_error;
 use crate::backend::rpc::status;
 use crate::call::{Call, Target};
-use crate::capabilities::{BRIDGED_IN_SESSIONS, bridged};
+use crate::capabilities::{BRIDGED_IN_SESSIONS, bridged, rescan};
 use crate::response::{self, AdaptedResponse, BufferedResults, ExpectedResponse, ResponseBuffer};
 use crate::session::cancellation::Cancellation;
 use crate::session::stateless_sessions::Key as SharedKey;
@@ -196,9 +196,7 @@ impl InFlightCall {
 /// that exist only in the stateless generation.
 fn outgoing(target: &Target, id: &Bytes) -> Bytes {
     let message = &target.message;
-    let Ok(Envelope::Request { id: theirs, params, .. }) = scan(message) else {
-        return message.clone();
-    };
+    let (theirs, params) = rescan(message);
     let mut splice = Splice::new(message);
     splice.replace(theirs, id.to_vec());
     if let Some(object) = params.get(Key::Meta) {

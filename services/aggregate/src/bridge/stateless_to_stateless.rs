@@ -22,7 +22,7 @@ use crate::backend::observe::kind_of_change;
 use crate::backend::request::post_stateless;
 use crate::backend::rpc::status;
 use crate::call::{Call, Target};
-use crate::capabilities::{BRIDGED, must_strip, required_capability, strip};
+use crate::capabilities::{BRIDGED, must_strip, required_capability, rescan, strip};
 use crate::catalog::{add_headers, define_literal};
 use crate::event_stream::event_stream;
 use crate::event_stream::next_piece;
@@ -228,9 +228,7 @@ pub(crate) fn unsealed(call: &Call, target: &Target) -> Result<Bytes, Rejection>
     if carried(call)?.is_none() {
         return Ok(target.message.clone());
     }
-    let Ok(Envelope::Request { params, .. }) = scan(&target.message) else {
-        return Ok(target.message.clone());
-    };
+    let (_, params) = rescan(&target.message);
     let Some(text) = params.text(&target.message, Key::RequestState) else {
         return Ok(target.message.clone());
     };
@@ -285,6 +283,6 @@ pub(crate) fn purpose<'a>(call: &'a Call, target: &'a Target) -> Purpose<'a> {
         backend: target.backend.name(),
         method: target.method,
         target: &target.literal,
-        arguments: call.message.param(Key::Arguments).unwrap_or_default(),
+        arguments: call.message.param(Key::Arguments).unwrap_or(&[]),
     }
 }

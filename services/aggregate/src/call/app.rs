@@ -8,7 +8,9 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use http::Response;
 use vmcp_core::{Body, Item, ItemKind, MediaType, Rejection};
-use vmcp_wire::{Envelope, Outcome, Span, Splice, elements, find_span, parse_json_string, scan};
+use vmcp_wire::{
+    Envelope, Outcome, Span, Splice, element_spans, find_span, parse_json_string, scan,
+};
 
 use super::{Call, Target};
 use crate::backend::BackendHandle;
@@ -60,8 +62,8 @@ pub(super) fn tool<'a>(
 /// Returns `true` if the session has opened a user interface of the backend. Without a session, requests may come from several
 /// clients.
 fn has_opened(call: &Call, backend: &Arc<BackendHandle>) -> bool {
-    let backend_slots =
-        call.session.as_ref().map(|session| session.backend_slots()).unwrap_or_default();
+    let Some(session) = &call.session else { return false };
+    let backend_slots = session.backend_slots();
     let mut backend_slots = backend_slots.iter().filter(|slot| slot.backend.id == backend.id);
     // Relaxed: the flag does not guard other memory.
     backend_slots.any(|slot| slot.has_open_app.load(Ordering::Relaxed))
@@ -99,13 +101,7 @@ fn renamed(message: Bytes, own: &str, known: &[u8]) -> Bytes {
     };
     let Some(contents) = find_span(&message, result, "contents") else { return message };
     let mut splice = Splice::new(&message);
-    let mut all = elements(contents.of(&message));
-    let mut count = 0;
-    while let Some(content) = all.next().filter(|_| count < MAX_CONTENTS) {
-        count += 1;
-        let at = |offset: usize| u32::try_from(offset).unwrap_or(u32::MAX);
-        let start = contents.start + at(all.offset());
-        let content = Span { start, end: start + at(content.len()) };
+    for content in element_spans(&message, contents).take(MAX_CONTENTS) {
         let uri = find_span(&message, content, "uri")
             .map(|uri| (uri, parse_json_string(uri.of(&message))));
         if let Some((uri, Some(name))) = uri

@@ -8,7 +8,7 @@ use vmcp_core::{
     BoxError, CallerPermissions, Decision, Generation, Item, ItemBackend, ItemKind, Rejection,
     ToolAnnotations,
 };
-use vmcp_wire::{Key, Span, Splice, find, parse_json_string};
+use vmcp_wire::{Key, Span, Splice, find, find_span, parse_json_string};
 
 use super::{Call, app};
 use crate::backend::BackendHandle;
@@ -143,35 +143,33 @@ impl Target {
         let span =
             message.span(Key::Ref).ok_or_else(|| refuse("completion/complete needs params.ref"))?;
         let reference = span.of(&message.bytes);
-        let kind = find(reference, "type").and_then(parse_json_string).unwrap_or_default();
-        let member = if kind == "ref/prompt" { "name" } else { "uri" };
+        let kind = find(reference, "type").and_then(parse_json_string);
         let argument = message.param(Key::Argument).and_then(|argument| find(argument, "name"));
-        if !matches!(&*kind, "ref/prompt" | "ref/resource") || argument.is_none() {
-            return Err(refuse(
-                "completion/complete needs params.ref of type ref/prompt or ref/resource, \
-                 and params.argument with a name",
-            ));
-        }
-        let value = find(reference, member);
-        let named = value
-            .and_then(parse_json_string)
+        let member = match kind.as_deref() {
+            Some("ref/prompt") if argument.is_some() => "name",
+            Some("ref/resource") if argument.is_some() => "uri",
+            _ => {
+                return Err(refuse(
+                    "completion/complete needs params.ref of type ref/prompt or ref/resource, \
+                     and params.argument with a name",
+                ));
+            }
+        };
+        let (value, named) = find_span(&message.bytes, span, member)
+            .and_then(|value| Some((value, parse_json_string(value.of(&message.bytes))?)))
             .ok_or_else(|| refuse(format!("params.ref needs {member}, a string")))?;
-        if kind == "ref/resource" {
+        if member == "uri" {
             let template = all.is_template(&named);
             let kind = if template { ItemKind::ResourceTemplate } else { ItemKind::Resource };
             let owner = owner(call, kind, &named, all)?;
-            return Ok(Self::kept(call, method, owner, value.unwrap_or_default()));
+            return Ok(Self::kept(call, method, owner, value.of(&message.bytes)));
         }
         let route = all.prompts.get(&named).filter(|route| route.shown);
         let route = route.ok_or_else(|| missing(call, ItemKind::Prompt, &named))?;
         let (kind, annotations) = (ItemKind::Prompt, ToolAnnotations::default());
         let backend = call.item_backend(all, &route.backend);
         admitted(call, &Item { kind, name: &named, annotations, backend }, None)?;
-        let start = value.map_or(0, |value| value.as_ptr() as usize - reference.as_ptr() as usize);
-        let start = span.start + u32::try_from(start).unwrap_or(0);
-        let length = value.map_or(0, |value| u32::try_from(value.len()).unwrap_or(0));
-        let span = Span { start, end: start + length };
-        Ok(Self::renamed(call, method, span, route).decided_for(backend))
+        Ok(Self::renamed(call, method, value, route).decided_for(backend))
     }
 
     fn located(
@@ -257,7 +255,7 @@ impl Target {
 
     /// Returns the backend's own name, or the URI.
     pub(crate) fn name(&self) -> Cow<'_, str> {
-        parse_json_string(&self.literal).unwrap_or_default()
+        parse_json_string(&self.literal).expect("a target is named by a JSON string")
     }
 }
 

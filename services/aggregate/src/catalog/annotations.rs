@@ -54,7 +54,9 @@ fn of(item: Item<'_>, change: &Override) -> ToolAnnotations {
 }
 
 fn said(definition: &[u8]) -> ToolAnnotations {
-    let annotations = find(definition, "annotations").unwrap_or_default();
+    let Some(annotations) = find(definition, "annotations") else {
+        return ToolAnnotations::default();
+    };
     read(|name| match find(annotations, name) {
         Some(b"true") => Some(true),
         Some(b"false") => Some(false),

@@ -232,8 +232,7 @@ fn alias(backend: &str, uri: &str) -> String {
             b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
                 alias.push(byte.into());
             }
-            // Writing to a string cannot fail.
-            _ => _ = write!(alias, "%{byte:02X}"),
+            _ => write!(alias, "%{byte:02X}").expect("writing to a string does not fail"),
         }
     }
     alias.push('/');

@@ -22,7 +22,8 @@ pub(super) struct Candidate<'a> {
 impl Candidate<'_> {
     /// Returns the backend's own name of the item.
     fn own(&self) -> Cow<'_, str> {
-        self.items.stateful.or(self.items.stateless).map(Item::key).unwrap_or_default()
+        let item = self.items.stateful.or(self.items.stateless);
+        item.map(Item::key).expect("a candidate has an item of one generation")
     }
 }
 
@@ -255,5 +256,5 @@ fn describe_resolution(rules: &Rules, kind: Kind, contenders: &[String], own: &s
 
 /// Ranks listed backends in their order and other backends after them by name.
 fn rank<'a>(order: &[String], name: &'a str) -> (usize, &'a str) {
-    (order.iter().position(|listed| listed == name).unwrap_or(usize::MAX), name)
+    (order.iter().position(|listed| listed == name).unwrap_or(order.len()), name)
 }

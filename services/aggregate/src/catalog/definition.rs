@@ -16,17 +16,16 @@ pub(crate) fn define(
 ) {
     let (raw, at) = (item.raw(), item.at());
     if change.is_none() && interface.is_none() {
-        let (before, behind) = (raw.get(..at.start as usize), raw.get(at.end as usize..));
-        out.extend_from_slice(before.unwrap_or_default());
+        out.extend_from_slice(&raw[..at.start as usize]);
         if item.is(name) {
             out.extend_from_slice(at.of(raw));
         } else {
             write_json_string(name, out);
         }
-        out.extend_from_slice(behind.unwrap_or_default());
+        out.extend_from_slice(&raw[at.end as usize..]);
         return;
     }
-    let whole = Span { start: 0, end: u32::try_from(raw.len()).unwrap_or(u32::MAX) };
+    let whole = Span::whole(raw);
     let mut splice = Splice::new(raw);
     splice.replace(at, literal(name));
     if let Some(description) = change.and_then(|change| change.description.as_ref()) {
@@ -43,10 +42,9 @@ pub(crate) fn define(
 
 /// Merges the override's annotations into those of the tool.
 fn annotations(raw: &[u8], change: &Override) -> Vec<u8> {
-    let old = find(raw, "annotations").unwrap_or_default();
+    let old = find(raw, "annotations").into_iter().flat_map(members);
     let mut out = vec![b'{'];
-    let kept = members(old)
-        .filter(|member| !change.annotations.iter().any(|(name, _)| member.key.is(name)));
+    let kept = old.filter(|member| !change.annotations.iter().any(|(name, _)| member.key.is(name)));
     for member in kept {
         append(&mut out, member.key.raw(), member.value);
     }

@@ -1,6 +1,8 @@
 //! Schema rules for items (MCP 2025-11-25 and 2026-07-28, schema: `Tool`, `Prompt`, `Resource`, `ResourceTemplate`). Clients
 //! validate a list as a whole, so one invalid item would make them reject all others.
 
+use std::borrow::Cow;
+
 use vmcp_wire::{ItemRules, MemberRule, MemberType};
 
 use super::Kind;
@@ -84,7 +86,7 @@ pub(super) fn report<L>(parts: &[CatalogInput<'_, L>], conflicts: &mut Vec<Confl
                 for (name, fault) in items.faults().take(MAX_REPORTED) {
                     let conflict = Conflict {
                         kind: singular(kind),
-                        name: name.unwrap_or_default().into_owned(),
+                        name: name.map_or_else(String::new, Cow::into_owned),
                         contenders: vec![part.name.to_owned()],
                         resolution: format!("left out: {} {}", fault.member, fault.problem),
                     };

@@ -61,7 +61,8 @@ impl<L> Routes<L> {
 
     /// Adds the route of a name that has none yet.
     pub(crate) fn add(&mut self, name: &str, route: Route<L>) {
-        let number = u32::try_from(self.targets.len()).unwrap_or(u32::MAX);
+        let number = u32::try_from(self.targets.len());
+        let number = number.expect("limited offers have far fewer items");
         self.names.push(name, "");
         self.targets.push(route);
         let (names, hasher) = (&self.names, &self.hasher);

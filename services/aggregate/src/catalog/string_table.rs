@@ -17,8 +17,8 @@ impl StringTable {
     pub(crate) fn push(&mut self, first: &str, second: &str) {
         self.all.push_str(first);
         self.all.push_str(second);
-        // The total stays far below 4 GiB because backend responses are limited in size.
-        self.ends.push(u32::try_from(self.all.len()).unwrap_or(u32::MAX));
+        let end = u32::try_from(self.all.len());
+        self.ends.push(end.expect("limited offers have far less than 4 GiB of names"));
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -30,12 +30,10 @@ impl StringTable {
         self.all.len() + self.ends.len() * size_of::<u32>()
     }
 
-    /// Returns the string at this index; empty if there is none.
+    /// Returns the string at this index, which must be below [`len`](Self::len).
     pub(crate) fn get(&self, number: usize) -> &str {
-        let end = |number: usize| self.ends.get(number).map(|end| *end as usize);
-        let start = number.checked_sub(1).map_or(Some(0), end);
-        let text = start.zip(end(number)).and_then(|(start, end)| self.all.get(start..end));
-        text.unwrap_or_default()
+        let start = if number == 0 { 0 } else { self.ends[number - 1] as usize };
+        &self.all[start..self.ends[number] as usize]
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &str> {
@@ -69,7 +67,7 @@ mod tests {
             texts.push(first, second);
         }
         assert_eq!(texts.iter().collect::<Vec<_>>(), ["a_x", "", "b"]);
-        assert_eq!((texts.get(2), texts.get(3)), ("b", ""));
+        assert_eq!((texts.len(), texts.get(2)), (3, "b"));
     }
 
     #[test]

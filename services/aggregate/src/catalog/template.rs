@@ -63,9 +63,9 @@ fn expand(mut template: &[u8], uri: &[u8], steps: &mut usize) -> Option<bool> {
 }
 
 fn spend(steps: &mut usize, work: usize) -> bool {
-    let left = steps.checked_sub(work);
-    *steps = left.unwrap_or(0);
-    left.is_some()
+    let is_enough = *steps >= work;
+    *steps = steps.saturating_sub(work);
+    is_enough
 }
 
 /// Marks in `next` the ends of a literal that begins at one of `starts`.

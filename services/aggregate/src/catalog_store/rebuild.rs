@@ -60,11 +60,10 @@ impl CatalogStore {
             snapshot.combine(&[])
         } else {
             let making = Arc::clone(&snapshot);
-            let Ok(catalogs) = tokio::task::spawn_blocking(move || making.combine(&[])).await
-            else {
-                return;
-            };
-            catalogs
+            match tokio::task::spawn_blocking(move || making.combine(&[])).await {
+                Ok(catalogs) => catalogs,
+                Err(error) => return tracing::error!(%error, "failed to build the catalog"),
+            }
         };
         let old = snapshot.catalogs();
         let changes = catalogs.changes(&old);

@@ -9,7 +9,7 @@ use vmcp_core::{Body, Rejection, code};
 use vmcp_wire::{Key, Span, Splice};
 
 use crate::backend::request::{post, with_operation};
-use crate::backend::rpc::notify;
+use crate::backend::rpc::notify_or_log;
 use crate::call::Call;
 use crate::response::result;
 use crate::session::{PendingServerRequest, Session};
@@ -51,9 +51,7 @@ pub(crate) async fn handle_response(
             splice.replace(id, theirs.to_vec());
             let request = backend_session.sign(post(&slot.backend, &call.caller, splice.finish()));
             let request = with_operation(request, "", call.cause());
-            if let Err(error) = notify(&slot.backend, request).await {
-                tracing::debug!(backend = slot.backend.name(), %error, "failed to deliver the client's response");
-            }
+            notify_or_log(&slot.backend, request, "failed to deliver the client's response").await;
             Ok(accepted())
         }
         (Some(PendingServerRequest::Call(waiting)), _) => {
@@ -95,7 +93,8 @@ async fn cancel(call: &Call, session: &Arc<Session>) {
     if let Some(backend_session) = under_way {
         let backend = &running.cancellation().slot.backend;
         let request = backend_session.sign(post(backend, &call.caller, call.message.bytes.clone()));
-        _ = notify(backend, with_operation(request, "notifications/cancelled", call.cause())).await;
+        let request = with_operation(request, "notifications/cancelled", call.cause());
+        notify_or_log(backend, request, "failed to cancel a call at a backend").await;
     }
 }
 
@@ -107,7 +106,7 @@ async fn tell_all(call: &Call, session: &Arc<Session>) {
         let request =
             backend_session.sign(post(&slot.backend, &call.caller, call.message.bytes.clone()));
         let request = with_operation(request, "notifications/roots/list_changed", call.cause());
-        _ = notify(&slot.backend, request).await;
+        notify_or_log(&slot.backend, request, "failed to forward a notification").await;
     });
     join_all(telling).await;
 }

@@ -47,9 +47,9 @@ fn wanted(call: &Call) -> Result<ListenFilter, Rejection> {
         ("resourcesListChanged", Kind::Resources),
     ];
     let kinds = kinds.into_iter().filter(|(member, _)| on(member)).map(|(_, kind)| kind).collect();
-    let uris = find(filter, "resourceSubscriptions").unwrap_or_default();
+    let uris = find(filter, "resourceSubscriptions").into_iter().flat_map(elements);
     let mut resources: Vec<String> =
-        elements(uris).filter_map(parse_json_string).map(std::borrow::Cow::into_owned).collect();
+        uris.filter_map(parse_json_string).map(std::borrow::Cow::into_owned).collect();
     resources.sort();
     resources.dedup();
     let tasks = tasks::wanted(call, filter)?;

@@ -15,6 +15,9 @@ use vmcp_core::Body;
 use crate::call::Call;
 use crate::dispatch::{DispatchOutcome, Dispatcher};
 
+/// Contract of [`Future::poll`].
+const POLLED: &str = "a future is not polled after it is ready";
+
 /// Response future of [`Gateway`].
 pub struct ResponseFuture(Kind);
 
@@ -53,11 +56,9 @@ impl Future for ResponseFuture {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
-            Kind::Done(response) => {
-                response.take().map_or(Poll::Pending, |done| Poll::Ready(Ok(done)))
-            }
+            Kind::Done(response) => Poll::Ready(Ok(response.take().expect(POLLED))),
             Kind::Pending(answering) => {
-                let Some(future) = &mut answering.future else { return Poll::Pending };
+                let future = answering.future.as_mut().expect(POLLED);
                 let polled = future.as_mut().poll(cx).map(Ok);
                 if polled.is_ready() {
                     answering.future = None;

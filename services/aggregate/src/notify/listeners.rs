@@ -168,15 +168,16 @@ fn tagged(message: &Bytes, id: &[u8]) -> Option<Bytes> {
     }
     let mut splice = Splice::new(message);
     match (params.get(Key::Meta), params.span) {
-        (Some(meta), _) => _ = splice.set_member(meta, TAG, id),
+        (Some(meta), _) => {
+            splice.set_member(meta, TAG, id);
+        }
         (None, Some(object)) => {
             let meta = [b"{\"", TAG.as_bytes(), b"\":", id, b"}"].concat();
             splice.set_member(object, "_meta", &meta);
         }
         (None, None) => {
             let meta = [b"{\"_meta\":{\"", TAG.as_bytes(), b"\":", id, b"}}"].concat();
-            let whole = Span { start: 0, end: u32::try_from(message.len()).ok()? };
-            splice.set_member(whole, "params", &meta);
+            splice.set_member(Span::whole(message), "params", &meta);
         }
     }
     Some(splice.finish())

@@ -69,7 +69,7 @@ impl ActiveCall {
         if let Some(departure) = self.departure() {
             stream.begin_without_client(departure);
         }
-        _ = self.stream.set(Arc::clone(stream));
+        self.stream.set(Arc::clone(stream)).expect("a request has one stream for its response");
     }
 
     /// Returns `true` if a client is connected for the response.

@@ -18,7 +18,7 @@ use super::leases::{Lease, Leases};
 use crate::backend::BackendHandle;
 use crate::backend::handshake::{self, BackendSession, ClientInfo};
 use crate::backend::request::{post, with_operation};
-use crate::backend::rpc::{notify, send_request};
+use crate::backend::rpc::{notify_or_log, send_request};
 use crate::catalog::define_literal;
 use crate::sync::lock;
 
@@ -115,7 +115,12 @@ impl BackendSessionSlot {
         for uri in self.subscriptions() {
             let uri = String::from_utf8_lossy(&define_literal(&uri)).into_owned();
             let params = format!("{{\"uri\":{uri}}}");
-            _ = self.set(backend_session, "resources/subscribe", &params, client_info.cause).await;
+            let subscribed =
+                self.set(backend_session, "resources/subscribe", &params, client_info.cause);
+            if let Err(error) = subscribed.await {
+                let backend = self.backend.name();
+                tracing::debug!(backend, %error, "failed to restore a subscription");
+            }
         }
         let backend_session = opened.keep();
         self.backend_session.store(Some(Arc::clone(&backend_session)));
@@ -197,7 +202,7 @@ impl BackendSessionSlot {
     }
 
     pub(crate) fn subscriptions(&self) -> Vec<Box<str>> {
-        lock(&self.extra).as_ref().map(|extra| extra.subscriptions.clone()).unwrap_or_default()
+        lock(&self.extra).as_ref().map_or_else(Vec::new, |extra| extra.subscriptions.clone())
     }
 
     /// Starts the listener with `start`, unless one is running or the slot has ended.
@@ -247,8 +252,12 @@ impl BackendSessionSlot {
             if patiently {
                 leases.ended().await;
             }
-            let cancels = cancels.into_iter().map(|cancel| notify(&backend, cancel));
-            _ = timeout(CANCELLATION_TIMEOUT, join_all(cancels)).await;
+            let cancels = cancels.into_iter().map(|cancel| {
+                notify_or_log(&backend, cancel, "failed to cancel a call at a backend")
+            });
+            if timeout(CANCELLATION_TIMEOUT, join_all(cancels)).await.is_err() {
+                tracing::debug!(backend = backend.name(), "cancellations did not arrive in time");
+            }
             backend_session.close(&backend).await;
         });
     }

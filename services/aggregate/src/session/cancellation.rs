@@ -11,7 +11,7 @@ use vmcp_core::{BoxError, RequestContext};
 use crate::backend::cancellation::{cancellation, reason};
 use crate::backend::handshake::BackendSession;
 use crate::backend::request::{post, with_operation};
-use crate::backend::rpc::notify;
+use crate::backend::rpc::notify_or_log;
 use crate::session::SlotLease;
 use crate::sync::lock;
 
@@ -57,7 +57,7 @@ impl Cancellation {
     pub(crate) fn failed(&self, error: &BoxError) {
         match reason(error) {
             Some(reason) => self.send(&reason),
-            None => _ = self.disarm(),
+            None => drop(self.disarm()),
         }
     }
 
@@ -71,7 +71,9 @@ impl Cancellation {
         let Some(request) = self.request(reason) else { return };
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let backend = Arc::clone(&self.slot.backend);
-        runtime.spawn(async move { notify(&backend, request).await });
+        runtime.spawn(async move {
+            notify_or_log(&backend, request, "failed to cancel a call at a backend").await;
+        });
     }
 
     /// Returns the cancelling request if the guard is armed.

@@ -1,6 +1,5 @@
 //! Count of the calls that use a slot.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -36,9 +35,8 @@ impl Leases {
     /// Waits until no lease exists.
     pub(super) async fn ended(&self) {
         loop {
-            let mut unused = pin!(self.0.unused.notified());
-            // Registered before the check, so a lease that ends in between is noticed.
-            unused.as_mut().enable();
+            // Created before the check, so a lease that ends in between is noticed.
+            let unused = self.0.unused.notified();
             if !self.is_any_open() {
                 return;
             }
@@ -58,6 +56,8 @@ impl Drop for Lease {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
     use futures_util::FutureExt;
 
     use super::*;

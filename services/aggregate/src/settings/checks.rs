@@ -29,7 +29,7 @@ impl Checks {
     #[must_use]
     pub fn new(interval: Duration, timeout: Duration, unhealthy_threshold: NonZeroU32) -> Self {
         // Without randomness, all checks begin at once, which is only less smooth.
-        let spread: Spread = |_| getrandom::u32().unwrap_or_default();
+        let spread: Spread = |_| getrandom::u32().unwrap_or(0);
         Self { interval, timeout: timeout.min(interval), unhealthy_threshold, spread }
     }
 

@@ -54,7 +54,8 @@ fn placed(catalog: &BackendCatalog, kind: Kind) -> Placed<'_> {
         Kind::Resources | Kind::Templates => return located(catalog, kind),
     };
     let own = |route: &Route<_>| {
-        vmcp_wire::parse_json_string(&route.name).unwrap_or_default().into_owned()
+        let name = vmcp_wire::parse_json_string(&route.name);
+        name.expect("a route has the name of a listed item, a JSON string").into_owned()
     };
     routes
         .iter()

@@ -4,12 +4,11 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use vmcp_core::{Identity, McpRequest};
-use vmcp_wire::{
-    Envelope, Key, MetaKey, Params, Span, Splice, find, find_span, parse_json_string, scan,
-};
+use vmcp_wire::{Key, MetaKey, Params, Span, Splice, find, find_span, parse_json_string};
 
 use super::TaskId;
 use crate::backend::BackendHandle;
+use crate::capabilities::rescan;
 use crate::catalog::define_literal;
 use crate::seal::Seal;
 
@@ -28,7 +27,7 @@ pub(crate) fn map_related(
     seal: &Seal,
     caller: &Identity,
 ) -> Bytes {
-    let Ok(Envelope::Request { params, .. }) = scan(&message) else { return message };
+    let (_, params) = rescan(&message);
     let (Some(meta), Some(related)) = (params.get(Key::Meta), params.meta(MetaKey::RelatedTask))
     else {
         return message;
@@ -38,9 +37,9 @@ pub(crate) fn map_related(
     let task = task.filter(|task| *task.backend == *backend.name());
     let mut splice = Splice::new(&message);
     match task {
-        Some(task) => _ = splice.set_member(related, "taskId", &define_literal(&task.id)),
-        None => _ = splice.remove_member(meta, RELATED),
-    }
+        Some(task) => splice.set_member(related, "taskId", &define_literal(&task.id)),
+        None => splice.remove_member(meta, RELATED),
+    };
     splice.finish()
 }
 

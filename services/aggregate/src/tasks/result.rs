@@ -12,7 +12,7 @@ use super::related::replace_related;
 use super::request::about;
 use crate::backend::error::BackendError;
 use crate::backend::handshake::ClientInfo;
-use crate::backend::rpc::notify;
+use crate::backend::rpc::notify_or_log;
 use crate::call::{Call, Target};
 use crate::capabilities::{TASKS, TASKS_REQUIRED, declares};
 use crate::catalog::define_literal;
@@ -97,9 +97,7 @@ fn abandon(call: &Call, target: &Target, id: &str) {
     let backend = Arc::clone(&target.backend);
     let Some((request, _)) = about(&backend, "tasks/cancel", id, client_info) else { return };
     runtime.spawn(async move {
-        if let Err(error) = notify(&backend, request).await {
-            tracing::debug!(backend = backend.name(), %error, "failed to cancel a task");
-        }
+        notify_or_log(&backend, request, "failed to cancel a task").await;
     });
 }
 

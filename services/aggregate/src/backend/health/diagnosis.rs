@@ -185,7 +185,9 @@ async fn post(context: &BackendContext, backend: &BackendHandle) -> Option<Probe
     if let Some(session) = opened.headers.get(SESSION) {
         let mut request = delete(backend, client_info.get().caller);
         request.headers_mut().insert(SESSION, session.clone());
-        _ = backend.begin_bare(request).await;
+        if let Err(error) = backend.begin_bare(request).await {
+            tracing::debug!(backend = backend.name(), %error, "failed to close a session at a backend");
+        }
     }
     Some(opened)
 }
@@ -236,6 +238,8 @@ fn is_answer(message: &[u8]) -> bool {
 }
 
 fn is_html(headers: &HeaderMap) -> bool {
-    let media = headers.get(CONTENT_TYPE).map(http::HeaderValue::as_bytes).unwrap_or_default();
-    media.get(..9).is_some_and(|essence| essence.eq_ignore_ascii_case(b"text/html"))
+    let media = headers.get(CONTENT_TYPE).map(http::HeaderValue::as_bytes);
+    media
+        .and_then(|media| media.get(..9))
+        .is_some_and(|essence| essence.eq_ignore_ascii_case(b"text/html"))
 }

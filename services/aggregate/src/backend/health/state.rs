@@ -82,7 +82,7 @@ impl HealthState {
     pub(crate) fn unavailable_reason(&self) -> Option<String> {
         let state = lock(&self.0);
         (state.health() == Health::Unavailable)
-            .then(|| state.error.as_ref().map(|error| error.message.clone()).unwrap_or_default())
+            .then(|| state.error.as_ref().map_or_else(String::new, |error| error.message.clone()))
     }
 
     /// Returns `true` if the backend has been unavailable for this duration.
@@ -111,7 +111,7 @@ impl HealthState {
 
 impl MonitorState {
     fn health(&self) -> Health {
-        self.monitor.as_ref().map(HealthMonitor::health).unwrap_or_default()
+        self.monitor.as_ref().map_or(Health::Unknown, HealthMonitor::health)
     }
 
     fn take(&mut self, result: CheckResult) -> Option<HealthTransition> {
@@ -179,7 +179,7 @@ impl BackendHandle {
             }
             Health::Degraded | Health::Unavailable | Health::Unauthenticated => {
                 let report = self.health.report().and_then(|report| report.last_error);
-                let reason = report.map(|error| error.message).unwrap_or_default();
+                let reason = report.map(|error| error.message);
                 tracing::warn!(backend, from, to = name, reason, "{said}");
             }
         }

@@ -54,15 +54,14 @@ impl Observation<'_> {
             .offers
             .load()
             .of(self.generation())
-            .map(|offer| (**offer).clone())
-            .unwrap_or_default()
+            .map_or_else(Offer::default, |offer| (**offer).clone())
     }
 
     /// Returns the size of the backend's offer in the other generation, in bytes.
     fn kept(&self) -> usize {
         let offers = self.backend.offers.load();
         let kept = offers.of(other(self.generation())).filter(|_| !self.alone);
-        kept.map(|offer| offer.size()).unwrap_or_default()
+        kept.map_or(0, |offer| offer.size())
     }
 
     async fn fetch_all(&self) -> Result<(), BoxError> {

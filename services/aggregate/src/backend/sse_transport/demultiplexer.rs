@@ -5,13 +5,14 @@
 //! messages go to the call in flight if there is exactly one, otherwise to the listener for unsolicited messages, otherwise to
 //! the latest call.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
 use vmcp_timeout::{PauseGuard, TimeoutControl};
 use vmcp_wire::{Envelope, Key, Params, Span, find, scan};
 
 use super::message_queue::{MessageQueue, Priority};
+use crate::sync::lock;
 
 /// Maximum number of pending requests.
 pub(crate) const MAX_PENDING_REQUESTS: usize = 256;
@@ -234,7 +235,7 @@ impl Demultiplexer {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

@@ -2,10 +2,12 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
+
+use crate::sync::lock;
 
 /// Maximum number of queued messages.
 const MAX_QUEUED_MESSAGES: usize = 64;
@@ -103,7 +105,7 @@ impl MessageQueue {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -21,7 +21,7 @@ use crate::backend::event_reader::EventReader;
 use crate::backend::handshake::BackendSession;
 use crate::backend::observe::kind_of_change;
 use crate::backend::request::{post, with_operation};
-use crate::backend::rpc::notify;
+use crate::backend::rpc::notify_or_log;
 use crate::bridge::Bridge;
 use crate::bridge::suspended_calls::{CallEvent, CallEventSender};
 use crate::call::{Call, CallContext};
@@ -107,7 +107,7 @@ impl CallTask {
             early: VecDeque::new(),
             id: expected.id.clone(),
             token: bytes("progressToken"),
-            capabilities: bytes(CAPABILITIES).unwrap_or_default(),
+            capabilities: bytes(CAPABILITIES).unwrap_or_else(Bytes::new),
             logs: meta(call, LEVEL).is_some(),
             cancellation,
             hold,
@@ -176,11 +176,12 @@ impl CallTask {
     /// Reports the outcome of the call. The backend is notified of the cancellation before the client receives the outcome.
     async fn end(&mut self, out: CallEvent, outlet: &CallEventSender) {
         match &out {
-            CallEvent::Answer(..) => _ = self.cancellation.disarm(),
+            CallEvent::Answer(..) => drop(self.cancellation.disarm()),
             CallEvent::Failed(error) => self.cancellation.failed(error),
             CallEvent::Refused(_) => self.cancellation.send("the client lacks a capability"),
             CallEvent::Message(..) | CallEvent::Questions(..) => {}
         }
+        // The client may have disconnected.
         _ = outlet.send(out).await;
     }
 
@@ -212,6 +213,7 @@ impl CallTask {
         let telling = async {
             let room = Arc::clone(&self.room).acquire_many_owned(share.clamp(1, MAX_QUEUED_KIB));
             if let Ok(permit) = room.await {
+                // The client may have disconnected.
                 _ = outlet.send(CallEvent::Message(message, permit, count)).await;
             }
         };
@@ -300,9 +302,7 @@ impl CallTask {
             backend_session.sign(post(&backend, &backend_session.caller(), message.into()));
         let request = with_operation(request, "", self.cause.as_ref());
         async move {
-            if let Err(error) = notify(&backend, request).await {
-                tracing::debug!(backend = backend.name(), %error, "failed to deliver the client's response");
-            }
+            notify_or_log(&backend, request, "failed to deliver the client's response").await;
         }
     }
 }

@@ -8,7 +8,7 @@ use vmcp_wire::{Envelope, scan};
 
 use crate::backend::handshake::BackendSession;
 use crate::backend::request::{post, with_operation};
-use crate::backend::rpc::notify;
+use crate::backend::rpc::notify_or_log;
 use crate::backend::{BackendHandle, SupportedModes};
 use crate::notify::authorizer::NotificationFilter;
 use crate::notify::backend_stream::{
@@ -92,5 +92,6 @@ async fn refuse(backend: Arc<BackendHandle>, backend_session: Arc<BackendSession
         )
     };
     let request = backend_session.sign(post(&backend, &backend_session.caller(), answer.into()));
-    _ = notify(&backend, with_operation(request, "", None)).await;
+    let request = with_operation(request, "", None);
+    notify_or_log(&backend, request, "failed to reject a server request").await;
 }

@@ -218,12 +218,9 @@ impl TaskFollower {
 /// Builds the notification from a `tasks/get` result, with the span of its parameters.
 fn notification(result: &Bytes) -> (Bytes, Span) {
     let mut splice = Splice::new(result);
-    let whole = Span { start: 0, end: u32::try_from(result.len()).unwrap_or(u32::MAX) };
-    splice.remove_member(whole, "resultType");
+    splice.remove_member(Span::whole(result), "resultType");
     let params = splice.finish();
     let start = format!(r#"{{"jsonrpc":"2.0","method":"{TASK_CHANGED}","params":"#);
     let message = Bytes::from([start.as_bytes(), &params, b"}"].concat());
-    let at = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
-    let span = Span { start: at(start.len()), end: at(start.len() + params.len()) };
-    (message, span)
+    (message, Span::new(start.len(), start.len() + params.len()))
 }
