@@ -65,13 +65,14 @@ pub(crate) struct BackendHandle {
     reach: ArcSwap<Connector>,
     /// Advice for operators; a reload may replace it.
     advice: ArcSwap<Advice>,
-    /// Bit set of the generations that the backend is known to support.
+    /// Bit set of the generations that the backend is known to support; 0 before the first probe. Release and Acquire: a task that
+    /// sees the generations also sees what the probe stored before.
     modes: AtomicU8,
     /// Last successfully fetched offers, if all callers share them.
     pub(crate) offers: ArcSwap<Offers>,
     /// Offers by caller, if they depend on the caller's credentials.
     pub(crate) per_caller: Option<PerCallerCatalogs>,
-    /// Result of the gateway's last probe.
+    /// Result of the gateway's last probe: 0 for none, 1 if the backend responded, 2 if it requires a caller's credentials.
     reachability: AtomicU8,
     status: watch::Sender<FetchStatus>,
     /// Number of sessions that are being closed.
@@ -90,7 +91,7 @@ pub(crate) struct BackendHandle {
     pub(crate) health: HealthState,
     /// Byte budget of the process, if one is configured.
     budget: Option<ByteBudget>,
-    /// Counter for the ids of the gateway's own requests.
+    /// Counter for the ids of the gateway's own requests. Relaxed: only the uniqueness of the numbers counts.
     serial: AtomicU64,
 }
 

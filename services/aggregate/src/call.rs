@@ -64,7 +64,7 @@ pub(crate) struct Call {
     pub(crate) address: Option<IpAddr>,
     /// Entry of the request in its session. Created when the request is sent to a backend or when its client disconnects.
     pub(crate) active: OnceLock<Arc<ActiveCall>>,
-    /// Reservations for buffered responses, held until the response is sent.
+    /// Reservations for buffered responses, held until the response is sent. Locked by one task at a time, so never contended.
     pub(crate) reservations: Mutex<Vec<Reservation>>,
 }
 

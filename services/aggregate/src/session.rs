@@ -43,12 +43,14 @@ pub(crate) struct Session {
     address: Option<IpAddr>,
     capabilities: Box<[u8]>,
     client: Box<[u8]>,
+    /// At most one slot for each backend.
     backend_slots: Mutex<Vec<Arc<BackendSessionSlot>>>,
+    /// Requests at backends; each is removed by its [`ActiveCallGuard`].
     calls: Mutex<Vec<Arc<ActiveCall>>>,
     streams: OnceLock<Box<SessionStreams>>,
     /// Log level that the client set, as JSON.
     level: Mutex<Option<Box<[u8]>>>,
-    /// Set before the tables are cleared: an insertion under a table's lock either sees the flag or is removed by the clearing.
+    /// Never reset, and set before the tables are cleared: an insertion under a table's lock either sees the flag or is removed by the clearing.
     ended: AtomicBool,
 }
 

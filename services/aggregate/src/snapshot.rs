@@ -36,7 +36,7 @@ pub(crate) struct Snapshot {
     pub(crate) backends: Vec<Arc<BackendHandle>>,
     /// `true` if some backends have per-caller offers.
     pub(crate) per_caller: bool,
-    /// Catalogs of the offers that all callers share.
+    /// Catalogs of the offers that all callers share. Replaced only under the lock of the catalog builds.
     catalogs: ArcSwap<BackendCatalogs>,
 }
 

@@ -29,7 +29,7 @@ const SHORT_RESPONSE: usize = 4 << 10;
 /// Maximum backpressure on a backend while a client does not read.
 const MAX_PAUSE: Duration = Duration::from_millis(100);
 
-/// Number of messages dropped since the process started.
+/// Number of messages dropped since the process started. Relaxed: it is only reported.
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 
 /// Time for which an ended stream can still be resumed.
@@ -75,6 +75,7 @@ pub(crate) struct Stream {
     number: u32,
     /// Budget accounts of the client. `None` for streams that cannot be resumed and whose events have no ids.
     account: Option<ClientAccount>,
+    /// Not held across waits. Wakers and `changed` are notified under it, so no state change is missed.
     state: Mutex<StreamState>,
     /// Notified when a client connects or disconnects, or when the buffer overflows.
     changed: Notify,

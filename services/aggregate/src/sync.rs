@@ -1,4 +1,4 @@
-//! Helper for mutexes whose data stays valid after a panic.
+//! Locking of mutexes whose data stays valid after a panic.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -28,7 +28,7 @@ pub(crate) struct BackendSession {
     lease: Option<ChannelHandle>,
     /// `true` if the backend declared `logging`.
     pub(crate) logs: bool,
-    /// Caller for whom the session was opened, with its most recent token.
+    /// Caller for whom the session was opened, with its most recent token. The identity never changes.
     caller: Mutex<Caller>,
 }
 

@@ -15,6 +15,7 @@ use crate::sync::lock;
 /// Table of suspended calls.
 #[derive(Debug)]
 pub(crate) struct SuspendedCalls {
+    /// An entry exists as long as its [`SuspendedCall`], or until the call is taken.
     table: Mutex<HashMap<Handle, TableEntry>>,
     most: usize,
     most_per_caller: usize,

@@ -23,6 +23,7 @@ const MAX_BYTES: usize = 128 << 20;
 /// Cache of per-caller catalogs.
 #[derive(Debug)]
 pub(crate) struct CallerCatalogCache {
+    /// Held for lookups and insertions only; catalogs are built outside of it, once per key through `flights`.
     kept: Mutex<DedupLruCache<Key, Key, BackendCatalogs>>,
     flights: SingleFlight<Key, Option<Arc<BackendCatalogs>>>,
 }

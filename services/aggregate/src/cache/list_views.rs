@@ -22,6 +22,7 @@ const MAX_INLINE_CHECKS: usize = 32;
 /// Cache of filtered lists.
 #[derive(Debug)]
 pub(crate) struct Views {
+    /// Held for lookups and insertions only; views are computed outside of it, once per key through `flights`.
     kept: Mutex<DedupLruCache<Key, Content, Option<List>>>,
     flights: SingleFlight<Key, Option<View>>,
 }

@@ -12,11 +12,13 @@ pub(crate) struct CatalogId(Arc<u64>);
 #[derive(Clone, Debug)]
 pub(crate) struct WeakCatalogId {
     number: u64,
+    /// Upgradable as long as the catalog, which owns the number, is used.
     catalog: Weak<u64>,
 }
 
 impl CatalogId {
     pub(super) fn new() -> Self {
+        // Relaxed: only the uniqueness of the numbers counts.
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self(Arc::new(NEXT.fetch_add(1, Ordering::Relaxed)))
     }

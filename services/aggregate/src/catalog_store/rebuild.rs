@@ -20,7 +20,7 @@ pub(super) struct Rebuilds {
     /// Number of requests covered by the last catalog. Held while a catalog is built or replaced, so an older build cannot
     /// overwrite a newer one.
     stored: tokio::sync::Mutex<u64>,
-    /// Number of requests so far.
+    /// Number of requests so far. AcqRel: a build that reads the number sees the offers stored before each counted request.
     requested: AtomicU64,
     /// Time at which the collected changes are built into a catalog. It is shared, so one timer suffices.
     gathered: Mutex<Option<Instant>>,

@@ -19,7 +19,9 @@ use crate::sync::lock;
 /// Open `subscriptions/listen` streams.
 #[derive(Debug)]
 pub(crate) struct Listeners {
+    /// Not held while listeners are notified or stopped, because those have locks of their own.
     open: Mutex<HashMap<u64, Arc<Listener>>>,
+    /// Number of the next stream. Relaxed: only the uniqueness of the numbers counts.
     serial: AtomicU64,
     most: usize,
 }
@@ -34,6 +36,7 @@ pub(crate) struct Listener {
     id: Bytes,
     /// Kinds of lists whose changes are requested.
     kinds: Vec<Kind>,
+    /// Tasks that follow the backends. Aborted when the stream is removed.
     tasks: Mutex<Vec<(Arc<BackendHandle>, AbortHandle)>>,
 }
 

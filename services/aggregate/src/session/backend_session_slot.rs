@@ -35,12 +35,13 @@ const MAX_SUBSCRIPTIONS: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct BackendSessionSlot {
     pub(crate) backend: Arc<BackendHandle>,
+    /// `None` before the first use, and once the backend has forgotten the session or the slot has ended.
     backend_session: ArcSwapOption<BackendSession>,
     /// Held while the session is opened, so it is opened once.
     opening: tokio::sync::Mutex<()>,
     extra: Mutex<Option<Box<SubscriptionState>>>,
     leases: Leases,
-    /// `true` if the session has opened a user interface of the backend (MCP Apps).
+    /// `true` if the session has opened a user interface of the backend (MCP Apps). Relaxed: it guards no other memory.
     pub(crate) has_open_app: AtomicBool,
 }
 

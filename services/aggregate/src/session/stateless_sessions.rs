@@ -25,7 +25,7 @@ const MAX_PER_KEY: u16 = 128;
 /// Idle timeout of a session.
 const IDLE_TIMEOUT: Duration = Duration::from_mins(5);
 
-/// Cache of backend sessions for stateless clients.
+/// Cache of backend sessions for stateless clients. Not locked while sessions are opened or closed.
 #[derive(Debug, Default)]
 pub(crate) struct StatelessSessions(Mutex<HashMap<Key, Entry>>);
 

@@ -22,6 +22,7 @@ pub(crate) struct InternedOffers {
 /// Interned offers of one backend.
 #[derive(Debug, Default)]
 pub(super) struct OfferInterner {
+    /// Each offer lives as long as a caller or a catalog uses it; dangling entries are pruned.
     by_hash: HashMap<u64, Vec<Weak<InternedOffers>>>,
     hasher: RandomState,
 }
@@ -29,6 +30,7 @@ pub(super) struct OfferInterner {
 impl OfferInterner {
     /// Returns the existing equal offer, otherwise stores this one.
     pub(super) fn intern(&mut self, offers: Offers) -> Arc<InternedOffers> {
+        // Relaxed: only the uniqueness of the numbers counts.
         static SERIAL: AtomicU64 = AtomicU64::new(1);
         let same = self.by_hash.entry(digest(&self.hasher, &offers)).or_default();
         same.retain(|content| content.strong_count() > 0);
