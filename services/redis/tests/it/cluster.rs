@@ -6,7 +6,7 @@ use tokio::sync::Notify;
 use vmcp_redis::{Address, Credentials, Error, Idempotency, Redis, Settings, Value, cmd};
 
 use crate::fake::{FakeServer, Reply};
-use crate::{increment, settings};
+use crate::{increment, settings, with_few_retries};
 
 /// Formats the slot map of two masters with half of the slots each.
 fn slots(ports: [u16; 2]) -> String {
@@ -44,7 +44,7 @@ async fn failed_slot_query_fails_no_other_command() {
     };
     let nodes = [start().await, start().await];
     ports.set(nodes.each_ref().map(FakeServer::port)).unwrap();
-    let redis = Redis::connect_lazy(settings(Address::Cluster(vec![nodes[0].node()])));
+    let redis = Redis::connect_lazy(with_few_retries(Address::Cluster(vec![nodes[0].node()])));
     // "foo" is in slot 12182, "bar" in slot 5061.
     let commands = async {
         nodes[1].received("INCR foo").await;
@@ -82,7 +82,7 @@ async fn failed_node_keeps_slots_of_others() {
     };
     let nodes = [start().await, start().await];
     ports.set(nodes.each_ref().map(FakeServer::port)).unwrap();
-    let redis = Redis::connect_lazy(settings(Address::Cluster(vec![nodes[0].node()])));
+    let redis = Redis::connect_lazy(with_few_retries(Address::Cluster(vec![nodes[0].node()])));
     let failed = redis.call("bar", cmd("GET").arg("bar"), Idempotency::Idempotent).await;
     assert!(failed.is_err(), "{failed:?}");
     assert_eq!(increment(&redis, "foo").await, Ok(Value::Int(1)));
@@ -135,6 +135,24 @@ async fn replica_reports_slots_after_masters_fail() {
     assert_eq!(call().await, Ok(Value::Int(0)));
     is_down.store(true, Ordering::Relaxed);
     assert_eq!(call().await, Ok(Value::Int(1)));
+}
+
+#[tokio::test]
+async fn redirection_without_host_keeps_host() {
+    let target = FakeServer::start(|_| Reply::Text(":1\r\n".into())).await;
+    let (own, port) = (Arc::new(OnceLock::new()), target.port());
+    let of_server = Arc::clone(&own);
+    let server = FakeServer::start(move |command| match command {
+        "CLUSTER SLOTS" => Reply::Text(slots([*of_server.get().unwrap(); 2])),
+        _ => Reply::Text(format!("-MOVED 5061 :{port}\r\n")),
+    })
+    .await;
+    own.set(server.port()).unwrap();
+    let redis = Redis::connect_lazy(settings(Address::Cluster(vec![server.node()])));
+    assert_eq!(increment(&redis, "bar").await, Ok(Value::Int(1)));
+    // The client sends later commands directly.
+    assert_eq!(increment(&redis, "bar").await, Ok(Value::Int(1)));
+    assert_eq!(server.commands(), ["CLUSTER SLOTS", "INCR bar"]);
 }
 
 #[tokio::test]

@@ -13,13 +13,20 @@ use std::time::Duration;
 use vmcp_redis::{Address, Credentials, Error, Idempotency, Redis, Settings, Timeouts, Value, cmd};
 
 fn settings(address: Address) -> Settings {
-    let second = Duration::from_secs(1);
+    let limit = Duration::from_secs(10);
     Settings {
         address,
         credentials: Credentials::default(),
         tls: None,
-        timeouts: Timeouts { dial: second / 2, read: second * 10, write: second * 10 },
+        timeouts: Timeouts { dial: limit, read: limit, write: limit },
     }
+}
+
+/// Returns settings for commands that fail after all retries.
+fn with_few_retries(address: Address) -> Settings {
+    let settings = settings(address);
+    let timeouts = Timeouts { dial: Duration::from_secs(1), ..settings.timeouts };
+    Settings { timeouts, ..settings }
 }
 
 /// Sends `INCR`, which must not be executed twice.

@@ -3,10 +3,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
-use vmcp_redis::{Address, Error, Node, Redis, Sentinel, Settings, Value};
+use vmcp_redis::{Address, Error, Node, Redis, Sentinel, Value};
 
 use crate::fake::{FakeServer, Reply};
-use crate::{increment, settings};
+use crate::{increment, settings, with_few_retries};
 
 /// Starts a Sentinel that reports a master named `main`.
 async fn sentinel(master: u16) -> FakeServer {
@@ -23,9 +23,9 @@ fn master_at(port: u16) -> String {
     format!("*2\r\n$9\r\n127.0.0.1\r\n${}\r\n{port}\r\n", port.to_string().len())
 }
 
-fn of_sentinels(master: &str, nodes: Vec<Node>) -> Settings {
+fn of_sentinels(master: &str, nodes: Vec<Node>) -> Address {
     let master = master.to_owned();
-    settings(Address::Sentinel(Sentinel { master, database: 0, nodes, tls: None }))
+    Address::Sentinel(Sentinel { master, database: 0, nodes, tls: None })
 }
 
 #[tokio::test]
@@ -34,9 +34,13 @@ async fn unreachable_master_is_not_unknown() {
     let port = closed.local_addr().unwrap().port();
     drop(closed);
     let sentinel = sentinel(port).await;
-    let failed = Redis::connect(of_sentinels("main", vec![sentinel.node()])).await.unwrap_err();
+    let connect = async |master: &str| {
+        let address = of_sentinels(master, vec![sentinel.node()]);
+        Redis::connect(with_few_retries(address)).await.unwrap_err()
+    };
+    let failed = connect("main").await;
     assert!(matches!(failed, Error::Connect { .. }) && failed.is_temporary(), "{failed}");
-    let unknown = Redis::connect(of_sentinels("other", vec![sentinel.node()])).await.unwrap_err();
+    let unknown = connect("other").await;
     assert!(matches!(unknown, Error::UnknownMaster { .. }), "{unknown}");
 }
 
@@ -48,7 +52,7 @@ async fn master_may_deny_role() {
     })
     .await;
     let sentinel = sentinel(master.port()).await;
-    let redis = Redis::connect_lazy(of_sentinels("main", vec![sentinel.node()]));
+    let redis = Redis::connect_lazy(settings(of_sentinels("main", vec![sentinel.node()])));
     assert_eq!(increment(&redis, "key").await, Ok(Value::Int(1)));
 }
 
@@ -83,6 +87,7 @@ async fn other_sentinels_outvote_stale_one() {
         }
     })
     .await;
-    let redis = Redis::connect_lazy(of_sentinels("main", vec![stale.node(), other.node()]));
+    let redis =
+        Redis::connect_lazy(settings(of_sentinels("main", vec![stale.node(), other.node()])));
     assert_eq!(increment(&redis, "key").await, Ok(Value::Int(1)));
 }
