@@ -61,8 +61,15 @@ impl Subscription {
     /// Closes the connection and waits. The next event is [`Event::Subscribed`].
     pub async fn disconnect(&mut self) {
         self.drop_connection();
-        sleep(self.backoff).await;
-        self.backoff = MAX_BACKOFF.min(self.backoff * 2);
+        self.pause().await;
+    }
+
+    /// Waits before the next attempt to connect, each time longer until a connection delivers a
+    /// message or passes a check.
+    async fn pause(&mut self) {
+        let backoff = self.backoff;
+        self.backoff = MAX_BACKOFF.min(backoff * 2);
+        sleep(backoff).await;
     }
 
     /// Returns the next event. Waits without a limit, also for Redis to recover. Cancel safe:
@@ -72,21 +79,22 @@ impl Subscription {
             let Some(connection) = &mut self.connection else {
                 match self.connect().await {
                     Ok(connection) => {
-                        self.backoff = INITIAL_BACKOFF;
                         self.connection = Some(connection);
                         return Event::Subscribed;
                     }
                     Err(error) => {
                         tracing::warn!(%error, "failed to subscribe to Redis");
-                        sleep(self.backoff).await;
-                        self.backoff = MAX_BACKOFF.min(self.backoff * 2);
+                        self.pause().await;
                         continue;
                     }
                 }
             };
             match timeout_at(connection.next_check, connection.stream.next()).await {
-                Ok(Some(message)) => return Event::Message(message.get_payload_bytes().to_vec()),
-                Ok(None) => self.drop_connection(),
+                Ok(Some(message)) => {
+                    self.backoff = INITIAL_BACKOFF;
+                    return Event::Message(message.get_payload_bytes().to_vec());
+                }
+                Ok(None) => self.disconnect().await,
                 Err(_) => self.check_connection().await,
             }
         }
@@ -116,6 +124,8 @@ impl Subscription {
         let has_moved = node.is_ok_and(|node| node != connection.node);
         if !is_alive || has_moved {
             self.drop_connection();
+        } else {
+            self.backoff = INITIAL_BACKOFF;
         }
     }
 }

@@ -6,6 +6,7 @@ mod cluster;
 mod fake;
 mod sentinel;
 mod standalone;
+mod subscription;
 mod tls;
 
 use std::time::Duration;
