@@ -15,6 +15,8 @@ mod trace_link;
 
 pub use vmcp_core::{Backend, BoxError};
 
+pub use self::trace_link::trace_context_of;
+
 pub use self::{
     attributes::Route,
     body::ResponseBody,

@@ -28,6 +28,13 @@ pub(crate) struct SpanPosition {
     pub(crate) is_from_message: bool,
 }
 
+/// Returns the position in a trace of the request that `request_context` belongs to, for log lines. `None` without tracing
+/// and without a context from the client. Call it after decoding: the `_meta` of the message may name the trace.
+#[must_use]
+pub fn trace_context_of(request_context: &RequestContext) -> Option<&TraceContext> {
+    request_context.extension::<TraceLink>()?.position(request_context).context.as_ref()
+}
+
 impl TraceLink {
     pub(crate) fn new(recorder: &Arc<Inner>, header: Option<TraceContext>) -> Self {
         Self { recorder: Arc::clone(recorder), header, position: OnceLock::new() }

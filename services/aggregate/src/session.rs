@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use http::StatusCode;
+use tracing::Instrument;
 use vmcp_core::{Caller, Rejection, RequestContext, code};
 use vmcp_timeout::PauseGuard;
 
@@ -247,10 +248,11 @@ impl Session {
                 &backend_session.caller(),
                 rejection.to_json(Some(&id)),
             ));
-            tokio::spawn(async move {
+            let notifying = async move {
                 let request = with_operation(request, "", None);
                 notify_or_log(&slot.backend, request, "failed to reject a server request").await;
-            });
+            };
+            tokio::spawn(notifying.in_current_span());
         }
     }
 

@@ -7,6 +7,7 @@ mod user_check;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tracing::Instrument;
 use vmcp_auth_store::{
     LockOwner, SessionId, Store, StoreError, UpstreamTokenLock, UpstreamTokenRecord,
 };
@@ -109,8 +110,8 @@ impl UpstreamTokenService {
             return requirement.fallback(tokens, now).ok_or(UpstreamError::Unavailable);
         }
         let (server, upstream) = (Arc::clone(&self), upstream.clone());
-        let refresh =
-            tokio::spawn(async move { server.refresh_record(&key, &upstream, requirement).await });
+        let refreshing = async move { server.refresh_record(&key, &upstream, requirement).await };
+        let refresh = tokio::spawn(refreshing.in_current_span());
         refresh.await.unwrap_or_else(|error| {
             tracing::error!(%error, "upstream token refresh panicked");
             Err(UpstreamError::Unavailable)

@@ -49,7 +49,14 @@ pub(crate) fn start(format: LogFormat, debug: bool) -> Option<String> {
             .with_filter(filter)
             .boxed()
     } else {
-        fmt::layer().json().flatten_event(true).with_writer(io::stderr).with_filter(filter).boxed()
+        // The only span is that of the request, so that a list of spans would repeat it.
+        fmt::layer()
+            .json()
+            .flatten_event(true)
+            .with_span_list(false)
+            .with_writer(io::stderr)
+            .with_filter(filter)
+            .boxed()
     };
     // A second start, as in a test that runs two servers, keeps the first log.
     if tracing_subscriber::registry().with(lines).try_init().is_ok() && targets.is_none() {

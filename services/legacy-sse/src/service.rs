@@ -15,6 +15,7 @@ use http::{Method, Request, Response, StatusCode, Uri, request};
 use http_body_util::Full;
 use tower::ServiceExt;
 use tower_service::Service;
+use tracing::Instrument;
 use vmcp_core::{Body, BoxError, Identity, Rejection, code};
 use vmcp_wire::{Envelope, scan};
 
@@ -147,9 +148,10 @@ where
             forwarded.reset_if_initialize();
             return Ok(response);
         }
-        tokio::spawn(forwarded.forward(std::future::ready(Ok(response))));
+        let forwarding = forwarded.forward(std::future::ready(Ok(response)));
+        tokio::spawn(forwarding.in_current_span());
     } else {
-        tokio::spawn(forwarded.forward(response_future));
+        tokio::spawn(forwarded.forward(response_future).in_current_span());
     }
     let mut accepted = Response::new(Body::empty());
     *accepted.status_mut() = StatusCode::ACCEPTED;

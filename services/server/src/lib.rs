@@ -5,6 +5,7 @@ mod file_mode;
 mod memory_gauges;
 pub mod parts;
 pub mod request_log;
+mod request_span;
 mod routes;
 pub mod serve;
 pub mod stack;

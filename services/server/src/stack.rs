@@ -39,6 +39,7 @@ use vmcp_token_exchange::{CachedExchange, RetryOnUnauthorized, TokenEndpoint, To
 pub use self::mcp_service::{BoxResponseFuture, McpService};
 use crate::auth_audit::RequestInfoLayer;
 use crate::request_log::RequestLogLayer;
+use crate::request_span::{RequestSpanLayer, SpanFields, SpanFieldsLayer};
 
 /// The layers around the aggregating service.
 #[derive(Clone, Debug)]
@@ -121,6 +122,8 @@ impl IncomingLayers {
             // Before the decoder, so that bodies of unauthenticated callers are not parsed. Only event streams get another
             // body, which ends when the token expires; other bodies are unwrapped.
             .option_layer(authenticate.map(|layer| (MapResponseBodyLayer::new(unwrap_body), layer)))
+            // As soon as the caller is known.
+            .layer(SpanFieldsLayer::Caller)
             .service(inner);
         EdgeLayers { log, telemetry, concurrency_limit, allowed_hosts }.around(authenticated)
     }
@@ -137,7 +140,9 @@ impl EdgeLayers {
     {
         let Self { log, telemetry, concurrency_limit, allowed_hosts } = self;
         let stack = ServiceBuilder::new()
-            // Outermost, so that a panic fails one request and does not close the connection.
+            // Outermost, so that all log lines of the request are within its span.
+            .layer(RequestSpanLayer)
+            // Around the other layers, so that a panic fails one request and does not close the connection.
             .layer(CatchPanicLayer)
             // Log and metrics are next, so that rejections of the concurrency limit are logged and counted.
             .layer(log)
@@ -157,10 +162,12 @@ fn messages(
     decode: DecodeLayer,
     authorize: Option<AuthorizationLayer<Cedar>>,
     gateway: Gateway,
-) -> Decode<Either<Authorization<Gateway, Cedar>, Gateway>> {
+) -> Decode<SpanFields<Either<Authorization<Gateway, Cedar>, Gateway>>> {
     ServiceBuilder::new()
         // Before authorization, which needs the decoded message.
         .layer(decode)
+        // As soon as the message is known, because its metadata may name the trace.
+        .layer(SpanFieldsLayer::Trace)
         // Innermost, because the gateway asks it for each list entry and route.
         .option_layer(authorize)
         .service(gateway)

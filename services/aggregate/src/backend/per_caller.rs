@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, timeout, timeout_at};
+use tracing::Instrument;
 use vmcp_core::{
     BoxError, Caller, CredentialError, CredentialErrorKind, Fingerprint, Identity, Rejection,
     RequestContext, cause_ref,
@@ -325,7 +326,7 @@ impl BackendHandle {
     ) {
         let (context, backend, caller) = (context.clone(), Arc::clone(self), caller.clone());
         let cause = cause.cloned();
-        tokio::spawn(async move {
+        let fetching = async move {
             let before = entry.last_good();
             let links = entry.0.borrow().links;
             let fetching = FetchGuard { entry, links };
@@ -337,7 +338,8 @@ impl BackendHandle {
             let Some((before, now)) = before.zip(fetching.entry.last_good()) else { return };
             let changes = now.offers.changes(&before.offers);
             context.caller_catalog_changed(caller.identity().clone(), changes).await;
-        });
+        };
+        tokio::spawn(fetching.in_current_span());
     }
 }
 

@@ -26,6 +26,7 @@ use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 use tower::{Layer, ServiceBuilder};
 use tower_service::Service;
+use tracing::Instrument;
 use vmcp_breaker::{
     CallResult, CircuitBreakerLayer, CircuitHandle, Classifier, DefaultClassifier, Outcome,
 };
@@ -253,7 +254,7 @@ impl Channel {
             biased;
             first = answer.next() => {
                 // The response may arrive on the stream before the post is accepted.
-                tokio::spawn(sending);
+                tokio::spawn(sending.in_current_span());
                 first
             }
             rejected = &mut sending => match rejected? {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use tokio::time::sleep;
+use tracing::Instrument;
 use vmcp_core::{Body, BoxError, Generation, MediaType, NotSentError, Rejection, cause_ref};
 use vmcp_timeout::Elapsed;
 use vmcp_wire::{Envelope, scan};
@@ -214,7 +215,7 @@ impl StatefulCall {
             }
         };
         let session = Arc::clone(&self.session);
-        let feeding = tokio::spawn(async move {
+        let feeding = async move {
             let failure = tokio::select! {
                 failure = self.feed(streaming, &stream) => failure,
                 // A cancelled request has no response.
@@ -228,7 +229,8 @@ impl StatefulCall {
                 finish_failed(&self.call, &self.target, &stream, &failure);
             }
             stream.end();
-        });
+        };
+        let feeding = tokio::spawn(feeding.in_current_span());
         session.streams().own(feeding.abort_handle());
         Ok(response)
     }

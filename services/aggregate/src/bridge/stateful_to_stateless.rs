@@ -9,6 +9,7 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use http::{Response, StatusCode};
 use tokio::sync::oneshot;
+use tracing::Instrument;
 use vmcp_core::{Body, BoxError, Generation, MediaType, Rejection, Reservation};
 use vmcp_wire::{Envelope, Key, Outcome, Span, Splice, find, members, scan};
 
@@ -190,7 +191,7 @@ impl BridgedCall {
     fn stream(self, state: CallState) -> Result<Response<Body>, Rejection> {
         let (stream, response) = answering_stream(&self.call, &self.guard)?;
         let session = Arc::clone(&self.session);
-        let feeding = tokio::spawn(async move {
+        let feeding = async move {
             let failure: Option<BoxError> = tokio::select! {
                 outcome = self.feed(state, &stream) => match outcome {
                     Ok(answer) => (!self.finish(&stream, answer)).then(|| BackendError::UNKEPT.into()),
@@ -206,7 +207,8 @@ impl BridgedCall {
                 finish_failed(&self.call, &self.target, &stream, &failure);
             }
             stream.end();
-        });
+        };
+        let feeding = tokio::spawn(feeding.in_current_span());
         session.streams().own(feeding.abort_handle());
         Ok(response)
     }

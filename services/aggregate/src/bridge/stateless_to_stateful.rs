@@ -11,6 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use tokio::sync::mpsc;
+use tracing::Instrument;
 use vmcp_core::{Body, BoxError, Generation, MediaType, NotSentError, Rejection};
 use vmcp_timeout::TimeoutControl;
 use vmcp_wire::{Envelope, Key, Splice, find, scan};
@@ -183,7 +184,7 @@ impl InFlightCall {
                     &expected,
                 );
                 let (outlet, outs) = mpsc::channel(MAX_QUEUED_EVENTS);
-                tokio::spawn(running.run(first, outlet));
+                tokio::spawn(running.run(first, outlet).in_current_span());
                 Ok(Some(respond(call, target, outs, expected).await))
             }
             MediaType::Other if code.is_success() => Err(BackendError::ContentType.into()),

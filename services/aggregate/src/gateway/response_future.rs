@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 use http::Response;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
+use tracing::Instrument;
 use vmcp_core::Body;
 
 use crate::call::Call;
@@ -76,7 +77,8 @@ impl Drop for DetachOnDrop {
             && let Ok(runtime) = Handle::try_current()
         {
             if call.detach() {
-                session.streams().own(runtime.spawn(finish_detached(call, future)).abort_handle());
+                let finishing = finish_detached(call, future).in_current_span();
+                session.streams().own(runtime.spawn(finishing).abort_handle());
             } else {
                 call.context.budgets.detached.note_ended();
             }

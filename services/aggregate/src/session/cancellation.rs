@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
+use tracing::Instrument;
 use vmcp_core::{BoxError, RequestContext};
 
 use crate::backend::cancellation::{cancellation, reason};
@@ -71,9 +72,10 @@ impl Cancellation {
         let Some(request) = self.request(reason) else { return };
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let backend = Arc::clone(&self.slot.backend);
-        runtime.spawn(async move {
+        let notifying = async move {
             notify_or_log(&backend, request, "failed to cancel a call at a backend").await;
-        });
+        };
+        runtime.spawn(notifying.in_current_span());
     }
 
     /// Returns the cancelling request if the guard is armed.

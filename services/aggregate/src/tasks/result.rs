@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::runtime::Handle;
+use tracing::Instrument;
 use vmcp_core::BoxError;
 use vmcp_wire::{Envelope, Outcome, Span, Splice, find, parse_json_string, scan};
 
@@ -96,9 +97,10 @@ fn abandon(call: &Call, target: &Target, id: &str) {
     let client_info = ClientInfo { capabilities, ..gateway.on_behalf_of(&call.caller) };
     let backend = Arc::clone(&target.backend);
     let Some((request, _)) = about(&backend, "tasks/cancel", id, client_info) else { return };
-    runtime.spawn(async move {
+    let notifying = async move {
         notify_or_log(&backend, request, "failed to cancel a task").await;
-    });
+    };
+    runtime.spawn(notifying.in_current_span());
 }
 
 #[cfg(test)]

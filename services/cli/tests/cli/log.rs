@@ -93,8 +93,9 @@ fn debug_shows_each_request_and_reload_its_changes() {
     let line = json_line(&server.logs("configuration reloaded"));
     assert_eq!(line["changes"], "operational, backend b added");
     Stateless(port).tools();
-    let line = json_line(&server.logs("\"request\""));
+    let line = json_line(&server.logs("\"message\":\"request\""));
     assert_eq!((&line["method"], &line["status"]), (&json!("tools/list"), &json!(200)));
+    assert!(line["span"]["request_id"].is_string(), "{line}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http::{Extensions, HeaderMap, Method, Request, Uri};
 use http_body_util::Full;
+use tracing::Instrument;
 use vmcp_core::{BoxError, McpOperation};
 
 use super::BackendHandle;
@@ -60,11 +61,12 @@ impl<'a> CancelOnDrop<'a> {
             };
         request.extensions_mut().insert(operation);
         let sending = self.backend.begin(request);
-        runtime.spawn(async move {
+        let cancelling = async move {
             if let Ok(response) = sending.await {
                 drain_body(response).await;
             }
-        });
+        };
+        runtime.spawn(cancelling.in_current_span());
     }
 }
 
