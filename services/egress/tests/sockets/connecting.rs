@@ -9,7 +9,9 @@ use tokio::{
 use url::Url;
 use vmcp_egress::{ConfigError, ConnectCause, Egress, Error, Target};
 
-use crate::support::{OK, Server, exchange};
+use vmcp_test_support::ScriptedServer;
+
+use crate::support::{OK, ServerExt, exchange};
 
 async fn failure(url: &str, target: Target) -> Error {
     let client = Egress::default().client(&Url::parse(url).unwrap(), target).unwrap();
@@ -40,8 +42,8 @@ async fn reports_unknown_name() {
 
 #[tokio::test]
 async fn connects_by_name() {
-    let server = Server::answering(OK).await;
-    let url = server.url.as_str().replace("127.0.0.1", "localhost");
+    let server = ScriptedServer::responding(OK).await;
+    let url = server.parsed_url().as_str().replace("127.0.0.1", "localhost");
     let egress = Egress::default();
     let url = Url::parse(&url).unwrap();
     let client = egress.client(&url, Target::allowing_private_addresses()).unwrap();
@@ -50,8 +52,8 @@ async fn connects_by_name() {
 
 #[tokio::test]
 async fn public_only_rejects_private_addresses_in_any_notation() {
-    let server = Server::answering(OK).await;
-    let port = server.url.port().unwrap();
+    let server = ScriptedServer::responding(OK).await;
+    let port = server.parsed_url().port().unwrap();
     for host in [
         "127.0.0.1",
         "localhost",
@@ -106,12 +108,12 @@ async fn tls_handshake_times_out() {
 
 #[tokio::test]
 async fn reports_a_peer_without_tls() {
-    let server = Server::start(|mut peer| async move {
+    let server = ScriptedServer::start(|mut peer| async move {
         peer.stirred().await;
         peer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
     })
     .await;
-    let url = server.url.as_str().replace("http:", "https:");
+    let url = server.parsed_url().as_str().replace("http:", "https:");
     let error = failure(&url, Target::allowing_private_addresses()).await;
     assert_eq!(error.kind(), "tls");
 }

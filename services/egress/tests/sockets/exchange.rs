@@ -8,11 +8,13 @@ use http_body_util::{BodyExt, Full};
 use tokio::sync::Notify;
 use vmcp_egress::{Error, Settings};
 
-use crate::support::{OK, Server, eventually, exchange, post};
+use vmcp_test_support::ScriptedServer;
+
+use crate::support::{OK, ServerExt, eventually, exchange, post};
 
 #[tokio::test]
 async fn keeps_a_connection_for_the_next_request() {
-    let server = Server::answering(OK).await;
+    let server = ScriptedServer::responding(OK).await;
     let client = server.client();
     for _ in 0..5 {
         assert_eq!(exchange(&client, "a").await.unwrap(), "ok");
@@ -23,7 +25,7 @@ async fn keeps_a_connection_for_the_next_request() {
 
 #[tokio::test]
 async fn last_byte_returns_the_connection() {
-    let server = Server::answering(OK).await;
+    let server = ScriptedServer::responding(OK).await;
     let client = server.client();
     let mut body = client.send(post("a")).await.unwrap().into_body();
     let frame = body.frame().await.unwrap().unwrap();
@@ -35,15 +37,16 @@ async fn last_byte_returns_the_connection() {
 
 #[tokio::test]
 async fn sends_origin_form_host_and_exact_length() {
-    let server = Server::answering(OK).await;
+    let server = ScriptedServer::responding(OK).await;
     let client = server.client();
-    let request = Request::post(server.url.join("/a?b=c").unwrap().as_str())
+    let request = Request::post(server.parsed_url().join("/a?b=c").unwrap().as_str())
         .header(header::CONTENT_LENGTH, "999")
         .header(header::TRANSFER_ENCODING, "chunked")
         .body(Full::new(Bytes::from_static(b"body")))
         .unwrap();
     client.send(request).await.unwrap();
-    let host = server.url.authority();
+    let url = server.parsed_url();
+    let host = url.authority();
     assert_eq!(
         server.requests(),
         [format!("POST /a?b=c HTTP/1.1\r\nhost: {host}\r\ncontent-length: 4\r\n\r\nbody")]
@@ -52,7 +55,7 @@ async fn sends_origin_form_host_and_exact_length() {
 
 #[tokio::test]
 async fn keeps_an_existing_host_header() {
-    let server = Server::answering(OK).await;
+    let server = ScriptedServer::responding(OK).await;
     let request =
         Request::get("/").header(header::HOST, "named.example").body(Full::default()).unwrap();
     server.client().send(request).await.unwrap();
@@ -61,13 +64,13 @@ async fn keeps_an_existing_host_header() {
 
 #[tokio::test]
 async fn rejects_request_for_other_origin() {
-    let server = Server::answering(OK).await;
+    let server = ScriptedServer::responding(OK).await;
     let client = server.client();
     for uri in [
         "http://127.0.0.1:1/mcp".to_owned(),
-        server.url.as_str().replace("http:", "https:"),
-        server.url.as_str().replace("http://", "http://user@"),
-        server.url.as_str().replace("127.0.0.1", "localhost"),
+        server.parsed_url().as_str().replace("http:", "https:"),
+        server.parsed_url().as_str().replace("http://", "http://user@"),
+        server.parsed_url().as_str().replace("127.0.0.1", "localhost"),
     ] {
         let request = Request::post(uri).body(Full::default()).unwrap();
         let error = client.send(request).await.unwrap_err();
@@ -78,7 +81,7 @@ async fn rejects_request_for_other_origin() {
 
 #[tokio::test]
 async fn serves_concurrent_requests_on_as_many_connections() {
-    let server = Server::start(|mut peer| async move {
+    let server = ScriptedServer::start(|mut peer| async move {
         while let Some(request) = peer.request().await {
             let body = request.split("\r\n\r\n").nth(1).unwrap();
             let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
@@ -107,7 +110,7 @@ async fn serves_concurrent_requests_on_as_many_connections() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn never_mixes_responses() {
-    let server = Server::start(|mut peer| async move {
+    let server = ScriptedServer::start(|mut peer| async move {
         let mut served = 0;
         while let Some(request) = peer.request().await {
             let body = request.split("\r\n\r\n").nth(1).unwrap();
@@ -154,7 +157,7 @@ async fn never_mixes_responses() {
 
 #[tokio::test]
 async fn replaces_closed_idle_connection() {
-    let server = Server::start(|mut peer| async move {
+    let server = ScriptedServer::start(|mut peer| async move {
         peer.request().await;
         peer.write(OK).await;
     })
@@ -172,7 +175,7 @@ async fn replaces_closed_idle_connection() {
 
 #[tokio::test]
 async fn replaces_idle_connection_with_unexpected_data() {
-    let server = Server::start(|mut peer| async move {
+    let server = ScriptedServer::start(|mut peer| async move {
         while peer.request().await.is_some() {
             peer.write(OK).await;
             peer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil").await;
@@ -192,7 +195,7 @@ async fn replaces_idle_connection_with_unexpected_data() {
 #[tokio::test]
 async fn never_retries_a_request_that_was_read() {
     for silent in [true, false] {
-        let server = Server::start(move |mut peer| async move {
+        let server = ScriptedServer::start(move |mut peer| async move {
             if peer.index == 0 {
                 peer.request().await;
                 peer.write(OK).await;
@@ -219,7 +222,7 @@ async fn reports_truncated_body() {
         "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n",
         "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nff\r\nhalf",
     ] {
-        let server = Server::start(move |mut peer| async move {
+        let server = ScriptedServer::start(move |mut peer| async move {
             peer.request().await;
             peer.write(answer.as_bytes()).await;
         })
@@ -234,7 +237,7 @@ async fn reports_truncated_body() {
 async fn early_body_drop_closes_the_connection() {
     let closed = Arc::new(Notify::new());
     let notify = Arc::clone(&closed);
-    let server = Server::start(move |mut peer| {
+    let server = ScriptedServer::start(move |mut peer| {
         let notify = Arc::clone(&notify);
         async move {
             peer.request().await;
@@ -255,7 +258,7 @@ async fn early_body_drop_closes_the_connection() {
 async fn dropped_request_closes_the_connection() {
     let closed = Arc::new(Notify::new());
     let notify = Arc::clone(&closed);
-    let server = Server::start(move |mut peer| {
+    let server = ScriptedServer::start(move |mut peer| {
         let notify = Arc::clone(&notify);
         async move {
             peer.request().await;
@@ -273,7 +276,7 @@ async fn dropped_request_closes_the_connection() {
 
 #[tokio::test]
 async fn unread_arrived_body_keeps_the_connection() {
-    let server = Server::answering(OK).await;
+    let server = ScriptedServer::responding(OK).await;
     let client = server.client();
     for _ in 0..3 {
         drop(client.send(post("a")).await.unwrap());
@@ -284,7 +287,7 @@ async fn unread_arrived_body_keeps_the_connection() {
 #[tokio::test]
 async fn moves_large_bodies_both_ways() {
     const SIZE: usize = 3 << 20;
-    let server = Server::start(|mut peer| async move {
+    let server = ScriptedServer::start(|mut peer| async move {
         while let Some(request) = peer.request().await {
             let body = request.split("\r\n\r\n").nth(1).unwrap();
             peer.write(format!("HTTP/1.1 200 OK\r\ncontent-length: {SIZE}\r\n\r\n").as_bytes())
@@ -304,7 +307,7 @@ async fn moves_large_bodies_both_ways() {
 
 #[tokio::test]
 async fn accepts_response_before_request_is_read() {
-    let server = Server::start(|mut peer| async move {
+    let server = ScriptedServer::start(|mut peer| async move {
         peer.stirred().await;
         peer.write(b"HTTP/1.1 413 Content Too Large\r\ncontent-length: 2\r\n\r\nno").await;
         peer.closed().await;
@@ -326,7 +329,7 @@ async fn rejects_bodies_over_the_limit() {
         "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\n12345\r\n4\r\n6789\r\n0\r\n\r\n",
         "HTTP/1.1 200 OK\r\n\r\n123456789",
     ] {
-        let server = Server::start(move |mut peer| async move {
+        let server = ScriptedServer::start(move |mut peer| async move {
             peer.request().await;
             peer.write(answer.as_bytes()).await;
         })
@@ -343,7 +346,7 @@ async fn rejects_bodies_over_the_limit() {
 
 #[tokio::test]
 async fn event_streams_are_unlimited() {
-    let server = Server::start(|mut peer| async move {
+    let server = ScriptedServer::start(|mut peer| async move {
         peer.request().await;
         peer.write(
             b"HTTP/1.1 200 OK\r\ncontent-type: Text/Event-Stream; charset=utf-8\r\n\r\ndata: 12345\n\n",
@@ -359,7 +362,7 @@ async fn event_streams_are_unlimited() {
 async fn serves_as_a_tower_service() {
     use tower::ServiceExt;
 
-    let server = Server::answering(OK).await;
+    let server = ScriptedServer::responding(OK).await;
     let response = server.client().oneshot(post("a")).await.unwrap();
     assert_eq!(response.status(), 200);
 

@@ -4,7 +4,9 @@ use http::Method;
 use http_body_util::BodyExt;
 use vmcp_egress::Error;
 
-use crate::support::{OK, Server, exchange, post};
+use vmcp_test_support::ScriptedServer;
+
+use crate::support::{OK, ServerExt, exchange, post};
 
 #[tokio::test]
 async fn reads_each_framing_and_reuses_connections() {
@@ -44,7 +46,7 @@ async fn reads_each_framing_and_reuses_connections() {
         ),
     ] {
         let what = format!("{method} {answer:?}");
-        let server = Server::start({
+        let server = ScriptedServer::start({
             let answer = answer.clone();
             move |mut peer| {
                 let answer = answer.clone();
@@ -70,7 +72,7 @@ async fn reads_each_framing_and_reuses_connections() {
 
 #[tokio::test]
 async fn reads_a_body_that_ends_with_the_connection() {
-    let server = Server::start(|mut peer| async move {
+    let server = ScriptedServer::start(|mut peer| async move {
         peer.request().await;
         peer.write(b"HTTP/1.1 200 OK\r\n\r\nuntil ").await;
         tokio::task::yield_now().await;
@@ -99,7 +101,7 @@ async fn reports_incomplete_json() {
     ] {
         // In one piece with the head, and byte by byte.
         for pieces in [1, 2, 100] {
-            let server = Server::start(move |mut peer| async move {
+            let server = ScriptedServer::start(move |mut peer| async move {
                 peer.request().await;
                 peer.write(HEAD.as_bytes()).await;
                 for piece in body.as_bytes().chunks(body.len().div_ceil(pieces).max(1)) {
@@ -125,7 +127,7 @@ async fn reports_incomplete_json() {
 #[tokio::test]
 async fn reports_reset_connection() {
     for media in ["application/json", "text/event-stream", "text/plain"] {
-        let server = Server::start(move |mut peer| async move {
+        let server = ScriptedServer::start(move |mut peer| async move {
             peer.request().await;
             let head = format!("HTTP/1.1 200 OK\r\ncontent-type: {media}\r\n\r\ndata");
             peer.write(head.as_bytes()).await;
@@ -145,7 +147,7 @@ async fn reports_reset_connection() {
 
 #[tokio::test]
 async fn forwards_trailers_and_keeps_the_connection() {
-    let server = Server::answering(
+    let server = ScriptedServer::responding(
         b"HTTP/1.1 200 OK\r\ntrailer: x-sum\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nx-sum: 7\r\n\r\n",
     )
     .await;
@@ -164,7 +166,7 @@ async fn forwards_trailers_and_keeps_the_connection() {
 
 #[tokio::test]
 async fn streams_each_chunk_as_it_arrives() {
-    let server = Server::start(|mut peer| async move {
+    let server = ScriptedServer::start(|mut peer| async move {
         peer.request().await;
         peer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n").await;
         for _ in 0..3 {
@@ -200,7 +202,7 @@ async fn rejects_invalid_responses() {
         long,
         many,
     ] {
-        let server = Server::start({
+        let server = ScriptedServer::start({
             let answer = answer.clone();
             move |mut peer| {
                 let answer = answer.clone();

@@ -9,11 +9,13 @@ use tokio::{
 };
 use vmcp_egress::{Client, Egress, Gauges, Settings};
 
-use crate::support::{OK, Server, eventually, exchange, post};
+use vmcp_test_support::ScriptedServer;
 
-/// Server that responds to each request when the test says so.
-async fn patient() -> Server {
-    Server::start(|mut peer| async move {
+use crate::support::{OK, ServerExt, eventually, exchange, post};
+
+/// ScriptedServer that responds to each request when the test says so.
+async fn patient() -> ScriptedServer {
+    ScriptedServer::start(|mut peer| async move {
         while peer.request().await.is_some() {
             peer.acknowledged().await;
             peer.write(OK).await;
@@ -33,9 +35,9 @@ async fn open(client: &Client, n: usize) {
     }
 }
 
-/// Server whose responses are complete only after their bodies are polled twice.
-async fn two_part() -> Server {
-    Server::start(|mut peer| async move {
+/// ScriptedServer whose responses are complete only after their bodies are polled twice.
+async fn two_part() -> ScriptedServer {
+    ScriptedServer::start(|mut peer| async move {
         while peer.request().await.is_some() {
             peer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n").await;
             peer.write(&vec![b'x'; 100_000]).await;
@@ -168,7 +170,7 @@ async fn closes_connections_after_idle_timeout() {
 
 #[tokio::test(start_paused = true)]
 async fn reaper_closes_connections_closed_by_backend() {
-    let server = Server::start(|mut peer| async move {
+    let server = ScriptedServer::start(|mut peer| async move {
         peer.request().await;
         peer.write(OK).await;
         peer.acknowledged().await;

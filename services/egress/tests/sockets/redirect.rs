@@ -9,7 +9,9 @@ use tower::{BoxError, Layer, ServiceExt, service_fn};
 use url::Url;
 use vmcp_egress::{Error, Origin, RedirectLayer};
 
-use crate::support::{Server, post};
+use vmcp_test_support::ScriptedServer;
+
+use crate::support::{ServerExt, post};
 
 /// Sends a POST to `/mcp` of a service that responds with `status` and `location` there and with
 /// 200 elsewhere. Returns the outcome and the requested URIs.
@@ -118,7 +120,7 @@ async fn forwards_other_responses() {
 
 #[tokio::test]
 async fn follows_redirects_on_one_connection() {
-    let server = Server::start(|mut peer| async move {
+    let server = ScriptedServer::start(|mut peer| async move {
         while let Some(request) = peer.request().await {
             peer.write(if request.starts_with("POST /mcp ") {
                 b"HTTP/1.1 308 Permanent Redirect\r\nlocation: /mcp/\r\ncontent-length: 5\r\n\r\nmoved"
