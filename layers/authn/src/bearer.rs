@@ -103,3 +103,50 @@ impl<I: TokenVerifier + ?Sized> TokenVerifier for Arc<I> {
 fn token(headers: &HeaderMap) -> Result<&str, AuthError> {
     Ok(bearer_token(headers, MAX_TOKEN_SIZE)?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{claims, token};
+
+    /// Verifier that knows one subject.
+    struct KnownSubject(&'static str, u64);
+
+    impl TokenVerifier for KnownSubject {
+        fn try_now(&self, _: &str) -> Option<Result<Identity, AuthError>> {
+            Some(Ok(Identity::new("https://id.example", self.0)))
+        }
+
+        fn verify<'a>(&'a self, token: &'a str) -> AuthenticationFuture<'a> {
+            Box::pin(ready(self.try_now(token).unwrap()))
+        }
+
+        fn epoch(&self) -> u64 {
+            self.1
+        }
+    }
+
+    #[tokio::test]
+    async fn token_form_selects_verifier() {
+        let verifier =
+            Arc::new(JwtOrOpaque::new(KnownSubject("jwt", 0), KnownSubject("opaque", 0)));
+        let jwt = token(&claims(&serde_json::json!({})));
+        for (token, subject) in [(jwt.as_str(), "jwt"), ("opaque", "opaque")] {
+            let now = verifier.try_now(token).unwrap().unwrap();
+            assert_eq!(now.subject(), Some(subject));
+            assert_eq!(verifier.verify(token).await.unwrap().subject(), Some(subject));
+        }
+    }
+
+    #[test]
+    fn epoch_changes_with_either_verifier() {
+        let epoch = |jwt, opaque| {
+            let verifier = JwtOrOpaque::new(KnownSubject("a", jwt), KnownSubject("b", opaque));
+            Arc::new(verifier).epoch()
+        };
+        assert_ne!(epoch(1, 1), epoch(2, 1));
+        assert_ne!(epoch(1, 1), epoch(1, 2));
+        assert_ne!(epoch(1, 2), epoch(2, 1));
+        assert_ne!(epoch(3, 2), epoch(3, 6));
+    }
+}

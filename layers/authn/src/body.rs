@@ -83,3 +83,19 @@ impl<R: fmt::Debug> fmt::Debug for ResponseBody<R> {
         f.debug_struct("ResponseBody").field("inner", &self.inner).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn body_with_deadline_cannot_be_unwrapped() {
+        let body = || http_body_util::Full::new(bytes::Bytes::from_static(b"abc"));
+        let whole = ResponseBody::new(body(), None, None);
+        assert_eq!(whole.size_hint().exact(), Some(3));
+        assert!(whole.try_into_inner().is_ok());
+        let limited = ResponseBody::new(body(), Some(Duration::from_secs(1)), None);
+        assert_eq!(limited.size_hint().exact(), None);
+        assert!(limited.try_into_inner().is_err());
+    }
+}

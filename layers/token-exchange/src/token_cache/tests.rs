@@ -203,7 +203,11 @@ async fn refreshes_token_in_background() {
     let (server, clock) = (Server::default(), Clock::manual(start()));
     let cached = server.cached(&clock, hourly);
     value(&cached, ann()).await;
-    clock.advance(Duration::from_secs(3570 / 4 * 3 + 2));
+    clock.advance(Duration::from_secs(3570 / 4 * 3 - 2));
+    value(&cached, ann()).await;
+    run_background_tasks().await;
+    assert_eq!(server.requests(), 1, "not yet due");
+    clock.advance(Duration::from_secs(4));
     for _ in 0..100 {
         assert_eq!(value(&cached, ann()).await, "Bearer t1");
     }
@@ -228,7 +232,11 @@ async fn failed_refresh_keeps_token_and_retries() {
         assert_eq!(value(&cached, ann()).await, "Bearer t1");
         run_background_tasks().await;
         assert_eq!(server.requests(), future);
-        clock.advance(REFRESH_RETRY_INTERVAL);
+        clock.advance(REFRESH_RETRY_INTERVAL / 2);
+        value(&cached, ann()).await;
+        run_background_tasks().await;
+        assert_eq!(server.requests(), future, "retried too early");
+        clock.advance(REFRESH_RETRY_INTERVAL / 2);
     }
     assert_eq!(value(&cached, ann()).await, "Bearer t4");
 }
@@ -285,10 +293,11 @@ async fn invalidated_token_is_replaced_once() {
 async fn cache_is_bounded() {
     let (server, clock) = (Server::default(), Clock::manual(start()));
     let cached = server.cached(&clock, hourly);
+    assert!(cached.is_empty());
     for user in 0..500 {
         value(&cached, subject(&user.to_string(), "t", None)).await;
     }
-    assert!(cached.len() <= 64, "{}", cached.len());
+    assert!(cached.len() <= 64 && !cached.is_empty(), "{}", cached.len());
     assert!(cached.0.flights.is_empty());
 }
 
