@@ -4,9 +4,11 @@
 //! running commands, as the test `failed_slot_query_fails_no_other_command` shows.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::select_ok;
+use tokio::time::sleep;
 
 use crate::cluster::{SlotMap, slot};
 use crate::dialer::Dialer;
@@ -36,8 +38,9 @@ struct State {
     suspect: Option<Node>,
 }
 
-/// Number of cluster nodes that are queried in parallel.
-const MAX_PARALLEL_QUERIES: usize = 3;
+/// Number of cluster nodes that are queried at once, and the time until the next ones are.
+const MAX_SIMULTANEOUS_QUERIES: u32 = 3;
+const QUERY_INTERVAL: Duration = Duration::from_millis(250);
 
 // === impl Topology ===
 
@@ -117,18 +120,20 @@ impl Locator {
                 nodes.push(seed.clone());
             }
         }
-        let fetch = async |node: Node| SlotMap::fetch(&self.dialer.dial(&node).await?).await;
-        let mut last = Error::SlotUnassigned { slot: 0 };
-        // In small batches: an unresponsive node delays no other one, and a large cluster receives
-        // few queries.
-        for batch in nodes.chunks(MAX_PARALLEL_QUERIES) {
-            let queries = batch.iter().map(|node| fetch(node.clone()).boxed());
-            match select_ok(queries).await {
-                Ok((slots, _)) => return Ok(slots),
-                Err(error) => last = error,
+        // Staggered: unresponsive nodes delay the others little, and a large cluster receives few
+        // queries.
+        let queries = nodes.into_iter().zip(0..).map(|(node, index)| {
+            async move {
+                sleep(QUERY_INTERVAL * (index / MAX_SIMULTANEOUS_QUERIES)).await;
+                SlotMap::fetch(&self.dialer.dial(&node).await?).await
             }
+            .boxed()
+        });
+        let queries: Vec<_> = queries.collect();
+        if queries.is_empty() {
+            return Err(Error::SlotUnassigned { slot: 0 });
         }
-        Err(last)
+        select_ok(queries).await.map(|(slots, _)| slots)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -1,8 +1,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::sync::Notify;
+use tokio::time::timeout;
 use vmcp_redis::{Address, Credentials, Error, Idempotency, Redis, Settings, Value, cmd};
 
 use crate::fake::{FakeServer, Reply};
@@ -135,6 +137,28 @@ async fn replica_reports_slots_after_masters_fail() {
     assert_eq!(call().await, Ok(Value::Int(0)));
     is_down.store(true, Ordering::Relaxed);
     assert_eq!(call().await, Ok(Value::Int(1)));
+}
+
+#[tokio::test]
+async fn unresponsive_nodes_do_not_delay_slot_query() {
+    let never = Arc::new(Notify::new());
+    let silent = || {
+        let never = Arc::clone(&never);
+        FakeServer::start(move |_| Reply::After(Arc::clone(&never), String::new()))
+    };
+    let silent = [silent().await, silent().await, silent().await];
+    let port = Arc::new(OnceLock::new());
+    let of_server = Arc::clone(&port);
+    let server = FakeServer::start(move |command| match command {
+        "CLUSTER SLOTS" => Reply::Text(slots([*of_server.get().unwrap(); 2])),
+        _ => Reply::Text(":1\r\n".into()),
+    })
+    .await;
+    port.set(server.port()).unwrap();
+    let nodes = silent.iter().chain([&server]).map(FakeServer::node).collect();
+    let redis = Redis::connect_lazy(settings(Address::Cluster(nodes)));
+    let executed = timeout(Duration::from_secs(5), increment(&redis, "key")).await;
+    assert_eq!(executed.unwrap(), Ok(Value::Int(1)));
 }
 
 #[tokio::test]

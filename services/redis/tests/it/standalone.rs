@@ -1,3 +1,5 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use vmcp_redis::{Address, Error, Redis, Value};
 
 use crate::fake::{FakeServer, Reply};
@@ -27,4 +29,22 @@ async fn lost_response_fails_command_without_retry() {
     let lost = increment(&redis, "key").await;
     assert_eq!(lost, Err(Error::ConnectionLost { node: server.node() }));
     assert_eq!(server.commands(), ["INCR key"]);
+}
+
+#[tokio::test]
+async fn commands_that_were_not_executed_are_retried() {
+    for error in ["LOADING", "READONLY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN"] {
+        let is_rejected = AtomicBool::new(false);
+        let server = FakeServer::start(move |_| {
+            if is_rejected.swap(true, Ordering::Relaxed) {
+                Reply::Text(":1\r\n".into())
+            } else {
+                Reply::Text(format!("-{error} reason\r\n"))
+            }
+        })
+        .await;
+        let redis = Redis::connect_lazy(settings(Address::Standalone(server.node())));
+        assert_eq!(increment(&redis, "key").await, Ok(Value::Int(1)), "{error}");
+        assert_eq!(server.commands(), ["INCR key", "INCR key"], "{error}");
+    }
 }
