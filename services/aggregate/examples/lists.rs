@@ -12,8 +12,8 @@ use http_body_util::{BodyExt, Full};
 use tokio::time::Instant;
 use tower::ServiceExt;
 use vmcp_aggregate::settings::{
-    Advice, BackendService, BackendSettings, Limits, PartialFailure, Rules, ServiceWrapper,
-    Settings, Sharing, Transport,
+    BackendService, BackendSettings, CredentialAdvice, Limits, PartialFailure, Rules,
+    ServiceWrapper, Settings, Sharing, Transport,
 };
 use vmcp_aggregate::{Gateway, Seal};
 use vmcp_core::{
@@ -120,9 +120,9 @@ async fn gateway(catalog: Sharing) -> Gateway {
         transport: Transport::StreamableHttp,
         catalog,
         service: BackendService::new(service),
-        around: ServiceWrapper::default(),
+        wrapper: ServiceWrapper::default(),
         breaker: None,
-        advice: Advice::default(),
+        credential_advice: CredentialAdvice::default(),
         message_timeout: Duration::from_secs(10),
         fingerprint: 0,
         service_revision: 0,

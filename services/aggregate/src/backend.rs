@@ -39,7 +39,9 @@ use self::health::state::HealthState;
 use self::observe::signal::ObserverSignal;
 use self::per_caller::PerCallerCatalogs;
 use crate::catalog::Offers;
-use crate::settings::{Advice, BackendFuture, BackendService, BackendSettings, Sharing, Transport};
+use crate::settings::{
+    BackendFuture, BackendService, BackendSettings, CredentialAdvice, Sharing, Transport,
+};
 
 /// Identity of a backend handle, unique within the process. Two handles of one name have different identities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -64,7 +66,7 @@ pub(crate) struct BackendHandle {
     /// Connector; a reload may replace it.
     reach: ArcSwap<Connector>,
     /// Advice for operators; a reload may replace it.
-    advice: ArcSwap<Advice>,
+    advice: ArcSwap<CredentialAdvice>,
     /// Bit set of the generations that the backend is known to support; 0 before the first probe. Release and Acquire: a task that
     /// sees the generations also sees what the probe stored before.
     modes: AtomicU8,
@@ -155,7 +157,7 @@ pub(crate) fn is_unauthorized(error: &BoxError) -> bool {
 /// Builds a service that is called as Streamable HTTP, whatever the backend's transport.
 fn adapted(settings: &BackendSettings) -> BackendService {
     let service = settings.service.clone();
-    settings.around.wrap(match settings.transport {
+    settings.wrapper.wrap(match settings.transport {
         Transport::Sse => {
             sse_transport::adapt(service, settings.message_timeout, settings.breaker.clone())
         }
@@ -172,9 +174,9 @@ impl BackendHandle {
             transport,
             catalog,
             service: bare,
-            around: _,
+            wrapper: _,
             breaker,
-            advice,
+            credential_advice,
             message_timeout: _,
             fingerprint,
             service_revision,
@@ -192,7 +194,7 @@ impl BackendHandle {
                 breaker,
                 service_revision,
             }),
-            advice: ArcSwap::from_pointee(advice),
+            advice: ArcSwap::from_pointee(credential_advice),
             modes: AtomicU8::new(modes),
             offers: ArcSwap::default(),
             per_caller: (catalog == Sharing::PerCaller).then(PerCallerCatalogs::new),
@@ -212,7 +214,7 @@ impl BackendHandle {
 
     /// Applies the connection settings of a reload.
     pub(crate) fn reconfigure(&self, settings: &BackendSettings) {
-        self.advice.store(Arc::new(settings.advice.clone()));
+        self.advice.store(Arc::new(settings.credential_advice.clone()));
         if self.reach.load().service_revision != settings.service_revision {
             let (breaker, service_revision) = (settings.breaker.clone(), settings.service_revision);
             let (service, bare) = (adapted(settings), settings.service.clone());
@@ -335,7 +337,7 @@ impl BackendHandle {
     }
 
     /// Returns the advice for operators when the backend rejects the gateway's credentials.
-    pub(crate) fn advice(&self) -> Arc<Advice> {
+    pub(crate) fn advice(&self) -> Arc<CredentialAdvice> {
         self.advice.load_full()
     }
 

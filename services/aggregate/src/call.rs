@@ -138,13 +138,13 @@ impl Call {
 
     /// Attaches the held reservations to the response.
     pub(crate) fn attach_reservations(&self, response: Response<Body>) -> Response<Body> {
-        let held = self.take_reservations();
-        if held.is_empty() {
+        let reservations = self.take_reservations();
+        if reservations.is_empty() {
             return response;
         }
         let attach = |bytes, count: Reservation| count.attach(bytes);
         // Streaming responses hold their own reservations.
-        response.map(|body| body.map_longest(|bytes| held.into_iter().fold(bytes, attach)))
+        response.map(|body| body.map_longest(|bytes| reservations.into_iter().fold(bytes, attach)))
     }
 
     /// Returns the entry of the request in its session.

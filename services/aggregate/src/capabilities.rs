@@ -154,14 +154,15 @@ fn without_task(message: Bytes) -> Bytes {
 
 /// Returns `true` if the capabilities declared by the request itself have to be stripped.
 pub(crate) fn must_strip(request: &McpRequest, extensions: &[&str]) -> bool {
-    let said = request.params().and_then(|params| params.meta(MetaKey::ClientCapabilities));
-    said.is_some_and(|said| matches!(bridged(said.of(&request.bytes), extensions), Cow::Owned(_)))
+    let declared = request.params().and_then(|params| params.meta(MetaKey::ClientCapabilities));
+    declared
+        .is_some_and(|span| matches!(bridged(span.of(&request.bytes), extensions), Cow::Owned(_)))
 }
 
 /// Returns `true` if the request's client declares an extension.
 pub(crate) fn declares(request: &McpRequest, extension: &str) -> bool {
-    let said = request.params().and_then(|params| params.meta(MetaKey::ClientCapabilities));
-    let extensions = said.and_then(|said| find(said.of(&request.bytes), EXTENSIONS));
+    let declared = request.params().and_then(|params| params.meta(MetaKey::ClientCapabilities));
+    let extensions = declared.and_then(|span| find(span.of(&request.bytes), EXTENSIONS));
     extensions
         .and_then(|extensions| find(extensions, extension))
         .is_some_and(|settings| settings.first() == Some(&b'{'))

@@ -57,10 +57,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn newer_token_extends_expiry() {
         let tokens = [caller(60), caller(90), caller(90)];
-        let (asked, begun) = (Cell::new(0), Instant::now());
+        let (reads, begun) = (Cell::new(0), Instant::now());
         wait_for_expiry(|| {
-            asked.set(asked.get() + 1);
-            tokens[asked.get() - 1].clone()
+            reads.set(reads.get() + 1);
+            tokens[reads.get() - 1].clone()
         })
         .await;
         assert!(begun.elapsed().abs_diff(Duration::from_secs(90)) < Duration::from_secs(1));

@@ -71,26 +71,29 @@ fn dispatcher(
         sessions: _,
         session_ttl: _,
         listeners: _,
-        parked,
+        suspended_calls,
         suspended_calls_per_identity,
         suspension_timeout,
         detached_timeout,
         detached_bytes,
         max_buffered_bytes,
-        buffered,
+        byte_budget,
     } = limits;
     let context = CallContext {
         catalogs: Arc::clone(catalogs),
         notifier: notifier.clone(),
         notification_filter: Arc::new(NotificationFilter::new(Arc::clone(catalogs))),
-        budgets: ClientBudgets { detached: DetachedBudget::new(detached_bytes), process: buffered },
+        budgets: ClientBudgets {
+            detached: DetachedBudget::new(detached_bytes),
+            process: byte_budget,
+        },
         seal,
         max_buffered_bytes,
         detached_timeout,
     };
     let bridge = Bridge {
         sessions: StatelessSessions::default(),
-        suspended_calls: SuspendedCalls::new(parked, suspended_calls_per_identity),
+        suspended_calls: SuspendedCalls::new(suspended_calls, suspended_calls_per_identity),
         suspension_timeout,
     };
     Dispatcher {
@@ -114,7 +117,7 @@ impl Gateway {
     /// Creates the service and starts observing the backends. Must be called within a tokio runtime.
     #[must_use]
     pub fn new(settings: Settings, limits: Limits, seal: Seal) -> Self {
-        let (catalogs, events) = CatalogStore::new(settings, limits.buffered.clone());
+        let (catalogs, events) = CatalogStore::new(settings, limits.byte_budget.clone());
         let sessions =
             SessionStore::new(limits.sessions, limits.session_ttl, limits.suspension_timeout);
         let notifier = ClientNotifier {

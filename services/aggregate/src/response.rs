@@ -36,7 +36,7 @@ pub(crate) struct ExpectedResponse {
     pub(crate) backend: Generation,
     /// `true` for lists and resources, whose results declare a freshness lifetime.
     pub(crate) cacheable: bool,
-    pub(crate) held: BufferedResults,
+    pub(crate) buffered_results: BufferedResults,
     /// Maximum number of buffered bytes.
     pub(crate) most: usize,
     /// Record of the request, which receives the error code.
@@ -74,7 +74,7 @@ pub(crate) enum AdaptedResponse {
 }
 
 impl ExpectedResponse {
-    fn note(&self, found: &MessagePrefix) {
+    fn record_error(&self, found: &MessagePrefix) {
         if let (Some(request_context), Some(code)) = (&self.request_context, error_code(found)) {
             request_context.record_error(code);
         }
@@ -161,37 +161,38 @@ async fn read(
     room: ResponseBuffer<'_>,
     may_buffer: impl Fn(usize) -> bool,
 ) -> Result<AdaptedResponse, BoxError> {
-    let mut held = BufferedPrefix::default();
+    let mut prefix = BufferedPrefix::default();
     loop {
         let ended = match body.frame().await {
             Some(frame) => {
                 if let Ok(data) = frame?.into_data() {
-                    held.push(data);
+                    prefix.push(data);
                 }
                 body.is_end_stream()
             }
             None => true,
         };
         if ended {
-            return shaped(status, held.take(), expected);
+            return shaped(status, prefix.take(), expected);
         }
         // Shorter responses are fully buffered, so a truncated one becomes an error; longer ones have to be buffered anyway.
-        if expected.untouched() && (PREFIX_BYTES..=4 * PREFIX_BYTES).contains(&held.bytes().len()) {
-            let found = scan_prefix(held.bytes())
+        if expected.untouched() && (PREFIX_BYTES..=4 * PREFIX_BYTES).contains(&prefix.bytes().len())
+        {
+            let found = scan_prefix(prefix.bytes())
                 .map_err(|_| BackendError::Malformed("a body that is not valid JSON"))?;
-            if passes(&found, held.bytes(), expected) {
-                check(&found, held.bytes(), expected)?;
+            if passes(&found, prefix.bytes(), expected) {
+                check(&found, prefix.bytes(), expected)?;
                 let status = outgoing(status, &found, expected);
-                let body = Body::wrap(PrefixedBody::new(held.take(), body));
+                let body = Body::wrap(PrefixedBody::new(prefix.take(), body));
                 return Ok(AdaptedResponse::Ready(response(status, body)));
             }
         }
-        if !may_buffer(held.bytes().len()) {
-            return Err(BackendError::UNKEPT.into());
+        if !may_buffer(prefix.bytes().len()) {
+            return Err(BackendError::RESPONSE_OVER_BUFFER.into());
         }
-        if held.bytes().len() > expected.most.min(4 * PREFIX_BYTES) {
+        if prefix.bytes().len() > expected.most.min(4 * PREFIX_BYTES) {
             // Boxed: few responses are this large.
-            let rest = Box::pin(room.collect(held.take(), body, expected.most, may_buffer));
+            let rest = Box::pin(room.collect(prefix.take(), body, expected.most, may_buffer));
             return shaped(status, rest.await?, expected);
         }
     }
@@ -214,7 +215,7 @@ fn shaped(
     }
     check(&found, &message, expected)?;
     match continuation(&found, &message, expected) {
-        _ if expected.held == BufferedResults::All && is_result(&found) => {
+        _ if expected.buffered_results == BufferedResults::All && is_result(&found) => {
             return Ok(AdaptedResponse::Whole(message));
         }
         Some(Continuation::InputRequired) => return Ok(AdaptedResponse::InputRequired(message)),
@@ -231,7 +232,9 @@ pub(crate) fn continuation(
     message: &[u8],
     expected: &ExpectedResponse,
 ) -> Option<Continuation> {
-    if expected.held == BufferedResults::None || expected.backend != Generation::Stateless {
+    if expected.buffered_results == BufferedResults::None
+        || expected.backend != Generation::Stateless
+    {
         return None;
     }
     let kind = found.result_type?;
@@ -274,7 +277,7 @@ fn edit<'a>(
     found: &MessagePrefix,
     expected: &'a ExpectedResponse,
 ) -> Result<Option<Splice<'a>>, BoxError> {
-    expected.note(found);
+    expected.record_error(found);
     let anonymous = found.id.is_none_or(|id| id.of(message) == b"null");
     if expected.untouched() && !anonymous {
         return Ok(None);
@@ -310,15 +313,16 @@ fn edit<'a>(
 
 /// Returns `true` if the rest can be streamed without being parsed.
 fn passes(found: &MessagePrefix, message: &[u8], expected: &ExpectedResponse) -> bool {
-    if expected.held == BufferedResults::All || !expected.untouched() {
+    if expected.buffered_results == BufferedResults::All || !expected.untouched() {
         return false;
     }
     let known = is_result(found) && (found.id.is_some() || message.len() >= PREFIX_BYTES);
-    if expected.held == BufferedResults::Continuations && expected.backend == Generation::Stateless
+    if expected.buffered_results == BufferedResults::Continuations
+        && expected.backend == Generation::Stateless
     {
         // Buffer a possible continuation until its result type is known, and an actual one completely, to seal it.
-        let said = found.result_type.is_some();
-        return known && said && continuation(found, message, expected).is_none();
+        let is_typed = found.result_type.is_some();
+        return known && is_typed && continuation(found, message, expected).is_none();
     }
     known
 }

@@ -1,7 +1,7 @@
 //! Settings of the service: backends, aggregation rules, limits. Plain data that the application fills from its configuration.
 
-mod advice;
 mod checks;
+mod credential_advice;
 mod service;
 
 use std::collections::{HashMap, HashSet};
@@ -11,8 +11,8 @@ use http::Uri;
 use vmcp_breaker::CircuitHandle;
 use vmcp_core::{Backend, ByteBudget};
 
-pub use self::advice::Advice;
-pub use self::checks::{Checks, Spread};
+pub use self::checks::{CheckOffset, Checks};
+pub use self::credential_advice::CredentialAdvice;
 pub use self::service::{BackendFuture, BackendService, ServiceWrapper};
 
 /// Settings of one backend MCP server.
@@ -29,12 +29,12 @@ pub struct BackendSettings {
     /// Service that sends requests to the backend.
     pub service: BackendService,
     /// Wrapper around the service, including the transport adapter.
-    pub around: ServiceWrapper,
+    pub wrapper: ServiceWrapper,
     /// Circuit breaker in `service`, if it has one. With [`Transport::Sse`], `service` contains none: the adapter applies this
     /// breaker, because responses arrive on another stream than those to its posts.
     pub breaker: Option<CircuitHandle>,
     /// Advice for operators when the backend rejects the gateway's credentials.
-    pub advice: Advice,
+    pub credential_advice: CredentialAdvice,
     /// Timeout for each message of a response with [`Transport::Sse`], where `service` cannot bound the wait. Ignored for other
     /// transports.
     pub message_timeout: Duration,
@@ -145,7 +145,7 @@ pub struct Limits {
     /// Maximum number of open streams of stateless clients (`subscriptions/listen`).
     pub listeners: usize,
     /// Maximum number of suspended calls of stateless clients.
-    pub parked: usize,
+    pub suspended_calls: usize,
     /// Maximum number of suspended calls per identity.
     pub suspended_calls_per_identity: usize,
     /// Timeout of a suspended call.
@@ -158,7 +158,7 @@ pub struct Limits {
     /// Maximum size of a backend's response that has to be buffered, in bytes.
     pub max_buffered_bytes: usize,
     /// Byte budget of the process that such responses are also charged to; `None` disables it.
-    pub buffered: Option<ByteBudget>,
+    pub byte_budget: Option<ByteBudget>,
 }
 
 impl Default for Limits {
@@ -167,13 +167,13 @@ impl Default for Limits {
             sessions: 10_000,
             session_ttl: Duration::from_mins(30),
             listeners: 4096,
-            parked: 1024,
+            suspended_calls: 1024,
             suspended_calls_per_identity: 16,
             suspension_timeout: Duration::from_mins(10),
             detached_timeout: Duration::from_mins(10),
             detached_bytes: 32 << 20,
             max_buffered_bytes: 16 << 20,
-            buffered: None,
+            byte_budget: None,
         }
     }
 }

@@ -64,7 +64,7 @@ impl From<AbandonReason> for BackendError {
     fn from(why: AbandonReason) -> Self {
         match why {
             AbandonReason::Time => Self::ABANDONED,
-            AbandonReason::Bytes => Self::UNREAD,
+            AbandonReason::Bytes => Self::MESSAGES_OVER_BUFFER,
         }
     }
 }

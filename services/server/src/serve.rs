@@ -205,7 +205,7 @@ impl Server {
             incoming_auth.for_sessions(issuer.as_ref().map(AuthServerRuntime::sessions));
         let audit_pipeline = audit.map(|it| it.start(options.audit_options)).transpose()?;
         let budget = budget(&options);
-        let limits = Limits { buffered: Some(budget.clone()), ..options.limits.clone() };
+        let limits = Limits { byte_budget: Some(budget.clone()), ..options.limits.clone() };
         let gateway = Gateway::new(settings, limits, seal(&options)?);
         let decode = DecodeLayer::new().max_body_size(options.message_bytes).budget(budget.clone());
         let state = StaticState {

@@ -36,7 +36,7 @@ pub(crate) async fn collect(
             reserve(account, &mut buffer).await?;
         }
         if !may_buffer(buffer.len()) {
-            return Err(BackendError::UNKEPT.into());
+            return Err(BackendError::RESPONSE_OVER_BUFFER.into());
         }
         if body.is_end_stream() {
             break;

@@ -204,13 +204,13 @@ pub(crate) fn problem(error: &BoxError) -> String {
 
 impl BackendError {
     /// The response exceeds the buffer of a detached call.
-    pub(crate) const UNKEPT: Self = Self::Detached {
+    pub(crate) const RESPONSE_OVER_BUFFER: Self = Self::Detached {
         problem: "returned more than the buffer of a disconnected client holds",
         reason: None,
     };
 
     /// The messages before the response exceed the buffer of a detached call.
-    pub(crate) const UNREAD: Self = Self::Detached {
+    pub(crate) const MESSAGES_OVER_BUFFER: Self = Self::Detached {
         problem: "sent more than the buffer of a disconnected client holds; the gateway cancelled the call",
         reason: Some("the buffer of the disconnected client is full"),
     };

@@ -24,7 +24,7 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// Events of one response.
 ///
 /// With an account, bytes stay reserved until the next event is requested; [`take_reservation`](Self::take_reservation) hands
-/// the reservation over with an event that is held for longer. Reading stops while the budget is exhausted.
+/// the reservation over with an event that is buffered for longer. Reading stops while the budget is exhausted.
 #[derive(Debug)]
 pub(crate) struct EventReader {
     body: Body,
@@ -134,10 +134,10 @@ impl EventReader {
     }
 
     fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<(), BoxError>>> {
-        let held = self.reader.held();
+        let buffered = self.reader.held();
         // The rest of a partial event is reserved before it is read, so unread bytes stay with the backend.
-        if let Some(count) = self.count.as_mut().filter(|count| count.expects_more(held)) {
-            ready!(count.poll_room(cx, held + count.chunk))?;
+        if let Some(count) = self.count.as_mut().filter(|count| count.expects_more(buffered)) {
+            ready!(count.poll_room(cx, buffered + count.chunk))?;
         }
         let pending = self.count.as_mut().and_then(|count| count.pending.take());
         let data = match pending {
@@ -151,12 +151,12 @@ impl EventReader {
                 Poll::Ready(None) => return Poll::Ready(None),
                 Poll::Pending => {
                     let Some(count) = self.count.as_mut() else { return Poll::Pending };
-                    return count.poll_transfer_rate(cx, held).map(|slow| Some(Err(slow)));
+                    return count.poll_transfer_rate(cx, buffered).map(|slow| Some(Err(slow)));
                 }
             },
         };
         if let Some(count) = &mut self.count {
-            match count.poll_room(cx, held + data.len()) {
+            match count.poll_room(cx, buffered + data.len()) {
                 Poll::Ready(Ok(())) => {
                     count.chunk = data.len();
                     count.transfer_rate.add(data.len());
@@ -180,7 +180,7 @@ impl EventReader {
     }
 
     /// Returns the number of buffered bytes of events that have not been returned.
-    pub(crate) fn held(&self) -> usize {
+    pub(crate) fn buffered_bytes(&self) -> usize {
         self.reader.held()
     }
 
@@ -196,11 +196,11 @@ impl EventReader {
 }
 
 impl ReadReservation {
-    /// Moves the reservation from the previous event to `event`, plus `held` buffered bytes.
-    fn charge_event(&mut self, event: Option<&mut Event>, held: usize) {
+    /// Moves the reservation from the previous event to `event`, plus `buffered` bytes.
+    fn charge_event(&mut self, event: Option<&mut Event>, buffered: usize) {
         self.event_bytes = event.as_ref().map_or(0, |event| event.data.len());
         if let Some(event) = event {
-            let is_counted = held + self.event_bytes > self.uncharged_bytes;
+            let is_counted = buffered + self.event_bytes > self.uncharged_bytes;
             if is_counted && event.data.len() < self.chunk / 2 {
                 // Copied: the consumer may hold a short event for longer than the chunk that contains it.
                 event.data = Bytes::copy_from_slice(&event.data);
@@ -209,7 +209,7 @@ impl ReadReservation {
             self.uncharged_bytes = 0;
         }
         if self.pending.is_none() {
-            self.reservation.shrink(held + self.event_bytes);
+            self.reservation.shrink(buffered + self.event_bytes);
         }
     }
 
@@ -218,10 +218,10 @@ impl ReadReservation {
         self.reservation.budget().limit() / 2
     }
 
-    /// Returns `true` if a partial event of `held` bytes needs another chunk, assumed as large as the last, that fits the
+    /// Returns `true` if a partial event of `buffered` bytes needs another chunk, assumed as large as the last, that fits the
     /// limit.
-    fn expects_more(&self, held: usize) -> bool {
-        held > 0 && self.pending.is_none() && held + self.chunk <= self.most()
+    fn expects_more(&self, buffered: usize) -> bool {
+        buffered > 0 && self.pending.is_none() && buffered + self.chunk <= self.most()
     }
 
     /// Polls for a reservation of `bytes` in total.
@@ -261,9 +261,9 @@ impl ReadReservation {
         }
     }
 
-    /// Ready with an error if the backend is too slow with a partial event of `held` bytes, which others wait for.
-    fn poll_transfer_rate(&mut self, cx: &mut Context<'_>, held: usize) -> Poll<BoxError> {
-        if held == 0 || self.reservation.bytes() == 0 {
+    /// Ready with an error if the backend is too slow with a partial event of `buffered` bytes, which others wait for.
+    fn poll_transfer_rate(&mut self, cx: &mut Context<'_>, buffered: usize) -> Poll<BoxError> {
+        if buffered == 0 || self.reservation.bytes() == 0 {
             self.interval = None;
             return Poll::Pending;
         }

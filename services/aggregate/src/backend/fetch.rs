@@ -86,11 +86,11 @@ impl CatalogSource<'_> {
     }
 
     fn instructions(&self) -> Option<String> {
-        let said = match self {
+        let result = match self {
             Self::Stateful(_, welcome, _) => *welcome,
             Self::Stateless(found, _) => (*found)?,
         };
-        find(said, "instructions").and_then(parse_json_string).map(Cow::into_owned)
+        find(result, "instructions").and_then(parse_json_string).map(Cow::into_owned)
     }
 
     fn request(

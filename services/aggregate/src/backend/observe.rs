@@ -42,7 +42,7 @@ impl ObservationRound {
     }
 
     /// Records that one generation was fetched.
-    fn note(&self, generation: Generation) {
+    fn set_fetched(&self, generation: Generation) {
         self.0.send_modify(|fetched| fetched.set(generation, true));
     }
 

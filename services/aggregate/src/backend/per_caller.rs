@@ -179,7 +179,7 @@ impl CallerCatalog {
 
     /// Records the key of the caller's linked accounts. If it has changed, discards the stored offer and ignores a fetch in
     /// flight.
-    fn note_links(&self, links: Option<Fingerprint>) {
+    fn record_links(&self, links: Option<Fingerprint>) {
         let Some(links) = links else { return };
         self.0.send_if_modified(|state| {
             if state.links != Some(links) {
@@ -279,7 +279,7 @@ impl BackendHandle {
         }
         let entry = catalogs.of(caller.identity());
         if let Some(tokens) = caller.identity().upstream() {
-            entry.note_links(tokens.links().await);
+            entry.record_links(tokens.links().await);
         }
         // Requests do not wait for a backend that is known to be unavailable.
         let patience =

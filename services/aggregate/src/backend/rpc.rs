@@ -49,9 +49,9 @@ pub(crate) async fn send_request_parsed<T>(
     id: &str,
     read: impl Fn(&Bytes) -> Result<(Envelope, T), ScanError>,
 ) -> Result<(RpcResponse, T), BoxError> {
-    let mut unanswered = CancelOnDrop::new(backend, &request, id);
+    let mut cancel_on_drop = CancelOnDrop::new(backend, &request, id);
     let answered = answer(backend, request, id, read).await;
-    unanswered.note(&answered);
+    cancel_on_drop.record_outcome(&answered);
     answered
 }
 
@@ -70,8 +70,8 @@ async fn answer<T>(
             let account = backend.account(&Caller::Gateway, None);
             let collected =
                 collect(Bytes::new(), body, MAX_RESPONSE_BYTES, account.as_ref(), |_| true);
-            let (message, held) = collected.await?;
-            reservation = held;
+            let (message, reserved) = collected.await?;
+            reservation = reserved;
             let found = read(&message).ok();
             (message, found)
         }

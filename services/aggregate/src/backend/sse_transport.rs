@@ -183,9 +183,9 @@ impl Channel {
         match scan(&message) {
             Ok(Envelope::Request { id, method, params }) => {
                 let method = method.read(&message).into_owned();
-                let asked =
+                let request =
                     ChannelRequest { message: message.clone(), id, method: &method, params };
-                self.ask(poster, timeout_control, asked).await
+                self.ask(poster, timeout_control, request).await
             }
             Ok(Envelope::Notification { method, params }) => {
                 let cancels = method.is(&message, "notifications/cancelled");
@@ -233,9 +233,9 @@ impl Channel {
         &self,
         poster: MessagePoster,
         timeout_control: Option<TimeoutControl>,
-        asked: ChannelRequest<'_>,
+        request: ChannelRequest<'_>,
     ) -> Result<Response<Body>, BoxError> {
-        let ChannelRequest { message, id, method, params } = asked;
+        let ChannelRequest { message, id, method, params } = request;
         let permit =
             Arc::clone(&self.permits).try_acquire_owned().map_err(|_| BackendError::Busy)?;
         let queue = match self.demultiplexer.enter(&message, id, method, &params, timeout_control) {

@@ -22,8 +22,8 @@ pub(crate) async fn next(
         if let Some(event) = events.buffered() {
             return Some(event.map(|event| event.data));
         }
-        if !stream.may_buffer(events.held()) {
-            return Some(Err(BackendError::UNREAD.into()));
+        if !stream.may_buffer(events.buffered_bytes()) {
+            return Some(Err(BackendError::MESSAGES_OVER_BUFFER.into()));
         }
         stream.pace().await;
         if let Err(error) = events.chunk().await? {
@@ -35,7 +35,7 @@ pub(crate) async fn next(
 /// Ends the stream of a call with its failure.
 pub(crate) fn finish_failed(call: &Call, target: &Target, stream: &Stream, failure: &BoxError) {
     if let Some(BackendError::Detached { .. }) = cause_ref(failure.as_ref()) {
-        call.context.budgets.detached.note_ended();
+        call.context.budgets.detached.count_ended();
         tracing::debug!(backend = target.backend.name(), error = %failure, "detached call ended");
     }
     stream.finish(target.failure(call, failure), None);

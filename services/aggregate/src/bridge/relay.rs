@@ -156,7 +156,7 @@ impl Relay {
             },
             asker: Arc::downgrade(&self.asker),
         };
-        let asked = self.session.streams().register(server_request).is_some_and(|number| {
+        let is_pending = self.session.streams().register(server_request).is_some_and(|number| {
             let mut splice = Splice::new(&message);
             splice.replace(id, number.to_string().into_bytes());
             let taken = self.stream.push(splice.finish(), MessageClass::Required);
@@ -165,7 +165,7 @@ impl Relay {
             }
             taken
         });
-        if !asked {
+        if !is_pending {
             let rejection = Rejection::new(
                 http::StatusCode::OK,
                 code::INTERNAL,

@@ -120,7 +120,7 @@ impl StatefulCall {
             client: Generation::Stateful,
             backend: Generation::Stateful,
             cacheable: false,
-            held: BufferedResults::None,
+            buffered_results: BufferedResults::None,
             most: self.call.context.max_buffered_bytes,
             request_context: self.call.request_context.clone(),
         }
@@ -188,8 +188,8 @@ impl StatefulCall {
             if events.last_id().is_some() {
                 break None;
             }
-            if !self.guard.may_buffer(events.held()) {
-                return Err(BackendError::UNREAD.into());
+            if !self.guard.may_buffer(events.buffered_bytes()) {
+                return Err(BackendError::MESSAGES_OVER_BUFFER.into());
             }
             match events.chunk().await {
                 Some(chunk) => chunk?,
@@ -257,7 +257,7 @@ impl StatefulCall {
                     Some(Ok(message)) => message,
                     Some(Err(error)) if is_final(&error) => return Some(error),
                     ended => {
-                        resumption.note(&events);
+                        resumption.update(&events);
                         match (ended, self.resume(&backend_session, &mut resumption).await) {
                             (_, Ok(resumed)) => {
                                 events = resumed;
@@ -275,7 +275,8 @@ impl StatefulCall {
             if step != RelayOutcome::More {
                 response::record_error(self.call.request_context.as_ref(), &message);
                 self.guard.cancellation().disarm();
-                return (step == RelayOutcome::OverBudget).then(|| BackendError::UNKEPT.into());
+                return (step == RelayOutcome::OverBudget)
+                    .then(|| BackendError::RESPONSE_OVER_BUFFER.into());
             }
         }
     }
@@ -314,7 +315,7 @@ struct ResumptionPoint {
 }
 
 impl ResumptionPoint {
-    fn note(&mut self, events: &EventReader) {
+    fn update(&mut self, events: &EventReader) {
         self.last = events.last_id().cloned().or(self.last.take());
         self.retry = events.retry().or(self.retry);
     }

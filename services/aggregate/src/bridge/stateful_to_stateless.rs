@@ -119,7 +119,7 @@ impl BridgedCall {
             client: Generation::Stateful,
             backend: Generation::Stateless,
             cacheable: false,
-            held: if names(self.target.method) {
+            buffered_results: if names(self.target.method) {
                 BufferedResults::Continuations
             } else {
                 BufferedResults::None
@@ -169,8 +169,8 @@ impl BridgedCall {
             if let Some(event) = events.buffered() {
                 return Ok(event?.data);
             }
-            if !self.guard.may_buffer(events.held()) {
-                return Err(BackendError::UNREAD.into());
+            if !self.guard.may_buffer(events.buffered_bytes()) {
+                return Err(BackendError::MESSAGES_OVER_BUFFER.into());
             }
             events.chunk().await.ok_or(BackendError::Ended)??;
         }
@@ -194,7 +194,7 @@ impl BridgedCall {
         let feeding = async move {
             let failure: Option<BoxError> = tokio::select! {
                 outcome = self.feed(state, &stream) => match outcome {
-                    Ok(answer) => (!self.finish(&stream, answer)).then(|| BackendError::UNKEPT.into()),
+                    Ok(answer) => (!self.finish(&stream, answer)).then(|| BackendError::RESPONSE_OVER_BUFFER.into()),
                     Err(error) => Some(error),
                 },
                 // A cancelled request has no response.
@@ -292,13 +292,14 @@ impl BridgedCall {
         };
         let result = result.of(message);
         let _pause = self.guard.hold.pause();
-        let mut asked = Vec::new();
+        let mut pending = Vec::new();
         for server_request in find(result, "inputRequests").into_iter().flat_map(members) {
             let answer = self.ask_client(server_request.value, stream)?;
-            asked.push(async move { Ok::<_, BoxError>((server_request.key.raw(), answer.await)) });
+            pending
+                .push(async move { Ok::<_, BoxError>((server_request.key.raw(), answer.await)) });
         }
         let mut responses = vec![b'{'];
-        for answered in join_all(asked).await {
+        for answered in join_all(pending).await {
             let (key, answer) = answered?;
             let answer = answer.map_err(|_| {
                 BackendError::ServerRequest(

@@ -123,7 +123,7 @@ impl InFlightCall {
             client: Generation::Stateless,
             backend: Generation::Stateful,
             cacheable: target.method == "resources/read",
-            held: BufferedResults::None,
+            buffered_results: BufferedResults::None,
             most: call.context.max_buffered_bytes,
             request_context: call.request_context.clone(),
         };
@@ -250,7 +250,7 @@ async fn resume(
         client: Generation::Stateless,
         backend: Generation::Stateful,
         cacheable: target.method == "resources/read",
-        held: BufferedResults::None,
+        buffered_results: BufferedResults::None,
         most: call.context.max_buffered_bytes,
         request_context: call.request_context.clone(),
     };

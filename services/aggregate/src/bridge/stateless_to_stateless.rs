@@ -55,7 +55,7 @@ pub(crate) async fn call(
         client: Generation::Stateless,
         backend: Generation::Stateless,
         cacheable: false,
-        held: if target.method == "completion/complete" {
+        buffered_results: if target.method == "completion/complete" {
             BufferedResults::None
         } else {
             BufferedResults::Continuations
@@ -247,14 +247,15 @@ pub(crate) fn unsealed(call: &Call, target: &Target) -> Result<Bytes, Rejection>
 /// Returns a capability that the requested input needs and that the client did not declare (2026-07-28, Multi Round-Trip
 /// Requests).
 fn undeclared(call: &Call, result: &[u8]) -> Option<&'static str> {
-    let said = call.message.params().and_then(|params| params.meta(MetaKey::ClientCapabilities));
-    let said = said.map_or(&b"{}"[..], |said| said.of(&call.message.bytes));
+    let declared =
+        call.message.params().and_then(|params| params.meta(MetaKey::ClientCapabilities));
+    let declared = declared.map_or(&b"{}"[..], |span| span.of(&call.message.bytes));
     let server_requests = find(result, "inputRequests").into_iter().flat_map(members);
     let methods = server_requests.filter_map(|server_request| {
         find(server_request.value, "method").and_then(parse_json_string)
     });
     let mut needs = methods.filter_map(|method| required_capability(&method));
-    needs.find(|capability| find(said, capability).is_none())
+    needs.find(|capability| find(declared, capability).is_none())
 }
 
 /// Returns the backend's input request with its state sealed.

@@ -67,7 +67,7 @@ pub(crate) enum CallEvent {
 /// Slot in the table. Dropping it frees the slot.
 #[derive(Debug)]
 pub(crate) struct SuspendedCall<'a> {
-    parked: &'a SuspendedCalls,
+    table: &'a SuspendedCalls,
     pub(crate) handle: Handle,
     pub(crate) resumed: oneshot::Receiver<Resumption>,
 }
@@ -79,7 +79,7 @@ impl SuspendedCalls {
 
     /// Reserves a slot for a call; `None` if the table or the caller's share of it is full. Anonymous callers share a limit per
     /// network of `address`.
-    pub(crate) fn park(
+    pub(crate) fn suspend(
         &self,
         caller: &Identity,
         address: Option<IpAddr>,
@@ -96,7 +96,7 @@ impl SuspendedCalls {
         }
         let (resume, resumed) = oneshot::channel();
         table.insert(handle, TableEntry { caller: caller.clone(), network, resume });
-        Some(SuspendedCall { parked: self, handle, resumed })
+        Some(SuspendedCall { table: self, handle, resumed })
     }
 
     /// Removes a call of `caller` in order to resume it. An anonymous caller is identified by the handle alone, because it may
@@ -119,7 +119,7 @@ impl SuspendedCalls {
 
 impl Drop for SuspendedCall<'_> {
     fn drop(&mut self) {
-        lock(&self.parked.table).remove(&self.handle);
+        lock(&self.table.table).remove(&self.handle);
     }
 }
 
@@ -140,26 +140,26 @@ mod tests {
 
     #[tokio::test]
     async fn only_own_caller_takes_call_once() {
-        let parked = SuspendedCalls::new(10, 10);
+        let calls = SuspendedCalls::new(10, 10);
         let (alice, mallory) = (Identity::new("i", "alice"), Identity::new("i", "mallory"));
-        let place = parked.park(&alice, None).unwrap();
+        let place = calls.suspend(&alice, None).unwrap();
         let handle = Handle::parse(&place.handle.to_text()).unwrap();
-        assert!(parked.take(handle, &mallory).is_none());
-        assert!(parked.take(handle, &alice).is_some());
-        assert!(parked.take(handle, &alice).is_none());
+        assert!(calls.take(handle, &mallory).is_none());
+        assert!(calls.take(handle, &alice).is_some());
+        assert!(calls.take(handle, &alice).is_none());
     }
 
     #[tokio::test]
     async fn limits_suspended_calls_per_caller() {
-        let parked = SuspendedCalls::new(3, 2);
+        let calls = SuspendedCalls::new(3, 2);
         let (alice, bob) = (Identity::new("i", "alice"), Identity::new("i", "bob"));
-        let first = parked.park(&alice, None).unwrap();
-        let _second = parked.park(&alice, None).unwrap();
-        assert!(parked.park(&alice, None).is_none());
-        let _third = parked.park(&bob, None).unwrap();
-        assert!(parked.park(&bob, None).is_none(), "all are taken");
+        let first = calls.suspend(&alice, None).unwrap();
+        let _second = calls.suspend(&alice, None).unwrap();
+        assert!(calls.suspend(&alice, None).is_none());
+        let _third = calls.suspend(&bob, None).unwrap();
+        assert!(calls.suspend(&bob, None).is_none(), "all are taken");
         drop(first);
-        assert!(parked.park(&alice, None).is_some());
-        assert_eq!(parked.len(), 2);
+        assert!(calls.suspend(&alice, None).is_some());
+        assert_eq!(calls.len(), 2);
     }
 }

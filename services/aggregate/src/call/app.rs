@@ -22,7 +22,7 @@ use crate::snapshot::BackendCatalog;
 const MAX_CONTENTS: usize = 1024;
 
 /// Tool with its advertised name.
-type Advertised<'a> = (&'a str, &'a Route<Arc<BackendHandle>>);
+type NamedRoute<'a> = (&'a str, &'a Route<Arc<BackendHandle>>);
 
 /// Finds the tool that an app calls by its backend's own name. If several backends have such a tool, the only one whose user
 /// interface this session has opened is selected; a guess could call a tool of another backend.
@@ -30,7 +30,7 @@ pub(super) fn tool<'a>(
     call: &Call,
     all: &'a BackendCatalog,
     own: &str,
-) -> Result<Option<Advertised<'a>>, Rejection> {
+) -> Result<Option<NamedRoute<'a>>, Rejection> {
     let Some(names) = all.originals.get(own) else { return Ok(None) };
     let permissions = call.permissions.as_ref();
     let candidates: Vec<_> = names
@@ -70,7 +70,7 @@ fn has_opened(call: &Call, backend: &Arc<BackendHandle>) -> bool {
 }
 
 /// Records that a session opens a user interface of a backend, by calling a tool that has one or by reading one.
-pub(super) fn note_opened(call: &Call, backend: &Arc<BackendHandle>) {
+pub(super) fn record_opened(call: &Call, backend: &Arc<BackendHandle>) {
     if let Some(session) = &call.session {
         session.slot(backend).has_open_app.store(true, Ordering::Relaxed);
     }

@@ -128,7 +128,7 @@ impl Target {
                 .map_err(LookupError::Refused)?;
         }
         if route.interface {
-            app::note_opened(call, &route.backend);
+            app::record_opened(call, &route.backend);
         }
         Ok(Self::renamed(call, method, text.span, route).decided_for(backend))
     }
@@ -188,7 +188,7 @@ impl Target {
         if !uri.starts_with(UI_SCHEME) || !all.is_interface(&uri) {
             return Ok(target);
         }
-        app::note_opened(call, &target.backend);
+        app::record_opened(call, &target.backend);
         if let Some(own) = all.own_uri(&uri) {
             target.alias = Some(target.literal);
             (target.message, target.literal) = app::with_own_uri(&message.bytes, text.span, own);

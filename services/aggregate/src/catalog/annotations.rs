@@ -38,13 +38,14 @@ impl LazyAnnotations {
     }
 
     pub(crate) fn get(&self) -> ToolAnnotations {
-        *self.known.get_or_init(|| said(&self.definition))
+        *self.known.get_or_init(|| declared(&self.definition))
     }
 }
 
 /// Parses the annotations of a definition and applies the override.
 fn of(item: Item<'_>, change: &Override) -> ToolAnnotations {
-    let mut annotations = if item.hinted() { said(item.raw()) } else { ToolAnnotations::default() };
+    let mut annotations =
+        if item.hinted() { declared(item.raw()) } else { ToolAnnotations::default() };
     for (name, value) in &change.annotations {
         if let Some(hint) = place(&mut annotations, name) {
             *hint = Value::as_bool(value);
@@ -53,7 +54,7 @@ fn of(item: Item<'_>, change: &Override) -> ToolAnnotations {
     annotations
 }
 
-fn said(definition: &[u8]) -> ToolAnnotations {
+fn declared(definition: &[u8]) -> ToolAnnotations {
     let Some(annotations) = find(definition, "annotations") else {
         return ToolAnnotations::default();
     };
@@ -96,17 +97,17 @@ mod tests {
     #[test]
     fn overrides_replace_annotations_of_server() {
         let tool = r#"{"name":"a","annotations":{"readOnlyHint":true,"\u0064estructiveHint":false,"openWorldHint":1}}"#;
-        let said = ToolAnnotations {
+        let declared = ToolAnnotations {
             read_only: Some(true),
             destructive: Some(false),
             ..ToolAnnotations::default()
         };
-        assert_eq!(annotations(tool, None), said);
+        assert_eq!(annotations(tool, None), declared);
         let change = Override {
             annotations: vec![("readOnlyHint", false.into()), ("title", "T".into())],
             ..Override::default()
         };
-        let overridden = ToolAnnotations { read_only: Some(false), ..said };
+        let overridden = ToolAnnotations { read_only: Some(false), ..declared };
         assert_eq!(annotations(tool, Some(&change)), overridden);
         let alone = annotations(r#"{"name":"a"}"#, Some(&change));
         assert_eq!(alone, ToolAnnotations { read_only: Some(false), ..ToolAnnotations::default() });

@@ -152,7 +152,7 @@ fn headers(item: Item<'_>, none: &Arc<[ParamHeader]>) -> Option<Arc<[ParamHeader
 
 /// Concatenates the instructions of each backend, under the backend's name.
 fn instructions<L>(parts: &[CatalogInput<'_, L>], generation: Generation) -> Option<String> {
-    let said = parts.iter().filter_map(|part| {
+    let instructions = parts.iter().filter_map(|part| {
         let text = part.offers.of(generation).instructions.as_deref()?.trim();
         let mut end = text.len().min(MAX_INSTRUCTIONS_LENGTH);
         while !text.is_char_boundary(end) {
@@ -160,7 +160,7 @@ fn instructions<L>(parts: &[CatalogInput<'_, L>], generation: Generation) -> Opt
         }
         (!text.is_empty()).then(|| format!("## {}\n\n{}", part.name, &text[..end]))
     });
-    let all = said.collect::<Vec<_>>().join("\n\n");
+    let all = instructions.collect::<Vec<_>>().join("\n\n");
     (!all.is_empty()).then_some(all)
 }
 

@@ -240,8 +240,8 @@ impl Offer {
 
     /// Returns the size in bytes, including all responses.
     pub(crate) fn size(&self) -> usize {
-        let said = self.instructions.as_ref().map_or(0, String::len);
-        said + Kind::ALL.into_iter().map(|kind| self.of(kind).size()).sum::<usize>()
+        let instructions = self.instructions.as_ref().map_or(0, String::len);
+        instructions + Kind::ALL.into_iter().map(|kind| self.of(kind).size()).sum::<usize>()
     }
 
     /// Returns the kinds of items that differ from those of an older offer.

@@ -69,16 +69,16 @@ pub(crate) fn check(
     arguments: Option<&[u8]>,
 ) -> Result<(), Rejection> {
     for param in params {
-        let said = param.value(arguments);
+        let argument = param.value(arguments);
         let mut values = headers.get_all(&param.header).iter();
         let (first, second) = (values.next(), values.next());
-        let problem = match (first, said) {
+        let problem = match (first, argument) {
             _ if second.is_some() => "appears more than once",
             (None, None) => continue,
             (None, Some(_)) => "is missing",
             (Some(_), None) => "is there, but not the argument",
-            (Some(value), Some(said)) => match header_value::decode(value) {
-                Some(text) if text == said => continue,
+            (Some(value), Some(argument)) => match header_value::decode(value) {
+                Some(text) if text == argument => continue,
                 Some(_) => "differs from the argument",
                 None => "is not valid base64 text",
             },

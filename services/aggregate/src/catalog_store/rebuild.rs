@@ -100,8 +100,8 @@ mod tests {
     use super::*;
     use crate::catalog::{Items, Offer, Offers};
     use crate::settings::{
-        Advice, BackendService, BackendSettings, PartialFailure, Rules, ServiceWrapper, Settings,
-        Sharing, Transport,
+        BackendService, BackendSettings, CredentialAdvice, PartialFailure, Rules, ServiceWrapper,
+        Settings, Sharing, Transport,
     };
 
     fn store() -> Arc<CatalogStore> {
@@ -114,9 +114,9 @@ mod tests {
             transport: Transport::StreamableHttp,
             catalog: Sharing::Shared,
             service: BackendService::new(silent),
-            around: ServiceWrapper::default(),
+            wrapper: ServiceWrapper::default(),
             breaker: None,
-            advice: Advice::default(),
+            credential_advice: CredentialAdvice::default(),
             message_timeout: Duration::from_secs(1),
             fingerprint: 0,
             service_revision: 0,

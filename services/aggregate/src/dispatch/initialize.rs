@@ -32,11 +32,12 @@ pub(crate) fn initialize(
     address: Option<IpAddr>,
 ) -> Result<Response<Body>, Rejection> {
     let message = &call.message;
-    let Some(asked) = message.text(Key::ProtocolVersion) else {
+    let Some(requested) = message.text(Key::ProtocolVersion) else {
         return Err(Rejection::invalid_params("initialize needs params.protocolVersion, a string"));
     };
-    let asked = asked.read(&message.bytes);
-    let revision = STATEFUL.into_iter().find(|known| *known == asked).unwrap_or(LATEST_STATEFUL);
+    let requested = requested.read(&message.bytes);
+    let revision =
+        STATEFUL.into_iter().find(|known| *known == requested).unwrap_or(LATEST_STATEFUL);
     let capabilities = object(call, Key::Capabilities)?.unwrap_or(b"{}");
     let client = object(call, Key::ClientInfo)?.unwrap_or(br#"{"name":"unknown","version":"0"}"#);
     if capabilities.len() + client.len() > MAX_CLIENT_INFO_BYTES {

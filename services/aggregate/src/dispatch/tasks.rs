@@ -80,7 +80,7 @@ async fn forward_to_backend(
         client: Generation::Stateless,
         backend: Generation::Stateless,
         cacheable: false,
-        held: BufferedResults::All,
+        buffered_results: BufferedResults::All,
         most: call.context.max_buffered_bytes,
         request_context: call.request_context.clone(),
     };

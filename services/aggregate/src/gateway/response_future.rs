@@ -80,7 +80,7 @@ impl Drop for DetachOnDrop {
                 let finishing = finish_detached(call, future).in_current_span();
                 session.streams().own(runtime.spawn(finishing).abort_handle());
             } else {
-                call.context.budgets.detached.note_ended();
+                call.context.budgets.detached.count_ended();
             }
         }
     }
@@ -93,7 +93,7 @@ async fn finish_detached(call: Arc<Call>, future: BoxedResponse) {
         departure.settle();
     }
     if answered.is_err() {
-        call.context.budgets.detached.note_ended();
+        call.context.budgets.detached.count_ended();
         tracing::debug!(method = &*call.message.method(), "detached request timed out");
     }
 }

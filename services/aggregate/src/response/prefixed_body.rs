@@ -37,15 +37,15 @@ impl BufferedPrefix {
 
 /// Body that yields the buffered bytes and then the remaining ones.
 pub(super) struct PrefixedBody {
-    held: Bytes,
+    prefix: Bytes,
     body: Body,
     /// Error of the body that has not been returned yet.
     failure: Option<BoxError>,
 }
 
 impl PrefixedBody {
-    pub(super) fn new(held: Bytes, body: Body) -> Self {
-        Self { held, body, failure: None }
+    pub(super) fn new(prefix: Bytes, body: Body) -> Self {
+        Self { prefix, body, failure: None }
     }
 }
 
@@ -57,8 +57,8 @@ impl http_body::Body for PrefixedBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        if !self.held.is_empty() {
-            return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.held)))));
+        if !self.prefix.is_empty() {
+            return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.prefix)))));
         }
         if let Some(failure) = self.failure.take() {
             return Poll::Ready(Some(Err(failure)));
@@ -74,16 +74,16 @@ impl http_body::Body for PrefixedBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.held.is_empty() && self.failure.is_none() && self.body.is_end_stream()
+        self.prefix.is_empty() && self.failure.is_none() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        let held = self.held.len() as u64;
+        let prefix = self.prefix.len() as u64;
         let rest = self.body.size_hint();
         let mut hint = SizeHint::new();
-        hint.set_lower(rest.lower() + held);
+        hint.set_lower(rest.lower() + prefix);
         if let Some(upper) = rest.upper() {
-            hint.set_upper(upper + held);
+            hint.set_upper(upper + prefix);
         }
         hint
     }

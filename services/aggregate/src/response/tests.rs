@@ -16,7 +16,7 @@ fn expected(backend: Generation) -> ExpectedResponse {
         client: Generation::Stateless,
         backend,
         cacheable: false,
-        held: BufferedResults::None,
+        buffered_results: BufferedResults::None,
         most: 1 << 20,
         request_context: None,
     }
@@ -81,8 +81,9 @@ async fn buffers_continuations_in_any_chunking() {
     const INPUT: &str = r#"{"jsonrpc":"2.0","id":7,"result":{"resultType":"input_required","inputRequests":{},"requestState":"raw"}}"#;
     const TASK: &str = r#"{"jsonrpc":"2.0","id":7,"result":{"resultType":"task","taskId":"raw","status":"working"}}"#;
     for (client, message) in BOTH.into_iter().flat_map(|client| [(client, INPUT), (client, TASK)]) {
-        let held = BufferedResults::Continuations;
-        let expected = ExpectedResponse { client, held, ..expected(Generation::Stateless) };
+        let buffered_results = BufferedResults::Continuations;
+        let expected =
+            ExpectedResponse { client, buffered_results, ..expected(Generation::Stateless) };
         for at in 0..=message.len() {
             let (first, second) = message.split_at(at);
             let pieces = [first, second];
@@ -109,8 +110,8 @@ fn broken(begun: &str) -> Body {
 #[tokio::test]
 async fn truncated_short_responses_become_errors() {
     let begun = r#"{"jsonrpc":"2.0","id":7,"result":{"resultType":"complete","content":["#;
-    for held in [BufferedResults::None, BufferedResults::Continuations] {
-        let expected = ExpectedResponse { held, ..expected(Generation::Stateless) };
+    for buffered_results in [BufferedResults::None, BufferedResults::Continuations] {
+        let expected = ExpectedResponse { buffered_results, ..expected(Generation::Stateless) };
         json(StatusCode::OK, broken(begun), &expected, ResponseBuffer::default())
             .await
             .unwrap_err();
@@ -128,8 +129,10 @@ async fn truncated_short_responses_become_errors() {
 
 #[tokio::test]
 async fn buffers_all_results_but_no_errors() {
-    let expected =
-        ExpectedResponse { held: BufferedResults::All, ..expected(Generation::Stateless) };
+    let expected = ExpectedResponse {
+        buffered_results: BufferedResults::All,
+        ..expected(Generation::Stateless)
+    };
     let begun = r#"{"jsonrpc":"2.0","id":7,"result":{"resultType":"complete","taskId":"raw""#;
     let shaped = json(StatusCode::OK, frames(&[begun, "}}"]), &expected, ResponseBuffer::default())
         .await
@@ -182,8 +185,10 @@ async fn charges_buffered_responses_to_budget() {
     let budget = ByteBudget::new(2_000_000);
     let request = BufferedPrefix { budget: budget.clone(), counts: Mutex::default() };
     let room = ResponseBuffer::new(&request);
-    let expected =
-        ExpectedResponse { held: BufferedResults::All, ..expected(Generation::Stateless) };
+    let expected = ExpectedResponse {
+        buffered_results: BufferedResults::All,
+        ..expected(Generation::Stateless)
+    };
     let said = |bytes: usize| {
         let text =
             format!(r#"{{"jsonrpc":"2.0","id":7,"result":{{"a":"{}"}}}}"#, "x".repeat(bytes));

@@ -133,12 +133,12 @@ impl SessionStreams {
     }
 
     /// Removes a server request that its backend has cancelled.
-    pub(crate) fn withdraw(&self, asked: &Arc<BackendSession>, theirs: &[u8]) -> Option<u64> {
+    pub(crate) fn withdraw(&self, of: &Arc<BackendSession>, theirs: &[u8]) -> Option<u64> {
         let mut state = self.lock();
         let number = state.server_requests.iter().find_map(|(number, (server_request, _))| {
             match server_request {
                 PendingServerRequest::Backend { backend_session, id, .. }
-                    if Arc::ptr_eq(backend_session, asked) && id == theirs =>
+                    if Arc::ptr_eq(backend_session, of) && id == theirs =>
                 {
                     Some(*number)
                 }
@@ -168,8 +168,8 @@ impl SessionStreams {
             state.streams.shrink_to_fit();
         }
         state.tasks.retain(|task| !task.is_finished());
-        let expired = state.server_requests.extract_if(|_, (server_request, asked)| {
-            !server_request.is_open() || asked.elapsed() >= patience
+        let expired = state.server_requests.extract_if(|_, (server_request, sent)| {
+            !server_request.is_open() || sent.elapsed() >= patience
         });
         expired.map(|(_, (server_request, _))| server_request).collect()
     }

@@ -15,11 +15,11 @@ pub struct Checks {
     interval: Duration,
     timeout: Duration,
     unhealthy_threshold: NonZeroU32,
-    spread: Spread,
+    first_offset: CheckOffset,
 }
 
 /// Offset of a backend's first check, as a fraction of the interval: 0 is its beginning, `u32::MAX` its end.
-pub type Spread = fn(&Backend) -> u32;
+pub type CheckOffset = fn(&Backend) -> u32;
 
 impl Checks {
     /// Checks each backend every `interval` with `timeout`, which is capped at the interval. A check that takes more than half
@@ -29,20 +29,20 @@ impl Checks {
     #[must_use]
     pub fn new(interval: Duration, timeout: Duration, unhealthy_threshold: NonZeroU32) -> Self {
         // Without randomness, all checks begin at once, which is only less smooth.
-        let spread: Spread = |_| getrandom::u32().unwrap_or(0);
-        Self { interval, timeout: timeout.min(interval), unhealthy_threshold, spread }
+        let first_offset: CheckOffset = |_| getrandom::u32().unwrap_or(0);
+        Self { interval, timeout: timeout.min(interval), unhealthy_threshold, first_offset }
     }
 
-    /// Replaces the spread function, for tests.
+    /// Replaces the offset of first checks, which is random, for tests.
     #[must_use]
-    pub fn spread(mut self, spread: Spread) -> Self {
-        self.spread = spread;
+    pub fn first_offset(mut self, first_offset: CheckOffset) -> Self {
+        self.first_offset = first_offset;
         self
     }
 
     /// Returns the time until the first check of `backend`.
     pub(crate) fn first(&self, backend: &Backend) -> Duration {
-        self.interval.mul_f64(f64::from((self.spread)(backend)) / f64::from(u32::MAX))
+        self.interval.mul_f64(f64::from((self.first_offset)(backend)) / f64::from(u32::MAX))
     }
 
     pub(crate) fn interval(&self) -> Duration {
@@ -64,7 +64,7 @@ impl Checks {
 
     /// Returns `true` if both have the same settings.
     pub(crate) fn same(&self, other: &Self) -> bool {
-        let Self { interval, timeout, unhealthy_threshold, spread: _ } = other;
+        let Self { interval, timeout, unhealthy_threshold, first_offset: _ } = other;
         (self.interval, self.timeout, self.unhealthy_threshold)
             == (*interval, *timeout, *unhealthy_threshold)
     }

@@ -11,7 +11,7 @@ use crate::catalog::{
 use crate::snapshot::{BackendCatalog, BackendCatalogs, Snapshot};
 
 /// Advertised name and visibility, by backend and the backend's own name.
-type Placed<'a> = HashMap<(&'a str, String), (&'a str, bool)>;
+type AdvertisedNames<'a> = HashMap<(&'a str, String), (&'a str, bool)>;
 
 /// Returns all items of a snapshot's backends, sorted by kind and name. Items that are equal for clients of both generations
 /// form one entry.
@@ -19,7 +19,7 @@ pub(super) fn entries(snapshot: &Snapshot, catalogs: &BackendCatalogs) -> Vec<En
     let (mut entries, none) = (Vec::new(), Offer::default());
     let both = ByGeneration { stateful: Generation::Stateful, stateless: Generation::Stateless };
     for kind in Kind::ALL {
-        let placed = both.map(|generation| placed(catalogs.of(generation), kind));
+        let placed = both.map(|generation| advertised_names(catalogs.of(generation), kind));
         for backend in &snapshot.backends {
             let offers = backend.offers.load();
             let Some(offers) = offers.known(&none) else { continue };
@@ -47,11 +47,11 @@ pub(super) fn entries(snapshot: &Snapshot, catalogs: &BackendCatalogs) -> Vec<En
     entries
 }
 
-fn placed(catalog: &BackendCatalog, kind: Kind) -> Placed<'_> {
+fn advertised_names(catalog: &BackendCatalog, kind: Kind) -> AdvertisedNames<'_> {
     let routes = match kind {
         Kind::Tools => &catalog.tools,
         Kind::Prompts => &catalog.prompts,
-        Kind::Resources | Kind::Templates => return located(catalog, kind),
+        Kind::Resources | Kind::Templates => return advertised_uris(catalog, kind),
     };
     let own = |route: &Route<_>| {
         let name = vmcp_wire::parse_json_string(&route.name);
@@ -63,7 +63,7 @@ fn placed(catalog: &BackendCatalog, kind: Kind) -> Placed<'_> {
         .collect()
 }
 
-fn located(catalog: &BackendCatalog, kind: Kind) -> Placed<'_> {
+fn advertised_uris(catalog: &BackendCatalog, kind: Kind) -> AdvertisedNames<'_> {
     if kind == Kind::Resources {
         let resources = catalog.resources.iter();
         return resources

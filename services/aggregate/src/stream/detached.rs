@@ -74,7 +74,7 @@ impl DetachedBudget {
     }
 
     /// Counts a call that was ended because its client was away for too long or its messages exceeded the budget.
-    pub(crate) fn note_ended(&self) {
+    pub(crate) fn count_ended(&self) {
         self.ended.fetch_add(1, Ordering::Relaxed);
     }
 

@@ -93,7 +93,7 @@ impl StreamState {
     pub(super) fn most_bytes(&self) -> usize {
         let most = match (&self.reservation, &self.connected_bytes) {
             (Some(reservation), _) => reservation.most().saturating_sub(self.partial),
-            (None, Some(held)) => held.bytes() + held.room(),
+            (None, Some(reserved)) => reserved.bytes() + reserved.room(),
             (None, None) => MAX_STREAM_BYTES,
         };
         most.min(MAX_STREAM_BYTES)
@@ -106,9 +106,9 @@ impl StreamState {
         let bytes = self.bytes + more;
         match (&mut self.reservation, &mut self.connected_bytes) {
             (Some(reservation), _) => reservation.resize(bytes + self.partial),
-            (None, Some(held)) => {
-                held.shrink(bytes);
-                held.try_grow(bytes - held.bytes()).is_ok()
+            (None, Some(reserved)) => {
+                reserved.shrink(bytes);
+                reserved.try_grow(bytes - reserved.bytes()).is_ok()
             }
             (None, None) => true,
         }

@@ -67,14 +67,14 @@ pub(crate) fn translated(
     known: &[u8],
 ) -> Result<Bytes, BackendError> {
     let mut splice = Splice::new(message);
-    let said = object.of(message);
-    if let Some(id) = find(said, "taskId") {
+    let fields = object.of(message);
+    if let Some(id) = find(fields, "taskId") {
         if parse_json_string(id).is_none_or(|id| id != own) {
             return Err(BackendError::Malformed("a result for another task"));
         }
         splice.set_member(object, "taskId", known);
     }
-    if find(said, "ttlMs").is_some_and(|ttl| !is_short(ttl)) {
+    if find(fields, "ttlMs").is_some_and(|ttl| !is_short(ttl)) {
         splice.set_member(object, "ttlMs", MAX_TTL_MS.to_string().as_bytes());
     }
     // Clients must not carry state that is not sealed for them.

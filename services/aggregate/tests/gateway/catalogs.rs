@@ -397,7 +397,7 @@ async fn pages_count_while_they_are_read() {
         let (backend, mut calls) = ScriptedBackend::new("be", wire);
         *backend.by_hand.lock().unwrap() = vec!["tools/list"];
         let budget = ByteBudget::new(1 << 20);
-        let limits = Limits { buffered: Some(budget.clone()), ..Limits::default() };
+        let limits = Limits { byte_budget: Some(budget.clone()), ..Limits::default() };
         let settings = backend.settings(None);
         let starting = tokio::spawn(async move { with_limits(vec![settings], limits).await });
         let call = calls.recv().await.unwrap();

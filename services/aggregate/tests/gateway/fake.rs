@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tower::ServiceExt;
 use vmcp_aggregate::settings::{
-    Advice, BackendService, BackendSettings, Checks, Limits, PartialFailure, Rules, ServiceWrapper,
-    Settings, Sharing, Transport,
+    BackendService, BackendSettings, Checks, CredentialAdvice, Limits, PartialFailure, Rules,
+    ServiceWrapper, Settings, Sharing, Transport,
 };
 use vmcp_aggregate::{Gateway, Seal};
 use vmcp_core::{
@@ -172,9 +172,9 @@ impl FakeBackend {
             transport: Transport::StreamableHttp,
             catalog: Sharing::Shared,
             service: BackendService::new(service),
-            around: ServiceWrapper::default(),
+            wrapper: ServiceWrapper::default(),
             breaker: None,
-            advice: Advice::default(),
+            credential_advice: CredentialAdvice::default(),
             message_timeout: Duration::from_secs(10),
             fingerprint: 0,
             service_revision: 0,

@@ -35,7 +35,8 @@ fn checks() -> Checks {
 
 fn every(interval: u64, timeout: u64, threshold: u32) -> Checks {
     let (interval, timeout) = (Duration::from_secs(interval), Duration::from_secs(timeout));
-    Checks::new(interval, timeout, NonZeroU32::new(threshold).unwrap()).spread(|_| u32::MAX / 2)
+    Checks::new(interval, timeout, NonZeroU32::new(threshold).unwrap())
+        .first_offset(|_| u32::MAX / 2)
 }
 
 async fn watched(backend: BackendSettings) -> Gateway {
@@ -132,7 +133,7 @@ async fn spreads_checks_of_backends_over_interval() {
     let spread =
         |backend: &Backend| u32::from(backend.name().as_bytes()[0] - b'a') * (u32::MAX / 24);
     let all = fakes.iter().map(FakeBackend::settings).collect();
-    let checks = Some(checks().spread(spread));
+    let checks = Some(checks().first_offset(spread));
     let _gateway = with_checks(all, PartialFailure::BestEffort, checks).await;
     let total = || fakes.iter().map(|fake| fake.times("ping", "gateway")).sum::<usize>();
     let mut before = total();

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use tower::{Layer, ServiceExt};
 use vmcp_aggregate::Gateway;
 use vmcp_aggregate::settings::{
-    Advice, BackendService, BackendSettings, ServiceWrapper, Sharing, Transport,
+    BackendService, BackendSettings, CredentialAdvice, ServiceWrapper, Sharing, Transport,
 };
 use vmcp_breaker::{CircuitBreakerLayer, CircuitHandle};
 use vmcp_core::{
@@ -273,9 +273,9 @@ impl ScriptedBackend {
             },
             catalog: Sharing::Shared,
             service,
-            around: ServiceWrapper::default(),
+            wrapper: ServiceWrapper::default(),
             breaker,
-            advice: Advice::default(),
+            credential_advice: CredentialAdvice::default(),
             message_timeout: LIMIT,
             fingerprint: 0,
             service_revision: 0,

@@ -100,7 +100,7 @@ fn convert(
         client,
     };
     let message_timeout = timeout_layer.limit(Some(&backend));
-    let (service, around) = match transport {
+    let (service, wrapper) = match transport {
         Transport::StreamableHttp => (outgoing.stack(), ServiceWrapper::default()),
         Transport::Sse => outgoing.legacy_sse_stack(),
     };
@@ -110,9 +110,9 @@ fn convert(
         transport,
         catalog: strategy.catalog,
         service,
-        around,
+        wrapper,
         breaker,
-        advice: advisor.advice(),
+        credential_advice: advisor.advice(),
         message_timeout,
         fingerprint,
         service_revision,

@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 use tower::ServiceExt;
 use url::Url;
-use vmcp_aggregate::settings::Advice;
+use vmcp_aggregate::settings::CredentialAdvice;
 use vmcp_config::auth_server::{Upstream, UpstreamKind};
 use vmcp_config::{AuthServer, IncomingAuth as IncomingSection, IncomingMethod, SecretFile};
 use vmcp_core::Body;
@@ -98,9 +98,9 @@ impl KnownIssuers {
 }
 
 impl CredentialAdvisor {
-    pub(super) fn advice(self) -> Advice {
+    pub(super) fn advice(self) -> CredentialAdvice {
         let this = Arc::new(self);
-        Advice::new(move |headers| {
+        CredentialAdvice::new(move |headers| {
             let this = Arc::clone(&this);
             async move { Some(this.advise(&headers).await) }
         })

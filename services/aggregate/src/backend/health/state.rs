@@ -171,16 +171,16 @@ impl BackendHandle {
     fn changed(&self, change: Option<HealthTransition>) {
         let Some(HealthTransition { from, to }) = change else { return };
         let (backend, from, name) = (self.name(), from.name(), to.name());
-        let said = "backend health changed";
+        let event = "backend health changed";
         match to {
-            Health::Ready | Health::Unknown => tracing::info!(backend, from, to = name, "{said}"),
+            Health::Ready | Health::Unknown => tracing::info!(backend, from, to = name, "{event}"),
             Health::Unauthenticated if !self.shared() => {
-                tracing::info!(backend, from, to = name, "{said}");
+                tracing::info!(backend, from, to = name, "{event}");
             }
             Health::Degraded | Health::Unavailable | Health::Unauthenticated => {
                 let report = self.health.report().and_then(|report| report.last_error);
                 let reason = report.map(|error| error.message);
-                tracing::warn!(backend, from, to = name, reason, "{said}");
+                tracing::warn!(backend, from, to = name, reason, "{event}");
             }
         }
         if to == Health::Unavailable {

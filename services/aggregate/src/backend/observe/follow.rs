@@ -108,7 +108,7 @@ impl Observation<'_> {
         if alone {
             round.finish();
         } else {
-            round.note(self.generation());
+            round.set_fetched(self.generation());
         }
         if round.is_finished() {
             backend.set_status(FetchStatus::Ready);

@@ -35,7 +35,7 @@ impl<'a> CancelOnDrop<'a> {
     }
 
     /// Records the outcome of the request.
-    pub(super) fn note<T>(&mut self, answered: &Result<T, BoxError>) {
+    pub(super) fn record_outcome<T>(&mut self, answered: &Result<T, BoxError>) {
         match answered.as_ref().err().and_then(reason) {
             Some(reason) => self.cancel(&reason),
             None => self.sent = None,

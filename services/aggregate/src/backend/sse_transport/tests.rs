@@ -9,7 +9,7 @@ use vmcp_timeout::Elapsed;
 use super::*;
 use crate::backend::BackendHandle;
 use crate::backend::request::with_operation;
-use crate::settings::{Advice, BackendSettings, ServiceWrapper, Sharing, Transport};
+use crate::settings::{BackendSettings, CredentialAdvice, ServiceWrapper, Sharing, Transport};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 const HELLO: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#;
@@ -315,7 +315,7 @@ async fn only_the_handshake_opens_a_stream() {
 async fn wrapper_sees_operations_and_responses_without_posts() {
     let mut fake = obliging().await;
     let (saw, mut seen) = unbounded_channel();
-    let around = ServiceWrapper::new(move |service| {
+    let wrapper = ServiceWrapper::new(move |service| {
         let saw = saw.clone();
         BackendService::new(tower::service_fn(move |request: Request<Full<Bytes>>| {
             let (service, saw) = (service.clone(), saw.clone());
@@ -333,9 +333,9 @@ async fn wrapper_sees_operations_and_responses_without_posts() {
         transport: Transport::Sse,
         catalog: Sharing::Shared,
         service: fake.bare.clone(),
-        around,
+        wrapper,
         breaker: None,
-        advice: Advice::default(),
+        credential_advice: CredentialAdvice::default(),
         message_timeout: PATIENCE,
         fingerprint: 0,
         service_revision: 0,

@@ -81,7 +81,7 @@ impl FinalMessage {
     fn server_requests(
         &self,
         handle: Handle,
-        asked: &[(String, Bytes)],
+        server_requests: &[(String, Bytes)],
     ) -> Result<Bytes, BoxError> {
         let sealed =
             self.call.context.seal.seal(&handle.to_text(), purpose(&self.call, &self.target))?;
@@ -90,7 +90,7 @@ impl FinalMessage {
         out.extend_from_slice(
             b",\"result\":{\"resultType\":\"input_required\",\"inputRequests\":{",
         );
-        for (index, (key, server_request)) in asked.iter().enumerate() {
+        for (index, (key, server_request)) in server_requests.iter().enumerate() {
             if index > 0 {
                 out.push(b',');
             }

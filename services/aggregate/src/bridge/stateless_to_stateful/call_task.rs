@@ -63,7 +63,8 @@ pub(super) struct CallTask {
     hold: TimeoutControl,
     /// Record of the client's last request for this call, if a layer observes it.
     cause: Option<RequestContext>,
-    asked: u32,
+    /// Number of server requests so far, which numbers their keys.
+    server_requests: u32,
     /// One permit for each KiB that may be queued for the client.
     room: Arc<Semaphore>,
 }
@@ -112,7 +113,7 @@ impl CallTask {
             cancellation,
             hold,
             cause: call.cause().cloned(),
-            asked: 0,
+            server_requests: 0,
             room: Arc::new(Semaphore::new(MAX_QUEUED_KIB as usize)),
         }
     }
@@ -123,7 +124,7 @@ impl CallTask {
 
     /// Runs until the response, or until the client has disconnected.
     pub(super) async fn run(mut self, first: Bytes, mut outlet: CallEventSender) {
-        let mut asked: Vec<InputRequest> = Vec::new();
+        let mut requests: Vec<InputRequest> = Vec::new();
         // Time at which the collected server requests are sent to the client.
         let mut round = Instant::now();
         self.early.push_back(Ok(first));
@@ -139,8 +140,8 @@ impl CallTask {
                 None => tokio::select! {
                     // Process received messages before a disconnect.
                     biased;
-                    () = sleep_until(round), if !asked.is_empty() => {
-                        match self.park(std::mem::take(&mut asked), outlet).await {
+                    () = sleep_until(round), if !requests.is_empty() => {
+                        match self.suspend(std::mem::take(&mut requests), outlet).await {
                             Some(resumed) => outlet = resumed,
                             None => return,
                         }
@@ -158,14 +159,14 @@ impl CallTask {
                 NextAction::More => {}
                 NextAction::Unread => return,
                 NextAction::InputRequest(server_request) => {
-                    if asked.is_empty() {
+                    if requests.is_empty() {
                         round = Instant::now() + GATHER_TIME;
                     }
-                    asked.push(server_request);
+                    requests.push(server_request);
                 }
                 NextAction::Over(out) => return self.end(out, &outlet).await,
             }
-            if asked.len() > MAX_INPUT_REQUESTS {
+            if requests.len() > MAX_INPUT_REQUESTS {
                 let error: BoxError =
                     BackendError::ServerRequest("sent too many server requests at once").into();
                 return self.end(CallEvent::Failed(error), &outlet).await;
@@ -220,7 +221,7 @@ impl CallTask {
         if timeout(self.context.detached_timeout, telling).await.is_ok() {
             return NextAction::More;
         }
-        self.context.budgets.detached.note_ended();
+        self.context.budgets.detached.count_ended();
         NextAction::Unread
     }
 
@@ -279,7 +280,7 @@ impl CallTask {
                 format!("the call needs the client capability {capability}"),
             )));
         }
-        self.asked += 1;
+        self.server_requests += 1;
         let mut server_request = format!("{{\"method\":\"{method}\"").into_bytes();
         if let Some(params) = params.span {
             server_request.extend_from_slice(b",\"params\":");
@@ -287,7 +288,7 @@ impl CallTask {
         }
         server_request.push(b'}');
         NextAction::InputRequest(InputRequest {
-            key: format!("q{}", self.asked),
+            key: format!("q{}", self.server_requests),
             id,
             server_request: server_request.into(),
         })

@@ -6,7 +6,7 @@ use super::*;
 use crate::backend::BackendHandle;
 use crate::catalog::{ByGeneration, CatalogInput, Items, Offer, combine};
 use crate::settings::{
-    Advice, BackendService, BackendSettings, Rules, ServiceWrapper, Sharing, Transport,
+    BackendService, BackendSettings, CredentialAdvice, Rules, ServiceWrapper, Sharing, Transport,
 };
 
 const CLIENT: Generation = Generation::Stateless;
@@ -51,9 +51,9 @@ fn catalog(count: usize) -> Arc<BackendCatalog> {
         transport: Transport::StreamableHttp,
         catalog: Sharing::Shared,
         service: BackendService::new(tower::service_fn(stack)),
-        around: ServiceWrapper::default(),
+        wrapper: ServiceWrapper::default(),
         breaker: None,
-        advice: Advice::default(),
+        credential_advice: CredentialAdvice::default(),
         message_timeout: std::time::Duration::MAX,
         fingerprint: 0,
         service_revision: 0,

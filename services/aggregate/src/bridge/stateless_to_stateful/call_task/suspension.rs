@@ -23,26 +23,26 @@ const TOKEN_EXPIRED: &str = "the client's token expired";
 
 impl CallTask {
     /// Sends the server requests to the client and waits for its return; `None` if it does not return.
-    pub(super) async fn park(
+    pub(super) async fn suspend(
         &mut self,
-        mut asked: Vec<InputRequest>,
+        mut requests: Vec<InputRequest>,
         mut outlet: CallEventSender,
     ) -> Option<CallEventSender> {
         let _pause = self.hold.pause();
         let (bridge, context) = (Arc::clone(&self.bridge), Arc::clone(&self.context));
-        while !asked.is_empty() {
-            let Some(mut place) = bridge.suspended_calls.park(&self.caller, self.address) else {
+        while !requests.is_empty() {
+            let Some(mut place) = bridge.suspended_calls.suspend(&self.caller, self.address) else {
                 let rejection = Rejection::overloaded("too many calls are suspended", 30);
                 self.end(CallEvent::Refused(rejection), &outlet).await;
                 return None;
             };
-            let server_requests = asked
+            let server_requests = requests
                 .iter()
-                .map(|asked| (asked.key.clone(), asked.server_request.clone()))
+                .map(|request| (request.key.clone(), request.server_request.clone()))
                 .collect();
             let mut reservation = context.budgets.account(&self.caller, self.address).open();
-            let size: usize = asked.iter().map(|asked| asked.server_request.len()).sum();
-            if !reservation.resize(size + self.held()) {
+            let size: usize = requests.iter().map(|request| request.server_request.len()).sum();
+            if !reservation.resize(size + self.buffered_bytes()) {
                 let rejection =
                     Rejection::overloaded("suspended calls have used up their byte budget", 30);
                 self.end(CallEvent::Refused(rejection), &outlet).await;
@@ -51,7 +51,7 @@ impl CallTask {
             outlet.send(CallEvent::Questions(place.handle, server_requests)).await.ok()?;
             drop(outlet);
             let Some(resume) = self.wait(&mut place, &mut reservation, size).await else {
-                context.budgets.detached.note_ended();
+                context.budgets.detached.count_ended();
                 let expired = time_to_expiry(&self.caller).is_some_and(|left| left.is_zero());
                 self.cancellation.send(if expired { TOKEN_EXPIRED } else { NO_ANSWER });
                 return None;
@@ -61,8 +61,8 @@ impl CallTask {
             self.cause = resume.cause;
             self.backend_session.update_token(&resume.caller);
             // Server requests without a response are sent again, unless the call has ended.
-            let open = self.hand_over(asked, &resume.responses).await;
-            asked = if self.is_over() { Vec::new() } else { open };
+            let open = self.hand_over(requests, &resume.responses).await;
+            requests = if self.is_over() { Vec::new() } else { open };
         }
         Some(outlet)
     }
@@ -90,7 +90,7 @@ impl CallTask {
                 resume = &mut waiting => return resume,
                 more = self.read_early(), if reads => reads = more,
             }
-            if !reservation.resize(size + self.held()) {
+            if !reservation.resize(size + self.buffered_bytes()) {
                 self.drop_early();
                 reads = false;
             }
@@ -98,9 +98,13 @@ impl CallTask {
     }
 
     /// Forwards the client's responses to the backend. Returns the server requests without a response.
-    async fn hand_over(&mut self, asked: Vec<InputRequest>, responses: &[u8]) -> Vec<InputRequest> {
+    async fn hand_over(
+        &mut self,
+        requests: Vec<InputRequest>,
+        responses: &[u8],
+    ) -> Vec<InputRequest> {
         let mut open = Vec::new();
-        for server_request in asked {
+        for server_request in requests {
             match find(responses, &server_request.key).filter(|given| given.starts_with(b"{")) {
                 Some(given) => {
                     let ending = [b"\"result\":", given, b"}"].concat();
@@ -122,19 +126,22 @@ impl CallTask {
     }
 
     /// Returns the size of the backend's messages buffered during the suspension.
-    fn held(&self) -> usize {
+    fn buffered_bytes(&self) -> usize {
         let early = self.early.iter().filter_map(|it| it.as_ref().ok()).map(Bytes::len);
-        early.sum::<usize>() + self.events.held()
+        early.sum::<usize>() + self.events.buffered_bytes()
     }
 
     /// Drops the buffered messages and ends the call because they exceed the limit.
     fn drop_early(&mut self) {
-        self.context.budgets.detached.note_ended();
+        self.context.budgets.detached.count_ended();
         self.early.clear();
         // Dropping the body also closes the backend's response.
         self.events = EventReader::new(Body::empty(), 0);
-        let failure =
-            if self.cancellation.is_armed() { BackendError::UNREAD } else { BackendError::UNKEPT };
+        let failure = if self.cancellation.is_armed() {
+            BackendError::MESSAGES_OVER_BUFFER
+        } else {
+            BackendError::RESPONSE_OVER_BUFFER
+        };
         let failure = failure.into();
         self.cancellation.failed(&failure);
         self.early.push_back(Err(failure));

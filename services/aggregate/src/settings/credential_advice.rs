@@ -10,12 +10,12 @@ use http::HeaderMap;
 /// Text for operators about a backend that responds with 401 or 403: the required credentials, and the configuration that
 /// provides them. Empty by default.
 #[derive(Clone, Default)]
-pub struct Advice(Option<Arc<Advise>>);
+pub struct CredentialAdvice(Option<Arc<AdviceFn>>);
 
-type Advise = dyn Fn(HeaderMap) -> Advising + Send + Sync;
-type Advising = Pin<Box<dyn Future<Output = Option<String>> + Send>>;
+type AdviceFn = dyn Fn(HeaderMap) -> AdviceFuture + Send + Sync;
+type AdviceFuture = Pin<Box<dyn Future<Output = Option<String>> + Send>>;
 
-impl Advice {
+impl CredentialAdvice {
     /// Creates the advice from a closure over the headers of the backend's response.
     pub fn new<F>(advise: impl Fn(HeaderMap) -> F + Send + Sync + 'static) -> Self
     where
@@ -31,8 +31,8 @@ impl Advice {
     }
 }
 
-impl fmt::Debug for Advice {
+impl fmt::Debug for CredentialAdvice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Advice").field(&self.0.is_some()).finish()
+        f.debug_tuple("CredentialAdvice").field(&self.0.is_some()).finish()
     }
 }
