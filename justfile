@@ -62,6 +62,11 @@ properties cases="5000":
 soak seconds="600":
     VMCP_SOAK_SECONDS={{ seconds }} cargo test --release -p vmcp-aggregate --test gateway -- random --nocapture
 
+# Count the instructions of the gateway for a request of a benchmark row; needs valgrind
+instructions row="full-call-stateful":
+    cargo build --release --package vmcp --package vmcp-bench --bins
+    python3 tests/tools/instructions.py target/release {{ row }}
+
 # Change one crate's code in many ways and run its tests on each; needs `cargo install --locked cargo-mutants`
 mutants crate *arguments:
     cargo mutants --package {{ crate }} --in-place --timeout 120 {{ arguments }}

@@ -42,6 +42,9 @@ struct Args {
     /// Send a few requests per row: checks correctness only, the figures are not meaningful.
     #[arg(long)]
     smoke: bool,
+    /// Number of requests per row with load, in place of the row's own.
+    #[arg(long, value_name = "COUNT")]
+    requests: Option<u64>,
     /// Repetitions of each row on each target; the table shows medians.
     #[arg(long, default_value_t = 5)]
     repetitions: usize,
@@ -55,11 +58,17 @@ struct Args {
 struct Effort {
     repetitions: usize,
     smoke: bool,
+    requests: Option<u64>,
 }
 
 impl Effort {
-    /// Returns `full` requests, or the few that a smoke run needs.
+    /// Returns the number of requests: that of the command line, or `full` scaled.
     fn requests(self, full: u64) -> u64 {
+        self.requests.unwrap_or_else(|| self.scaled(full))
+    }
+
+    /// Returns `full`, or the little that a smoke run needs.
+    fn scaled(self, full: u64) -> u64 {
         if self.smoke { full.min(40) } else { full }
     }
 
@@ -97,7 +106,7 @@ async fn stopped() -> Result<(), Fault> {
 }
 
 async fn bench(args: Args) -> Result<ExitCode, Fault> {
-    let Args { vmcp, no_build, smoke, repetitions, profile_row } = args;
+    let Args { vmcp, no_build, smoke, requests, repetitions, profile_row } = args;
     let chosen = |row: &&Row| {
         profile_row.is_empty() || profile_row.iter().any(|name| row.name.starts_with(name.as_str()))
     };
@@ -107,7 +116,8 @@ async fn bench(args: Args) -> Result<ExitCode, Fault> {
         return Err(format!("no such row; there are {}", names.join(", ")).into());
     }
     let programs = Programs::find(vmcp, !no_build)?;
-    let effort = Effort { repetitions: if smoke { 1 } else { repetitions.max(1) }, smoke };
+    let repetitions = if smoke { 1 } else { repetitions.max(1) };
+    let effort = Effort { repetitions, smoke, requests };
     let mut lines = Vec::new();
     for (generation, stack) in worlds() {
         let in_it = |row: &&&Row| row.generation == generation && row.stack == stack;
@@ -148,7 +158,7 @@ async fn measure(
         Kind::Load(load) => load::measure(load, world, programs, effort).await,
         Kind::Change => change::measure(world, effort).await,
         Kind::Idle => memory::idle(world, programs, effort).await,
-        Kind::Sessions(held) => memory::sessions(held, world, programs, effort).await,
+        Kind::Sessions(sessions) => memory::sessions(sessions, world, programs, effort).await,
         Kind::Connections(count) => memory::connections(*count, world, programs, effort).await,
         Kind::Start => start::measure(world, programs, effort).await,
     }

@@ -131,7 +131,7 @@ async fn tokens<'a>(
 }
 
 fn warmup(load: &Load, effort: Effort) -> u64 {
-    effort.requests(load.requests / 20)
+    effort.scaled(load.requests / 20)
 }
 
 fn cpu(report: &Report) -> f64 {

@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 use super::Effort;
 use super::load::{Order, TARGET, run};
 use super::programs::Programs;
-use super::rows::{Held, TOOLS};
+use super::rows::{IdleSessions, TOOLS};
 use super::table::{Measured, Pair};
 use super::world::{ANYBODY, Front, GLANCE, PATIENCE, World};
 use crate::Fault;
@@ -45,7 +45,7 @@ pub(super) async fn idle(
             }
             sleep(GLANCE).await;
         }
-        sleep(Duration::from_millis(effort.requests(REST))).await;
+        sleep(Duration::from_millis(effort.scaled(REST))).await;
         pairs.push(Pair { gateway: resident(&gateway)?, proxy: resident(&proxy)? });
         gateway.end().await?;
         proxy.end().await?;
@@ -54,12 +54,12 @@ pub(super) async fn idle(
 }
 
 pub(super) async fn sessions(
-    held: &Held,
+    sessions: &IdleSessions,
     world: &World,
     programs: &Programs,
     effort: Effort,
 ) -> Result<Measured, Fault> {
-    let backends = &world.backends[..held.backends];
+    let backends = &world.backends[..sessions.backends];
     let tools: Vec<String> =
         (1..=backends.len()).map(|number| format!("be{number}_echo")).collect();
     let plain = ["echo".to_owned()];
@@ -70,10 +70,10 @@ pub(super) async fn sessions(
         expect_tools,
         bytes: 200,
         connections: effort.connections(8),
-        requests: effort.requests(held.sessions),
-        warmup: effort.requests(WARMUP),
-        streams: held.streams,
-        settle_ms: effort.requests(REST),
+        requests: effort.scaled(sessions.sessions),
+        warmup: effort.scaled(WARMUP),
+        streams: sessions.streams,
+        settle_ms: effort.scaled(REST),
         tokens: None,
     };
     let per_session = |report: &Report| {
@@ -112,7 +112,7 @@ pub(super) async fn connections(
         bytes: 200,
         connections: effort.connections(count),
         requests: effort.requests(10_000),
-        warmup: effort.requests(1_000),
+        warmup: effort.scaled(1_000),
         streams: false,
         settle_ms: 0,
         tokens: None,

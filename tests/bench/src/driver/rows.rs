@@ -41,7 +41,7 @@ pub(super) enum Kind {
     /// Memory before the first request.
     Idle,
     /// Memory of idle sessions.
-    Sessions(Held),
+    Sessions(IdleSessions),
     /// Memory with this many active connections.
     Connections(usize),
     /// Time from process start to the first response.
@@ -63,7 +63,7 @@ pub(super) struct Load {
 
 /// Parameters of [`Kind::Sessions`].
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct IdleSessions {
     pub(super) backends: usize,
     pub(super) sessions: u64,
     pub(super) streams: bool,
@@ -120,8 +120,8 @@ const fn full(
     Row { name, what, generation, stack: Stack::Full, kind: Kind::Load(load), limits }
 }
 
-const fn held(backends: usize, sessions: u64, streams: bool) -> Kind {
-    Kind::Sessions(Held { backends, sessions, streams })
+const fn sessions(backends: usize, sessions: u64, streams: bool) -> Kind {
+    Kind::Sessions(IdleSessions { backends, sessions, streams })
 }
 
 /// All rows, in the order of the table.
@@ -138,19 +138,19 @@ pub(super) const ROWS: &[Row] = &[
     row("change-stateful", "first list after all backends changed", Stateful, Kind::Change, &[Cpu(4.0)]),
     row("change-stateless", "first list after all backends changed", Stateless, Kind::Change, &[Cpu(4.0)]),
     row("initialize", "initialize + initialized", Stateful, Kind::Load(INIT), &[Cpu(1.5)]),
-    row("memory-idle", "MiB, nobody connected", Stateful, Kind::Idle, &[Value(16.0)]),
-    row("session-one", "KiB per idle session, one backend", Stateful, held(1, 2_000, false), &[Value(1.0)]),
-    row("session-five", "KiB per idle session, five backends", Stateful, held(5, 2_000, false), &[Value(3.0)]),
-    row("stream-one", "the same with its GET stream, one", Stateful, held(1, 400, true), &[]),
-    row("stream-five", "the same with its GET stream, five", Stateful, held(5, 400, true), &[]),
-    row("memory-256", "MiB, 256 connections that call", Stateful, Kind::Connections(256), &[Value(35.0)]),
+    row("memory-idle", "MiB, no connection", Stateful, Kind::Idle, &[Value(16.0)]),
+    row("session-one", "KiB per idle session, one backend", Stateful, sessions(1, 2_000, false), &[Value(1.0)]),
+    row("session-five", "KiB per idle session, five backends", Stateful, sessions(5, 2_000, false), &[Value(3.0)]),
+    row("stream-one", "the same with its GET stream, one", Stateful, sessions(1, 400, true), &[]),
+    row("stream-five", "the same with its GET stream, five", Stateful, sessions(5, 400, true), &[]),
+    row("memory-256", "MiB, 256 connections that call", Stateful, Kind::Connections(256), &[Value(40.0)]),
     row("start", "ms to the first answered initialize", Stateful, Kind::Start, &[Times(4.0)]),
-    full("full-call-stateful", "the full stack: call, tokens repeat", Stateful, CALL, &[Cpu(1.8), Rate(0.65)]),
-    full("full-call-stateless", "the full stack: call, tokens repeat", Stateless, CALL, &[Cpu(1.8), Rate(0.65)]),
-    full("full-new-rs256-stateful", "the same, every token new, RS256", Stateful, NEW_RS256, &[Cpu(2.9)]),
-    full("full-new-rs256-stateless", "the same, every token new, RS256", Stateless, NEW_RS256, &[Cpu(2.9)]),
-    full("full-new-es256-stateful", "the same, every token new, ES256", Stateful, NEW_ES256, &[Cpu(4.2)]),
-    full("full-new-es256-stateless", "the same, every token new, ES256", Stateless, NEW_ES256, &[Cpu(4.2)]),
+    full("full-call-stateful", "the full stack: call, tokens repeat", Stateful, CALL, &[Cpu(2.0), Rate(0.65)]),
+    full("full-call-stateless", "the full stack: call, tokens repeat", Stateless, CALL, &[Cpu(2.0), Rate(0.65)]),
+    full("full-new-rs256-stateful", "the same, every token new, RS256", Stateful, NEW_RS256, &[Cpu(3.2)]),
+    full("full-new-rs256-stateless", "the same, every token new, RS256", Stateless, NEW_RS256, &[Cpu(3.2)]),
+    full("full-new-es256-stateful", "the same, every token new, ES256", Stateful, NEW_ES256, &[Cpu(5.2)]),
+    full("full-new-es256-stateless", "the same, every token new, ES256", Stateless, NEW_ES256, &[Cpu(5.2)]),
     full("full-list-stateful", "the full stack: list of 995 of 1000, warm", Stateful, LIST, &[Cpu(1.1)]),
     full("full-list-stateless", "the full stack: list of 995 of 1000, warm", Stateless, LIST, &[Cpu(1.1)]),
     Row { stack: Stack::FullWithArguments, ..full("full-arguments-stateful", "call, a policy looks at arguments", Stateful, CALL, &[]) },

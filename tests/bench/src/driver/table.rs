@@ -112,7 +112,7 @@ fn verdict(limits: &[Limit], measured: &Measured, effort: Effort) -> String {
 mod tests {
     use super::*;
 
-    const EFFORT: Effort = Effort { repetitions: 1, smoke: false };
+    const EFFORT: Effort = Effort { repetitions: 1, smoke: false, requests: None };
 
     fn pair(gateway: f64, proxy: f64) -> Pair {
         Pair { gateway, proxy }
