@@ -32,7 +32,6 @@ pub(crate) struct CatalogStore {
 /// Effect of a new configuration.
 #[derive(Debug)]
 pub(crate) struct Reload {
-    pub(crate) snapshot: Arc<Snapshot>,
     /// Backends that only the old configuration contains.
     pub(crate) removed: Vec<Arc<BackendHandle>>,
     /// Lists that differ.
@@ -122,7 +121,7 @@ impl CatalogStore {
         };
         let removed =
             old.backends.iter().filter(|backend| !is_kept(backend)).map(Arc::clone).collect();
-        Reload { snapshot, removed, changes }
+        Reload { removed, changes }
     }
 
     /// Removes catalogs and per-caller offers that are not used any more.

@@ -144,12 +144,14 @@ impl Gateway {
     /// connections.
     pub async fn reload(&self, settings: Settings) {
         let Running { dispatcher, catalogs, notifier, .. } = &*self.0;
-        let Reload { snapshot, removed, changes } = catalogs.reload(settings).await;
+        let Reload { removed, changes } = catalogs.reload(settings).await;
         self.0.observe_backends();
         for backend in &removed {
             backend.retire();
         }
         notifier.notify_clients(&changes);
+        // A concurrent reload may have replaced the snapshot again; its backends stay.
+        let snapshot = catalogs.snapshot();
         dispatcher.sessions.retain_backends(&snapshot.backends);
         dispatcher.listeners.retain_backends(&snapshot.backends);
         dispatcher.bridge.sessions.retain_backends(&snapshot.backends);
