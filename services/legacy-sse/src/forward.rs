@@ -163,7 +163,7 @@ async fn read_message(
 fn with_request_id(message: Bytes, id: &[u8]) -> Bytes {
     match scan(&message) {
         Ok(Envelope::Response { id: None, .. }) => {
-            let whole = Span { start: 0, end: u32::try_from(message.len()).unwrap_or(u32::MAX) };
+            let whole = Span::whole(&message);
             let mut splice = Splice::new(&message);
             splice.set_member(whole, "id", id);
             splice.finish()

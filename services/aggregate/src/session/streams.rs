@@ -1,16 +1,11 @@
 //! Streams of a session, and the pending server requests sent on them.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use bytes::Bytes;
-use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
-use tokio::time::Instant;
-use vmcp_timeout::PauseGuard;
 
-use super::BackendSessionSlot;
+use super::server_requests::{PendingServerRequest, ServerRequests};
 use crate::backend::handshake::BackendSession;
 use crate::stream::Stream;
 use crate::stream::detached::ClientAccount;
@@ -18,9 +13,6 @@ use crate::sync::lock;
 
 /// Maximum number of streams of one session, active or resumable.
 const MAX_STREAMS: usize = 64;
-
-/// Maximum number of pending server requests of one session.
-const MAX_PENDING_SERVER_REQUESTS: usize = 64;
 
 /// Streams and pending server requests of a session.
 #[derive(Debug, Default)]
@@ -34,37 +26,8 @@ struct State {
     standing: Option<Arc<Stream>>,
     streams: Vec<Arc<Stream>>,
     stream_serial: u32,
-    /// Pending server requests with the time they were sent.
-    server_requests: HashMap<u64, (PendingServerRequest, Instant)>,
-    question_serial: u64,
+    server_requests: ServerRequests,
     tasks: Vec<AbortHandle>,
-}
-
-/// Recipient of the client's response to a server request.
-#[derive(Debug)]
-pub(crate) enum PendingServerRequest {
-    /// The stateful backend that sent the request, under its own id.
-    Backend {
-        slot: Arc<BackendSessionSlot>,
-        backend_session: Arc<BackendSession>,
-        id: Bytes,
-        /// Guards that pause the timeouts of dependent calls until the response.
-        pauses: Vec<PauseGuard>,
-        /// Dangling once the stream that delivered the server request has ended.
-        asker: Weak<()>,
-    },
-    /// A waiting call, which receives the whole response.
-    Call(oneshot::Sender<Bytes>),
-}
-
-impl PendingServerRequest {
-    /// Returns `true` if the recipient still waits.
-    fn is_open(&self) -> bool {
-        match self {
-            Self::Backend { asker, .. } => asker.strong_count() > 0,
-            Self::Call(waiting) => !waiting.is_closed(),
-        }
-    }
 }
 
 impl SessionStreams {
@@ -118,35 +81,17 @@ impl SessionStreams {
     /// many are pending or the session has ended.
     pub(crate) fn register(&self, server_request: PendingServerRequest) -> Option<u64> {
         let mut state = self.lock();
-        if state.server_requests.len() >= MAX_PENDING_SERVER_REQUESTS || state.ended {
-            return None;
-        }
-        state.question_serial += 1;
-        let number = state.question_serial;
-        state.server_requests.insert(number, (server_request, Instant::now()));
-        Some(number)
+        if state.ended { None } else { state.server_requests.insert(server_request) }
     }
 
     /// Removes the server request that the client responded to. Only the first response is accepted.
     pub(crate) fn take(&self, number: u64) -> Option<PendingServerRequest> {
-        self.lock().server_requests.remove(&number).map(|(server_request, _)| server_request)
+        self.lock().server_requests.remove(number)
     }
 
     /// Removes a server request that its backend has cancelled.
     pub(crate) fn withdraw(&self, of: &Arc<BackendSession>, theirs: &[u8]) -> Option<u64> {
-        let mut state = self.lock();
-        let number = state.server_requests.iter().find_map(|(number, (server_request, _))| {
-            match server_request {
-                PendingServerRequest::Backend { backend_session, id, .. }
-                    if Arc::ptr_eq(backend_session, of) && id == theirs =>
-                {
-                    Some(*number)
-                }
-                PendingServerRequest::Backend { .. } | PendingServerRequest::Call(_) => None,
-            }
-        })?;
-        state.server_requests.remove(&number);
-        Some(number)
+        self.lock().server_requests.withdraw(of, theirs)
     }
 
     /// Aborts a task when the session ends, immediately if it already has.
@@ -168,10 +113,7 @@ impl SessionStreams {
             state.streams.shrink_to_fit();
         }
         state.tasks.retain(|task| !task.is_finished());
-        let expired = state.server_requests.extract_if(|_, (server_request, sent)| {
-            !server_request.is_open() || sent.elapsed() >= patience
-        });
-        expired.map(|(_, (server_request, _))| server_request).collect()
+        state.server_requests.remove_expired(patience)
     }
 
     pub(crate) fn end(&self) {
