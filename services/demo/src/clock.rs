@@ -1,10 +1,21 @@
 //! `clock`: the current time, and calculations with dates.
 
+use std::borrow::Cow;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ListToolsResult,
+    PaginatedRequestParams, ProtocolVersion, ServerCapabilities, ServerConfig, Tool,
+};
+use rmcp::service::RequestContext;
+use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::{Value, json};
 
-use crate::mcp_server::{ClientChannel, McpServer, RpcError, failed, structured, tool};
+use crate::definition::{
+    STATELESS, ToolResult, arguments, failed, read_only, schema, server, tool, unknown,
+};
+
+pub(crate) const NAME: &str = "clock";
 
 /// Seconds per day.
 const DAY: i64 = 86_400;
@@ -12,79 +23,78 @@ const DAY: i64 = 86_400;
 /// Maximum distance of a calculated date, in days.
 const MAX_DAYS: i64 = 3_000_000;
 
+/// Server without state.
 #[derive(Debug)]
 pub(crate) struct Clock;
 
-impl McpServer for Clock {
-    const NAME: &'static str = "clock";
-    const INSTRUCTIONS: &'static str = "All times are UTC.";
-
-    fn capabilities() -> Value {
-        json!({"tools": {}})
+impl ServerHandler for Clock {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder().enable_tools().build();
+        server(NAME, capabilities, "All times are UTC.")
     }
 
-    async fn handle(
+    fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
+        Cow::Borrowed(STATELESS)
+    }
+
+    async fn list_tools(
         &self,
-        method: &str,
-        params: &Value,
-        _: &ClientChannel,
-    ) -> Result<Value, RpcError> {
-        match method {
-            "tools/list" => Ok(json!({"tools": tools()})),
-            "tools/call" => call(params),
-            _ => Err(RpcError::unknown_method(method)),
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(tools().into()))
+    }
+
+    async fn call_tool(
+        &self,
+        params: CallToolRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> ToolResult {
+        match &*params.name {
+            "now" => Ok(now()),
+            "add_days" => Ok(add_days(&arguments(params.arguments))),
+            name => Err(unknown("tool", name)),
         }
     }
 }
 
-fn tools() -> [Value; 2] {
-    let mut now = tool("now", "What time is it?", "The time now, in UTC.", &json!({}));
-    now["outputSchema"] = json!({
-        "type": "object",
-        "properties": {"time": {"type": "string", "format": "date-time"}},
-        "required": ["time"],
-    });
-    let mut add = tool(
-        "add_days",
-        "Which day will it be?",
-        "The date so many days after another one, or before it if the number is negative.",
-        &json!({
-            "date": {"type": "string", "format": "date", "description": "Such as 2026-07-28"},
-            "days": {"type": "integer", "minimum": -MAX_DAYS, "maximum": MAX_DAYS},
-        }),
-    );
-    add["outputSchema"] = json!({
-        "type": "object",
-        "properties": {"date": {"type": "string", "format": "date"}},
-        "required": ["date"],
-    });
-    for tool in [&mut now, &mut add] {
-        tool["annotations"] = json!({"readOnlyHint": true, "openWorldHint": false});
-    }
-    [now, add]
+fn tools() -> [Tool; 2] {
+    [
+        tool("now", "Current time", "Returns the current time in UTC.", &json!({}))
+            .with_raw_output_schema(schema(
+                &json!({"time": {"type": "string", "format": "date-time"}}),
+            ))
+            .with_annotations(read_only()),
+        tool(
+            "add_days",
+            "Add days to a date",
+            "Returns the date that is this number of days after another date, or before it if the number is negative.",
+            &json!({
+                "date": {"type": "string", "format": "date", "description": "Such as 2026-07-28"},
+                "days": {"type": "integer", "minimum": -MAX_DAYS, "maximum": MAX_DAYS},
+            }),
+        )
+        .with_raw_output_schema(schema(&json!({"date": {"type": "string", "format": "date"}})))
+        .with_annotations(read_only()),
+    ]
 }
 
-fn call(params: &Value) -> Result<Value, RpcError> {
-    let arguments = &params["arguments"];
-    match params["name"].as_str() {
-        Some("now") => {
-            // A system clock before 1970 is reported as 1970.
-            let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-            let seconds = i64::try_from(since).unwrap_or_default();
-            Ok(structured(&json!({"time": time(seconds)})))
+fn now() -> CallToolResponse {
+    // A system clock before 1970 is reported as 1970.
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let seconds = i64::try_from(since).unwrap_or_default();
+    CallToolResult::structured(json!({"time": time(seconds)})).into()
+}
+
+fn add_days(arguments: &Value) -> CallToolResponse {
+    let Some(days) = arguments["date"].as_str().and_then(days_of) else {
+        return failed("date must be a day such as 2026-07-28");
+    };
+    match arguments["days"].as_i64() {
+        Some(more) if (-MAX_DAYS..=MAX_DAYS).contains(&more) => {
+            CallToolResult::structured(json!({"date": date(days + more)})).into()
         }
-        Some("add_days") => {
-            let Some(days) = arguments["date"].as_str().and_then(days_of) else {
-                return Ok(failed("date must be a day such as 2026-07-28"));
-            };
-            match arguments["days"].as_i64() {
-                Some(more) if (-MAX_DAYS..=MAX_DAYS).contains(&more) => {
-                    Ok(structured(&json!({"date": date(days + more)})))
-                }
-                _ => Ok(failed(format!("days must be a whole number up to {MAX_DAYS}"))),
-            }
-        }
-        other => Err(RpcError::invalid(format!("no tool {}", other.unwrap_or_default()))),
+        _ => failed(format!("days must be a whole number up to {MAX_DAYS}")),
     }
 }
 

@@ -1,20 +1,19 @@
 #![doc = include_str!("../README.md")]
 
 mod clock;
+mod definition;
 mod dice;
-mod http;
-mod mcp_server;
+mod listener;
 mod notes;
-mod stateful;
-mod stateless;
 
 use std::io;
-use std::sync::Arc;
 
+use rmcp::ServerHandler;
+use rmcp::transport::StreamableHttpServerConfig;
 use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
 
-use self::mcp_server::McpServer;
+use self::notes::{Notes, SharedNotes};
 
 /// Running example servers. Dropping them stops the servers.
 #[derive(Debug)]
@@ -26,19 +25,31 @@ pub struct DemoServers {
 
 impl DemoServers {
     /// Starts the servers on free ports of the loopback interface.
+    ///
+    /// # Errors
+    /// Returns the error of a listener that cannot be opened.
     pub async fn start() -> io::Result<Self> {
         let mut servers = Self { backends: Vec::new(), tasks: Vec::new() };
-        servers.add(stateless::Stateless(clock::Clock)).await?;
-        servers.add(stateless::Stateless(dice::Dice)).await?;
-        servers.add(stateful::Stateful::new(notes::Notes::default())).await?;
+        let stateless = StreamableHttpServerConfig::default().with_legacy_session_mode(false);
+        servers.add(clock::NAME, stateless.clone(), || clock::Clock).await?;
+        servers.add(dice::NAME, stateless, || dice::Dice).await?;
+        let notes = SharedNotes::default();
+        let stateful = StreamableHttpServerConfig::default();
+        servers.add(notes::NAME, stateful, move || Notes::new(notes.clone())).await?;
         Ok(servers)
     }
 
-    async fn add<S: http::ProtocolServer>(&mut self, server: S) -> io::Result<()> {
+    /// Starts a server. `handler` is called for each session, and for each request without a session.
+    async fn add<H: ServerHandler>(
+        &mut self,
+        name: &'static str,
+        config: StreamableHttpServerConfig,
+        handler: impl Fn() -> H + Send + Sync + 'static,
+    ) -> io::Result<()> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
-        let url = format!("http://{}/mcp", listener.local_addr()?);
-        self.backends.push((S::McpServer::NAME, url));
-        let task = tokio::spawn(http::serve(listener, Arc::new(server)));
+        let url = format!("http://{}{}", listener.local_addr()?, listener::PATH);
+        self.backends.push((name, url));
+        let task = tokio::spawn(listener::serve(listener, config, handler));
         self.tasks.push(task.abort_handle());
         Ok(())
     }

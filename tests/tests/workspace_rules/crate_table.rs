@@ -67,7 +67,7 @@ pub(crate) const CRATES: &[(&str, &str, Sees)] = &[
         Sees::Only(&["vmcp-wire", "vmcp-core", "vmcp-decode", "vmcp-session"]),
     ),
     ("vmcp-server", "services/server", Sees::AllAbove),
-    ("vmcp-demo", "services/demo", Sees::Only(&["vmcp-wire", "vmcp-core"])),
+    ("vmcp-demo", "services/demo", Sees::Only(&[])),
     ("vmcp", "services/cli", Sees::AllAbove),
     (TEST_SUPPORT, "tests/support", Sees::Only(&[])),
     ("vmcp-tests", "tests", Sees::AllAbove),

@@ -93,7 +93,6 @@ const CIRCLES: &[&str] = &[
     "layers/aws-sts crate",
     "services/cedar crate",
     "services/config crate",
-    "services/demo crate",
     "services/egress crate",
     "services/server crate",
     "tests crate::fixture",
