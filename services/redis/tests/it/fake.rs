@@ -1,5 +1,6 @@
 //! Server with scripted responses.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
@@ -29,6 +30,7 @@ pub(crate) enum Reply {
 
 #[derive(Default)]
 struct Record {
+    connections: AtomicUsize,
     commands: Mutex<Vec<String>>,
     received: Notify,
     closed: Notify,
@@ -57,6 +59,7 @@ impl FakeServer {
         let of_connections = Arc::clone(&record);
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
+                of_connections.connections.fetch_add(1, Ordering::Relaxed);
                 let (acceptor, respond) = (acceptor.clone(), Arc::clone(&respond));
                 let record = Arc::clone(&of_connections);
                 tokio::spawn(async move {
@@ -78,6 +81,11 @@ impl FakeServer {
 
     pub(crate) fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Returns the number of accepted connections.
+    pub(crate) fn connections(&self) -> usize {
+        self.record.connections.load(Ordering::Relaxed)
     }
 
     /// Returns the commands of all connections.

@@ -1,9 +1,12 @@
-//! Guarantees that the clients of the `redis` crate do not give, against servers with scripted responses.
+//! Guarantees of the client, most of which the clients of the `redis` crate do not give, against servers with scripted
+//! responses.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod cluster;
 mod fake;
+mod migration;
+mod script;
 mod sentinel;
 mod standalone;
 mod subscription;

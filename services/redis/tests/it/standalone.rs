@@ -46,5 +46,7 @@ async fn commands_that_were_not_executed_are_retried() {
         let redis = Redis::connect_lazy(settings(Address::Standalone(server.node())));
         assert_eq!(increment(&redis, "key").await, Ok(Value::Int(1)), "{error}");
         assert_eq!(server.commands(), ["INCR key", "INCR key"], "{error}");
+        // Behind a name, a new connection may lead to another server.
+        assert_eq!(server.connections(), 2, "{error}");
     }
 }
