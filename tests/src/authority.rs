@@ -15,8 +15,8 @@ use hyper::body::Incoming;
 use serde_json::{Value, json};
 use vmcp_test_support::SigningKey;
 
-use crate::backends::{Answer, Listening};
-use crate::counterparts::{Fault, parameter};
+use crate::backends::{BoxResponse, HttpListener};
+use crate::counterparts::{TestError, parameter};
 
 /// Token lifetime.
 const LIFETIME: Duration = Duration::from_hours(1);
@@ -24,7 +24,7 @@ const LIFETIME: Duration = Duration::from_hours(1);
 /// A running authority. Its tokens and credentials contain the name of their user.
 #[derive(Debug)]
 pub struct Authority {
-    listening: Listening,
+    listening: HttpListener,
     key: Arc<SigningKey>,
 }
 
@@ -36,10 +36,11 @@ impl Authority {
     ///
     /// # Errors
     /// Returns an error if no port is free.
-    pub fn start() -> Result<Self, Fault> {
+    pub fn start() -> Result<Self, TestError> {
         let key = Arc::new(SigningKey::ed25519());
         let served = Arc::clone(&key);
-        let listening = Listening::start(0, move |request| answer(Arc::clone(&served), request))?;
+        let listening =
+            HttpListener::start(0, move |request| answer(Arc::clone(&served), request))?;
         Ok(Self { listening, key })
     }
 
@@ -116,7 +117,7 @@ impl Authority {
     }
 }
 
-async fn answer(key: Arc<SigningKey>, request: Request<Incoming>) -> Answer {
+async fn answer(key: Arc<SigningKey>, request: Request<Incoming>) -> BoxResponse {
     let (parts, body) = request.into_parts();
     let host = parts.headers.get(header::HOST).and_then(|host| host.to_str().ok());
     let issuer = format!("http://{}", host.unwrap_or_default());
@@ -145,7 +146,7 @@ async fn answer(key: Arc<SigningKey>, request: Request<Incoming>) -> Answer {
 }
 
 /// Handles a request to one of the providers: the user submits a name and gets a code that contains it.
-fn at_provider(name: &str, place: &str, parts: &http::request::Parts, form: &str) -> Answer {
+fn at_provider(name: &str, place: &str, parts: &http::request::Parts, form: &str) -> BoxResponse {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let value = |field: &str| parameter(&format!("?{form}"), field).unwrap_or_default();
@@ -214,11 +215,11 @@ fn assumed(user: &str) -> String {
     )
 }
 
-fn json_page(value: &Value) -> Answer {
+fn json_page(value: &Value) -> BoxResponse {
     page("application/json", value.to_string())
 }
 
-fn page(media: &'static str, body: String) -> Answer {
+fn page(media: &'static str, body: String) -> BoxResponse {
     let mut response = Response::new(Full::new(Bytes::from(body)).map_err(Into::into).boxed());
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
     response

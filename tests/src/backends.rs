@@ -1,19 +1,19 @@
-//! Small MCP servers to put behind the gateway: [`Good`] ones with scripted responses, [`Bad`] ones, and [`Mirror`]s.
+//! Small MCP servers to put behind the gateway: [`ConformingServer`] ones with scripted responses, [`ServerFault`] ones, and [`EchoServer`]s.
 //!
 //! They use hyper directly, so that a test sees the exact bytes and headers of requests, and can send responses that no
 //! library would produce.
 
-mod bad;
-mod good;
-mod listening;
-mod mirror;
+mod conforming_responses;
+mod conforming_server;
+mod echo_server;
+mod faulty_server;
+mod http_listener;
 mod state;
-mod talk;
 
-pub use bad::{Bad, Running};
-pub use good::Good;
-pub use listening::{Answer, Listening};
-pub use mirror::{Mirror, Shown, Voice};
+pub use conforming_server::ConformingServer;
+pub use echo_server::{EchoServer, RecordedRequest, Voice};
+pub use faulty_server::{FaultyServer, ServerFault};
+pub use http_listener::{BoxResponse, HttpListener};
 pub use state::Forgetting;
 
 use std::convert::Infallible;
@@ -38,7 +38,7 @@ pub const STATELESS: &str = "2026-07-28";
 const QUEUE: usize = 1024;
 
 /// Returns a response with a complete body.
-fn whole(status: StatusCode, media: &'static str, body: impl Into<Bytes>) -> Answer {
+fn whole(status: StatusCode, media: &'static str, body: impl Into<Bytes>) -> BoxResponse {
     let mut response = Response::new(Full::new(body.into()).map_err(Into::into).boxed());
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(media));
@@ -46,12 +46,12 @@ fn whole(status: StatusCode, media: &'static str, body: impl Into<Bytes>) -> Ans
 }
 
 /// Returns a JSON response.
-fn json_answer(status: StatusCode, message: &Value) -> Answer {
+fn json_answer(status: StatusCode, message: &Value) -> BoxResponse {
     whole(status, "application/json", message.to_string())
 }
 
 /// Returns an event stream and its sender; the stream ends when the sender is dropped.
-fn event_stream() -> (Answer, mpsc::Sender<Bytes>) {
+fn event_stream() -> (BoxResponse, mpsc::Sender<Bytes>) {
     let (sender, mut receiver) = mpsc::channel::<Bytes>(QUEUE);
     let frames = futures_util::stream::poll_fn(move |cx| {
         receiver
@@ -71,7 +71,7 @@ fn event(message: &Value) -> Bytes {
 }
 
 /// Returns a body that fails after `start`.
-fn broken(start: &str) -> Answer {
+fn broken(start: &str) -> BoxResponse {
     let start = Bytes::copy_from_slice(start.as_bytes());
     let frames = [Ok(Frame::data(start)), Err("broken off".into())];
     let body = StreamBody::new(futures_util::stream::iter(frames)).boxed();

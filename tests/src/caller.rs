@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use serde_json::{Value, json};
 
 use crate::backends::{SESSION, STATELESS, VERSION};
-use crate::counterparts::{Fault, Reply};
+use crate::counterparts::{Reply, TestError};
 
 /// A client of one generation with a persistent connection.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl Caller {
     ///
     /// # Errors
     /// Returns an error if no session is opened.
-    pub async fn stateful(url: &str) -> Result<Self, Fault> {
+    pub async fn stateful(url: &str) -> Result<Self, TestError> {
         Self::stateful_with(url, json!({})).await
     }
 
@@ -57,7 +57,7 @@ impl Caller {
     ///
     /// # Errors
     /// Returns an error if no session is opened.
-    pub async fn stateful_with(url: &str, capabilities: Value) -> Result<Self, Fault> {
+    pub async fn stateful_with(url: &str, capabilities: Value) -> Result<Self, TestError> {
         Self::open(url, capabilities, None).await
     }
 
@@ -65,7 +65,7 @@ impl Caller {
     ///
     /// # Errors
     /// Returns an error if no session is opened.
-    pub async fn stateful_as(url: &str, token: &str) -> Result<Self, Fault> {
+    pub async fn stateful_as(url: &str, token: &str) -> Result<Self, TestError> {
         Self::stateful_with_token(url, json!({}), token).await
     }
 
@@ -77,11 +77,15 @@ impl Caller {
         url: &str,
         capabilities: Value,
         token: &str,
-    ) -> Result<Self, Fault> {
+    ) -> Result<Self, TestError> {
         Self::open(url, capabilities, Some(token.to_owned())).await
     }
 
-    async fn open(url: &str, capabilities: Value, bearer: Option<String>) -> Result<Self, Fault> {
+    async fn open(
+        url: &str,
+        capabilities: Value,
+        bearer: Option<String>,
+    ) -> Result<Self, TestError> {
         let revision = "2025-11-25".to_owned();
         let line = Line::to(url);
         let mut caller = Self { line, session: None, revision, capabilities, bearer, serial: 0 };
@@ -178,7 +182,7 @@ impl Caller {
     ///
     /// # Errors
     /// Returns an error if no complete response arrives in time.
-    pub async fn post(&mut self, message: &Value) -> Result<Reply, Fault> {
+    pub async fn post(&mut self, message: &Value) -> Result<Reply, TestError> {
         let headers = self.headers(message);
         self.line.post(&headers, message).await
     }
@@ -187,7 +191,7 @@ impl Caller {
     ///
     /// # Errors
     /// Returns an error if no complete response arrives in time.
-    pub async fn reply(&mut self, method: &str, params: Value) -> Result<Reply, Fault> {
+    pub async fn reply(&mut self, method: &str, params: Value) -> Result<Reply, TestError> {
         let message = self.request(method, params);
         self.post(&message).await
     }
@@ -196,7 +200,7 @@ impl Caller {
     ///
     /// # Errors
     /// Returns an error if none arrives in time.
-    pub async fn ask(&mut self, method: &str, params: Value) -> Result<Value, Fault> {
+    pub async fn ask(&mut self, method: &str, params: Value) -> Result<Value, TestError> {
         self.reply(method, params).await?.message()
     }
 
@@ -204,7 +208,7 @@ impl Caller {
     ///
     /// # Errors
     /// Returns an error with the response if the request fails.
-    pub async fn result(&mut self, method: &str, params: Value) -> Result<Value, Fault> {
+    pub async fn result(&mut self, method: &str, params: Value) -> Result<Value, TestError> {
         let mut answer = self.ask(method, params).await?;
         match answer["result"].take() {
             Value::Null => Err(format!("{method}: {answer}").into()),
@@ -216,7 +220,7 @@ impl Caller {
     ///
     /// # Errors
     /// Returns an error with the response if the call fails.
-    pub async fn call(&mut self, tool: &str, arguments: Value) -> Result<Value, Fault> {
+    pub async fn call(&mut self, tool: &str, arguments: Value) -> Result<Value, TestError> {
         self.result("tools/call", json!({ "name": tool, "arguments": arguments })).await
     }
 
@@ -224,7 +228,7 @@ impl Caller {
     ///
     /// # Errors
     /// Returns an error if a list request fails.
-    pub async fn tools(&mut self) -> Result<Vec<String>, Fault> {
+    pub async fn tools(&mut self) -> Result<Vec<String>, TestError> {
         let mut names = Vec::new();
         let mut params = json!({});
         loop {
@@ -242,7 +246,7 @@ impl Caller {
     ///
     /// # Errors
     /// Returns an error if no stream is opened.
-    pub async fn stream(&mut self, method: &str, params: Value) -> Result<Events, Fault> {
+    pub async fn stream(&mut self, method: &str, params: Value) -> Result<Events, TestError> {
         let message = self.request(method, params);
         let headers = self.headers(&message);
         let body = message.to_string();
@@ -254,7 +258,7 @@ impl Caller {
     ///
     /// # Errors
     /// Returns an error if no stream is opened.
-    pub async fn listen(&mut self) -> Result<Events, Fault> {
+    pub async fn listen(&mut self) -> Result<Events, TestError> {
         if self.session.is_some() {
             let headers = self.headers(&Value::Null);
             return Events::open(self.line.url(), Method::GET, &headers, String::new()).await;
@@ -270,7 +274,7 @@ impl Caller {
     ///
     /// # Errors
     /// Returns an error if no complete response arrives in time.
-    pub async fn leave(&mut self) -> Result<Reply, Fault> {
+    pub async fn leave(&mut self) -> Result<Reply, TestError> {
         let headers = self.headers(&Value::Null);
         self.line.send(Method::DELETE, "/mcp", &headers, "").await
     }

@@ -31,7 +31,7 @@ pub use aws::{AccessKeys, SignedService, Sts};
 pub use browser::{Browser, Complaint, Focus, Sight, Window};
 pub use certificates::Certificates;
 pub use client_file::ImportedFile;
-pub use clients::{Asked, Change, Client, Era, Plan, Seen, Watcher, ask};
+pub use clients::{Change, Client, ClientReport, Era, Plan, ServerRequestReport, Watcher, ask};
 pub use extensions::ExtensionServer;
 pub use gateway::Gateway;
 use gateway::program;
@@ -39,7 +39,7 @@ pub use http::{Reply, get, post, post_form};
 pub use identity::IdentityProvider;
 pub use inspector::Inspector;
 pub use install::{Npm, Python, npm, python};
-pub use login::{Known, LoggedIn, LoginProvider};
+pub use login::{LoggedIn, LoginProvider, TokenState};
 pub use old::{Heard, OldCall, old_client};
 pub use otlp::Collector;
 pub(crate) use person::parameter;
@@ -64,24 +64,24 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep};
 
 /// Failure to use a counterpart. `Debug` prints plain text too, so that quoted logs keep their lines.
-pub struct Fault(Box<dyn Error + Send + Sync>);
+pub struct TestError(Box<dyn Error + Send + Sync>);
 
 /// Poll interval.
-const GLANCE: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for Fault {
+impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for TestError {
     fn from(cause: E) -> Self {
         Self(cause.into())
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for TestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-impl fmt::Debug for Fault {
+impl fmt::Debug for TestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -113,7 +113,7 @@ pub async fn until_listening(
     port: u16,
     process: &mut Process,
     within: Duration,
-) -> Result<(), Fault> {
+) -> Result<(), TestError> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let deadline = Instant::now() + within;
     while TcpStream::connect(address).await.is_err() {
@@ -131,7 +131,7 @@ pub async fn until_listening(
             )
             .into());
         }
-        sleep(GLANCE).await;
+        sleep(POLL_INTERVAL).await;
     }
     Ok(())
 }
@@ -140,7 +140,7 @@ pub async fn until_listening(
 ///
 /// # Errors
 /// Returns an error if the running program is not a test built by Cargo.
-fn profile_dir() -> Result<PathBuf, Fault> {
+fn profile_dir() -> Result<PathBuf, TestError> {
     let program = env::current_exe()?;
     let dir = program.parent().ok_or("the running program has no folder")?;
     let dir = if dir.ends_with("deps") { dir.parent().unwrap_or(dir) } else { dir };
@@ -148,7 +148,7 @@ fn profile_dir() -> Result<PathBuf, Fault> {
 }
 
 /// Returns the directory for installations and output of runs.
-fn scratch_dir() -> Result<PathBuf, Fault> {
+fn scratch_dir() -> Result<PathBuf, TestError> {
     let profile = profile_dir()?;
     let dir = profile.parent().unwrap_or(&profile).join("counterparts");
     fs::create_dir_all(&dir)?;
@@ -156,7 +156,7 @@ fn scratch_dir() -> Result<PathBuf, Fault> {
 }
 
 /// Creates a directory for a run.
-fn folder(kind: &str) -> Result<PathBuf, Fault> {
+fn folder(kind: &str) -> Result<PathBuf, TestError> {
     static MADE: AtomicU64 = AtomicU64::new(0);
     let number = MADE.fetch_add(1, Ordering::Relaxed);
     let name = format!("{}-{number}-{kind}", std::process::id());

@@ -12,7 +12,7 @@ mod questions;
 mod state;
 mod tools;
 
-pub use gate::{Answer, Gate};
+pub use gate::{BoxResponse, Gate};
 
 use std::convert::Infallible;
 use std::io;

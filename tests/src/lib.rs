@@ -5,5 +5,5 @@ pub mod backends;
 pub mod caller;
 pub mod counterparts;
 pub mod fixture;
-pub mod front;
-pub mod steps;
+pub mod load_balancer;
+pub mod login_steps;

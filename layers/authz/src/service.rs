@@ -28,7 +28,7 @@ pub struct Authorization<S, P> {
     layer: AuthorizationLayer<P>,
 }
 
-type Boxed<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
+type BoxFuture<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
 
 pin_project! {
     /// Response future of [`Authorization`].
@@ -44,7 +44,7 @@ pin_project! {
         // The inner service responds. A list that it did not filter is rejected.
         Inner { #[pin] inner: F, list: Option<Bytes> },
         Rejected { response: Option<Response<R>> },
-        Boxed { boxed: Boxed<Response<R>, E> },
+        BoxFuture { boxed: BoxFuture<Response<R>, E> },
     }
 }
 
@@ -108,7 +108,7 @@ where
                     let step = layer.step(&mut request, permissions.await);
                     layer.run(&mut inner, request, step).await
                 });
-                return FutureState::Boxed { boxed }.into();
+                return FutureState::BoxFuture { boxed }.into();
             }
         };
         let state = match step {
@@ -122,7 +122,7 @@ where
             step @ RequestStep::Filter(..) => {
                 let (mut inner, layer) = (self.take_ready(), self.layer.clone());
                 let boxed = Box::pin(async move { layer.run(&mut inner, request, step).await });
-                FutureState::Boxed { boxed }
+                FutureState::BoxFuture { boxed }
             }
         };
         state.into()
@@ -274,7 +274,7 @@ where
             StateProjection::Rejected { response } => {
                 Poll::Ready(Ok(response.take().expect("future polled after completion")))
             }
-            StateProjection::Boxed { boxed } => boxed.as_mut().poll(cx),
+            StateProjection::BoxFuture { boxed } => boxed.as_mut().poll(cx),
         }
     }
 }

@@ -27,11 +27,11 @@ pub struct Scrape(Arc<Inner>);
 
 struct Inner {
     registry: Registry,
-    shown: Mutex<Shown>,
+    shown: Mutex<ScrapeState>,
 }
 
 #[derive(Default)]
-struct Shown {
+struct ScrapeState {
     /// The last text, and when it was written.
     last: Option<(Instant, Bytes)>,
     /// Leaves out series with names of tools and prompts.
@@ -80,10 +80,10 @@ impl Scrape {
     /// Leaves out the series of single tools and prompts from now on.
     pub(crate) fn hide_names(&self) {
         // The last text may have names.
-        *self.shown() = Shown { last: None, hides_names: true };
+        *self.shown() = ScrapeState { last: None, hides_names: true };
     }
 
-    fn shown(&self) -> MutexGuard<'_, Shown> {
+    fn shown(&self) -> MutexGuard<'_, ScrapeState> {
         self.0.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

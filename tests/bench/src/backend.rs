@@ -31,9 +31,9 @@ use self::message::{Incoming as Message, Params};
 use self::stats::Counters;
 pub use self::stats::Stats;
 use self::streams::Streams;
-use crate::{Fault, Generation};
+use crate::{BoxError, Generation};
 
-type Answer = Response<Either<Full<Bytes>, Channel<Bytes>>>;
+type BackendResponse = Response<Either<Full<Bytes>, Channel<Bytes>>>;
 
 /// The largest blob, in bytes.
 const LARGEST_BLOB: usize = 64 << 20;
@@ -83,7 +83,7 @@ pub fn main() -> ExitCode {
     crate::run(args.threads, serve(args))
 }
 
-async fn serve(args: Args) -> Result<ExitCode, Fault> {
+async fn serve(args: Args) -> Result<ExitCode, BoxError> {
     let Args { listen, name, tools, generation, threads: _ } = args;
     let server = Arc::new(Server {
         name,
@@ -109,7 +109,7 @@ async fn serve(args: Args) -> Result<ExitCode, Fault> {
 }
 
 impl Server {
-    async fn answer(&self, request: Request<Incoming>) -> Answer {
+    async fn answer(&self, request: Request<Incoming>) -> BackendResponse {
         match (request.method(), request.uri().path()) {
             (&Method::GET, "/stats") => json(StatusCode::OK, self.counters.read().to_json()),
             (&Method::POST, "/change") => self.change(),
@@ -124,14 +124,14 @@ impl Server {
     }
 
     /// Renames a tool and notifies every open stream.
-    fn change(&self) -> Answer {
+    fn change(&self) -> BackendResponse {
         let name = self.catalog.rename_one();
         self.streams.announce();
         json(StatusCode::OK, format!("\"{name}\""))
     }
 
     /// Opens the notification stream of a session.
-    fn listen(&self, request: &Request<Incoming>) -> Answer {
+    fn listen(&self, request: &Request<Incoming>) -> BackendResponse {
         self.counters.get.fetch_add(1, Relaxed);
         let wanted = request.headers().get(ACCEPT).is_some_and(|value| {
             value.as_bytes().windows(17).any(|part| part.eq_ignore_ascii_case(b"text/event-stream"))
@@ -142,7 +142,7 @@ impl Server {
         events(self.streams.open(None))
     }
 
-    async fn post(&self, request: Request<Incoming>) -> Answer {
+    async fn post(&self, request: Request<Incoming>) -> BackendResponse {
         let revision = request.headers().get("mcp-protocol-version");
         let stateless = revision.is_some_and(|value| value == Generation::Stateless.revision());
         let Ok(body) = request.into_body().collect().await else {
@@ -168,7 +168,13 @@ impl Server {
         }
     }
 
-    fn dispatch(&self, id: &str, method: &str, params: &Params<'_>, stateless: bool) -> Answer {
+    fn dispatch(
+        &self,
+        id: &str,
+        method: &str,
+        params: &Params<'_>,
+        stateless: bool,
+    ) -> BackendResponse {
         let counters = &self.counters;
         let (counter, members) = match method {
             "initialize" if !stateless => return self.initialize(id, params),
@@ -193,7 +199,7 @@ impl Server {
         }
     }
 
-    fn initialize(&self, id: &str, params: &Params<'_>) -> Answer {
+    fn initialize(&self, id: &str, params: &Params<'_>) -> BackendResponse {
         let number = self.counters.initialize.fetch_add(1, Relaxed);
         let known = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
         let asked = params.protocol_version.as_deref().unwrap_or_default();
@@ -231,7 +237,7 @@ fn called(params: &Params<'_>) -> Option<String> {
     Some(format!(r#""content":[{{"type":"text","text":{text}}}],"isError":false"#))
 }
 
-fn result(id: &str, members: &str, stateless: bool) -> Answer {
+fn result(id: &str, members: &str, stateless: bool) -> BackendResponse {
     let kind = match (stateless, members.is_empty()) {
         (true, true) => r#""resultType":"complete""#,
         (true, false) => r#""resultType":"complete","#,
@@ -241,25 +247,25 @@ fn result(id: &str, members: &str, stateless: bool) -> Answer {
     json(StatusCode::OK, body)
 }
 
-fn refusal(status: StatusCode, id: &str, code: i32, message: &str) -> Answer {
+fn refusal(status: StatusCode, id: &str, code: i32, message: &str) -> BackendResponse {
     let error = format!(r#"{{"code":{code},"message":"{message}"}}"#);
     json(status, format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#))
 }
 
-fn json(status: StatusCode, body: String) -> Answer {
+fn json(status: StatusCode, body: String) -> BackendResponse {
     let mut response = Response::new(Either::Left(Full::from(body)));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
-fn empty(status: StatusCode) -> Answer {
+fn empty(status: StatusCode) -> BackendResponse {
     let mut response = Response::new(Either::Left(Full::default()));
     *response.status_mut() = status;
     response
 }
 
-fn events(body: Channel<Bytes>) -> Answer {
+fn events(body: Channel<Bytes>) -> BackendResponse {
     let mut response = Response::new(Either::Right(body));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));

@@ -20,10 +20,10 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::{Fault, Generation};
+use crate::{BoxError, Generation};
 
 /// Response timeout.
-const PATIENCE: Duration = Duration::from_secs(30);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Maximum response size in bytes.
 const LARGEST: usize = 64 << 20;
@@ -67,7 +67,7 @@ pub struct Client {
 
 /// An event stream, read on its own connection until this is dropped.
 #[derive(Debug)]
-pub struct Listening(JoinHandle<()>);
+pub struct EventStream(JoinHandle<()>);
 
 struct Reply {
     status: StatusCode,
@@ -80,7 +80,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// Returns an error if `url` is not of this form.
-    pub fn new(url: &str, generation: Generation) -> Result<Self, Fault> {
+    pub fn new(url: &str, generation: Generation) -> Result<Self, BoxError> {
         let uri: Uri = url.parse().map_err(|error| format!("{url}: {error}"))?;
         let authority = uri.authority().ok_or_else(|| format!("{url} has no host"))?.as_str();
         let meta = match generation {
@@ -100,7 +100,7 @@ impl Endpoint {
         })
     }
 
-    async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, Fault> {
+    async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, BoxError> {
         let stream = self.dial().await?;
         stream.set_nodelay(true)?;
         let (sender, connection) = handshake(TokioIo::new(stream)).await?;
@@ -141,7 +141,7 @@ impl Client {
     ///
     /// # Errors
     /// Returns an error if the connection fails, or the response is not an `initialize` result.
-    pub async fn open(&mut self) -> Result<(), Fault> {
+    pub async fn open(&mut self) -> Result<(), BoxError> {
         if self.endpoint.generation == Generation::Stateless {
             return Ok(());
         }
@@ -163,7 +163,7 @@ impl Client {
     ///
     /// # Errors
     /// Returns an error if the response is not the result of this call.
-    pub async fn call(&mut self, tool: &str, arguments: &str) -> Result<Called, Fault> {
+    pub async fn call(&mut self, tool: &str, arguments: &str) -> Result<Called, BoxError> {
         let id = self.next();
         let meta = &self.endpoint.meta;
         let body = format!(
@@ -177,7 +177,7 @@ impl Client {
     ///
     /// # Errors
     /// Returns an error if a page is not a result, a name is repeated, or the list has too many pages.
-    pub async fn list(&mut self) -> Result<BTreeSet<String>, Fault> {
+    pub async fn list(&mut self) -> Result<BTreeSet<String>, BoxError> {
         let mut names = BTreeSet::new();
         let mut cursor: Option<String> = None;
         for _ in 0..MOST_PAGES {
@@ -203,16 +203,16 @@ impl Client {
     ///
     /// # Errors
     /// Returns an error if the response is not an event stream.
-    pub async fn listen(&self) -> Result<Listening, Fault> {
+    pub async fn listen(&self) -> Result<EventStream, BoxError> {
         let mut sender = self.endpoint.connect().await?;
         let mut request = self.request(Method::GET, "", None, String::new())?;
         let headers = request.headers_mut();
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
-        let response = timeout(PATIENCE, sender.send_request(request)).await??;
+        let response = timeout(WAIT_TIMEOUT, sender.send_request(request)).await??;
         if response.status() != StatusCode::OK || !is_stream(response.headers()) {
             return Err(format!("GET: {}", response.status()).into());
         }
-        Ok(Listening(tokio::spawn(drain(sender, response.into_body()))))
+        Ok(EventStream(tokio::spawn(drain(sender, response.into_body()))))
     }
 
     /// Takes the session out of the client, so that the caller can end it later.
@@ -224,7 +224,7 @@ impl Client {
     ///
     /// # Errors
     /// Returns an error if the server does not end the session.
-    pub async fn end(&mut self, session: HeaderValue) -> Result<(), Fault> {
+    pub async fn end(&mut self, session: HeaderValue) -> Result<(), BoxError> {
         self.session = Some(session);
         let reply = self.send(Method::DELETE, "", None, String::new()).await;
         self.session = None;
@@ -243,9 +243,9 @@ impl Client {
         method: &str,
         name: Option<&str>,
         body: String,
-    ) -> Result<Reply, Fault> {
+    ) -> Result<Reply, BoxError> {
         let request = self.request(verb, method, name, body)?;
-        let reply = timeout(PATIENCE, self.exchange(request)).await;
+        let reply = timeout(WAIT_TIMEOUT, self.exchange(request)).await;
         let reply = reply.unwrap_or_else(|_| Err("no answer in time".into()));
         if reply.is_err() {
             self.sender = None;
@@ -253,7 +253,7 @@ impl Client {
         reply
     }
 
-    async fn exchange(&mut self, request: Request<Full<Bytes>>) -> Result<Reply, Fault> {
+    async fn exchange(&mut self, request: Request<Full<Bytes>>) -> Result<Reply, BoxError> {
         let ready = match self.sender.as_mut() {
             Some(sender) => sender.ready().await.is_ok(),
             None => false,
@@ -273,7 +273,7 @@ impl Client {
         method: &str,
         name: Option<&str>,
         body: String,
-    ) -> Result<Request<Full<Bytes>>, Fault> {
+    ) -> Result<Request<Full<Bytes>>, BoxError> {
         let endpoint = &self.endpoint;
         let mut request = Request::new(Full::from(body));
         *request.method_mut() = verb;
@@ -304,7 +304,7 @@ impl Client {
 
 impl Reply {
     /// Returns the message that responds to `id`.
-    fn message(&self, id: u64) -> Result<Bytes, Fault> {
+    fn message(&self, id: u64) -> Result<Bytes, BoxError> {
         if self.status != StatusCode::OK {
             return Err(self.unexpected());
         }
@@ -315,13 +315,13 @@ impl Reply {
         }
     }
 
-    fn unexpected(&self) -> Fault {
+    fn unexpected(&self) -> BoxError {
         let body = String::from_utf8_lossy(&self.body);
         format!("{}: {}", self.status, body.chars().take(300).collect::<String>()).into()
     }
 }
 
-impl Drop for Listening {
+impl Drop for EventStream {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -349,7 +349,7 @@ impl Called {
     ///
     /// # Errors
     /// Returns an error if the result differs.
-    pub fn is(&self, expected: &str) -> Result<(), Fault> {
+    pub fn is(&self, expected: &str) -> Result<(), BoxError> {
         let text = answer::text(&self.message, self.id)?;
         if text.get() == expected { Ok(()) } else { Err("the text of another call".into()) }
     }
@@ -358,7 +358,7 @@ impl Called {
     ///
     /// # Errors
     /// Returns an error if the result differs.
-    pub fn is_long(&self, length: usize) -> Result<(), Fault> {
+    pub fn is_long(&self, length: usize) -> Result<(), BoxError> {
         let found = answer::text(&self.message, self.id)?.get().len();
         if found == length + 2 { Ok(()) } else { Err(format!("a text of {found} bytes").into()) }
     }

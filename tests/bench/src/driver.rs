@@ -12,8 +12,8 @@ mod programs;
 mod rows;
 mod start;
 mod table;
+mod test_bed;
 mod tokens;
-mod world;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,9 +25,9 @@ use tokio::time::Instant;
 
 use self::programs::Programs;
 use self::rows::{Kind, ROWS, Row, Stack};
-use self::table::Measured;
-use self::world::World;
-use crate::{Fault, Generation};
+use self::table::Measurement;
+use self::test_bed::TestBed;
+use crate::{BoxError, Generation};
 
 /// Compares vmcp with a bare reverse proxy.
 #[derive(Debug, Parser)]
@@ -96,7 +96,7 @@ pub fn main() -> ExitCode {
 }
 
 /// Completes on a termination signal.
-async fn stopped() -> Result<(), Fault> {
+async fn stopped() -> Result<(), BoxError> {
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::select! {
         outcome = ctrl_c() => outcome?,
@@ -105,7 +105,7 @@ async fn stopped() -> Result<(), Fault> {
     Ok(())
 }
 
-async fn bench(args: Args) -> Result<ExitCode, Fault> {
+async fn bench(args: Args) -> Result<ExitCode, BoxError> {
     let Args { vmcp, no_build, smoke, requests, repetitions, profile_row } = args;
     let chosen = |row: &&Row| {
         profile_row.is_empty() || profile_row.iter().any(|name| row.name.starts_with(name.as_str()))
@@ -125,7 +125,7 @@ async fn bench(args: Args) -> Result<ExitCode, Fault> {
         if rows.is_empty() {
             continue;
         }
-        let world = World::start(&programs, generation, stack).await?;
+        let world = TestBed::start(&programs, generation, stack).await?;
         for row in rows {
             let start = Instant::now();
             let line = (*row, measure(row, &world, &programs, effort).await);
@@ -150,10 +150,10 @@ fn worlds() -> impl Iterator<Item = (Generation, Stack)> {
 
 async fn measure(
     row: &Row,
-    world: &World,
+    world: &TestBed,
     programs: &Programs,
     effort: Effort,
-) -> Result<Measured, Fault> {
+) -> Result<Measurement, BoxError> {
     match &row.kind {
         Kind::Load(load) => load::measure(load, world, programs, effort).await,
         Kind::Change => change::measure(world, effort).await,

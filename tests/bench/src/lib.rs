@@ -9,7 +9,7 @@ pub mod summary;
 pub mod usage;
 
 /// Error of a benchmark run, shown to the operator.
-pub type Fault = Box<dyn std::error::Error + Send + Sync>;
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Protocol generation of MCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -43,7 +43,7 @@ impl Generation {
 /// Runs a program's future on a runtime of `threads`; prints an error and returns a failing exit code.
 fn run(
     threads: usize,
-    program: impl Future<Output = Result<std::process::ExitCode, Fault>>,
+    program: impl Future<Output = Result<std::process::ExitCode, BoxError>>,
 ) -> std::process::ExitCode {
     let mut builder = if threads > 1 {
         tokio::runtime::Builder::new_multi_thread()
@@ -54,7 +54,7 @@ fn run(
         .worker_threads(threads.max(1))
         .enable_all()
         .build()
-        .map_err(Fault::from)
+        .map_err(BoxError::from)
         .and_then(|runtime| runtime.block_on(program));
     outcome.unwrap_or_else(|fault| {
         eprintln!("{fault}");

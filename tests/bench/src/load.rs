@@ -20,7 +20,7 @@ use self::worker::{Shared, Worked, worker};
 use crate::client::Endpoint;
 use crate::summary::{micros, percentile};
 use crate::usage::Usage;
-use crate::{Fault, Generation};
+use crate::{BoxError, Generation};
 
 /// Closed-loop load on an MCP server.
 #[derive(Clone, Debug, Parser)]
@@ -150,7 +150,7 @@ pub fn main() -> ExitCode {
 ///
 /// # Errors
 /// Returns an error if the plan cannot start. Later errors are counted in the report.
-pub async fn run(plan: Plan) -> Result<Report, Fault> {
+pub async fn run(plan: Plan) -> Result<Report, BoxError> {
     let endpoint = Arc::new(Endpoint::new(&plan.url, plan.generation)?);
     let watch = plan.watch.clone();
     let settle = Duration::from_millis(plan.settle_ms);
@@ -180,7 +180,7 @@ pub async fn run(plan: Plan) -> Result<Report, Fault> {
     Ok(report(all, took, &watch, &before, &after))
 }
 
-fn read(watch: &[Watch]) -> Result<Vec<Usage>, Fault> {
+fn read(watch: &[Watch]) -> Result<Vec<Usage>, BoxError> {
     watch.iter().map(|watch| Usage::of(watch.pid)).collect()
 }
 

@@ -21,7 +21,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::TcpListener;
 
-use crate::Fault;
+use crate::BoxError;
 
 /// A bare reverse proxy with a pool of connections.
 #[derive(Debug, Parser)]
@@ -53,7 +53,7 @@ pub fn main() -> ExitCode {
     crate::run(args.threads, serve(args))
 }
 
-async fn serve(args: Args) -> Result<ExitCode, Fault> {
+async fn serve(args: Args) -> Result<ExitCode, BoxError> {
     let mut connector = HttpConnector::new();
     connector.set_nodelay(true);
     let to = args.to.to_string();

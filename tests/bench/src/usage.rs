@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use crate::Fault;
+use crate::BoxError;
 
 /// One tick of the counters in `/proc/PID/stat`: `USER_HZ` is 100 on every Linux.
 const TICK: Duration = Duration::from_millis(10);
@@ -24,7 +24,7 @@ impl Usage {
     ///
     /// # Errors
     /// Returns an error if the process does not exist, or `/proc` is missing.
-    pub fn of(pid: u32) -> Result<Self, Fault> {
+    pub fn of(pid: u32) -> Result<Self, BoxError> {
         let read = |name: &str| {
             fs::read_to_string(format!("/proc/{pid}/{name}"))
                 .map_err(|error| format!("process {pid}: {error}"))

@@ -1,4 +1,4 @@
-//! State of a [`Good`](super::Good) server.
+//! State of a [`ConformingServer`](super::Good) server.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use tokio::sync::{broadcast, oneshot, watch};
 
-use super::{Answer, json_answer};
+use super::{BoxResponse, json_answer};
 use crate::fixture::Generation;
 
 /// Change queue capacity per stream.
@@ -125,7 +125,7 @@ impl State {
     }
 
     /// Returns the rejection of an unknown session.
-    pub(super) fn unknown_session(&self) -> Answer {
+    pub(super) fn unknown_session(&self) -> BoxResponse {
         let (status, code) = match *lock(&self.forgetting) {
             Forgetting::NotFound => (StatusCode::NOT_FOUND, -32001),
             Forgetting::BadRequest => (StatusCode::BAD_REQUEST, -32000),

@@ -10,8 +10,8 @@ use hyper::client::conn::http1::SendRequest;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::line::{PATIENCE, connect, request, with_media};
-use crate::counterparts::Fault;
+use super::line::{WAIT_TIMEOUT, connect, request, with_media};
+use crate::counterparts::TestError;
 
 /// Events of an open stream.
 #[derive(Debug)]
@@ -33,15 +33,15 @@ impl Events {
         method: Method,
         headers: &HeaderMap,
         body: String,
-    ) -> Result<Self, Fault> {
+    ) -> Result<Self, TestError> {
         let headers = with_media(headers, &method);
         let request = request(url, method, "/mcp", &headers, body.into())?;
         let mut sender = connect(url).await?;
-        let response = timeout(PATIENCE, sender.send_request(request)).await??;
+        let response = timeout(WAIT_TIMEOUT, sender.send_request(request)).await??;
         let (parts, body) = response.into_parts();
         let media = parts.headers.get(header::CONTENT_TYPE);
         if media.is_none_or(|media| !media.as_bytes().starts_with(b"text/event-stream")) {
-            let body = timeout(PATIENCE, body.collect()).await??.to_bytes();
+            let body = timeout(WAIT_TIMEOUT, body.collect()).await??.to_bytes();
             let body = String::from_utf8_lossy(&body).into_owned();
             return Err(format!("no stream but {}: {body}", parts.status).into());
         }
@@ -52,15 +52,15 @@ impl Events {
     ///
     /// # Errors
     /// Returns an error on a timeout, or if the connection breaks.
-    pub async fn next(&mut self) -> Result<Option<Value>, Fault> {
-        self.next_within(PATIENCE).await
+    pub async fn next(&mut self) -> Result<Option<Value>, TestError> {
+        self.next_within(WAIT_TIMEOUT).await
     }
 
     /// Returns the next message if it arrives in this time, or `None` at the end of the stream.
     ///
     /// # Errors
     /// Returns an error on a timeout, or if the connection breaks.
-    pub async fn next_within(&mut self, patience: Duration) -> Result<Option<Value>, Fault> {
+    pub async fn next_within(&mut self, patience: Duration) -> Result<Option<Value>, TestError> {
         let message = timeout(patience, self.read_on()).await;
         message.map_err(|_| format!("nothing on the stream within {patience:?}"))?
     }
@@ -71,7 +71,7 @@ impl Events {
         self.last_id.as_deref()
     }
 
-    async fn read_on(&mut self) -> Result<Option<Value>, Fault> {
+    async fn read_on(&mut self) -> Result<Option<Value>, TestError> {
         loop {
             while let Some(end) = self.read.windows(2).position(|pair| pair == b"\n\n") {
                 let event = self.read.split_to(end + 2);

@@ -12,10 +12,10 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::counterparts::{Fault, Reply};
+use crate::counterparts::{Reply, TestError};
 
 /// Response timeout; exceeding it fails the test.
-pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A connection to a server, opened on first use.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ impl Line {
     ///
     /// # Errors
     /// Returns an error if no complete response arrives in time.
-    pub async fn post(&mut self, headers: &HeaderMap, message: &Value) -> Result<Reply, Fault> {
+    pub async fn post(&mut self, headers: &HeaderMap, message: &Value) -> Result<Reply, TestError> {
         let headers = with_media(headers, &Method::POST);
         self.send(Method::POST, "/mcp", &headers, message.to_string()).await
     }
@@ -56,21 +56,21 @@ impl Line {
         path: &str,
         headers: &HeaderMap,
         body: impl Into<Bytes>,
-    ) -> Result<Reply, Fault> {
+    ) -> Result<Reply, TestError> {
         let request = request(&self.url, method, path, headers, body.into())?;
         let answer = async {
             let (parts, body) = self.exchange(request).await?.into_parts();
             let body = body.collect().await?.to_bytes();
-            Ok::<_, Fault>(Reply { status: parts.status, headers: parts.headers, body })
+            Ok::<_, TestError>(Reply { status: parts.status, headers: parts.headers, body })
         };
-        let answered = timeout(PATIENCE, answer).await;
-        answered.map_err(|_| format!("no answer from {} within {PATIENCE:?}", self.url))?
+        let answered = timeout(WAIT_TIMEOUT, answer).await;
+        answered.map_err(|_| format!("no answer from {} within {WAIT_TIMEOUT:?}", self.url))?
     }
 
     async fn exchange(
         &mut self,
         request: Request<Full<Bytes>>,
-    ) -> Result<Response<Incoming>, Fault> {
+    ) -> Result<Response<Incoming>, TestError> {
         let mut sender = match self.sender.take() {
             Some(sender) => sender,
             None => connect(&self.url).await?,
@@ -106,7 +106,7 @@ pub(super) fn request(
     path: &str,
     headers: &HeaderMap,
     body: Bytes,
-) -> Result<Request<Full<Bytes>>, Fault> {
+) -> Result<Request<Full<Bytes>>, TestError> {
     let uri: Uri = url.parse()?;
     let host = uri.authority().ok_or("the URL names no host")?.as_str();
     let mut request = Request::builder().method(method).uri(path).body(Full::new(body))?;
@@ -115,7 +115,7 @@ pub(super) fn request(
     Ok(request)
 }
 
-pub(super) async fn connect(url: &str) -> Result<SendRequest<Full<Bytes>>, Fault> {
+pub(super) async fn connect(url: &str) -> Result<SendRequest<Full<Bytes>>, TestError> {
     let uri: Uri = url.parse()?;
     let stream =
         TcpStream::connect(uri.authority().ok_or("the URL names no host")?.as_str()).await?;

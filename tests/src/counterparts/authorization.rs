@@ -8,10 +8,10 @@ use serde::Deserialize;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use super::{Check, Fault, Person, Process, Status, free_port, get, npm, scratch_dir};
+use super::{Check, Person, Process, Status, TestError, free_port, get, npm, scratch_dir};
 
 /// Timeout of the suite's next output; interpreters start slowly on a busy machine.
-const PATIENCE: Duration = Duration::from_mins(1);
+const WAIT_TIMEOUT: Duration = Duration::from_mins(1);
 
 static RUNS: AtomicU64 = AtomicU64::new(0);
 
@@ -32,7 +32,7 @@ pub async fn run_authorization_suite(
     issuer: &str,
     client: &str,
     mut person: Person,
-) -> Result<Vec<Check>, Fault> {
+) -> Result<Vec<Check>, TestError> {
     let npm = npm().await?;
     let number = RUNS.fetch_add(1, Ordering::Relaxed);
     let folder = format!("{}-authorization-{number}", std::process::id());
@@ -47,7 +47,7 @@ pub async fn run_authorization_suite(
     let mut process = Process::start("authorization-suite", command, true)?;
     let (mut lines, _input) = process.lines()?;
     let mut said = String::new();
-    while let Some(line) = timeout(PATIENCE, lines.next_line()).await?? {
+    while let Some(line) = timeout(WAIT_TIMEOUT, lines.next_line()).await?? {
         if line.starts_with(issuer) && line.contains("code_challenge=") {
             // The browser follows the server's redirect to the suite.
             let back = person.logs_in(&line).await?;

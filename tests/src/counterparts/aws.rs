@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::process::Command;
 
-use super::{Fault, Process, free_port, python, scratch_dir, until_listening};
+use super::{Process, TestError, free_port, python, scratch_dir, until_listening};
 
 /// Startup timeout; interpreters start slowly on a busy machine.
 const START: Duration = Duration::from_mins(1);
@@ -35,7 +35,7 @@ impl Sts {
     ///
     /// # Errors
     /// Returns an error if the installation or the startup fails.
-    pub async fn start() -> Result<Self, Fault> {
+    pub async fn start() -> Result<Self, TestError> {
         let python = python().await?;
         let port = free_port().await?;
         let mut command = Command::new(python.interpreter());
@@ -57,7 +57,7 @@ impl SignedService {
     ///
     /// # Errors
     /// Returns an error if the installation or the startup fails.
-    pub async fn start(region: &str, service: &str) -> Result<Self, Fault> {
+    pub async fn start(region: &str, service: &str) -> Result<Self, TestError> {
         let python = python().await?;
         let port = free_port().await?;
         let keys = scratch_dir()?.join(format!("access-keys-{port}.json"));
@@ -80,7 +80,7 @@ impl SignedService {
     ///
     /// # Errors
     /// Returns an error if the file cannot be written.
-    pub fn knows(&self, keys: &AccessKeys) -> Result<(), Fault> {
+    pub fn knows(&self, keys: &AccessKeys) -> Result<(), TestError> {
         Ok(fs::write(&self.keys, serde_json::to_vec(keys)?)?)
     }
 }

@@ -12,10 +12,10 @@ use tokio::process::{ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
 use super::install::chromium;
-use super::{Fault, Process, npm, scratch_dir};
+use super::{Process, TestError, npm, scratch_dir};
 
 /// Page load timeout; browsers start slowly on a busy machine.
-const PATIENCE: Duration = Duration::from_mins(1);
+const WAIT_TIMEOUT: Duration = Duration::from_mins(1);
 
 static STARTED: AtomicU64 = AtomicU64::new(0);
 
@@ -101,7 +101,7 @@ impl Browser {
     ///
     /// # Errors
     /// Returns an error if the installation or the startup fails.
-    pub async fn start(window: Window) -> Result<Self, Fault> {
+    pub async fn start(window: Window) -> Result<Self, TestError> {
         let (npm, chromium) = (npm().await?, chromium().await?);
         let Window { scripts, width, dark } = window;
         let libraries = [chromium.libraries(), chromium.libraries().join("pulseaudio")];
@@ -126,7 +126,7 @@ impl Browser {
     ///
     /// # Errors
     /// Returns an error if no page loads.
-    pub async fn open(&mut self, url: &str) -> Result<Sight, Fault> {
+    pub async fn open(&mut self, url: &str) -> Result<Sight, TestError> {
         self.act(&json!({ "open": url })).await
     }
 
@@ -134,7 +134,7 @@ impl Browser {
     ///
     /// # Errors
     /// Returns an error if the key does not exist.
-    pub async fn press(&mut self, key: &str) -> Result<Sight, Fault> {
+    pub async fn press(&mut self, key: &str) -> Result<Sight, TestError> {
         self.act(&json!({ "press": key })).await
     }
 
@@ -142,7 +142,7 @@ impl Browser {
     ///
     /// # Errors
     /// Returns an error if the element is missing.
-    pub async fn fill(&mut self, field: &str, text: &str) -> Result<Sight, Fault> {
+    pub async fn fill(&mut self, field: &str, text: &str) -> Result<Sight, TestError> {
         self.act(&json!({ "fill": field, "with": text })).await
     }
 
@@ -150,7 +150,7 @@ impl Browser {
     ///
     /// # Errors
     /// Returns an error if the button is missing, or not unique.
-    pub async fn click(&mut self, button: &str) -> Result<Sight, Fault> {
+    pub async fn click(&mut self, button: &str) -> Result<Sight, TestError> {
         self.act(&json!({ "click": button })).await
     }
 
@@ -158,7 +158,7 @@ impl Browser {
     ///
     /// # Errors
     /// Returns an error if the element is missing.
-    pub async fn follow(&mut self, link: &str) -> Result<Sight, Fault> {
+    pub async fn follow(&mut self, link: &str) -> Result<Sight, TestError> {
         self.act(&json!({ "follow": link })).await
     }
 
@@ -166,7 +166,7 @@ impl Browser {
     ///
     /// # Errors
     /// Returns an error on a timeout.
-    pub async fn until(&mut self, start: &str) -> Result<Sight, Fault> {
+    pub async fn until(&mut self, start: &str) -> Result<Sight, TestError> {
         self.act(&json!({ "until": start })).await
     }
 
@@ -174,13 +174,13 @@ impl Browser {
     ///
     /// # Errors
     /// Returns an error if axe fails.
-    pub async fn audit(&mut self) -> Result<Sight, Fault> {
+    pub async fn audit(&mut self) -> Result<Sight, TestError> {
         self.act(&json!({ "audit": true })).await
     }
 
-    async fn act(&mut self, what: &Value) -> Result<Sight, Fault> {
+    async fn act(&mut self, what: &Value) -> Result<Sight, TestError> {
         self.input.write_all(format!("{what}\n").as_bytes()).await?;
-        let line = timeout(PATIENCE, self.lines.next_line()).await;
+        let line = timeout(WAIT_TIMEOUT, self.lines.next_line()).await;
         let line = line.map_err(|_| format!("{what}: nothing happens"))??;
         let line = line.ok_or_else(|| format!("the browser ended\n{}", self.process.log()))?;
         let seen: Value = serde_json::from_str(&line)?;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use super::{Fault, folder};
+use super::{TestError, folder};
 
 /// Files of a CA, a certificate for the loopback interface, and its key.
 #[derive(Debug, Clone)]
@@ -18,7 +18,7 @@ impl Certificates {
     ///
     /// # Errors
     /// Returns an error if the files cannot be written.
-    pub fn new(trusted: &[&Self]) -> Result<Self, Fault> {
+    pub fn new(trusted: &[&Self]) -> Result<Self, TestError> {
         let folder = folder("tls")?;
         let mut ca = rcgen::CertificateParams::new(Vec::new())?;
         ca.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -45,7 +45,7 @@ impl Certificates {
     ///
     /// # Errors
     /// As [`Certificates::new`].
-    pub fn shared() -> Result<&'static Self, Fault> {
+    pub fn shared() -> Result<&'static Self, TestError> {
         static SHARED: OnceLock<Result<Certificates, String>> = OnceLock::new();
         let shared = SHARED.get_or_init(|| Self::new(&[]).map_err(|fault| fault.to_string()));
         shared.as_ref().map_err(|fault| fault.as_str().into())
@@ -61,7 +61,7 @@ impl Certificates {
     ///
     /// # Errors
     /// Returns an error if the file is missing.
-    pub fn pem(&self) -> Result<Vec<u8>, Fault> {
+    pub fn pem(&self) -> Result<Vec<u8>, TestError> {
         Ok(fs::read(self.folder.join("ca.pem"))?)
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::process::Command;
 
 use super::process::output;
-use super::{Fault, Gateway, Process, folder, free_port, program, python, until_listening};
+use super::{Gateway, Process, TestError, folder, free_port, program, python, until_listening};
 
 /// Startup timeout of a bridge; interpreters start slowly on a busy machine.
 const START: Duration = Duration::from_mins(1);
@@ -30,7 +30,11 @@ impl ImportedFile {
     ///
     /// # Errors
     /// Returns an error if a program fails, or a bridge or the gateway is not ready in time.
-    pub async fn start(name: &str, text: &str, variables: &[(&str, &str)]) -> Result<Self, Fault> {
+    pub async fn start(
+        name: &str,
+        text: &str,
+        variables: &[(&str, &str)],
+    ) -> Result<Self, TestError> {
         let folder = folder("client")?;
         let file = folder.join(name);
         fs::create_dir_all(file.parent().unwrap_or(&folder))?;
@@ -68,7 +72,10 @@ impl ImportedFile {
 }
 
 /// Starts the command at a free port and sets that port in the configuration, because tests run in parallel.
-async fn at_free_port(command: &str, configuration: &mut String) -> Result<(String, u16), Fault> {
+async fn at_free_port(
+    command: &str,
+    configuration: &mut String,
+) -> Result<(String, u16), TestError> {
     let printed = command.rsplit_once("port=").and_then(|(_, rest)| rest.strip_suffix(")'"));
     let printed = printed.ok_or_else(|| format!("no port in {command}"))?;
     let port = free_port().await?;
@@ -78,7 +85,7 @@ async fn at_free_port(command: &str, configuration: &mut String) -> Result<(Stri
 }
 
 /// Returns the directories of `vmcp`, of Python with its packages, and of the system.
-async fn search_path() -> Result<String, Fault> {
+async fn search_path() -> Result<String, TestError> {
     let of = |program: PathBuf| program.parent().map(Path::to_path_buf).unwrap_or_default();
     let folders = [of(program().await?), of(python().await?.interpreter())];
     let system = std::env::var("PATH").unwrap_or_default();

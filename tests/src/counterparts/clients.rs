@@ -12,7 +12,7 @@ use tokio::process::{ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
 use super::process::output;
-use super::{Fault, Npm, Process, npm, python, scratch_dir};
+use super::{Npm, Process, TestError, npm, python, scratch_dir};
 
 /// Timeout to connect and subscribe; interpreters start slowly on a busy machine.
 const START: Duration = Duration::from_secs(30);
@@ -65,7 +65,7 @@ pub struct Plan {
 /// Results of a client run.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
-pub struct Seen {
+pub struct ClientReport {
     /// The revision, if the client reports it.
     pub protocol: Option<String>,
     /// Tool names.
@@ -107,16 +107,16 @@ pub struct Change {
 
 /// Server requests that a client received, and results of its calls.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Asked {
+pub struct ServerRequestReport {
     /// Messages of the server requests, as received.
     pub asked: Vec<String>,
     /// Messages and results of the calls.
-    pub answers: Vec<Answer>,
+    pub answers: Vec<CallReport>,
 }
 
-/// One call of [`Asked`].
+/// One call of [`ServerRequestReport`].
 #[derive(Debug, Clone, Deserialize)]
-pub struct Answer {
+pub struct CallReport {
     /// Message of the server request that the call triggers.
     pub message: String,
     /// Text of the result.
@@ -141,7 +141,7 @@ impl Client {
     ///
     /// # Errors
     /// Returns an error with the client's output if it cannot be installed, or fails.
-    pub async fn run(self, url: &str, era: Era, plan: &Plan) -> Result<Seen, Fault> {
+    pub async fn run(self, url: &str, era: Era, plan: &Plan) -> Result<ClientReport, TestError> {
         let script = match self {
             Self::PythonMcp => "drive.py",
             Self::FastMcp => "drive_fastmcp.py",
@@ -172,7 +172,12 @@ impl Watcher {
     ///
     /// # Errors
     /// Returns an error if the client has no such script, or fails.
-    pub async fn start(client: Client, url: &str, era: Era, resource: &str) -> Result<Self, Fault> {
+    pub async fn start(
+        client: Client,
+        url: &str,
+        era: Era,
+        resource: &str,
+    ) -> Result<Self, TestError> {
         let script = match client {
             Client::PythonMcp => "watch.py",
             Client::TypeScript1 => "watch-v1.mjs",
@@ -194,7 +199,7 @@ impl Watcher {
     ///
     /// # Errors
     /// Returns an error on a timeout, or if the client exits.
-    pub async fn next(&mut self, event: &str, within: Duration) -> Result<Change, Fault> {
+    pub async fn next(&mut self, event: &str, within: Duration) -> Result<Change, TestError> {
         let wait = async {
             while let Some(line) = self.lines.next_line().await? {
                 let change: Change = serde_json::from_str(&line)?;
@@ -207,7 +212,7 @@ impl Watcher {
         let heard = timeout(within, wait)
             .await
             .unwrap_or_else(|_| Err(format!("no {event} within {within:?}").into()));
-        heard.map_err(|fault: Fault| {
+        heard.map_err(|fault: TestError| {
             format!("{}: {fault}\n{}", self.process, self.process.log()).into()
         })
     }
@@ -224,14 +229,14 @@ pub async fn ask(
     name: &str,
     calls: usize,
     delay: Duration,
-) -> Result<Asked, Fault> {
+) -> Result<ServerRequestReport, TestError> {
     let mut command = script_command("ask.py").await?;
     command.args([url, era.name(), tool, name, &calls.to_string(), &delay.as_millis().to_string()]);
     last_line(&output(&format!("the answering client {name}"), command).await?)
 }
 
 /// Returns the command that runs a script, by its extension.
-pub(super) async fn script_command(script: &str) -> Result<Command, Fault> {
+pub(super) async fn script_command(script: &str) -> Result<Command, TestError> {
     let (interpreter, path) =
         if PathBuf::from(script).extension().is_some_and(|extension| extension == "py") {
             let python = python().await?;
@@ -245,21 +250,21 @@ pub(super) async fn script_command(script: &str) -> Result<Command, Fault> {
     Ok(command)
 }
 
-pub(super) fn last_line<T: for<'de> Deserialize<'de>>(said: &str) -> Result<T, Fault> {
+pub(super) fn last_line<T: for<'de> Deserialize<'de>>(said: &str) -> Result<T, TestError> {
     let line = said.lines().last().ok_or("the client said nothing")?;
     serde_json::from_str(line).map_err(|error| format!("{error} in {line}").into())
 }
 
-async fn inspect(url: &str, era: Era, plan: &Plan) -> Result<Seen, Fault> {
+async fn inspect(url: &str, era: Era, plan: &Plan) -> Result<ClientReport, TestError> {
     let npm = npm().await?;
     let inspector = Inspector { npm, url, era };
     let names = |listed: &Value, member: &str, key: &str| -> Vec<String> {
         let items = listed[member].as_array().into_iter().flatten();
         items.filter_map(|item| item[key].as_str()).map(str::to_owned).collect()
     };
-    let mut seen = Seen {
+    let mut seen = ClientReport {
         tools: names(&inspector.ask(&["tools/list"]).await?, "tools", "name"),
-        ..Seen::default()
+        ..ClientReport::default()
     };
     if let Some(uri) = &plan.resource {
         seen.resources = names(&inspector.ask(&["resources/list"]).await?, "resources", "uri");
@@ -297,7 +302,7 @@ struct Inspector<'a> {
 }
 
 impl Inspector<'_> {
-    async fn ask(&self, arguments: &[&str]) -> Result<Value, Fault> {
+    async fn ask(&self, arguments: &[&str]) -> Result<Value, TestError> {
         let home = scratch_dir()?.join("inspector-home");
         fs::create_dir_all(&home)?;
         let mut command = Command::new(self.npm.node24());

@@ -6,7 +6,7 @@ use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use super::{Fault, Process, free_port, get, npm, post, until_listening};
+use super::{Process, TestError, free_port, get, npm, post, until_listening};
 
 /// Startup timeout; interpreters start slowly on a busy machine.
 const START: Duration = Duration::from_mins(1);
@@ -23,7 +23,7 @@ impl ExtensionServer {
     ///
     /// # Errors
     /// Returns an error if the startup fails.
-    pub async fn tasks() -> Result<Self, Fault> {
+    pub async fn tasks() -> Result<Self, TestError> {
         Self::start("tasks-server.mjs", &[]).await
     }
 
@@ -31,7 +31,7 @@ impl ExtensionServer {
     ///
     /// # Errors
     /// Returns an error if the startup fails.
-    pub async fn apps(name: &str) -> Result<Self, Fault> {
+    pub async fn apps(name: &str) -> Result<Self, TestError> {
         Self::start("apps-server.mjs", &[name]).await
     }
 
@@ -39,11 +39,11 @@ impl ExtensionServer {
     ///
     /// # Errors
     /// Returns an error if the startup fails.
-    pub async fn greedy_apps(name: &str) -> Result<Self, Fault> {
+    pub async fn greedy_apps(name: &str) -> Result<Self, TestError> {
         Self::start("apps-server.mjs", &[name, "greedy"]).await
     }
 
-    async fn start(script: &str, arguments: &[&str]) -> Result<Self, Fault> {
+    async fn start(script: &str, arguments: &[&str]) -> Result<Self, TestError> {
         let npm = npm().await?;
         let port = free_port().await?;
         let mut command = Command::new(npm.node24());
@@ -67,7 +67,7 @@ impl ExtensionServer {
     ///
     /// # Errors
     /// Returns an error if the server does not respond.
-    pub async fn requests(&self, method: &str) -> Result<Vec<Value>, Fault> {
+    pub async fn requests(&self, method: &str) -> Result<Vec<Value>, TestError> {
         let reply = get(&self.page("/state")).await?;
         let mut state: Value = serde_json::from_slice(&reply.body)?;
         let Value::Array(requests) = state["requests"].take() else {
@@ -80,7 +80,7 @@ impl ExtensionServer {
     ///
     /// # Errors
     /// Returns an error on another response.
-    pub async fn finish(&self) -> Result<(), Fault> {
+    pub async fn finish(&self) -> Result<(), TestError> {
         let reply = post(&self.page("/finish"), &HeaderMap::new(), &json!({})).await?;
         if reply.status == StatusCode::OK { Ok(()) } else { Err(format!("{reply:?}").into()) }
     }

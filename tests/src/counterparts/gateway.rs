@@ -12,7 +12,7 @@ use http::StatusCode;
 use tokio::process::Command;
 use tokio::time::{Instant, sleep};
 
-use super::{Fault, GLANCE, Process, Reply, free_port, get, profile_dir, scratch_dir};
+use super::{POLL_INTERVAL, Process, Reply, TestError, free_port, get, profile_dir, scratch_dir};
 
 /// Timeout until `/readyz` responds with 200.
 const START: Duration = Duration::from_secs(20);
@@ -32,7 +32,7 @@ impl Gateway {
     ///
     /// # Errors
     /// Returns an error with the log if the program cannot be built, rejects the configuration, or is not ready in time.
-    pub async fn start(yaml: &str) -> Result<Self, Fault> {
+    pub async fn start(yaml: &str) -> Result<Self, TestError> {
         Self::start_with(yaml, &[]).await
     }
 
@@ -40,7 +40,7 @@ impl Gateway {
     ///
     /// # Errors
     /// As [`Gateway::start`].
-    pub async fn start_with(yaml: &str, arguments: &[&str]) -> Result<Self, Fault> {
+    pub async fn start_with(yaml: &str, arguments: &[&str]) -> Result<Self, TestError> {
         Self::run(|_| yaml.to_owned(), arguments, &[]).await
     }
 
@@ -48,7 +48,7 @@ impl Gateway {
     ///
     /// # Errors
     /// As [`Gateway::start`].
-    pub async fn start_among(yaml: &str, variables: &[(&str, &str)]) -> Result<Self, Fault> {
+    pub async fn start_among(yaml: &str, variables: &[(&str, &str)]) -> Result<Self, TestError> {
         Self::run(|_| yaml.to_owned(), &[], variables).await
     }
 
@@ -56,7 +56,7 @@ impl Gateway {
     ///
     /// # Errors
     /// As [`Gateway::start`].
-    pub async fn start_knowing(yaml: impl FnOnce(&str) -> String) -> Result<Self, Fault> {
+    pub async fn start_knowing(yaml: impl FnOnce(&str) -> String) -> Result<Self, TestError> {
         Self::run(yaml, &[], &[]).await
     }
 
@@ -67,7 +67,7 @@ impl Gateway {
     pub async fn start_knowing_among(
         yaml: impl FnOnce(&str) -> String,
         variables: &[(&str, &str)],
-    ) -> Result<Self, Fault> {
+    ) -> Result<Self, TestError> {
         Self::run(yaml, &[], variables).await
     }
 
@@ -75,7 +75,7 @@ impl Gateway {
         yaml: impl FnOnce(&str) -> String,
         arguments: &[&str],
         variables: &[(&str, &str)],
-    ) -> Result<Self, Fault> {
+    ) -> Result<Self, TestError> {
         let program = program().await?;
         let dir = scratch_dir()?.join("gateways");
         fs::create_dir_all(&dir)?;
@@ -99,7 +99,7 @@ impl Gateway {
     ///
     /// # Errors
     /// As [`Gateway::start`].
-    pub async fn before(backend: &str) -> Result<Self, Fault> {
+    pub async fn before(backend: &str) -> Result<Self, TestError> {
         Self::start(&format!(
             "name: tests\n\
              incomingAuth: {{type: anonymous}}\n\
@@ -135,7 +135,7 @@ impl Gateway {
     ///
     /// # Errors
     /// Returns an error if the process cannot be killed.
-    pub async fn kill(self) -> Result<(), Fault> {
+    pub async fn kill(self) -> Result<(), TestError> {
         self.process.kill().await
     }
 
@@ -149,7 +149,7 @@ impl Gateway {
     ///
     /// # Errors
     /// Returns an error if no complete response arrives in time.
-    pub async fn page(&self, path: &str) -> Result<Reply, Fault> {
+    pub async fn page(&self, path: &str) -> Result<Reply, TestError> {
         get(&self.url.replace("/mcp", path)).await
     }
 
@@ -157,7 +157,7 @@ impl Gateway {
     ///
     /// # Errors
     /// Returns an error if the signal cannot be sent.
-    pub async fn signal(&self, name: &str) -> Result<(), Fault> {
+    pub async fn signal(&self, name: &str) -> Result<(), TestError> {
         let pid = self.pid().to_string();
         let sent = Command::new("kill").args(["-s", name, &pid]).status().await?;
         if sent.success() { Ok(()) } else { Err(format!("kill ended with {sent}").into()) }
@@ -167,7 +167,7 @@ impl Gateway {
     ///
     /// # Errors
     /// Returns an error if the system reports no status.
-    pub fn ended(&mut self) -> Result<Option<ExitStatus>, Fault> {
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>, TestError> {
         self.process.ended()
     }
 
@@ -175,7 +175,7 @@ impl Gateway {
     ///
     /// # Errors
     /// Returns an error if the system reports no status.
-    pub async fn end(&mut self) -> Result<ExitStatus, Fault> {
+    pub async fn end(&mut self) -> Result<ExitStatus, TestError> {
         self.process.end().await
     }
 
@@ -185,7 +185,7 @@ impl Gateway {
         self.process.log()
     }
 
-    async fn until_ready(&mut self, url: &str) -> Result<(), Fault> {
+    async fn until_ready(&mut self, url: &str) -> Result<(), TestError> {
         let deadline = Instant::now() + START;
         loop {
             if get(url).await.is_ok_and(|reply| reply.status == StatusCode::OK) {
@@ -199,20 +199,20 @@ impl Gateway {
                     format!("the gateway is not ready after {START:?}:\n{}", self.log()).into()
                 );
             }
-            sleep(GLANCE).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 }
 
 /// Returns the program of the package `vmcp`: `VMCP_BIN` if that is set, otherwise the one beside the running test,
 /// rebuilt if a source is newer.
-pub(super) async fn program() -> Result<PathBuf, Fault> {
+pub(super) async fn program() -> Result<PathBuf, TestError> {
     static DONE: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let found = || DONE.get_or_init(|| find().map_err(|fault| fault.to_string())).clone();
     Ok(tokio::task::spawn_blocking(found).await??)
 }
 
-fn find() -> Result<PathBuf, Fault> {
+fn find() -> Result<PathBuf, TestError> {
     if let Some(program) = env::var_os("VMCP_BIN") {
         return Ok(program.into());
     }
@@ -241,7 +241,7 @@ fn modified(path: &Path) -> Option<SystemTime> {
     fs::metadata(path).and_then(|data| data.modified()).ok()
 }
 
-fn build(profile: &Path) -> Result<(), Fault> {
+fn build(profile: &Path) -> Result<(), TestError> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = std::process::Command::new(cargo);
     command

@@ -19,10 +19,10 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use super::{Certificates, Fault};
+use super::{Certificates, TestError};
 
 /// Response timeout; exceeding it fails the test.
-const PATIENCE: Duration = Duration::from_secs(20);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A response.
 #[derive(Debug, Clone)]
@@ -40,7 +40,7 @@ impl Reply {
     ///
     /// # Errors
     /// Returns an error if the body contains none.
-    pub fn message(&self) -> Result<Value, Fault> {
+    pub fn message(&self) -> Result<Value, TestError> {
         let text = std::str::from_utf8(&self.body)?;
         let is_stream = self
             .headers
@@ -62,7 +62,7 @@ impl Reply {
 ///
 /// # Errors
 /// Returns an error if no complete response arrives in time.
-pub async fn get(url: &str) -> Result<Reply, Fault> {
+pub async fn get(url: &str) -> Result<Reply, TestError> {
     exchange(Method::GET, url, &HeaderMap::new(), Bytes::new()).await
 }
 
@@ -70,7 +70,7 @@ pub async fn get(url: &str) -> Result<Reply, Fault> {
 ///
 /// # Errors
 /// Returns an error if no complete response arrives in time.
-pub async fn post(url: &str, extra: &HeaderMap, message: &Value) -> Result<Reply, Fault> {
+pub async fn post(url: &str, extra: &HeaderMap, message: &Value) -> Result<Reply, TestError> {
     let mut headers = extra.clone();
     headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
     headers.insert(
@@ -84,7 +84,7 @@ pub async fn post(url: &str, extra: &HeaderMap, message: &Value) -> Result<Reply
 ///
 /// # Errors
 /// Returns an error if no complete response arrives in time.
-pub async fn post_form(url: &str, form: &str) -> Result<Reply, Fault> {
+pub async fn post_form(url: &str, form: &str) -> Result<Reply, TestError> {
     let mut headers = HeaderMap::new();
     let media = header::HeaderValue::from_static("application/x-www-form-urlencoded");
     headers.insert(header::CONTENT_TYPE, media);
@@ -97,7 +97,7 @@ pub(crate) async fn exchange(
     url: &str,
     headers: &HeaderMap,
     body: Bytes,
-) -> Result<Reply, Fault> {
+) -> Result<Reply, TestError> {
     let uri: Uri = url.parse()?;
     let authority = uri.authority().ok_or("the URL names no host")?.clone();
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
@@ -115,15 +115,15 @@ pub(crate) async fn exchange(
         let name = ServerName::try_from(authority.host().to_owned())?;
         send(connector()?.connect(name, stream).await?, request).await
     };
-    timeout(PATIENCE, answer)
+    timeout(WAIT_TIMEOUT, answer)
         .await
-        .map_err(|_| format!("no answer from {url} within {PATIENCE:?}"))?
+        .map_err(|_| format!("no answer from {url} within {WAIT_TIMEOUT:?}"))?
 }
 
 async fn send(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     request: Request<Full<Bytes>>,
-) -> Result<Reply, Fault> {
+) -> Result<Reply, TestError> {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     let driver = tokio::spawn(connection);
     let (parts, body) = sender.send_request(request).await?.into_parts();
@@ -132,7 +132,7 @@ async fn send(
     Ok(Reply { status: parts.status, headers: parts.headers, body })
 }
 
-fn connector() -> Result<TlsConnector, Fault> {
+fn connector() -> Result<TlsConnector, TestError> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(&Certificates::shared()?.pem()?)?)?;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());

@@ -6,7 +6,7 @@ use std::{fs, process};
 
 use tokio::process::Command;
 
-use super::{Fault, Process, free_port, npm, scratch_dir, until_listening};
+use super::{Process, TestError, free_port, npm, scratch_dir, until_listening};
 
 /// Startup timeout; interpreters start slowly on a busy machine.
 const START: Duration = Duration::from_mins(1);
@@ -24,7 +24,7 @@ impl IdentityProvider {
     ///
     /// # Errors
     /// Returns an error if the installation or the startup fails.
-    pub async fn start() -> Result<Self, Fault> {
+    pub async fn start() -> Result<Self, TestError> {
         let port = free_port().await?;
         let keys = scratch_dir()?.join(format!("keys-{}-{port}.json", process::id()));
         let mut this = Self { port, keys, process: None };
@@ -42,7 +42,7 @@ impl IdentityProvider {
     ///
     /// # Errors
     /// Returns an error if the startup fails.
-    pub async fn rotate(&mut self) -> Result<(), Fault> {
+    pub async fn rotate(&mut self) -> Result<(), TestError> {
         self.stop().await?;
         let npm = npm().await?;
         let mut command = Command::new(npm.node24());
@@ -57,7 +57,7 @@ impl IdentityProvider {
     ///
     /// # Errors
     /// Returns an error if the process cannot be killed.
-    pub async fn stop(&mut self) -> Result<(), Fault> {
+    pub async fn stop(&mut self) -> Result<(), TestError> {
         match self.process.take() {
             Some(process) => process.kill().await,
             None => Ok(()),

@@ -9,10 +9,10 @@ use serde_json::Value;
 use tokio::process::Command;
 use tokio::time::{sleep, timeout};
 
-use super::{Era, Fault, GLANCE, Person, Process, folder, free_port, npm};
+use super::{Era, POLL_INTERVAL, Person, Process, TestError, folder, free_port, npm};
 
 /// Run timeout; interpreters start slowly on a busy machine.
-const PATIENCE: Duration = Duration::from_mins(1);
+const WAIT_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Output before the login page's URL.
 const ASKS: &str = "Please navigate to: ";
@@ -35,7 +35,7 @@ impl Inspector {
     ///
     /// # Errors
     /// Returns an error if the directory or the port cannot be allocated.
-    pub async fn new(url: &str, era: Era, person: Person) -> Result<Self, Fault> {
+    pub async fn new(url: &str, era: Era, person: Person) -> Result<Self, TestError> {
         let home = folder("inspector")?;
         // The Inspector logs in if it can open a browser: the test acts as the browser.
         for name in ["xdg-open", "open"] {
@@ -56,7 +56,7 @@ impl Inspector {
     ///
     /// # Errors
     /// Returns an error with the Inspector's output if it fails.
-    pub async fn ask(&mut self, arguments: &[&str]) -> Result<Value, Fault> {
+    pub async fn ask(&mut self, arguments: &[&str]) -> Result<Value, TestError> {
         let npm = npm().await?;
         let mut command = Command::new(npm.node24());
         let path = std::env::var("PATH").unwrap_or_default();
@@ -71,7 +71,7 @@ impl Inspector {
             .env("MCP_AUTO_OPEN_ENABLED", "true")
             .env("PATH", format!("{}:{path}", self.home.display()));
         let mut process = Process::start("inspector", command, true)?;
-        let printed = timeout(PATIENCE, self.hears(&mut process)).await;
+        let printed = timeout(WAIT_TIMEOUT, self.hears(&mut process)).await;
         let printed =
             printed.map_err(|_| format!("the Inspector does not end:\n{}", process.log()))??;
         let end = process.end().await?;
@@ -83,7 +83,7 @@ impl Inspector {
     }
 
     /// Returns the complete output. The person completes logins meanwhile.
-    async fn hears(&mut self, process: &mut Process) -> Result<String, Fault> {
+    async fn hears(&mut self, process: &mut Process) -> Result<String, TestError> {
         let (mut lines, _input) = process.lines()?;
         let (mut printed, mut asked) = (String::new(), false);
         loop {
@@ -92,7 +92,7 @@ impl Inspector {
                     Some(line) => printed += &(line + "\n"),
                     None => return Ok(printed),
                 },
-                () = sleep(GLANCE), if !asked => {
+                () = sleep(POLL_INTERVAL), if !asked => {
                     let log = process.log();
                     let Some((_, page)) = log.split_once(ASKS) else { continue };
                     let Some((page, _)) = page.split_once('\n') else { continue };

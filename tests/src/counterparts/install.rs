@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use super::{Fault, scratch_dir, tools_dir};
+use super::{TestError, scratch_dir, tools_dir};
 
 const SKIP: &str = "install it, or set VMCP_TEST_SKIP_REAL=1 to leave these tests out";
 
@@ -83,7 +83,7 @@ impl Python {
 ///
 /// # Errors
 /// Returns an error if Node.js or npm is missing, or the registry cannot be reached.
-pub async fn npm() -> Result<Npm, Fault> {
+pub async fn npm() -> Result<Npm, TestError> {
     static DONE: OnceLock<Result<Npm, String>> = OnceLock::new();
     once(&DONE, install_npm).await
 }
@@ -92,7 +92,7 @@ pub async fn npm() -> Result<Npm, Fault> {
 ///
 /// # Errors
 /// Returns an error if Python or its `venv` module is missing, or the registry cannot be reached.
-pub async fn python() -> Result<Python, Fault> {
+pub async fn python() -> Result<Python, TestError> {
     static DONE: OnceLock<Result<Python, String>> = OnceLock::new();
     once(&DONE, install_python).await
 }
@@ -101,7 +101,7 @@ pub async fn python() -> Result<Python, Fault> {
 ///
 /// # Errors
 /// Returns an error if the system is not Debian, or the mirror is unreachable.
-pub(super) async fn redis() -> Result<Debian, Fault> {
+pub(super) async fn redis() -> Result<Debian, TestError> {
     static DONE: OnceLock<Result<Debian, String>> = OnceLock::new();
     once(&DONE, || install_debian("redis", false)).await
 }
@@ -110,7 +110,7 @@ pub(super) async fn redis() -> Result<Debian, Fault> {
 ///
 /// # Errors
 /// Returns an error if the system is not Debian 12, or the mirror is unreachable.
-pub(super) async fn valkey() -> Result<Debian, Fault> {
+pub(super) async fn valkey() -> Result<Debian, TestError> {
     static DONE: OnceLock<Result<Debian, String>> = OnceLock::new();
     once(&DONE, || install_debian("valkey", true)).await
 }
@@ -119,22 +119,22 @@ pub(super) async fn valkey() -> Result<Debian, Fault> {
 ///
 /// # Errors
 /// Returns an error if the system is not Debian, or the mirror is unreachable.
-pub(super) async fn chromium() -> Result<Debian, Fault> {
+pub(super) async fn chromium() -> Result<Debian, TestError> {
     static DONE: OnceLock<Result<Debian, String>> = OnceLock::new();
     once(&DONE, install_chromium).await
 }
 
 async fn once<T: Clone + Send + Sync>(
     done: &'static OnceLock<Result<T, String>>,
-    install: fn() -> Result<T, Fault>,
-) -> Result<T, Fault> {
+    install: fn() -> Result<T, TestError>,
+) -> Result<T, TestError> {
     let installed = tokio::task::spawn_blocking(move || {
         done.get_or_init(|| install().map_err(|fault| fault.to_string())).clone()
     });
     Ok(installed.await??)
 }
 
-fn install_npm() -> Result<Npm, Fault> {
+fn install_npm() -> Result<Npm, TestError> {
     let from = tools_dir().join("npm");
     let locks = ["package.json", "package-lock.json", ".npmrc"];
     let root = install("npm", &from, &locks, |root| {
@@ -155,7 +155,7 @@ fn install_npm() -> Result<Npm, Fault> {
     Ok(Npm { root })
 }
 
-fn install_python() -> Result<Python, Fault> {
+fn install_python() -> Result<Python, TestError> {
     let from = tools_dir().join("python");
     let root = install("python", &from, &["requirements.txt"], |root| {
         require("python3", "Python 3.10 or newer")?;
@@ -167,7 +167,7 @@ fn install_python() -> Result<Python, Fault> {
     Ok(Python { root })
 }
 
-fn install_debian(kind: &str, backports: bool) -> Result<Debian, Fault> {
+fn install_debian(kind: &str, backports: bool) -> Result<Debian, TestError> {
     let from = tools_dir().join("debian");
     let list = format!("{kind}.txt");
     let root = install(kind, &from, &[&list], |root| {
@@ -207,7 +207,7 @@ fn install_debian(kind: &str, backports: bool) -> Result<Debian, Fault> {
 }
 
 /// Returns the configured mirrors, each with a release.
-fn releases() -> Result<String, Fault> {
+fn releases() -> Result<String, TestError> {
     let out = Command::new("apt-get")
         .args(["indextargets", "--format", "$(REPO_URI) $(RELEASE)", "Identifier: Packages"])
         .output()?;
@@ -215,7 +215,7 @@ fn releases() -> Result<String, Fault> {
 }
 
 /// Returns the package sources of Debian's release and its backports.
-fn backports_of(releases: &str) -> Result<String, Fault> {
+fn backports_of(releases: &str) -> Result<String, TestError> {
     let mut pairs = releases.lines().filter_map(|line| line.split_once(' '));
     let (mirror, release) = pairs
         .find(|(mirror, release)| {
@@ -229,7 +229,7 @@ fn backports_of(releases: &str) -> Result<String, Fault> {
 }
 
 /// Installs Chromium with its own fonts, independent of the machine's.
-fn install_chromium() -> Result<Debian, Fault> {
+fn install_chromium() -> Result<Debian, TestError> {
     let installed = install_debian("chromium", false)?;
     let root = installed.root.display();
     let fonts = format!(
@@ -242,7 +242,7 @@ fn install_chromium() -> Result<Debian, Fault> {
 
 /// Collects all libraries in one directory. Packages install them below `lib` or `usr/lib`, in a directory named after
 /// the architecture, or one level deeper.
-fn gather_libraries(root: &Path) -> Result<(), Fault> {
+fn gather_libraries(root: &Path) -> Result<(), TestError> {
     let libraries = root.join("libraries");
     fs::create_dir(&libraries)?;
     let named = |path: &PathBuf| {
@@ -266,8 +266,8 @@ fn install(
     kind: &str,
     from: &Path,
     locks: &[&str],
-    fill: impl FnOnce(&Path) -> Result<(), Fault>,
-) -> Result<PathBuf, Fault> {
+    fill: impl FnOnce(&Path) -> Result<(), TestError>,
+) -> Result<PathBuf, TestError> {
     let mut hasher = DefaultHasher::new();
     for lock in locks {
         hasher.write(&fs::read(from.join(lock))?);
@@ -288,7 +288,7 @@ fn install(
 }
 
 /// Replaces a file atomically, so that a program that starts meanwhile sees the old or the new one.
-fn publish(what: &[u8], to: &Path) -> Result<(), Fault> {
+fn publish(what: &[u8], to: &Path) -> Result<(), TestError> {
     if fs::read(to).ok().as_deref() != Some(what) {
         let beside = to.with_extension(format!("{}.new", std::process::id()));
         fs::write(&beside, what)?;
@@ -297,7 +297,7 @@ fn publish(what: &[u8], to: &Path) -> Result<(), Fault> {
     Ok(())
 }
 
-fn require(program: &str, what: &str) -> Result<(), Fault> {
+fn require(program: &str, what: &str) -> Result<(), TestError> {
     match Command::new(program).arg("--version").output() {
         Ok(out) if out.status.success() => Ok(()),
         _ => Err(format!(
@@ -307,7 +307,7 @@ fn require(program: &str, what: &str) -> Result<(), Fault> {
     }
 }
 
-fn run(command: &mut Command) -> Result<(), Fault> {
+fn run(command: &mut Command) -> Result<(), TestError> {
     let out = command.output().map_err(|error| format!("{command:?}: {error}"))?;
     if out.status.success() {
         return Ok(());

@@ -9,10 +9,10 @@ use tokio::process::{ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
 use super::clients::script_command;
-use super::{Client, Era, Fault, Person, Process, free_port, npm, until_listening};
+use super::{Client, Era, Person, Process, TestError, free_port, npm, until_listening};
 
 /// Timeout of startup and client steps; interpreters start slowly on a busy machine.
-const PATIENCE: Duration = Duration::from_mins(1);
+const WAIT_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A running `oidc-provider` with login pages, defined in `login.mjs`.
 #[derive(Debug)]
@@ -28,12 +28,12 @@ pub struct LoggedIn {
     lines: Lines<BufReader<ChildStdout>>,
     input: ChildStdin,
     process: Process,
-    known: Known,
+    known: TokenState,
 }
 
 /// Token state of a client.
 #[derive(Debug, Clone, Default, Deserialize)]
-pub struct Known {
+pub struct TokenState {
     /// Scope of the last token, if the provider named it.
     pub scope: Option<String>,
     /// Number of authorization requests.
@@ -47,7 +47,7 @@ impl LoginProvider {
     ///
     /// # Errors
     /// Returns an error if the installation or the startup fails.
-    pub async fn start() -> Result<Self, Fault> {
+    pub async fn start() -> Result<Self, TestError> {
         Self::with_tokens(Duration::from_hours(1), Duration::ZERO).await
     }
 
@@ -55,14 +55,14 @@ impl LoginProvider {
     ///
     /// # Errors
     /// Returns an error if the installation or the startup fails.
-    pub async fn with_tokens(lifetime: Duration, late: Duration) -> Result<Self, Fault> {
+    pub async fn with_tokens(lifetime: Duration, late: Duration) -> Result<Self, TestError> {
         let npm = npm().await?;
         let port = free_port().await?;
         let mut command = Command::new(npm.node24());
         command.arg(npm.script("login.mjs")).arg(port.to_string());
         command.arg(lifetime.as_secs().to_string()).arg(late.as_secs().to_string());
         let mut process = Process::start("login", command, false)?;
-        until_listening(port, &mut process, PATIENCE).await?;
+        until_listening(port, &mut process, WAIT_TIMEOUT).await?;
         Ok(Self { port, _process: process })
     }
 
@@ -85,7 +85,7 @@ impl LoggedIn {
         era: Era,
         refreshes: bool,
         person: Person,
-    ) -> Result<Self, Fault> {
+    ) -> Result<Self, TestError> {
         let script = match client {
             Client::PythonMcp => "login.py",
             Client::TypeScript1 => "login-v1.mjs",
@@ -98,7 +98,7 @@ impl LoggedIn {
         command.args([url, era.name()]).args(refreshes.then_some("refreshes"));
         let mut process = Process::start(script, command, true)?;
         let (lines, input) = process.lines()?;
-        let known = Known::default();
+        let known = TokenState::default();
         let mut this = Self { person, lines, input, process, known };
         this.hear().await?;
         Ok(this)
@@ -108,7 +108,7 @@ impl LoggedIn {
     ///
     /// # Errors
     /// Returns an error with the client's output if the list request fails.
-    pub async fn tools(&mut self) -> Result<Vec<String>, Fault> {
+    pub async fn tools(&mut self) -> Result<Vec<String>, TestError> {
         self.told(&json!({ "list": true })).await
     }
 
@@ -116,13 +116,13 @@ impl LoggedIn {
     ///
     /// # Errors
     /// Returns an error with the client's output if the call fails.
-    pub async fn call(&mut self, tool: &str) -> Result<String, Fault> {
+    pub async fn call(&mut self, tool: &str) -> Result<String, TestError> {
         Ok(self.told(&json!({ "call": tool })).await?.concat())
     }
 
     /// Returns the token state.
     #[must_use]
-    pub fn known(&self) -> &Known {
+    pub fn known(&self) -> &TokenState {
         &self.known
     }
 
@@ -132,20 +132,20 @@ impl LoggedIn {
         self.person.asked()
     }
 
-    async fn told(&mut self, what: &Value) -> Result<Vec<String>, Fault> {
+    async fn told(&mut self, what: &Value) -> Result<Vec<String>, TestError> {
         self.say(&what.to_string()).await?;
         let mut heard = self.hear().await?;
         Ok(serde_json::from_value(heard["seen"].take())?)
     }
 
-    async fn say(&mut self, line: &str) -> Result<(), Fault> {
+    async fn say(&mut self, line: &str) -> Result<(), TestError> {
         Ok(self.input.write_all(format!("{line}\n").as_bytes()).await?)
     }
 
     /// Returns the client's next line, after the person completed the requested login.
-    async fn hear(&mut self) -> Result<Value, Fault> {
+    async fn hear(&mut self) -> Result<Value, TestError> {
         loop {
-            let line = timeout(PATIENCE, self.lines.next_line()).await;
+            let line = timeout(WAIT_TIMEOUT, self.lines.next_line()).await;
             let line = line.map_err(|_| self.fault("says nothing"))??;
             let line = line.ok_or_else(|| self.fault("ended"))?;
             let heard: Value = serde_json::from_str(&line)?;
@@ -154,7 +154,7 @@ impl LoggedIn {
                 self.say(&back).await?;
                 continue;
             }
-            self.known = Known::deserialize(&heard)?;
+            self.known = TokenState::deserialize(&heard)?;
             return match heard["error"].as_str() {
                 Some(error) => Err(self.fault(error)),
                 None => Ok(heard),
@@ -162,7 +162,7 @@ impl LoggedIn {
         }
     }
 
-    fn fault(&self, what: &str) -> Fault {
+    fn fault(&self, what: &str) -> TestError {
         format!("{}: {what}\n{}", self.process, self.process.log()).into()
     }
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::clients::{last_line, script_command};
 use super::process::output;
-use super::{Era, Fault};
+use super::{Era, TestError};
 
 /// A tool call.
 #[derive(Debug, Clone)]
@@ -42,7 +42,7 @@ pub async fn old_client(
     era: Era,
     counting: &OldCall<'_>,
     asking: &OldCall<'_>,
-) -> Result<Heard, Fault> {
+) -> Result<Heard, TestError> {
     let mut command = script_command("drive_sse.py").await?;
     command.args([url, era.name()]);
     for OldCall { tool, arguments } in [counting, asking] {

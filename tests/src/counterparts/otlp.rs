@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::process::Command;
 
-use super::{Fault, Process, free_port, python, scratch_dir, until_listening};
+use super::{Process, TestError, free_port, python, scratch_dir, until_listening};
 
 /// Startup timeout; interpreters start slowly on a busy machine.
 const START: Duration = Duration::from_mins(1);
@@ -30,7 +30,7 @@ impl Collector {
     ///
     /// # Errors
     /// Returns an error if the installation or the startup fails.
-    pub async fn start() -> Result<Self, Fault> {
+    pub async fn start() -> Result<Self, TestError> {
         Self::start_with(&[]).await
     }
 
@@ -38,11 +38,11 @@ impl Collector {
     ///
     /// # Errors
     /// Returns an error if the installation or the startup fails.
-    pub async fn encrypted(certificate: &Path, key: &Path) -> Result<Self, Fault> {
+    pub async fn encrypted(certificate: &Path, key: &Path) -> Result<Self, TestError> {
         Self::start_with(&[certificate, key]).await
     }
 
-    async fn start_with(tls: &[&Path]) -> Result<Self, Fault> {
+    async fn start_with(tls: &[&Path]) -> Result<Self, TestError> {
         let python = python().await?;
         let (http, grpc) = (free_port().await?, free_port().await?);
         let file = scratch_dir()?.join(format!("collected-{http}.jsonl"));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 
 use super::http::exchange;
-use super::{Fault, Reply};
+use super::{Reply, TestError};
 
 /// Maximum number of pages and redirects in a login.
 const STEPS: usize = 20;
@@ -43,7 +43,7 @@ impl Person {
     ///
     /// # Errors
     /// Returns an error if the pages do not lead there.
-    pub async fn logs_in(&mut self, page: &str) -> Result<String, Fault> {
+    pub async fn logs_in(&mut self, page: &str) -> Result<String, TestError> {
         self.asked.push(parameter(page, "scope").unwrap_or_default());
         let back = parameter(page, "redirect_uri").ok_or("nowhere to come back to")?;
         self.walks(page, &back).await
@@ -54,7 +54,7 @@ impl Person {
     ///
     /// # Errors
     /// Returns an error if the pages do not lead there.
-    pub async fn walks(&mut self, page: &str, goal: &str) -> Result<String, Fault> {
+    pub async fn walks(&mut self, page: &str, goal: &str) -> Result<String, TestError> {
         let mut here = page.to_owned();
         let mut next = self.opens(page).await?;
         for _ in 0..STEPS {
@@ -77,7 +77,7 @@ impl Person {
     ///
     /// # Errors
     /// Returns an error if no complete response arrives in time.
-    pub async fn opens(&mut self, page: &str) -> Result<Reply, Fault> {
+    pub async fn opens(&mut self, page: &str) -> Result<Reply, TestError> {
         self.visit(Method::GET, page, "").await
     }
 
@@ -85,7 +85,7 @@ impl Person {
     ///
     /// # Errors
     /// Returns an error if no complete response arrives in time.
-    pub async fn sends(&mut self, place: &str, form: &str) -> Result<Reply, Fault> {
+    pub async fn sends(&mut self, place: &str, form: &str) -> Result<Reply, TestError> {
         self.visit(Method::POST, place, form).await
     }
 
@@ -94,7 +94,7 @@ impl Person {
     ///
     /// # Errors
     /// Returns an error with the page if it has no such form.
-    pub fn fills_in(&self, here: &str, page: &Reply) -> Result<(String, String), Fault> {
+    pub fn fills_in(&self, here: &str, page: &Reply) -> Result<(String, String), TestError> {
         let html = String::from_utf8_lossy(&page.body);
         let action = between(&html, "action=\"", "\"").filter(|_| page.status == StatusCode::OK);
         let (Some(action), Some(form)) = (action, self.answers(&html)) else {
@@ -112,7 +112,7 @@ impl Person {
         Some(format!("id={id}&csrf={csrf}&decision=allow"))
     }
 
-    async fn visit(&mut self, method: Method, url: &str, form: &str) -> Result<Reply, Fault> {
+    async fn visit(&mut self, method: Method, url: &str, form: &str) -> Result<Reply, TestError> {
         let mut headers = HeaderMap::new();
         let cookies: Vec<_> =
             self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();

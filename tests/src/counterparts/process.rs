@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-use super::{Fault, scratch_dir};
+use super::{TestError, scratch_dir};
 
 /// Maximum length of a quoted log in bytes.
 const QUOTED: usize = 4000;
@@ -30,7 +30,7 @@ impl Process {
     ///
     /// # Errors
     /// Returns an error if the program cannot be started.
-    pub fn start(name: &str, mut command: Command, piped: bool) -> Result<Self, Fault> {
+    pub fn start(name: &str, mut command: Command, piped: bool) -> Result<Self, TestError> {
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let logs = scratch_dir()?.join("logs");
         fs::create_dir_all(&logs)?;
@@ -64,7 +64,7 @@ impl Process {
     ///
     /// # Errors
     /// Returns an error if the system reports no status.
-    pub fn ended(&mut self) -> Result<Option<ExitStatus>, Fault> {
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>, TestError> {
         Ok(self.child.try_wait()?)
     }
 
@@ -72,7 +72,7 @@ impl Process {
     ///
     /// # Errors
     /// Returns an error if the system reports no status.
-    pub async fn end(&mut self) -> Result<ExitStatus, Fault> {
+    pub async fn end(&mut self) -> Result<ExitStatus, TestError> {
         Ok(self.child.wait().await?)
     }
 
@@ -80,7 +80,7 @@ impl Process {
     ///
     /// # Errors
     /// Returns an error if the process was not started `piped`, or on a second call.
-    pub fn lines(&mut self) -> Result<(Lines<BufReader<ChildStdout>>, ChildStdin), Fault> {
+    pub fn lines(&mut self) -> Result<(Lines<BufReader<ChildStdout>>, ChildStdin), TestError> {
         let out = self.child.stdout.take().ok_or("standard output is not piped")?;
         let input = self.child.stdin.take().ok_or("standard input is not piped")?;
         Ok((BufReader::new(out).lines(), input))
@@ -97,7 +97,7 @@ impl Process {
     ///
     /// # Errors
     /// Returns an error if the system reports no status.
-    pub async fn kill(mut self) -> Result<(), Fault> {
+    pub async fn kill(mut self) -> Result<(), TestError> {
         self.end_now().await
     }
 
@@ -105,7 +105,7 @@ impl Process {
     ///
     /// # Errors
     /// Returns an error if the system reports no status.
-    pub async fn end_now(&mut self) -> Result<(), Fault> {
+    pub async fn end_now(&mut self) -> Result<(), TestError> {
         self.strike();
         self.child.wait().await?;
         Ok(())
@@ -150,7 +150,7 @@ impl fmt::Debug for Process {
 ///
 /// # Errors
 /// Returns an error with the program's output if it cannot be started, or fails.
-pub(super) async fn output(name: &str, mut command: Command) -> Result<String, Fault> {
+pub(super) async fn output(name: &str, mut command: Command) -> Result<String, TestError> {
     let out = command.stdin(Stdio::null()).kill_on_drop(true).output().await.map_err(|error| {
         format!("cannot start {name} ({}): {error}", command.as_std().get_program().display())
     })?;

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use super::install::{Debian, redis, valkey};
 use super::process::output;
-use super::{Certificates, Fault, GLANCE, folder, free_port};
+use super::{Certificates, POLL_INTERVAL, TestError, folder, free_port};
 
 /// Timeout for a server's start and for the formation of a group.
 const START: Duration = Duration::from_secs(20);
@@ -24,7 +24,7 @@ pub struct Redis {
     pub port: u16,
     folder: PathBuf,
     arguments: Vec<String>,
-    running: Option<Running>,
+    running: Option<RedisProcess>,
 }
 
 /// Implementation of a server.
@@ -35,7 +35,7 @@ enum Make {
 }
 
 #[derive(Debug)]
-struct Running {
+struct RedisProcess {
     /// Kept open: the server exits when this closes.
     tether: ChildStdin,
     child: Child,
@@ -62,7 +62,7 @@ impl Redis {
     ///
     /// # Errors
     /// Returns an error if the installation or the startup fails.
-    pub async fn start(arguments: &[&str]) -> Result<Self, Fault> {
+    pub async fn start(arguments: &[&str]) -> Result<Self, TestError> {
         Self::made_by(Make::Redis, arguments).await
     }
 
@@ -70,11 +70,11 @@ impl Redis {
     ///
     /// # Errors
     /// Returns an error if the installation or the startup fails.
-    pub async fn valkey(arguments: &[&str]) -> Result<Self, Fault> {
+    pub async fn valkey(arguments: &[&str]) -> Result<Self, TestError> {
         Self::made_by(Make::Valkey, arguments).await
     }
 
-    async fn made_by(make: Make, arguments: &[&str]) -> Result<Self, Fault> {
+    async fn made_by(make: Make, arguments: &[&str]) -> Result<Self, TestError> {
         let folder = folder("redis")?;
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
         let mut server = Self { make, port: free_port().await?, folder, arguments, running: None };
@@ -86,7 +86,7 @@ impl Redis {
     ///
     /// # Errors
     /// Returns an error if the startup fails.
-    pub async fn run(&mut self) -> Result<(), Fault> {
+    pub async fn run(&mut self) -> Result<(), TestError> {
         let (tools, program) = self.make.program().await?;
         let mut command = Command::new("sh");
         let script = r#""$@" >server.log 2>&1 & echo $! >server.pid; read -r _; kill -KILL $!"#;
@@ -104,13 +104,13 @@ impl Redis {
         command.env("LD_LIBRARY_PATH", tools.libraries()).current_dir(&self.folder);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
         let tether = child.stdin.take().ok_or("standard input is not piped")?;
-        self.running = Some(Running { tether, child });
+        self.running = Some(RedisProcess { tether, child });
         let until = Instant::now() + START;
         while TcpStream::connect(("127.0.0.1", self.port)).await.is_err() {
             if Instant::now() > until {
                 return Err(format!("Redis doesn't start:\n{}", self.log()).into());
             }
-            sleep(GLANCE).await;
+            sleep(POLL_INTERVAL).await;
         }
         Ok(())
     }
@@ -119,8 +119,8 @@ impl Redis {
     ///
     /// # Errors
     /// Returns an error if the system reports no status.
-    pub fn kill(&mut self) -> Result<(), Fault> {
-        if let Some(Running { tether, mut child }) = self.running.take() {
+    pub fn kill(&mut self) -> Result<(), TestError> {
+        if let Some(RedisProcess { tether, mut child }) = self.running.take() {
             drop(tether);
             child.wait()?;
         }
@@ -131,7 +131,7 @@ impl Redis {
     ///
     /// # Errors
     /// Returns an error if the signal cannot be sent.
-    pub async fn signal(&self, name: &str) -> Result<(), Fault> {
+    pub async fn signal(&self, name: &str) -> Result<(), TestError> {
         let pid = fs::read_to_string(self.folder.join("server.pid"))?;
         let mut command = tokio::process::Command::new("kill");
         let sent = command.args(["-s", name, pid.trim()]).status().await?;
@@ -142,7 +142,7 @@ impl Redis {
     ///
     /// # Errors
     /// Returns an error if the server is unreachable.
-    pub async fn cli<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Result<String, Fault> {
+    pub async fn cli<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Result<String, TestError> {
         let port = self.port.to_string();
         let mut all = ["-h", "127.0.0.1", "-p", &port].map(OsStr::new).to_vec();
         all.extend(arguments.iter().map(AsRef::as_ref));
@@ -157,7 +157,7 @@ impl Redis {
 }
 
 impl Make {
-    async fn program(self) -> Result<(Debian, &'static str), Fault> {
+    async fn program(self) -> Result<(Debian, &'static str), TestError> {
         Ok(match self {
             Self::Redis => (redis().await?, "redis-server"),
             Self::Valkey => (valkey().await?, "valkey-server"),
@@ -177,7 +177,7 @@ impl RedisCluster {
     ///
     /// # Errors
     /// Returns an error if the installation fails, or the cluster does not form.
-    pub async fn start(tls: Option<&Certificates>) -> Result<Self, Fault> {
+    pub async fn start(tls: Option<&Certificates>) -> Result<Self, TestError> {
         let mut nodes = Vec::new();
         let secured = tls.map(Certificates::arguments).unwrap_or_default();
         for _ in 0..6 {
@@ -212,7 +212,7 @@ impl RedisSentinels {
     pub async fn start(
         tls: Option<&Certificates>,
         sentinel_tls: Option<&Certificates>,
-    ) -> Result<Self, Fault> {
+    ) -> Result<Self, TestError> {
         let mut secured = tls.map(Certificates::arguments).unwrap_or_default();
         if tls.is_some() {
             secured.extend(["--tls-replication".to_owned(), "yes".to_owned()]);
@@ -243,7 +243,7 @@ impl Redis {
     ///
     /// # Errors
     /// Returns an error on a timeout.
-    pub async fn until<S: AsRef<OsStr>>(&self, command: &[S], text: &str) -> Result<(), Fault> {
+    pub async fn until<S: AsRef<OsStr>>(&self, command: &[S], text: &str) -> Result<(), TestError> {
         let until = Instant::now() + START;
         loop {
             let answer = self.cli(command).await.unwrap_or_default();
@@ -253,7 +253,7 @@ impl Redis {
             if Instant::now() > until {
                 return Err(format!("Redis never says {text:?}:\n{answer}").into());
             }
-            sleep(GLANCE * 5).await;
+            sleep(POLL_INTERVAL * 5).await;
         }
     }
 }
@@ -268,7 +268,7 @@ async fn sentinel(
     master: &str,
     tls: Option<&Certificates>,
     sentinel_tls: Option<&Certificates>,
-) -> Result<Redis, Fault> {
+) -> Result<Redis, TestError> {
     let folder = folder("sentinel")?;
     let port = free_port().await?;
     let mut settings = vec![
@@ -319,7 +319,7 @@ impl Certificates {
     }
 }
 
-async fn cli<S: AsRef<OsStr>>(arguments: &[S]) -> Result<String, Fault> {
+async fn cli<S: AsRef<OsStr>>(arguments: &[S]) -> Result<String, TestError> {
     let tools = redis().await?;
     let mut command = tokio::process::Command::new(tools.program("redis-cli"));
     command.env("LD_LIBRARY_PATH", tools.libraries()).args(arguments);

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::process::{ChildStdin, Command};
 use tokio::time::timeout;
 
-use super::{Fault, Npm, Process, free_port, npm, post, profile_dir, python, until_listening};
+use super::{Npm, Process, TestError, free_port, npm, post, profile_dir, python, until_listening};
 use crate::fixture::Generation;
 
 /// Startup timeout; interpreters start slowly on a busy machine.
@@ -34,11 +34,11 @@ impl Fixture {
     ///
     /// # Errors
     /// Returns an error if the startup fails.
-    pub async fn start(generation: Generation) -> Result<Self, Fault> {
+    pub async fn start(generation: Generation) -> Result<Self, TestError> {
         Self::start_at("127.0.0.1:0", generation).await
     }
 
-    async fn start_at(address: &str, generation: Generation) -> Result<Self, Fault> {
+    async fn start_at(address: &str, generation: Generation) -> Result<Self, TestError> {
         let name = match generation {
             Generation::Stateful => "stateful",
             Generation::Stateless => "stateless",
@@ -66,7 +66,7 @@ impl Fixture {
     ///
     /// # Errors
     /// Returns an error if the startup of the new one fails.
-    pub async fn restart(self) -> Result<Self, Fault> {
+    pub async fn restart(self) -> Result<Self, TestError> {
         let Self { url, generation, process, _input } = self;
         process.kill().await?;
         let address = url.strip_prefix("http://").and_then(|rest| rest.strip_suffix("/mcp"));
@@ -77,7 +77,7 @@ impl Fixture {
     ///
     /// # Errors
     /// Returns an error if the call fails.
-    pub async fn call(&self, tool: &str, arguments: Value) -> Result<Value, Fault> {
+    pub async fn call(&self, tool: &str, arguments: Value) -> Result<Value, TestError> {
         let mut params = json!({ "name": tool });
         params["arguments"] = arguments;
         let mut headers = HeaderMap::new();
@@ -120,7 +120,7 @@ impl Backend {
     ///
     /// # Errors
     /// Returns an error if the installation or the startup fails.
-    pub async fn everything_http() -> Result<Self, Fault> {
+    pub async fn everything_http() -> Result<Self, TestError> {
         everything("streamableHttp", "mcp").await
     }
 
@@ -128,7 +128,7 @@ impl Backend {
     ///
     /// # Errors
     /// Returns an error if the installation or the startup fails.
-    pub async fn everything_sse() -> Result<Self, Fault> {
+    pub async fn everything_sse() -> Result<Self, TestError> {
         everything("sse", "sse").await
     }
 
@@ -136,7 +136,7 @@ impl Backend {
     ///
     /// # Errors
     /// Returns an error if the installation or the startup fails.
-    pub async fn asking_sse() -> Result<Self, Fault> {
+    pub async fn asking_sse() -> Result<Self, TestError> {
         let python = python().await?;
         let port = free_port().await?;
         let mut command = Command::new(python.interpreter());
@@ -148,7 +148,7 @@ impl Backend {
     ///
     /// # Errors
     /// Returns an error if the installation or the startup fails.
-    pub async fn time() -> Result<Self, Fault> {
+    pub async fn time() -> Result<Self, TestError> {
         let python = python().await?.interpreter();
         let python = python.to_str().ok_or("the path of Python is not text")?;
         bridge("http", &[python, "-m", "mcp_server_time", "--local-timezone", "UTC"]).await
@@ -158,7 +158,7 @@ impl Backend {
     ///
     /// # Errors
     /// Returns an error if the installation or the startup fails.
-    pub async fn memory() -> Result<Self, Fault> {
+    pub async fn memory() -> Result<Self, TestError> {
         let npm = npm().await?;
         let (node, server) =
             (npm.node24(), npm.module("@modelcontextprotocol/server-memory/dist/index.js"));
@@ -179,7 +179,7 @@ impl Backend {
     }
 }
 
-async fn everything(transport: &str, path: &str) -> Result<Backend, Fault> {
+async fn everything(transport: &str, path: &str) -> Result<Backend, TestError> {
     let npm: Npm = npm().await?;
     let port = free_port().await?;
     let mut command = Command::new(npm.node24());
@@ -193,7 +193,7 @@ async fn everything(transport: &str, path: &str) -> Result<Backend, Fault> {
     listening("server-everything", command, port, path).await
 }
 
-async fn bridge(transport: &str, server: &[&str]) -> Result<Backend, Fault> {
+async fn bridge(transport: &str, server: &[&str]) -> Result<Backend, TestError> {
     let python = python().await?;
     let port = free_port().await?;
     let mut command = Command::new(python.interpreter());
@@ -201,7 +201,12 @@ async fn bridge(transport: &str, server: &[&str]) -> Result<Backend, Fault> {
     listening("bridge", command, port, "mcp").await
 }
 
-async fn listening(name: &str, command: Command, port: u16, path: &str) -> Result<Backend, Fault> {
+async fn listening(
+    name: &str,
+    command: Command,
+    port: u16,
+    path: &str,
+) -> Result<Backend, TestError> {
     let mut process = Process::start(name, command, false)?;
     until_listening(port, &mut process, START).await?;
     Ok(Backend { url: format!("http://127.0.0.1:{port}/{path}"), process })

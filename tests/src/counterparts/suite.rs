@@ -10,7 +10,7 @@ use serde::Deserialize;
 use tokio::process::Command;
 
 use super::process::output;
-use super::{Fault, npm, scratch_dir};
+use super::{TestError, npm, scratch_dir};
 
 const PACKAGE: &str = "@modelcontextprotocol/conformance";
 
@@ -153,7 +153,7 @@ impl Report {
         lines
     }
 
-    fn read(dir: &Path, scored: &[String]) -> Result<Self, Fault> {
+    fn read(dir: &Path, scored: &[String]) -> Result<Self, TestError> {
         let mut worst: BTreeMap<(String, String), Check> = BTreeMap::new();
         for entry in fs::read_dir(dir)? {
             let entry = entry?;
@@ -213,7 +213,7 @@ impl fmt::Display for Lost {
 ///
 /// # Errors
 /// Returns an error if the suite cannot be installed or does not finish. Unmet requirements are not errors.
-pub async fn run_suite(url: &str, revision: Revision) -> Result<Report, Fault> {
+pub async fn run_suite(url: &str, revision: Revision) -> Result<Report, TestError> {
     run_required(url, revision, None).await
 }
 
@@ -221,7 +221,7 @@ pub async fn run_suite(url: &str, revision: Revision) -> Result<Report, Fault> {
 ///
 /// # Errors
 /// As [`run_suite`].
-pub async fn run_suite_as(url: &str, revision: Revision, token: &str) -> Result<Report, Fault> {
+pub async fn run_suite_as(url: &str, revision: Revision, token: &str) -> Result<Report, TestError> {
     run_required(url, revision, Some(token)).await
 }
 
@@ -229,7 +229,7 @@ pub async fn run_suite_as(url: &str, revision: Revision, token: &str) -> Result<
 ///
 /// # Errors
 /// As [`run_suite`].
-pub async fn run_tasks_suite(url: &str) -> Result<Report, Fault> {
+pub async fn run_tasks_suite(url: &str) -> Result<Report, TestError> {
     let scored = TASKS_SCENARIOS.map(str::to_owned);
     run(url, ["--suite", "pending"], &scored, None).await
 }
@@ -238,7 +238,7 @@ pub async fn run_tasks_suite(url: &str) -> Result<Report, Fault> {
 ///
 /// # Errors
 /// Returns an error if the suite cannot be installed, or its output does not parse.
-pub async fn scenarios() -> Result<Vec<(String, String)>, Fault> {
+pub async fn scenarios() -> Result<Vec<(String, String)>, TestError> {
     let npm = npm().await?;
     let mut command = Command::new(npm.node24());
     command.arg(npm.module(PACKAGE).join("dist/index.js")).arg("list");
@@ -246,7 +246,11 @@ pub async fn scenarios() -> Result<Vec<(String, String)>, Fault> {
     if listed.is_empty() { Err("the conformance suite lists nothing".into()) } else { Ok(listed) }
 }
 
-async fn run_required(url: &str, revision: Revision, token: Option<&str>) -> Result<Report, Fault> {
+async fn run_required(
+    url: &str,
+    revision: Revision,
+    token: Option<&str>,
+) -> Result<Report, TestError> {
     let requirements =
         npm().await?.module(PACKAGE).join("requirements").join(format!("{}.yaml", revision.name()));
     let scored = scored(&fs::read_to_string(requirements)?);
@@ -259,7 +263,7 @@ async fn run(
     selection: [&str; 2],
     scored: &[String],
     token: Option<&str>,
-) -> Result<Report, Fault> {
+) -> Result<Report, TestError> {
     let npm = npm().await?;
     let number = RUNS.fetch_add(1, Ordering::Relaxed);
     let dir = scratch_dir()?.join("runs").join(format!("{}-{number}", std::process::id()));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::process::Command;
 
-use super::{Fault, Process, free_port, npm, until_listening};
+use super::{Process, TestError, free_port, npm, until_listening};
 
 /// Startup timeout; interpreters start slowly on a busy machine.
 const START: Duration = Duration::from_mins(1);
@@ -21,7 +21,7 @@ impl TokenServer {
     ///
     /// # Errors
     /// Returns an error if the installation or the startup fails.
-    pub async fn start() -> Result<Self, Fault> {
+    pub async fn start() -> Result<Self, TestError> {
         let npm = npm().await?;
         let port = free_port().await?;
         let mut command = Command::new(npm.node24());
@@ -41,7 +41,7 @@ impl TokenServer {
     ///
     /// # Errors
     /// Returns an error if the process cannot be killed.
-    pub async fn kill(self) -> Result<(), Fault> {
+    pub async fn kill(self) -> Result<(), TestError> {
         self.process.kill().await
     }
 }

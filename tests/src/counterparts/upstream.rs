@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::process::Command;
 
 use super::http::exchange;
-use super::{Certificates, Fault, Process, free_port, npm, until_listening};
+use super::{Certificates, Process, TestError, free_port, npm, until_listening};
 
 /// Startup timeout; interpreters start slowly on a busy machine.
 const START: Duration = Duration::from_mins(1);
@@ -31,7 +31,7 @@ impl UpstreamProvider {
     ///
     /// # Errors
     /// Returns an error if the installation or the startup fails.
-    pub async fn start(rotates: bool) -> Result<Self, Fault> {
+    pub async fn start(rotates: bool) -> Result<Self, TestError> {
         Self::start_for(CALLBACK, rotates).await
     }
 
@@ -39,7 +39,7 @@ impl UpstreamProvider {
     ///
     /// # Errors
     /// Returns an error if the installation or the startup fails.
-    pub async fn start_secured(rotates: bool) -> Result<Self, Fault> {
+    pub async fn start_secured(rotates: bool) -> Result<Self, TestError> {
         Self::run(CALLBACK, rotates, Some(Certificates::shared()?)).await
     }
 
@@ -47,7 +47,7 @@ impl UpstreamProvider {
     ///
     /// # Errors
     /// Returns an error if the installation or the startup fails.
-    pub async fn start_for(callback: &str, rotates: bool) -> Result<Self, Fault> {
+    pub async fn start_for(callback: &str, rotates: bool) -> Result<Self, TestError> {
         Self::run(callback, rotates, None).await
     }
 
@@ -55,7 +55,7 @@ impl UpstreamProvider {
         callback: &str,
         rotates: bool,
         secured: Option<&Certificates>,
-    ) -> Result<Self, Fault> {
+    ) -> Result<Self, TestError> {
         let port = free_port().await?;
         let kind = if rotates { "rotates" } else { "keeps" };
         let mut arguments = [&*port.to_string(), kind, callback].map(str::to_owned).to_vec();
@@ -67,7 +67,7 @@ impl UpstreamProvider {
         Ok(Self { port, scheme, arguments, process })
     }
 
-    async fn listens(port: u16, arguments: &[String]) -> Result<Process, Fault> {
+    async fn listens(port: u16, arguments: &[String]) -> Result<Process, TestError> {
         let npm = npm().await?;
         let mut command = Command::new(npm.node24());
         command.arg(npm.script("upstream.mjs")).args(arguments);
@@ -80,7 +80,7 @@ impl UpstreamProvider {
     ///
     /// # Errors
     /// Returns an error if the restart fails.
-    pub async fn forgets(&mut self) -> Result<(), Fault> {
+    pub async fn forgets(&mut self) -> Result<(), TestError> {
         self.process.end_now().await?;
         self.process = Self::listens(self.port, &self.arguments).await?;
         Ok(())
@@ -96,7 +96,7 @@ impl UpstreamProvider {
     ///
     /// # Errors
     /// Returns an error if the token is invalid, or no response arrives in time.
-    pub async fn account(&self, authorization: &str) -> Result<String, Fault> {
+    pub async fn account(&self, authorization: &str) -> Result<String, TestError> {
         let mut headers = HeaderMap::new();
         headers.insert(header::AUTHORIZATION, HeaderValue::try_from(authorization)?);
         let url = format!("{}/me", self.issuer());
@@ -110,7 +110,7 @@ impl UpstreamProvider {
     ///
     /// # Errors
     /// Returns an error if the process cannot be killed.
-    pub async fn kill(self) -> Result<(), Fault> {
+    pub async fn kill(self) -> Result<(), TestError> {
         self.process.kill().await
     }
 }

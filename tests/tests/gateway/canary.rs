@@ -7,10 +7,10 @@ use std::fmt::Write;
 use http::HeaderMap;
 use serde_json::json;
 use vmcp_tests::authority::{Authority, PROVIDERS};
-use vmcp_tests::backends::{Mirror, Shown, Voice};
+use vmcp_tests::backends::{EchoServer, RecordedRequest, Voice};
 use vmcp_tests::caller::Caller;
 use vmcp_tests::counterparts::{Gateway, Reply};
-use vmcp_tests::steps::{Login, Step, Taken};
+use vmcp_tests::login_steps::{Login, Step, StepOutcome};
 
 use crate::common::until_ready;
 
@@ -261,7 +261,7 @@ fn signature(token: &str) -> &str {
 fn assert_requests_are_of_one_user(
     strategy: &Strategy,
     voice: Voice,
-    shown: &[Shown],
+    shown: &[RecordedRequest],
     heard: &[Heard],
     tokens: &[Vec<String>; 2],
 ) {
@@ -347,7 +347,7 @@ async fn tokens(strategy: &Strategy, authority: &Authority, gateway: &Gateway) -
         let mut tokens = vec![login.access.clone()];
         for _ in 0..2 {
             let taken = login.takes(Step::Refresh).await.unwrap();
-            assert!(matches!(taken, Taken::Done), "{taken:?}");
+            assert!(matches!(taken, StepOutcome::Done), "{taken:?}");
             tokens.push(login.access.clone());
         }
         tokens
@@ -357,7 +357,7 @@ async fn tokens(strategy: &Strategy, authority: &Authority, gateway: &Gateway) -
 
 async fn nothing_crosses(strategy: &Strategy) {
     let authority = Authority::start().unwrap();
-    let mirrors = Voice::ALL.map(|voice| (voice, Mirror::start(voice).unwrap()));
+    let mirrors = Voice::ALL.map(|voice| (voice, EchoServer::start(voice).unwrap()));
     let mut backends = "backends:\n".to_owned();
     for (voice, mirror) in &mirrors {
         let (name, transport, url) = (voice.name(), voice.transport(), mirror.url());

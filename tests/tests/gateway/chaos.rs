@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
-use vmcp_tests::backends::{Bad, Good};
+use vmcp_tests::backends::{ConformingServer, ServerFault};
 use vmcp_tests::caller::Caller;
 use vmcp_tests::counterparts::Gateway;
 use vmcp_tests::fixture::Generation;
@@ -27,10 +27,11 @@ fn sections(mode: &str) -> String {
     )
 }
 
-fn five() -> Vec<Good> {
+fn five() -> Vec<ConformingServer> {
     let generations = [Generation::Stateful, Generation::Stateless, Generation::Both];
     let all = ["a", "b", "c", "d", "e"].into_iter().zip(generations.into_iter().cycle());
-    all.map(|(name, speaks)| Good::named(name).speaking(speaks).start().unwrap()).collect()
+    all.map(|(name, speaks)| ConformingServer::named(name).speaking(speaks).start().unwrap())
+        .collect()
 }
 
 /// Measured requests.
@@ -105,7 +106,7 @@ fn assert_lists(answer: &Value) {
 fn assert_names_a_bad_one(answer: &Value) {
     let error = &answer["error"];
     let said = error["message"].as_str().unwrap_or_else(|| panic!("{answer}"));
-    let named = Bad::ALL.iter().find(|bad| error["data"]["backend"] == bad.name());
+    let named = ServerFault::ALL.iter().find(|bad| error["data"]["backend"] == bad.name());
     let named = named.unwrap_or_else(|| panic!("names no backend: {answer}")).name();
     assert!(said.contains(named) && said.contains("partialFailureMode is fail"), "{said}");
     assert_eq!((&error["code"], &error["data"]["retryable"]), (&json!(-32603), &json!(true)));
@@ -114,7 +115,7 @@ fn assert_names_a_bad_one(answer: &Value) {
 async fn assert_the_good_notice_nothing(mode: &str) {
     let good = five();
     let mut bad = Vec::new();
-    for kind in Bad::ALL {
+    for kind in ServerFault::ALL {
         bad.push((kind.name().to_owned(), kind.start().await.unwrap()));
     }
     let names = || good.iter().map(|good| (good.name().to_owned(), good.url()));
@@ -167,8 +168,8 @@ async fn faulty_backends_leave_others_unaffected_fail() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn list_fails_immediately_for_known_down_backend() {
-    let slow = Good::named("slow").late(Duration::from_secs(2)).start().unwrap();
-    let down = Bad::Refusing.start().await.unwrap();
+    let slow = ConformingServer::named("slow").late(Duration::from_secs(2)).start().unwrap();
+    let down = ServerFault::Refusing.start().await.unwrap();
     let all = [("slow", slow.url()), ("refusing", down.url())];
     let gateway = Gateway::start(&config(all, &sections("fail"))).await.unwrap();
     until("the one is known to be down", async || {
@@ -189,8 +190,8 @@ async fn list_fails_immediately_for_known_down_backend() {
 async fn dying_backend_fails_only_its_call() {
     for generation in [Generation::Stateful, Generation::Stateless] {
         for tool in ["slow", "stream"] {
-            let dying = Good::named("dying").speaking(generation).start().unwrap();
-            let fine = Good::named("fine").start().unwrap();
+            let dying = ConformingServer::named("dying").speaking(generation).start().unwrap();
+            let fine = ConformingServer::named("fine").start().unwrap();
             let gateway = gateway(&[&dying, &fine]).await;
             let mut cut = Vec::new();
             let mut fine = Vec::new();
@@ -229,9 +230,15 @@ async fn dying_backend_fails_only_its_call() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_of_faulty_backend_end_in_time() {
-    for bad in [Bad::HungAfterAccept, Bad::Html, Bad::Nonsense, Bad::Endless, Bad::Refusing] {
-        let good = Good::named("odd").start().unwrap();
-        let other = Good::named("fine").start().unwrap();
+    for bad in [
+        ServerFault::HungAfterAccept,
+        ServerFault::Html,
+        ServerFault::Nonsense,
+        ServerFault::Endless,
+        ServerFault::Refusing,
+    ] {
+        let good = ConformingServer::named("odd").start().unwrap();
+        let other = ConformingServer::named("fine").start().unwrap();
         let all = [("odd", good.url()), ("fine", other.url())];
         let gateway = Gateway::start(&config(all, &sections("best_effort"))).await.unwrap();
         let callers = both(gateway.url()).await.unwrap();
@@ -258,7 +265,7 @@ async fn calls_of_faulty_backend_end_in_time() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn returning_backend_is_used_immediately() {
-    let away = Good::named("away").start().unwrap();
+    let away = ConformingServer::named("away").start().unwrap();
     let port = away.port();
     let all = [("away", away.url())];
     let gateway = Gateway::start(&config(all, &sections("best_effort"))).await.unwrap();
@@ -268,7 +275,7 @@ async fn returning_backend_is_used_immediately() {
     let refused = caller.ask("tools/call", json!({ "name": "away_echo" })).await.unwrap();
     assert_eq!(refused["error"]["data"]["backend"], "away", "{refused}");
     sleep(Duration::from_millis(500)).await;
-    let back = Good::named("away").at(port).start().unwrap();
+    let back = ConformingServer::named("away").at(port).start().unwrap();
     back.add_tool("new");
     let begun = Instant::now();
     caller.call("away_echo", json!({})).await.unwrap();
@@ -283,7 +290,8 @@ async fn returning_backend_is_used_immediately() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lists_backend_that_starts_after_gateway() {
-    let Ok(vmcp_tests::backends::Running::Away(port)) = Bad::Refusing.start().await else {
+    let Ok(vmcp_tests::backends::FaultyServer::Away(port)) = ServerFault::Refusing.start().await
+    else {
         panic!("somebody listens");
     };
     let all = [("late", format!("http://127.0.0.1:{port}/mcp"))];
@@ -292,7 +300,7 @@ async fn lists_backend_that_starts_after_gateway() {
     let mut stream = caller.listen().await.unwrap();
     assert!(caller.tools().await.unwrap().is_empty());
     sleep(Duration::from_millis(700)).await;
-    let _late = Good::named("late").at(port).start().unwrap();
+    let _late = ConformingServer::named("late").at(port).start().unwrap();
     let begun = Instant::now();
     let told = stream.next().await.unwrap().unwrap();
     assert_eq!(told["method"], "notifications/tools/list_changed");
@@ -304,7 +312,7 @@ async fn lists_backend_that_starts_after_gateway() {
 #[tokio::test(flavor = "multi_thread")]
 async fn bounds_memory_for_flooding_backend_and_idle_client() {
     for generation in [Generation::Stateful, Generation::Stateless] {
-        let chatty = Good::named("chatty").speaking(generation).start().unwrap();
+        let chatty = ConformingServer::named("chatty").speaking(generation).start().unwrap();
         let gateway = gateway(&[&chatty]).await;
         let mut callers = both(gateway.url()).await.unwrap();
         let before = memory(gateway.pid());

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
-use vmcp_tests::backends::Good;
+use vmcp_tests::backends::ConformingServer;
 use vmcp_tests::caller::Caller;
-use vmcp_tests::counterparts::{Fault, Gateway};
+use vmcp_tests::counterparts::{Gateway, TestError};
 
 /// Default timeout.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
@@ -26,12 +26,12 @@ pub(crate) fn config<N: AsRef<str>, U: AsRef<str>>(
 }
 
 /// Starts a gateway for these backends with default settings.
-pub(crate) async fn gateway(backends: &[&Good]) -> Gateway {
+pub(crate) async fn gateway(backends: &[&ConformingServer]) -> Gateway {
     gateway_with(backends, "").await
 }
 
 /// Starts a gateway for these backends with further sections, and waits for their catalogs.
-pub(crate) async fn gateway_with(backends: &[&Good], sections: &str) -> Gateway {
+pub(crate) async fn gateway_with(backends: &[&ConformingServer], sections: &str) -> Gateway {
     let all = backends.iter().map(|good| (good.name(), good.url()));
     ready(&config(all, sections)).await
 }
@@ -66,7 +66,7 @@ pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
 }
 
 /// Returns a client of each generation.
-pub(crate) async fn both(url: &str) -> Result<[Caller; 2], Fault> {
+pub(crate) async fn both(url: &str) -> Result<[Caller; 2], TestError> {
     Ok([Caller::stateful(url).await?, Caller::stateless(url)])
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::{HeaderMap, Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
-use vmcp_tests::backends::{Forgetting, Good};
+use vmcp_tests::backends::{ConformingServer, Forgetting};
 use vmcp_tests::caller::{Caller, Events, Line};
 use vmcp_tests::counterparts::Gateway;
 use vmcp_tests::fixture::Generation;
@@ -15,8 +15,8 @@ use crate::common::{both, config, gateway, memory, status, until};
 /// Maximum number of sessions.
 const CAP: usize = 10_000;
 
-fn stateful(name: &str) -> Good {
-    Good::named(name).speaking(Generation::Stateful).start().unwrap()
+fn stateful(name: &str) -> ConformingServer {
+    ConformingServer::named(name).speaking(Generation::Stateful).start().unwrap()
 }
 
 /// Returns the backend session of a call.
@@ -50,7 +50,7 @@ async fn idle_session_ends_with_its_backend_session() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn flood_of_sessions_ends_no_session_of_others() {
-    let good = Good::named("a").start().unwrap();
+    let good = ConformingServer::named("a").start().unwrap();
     let yaml = config([("a", good.url())], "");
     let gateway = Gateway::start_with(&yaml, &["--trusted-proxies", "1"]).await.unwrap();
     let mut first = Caller::stateful(gateway.url()).await.unwrap();
@@ -166,7 +166,7 @@ async fn resumes_broken_stream_at_last_event() {
 #[tokio::test(flavor = "multi_thread")]
 async fn accepts_many_sequential_streamed_responses() {
     for generation in [Generation::Stateful, Generation::Stateless] {
-        let good = Good::named("a").speaking(generation).start().unwrap();
+        let good = ConformingServer::named("a").speaking(generation).start().unwrap();
         let gateway = gateway(&[&good]).await;
         let mut caller = Caller::stateful(gateway.url()).await.unwrap();
         for _ in 0..150 {
@@ -193,7 +193,7 @@ async fn start_calls(url: &str, count: &mut u64) -> Vec<tokio::task::JoinHandle<
 #[tokio::test(flavor = "multi_thread")]
 async fn graceful_shutdown_completes_running_calls() {
     let old = stateful("old");
-    let new = Good::named("new").speaking(Generation::Stateless).start().unwrap();
+    let new = ConformingServer::named("new").speaking(Generation::Stateless).start().unwrap();
     let mut gateway = gateway(&[&old, &new]).await;
     let [mut session, mut stateless] = both(gateway.url()).await.unwrap();
     session.call("old_echo", json!({})).await.unwrap();

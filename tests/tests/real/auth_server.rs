@@ -22,7 +22,7 @@ use vmcp_upstream::{
 pub(super) const VERIFIER: &str = "verifier-verifier-verifier-verifier-verifie";
 
 /// A server with two providers, of which the second rotates refresh tokens.
-pub(super) struct World {
+pub(super) struct AuthServerEnv {
     pub(super) issuer: String,
     resource: String,
     server: AuthServer,
@@ -30,7 +30,7 @@ pub(super) struct World {
     second: UpstreamProvider,
 }
 
-impl World {
+impl AuthServerEnv {
     pub(super) async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let issuer = format!("http://{}", listener.local_addr().unwrap());
@@ -164,7 +164,7 @@ async fn login_at_two_providers_yields_both_tokens() {
     if skipped() {
         return;
     }
-    let world = World::start().await;
+    let world = AuthServerEnv::start().await;
     let client = world.register().await;
     let challenge = CodeChallenge::of_verifier(VERIFIER).to_text();
     let redirect = "http://127.0.0.1:5/callback";
@@ -215,7 +215,7 @@ async fn authorization_server_passes_conformance_suite() {
     if skipped() {
         return;
     }
-    let world = World::start().await;
+    let world = AuthServerEnv::start().await;
     let client = world.register().await;
     let person = Person::named("alice");
     let checks = run_authorization_suite(&world.issuer, &client, person).await.unwrap();

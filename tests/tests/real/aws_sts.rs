@@ -18,13 +18,13 @@ use vmcp_egress::{Egress, FetchPolicy, Fetcher, Target};
 use vmcp_tests::counterparts::{self, AccessKeys, SignedService, skipped};
 
 /// Credentials issued by STS in the order of the calls, each with its session name.
-type Given = Arc<Mutex<Vec<(String, AccessKeys)>>>;
+type IssuedKeys = Arc<Mutex<Vec<(String, AccessKeys)>>>;
 
 const REGION: &str = "eu-central-1";
 
 /// Returns a client that records the responses of STS.
 fn noting(
-    given: &Given,
+    given: &IssuedKeys,
 ) -> impl Service<Request<Body>, Response = Response<Body>, Error = BoxError, Future: Send>
 + Clone
 + Send
@@ -56,7 +56,7 @@ fn arn(name: &str) -> RoleArn {
     RoleArn::try_from(&*format!("arn:aws:iam::123456789012:role/{name}")).unwrap()
 }
 
-fn layer(sts: &counterparts::Sts, given: &Given) -> AwsStsLayer<CredentialCache<Sts>> {
+fn layer(sts: &counterparts::Sts, given: &IssuedKeys) -> AwsStsLayer<CredentialCache<Sts>> {
     let region = Region::try_from(REGION).unwrap();
     let admins = RoleMapping {
         role: arn("admin"),
@@ -105,7 +105,7 @@ async fn independent_verifier_accepts_signature_with_sts_credentials() {
     }
     let sts = counterparts::Sts::start().await.unwrap();
     let service = SignedService::start(REGION, "aws-mcp").await.unwrap();
-    let given = Given::default();
+    let given = IssuedKeys::default();
     let client = Egress::default()
         .client(&service.url().parse().unwrap(), Target::allowing_private_addresses())
         .unwrap();

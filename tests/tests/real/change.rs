@@ -12,7 +12,7 @@ const WATCHED: &str = "test://watched-resource";
 const SOON: Duration = Duration::from_secs(1);
 
 /// Test timeout, long enough to distinguish a late notification from a lost one.
-const PATIENCE: Duration = Duration::from_secs(10);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 const WATCHERS: [(Client, Era); 5] = [
     (Client::PythonMcp, Era::Legacy),
@@ -28,7 +28,7 @@ fn now() -> f64 {
 
 async fn assert_hears_soon(watcher: &mut Watcher, event: &str, changed: f64, who: &str) {
     let change =
-        watcher.next(event, PATIENCE).await.unwrap_or_else(|fault| panic!("{who}: {fault}"));
+        watcher.next(event, WAIT_TIMEOUT).await.unwrap_or_else(|fault| panic!("{who}: {fault}"));
     let late = change.at - changed;
     eprintln!("{who}: {event} after {late:.0} ms");
     assert!(late < SOON.as_secs_f64() * 1000.0, "{who}: {event} after {late:.0} ms");
@@ -70,7 +70,7 @@ async fn assert_every_client_hears(generation: Generation) {
     fixture = fixture.restart().await.unwrap();
     // The new backend lacks the added tools, so its return is itself a change.
     for (watcher, who) in &mut watchers {
-        let change = watcher.next("tools/list_changed", PATIENCE).await;
+        let change = watcher.next("tools/list_changed", WAIT_TIMEOUT).await;
         change.unwrap_or_else(|fault| panic!("{who}, after a restart: {fault}"));
     }
     for (index, (watcher, who)) in watchers.iter_mut().enumerate() {

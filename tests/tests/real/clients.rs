@@ -1,6 +1,6 @@
 //! Clients of other projects, in each era that they support.
 
-use vmcp_tests::counterparts::{Client, Era, Fixture, Gateway, Plan, Seen, skipped};
+use vmcp_tests::counterparts::{Client, ClientReport, Era, Fixture, Gateway, Plan, skipped};
 use vmcp_tests::fixture::Generation;
 
 fn plan() -> Plan {
@@ -14,7 +14,7 @@ fn plan() -> Plan {
     }
 }
 
-fn assert_saw_everything(seen: &Seen, who: &str) {
+fn assert_saw_everything(seen: &ClientReport, who: &str) {
     assert!(seen.tools.iter().any(|tool| tool == "fixture_whoami"), "{who}: {seen:?}");
     assert!(seen.resources.iter().any(|uri| uri == "test://static-text"), "{who}: {seen:?}");
     assert!(seen.prompts.iter().any(|prompt| prompt == "test_simple_prompt"), "{who}: {seen:?}");

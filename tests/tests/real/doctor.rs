@@ -5,8 +5,8 @@ use vmcp_doctor::{Client, examine};
 use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher};
 use vmcp_tests::counterparts::{Gateway, skipped};
 
-use super::auth_server::World;
-use super::issuing::Ground;
+use super::auth_server::AuthServerEnv;
+use super::issuing::TestEnv;
 
 /// Asserts that the doctor reports no problem for discovery and registration.
 async fn finds_nothing_amiss(gateway: &Gateway) {
@@ -28,7 +28,7 @@ async fn every_client_discovers_authorization_server_and_registers() {
     if skipped() {
         return;
     }
-    let world = World::start().await;
+    let world = AuthServerEnv::start().await;
     let gateway = Gateway::start_knowing(|url| {
         format!(
             "name: x\nbackends: []\nincomingAuth:\n  type: oidc\n  oidc: {{issuer: \"{}\", clientId: x, \
@@ -46,6 +46,6 @@ async fn every_client_discovers_gateway_with_own_authorization_server() {
     if skipped() {
         return;
     }
-    let ground = Ground::plain().await;
+    let ground = TestEnv::plain().await;
     finds_nothing_amiss(&ground.gateway("").await).await;
 }

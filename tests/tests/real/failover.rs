@@ -7,9 +7,9 @@ use vmcp_redis::{Address, Credentials, Idempotency, Node, Redis as Client, Senti
 use vmcp_redis::{Timeouts, cmd};
 use vmcp_tests::caller::Caller;
 use vmcp_tests::counterparts::{Gateway, Redis, RedisCluster, RedisSentinels, skipped};
-use vmcp_tests::steps::{Login, Step, Taken};
+use vmcp_tests::login_steps::{Login, Step, StepOutcome};
 
-use crate::issuing::Ground;
+use crate::issuing::TestEnv;
 
 /// Timeout for the election of a new master.
 const FAILOVER: Duration = Duration::from_mins(1);
@@ -25,8 +25,8 @@ async fn takes(login: &mut Login, step: Step) -> Vec<String> {
     let (begun, mut answers) = (Instant::now(), Vec::new());
     loop {
         match login.takes(step).await.unwrap() {
-            Taken::Done => return answers,
-            Taken::Unanswered(answer) if begun.elapsed() < FAILOVER => answers.push(answer),
+            StepOutcome::Done => return answers,
+            StepOutcome::Unanswered(answer) if begun.elapsed() < FAILOVER => answers.push(answer),
             taken => panic!("{step:?} after {:?}: {taken:?}", begun.elapsed()),
         }
         sleep(Duration::from_millis(50)).await;
@@ -100,7 +100,7 @@ async fn login_and_refresh_survive_sentinel_failover() {
     if skipped() {
         return;
     }
-    let ground = Ground::plain().await;
+    let ground = TestEnv::plain().await;
     for last in MOMENTS {
         let mut group = RedisSentinels::start(None, None).await.unwrap();
         guard(&group.servers).await;
@@ -136,7 +136,7 @@ async fn login_and_refresh_survive_cluster_node_failure() {
     if skipped() {
         return;
     }
-    let ground = Ground::plain().await;
+    let ground = TestEnv::plain().await;
     for last in MOMENTS {
         let mut cluster = RedisCluster::start(None).await.unwrap();
         guard(&cluster.nodes).await;

@@ -9,7 +9,7 @@ use vmcp_tests::counterparts::{Certificates, Fixture, Gateway, UpstreamProvider}
 use vmcp_tests::fixture::Generation;
 
 /// Surroundings of gateways; dropping this removes the files.
-pub(super) struct Ground {
+pub(super) struct TestEnv {
     pub(super) first: UpstreamProvider,
     /// Provider that rotates its refresh tokens; the backend receives its token.
     pub(super) second: UpstreamProvider,
@@ -17,7 +17,7 @@ pub(super) struct Ground {
     secrets: PathBuf,
 }
 
-impl Ground {
+impl TestEnv {
     /// Configures both providers by their endpoints.
     pub(super) async fn plain() -> Self {
         Self::around(UpstreamProvider::start(false).await.unwrap()).await
@@ -133,7 +133,7 @@ impl Ground {
     }
 }
 
-impl Drop for Ground {
+impl Drop for TestEnv {
     fn drop(&mut self) {
         _ = fs::remove_dir_all(&self.secrets);
     }

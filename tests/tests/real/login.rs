@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use serde_json::Value;
 use tokio::time::Instant;
 use vmcp_tests::counterparts::{
-    Client, Era, Fault, Fixture, Gateway, LoggedIn, LoginProvider, Person, get, skipped,
+    Client, Era, Fixture, Gateway, LoggedIn, LoginProvider, Person, TestError, get, skipped,
 };
 use vmcp_tests::fixture::Generation;
 
@@ -54,7 +54,7 @@ fn who(client: Client, era: Era) -> String {
 }
 
 /// Runs all clients concurrently, and reports all failures.
-async fn each<F: Future<Output = Result<(), Fault>>>(check: impl Fn(Client, Era) -> F) {
+async fn each<F: Future<Output = Result<(), TestError>>>(check: impl Fn(Client, Era) -> F) {
     let checks = CLIENTS.map(|(client, era)| {
         let check = check(client, era);
         async move { check.await.map_err(|fault| format!("{}: {fault}", who(client, era))) }
@@ -63,12 +63,12 @@ async fn each<F: Future<Output = Result<(), Fault>>>(check: impl Fn(Client, Era)
     assert!(faults.is_empty(), "{}", faults.join("\n\n"));
 }
 
-fn expect(holds: bool, what: impl FnOnce() -> String) -> Result<(), Fault> {
+fn expect(holds: bool, what: impl FnOnce() -> String) -> Result<(), TestError> {
     if holds { Ok(()) } else { Err(what().into()) }
 }
 
 /// Returns the request that reached the backend.
-async fn whoami(client: &mut LoggedIn) -> Result<Value, Fault> {
+async fn whoami(client: &mut LoggedIn) -> Result<Value, TestError> {
     Ok(serde_json::from_str(&client.call("fixture_whoami").await?)?)
 }
 

@@ -9,16 +9,16 @@ use vmcp_tests::counterparts::{
     Certificates, Client, Era, Gateway, Inspector, LoggedIn, Person, Redis, Status, post_form,
     run_authorization_suite, skipped,
 };
-use vmcp_tests::steps::{Login, Step, Taken};
+use vmcp_tests::login_steps::{Login, Step, StepOutcome};
 
 use crate::auth_server::register;
-use crate::issuing::Ground;
+use crate::issuing::TestEnv;
 
 /// Timeout for the refresh of tokens with the minimum lifetime of one minute.
 const RENEWED: Duration = Duration::from_mins(2);
 
 /// Logs in, lists, and calls a tool that returns the headers that the backend received.
-async fn comes_through(client: Client, era: Era, gateway: &Gateway, ground: &Ground) {
+async fn comes_through(client: Client, era: Era, gateway: &Gateway, ground: &TestEnv) {
     let who = format!("{client:?} in era {}", era.name());
     let client = LoggedIn::start(client, gateway.url(), era, true, Person::named("ann")).await;
     let mut client = client.unwrap_or_else(|fault| panic!("{who}: {fault}\n{}", gateway.log()));
@@ -41,7 +41,7 @@ async fn login_through_two_providers_forwards_second_token() {
     if skipped() {
         return;
     }
-    let ground = Ground::plain().await;
+    let ground = TestEnv::plain().await;
     let gateway = ground.gateway("").await;
     for (client, era) in [
         (Client::PythonMcp, Era::Legacy),
@@ -58,7 +58,7 @@ async fn logs_in_through_discovered_and_configured_providers() {
     if skipped() {
         return;
     }
-    let ground = Ground::secured().await;
+    let ground = TestEnv::secured().await;
     let gateway = ground.gateway("").await;
     comes_through(Client::PythonMcp, Era::Modern, &gateway, &ground).await;
     comes_through(Client::TypeScript1, Era::Legacy, &gateway, &ground).await;
@@ -69,7 +69,7 @@ async fn clients_refresh_tokens_at_gateway() {
     if skipped() {
         return;
     }
-    let ground = Ground::secured().await;
+    let ground = TestEnv::secured().await;
     let gateway = ground.gateway("  tokenLifespans: {accessTokenLifespan: 1m}\n").await;
     let renewing = [
         (Client::PythonMcp, Era::Legacy),
@@ -101,7 +101,7 @@ async fn shipped_authorization_server_passes_conformance_suite() {
     if skipped() {
         return;
     }
-    let ground = Ground::secured().await;
+    let ground = TestEnv::secured().await;
     let gateway = ground.gateway("").await;
     let issuer = gateway.url().trim_end_matches("/mcp");
     let client = register(issuer, "Suite").await;
@@ -116,7 +116,7 @@ async fn inspector_stores_tokens_and_logs_in_again() {
     if skipped() {
         return;
     }
-    let ground = Ground::plain().await;
+    let ground = TestEnv::plain().await;
     let gateway = ground.gateway("").await;
     for era in [Era::Legacy, Era::Modern] {
         let person = Person::named("ann");
@@ -142,12 +142,12 @@ async fn rejects_login_at_provider_with_untrusted_certificate() {
     if skipped() {
         return;
     }
-    let ground = Ground::secured().await;
+    let ground = TestEnv::secured().await;
     let gateway = ground.trusting(&Certificates::new(&[]).unwrap(), "").await;
     let mut login = Login::new(gateway.url().trim_end_matches("/mcp"), "ann");
     login.goes(Step::Authorize).await.unwrap();
     let taken = login.takes(Step::Consent).await.unwrap();
-    let Taken::Refused(told) = taken else { panic!("{taken:?}") };
+    let StepOutcome::Refused(told) = taken else { panic!("{taken:?}") };
     assert!(told.contains("error="), "{told}");
     let log = gateway.log();
     let named = format!("the TLS handshake with {} failed", ground.first.issuer());
@@ -167,7 +167,7 @@ async fn logs_in_with_minimal_redis_permissions() {
                  +@scripting +@pubsub +@connection +del +pexpire +pttl";
     let user: Vec<_> = asked.into_iter().chain(rules.split_whitespace()).collect();
     redis.cli(&user).await.unwrap();
-    let ground = Ground::plain().await;
+    let ground = TestEnv::plain().await;
     let storage = ground.redis(&format!("addr: \"127.0.0.1:{}\"", redis.port));
     let user = format!("aclUserConfig: {{usernameSecretRef: {}, ", ground.secret("user"));
     let gateway = ground.gateway(&storage.replace("aclUserConfig: {", &user)).await;
@@ -195,7 +195,7 @@ async fn logins_continue_after_redis_password_rotation() {
         return;
     }
     let redis = Redis::start(&["--requirepass", "canary"]).await.unwrap();
-    let ground = Ground::plain().await;
+    let ground = TestEnv::plain().await;
     let storage = ground.redis(&format!("addr: \"127.0.0.1:{}\"", redis.port));
     let gateway = ground.gateway(&storage).await;
     let mut login = Login::new(gateway.url().trim_end_matches("/mcp"), "ann");
@@ -222,11 +222,11 @@ async fn logins_continue_after_redis_password_rotation() {
         redis.cli(&asked("other", &format!("CLIENT KILL TYPE {kind}"))).await.unwrap();
     }
     let mut taken = login.takes(Step::Refresh).await.unwrap();
-    while let Taken::Unanswered(why) = taken {
+    while let StepOutcome::Unanswered(why) = taken {
         assert!(Instant::now() < deadline, "{why}");
         taken = login.takes(Step::Refresh).await.unwrap();
     }
-    assert!(matches!(taken, Taken::Done), "{taken:?}\n{}", gateway.log());
+    assert!(matches!(taken, StepOutcome::Done), "{taken:?}\n{}", gateway.log());
     let log = gateway.log();
     assert!(!log.contains("canary"), "{log}");
 }

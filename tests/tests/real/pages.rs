@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use vmcp_auth_store::CodeChallenge;
 use vmcp_tests::counterparts::{Browser, Gateway, Sight, UpstreamProvider, Window, skipped};
 
-use super::auth_server::{VERIFIER, World, register, token};
+use super::auth_server::{AuthServerEnv, VERIFIER, register, token};
 
 /// A server, and a client that listens on loopback.
 struct Place {
@@ -29,7 +29,7 @@ impl Place {
 
     /// Starts a server with a client of this name.
     async fn with_client(name: &str) -> Self {
-        let world = World::start().await;
+        let world = AuthServerEnv::start().await;
         let client = world.register_as(name).await;
         let providers = vec![world.first(), world.second()];
         Self::of(world.issuer.clone(), providers, client, Box::new(world)).await

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use vmcp_tests::counterparts::{Asked, Era, Fixture, Gateway, ask, skipped};
+use vmcp_tests::counterparts::{Era, Fixture, Gateway, ServerRequestReport, ask, skipped};
 use vmcp_tests::fixture::Generation;
 
 const CALLS: usize = 5;
 
 /// Asserts that each call triggered its own server request once, and got its own response.
-fn assert_nothing_crossed(asked: &Asked, name: &str) {
+fn assert_nothing_crossed(asked: &ServerRequestReport, name: &str) {
     let mut questions = asked.asked.clone();
     questions.sort();
     let expected: Vec<String> = (0..CALLS).map(|number| format!("{name}-{number}")).collect();

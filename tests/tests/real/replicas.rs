@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use tokio::time::{Duration, timeout};
 use vmcp_tests::caller::Caller;
 use vmcp_tests::counterparts::{Gateway, Redis, skipped};
-use vmcp_tests::front::Front;
-use vmcp_tests::steps::{Login, Step, Taken};
+use vmcp_tests::load_balancer::LoadBalancer;
+use vmcp_tests::login_steps::{Login, Step, StepOutcome};
 
-use crate::issuing::Ground;
+use crate::issuing::TestEnv;
 
 /// Timeout for the propagation of a change to the other replica.
 const SOON: Duration = Duration::from_secs(10);
@@ -20,10 +20,10 @@ const SOON: Duration = Duration::from_secs(10);
 const MOST: usize = 10;
 
 /// Two replicas and their surroundings.
-struct Pair {
-    ground: Ground,
+struct ReplicaPair {
+    ground: TestEnv,
     redis: Redis,
-    front: Front,
+    front: LoadBalancer,
     /// The first one receives the clients.
     replicas: [Replica; 2],
     /// Additional keys of `authServer`.
@@ -33,27 +33,27 @@ struct Pair {
 struct Replica {
     gateway: Gateway,
     /// Proxy between the replicas and Redis.
-    wire: Front,
+    wire: LoadBalancer,
 }
 
 impl Replica {
-    async fn start(ground: &Ground, redis: &Redis, front: &Front, more: &str) -> Self {
-        let wire = Front::start().await.unwrap();
+    async fn start(ground: &TestEnv, redis: &Redis, front: &LoadBalancer, more: &str) -> Self {
+        let wire = LoadBalancer::start().await.unwrap();
         wire.leads_to(redis.port);
         let storage = ground.redis(&format!("addr: \"127.0.0.1:{}\"", wire.port())) + more;
         Self { gateway: ground.replica(&front.origin(), &storage).await, wire }
     }
 }
 
-impl Pair {
+impl ReplicaPair {
     async fn start() -> Self {
         Self::with("").await
     }
 
     async fn with(more: &'static str) -> Self {
         let redis = Redis::start(&["--requirepass", "canary"]).await.unwrap();
-        let ground = Ground::plain().await;
-        let front = Front::start().await.unwrap();
+        let ground = TestEnv::plain().await;
+        let front = LoadBalancer::start().await.unwrap();
         let replica = async || Replica::start(&ground, &redis, &front, more).await;
         let replicas = [replica().await, replica().await];
         front.leads_to(replicas[0].gateway.port());
@@ -86,9 +86,9 @@ impl Pair {
     /// Returns `true` if the login started over.
     async fn goes_on(&self, login: &mut Login, step: Step) -> bool {
         let refused = match login.takes(step).await.unwrap() {
-            Taken::Done => false,
-            Taken::Refused(_) => true,
-            unanswered @ Taken::Unanswered(_) => panic!("{step:?}: {unanswered:?}"),
+            StepOutcome::Done => false,
+            StepOutcome::Refused(_) => true,
+            unanswered @ StepOutcome::Unanswered(_) => panic!("{step:?}: {unanswered:?}"),
         };
         if refused {
             for step in Step::ALL.into_iter().skip(1).take_while(|one| *one != step) {
@@ -115,7 +115,7 @@ impl Pair {
 
 async fn done(login: &mut Login, step: Step) {
     let taken = login.takes(step).await.unwrap();
-    assert!(matches!(taken, Taken::Done), "{step:?}: {taken:?}");
+    assert!(matches!(taken, StepOutcome::Done), "{step:?}: {taken:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -123,7 +123,7 @@ async fn flows_continue_at_the_other_replica() {
     if skipped() {
         return;
     }
-    let mut pair = Pair::start().await;
+    let mut pair = ReplicaPair::start().await;
     let mut login = pair.login("ann");
     for step in Step::ALL {
         done(&mut login, step).await;
@@ -140,7 +140,7 @@ async fn session_revocation_reaches_the_other_replica() {
     if skipped() {
         return;
     }
-    let pair = Pair::start().await;
+    let pair = ReplicaPair::start().await;
     let mut login = pair.login("ann");
     login.goes(Step::Token).await.unwrap();
     let there = pair.replicas[1].gateway.url();
@@ -169,7 +169,7 @@ async fn resumed_replica_does_not_use_unlinked_token() {
     if skipped() {
         return;
     }
-    let mut pair = Pair::start().await;
+    let mut pair = ReplicaPair::start().await;
     let mut login = pair.login("ann");
     login.goes(Step::Token).await.unwrap();
     // Both replicas have it cached.
@@ -194,10 +194,10 @@ async fn rejects_other_provider_under_known_name_at_startup() {
     if skipped() {
         return;
     }
-    let pair = Pair::start().await;
+    let pair = ReplicaPair::start().await;
     pair.login("ann").goes(Step::Token).await.unwrap();
     // Other providers of the same names, with equal settings otherwise.
-    let elsewhere = Ground::plain().await;
+    let elsewhere = TestEnv::plain().await;
     let storage = pair.ground.redis(&format!("addr: \"127.0.0.1:{}\"", pair.redis.port));
     let config = elsewhere.config(&pair.front.origin(), &storage);
     let refused = Gateway::start(&config).await.err().map(|fault| fault.to_string());
@@ -214,7 +214,7 @@ async fn login_survives_replica_kill_after_any_step() {
     if skipped() {
         return;
     }
-    let mut pair = Pair::start().await;
+    let mut pair = ReplicaPair::start().await;
     for last in Step::ALL {
         let mut login = pair.login("ann");
         for step in Step::ALL {
@@ -232,7 +232,7 @@ async fn login_recovers_from_replica_kill_before_response() {
     if skipped() {
         return;
     }
-    let mut pair = Pair::start().await;
+    let mut pair = ReplicaPair::start().await;
     let mut anew = Vec::new();
     for lost in Step::ALL {
         let mut login = pair.login("ann");
@@ -241,7 +241,7 @@ async fn login_recovers_from_replica_kill_before_response() {
         }
         pair.front.loses_an_answer();
         let taken = login.takes(lost).await.unwrap();
-        assert!(matches!(taken, Taken::Unanswered(_)), "{lost:?}: {taken:?}");
+        assert!(matches!(taken, StepOutcome::Unanswered(_)), "{lost:?}: {taken:?}");
         pair.kill().await;
         anew.extend(pair.goes_on(&mut login, lost).await.then_some(lost));
     }
@@ -254,7 +254,7 @@ async fn login_recovers_from_replica_kill_between_redis_requests() {
     if skipped() {
         return;
     }
-    let mut pair = Pair::start().await;
+    let mut pair = ReplicaPair::start().await;
     let mut points = Vec::new();
     for killed in Step::ALL {
         for before in 0..=MOST {
@@ -274,7 +274,7 @@ async fn login_recovers_from_replica_kill_between_redis_requests() {
                     }
                 }
             };
-            if let Taken::Done = taken.unwrap() {
+            if let StepOutcome::Done = taken.unwrap() {
                 // The step made fewer Redis requests than that.
                 pair.kill().await;
                 break;

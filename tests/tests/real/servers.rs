@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use tokio::time::timeout;
-use vmcp_tests::counterparts::{Backend, Client, Era, Gateway, Plan, Seen, skipped};
+use vmcp_tests::counterparts::{Backend, Client, ClientReport, Era, Gateway, Plan, skipped};
 
 /// Prefixes of each backend's tools.
 const PREFIXES: [&str; 4] = ["everything_", "oldthing_", "time_", "memory_"];
@@ -48,7 +48,7 @@ impl Backends {
     }
 }
 
-async fn call(url: &str, era: Era, tool: &str, arguments: serde_json::Value) -> Seen {
+async fn call(url: &str, era: Era, tool: &str, arguments: serde_json::Value) -> ClientReport {
     let arguments = arguments.as_object().cloned().unwrap_or_default();
     let plan = Plan { tool: Some(tool.to_owned()), arguments, ..Plan::default() };
     Client::PythonMcp.run(url, era, &plan).await.unwrap()

@@ -20,8 +20,8 @@ use vmcp_core::{Body, BoxError, Clock};
 use vmcp_egress::{Egress, FetchPolicy, Fetcher};
 use vmcp_tests::authority::Authority;
 use vmcp_tests::counterparts::{Redis, skipped};
-use vmcp_tests::front::Front;
-use vmcp_tests::steps::{Login, Step, Taken};
+use vmcp_tests::load_balancer::LoadBalancer;
+use vmcp_tests::login_steps::{Login, Step, StepOutcome};
 use vmcp_upstream::{
     Client, Endpoint, FieldMapping, Kind, MemoryRegistrations, Oauth2, Params, Provider,
     StaticClient, UserInfo,
@@ -38,9 +38,9 @@ const KEPT: Duration = Duration::from_secs(301);
 const SOON: Duration = Duration::from_secs(10);
 
 /// Two replicas behind a load balancer, and the document's host.
-struct World {
+struct TestEnv {
     clock: Clock,
-    front: Front,
+    front: LoadBalancer,
     replicas: Vec<Replica>,
     redis: Redis,
     authority: Authority,
@@ -61,12 +61,12 @@ fn document() -> Value {
         "grant_types": ["authorization_code", "refresh_token"], "token_endpoint_auth_method": "none" })
 }
 
-impl World {
+impl TestEnv {
     async fn start() -> Self {
         let signing = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
         let mut world = Self {
             clock: clock(),
-            front: Front::start().await.unwrap(),
+            front: LoadBalancer::start().await.unwrap(),
             replicas: Vec::new(),
             redis: Redis::start(&[]).await.unwrap(),
             authority: Authority::start().unwrap(),
@@ -190,7 +190,7 @@ impl World {
     async fn refused(&self, login: &mut Login, replica: usize) -> String {
         self.sends_clients_to(replica);
         match login.takes(Step::Refresh).await.unwrap() {
-            Taken::Refused(said) => said,
+            StepOutcome::Refused(said) => said,
             other => panic!("{other:?}"),
         }
     }
@@ -198,7 +198,7 @@ impl World {
 
 async fn done(login: &mut Login, step: Step) {
     let taken = login.takes(step).await.unwrap();
-    assert!(matches!(taken, Taken::Done), "{step:?}: {taken:?}");
+    assert!(matches!(taken, StepOutcome::Done), "{step:?}: {taken:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -207,7 +207,7 @@ async fn withdrawn_document_ends_grants_on_all_replicas() {
         return;
     }
     for status in [StatusCode::NOT_FOUND, StatusCode::GONE] {
-        let mut world = World::start().await;
+        let mut world = TestEnv::start().await;
         let (mut login, mut other) = (world.logged_in("ann").await, world.logged_in("bob").await);
         *world.document.lock().unwrap() = (status, Value::Null);
         world.clock.advance(KEPT);
@@ -238,7 +238,7 @@ async fn changed_document_counts_on_all_replicas() {
     if skipped() {
         return;
     }
-    let world = World::start().await;
+    let world = TestEnv::start().await;
     let mut login = world.logged_in("ann").await;
     for (member, value, error) in [
         ("grant_types", json!(["authorization_code"]), "unauthorized_client"),

@@ -20,8 +20,8 @@ use crate::{
 };
 
 type Sent = Request<Full<Bytes>>;
-type Answer = Response<Full<Bytes>>;
-type Backends = mock::Handle<Sent, Answer>;
+type TestResponse = Response<Full<Bytes>>;
+type Backends = mock::Handle<Sent, TestResponse>;
 
 /// 2015-08-30, 12:36:00 UTC.
 const WHEN: u64 = 1_440_938_160;
@@ -114,7 +114,7 @@ fn key_id(headers: &HeaderMap) -> String {
 async fn exchange<A: AssumeRole>(
     layer: &AwsStsLayer<A>,
     request: Sent,
-    mut answer: impl FnMut(usize) -> Answer + Send + 'static,
+    mut answer: impl FnMut(usize) -> TestResponse + Send + 'static,
 ) -> (Result<Response<Bytes>, BoxError>, Vec<Sent>) {
     let (inner, mut handle): (_, Backends) = mock::pair();
     let serving = tokio::spawn(async move {
@@ -135,7 +135,7 @@ async fn exchange<A: AssumeRole>(
     (answer, serving.await.unwrap())
 }
 
-fn fine(_: usize) -> Answer {
+fn fine(_: usize) -> TestResponse {
     Response::new(Full::new(Bytes::from_static(b"fine")))
 }
 
@@ -474,7 +474,7 @@ async fn rejects_expired_credentials() {
     assert!(sent.is_empty());
 }
 
-fn forbidden(body: &'static str) -> Answer {
+fn forbidden(body: &'static str) -> TestResponse {
     let mut answer = Response::new(Full::new(Bytes::from_static(body.as_bytes())));
     *answer.status_mut() = StatusCode::FORBIDDEN;
     answer
@@ -596,8 +596,9 @@ async fn signs_bodies_up_to_ten_mebibytes() {
 #[tokio::test]
 async fn forwards_inner_readiness() {
     let (assume, _) = sts();
-    let (mut service, mut handle) =
-        mock::spawn_with(|inner: mock::Mock<Sent, Answer>| layer(assume.clone()).layer(inner));
+    let (mut service, mut handle) = mock::spawn_with(|inner: mock::Mock<Sent, TestResponse>| {
+        layer(assume.clone()).layer(inner)
+    });
     handle.allow(0);
     assert_pending!(service.poll_ready());
     handle.allow(1);

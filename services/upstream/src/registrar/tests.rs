@@ -8,13 +8,13 @@ const OPENID: &str = "https://id.example/.well-known/openid-configuration";
 
 /// Store that keeps registrations as text, like a real one.
 #[derive(Default)]
-struct Kept {
+struct TextStore {
     text: Mutex<Option<String>>,
     key: Mutex<Option<RegistrationKey>>,
     fails: AtomicBool,
 }
 
-impl Registrations for Kept {
+impl Registrations for TextStore {
     fn get<'a>(&'a self, _: &'a RegistrationKey) -> RegistrationsFuture<'a, Option<Registration>> {
         Box::pin(async {
             if self.fails.load(Ordering::Relaxed) {
@@ -56,7 +56,7 @@ fn at_endpoint() -> DynamicClient {
 fn registrar(
     fake: &FakeProvider,
     dynamic: DynamicClient,
-    stored: &Arc<Kept>,
+    stored: &Arc<TextStore>,
     clock: &Clock,
 ) -> Registrar {
     let settings = plain(oauth2(Client::Static(StaticClient::new("unused", None).unwrap())));
@@ -64,7 +64,7 @@ fn registrar(
         configured: ProviderHttp::new(fake.client(false)),
         supplied: ProviderHttp::new(fake.client(true)),
     };
-    let stored: Arc<Kept> = Arc::clone(stored);
+    let stored: Arc<TextStore> = Arc::clone(stored);
     Registrar::new(&settings, dynamic, http_clients, stored, clock.clone()).unwrap()
 }
 
@@ -182,7 +182,7 @@ async fn rejects_unusable_registrations() {
 
 #[tokio::test(start_paused = true)]
 async fn registration_is_shared_by_replicas_and_restarts() {
-    let (fake, stored, clock) = (FakeProvider::new(), Arc::<Kept>::default(), clock());
+    let (fake, stored, clock) = (FakeProvider::new(), Arc::<TextStore>::default(), clock());
     let first = registrar(&fake, discovered(), &stored, &clock);
     let all = futures_util::future::join_all((0..50).map(|_| first.current())).await;
     assert!(all.iter().all(Result::is_ok));
@@ -206,7 +206,7 @@ fn scopes_digest_ignores_order() {
 
 #[tokio::test(start_paused = true)]
 async fn registers_again_when_expiring_or_forgotten() {
-    let (fake, stored, clock) = (FakeProvider::new(), Arc::<Kept>::default(), clock());
+    let (fake, stored, clock) = (FakeProvider::new(), Arc::<TextStore>::default(), clock());
     let expires = now() + RENEWAL_MARGIN + Duration::from_mins(1);
     fake.state().registered = json!({"client_secret_expires_at": crate::tokens::seconds(expires)});
     let registrar = registrar(&fake, at_endpoint(), &stored, &clock);
@@ -225,7 +225,7 @@ async fn registers_again_when_expiring_or_forgotten() {
 
 #[tokio::test(start_paused = true)]
 async fn failing_store_causes_one_registration() {
-    let (fake, stored, clock) = (FakeProvider::new(), Arc::<Kept>::default(), clock());
+    let (fake, stored, clock) = (FakeProvider::new(), Arc::<TextStore>::default(), clock());
     let registrar = registrar(&fake, at_endpoint(), &stored, &clock);
     stored.fails.store(true, Ordering::Relaxed);
     assert_eq!(
@@ -269,7 +269,7 @@ async fn failed_registration_is_not_repeated_per_login() {
 
 #[tokio::test(start_paused = true)]
 async fn concurrent_replicas_share_one_client() {
-    let (fake, stored, clock) = (FakeProvider::new(), Arc::<Kept>::default(), clock());
+    let (fake, stored, clock) = (FakeProvider::new(), Arc::<TextStore>::default(), clock());
     let [one, two] = [(); 2].map(|()| registrar(&fake, at_endpoint(), &stored, &clock));
     fake.state().counts = true;
     let (first, second) = futures_util::future::join(one.current(), two.current()).await;

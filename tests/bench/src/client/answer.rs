@@ -7,10 +7,10 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::Fault;
+use crate::BoxError;
 
 #[derive(Deserialize)]
-struct Answer<'a> {
+struct ResponseMessage<'a> {
     #[serde(borrow)]
     id: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -58,8 +58,8 @@ struct Tool<'a> {
 }
 
 /// Parses the result in `message`, which has to be the response to `id`.
-fn result<'a, T: Deserialize<'a>>(message: &'a [u8], id: u64) -> Result<T, Fault> {
-    let answer: Answer<'a> = serde_json::from_slice(message)?;
+fn result<'a, T: Deserialize<'a>>(message: &'a [u8], id: u64) -> Result<T, BoxError> {
+    let answer: ResponseMessage<'a> = serde_json::from_slice(message)?;
     if let Some(error) = answer.error {
         return Err(format!("error {error}").into());
     }
@@ -71,7 +71,7 @@ fn result<'a, T: Deserialize<'a>>(message: &'a [u8], id: u64) -> Result<T, Fault
 }
 
 /// Checks that `message` is an `initialize` result with this `revision`.
-pub(super) fn welcome(message: &[u8], id: u64, revision: &str) -> Result<(), Fault> {
+pub(super) fn welcome(message: &[u8], id: u64, revision: &str) -> Result<(), BoxError> {
     let Welcome { protocol_version } = result(message, id)?;
     if protocol_version == revision {
         Ok(())
@@ -81,7 +81,7 @@ pub(super) fn welcome(message: &[u8], id: u64, revision: &str) -> Result<(), Fau
 }
 
 /// Returns the text of a successful call, as JSON.
-pub(super) fn text(message: &[u8], id: u64) -> Result<&RawValue, Fault> {
+pub(super) fn text(message: &[u8], id: u64) -> Result<&RawValue, BoxError> {
     let CallResult { content: [Content { text }], is_error } = result(message, id)?;
     if is_error { Err(format!("the tool failed: {text}").into()) } else { Ok(text) }
 }
@@ -91,7 +91,7 @@ pub(super) fn page(
     message: &[u8],
     id: u64,
     names: &mut BTreeSet<String>,
-) -> Result<Option<String>, Fault> {
+) -> Result<Option<String>, BoxError> {
     let Page { tools, next_cursor } = result(message, id)?;
     for Tool { name } in tools {
         if !names.insert(name.clone().into_owned()) {
@@ -102,9 +102,9 @@ pub(super) fn page(
 }
 
 /// Returns the message in an event stream that responds to `id`.
-pub(super) fn in_stream(stream: &Bytes, id: u64) -> Result<Bytes, Fault> {
+pub(super) fn in_stream(stream: &Bytes, id: u64) -> Result<Bytes, BoxError> {
     let answers = |message: &[u8]| {
-        serde_json::from_slice::<Answer<'_>>(message).is_ok_and(|message| {
+        serde_json::from_slice::<ResponseMessage<'_>>(message).is_ok_and(|message| {
             message.method.is_none()
                 && message.id.and_then(|found| found.get().parse().ok()) == Some(id)
         })

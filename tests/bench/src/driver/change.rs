@@ -8,9 +8,9 @@ use futures_util::future::try_join_all;
 use tokio::time::{Instant, sleep};
 
 use super::Effort;
-use super::table::{Measured, Pair};
-use super::world::{Backend, Front, GLANCE, PATIENCE, World};
-use crate::Fault;
+use super::table::{Comparison, Measurement};
+use super::test_bed::{Backend, POLL_INTERVAL, Target, TestBed, WAIT_TIMEOUT};
+use crate::BoxError;
 use crate::client::Client;
 use crate::summary::{median, micros};
 use crate::usage::Usage;
@@ -30,7 +30,7 @@ struct Sample {
     list: f64,
 }
 
-pub(super) async fn measure(world: &World, effort: Effort) -> Result<Measured, Fault> {
+pub(super) async fn measure(world: &TestBed, effort: Effort) -> Result<Measurement, BoxError> {
     let mut gateway = world.gateway.client(world.generation)?;
     let mut proxy = world.list_proxy.client(world.generation)?;
     gateway.open().await?;
@@ -50,25 +50,25 @@ pub(super) async fn measure(world: &World, effort: Effort) -> Result<Measured, F
             client.end(session).await?;
         }
     }
-    let pair = |figure: fn(&Sample) -> f64| Pair {
+    let pair = |figure: fn(&Sample) -> f64| Comparison {
         gateway: median(samples.0.iter().map(figure).collect()),
         proxy: median(samples.1.iter().map(figure).collect()),
     };
-    Ok(Measured {
+    Ok(Measurement {
         p50: Some(pair(|sample| sample.list)),
         cpu: Some(pair(|sample| sample.cpu)),
-        ..Measured::default()
+        ..Measurement::default()
     })
 }
 
-async fn after_change(world: &World, client: &mut Client) -> Result<Sample, Fault> {
+async fn after_change(world: &TestBed, client: &mut Client) -> Result<Sample, BoxError> {
     sleep(QUIET).await;
     let asked = world.stats().await?;
     let before = Usage::of(world.gateway.pid())?;
     let names = try_join_all(world.backends.iter().map(Backend::change)).await?;
     let names: BTreeSet<_> =
         (1..).zip(names).map(|(number, name): (usize, _)| format!("be{number}_{name}")).collect();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + WAIT_TIMEOUT;
     // No request is sent before the gateway has processed the notifications: polling would be measured too.
     loop {
         let now = world.stats().await?;
@@ -78,7 +78,7 @@ async fn after_change(world: &World, client: &mut Client) -> Result<Sample, Faul
         if Instant::now() > deadline {
             return Err("the gateway does not ask backends that announced a change".into());
         }
-        sleep(GLANCE).await;
+        sleep(POLL_INTERVAL).await;
     }
     sleep(QUIET).await;
     let start = Instant::now();
@@ -93,7 +93,7 @@ async fn after_change(world: &World, client: &mut Client) -> Result<Sample, Faul
 }
 
 /// Measures one list through the proxy after the same pause.
-async fn plain(proxy: &Front, client: &mut Client) -> Result<Sample, Fault> {
+async fn plain(proxy: &Target, client: &mut Client) -> Result<Sample, BoxError> {
     sleep(QUIET * 2).await;
     let before = Usage::of(proxy.pid())?;
     let start = Instant::now();

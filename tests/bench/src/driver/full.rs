@@ -15,9 +15,9 @@ use super::http::fetch;
 use super::outside::Outside;
 use super::policies::policies;
 use super::programs::Programs;
+use super::test_bed::{POLL_INTERVAL, Target, WAIT_TIMEOUT};
 use super::tokens::{AUDIENCE, Algorithm};
-use super::world::{Front, GLANCE, PATIENCE};
-use crate::Fault;
+use crate::BoxError;
 
 /// Default trace sampling ratio.
 const SAMPLED: &str = "0.05";
@@ -46,7 +46,7 @@ pub(super) struct Tokens<'a> {
 
 impl Full {
     /// Starts the surroundings, with policies that inspect `arguments` or with none that does.
-    pub(super) async fn start(programs: &Programs, arguments: bool) -> Result<Self, Fault> {
+    pub(super) async fn start(programs: &Programs, arguments: bool) -> Result<Self, BoxError> {
         let outside = Outside::start().await?;
         let repeated = programs.scratch("tokens-repeated");
         outside.keys().write_repeated(outside.url(), &repeated)?;
@@ -81,7 +81,7 @@ impl Full {
     }
 
     /// Returns one valid token with its scheme.
-    pub(super) fn bearer(&self) -> Result<HeaderValue, Fault> {
+    pub(super) fn bearer(&self) -> Result<HeaderValue, BoxError> {
         let tokens = fs::read_to_string(&self.repeated)?;
         let token = tokens.lines().next().ok_or("there are no tokens")?;
         Ok(HeaderValue::from_str(&format!("Bearer {token}"))?)
@@ -97,7 +97,7 @@ impl Full {
         &self,
         algorithm: Algorithm,
         count: usize,
-    ) -> Result<Tokens<'_>, Fault> {
+    ) -> Result<Tokens<'_>, BoxError> {
         let (keys, url, file) =
             (Arc::clone(self.outside.keys()), self.outside.url().to_owned(), self.new.clone());
         // Signing takes seconds, and the collector shares this thread.
@@ -106,17 +106,17 @@ impl Full {
     }
 
     /// Truncates the audit log.
-    pub(super) fn forget(&self) -> Result<(), Fault> {
+    pub(super) fn forget(&self) -> Result<(), BoxError> {
         Ok(File::options().write(true).open(&self.audit)?.set_len(0)?)
     }
 
     /// Checks that all features were on while `front` was measured and that all of its `requests` were audited.
     pub(super) async fn prove(
         &self,
-        front: &Front,
+        front: &Target,
         requests: u64,
         effort: Effort,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), BoxError> {
         let refused = fetch(Method::POST, front.address(), "/mcp").await?.status();
         if refused != StatusCode::UNAUTHORIZED {
             return Err(format!("without a token the gateway answers {refused}").into());
@@ -134,8 +134,8 @@ impl Full {
     }
 
     /// Waits until this many requests are audited: a request without audit event costs less than it should.
-    async fn recorded(&self, requests: u64) -> Result<(), Fault> {
-        let deadline = Instant::now() + PATIENCE;
+    async fn recorded(&self, requests: u64) -> Result<(), BoxError> {
+        let deadline = Instant::now() + WAIT_TIMEOUT;
         loop {
             let mut found = 0;
             for line in BufReader::new(File::open(&self.audit)?).lines() {
@@ -148,7 +148,7 @@ impl Full {
             if Instant::now() > deadline {
                 return Err(format!("{found} of {requests} requests are on record").into());
             }
-            sleep(GLANCE).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 }

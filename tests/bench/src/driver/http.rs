@@ -8,7 +8,7 @@ use hyper::client::conn::http1::handshake;
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::Fault;
+use crate::BoxError;
 
 /// Maximum response size in bytes.
 const LARGEST: usize = 1 << 20;
@@ -18,7 +18,7 @@ pub(super) async fn fetch(
     method: Method,
     address: &str,
     path: &str,
-) -> Result<Response<Bytes>, Fault> {
+) -> Result<Response<Bytes>, BoxError> {
     let stream = TcpStream::connect(address).await?;
     let (mut sender, connection) = handshake(TokioIo::new(stream)).await?;
     tokio::spawn(async move { _ = connection.await });
@@ -33,6 +33,6 @@ pub(super) async fn fetch(
 }
 
 /// Returns an unused loopback port.
-pub(super) async fn free_port() -> Result<u16, Fault> {
+pub(super) async fn free_port() -> Result<u16, BoxError> {
     Ok(TcpListener::bind("127.0.0.1:0").await?.local_addr()?.port())
 }

@@ -7,15 +7,15 @@ use super::Effort;
 use super::full::Tokens;
 use super::programs::Programs;
 use super::rows::{BACKENDS, Load};
-use super::table::{Measured, Pair};
-use super::world::{Front, World};
+use super::table::{Comparison, Measurement};
+use super::test_bed::{Target, TestBed};
 use crate::load::{Mode, Report};
 use crate::summary::median;
-use crate::{Fault, Generation};
+use crate::{BoxError, Generation};
 
 /// Options of one run of the load tool.
 #[derive(Debug)]
-pub(super) struct Order<'a> {
+pub(super) struct LoadOptions<'a> {
     pub(super) generation: Generation,
     pub(super) mode: Mode,
     pub(super) tools: &'a [String],
@@ -35,9 +35,9 @@ pub(super) const TARGET: &str = "target";
 /// Puts load on `front` and returns the report if it contains no error.
 pub(super) async fn run(
     programs: &Programs,
-    front: &Front,
-    order: &Order<'_>,
-) -> Result<Report, Fault> {
+    front: &Target,
+    order: &LoadOptions<'_>,
+) -> Result<Report, BoxError> {
     let mode = order.mode.to_possible_value().ok_or("no such mode")?;
     let mut command = Command::new(&programs.load);
     command.kill_on_drop(true);
@@ -81,10 +81,10 @@ pub(super) async fn run(
 /// Measures one row.
 pub(super) async fn measure(
     load: &Load,
-    world: &World,
+    world: &TestBed,
     programs: &Programs,
     effort: Effort,
-) -> Result<Measured, Fault> {
+) -> Result<Measurement, BoxError> {
     let mut reports = (Vec::new(), Vec::new());
     if let Some(full) = &world.full {
         full.forget()?;
@@ -104,11 +104,11 @@ pub(super) async fn measure(
         let requests = warmup(load, effort) + effort.requests(load.requests);
         full.prove(&world.gateway, requests * reports.0.len() as u64, effort).await?;
     }
-    let pair = |figure: fn(&Report) -> f64| Pair {
+    let pair = |figure: fn(&Report) -> f64| Comparison {
         gateway: median(reports.0.iter().map(figure).collect()),
         proxy: median(reports.1.iter().map(figure).collect()),
     };
-    Ok(Measured {
+    Ok(Measurement {
         rate: Some(pair(|report| report.rate)),
         p50: Some(pair(|report| report.p50_us)),
         p99: Some(pair(|report| report.p99_us)),
@@ -120,9 +120,9 @@ pub(super) async fn measure(
 /// Returns the tokens for both targets: the proxy forwards them.
 async fn tokens<'a>(
     load: &Load,
-    world: &'a World,
+    world: &'a TestBed,
     effort: Effort,
-) -> Result<Option<Tokens<'a>>, Fault> {
+) -> Result<Option<Tokens<'a>>, BoxError> {
     let Some(full) = &world.full else { return Ok(None) };
     let Some(algorithm) = load.new_tokens else { return Ok(Some(full.repeated())) };
     let requests = warmup(load, effort) + effort.requests(load.requests);
@@ -140,12 +140,12 @@ fn cpu(report: &Report) -> f64 {
 
 async fn once(
     load: &Load,
-    world: &World,
+    world: &TestBed,
     programs: &Programs,
     effort: Effort,
     tokens: Option<Tokens<'_>>,
     gateway: bool,
-) -> Result<Report, Fault> {
+) -> Result<Report, BoxError> {
     let tools: Vec<String> = match (gateway, load.spread) {
         (true, true) => (1..=BACKENDS).map(|number| format!("be{number}_echo")).collect(),
         (true, false) => vec!["be1_echo".to_owned()],
@@ -156,7 +156,7 @@ async fn once(
         (false, Mode::List) => &world.list_proxy,
         (false, _) => &world.proxy,
     };
-    let order = Order {
+    let order = LoadOptions {
         generation: world.generation,
         mode: load.mode,
         tools: &tools,
@@ -183,7 +183,7 @@ async fn once(
 }
 
 /// Checks that every call reached its backend exactly once, and no other backend.
-fn arrived(reached: &[u64], report: &Report) -> Result<(), Fault> {
+fn arrived(reached: &[u64], report: &Report) -> Result<(), BoxError> {
     let mut expected = vec![0; reached.len()];
     for (tool, sent) in &report.sent {
         let number = tool.strip_prefix("be").and_then(|rest| rest.split_once('_'));

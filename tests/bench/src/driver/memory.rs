@@ -5,12 +5,12 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::Effort;
-use super::load::{Order, TARGET, run};
+use super::load::{LoadOptions, TARGET, run};
 use super::programs::Programs;
 use super::rows::{IdleSessions, TOOLS};
-use super::table::{Measured, Pair};
-use super::world::{ANYBODY, Front, GLANCE, PATIENCE, World};
-use crate::Fault;
+use super::table::{Comparison, Measurement};
+use super::test_bed::{ANONYMOUS, POLL_INTERVAL, Target, TestBed, WAIT_TIMEOUT};
+use crate::BoxError;
 use crate::load::{Cost, Mode, Report};
 use crate::summary::median;
 use crate::usage::Usage;
@@ -25,16 +25,16 @@ const REST: u64 = 2_000;
 const WARMUP: u64 = 500;
 
 pub(super) async fn idle(
-    world: &World,
+    world: &TestBed,
     programs: &Programs,
     effort: Effort,
-) -> Result<Measured, Fault> {
+) -> Result<Measurement, BoxError> {
     let mut pairs = Vec::new();
     for _ in 0..effort.samples(SAMPLES) {
         let asked = world.stats().await?;
-        let gateway = Front::gateway(programs, &world.backends, ANYBODY).await?;
-        let proxy = Front::proxy(programs, &world.backends[0]).await?;
-        let deadline = Instant::now() + PATIENCE;
+        let gateway = Target::gateway(programs, &world.backends, ANONYMOUS).await?;
+        let proxy = Target::proxy(programs, &world.backends[0]).await?;
+        let deadline = Instant::now() + WAIT_TIMEOUT;
         loop {
             let now = world.stats().await?;
             if asked.iter().zip(&now).all(|(asked, now)| now.list > asked.list) {
@@ -43,10 +43,10 @@ pub(super) async fn idle(
             if Instant::now() > deadline {
                 return Err("the gateway does not ask what its backends offer".into());
             }
-            sleep(GLANCE).await;
+            sleep(POLL_INTERVAL).await;
         }
         sleep(Duration::from_millis(effort.scaled(REST))).await;
-        pairs.push(Pair { gateway: resident(&gateway)?, proxy: resident(&proxy)? });
+        pairs.push(Comparison { gateway: resident(&gateway)?, proxy: resident(&proxy)? });
         gateway.end().await?;
         proxy.end().await?;
     }
@@ -55,15 +55,15 @@ pub(super) async fn idle(
 
 pub(super) async fn sessions(
     sessions: &IdleSessions,
-    world: &World,
+    world: &TestBed,
     programs: &Programs,
     effort: Effort,
-) -> Result<Measured, Fault> {
+) -> Result<Measurement, BoxError> {
     let backends = &world.backends[..sessions.backends];
     let tools: Vec<String> =
         (1..=backends.len()).map(|number| format!("be{number}_echo")).collect();
     let plain = ["echo".to_owned()];
-    let order = |tools, expect_tools| Order {
+    let order = |tools, expect_tools| LoadOptions {
         generation: world.generation,
         mode: Mode::Hold,
         tools,
@@ -84,14 +84,14 @@ pub(super) async fn sessions(
     };
     let mut pairs = Vec::new();
     for _ in 0..effort.samples(SAMPLES) {
-        let front = Front::gateway(programs, backends, ANYBODY).await?;
+        let front = Target::gateway(programs, backends, ANONYMOUS).await?;
         front.until_listed(world.generation, None, TOOLS * backends.len()).await?;
         let report = run(programs, &front, &order(&tools[..], TOOLS * backends.len())).await?;
         let gateway = per_session(&report)?;
         front.end().await?;
-        let front = Front::proxy(programs, &backends[0]).await?;
+        let front = Target::proxy(programs, &backends[0]).await?;
         let report = run(programs, &front, &order(&plain[..], TOOLS)).await?;
-        pairs.push(Pair { gateway, proxy: per_session(&report)? });
+        pairs.push(Comparison { gateway, proxy: per_session(&report)? });
         front.end().await?;
     }
     Ok(value(&pairs))
@@ -99,12 +99,12 @@ pub(super) async fn sessions(
 
 pub(super) async fn connections(
     count: usize,
-    world: &World,
+    world: &TestBed,
     programs: &Programs,
     effort: Effort,
-) -> Result<Measured, Fault> {
+) -> Result<Measurement, BoxError> {
     let (prefixed, plain) = (["be1_echo".to_owned()], ["echo".to_owned()]);
-    let order = |tools| Order {
+    let order = |tools| LoadOptions {
         generation: world.generation,
         mode: Mode::Call,
         tools,
@@ -119,30 +119,30 @@ pub(super) async fn connections(
     };
     let mut pairs = Vec::new();
     for _ in 0..effort.samples(SAMPLES) {
-        let front = Front::gateway(programs, &world.backends, ANYBODY).await?;
+        let front = Target::gateway(programs, &world.backends, ANONYMOUS).await?;
         let report = run(programs, &front, &order(&prefixed)).await?;
         let gateway = small(cost(&report)?.after_kib) / 1024.0;
         front.end().await?;
-        let front = Front::proxy(programs, &world.backends[0]).await?;
+        let front = Target::proxy(programs, &world.backends[0]).await?;
         let report = run(programs, &front, &order(&plain)).await?;
-        pairs.push(Pair { gateway, proxy: small(cost(&report)?.after_kib) / 1024.0 });
+        pairs.push(Comparison { gateway, proxy: small(cost(&report)?.after_kib) / 1024.0 });
         front.end().await?;
     }
     Ok(value(&pairs))
 }
 
-fn value(pairs: &[Pair]) -> Measured {
+fn value(pairs: &[Comparison]) -> Measurement {
     let gateway = median(pairs.iter().map(|pair| pair.gateway).collect());
     let proxy = median(pairs.iter().map(|pair| pair.proxy).collect());
-    Measured { value: Some(Pair { gateway, proxy }), ..Measured::default() }
+    Measurement { value: Some(Comparison { gateway, proxy }), ..Measurement::default() }
 }
 
-fn cost(report: &Report) -> Result<Cost, Fault> {
+fn cost(report: &Report) -> Result<Cost, BoxError> {
     report.processes.get(TARGET).copied().ok_or_else(|| "nothing was watched".into())
 }
 
 /// Returns the resident memory in MiB.
-fn resident(front: &Front) -> Result<f64, Fault> {
+fn resident(front: &Target) -> Result<f64, BoxError> {
     Ok(small(Usage::of(front.pid())?.resident_kib) / 1024.0)
 }
 

@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use super::tokens::Keys;
-use crate::Fault;
+use crate::BoxError;
 
 /// Issuer and collector behind one address, stopped when this is dropped.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub(super) struct Outside {
 }
 
 impl Outside {
-    pub(super) async fn start() -> Result<Self, Fault> {
+    pub(super) async fn start() -> Result<Self, BoxError> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("http://{}", listener.local_addr()?);
         let keys = Arc::new(Keys::generate());

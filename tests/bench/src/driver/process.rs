@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-use crate::Fault;
+use crate::BoxError;
 
 /// Startup timeout of a tool.
 const START: Duration = Duration::from_secs(20);
@@ -24,7 +24,7 @@ pub(super) struct Process {
 
 impl Process {
     /// Starts a program that logs to `log`.
-    pub(super) fn start(command: &mut Command, log: &Path) -> Result<Self, Fault> {
+    pub(super) fn start(command: &mut Command, log: &Path) -> Result<Self, BoxError> {
         let child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -39,7 +39,7 @@ impl Process {
     pub(super) async fn announced(
         command: &mut Command,
         log: &Path,
-    ) -> Result<(Self, String), Fault> {
+    ) -> Result<(Self, String), BoxError> {
         let mut process = Self::start(command, log)?;
         let stdout = process.child.stdout.take().ok_or("no stdout")?;
         let mut address = String::new();
@@ -56,17 +56,17 @@ impl Process {
     }
 
     /// Returns `true` if the process has exited.
-    pub(super) fn ended(&mut self) -> Result<bool, Fault> {
+    pub(super) fn ended(&mut self) -> Result<bool, BoxError> {
         Ok(self.child.try_wait()?.is_some())
     }
 
     /// Kills the process and waits for its exit.
-    pub(super) async fn end(mut self) -> Result<(), Fault> {
+    pub(super) async fn end(mut self) -> Result<(), BoxError> {
         Ok(self.child.kill().await?)
     }
 
     /// Returns an error with this text and the end of the log.
-    pub(super) fn fault(&self, what: &str) -> Fault {
+    pub(super) fn fault(&self, what: &str) -> BoxError {
         let log = fs::read_to_string(&self.log).unwrap_or_default();
         let last: Vec<_> = log.lines().rev().take(5).collect();
         let last: Vec<_> = last.into_iter().rev().collect();

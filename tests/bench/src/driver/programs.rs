@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::Fault;
+use crate::BoxError;
 
 /// The programs of a run and a directory for their output.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub(super) struct Programs {
 
 impl Programs {
     /// Finds the tools beside this program, and the gateway at `vmcp`; builds the missing ones.
-    pub(super) fn find(vmcp: Option<PathBuf>, build_tools: bool) -> Result<Self, Fault> {
+    pub(super) fn find(vmcp: Option<PathBuf>, build_tools: bool) -> Result<Self, BoxError> {
         let this = env::current_exe()?;
         let beside = this.parent().ok_or("this program is in no directory")?;
         if build_tools {
@@ -30,7 +30,7 @@ impl Programs {
             || {
                 // Built in a separate run of cargo, so that feature unification with the tools does not affect it.
                 build(beside, "vmcp", &["vmcp"])?;
-                Ok::<_, Fault>(beside.join("vmcp"))
+                Ok::<_, BoxError>(beside.join("vmcp"))
             },
             Ok,
         )?;
@@ -66,7 +66,7 @@ impl Drop for Programs {
 }
 
 /// Builds programs of a package into the directory `profile`, with the profile of this program.
-fn build(profile: &Path, package: &str, bins: &[&str]) -> Result<(), Fault> {
+fn build(profile: &Path, package: &str, bins: &[&str]) -> Result<(), BoxError> {
     let target = profile.parent().ok_or("this program is in no target directory")?;
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(env!("CARGO_MANIFEST_DIR")).args(["build", "--package", package]);

@@ -8,37 +8,37 @@ use tokio::time::{Instant, sleep};
 
 use super::Effort;
 use super::programs::Programs;
-use super::table::{Measured, Pair};
-use super::world::{ANYBODY, Front, PATIENCE, World};
+use super::table::{Comparison, Measurement};
+use super::test_bed::{ANONYMOUS, Target, TestBed, WAIT_TIMEOUT};
 use crate::summary::median;
-use crate::{Fault, Generation};
+use crate::{BoxError, Generation};
 
 /// Number of samples.
 const SAMPLES: usize = 9;
 
 pub(super) async fn measure(
-    world: &World,
+    world: &TestBed,
     programs: &Programs,
     effort: Effort,
-) -> Result<Measured, Fault> {
+) -> Result<Measurement, BoxError> {
     let (mut gateway, mut proxy) = (Vec::new(), Vec::new());
     for _ in 0..effort.samples(SAMPLES) {
         let start = Instant::now();
-        let front = Front::gateway_at_once(programs, &world.backends, ANYBODY).await?;
+        let front = Target::gateway_at_once(programs, &world.backends, ANONYMOUS).await?;
         gateway.push(answered(front, start, world.generation).await?);
         let start = Instant::now();
-        let front = Front::proxy_at_once(programs, &world.backends[0]).await?;
+        let front = Target::proxy_at_once(programs, &world.backends[0]).await?;
         proxy.push(answered(front, start, world.generation).await?);
     }
-    let pair = Pair { gateway: median(gateway), proxy: median(proxy) };
-    Ok(Measured { value: Some(pair), ..Measured::default() })
+    let pair = Comparison { gateway: median(gateway), proxy: median(proxy) };
+    Ok(Measurement { value: Some(pair), ..Measurement::default() })
 }
 
 /// Returns the milliseconds from `start` to the response.
-async fn answered(front: Front, start: Instant, generation: Generation) -> Result<f64, Fault> {
+async fn answered(front: Target, start: Instant, generation: Generation) -> Result<f64, BoxError> {
     // Retries without a sleep: the shortest sleep takes as long as the measured time.
     while TcpStream::connect(front.address()).await.is_err() {
-        if start.elapsed() > PATIENCE {
+        if start.elapsed() > WAIT_TIMEOUT {
             return Err("nobody listens".into());
         }
         yield_now().await;

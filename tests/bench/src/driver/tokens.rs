@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use vmcp_test_support::SigningKey;
 
 use super::policies::{TENANTS, USERS};
-use crate::Fault;
+use crate::BoxError;
 
 /// Audience of the tokens.
 pub(super) const AUDIENCE: &str = "http://localhost/mcp";
@@ -62,7 +62,7 @@ impl Keys {
     }
 
     /// Writes one token a line; line `n` is a token of user `n % 16`.
-    pub(super) fn write_repeated(&self, issuer: &str, to: &Path) -> Result<(), Fault> {
+    pub(super) fn write_repeated(&self, issuer: &str, to: &Path) -> Result<(), BoxError> {
         let now = now()?;
         self.write(to, REPEATED, |serial| {
             (Algorithm::Rs256, claims(issuer, serial % USERS, &format!("r{serial}"), now))
@@ -76,7 +76,7 @@ impl Keys {
         algorithm: Algorithm,
         count: usize,
         to: &Path,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), BoxError> {
         let now = now()?;
         self.write(to, count, |serial| {
             let back = u64::try_from(serial).unwrap_or_default() % 240;
@@ -90,7 +90,7 @@ impl Keys {
         to: &Path,
         count: usize,
         token: impl Fn(usize) -> (Algorithm, Value),
-    ) -> Result<(), Fault> {
+    ) -> Result<(), BoxError> {
         let mut lines = String::new();
         for serial in 0..count {
             let (algorithm, claims) = token(serial);
@@ -122,7 +122,7 @@ fn claims(issuer: &str, user: usize, id: &str, begin: u64) -> Value {
     })
 }
 
-fn now() -> Result<u64, Fault> {
+fn now() -> Result<u64, BoxError> {
     Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs())
 }
 
@@ -140,7 +140,7 @@ mod tests {
         serde_json::from_slice(&URL_SAFE_NO_PAD.decode(part).unwrap()).unwrap()
     }
 
-    fn lines(write: impl Fn(&Path) -> Result<(), Fault>, name: &str) -> Vec<String> {
+    fn lines(write: impl Fn(&Path) -> Result<(), BoxError>, name: &str) -> Vec<String> {
         let path = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
         write(&path).unwrap();
         let text = fs::read_to_string(&path).unwrap();

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use http::HeaderValue;
 
-use crate::Fault;
+use crate::BoxError;
 
 /// All tokens of a run.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(super) struct Tokens {
 
 impl Tokens {
     /// Reads the tokens in `file`, one a line.
-    pub(super) fn read(file: Option<&Path>, each_once: bool) -> Result<Self, Fault> {
+    pub(super) fn read(file: Option<&Path>, each_once: bool) -> Result<Self, BoxError> {
         let text = match file {
             Some(file) => {
                 fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?
@@ -36,7 +36,7 @@ impl Tokens {
     }
 
     /// Returns the next token of `worker`, or `None` without tokens.
-    pub(super) fn next(&self, worker: usize) -> Result<Option<HeaderValue>, Fault> {
+    pub(super) fn next(&self, worker: usize) -> Result<Option<HeaderValue>, BoxError> {
         if self.all.is_empty() {
             return Ok(None);
         }

@@ -12,14 +12,14 @@ use tokio::time::Instant;
 
 use super::tokens::Tokens;
 use super::{Mode, Plan};
-use crate::Fault;
-use crate::client::{Client, Endpoint, Listening};
+use crate::BoxError;
+use crate::client::{Client, Endpoint, EventStream};
 
 /// Attempts to open a session before it counts as an error.
 const ATTEMPTS: usize = 3;
 
 /// Errors that end a worker's run: a server that does not respond would cost a full timeout each time.
-const PATIENCE: usize = 3;
+const WAIT_TIMEOUT: usize = 3;
 
 /// State shared by the workers of a run.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ struct Worker {
     shared: Arc<Shared>,
     client: Client,
     /// Open sessions with their streams.
-    kept: Vec<(Option<HeaderValue>, Option<Listening>)>,
+    kept: Vec<(Option<HeaderValue>, Option<EventStream>)>,
     worked: Worked,
 }
 
@@ -79,7 +79,7 @@ impl Worked {
         self.first_error = self.first_error.take().or(first_error);
     }
 
-    fn fail(&mut self, fault: &Fault) {
+    fn fail(&mut self, fault: &BoxError) {
         self.errors += 1;
         self.first_error.get_or_insert_with(|| fault.to_string());
     }
@@ -121,7 +121,7 @@ pub(super) async fn worker(number: usize, shared: Arc<Shared>, endpoint: Arc<End
 
 impl Worker {
     /// Opens the session of this worker. A gateway that has just started may need several attempts.
-    async fn open(&mut self) -> Result<(), Fault> {
+    async fn open(&mut self) -> Result<(), BoxError> {
         self.client.show(self.shared.tokens.next(self.number)?);
         let mut outcome = self.client.open().await;
         for _ in 1..ATTEMPTS {
@@ -134,14 +134,14 @@ impl Worker {
 
     /// Returns the number of the next request, or `None` if none is left or too many failed.
     fn next(&self, left: &AtomicU64) -> Option<u64> {
-        if self.worked.errors >= PATIENCE {
+        if self.worked.errors >= WAIT_TIMEOUT {
             return None;
         }
         left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).ok()
     }
 
     /// Sends one request. `phase` and `serial` make its arguments distinct.
-    async fn once(&mut self, serial: u64, phase: &str) -> Result<(), Fault> {
+    async fn once(&mut self, serial: u64, phase: &str) -> Result<(), BoxError> {
         let shared = Arc::clone(&self.shared);
         let plan = &shared.plan;
         self.client.show(shared.tokens.next(self.number)?);
@@ -164,7 +164,12 @@ impl Worker {
         }
     }
 
-    async fn echo(&mut self, tool: Option<&String>, serial: u64, phase: &str) -> Result<(), Fault> {
+    async fn echo(
+        &mut self,
+        tool: Option<&String>,
+        serial: u64,
+        phase: &str,
+    ) -> Result<(), BoxError> {
         let tool = tool.ok_or("no tool")?;
         self.count(tool);
         let mut text = format!("\"{phase}{serial}-{}-", self.number);
@@ -174,7 +179,7 @@ impl Worker {
         self.client.call(tool, &format!("{{\"text\":{text}}}")).await?.is(&text)
     }
 
-    async fn list(&mut self, expected: usize) -> Result<(), Fault> {
+    async fn list(&mut self, expected: usize) -> Result<(), BoxError> {
         let found = self.client.list().await?.len();
         if expected == 0 || found == expected {
             return Ok(());
@@ -182,7 +187,7 @@ impl Worker {
         Err(format!("{found} tools are listed instead of {expected}").into())
     }
 
-    async fn hold(&mut self, plan: &Plan, serial: u64, phase: &str) -> Result<(), Fault> {
+    async fn hold(&mut self, plan: &Plan, serial: u64, phase: &str) -> Result<(), BoxError> {
         self.client.open().await?;
         let stream = if plan.streams { Some(self.client.listen().await?) } else { None };
         let mut used = self.list(plan.expect_tools).await;

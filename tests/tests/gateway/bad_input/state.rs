@@ -2,7 +2,7 @@
 
 use http::HeaderMap;
 use serde_json::{Value, json};
-use vmcp_tests::backends::Good;
+use vmcp_tests::backends::ConformingServer;
 use vmcp_tests::caller::{Caller, Line};
 use vmcp_tests::fixture::Generation;
 
@@ -32,7 +32,8 @@ async fn rejects_response_without_pending_request() {
 #[tokio::test(flavor = "multi_thread")]
 async fn accepts_one_response_from_requested_session_only() {
     let scene =
-        Scene::before(Good::named("a").speaking(Generation::Stateful).start().unwrap()).await;
+        Scene::before(ConformingServer::named("a").speaking(Generation::Stateful).start().unwrap())
+            .await;
     let mut asked = Caller::stateful_with(scene.url(), elicits()).await.unwrap();
     let mut other = Caller::stateful_with(scene.url(), elicits()).await.unwrap();
     let arguments = json!({ "name": "a_ask", "arguments": { "question": "which?" } });
@@ -65,7 +66,8 @@ async fn state_of(caller: &mut Caller, question: &str) -> (String, String) {
 }
 
 async fn assert_state_is_checked(generation: Generation) {
-    let scene = Scene::before(Good::named("a").speaking(generation).start().unwrap()).await;
+    let scene =
+        Scene::before(ConformingServer::named("a").speaking(generation).start().unwrap()).await;
     let mut caller = Caller::stateless_with(scene.url(), elicits());
     let (key, state) = state_of(&mut caller, "which?").await;
     let mut tampered = state.clone().into_bytes();
@@ -112,7 +114,8 @@ async fn rejects_altered_or_moved_handle_of_suspended_call() {
 #[tokio::test(flavor = "multi_thread")]
 async fn suspended_call_resumes_once() {
     let scene =
-        Scene::before(Good::named("a").speaking(Generation::Stateful).start().unwrap()).await;
+        Scene::before(ConformingServer::named("a").speaking(Generation::Stateful).start().unwrap())
+            .await;
     let mut caller = Caller::stateless_with(scene.url(), elicits());
     let (key, state) = state_of(&mut caller, "which?").await;
     let mut line = Line::to(scene.url());

@@ -3,14 +3,14 @@
 use http::StatusCode;
 use tokio::time::{Duration, sleep};
 use vmcp_tests::counterparts::{Reply, leads_to, skipped};
-use vmcp_tests::steps::{Login, Step};
+use vmcp_tests::login_steps::{Login, Step};
 
-use super::Pair;
+use super::ReplicaPair;
 
 /// Maximum age of a replica's cached link.
 const REREAD: Duration = Duration::from_secs(1);
 
-impl Pair {
+impl ReplicaPair {
     /// Returns the account at the second provider whose token each replica sends to the backend, and routes clients to the
     /// first replica again.
     async fn accounts(&mut self, login: &Login) -> [String; 2] {
@@ -33,8 +33,8 @@ fn is_linked(page: &Reply) -> bool {
 }
 
 /// Returns a pair with a logged-in user who has started to relink the second provider with another account.
-async fn changed() -> (Pair, Login) {
-    let mut pair = Pair::start().await;
+async fn changed() -> (ReplicaPair, Login) {
+    let mut pair = ReplicaPair::start().await;
     let mut login = pair.login("ann");
     login.goes(Step::Token).await.unwrap();
     assert_eq!(pair.accounts(&login).await, ["ann", "ann"]);

@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use tokio::time::{Duration, sleep, timeout};
 use vmcp_tests::caller::Caller;
 use vmcp_tests::counterparts::{Gateway, skipped};
-use vmcp_tests::front::Front;
-use vmcp_tests::steps::{Login, Step, Taken};
+use vmcp_tests::load_balancer::LoadBalancer;
+use vmcp_tests::login_steps::{Login, Step, StepOutcome};
 
-use super::{Pair, SOON, done};
+use super::{ReplicaPair, SOON, done};
 
 /// Number of repetitions of timing-dependent tests.
 const ROUNDS: usize = 5;
@@ -17,7 +17,7 @@ const ROUNDS: usize = 5;
 /// Minimum number of Redis responses that a replica awaits at its start.
 const ANSWERS: usize = 6;
 
-impl Pair {
+impl ReplicaPair {
     async fn stops(&self, replica: usize) {
         self.replicas[replica].gateway.signal("STOP").await.unwrap();
     }
@@ -37,7 +37,7 @@ async fn statuses(gateways: &[&Gateway], token: &str) -> Vec<u16> {
     statuses
 }
 
-async fn logged_in(pair: &Pair) -> Login {
+async fn logged_in(pair: &ReplicaPair) -> Login {
     let mut login = pair.login("ann");
     login.goes(Step::Token).await.unwrap();
     login
@@ -48,7 +48,7 @@ async fn resumed_replica_rejects_revoked_token() {
     if skipped() {
         return;
     }
-    let pair = Pair::start().await;
+    let pair = ReplicaPair::start().await;
     let gateways = [&pair.replicas[0].gateway, &pair.replicas[1].gateway];
     for _ in 0..ROUNDS {
         let login = logged_in(&pair).await;
@@ -66,11 +66,11 @@ async fn rejects_token_revoked_during_replica_start() {
     if skipped() {
         return;
     }
-    let pair = Pair::start().await;
+    let pair = ReplicaPair::start().await;
     // The replica has received this many responses from Redis, and the next one arrives after the revocation.
     for heard in 0..ANSWERS {
         let login = logged_in(&pair).await;
-        let wire = Front::start().await.unwrap();
+        let wire = LoadBalancer::start().await.unwrap();
         wire.leads_to(pair.redis.port);
         wire.holds_answers_after(heard);
         let released = async {
@@ -91,7 +91,7 @@ async fn replica_without_redis_serves_no_requests() {
     if skipped() {
         return;
     }
-    let pair = Pair::start().await;
+    let pair = ReplicaPair::start().await;
     let login = logged_in(&pair).await;
     let other = logged_in(&pair).await;
     login.revokes().await.unwrap();
@@ -117,7 +117,7 @@ async fn revocation_is_not_claimed_while_redis_is_stopped() {
     if skipped() {
         return;
     }
-    let pair = Pair::start().await;
+    let pair = ReplicaPair::start().await;
     let login = logged_in(&pair).await;
     pair.redis.signal("STOP").await.unwrap();
     let claimed = login.revokes().await;
@@ -139,7 +139,7 @@ async fn shorter_lifespan_keeps_revocations_of_stopped_replica() {
     if skipped() {
         return;
     }
-    let pair = Pair::start().await;
+    let pair = ReplicaPair::start().await;
     let login = logged_in(&pair).await;
     let gateways = [&pair.replicas[0].gateway, &pair.replicas[1].gateway];
     pair.stops(1).await;
@@ -171,7 +171,7 @@ async fn user_rejection_ends_sessions_on_stopped_replica() {
     if skipped() {
         return;
     }
-    let mut pair = Pair::with("  upstreamCheckInterval: 1s\n").await;
+    let mut pair = ReplicaPair::with("  upstreamCheckInterval: 1s\n").await;
     let mut login = logged_in(&pair).await;
     let other = logged_in(&pair).await;
     let gateways = [&pair.replicas[0].gateway, &pair.replicas[1].gateway];
@@ -184,7 +184,10 @@ async fn user_rejection_ends_sessions_on_stopped_replica() {
     sleep(Duration::from_millis(1100)).await;
     pair.stops(1).await;
     let taken = login.takes(Step::Refresh).await.unwrap();
-    assert!(matches!(&taken, Taken::Refused(said) if said.contains("invalid_grant")), "{taken:?}");
+    assert!(
+        matches!(&taken, StepOutcome::Refused(said) if said.contains("invalid_grant")),
+        "{taken:?}"
+    );
     pair.continues(1).await;
     let gateways = [&pair.replicas[1].gateway, &pair.replicas[0].gateway];
     assert_eq!(statuses(&gateways, &login.access).await, [401, 401]);
@@ -198,7 +201,10 @@ async fn user_rejection_ends_sessions_on_stopped_replica() {
     // The other replica does not refresh it either.
     pair.switch();
     let taken = login.takes(Step::Refresh).await.unwrap();
-    assert!(matches!(&taken, Taken::Refused(said) if said.contains("invalid_grant")), "{taken:?}");
+    assert!(
+        matches!(&taken, StepOutcome::Refused(said) if said.contains("invalid_grant")),
+        "{taken:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -206,7 +212,7 @@ async fn unlink_changes_catalog_on_stopped_replica() {
     if skipped() {
         return;
     }
-    let pair = Pair::start().await;
+    let pair = ReplicaPair::start().await;
     let other = logged_in(&pair).await;
     // The connections page lists the newest session first.
     let mut login = logged_in(&pair).await;

@@ -21,7 +21,7 @@ const GOOD: &str = "<AssumeRoleWithWebIdentityResponse xmlns=\"https://sts.amazo
 <Expiration>2030-01-01T00:00:00Z</Expiration></Credentials></AssumeRoleWithWebIdentityResult>\
 </AssumeRoleWithWebIdentityResponse>";
 
-type Seen = Arc<Mutex<Vec<(http::request::Parts, HashMap<String, String>)>>>;
+type RecordedRequests = Arc<Mutex<Vec<(http::request::Parts, HashMap<String, String>)>>>;
 
 fn region(name: &str) -> Region {
     Region::try_from(name).unwrap()
@@ -34,7 +34,7 @@ fn role_session() -> Arc<RoleSession> {
 }
 
 fn fake_client(
-    seen: &Seen,
+    seen: &RecordedRequests,
     status: u16,
     answer: &'static str,
 ) -> impl Service<Request<Body>, Response = Response<Full<Bytes>>, Error = BoxError, Future: Send>
@@ -70,7 +70,7 @@ async fn assume(sts: &Sts, token: &str) -> Result<Arc<Credentials>, AssumeError>
 
 #[tokio::test]
 async fn sends_unsigned_request_with_role_session() {
-    let seen = Seen::default();
+    let seen = RecordedRequests::default();
     let sts = Sts::new(&region("eu-central-1"), fake_client(&seen, 200, GOOD));
     let credentials = assume(&sts, CANARY).await.unwrap();
     assert_eq!(credentials.access_key_id(), "ASIAEXAMPLE");
@@ -99,12 +99,12 @@ async fn uses_endpoint_of_region() {
         ("cn-north-1", "sts.cn-north-1.amazonaws.com.cn"),
         ("us-gov-west-1", "sts.us-gov-west-1.amazonaws.com"),
     ] {
-        let seen = Seen::default();
+        let seen = RecordedRequests::default();
         assume(&Sts::new(&region(name), fake_client(&seen, 200, GOOD)), CANARY).await.unwrap();
         let (parts, _) = seen.lock().unwrap().pop().unwrap();
         assert_eq!((parts.uri.scheme_str(), parts.uri.host()), (Some("https"), Some(host)));
     }
-    let seen = Seen::default();
+    let seen = RecordedRequests::default();
     let endpoint = Uri::from_static("http://127.0.0.1:4566");
     let sts = Sts::with_endpoint(&endpoint, &region("us-east-1"), fake_client(&seen, 200, GOOD));
     assume(&sts, CANARY).await.unwrap();
@@ -147,7 +147,7 @@ async fn maps_sts_errors_to_fixed_texts() {
         (200, "", unavailable("STS gave an answer that cannot be read")),
     ];
     for (status, response, expected) in rows {
-        let seen = Seen::default();
+        let seen = RecordedRequests::default();
         let sts = Sts::new(&region("us-east-1"), fake_client(&seen, status, response));
         let error = assume(&sts, CANARY).await.unwrap_err();
         assert!(!format!("{error} {error:?}").contains("canary"), "{error:?}");
@@ -169,7 +169,10 @@ async fn rejects_response_without_usable_credentials() {
     ];
     for response in unusable {
         let response: &'static str = response.leak();
-        let sts = Sts::new(&region("us-east-1"), fake_client(&Seen::default(), 200, response));
+        let sts = Sts::new(
+            &region("us-east-1"),
+            fake_client(&RecordedRequests::default(), 200, response),
+        );
         let error = assume(&sts, CANARY).await.unwrap_err();
         assert!(matches!(error, AssumeError::Unavailable { .. }), "{response}: {error:?}");
     }
@@ -178,7 +181,8 @@ async fn rejects_response_without_usable_credentials() {
 #[tokio::test]
 async fn rejects_oversized_responses() {
     let response: &'static str = format!("{GOOD}{}", " ".repeat(64 << 10)).leak();
-    let sts = Sts::new(&region("us-east-1"), fake_client(&Seen::default(), 200, response));
+    let sts =
+        Sts::new(&region("us-east-1"), fake_client(&RecordedRequests::default(), 200, response));
     let expected = AssumeError::Unavailable { reason: "STS cannot be reached" };
     assert_eq!(assume(&sts, CANARY).await.unwrap_err(), expected);
 }
@@ -211,7 +215,7 @@ async fn client_errors_are_unavailable() {
 #[tokio::test]
 async fn rejects_tokens_of_invalid_length() {
     for token in ["abc".to_owned(), "a".repeat(20_001)] {
-        let seen = Seen::default();
+        let seen = RecordedRequests::default();
         let sts = Sts::new(&region("us-east-1"), fake_client(&seen, 200, GOOD));
         assert!(matches!(assume(&sts, &token).await, Err(AssumeError::Rejected { .. })));
         assert!(seen.lock().unwrap().is_empty());
@@ -221,7 +225,7 @@ async fn rejects_tokens_of_invalid_length() {
 #[tokio::test]
 async fn secrets_never_reach_trace_log() {
     let log = LogCapture::current_thread();
-    let seen = Seen::default();
+    let seen = RecordedRequests::default();
     let inner = fake_client(&seen, 200, GOOD);
     let talkative = service_fn(move |request: Request<Body>| {
         tracing::info!("the client is heard");

@@ -53,7 +53,7 @@ const ENTITIES: &str = r#"[
 ]"#;
 
 #[derive(Clone, Debug)]
-struct Asked {
+struct Query {
     who: Identity,
     kind: ItemKind,
     name: &'static str,
@@ -62,7 +62,7 @@ struct Asked {
     arguments: &'static str,
 }
 
-fn asked() -> impl Strategy<Value = Asked> {
+fn asked() -> impl Strategy<Value = Query> {
     let claims = select(vec![
         json!({}),
         json!({"n": 1}),
@@ -97,7 +97,7 @@ fn asked() -> impl Strategy<Value = Asked> {
     (who, select(kinds.to_vec()), names, hint, backend, arguments).prop_map(
         |(who, kind, name, read_only, backend, arguments)| {
             let annotations = ToolAnnotations { read_only, ..ToolAnnotations::default() };
-            Asked { who, kind, name, annotations, backend, arguments }
+            Query { who, kind, name, annotations, backend, arguments }
         },
     )
 }
@@ -157,7 +157,7 @@ proptest! {
         configured in any::<bool>(),
     ) {
         let cedar = with_entities(&policies, if configured { ENTITIES } else { "[]" });
-        for Asked { who, kind, name, annotations, backend, arguments } in asked {
+        for Query { who, kind, name, annotations, backend, arguments } in asked {
             let item = Item { kind, name, annotations, backend };
             let permissions = permissions(&cedar, &who);
             let (visible, decision) = (permissions.is_visible(&item), permissions.authorize(&item, Some(arguments.as_bytes())));
@@ -190,7 +190,7 @@ proptest! {
             if permissions(&cedar, one).visibility_key() != permissions(&cedar, other).visibility_key() {
                 continue;
             }
-            for Asked { kind, name, annotations, backend, .. } in &asked {
+            for Query { kind, name, annotations, backend, .. } in &asked {
                 let item = Item { kind: *kind, name, annotations: *annotations, backend: *backend };
                 let fresh = |who| {
                     // Each view has its own facts.

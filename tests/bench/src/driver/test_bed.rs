@@ -17,20 +17,20 @@ use super::programs::Programs;
 use super::rows::{BACKENDS, Stack, TOOLS};
 use crate::backend::Stats;
 use crate::client::{Client, Endpoint};
-use crate::{Fault, Generation};
+use crate::{BoxError, Generation};
 
 /// Timeout for process startup and background work.
-pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Poll interval.
-pub(super) const GLANCE: Duration = Duration::from_millis(10);
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Configuration section that allows everything to anonymous clients.
-pub(super) const ANYBODY: &str = "incomingAuth: {type: anonymous}\n";
+pub(super) const ANONYMOUS: &str = "incomingAuth: {type: anonymous}\n";
 
 /// All processes for one generation and one gateway setup.
 #[derive(Debug)]
-pub(super) struct World {
+pub(super) struct TestBed {
     pub(super) generation: Generation,
     /// Backends of the gateway.
     pub(super) backends: Vec<Backend>,
@@ -39,11 +39,11 @@ pub(super) struct World {
     /// A single backend with as many tools as all of the others together.
     pub(super) large: Backend,
     /// Proxy of the first backend.
-    pub(super) proxy: Front,
+    pub(super) proxy: Target,
     /// Proxy of the large backend.
-    pub(super) list_proxy: Front,
+    pub(super) list_proxy: Target,
     /// Gateway of all backends.
-    pub(super) gateway: Front,
+    pub(super) gateway: Target,
     /// External services of the gateway, unless its setup is plain.
     pub(super) full: Option<Full>,
 }
@@ -56,18 +56,18 @@ pub(super) struct Backend {
 
 /// Endpoint that clients connect to.
 #[derive(Debug)]
-pub(super) struct Front {
+pub(super) struct Target {
     address: String,
     process: Process,
 }
 
-impl World {
+impl TestBed {
     /// Starts all processes and waits until the gateway lists all tools.
     pub(super) async fn start(
         programs: &Programs,
         generation: Generation,
         stack: Stack,
-    ) -> Result<Self, Fault> {
+    ) -> Result<Self, BoxError> {
         let full = match stack {
             Stack::Plain => None,
             Stack::Full => Some(Full::start(programs, false).await?),
@@ -81,17 +81,17 @@ impl World {
         };
         let backends = try_join_all((1..=BACKENDS).map(|number| backend(number, TOOLS))).await?;
         let large = backend(0, visible).await?;
-        let proxy = Front::proxy(programs, &backends[0]).await?;
-        let list_proxy = Front::proxy(programs, &large).await?;
-        let sections = full.as_ref().map_or_else(|| ANYBODY.to_owned(), Full::sections);
-        let gateway = Front::gateway(programs, &backends, &sections).await?;
+        let proxy = Target::proxy(programs, &backends[0]).await?;
+        let list_proxy = Target::proxy(programs, &large).await?;
+        let sections = full.as_ref().map_or_else(|| ANONYMOUS.to_owned(), Full::sections);
+        let gateway = Target::gateway(programs, &backends, &sections).await?;
         let bearer = full.as_ref().map(Full::bearer).transpose()?;
         gateway.until_listed(generation, bearer, visible).await?;
         Ok(Self { generation, backends, visible, large, proxy, list_proxy, gateway, full })
     }
 
     /// Returns the counters of each backend of the gateway.
-    pub(super) async fn stats(&self) -> Result<Vec<Stats>, Fault> {
+    pub(super) async fn stats(&self) -> Result<Vec<Stats>, BoxError> {
         try_join_all(self.backends.iter().map(Backend::stats)).await
     }
 }
@@ -102,7 +102,7 @@ impl Backend {
         generation: Generation,
         name: &str,
         tools: usize,
-    ) -> Result<Self, Fault> {
+    ) -> Result<Self, BoxError> {
         let mut command = Command::new(&programs.backend);
         command.args(["--name", name, "--tools", &tools.to_string()]);
         command.args(["--generation", generation.word()]);
@@ -111,21 +111,21 @@ impl Backend {
         Ok(Self { address, _process: process })
     }
 
-    pub(super) async fn stats(&self) -> Result<Stats, Fault> {
+    pub(super) async fn stats(&self) -> Result<Stats, BoxError> {
         let reply = fetch(Method::GET, &self.address, "/stats").await?;
         Ok(serde_json::from_slice(reply.body())?)
     }
 
     /// Renames a tool and returns its new name.
-    pub(super) async fn change(&self) -> Result<String, Fault> {
+    pub(super) async fn change(&self) -> Result<String, BoxError> {
         let reply = fetch(Method::POST, &self.address, "/change").await?;
         Ok(serde_json::from_slice(reply.body())?)
     }
 }
 
-impl Front {
+impl Target {
     /// Starts the bare proxy and waits until it listens.
-    pub(super) async fn proxy(programs: &Programs, to: &Backend) -> Result<Self, Fault> {
+    pub(super) async fn proxy(programs: &Programs, to: &Backend) -> Result<Self, BoxError> {
         let mut command = Command::new(&programs.proxy);
         command.args(["--to", &to.address]);
         let (process, address) =
@@ -134,7 +134,7 @@ impl Front {
     }
 
     /// Starts the bare proxy without waiting for it.
-    pub(super) async fn proxy_at_once(programs: &Programs, to: &Backend) -> Result<Self, Fault> {
+    pub(super) async fn proxy_at_once(programs: &Programs, to: &Backend) -> Result<Self, BoxError> {
         let address = format!("127.0.0.1:{}", free_port().await?);
         let mut command = Command::new(&programs.proxy);
         command.args(["--to", &to.address, "--listen", &address]);
@@ -147,10 +147,10 @@ impl Front {
         programs: &Programs,
         backends: &[Backend],
         sections: &str,
-    ) -> Result<Self, Fault> {
+    ) -> Result<Self, BoxError> {
         let mut gateway = Self::gateway_at_once(programs, backends, sections).await?;
         eprintln!("the gateway is process {}", gateway.pid());
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + WAIT_TIMEOUT;
         loop {
             let reply = fetch(Method::GET, &gateway.address, "/readyz").await;
             if reply.is_ok_and(|reply| reply.status() == StatusCode::OK) {
@@ -162,7 +162,7 @@ impl Front {
             if Instant::now() > deadline {
                 return Err(gateway.process.fault("is not ready"));
             }
-            sleep(GLANCE).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -171,7 +171,7 @@ impl Front {
         programs: &Programs,
         backends: &[Backend],
         sections: &str,
-    ) -> Result<Self, Fault> {
+    ) -> Result<Self, BoxError> {
         static STARTED: AtomicU64 = AtomicU64::new(0);
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let port = free_port().await?;
@@ -199,12 +199,12 @@ impl Front {
         format!("http://{}/mcp", self.address)
     }
 
-    pub(super) async fn end(self) -> Result<(), Fault> {
+    pub(super) async fn end(self) -> Result<(), BoxError> {
         self.process.end().await
     }
 
     /// Returns an unconnected client.
-    pub(super) fn client(&self, generation: Generation) -> Result<Client, Fault> {
+    pub(super) fn client(&self, generation: Generation) -> Result<Client, BoxError> {
         Ok(Client::new(Arc::new(Endpoint::new(&self.url(), generation)?)))
     }
 
@@ -214,8 +214,8 @@ impl Front {
         generation: Generation,
         bearer: Option<HeaderValue>,
         count: usize,
-    ) -> Result<(), Fault> {
-        let deadline = Instant::now() + PATIENCE;
+    ) -> Result<(), BoxError> {
+        let deadline = Instant::now() + WAIT_TIMEOUT;
         let mut client = self.client(generation)?;
         client.show(bearer);
         client.open().await?;
@@ -229,7 +229,7 @@ impl Front {
                 let what = format!("should list {count} tools, but: {found}");
                 return Err(self.process.fault(&what));
             }
-            sleep(GLANCE).await;
+            sleep(POLL_INTERVAL).await;
         }
         match client.leave() {
             Some(session) => client.end(session).await,
@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn configuration_names_backends_in_given_order() {
         assert_eq!(
-            configuration(ANYBODY, ["127.0.0.1:1", "127.0.0.1:2"].into_iter()),
+            configuration(ANONYMOUS, ["127.0.0.1:1", "127.0.0.1:2"].into_iter()),
             "name: bench\n\
              incomingAuth: {type: anonymous}\n\
              backends:\n\

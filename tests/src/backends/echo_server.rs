@@ -13,9 +13,9 @@ use tokio::sync::mpsc;
 
 use super::state::lock;
 use super::{
-    Answer, Listening, SESSION, STATELESS, VERSION, event, event_stream, json_answer, whole,
+    BoxResponse, HttpListener, SESSION, STATELESS, VERSION, event, event_stream, json_answer, whole,
 };
-use crate::counterparts::Fault;
+use crate::counterparts::TestError;
 
 /// Headers of the transport. All others are credentials, or must not reach a backend.
 const TRANSPORT: [&str; 9] = [
@@ -44,14 +44,14 @@ pub enum Voice {
 /// A running mirror. Its lists, contents, results and notifications contain the request's headers, session and
 /// parameters.
 #[derive(Debug)]
-pub struct Mirror {
+pub struct EchoServer {
     state: Arc<State>,
-    listening: Listening,
+    listening: HttpListener,
 }
 
 /// A recorded request.
 #[derive(Debug, Clone)]
-pub struct Shown {
+pub struct RecordedRequest {
     /// The path with the query.
     pub path: String,
     /// The headers.
@@ -63,7 +63,7 @@ pub struct Shown {
 #[derive(Debug)]
 struct State {
     voice: Voice,
-    shown: Mutex<Vec<Shown>>,
+    shown: Mutex<Vec<RecordedRequest>>,
     /// Sessions, with the event sender for those of the deprecated transport.
     sessions: Mutex<HashMap<String, Option<mpsc::Sender<Bytes>>>>,
     serial: AtomicU64,
@@ -90,12 +90,12 @@ impl Voice {
     }
 }
 
-impl Mirror {
+impl EchoServer {
     /// Starts a mirror.
     ///
     /// # Errors
     /// Returns an error if no port is free.
-    pub fn start(voice: Voice) -> Result<Self, Fault> {
+    pub fn start(voice: Voice) -> Result<Self, TestError> {
         let state = Arc::new(State {
             voice,
             shown: Mutex::default(),
@@ -103,7 +103,8 @@ impl Mirror {
             serial: AtomicU64::new(0),
         });
         let behind = Arc::clone(&state);
-        let listening = Listening::start(0, move |request| answer(Arc::clone(&behind), request))?;
+        let listening =
+            HttpListener::start(0, move |request| answer(Arc::clone(&behind), request))?;
         Ok(Self { state, listening })
     }
 
@@ -116,12 +117,12 @@ impl Mirror {
 
     /// Returns every request so far.
     #[must_use]
-    pub fn shown(&self) -> Vec<Shown> {
+    pub fn shown(&self) -> Vec<RecordedRequest> {
         lock(&self.state.shown).clone()
     }
 }
 
-impl Shown {
+impl RecordedRequest {
     /// Returns the value of a header, or an empty text if it is missing.
     #[must_use]
     pub fn header(&self, name: &str) -> &str {
@@ -135,7 +136,7 @@ impl Shown {
     }
 }
 
-async fn answer(state: Arc<State>, request: Request<Incoming>) -> Answer {
+async fn answer(state: Arc<State>, request: Request<Incoming>) -> BoxResponse {
     let (parts, body) = request.into_parts();
     let Ok(body) = body.collect().await else {
         return whole(StatusCode::BAD_REQUEST, "text/plain", "no body");
@@ -143,7 +144,11 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Answer {
     let body = String::from_utf8_lossy(&body.to_bytes()).into_owned();
     let message: Value = serde_json::from_str(&body).unwrap_or_default();
     let path = parts.uri.to_string();
-    lock(&state.shown).push(Shown { path: path.clone(), headers: parts.headers.clone(), body });
+    lock(&state.shown).push(RecordedRequest {
+        path: path.clone(),
+        headers: parts.headers.clone(),
+        body,
+    });
     let header = |name| parts.headers.get(name).and_then(|value| value.to_str().ok());
     if state.voice == Voice::Sse {
         return match path.split_once("?session=") {
@@ -187,7 +192,7 @@ impl State {
         id
     }
 
-    fn welcome(&self, message: &Value) -> Answer {
+    fn welcome(&self, message: &Value) -> BoxResponse {
         let session = self.open(None);
         let result = hello("2025-11-25", self.voice);
         let mut answer = json_answer(
@@ -201,7 +206,7 @@ impl State {
     }
 
     /// Opens the stream of the deprecated transport; its first event names the endpoint for messages.
-    fn open_stream(&self) -> Answer {
+    fn open_stream(&self) -> BoxResponse {
         let (answer, sender) = event_stream();
         let session = self.open(Some(sender.clone()));
         let first = format!("event: endpoint\ndata: /messages?session={session}\n\n");
@@ -211,7 +216,7 @@ impl State {
     }
 
     /// Handles a message of the deprecated transport and sends the response to its stream.
-    async fn on_stream(&self, session: &str, headers: &HeaderMap, message: &Value) -> Answer {
+    async fn on_stream(&self, session: &str, headers: &HeaderMap, message: &Value) -> BoxResponse {
         let stream = lock(&self.sessions).get(session).cloned().flatten();
         let Some(stream) = stream else {
             return whole(StatusCode::NOT_FOUND, "text/plain", "no such session");

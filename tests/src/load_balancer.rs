@@ -7,17 +7,17 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::counterparts::Fault;
+use crate::counterparts::TestError;
 
 /// Maximum number of bytes forwarded at once.
 const CHUNK: usize = 16 * 1024;
 
 /// A load balancer with one server at a time, stopped on drop.
 #[derive(Debug)]
-pub struct Front {
+pub struct LoadBalancer {
     port: u16,
     target: watch::Sender<u16>,
-    trouble: Arc<Mutex<Trouble>>,
+    trouble: Arc<Mutex<ResponseFault>>,
     /// True while a response is delayed.
     held: watch::Sender<bool>,
     serving: JoinHandle<()>,
@@ -25,7 +25,7 @@ pub struct Front {
 
 /// Fault of the next responses.
 #[derive(Debug)]
-enum Trouble {
+enum ResponseFault {
     /// Responses are forwarded.
     None,
     /// The next response is dropped with its connection.
@@ -41,16 +41,16 @@ enum Fate {
     Held,
 }
 
-impl Front {
+impl LoadBalancer {
     /// Starts a load balancer without a server.
     ///
     /// # Errors
     /// Returns an error if no port is free.
-    pub async fn start() -> Result<Self, Fault> {
+    pub async fn start() -> Result<Self, TestError> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let port = listener.local_addr()?.port();
         let (target, to) = watch::channel(0);
-        let trouble = Arc::new(Mutex::new(Trouble::None));
+        let trouble = Arc::new(Mutex::new(ResponseFault::None));
         let held = watch::Sender::new(false);
         let (holding, ahead) = (held.clone(), Arc::clone(&trouble));
         let serving = tokio::spawn(async move {
@@ -82,12 +82,12 @@ impl Front {
 
     /// Drops the next response: its server has processed the request, but the client receives no response.
     pub fn loses_an_answer(&self) {
-        self.is_troubled_by(Trouble::Lose);
+        self.is_troubled_by(ResponseFault::Lose);
     }
 
     /// Forwards this many further responses and delays the rest. Servers go on processing requests.
     pub fn holds_answers_after(&self, count: usize) {
-        self.is_troubled_by(Trouble::Hold(count));
+        self.is_troubled_by(ResponseFault::Hold(count));
     }
 
     /// Waits until a response is delayed.
@@ -98,22 +98,22 @@ impl Front {
 
     /// Forwards all responses again, the delayed ones first.
     pub fn releases(&self) {
-        self.is_troubled_by(Trouble::None);
+        self.is_troubled_by(ResponseFault::None);
         self.held.send_replace(false);
     }
 
-    fn is_troubled_by(&self, trouble: Trouble) {
+    fn is_troubled_by(&self, trouble: ResponseFault) {
         *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
     }
 }
 
-impl Drop for Front {
+impl Drop for LoadBalancer {
     fn drop(&mut self) {
         self.serving.abort();
     }
 }
 
-impl Trouble {
+impl ResponseFault {
     fn meets(trouble: &Mutex<Self>) -> Fate {
         let mut trouble = trouble.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *trouble {
@@ -134,9 +134,9 @@ impl Trouble {
 async fn join(
     mut client: TcpStream,
     mut to: watch::Receiver<u16>,
-    trouble: &Mutex<Trouble>,
+    trouble: &Mutex<ResponseFault>,
     holding: &watch::Sender<bool>,
-) -> Result<(), Fault> {
+) -> Result<(), TestError> {
     let port = *to.borrow_and_update();
     let mut server = TcpStream::connect(("127.0.0.1", port)).await?;
     let (mut from_client, mut to_client) = client.split();
@@ -146,9 +146,9 @@ async fn join(
         loop {
             let length = from_server.read(&mut chunk).await?;
             if length == 0 {
-                return Ok::<_, Fault>(());
+                return Ok::<_, TestError>(());
             }
-            match Trouble::meets(trouble) {
+            match ResponseFault::meets(trouble) {
                 Fate::Arrives => to_client.write_all(&chunk[..length]).await?,
                 Fate::Lost => return Ok(()),
                 Fate::Held => {

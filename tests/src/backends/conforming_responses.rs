@@ -1,4 +1,4 @@
-//! Responses of a [`Good`](super::Good) server.
+//! Responses of a [`ConformingServer`](super::Good) server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +12,13 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 
 use super::state::{Session, State, lock};
-use super::{Answer, SESSION, STATELESS, VERSION, broken, event, event_stream, json_answer, whole};
+use super::{
+    BoxResponse, SESSION, STATELESS, VERSION, broken, event, event_stream, json_answer, whole,
+};
 use crate::fixture::Generation;
 
 /// A request in progress.
-struct Asked {
+struct Exchange {
     state: Arc<State>,
     /// `None` for stateless requests.
     session: Option<Arc<Session>>,
@@ -25,7 +27,7 @@ struct Asked {
 }
 
 /// Handles one request.
-pub(super) async fn answer(state: Arc<State>, request: Request<Incoming>) -> Answer {
+pub(super) async fn answer(state: Arc<State>, request: Request<Incoming>) -> BoxResponse {
     sleep(state.manners.late).await;
     let (parts, body) = request.into_parts();
     let Ok(body) = body.collect().await else {
@@ -53,7 +55,7 @@ async fn by_method(
     method: Method,
     headers: HeaderMap,
     message: Value,
-) -> Answer {
+) -> BoxResponse {
     let named = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     let session = named(SESSION).and_then(|id| state.session(id));
     if method == Method::DELETE {
@@ -91,7 +93,7 @@ async fn by_method(
         return state.unknown_session();
     }
     let session = session.filter(|_| !stateless);
-    let asked = Asked { state, session, headers, message };
+    let asked = Exchange { state, session, headers, message };
     match called.as_str() {
         "answer" => asked.answered(),
         _ if asked.message.get("id").is_none() => {
@@ -104,7 +106,7 @@ async fn by_method(
 }
 
 /// Returns the response to `initialize`.
-fn welcome(state: &State, message: &Value) -> Answer {
+fn welcome(state: &State, message: &Value) -> BoxResponse {
     let session = state.open();
     let result = json!({
         "protocolVersion": "2025-11-25",
@@ -127,7 +129,7 @@ fn capabilities() -> Value {
 }
 
 /// Returns the notification stream of a session.
-fn standing(state: &Arc<State>, session: &Arc<Session>) -> Answer {
+fn standing(state: &Arc<State>, session: &Arc<Session>) -> BoxResponse {
     let (answer, sender) = event_stream();
     let mut changes = state.changes.subscribe();
     let mut over = session.over.subscribe();
@@ -145,7 +147,7 @@ fn standing(state: &Arc<State>, session: &Arc<Session>) -> Answer {
     answer
 }
 
-impl Asked {
+impl Exchange {
     /// Returns a result in the format of the request's generation. `members` are the members of a JSON object.
     fn result(&self, members: &str) -> String {
         let id = &self.message["id"];
@@ -158,7 +160,7 @@ impl Asked {
         format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{{extra}{members}}}}}"#)
     }
 
-    fn respond(&self, members: &str) -> Answer {
+    fn respond(&self, members: &str) -> BoxResponse {
         let text = self.result(members);
         if self.state.manners.breaking_off {
             return broken(&text[..text.len() / 2]);
@@ -166,7 +168,7 @@ impl Asked {
         whole(StatusCode::OK, "application/json", text)
     }
 
-    fn refuse(&self, code: i64, message: &str) -> Answer {
+    fn refuse(&self, code: i64, message: &str) -> BoxResponse {
         let error = json!({ "code": code, "message": message });
         let message = json!({ "jsonrpc": "2.0", "id": self.message["id"], "error": error });
         let missing = self.session.is_none() && code == -32601;
@@ -174,7 +176,7 @@ impl Asked {
         json_answer(status, &message)
     }
 
-    fn simple(&self, method: &str) -> Answer {
+    fn simple(&self, method: &str) -> BoxResponse {
         let params = &self.message["params"];
         let backend = json!(self.state.manners.name);
         let offer = lock(&self.state.offer).clone();
@@ -201,7 +203,7 @@ impl Asked {
         }
     }
 
-    fn discover(&self) -> Answer {
+    fn discover(&self) -> BoxResponse {
         let versions = match self.state.manners.generation {
             Generation::Both => json!([STATELESS, "2025-11-25"]),
             _ => json!([STATELESS]),
@@ -218,7 +220,7 @@ impl Asked {
         )
     }
 
-    fn list(&self, member: &str, all: &[String]) -> Answer {
+    fn list(&self, member: &str, all: &[String]) -> BoxResponse {
         let cursor = self.message["params"]["cursor"].as_str();
         let start: usize = cursor.and_then(|cursor| cursor.parse().ok()).unwrap_or(0);
         let end = all.len().min(start.saturating_add(self.state.manners.page));
@@ -246,7 +248,7 @@ impl Asked {
         format!(r#""content":[],"structuredContent":{seen}"#)
     }
 
-    async fn call(self) -> Answer {
+    async fn call(self) -> BoxResponse {
         let params = &self.message["params"];
         let wait = Duration::from_millis(params["arguments"]["ms"].as_u64().unwrap_or(0));
         match params["name"].as_str().unwrap_or_default() {
@@ -277,7 +279,7 @@ impl Asked {
     }
 
     /// Sends progress, and the result after a delay.
-    fn stream(self, wait: Duration) -> Answer {
+    fn stream(self, wait: Duration) -> BoxResponse {
         let (answer, sender) = event_stream();
         tokio::spawn(async move {
             let params = json!({ "progressToken": self.message["params"]["_meta"]["progressToken"],
@@ -308,7 +310,7 @@ impl Asked {
     }
 
     /// Sends a server request, with an id that every server uses.
-    fn ask(self) -> Answer {
+    fn ask(self) -> BoxResponse {
         let arguments = &self.message["params"]["arguments"];
         let question = json!({
             "mode": "form",
@@ -335,7 +337,7 @@ impl Asked {
         _ = sender.send(format!("data: {result}\n\n").into()).await;
     }
 
-    fn ask_by_result(&self, question: &Value) -> Answer {
+    fn ask_by_result(&self, question: &Value) -> BoxResponse {
         let params = &self.message["params"];
         if let Some(answers) = params.get("inputResponses") {
             let content = json!({ "answer": answers["1"], "state": params["requestState"],
@@ -352,7 +354,7 @@ impl Asked {
     }
 
     /// Handles the response to the session's server request.
-    fn answered(self) -> Answer {
+    fn answered(self) -> BoxResponse {
         let waiting = self.session.as_ref().and_then(|session| lock(&session.question).take());
         match waiting.filter(|_| self.message["id"] == 1) {
             Some(waiting) => {
@@ -364,7 +366,7 @@ impl Asked {
     }
 
     /// Opens the `subscriptions/listen` stream of a stateless client.
-    fn listen(self) -> Answer {
+    fn listen(self) -> BoxResponse {
         let (answer, sender) = event_stream();
         let mut changes = self.state.changes.subscribe();
         tokio::spawn(async move {

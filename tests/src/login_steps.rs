@@ -7,7 +7,7 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 
-use crate::counterparts::{Fault, Person, Reply, leads_to, parameter, post, post_form};
+use crate::counterparts::{Person, Reply, TestError, leads_to, parameter, post, post_form};
 
 const VERIFIER: &str = "verifier-verifier-verifier-verifier-verifie";
 const BACK: &str = "http://127.0.0.1:9/callback";
@@ -33,7 +33,7 @@ pub enum Step {
 
 /// Result of a step.
 #[derive(Debug)]
-pub enum Taken {
+pub enum StepOutcome {
     /// The login can proceed.
     Done,
     /// No response, or a temporary error: the step can be retried.
@@ -61,9 +61,9 @@ pub struct Login {
 }
 
 /// Classified response of an exchange.
-enum Answer {
+enum StepResponse {
     Page(Reply),
-    None(Taken),
+    None(StepOutcome),
 }
 
 impl Step {
@@ -99,11 +99,11 @@ impl Login {
     ///
     /// # Errors
     /// Returns an error if one of them gets no response, or a rejection.
-    pub async fn goes(&mut self, last: Step) -> Result<(), Fault> {
+    pub async fn goes(&mut self, last: Step) -> Result<(), TestError> {
         for step in Step::ALL {
             match self.takes(step).await? {
-                Taken::Done if step == last => break,
-                Taken::Done => {}
+                StepOutcome::Done if step == last => break,
+                StepOutcome::Done => {}
                 other => return Err(format!("{step:?}: {other:?}").into()),
             }
         }
@@ -114,7 +114,7 @@ impl Login {
     ///
     /// # Errors
     /// Returns an error if a provider returns no redirect, or a response is invalid.
-    pub async fn takes(&mut self, step: Step) -> Result<Taken, Fault> {
+    pub async fn takes(&mut self, step: Step) -> Result<StepOutcome, TestError> {
         match step {
             Step::Register => self.registers().await,
             Step::Authorize => self.authorizes().await,
@@ -138,7 +138,7 @@ impl Login {
     ///
     /// # Errors
     /// Returns an error if the server rejects the request.
-    pub async fn revokes(&self) -> Result<(), Fault> {
+    pub async fn revokes(&self) -> Result<(), TestError> {
         let form = format!("token={}&client_id={}", self.refresh, self.client);
         let reply = post_form(&format!("{}/oauth/revoke", self.origin), &form).await?;
         if reply.status == StatusCode::OK { Ok(()) } else { Err(format!("{reply:?}").into()) }
@@ -154,7 +154,7 @@ impl Login {
     ///
     /// # Errors
     /// Returns an error if the server rejects the request.
-    pub async fn unlinks(&mut self, origin: &str, provider: &str) -> Result<(), Fault> {
+    pub async fn unlinks(&mut self, origin: &str, provider: &str) -> Result<(), TestError> {
         let page = connections(origin);
         let shown = self.person.opens(&page).await?;
         let form = link_form(&shown, &format!("provider={provider}&action=unlink"))?;
@@ -171,7 +171,7 @@ impl Login {
     ///
     /// # Errors
     /// Returns an error if the page or the provider returns no redirect.
-    pub async fn starts_link(&mut self, provider: &str) -> Result<(), Fault> {
+    pub async fn starts_link(&mut self, provider: &str) -> Result<(), TestError> {
         let shown = self.person.opens(&connections(&self.origin)).await?;
         self.submits_link(&shown, &format!("provider={provider}&action=link")).await
     }
@@ -180,11 +180,11 @@ impl Login {
     ///
     /// # Errors
     /// Returns an error if the page or the provider returns no redirect.
-    pub async fn confirms_link(&mut self, page: &Reply, provider: &str) -> Result<(), Fault> {
+    pub async fn confirms_link(&mut self, page: &Reply, provider: &str) -> Result<(), TestError> {
         self.submits_link(page, &format!("provider={provider}&other=yes&action=link")).await
     }
 
-    async fn submits_link(&mut self, page: &Reply, fields: &str) -> Result<(), Fault> {
+    async fn submits_link(&mut self, page: &Reply, fields: &str) -> Result<(), TestError> {
         let (place, form) = (connections(&self.origin), link_form(page, fields)?);
         let reply = self.person.sends(&place, &form).await?;
         let to = leads_to(&reply).ok_or_else(|| format!("leads nowhere: {reply:?}"))?;
@@ -197,27 +197,27 @@ impl Login {
     ///
     /// # Errors
     /// Returns an error if no response arrives in time.
-    pub async fn ends_link(&mut self) -> Result<Reply, Fault> {
+    pub async fn ends_link(&mut self) -> Result<Reply, TestError> {
         let callback = self.callback.take().ok_or("no link was begun")?;
         self.person.opens(&callback).await
     }
 
-    async fn registers(&mut self) -> Result<Taken, Fault> {
+    async fn registers(&mut self) -> Result<StepOutcome, TestError> {
         let document = json!({ "client_name": "Tests", "redirect_uris": [BACK],
             "token_endpoint_auth_method": "none",
             "grant_types": ["authorization_code", "refresh_token"] });
         let url = format!("{}/oauth/register", self.origin);
         let reply = match answered(post(&url, &HeaderMap::new(), &document).await) {
-            Answer::Page(reply) => reply,
-            Answer::None(taken) => return Ok(taken),
+            StepResponse::Page(reply) => reply,
+            StepResponse::None(taken) => return Ok(taken),
         };
         let registered: Value = serde_json::from_slice(&reply.body)?;
         let id = registered["client_id"].as_str();
         id.ok_or_else(|| format!("no client: {registered}"))?.clone_into(&mut self.client);
-        Ok(Taken::Done)
+        Ok(StepOutcome::Done)
     }
 
-    async fn authorizes(&mut self) -> Result<Taken, Fault> {
+    async fn authorizes(&mut self) -> Result<StepOutcome, TestError> {
         let challenge = digest::digest(&digest::SHA256, VERIFIER.as_bytes());
         let challenge = BASE64_URL_SAFE_NO_PAD.encode(challenge);
         let url = format!(
@@ -229,63 +229,63 @@ impl Login {
         );
         self.callback = None;
         match answered(self.person.opens(&url).await) {
-            Answer::Page(reply) => self.page = Some((url, reply)),
-            Answer::None(taken) => return Ok(taken),
+            StepResponse::Page(reply) => self.page = Some((url, reply)),
+            StepResponse::None(taken) => return Ok(taken),
         }
-        Ok(Taken::Done)
+        Ok(StepOutcome::Done)
     }
 
-    async fn agrees(&mut self) -> Result<Taken, Fault> {
+    async fn agrees(&mut self) -> Result<StepOutcome, TestError> {
         let (here, page) = self.page.as_ref().ok_or("no page")?;
         if let Some(place) = leads_to(page) {
             // A user who consented before sees no consent page.
             self.next = place;
-            return Ok(Taken::Done);
+            return Ok(StepOutcome::Done);
         }
         let (place, form) = self.person.fills_in(here, page)?;
         match answered(self.person.sends(&place, &form).await) {
-            Answer::Page(reply) => self.is_sent(&reply),
-            Answer::None(taken) => Ok(taken),
+            StepResponse::Page(reply) => self.is_sent(&reply),
+            StepResponse::None(taken) => Ok(taken),
         }
     }
 
-    async fn returns(&mut self) -> Result<Taken, Fault> {
+    async fn returns(&mut self) -> Result<StepOutcome, TestError> {
         if self.callback.is_none() {
             let goal = format!("{}/", self.origin);
             self.callback = Some(self.person.walks(&self.next, &goal).await?);
         }
         let callback = self.callback.clone().unwrap_or_default();
         match answered(self.person.opens(&callback).await) {
-            Answer::Page(reply) => {
+            StepResponse::Page(reply) => {
                 let taken = self.is_sent(&reply);
                 self.callback = None;
                 taken
             }
-            Answer::None(taken) => Ok(taken),
+            StepResponse::None(taken) => Ok(taken),
         }
     }
 
-    fn is_sent(&mut self, reply: &Reply) -> Result<Taken, Fault> {
+    fn is_sent(&mut self, reply: &Reply) -> Result<StepOutcome, TestError> {
         let place = leads_to(reply).ok_or_else(|| format!("leads nowhere: {reply:?}"))?;
         if place.starts_with(BACK) && parameter(&place, "error").is_some() {
-            return Ok(Taken::Refused(place));
+            return Ok(StepOutcome::Refused(place));
         }
         self.next = place;
-        Ok(Taken::Done)
+        Ok(StepOutcome::Done)
     }
 
-    async fn renews(&mut self, form: &str) -> Result<Taken, Fault> {
+    async fn renews(&mut self, form: &str) -> Result<StepOutcome, TestError> {
         let form = format!("{form}&client_id={}", self.client);
         let reply = match answered(post_form(&format!("{}/oauth/token", self.origin), &form).await)
         {
-            Answer::Page(reply) => reply,
-            Answer::None(taken) => return Ok(taken),
+            StepResponse::Page(reply) => reply,
+            StepResponse::None(taken) => return Ok(taken),
         };
         let tokens: Value = serde_json::from_slice(&reply.body)?;
         let text = |name: &str| tokens[name].as_str().map(str::to_owned);
         self.access = text("access_token").ok_or("no access token")?;
         self.refresh = text("refresh_token").ok_or("no refresh token")?;
-        Ok(Taken::Done)
+        Ok(StepOutcome::Done)
     }
 }
 
@@ -295,7 +295,7 @@ fn connections(origin: &str) -> String {
 }
 
 /// Returns a form with these fields and those that identify the first session on the page.
-fn link_form(page: &Reply, fields: &str) -> Result<String, Fault> {
+fn link_form(page: &Reply, fields: &str) -> Result<String, TestError> {
     let html = String::from_utf8_lossy(&page.body);
     let field = |name: &str| {
         let value = html.split_once(&format!("name=\"{name}\" value=\""))?.1;
@@ -308,13 +308,13 @@ fn link_form(page: &Reply, fields: &str) -> Result<String, Fault> {
 }
 
 /// Classifies a response; transport errors and temporary errors count as unanswered.
-fn answered(reply: Result<Reply, Fault>) -> Answer {
+fn answered(reply: Result<Reply, TestError>) -> StepResponse {
     let said =
         |reply: &Reply| format!("{}: {}", reply.status, String::from_utf8_lossy(&reply.body));
-    Answer::None(match reply {
-        Ok(reply) if reply.status.is_server_error() => Taken::Unanswered(said(&reply)),
-        Ok(reply) if reply.status.is_client_error() => Taken::Refused(said(&reply)),
-        Ok(reply) => return Answer::Page(reply),
-        Err(fault) => Taken::Unanswered(fault.to_string()),
+    StepResponse::None(match reply {
+        Ok(reply) if reply.status.is_server_error() => StepOutcome::Unanswered(said(&reply)),
+        Ok(reply) if reply.status.is_client_error() => StepOutcome::Refused(said(&reply)),
+        Ok(reply) => return StepResponse::Page(reply),
+        Err(fault) => StepOutcome::Unanswered(fault.to_string()),
     })
 }

@@ -12,16 +12,16 @@ use hyper::body::Frame;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::listening::listen;
-use super::{Answer, Good, Listening, whole};
-use crate::counterparts::{Fault, free_port};
+use super::http_listener::listen;
+use super::{BoxResponse, ConformingServer, HttpListener, whole};
+use crate::counterparts::{TestError, free_port};
 
-/// Response delay of a [`Bad::Slow`] server.
+/// Response delay of a [`ServerFault::Slow`] server.
 const LATE: Duration = Duration::from_secs(2);
 
 /// A fault of a backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Bad {
+pub enum ServerFault {
     /// The connection is never established.
     HungOnConnect,
     /// The server accepts the connection and sends nothing.
@@ -42,16 +42,16 @@ pub enum Bad {
 
 /// A running bad server.
 #[derive(Debug)]
-pub enum Running {
+pub enum FaultyServer {
     /// A listener with a fault.
-    Here(Listening),
+    Here(HttpListener),
     /// A working server with a fault in its responses.
-    Odd(Good),
+    Odd(ConformingServer),
     /// A port without a listener.
     Away(u16),
 }
 
-impl Bad {
+impl ServerFault {
     /// One of each.
     pub const ALL: [Self; 8] = [
         Self::HungOnConnect,
@@ -83,7 +83,7 @@ impl Bad {
     ///
     /// # Errors
     /// Returns an error if no port is free.
-    pub async fn start(self) -> Result<Running, Fault> {
+    pub async fn start(self) -> Result<FaultyServer, TestError> {
         self.start_at(0).await
     }
 
@@ -91,25 +91,31 @@ impl Bad {
     ///
     /// # Errors
     /// Returns an error if the port is in use.
-    pub async fn start_at(self, port: u16) -> Result<Running, Fault> {
+    pub async fn start_at(self, port: u16) -> Result<FaultyServer, TestError> {
         Ok(match self {
-            Self::HungOnConnect => Running::Here(full_queue(port).await?),
-            Self::HungAfterAccept => Running::Here(mute(port)?),
-            Self::Refusing => Running::Away(if port == 0 { free_port().await? } else { port }),
-            Self::Html => Running::Here(Listening::start(port, |_| async {
+            Self::HungOnConnect => FaultyServer::Here(full_queue(port).await?),
+            Self::HungAfterAccept => FaultyServer::Here(mute(port)?),
+            Self::Refusing => FaultyServer::Away(if port == 0 { free_port().await? } else { port }),
+            Self::Html => FaultyServer::Here(HttpListener::start(port, |_| async {
                 whole(StatusCode::OK, "text/html; charset=utf-8", "<html>It works!</html>")
             })?),
-            Self::Nonsense => Running::Here(Listening::start(port, |_| async {
+            Self::Nonsense => FaultyServer::Here(HttpListener::start(port, |_| async {
                 whole(StatusCode::OK, "application/json", r#"{"status":"UP","id":7}"#)
             })?),
-            Self::Endless => Running::Here(Listening::start(port, |_| async { endless() })?),
-            Self::Slow => Running::Odd(Good::named("slow").late(LATE).at(port).start()?),
-            Self::Dying => Running::Odd(Good::named("dying").breaking_off().at(port).start()?),
+            Self::Endless => {
+                FaultyServer::Here(HttpListener::start(port, |_| async { endless() })?)
+            }
+            Self::Slow => {
+                FaultyServer::Odd(ConformingServer::named("slow").late(LATE).at(port).start()?)
+            }
+            Self::Dying => {
+                FaultyServer::Odd(ConformingServer::named("dying").breaking_off().at(port).start()?)
+            }
         })
     }
 }
 
-impl Running {
+impl FaultyServer {
     /// Returns the URL of its MCP endpoint.
     #[must_use]
     pub fn url(&self) -> String {
@@ -122,24 +128,24 @@ impl Running {
 }
 
 /// Starts a listener with a full accept queue, so that further connections hang.
-async fn full_queue(port: u16) -> Result<Listening, Fault> {
+async fn full_queue(port: u16) -> Result<HttpListener, TestError> {
     let listener = listen(port, 1)?;
     let address = listener.local_addr()?;
     let mut waiting = Vec::new();
     while let Ok(stream) = timeout(Duration::from_millis(200), TcpStream::connect(address)).await {
         waiting.push(stream?);
     }
-    Ok(Listening::raw(address, async move {
+    Ok(HttpListener::raw(address, async move {
         std::future::pending::<()>().await;
         drop((listener, waiting));
     }))
 }
 
 /// Starts a listener that keeps its connections open and sends nothing.
-fn mute(port: u16) -> Result<Listening, Fault> {
+fn mute(port: u16) -> Result<HttpListener, TestError> {
     let listener = listen(port, 1024)?;
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, listener.local_addr()?.port()));
-    Ok(Listening::raw(address, async move {
+    Ok(HttpListener::raw(address, async move {
         let mut held = Vec::new();
         while let Ok((stream, _)) = listener.accept().await {
             held.push(stream);
@@ -148,7 +154,7 @@ fn mute(port: u16) -> Result<Listening, Fault> {
 }
 
 /// Returns a response with an endless JSON string.
-fn endless() -> Answer {
+fn endless() -> BoxResponse {
     let chunk = Bytes::from(vec![b'a'; 64 << 10]);
     let start = stream::iter([Bytes::from_static(b"{\"jsonrpc\":\"2.0\",\"result\":\"")]);
     let rest = stream::repeat(chunk);

@@ -14,27 +14,27 @@ use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::counterparts::Fault;
+use crate::counterparts::TestError;
 
 /// Response of a test server. An error in its body breaks the connection.
-pub type Answer = Response<BoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>>;
+pub type BoxResponse = Response<BoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>>;
 
 /// A server that runs until this is dropped; then its connections break.
 #[derive(Debug)]
-pub struct Listening {
+pub struct HttpListener {
     address: SocketAddr,
     accepting: JoinHandle<()>,
 }
 
-impl Listening {
+impl HttpListener {
     /// Serves `behaviour` at `port`; port 0 takes a free one.
     ///
     /// # Errors
     /// Returns an error if the port is in use.
-    pub fn start<F, A>(port: u16, behaviour: F) -> Result<Self, Fault>
+    pub fn start<F, A>(port: u16, behaviour: F) -> Result<Self, TestError>
     where
         F: Fn(Request<Incoming>) -> A + Clone + Send + Sync + 'static,
-        A: Future<Output = Answer> + Send + 'static,
+        A: Future<Output = BoxResponse> + Send + 'static,
     {
         let listener = listen(port, 1024)?;
         let address = listener.local_addr()?;
@@ -86,14 +86,14 @@ impl Listening {
     }
 }
 
-impl Drop for Listening {
+impl Drop for HttpListener {
     fn drop(&mut self) {
         self.accepting.abort();
     }
 }
 
 /// Listens on the loopback interface, at a port that may just have been released.
-pub(super) fn listen(port: u16, backlog: u32) -> Result<TcpListener, Fault> {
+pub(super) fn listen(port: u16, backlog: u32) -> Result<TcpListener, TestError> {
     let socket = TcpSocket::new_v4()?;
     socket.set_reuseaddr(true)?;
     socket.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?;

@@ -6,11 +6,11 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::state::{Forgetting, Manners, Offer, State, lock};
-use super::{Listening, talk};
-use crate::counterparts::Fault;
+use super::{HttpListener, conforming_responses};
+use crate::counterparts::TestError;
 use crate::fixture::Generation;
 
-/// Tools of every [`Good`] server.
+/// Tools of every [`ConformingServer`] server.
 ///
 /// `echo` returns the request, `slow` responds after `ms`, `stream` also sends progress and, before it, `flood` log
 /// messages, `ask` sends a request to the client.
@@ -18,9 +18,9 @@ const TOOLS: [&str; 4] = ["echo", "slow", "stream", "ask"];
 
 /// A running server.
 #[derive(Debug)]
-pub struct Good {
+pub struct ConformingServer {
     state: Arc<State>,
-    listening: Listening,
+    listening: HttpListener,
 }
 
 /// Builder of a server.
@@ -31,7 +31,7 @@ pub struct Setup {
     port: u16,
 }
 
-impl Good {
+impl ConformingServer {
     /// Returns a builder of a server with both generations and the tools `echo`, `slow`, `stream` and `ask`.
     #[must_use]
     pub fn named(name: &str) -> Setup {
@@ -176,12 +176,13 @@ impl Setup {
     ///
     /// # Errors
     /// Returns an error if the port is in use.
-    pub fn start(self) -> Result<Good, Fault> {
+    pub fn start(self) -> Result<ConformingServer, TestError> {
         let Self { manners, offer, port } = self;
         let state = Arc::new(State::new(manners, offer));
         let behind = Arc::clone(&state);
-        let listening =
-            Listening::start(port, move |request| talk::answer(Arc::clone(&behind), request))?;
-        Ok(Good { state, listening })
+        let listening = HttpListener::start(port, move |request| {
+            conforming_responses::answer(Arc::clone(&behind), request)
+        })?;
+        Ok(ConformingServer { state, listening })
     }
 }
