@@ -77,6 +77,7 @@ each-crate:
     for manifest in services/*/Cargo.toml tests/Cargo.toml tests/bench/Cargo.toml; do \
         echo "$manifest"; cargo check --quiet --manifest-path "$manifest"; \
     done
+    cargo clippy --quiet -p vmcp --all-targets --no-default-features -- -D warnings
     cargo check --quiet -p vmcp-examples --examples
 
 # Run the gateway in front of its built-in example servers

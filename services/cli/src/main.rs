@@ -8,6 +8,10 @@ mod authz;
 mod call;
 mod completion;
 mod config;
+#[cfg(feature = "demo")]
+mod demo;
+#[cfg(not(feature = "demo"))]
+#[path = "demo/unavailable.rs"]
 mod demo;
 mod doctor;
 mod file_limit;
@@ -61,6 +65,7 @@ enum Command {
     /// Ask the policies about callers.
     Authz(authz::Authz),
     /// Run the server with built-in example backends.
+    #[cfg_attr(not(feature = "demo"), command(hide = true))]
     Demo(demo::Demo),
     /// Find out what keeps a client from using a server.
     Doctor(doctor::Doctor),

@@ -76,7 +76,7 @@ impl Default for SharedNotes {
 
 impl SharedNotes {
     fn notify(&self, change: Change) {
-        // Without sessions, there is no client to notify.
+        // An error means that no session listens.
         _ = self.changes.send(change);
     }
 }
@@ -142,7 +142,7 @@ impl Notes {
         };
         let response =
             context.peer.create_elicitation_with_timeout(request, Some(RESPONSE_TIMEOUT)).await;
-        // An error or a timeout is no consent.
+        // An error or a timeout does not count as consent.
         let is_accepted = response.is_ok_and(|response| {
             response.action == ElicitationAction::Accept
                 && response.content.is_some_and(|content| content["sure"] == true)
@@ -311,7 +311,7 @@ fn number_of(uri: &str) -> Option<u64> {
     uri.strip_prefix("note://")?.parse().ok()
 }
 
-/// Returns the number of a tool's arguments; no note has the number 0.
+/// Returns the number of a tool's arguments. Numbers of notes begin at 1.
 fn number(arguments: &Value) -> u64 {
     arguments["number"].as_u64().unwrap_or_default()
 }

@@ -1,6 +1,10 @@
 //! The program as it is shipped: what its commands print, what the server does with its configuration.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "helpers of tests")]
+#![cfg_attr(
+    not(feature = "demo"),
+    allow(dead_code, reason = "only tests of the demo use some helpers")
+)]
 
 mod abuse;
 mod audit;
@@ -9,6 +13,7 @@ mod authz;
 mod backend;
 mod collector;
 mod configuration;
+#[cfg(feature = "demo")]
 mod demo;
 mod diagnose;
 mod doctor;

@@ -132,7 +132,8 @@ impl ServerProcess {
         (server, port(&line))
     }
 
-    /// Runs the demo. Its port and what it prints come along.
+    /// Runs the demo, and returns it with its port and its output.
+    #[cfg(feature = "demo")]
     pub(crate) fn demo() -> (Self, u16, String) {
         let demo = Self::start(&["demo", "--port", "0"]);
         let mut printed = String::new();

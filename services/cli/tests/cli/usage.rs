@@ -212,3 +212,11 @@ fn applies_validate_timeout_to_backends() {
     assert!(asked.out.contains("no answer within 100ms"), "{asked:?}");
     assert_eq!(vmcp(&["validate", "-c", &file, "--timeout", "1s"]).code, 2);
 }
+
+#[cfg(not(feature = "demo"))]
+#[test]
+fn build_without_demo_names_remedy() {
+    let refused = vmcp(&["demo", "--port", "0"]);
+    assert_eq!(refused.code, 1);
+    assert!(refused.err.contains("--features demo"), "{refused:?}");
+}
