@@ -17,7 +17,7 @@ pub(crate) struct Authz {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Show what the policies decide for a caller, which of them decide, and what the caller sees.
+    /// Show the decision for a caller, the policies that determine it, and the items that the caller sees.
     Explain(explain::Explain),
 }
 

@@ -24,13 +24,13 @@ impl Demo {
     }
 
     async fn show(self) -> Result<(), Failure> {
-        let servers = DemoServers::start()
-            .await
-            .map_err(|error| Failure::Error(format!("cannot start the examples: {error}")))?;
+        let servers = DemoServers::start().await.map_err(|error| {
+            Failure::Error(format!("failed to start the example servers: {error}"))
+        })?;
         let text = configuration(&servers);
         let Loaded { text: _, named: _, file: _, parts, warnings: _, egress } =
             load(text.clone(), None).map_err(|load_errors| {
-                Failure::Error(load_errors.describe("the examples' configuration".as_ref()))
+                Failure::Error(load_errors.describe("the configuration of the demo".as_ref()))
             })?;
         let address = SocketAddr::from(([127, 0, 0, 1], self.port));
         let options = Options { address, ..Options::default() };
@@ -73,7 +73,7 @@ VS Code (.vscode/mcp.json)
 MCP Inspector
   npx @modelcontextprotocol/inspector --cli {url} --transport http --method tools/list
 
-It is what `vmcp serve` makes of this file:
+`vmcp serve` runs the same gateway with this file:
 
 {configuration}
 Ctrl-C stops it.

@@ -14,7 +14,7 @@ pub(crate) struct Doctor {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Find out why a client cannot log in at a server: take its steps, and name the first that fails.
+    /// Perform the login steps of a client at a server, and name the first step that fails.
     Auth(auth::Auth),
 }
 

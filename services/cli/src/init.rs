@@ -20,12 +20,12 @@ use super::output::{Failure, eprint_line, print, print_json};
 
 #[derive(Debug, Args)]
 pub(crate) struct Init {
-    /// Take over the servers of a client's file: mcp.json, settings.json or config.toml of Claude, Cursor, VS Code,
+    /// Convert the servers of a client's file: mcp.json, settings.json or config.toml of Claude, Cursor, VS Code,
     /// Windsurf, Zed or Codex.
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
-    /// Print one server of the client's file instead, for its bridge: JSON with placeholders filled from the
-    /// environment, secrets in plain text. NAME is the backend's.
+    /// Print one server of the client's file as JSON for its bridge, with placeholders filled from the environment and
+    /// secrets in plain text. NAME is the name of the backend.
     #[arg(long, value_name = "NAME", requires = "from", conflicts_with_all = ["output", "force"])]
     server: Option<String>,
     /// The name of the server.

@@ -52,28 +52,28 @@ struct Cli {
 enum Command {
     /// Serve the backends of a configuration file.
     Serve(serve::Serve),
-    /// Check a configuration file and everything that it names.
+    /// Validate a configuration file and the files that it names.
     Validate(validate::Validate),
-    /// Write a configuration file to begin with, or make one of a client's mcp.json.
+    /// Write a starter configuration file, or convert the mcp.json of a client.
     Init(init::Init),
-    /// Show what a client would see and why.
+    /// Show the tools, prompts and resources that clients see, with reasons.
     Inspect(inspect::Inspect),
     /// List the tools, prompts and resources of a configuration, or of the server at a URL.
     List(list::List),
     /// Call a tool of a configuration, or of the server at a URL.
     Call(call::Call),
-    /// Ask the policies about callers.
+    /// Evaluate the policies for a caller.
     Authz(authz::Authz),
-    /// Run the server with built-in example backends.
+    /// Run the gateway in front of built-in example servers.
     #[cfg_attr(not(feature = "demo"), command(hide = true))]
     Demo(demo::Demo),
-    /// Find out what keeps a client from using a server.
+    /// Diagnose why a client cannot use a server.
     Doctor(doctor::Doctor),
     /// Print the JSON Schema of the configuration file.
     Schema,
     /// Print a completion script for a shell.
     Completion(completion::Completion),
-    /// Print the version and the revisions of MCP that are spoken.
+    /// Print the version and the supported MCP revisions.
     Version(version::Version),
 }
 

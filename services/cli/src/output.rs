@@ -32,7 +32,7 @@ pub(crate) enum OutputFormat {
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct OutputArgs {
     /// Output format.
-    #[arg(short = 'o', long = "format", value_name = "FORM", default_value = "text")]
+    #[arg(short = 'o', long = "format", value_name = "FORMAT", default_value = "text")]
     pub(crate) format: OutputFormat,
 }
 

@@ -55,38 +55,38 @@ pub(crate) struct Serve {
     /// Maximum size of a client message, in bytes.
     #[arg(long, default_value = "8388608", value_name = "BYTES", value_parser = positive_number)]
     max_message_bytes: NonZeroUsize,
-    /// The most bytes of messages that are held at once, apart from messages of up to 4 KiB; one caller may hold
-    /// half of what the others leave. More wait for up to 2 s and are then answered 503. At least twice
-    /// --max-message-bytes; without it a quarter of the memory that the control group (cgroup) allows, or 128 MiB.
+    /// Maximum number of bytes in buffered messages, apart from messages of up to 4 KiB. One caller may use half of
+    /// the bytes that other callers leave. Further messages wait for up to 2 s and then get 503. At least twice
+    /// --max-message-bytes. The default is a quarter of the memory limit of the control group (cgroup), or 128 MiB.
     #[arg(long, value_name = "BYTES", value_parser = positive_number)]
     max_buffered_bytes: Option<NonZeroUsize>,
-    /// Threads that answer requests; as many as there are processors to run on if this is not given.
+    /// Number of event loops for requests. The default is the number of processors.
     #[arg(long, value_name = "NUMBER", value_parser = threads)]
     threads: Option<NonZeroUsize>,
-    /// Time that requests under way get to finish after the server received the signal to stop.
+    /// Time limit for requests in progress after a signal to stop.
     #[arg(long, default_value = "10s", value_name = "DURATION")]
     drain: Duration,
-    /// A host name that is served, besides those of this machine. Repeatable.
+    /// An allowed host name, in addition to those of this machine. Repeatable.
     #[arg(long, value_name = "HOST", value_parser = host_name)]
     allow_host: Vec<String>,
-    /// An origin whose pages may use the server, such as https://app.example.com. Repeatable.
+    /// An allowed origin of web pages, such as https://app.example.com. Repeatable.
     #[arg(long, value_name = "ORIGIN", value_parser = origin)]
     allow_origin: Vec<String>,
     /// Separate address for /status, /metrics and /api/backends/health. The default for a server on a network address
     /// is 127.0.0.1:4484: its main port does not serve these paths.
     #[arg(long, value_name = "ADDRESS:PORT")]
     admin_listen: Option<SocketAddr>,
-    /// A file with a token of at least 16 characters that requests for /status, /metrics and /api/backends/health have to
-    /// show as a bearer token. With it the main port shows them to other machines too.
+    /// A file with a bearer token of at least 16 characters, required for /status, /metrics and /api/backends/health.
+    /// With it, the main port also serves these paths to other machines.
     #[arg(long, value_name = "FILE", value_parser = admin_token)]
     admin_token_file: Option<AdminToken>,
-    /// Let other machines use the server with incomingAuth of type anonymous: any client that reaches it may use all
-    /// backends.
+    /// Accept anonymous callers (incomingAuth of type anonymous) on a network address: any client that reaches the
+    /// server may use all backends.
     #[arg(long)]
     allow_anonymous_network: bool,
-    /// A file with a key, as `openssl rand -hex 32` prints one, for what stateless clients carry from
-    /// one round to the next. The first seals, all open: replicas share them, and a new one is put
-    /// before the old ones. Repeatable; without any, a key is made up at each start.
+    /// A file with a key, such as from `openssl rand -hex 32`, that seals the state of stateless clients between
+    /// requests. The first key seals, all keys open. Replicas share the keys; to rotate, put the new key first.
+    /// Repeatable. Without a key, the server generates one at each start.
     #[arg(long, value_name = "FILE", value_parser = seal_key)]
     seal_key: Vec<SealKey>,
     /// Number of trusted reverse proxies; selects the client address from X-Forwarded-For. Audit events show this
@@ -103,7 +103,7 @@ pub(crate) struct Serve {
     log_format: LogFormat,
     /// Handling of audit events that cannot be written as fast as they occur, for example because the disk is full:
     /// drop and count them, or delay responses.
-    #[arg(long, default_value = "drop", value_name = "WHAT")]
+    #[arg(long, default_value = "drop", value_name = "ACTION")]
     audit_overflow: AuditOverflow,
 }
 

@@ -12,14 +12,14 @@ use super::output::Failure;
 pub(crate) struct Target {
     #[command(flatten)]
     config: ConfigFile,
-    /// The URL of one MCP server, which is asked instead of those of a configuration.
+    /// The URL of one MCP server, instead of a configuration file.
     #[arg(long, value_name = "URL")]
     url: Option<String>,
     /// A header for that server, such as 'Authorization: Bearer ${TOKEN}'; ${NAME} is an environment variable.
     /// Repeatable.
     #[arg(long, value_name = "HEADER", requires = "url", value_parser = header)]
     header: Vec<(String, String)>,
-    /// The server at the URL speaks the deprecated HTTP+SSE transport.
+    /// Use the deprecated HTTP+SSE transport for the server at the URL.
     #[arg(long, requires = "url")]
     sse: bool,
 }

@@ -27,7 +27,7 @@ use super::unmatched::{unmatched_name, unmatched_name_json};
 pub(crate) struct Validate {
     #[command(flatten)]
     config: ConfigFile,
-    /// Ask the backends too: whether each answers, and which names collide.
+    /// Connect to the backends too, and report failures and name conflicts.
     #[arg(long)]
     connect: bool,
     /// Time limit for each backend to respond, such as 30s.

@@ -28,7 +28,7 @@ pub(crate) struct CallerArgs {
 #[derive(Debug, Args)]
 #[group(multiple = false)]
 pub(crate) struct CallArguments {
-    /// An argument of the call. A value that is JSON counts as that, any other as text. Repeatable.
+    /// An argument of the call. A value that is valid JSON counts as JSON, any other as text. Repeatable.
     #[arg(long, value_name = "NAME=VALUE", conflicts_with = "resource")]
     argument: Vec<String>,
     /// All arguments of the call, a JSON object.

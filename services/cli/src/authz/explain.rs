@@ -12,7 +12,7 @@ use crate::config::{ConfigFile, Loaded};
 use crate::output::{Failure, OutputArgs, OutputFormat, block_on, eprint_line, print, print_json};
 use crate::survey::{BackendSurvey, TIMEOUT, connect};
 
-/// Exits with 0 whatever is decided.
+/// Arguments of `vmcp authz explain`. The exit code is 0 for every decision.
 #[derive(Debug, Args)]
 pub(crate) struct Explain {
     #[command(flatten)]
@@ -23,10 +23,10 @@ pub(crate) struct Explain {
     what: TargetArgs,
     #[command(flatten)]
     given: CallArguments,
-    /// Ask no backend: what is named is taken to be there, without annotations, and no lists are shown.
+    /// Send no requests to backends: assume that the item exists, without annotations, and show no lists.
     #[arg(long)]
     offline: bool,
-    /// The revision of MCP that the client speaks: a backend of both generations may offer each something else.
+    /// The MCP revision of the client. A backend of both generations may offer each different items.
     #[arg(long, value_name = "REVISION", default_value = STATELESS, value_parser = generation)]
     revision: Generation,
     #[command(flatten)]

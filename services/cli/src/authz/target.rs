@@ -18,13 +18,13 @@ const MAX_SUGGESTIONS: usize = 10;
 #[derive(Debug, Args)]
 #[group(multiple = false)]
 pub(crate) struct TargetArgs {
-    /// A tool, by the name that clients know it by.
+    /// A tool, by the name that clients use.
     #[arg(long, value_name = "NAME")]
     tool: Option<String>,
-    /// A prompt, by the name that clients know it by.
+    /// A prompt, by the name that clients use.
     #[arg(long, value_name = "NAME")]
     prompt: Option<String>,
-    /// A resource, or a resource template as it is listed.
+    /// A resource, or a listed resource template, by its URI.
     #[arg(long, value_name = "URI")]
     resource: Option<String>,
 }

@@ -18,16 +18,16 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Args)]
 pub(crate) struct Auth {
-    /// The server's MCP endpoint, as a person types it into the client.
+    /// The URL of the MCP endpoint, as typed into the client.
     #[arg(value_parser = address)]
     url: Url,
-    /// The client whose steps are taken.
+    /// The client to imitate.
     #[arg(long)]
     client: ClientArg,
-    /// Register at the authorization server, where the client would; else it is shown what it would send.
+    /// Register at the authorization server if the client would. Without it, the output shows the registration request.
     #[arg(long)]
     register: bool,
-    /// A PEM file of certificates to trust beside the system's.
+    /// A PEM file of certificates to trust in addition to the system's.
     #[arg(long, value_name = "FILE")]
     ca_bundle: Option<PathBuf>,
     #[command(flatten)]

@@ -11,19 +11,19 @@ use crate::arguments::{address, seal_key};
 /// Options of `serve` to check as well.
 #[derive(Debug, Args)]
 pub(super) struct ListenArgs {
-    /// The address that serve is going to listen on. With it or --port, it is tried whether serve could.
+    /// The address of `serve`. With --host or --port, validate listens there briefly.
     #[arg(long, value_parser = address)]
     host: Option<IpAddr>,
-    /// The port that serve is going to listen on. Leave it out while a server listens there.
+    /// The port of `serve`. Omit it while a server listens there.
     #[arg(long)]
     port: Option<u16>,
-    /// As for serve: tried as well. With a --host that other machines reach, its default is tried too.
+    /// The address of `serve --admin-listen`, checked as well. For a --host on a network, the default is its default.
     #[arg(long, value_name = "ADDRESS:PORT")]
     admin_listen: Option<SocketAddr>,
-    /// As for serve.
+    /// Accept anonymous callers on a network address, as `serve` would.
     #[arg(long)]
     allow_anonymous_network: bool,
-    /// A file with a key, as for serve. Repeatable.
+    /// A file with a key, as for `serve`. Repeatable.
     #[arg(long, value_name = "FILE", value_parser = seal_key)]
     seal_key: Vec<SealKey>,
 }
