@@ -1,7 +1,8 @@
 //! The shared handle of one backend's circuit.
 
+mod fast_state;
+
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -9,6 +10,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use vmcp_core::{Backend, Clock};
 
+use self::fast_state::{AtomicFastState, FastState};
 use crate::{CircuitSettings, CircuitState, Outcome, StateMachine, Token};
 
 /// Shared handle of one backend's circuit. Clones refer to the same circuit.
@@ -20,18 +22,12 @@ pub struct CircuitHandle(Arc<Inner>);
 
 struct Inner {
     backend: Backend,
-    /// Epoch in the upper 32 bits, [`CLOSED`] and [`NO_FAILURES`] in the lowest two. Stored with `Release` under the
-    /// lock of `circuit` and always equal to its state then; loaded with `Acquire`. A reader of an
-    /// outdated value behaves as if it had come before the last update.
-    fast_state: AtomicU64,
+    fast_state: AtomicFastState,
     circuit: Mutex<StateMachine>,
     created_at: Instant,
     clock: Clock,
     status: watch::Sender<CircuitStatus>,
 }
-
-const CLOSED: u64 = 1;
-const NO_FAILURES: u64 = 2;
 
 /// The error of a request that was not sent because the circuit of its backend is open.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -81,10 +77,11 @@ impl CircuitHandle {
     #[must_use]
     pub fn with_clock(backend: Backend, settings: CircuitSettings, clock: Clock) -> Self {
         let status = CircuitStatus { state: CircuitState::Closed, failures: 0, last_changed: None };
+        let circuit = StateMachine::new(settings);
         Self(Arc::new(Inner {
             backend,
-            fast_state: AtomicU64::new(CLOSED | NO_FAILURES),
-            circuit: Mutex::new(StateMachine::new(settings)),
+            fast_state: AtomicFastState::new(FastState::new(circuit.epoch(), true, false)),
+            circuit: Mutex::new(circuit),
             created_at: Instant::now(),
             clock,
             status: watch::Sender::new(status),
@@ -102,10 +99,9 @@ impl CircuitHandle {
     /// # Errors
     /// The circuit is open, or half-open with a pending trial.
     pub fn try_acquire(&self) -> Result<Permit, CircuitOpen> {
-        let fast_state = self.0.fast_state.load(Ordering::Acquire);
-        let (token, trial) = if fast_state & CLOSED != 0 {
-            let epoch = (fast_state >> 32) as u32;
-            (Token::new(epoch), false)
+        let fast_state = self.0.fast_state.load();
+        let (token, trial) = if fast_state.is_closed() {
+            (Token::new(fast_state.epoch()), false)
         } else {
             self.update(|circuit, now| {
                 circuit
@@ -163,14 +159,7 @@ impl CircuitHandle {
     }
 
     fn record(&self, token: Token, outcome: Outcome) {
-        let fast_state = self.0.fast_state.load(Ordering::Acquire);
-        let unchanged = match outcome {
-            Outcome::Success => CLOSED | NO_FAILURES,
-            Outcome::Neutral => CLOSED,
-            Outcome::Failure => u64::MAX,
-        };
-        // The outcome would not change the state.
-        if fast_state >> 32 == u64::from(token.epoch) && fast_state & unchanged == unchanged {
+        if self.0.fast_state.load().absorbs(token.epoch, outcome) {
             return;
         }
         self.update(|circuit, now| circuit.record(token, outcome, now));
@@ -184,10 +173,8 @@ impl CircuitHandle {
         let before = circuit.last_changed().zip(Some(from));
         let result = act(&mut circuit, created_at.elapsed());
         let (state, failures) = (circuit.state(), circuit.failures());
-        let closed = if state == CircuitState::Closed { CLOSED } else { 0 };
-        let no_failures = if failures == 0 { NO_FAILURES } else { 0 };
-        fast_state
-            .store(u64::from(circuit.epoch()) << 32 | closed | no_failures, Ordering::Release);
+        let is_closed = state == CircuitState::Closed;
+        fast_state.store(FastState::new(circuit.epoch(), is_closed, failures > 0));
         if circuit.last_changed().zip(Some(state)) != before {
             // Sent under the lock, so that observers receive transitions in order.
             status.send_replace(CircuitStatus { state, failures, last_changed: Some(clock.now()) });
@@ -224,7 +211,7 @@ fn log_change(
 impl fmt::Debug for CircuitHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let CircuitStatus { state, failures, last_changed: _ } = self.status();
-        write!(f, "Breaker({:?}, {}, {failures} failures)", self.0.backend, state.name())
+        write!(f, "CircuitHandle({:?}, {}, {failures} failures)", self.0.backend, state.name())
     }
 }
 

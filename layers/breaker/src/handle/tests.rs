@@ -38,6 +38,58 @@ async fn observers_receive_each_transition() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn status_counts_failures_of_closed_circuit() {
+    let (breaker, _) = breaker();
+    pass(&breaker, Outcome::Failure);
+    assert_eq!((breaker.status().failures, breaker.last_changed()), (1, None));
+    pass(&breaker, Outcome::Failure);
+    assert_eq!(breaker.last_changed(), Some(SystemTime::UNIX_EPOCH));
+    advance(MINUTE / 4).await;
+    assert_eq!(breaker.retry_in(), Some(MINUTE * 3 / 4));
+    assert_eq!(format!("{breaker:?}"), "CircuitHandle(b, open, 2 failures)");
+}
+
+#[tokio::test(start_paused = true)]
+async fn transitions_are_logged() {
+    let log = vmcp_test_support::LogCapture::current_thread();
+    let (breaker, _) = breaker();
+    pass(&breaker, Outcome::Failure);
+    assert!(!log.text().contains("circuit_changed"));
+    pass(&breaker, Outcome::Failure);
+    let text = log.text();
+    assert!(text.contains("WARN") && text.contains("circuit_changed"), "{text}");
+    assert!(text.contains("retry_ms=60000") && text.contains("failures=2"), "{text}");
+    advance(MINUTE).await;
+    pass(&breaker, Outcome::Success);
+    assert!(log.text().contains("to=\"closed\""), "{}", log.text());
+}
+
+#[tokio::test(start_paused = true)]
+async fn kept_permit_stays_background() {
+    for is_background in [false, true] {
+        let (breaker, _) = breaker();
+        // A background success does not reset a failure count that includes a call.
+        pass(&breaker, Outcome::Failure);
+        let permit = breaker.try_acquire().unwrap();
+        let permit = if is_background { permit.background() } else { permit };
+        let kept = permit.record_success_keep_body().unwrap();
+        let after_first = breaker.failures();
+        pass(&breaker, Outcome::Failure);
+        assert_eq!(breaker.state() == CircuitState::Open, is_background, "{after_first}");
+        drop(kept);
+    }
+    // The permit for the rest of the body is one for a background request too.
+    let (breaker, _) = breaker();
+    let kept = breaker.try_acquire().unwrap().background().record_success_keep_body().unwrap();
+    pass(&breaker, Outcome::Failure);
+    kept.record(Outcome::Success);
+    assert_eq!(breaker.failures(), 1);
+    let kept = breaker.try_acquire().unwrap().record_success_keep_body().unwrap();
+    kept.record(Outcome::Success);
+    assert_eq!(breaker.failures(), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn error_names_backend_and_retry_delay() {
     let (breaker, _) = breaker();
     pass(&breaker, Outcome::Failure);
