@@ -23,7 +23,7 @@ pub(crate) use self::request_info::RequestInfoLayer;
 /// Number of characters of a session digest in an event, enough to tell sessions apart.
 const SESSION: usize = 16;
 
-/// Current auditor. A reload may replace it; requests that began before the reload use the new one.
+/// Current auditor. Only the start and a reload replace it, with the rest of the reloadable state; requests that began before the reload use the new one.
 #[derive(Debug, Default)]
 pub(crate) struct AuthAuditRecorder(ArcSwapOption<Auditor>);
 

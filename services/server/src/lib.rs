@@ -10,6 +10,7 @@ mod routes;
 pub mod serve;
 pub mod stack;
 mod stream_scope;
+mod sync;
 
 /// Compiles and runs the examples of the project's README.
 #[cfg(doctest)]

@@ -56,7 +56,7 @@ pub(super) fn convert(audit: Audit) -> (Option<AuditParts>, Option<ConfigError>)
         detect_application_errors,
         include_request_data,
         include_response_data,
-        max_data_size: usize::try_from(max_data_size).unwrap_or(usize::MAX),
+        max_data_size: usize::try_from(max_data_size).expect("usize has at least 32 bits"),
         // A command-line option sets the number of proxies.
         trusted_proxies: 0,
     };
@@ -68,10 +68,10 @@ pub(super) fn convert(audit: Audit) -> (Option<AuditParts>, Option<ConfigError>)
         return (None, None);
     }
     let file: Option<PathBuf> = log_file.map(Into::into);
-    let error = file.as_deref().and_then(|file| unwritable(file).err()).map(|reason| {
-        let found = file.as_ref().map(|file| file.display().to_string()).unwrap_or_default();
+    let error = file.as_deref().and_then(|file| {
+        let found = format!("{}: {}", file.display(), unwritable(file).err()?);
         let allowed = "a file that can be appended to, or made in a folder that is there";
-        ConfigError::new("audit.logFile", format!("{found}: {reason}"), allowed)
+        Some(ConfigError::new("audit.logFile", found, allowed))
     });
     (Some(AuditParts { events, log, file, source_config }), error)
 }
@@ -96,7 +96,8 @@ fn unwritable(file: &Path) -> Result<(), String> {
 
 fn named(kinds: &[EventType]) -> Vec<vmcp_audit::EventType> {
     // A test checks that both crates use the same names.
-    kinds.iter().filter_map(|kind| kind.as_str().parse().ok()).collect()
+    let parse = |kind: &EventType| kind.as_str().parse().expect("both crates have the same names");
+    kinds.iter().map(parse).collect()
 }
 
 impl AuditParts {

@@ -129,17 +129,29 @@ impl AuthServerParts {
         Ok((server.with_observer(observer), providers))
     }
 
+    /// Returns the error of a provider's settings.
+    fn provider_error(&self, settings: &vmcp_upstream::Settings) -> Option<SettingsError> {
+        self.fetchers.provider(settings, &temporary_store(), &self.settings.hmac).err()
+    }
+
     /// Creates a server with temporary state, and returns all errors.
     fn start_errors(&self) -> Vec<StartError> {
         let store = temporary_store();
-        let providers = upstreams(&self.providers(&store, &self.settings.hmac));
+        // Errors of single providers are reported already.
+        let providers = self.try_providers(&store, &self.settings.hmac);
+        let Ok(providers) = providers else { return Vec::new() };
+        let providers = upstreams(&providers);
         let start = |settings: &Settings, providers: Vec<_>| {
             AuthServer::new(settings.clone(), Arc::clone(&store), providers, Clock::system())
         };
         let Err(first) = start(&self.settings, providers.clone()) else { return Vec::new() };
         // A server reports only its first error, so each scope and each provider is tested separately.
         let with = |scopes| Settings { baseline_scopes: scopes, ..self.settings.clone() };
-        let scopes = self.settings.baseline_scopes.iter().filter_map(|it| Scopes::new([it]).ok());
+        let scopes = self
+            .settings
+            .baseline_scopes
+            .iter()
+            .map(|it| Scopes::new([it]).expect("each scope of a valid list is valid"));
         let scopes = scopes.filter_map(|scope| match start(&with(scope), Vec::new()) {
             Err(error @ StartError::UnsupportedBaselineScope(_)) => Some(error),
             Ok(_) | Err(_) => None,
@@ -155,12 +167,20 @@ impl AuthServerParts {
         store: &Arc<dyn Store>,
         secrets: &HmacKeyRing,
     ) -> Vec<Arc<ObservedProvider>> {
+        let providers = self.try_providers(store, secrets);
+        providers.expect("a section with an unusable provider makes no parts")
+    }
+
+    fn try_providers(
+        &self,
+        store: &Arc<dyn Store>,
+        secrets: &HmacKeyRing,
+    ) -> Result<Vec<Arc<ObservedProvider>>, SettingsError> {
         let provider = |settings: &vmcp_upstream::Settings| {
-            let provider = self.fetchers.provider(settings, store, secrets);
-            // The conversion of the section already succeeded once for each provider.
-            provider.ok().map(|provider| Arc::new(ObservedProvider::new(provider, settings)))
+            let provider = self.fetchers.provider(settings, store, secrets)?;
+            Ok(Arc::new(ObservedProvider::new(provider, settings)))
         };
-        self.upstreams.iter().filter_map(provider).collect()
+        self.upstreams.iter().map(provider).collect()
     }
 }
 
@@ -182,18 +202,21 @@ fn temporary_store() -> Arc<dyn Store> {
 // === impl Fetchers ===
 
 impl Fetchers {
-    fn new(egress: &Egress) -> Option<Self> {
+    fn new(egress: &Egress) -> Self {
         // The operator configures these providers, so they may be on any network. The check of their URLs decides on
         // plain HTTP.
         let configured =
             FetchPolicy { addresses: FetchAddresses::Any, http: true, ..FetchPolicy::supplied() };
         let documents = FetchPolicy { redirects: false, ..FetchPolicy::supplied() };
-        let fetcher = |policy| Fetcher::new(egress.clone(), policy).ok();
-        Some(Self {
-            configured: fetcher(configured)?,
-            supplied: fetcher(FetchPolicy::supplied())?,
-            documents: fetcher(documents)?,
-        })
+        let fetcher = |policy| {
+            let fetcher = Fetcher::new(egress.clone(), policy);
+            fetcher.expect("only the CA bundle of a policy can be invalid, and these have none")
+        };
+        Self {
+            configured: fetcher(configured),
+            supplied: fetcher(FetchPolicy::supplied()),
+            documents: fetcher(documents),
+        }
     }
 
     fn provider(

@@ -89,7 +89,7 @@ impl<'a> PartsBuilder<'a> {
             auth_server,
         } = file;
         let Operational { log_level, timeouts, failure_handling } = operational;
-        let Failures { partial_failure, checks, circuit } = Failures::new(&failure_handling);
+        let Failures { partial_failure, checks, circuit } = Failures::new(&failure_handling)?;
         let provider = first_provider(auth_server.as_ref());
         let (strategies, mut errors) = credentials::strategies(outgoing_auth, provider, egress);
         let issuers = Arc::new(KnownIssuers::new(&incoming_auth, auth_server.as_ref()));

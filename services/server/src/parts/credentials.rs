@@ -7,7 +7,7 @@ use http::Uri;
 use secrecy::{ExposeSecret, SecretString};
 use vmcp_aggregate::settings::Sharing;
 use vmcp_aws_sts::{
-    AwsStsLayer, RoleArn, RoleMapping, RoleMappings, RoleMappingsError, Sts, Subject,
+    AwsStsLayer, NameError, RoleArn, RoleMapping, RoleMappings, RoleMappingsError, Sts, Subject,
 };
 use vmcp_config::{
     AwsSts, ClientSecret, ConfigError, EnvName, HeaderInjection, HeaderName, HeaderValue,
@@ -299,18 +299,27 @@ impl<'a> Converter<'a> {
                 RoleMatch::Matcher(matcher) => vmcp_aws_sts::RoleMatch::Matcher(matcher),
             };
             (role_arn.as_str(), priority, format!("{matches:?}")).hash(digest);
-            // The configuration accepts only valid role ARNs.
-            let role = RoleArn::try_from(role_arn.as_str()).ok()?;
+            let role = RoleArn::try_from(role_arn.as_str());
+            let role = self.accept(format!("{at}.roleMappings"), role_arn.as_str(), role)?;
             mappings.push(RoleMapping { role, matches, priority });
         }
-        let fallback = fallback_role_arn.and_then(|arn| RoleArn::try_from(arn.as_str()).ok());
+        let fallback = match &fallback_role_arn {
+            Some(arn) => {
+                let role = RoleArn::try_from(arn.as_str());
+                Some(self.accept(format!("{at}.fallbackRoleArn"), arn.as_str(), role)?)
+            }
+            None => None,
+        };
         let roles = RoleMappings::new(fallback, mappings, &role_claim);
         let roles = roles.map_err(|error| self.reject_roles(at, &error));
         let service = vmcp_aws_sts::ServiceName::try_from(service.as_str()).map_err(|error| {
             self.reject(format!("{at}.service"), format!("\"{service}\""), error.to_string());
         });
-        let region = vmcp_aws_sts::Region::try_from(region.as_str()).ok()?;
-        let duration = vmcp_aws_sts::SessionDuration::try_from(session_duration).ok()?;
+        let named = vmcp_aws_sts::Region::try_from(region.as_str());
+        let region = self.accept(format!("{at}.region"), region.as_str(), named)?;
+        let duration = vmcp_aws_sts::SessionDuration::try_from(session_duration);
+        let seconds = session_duration.to_string();
+        let duration = self.accept(format!("{at}.sessionDuration"), &seconds, duration)?;
         let sts = self.sts_endpoint(at, &region, digest)?;
         let assume = vmcp_aws_sts::CredentialCache::new(sts, MAX_CACHED_CALLERS, Clock::system());
         self.gauges.add("aws_credentials", assume.gauge());
@@ -322,6 +331,11 @@ impl<'a> Converter<'a> {
             .session_duration(duration);
         self.gauges.add("aws_roles", layer.gauge());
         Some(Credentials::Sts(layer))
+    }
+
+    /// Returns the value. A parsed section has only valid ones; one that was built in code may not.
+    fn accept<T>(&mut self, at: String, found: &str, value: Result<T, NameError>) -> Option<T> {
+        value.map_err(|error| self.reject(at, found.to_owned(), error.to_string())).ok()
     }
 
     /// Returns the STS endpoint of a region, or the one that the environment names; `None` after an error.

@@ -14,6 +14,7 @@ use vmcp_core::{Identity, RevocationFuture, SessionRevocation};
 /// Source of session revocations. A reload may replace the server behind it without affecting waiting streams.
 #[derive(Clone)]
 pub(crate) struct IssuerSessions {
+    /// Current server. Replaced before `ended` is incremented, so that a woken stream sees the new one.
     server: Arc<ArcSwap<AuthServer>>,
     /// Change counter: incremented when a session ends or the server is replaced.
     ended: watch::Sender<u64>,

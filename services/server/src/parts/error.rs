@@ -31,6 +31,12 @@ impl fmt::Display for PartsError {
     }
 }
 
+impl From<ConfigError> for PartsError {
+    fn from(error: ConfigError) -> Self {
+        Self { errors: vec![error], ..Self::default() }
+    }
+}
+
 impl PartsError {
     /// Returns `true` if only a different document helps, and no change to the files and variables that it names.
     pub(crate) fn is_permanent(&self) -> bool {

@@ -4,7 +4,9 @@ use std::num::NonZeroU32;
 
 use vmcp_aggregate::settings::{Checks, PartialFailure};
 use vmcp_breaker::CircuitSettings;
-use vmcp_config::{CircuitBreaker, FailureHandling, PartialFailureMode};
+use vmcp_config::{CircuitBreaker, ConfigError, FailureHandling, PartialFailureMode};
+
+const AT: &str = "operational.failureHandling";
 
 /// Settings of `operational.failureHandling`.
 pub(super) struct Failures {
@@ -15,8 +17,8 @@ pub(super) struct Failures {
 }
 
 impl Failures {
-    /// Converts the section.
-    pub(super) fn new(failures: &FailureHandling) -> Self {
+    /// Converts the section. A parsed section has no errors; one that was built in code may have.
+    pub(super) fn new(failures: &FailureHandling) -> Result<Self, ConfigError> {
         let FailureHandling {
             health_check_interval,
             health_check_timeout,
@@ -30,12 +32,36 @@ impl Failures {
             PartialFailureMode::Fail => PartialFailure::Fail,
             PartialFailureMode::BestEffort => PartialFailure::BestEffort,
         };
-        // The configuration guarantees a positive threshold, and a timeout below the interval.
-        let threshold = NonZeroU32::new(*unhealthy_threshold).unwrap_or(NonZeroU32::MIN);
+        let threshold = NonZeroU32::new(*unhealthy_threshold).ok_or_else(|| {
+            ConfigError::new(format!("{AT}.unhealthyThreshold"), "0", "1 or more")
+        })?;
         let (interval, timeout_of) =
             ((*health_check_interval).into(), (*health_check_timeout).into());
         let checks = Checks::new(interval, timeout_of, threshold);
-        let circuit = CircuitSettings::new(*failure_threshold, (*timeout).into()).ok();
-        Self { partial_failure, checks, circuit: circuit.filter(|_| *enabled) }
+        let circuit = enabled.then(|| CircuitSettings::new(*failure_threshold, (*timeout).into()));
+        let circuit = circuit.transpose().map_err(|error| {
+            let found = format!("failureThreshold: {failure_threshold}, timeout: {timeout}");
+            ConfigError::new(format!("{AT}.circuitBreaker"), found, error.to_string())
+        })?;
+        Ok(Self { partial_failure, checks, circuit })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rejects_unusable_values_built_in_code() {
+        let zero = FailureHandling { unhealthy_threshold: 0, ..FailureHandling::default() };
+        let error = Failures::new(&zero).err().unwrap().to_string();
+        assert!(error.contains("failureHandling.unhealthyThreshold"), "{error}");
+        let breaker =
+            |enabled| CircuitBreaker { enabled, failure_threshold: 0, ..CircuitBreaker::default() };
+        let of =
+            |circuit_breaker| FailureHandling { circuit_breaker, ..FailureHandling::default() };
+        let error = Failures::new(&of(breaker(true))).err().unwrap().to_string();
+        assert!(error.contains("failureHandling.circuitBreaker"), "{error}");
+        assert!(Failures::new(&of(breaker(false))).ok().unwrap().circuit.is_none());
     }
 }

@@ -1,14 +1,16 @@
 //! A limit of lines a second: a flood of refused requests does not fill the disk.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::sync::lock;
+
 /// The most lines a second.
 const MAX_LINES: u64 = 100;
 
-/// Counts the lines of the second that runs.
+/// Counts the lines of the second that runs. At most one line a failed request takes the lock.
 #[derive(Debug, Default)]
 pub(super) struct LineRate(Mutex<Counts>);
 
@@ -23,8 +25,7 @@ struct Counts {
 impl LineRate {
     /// Returns the number of lines that were left out since the last one; `None` leaves this one out too.
     pub(super) fn admit(&self) -> Option<u64> {
-        // A panic while the lock was held leaves counts that are as good as any.
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = lock(&self.0);
         let now = Instant::now();
         let is_new = counts.since.is_none_or(|since| now - since >= Duration::from_secs(1));
         if is_new {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use http::StatusCode;
 use serde_json::json;
@@ -24,19 +24,25 @@ use crate::request_log::RequestLogLayer;
 use crate::serve::{AuthServerRuntime, ConnectionLimit, Exposure, Reloads};
 use crate::stack::{self, McpService};
 use crate::stream_scope::StreamScope;
+use crate::sync::lock;
 
 /// State that all connections share.
 #[derive(Debug)]
 pub(crate) struct ServerState {
     pub(crate) state: StaticState,
+    /// Only a reload replaces it. A request loads it once and completes on what it loaded.
     pub(crate) reloadable: arc_swap::ArcSwap<ReloadableState>,
+    /// Replaced after `reloadable`: `/status` may briefly lack the description of a new backend.
     pub(crate) info: arc_swap::ArcSwap<ServerInfo>,
     pub(crate) reloads: Reloads,
+    /// Set once, when the server begins to stop.
     pub(crate) draining: AtomicBool,
     /// Set once, when each backend of the first configuration has responded, failed or timed out.
     pub(crate) wait_ready: Arc<AtomicBool>,
+    /// Number of open connections, for `/status` and a gauge. Relaxed: it guards no other memory.
     pub(crate) connections: Arc<std::sync::atomic::AtomicUsize>,
     pub(crate) limit: ConnectionLimit,
+    /// Gauges of the caches of all configurations that are still in use.
     pub(crate) gauges: Mutex<MemoryGauges>,
     /// Audit logs of earlier configurations, to which requests under way still write.
     pub(crate) retired_logs: Mutex<Vec<LogHandle>>,
@@ -178,24 +184,24 @@ impl ServerState {
 
     /// Keeps an audit log open for the requests under way that still write to it.
     pub(crate) fn retire(&self, log: LogHandle) {
-        let mut retired = self.retired_logs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut retired = lock(&self.retired_logs);
         retired.retain(|log| !log.is_finished());
         retired.push(log);
     }
 
     /// Returns the audit logs of earlier configurations that are still in use.
     pub(crate) fn retired_logs(&self) -> Vec<LogHandle> {
-        self.retired_logs.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.retired_logs).clone()
     }
 
     /// Adds gauges.
     pub(crate) fn add_gauges(&self, more: MemoryGauges) {
-        self.gauges.lock().unwrap_or_else(PoisonError::into_inner).merge(more);
+        lock(&self.gauges).merge(more);
     }
 
     /// Returns the number of entries in caches and tables, by kind.
     pub(crate) fn cache_entries(&self) -> BTreeMap<&'static str, usize> {
-        let mut gauges = self.gauges.lock().unwrap_or_else(PoisonError::into_inner).counts();
+        let mut gauges = lock(&self.gauges).counts();
         let CacheSizes {
             list_views,
             caller_offers,

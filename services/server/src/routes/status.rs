@@ -36,6 +36,7 @@ impl ServerState {
             .backends
             .iter()
             .map(|backend| {
+                // A reload replaces the descriptions after the backends, so that one may be missing for a moment.
                 let known = info.backends.get(&backend.name).cloned().unwrap_or_default();
                 json!({
                     "name": backend.name,

@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use vmcp_core::network;
+
+use crate::sync::lock;
 
 /// Divisor of all connections for the share of one address.
 const ADDRESS_DIVISOR: usize = 4;
@@ -17,6 +19,7 @@ const MIN_ADDRESS_CONNECTIONS: usize = 16;
 #[derive(Debug)]
 pub(super) struct AddressLimit {
     limit: usize,
+    /// Open connections by address, never 0: a permit adds one and its drop removes it, with the entry at the last.
     open: Mutex<HashMap<IpAddr, usize>>,
 }
 
@@ -40,7 +43,7 @@ impl AddressLimit {
     pub(super) fn take(self: &Arc<Self>, address: IpAddr) -> Option<AddressPermit> {
         let address = counted(address);
         if let Some(address) = address {
-            let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut open = lock(&self.open);
             let count = open.entry(address).or_default();
             // Invariant: an entry has at least one connection, since the limit is not 0.
             if *count >= self.limit {
@@ -59,7 +62,7 @@ fn counted(address: IpAddr) -> Option<IpAddr> {
 impl Drop for AddressPermit {
     fn drop(&mut self) {
         let Some(address) = self.address else { return };
-        let mut open = self.limit.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = lock(&self.limit.open);
         if let Some(count) = open.get_mut(&address) {
             *count -= 1;
             if *count == 0 {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -10,6 +10,7 @@ use tokio::sync::futures::Notified;
 use tokio::time::Instant;
 
 use super::activity::Activity;
+use crate::sync::lock;
 
 /// Number of connections for probes, in addition to [`Options::connections`](super::Options::connections).
 pub const RESERVED_CONNECTIONS: usize = 256;
@@ -23,8 +24,12 @@ const MIN_IDLE: Duration = Duration::from_millis(100);
 pub(super) struct ConnectionSlots {
     limit: usize,
     min_idle: Duration,
+    /// Connections with a place, by number: at most `limit`. The drop of a [`ConnectionSlot`] removes its entry, unless an
+    /// eviction has removed it before.
     open: Mutex<HashMap<u64, Activity>>,
+    /// Number of the next connection. Relaxed: each takes another number, in any order.
     next_id: AtomicU64,
+    /// Number of evictions, for a gauge. Relaxed: it guards no other memory.
     evictions: AtomicU64,
 }
 
@@ -52,7 +57,7 @@ pub(crate) struct ConnectionPermit(Arc<PermitState>);
 struct PermitState {
     activity: Activity,
     requests: Arc<ConnectionSlots>,
-    /// The regular place, otherwise the one in the reserve.
+    /// The regular place, otherwise the one in the reserve. Changes once, from the reserve to a regular place.
     slot: Mutex<Result<ConnectionSlot, ConnectionSlot>>,
     released: Arc<Notify>,
 }
@@ -100,7 +105,7 @@ impl ConnectionSlots {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Activity>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.open)
     }
 }
 
@@ -177,7 +182,7 @@ impl Drop for PermitState {
 
 impl PermitState {
     fn lock(&self) -> MutexGuard<'_, Result<ConnectionSlot, ConnectionSlot>> {
-        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.slot)
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use hyper::rt;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::activity::Activity;
+use crate::sync::lock;
 
 /// Timer of one connection, for hyper.
 ///
@@ -19,8 +20,9 @@ use super::activity::Activity;
 /// one entry of the runtime's timer. The entry is moved only when it fires too early, not for each request.
 #[derive(Clone)]
 pub(super) struct HeadTimer {
+    /// Timer entry that all deadlines of the connection share. Uncontended: only the connection's task polls deadlines.
     entry: Entry,
-    /// `true` until hyper waits for the head of the first request.
+    /// `true` until hyper waits for the head of the first request. Relaxed: only the connection's task reads and clears it.
     is_new: Arc<AtomicBool>,
     activity: Activity,
 }
@@ -82,7 +84,7 @@ impl Future for Deadline {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let mut entry = self.entry.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entry = lock(&self.entry);
         let sleep = entry.get_or_insert_with(|| Box::pin(sleep_until(self.at)));
         loop {
             if sleep.deadline() > self.at {

@@ -5,7 +5,7 @@ mod changes;
 mod files;
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -21,6 +21,7 @@ use crate::auth_audit::AuthAuditRecorder;
 use crate::parts::{AuditParts, AuthServerParts, Parts, TelemetryParts};
 use crate::routes::ServerState;
 use crate::stream_scope::StreamScope;
+use crate::sync::lock;
 
 /// Poll interval of files. A mounted ConfigMap changes by a symbolic link swap, which file events miss.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -51,7 +52,7 @@ impl Retry {
     }
 }
 
-/// Outcome of the reloads so far.
+/// Outcome of the reloads so far. Only the watching task writes; `/status` reads.
 #[derive(Debug, Default)]
 pub struct Reloads(Mutex<State>);
 
@@ -64,7 +65,7 @@ struct State {
 
 impl Reloads {
     pub(crate) fn to_json(&self) -> Value {
-        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = lock(&self.0);
         json!({
             "reloads": state.applied,
             "refused_reloads": state.rejected,
@@ -92,12 +93,12 @@ impl Reloads {
 
     /// Returns `true` if the last reload failed with this message.
     fn is_last(&self, error: &str) -> bool {
-        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = lock(&self.0);
         state.last_error.as_deref() == Some(error)
     }
 
     fn record(&self, outcome: Result<(), String>) {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.0);
         match outcome {
             Ok(()) => {
                 state.applied += 1;

@@ -21,7 +21,8 @@ pub(super) struct WorkerPool(Vec<Worker>);
 #[derive(Debug)]
 struct Worker {
     runtime: Handle,
-    /// Number of connections of this worker.
+    /// Number of connections of this worker: one for each live [`ConnectionCount`]. Relaxed: a stale number only assigns a
+    /// connection to another worker.
     connections: Arc<AtomicUsize>,
     /// Dropping the sender stops the worker.
     _running: oneshot::Sender<()>,
@@ -36,7 +37,7 @@ impl WorkerPool {
     /// Assigns `connection` to the worker with the fewest connections.
     pub(super) fn serve(&self, connection: impl Future<Output = ()> + Send + 'static) {
         let least = self.0.iter().min_by_key(|worker| worker.connections.load(Ordering::Relaxed));
-        let Some(Worker { runtime, connections, .. }) = least else { return };
+        let Worker { runtime, connections, .. } = least.expect("there is at least one worker");
         let counted = ConnectionCount::new(connections);
         runtime.spawn(async move {
             connection.await;

@@ -10,6 +10,7 @@ use vmcp_auth_server::{
 use vmcp_config::auth_server::{TokenLifespans, Upstream, UpstreamKind};
 use vmcp_config::{AuthServer as Section, ConfigError, Oidc, SecretFile, Warning};
 use vmcp_egress::Egress;
+use vmcp_upstream::SettingsError;
 
 use super::weak_secret::is_weak;
 use super::{AuthServerParts, Converter, Fetchers};
@@ -81,7 +82,7 @@ impl Converter {
         let auth_server = AuthServerParts {
             settings,
             upstreams: upstreams.into_iter().collect::<Option<_>>()?,
-            fetchers: Fetchers::new(egress)?,
+            fetchers: Fetchers::new(egress),
             storage: storage?,
             storage_address_digest,
             storage_digest,
@@ -205,6 +206,11 @@ impl Converter {
         locations: &[(String, String)],
     ) {
         for (settings, (_, at)) in auth_server.upstreams.iter().zip(locations) {
+            match auth_server.provider_error(settings) {
+                // Rejected with the scopes.
+                None | Some(SettingsError::NoOpenid) => {}
+                Some(error) => self.reject(at, "an unusable provider", error.to_string()),
+            }
             let path = settings.redirect_uri.uri().path();
             if is_own_path(path) {
                 let found = format!("the path {path}");
@@ -283,6 +289,6 @@ fn location((index, upstream): (usize, &Upstream<SecretFile>)) -> (String, Strin
 }
 
 fn file_name(refs: &[SecretFile], index: usize) -> String {
-    let file = refs.get(index).map(|secret| secret.file.as_path().display().to_string());
-    format!("\"{}\"", file.unwrap_or_default())
+    let secret = refs.get(index).expect("the error has the index of a given file");
+    format!("\"{}\"", secret.file.as_path().display())
 }

@@ -1,7 +1,7 @@
 //! Upstream providers that record the outcome of their last request.
 
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use futures_util::future::BoxFuture;
 use http::Uri;
@@ -13,6 +13,7 @@ use vmcp_upstream::{
 };
 
 use super::report::ProviderStatus;
+use crate::sync::lock;
 
 /// A provider that records the outcome of its last request.
 pub(crate) struct ObservedProvider {
@@ -81,7 +82,7 @@ impl ObservedProvider {
     }
 
     fn last_status(&self) -> MutexGuard<'_, LastStatus> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.last)
     }
 
     fn record_response(&self, error: Option<String>, is_response: bool) {

@@ -7,7 +7,7 @@ use vmcp_auth_store::{Limits, MemoryStore, Store};
 use vmcp_config::auth_server::{
     Redis, RedisAcl, RedisAddress, RedisTls, SentinelNodes, SentinelService, Storage as Section,
 };
-use vmcp_config::{HostPort, SecretFile, auth_server};
+use vmcp_config::{ConfigError, HostPort, SecretFile, auth_server};
 use vmcp_core::Clock;
 use vmcp_redis::{Address, Credentials, Node, Sentinel, Settings, Timeouts, Tls, TlsError};
 
@@ -110,7 +110,10 @@ impl Converter {
                 let auth_server::Sentinel { master_name, db, nodes } = config;
                 let nodes = match nodes {
                     SentinelNodes::Addresses(all) => all.iter().map(node).collect(),
-                    SentinelNodes::Service(service) => vec![service_node(service)],
+                    SentinelNodes::Service(service) => {
+                        let node = service_node(service).map_err(|error| self.errors.push(error));
+                        vec![node.ok()?]
+                    }
                 };
                 let tls = self.tls(&format!("{REDIS}.sentinelTls"), tls)?;
                 Address::Sentinel(Sentinel { master: master_name, database: db, nodes, tls })
@@ -147,17 +150,23 @@ impl Converter {
 }
 
 fn node(address: &HostPort) -> Node {
-    let (host, port) = address.as_str().rsplit_once(':').unwrap_or((address.as_str(), ""));
-    // The configuration accepts only valid ports.
-    Node::new(host.trim_start_matches('[').trim_end_matches(']'), port.parse().unwrap_or(6379))
+    let node = address.as_str().rsplit_once(':').and_then(|(host, port)| {
+        Some(Node::new(host.trim_start_matches('[').trim_end_matches(']'), port.parse().ok()?))
+    });
+    node.expect("a HostPort has a port from 1 to 65535")
 }
 
 /// Returns the DNS name of the Service within the cluster.
-fn service_node(service: SentinelService) -> Node {
+fn service_node(service: SentinelService) -> Result<Node, ConfigError> {
     let SentinelService { name, namespace, port } = service;
+    // Only a configuration that was built in code has another port.
+    let port = u16::try_from(port).map_err(|_| {
+        let path = format!("{REDIS}.sentinelConfig.sentinelService.port");
+        ConfigError::new(path, port.to_string(), "a port from 1 to 65535")
+    })?;
     let host = match namespace {
         Some(namespace) => format!("{name}.{namespace}.svc"),
         None => name,
     };
-    Node::new(host, u16::try_from(port).unwrap_or(26379))
+    Ok(Node::new(host, port))
 }

@@ -20,7 +20,7 @@ const STORE_CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 const PROVIDER_CHECK_INTERVAL: Duration = Duration::from_mins(5);
 const PROVIDER_RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Result of the last store check.
+/// Result of the last store check. Only the watching task replaces it.
 #[derive(Debug, Default)]
 pub(super) struct StoreMonitor(ArcSwap<StoreStatus>);
 
