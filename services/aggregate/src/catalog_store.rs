@@ -74,7 +74,7 @@ impl CatalogStore {
     pub(crate) async fn wait_ready(&self, seen: &Arc<Snapshot>) -> Arc<Snapshot> {
         let mut snapshot = Arc::clone(seen);
         loop {
-            snapshot.settle().await;
+            snapshot.wait_ready().await;
             let newest = self.snapshot();
             if Arc::ptr_eq(&newest, &snapshot) {
                 return snapshot;

@@ -211,10 +211,10 @@ impl Dispatcher {
     fn open_stream(&self, parts: &request::Parts) -> Result<Response<Body>, Rejection> {
         vmcp_decode::require_event_stream(&parts.headers)?;
         let session = self.session(parts, &initialize::caller(&parts.extensions))?;
-        let talk = session.streams();
+        let streams = session.streams();
         let resumed = parts.headers.get(LAST_EVENT).map(|id| {
             let (number, next) = id.to_str().ok().and_then(parse_id)?;
-            Some((talk.stream(number)?, next))
+            Some((streams.stream(number)?, next))
         });
         let connection = match resumed {
             Some(Some((stream, next))) => stream.connect(Some(next), Opening::Plain),
@@ -224,7 +224,7 @@ impl Dispatcher {
                 return Err(Rejection::malformed(code::INVALID_REQUEST, message));
             }
             None => {
-                let standing = talk.standing(|| session.account(&self.context.budgets));
+                let standing = streams.standing(|| session.account(&self.context.budgets));
                 standing.connect(None, Opening::Plain)
             }
         };

@@ -180,7 +180,7 @@ impl Session {
 
     /// Returns the streams and server requests, if they were ever used.
     pub(crate) fn existing_streams(&self) -> Option<&SessionStreams> {
-        self.streams.get().map(|talk| &**talk)
+        self.streams.get().map(|streams| &**streams)
     }
 
     pub(crate) fn set_level(&self, level: &[u8]) {
@@ -234,10 +234,10 @@ impl Session {
     }
 
     /// Removes ended streams. A server request is answered with an error if its stream has ended or the client has not
-    /// responded for `patience`, which resumes the timeouts of dependent calls.
-    pub(crate) fn prune(&self, patience: Duration) {
+    /// responded for `timeout`, which resumes the timeouts of dependent calls.
+    pub(crate) fn prune(&self, timeout: Duration) {
         for server_request in
-            self.existing_streams().map(|talk| talk.prune(patience)).into_iter().flatten()
+            self.existing_streams().map(|streams| streams.prune(timeout)).into_iter().flatten()
         {
             let PendingServerRequest::Backend { slot, backend_session, id, .. } = server_request
             else {

@@ -78,7 +78,7 @@ impl Snapshot {
     }
 
     /// Borrows the catalogs briefly, which is cheaper than cloning the `Arc`.
-    pub(crate) fn look(&self) -> arc_swap::Guard<Arc<BackendCatalogs>> {
+    pub(crate) fn load_catalogs(&self) -> arc_swap::Guard<Arc<BackendCatalogs>> {
         self.catalogs.load()
     }
 
@@ -96,15 +96,15 @@ impl Snapshot {
     }
 
     /// Waits for pending first offers, each for a limited time from when its fetch began.
-    pub(crate) async fn settle(&self) {
-        let patience = self.patience();
+    pub(crate) async fn wait_ready(&self) {
+        let timeout = self.first_offer_timeout();
         for backend in self.backends.iter().filter(|backend| backend.shared()) {
-            backend.wait_ready(patience).await;
+            backend.wait_ready(timeout).await;
         }
     }
 
     /// Returns the time to wait for a first offer.
-    pub(crate) fn patience(&self) -> Duration {
+    pub(crate) fn first_offer_timeout(&self) -> Duration {
         match self.partial_failure {
             PartialFailure::Fail => Duration::from_secs(5),
             PartialFailure::BestEffort => Duration::from_secs(1),

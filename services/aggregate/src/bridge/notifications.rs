@@ -19,8 +19,8 @@ pub(crate) fn follow(
     session: &Arc<Session>,
     slot: &Arc<BackendSessionSlot>,
 ) {
-    let Some(talk) = session.existing_streams() else { return };
-    let connected = talk.listening().is_some_and(|stream| stream.connected());
+    let Some(streams) = session.existing_streams() else { return };
+    let connected = streams.listening().is_some_and(|stream| stream.connected());
     if !connected && slot.subscriptions().is_empty() || slot.backend.is_retired() {
         return;
     }
@@ -28,7 +28,7 @@ pub(crate) fn follow(
         let filter = Arc::clone(&context.notification_filter);
         let session = Arc::clone(session);
         let slot = Arc::clone(slot);
-        let stream = talk.standing(|| session.account(&context.budgets));
+        let stream = streams.standing(|| session.account(&context.budgets));
         tokio::spawn(async move {
             let (owner, backend) = (Arc::clone(&session), Arc::clone(&slot.backend));
             let following = async move {

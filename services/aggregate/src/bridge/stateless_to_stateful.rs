@@ -57,8 +57,8 @@ pub(crate) async fn call(
     }
     let slot = slot(bridge, &call, &target)?;
     for last in [false, true] {
-        let crossing = InFlightCall::begin(&call, &target, &slot).await?;
-        if let Some(answer) = crossing.finish(bridge, &call, &target, &slot, last).await? {
+        let in_flight = InFlightCall::begin(&call, &target, &slot).await?;
+        if let Some(answer) = in_flight.finish(bridge, &call, &target, &slot, last).await? {
             return Ok(answer);
         }
     }

@@ -122,8 +122,8 @@ async fn begin(
         return respond(&call, &target, response::event(first, &expected)?);
     }
     let (first, encoder) = (Some(first), None);
-    let passing = StreamAdapter { call, target, expected, events, first, encoder, over: false };
-    Ok(event_stream(Body::wrap(passing)))
+    let adapter = StreamAdapter { call, target, expected, events, first, encoder, over: false };
+    Ok(event_stream(Body::wrap(adapter)))
 }
 
 /// Body that forwards the rest of a stream event by event, polled by the client's connection. When the client disconnects, the

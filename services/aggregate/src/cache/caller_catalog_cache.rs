@@ -108,9 +108,9 @@ impl CallerCatalogCache {
         caller: &Caller,
         cause: Option<&RequestContext>,
     ) -> Option<CallerView> {
-        let patience = snapshot.patience();
+        let timeout = snapshot.first_offer_timeout();
         let own: Vec<_> = snapshot.backends.iter().filter(|backend| !backend.shared()).collect();
-        let offers = own.iter().map(|backend| backend.offer_for(context, caller, cause, patience));
+        let offers = own.iter().map(|backend| backend.offer_for(context, caller, cause, timeout));
         let offers = join_all(offers).await;
         let missing = own.into_iter().zip(&offers).filter_map(|(backend, offer)| {
             let rejection = offer.as_ref().err()?;
@@ -121,11 +121,11 @@ impl CallerCatalogCache {
         let shared = snapshot.catalogs();
         let key = Key::new(&shared, &offers);
         let catalogs =
-            if key.is_plain() { shared } else { self.mix(snapshot, key, offers).await? };
+            if key.is_plain() { shared } else { self.combine(snapshot, key, offers).await? };
         Some(CallerView { catalogs, missing })
     }
 
-    async fn mix(
+    async fn combine(
         self: &Arc<Self>,
         snapshot: &Arc<Snapshot>,
         key: Key,

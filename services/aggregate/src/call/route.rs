@@ -42,7 +42,7 @@ impl Target {
             // Boxed, so the futures of calls stay small if all offers are shared.
             return Box::pin(Self::find_own(call, method)).await;
         }
-        let found = Self::look(call, method, call.snapshot.look().of(call.generation()));
+        let found = Self::look(call, method, call.snapshot.load_catalogs().of(call.generation()));
         match found {
             // A pending first offer may contain the target. Waiting is rare and should not enlarge the future of every call.
             Err(LookupError::Unknown(..)) => Box::pin(Self::find_late(call, method)).await,
@@ -59,7 +59,7 @@ impl Target {
             Some(all) => Self::look(call, method, all.of(call.generation())),
             // The caller's own offers may change the shared names, so wait for them.
             None if prefixed && named => {
-                Self::look(call, method, call.snapshot.look().of(call.generation()))
+                Self::look(call, method, call.snapshot.load_catalogs().of(call.generation()))
             }
             None => Self::look(call, method, &*call.offered().await?),
         };

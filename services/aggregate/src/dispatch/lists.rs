@@ -130,7 +130,7 @@ async fn offered(call: &Call) -> Result<ListSource, Rejection> {
     loop {
         let mut complete = snapshot.known_down(generation);
         if complete.is_ok() {
-            snapshot.settle().await;
+            snapshot.wait_ready().await;
             complete = snapshot.complete(generation);
         }
         let newest = call.context.catalogs.snapshot();

@@ -90,7 +90,7 @@ impl Drop for DetachOnDrop {
 async fn finish_detached(call: Arc<Call>, future: BoxedResponse) {
     let answered = timeout(call.context.detached_timeout, future).await;
     if let Some(departure) = call.departure() {
-        departure.settle();
+        departure.release();
     }
     if answered.is_err() {
         call.context.budgets.detached.count_ended();

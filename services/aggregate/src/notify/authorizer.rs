@@ -66,7 +66,7 @@ impl NotificationFilter {
         let Some(permissions) = self.permissions(caller) else { return true };
         let snapshot = self.catalogs.snapshot();
         let generation = Generation::Stateless;
-        let annotations = snapshot.look().of(generation).annotations(Kind::Tools, tool);
+        let annotations = snapshot.load_catalogs().of(generation).annotations(Kind::Tools, tool);
         let backend = Some(ItemBackend { name: backend.name(), generation });
         permissions.is_visible(&Item { kind: ItemKind::Tool, name: tool, annotations, backend })
     }

@@ -81,10 +81,10 @@ impl ServerRequests {
         Some(number)
     }
 
-    /// Removes the requests whose recipient waits no longer or that have been pending for longer than `patience`.
-    pub(super) fn remove_expired(&mut self, patience: Duration) -> Vec<PendingServerRequest> {
+    /// Removes the requests whose recipient waits no longer or that have been pending for longer than `timeout`.
+    pub(super) fn remove_expired(&mut self, timeout: Duration) -> Vec<PendingServerRequest> {
         let expired = self.pending.extract_if(|_, (server_request, sent)| {
-            !server_request.is_open() || sent.elapsed() >= patience
+            !server_request.is_open() || sent.elapsed() >= timeout
         });
         expired.map(|(_, (server_request, _))| server_request).collect()
     }

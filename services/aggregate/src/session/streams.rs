@@ -105,15 +105,15 @@ impl SessionStreams {
     }
 
     /// Removes ended streams. Returns the server requests whose stream has ended or that have been pending for longer than
-    /// `patience`, because their backends may still wait for a response.
-    pub(crate) fn prune(&self, patience: Duration) -> Vec<PendingServerRequest> {
+    /// `timeout`, because their backends may still wait for a response.
+    pub(crate) fn prune(&self, timeout: Duration) -> Vec<PendingServerRequest> {
         let mut state = self.lock();
         state.streams.retain(|stream| !stream.is_over());
         if state.streams.is_empty() {
             state.streams.shrink_to_fit();
         }
         state.tasks.retain(|task| !task.is_finished());
-        state.server_requests.remove_expired(patience)
+        state.server_requests.remove_expired(timeout)
     }
 
     pub(crate) fn end(&self) {

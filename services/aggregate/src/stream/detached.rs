@@ -182,7 +182,7 @@ impl Disconnect {
     }
 
     /// Releases the reservation because the request has its response, or a stream that reserves by itself.
-    pub(crate) fn settle(&self) {
+    pub(crate) fn release(&self) {
         let mut reservation = lock(&self.reservation);
         reservation.end_call();
         reservation.resize(0);
