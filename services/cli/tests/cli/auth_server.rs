@@ -102,11 +102,11 @@ fn revoked_session_ends_only_own_streams_and_tokens() {
     assert_eq!(stream.status, 200);
     let shown = || get(port, "/status")["authorization_server"].clone();
     assert_eq!(
-        (&shown()["issuer"], &shown()["ended_sessions"]),
+        (&shown()["issuer"], &shown()["revoked_sessions"]),
         (&json!("http://localhost"), &json!(0))
     );
     client.revokes();
-    assert_eq!(shown()["ended_sessions"], 1);
+    assert_eq!(shown()["revoked_sessions"], 1);
     // It ends: this would wait for longer than a test does.
     stream.read(&mut String::new());
     let refused = call(port, &client, "a_x");
@@ -219,7 +219,7 @@ fn reload_keeps_sessions_and_rotates_valid_keys() {
 
     let moved = with(&first, "").replace("localhost", "127.0.0.1");
     folder.write("vmcp.yaml", &moved);
-    server.logs("authServer.issuer: changes are taken over at a restart only");
+    server.logs("authServer.issuer: changes apply at a restart only");
     client.revokes();
     assert_eq!(call(port, &client, "a_x").status, 401);
 }
@@ -646,7 +646,7 @@ fn telemetry_covers_endpoints_by_route() {
     has(&["http_route=\"/mcp/oauth/callback\"", "http_response_status_code=\"303\""]);
     has(&["http_server_request_duration_seconds_count", "http_response_status_code=\"404\""]);
     has(&["vmcp_auth_server_stored", "vmcp_auth_server_kind=\"clients\""]);
-    has(&["vmcp_auth_server_held", "vmcp_auth_server_kind=\"watched_addresses\""]);
+    has(&["vmcp_auth_server_held", "vmcp_auth_server_kind=\"rate_limited_addresses\""]);
     has(&["vmcp_auth_server_store_up", "vmcp_auth_server_storage=\"memory\"", " 1"]);
     server.stop();
     let spans = collector.spans();

@@ -176,7 +176,7 @@ fn reports_issuer_and_section_for_rejected_credentials() {
     assert_eq!(backend["status"], "unauthenticated", "{ended:?}");
     let told = backend["message"].as_str().unwrap();
     for says in [
-        "wants tokens of https://idp.test/tenant with scopes mcp",
+        "requires tokens of https://idp.test/tenant with scopes mcp",
         "authServer.upstreamProviders",
         "outgoingAuth.backends.be",
     ] {
@@ -201,7 +201,9 @@ fn reports_issuer_and_section_for_rejected_credentials() {
     });
     let told = message(&file(&format!("http://127.0.0.1:{}/mcp", naming.port), "sse", ""));
     assert!(
-        told.contains("wants credentials and says not whose: set outgoingAuth.backends.be"),
+        told.contains(
+            "requires credentials and does not name their issuer: set outgoingAuth.backends.be"
+        ),
         "{told}"
     );
     assert_eq!(private.asked(), [""; 0]);

@@ -114,10 +114,10 @@ impl CredentialAdvisor {
         let Some(TokenRequirements { issuers: required, scopes }) = required else {
             return match *strategy {
                 "none" => format!(
-                    "the server wants credentials and says not whose: set {section}, or headers of the backend"
+                    "the backend requires credentials and does not name their issuer: set {section}, or headers of the backend"
                 ),
                 known => format!(
-                    "the server refuses the credentials of outgoingAuth (type {known}): change {section}"
+                    "the backend rejects the credentials of outgoingAuth (type {known}): change {section}"
                 ),
             };
         };
@@ -139,7 +139,7 @@ impl CredentialAdvisor {
                  token_exchange or header_injection"
             )
         });
-        format!("the server wants tokens of {named}{scopes}: {remedy}")
+        format!("the backend requires tokens of {named}{scopes}: {remedy}")
     }
 
     /// Reads the metadata that the challenge names, or else the metadata at the well-known URLs (RFC 9728, 3.1 and

@@ -60,9 +60,7 @@ pub enum AuthServerError {
     #[error("authServer.upstreamProviders: {0}")]
     Provider(#[from] ProviderCheckError),
     /// It would be another one.
-    #[error(
-        "authServer.{0}: changes are taken over at a restart only: restart the server, or undo them"
-    )]
+    #[error("authServer.{0}: changes apply at a restart only: restart the server, or undo them")]
     Restart(&'static str),
 }
 
@@ -189,10 +187,10 @@ impl AuthServerRuntime {
             self.0.server.stats();
         [
             ("client_documents", documents),
-            ("watched_addresses", addresses),
-            ("ended_sessions", revoked),
+            ("rate_limited_addresses", addresses),
+            ("revoked_sessions", revoked),
             ("upstream_tokens", upstream_tokens),
-            ("upstream_tokens_left_alone", backed_off),
+            ("upstream_tokens_backed_off", backed_off),
         ]
     }
 

@@ -206,7 +206,7 @@ fn build(text: &str, shared: &ServerState, egress: &Egress) -> Result<Parts, Rel
     })?;
     if !unchanged(running, file.telemetry.as_ref(), TelemetryParts::is_section) {
         return Err(ReloadError::Permanent(
-            "telemetry: changes are taken over at a restart only: restart the server, or undo them"
+            "telemetry: changes apply at a restart only: restart the server, or undo them"
                 .to_owned(),
         ));
     }

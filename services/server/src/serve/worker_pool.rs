@@ -51,7 +51,7 @@ impl Worker {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
         let (running, ended) = oneshot::channel();
-        thread::Builder::new().name(format!("vmcp-lane-{number}")).spawn(move || {
+        thread::Builder::new().name(format!("vmcp-worker-{number}")).spawn(move || {
             set_worker_index(number);
             // The channel carries no values: the worker waits for the drop of the sender.
             _ = runtime.block_on(ended);
@@ -105,7 +105,7 @@ mod tests {
             seen.push(names.recv().await.unwrap());
         }
         seen.sort();
-        assert_eq!(seen, ["vmcp-lane-1", "vmcp-lane-1", "vmcp-lane-2", "vmcp-lane-2"]);
+        assert_eq!(seen, ["vmcp-worker-1", "vmcp-worker-1", "vmcp-worker-2", "vmcp-worker-2"]);
         // After the connections of one worker end, it gets the next two.
         drop(open);
     }

@@ -232,13 +232,22 @@ impl Converter {
             let at = locations.iter().find(|(name, _)| name == provider);
             at.map_or_else(|| AT.to_owned(), |(_, at)| format!("{at}.redirectUri"))
         };
+        let providers = format!("{AT}.upstreamProviders");
         let (path, found, allowed) = match error {
-            StartError::NoProvider
-            | StartError::DuplicateName(_)
-            | StartError::InvalidName(_)
-            | StartError::InvalidIssuer(_) => {
-                let path = format!("{AT}.upstreamProviders");
-                (path, "unusable providers".to_owned(), error.to_string())
+            StartError::NoProvider => {
+                (providers, "none".to_owned(), "at least one provider".to_owned())
+            }
+            StartError::DuplicateName(name) => (
+                providers,
+                format!("\"{name}\" twice"),
+                "another name for each provider".to_owned(),
+            ),
+            StartError::InvalidName(name) => {
+                (providers, format!("\"{name}\""), "a valid name of a provider".to_owned())
+            }
+            StartError::InvalidIssuer(name) => {
+                let found = format!("a longer issuer or endpoint of {name}");
+                (providers, found, "issuers and endpoints of at most 2000 characters".to_owned())
             }
             StartError::UnsupportedBaselineScope(scope) => {
                 let allowed =
