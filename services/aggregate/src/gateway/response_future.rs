@@ -19,7 +19,7 @@ use crate::dispatch::{DispatchOutcome, Dispatcher};
 /// Contract of [`Future::poll`].
 const POLLED: &str = "a future is not polled after it is ready";
 
-/// Response future of [`Gateway`].
+/// Response future of [`Gateway`](super::Gateway).
 pub struct ResponseFuture(Kind);
 
 enum Kind {
