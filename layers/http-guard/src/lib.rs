@@ -6,6 +6,8 @@ mod concurrency_limit;
 mod cors;
 mod host_port;
 
+pub use vmcp_core::Rejection;
+
 pub use self::{
     allowed_hosts::{AllowedHosts, AllowedHostsFuture, AllowedHostsLayer},
     catch_panic::{CatchPanic, CatchPanicFuture, CatchPanicLayer},
