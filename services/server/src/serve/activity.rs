@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::time::Instant;
 
-use super::wake_filter::FilteringWaker;
+use super::event_loop::FilteringWaker;
 
 /// The value of a connection that answers a request.
 const BUSY: u64 = 0;

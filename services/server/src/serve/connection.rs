@@ -10,9 +10,8 @@ use tokio::net::TcpStream;
 use vmcp_core::BoxError;
 
 use super::activity::Activity;
-use super::head_timer::{HEAD_TIMEOUT, HeadTimer};
+use super::event_loop::{HEAD_TIMEOUT, HeadTimer, drive};
 use super::send_timeout::SendTimeout;
-use super::wake_filter::drive;
 use crate::routes::Routes;
 
 /// The largest head of a request, in bytes, and with that the largest buffer of a connection, which no budget counts.

@@ -32,14 +32,14 @@ struct ReadGuard;
 
 /// The waker of a connection.
 #[derive(Debug, Default)]
-pub(super) struct FilteringWaker(AtomicWaker);
+pub(in crate::serve) struct FilteringWaker(AtomicWaker);
 
 /// A request's body on a connection that is served [`drive`].
 #[derive(Debug)]
 pub(crate) struct QuietBody<B>(pub(crate) B);
 
 /// Drives a connection whose requests have [`QuietBody`] bodies, until it ends or, between two polls, `must_close` says so.
-pub(super) async fn drive<F: Future>(
+pub(in crate::serve) async fn drive<F: Future>(
     task_waker: &Arc<FilteringWaker>,
     must_close: impl Fn() -> bool,
     connection: F,
@@ -63,7 +63,7 @@ pub(super) async fn drive<F: Future>(
 
 impl FilteringWaker {
     /// Wakes the connection's task.
-    pub(super) fn wake_task(&self) {
+    pub(in crate::serve) fn wake_task(&self) {
         self.0.wake();
     }
 }
