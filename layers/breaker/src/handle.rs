@@ -3,7 +3,7 @@
 mod fast_state;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::watch;
@@ -186,7 +186,7 @@ impl CircuitHandle {
     }
 
     fn lock(&self) -> MutexGuard<'_, StateMachine> {
-        self.0.circuit.lock().unwrap_or_else(PoisonError::into_inner)
+        vmcp_core::lock(&self.0.circuit)
     }
 }
 

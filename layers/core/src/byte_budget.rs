@@ -10,7 +10,7 @@ use std::hash::{BuildHasher, Hash};
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -216,7 +216,7 @@ impl ByteBudget {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        crate::lock(&self.0.state)
     }
 
     fn give_back(&self, owner: BudgetOwner, bytes: usize) {

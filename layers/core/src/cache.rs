@@ -1,10 +1,11 @@
 //! Bounded map whose entries expire.
 
+use crate::lock;
 use std::borrow::Borrow;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::SystemTime;
 
 /// Shards keep threads apart; each has a lock of its own.
@@ -151,10 +152,6 @@ impl<K: Eq + Hash, V> Shard<K, V> {
             }
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<K, V> fmt::Debug for Cache<K, V> {

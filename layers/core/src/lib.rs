@@ -29,6 +29,7 @@ mod retry_policy;
 mod seen_filter;
 mod session_revocation;
 mod single_flight;
+mod sync;
 mod upstream;
 
 pub use self::{
@@ -66,6 +67,7 @@ pub use self::{
     seen_filter::SeenFilter,
     session_revocation::{RevocationFuture, SessionRevocation},
     single_flight::SingleFlight,
+    sync::{lock, read_lock, write_lock},
     upstream::{
         LinksFuture, UpstreamError, UpstreamFuture, UpstreamKind, UpstreamToken, UpstreamTokens,
     },

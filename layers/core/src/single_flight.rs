@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::hash::Hash;
 use std::pin::Pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use futures_util::future::{FutureExt, Shared};
 
@@ -77,7 +77,7 @@ impl<K: Eq + Hash + Clone, T: Clone + Send + Sync + 'static> SingleFlight<K, T> 
 
 impl<K: Eq + Hash, T: Clone> SingleFlight<K, T> {
     fn lock(&self) -> MutexGuard<'_, HashMap<K, SharedFetch<T>>> {
-        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
+        crate::lock(&self.in_flight)
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -120,7 +120,7 @@ impl Permits {
         open: &Mutex<HashMap<IpAddr, usize>>,
         address: IpAddr,
     ) -> Option<AddressPermit> {
-        let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = vmcp_core::lock(open);
         let count = open.entry(address).or_default();
         // An entry has at least one request: the share is not 0.
         let is_half_taken = self.all.available_permits() < self.limit / 2;
@@ -135,7 +135,7 @@ impl Permits {
 impl Drop for AddressPermit {
     fn drop(&mut self) {
         let Some(open) = &self.permits.by_address else { return };
-        let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = vmcp_core::lock(open);
         if let Some(count) = open.get_mut(&self.address) {
             *count -= 1;
             if *count == 0 {

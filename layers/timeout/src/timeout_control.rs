@@ -1,7 +1,7 @@
 //! Control over the timeout of a request in flight.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
@@ -77,7 +77,7 @@ impl TimeoutControl {
     }
 
     fn lock(&self) -> MutexGuard<'_, PauseState> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        vmcp_core::lock(&self.0.state)
     }
 }
 

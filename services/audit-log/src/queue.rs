@@ -2,7 +2,7 @@
 
 use std::mem;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
@@ -194,7 +194,7 @@ impl Queue {
 
     /// Locks the state, also a poisoned one: no code panics while it holds the lock.
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        vmcp_core::lock(&self.state)
     }
 }
 

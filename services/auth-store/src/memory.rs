@@ -10,7 +10,7 @@ mod tests;
 mod users;
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use futures_util::stream::{self, BoxStream, StreamExt};
@@ -62,7 +62,7 @@ impl MemoryStore {
     }
 
     fn with_state<T>(&self, step: impl FnOnce(&mut State, Timestamp) -> T) -> T {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = vmcp_core::lock(&self.state);
         let now = self.clock.now().into();
         state.sweep(now);
         step(&mut state, now)

@@ -4,7 +4,7 @@ use std::{
     fmt,
     path::PathBuf,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Mutex, MutexGuard, Weak,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
@@ -205,7 +205,7 @@ impl Shared {
     }
 
     fn lock_pools(&self) -> MutexGuard<'_, Vec<Weak<Pool>>> {
-        self.pools.lock().unwrap_or_else(PoisonError::into_inner)
+        vmcp_core::lock(&self.pools)
     }
 }
 

@@ -5,7 +5,7 @@ use std::{
     future::Future,
     path::PathBuf,
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     task::{Context, Poll},
     time::Duration,
 };
@@ -217,7 +217,7 @@ impl fmt::Debug for Fetcher {
 impl FetcherInner {
     fn client(&self, origin: &Origin) -> Result<Client, FetchError> {
         let addresses = self.policy.address_policy(origin)?;
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = vmcp_core::lock(&self.clients);
         if let Some(at) = clients.iter().position(|client| client.origin() == origin) {
             let client = clients.remove(at);
             clients.push(client.clone());

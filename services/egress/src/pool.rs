@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -14,7 +14,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use vmcp_core::PerWorker;
+use vmcp_core::{PerWorker, lock};
 
 use crate::{
     AddressPolicy, ConfigError, Error, Origin, Settings, Versions, connect::connect,
@@ -303,9 +303,4 @@ impl Drop for PoolGuard {
 
 fn limit(settings: &Settings) -> usize {
     settings.max_connections_per_origin.clamp(1, Semaphore::MAX_PERMITS)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Invariant: no code panics while it holds one of these locks.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use redis::{
@@ -278,7 +278,7 @@ impl Redis {
     }
 
     fn connections(&self) -> MutexGuard<'_, HashMap<Node, Arc<Connection>>> {
-        self.0.connections.lock().unwrap_or_else(PoisonError::into_inner)
+        vmcp_core::lock(&self.0.connections)
     }
 }
 

@@ -3,7 +3,7 @@
 //! A failed lookup concerns only the commands that wait for it. The cluster client of the `redis` crate would fail all
 //! running commands, as the test `failed_slot_query_fails_no_other_command` shows.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -137,6 +137,6 @@ impl Locator {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        vmcp_core::lock(&self.state)
     }
 }

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use vmcp_core::Identity;
+use vmcp_core::{Identity, lock};
 
 use crate::SessionId;
 
@@ -335,12 +335,6 @@ impl<T> Sessions<T> {
     fn shard(&self, id: SessionId) -> MutexGuard<'_, Shard<T>> {
         lock(&self.shards[id.shard(SHARDS)])
     }
-}
-
-/// Locks a mutex, also a poisoned one: each change to the table is one call, so a panic elsewhere
-/// leaves it consistent.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Metrics as Prometheus text.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -84,7 +84,7 @@ impl Scrape {
     }
 
     fn shown(&self) -> MutexGuard<'_, ScrapeState> {
-        self.0.shown.lock().unwrap_or_else(PoisonError::into_inner)
+        vmcp_core::lock(&self.0.shown)
     }
 
     /// Returns the response to `GET /metrics`.

@@ -1,6 +1,6 @@
 //! Provider metadata (OpenID Connect Discovery 1.0, RFC 8414), fetched on demand and cached.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
 use http::{Request, StatusCode};
@@ -138,7 +138,7 @@ impl Discovery {
 
 impl Inner {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        vmcp_core::lock(&self.state)
     }
 
     fn http_client(&self, endpoint: &Endpoint) -> &ProviderHttp {

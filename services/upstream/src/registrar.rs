@@ -1,6 +1,6 @@
 //! Dynamic registration at a provider (RFC 7591), once for all replicas and restarts.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
 use aws_lc_rs::digest;
@@ -152,7 +152,7 @@ impl Registrar {
 
 impl Inner {
     fn cached(&self) -> MutexGuard<'_, CachedRegistrations> {
-        self.cached.lock().unwrap_or_else(PoisonError::into_inner)
+        vmcp_core::lock(&self.cached)
     }
 
     async fn load(&self) -> Result<Option<Registration>, ProviderError> {

@@ -2,12 +2,12 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwapOption;
 use http::Uri;
-use vmcp_core::{Clock, HttpClient, SingleFlight};
+use vmcp_core::{Clock, HttpClient, SingleFlight, lock};
 
 use super::discovery::{Issuer, SourceError, parse_url};
 use super::fetch::get;
@@ -190,7 +190,7 @@ impl KeySetLocation {
 
 impl CachedSource {
     fn limiter(&self) -> MutexGuard<'_, RefreshLimiter> {
-        self.limiter.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.limiter)
     }
 
     /// Returns the key set to use if no other one is available.
@@ -323,10 +323,6 @@ impl RefreshLimiter {
     fn is_backing_off(&self, now: SystemTime) -> bool {
         self.failed.is_some_and(|(at, _)| now < at + RETRY_INTERVAL)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

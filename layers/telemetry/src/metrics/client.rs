@@ -1,6 +1,6 @@
 //! Metrics of requests to backends.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use hashbrown::HashMap;
 use opentelemetry::KeyValue;
@@ -75,12 +75,12 @@ impl ClientMetrics {
 
     /// Returns the metrics of a backend.
     pub fn backend(&self, backend: &Backend) -> Arc<BackendMetrics> {
-        let backends = self.backends.read().unwrap_or_else(PoisonError::into_inner);
+        let backends = vmcp_core::read_lock(&self.backends);
         if let Some(entry) = backends.get(backend) {
             return Arc::clone(entry);
         }
         drop(backends);
-        let mut backends = self.backends.write().unwrap_or_else(PoisonError::into_inner);
+        let mut backends = vmcp_core::write_lock(&self.backends);
         let has_room = backends.len() < MAX_BACKENDS;
         let backend = if has_room { backend.clone() } else { Backend::new(OTHER) };
         let metrics = |backend| {

@@ -1,6 +1,6 @@
 //! Metrics of requests to endpoints that do not speak MCP.
 
-use std::sync::{PoisonError, RwLock};
+use std::sync::RwLock;
 
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{BoundHistogram, Histogram, Meter};
@@ -42,14 +42,10 @@ impl HttpMetrics {
                 |entry: &&Series| entry.route.as_deref() == route && entry.outcome == *outcome;
             all.iter().find(matches_key).map(|entry| entry.duration.record(seconds)).is_some()
         };
-        if record_existing(
-            &self.series.read().unwrap_or_else(PoisonError::into_inner),
-            route,
-            &outcome,
-        ) {
+        if record_existing(&vmcp_core::read_lock(&self.series), route, &outcome) {
             return;
         }
-        let mut series = self.series.write().unwrap_or_else(PoisonError::into_inner);
+        let mut series = vmcp_core::write_lock(&self.series);
         let (route, outcome) = if series.len() < MAX_ROUTE_SERIES {
             (route, outcome)
         } else {

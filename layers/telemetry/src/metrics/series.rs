@@ -5,7 +5,7 @@
 //! [`MAX_NAMES`] names, the label is [`OTHER`].
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use hashbrown::HashMap;
 
@@ -114,10 +114,10 @@ impl<S> BoundInstruments<S> {
             let entry = outcomes.iter().find(|(entry_outcome, _)| entry_outcome == key);
             entry.map(|(_, series)| record(series)).is_some()
         };
-        if find(&self.outcomes.read().unwrap_or_else(PoisonError::into_inner), &outcome) {
+        if find(&vmcp_core::read_lock(&self.outcomes), &outcome) {
             return;
         }
-        let mut outcomes = self.outcomes.write().unwrap_or_else(PoisonError::into_inner);
+        let mut outcomes = vmcp_core::write_lock(&self.outcomes);
         let key = if outcomes.len() < MAX_OUTCOMES { outcome } else { Outcome::OTHER };
         if !find(&outcomes, &key) {
             let series = make(self, &key);
@@ -151,7 +151,7 @@ impl<S> InstrumentTable<S> {
         };
         let Some(name) = name else { return self.method(method) };
         let name = if self.budget.is_closed() { OTHER } else { name };
-        let read = names.read().unwrap_or_else(PoisonError::into_inner);
+        let read = vmcp_core::read_lock(names);
         if let Some(bound) = read.get(name) {
             return Arc::clone(bound);
         }
@@ -159,7 +159,7 @@ impl<S> InstrumentTable<S> {
         if !is_known {
             return self.method(method);
         }
-        let mut names = names.write().unwrap_or_else(PoisonError::into_inner);
+        let mut names = vmcp_core::write_lock(names);
         let fits = name.len() <= MAX_NAME_LEN && self.budget.take();
         let name = if fits { name } else { OTHER };
         let bound = || Arc::new(BoundInstruments::new(self.method(method).method, Some(name)));
