@@ -1,7 +1,6 @@
 //! Listeners, reload and graceful shutdown.
 
 mod accept_error;
-mod activity;
 mod address_limit;
 mod admin;
 mod auth_server;
@@ -36,7 +35,6 @@ use vmcp_http_guard::{AllowedHostsLayer, ConcurrencyLimitLayer};
 use vmcp_legacy_sse::ClientTable;
 
 use self::accept_error::AcceptErrors;
-use self::activity::Activity;
 use self::address_limit::AddressLimit;
 pub use self::admin::AdminAddress;
 pub use self::auth_server::AuthServerError;
@@ -45,6 +43,7 @@ use self::connection::connection;
 pub use self::connection_limit::RESERVED_CONNECTIONS;
 pub(crate) use self::connection_limit::{ConnectionLimit, ConnectionPermit};
 use self::drain::drain;
+use self::event_loop::Activity;
 pub(crate) use self::event_loop::QuietBody;
 use self::event_loop::WorkerPool;
 pub use self::exposure::{Exposure, ExposureError};

@@ -46,7 +46,7 @@ fn is_out_of_files(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::activity::Activity;
+    use super::super::event_loop::Activity;
     use super::*;
 
     fn full() -> io::Error {

@@ -8,8 +8,8 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
 use super::accept_error::AcceptErrors;
-use super::activity::Activity;
 use super::connection::connection;
+use super::event_loop::Activity;
 use super::{Options, ServeError};
 use crate::routes::{AdminAccess, Routes};
 

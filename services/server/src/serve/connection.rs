@@ -9,7 +9,7 @@ use hyper_util::server::graceful::Watcher;
 use tokio::net::TcpStream;
 use vmcp_core::BoxError;
 
-use super::activity::Activity;
+use super::event_loop::Activity;
 use super::event_loop::{HEAD_TIMEOUT, HeadTimer, drive};
 use super::send_timeout::SendTimeout;
 use crate::routes::Routes;

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use tokio::time::Instant;
 
-use super::activity::Activity;
+use super::event_loop::Activity;
 use crate::sync::lock;
 
 /// Number of connections for probes, in addition to [`Options::connections`](super::Options::connections).

@@ -1,14 +1,16 @@
-//! Event loops of connections: worker threads, the timer of request heads, and a filter of needless wake-ups.
+//! Event loops of connections: worker threads, the activity of a connection, the timer of request heads, and a filter of needless wake-ups.
 //!
 //! Each part replaces something of tokio or hyper for the sake of speed alone. The benchmark for all of them is the CPU time
 //! per request in the rows `call` of `vmcp-bench`, with one thread and with several for the workers: compare it with and
 //! without the part before a change.
 
+mod activity;
 mod head_timer;
 mod wake_filter;
 mod worker_pool;
 
+pub(super) use self::activity::Activity;
 pub(super) use self::head_timer::{HEAD_TIMEOUT, HeadTimer};
 pub(crate) use self::wake_filter::QuietBody;
-pub(super) use self::wake_filter::{FilteringWaker, drive};
+pub(super) use self::wake_filter::drive;
 pub(super) use self::worker_pool::WorkerPool;

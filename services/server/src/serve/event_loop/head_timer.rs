@@ -11,7 +11,7 @@ use std::time::Duration;
 use hyper::rt;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::serve::activity::Activity;
+use super::activity::Activity;
 use crate::sync::lock;
 
 /// Timer of one connection, for hyper.
