@@ -31,7 +31,7 @@ use crate::seal::Seal;
 use crate::session::{ActiveCall, Session};
 use crate::snapshot::{BackendCatalog, Snapshot};
 use crate::stream::detached::{ClientBudgets, Disconnect};
-use crate::sync::lock;
+use vmcp_core::lock;
 
 /// Parts of the service that every request uses.
 #[derive(Debug)]

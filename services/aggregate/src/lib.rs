@@ -19,7 +19,6 @@ pub mod settings;
 mod snapshot;
 pub mod status;
 mod stream;
-mod sync;
 mod tasks;
 
 pub use self::{

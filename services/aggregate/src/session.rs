@@ -31,7 +31,7 @@ use crate::backend::rpc::notify_or_log;
 use crate::catalog::Kind;
 use crate::stream::MessageClass;
 use crate::stream::detached::{ClientAccount, ClientBudgets};
-use crate::sync::lock;
+use vmcp_core::lock;
 
 /// Maximum number of concurrent requests of one session.
 const MAX_CALLS: usize = 256;

@@ -18,7 +18,7 @@ pub(crate) use self::connection::{Connection, Opening};
 use self::state::StreamState;
 use crate::backend::error::BackendError;
 use crate::stream::detached::{ClientAccount, Disconnect};
-use crate::sync::lock;
+use vmcp_core::lock;
 
 /// Maximum number of queued messages.
 const MAX_QUEUED_MESSAGES: usize = 64;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use bytes::Bytes;
 use http::header::{ACCEPT, HeaderMap, HeaderValue};
@@ -12,6 +12,7 @@ use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use vmcp_core::{
     BodyBuffer, BudgetOwner, ByteBudget, Identity, MAX_BUDGET_WAIT, Rejection, Reservation, code,
+    lock,
 };
 use vmcp_decode::DecodeLayer;
 use vmcp_session::SessionId;
@@ -254,8 +255,4 @@ pub(crate) async fn grow(reservation: &mut Reservation, bytes: usize) -> bool {
 pub(crate) fn stream_not_found() -> Rejection {
     let message = "no stream with this sessionId is open: GET /sse opens one";
     Rejection::new(StatusCode::NOT_FOUND, code::INVALID_REQUEST, message)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -10,7 +10,6 @@ mod routes;
 pub mod serve;
 pub mod stack;
 mod stream_scope;
-mod sync;
 
 /// Compiles and runs the examples of the project's README.
 #[cfg(doctest)]

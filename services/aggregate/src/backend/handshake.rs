@@ -16,7 +16,7 @@ use super::request::{REVISION, SESSION, delete, post, stateless, with_operation}
 use super::rpc::{notify, notify_or_log, send_request};
 use super::sse_transport::ChannelHandle;
 use super::{BackendHandle, SupportedModes, is_unauthorized};
-use crate::sync::lock;
+use vmcp_core::lock;
 
 /// Open session with a stateful backend.
 #[derive(Debug)]

@@ -25,7 +25,7 @@ use super::error::{BackendError, rejection};
 use crate::backend::context::BackendContext;
 use crate::catalog::Offers;
 use crate::expiry;
-use crate::sync::lock;
+use vmcp_core::lock;
 
 /// Time for which an offer is fresh. The next request after that refreshes it in the background.
 const FRESHNESS_LIFETIME: Duration = Duration::from_mins(1);

@@ -11,7 +11,7 @@ use crate::backend::health::check::check;
 use crate::backend::observe::observe;
 use crate::backend::{BackendHandle, BackendId};
 use crate::settings::Checks;
-use crate::sync::lock;
+use vmcp_core::lock;
 
 /// Observer and health check tasks of all backends.
 #[derive(Debug, Default)]

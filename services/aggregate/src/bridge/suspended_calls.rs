@@ -10,7 +10,7 @@ use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use vmcp_core::{BoxError, Caller, Identity, Rejection, RequestContext, Reservation, network};
 
-use crate::sync::lock;
+use vmcp_core::lock;
 
 /// Table of suspended calls.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use crate::backend::context::BackendContext;
 use crate::backend::per_caller::InternedOffers;
 use crate::catalog::WeakCatalogId;
 use crate::snapshot::{BackendCatalogs, MAX_INLINE_ITEMS, Snapshot};
-use crate::sync::lock;
+use vmcp_core::lock;
 
 /// Maximum number of cached catalogs.
 const MAX_ENTRIES: usize = 1024;

@@ -8,7 +8,7 @@ use vmcp_core::{CallerPermissions, Fingerprint, Generation, Item, SingleFlight};
 use super::dedup_lru_cache::DedupLruCache;
 use crate::catalog::{Kind, List, Page, Selection, WeakCatalogId};
 use crate::snapshot::BackendCatalog;
-use crate::sync::lock;
+use vmcp_core::lock;
 
 /// Maximum number of cached views over all catalogs, kinds and callers.
 const MAX_ENTRIES: usize = 8192;

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::CatalogStore;
 use crate::catalog::{ByGeneration, Conflict, Kind};
 use crate::snapshot::MAX_INLINE_ITEMS;
-use crate::sync::lock;
+use vmcp_core::lock;
 
 /// Time to collect further changes before a catalog is built.
 const GATHER_TIME: Duration = Duration::from_millis(5);

@@ -14,7 +14,7 @@ use crate::catalog::Kind;
 use crate::expiry::wait_for_expiry;
 use crate::session::methods;
 use crate::stream::{MessageClass, Stream};
-use crate::sync::lock;
+use vmcp_core::lock;
 
 /// Open `subscriptions/listen` streams.
 #[derive(Debug)]

@@ -20,7 +20,7 @@ use crate::backend::handshake::{self, BackendSession, ClientInfo};
 use crate::backend::request::{post, with_operation};
 use crate::backend::rpc::{notify_or_log, send_request};
 use crate::catalog::define_literal;
-use crate::sync::lock;
+use vmcp_core::lock;
 
 /// Time for which a session stays open so that the cancellations of its calls arrive.
 const CANCELLATION_TIMEOUT: Duration = Duration::from_secs(1);

@@ -14,7 +14,7 @@ use crate::backend::handshake::BackendSession;
 use crate::backend::request::{post, with_operation};
 use crate::backend::rpc::notify_or_log;
 use crate::session::SlotLease;
-use crate::sync::lock;
+use vmcp_core::lock;
 
 const METHOD: &str = "notifications/cancelled";
 

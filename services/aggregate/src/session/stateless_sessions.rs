@@ -13,7 +13,7 @@ use crate::backend::error::BackendError;
 use crate::backend::{BackendHandle, BackendId};
 use crate::session::{BackendSessionSlot, SlotLease};
 use crate::settings::Transport;
-use crate::sync::lock;
+use vmcp_core::lock;
 
 /// Maximum number of sessions.
 const MAX_ENTRIES: usize = 4096;

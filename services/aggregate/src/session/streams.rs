@@ -9,7 +9,7 @@ use super::server_requests::{PendingServerRequest, ServerRequests};
 use crate::backend::handshake::BackendSession;
 use crate::stream::Stream;
 use crate::stream::detached::ClientAccount;
-use crate::sync::lock;
+use vmcp_core::lock;
 
 /// Maximum number of streams of one session, active or resumable.
 const MAX_STREAMS: usize = 64;

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use tokio::time::Instant;
 use vmcp_core::{BudgetAccount, ByteBudget, Identity};
 
-use crate::sync::lock;
+use vmcp_core::lock;
 
 /// Bytes charged for a call's task, its connection to the backend and its tables.
 const CALL_CHARGE: usize = 32 << 10;

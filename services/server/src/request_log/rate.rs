@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::sync::lock;
+use vmcp_core::lock;
 
 /// The most lines a second.
 const MAX_LINES: u64 = 100;

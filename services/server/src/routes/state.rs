@@ -24,7 +24,7 @@ use crate::request_log::RequestLogLayer;
 use crate::serve::{AuthServerRuntime, ConnectionLimit, Exposure, Reloads};
 use crate::stack::{self, McpService};
 use crate::stream_scope::StreamScope;
-use crate::sync::lock;
+use vmcp_core::lock;
 
 /// State that all connections share.
 #[derive(Debug)]

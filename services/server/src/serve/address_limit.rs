@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use vmcp_core::network;
 
-use crate::sync::lock;
+use vmcp_core::lock;
 
 /// Divisor of all connections for the share of one address.
 const ADDRESS_DIVISOR: usize = 4;

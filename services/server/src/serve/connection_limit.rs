@@ -10,7 +10,7 @@ use tokio::sync::futures::Notified;
 use tokio::time::Instant;
 
 use super::event_loop::Activity;
-use crate::sync::lock;
+use vmcp_core::lock;
 
 /// Number of connections for probes, in addition to [`Options::connections`](super::Options::connections).
 pub const RESERVED_CONNECTIONS: usize = 256;

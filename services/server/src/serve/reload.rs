@@ -21,7 +21,7 @@ use crate::auth_audit::AuthAuditRecorder;
 use crate::parts::{AuditParts, AuthServerParts, Parts, TelemetryParts};
 use crate::routes::ServerState;
 use crate::stream_scope::StreamScope;
-use crate::sync::lock;
+use vmcp_core::lock;
 
 /// Poll interval of files. A mounted ConfigMap changes by a symbolic link swap, which file events miss.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);

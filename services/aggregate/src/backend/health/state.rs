@@ -10,7 +10,7 @@ use vmcp_core::Clock;
 
 use super::report::{CheckError, HealthReport};
 use crate::backend::{BackendHandle, FetchStatus};
-use crate::sync::lock;
+use vmcp_core::lock;
 
 /// Results of a backend's health checks. Without checks, the health is unknown.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use vmcp_core::Generation;
 
 use crate::backend::BackendHandle;
 use crate::catalog::{Kind, other};
-use crate::sync::lock;
+use vmcp_core::lock;
 
 /// Polling interval for a backend that does not send change notifications.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_secs(30);

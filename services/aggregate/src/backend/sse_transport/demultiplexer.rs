@@ -12,7 +12,7 @@ use vmcp_timeout::{PauseGuard, TimeoutControl};
 use vmcp_wire::{Envelope, Key, Params, Span, find, scan};
 
 use super::message_queue::{MessageQueue, Priority};
-use crate::sync::lock;
+use vmcp_core::lock;
 
 /// Maximum number of pending requests.
 pub(crate) const MAX_PENDING_REQUESTS: usize = 256;

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 
-use crate::sync::lock;
+use vmcp_core::lock;
 
 /// Maximum number of queued messages.
 const MAX_QUEUED_MESSAGES: usize = 64;

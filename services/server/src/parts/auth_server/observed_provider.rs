@@ -13,7 +13,7 @@ use vmcp_upstream::{
 };
 
 use super::report::ProviderStatus;
-use crate::sync::lock;
+use vmcp_core::lock;
 
 /// A provider that records the outcome of its last request.
 pub(crate) struct ObservedProvider {

@@ -12,7 +12,7 @@ use hyper::rt;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::activity::Activity;
-use crate::sync::lock;
+use vmcp_core::lock;
 
 /// Timer of one connection, for hyper.
 ///
