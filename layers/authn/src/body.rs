@@ -93,6 +93,7 @@ mod tests {
         let body = || http_body_util::Full::new(bytes::Bytes::from_static(b"abc"));
         let whole = ResponseBody::new(body(), None, None);
         assert_eq!(whole.size_hint().exact(), Some(3));
+        assert!(!whole.is_end_stream());
         assert!(whole.try_into_inner().is_ok());
         let limited = ResponseBody::new(body(), Some(Duration::from_secs(1)), None);
         assert_eq!(limited.size_hint().exact(), None);

@@ -53,3 +53,17 @@ impl Authenticator for LocalAuthenticator {
         Box::pin(ready(Ok(self.0.clone())))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identity_is_available_without_waiting() {
+        let headers = HeaderMap::new();
+        let anonymous = AnonymousAuthenticator.try_now(&headers).unwrap().unwrap();
+        assert_eq!(anonymous.subject(), Identity::anonymous().subject());
+        let local = LocalAuthenticator::new("ann").try_now(&headers).unwrap().unwrap();
+        assert_eq!(local.subject(), Some("ann"));
+    }
+}

@@ -97,4 +97,14 @@ mod tests {
             _ = read(&[&value]);
         }
     }
+
+    #[test]
+    fn token_has_maximum_length() {
+        for (length, is_accepted) in [(8, true), (9, false)] {
+            let value = format!("Bearer {}", "x".repeat(length));
+            let headers = HeaderMap::from_iter([(AUTHORIZATION, value.parse().unwrap())]);
+            let expected = if is_accepted { Ok("xxxxxxxx") } else { Err(BearerError::TooLong) };
+            assert_eq!(bearer_token(&headers, 8), expected, "{length}");
+        }
+    }
 }

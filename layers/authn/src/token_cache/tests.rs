@@ -308,3 +308,17 @@ async fn ends_streams_without_successful_token_checks() {
     drop(cached);
     tokio::time::timeout(Duration::from_secs(61), ended).await.unwrap();
 }
+
+#[tokio::test]
+async fn cache_forwards_epoch_and_counts_entries() {
+    let cached = CachedVerifier::verified(ChangingKeys(AtomicUsize::new(7)), clock());
+    assert_eq!(cached.epoch(), 7);
+    assert!(cached.is_empty());
+    let clock = clock();
+    let cached = CachedVerifier::verified(jwt(&clock), clock.clone());
+    // A token is cached once it has been seen before.
+    for _ in 0..2 {
+        verify(&cached, &token(&claims(&json!({})))).await.unwrap();
+    }
+    assert_eq!((cached.len(), cached.is_empty()), (1, false));
+}

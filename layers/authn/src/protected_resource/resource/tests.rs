@@ -116,3 +116,29 @@ fn rejects_invalid_scopes() {
         assert_eq!(refused, Err(ResourceError::Scope { scope: bad.into() }));
     }
 }
+
+#[test]
+fn document_lists_all_scopes() {
+    let options = ResourceOptions::default();
+    let scopes = ["mcp:call", "mcp:list", "mcp:read"];
+    let resource = ProtectedResource::new("https://a/", ISSUER, &scopes, options).unwrap();
+    let document: Value = serde_json::from_slice(resource.document()).unwrap();
+    assert_eq!(document["scopes_supported"], json!(scopes));
+}
+
+#[test]
+fn response_headers_follow_method() {
+    let resource = resource("https://mcp.example/mcp").unwrap();
+    let path = "/.well-known/oauth-protected-resource";
+    for (method, status, media, allow) in [
+        (Method::GET, 200, Some("application/json"), false),
+        (Method::OPTIONS, 204, None, false),
+        (Method::POST, 405, None, true),
+    ] {
+        let response = resource.response::<Bytes>(&method, path).unwrap();
+        assert_eq!(response.status(), status, "{method}");
+        let content_type = response.headers().get(CONTENT_TYPE).map(|it| it.to_str().unwrap());
+        assert_eq!(content_type, media, "{method}");
+        assert_eq!(response.headers().contains_key(ALLOW), allow, "{method}");
+    }
+}
