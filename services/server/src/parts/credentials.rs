@@ -205,16 +205,7 @@ impl<'a> Converter<'a> {
             self.reject(format!("{at}.tokenUrl"), format!("\"{token_url}\""), allowed);
         });
         let client = self.client(at, client_id.as_deref(), secret.as_ref());
-        let header = match header.map(str::parse::<CredentialHeader>) {
-            None => Ok(None),
-            Some(Ok(header)) => Ok(Some(header.name().clone())),
-            Some(Err(error)) => {
-                let allowed = format!("another header ({error})");
-                let found = format!("\"{}\"", header.unwrap_or_default());
-                self.reject(format!("{at}.externalTokenHeaderName"), found, allowed);
-                Err(())
-            }
-        };
+        let header = self.external_header(at, header);
         // The errors are recorded above, all of them.
         let (client, header) = (client?, header.ok()?);
         if secret.is_none() && !is_missing_allowed {
@@ -223,9 +214,10 @@ impl<'a> Converter<'a> {
         let mut settings = EndpointSettings::new(url.ok()?).subject_token_type(kind);
         settings = settings.audience(audience.as_deref().unwrap_or_default());
         settings = client.into_iter().fold(settings, EndpointSettings::client);
-        // The configuration accepts only valid scopes.
-        let settings = settings.scopes(&scopes).ok()?;
-        let endpoint = TokenEndpoint::new(self.fetcher.clone(), settings, Clock::system());
+        let settings = settings.scopes(&scopes).map_err(|error| {
+            self.reject(format!("{at}.scopes"), format!("{scopes:?}"), error.to_string());
+        });
+        let endpoint = TokenEndpoint::new(self.fetcher.clone(), settings.ok()?, Clock::system());
         let exchange = vmcp_token_exchange::CachedExchange::new(endpoint, Clock::system());
         self.gauges.add("exchanged_tokens", exchange.gauge());
         let mut layer = TokenExchangeLayer::new(exchange).retry_on_unauthorized();
@@ -236,6 +228,19 @@ impl<'a> Converter<'a> {
             layer = layer.upstream(provider, kind.upstream_kind());
         }
         Some(Credentials::Exchange(layer))
+    }
+
+    fn external_header(
+        &mut self,
+        at: &str,
+        name: Option<&str>,
+    ) -> Result<Option<http::HeaderName>, ()> {
+        let Some(header) = name else { return Ok(None) };
+        let parsed = header.parse::<CredentialHeader>().map_err(|error| {
+            let allowed = format!("another header ({error})");
+            self.reject(format!("{at}.externalTokenHeaderName"), format!("\"{header}\""), allowed);
+        })?;
+        Ok(Some(parsed.name().clone()))
     }
 
     /// Returns the named provider, or else the first one that users log in at.
