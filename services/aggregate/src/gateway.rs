@@ -48,11 +48,11 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Requests that need no waiting are processed synchronously; other futures are boxed. The service is always ready: requests
 /// beyond a limit are rejected.
 #[derive(Clone, Debug)]
-pub struct Gateway(Arc<Running>);
+pub struct Gateway(Arc<GatewayInner>);
 
 /// Parts of the service. Dropping it with the last clone of the service ends the tasks.
 #[derive(Debug)]
-struct Running {
+struct GatewayInner {
     dispatcher: Arc<Dispatcher>,
     catalogs: Arc<CatalogStore>,
     notifier: ClientNotifier,
@@ -135,7 +135,7 @@ impl Gateway {
             }
         });
         let (backend_tasks, sweeper) = (BackendTasks::default(), sweeper.abort_handle());
-        let running = Running { dispatcher, catalogs, notifier, backend_tasks, sweeper };
+        let running = GatewayInner { dispatcher, catalogs, notifier, backend_tasks, sweeper };
         running.observe_backends();
         Self(Arc::new(running))
     }
@@ -143,7 +143,7 @@ impl Gateway {
     /// Applies a new configuration. Requests in flight finish with the old one; unchanged backends keep their sessions and
     /// connections.
     pub async fn reload(&self, settings: Settings) {
-        let Running { dispatcher, catalogs, notifier, .. } = &*self.0;
+        let GatewayInner { dispatcher, catalogs, notifier, .. } = &*self.0;
         let Reload { removed, changes } = catalogs.reload(settings).await;
         self.0.observe_backends();
         for backend in &removed {
@@ -240,7 +240,7 @@ impl Gateway {
     }
 }
 
-impl Running {
+impl GatewayInner {
     /// Starts tasks for the snapshot's backends and ends those of others.
     fn observe_backends(&self) {
         let snapshot = self.catalogs.snapshot();
@@ -256,7 +256,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for GatewayInner {
     fn drop(&mut self) {
         self.sweeper.abort();
         drop(self.shut_down());

@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use vmcp_config::{ConfigError, File, Warning};
 use vmcp_egress::{Egress, Settings};
-use vmcp_server::parts::{Parts, PartsError, Unsupported};
+use vmcp_server::parts::{Parts, PartsError, UnsupportedSetting};
 use vmcp_server::serve::NamedFiles;
 
 use super::output::Failure;
@@ -21,7 +21,7 @@ pub(crate) struct ConfigFile {
 
 /// Valid configuration file, with the components built from it.
 #[derive(Debug)]
-pub(crate) struct Loaded {
+pub(crate) struct LoadedConfig {
     pub(crate) text: String,
     /// The state of the named files before they were read.
     pub(crate) named: NamedFiles,
@@ -39,7 +39,7 @@ pub(crate) struct LoadErrors {
     pub(crate) errors: Vec<ConfigError>,
     /// Number of configuration errors beyond those in `errors`.
     pub(crate) more: usize,
-    pub(crate) unsupported: Vec<Unsupported>,
+    pub(crate) unsupported: Vec<UnsupportedSetting>,
 }
 
 impl ConfigFile {
@@ -48,7 +48,7 @@ impl ConfigFile {
     }
 
     /// Reads and checks the file and the files that it names. Starts no telemetry.
-    pub(crate) fn load(&self) -> Result<Loaded, LoadErrors> {
+    pub(crate) fn load(&self) -> Result<LoadedConfig, LoadErrors> {
         load(self.read()?, None)
     }
 
@@ -68,7 +68,7 @@ impl ConfigFile {
     }
 
     /// Loads the file like [`ConfigFile::load`], with the errors as the failure of the command.
-    pub(crate) fn require(&self) -> Result<Loaded, Failure> {
+    pub(crate) fn require(&self) -> Result<LoadedConfig, Failure> {
         self.load().map_err(|load_errors| Failure::Error(load_errors.describe(&self.config)))
     }
 
@@ -76,7 +76,7 @@ impl ConfigFile {
     pub(crate) fn require_started(
         &self,
         telemetry_attributes: &[(String, String)],
-    ) -> Result<Loaded, Failure> {
+    ) -> Result<LoadedConfig, Failure> {
         let loaded = self.read().and_then(|text| load(text, Some(telemetry_attributes)));
         loaded.map_err(|load_errors| Failure::Error(load_errors.describe(&self.config)))
     }
@@ -86,7 +86,7 @@ impl ConfigFile {
 pub(crate) fn load(
     text: String,
     telemetry_attributes: Option<&[(String, String)]>,
-) -> Result<Loaded, LoadErrors> {
+) -> Result<LoadedConfig, LoadErrors> {
     let named = NamedFiles::of(&text);
     let egress = Egress::new(Settings {
         // A client's stream may occupy a connection indefinitely.
@@ -104,7 +104,7 @@ pub(crate) fn load(
     })?;
     let mut warnings = file.warnings();
     warnings.extend(parts.warnings.iter().cloned());
-    Ok(Loaded { text, named, file, parts, warnings, egress })
+    Ok(LoadedConfig { text, named, file, parts, warnings, egress })
 }
 
 impl LoadErrors {

@@ -7,7 +7,7 @@ use clap::Args;
 use vmcp_demo::DemoServers;
 use vmcp_server::serve::{Options, Server};
 
-use super::config::{Loaded, load};
+use super::config::{LoadedConfig, load};
 use super::output::{Failure, block_on, eprint_line, print};
 use super::serve::{start_failure, stop_signal};
 
@@ -28,7 +28,7 @@ impl Demo {
             Failure::Error(format!("failed to start the example servers: {error}"))
         })?;
         let text = configuration(&servers);
-        let Loaded { text: _, named: _, file: _, parts, warnings: _, egress } =
+        let LoadedConfig { text: _, named: _, file: _, parts, warnings: _, egress } =
             load(text.clone(), None).map_err(|load_errors| {
                 Failure::Error(load_errors.describe("the configuration of the demo".as_ref()))
             })?;

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use self::client_file::ClientFile;
-use self::import::Imported;
+use self::import::ImportResult;
 pub(super) use self::starter::quoted;
 use super::output::{Failure, eprint_line, print, print_json};
 
@@ -92,8 +92,8 @@ fn print_server(file: &ClientFile, name: &str) -> Result<(), Failure> {
 }
 
 /// Describes the result and the remaining steps.
-fn next_steps(imported: &Imported, output: Option<&Path>) -> String {
-    let Imported { text: _, variables, servers, backends, bridges } = imported;
+fn next_steps(imported: &ImportResult, output: Option<&Path>) -> String {
+    let ImportResult { text: _, variables, servers, backends, bridges } = imported;
     let mut steps = Vec::new();
     if backends < servers {
         let left = servers - backends;

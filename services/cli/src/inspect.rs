@@ -9,7 +9,7 @@ use vmcp_server::parts::{
     AuthServerReport, BackendInfo, ProviderStatus, ServerInfo, StorageStatus,
 };
 
-use super::config::{ConfigFile, Loaded};
+use super::config::{ConfigFile, LoadedConfig};
 use super::output::{Failure, OutputArgs, OutputFormat, block_on, eprint_line, print, print_json};
 use super::survey::{
     BackendSurvey, TIMEOUT, conflict, conflict_json, connect, nonconforming_name, unmatched_rule,
@@ -31,7 +31,7 @@ impl Inspect {
     }
 
     async fn inspect(self) -> Result<(), Failure> {
-        let Loaded { text: _, named: _, file: _, parts, warnings, egress: _ } =
+        let LoadedConfig { text: _, named: _, file: _, parts, warnings, egress: _ } =
             self.config.require()?;
         for warning in warnings {
             eprint_line(&format!("warning: {warning}"));

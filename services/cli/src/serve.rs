@@ -19,7 +19,7 @@ use super::arguments::{
     address, admin_token, attribute, host_name, origin, positive, positive_number, seal_key,
     threads,
 };
-use super::config::{ConfigFile, Loaded};
+use super::config::{ConfigFile, LoadedConfig};
 use super::log::{self, LogFormat};
 use super::output::{Failure, block_on};
 
@@ -138,7 +138,7 @@ impl Serve {
 
     async fn serve(self, threads: NonZeroUsize) -> Result<(), Failure> {
         let loaded = self.config.require_started(&self.telemetry_attribute)?;
-        let Loaded { text, named, file, parts, warnings, egress } = loaded;
+        let LoadedConfig { text, named, file, parts, warnings, egress } = loaded;
         self.check_attributes(&file)?;
         if let Some(error) = log::start(self.log_format, parts.debug) {
             tracing::warn!("{error}");

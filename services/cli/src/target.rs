@@ -3,7 +3,7 @@
 use clap::Args;
 use vmcp_config::{HeaderName, Template};
 
-use super::config::{ConfigFile, Loaded, load};
+use super::config::{ConfigFile, LoadedConfig, load};
 use super::init::quoted;
 use super::output::Failure;
 
@@ -26,7 +26,7 @@ pub(crate) struct Target {
 
 impl Target {
     /// Reads the configuration, or creates one for the URL.
-    pub(crate) fn load(&self) -> Result<Loaded, Failure> {
+    pub(crate) fn load(&self) -> Result<LoadedConfig, Failure> {
         let Self { config, url, header, sse } = self;
         let Some(url) = url else { return config.require() };
         let transport = if *sse { "sse" } else { "streamable-http" };

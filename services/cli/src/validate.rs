@@ -14,7 +14,7 @@ use vmcp_server::parts::{self, AuthServerReport};
 
 use self::listen::ListenArgs;
 use super::arguments::positive;
-use super::config::{ConfigFile, LoadErrors, Loaded, warning};
+use super::config::{ConfigFile, LoadErrors, LoadedConfig, warning};
 use super::output::{Failure, OutputArgs, OutputFormat, block_on, eprint_line, print, print_json};
 use super::survey::{
     BackendSurvey, conflict, conflict_json, connect, nonconforming_name, unmatched_rule,
@@ -58,7 +58,7 @@ impl Validate {
     }
 
     /// Checks the file, and whether `serve` could start with it.
-    fn load(&self) -> Result<Loaded, LoadErrors> {
+    fn load(&self) -> Result<LoadedConfig, LoadErrors> {
         let loaded = self.config.load();
         let check = self.listen.check(loaded.as_ref().ok().map(|loaded| &loaded.file));
         let mut more = check.errors;
@@ -76,8 +76,8 @@ impl Validate {
         }
     }
 
-    async fn with_backends(self, loaded: Loaded) -> Result<(), Failure> {
-        let Loaded { text: _, named: _, file, parts, warnings, egress: _ } = loaded;
+    async fn with_backends(self, loaded: LoadedConfig) -> Result<(), Failure> {
+        let LoadedConfig { text: _, named: _, file, parts, warnings, egress: _ } = loaded;
         let issuer = match &parts.auth_server {
             Some(auth_server) => Some(auth_server.check().await),
             None => None,
@@ -187,7 +187,7 @@ fn summary(file: &File) -> String {
 }
 
 /// Returns the reason if telemetry would not start.
-fn telemetry_error(loaded: &Loaded) -> Option<ConfigError> {
+fn telemetry_error(loaded: &LoadedConfig) -> Option<ConfigError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
     runtime.block_on(async { parts::telemetry_error(&loaded.file, &loaded.egress) })
 }

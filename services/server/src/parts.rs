@@ -35,7 +35,7 @@ pub use self::error::PartsError;
 pub use self::incoming_auth::IncomingAuth;
 pub use self::policy_evaluator::PolicyEvaluator;
 pub use self::telemetry::{TelemetryParts, telemetry_error};
-pub use self::unsupported::Unsupported;
+pub use self::unsupported::UnsupportedSetting;
 use crate::memory_gauges::MemoryGauges;
 
 /// Components of a server, built from one configuration.

@@ -20,9 +20,9 @@ use crate::catalog_store::CatalogStore;
 /// Wraps a closure from an identity to its permissions. If it returns `None` because they are not available immediately, the
 /// permissions from when the stream was opened apply.
 #[derive(Clone)]
-pub struct NotificationAuthorizer(Arc<Ask>);
+pub struct NotificationAuthorizer(Arc<PermissionsFn>);
 
-type Ask = dyn Fn(&Identity) -> Option<CallerPermissions> + Send + Sync;
+type PermissionsFn = dyn Fn(&Identity) -> Option<CallerPermissions> + Send + Sync;
 
 /// Filter of notifications by the current authorization, if any, and by the owners of resources.
 #[derive(Debug)]

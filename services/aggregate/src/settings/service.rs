@@ -25,9 +25,9 @@ pub struct BackendService(Arc<dyn DynStack>);
 /// Wrapper around the whole path to a backend, including the adapter of [`Transport::Sse`](super::Transport::Sse), so it
 /// observes operations and their responses. The default wraps nothing.
 #[derive(Clone, Default)]
-pub struct ServiceWrapper(Option<Arc<Wrap>>);
+pub struct ServiceWrapper(Option<Arc<WrapperFn>>);
 
-type Wrap = dyn Fn(BackendService) -> BackendService + Send + Sync;
+type WrapperFn = dyn Fn(BackendService) -> BackendService + Send + Sync;
 
 /// Future of a response.
 pub type BackendFuture = Pin<Box<dyn Future<Output = Result<Response<Body>, BoxError>> + Send>>;

@@ -8,7 +8,7 @@ use vmcp_server::parts::PolicyEvaluator;
 use super::args::{CallArguments, CallerArgs};
 use super::output::{self, ExplainOutput};
 use super::target::{ResolvedTarget, TargetArgs, unknown_offers};
-use crate::config::{ConfigFile, Loaded};
+use crate::config::{ConfigFile, LoadedConfig};
 use crate::output::{Failure, OutputArgs, OutputFormat, block_on, eprint_line, print, print_json};
 use crate::survey::{BackendSurvey, TIMEOUT, connect};
 
@@ -47,7 +47,7 @@ impl Explain {
     }
 
     async fn explain(self, identity: Identity, arguments: Option<String>) -> Result<(), Failure> {
-        let Loaded { text: _, named: _, file, parts, warnings, egress: _ } =
+        let LoadedConfig { text: _, named: _, file, parts, warnings, egress: _ } =
             self.config.require()?;
         for warning in warnings {
             eprint_line(&format!("warning: {warning}"));

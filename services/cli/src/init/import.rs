@@ -21,7 +21,7 @@ const FIRST_PORT: u16 = 8101;
 
 /// Converted configuration file.
 #[derive(Debug)]
-pub(super) struct Imported {
+pub(super) struct ImportResult {
     pub(super) text: String,
     /// The environment variables of the file.
     pub(super) variables: Vec<String>,
@@ -62,7 +62,7 @@ pub(super) fn named(file: &ClientFile) -> Vec<(String, &ClientServer)> {
 }
 
 /// Converts the file's servers to a configuration file.
-pub(super) fn import(file: &ClientFile, name: &str) -> Imported {
+pub(super) fn import(file: &ClientFile, name: &str) -> ImportResult {
     let mut builder = Builder::default();
     for (name, server) in named(file) {
         builder.add(file, &name, server);
@@ -89,7 +89,7 @@ pub(super) fn import(file: &ClientFile, name: &str) -> Imported {
     text += "\noperational:\n  failureHandling:\n    partialFailureMode: best_effort # lists go on without a backend \
              that is away\n";
     let variables = variables.into_keys().collect();
-    Imported { text, variables, servers: file.servers.len(), backends: entries, bridges }
+    ImportResult { text, variables, servers: file.servers.len(), backends: entries, bridges }
 }
 
 impl Builder {

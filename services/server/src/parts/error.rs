@@ -5,13 +5,13 @@ use std::fmt;
 use vmcp_config::{ConfigError, ConfigErrors, File, Format};
 use vmcp_egress::Egress;
 
-use super::{Parts, PartsBuilder, Unsupported};
+use super::{Parts, PartsBuilder, UnsupportedSetting};
 
 /// Errors of a configuration.
 #[derive(Debug, Default, thiserror::Error)]
 pub struct PartsError {
     /// Sections that this version does not support.
-    pub unsupported: Vec<Unsupported>,
+    pub unsupported: Vec<UnsupportedSetting>,
     /// Errors of the document first, then of values that are unusable now, such as a file that cannot be read.
     pub errors: Vec<ConfigError>,
     /// Number of leading `errors` that are errors of the document itself.

@@ -12,21 +12,21 @@ const NO_REPORTS: &str =
 
 /// A section that nothing in this version would read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unsupported {
+pub struct UnsupportedSetting {
     /// Path of the section in the configuration.
     pub path: String,
     /// Supported alternative.
     pub instead: &'static str,
 }
 
-impl fmt::Display for Unsupported {
+impl fmt::Display for UnsupportedSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: not supported by this version: {}", self.path, self.instead)
     }
 }
 
 /// All of them.
-pub(super) fn find(file: &File) -> Vec<Unsupported> {
+pub(super) fn find(file: &File) -> Vec<UnsupportedSetting> {
     let File {
         name: _,
         group_ref: _,
@@ -47,7 +47,7 @@ pub(super) fn find(file: &File) -> Vec<Unsupported> {
     let mut found = Vec::new();
     let mut reject = |given: bool, path: &str, instead| {
         if given {
-            found.push(Unsupported { path: path.to_owned(), instead });
+            found.push(UnsupportedSetting { path: path.to_owned(), instead });
         }
     };
     reject(!composite_tools.is_empty(), "compositeTools", LEAVE_OUT);

@@ -21,11 +21,11 @@ pub(super) struct SendTimeout<I> {
     inner: I,
     budget: ByteBudget,
     /// Set while data for the client is pending.
-    stall: Option<Box<Stall>>,
+    stall: Option<Box<StallTimer>>,
 }
 
 /// State of a client that has not read all written data.
-struct Stall {
+struct StallTimer {
     /// The time of the last progress.
     since: Instant,
     transfer_rate: TransferRate,
@@ -53,7 +53,7 @@ impl<I> SendTimeout<I> {
             }
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             Poll::Pending => {
-                let stall = self.stall.get_or_insert_with(|| Box::new(Stall::new()));
+                let stall = self.stall.get_or_insert_with(|| Box::new(StallTimer::new()));
                 ready!(stall.poll(cx, &self.budget));
                 Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
             }
@@ -61,7 +61,7 @@ impl<I> SendTimeout<I> {
     }
 }
 
-impl Stall {
+impl StallTimer {
     fn new() -> Self {
         let interval = Box::pin(sleep(TransferRate::INTERVAL));
         Self { since: Instant::now(), transfer_rate: TransferRate::default(), interval }

@@ -5,7 +5,7 @@ use super::*;
 fn imported(document: &Value) -> String {
     let path = "/home/o'hara/mcp.json".into();
     let file = ClientFile::parse(&document.to_string(), path).unwrap();
-    let Imported { text, .. } = import(&file, "tools");
+    let ImportResult { text, .. } = import(&file, "tools");
     // Only the values of variables are missing.
     File::parse(&text, Format::Yaml).unwrap_or_else(|errors| panic!("{errors} {text}"));
     text
@@ -96,7 +96,7 @@ fn tools_of_codex_become_filters() {
     let text = "[mcp_servers.docs]\nurl = \"https://a.test/mcp\"\nenabled_tools = [\"search\"]\n\
                 disabled_tools = [\"drop\"]\n";
     let file = ClientFile::parse(text, "/home/me/.codex/config.toml".into()).unwrap();
-    let Imported { text, .. } = import(&file, "tools");
+    let ImportResult { text, .. } = import(&file, "tools");
     let parsed = File::parse(&text, Format::Yaml).unwrap();
     assert_eq!(parsed.aggregation.tools[0].filter, ["search"]);
     assert!(text.contains("not taken over: disabled_tools"), "{text}");
