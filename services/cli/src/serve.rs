@@ -69,7 +69,7 @@ pub(crate) struct Serve {
     /// An allowed host name, in addition to those of this machine. Repeatable.
     #[arg(long, value_name = "HOST", value_parser = host_name)]
     allow_host: Vec<String>,
-    /// An allowed origin of web pages, such as https://app.example.com. Repeatable.
+    /// An allowed origin of web pages: scheme, host and port. Repeatable.
     #[arg(long, value_name = "ORIGIN", value_parser = origin)]
     allow_origin: Vec<String>,
     /// Separate address for /status, /metrics and /api/backends/health. The default for a server on a network address
