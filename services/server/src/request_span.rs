@@ -1,7 +1,7 @@
 //! Span of a request, so that each log line that the request causes shows the request, its trace and its caller.
 //!
-//! The span has the level DEBUG, because a span at a level that is logged by default costs more than 2 % of a call: the
-//! subscriber stores and formats it. `logLevel: debug` enables it, and `RUST_LOG=info,vmcp_server::request_span=debug` does
+//! The span has the level DEBUG, because an enabled one costs 18 % more instructions for a plain call, and 25 % for a call
+//! through all layers (`just instructions`): the subscriber stores and formats it. `logLevel: debug` enables it, and `RUST_LOG=info,vmcp_server::request_span=debug` does
 //! without the other debug events. A disabled span costs two comparisons with the maximum level and no allocation.
 
 use std::pin::Pin;
