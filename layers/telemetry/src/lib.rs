@@ -13,7 +13,7 @@ mod testing;
 pub mod trace_context;
 mod trace_link;
 
-pub use vmcp_core::{Backend, BoxError};
+pub use vmcp_core::{Backend, BoxError, RequestContext};
 
 pub use self::trace_link::trace_context_of;
 
