@@ -5,54 +5,72 @@ use std::collections::BTreeSet;
 use super::*;
 
 /// Dependency table of the workspace's crates, in dependency order. Every crate has a row.
-pub(crate) const CRATES: &[(&str, &str, Sees)] = &[
-    ("vmcp-wire", "layers/wire", Sees::Only(&[])),
-    ("vmcp-core", "layers/core", Sees::Only(&["vmcp-wire"])),
-    ("vmcp-jwt", "layers/jwt", Sees::Only(&["vmcp-wire", "vmcp-core"])),
+pub(crate) const CRATES: &[(&str, &str, AllowedDependencies)] = &[
+    ("vmcp-wire", "layers/wire", AllowedDependencies::Only(&[])),
+    ("vmcp-core", "layers/core", AllowedDependencies::Only(&["vmcp-wire"])),
+    ("vmcp-jwt", "layers/jwt", AllowedDependencies::Only(&["vmcp-wire", "vmcp-core"])),
     (
         "vmcp-oauth-client",
         "layers/oauth-client",
-        Sees::Only(&["vmcp-wire", "vmcp-core", "vmcp-jwt"]),
+        AllowedDependencies::Only(&["vmcp-wire", "vmcp-core", "vmcp-jwt"]),
     ),
-    ("vmcp-http-guard", "layers/http-guard", Sees::Only(GROUND)),
-    ("vmcp-decode", "layers/decode", Sees::Only(GROUND)),
-    ("vmcp-timeout", "layers/timeout", Sees::Only(GROUND)),
-    ("vmcp-authn", "layers/authn", Sees::Only(GROUND)),
-    ("vmcp-authz", "layers/authz", Sees::Only(GROUND)),
-    ("vmcp-audit", "layers/audit", Sees::Only(GROUND)),
-    ("vmcp-telemetry", "layers/telemetry", Sees::Only(GROUND)),
-    ("vmcp-breaker", "layers/breaker", Sees::Only(GROUND)),
-    ("vmcp-header-injection", "layers/header-injection", Sees::Only(GROUND)),
-    ("vmcp-token-exchange", "layers/token-exchange", Sees::Only(GROUND)),
-    ("vmcp-aws-sts", "layers/aws-sts", Sees::Only(GROUND)),
-    ("vmcp-config", "services/config", Sees::Only(&[])),
-    ("vmcp-audit-log", "services/audit-log", Sees::Only(&["vmcp-wire", "vmcp-core", "vmcp-audit"])),
-    ("vmcp-cedar", "services/cedar", Sees::Only(&["vmcp-wire", "vmcp-core", "vmcp-authz"])),
-    ("vmcp-egress", "services/egress", Sees::Only(GROUND)),
-    ("vmcp-upstream", "services/upstream", Sees::Only(GROUND)),
+    ("vmcp-http-guard", "layers/http-guard", AllowedDependencies::Only(GROUND)),
+    ("vmcp-decode", "layers/decode", AllowedDependencies::Only(GROUND)),
+    ("vmcp-timeout", "layers/timeout", AllowedDependencies::Only(GROUND)),
+    ("vmcp-authn", "layers/authn", AllowedDependencies::Only(GROUND)),
+    ("vmcp-authz", "layers/authz", AllowedDependencies::Only(GROUND)),
+    ("vmcp-audit", "layers/audit", AllowedDependencies::Only(GROUND)),
+    ("vmcp-telemetry", "layers/telemetry", AllowedDependencies::Only(GROUND)),
+    ("vmcp-breaker", "layers/breaker", AllowedDependencies::Only(GROUND)),
+    ("vmcp-header-injection", "layers/header-injection", AllowedDependencies::Only(GROUND)),
+    ("vmcp-token-exchange", "layers/token-exchange", AllowedDependencies::Only(GROUND)),
+    ("vmcp-aws-sts", "layers/aws-sts", AllowedDependencies::Only(GROUND)),
+    ("vmcp-config", "services/config", AllowedDependencies::Only(&[])),
+    (
+        "vmcp-audit-log",
+        "services/audit-log",
+        AllowedDependencies::Only(&["vmcp-wire", "vmcp-core", "vmcp-audit"]),
+    ),
+    (
+        "vmcp-cedar",
+        "services/cedar",
+        AllowedDependencies::Only(&["vmcp-wire", "vmcp-core", "vmcp-authz"]),
+    ),
+    ("vmcp-egress", "services/egress", AllowedDependencies::Only(GROUND)),
+    ("vmcp-upstream", "services/upstream", AllowedDependencies::Only(GROUND)),
     (
         "vmcp-telemetry-export",
         "services/telemetry-export",
-        Sees::Only(&["vmcp-wire", "vmcp-core", "vmcp-telemetry"]),
+        AllowedDependencies::Only(&["vmcp-wire", "vmcp-core", "vmcp-telemetry"]),
     ),
-    ("vmcp-session", "services/session", Sees::Only(&["vmcp-wire", "vmcp-core"])),
-    ("vmcp-redis", "services/redis", Sees::Only(&["vmcp-wire", "vmcp-core"])),
-    ("vmcp-auth-store", "services/auth-store", Sees::Only(&["vmcp-wire", "vmcp-core"])),
+    ("vmcp-session", "services/session", AllowedDependencies::Only(&["vmcp-wire", "vmcp-core"])),
+    ("vmcp-redis", "services/redis", AllowedDependencies::Only(&["vmcp-wire", "vmcp-core"])),
+    (
+        "vmcp-auth-store",
+        "services/auth-store",
+        AllowedDependencies::Only(&["vmcp-wire", "vmcp-core"]),
+    ),
     (
         "vmcp-auth-server",
         "services/auth-server",
-        Sees::Only(&["vmcp-wire", "vmcp-core", "vmcp-jwt", "vmcp-upstream", "vmcp-auth-store"]),
+        AllowedDependencies::Only(&[
+            "vmcp-wire",
+            "vmcp-core",
+            "vmcp-jwt",
+            "vmcp-upstream",
+            "vmcp-auth-store",
+        ]),
     ),
     (
         "vmcp-auth-redis",
         "services/auth-redis",
-        Sees::Only(&["vmcp-wire", "vmcp-core", "vmcp-redis", "vmcp-auth-store"]),
+        AllowedDependencies::Only(&["vmcp-wire", "vmcp-core", "vmcp-redis", "vmcp-auth-store"]),
     ),
-    ("vmcp-doctor", "services/doctor", Sees::Only(&["vmcp-wire", "vmcp-core"])),
+    ("vmcp-doctor", "services/doctor", AllowedDependencies::Only(&["vmcp-wire", "vmcp-core"])),
     (
         "vmcp-aggregate",
         "services/aggregate",
-        Sees::Only(&[
+        AllowedDependencies::Only(&[
             "vmcp-wire",
             "vmcp-core",
             "vmcp-decode",
@@ -64,15 +82,15 @@ pub(crate) const CRATES: &[(&str, &str, Sees)] = &[
     (
         "vmcp-legacy-sse",
         "services/legacy-sse",
-        Sees::Only(&["vmcp-wire", "vmcp-core", "vmcp-decode", "vmcp-session"]),
+        AllowedDependencies::Only(&["vmcp-wire", "vmcp-core", "vmcp-decode", "vmcp-session"]),
     ),
-    ("vmcp-server", "services/server", Sees::AllAbove),
-    ("vmcp-demo", "services/demo", Sees::Only(&[])),
-    ("vmcp", "services/cli", Sees::AllAbove),
-    (TEST_SUPPORT, "tests/support", Sees::Only(&[])),
-    ("vmcp-tests", "tests", Sees::AllAbove),
-    ("vmcp-bench", "tests/bench", Sees::AllAbove),
-    ("vmcp-examples", "examples", Sees::AllAbove),
+    ("vmcp-server", "services/server", AllowedDependencies::AllAbove),
+    ("vmcp-demo", "services/demo", AllowedDependencies::Only(&[])),
+    ("vmcp", "services/cli", AllowedDependencies::AllAbove),
+    (TEST_SUPPORT, "tests/support", AllowedDependencies::Only(&[])),
+    ("vmcp-tests", "tests", AllowedDependencies::AllAbove),
+    ("vmcp-bench", "tests/bench", AllowedDependencies::AllAbove),
+    ("vmcp-examples", "examples", AllowedDependencies::AllAbove),
 ];
 
 /// Base crates that any layer may depend on. A layer never depends on another layer.
@@ -83,7 +101,7 @@ const TEST_SUPPORT: &str = "vmcp-test-support";
 
 /// Dependencies of a crate inside the workspace.
 #[derive(Clone, Copy)]
-pub(crate) enum Sees {
+pub(crate) enum AllowedDependencies {
     Only(&'static [&'static str]),
     AllAbove,
 }
@@ -121,8 +139,10 @@ fn dependencies_follow_crate_table() {
                 continue;
             }
             let allowed = match CRATES[row].2 {
-                Sees::Only(known) => known.contains(&other),
-                Sees::AllAbove => CRATES[..row].iter().any(|(known, ..)| *known == other),
+                AllowedDependencies::Only(known) => known.contains(&other),
+                AllowedDependencies::AllAbove => {
+                    CRATES[..row].iter().any(|(known, ..)| *known == other)
+                }
             };
             if !allowed {
                 broken.push(format!("{name} depends on {other}"));

@@ -35,8 +35,8 @@ pub(super) enum TelemetrySource<'a> {
     Off,
 }
 
-/// Converted section.
-struct Converted {
+/// ConvertedTelemetry section.
+struct ConvertedTelemetry {
     settings: Settings,
     /// HTTP client for the collector.
     fetcher: Fetcher,
@@ -78,7 +78,11 @@ fn start_error(error: &BuildError) -> ConfigError {
 }
 
 /// Converts the section, or returns its errors.
-fn convert(name: &str, section: Section, egress: &Egress) -> Result<Converted, Vec<ConfigError>> {
+fn convert(
+    name: &str,
+    section: Section,
+    egress: &Egress,
+) -> Result<ConvertedTelemetry, Vec<ConfigError>> {
     let mut errors = Vec::new();
     let Section {
         endpoint,
@@ -130,12 +134,12 @@ fn convert(name: &str, section: Section, egress: &Egress) -> Result<Converted, V
         errors.extend(unreachable_collector(&settings));
     }
     match fetcher {
-        Ok(fetcher) if errors.is_empty() => Ok(Converted { settings, fetcher }),
+        Ok(fetcher) if errors.is_empty() => Ok(ConvertedTelemetry { settings, fetcher }),
         Ok(_) | Err(()) => Err(errors),
     }
 }
 
-impl Converted {
+impl ConvertedTelemetry {
     /// Returns a builder with the exporters, which start with [`Builder::build`].
     fn exporters(self) -> Result<Builder, BuildError> {
         let Self { settings, fetcher } = self;
