@@ -1,6 +1,7 @@
 //! `bench`: starts backends, a bare proxy and the shipped gateway, measures them in turn, and prints one table.
 
 mod change;
+mod dimensions;
 mod full;
 mod http;
 mod load;

@@ -95,8 +95,6 @@ const CIRCLES: &[&str] = &[
     "services/config crate",
     "services/egress crate",
     "services/server crate",
-    "tests crate::fixture",
-    "tests/bench crate::driver",
 ];
 
 #[test]

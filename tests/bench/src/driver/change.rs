@@ -8,8 +8,9 @@ use futures_util::future::try_join_all;
 use tokio::time::{Instant, sleep};
 
 use super::Effort;
+use super::process::{POLL_INTERVAL, WAIT_TIMEOUT};
 use super::table::{Comparison, Measurement};
-use super::test_bed::{Backend, POLL_INTERVAL, Target, TestBed, WAIT_TIMEOUT};
+use super::test_bed::{Backend, Target, TestBed};
 use crate::BoxError;
 use crate::client::Client;
 use crate::summary::{median, micros};

@@ -14,8 +14,8 @@ use super::Effort;
 use super::http::fetch;
 use super::outside::Outside;
 use super::policies::policies;
+use super::process::{POLL_INTERVAL, WAIT_TIMEOUT};
 use super::programs::Programs;
-use super::test_bed::{POLL_INTERVAL, Target, WAIT_TIMEOUT};
 use super::tokens::{AUDIENCE, Algorithm};
 use crate::BoxError;
 
@@ -110,19 +110,19 @@ impl Full {
         Ok(File::options().write(true).open(&self.audit)?.set_len(0)?)
     }
 
-    /// Checks that all features were on while `front` was measured and that all of its `requests` were audited.
+    /// Checks that all features were on while the gateway at `address` was measured and that all of its `requests` were audited.
     pub(super) async fn prove(
         &self,
-        front: &Target,
+        address: &str,
         requests: u64,
         effort: Effort,
     ) -> Result<(), BoxError> {
-        let refused = fetch(Method::POST, front.address(), "/mcp").await?.status();
+        let refused = fetch(Method::POST, address, "/mcp").await?.status();
         if refused != StatusCode::UNAUTHORIZED {
             return Err(format!("without a token the gateway answers {refused}").into());
         }
         self.recorded(requests).await?;
-        let metrics = fetch(Method::GET, front.address(), "/metrics").await?;
+        let metrics = fetch(Method::GET, address, "/metrics").await?;
         if metrics.status() != StatusCode::OK || metrics.body().is_empty() {
             return Err("there are no metrics".into());
         }

@@ -4,9 +4,10 @@ use clap::ValueEnum;
 use tokio::process::Command;
 
 use super::Effort;
+use super::dimensions::BACKENDS;
 use super::full::Tokens;
 use super::programs::Programs;
-use super::rows::{BACKENDS, Load};
+use super::rows::Load;
 use super::table::{Comparison, Measurement};
 use super::test_bed::{Target, TestBed};
 use crate::load::{Mode, Report};
@@ -102,7 +103,7 @@ pub(super) async fn measure(
     }
     if let Some(full) = &world.full {
         let requests = warmup(load, effort) + effort.requests(load.requests);
-        full.prove(&world.gateway, requests * reports.0.len() as u64, effort).await?;
+        full.prove(world.gateway.address(), requests * reports.0.len() as u64, effort).await?;
     }
     let pair = |figure: fn(&Report) -> f64| Comparison {
         gateway: median(reports.0.iter().map(figure).collect()),

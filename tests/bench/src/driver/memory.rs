@@ -5,11 +5,13 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::Effort;
+use super::dimensions::TOOLS;
 use super::load::{LoadOptions, TARGET, run};
+use super::process::{POLL_INTERVAL, WAIT_TIMEOUT};
 use super::programs::Programs;
-use super::rows::{IdleSessions, TOOLS};
+use super::rows::IdleSessions;
 use super::table::{Comparison, Measurement};
-use super::test_bed::{ANONYMOUS, POLL_INTERVAL, Target, TestBed, WAIT_TIMEOUT};
+use super::test_bed::{ANONYMOUS, Target, TestBed};
 use crate::BoxError;
 use crate::load::{Cost, Mode, Report};
 use crate::summary::median;

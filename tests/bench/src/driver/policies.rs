@@ -1,12 +1,6 @@
 //! Fifty policies of a fictitious company with teams, tenants and rules for risky tools.
 
-use super::rows::BACKENDS;
-
-/// Number of users, each a member of one team.
-pub(super) const USERS: usize = 16;
-
-/// Number of tenants; each caller works for one of them.
-pub(super) const TENANTS: usize = 8;
+use super::dimensions::{BACKENDS, TENANTS, USERS};
 
 /// Returns the policies in an order natural to their author. With `arguments`, one of them inspects a tool's arguments,
 /// so that no decision can be reused for the next call.

@@ -11,8 +11,11 @@ use tokio::time::timeout;
 
 use crate::BoxError;
 
-/// Startup timeout of a tool.
-const START: Duration = Duration::from_secs(20);
+/// Timeout for process startup and background work.
+pub(super) const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Poll interval.
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A child process, killed on drop.
 #[derive(Debug)]
@@ -43,7 +46,7 @@ impl Process {
         let mut process = Self::start(command, log)?;
         let stdout = process.child.stdout.take().ok_or("no stdout")?;
         let mut address = String::new();
-        timeout(START, BufReader::new(stdout).read_line(&mut address)).await??;
+        timeout(WAIT_TIMEOUT, BufReader::new(stdout).read_line(&mut address)).await??;
         if address.is_empty() {
             return Err(process.fault("ended at once"));
         }

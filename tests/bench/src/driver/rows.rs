@@ -4,12 +4,6 @@ use super::tokens::Algorithm;
 use crate::Generation;
 use crate::load::Mode;
 
-/// Tools per backend.
-pub(super) const TOOLS: usize = 200;
-
-/// Backends behind the gateway.
-pub(super) const BACKENDS: usize = 5;
-
 /// A row of the table.
 #[derive(Debug)]
 pub(super) struct Row {

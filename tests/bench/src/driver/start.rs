@@ -7,9 +7,10 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
 use super::Effort;
+use super::process::WAIT_TIMEOUT;
 use super::programs::Programs;
 use super::table::{Comparison, Measurement};
-use super::test_bed::{ANONYMOUS, Target, TestBed, WAIT_TIMEOUT};
+use super::test_bed::{ANONYMOUS, Target, TestBed};
 use crate::summary::median;
 use crate::{BoxError, Generation};
 

@@ -3,27 +3,21 @@
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use http::{HeaderValue, Method, StatusCode};
 use tokio::process::Command;
 use tokio::time::{Instant, sleep};
 
+use super::dimensions::{BACKENDS, TOOLS};
 use super::full::Full;
 use super::http::{fetch, free_port};
-use super::process::Process;
+use super::process::{POLL_INTERVAL, Process, WAIT_TIMEOUT};
 use super::programs::Programs;
-use super::rows::{BACKENDS, Stack, TOOLS};
+use super::rows::Stack;
 use crate::backend::Stats;
 use crate::client::{Client, Endpoint};
 use crate::{BoxError, Generation};
-
-/// Timeout for process startup and background work.
-pub(super) const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
-
-/// Poll interval.
-pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Configuration section that allows everything to anonymous clients.
 pub(super) const ANONYMOUS: &str = "incomingAuth: {type: anonymous}\n";

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::{Value, json};
 use vmcp_test_support::SigningKey;
 
-use super::policies::{TENANTS, USERS};
+use super::dimensions::{TENANTS, USERS};
 use crate::BoxError;
 
 /// Audience of the tokens.
