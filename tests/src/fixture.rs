@@ -9,6 +9,7 @@ mod forms;
 mod gate;
 mod handler;
 mod questions;
+mod server;
 mod state;
 mod tools;
 
