@@ -67,6 +67,7 @@ pub(crate) const CRATES: &[(&str, &str, AllowedDependencies)] = &[
         AllowedDependencies::Only(&["vmcp-wire", "vmcp-core", "vmcp-redis", "vmcp-auth-store"]),
     ),
     ("vmcp-doctor", "services/doctor", AllowedDependencies::Only(&["vmcp-wire", "vmcp-core"])),
+    ("vmcp-gotemplate", "services/gotemplate", AllowedDependencies::Only(&[])),
     (
         "vmcp-aggregate",
         "services/aggregate",
