@@ -69,6 +69,11 @@ pub(crate) const CRATES: &[(&str, &str, AllowedDependencies)] = &[
     ("vmcp-doctor", "services/doctor", AllowedDependencies::Only(&["vmcp-wire", "vmcp-core"])),
     ("vmcp-gotemplate", "services/gotemplate", AllowedDependencies::Only(&[])),
     (
+        "vmcp-compose",
+        "services/compose",
+        AllowedDependencies::Only(&["vmcp-wire", "vmcp-core", "vmcp-config", "vmcp-gotemplate"]),
+    ),
+    (
         "vmcp-aggregate",
         "services/aggregate",
         AllowedDependencies::Only(&[

@@ -1,0 +1,96 @@
+//! Questions of steps to the user.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+
+use crate::{JsonSchema, RunId};
+
+/// Question of an elicitation step to the user (MCP `elicitation/create`).
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// The run.
+    pub run: RunId,
+    /// Identifier of the step.
+    pub step: Arc<str>,
+    /// Message to the user.
+    pub message: String,
+    /// Schema of the answer.
+    pub schema: JsonSchema,
+    /// Point in time at which the step times out.
+    pub expires_at: SystemTime,
+}
+
+/// Answer of the user.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// The user submitted content.
+    Accept(Value),
+    /// The user declined.
+    Decline,
+    /// The user dismissed the question without a choice.
+    Cancel,
+    /// The user did not answer in time.
+    TimedOut,
+}
+
+/// Error of content that does not answer its question.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("answer to step \"{step}\" is invalid at {field}: {message}")]
+pub struct AnswerError {
+    /// Identifier of the step.
+    pub step: Arc<str>,
+    /// The invalid member, such as `content.name`.
+    pub field: String,
+    /// What is wrong with it.
+    pub message: String,
+}
+
+/// Error of a question that could not be asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ElicitError {
+    /// The client does not support elicitation.
+    #[error("the client does not support elicitation: use a client that declares it")]
+    Unsupported,
+    /// The client went away.
+    #[error("the client disconnected before it answered")]
+    Disconnected,
+    /// The client responded with an error.
+    #[error("the client failed to ask the user: {0}")]
+    Failed(String),
+}
+
+/// Channel to the user, for runs that wait for answers in place.
+pub trait Elicit: Send + Sync {
+    /// Asks `question` and waits for the answer, at most until the step times out. `rejected` is the error of the previous
+    /// answer to the same question. The implementation may ask the user again or return [`Answer::Cancel`].
+    fn elicit<'a>(
+        &'a self,
+        question: &'a Question,
+        rejected: Option<&'a AnswerError>,
+    ) -> BoxFuture<'a, Result<Answer, ElicitError>>;
+}
+
+/// Handling of questions by a run.
+#[derive(Clone)]
+pub enum Elicitation {
+    /// The run waits for the answers while other steps run on.
+    Wait(Arc<dyn Elicit>),
+    /// Once each running step waits for an answer, the run ends with
+    /// [`Outcome::InputRequired`](crate::Outcome::InputRequired), to be resumed with the answers.
+    Suspend,
+    /// There is no user: elicitation steps fail.
+    Unsupported,
+}
+
+impl std::fmt::Debug for Elicitation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Wait(_) => "Wait",
+            Self::Suspend => "Suspend",
+            Self::Unsupported => "Unsupported",
+        })
+    }
+}

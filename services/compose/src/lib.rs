@@ -1,0 +1,38 @@
+#![doc = include_str!("../README.md")]
+#![allow(dead_code)] // Until runs exist.
+
+mod call;
+mod elicit;
+mod error;
+mod id;
+pub mod limits;
+mod observe;
+mod record;
+mod run;
+mod schema;
+pub mod store;
+mod tools;
+mod workflow;
+
+pub use self::{
+    call::{CallError, CallErrorKind, StepIdentity, ToolCall, ToolOutcome},
+    elicit::{Answer, AnswerError, Elicit, ElicitError, Elicitation, Question},
+    error::{RunError, RunErrorKind},
+    id::{DefinitionHash, RunId, RunOwner},
+    observe::{RunEvent, RunObserver},
+    record::{
+        Change, IterationRecord, IterationResult, RecordedQuestion, RoundRecord, RunRecord,
+        RunResult, RunStatus, RunSummary, StepRecord, StepResult, StepStatus, Timestamp,
+    },
+    run::{
+        InputRequired, Jitter, Outcome, ResumeRequest, RoundAnswers, RunContext, RunOutput,
+        RunRequest, resume, run,
+    },
+    schema::JsonSchema,
+    store::{
+        Lease, MemoryWorkflowStore, StoreCounts, StoreError, StoreFuture, StoreLimits,
+        WorkflowStore,
+    },
+    tools::{ToolInfo, ToolLookup},
+    workflow::{Finding, Severity, Workflow},
+};

@@ -1,0 +1,494 @@
+//! Record of a run, and the changes that make it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::{DefinitionHash, RunError, RunErrorKind, RunId, RunOwner, limits};
+
+/// Record of a run in a [`WorkflowStore`](crate::WorkflowStore). Steps are numbered in the order of the definition.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunRecord {
+    /// Identifier of the run.
+    pub id: RunId,
+    /// Owner of the run.
+    pub owner: RunOwner,
+    /// Name of the composite tool.
+    pub workflow: Arc<str>,
+    /// Definition with which the run began.
+    pub definition: DefinitionHash,
+    /// Arguments of the client, with defaults.
+    pub arguments: Arc<Value>,
+    /// Start of the run.
+    pub started_at: Timestamp,
+    /// `true` if the result is kept after the end of the run, for a client that asks for it later.
+    pub keeps_result: bool,
+    /// Status.
+    pub status: RunStatus,
+    /// Steps that started or were skipped.
+    pub steps: BTreeMap<usize, StepRecord>,
+    /// `true` after a user's answer that skips the remaining steps.
+    pub skips_remaining: bool,
+    /// Rounds of questions to a client without a session, numbered from 0.
+    pub rounds: Vec<RoundRecord>,
+    /// Result of a run that ended.
+    pub result: Option<RunResult>,
+    /// Number of writes.
+    pub version: u64,
+}
+
+/// Point in time: milliseconds since 1970.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Timestamp(pub u64);
+
+/// Status of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunStatus {
+    /// A process runs it.
+    Running,
+    /// The run is suspended until the user answers.
+    InputRequired,
+    /// The process that ran it ended or lost its lease; the run can be resumed.
+    Interrupted,
+    /// The run succeeded.
+    Completed,
+    /// The run failed.
+    Failed,
+    /// The run took longer than the workflow's timeout.
+    TimedOut,
+    /// The owner cancelled the run.
+    Cancelled,
+}
+
+/// Record of a step.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StepRecord {
+    /// Start of the step; `None` if it was skipped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Timestamp>,
+    /// Number of attempts that started. The last one may have no result.
+    pub attempts: u32,
+    /// `true` while the last attempt has no result.
+    pub is_in_flight: bool,
+    /// Message of the question that is open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question: Option<Arc<str>>,
+    /// Iterations of a `forEach` step that started.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub iterations: BTreeMap<usize, IterationRecord>,
+    /// Result of a step that ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<StepResult>,
+}
+
+/// Record of one iteration of a `forEach` step.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct IterationRecord {
+    /// Number of attempts that started.
+    pub attempts: u32,
+    /// `true` while the last attempt has no result.
+    pub is_in_flight: bool,
+    /// Result of an iteration that ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<IterationResult>,
+}
+
+/// Result of a step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepResult {
+    /// Status.
+    pub status: StepStatus,
+    /// `.steps.ID.output`
+    pub output: Arc<Value>,
+    /// `.steps.ID.content`
+    pub content: Arc<Value>,
+    /// `.steps.ID.error`
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<Arc<str>>,
+}
+
+/// Status of a step that ended, as `.steps.ID.status` shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepStatus {
+    /// The step succeeded.
+    Completed,
+    /// The step failed.
+    Failed,
+    /// The condition was false, or the user skipped the remaining steps.
+    Skipped,
+    /// The run ended before the step did.
+    Cancelled,
+}
+
+/// Result of one iteration.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IterationResult {
+    /// The call succeeded with this output.
+    Completed(Arc<Value>),
+    /// The call failed.
+    Failed(Arc<str>),
+}
+
+/// Round of questions.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RoundRecord {
+    /// Open questions: number of the step, message, expiry.
+    pub questions: Vec<RecordedQuestion>,
+    /// Digest of the answers that consumed the round.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub consumed_by: Option<[u8; 32]>,
+}
+
+/// Question of a round.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RecordedQuestion {
+    /// Number of the step.
+    pub step: usize,
+    /// Message to the user.
+    pub message: Arc<str>,
+    /// Point in time at which the step times out.
+    pub expires_at: Timestamp,
+}
+
+/// Result of a run that ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunResult {
+    /// The output.
+    Completed(Arc<Value>),
+    /// The error.
+    Failed(RunError),
+}
+
+/// Change of a [`RunRecord`]. The changes of one write are applied together or not at all.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "change")]
+pub enum Change {
+    /// A step, or an attempt of its call, starts. Written before anything is sent.
+    StepStarted {
+        /// Number of the step.
+        step: usize,
+        /// Point in time.
+        at: Timestamp,
+        /// Message of its question.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        question: Option<Arc<str>>,
+    },
+    /// An attempt failed and another one follows.
+    AttemptFailed {
+        /// Number of the step.
+        step: usize,
+        /// Number of the iteration.
+        iteration: Option<usize>,
+    },
+    /// An iteration, or an attempt of its call, starts. Written before anything is sent.
+    IterationStarted {
+        /// Number of the step.
+        step: usize,
+        /// Number of the iteration.
+        iteration: usize,
+    },
+    /// An iteration ended.
+    IterationFinished {
+        /// Number of the step.
+        step: usize,
+        /// Number of the iteration.
+        iteration: usize,
+        /// Its result.
+        result: IterationResult,
+    },
+    /// A step ended or was skipped.
+    StepFinished {
+        /// Number of the step.
+        step: usize,
+        /// Its result.
+        result: StepResult,
+    },
+    /// A user's answer skips the steps that have not started.
+    RemainingSkipped,
+    /// The run is suspended until the user answers. Gives the lease back.
+    RoundOpened {
+        /// The questions.
+        questions: Vec<RecordedQuestion>,
+    },
+    /// Answers consume the last round. The store refuses the write if the round is not open.
+    RoundConsumed {
+        /// Number of the round.
+        round: usize,
+        /// Digest of the answers.
+        digest: [u8; 32],
+    },
+    /// The run ended. Gives the lease back.
+    RunFinished {
+        /// Status.
+        status: RunStatus,
+        /// Result.
+        result: RunResult,
+    },
+}
+
+/// Run in a list of an owner's runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunSummary {
+    /// Identifier.
+    pub id: RunId,
+    /// Name of the composite tool.
+    pub workflow: Arc<str>,
+    /// Status.
+    pub status: RunStatus,
+    /// Start of the run.
+    pub started_at: Timestamp,
+}
+
+// === impl RunRecord ===
+
+impl RunRecord {
+    /// Creates the record of a run that starts.
+    #[must_use]
+    pub fn new(
+        id: RunId,
+        owner: RunOwner,
+        workflow: Arc<str>,
+        definition: DefinitionHash,
+        arguments: Map<String, Value>,
+        started_at: Timestamp,
+    ) -> Self {
+        Self {
+            id,
+            owner,
+            workflow,
+            definition,
+            arguments: Arc::new(Value::Object(arguments)),
+            started_at,
+            keeps_result: false,
+            status: RunStatus::Running,
+            steps: BTreeMap::new(),
+            skips_remaining: false,
+            rounds: Vec::new(),
+            result: None,
+            version: 0,
+        }
+    }
+
+    /// Keeps the result after the end of the run.
+    #[must_use]
+    pub fn keeping_result(mut self) -> Self {
+        self.keeps_result = true;
+        self
+    }
+
+    /// Applies the changes of one write. Returns the bytes by which the record grew.
+    pub fn apply(&mut self, changes: Vec<Change>) -> usize {
+        self.version += 1;
+        changes.into_iter().map(|change| self.apply_one(change)).sum()
+    }
+
+    fn apply_one(&mut self, change: Change) -> usize {
+        let grown = change.size();
+        match change {
+            Change::StepStarted { step, at, question } => {
+                let step = self.steps.entry(step).or_default();
+                step.started_at.get_or_insert(at);
+                step.attempts += 1;
+                step.is_in_flight = true;
+                step.question = question;
+            }
+            Change::AttemptFailed { step, iteration } => {
+                let step = self.steps.entry(step).or_default();
+                match iteration {
+                    None => step.is_in_flight = false,
+                    Some(n) => step.iterations.entry(n).or_default().is_in_flight = false,
+                }
+            }
+            Change::IterationStarted { step, iteration } => {
+                let step = self.steps.entry(step).or_default();
+                let iteration = step.iterations.entry(iteration).or_default();
+                iteration.attempts += 1;
+                iteration.is_in_flight = true;
+            }
+            Change::IterationFinished { step, iteration, result } => {
+                let step = self.steps.entry(step).or_default();
+                let iteration = step.iterations.entry(iteration).or_default();
+                iteration.is_in_flight = false;
+                iteration.result = Some(result);
+            }
+            Change::StepFinished { step, result } => {
+                let step = self.steps.entry(step).or_default();
+                step.is_in_flight = false;
+                step.question = None;
+                // Their outputs are in the result of the step.
+                step.iterations = BTreeMap::new();
+                step.result = Some(result);
+            }
+            Change::RemainingSkipped => self.skips_remaining = true,
+            Change::RoundOpened { questions } => {
+                self.status = RunStatus::InputRequired;
+                self.rounds.push(RoundRecord { questions, consumed_by: None });
+            }
+            Change::RoundConsumed { round, digest } => {
+                self.status = RunStatus::Running;
+                if let Some(round) = self.rounds.get_mut(round) {
+                    round.consumed_by = Some(digest);
+                }
+            }
+            Change::RunFinished { status, result } => {
+                self.status = status;
+                self.result = Some(result);
+                // Nothing reads them any more.
+                self.steps = BTreeMap::new();
+                self.arguments = Arc::new(Value::Null);
+            }
+        }
+        grown
+    }
+
+    /// Returns the round that is open, if the run waits for one.
+    #[must_use]
+    pub fn open_round(&self) -> Option<usize> {
+        let last = self.rounds.len().checked_sub(1)?;
+        self.rounds[last].consumed_by.is_none().then_some(last)
+    }
+
+    /// Returns `true` if the run ended.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.result.is_some()
+    }
+
+    /// Returns an estimate of the memory that the record holds, in bytes.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        let rounds = self.rounds.iter().flat_map(|round| &round.questions);
+        BASE_SIZE
+            + limits::size(&self.arguments)
+            + self.steps.values().map(StepRecord::size).sum::<usize>()
+            + rounds.map(|question| question.message.len() + ENTRY_SIZE).sum::<usize>()
+            + self.result.as_ref().map_or(0, RunResult::size)
+    }
+}
+
+/// Memory of an empty record, estimated.
+const BASE_SIZE: usize = 512;
+/// Memory of an entry of a record without its texts, estimated.
+const ENTRY_SIZE: usize = 128;
+
+// === impl Change ===
+
+impl Change {
+    /// Returns the change that ends a cancelled run.
+    pub(crate) fn cancelled() -> Self {
+        let error = RunError::new(RunErrorKind::Cancelled, "the run was cancelled by its owner");
+        Self::RunFinished { status: RunStatus::Cancelled, result: RunResult::Failed(error) }
+    }
+
+    /// Returns an estimate of the memory that the change adds, in bytes.
+    pub(crate) fn size(&self) -> usize {
+        ENTRY_SIZE
+            + match self {
+                Self::StepStarted { question, .. } => {
+                    question.as_ref().map_or(0, |message| message.len())
+                }
+                Self::IterationFinished { result, .. } => result.size(),
+                Self::StepFinished { result, .. } => result.size(),
+                Self::RoundOpened { questions } => {
+                    questions.iter().map(|question| question.message.len() + ENTRY_SIZE).sum()
+                }
+                Self::RunFinished { result, .. } => result.size(),
+                Self::AttemptFailed { .. }
+                | Self::IterationStarted { .. }
+                | Self::RemainingSkipped
+                | Self::RoundConsumed { .. } => 0,
+            }
+    }
+}
+
+impl StepRecord {
+    fn size(&self) -> usize {
+        let iterations = self.iterations.values().map(|iteration| {
+            ENTRY_SIZE + iteration.result.as_ref().map_or(0, IterationResult::size)
+        });
+        ENTRY_SIZE
+            + self.question.as_ref().map_or(0, |message| message.len())
+            + iterations.sum::<usize>()
+            + self.result.as_ref().map_or(0, StepResult::size)
+    }
+}
+
+impl IterationResult {
+    fn size(&self) -> usize {
+        match self {
+            Self::Completed(output) => limits::size(output),
+            Self::Failed(error) => error.len(),
+        }
+    }
+}
+
+impl StepResult {
+    fn size(&self) -> usize {
+        limits::size(&self.output)
+            + limits::size(&self.content)
+            + self.error.as_ref().map_or(0, |error| error.len())
+    }
+}
+
+impl RunResult {
+    fn size(&self) -> usize {
+        match self {
+            Self::Completed(output) => limits::size(output),
+            Self::Failed(_) => ENTRY_SIZE,
+        }
+    }
+}
+
+// === impl StepStatus ===
+
+impl StepStatus {
+    /// Returns the word of `.steps.ID.status`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Skipped => "skipped",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+// === impl Timestamp ===
+
+impl Timestamp {
+    /// Returns the point in time `duration` later.
+    #[must_use]
+    pub fn plus(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)))
+    }
+
+    /// Returns the time since `earlier`, or zero if `earlier` is later.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl From<SystemTime> for Timestamp {
+    fn from(time: SystemTime) -> Self {
+        let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Self(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
+impl From<Timestamp> for SystemTime {
+    fn from(time: Timestamp) -> Self {
+        SystemTime::UNIX_EPOCH + Duration::from_millis(time.0)
+    }
+}

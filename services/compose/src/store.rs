@@ -1,0 +1,116 @@
+//! Storage of runs.
+
+mod memory;
+mod table;
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+
+pub use self::{memory::MemoryWorkflowStore, table::StoreLimits};
+use crate::{Change, RunId, RunOwner, RunRecord, RunStatus, RunSummary};
+
+/// Future of a store.
+pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
+
+/// Right to write to a run. A later lease of the same run has a higher epoch, and writes of older epochs fail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// The run.
+    pub run: RunId,
+    /// Epoch of the lease.
+    pub epoch: u64,
+}
+
+/// Error of a store. Contains no values of the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// The store did not respond in time. The write may have happened.
+    #[error("the workflow store is unavailable: retry later")]
+    Unavailable,
+    /// A limit is reached. Nothing was written.
+    #[error("the workflow store is full ({limit}): retry later, or raise the limit")]
+    Full {
+        /// The limit.
+        limit: &'static str,
+    },
+    /// The owner has no such run.
+    #[error("no such run: it may have expired")]
+    NotFound,
+    /// Another process holds the lease.
+    #[error("another process continues the run")]
+    Leased,
+    /// The lease is over: another process took the run, or its owner cancelled it. The holder stops.
+    #[error("the lease of the run is over")]
+    Superseded,
+    /// The run ended; nothing can be written.
+    #[error("the run ended")]
+    Finished,
+    /// The round is not the open one.
+    #[error("the round of questions was answered already")]
+    RoundConsumed,
+    /// The record was written by a newer version.
+    #[error("failed to read a stored run: unknown format")]
+    Corrupt,
+}
+
+/// Number and size of the runs in a store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreCounts {
+    /// Runs in the store, ended ones included.
+    pub runs: usize,
+    /// Runs that have not ended.
+    pub active: usize,
+    /// Their estimated size, in bytes.
+    pub bytes: usize,
+}
+
+/// Store of runs. Each method is one atomic step for any number of replicas; a replica that shares the store can continue
+/// what another one began. Expired runs are absent.
+///
+/// A dropped future may or may not have taken its step. The feature `contract` has the tests that each implementation has to
+/// pass.
+pub trait WorkflowStore: Debug + Send + Sync + 'static {
+    /// Stores a run that starts, with its first changes, and leases it.
+    fn create(&self, run: RunRecord, changes: Vec<Change>) -> StoreFuture<'_, Lease>;
+
+    /// Leases a run whose lease is over, given back or none, and returns it.
+    ///
+    /// # Errors
+    /// [`StoreError::Leased`] while another lease is valid, [`StoreError::Finished`] for a run that ended.
+    fn acquire<'a>(
+        &'a self,
+        owner: &'a RunOwner,
+        run: &'a RunId,
+    ) -> StoreFuture<'a, (Lease, RunRecord)>;
+
+    /// Extends a lease.
+    fn renew<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, ()>;
+
+    /// Applies changes to a run, all or none. The holder of an expired lease may still write unless another one was granted.
+    fn commit<'a>(&'a self, lease: &'a Lease, changes: Vec<Change>) -> StoreFuture<'a, ()>;
+
+    /// Gives a lease back, as far as that is possible without waiting. The run is interrupted until it is acquired.
+    fn release(&self, lease: &Lease);
+
+    /// Cancels a run: its status changes, and its lease is over. Returns the status that the run has then, which is another
+    /// one if it had ended before.
+    fn cancel<'a>(&'a self, owner: &'a RunOwner, run: &'a RunId) -> StoreFuture<'a, RunStatus>;
+
+    /// Returns a run.
+    fn read<'a>(&'a self, owner: &'a RunOwner, run: &'a RunId) -> StoreFuture<'a, RunRecord>;
+
+    /// Returns the owner's runs, the newest first.
+    fn list<'a>(&'a self, owner: &'a RunOwner) -> StoreFuture<'a, Vec<RunSummary>>;
+
+    /// Waits until the version of a run exceeds `version` or its lease is over, or for a while.
+    fn wait<'a>(&'a self, owner: &'a RunOwner, run: &'a RunId, version: u64)
+    -> StoreFuture<'a, ()>;
+
+    /// Returns the time after which a lease is over unless it is renewed.
+    fn lease_duration(&self) -> Duration;
+
+    /// Returns the number and size of the runs.
+    fn counts(&self) -> StoreFuture<'_, StoreCounts>;
+}

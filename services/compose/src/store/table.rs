@@ -1,0 +1,368 @@
+//! Runs of a store in the process: the rules of leases, rounds and limits, without locks and clocks.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use crate::{
+    Change, Lease, RunId, RunOwner, RunRecord, RunStatus, RunSummary, StoreCounts, StoreError,
+    Timestamp,
+};
+
+/// Limits of a store.
+///
+/// # Defaults
+///
+/// - `max_runs`: 10,000
+/// - `max_runs_per_owner`: 1,000
+/// - `max_bytes`: 256 MiB
+/// - `max_bytes_per_owner`: 64 MiB
+/// - `lease`: 15 seconds
+/// - `lifetime`: 1 hour
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoreLimits {
+    /// Maximum number of runs, ended ones included. Ended ones are evicted for new ones.
+    pub max_runs: usize,
+    /// Maximum number of runs of one owner.
+    pub max_runs_per_owner: usize,
+    /// Maximum estimated size of all runs, in bytes.
+    pub max_bytes: usize,
+    /// Maximum estimated size of the runs of one owner, in bytes.
+    pub max_bytes_per_owner: usize,
+    /// Time after which a lease is over unless it is renewed.
+    pub lease: Duration,
+    /// Time that a run without a lease is kept after its last write.
+    pub lifetime: Duration,
+}
+
+/// Runs by identifier.
+#[derive(Debug)]
+pub(super) struct Table {
+    limits: StoreLimits,
+    runs: HashMap<RunId, Entry>,
+    owners: HashMap<RunOwner, OwnerUsage>,
+    bytes: usize,
+    next_sweep: Timestamp,
+}
+
+#[derive(Debug)]
+struct Entry {
+    record: RunRecord,
+    bytes: usize,
+    epoch: u64,
+    /// End of the lease. `None` if it was given back.
+    leased_until: Option<Timestamp>,
+    last_write: Timestamp,
+}
+
+#[derive(Debug, Default)]
+struct OwnerUsage {
+    runs: Vec<RunId>,
+    bytes: usize,
+}
+
+/// Time between two searches for expired runs. They are absent for callers before.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+
+impl Default for StoreLimits {
+    fn default() -> Self {
+        Self {
+            max_runs: 10_000,
+            max_runs_per_owner: 1_000,
+            max_bytes: 256 * 1024 * 1024,
+            max_bytes_per_owner: 64 * 1024 * 1024,
+            lease: Duration::from_secs(15),
+            lifetime: Duration::from_hours(1),
+        }
+    }
+}
+
+// === impl Entry ===
+
+impl Entry {
+    fn is_leased(&self, now: Timestamp) -> bool {
+        self.leased_until.is_some_and(|end| now < end)
+    }
+
+    fn is_expired(&self, now: Timestamp, lifetime: Duration) -> bool {
+        let idle_since = self.leased_until.unwrap_or(self.last_write).max(self.last_write);
+        now >= idle_since.plus(lifetime)
+    }
+
+    fn status(&self, now: Timestamp) -> RunStatus {
+        match self.record.status {
+            RunStatus::Running if !self.is_leased(now) => RunStatus::Interrupted,
+            status => status,
+        }
+    }
+}
+
+// === impl Table ===
+
+impl Table {
+    pub(super) fn new(limits: StoreLimits) -> Self {
+        Self {
+            limits,
+            runs: HashMap::new(),
+            owners: HashMap::new(),
+            bytes: 0,
+            next_sweep: Timestamp(0),
+        }
+    }
+
+    pub(super) fn limits(&self) -> &StoreLimits {
+        &self.limits
+    }
+
+    pub(super) fn create(
+        &mut self,
+        mut record: RunRecord,
+        changes: Vec<Change>,
+        now: Timestamp,
+    ) -> Result<Lease, StoreError> {
+        self.sweep(now);
+        if self.runs.contains_key(&record.id) {
+            return Err(StoreError::Leased);
+        }
+        record.apply(changes);
+        let bytes = record.size();
+        self.make_room(&record.owner, 1, bytes)?;
+        let (run, owner) = (record.id.clone(), record.owner.clone());
+        let leased_until = Some(now.plus(self.limits.lease));
+        let usage = self.owners.entry(owner).or_default();
+        usage.runs.push(run.clone());
+        usage.bytes += bytes;
+        self.bytes += bytes;
+        let entry = Entry { record, bytes, epoch: 1, leased_until, last_write: now };
+        self.runs.insert(run.clone(), entry);
+        Ok(Lease { run, epoch: 1 })
+    }
+
+    pub(super) fn acquire(
+        &mut self,
+        owner: &RunOwner,
+        run: &RunId,
+        now: Timestamp,
+    ) -> Result<(Lease, RunRecord), StoreError> {
+        let leased_until = now.plus(self.limits.lease);
+        let entry = self.owned(owner, run, now)?;
+        if entry.record.is_finished() {
+            return Err(StoreError::Finished);
+        }
+        if entry.is_leased(now) {
+            return Err(StoreError::Leased);
+        }
+        entry.epoch += 1;
+        entry.leased_until = Some(leased_until);
+        Ok((Lease { run: run.clone(), epoch: entry.epoch }, entry.record.clone()))
+    }
+
+    pub(super) fn renew(&mut self, lease: &Lease, now: Timestamp) -> Result<(), StoreError> {
+        let leased_until = now.plus(self.limits.lease);
+        self.leased(lease)?.leased_until = Some(leased_until);
+        Ok(())
+    }
+
+    pub(super) fn commit(
+        &mut self,
+        lease: &Lease,
+        changes: Vec<Change>,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let ends = changes.iter().any(|change| matches!(change, Change::RunFinished { .. }));
+        let entry = self.leased(lease)?;
+        let mut open = entry.record.open_round();
+        for change in &changes {
+            if let Change::RoundConsumed { round, .. } = change {
+                if open != Some(*round) {
+                    return Err(StoreError::RoundConsumed);
+                }
+                open = None;
+            }
+        }
+        let keeps = entry.record.keeps_result || !entry.record.rounds.is_empty();
+        if ends && !keeps {
+            self.remove(&lease.run);
+            return Ok(());
+        }
+        let gives_back = ends || changes.iter().any(|c| matches!(c, Change::RoundOpened { .. }));
+        let added: usize = changes.iter().map(Change::size).sum();
+        let owner = entry.record.owner.clone();
+        if !ends {
+            self.make_room(&owner, 0, added)?;
+        }
+        let Some(entry) = self.runs.get_mut(&lease.run) else { return Err(StoreError::NotFound) };
+        entry.record.apply(changes);
+        entry.last_write = now;
+        if gives_back {
+            entry.leased_until = None;
+        }
+        // A finished record shrinks; measuring it again is worth its cost only then.
+        let bytes = if ends { entry.record.size() } else { entry.bytes + added };
+        let before = std::mem::replace(&mut entry.bytes, bytes);
+        self.bytes = self.bytes - before + bytes;
+        if let Some(usage) = self.owners.get_mut(&owner) {
+            usage.bytes = usage.bytes - before + bytes;
+        }
+        Ok(())
+    }
+
+    pub(super) fn release(&mut self, lease: &Lease, now: Timestamp) {
+        if let Ok(entry) = self.leased(lease) {
+            entry.leased_until = None;
+            entry.last_write = now;
+        }
+    }
+
+    pub(super) fn cancel(
+        &mut self,
+        owner: &RunOwner,
+        run: &RunId,
+        now: Timestamp,
+    ) -> Result<RunStatus, StoreError> {
+        let entry = self.owned(owner, run, now)?;
+        if entry.record.is_finished() {
+            return Ok(entry.record.status);
+        }
+        // The holder's next write fails.
+        entry.epoch += 1;
+        let lease = Lease { run: run.clone(), epoch: entry.epoch };
+        entry.record.keeps_result = true;
+        self.commit(&lease, vec![Change::cancelled()], now)?;
+        Ok(RunStatus::Cancelled)
+    }
+
+    pub(super) fn read(
+        &mut self,
+        owner: &RunOwner,
+        run: &RunId,
+        now: Timestamp,
+    ) -> Result<RunRecord, StoreError> {
+        let entry = self.owned(owner, run, now)?;
+        Ok(RunRecord { status: entry.status(now), ..entry.record.clone() })
+    }
+
+    /// Returns the version and status of a run.
+    pub(super) fn version(
+        &mut self,
+        owner: &RunOwner,
+        run: &RunId,
+        now: Timestamp,
+    ) -> Result<(u64, RunStatus), StoreError> {
+        let entry = self.owned(owner, run, now)?;
+        Ok((entry.record.version, entry.status(now)))
+    }
+
+    pub(super) fn list(&mut self, owner: &RunOwner, now: Timestamp) -> Vec<RunSummary> {
+        self.sweep(now);
+        let Some(usage) = self.owners.get(owner) else { return Vec::new() };
+        let live = |entry: &&Entry| !entry.is_expired(now, self.limits.lifetime);
+        let mut runs: Vec<_> = usage
+            .runs
+            .iter()
+            .filter_map(|run| self.runs.get(run))
+            .filter(live)
+            .map(|entry| RunSummary {
+                id: entry.record.id.clone(),
+                workflow: entry.record.workflow.clone(),
+                status: entry.status(now),
+                started_at: entry.record.started_at,
+            })
+            .collect();
+        runs.reverse();
+        runs.sort_by_key(|run| std::cmp::Reverse(run.started_at));
+        runs
+    }
+
+    pub(super) fn counts(&mut self, now: Timestamp) -> StoreCounts {
+        self.next_sweep = Timestamp(0);
+        self.sweep(now);
+        let active = self.runs.values().filter(|entry| !entry.record.is_finished()).count();
+        StoreCounts { runs: self.runs.len(), active, bytes: self.bytes }
+    }
+
+    fn owned(
+        &mut self,
+        owner: &RunOwner,
+        run: &RunId,
+        now: Timestamp,
+    ) -> Result<&mut Entry, StoreError> {
+        self.sweep(now);
+        let lifetime = self.limits.lifetime;
+        self.runs
+            .get_mut(run)
+            .filter(|entry| entry.record.owner == *owner && !entry.is_expired(now, lifetime))
+            .ok_or(StoreError::NotFound)
+    }
+
+    fn leased(&mut self, lease: &Lease) -> Result<&mut Entry, StoreError> {
+        let entry = self.runs.get_mut(&lease.run).ok_or(StoreError::NotFound)?;
+        if entry.epoch != lease.epoch {
+            return Err(StoreError::Superseded);
+        }
+        if entry.record.is_finished() {
+            return Err(StoreError::Finished);
+        }
+        Ok(entry)
+    }
+
+    /// Evicts ended runs, the owner's first, until `runs` and `bytes` more fit.
+    fn make_room(&mut self, owner: &RunOwner, runs: usize, bytes: usize) -> Result<(), StoreError> {
+        loop {
+            let usage = self.owners.get(owner);
+            let (own_runs, own_bytes) =
+                usage.map_or((0, 0), |usage| (usage.runs.len(), usage.bytes));
+            let limit = if own_runs + runs > self.limits.max_runs_per_owner {
+                "runs of one owner"
+            } else if own_bytes + bytes > self.limits.max_bytes_per_owner {
+                "bytes of one owner"
+            } else if self.runs.len() + runs > self.limits.max_runs {
+                "runs"
+            } else if self.bytes + bytes > self.limits.max_bytes {
+                "bytes"
+            } else {
+                return Ok(());
+            };
+            let of_owner = limit.ends_with("one owner");
+            let oldest = self
+                .runs
+                .values()
+                .filter(|entry| entry.record.is_finished())
+                .filter(|entry| !of_owner || entry.record.owner == *owner)
+                .min_by_key(|entry| entry.last_write)
+                .map(|entry| entry.record.id.clone());
+            match oldest {
+                Some(run) => self.remove(&run),
+                None => return Err(StoreError::Full { limit }),
+            }
+        }
+    }
+
+    fn sweep(&mut self, now: Timestamp) {
+        if now < self.next_sweep {
+            return;
+        }
+        self.next_sweep = now.plus(SWEEP_INTERVAL);
+        let lifetime = self.limits.lifetime;
+        let expired: Vec<_> = self
+            .runs
+            .values()
+            .filter(|entry| entry.is_expired(now, lifetime))
+            .map(|entry| entry.record.id.clone())
+            .collect();
+        for run in expired {
+            self.remove(&run);
+        }
+    }
+
+    fn remove(&mut self, run: &RunId) {
+        let Some(entry) = self.runs.remove(run) else { return };
+        self.bytes -= entry.bytes;
+        if let Some(usage) = self.owners.get_mut(&entry.record.owner) {
+            usage.bytes -= entry.bytes;
+            usage.runs.retain(|id| id != run);
+            if usage.runs.is_empty() {
+                self.owners.remove(&entry.record.owner);
+            }
+        }
+    }
+}
