@@ -1,9 +1,13 @@
 #![doc = include_str!("../README.md")]
 
 mod auth_audit;
+mod auth_server;
+mod exposure;
 mod file_mode;
 mod memory_gauges;
 pub mod parts;
+mod paths;
+mod reloads;
 pub mod request_log;
 mod request_span;
 mod routes;

@@ -19,12 +19,13 @@ use serde_json::{Value, json};
 use tower_service::Service;
 use vmcp_core::{Body, Rejection};
 use vmcp_legacy_sse::{MESSAGES_PATH, STREAM_PATH};
+use vmcp_listener::{ConnectionPermit, QuietBody};
 
 pub(crate) use self::admin_access::AdminAccess;
 pub use self::admin_access::{AdminToken, AdminTokenError};
 pub(crate) use self::response_future::EndpointFuture;
 pub(crate) use self::state::{ServerState, StaticState};
-use crate::serve::{ConnectionPermit, QuietBody};
+use crate::paths::{PROBE_PATHS, is_own_path};
 use crate::stack::McpService;
 
 /// HTTP service of one connection.
@@ -40,9 +41,6 @@ pub(crate) struct Routes {
     /// Permit of a connection in the reserve, which serves only probes until a regular place is free.
     pub(crate) permit: Option<ConnectionPermit>,
 }
-
-/// Paths of health probes.
-const PROBE_PATHS: [&str; 4] = ["/livez", "/readyz", "/health", "/ping"];
 
 /// Body of a request on a connection.
 pub(crate) type RequestBody = QuietBody<Incoming>;
@@ -99,24 +97,6 @@ impl hyper::service::Service<Request<Incoming>> for Routes {
         };
         EndpointFuture::Stack { future, scope, is_get }
     }
-}
-
-/// Returns `true` if the path is not a path of the authorization server.
-pub(crate) fn is_own_path(path: &str) -> bool {
-    const PATHS: [&str; 9] = [
-        "/mcp",
-        STREAM_PATH,
-        MESSAGES_PATH,
-        "/livez",
-        "/health",
-        "/ping",
-        "/readyz",
-        "/status",
-        "/metrics",
-    ];
-    PATHS.contains(&path)
-        || path == "/api/backends/health"
-        || path.starts_with("/.well-known/oauth-protected-resource")
 }
 
 impl Routes {

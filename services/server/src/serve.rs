@@ -1,19 +1,11 @@
 //! Listeners, reload and graceful shutdown.
 
-mod accept_error;
-mod address_limit;
 mod admin;
-mod auth_server;
-mod connection;
-mod connection_limit;
 mod drain;
-mod event_loop;
-mod exposure;
 mod gauges;
 mod memory_limit;
 mod reload;
 mod seal_key;
-mod send_timeout;
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,9 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::TcpListener;
-use tokio::time::Instant;
 use vmcp_aggregate::settings::Limits;
 use vmcp_aggregate::{Gateway, Seal};
 use vmcp_core::ByteBudget;
@@ -33,24 +23,18 @@ use vmcp_decode::DecodeLayer;
 use vmcp_egress::Egress;
 use vmcp_http_guard::{AllowedHostsLayer, ConcurrencyLimitLayer};
 use vmcp_legacy_sse::ClientTable;
+pub use vmcp_listener::RESERVED_CONNECTIONS;
+use vmcp_listener::{ConnectionServer, Connections, Peer};
 
-use self::accept_error::AcceptErrors;
-use self::address_limit::AddressLimit;
 pub use self::admin::AdminAddress;
-pub use self::auth_server::AuthServerError;
-pub(crate) use self::auth_server::AuthServerRuntime;
-use self::connection::connection;
-pub use self::connection_limit::RESERVED_CONNECTIONS;
-pub(crate) use self::connection_limit::{ConnectionLimit, ConnectionPermit};
 use self::drain::drain;
-use self::event_loop::Activity;
-pub(crate) use self::event_loop::QuietBody;
-use self::event_loop::WorkerPool;
-pub use self::exposure::{Exposure, ExposureError};
 pub use self::memory_limit::default_budget;
-pub use self::reload::{NamedFiles, Reloads};
+pub use self::reload::NamedFiles;
 pub use self::seal_key::{SealKey, SealKeyError};
 use crate::auth_audit::AuthAuditRecorder;
+pub use crate::auth_server::AuthServerError;
+use crate::auth_server::AuthServerRuntime;
+pub use crate::exposure::{Exposure, ExposureError};
 use crate::parts::{AuditOptions, AuthServerParts, Parts};
 use crate::routes::{AdminAccess, Routes, ServerState, StaticState};
 pub use crate::routes::{AdminToken, AdminTokenError};
@@ -130,7 +114,7 @@ pub struct Server {
     routes: Routes,
     options: Options,
     egress: Egress,
-    workers: Option<WorkerPool>,
+    connections: ConnectionServer,
 }
 
 /// Error that prevents a server from starting.
@@ -223,15 +207,16 @@ impl Server {
         gauges.merge(incoming_auth.gauges());
         let reloadable =
             state.reloadable(incoming_auth, audit_pipeline, issuer, StreamScope::default());
-        let limit = ConnectionLimit::new(options.connections);
+        let connections = Connections::new(options.connections, state.budget.clone());
         let wait_ready = wait_ready(state.gateway.clone());
-        let shared = Arc::new(ServerState::new(state, reloadable, wait_ready, info, limit, gauges));
+        let shared =
+            ServerState::new(state, reloadable, wait_ready, info, connections.clone(), gauges);
+        let shared = Arc::new(shared);
         gauges::register(&shared, &egress);
         let access = access(&options);
         let routes = Routes { peer: address, shared, access, is_admin: false, permit: None };
-        let workers =
-            options.threads.map(WorkerPool::start).transpose().map_err(ServeError::Thread)?;
-        Ok(Self { listener, admin, routes, options, egress, workers })
+        let connections = connection_server(connections, &options)?;
+        Ok(Self { listener, admin, routes, options, egress, connections })
     }
 
     /// Returns the address of the main listener, with the actual port if port 0 was requested.
@@ -258,50 +243,11 @@ impl Server {
 
     /// Accepts connections until `stop` is ready, then shuts down gracefully.
     pub async fn run(self, stop: impl Future<Output = ()>) {
-        let Self { listener, admin, routes, options, egress: _, workers } = self;
+        let Self { listener, admin, routes, options, egress: _, connections } = self;
         let _admin = admin.map(|listener| admin::start(listener, &routes));
-        let address_limit =
-            AddressLimit::new(options.connections, options.audit_options.trusted_proxies);
-        let epoch = Instant::now();
-        let graceful = GracefulShutdown::new();
-        let mut errors = AcceptErrors::default();
-        let mut stop = std::pin::pin!(stop);
-        loop {
-            let accepted = tokio::select! {
-                () = &mut stop => break,
-                accepted = listener.accept() => accepted,
-            };
-            match accepted {
-                Ok((stream, peer)) => {
-                    let Some(address_permit) = address_limit.take(peer.ip()) else {
-                        tracing::debug!(%peer, "connection refused: its address has too many");
-                        continue;
-                    };
-                    let activity = Activity::new(epoch);
-                    let Some(permit) = routes.shared.limit.admit(&activity) else {
-                        tracing::debug!(%peer, "connection refused: all places are busy");
-                        continue;
-                    };
-                    // A connection with a regular place needs no check per request.
-                    let probe_permit = permit.is_reserve().then(|| permit.clone());
-                    let routes = Routes { peer, permit: probe_permit, ..routes.clone() };
-                    let connection_future =
-                        connection(stream, routes, graceful.watcher(), activity);
-                    let connection_future = async move {
-                        if let Err(error) = connection_future.await {
-                            tracing::debug!(%error, "a connection ended");
-                        }
-                        drop((permit, address_permit));
-                    };
-                    match &workers {
-                        Some(workers) => workers.serve(connection_future),
-                        None => drop(tokio::spawn(connection_future)),
-                    }
-                }
-                Err(error) => errors.wait(&error, &routes.shared.limit).await,
-            }
-        }
-        drop(listener);
+        let new_service =
+            |Peer { address, permit }| Routes { peer: address, permit, ..routes.clone() };
+        let graceful = connections.run(listener, new_service, stop).await;
         drain(&routes.shared, graceful, options.drain).await;
     }
 }
@@ -309,6 +255,15 @@ impl Server {
 fn budget(options: &Options) -> ByteBudget {
     let largest = options.message_bytes;
     ByteBudget::new(options.buffered_bytes.max(2 * largest))
+}
+
+fn connection_server(
+    connections: Connections,
+    options: &Options,
+) -> Result<ConnectionServer, ServeError> {
+    let proxies = options.audit_options.trusted_proxies;
+    ConnectionServer::new(connections, options.connections, proxies, options.threads)
+        .map_err(ServeError::Thread)
 }
 
 fn concurrency_limit(options: &Options) -> ConcurrencyLimitLayer {

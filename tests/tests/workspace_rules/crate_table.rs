@@ -44,6 +44,7 @@ pub(crate) const CRATES: &[(&str, &str, AllowedDependencies)] = &[
         AllowedDependencies::Only(&["vmcp-wire", "vmcp-core", "vmcp-telemetry"]),
     ),
     ("vmcp-session", "services/session", AllowedDependencies::Only(&["vmcp-wire", "vmcp-core"])),
+    ("vmcp-listener", "services/listener", AllowedDependencies::Only(&["vmcp-wire", "vmcp-core"])),
     ("vmcp-redis", "services/redis", AllowedDependencies::Only(&["vmcp-wire", "vmcp-core"])),
     (
         "vmcp-auth-store",

@@ -94,7 +94,6 @@ const CIRCLES: &[&str] = &[
     "services/cedar crate",
     "services/config crate",
     "services/egress crate",
-    "services/server crate",
 ];
 
 #[test]

@@ -14,14 +14,17 @@ use vmcp_core::ByteBudget;
 use vmcp_decode::DecodeLayer;
 use vmcp_http_guard::{AllowedHostsLayer, ConcurrencyLimitLayer};
 use vmcp_legacy_sse::ClientTable;
+use vmcp_listener::Connections;
 use vmcp_telemetry_export::Telemetry;
 
 use super::{RequestBody, json_response};
 use crate::auth_audit::{AuthAuditRecorder, RequestInfoLayer};
+use crate::auth_server::AuthServerRuntime;
+use crate::exposure::Exposure;
 use crate::memory_gauges::MemoryGauges;
 use crate::parts::{AuditOptions, AuditPipeline, IncomingAuth, ServerInfo, TelemetryParts};
+use crate::reloads::Reloads;
 use crate::request_log::RequestLogLayer;
-use crate::serve::{AuthServerRuntime, ConnectionLimit, Exposure, Reloads};
 use crate::stack::{self, McpService};
 use crate::stream_scope::StreamScope;
 use vmcp_core::lock;
@@ -39,9 +42,7 @@ pub(crate) struct ServerState {
     pub(crate) draining: AtomicBool,
     /// Set once, when each backend of the first configuration has responded, failed or timed out.
     pub(crate) wait_ready: Arc<AtomicBool>,
-    /// Number of open connections, for `/status` and a gauge. Relaxed: it guards no other memory.
-    pub(crate) connections: Arc<std::sync::atomic::AtomicUsize>,
-    pub(crate) limit: ConnectionLimit,
+    pub(crate) connections: Connections,
     /// Gauges of the caches of all configurations that are still in use.
     pub(crate) gauges: Mutex<MemoryGauges>,
     /// Audit logs of earlier configurations, to which requests under way still write.
@@ -165,7 +166,7 @@ impl ServerState {
         reloadable: ReloadableState,
         wait_ready: Arc<AtomicBool>,
         info: ServerInfo,
-        limit: ConnectionLimit,
+        connections: Connections,
         gauges: MemoryGauges,
     ) -> Self {
         Self {
@@ -175,8 +176,7 @@ impl ServerState {
             reloads: Reloads::default(),
             draining: AtomicBool::new(false),
             wait_ready,
-            connections: Arc::default(),
-            limit,
+            connections,
             gauges: Mutex::new(gauges),
             retired_logs: Mutex::default(),
         }

@@ -1,15 +1,13 @@
 //! Responses of the administration endpoints.
 
-use std::sync::atomic::Ordering;
-
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 use vmcp_core::{Body, Generation};
 use vmcp_telemetry_export::Telemetry;
 
 use super::{ServerState, backends, json_response};
+use crate::auth_server::AuthServerRuntime;
 use crate::parts::transport_name;
-use crate::serve::AuthServerRuntime;
 
 impl ServerState {
     /// Returns the response of an administration endpoint.
@@ -86,7 +84,7 @@ impl ServerState {
             "dropped_messages": report.dropped_messages,
             "detached_calls": report.detached_calls,
             "detached_calls_ended": report.detached_calls_ended,
-            "connections": self.connections.load(Ordering::Relaxed),
+            "connections": self.connections.count(),
             "configuration": self.reloads.to_json(),
             "authorization_server": self.reloadable.load().issuer().map(AuthServerRuntime::to_json),
         })

@@ -2,14 +2,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::TcpListener;
-use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::Instant;
+use tokio::task::AbortHandle;
+use vmcp_listener::serve_few;
 
-use super::accept_error::AcceptErrors;
-use super::connection::connection;
-use super::event_loop::Activity;
 use super::{Options, ServeError};
 use crate::routes::{AdminAccess, Routes};
 
@@ -85,23 +81,7 @@ async fn serve(listener: TcpListener, routes: Routes) {
     if let Ok(address) = listener.local_addr() {
         tracing::info!("/status is at http://{address}/status");
     }
-    let graceful = GracefulShutdown::new();
-    let mut errors = AcceptErrors::default();
-    // Ends its connections with it.
-    let mut connections = JoinSet::new();
-    loop {
-        while connections.len() >= MAX_CONNECTIONS {
-            connections.join_next().await;
-        }
-        match listener.accept().await {
-            Ok((stream, peer)) => {
-                let (routes, activity) =
-                    (Routes { peer, ..routes.clone() }, Activity::new(Instant::now()));
-                let connection_future = connection(stream, routes, graceful.watcher(), activity);
-                connections.spawn(async move { drop(connection_future.await) });
-            }
-            Err(error) => errors.wait(&error, &routes.shared.limit).await,
-        }
-        while connections.try_join_next().is_some() {}
-    }
+    let connections = routes.shared.connections.clone();
+    let new_service = |peer| Routes { peer, ..routes.clone() };
+    serve_few(listener, MAX_CONNECTIONS, connections, new_service).await;
 }

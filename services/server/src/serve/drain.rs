@@ -18,7 +18,7 @@ pub(super) async fn drain(shared: &ServerState, graceful: GracefulShutdown, limi
     // Streams of this transport come first: they would otherwise reopen their inner streams.
     shared.state.legacy_sse.drain();
     shared.state.gateway.drain();
-    let connections = shared.connections.load(Ordering::Relaxed);
+    let connections = shared.connections.count();
     tracing::info!(connections, "stopping");
     if tokio::time::timeout(limit, graceful.shutdown()).await.is_err() {
         tracing::warn!("drain timeout elapsed with open connections");

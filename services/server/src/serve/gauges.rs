@@ -7,7 +7,7 @@ use vmcp_egress::Egress;
 use vmcp_telemetry::metrics::names;
 use vmcp_telemetry_export::Telemetry;
 
-use super::AuthServerRuntime;
+use crate::auth_server::AuthServerRuntime;
 use crate::routes::ServerState;
 
 /// Registers the gauges of the server. They report 0 after `shared` is dropped.
@@ -24,10 +24,8 @@ pub(super) fn register(shared: &Arc<ServerState>, egress: &Egress) {
     number(&names::DETACHED_CALLS_ENDED, |shared| {
         shared.state.gateway.counts().detached_calls_ended
     });
-    number(&names::CONNECTIONS, |shared| {
-        count(shared.connections.load(std::sync::atomic::Ordering::Relaxed))
-    });
-    number(&names::CONNECTIONS_EVICTED, |shared| shared.limit.evictions());
+    number(&names::CONNECTIONS, |shared| count(shared.connections.count()));
+    number(&names::CONNECTIONS_EVICTED, |shared| shared.connections.evictions());
     number(&names::BUFFERED_BYTES, |shared| count(shared.state.budget.counts().held));
     number(&names::BUFFERED_BYTES_LIMIT, |shared| count(shared.state.budget.counts().limit));
     number(&names::BUFFERED_BYTES_WAITING, |shared| count(shared.state.budget.counts().waiting));

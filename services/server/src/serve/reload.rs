@@ -5,10 +5,9 @@ mod changes;
 mod files;
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 use vmcp_audit_log::LogHandle;
@@ -16,12 +15,11 @@ use vmcp_egress::Egress;
 
 pub use self::files::NamedFiles;
 use self::files::stamp;
-use super::auth_server::{AuthServerError, AuthServerRuntime};
 use crate::auth_audit::AuthAuditRecorder;
+use crate::auth_server::{AuthServerError, AuthServerRuntime};
 use crate::parts::{AuditParts, AuthServerParts, Parts, TelemetryParts};
 use crate::routes::ServerState;
 use crate::stream_scope::StreamScope;
-use vmcp_core::lock;
 
 /// Poll interval of files. A mounted ConfigMap changes by a symbolic link swap, which file events miss.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -49,66 +47,6 @@ impl Retry {
     fn after(last: Option<Self>) -> Self {
         let delay = last.map_or(RETRY_DELAYS.0, |last| RETRY_DELAYS.1.min(last.delay * 2));
         Self { at: Instant::now() + delay, delay }
-    }
-}
-
-/// Outcome of the reloads so far. Only the watching task writes; `/status` reads.
-#[derive(Debug, Default)]
-pub struct Reloads(Mutex<State>);
-
-#[derive(Debug, Default)]
-struct State {
-    applied: u64,
-    rejected: u64,
-    last_error: Option<String>,
-}
-
-impl Reloads {
-    pub(crate) fn to_json(&self) -> Value {
-        let state = lock(&self.0);
-        json!({
-            "reloads": state.applied,
-            "refused_reloads": state.rejected,
-            "last_error": state.last_error,
-        })
-    }
-
-    /// Logs and counts the outcome of a reload. A retry that fails with the same error is neither logged nor counted.
-    fn report(&self, outcome: Result<String, ReloadError>, is_retry: bool) {
-        let outcome = outcome.map_err(|error| match error {
-            ReloadError::Permanent(error) | ReloadError::Temporary(error) => error,
-        });
-        match &outcome {
-            Ok(changes) => tracing::info!(changes, "configuration reloaded"),
-            Err(error) if is_retry && self.is_last(error) => {
-                tracing::debug!("failed to reload the configuration again:\n{error}");
-                return;
-            }
-            Err(error) => tracing::error!(
-                "failed to reload the configuration; the last valid one runs on:\n{error}"
-            ),
-        }
-        self.record(outcome.map(|_| ()));
-    }
-
-    /// Returns `true` if the last reload failed with this message.
-    fn is_last(&self, error: &str) -> bool {
-        let state = lock(&self.0);
-        state.last_error.as_deref() == Some(error)
-    }
-
-    fn record(&self, outcome: Result<(), String>) {
-        let mut state = lock(&self.0);
-        match outcome {
-            Ok(()) => {
-                state.applied += 1;
-                state.last_error = None;
-            }
-            Err(error) => {
-                state.rejected += 1;
-                state.last_error = Some(error);
-            }
-        }
     }
 }
 
@@ -165,7 +103,11 @@ pub(crate) fn watch(
                 Err(ReloadError::Temporary(_)) => Some(Retry::after(retry.filter(|_| is_due))),
                 Ok(()) | Err(ReloadError::Permanent(_)) => None,
             };
-            shared.reloads.report(outcome.map(|()| describe_changes(&before, &text)), is_due);
+            let outcome = outcome.map(|()| describe_changes(&before, &text)).map_err(|error| {
+                let (ReloadError::Permanent(error) | ReloadError::Temporary(error)) = error;
+                error
+            });
+            shared.reloads.report(outcome, is_due);
         }
     });
 }

@@ -14,7 +14,7 @@ use vmcp_upstream::SettingsError;
 
 use super::weak_secret::is_weak;
 use super::{AuthServerParts, Converter, Fetchers};
-use crate::routes::is_own_path;
+use crate::paths::is_own_path;
 
 const AT: &str = "authServer";
 const OIDC: &str = "incomingAuth.oidc";

@@ -9,8 +9,8 @@ mod head_timer;
 mod wake_filter;
 mod worker_pool;
 
-pub(super) use self::activity::Activity;
-pub(super) use self::head_timer::{HEAD_TIMEOUT, HeadTimer};
-pub(crate) use self::wake_filter::QuietBody;
-pub(super) use self::wake_filter::drive;
-pub(super) use self::worker_pool::WorkerPool;
+pub(crate) use self::activity::Activity;
+pub(crate) use self::head_timer::{HEAD_TIMEOUT, HeadTimer};
+pub use self::wake_filter::QuietBody;
+pub(crate) use self::wake_filter::drive;
+pub(crate) use self::worker_pool::WorkerPool;

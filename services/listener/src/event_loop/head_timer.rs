@@ -19,7 +19,7 @@ use vmcp_core::lock;
 /// hyper creates a deadline for each request and drops it when the head has arrived. All deadlines of a connection share
 /// one entry of the runtime's timer. The entry is moved only when it fires too early, not for each request.
 #[derive(Clone)]
-pub(in crate::serve) struct HeadTimer {
+pub(crate) struct HeadTimer {
     /// Timer entry that all deadlines of the connection share. Uncontended: only the connection's task polls deadlines.
     entry: Entry,
     /// `true` until hyper waits for the head of the first request. Relaxed: only the connection's task reads and clears it.
@@ -30,7 +30,7 @@ pub(in crate::serve) struct HeadTimer {
 type Entry = Arc<Mutex<Option<Pin<Box<Sleep>>>>>;
 
 /// Time limit for the head of a request, and for an idle connection.
-pub(in crate::serve) const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
+pub(crate) const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
 
 /// Time limit for the head of a connection's first request, which clients send immediately.
 const FIRST_HEAD_TIMEOUT: Duration = Duration::from_secs(10);
@@ -44,7 +44,7 @@ struct Deadline {
 
 impl HeadTimer {
     /// Creates the timer of a new connection.
-    pub(in crate::serve) fn new(activity: Activity) -> Self {
+    pub(crate) fn new(activity: Activity) -> Self {
         Self { entry: Entry::default(), is_new: Arc::new(AtomicBool::new(true)), activity }
     }
 

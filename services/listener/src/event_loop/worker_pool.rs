@@ -16,7 +16,7 @@ use vmcp_core::set_worker_index;
 
 /// Worker threads. Dropping the value stops them.
 #[derive(Debug)]
-pub(in crate::serve) struct WorkerPool(Vec<Worker>);
+pub(crate) struct WorkerPool(Vec<Worker>);
 
 #[derive(Debug)]
 struct Worker {
@@ -30,12 +30,12 @@ struct Worker {
 
 impl WorkerPool {
     /// Starts `threads` workers.
-    pub(in crate::serve) fn start(threads: NonZeroUsize) -> io::Result<Self> {
+    pub(crate) fn start(threads: NonZeroUsize) -> io::Result<Self> {
         (1..=threads.get()).map(Worker::start).collect::<io::Result<_>>().map(Self)
     }
 
     /// Assigns `connection` to the worker with the fewest connections.
-    pub(in crate::serve) fn serve(&self, connection: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) fn serve(&self, connection: impl Future<Output = ()> + Send + 'static) {
         let least = self.0.iter().min_by_key(|worker| worker.connections.load(Ordering::Relaxed));
         let Worker { runtime, connections, .. } = least.expect("there is at least one worker");
         let counted = ConnectionCount::new(connections);

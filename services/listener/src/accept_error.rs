@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use tokio::time::{Instant, timeout};
 
-use super::connection_limit::ConnectionLimit;
+use crate::connection_limit::ConnectionLimit;
 
 /// The time until the next attempt, unless a connection is closed before.
 const RETRY_DELAY: Duration = Duration::from_millis(50);
@@ -17,14 +17,14 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Handles the errors of one listener.
 #[derive(Debug, Default)]
-pub(super) struct AcceptErrors {
+pub(crate) struct AcceptErrors {
     warned: Option<Instant>,
 }
 
 impl AcceptErrors {
     /// Waits until another attempt is worth it. Without free file descriptors, the connection that has been idle for
     /// longest is closed, as where all places are taken: it would keep new ones waiting for more than a minute.
-    pub(super) async fn wait(&mut self, error: &io::Error, limit: &ConnectionLimit) {
+    pub(crate) async fn wait(&mut self, error: &io::Error, limit: &ConnectionLimit) {
         // Before the eviction, whose connection may be closed at once.
         let mut released = pin!(limit.released());
         released.as_mut().enable();
@@ -46,8 +46,8 @@ fn is_out_of_files(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::event_loop::Activity;
     use super::*;
+    use crate::event_loop::Activity;
 
     fn full() -> io::Error {
         Errno::MFILE.into()

@@ -17,7 +17,7 @@ const SEND_TIMEOUT: Duration = Duration::from_mins(1);
 ///
 /// Pending data for a client that reads nothing is kept for [`SEND_TIMEOUT`]. While other requests wait for bytes of the
 /// budget, the client must read at the minimum [`TransferRate`].
-pub(super) struct SendTimeout<I> {
+pub(crate) struct SendTimeout<I> {
     inner: I,
     budget: ByteBudget,
     /// Set while data for the client is pending.
@@ -33,7 +33,7 @@ struct StallTimer {
 }
 
 impl<I> SendTimeout<I> {
-    pub(super) fn new(inner: I, budget: ByteBudget) -> Self {
+    pub(crate) fn new(inner: I, budget: ByteBudget) -> Self {
         Self { inner, budget, stall: None }
     }
 

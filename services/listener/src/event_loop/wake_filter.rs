@@ -32,14 +32,14 @@ struct ReadGuard;
 
 /// The waker of a connection.
 #[derive(Debug, Default)]
-pub(in crate::serve) struct FilteringWaker(AtomicWaker);
+pub(crate) struct FilteringWaker(AtomicWaker);
 
-/// A request's body on a connection that is served [`drive`].
+/// Body of a request, whose last chunk wakes the connection's task only once.
 #[derive(Debug)]
-pub(crate) struct QuietBody<B>(pub(crate) B);
+pub struct QuietBody<B>(pub B);
 
 /// Drives a connection whose requests have [`QuietBody`] bodies, until it ends or, between two polls, `must_close` says so.
-pub(in crate::serve) async fn drive<F: Future>(
+pub(crate) async fn drive<F: Future>(
     task_waker: &Arc<FilteringWaker>,
     must_close: impl Fn() -> bool,
     connection: F,
@@ -63,7 +63,7 @@ pub(in crate::serve) async fn drive<F: Future>(
 
 impl FilteringWaker {
     /// Wakes the connection's task.
-    pub(in crate::serve) fn wake_task(&self) {
+    pub(crate) fn wake_task(&self) {
         self.0.wake();
     }
 }

@@ -9,10 +9,11 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use tokio::time::Instant;
 
-use super::event_loop::Activity;
 use vmcp_core::lock;
 
-/// Number of connections for probes, in addition to [`Options::connections`](super::Options::connections).
+use crate::event_loop::Activity;
+
+/// Number of connections for probes, in addition to the limit of all others.
 pub const RESERVED_CONNECTIONS: usize = 256;
 
 /// Minimum idle time before a connection is evicted. The first request of a new connection may still be in transit.
@@ -21,7 +22,7 @@ const MIN_IDLE: Duration = Duration::from_millis(100);
 /// Bounded set of connections. At the limit, a new connection gets the place of the connection that has been idle
 /// longest.
 #[derive(Debug)]
-pub(super) struct ConnectionSlots {
+pub(crate) struct ConnectionSlots {
     limit: usize,
     min_idle: Duration,
     /// Connections with a place, by number: at most `limit`. The drop of a [`ConnectionSlot`] removes its entry, unless an
@@ -35,7 +36,7 @@ pub(super) struct ConnectionSlots {
 
 /// Place of a connection, until the place is dropped or the connection is evicted.
 #[derive(Debug)]
-pub(super) struct ConnectionSlot {
+pub(crate) struct ConnectionSlot {
     slots: Arc<ConnectionSlots>,
     id: u64,
 }
@@ -49,9 +50,9 @@ pub(crate) struct ConnectionLimit {
     released: Arc<Notify>,
 }
 
-/// Place of a connection, in the reserve until a regular place is free.
+/// Permit of a connection. One in the reserve serves only probes, until a regular place is free.
 #[derive(Clone, Debug)]
-pub(crate) struct ConnectionPermit(Arc<PermitState>);
+pub struct ConnectionPermit(Arc<PermitState>);
 
 #[derive(Debug)]
 struct PermitState {
@@ -117,7 +118,7 @@ impl Drop for ConnectionSlot {
 }
 
 impl ConnectionLimit {
-    pub(super) fn new(connections: usize) -> Self {
+    pub(crate) fn new(connections: usize) -> Self {
         Self {
             requests: ConnectionSlots::new(connections, MIN_IDLE),
             reserve: ConnectionSlots::new(RESERVED_CONNECTIONS, Duration::ZERO),
@@ -127,7 +128,7 @@ impl ConnectionLimit {
 
     /// Assigns a place to a connection, in the reserve if necessary. Returns `None` if the reserve is full of active
     /// connections.
-    pub(super) fn admit(&self, activity: &Activity) -> Option<ConnectionPermit> {
+    pub(crate) fn admit(&self, activity: &Activity) -> Option<ConnectionPermit> {
         let slot = match self.requests.take(activity) {
             Some(slot) => Ok(slot),
             None => Err(self.reserve.take(activity)?),
@@ -139,12 +140,12 @@ impl ConnectionLimit {
 
     /// Evicts the connection that has been idle longest, even if places are free. Returns `false` if no connection
     /// has been idle for the minimum time.
-    pub(super) fn make_room(&self) -> bool {
+    pub(crate) fn make_room(&self) -> bool {
         self.requests.make_room() || self.reserve.make_room()
     }
 
     /// Waits for the next closed connection, from the first poll or `enable` of the future.
-    pub(super) fn released(&self) -> Notified<'_> {
+    pub(crate) fn released(&self) -> Notified<'_> {
         self.released.notified()
     }
 
@@ -157,12 +158,13 @@ impl ConnectionLimit {
 
 impl ConnectionPermit {
     /// Returns `true` if the connection has only a reserve place.
-    pub(super) fn is_reserve(&self) -> bool {
+    pub(crate) fn is_reserve(&self) -> bool {
         self.0.lock().is_err()
     }
 
     /// Returns `true` if the connection may send requests: it has a regular place, or takes one now.
-    pub(crate) fn admit(&self) -> bool {
+    #[must_use]
+    pub fn admit(&self) -> bool {
         let mut slot = self.0.lock();
         if slot.is_ok() {
             return true;

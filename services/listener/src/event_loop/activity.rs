@@ -12,7 +12,7 @@ const BUSY: u64 = 0;
 
 /// Activity of one connection: since when it has been idle, and whether it is evicted. A clone is the same connection.
 #[derive(Clone, Debug)]
-pub(in crate::serve) struct Activity(Arc<Inner>);
+pub(crate) struct Activity(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -27,7 +27,7 @@ struct Inner {
 
 impl Activity {
     /// A new connection, which is idle.
-    pub(in crate::serve) fn new(epoch: Instant) -> Self {
+    pub(crate) fn new(epoch: Instant) -> Self {
         let (idle_since, is_evicted) = (AtomicU64::new(BUSY), AtomicBool::new(false));
         let this =
             Self(Arc::new(Inner { epoch, idle_since, is_evicted, task_waker: Arc::default() }));
@@ -36,41 +36,41 @@ impl Activity {
     }
 
     /// Returns the waker of the connection's task.
-    pub(in crate::serve) fn task_waker(&self) -> &Arc<FilteringWaker> {
+    pub(crate) fn task_waker(&self) -> &Arc<FilteringWaker> {
         &self.0.task_waker
     }
 
     /// Notes that the connection waits for the head of a request.
-    pub(in crate::serve) fn set_idle_since(&self, at: Instant) {
+    pub(crate) fn set_idle_since(&self, at: Instant) {
         // Relaxed, as all of these: a choice among connections, which guards no other memory.
         self.0.idle_since.store(self.to_nanos(at), Ordering::Relaxed);
     }
 
     /// Notes that the connection answers a request.
-    pub(in crate::serve) fn set_busy(&self) {
+    pub(crate) fn set_busy(&self) {
         self.0.idle_since.store(BUSY, Ordering::Relaxed);
     }
 
     /// A time as [`idle_since`](Self::idle_since) tells it.
-    pub(in crate::serve) fn to_nanos(&self, at: Instant) -> u64 {
+    pub(crate) fn to_nanos(&self, at: Instant) -> u64 {
         let since = at.saturating_duration_since(self.0.epoch);
         let nanos = since.as_secs() * 1_000_000_000 + u64::from(since.subsec_nanos());
         nanos.max(BUSY + 1)
     }
 
     /// The time since when it is idle, as a number that is less for an earlier time. `None` while it answers a request.
-    pub(in crate::serve) fn idle_since(&self) -> Option<u64> {
+    pub(crate) fn idle_since(&self) -> Option<u64> {
         Some(self.0.idle_since.load(Ordering::Relaxed)).filter(|since| *since != BUSY)
     }
 
     /// Has the connection closed, at once if it is idle, else after the request that it answers.
-    pub(in crate::serve) fn evict(&self) {
+    pub(crate) fn evict(&self) {
         self.0.is_evicted.store(true, Ordering::Release);
         self.0.task_waker.wake_task();
     }
 
     /// Returns `true` if the connection must close now. Called by its own task.
-    pub(in crate::serve) fn must_close(&self) -> bool {
+    pub(crate) fn must_close(&self) -> bool {
         self.0.is_evicted.load(Ordering::Acquire) && self.idle_since().is_some()
     }
 }

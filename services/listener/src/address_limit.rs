@@ -17,7 +17,7 @@ const MIN_ADDRESS_CONNECTIONS: usize = 16;
 /// Connections by address. IPv6 addresses of one /64 network count as one, since a host can use all of them. Loopback
 /// addresses are not limited, since local proxies connect from there.
 #[derive(Debug)]
-pub(super) struct AddressLimit {
+pub(crate) struct AddressLimit {
     limit: usize,
     /// Open connections by address, never 0: a permit adds one and its drop removes it, with the entry at the last.
     open: Mutex<HashMap<IpAddr, usize>>,
@@ -25,7 +25,7 @@ pub(super) struct AddressLimit {
 
 /// Counted connection of an address, until the value is dropped.
 #[derive(Debug)]
-pub(super) struct AddressPermit {
+pub(crate) struct AddressPermit {
     limit: Arc<AddressLimit>,
     address: Option<IpAddr>,
 }
@@ -33,14 +33,14 @@ pub(super) struct AddressPermit {
 impl AddressLimit {
     /// Creates shares of `connections`. Behind proxies, all connections come from the proxies, and addresses have no
     /// limit.
-    pub(super) fn new(connections: usize, trusted_proxies: usize) -> Arc<Self> {
+    pub(crate) fn new(connections: usize, trusted_proxies: usize) -> Arc<Self> {
         let address_permit = (connections / ADDRESS_DIVISOR).max(MIN_ADDRESS_CONNECTIONS);
         let limit = if trusted_proxies == 0 { address_permit } else { usize::MAX };
         Arc::new(Self { limit, open: Mutex::default() })
     }
 
     /// Counts another connection of `address`. Returns `None` at the limit.
-    pub(super) fn take(self: &Arc<Self>, address: IpAddr) -> Option<AddressPermit> {
+    pub(crate) fn take(self: &Arc<Self>, address: IpAddr) -> Option<AddressPermit> {
         let address = counted(address);
         if let Some(address) = address {
             let mut open = lock(&self.open);
