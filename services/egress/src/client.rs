@@ -1,5 +1,7 @@
 //! Client of one origin.
 
+mod fast_path;
+
 use std::{
     fmt,
     future::Future,
@@ -17,10 +19,10 @@ use http_body_util::Full;
 use tower_service::Service;
 use vmcp_core::BoxError;
 
+use self::fast_path::FastPathFuture;
 use crate::{
     Error, Incoming, Origin,
     exchange::{ExchangeError, ReceivedResponse, exchange},
-    fast_path::FastPathFuture,
     pool::{Pool, PoolGuard, PooledConnection},
 };
 
@@ -85,7 +87,7 @@ impl Client {
         let guard = self.pool.acquire().await?;
         let link = guard.connection().await?;
         match self.attempt(link, request).await {
-            Ok(received) => received.accept(guard, self.max_body),
+            Ok(received) => Incoming::accept(received, guard, self.max_body),
             Err(ExchangeError { unsent: Some(request), .. }) => self.retry(request, guard).await,
             Err(ExchangeError { error, .. }) => Err(error),
         }
@@ -100,7 +102,7 @@ impl Client {
         guard.drop_shared();
         let link = guard.new_connection().await?;
         match self.attempt(link, request).await {
-            Ok(received) => received.accept(guard, self.max_body),
+            Ok(received) => Incoming::accept(received, guard, self.max_body),
             Err(ExchangeError { error, .. }) => Err(error),
         }
     }

@@ -19,7 +19,7 @@ use vmcp_core::BoxError;
 
 use crate::{
     AddressPolicy, ConnectCause, Error, Origin, Settings, Versions,
-    egress::Shared,
+    shared::Shared,
     stream::Stream,
     tls::{self, Trust},
 };
@@ -50,7 +50,7 @@ pub(crate) async fn connect(
         let source = if origin.is_hidden() { without_names(source) } else { source };
         Error::Tls { origin: origin.clone(), source, has_leaf }
     };
-    let mut config = trust.config(shared).await.map_err(failed)?;
+    let mut config = trust.config(&shared.roots).await.map_err(failed)?;
     if versions == Versions::Http2 {
         Arc::make_mut(&mut config).alpn_protocols.retain(|protocol| protocol == tls::HTTP2);
     }

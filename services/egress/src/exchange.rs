@@ -21,8 +21,7 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::task::AtomicWaker;
-use http::{Request, Response, StatusCode, header};
-use http_body::Body;
+use http::{Request, Response};
 use http_body_util::Full;
 use hyper::{
     body::Incoming,
@@ -30,14 +29,11 @@ use hyper::{
 };
 use pin_project_lite::pin_project;
 use tokio::task::coop::{Unconstrained, has_budget_remaining, unconstrained};
-use vmcp_core::MediaType;
 
 use crate::{
     Error,
-    egress::OpenGuard,
-    json_completeness::JsonCompleteness,
-    pool::PoolGuard,
-    read_phase::{PolledFrame, poll_frame, suppress_wake},
+    read_phase::{PolledFrame, noop_context, poll_frame, suppress_wake},
+    shared::OpenGuard,
     stream::Stream,
 };
 
@@ -206,55 +202,23 @@ impl<F: Future<Output = SendResult>> Future for Exchange<F> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let Some(connection) = this.connection else { return Poll::Pending };
+        let connection = this.connection.as_mut().expect("not polled after completion");
         connection.drive();
         let response = this.response.poll(&mut noop_context());
         if response.is_pending() && !connection.finished {
             connection.register_task(cx);
             return Poll::Pending;
         }
-        match (response, this.connection.take()) {
-            (Poll::Ready(response), Some(connection)) => Poll::Ready(match response {
-                Ok(response) => Ok(ReceivedResponse { response, connection: Some(connection) }),
-                Err(error) => Err(error.into()),
-            }),
+        let connection = this.connection.take();
+        Poll::Ready(match response {
+            Poll::Ready(Ok(response)) => Ok(ReceivedResponse { response, connection }),
+            Poll::Ready(Err(error)) => Err(error.into()),
             // The driver has ended without a response.
-            (Poll::Pending, Some(_)) => {
+            Poll::Pending => {
                 let error = Error::Closed { sent: true, source: None };
-                Poll::Ready(Err(ExchangeError { error, unsent: None }))
+                Err(ExchangeError { error, unsent: None })
             }
-            (_, None) => Poll::Pending,
-        }
-    }
-}
-
-impl ReceivedResponse {
-    /// Returns the response with a body that releases the connection and the guard at its end.
-    pub(crate) fn accept(
-        self,
-        guard: PoolGuard,
-        max_body: u64,
-    ) -> Result<Response<crate::Incoming>, Error> {
-        let Self { response, connection } = self;
-        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            return Err(Error::Protocol { reason: "unexpected protocol switch", source: None });
-        }
-        let limit =
-            (MediaType::of(response.headers()) != MediaType::EventStream).then_some(max_body);
-        if let Some(limit) = limit
-            && response.body().size_hint().lower() > limit
-        {
-            return Err(Error::BodyTooLarge { limit });
-        }
-        let ends_with_connection = connection.is_some()
-            && response.body().size_hint().exact().is_none()
-            && !response.headers().contains_key(header::TRANSFER_ENCODING);
-        let json = (ends_with_connection && MediaType::of(response.headers()) == MediaType::Json)
-            .then(JsonCompleteness::default);
-        Ok(response.map(|body| match connection {
-            Some(connection) => crate::Incoming::exclusive(body, connection, guard, limit, json),
-            None => crate::Incoming::shared(body, guard, limit),
-        }))
+        })
     }
 }
 
@@ -278,10 +242,6 @@ impl From<TrySendError<Request<Full<Bytes>>>> for ExchangeError {
         let error = Error::from_hyper(error.into_error(), unsent.is_none());
         Self { error, unsent }
     }
-}
-
-pub(crate) fn noop_context() -> Context<'static> {
-    Context::from_waker(Waker::noop())
 }
 
 #[cfg(test)]

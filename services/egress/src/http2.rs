@@ -12,7 +12,7 @@ use http_body_util::Full;
 use hyper::{body::Incoming, client::conn::http2};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
-use crate::{Error, egress::OpenGuard, exchange::ExchangeError, stream::Stream};
+use crate::{Error, exchange::ExchangeError, shared::OpenGuard, stream::Stream};
 
 /// Interval and timeout of pings on a connection with open streams.
 const PING_INTERVAL: Duration = Duration::from_secs(20);

@@ -7,10 +7,16 @@ use std::{
 };
 
 use bytes::Bytes;
+use http::{Response, StatusCode, header};
 use http_body::{Body, Frame, SizeHint};
-use vmcp_core::BoxError;
+use vmcp_core::{BoxError, MediaType};
 
-use crate::{Error, exchange::Connection, json_completeness::JsonCompleteness, pool::PoolGuard};
+use crate::{
+    Error,
+    exchange::{Connection, ReceivedResponse},
+    json_completeness::JsonCompleteness,
+    pool::PoolGuard,
+};
 
 /// Maximum size of an unread rest of a body that is skipped to keep the connection, if it has
 /// already arrived.
@@ -44,8 +50,36 @@ enum Source {
 }
 
 impl Incoming {
+    /// Returns the response with a body that releases the connection and the guard at its end.
+    pub(crate) fn accept(
+        received: ReceivedResponse,
+        guard: PoolGuard,
+        max_body: u64,
+    ) -> Result<Response<Self>, Error> {
+        let ReceivedResponse { response, connection } = received;
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            return Err(Error::Protocol { reason: "unexpected protocol switch", source: None });
+        }
+        let limit =
+            (MediaType::of(response.headers()) != MediaType::EventStream).then_some(max_body);
+        if let Some(limit) = limit
+            && response.body().size_hint().lower() > limit
+        {
+            return Err(Error::BodyTooLarge { limit });
+        }
+        let ends_with_connection = connection.is_some()
+            && response.body().size_hint().exact().is_none()
+            && !response.headers().contains_key(header::TRANSFER_ENCODING);
+        let json = (ends_with_connection && MediaType::of(response.headers()) == MediaType::Json)
+            .then(JsonCompleteness::default);
+        Ok(response.map(|body| match connection {
+            Some(connection) => Self::exclusive(body, connection, guard, limit, json),
+            None => Self::shared(body, guard, limit),
+        }))
+    }
+
     /// Creates the body of a response on an exclusive connection.
-    pub(crate) fn exclusive(
+    fn exclusive(
         body: hyper::body::Incoming,
         connection: Box<Connection>,
         guard: PoolGuard,
@@ -61,11 +95,7 @@ impl Incoming {
     }
 
     /// Creates the body of a response on a shared connection.
-    pub(crate) fn shared(
-        body: hyper::body::Incoming,
-        guard: PoolGuard,
-        limit: Option<u64>,
-    ) -> Self {
+    fn shared(body: hyper::body::Incoming, guard: PoolGuard, limit: Option<u64>) -> Self {
         let source = (!body.is_end_stream()).then_some(Source::Shared { _lease: guard });
         Self { body, source, limit, received: 0, json: None }
     }
@@ -96,7 +126,7 @@ impl Incoming {
     }
 
     /// Counts a frame, and releases the connection after the last one.
-    fn accept(&mut self, frame: Frame<Bytes>) -> Result<Frame<Bytes>, Error> {
+    fn count(&mut self, frame: Frame<Bytes>) -> Result<Frame<Bytes>, Error> {
         self.received += frame.data_ref().map_or(0, |data| data.len() as u64);
         if let Some(limit) = self.limit.filter(|limit| self.received > *limit) {
             self.source = None;
@@ -157,7 +187,7 @@ impl Body for Incoming {
                 Poll::Ready(None)
             }
             Poll::Ready(Some(Ok(frame))) => {
-                Poll::Ready(Some(self.accept(frame).map_err(BoxError::from)))
+                Poll::Ready(Some(self.count(frame).map_err(BoxError::from)))
             }
             Poll::Ready(Some(Err(error))) => {
                 self.source = None;

@@ -7,7 +7,6 @@ mod connect;
 mod egress;
 mod error;
 mod exchange;
-mod fast_path;
 mod fetch;
 mod http2;
 mod incoming;
@@ -18,18 +17,21 @@ mod read_phase;
 mod reaper;
 mod redirect;
 mod settings;
+mod shared;
 mod stream;
+mod target;
 mod tls;
 
 pub use self::{
     address::AddressPolicy,
     client::{Client, ResponseFuture},
     collect::collect,
-    egress::{Egress, Gauges, Target, Versions},
+    egress::{Egress, Gauges},
     error::{ConfigError, ConnectCause, Error},
     fetch::{FetchAddresses, FetchError, FetchFuture, FetchPolicy, Fetcher},
     incoming::Incoming,
     origin::Origin,
     redirect::{Redirect, RedirectFuture, RedirectLayer},
     settings::Settings,
+    target::{Target, Versions},
 };

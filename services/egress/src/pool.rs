@@ -18,7 +18,7 @@ use vmcp_core::{PerWorker, lock};
 
 use crate::{
     AddressPolicy, ConfigError, Error, Origin, Settings, Versions, connect::connect,
-    egress::Shared, exchange::Connection, http2::Http2Connection, reaper, tls::Trust,
+    exchange::Connection, http2::Http2Connection, reaper::ReapedPool, shared::Shared, tls::Trust,
 };
 
 /// Shared state of a client's clones.
@@ -140,7 +140,7 @@ impl Pool {
             }
             idle.push(IdleConnection { connection, since: Instant::now() });
         }
-        reaper::ensure(&self.shared);
+        self.shared.reaper.ensure_running();
     }
 
     /// Returns whether a new connection may be shared.
@@ -182,7 +182,7 @@ impl Pool {
         let connection = Http2Connection::open(stream, max_head, shared.count_open()).await?;
         let entry = SharedConnection { connection: connection.clone(), used: Instant::now() };
         *lock(&self.shared_connection) = Some(entry);
-        reaper::ensure(&self.shared);
+        self.shared.reaper.ensure_running();
         Ok(PooledConnection::Shared(connection))
     }
 
@@ -208,8 +208,21 @@ impl Pool {
         .unwrap_or_else(|_elapsed| Err(Error::ConnectTimeout { origin: self.origin.clone() }))
     }
 
-    /// Closes connections that have been idle for longer than `age` or that the peer has closed.
-    pub(crate) fn reap(&self, age: Duration) {
+    /// Returns the number of idle exclusive connections.
+    fn exclusive_idle(&self) -> usize {
+        self.idle.iter().map(|idle| lock(idle).len()).sum()
+    }
+
+    /// Closes an idle connection of another event loop, if a new one would exceed the limit.
+    fn evict_idle(&self) {
+        if self.exclusive_idle() + self.in_flight() > limit(&self.shared.settings) {
+            drop(self.idle.iter().find_map(|idle| lock(idle).pop()));
+        }
+    }
+}
+
+impl ReapedPool for Pool {
+    fn reap(&self, age: Duration) {
         let now = Instant::now();
         for idle in self.idle.iter() {
             lock(idle).retain_mut(|entry| {
@@ -228,32 +241,17 @@ impl Pool {
         }
     }
 
-    /// Returns the number of idle connections.
-    pub(crate) fn idle(&self) -> usize {
+    fn needs_reaping(&self) -> bool {
+        self.exclusive_idle() > 0 || lock(&self.shared_connection).is_some()
+    }
+
+    fn idle(&self) -> usize {
         let shared = usize::from(lock(&self.shared_connection).is_some() && self.in_flight() == 0);
         self.exclusive_idle() + shared
     }
 
-    /// Returns the number of idle exclusive connections.
-    fn exclusive_idle(&self) -> usize {
-        self.idle.iter().map(|idle| lock(idle).len()).sum()
-    }
-
-    /// Closes an idle connection of another event loop, if a new one would exceed the limit.
-    fn evict_idle(&self) {
-        if self.exclusive_idle() + self.in_flight() > limit(&self.shared.settings) {
-            drop(self.idle.iter().find_map(|idle| lock(idle).pop()));
-        }
-    }
-
-    /// Returns the number of exchanges.
-    pub(crate) fn in_flight(&self) -> usize {
+    fn in_flight(&self) -> usize {
         limit(&self.shared.settings).saturating_sub(self.permits.available_permits())
-    }
-
-    /// Returns whether the reaper has connections to check.
-    pub(crate) fn needs_reaping(&self) -> bool {
-        self.exclusive_idle() > 0 || lock(&self.shared_connection).is_some()
     }
 }
 

@@ -4,13 +4,15 @@
 //! one, also after the last chunk. Then there is nothing to read, and the connection would appear
 //! to be closed by its peer or to have unexpected data.
 
-use std::{cell::Cell, pin::Pin, task::Poll};
+use std::{
+    cell::Cell,
+    pin::Pin,
+    task::{Context, Poll, Waker},
+};
 
 use bytes::Bytes;
 use http_body::{Body, Frame};
 use hyper::body::Incoming;
-
-use crate::exchange::noop_context;
 
 /// Result of polling a body.
 pub(crate) type PolledFrame = Poll<Option<Result<Frame<Bytes>, hyper::Error>>>;
@@ -48,6 +50,11 @@ pub(crate) fn suppress_wake() -> bool {
     }
     PHASE.set(ReadPhase::DriverWoken);
     true
+}
+
+/// Returns a context that wakes nothing.
+pub(crate) fn noop_context() -> Context<'static> {
+    Context::from_waker(Waker::noop())
 }
 
 impl Drop for PhaseGuard {

@@ -13,7 +13,7 @@ use url::Host;
 use vmcp_core::BoxError;
 use x509_parser::{certificate::X509Certificate, prelude::FromDer};
 
-use crate::{ConfigError, egress::Shared};
+use crate::ConfigError;
 
 /// Maximum size of a bundle in bytes: a larger file is not a list of selected CAs.
 const MAX_BUNDLE: u64 = 4 * 1024 * 1024;
@@ -48,8 +48,7 @@ impl Trust {
         self.bundle.iter().any(is_leaf)
     }
 
-    pub(crate) async fn config(&self, shared: &Shared) -> Result<Arc<ClientConfig>, BoxError> {
-        let roots = &shared.roots;
+    pub(crate) async fn config(&self, roots: &SystemRoots) -> Result<Arc<ClientConfig>, BoxError> {
         let cell = if self.bundle.is_empty() { &roots.plain } else { &self.config };
         let config = cell
             .get_or_try_init(|| async {

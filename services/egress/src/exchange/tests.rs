@@ -1,6 +1,7 @@
 use std::sync::{Arc, atomic::AtomicUsize};
 
 use http::Request;
+use http_body::Body as _;
 use http_body_util::BodyExt;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},

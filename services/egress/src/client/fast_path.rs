@@ -10,9 +10,9 @@ use http::Response;
 use pin_project_lite::pin_project;
 use vmcp_core::BoxError;
 
+use super::{Client, ResponseFuture};
 use crate::{
-    Client, Incoming,
-    client::ResponseFuture,
+    Incoming,
     exchange::{Exchange, ExchangeError, SendResult},
     pool::PoolGuard,
 };
@@ -45,11 +45,11 @@ impl<F: Future<Output = SendResult>> Future for FastPathFuture<F> {
             return retry.as_mut().poll(cx);
         }
         let outcome = ready!(this.exchange.poll(cx));
-        let Some(guard) = this.guard.take() else { return Poll::Pending };
+        let guard = this.guard.take().expect("not polled after completion");
         match outcome {
-            Ok(received) => {
-                Poll::Ready(received.accept(guard, *this.max_body).map_err(BoxError::from))
-            }
+            Ok(received) => Poll::Ready(
+                Incoming::accept(received, guard, *this.max_body).map_err(BoxError::from),
+            ),
             Err(ExchangeError { unsent: Some(request), .. }) => {
                 let client = Client::of(&guard, *this.max_body);
                 let retry =
