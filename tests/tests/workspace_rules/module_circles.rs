@@ -93,7 +93,6 @@ const CIRCLES: &[&str] = &[
     "layers/aws-sts crate",
     "services/cedar crate",
     "services/config crate",
-    "services/egress crate",
 ];
 
 #[test]
