@@ -107,3 +107,9 @@ impl Workflow {
         None
     }
 }
+
+impl PartialEq for Workflow {
+    fn eq(&self, other: &Self) -> bool {
+        self.definition() == other.definition()
+    }
+}
