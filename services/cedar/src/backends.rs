@@ -7,9 +7,8 @@ use serde_json::Value;
 use vmcp_core::Generation;
 
 use crate::cedar::Cedar;
-use crate::model::{BACKEND, GENERATION};
+use crate::names::{BACKEND, GENERATION};
 use crate::policy_error::PolicyError;
-use crate::schema::index;
 
 /// Backend in a policy.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,7 +30,7 @@ impl Cedar {
             let is_forbid = rule.policy.effect() == Effect::Forbid;
             let texts = rule.policy.to_json().map(|json| compared(&json, BACKEND));
             for name in texts.unwrap_or_default() {
-                named.insert(NamedBackend { index: index(rule.policy.id()), is_forbid, name });
+                named.insert(NamedBackend { index: rule.text_index(), is_forbid, name });
             }
         }
         named.into_iter().collect()
@@ -48,7 +47,7 @@ impl Cedar {
                 let message = format!(
                     "`resource.{GENERATION}` must be \"{newer}\" or, for all older revisions, \"{older}\", not \"{text}\""
                 );
-                errors.push(PolicyError::policy(index(rule.policy.id()), message));
+                errors.push(PolicyError::policy(rule.text_index(), message));
             }
         }
         errors

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use cedar_policy::{Policy, PrincipalConstraint};
 use serde_json::{Value, json};
 
-use crate::model::{BACKEND, CLIENT, GENERATION, ITEMS};
+use crate::names::{BACKEND, CLIENT, GENERATION, ITEMS};
 
 /// Inputs that policies reference.
 #[derive(Clone, Debug, Default)]

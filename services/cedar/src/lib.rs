@@ -7,6 +7,8 @@ mod cedar;
 mod dependencies;
 mod explain;
 mod model;
+mod name_check;
+mod names;
 mod nesting;
 mod policy_error;
 mod policy_slice;
@@ -20,6 +22,6 @@ pub use self::{
     backends::NamedBackend,
     cedar::Cedar,
     explain::{DecidingPolicy, Explanation},
+    name_check::NamedItem,
     policy_error::{PolicyError, PolicyErrors},
-    schema::NamedItem,
 };

@@ -4,37 +4,14 @@ use std::collections::{HashMap, HashSet};
 
 use cedar_policy::{Entities, Entity, EntityId, EntityTypeName, EntityUid, RestrictedExpression};
 use serde_json::Value;
-use vmcp_core::{Item, ItemKind};
+use vmcp_core::Item;
 
 use crate::dependencies::{PolicyDependencies, mentions};
+use crate::names::{BACKEND, CLIENT, Feature, GENERATION, GROUP, ITEMS, SERVER};
 use crate::policy_error::PolicyError;
 use crate::schema::EntityNames;
 
-/// Entity type of principals.
-pub(crate) const CLIENT: &str = "Client";
-
-/// Entity types of resources.
-pub(crate) const ITEMS: [&str; 3] = ["Tool", "Prompt", "Resource"];
-
-/// Entity type of a principal's groups.
-pub(crate) const GROUP: &str = "Group";
-
-/// Entity type of the server, the parent of all its items.
-pub(crate) const SERVER: &str = "MCP";
-
-/// Attributes of an item: the backend that handles it, and the generation of that backend.
-pub(crate) const BACKEND: &str = "backend";
-pub(crate) const GENERATION: &str = "generation";
-
 pub(crate) type Attributes = HashMap<String, RestrictedExpression>;
-
-/// Kind of MCP feature, with the action that uses it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Feature {
-    Tool,
-    Prompt,
-    Resource,
-}
 
 /// Entity types and identifiers of the model, and the configured entities.
 #[derive(Debug)]
@@ -52,36 +29,6 @@ pub(crate) struct Model {
     /// `true` if a configured entity references an item in an attribute, or is a descendant of an
     /// item without being one itself: then an item affects decisions about others.
     pub(crate) leads_to_items: bool,
-}
-
-impl Feature {
-    pub(crate) const ALL: [Self; 3] = [Self::Tool, Self::Prompt, Self::Resource];
-
-    pub(crate) fn of(kind: ItemKind) -> Self {
-        match kind {
-            ItemKind::Tool => Self::Tool,
-            ItemKind::Prompt => Self::Prompt,
-            ItemKind::Resource | ItemKind::ResourceTemplate => Self::Resource,
-        }
-    }
-
-    /// Returns the kind of items with this feature.
-    pub(crate) fn kind(self) -> ItemKind {
-        match self {
-            Self::Tool => ItemKind::Tool,
-            Self::Prompt => ItemKind::Prompt,
-            Self::Resource => ItemKind::Resource,
-        }
-    }
-
-    /// Returns the resource type, the action identifier, `operation` and `feature`.
-    pub(crate) fn names(self) -> [&'static str; 4] {
-        match self {
-            Self::Tool => [ITEMS[0], "call_tool", "call", "tool"],
-            Self::Prompt => [ITEMS[1], "get_prompt", "get", "prompt"],
-            Self::Resource => [ITEMS[2], "read_resource", "read", "resource"],
-        }
-    }
 }
 
 impl Model {

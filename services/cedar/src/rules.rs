@@ -8,7 +8,8 @@ use cedar_policy::{
 };
 
 use crate::dependencies::{PolicyDependencies, argument_independent_part};
-use crate::model::{Feature, Model};
+use crate::model::Model;
+use crate::names::Feature;
 use crate::nesting::{MAX_NESTING, nesting};
 use crate::policy_error::PolicyError;
 
@@ -75,6 +76,13 @@ fn parse(index: usize, text: &str) -> Result<Vec<Rule>, Vec<PolicyError>> {
     rules.collect::<Result<_, _>>().map_err(|message| vec![PolicyError::policy(index, message)])
 }
 
+/// Returns the index of a policy's text, from `policy3` or `policy3.1`.
+pub(crate) fn text_index(id: &PolicyId) -> usize {
+    let name: &str = id.as_ref();
+    let position = name.trim_start_matches("policy");
+    position.split('.').next().and_then(|position| position.parse().ok()).unwrap_or_default()
+}
+
 impl Rule {
     fn new(policy: Policy) -> Result<Self, String> {
         let json = policy.to_json().map_err(|error| error.to_string())?;
@@ -89,6 +97,11 @@ impl Rule {
         let scopes = policy.annotation("scopes");
         let scopes = scopes.map(|scopes| scopes.split_whitespace().map(Box::from).collect());
         Ok(Self { policy, reads, scopes, possible })
+    }
+
+    /// Returns the index of the text that the policy comes from.
+    pub(crate) fn text_index(&self) -> usize {
+        text_index(self.policy.id())
     }
 
     /// Returns whether the policy may apply to `principal` and the action of `feature`.

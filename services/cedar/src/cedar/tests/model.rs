@@ -8,7 +8,8 @@ use vmcp_core::{Generation, ItemBackend};
 
 use super::*;
 use crate::arguments::scalars_only;
-use crate::model::{Attributes, Feature, with};
+use crate::model::{Attributes, with};
+use crate::names::Feature;
 use crate::rules::Rule;
 use crate::value;
 
