@@ -26,7 +26,7 @@ impl Cedar {
     #[must_use]
     pub fn named_backends(&self) -> Vec<NamedBackend> {
         let mut named = BTreeSet::new();
-        for rule in &self.rules {
+        for rule in &self.policies().rules {
             let is_forbid = rule.policy.effect() == Effect::Forbid;
             let texts = rule.policy.to_json().map(|json| compared(&json, BACKEND));
             for name in texts.unwrap_or_default() {
@@ -40,7 +40,7 @@ impl Cedar {
     pub(crate) fn unknown_generations(&self) -> Vec<PolicyError> {
         let known = [Generation::Stateless, Generation::Stateful].map(Generation::revision);
         let mut errors = Vec::new();
-        for rule in &self.rules {
+        for rule in &self.policies().rules {
             let texts = rule.policy.to_json().map(|json| compared(&json, GENERATION));
             for text in texts.unwrap_or_default().iter().filter(|text| !known.contains(&&***text)) {
                 let [newer, older] = known;

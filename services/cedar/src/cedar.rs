@@ -1,26 +1,22 @@
 //! Policies in the Cedar language.
 
-use std::collections::{BTreeSet, HashMap};
 use std::fmt;
-use std::hash::Hash;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
-use cedar_policy::{PolicyId, PolicySet};
 use vmcp_authz::{PermissionsFuture, Policy};
 use vmcp_core::{
-    Authorizer, Cache, CallerPermissions, Claims, Decision, Fingerprint, Identity,
-    IdentityCacheKey, Item,
+    Authorizer, CallerPermissions, Claims, Decision, Fingerprint, Identity, IdentityCacheKey, Item,
 };
 
-use crate::arguments::{Arguments, ReferencedArguments};
-use crate::caller_view::{CachedDecision, CallerView, Subject};
-use crate::dependencies::PolicyDependencies;
-use crate::model::Model;
-use crate::policy_error::{PolicyError, PolicyErrors};
-use crate::policy_slice::{MatchedPermits, PolicySlice, Scopes};
+use crate::arguments::Arguments;
+use crate::caller_view::{CachedDecision, CallerView};
+use crate::compiled_policies::CompiledPolicies;
+use crate::evaluator::Evaluator;
+use crate::immutable_cache::ImmutableCache;
+use crate::policy_error::PolicyErrors;
+use crate::policy_slice::{MatchedPermits, Scopes};
 use crate::prepared_caller::ArgumentDependentRequest;
-use crate::rules::{self, Rule};
+use crate::subject::Subject;
 use crate::upstream::Upstream;
 
 /// Maximum number of cached callers, distinguished by the attributes that policies reference.
@@ -32,9 +28,6 @@ const MAX_DECISIONS: usize = 65_536;
 /// Maximum number of cached pairs of a caller and an item, prepared for the arguments of calls.
 const MAX_ARGUMENT_REQUESTS: usize = 4096;
 
-/// Maximum number of cached sets of policies.
-const MAX_SLICES: usize = 1024;
-
 /// Maximum number of entities in caches: each cached caller or pair holds the configured entities
 /// as well.
 const MAX_ENTITIES: usize = 1 << 20;
@@ -43,29 +36,12 @@ const MAX_ENTITIES: usize = 1 << 20;
 ///
 /// Immutable: changed policies are a new value, in a new layer.
 pub struct Cedar {
-    pub(crate) model: Model,
-    pub(crate) rules: Vec<Rule>,
-    /// Positions of the rules, by policy identifier.
-    positions: HashMap<PolicyId, usize>,
-    /// All policies, as configured.
-    pub(crate) all: PolicySet,
-    /// Union of the policies' dependencies.
-    pub(crate) reads: PolicyDependencies,
-    /// Claims in the dependencies.
-    pub(crate) claims: Vec<String>,
-    /// Arguments in the dependencies.
-    pub(crate) referenced_arguments: ReferencedArguments,
-    /// `true` if a policy reads the backend of an item, or its generation.
-    reads_backend: bool,
-    /// Scopes in `@scopes` annotations.
-    policy_scopes: BTreeSet<Box<str>>,
-    pub(crate) authorizer: cedar_policy::Authorizer,
+    pub(crate) evaluator: Evaluator,
     upstream: Option<Upstream>,
     keeper: IdentityCacheKey,
-    views: Cache<Fingerprint, Arc<CallerView>>,
-    slices: Cache<Vec<usize>, Arc<PolicySlice>>,
-    decisions: Cache<Fingerprint, Arc<CachedDecision>>,
-    open: Cache<Fingerprint, Option<Arc<ArgumentDependentRequest>>>,
+    views: ImmutableCache<Fingerprint, Arc<CallerView>>,
+    decisions: ImmutableCache<Fingerprint, Arc<CachedDecision>>,
+    open: ImmutableCache<Fingerprint, Option<Arc<ArgumentDependentRequest>>>,
 }
 
 /// Permissions of one caller.
@@ -92,57 +68,15 @@ impl Cedar {
         policies: &[T],
         entities: &str,
     ) -> Result<Self, PolicyErrors> {
-        let (mut rules, mut errors) = (Vec::new(), Vec::new());
-        if policies.is_empty() {
-            errors.push(PolicyError::NoPolicies);
-        }
-        for (index, text) in policies.iter().enumerate() {
-            match rules::parse_checked(index, text.as_ref()) {
-                Ok(read) => rules.extend(read),
-                Err(found) => errors.extend(found),
-            }
-        }
-        let model = match Model::new(server, entities) {
-            Ok(model) if errors.is_empty() => model,
-            Ok(_) => return Err(PolicyErrors(errors)),
-            Err(error) => {
-                errors.push(error);
-                return Err(PolicyErrors(errors));
-            }
-        };
-        let all = PolicySet::from_policies(rules.iter().map(|rule| rule.policy.clone()));
-        let all =
-            all.map_err(|error| PolicyErrors(vec![PolicyError::policy(0, error.to_string())]))?;
-        let mut reads = PolicyDependencies {
-            principal: model.mentions_clients,
-            ..PolicyDependencies::default()
-        };
-        for rule in &rules {
-            reads.join(&rule.reads);
-        }
-        let claims = reads.attributes.iter().filter_map(|name| name.strip_prefix("claim_"));
-        let room = MAX_ENTITIES / model.statics.len().max(1);
-        let scopes = rules.iter().filter_map(|rule| rule.scopes.as_deref()).flatten();
-        let positions = rules.iter().enumerate();
+        let policies = CompiledPolicies::new(server, policies, entities)?;
+        let room = MAX_ENTITIES / policies.model.statics.len().max(1);
         Ok(Self {
-            claims: claims.map(str::to_owned).collect(),
-            referenced_arguments: ReferencedArguments::of(&reads),
-            reads_backend: reads.backend(),
-            policy_scopes: scopes.cloned().collect(),
-            positions: positions
-                .map(|(position, rule)| (rule.policy.id().clone(), position))
-                .collect(),
-            model,
-            rules,
-            all,
-            reads,
-            authorizer: cedar_policy::Authorizer::new(),
+            evaluator: Evaluator::new(policies),
             upstream: None,
             keeper: IdentityCacheKey::new(),
-            views: Cache::new(room.min(MAX_VIEWS)),
-            slices: Cache::new(MAX_SLICES),
-            decisions: Cache::new(MAX_DECISIONS),
-            open: Cache::new(room.min(MAX_ARGUMENT_REQUESTS)),
+            views: ImmutableCache::new(room.min(MAX_VIEWS)),
+            decisions: ImmutableCache::new(MAX_DECISIONS),
+            open: ImmutableCache::new(room.min(MAX_ARGUMENT_REQUESTS)),
         })
     }
 
@@ -157,28 +91,21 @@ impl Cedar {
     /// Returns the number of cached callers, decisions and sets of policies, for a gauge.
     #[must_use]
     pub fn cached_entries(&self) -> usize {
-        let Self { views, slices, decisions, open, upstream, .. } = self;
+        let Self { evaluator, views, decisions, open, upstream, keeper: _ } = self;
         let known = upstream.as_ref().map_or(0, Upstream::len);
-        views.len() + slices.len() + decisions.len() + open.len() + known
+        views.len() + evaluator.cached_slices() + decisions.len() + open.len() + known
+    }
+
+    pub(crate) fn policies(&self) -> &CompiledPolicies {
+        self.evaluator.policies()
     }
 
     /// Returns the view of `subject`, shared by indistinguishable callers.
     fn view(&self, subject: Subject<'_>, epoch: u64) -> Arc<CallerView> {
-        let key = subject.key(self, epoch);
-        get_or_insert(&self.views, key, |key| Arc::new(CallerView::new(*key, subject, self)))
-    }
-
-    /// Returns the policies at `positions`, shared by all callers with these policies.
-    pub(crate) fn slice(&self, positions: Vec<usize>) -> Arc<PolicySlice> {
-        get_or_insert(&self.slices, positions, |positions| {
-            Arc::new(PolicySlice::new(self, positions))
+        let key = subject.key(self.policies(), epoch);
+        self.views.get_or_insert_with(key, |key| {
+            Arc::new(CallerView::new(*key, subject, self.policies()))
         })
-    }
-
-    /// Returns the rule of a policy, with its position.
-    pub(crate) fn rule(&self, id: &PolicyId) -> Option<(usize, &Rule)> {
-        let position = *self.positions.get(id)?;
-        Some((position, self.rules.get(position)?))
     }
 }
 
@@ -219,7 +146,7 @@ impl Policy for Cedar {
 impl fmt::Debug for Cedar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cedar")
-            .field("policies", &self.rules.len())
+            .field("policies", &self.policies().rules.len())
             .field("upstream", &self.upstream)
             .finish_non_exhaustive()
     }
@@ -231,12 +158,13 @@ impl Caller {
     pub(crate) fn new(cedar: &Arc<Cedar>, view: Arc<CallerView>, identity: &Identity) -> Self {
         let claims = identity.claims();
         let has = |scope: &str| claims.is_some_and(|claims| has(claims, scope));
-        let token_scopes = cedar.policy_scopes.iter().filter(|scope| has(scope)).cloned().collect();
+        let token_scopes =
+            cedar.policies().scopes.iter().filter(|scope| has(scope)).cloned().collect();
         Self { cedar: Arc::clone(cedar), view, token_scopes }
     }
 
     fn key(&self, item: &Item<'_>) -> Fingerprint {
-        match item.backend.filter(|_| self.cedar.reads_backend) {
+        match item.backend.filter(|_| self.cedar.policies().reads_backend) {
             Some(of) => {
                 Fingerprint::of(&(self.view.key, item.kind, item.name, item.annotations, of))
             }
@@ -246,8 +174,8 @@ impl Caller {
 
     /// Returns the cached decision, independent of arguments.
     fn cached_decision(&self, key: Fingerprint, item: &Item<'_>) -> Arc<CachedDecision> {
-        let decide = |_: &Fingerprint| Arc::new(self.view.decide(&self.cedar, item));
-        get_or_insert(&self.cedar.decisions, key, decide)
+        let decide = |_: &Fingerprint| Arc::new(self.view.decide(&self.cedar.evaluator, item));
+        self.cedar.decisions.get_or_insert_with(key, decide)
     }
 
     /// Returns the permits that match with `arguments`; `None` denies.
@@ -257,9 +185,11 @@ impl Caller {
         item: &Item<'_>,
         arguments: &Arguments,
     ) -> Option<MatchedPermits> {
-        let ready = |_: &Fingerprint| self.view.open(&self.cedar, item).map(Arc::new);
-        let open = get_or_insert(&self.cedar.open, key, ready)?;
-        self.view.with(&self.cedar, item, &open, arguments).filter(MatchedPermits::any)
+        let Cedar { evaluator, open, .. } = &*self.cedar;
+        let ready = |_: &Fingerprint| self.view.open(evaluator, item).map(Arc::new);
+        let open = open.get_or_insert_with(key, ready)?;
+        let matched = self.view.with(evaluator.policies(), item, &open, arguments);
+        matched.filter(MatchedPermits::any)
     }
 
     fn with_scopes(&self, granted: &MatchedPermits) -> Decision {
@@ -287,7 +217,7 @@ impl Authorizer for Caller {
         if !decided.open {
             return self.with_scopes(&decided.granted);
         }
-        match Arguments::parse(arguments, &self.cedar.referenced_arguments) {
+        match Arguments::parse(arguments, &self.cedar.policies().referenced_arguments) {
             Ok(arguments) => match self.decide_with_arguments(key, item, &arguments) {
                 Some(granted) => self.with_scopes(&granted),
                 None => Decision::Deny,
@@ -304,7 +234,7 @@ impl Authorizer for Caller {
     }
 
     fn reads_backend(&self) -> bool {
-        self.cedar.reads_backend
+        self.cedar.policies().reads_backend
     }
 }
 
@@ -316,22 +246,6 @@ fn has(claims: &Claims, scope: &str) -> bool {
             None => claim.items().any(|one| one.text().as_deref() == Some(scope)),
         }
     })
-}
-
-/// Returns the cached value of `key`, or creates it. Values never become stale, because policies
-/// are immutable; the cache only limits their number.
-fn get_or_insert<K: Eq + Hash + Clone, V: Clone>(
-    cache: &Cache<K, V>,
-    key: K,
-    make: impl FnOnce(&K) -> V,
-) -> V {
-    let now = SystemTime::UNIX_EPOCH;
-    if let Some(kept) = cache.get(&key, now) {
-        return kept;
-    }
-    let value = make(&key);
-    cache.insert(key, value.clone(), now + Duration::from_secs(1), now);
-    value
 }
 
 #[cfg(test)]

@@ -6,8 +6,9 @@ use cedar_policy::{AuthorizationError, Effect};
 use vmcp_core::{CallerPermissions, Decision, Identity, Item};
 
 use crate::arguments::Arguments;
-use crate::caller_view::{CallerView, Subject};
+use crate::caller_view::CallerView;
 use crate::cedar::{Caller, Cedar};
+use crate::subject::Subject;
 
 /// Decision with the policies that determined it.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,7 +48,7 @@ impl Cedar {
 
     fn view_of(&self, identity: &Identity) -> Arc<CallerView> {
         let subject = Subject::of(identity);
-        Arc::new(CallerView::new(subject.key(self, 0), subject, self))
+        Arc::new(CallerView::new(subject.key(self.policies(), 0), subject, self.policies()))
     }
 
     /// Decides a call of `item` by `identity` with `arguments`, a JSON object, and explains the
@@ -66,32 +67,35 @@ impl Cedar {
         let (visible, decision) = (caller.is_visible(item), caller.authorize(item, arguments));
         let mut explanation =
             Explanation { visible, decision, deciding: Vec::new(), errors: Vec::new() };
-        let arguments = match Arguments::parse(arguments, &self.referenced_arguments) {
+        let arguments = match Arguments::parse(arguments, &self.policies().referenced_arguments) {
             Ok(arguments) => arguments,
             Err(error) => {
                 explanation.errors.push(error.to_string());
                 return explanation;
             }
         };
-        let Some((request, entities)) = view.request(self, item, &arguments) else {
+        let Some((request, entities)) = view.request(self.policies(), item, &arguments) else {
             explanation
                 .errors
                 .push("the caller or the item cannot be represented as a Cedar entity".to_owned());
             return explanation;
         };
-        let open = view.open(self, item);
+        let open = view.open(&self.evaluator, item);
         if let Some(name) = open.as_ref().and_then(|open| open.rejected_argument(&arguments)) {
             explanation.errors.push(format!(
                 "argument {name} has no scalar value, and a policy that reads context.arg_{name} does not read \
                  context.arg_{name}_present"
             ));
         }
-        let response = self.authorizer.is_authorized(&request, &self.all, &entities);
+        let response =
+            self.policies().authorizer.is_authorized(&request, &self.policies().all, &entities);
         let errors = response.diagnostics().errors();
         explanation.errors.extend(
             errors.map(|AuthorizationError::PolicyEvaluationError(error)| error.to_string()),
         );
-        for policy in response.diagnostics().reason().filter_map(|id| self.all.policy(id)) {
+        for policy in
+            response.diagnostics().reason().filter_map(|id| self.policies().all.policy(id))
+        {
             let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
             explanation.deciding.push(DecidingPolicy {
                 id: policy.id().to_string(),

@@ -49,11 +49,11 @@ impl Cedar {
     pub fn check_names<T: AsRef<str>>(&self, policies: &[T]) -> Vec<PolicyError> {
         let mut errors = Vec::new();
         let text = |index: usize| policies.get(index).map_or("", AsRef::as_ref);
-        let names = &self.model.names;
+        let names = &self.policies().model.names;
         match Schema::from_json_value(names.schema()) {
             Ok(schema) => {
                 let validated = on_large_stack("cedar-validator", || {
-                    Validator::new(schema).validate(&self.all, ValidationMode::Strict)
+                    Validator::new(schema).validate(&self.policies().all, ValidationMode::Strict)
                 });
                 if let Ok(validated) = &validated {
                     let name_errors =
@@ -89,10 +89,11 @@ impl Cedar {
     #[must_use]
     pub fn named_items(&self) -> Vec<NamedItem> {
         let mut named = Vec::new();
-        for rule in &self.rules {
+        for rule in &self.policies().rules {
             let literals = rule.policy.entity_literals();
             for feature in Feature::ALL {
-                let of_kind = |uid: &&EntityUid| uid.type_name() == self.model.kind(feature);
+                let of_kind =
+                    |uid: &&EntityUid| uid.type_name() == self.policies().model.kind(feature);
                 for uid in literals.iter().filter(of_kind) {
                     let item = NamedItem {
                         index: rule.text_index(),
@@ -113,14 +114,14 @@ impl Cedar {
     /// policies do not apply to this server. Policies that several servers share name all of them.
     #[must_use]
     pub fn foreign_servers(&self) -> Vec<(usize, String)> {
-        let server = self.model.server();
+        let server = self.policies().model.server();
         let is_foreign = |uid: &EntityUid| {
             uid.type_name() == server.type_name()
                 && uid != server
-                && self.model.statics.get(uid).is_none()
+                && self.policies().model.statics.get(uid).is_none()
         };
         let mut found = Vec::new();
-        for rule in &self.rules {
+        for rule in &self.policies().rules {
             for uid in rule.policy.entity_literals().into_iter().filter(is_foreign) {
                 found.push((rule.text_index(), uid.id().unescaped().to_owned()));
             }
@@ -132,7 +133,7 @@ impl Cedar {
     /// Returns an error for each attribute that neither requests nor configured entities have.
     fn unknown_attributes(&self) -> Vec<PolicyError> {
         let mut errors = Vec::new();
-        for rule in &self.rules {
+        for rule in &self.policies().rules {
             for (variable, name) in &rule.reads.of_variables {
                 let known: &[&str] = match variable.as_str() {
                     "resource" => &RESOURCE,
@@ -146,7 +147,8 @@ impl Cedar {
                     _ => &[],
                 };
                 // A configured entity may be any variable except the context.
-                let configured = variable != "context" && self.model.names.has_attribute(name);
+                let configured =
+                    variable != "context" && self.policies().model.names.has_attribute(name);
                 let dynamic = prefixes.iter().any(|prefix| name.starts_with(prefix));
                 if configured || dynamic || known.contains(&name.as_str()) {
                     continue;

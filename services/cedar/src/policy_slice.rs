@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cedar_policy::{AuthorizationError, Decision, Entities, EvaluationError, PolicySet, Request};
 
 use crate::arguments::{Arguments, scalars_only};
-use crate::cedar::Cedar;
+use crate::compiled_policies::CompiledPolicies;
 
 /// Scopes that a permit requires, all of them.
 pub(crate) type Scopes = Arc<[Box<str>]>;
@@ -35,9 +35,9 @@ pub(crate) struct MatchedPermits {
 
 impl PolicySlice {
     /// Creates a set of the policies at `positions`.
-    pub(crate) fn new(cedar: &Cedar, positions: &[usize]) -> Self {
+    pub(crate) fn new(policies: &CompiledPolicies, positions: &[usize]) -> Self {
         let mut slice = Self::default();
-        for rule in positions.iter().filter_map(|&position| cedar.rules.get(position)) {
+        for rule in positions.iter().filter_map(|&position| policies.rules.get(position)) {
             let Self { fixed, open, possible, scalars } = &mut slice;
             scalars.extend(scalars_only(&rule.reads).map(str::to_owned));
             let set = if rule.reads.arguments() { open } else { fixed };
@@ -66,29 +66,34 @@ impl PolicySlice {
     /// any policy.
     pub(crate) fn fixed(
         &self,
-        cedar: &Cedar,
+        policies: &CompiledPolicies,
         request: &Request,
         entities: &Entities,
     ) -> Option<MatchedPermits> {
-        evaluate(cedar, &self.fixed, request, entities)
+        evaluate(policies, &self.fixed, request, entities)
     }
 
     /// Evaluates the policies that reference arguments. `None` means a forbid, or an error in any
     /// policy.
     pub(crate) fn open(
         &self,
-        cedar: &Cedar,
+        policies: &CompiledPolicies,
         request: &Request,
         entities: &Entities,
     ) -> Option<MatchedPermits> {
-        evaluate(cedar, &self.open, request, entities)
+        evaluate(policies, &self.open, request, entities)
     }
 
     /// Returns whether a policy that references arguments may permit the call with some of them.
-    pub(crate) fn possible(&self, cedar: &Cedar, request: &Request, entities: &Entities) -> bool {
+    pub(crate) fn possible(
+        &self,
+        policies: &CompiledPolicies,
+        request: &Request,
+        entities: &Entities,
+    ) -> bool {
         // A permit that always causes an error never matches.
         !self.possible.is_empty()
-            && cedar.authorizer.is_authorized(request, &self.possible, entities).decision()
+            && policies.authorizer.is_authorized(request, &self.possible, entities).decision()
                 == Decision::Allow
     }
 }
@@ -114,7 +119,7 @@ impl MatchedPermits {
 }
 
 fn evaluate(
-    cedar: &Cedar,
+    policies: &CompiledPolicies,
     set: &PolicySet,
     request: &Request,
     entities: &Entities,
@@ -123,7 +128,7 @@ fn evaluate(
     if set.is_empty() {
         return Some(granted);
     }
-    let response = cedar.authorizer.is_authorized(request, set, entities);
+    let response = policies.authorizer.is_authorized(request, set, entities);
     let diagnostics = response.diagnostics();
     if let Some(AuthorizationError::PolicyEvaluationError(error)) = diagnostics.errors().next() {
         let policy: &str = error.policy_id().as_ref();
@@ -139,7 +144,7 @@ fn evaluate(
         // Without a reason no permit matches; with reasons, they are forbids.
         return reasons.peek().is_none().then_some(granted);
     }
-    for (position, rule) in reasons.filter_map(|id| cedar.rule(id)) {
+    for (position, rule) in reasons.filter_map(|id| policies.rule(id)) {
         match &rule.scopes {
             Some(needed) => granted.scopes.push((position, Arc::clone(needed))),
             None => granted.unconditional = true,

@@ -7,12 +7,13 @@ use cedar_policy::{Context, Entities, EntityUid, Request, RestrictedExpression};
 use vmcp_core::{Item, ToolAnnotations};
 
 use crate::arguments::Arguments;
-use crate::caller_view::CallerFacts;
-use crate::cedar::Cedar;
+use crate::compiled_policies::CompiledPolicies;
+use crate::evaluator::Evaluator;
 use crate::model::{Attributes, with};
 use crate::names::Feature;
 use crate::policy_slice::{MatchedPermits, PolicySlice};
 use crate::rules::ResourceScope;
+use crate::subject::CallerFacts;
 use crate::value;
 
 /// Caller as entities, shared by indistinguishable callers.
@@ -50,7 +51,7 @@ impl ArgumentDependentRequest {
 }
 
 impl PreparedCaller {
-    pub(crate) fn new(cedar: &Cedar, facts: &CallerFacts) -> Option<Self> {
+    pub(crate) fn new(policies: &CompiledPolicies, facts: &CallerFacts) -> Option<Self> {
         let (mut attributes, mut claims) = (Attributes::new(), Vec::new());
         for (name, claim) in &facts.claims {
             let Some(value) = value::from_json(claim) else {
@@ -58,25 +59,25 @@ impl PreparedCaller {
                 continue;
             };
             let name = format!("claim_{name}");
-            if cedar.reads.in_context(&name) {
+            if policies.reads.in_context(&name) {
                 claims.push((name.clone(), value.clone()));
             }
-            if cedar.reads.in_entities(&name) {
+            if policies.reads.in_entities(&name) {
                 attributes.insert(name, value);
             }
         }
-        let principal = cedar.model.client(&facts.name);
+        let principal = policies.model.client(&facts.name);
         let groups = facts.groups.iter().map(String::as_str);
-        let entity = cedar.model.principal(principal.clone(), attributes, groups)?;
-        let entities = with(&cedar.model.statics, entity)?;
+        let entity = policies.model.principal(principal.clone(), attributes, groups)?;
+        let entities = with(&policies.model.statics, entity)?;
         let context = Context::from_pairs(claims.iter().cloned()).ok()?;
         let candidates = Default::default();
         let mut prepared = Self { principal, entities, claims, context, candidates };
-        prepared.candidates = Feature::ALL.map(|feature| prepared.candidates(cedar, feature));
+        prepared.candidates = Feature::ALL.map(|feature| prepared.candidates(policies, feature));
         Some(prepared)
     }
 
-    fn candidates(&self, cedar: &Cedar, feature: Feature) -> CandidatePolicies {
+    fn candidates(&self, policies: &CompiledPolicies, feature: Feature) -> CandidatePolicies {
         let mut candidates = CandidatePolicies::default();
         let nothing = Item {
             kind: feature.kind(),
@@ -84,20 +85,20 @@ impl PreparedCaller {
             annotations: ToolAnnotations::default(),
             backend: None,
         };
-        let nothing = self.request(cedar, &nothing, &Arguments::default());
-        for (position, rule) in cedar.rules.iter().enumerate() {
-            if !rule.concerns(&self.principal, feature, &cedar.model, &self.entities) {
+        let nothing = self.request(policies, &nothing, &Arguments::default());
+        for (position, rule) in policies.rules.iter().enumerate() {
+            if !rule.concerns(&self.principal, feature, &policies.model, &self.entities) {
                 continue;
             }
-            match rule.about(feature, &cedar.model) {
+            match rule.about(feature, &policies.model) {
                 ResourceScope::None => {}
                 ResourceScope::One(name) => candidates.one.entry(name).or_default().push(position),
                 ResourceScope::Any => candidates.any.push(position),
                 // A policy that references no item decides the same for all items.
                 ResourceScope::Uniform => {
                     let silent = nothing.as_ref().is_some_and(|(request, entities)| {
-                        let said =
-                            PolicySlice::new(cedar, &[position]).fixed(cedar, request, entities);
+                        let said = PolicySlice::new(policies, &[position])
+                            .fixed(policies, request, entities);
                         said.is_some_and(|granted| !granted.any())
                     });
                     if !silent {
@@ -110,17 +111,22 @@ impl PreparedCaller {
     }
 
     /// Returns the policies that may apply to `item`.
-    pub(crate) fn slice(&self, cedar: &Cedar, item: &Item<'_>) -> Arc<PolicySlice> {
+    pub(crate) fn slice(&self, evaluator: &Evaluator, item: &Item<'_>) -> Arc<PolicySlice> {
         let candidates = &self.candidates[Feature::of(item.kind) as usize];
         let one = candidates.one.get(item.name).into_iter().flatten();
         let positions: Vec<_> = candidates.any.iter().chain(one).copied().collect();
-        cedar.slice(positions)
+        evaluator.slice(positions)
     }
 
-    pub(crate) fn open(&self, cedar: &Cedar, item: &Item<'_>) -> Option<ArgumentDependentRequest> {
-        let (request, entities) = self.request(cedar, item, &Arguments::default())?;
-        let slice = self.slice(cedar, item);
-        let granted = slice.fixed(cedar, &request, &entities)?;
+    pub(crate) fn open(
+        &self,
+        evaluator: &Evaluator,
+        item: &Item<'_>,
+    ) -> Option<ArgumentDependentRequest> {
+        let policies = evaluator.policies();
+        let (request, entities) = self.request(policies, item, &Arguments::default())?;
+        let slice = self.slice(evaluator, item);
+        let granted = slice.fixed(policies, &request, &entities)?;
         Some(ArgumentDependentRequest { slice, granted, entities })
     }
 
@@ -128,7 +134,7 @@ impl PreparedCaller {
     /// caller and `item`.
     pub(crate) fn with(
         &self,
-        cedar: &Cedar,
+        policies: &CompiledPolicies,
         item: &Item<'_>,
         open: &ArgumentDependentRequest,
         arguments: &Arguments,
@@ -140,13 +146,13 @@ impl PreparedCaller {
             );
             return None;
         }
-        let more = if cedar.reads.arguments_in_entities() {
-            let (request, entities) = self.request(cedar, item, arguments)?;
-            open.slice.open(cedar, &request, &entities)?
+        let more = if policies.reads.arguments_in_entities() {
+            let (request, entities) = self.request(policies, item, arguments)?;
+            open.slice.open(policies, &request, &entities)?
         } else {
-            let resource = cedar.model.uid(item);
-            let request = self.about(cedar, item, resource, arguments)?;
-            open.slice.open(cedar, &request, &open.entities)?
+            let resource = policies.model.uid(item);
+            let request = self.about(policies, item, resource, arguments)?;
+            open.slice.open(policies, &request, &open.entities)?
         };
         Some(open.granted.and(more))
     }
@@ -154,20 +160,20 @@ impl PreparedCaller {
     /// Builds the complete request.
     pub(crate) fn request(
         &self,
-        cedar: &Cedar,
+        policies: &CompiledPolicies,
         item: &Item<'_>,
         arguments: &Arguments,
     ) -> Option<(Request, Entities)> {
         let attributes = arguments.values.iter().cloned().collect();
-        let resource = cedar.model.resource(item, &cedar.reads, attributes)?;
+        let resource = policies.model.resource(item, &policies.reads, attributes)?;
         let entities = with(&self.entities, resource)?;
-        let request = self.about(cedar, item, cedar.model.uid(item), arguments)?;
+        let request = self.about(policies, item, policies.model.uid(item), arguments)?;
         Some((request, entities))
     }
 
     fn about(
         &self,
-        cedar: &Cedar,
+        policies: &CompiledPolicies,
         item: &Item<'_>,
         resource: EntityUid,
         arguments: &Arguments,
@@ -177,7 +183,7 @@ impl PreparedCaller {
         } else {
             Context::from_pairs(self.claims.iter().chain(&arguments.values).cloned()).ok()?
         };
-        let action = cedar.model.action(Feature::of(item.kind)).clone();
+        let action = policies.model.action(Feature::of(item.kind)).clone();
         Request::new(self.principal.clone(), action, resource, context, None).ok()
     }
 }

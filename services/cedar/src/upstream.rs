@@ -2,14 +2,16 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use secrecy::ExposeSecret;
 use serde_json::{Map, Value};
-use vmcp_core::{Cache, Claims, Fingerprint, Rejection};
+use vmcp_core::{Claims, Fingerprint, Rejection};
 use vmcp_core::{UpstreamError, UpstreamKind, UpstreamToken, UpstreamTokens};
+
+use crate::immutable_cache::ImmutableCache;
 
 /// Timeout for the tokens of a provider.
 const TOKEN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -24,7 +26,7 @@ const ID_TOKEN_CLAIMS: [&str; 2] = ["name", "email"];
 /// Provider whose claims count, with the cached claims of its tokens.
 pub(crate) struct Upstream {
     provider: Box<str>,
-    known: Cache<Fingerprint, Option<Arc<UpstreamClaims>>>,
+    known: ImmutableCache<Fingerprint, Option<Arc<UpstreamClaims>>>,
 }
 
 /// Claims of a token, with its subject.
@@ -35,7 +37,7 @@ pub(crate) struct UpstreamClaims {
 
 impl Upstream {
     pub(crate) fn new(provider: &str) -> Self {
-        Self { provider: provider.into(), known: Cache::new(4096) }
+        Self { provider: provider.into(), known: ImmutableCache::new(4096) }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -56,8 +58,7 @@ impl Upstream {
             return Ok(None);
         };
         let key = Fingerprint::of(access.value.expose_secret());
-        let now = SystemTime::UNIX_EPOCH;
-        if let Some(known) = self.known.get(&key, now) {
+        if let Some(known) = self.known.get(&key) {
             return Ok(known);
         }
         let said = match payload(access.value.expose_secret()) {
@@ -68,7 +69,7 @@ impl Upstream {
             tracing::debug!(provider = &*self.provider, "denied: the access token is not a JWT");
         }
         // Claims of a token never change; the cache only limits their number.
-        self.known.insert(key, said.clone(), now + TOKEN_TIMEOUT, now);
+        self.known.insert(key, said.clone());
         Ok(said)
     }
 

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use vmcp_core::{ItemKind, ToolAnnotations};
 
 use super::*;
+use crate::policy_error::PolicyError;
 
 pub(super) const EVERYTHING: &str = "permit(principal, action, resource);";
 

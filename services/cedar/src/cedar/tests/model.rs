@@ -7,7 +7,8 @@ use proptest::sample::{select, subsequence};
 use vmcp_core::{Generation, ItemBackend};
 
 use super::*;
-use crate::arguments::scalars_only;
+use crate::arguments::{ReferencedArguments, scalars_only};
+use crate::dependencies::PolicyDependencies;
 use crate::model::{Attributes, with};
 use crate::names::Feature;
 use crate::rules::Rule;
@@ -124,7 +125,7 @@ fn plainly(cedar: &Cedar, who: &Identity, item: &Item<'_>, arguments: &str) -> (
     let arguments =
         Arguments::parse(Some(arguments.as_bytes()), &ReferencedArguments::of(&everything))
             .unwrap();
-    let (model, principal) = (&cedar.model, cedar.model.client(subject.name));
+    let (model, principal) = (&cedar.policies().model, cedar.policies().model.client(subject.name));
     let caller = model.principal(principal.clone(), claims.clone(), groups.into_iter()).unwrap();
     let attributes = arguments.values.iter().cloned().collect();
     let thing = model.resource(item, &everything, attributes).unwrap();
@@ -163,14 +164,14 @@ proptest! {
             let permissions = permissions(&cedar, &who);
             let (visible, decision) = (permissions.is_visible(&item), permissions.authorize(&item, Some(arguments.as_bytes())));
             let (request, entities) = plainly(&cedar, &who, &item, arguments);
-            let response = cedar_policy::Authorizer::new().is_authorized(&request, &cedar.all, &entities);
+            let response = cedar_policy::Authorizer::new().is_authorized(&request, &cedar.policies().all, &entities);
             let clean = response.diagnostics().errors().next().is_none();
             let expected = clean && response.decision() == cedar_policy::Decision::Allow;
             let permitted = !matches!(decision, Decision::Hide | Decision::Deny);
             // Denied beyond Cedar's decision if a policy could be bypassed.
             let is_wrapped = arguments.contains("[1]") || arguments.contains("null");
             let read = |rule: &Rule| scalars_only(&rule.reads).any(|name| name == "k");
-            if is_wrapped && cedar.rules.iter().any(read) {
+            if is_wrapped && cedar.policies().rules.iter().any(read) {
                 prop_assert!(!permitted || expected, "{:?} {:?}", &item, arguments);
             } else {
                 prop_assert_eq!(permitted, expected, "{:?} {:?}", &item, arguments);
@@ -195,8 +196,8 @@ proptest! {
                 let item = Item { kind: *kind, name, annotations: *annotations, backend: *backend };
                 let fresh = |who| {
                     // Each view has its own facts.
-                    let view = CallerView::new(Fingerprint([0; 16]), Subject::of(who), &cedar);
-                    view.decide(&cedar, &item).permitted
+                    let view = CallerView::new(Fingerprint([0; 16]), Subject::of(who), cedar.policies());
+                    view.decide(&cedar.evaluator, &item).permitted
                 };
                 prop_assert_eq!(fresh(one), fresh(other));
             }
