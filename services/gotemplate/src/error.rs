@@ -26,6 +26,8 @@ pub enum RenderErrorKind {
     Evaluation,
     /// The text exceeds [`Limits::max_output_bytes`](crate::Limits::max_output_bytes).
     OutputLimit,
+    /// Results of functions exceed [`Limits::max_memory_bytes`](crate::Limits::max_memory_bytes).
+    MemoryLimit,
     /// Templates are nested deeper than [`Limits::max_depth`](crate::Limits::max_depth), or the data are too deep.
     DepthLimit,
     /// The rendering takes more than [`Limits::max_steps`](crate::Limits::max_steps).

@@ -5,13 +5,15 @@
 /// # Defaults
 ///
 /// - `max_output_bytes`: 10 MiB
+/// - `max_memory_bytes`: 40 MiB
 /// - `max_depth`: 100
 /// - `max_steps`: 1,000,000
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Maximum size of the rendered text, in bytes. All intermediate texts of a rendering, such as results of `printf`,
-    /// may have four times this size in total.
+    /// Maximum size of the rendered text, in bytes.
     pub max_output_bytes: usize,
+    /// Maximum size of all results of functions together, in bytes. A text that `fromJson` parses counts 16 times.
+    pub max_memory_bytes: usize,
     /// Maximum number of nested calls of templates (`template`, `block`).
     pub max_depth: usize,
     /// Maximum number of evaluated actions, operands and iterations.
@@ -20,6 +22,11 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { max_output_bytes: 10 * 1024 * 1024, max_depth: 100, max_steps: 1_000_000 }
+        Self {
+            max_output_bytes: 10 * 1024 * 1024,
+            max_memory_bytes: 40 * 1024 * 1024,
+            max_depth: 100,
+            max_steps: 1_000_000,
+        }
     }
 }

@@ -12,7 +12,7 @@ pub struct Path {
 }
 
 /// Segment of a [`Path`].
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Segment {
     /// Key of a map: `.name` or `index … "name"`.
     Key(String),
