@@ -11,8 +11,8 @@ use crate::{
         section_with_default,
     },
     context::Context,
+    patterns,
     reference::{Never, Reference},
-    string_types::patterns,
     tree::Node,
 };
 

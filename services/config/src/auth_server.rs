@@ -21,7 +21,8 @@ pub use self::{
 use crate::{
     config_value::{Constraint, Rule, section, section_with_default},
     duration::Duration,
-    string_types::{Issuer, patterns},
+    patterns,
+    string_types::Issuer,
 };
 
 section! {

@@ -5,6 +5,7 @@
 //! in Rust and a flat object with a discriminating key in the document.
 
 mod fields;
+mod key_check;
 mod keyword_enum;
 mod rules;
 mod section;
@@ -91,7 +92,7 @@ pub(crate) fn parse_lossy<T: ConfigValue>(node: &Node) -> Option<T> {
 /// Reads a whole document.
 pub(crate) fn parse<T: ConfigValue>(node: &Node) -> Result<T, crate::ConfigErrors> {
     let mut cx = Context::default();
-    node.check_keys(&mut cx);
+    key_check::check_keys(node, &mut cx);
     let value = T::read(node, &mut cx);
     match (value, cx.finish()) {
         (Some(value), None) => Ok(value),

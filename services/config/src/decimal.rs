@@ -2,12 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use crate::{
-    config_value::{ConfigValue, deserialize, values},
-    context::Context,
-    string_types::patterns,
-    tree::Node,
-};
+use crate::patterns;
 
 /// Decimal number with its original text: `"0.5"`, `".05"`, `"1"`.
 ///
@@ -57,30 +52,9 @@ impl fmt::Display for Decimal {
     }
 }
 
-impl ConfigValue for Decimal {
-    fn read(node: &Node, cx: &mut Context) -> Option<Self> {
-        let text = values::text(node, false, cx)?;
-        let value = text.parse().ok();
-        if value.is_none() {
-            cx.reject(node, patterns::DECIMAL.meaning);
-        }
-        value
-    }
-
-    fn is_text() -> bool {
-        true
-    }
-}
-
 impl serde::Serialize for Decimal {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.text)
-    }
-}
-
-impl<'de> serde::Deserialize<'de> for Decimal {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserialize(deserializer)
     }
 }
 

@@ -2,12 +2,7 @@
 
 use std::{fmt, str::FromStr, time};
 
-use crate::{
-    config_value::{ConfigValue, deserialize},
-    context::Context,
-    string_types::patterns,
-    tree::Node,
-};
+use crate::patterns;
 
 /// Duration, written `500ms`, `30s`, `1m30s`, `168h`; never negative, at most 2^63-1 nanoseconds (292 years).
 ///
@@ -169,49 +164,9 @@ impl fmt::Display for DecimalFraction {
     }
 }
 
-impl ConfigValue for Duration {
-    fn read(node: &Node, cx: &mut Context) -> Option<Self> {
-        // A bare number is the likely error, and its unit cannot be guessed.
-        let Some(text) = node.text() else {
-            cx.reject(node, patterns::DURATION.meaning);
-            return None;
-        };
-        match text.parse() {
-            Ok(duration) => Some(duration),
-            Err(DurationError::Format) => {
-                cx.reject(node, patterns::DURATION.meaning);
-                None
-            }
-            Err(error @ DurationError::TooLong) => {
-                cx.reject_as(
-                    node,
-                    format!("{}, which is {error}", node.describe()),
-                    patterns::DURATION.meaning,
-                    None,
-                );
-                None
-            }
-        }
-    }
-
-    fn is_text() -> bool {
-        true
-    }
-
-    fn placeholder() -> Option<Self> {
-        Some(Self::from_secs(1))
-    }
-}
-
 impl serde::Serialize for Duration {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
-    }
-}
-
-impl<'de> serde::Deserialize<'de> for Duration {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserialize(deserializer)
     }
 }
 

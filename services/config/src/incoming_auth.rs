@@ -5,7 +5,8 @@ use url::Url;
 use crate::{
     config_value::{Constraint, Rule, Variant, keyword_enum, raw_conversion, section},
     context::Context,
-    string_types::{EnvName, ProviderName, patterns},
+    patterns,
+    string_types::{EnvName, ProviderName},
     tree::Node,
 };
 

@@ -16,6 +16,7 @@ pub mod incoming_auth;
 pub mod operational;
 mod optimizer;
 pub mod outgoing_auth;
+mod patterns;
 mod reference;
 mod schema;
 mod session_storage;

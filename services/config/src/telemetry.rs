@@ -66,7 +66,7 @@ impl Telemetry {
         for name in self.headers.keys() {
             if crate::string_types::HeaderName::new(name).is_none() {
                 let at = node.get("headers").unwrap_or(node);
-                let allowed = crate::string_types::patterns::HEADER_NAME.meaning;
+                let allowed = crate::patterns::HEADER_NAME.meaning;
                 cx.at_key("headers", |cx| {
                     cx.reject_key(at, name, "a key that is not a header name", allowed);
                 });

@@ -8,8 +8,6 @@ mod yaml;
 
 use serde_json::{Number, Value};
 
-use crate::{context::Context, error::ConfigError};
-
 pub(crate) use self::{json::parse as parse_json, yaml::parse as parse_yaml};
 
 /// Maximum size of a document, in bytes.
@@ -37,7 +35,7 @@ pub(crate) enum NodeKind {
     Map(Vec<Entry>),
 }
 
-/// Entry of a map. Keys can be duplicate until [`Node::check_keys`].
+/// Entry of a map. Keys can be duplicate: the reader of a document reports those.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Entry {
     pub(crate) key: String,
@@ -129,54 +127,6 @@ impl Node {
             NodeKind::List(_) => "a list",
             NodeKind::Map(_) => "a map",
         }
-    }
-
-    /// Reports duplicate keys and YAML merge keys.
-    pub(crate) fn check_keys(&self, cx: &mut Context) {
-        match &self.kind {
-            NodeKind::Text(_) | NodeKind::Plain(_) => {}
-            NodeKind::List(items) => {
-                for (index, item) in items.iter().enumerate() {
-                    cx.at_index(index, |cx| item.check_keys(cx));
-                }
-            }
-            NodeKind::Map(entries) => {
-                let mut seen = std::collections::HashMap::new();
-                for entry in entries {
-                    if let Some(first) = seen.insert(entry.key.as_str(), entry.line) {
-                        cx.at_key(&entry.key, |cx| cx.report(duplicate(entry, first)));
-                    }
-                    if entry.is_merge_key {
-                        cx.at_key(&entry.key, |cx| cx.report(merge_key(entry)));
-                    }
-                    cx.at_key(&entry.key, |cx| entry.value.check_keys(cx));
-                }
-            }
-        }
-    }
-}
-
-fn duplicate(entry: &Entry, first: Option<usize>) -> ConfigError {
-    let found = match first {
-        Some(line) => format!("a duplicate key (first on line {line})"),
-        None => "a duplicate key".to_owned(),
-    };
-    ConfigError {
-        path: String::new(),
-        line: entry.line,
-        found,
-        allowed: "each key once".to_owned(),
-        suggestion: None,
-    }
-}
-
-fn merge_key(entry: &Entry) -> ConfigError {
-    ConfigError {
-        path: String::new(),
-        line: entry.line,
-        found: "a merge key".to_owned(),
-        allowed: "explicit keys; an alias (*name) can repeat a whole value".to_owned(),
-        suggestion: None,
     }
 }
 

@@ -13,8 +13,9 @@ use crate::{
     incoming_auth::IncomingMethod,
     operational::{FailureHandling, Operational},
     outgoing_auth::{ClientSecret, OutgoingAuth, Source, Strategy},
+    patterns,
     reference::Reference,
-    string_types::{EnvName, is_loopback, patterns},
+    string_types::{EnvName, is_loopback},
     suggest::nearest,
 };
 

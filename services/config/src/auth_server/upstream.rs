@@ -8,7 +8,8 @@ use super::{SecretLocation, UserInfo};
 use crate::{
     config_value::{Constraint, Rule, Variant, keyword_enum, raw_conversion, section},
     context::Context,
-    string_types::{ExactHttpsUrl, ExactUrl, ProviderName, patterns},
+    patterns,
+    string_types::{ExactHttpsUrl, ExactUrl, ProviderName},
     tree::Node,
 };
 

@@ -8,7 +8,8 @@ use url::Url;
 use crate::{
     config_value::{ConfigValue, values},
     context::Context,
-    string_types::{HeaderName, patterns},
+    patterns,
+    string_types::HeaderName,
     template::{MissingVariable, Template},
     tree::{Node, NodeKind},
 };

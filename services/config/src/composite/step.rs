@@ -6,7 +6,7 @@ use crate::{
     config_value::{Constraint, Rule, Variant, keyword_enum, raw_conversion, section},
     context::Context,
     duration::Duration,
-    string_types::patterns,
+    patterns,
     tree::Node,
 };
 

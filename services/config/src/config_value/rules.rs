@@ -10,7 +10,7 @@ use crate::{
     context::Context,
     decimal::Decimal,
     duration::Duration,
-    string_types::Pattern,
+    patterns::Pattern,
     tree::{Node, NodeKind, shorten},
 };
 

@@ -1,4 +1,4 @@
-//! Readers of values without fields: text, numbers, lists, maps.
+//! Readers of values without fields: text, numbers, durations, lists, maps.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,12 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 use url::Url;
 
-use super::{ConfigValue, Constraint, rules::join_list};
+use super::{ConfigValue, Constraint, deserialize, rules::join_list};
 use crate::{
     context::Context,
-    string_types::patterns,
+    decimal::Decimal,
+    duration::{Duration, DurationError},
+    patterns,
     suggest::nearest,
     tree::{Node, NodeKind, ScalarValue, resolve, shorten},
 };
@@ -161,6 +163,67 @@ impl ConfigValue for Url {
 
     fn field_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "type": "string", "format": "uri", "pattern": patterns::HTTP.regex })
+    }
+}
+
+impl ConfigValue for Decimal {
+    fn read(node: &Node, cx: &mut Context) -> Option<Self> {
+        let text = text(node, false, cx)?;
+        let value = text.parse().ok();
+        if value.is_none() {
+            cx.reject(node, patterns::DECIMAL.meaning);
+        }
+        value
+    }
+
+    fn is_text() -> bool {
+        true
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Decimal {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserialize(deserializer)
+    }
+}
+
+impl ConfigValue for Duration {
+    fn read(node: &Node, cx: &mut Context) -> Option<Self> {
+        // A bare number is the likely error, and its unit cannot be guessed.
+        let Some(text) = node.text() else {
+            cx.reject(node, patterns::DURATION.meaning);
+            return None;
+        };
+        match text.parse() {
+            Ok(duration) => Some(duration),
+            Err(DurationError::Format) => {
+                cx.reject(node, patterns::DURATION.meaning);
+                None
+            }
+            Err(error @ DurationError::TooLong) => {
+                cx.reject_as(
+                    node,
+                    format!("{}, which is {error}", node.describe()),
+                    patterns::DURATION.meaning,
+                    None,
+                );
+                None
+            }
+        }
+    }
+
+    fn is_text() -> bool {
+        true
+    }
+
+    fn placeholder() -> Option<Self> {
+        Some(Self::from_secs(1))
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Duration {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserialize(deserializer)
     }
 }
 

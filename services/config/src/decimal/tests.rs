@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::{Decimal, DecimalError};
-use crate::string_types::patterns;
+use crate::patterns;
 
 #[test]
 fn keeps_text_and_value() {

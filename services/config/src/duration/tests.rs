@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::{Duration, DurationError};
-use crate::string_types::patterns;
+use crate::patterns;
 
 fn nanos(text: &str) -> Result<u128, DurationError> {
     text.parse::<Duration>().map(|duration| duration.get().as_nanos())

@@ -5,7 +5,8 @@ use url::Url;
 use crate::{
     config_value::{Constraint, Rule, keyword_enum, raw_conversion, section},
     context::Context,
-    string_types::{EnvName, HeaderName, ProviderName, Secret, patterns},
+    patterns,
+    string_types::{EnvName, HeaderName, ProviderName, Secret},
     tree::Node,
 };
 
