@@ -5,8 +5,8 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use vmcp_test_support::McpBackend;
 
-use crate::backend::Backend;
 use crate::http::request;
 use crate::program::{Folder, ServerProcess};
 
@@ -19,7 +19,7 @@ const POLICIES: &str = r#"
 "#;
 
 /// A gateway with these policies. The folder lives as long.
-fn start(backend: &Backend) -> (Folder, ServerProcess, u16) {
+fn start(backend: &McpBackend) -> (Folder, ServerProcess, u16) {
     let folder = Folder::new();
     let text = format!(
         "name: x\nincomingAuth:\n  type: anonymous\n  authz:\n   type: cedar\n   policies:{POLICIES}\
@@ -47,13 +47,13 @@ fn call(port: u16, media: &str, body: &str, name: &str) -> u16 {
 }
 
 /// Returns the number of calls that reached the backend.
-fn calls(backend: &Backend) -> usize {
-    backend.heads().iter().filter(|head| head.contains("mcp-method: tools/call")).count()
+fn calls(backend: &McpBackend) -> usize {
+    backend.count("tools/call")
 }
 
 #[test]
 fn ambiguous_call_reaches_no_backend() {
-    let backend = Backend::start(&["x", "y", "call_tool"]);
+    let backend = McpBackend::stateless(&["x", "y", "call_tool"]);
     let (_folder, _server, port) = start(&backend);
     let json = "application/json";
     let plain = message(r#""name":"a_x","arguments":{}"#);
@@ -82,7 +82,7 @@ fn ambiguous_call_reaches_no_backend() {
 
 #[test]
 fn malformed_chunks_reach_no_backend() {
-    let backend = Backend::start(&["x"]);
+    let backend = McpBackend::stateless(&["x"]);
     let (_folder, _server, port) = start(&backend);
     let body = message(r#""name":"a_x""#);
     let (first, second) = body.split_at(40);
@@ -106,7 +106,7 @@ fn malformed_chunks_reach_no_backend() {
 
 #[test]
 fn rejects_case_variants_of_policy_arguments() {
-    let backend = Backend::start(&["x", "y", "call_tool"]);
+    let backend = McpBackend::stateless(&["x", "y", "call_tool"]);
     let (_folder, _server, port) = start(&backend);
     let mut reached = 0;
     for (arguments, status) in [

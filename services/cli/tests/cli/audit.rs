@@ -4,15 +4,15 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use tokio::time::{Duration, Instant};
+use vmcp_test_support::McpBackend;
 
-use crate::backend::Backend;
 use crate::http::{get, request};
 use crate::issuer::Issuer;
 use crate::login::{Client, Provider, sections};
 use crate::mcp::{Stateful, text};
 use crate::program::{Folder, ServerProcess, vmcp};
 
-fn config(backend: &Backend, incoming: &str, audit: &str) -> String {
+fn config(backend: &McpBackend, incoming: &str, audit: &str) -> String {
     let url = backend.url();
     format!(
         "name: x\n{incoming}backends:\n- {{name: a, url: \"{url}\", transport: streamable-http}}\naudit: {{enabled: true{audit}}}\n"
@@ -42,7 +42,7 @@ fn types(events: &[Value]) -> Vec<&str> {
 
 #[test]
 fn records_caller_operation_and_backend_in_file() {
-    let (folder, backend, issuer) = (Folder::new(), Backend::start(&["x"]), Issuer::start());
+    let (folder, backend, issuer) = (Folder::new(), McpBackend::stateless(&["x"]), Issuer::start());
     let log = folder.path("audit.log");
     let audit = format!(
         ", logFile: \"{log}\", component: gate, includeRequestData: true, includeResponseData: true, maxDataSize: 60"
@@ -99,7 +99,7 @@ fn records_caller_operation_and_backend_in_file() {
 #[test]
 fn records_source_reported_by_trusted_proxies() {
     for (trusted, source) in [("0", "127.0.0.1"), ("1", "198.51.100.2"), ("2", "203.0.113.9")] {
-        let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
+        let (folder, backend) = (Folder::new(), McpBackend::stateless(&["x"]));
         let log = folder.path("audit.log");
         let text = config(&backend, ANONYMOUS, &format!(", logFile: \"{log}\""));
         let path = folder.write("vmcp.yaml", &text);
@@ -113,7 +113,7 @@ fn records_source_reported_by_trusted_proxies() {
 #[test]
 fn wait_mode_delays_responses_until_queue_room() {
     for (what, waits) in [("drop", false), ("wait", true)] {
-        let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
+        let (folder, backend) = (Folder::new(), McpBackend::stateless(&["x"]));
         // Nothing can ever be written there.
         let audit = ", logFile: /dev/full, includeRequestData: true, maxDataSize: 1048576";
         let path = folder.write("vmcp.yaml", &config(&backend, ANONYMOUS, audit));
@@ -148,7 +148,7 @@ fn wait_mode_delays_responses_until_queue_room() {
 
 #[test]
 fn records_only_selected_event_types() {
-    let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
+    let (folder, backend) = (Folder::new(), McpBackend::stateless(&["x"]));
     let log = folder.path("audit.log");
     let audit = format!(
         ", logFile: \"{log}\", eventTypes: [mcp_tools_list, mcp_ping], excludeEventTypes: [mcp_tools_list]"
@@ -164,7 +164,7 @@ fn records_only_selected_event_types() {
 
 #[test]
 fn detects_application_errors_unless_disabled() {
-    let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
+    let (folder, backend) = (Folder::new(), McpBackend::stateless(&["x"]));
     for (detect, outcome) in [("true", "application_error"), ("false", "success")] {
         let log = folder.path(detect);
         let audit = format!(
@@ -180,7 +180,7 @@ fn detects_application_errors_unless_disabled() {
 
 #[test]
 fn reopens_rotated_log_file() {
-    let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
+    let (folder, backend) = (Folder::new(), McpBackend::stateless(&["x"]));
     let log = folder.path("audit.log");
     let audit = format!(", logFile: \"{log}\", eventTypes: [mcp_ping]");
     let path = folder.write("vmcp.yaml", &config(&backend, ANONYMOUS, &audit));

@@ -1,8 +1,9 @@
 //! The embedded authorization server in front of the endpoint that its tokens are for.
 
 use serde_json::json;
+use vmcp_test_support::McpBackend;
+use vmcp_test_support::mcp_backend::RecordedRequest;
 
-use crate::backend::Backend;
 use crate::http::{Answer, get, request};
 use crate::incoming::ask;
 use crate::login::{Client, Provider, sections, signing_key};
@@ -16,8 +17,8 @@ const INJECT: &str = "outgoingAuth: {source: inline, default: {type: upstream_in
                       upstreamInject: {providerName: corb}}}\n";
 
 /// Two backends, each of which is shown the user's token of another provider.
-fn file(backends: [&Backend; 2], sections: &str) -> String {
-    let [a, b] = backends.map(Backend::url);
+fn file(backends: [&McpBackend; 2], sections: &str) -> String {
+    let [a, b] = backends.map(McpBackend::url);
     format!(
         "name: x\n{sections}outgoingAuth:\n  source: inline\n  backends:\n    \
          a: {{type: upstream_inject, upstreamInject: {{providerName: corp}}}}\n    \
@@ -32,12 +33,11 @@ fn call(port: u16, client: &Client, tool: &str) -> crate::http::Answer {
     ask(port, Some(&client.access), "tools/call", &json!({"name": tool, "arguments": {}}))
 }
 
-fn bearers(backend: &Backend) -> Vec<String> {
-    let heads = backend.heads();
-    let calls = heads.iter().filter(|head| head.contains("mcp-method: tools/call"));
-    let bearer = |head: &String| {
-        let line = head.lines().find_map(|line| line.strip_prefix("authorization: bearer "));
-        line.unwrap_or_default().to_owned()
+fn bearers(backend: &McpBackend) -> Vec<String> {
+    let requests = backend.requests();
+    let calls = requests.iter().filter(|it| it.message()["method"] == "tools/call");
+    let bearer = |it: &RecordedRequest| {
+        it.header("authorization").strip_prefix("Bearer ").unwrap_or_default().to_owned()
     };
     calls.map(bearer).collect()
 }
@@ -45,7 +45,8 @@ fn bearers(backend: &Backend) -> Vec<String> {
 #[test]
 fn client_logs_in_and_backends_receive_user_tokens() {
     let (corp, git) = (Provider::start("corp", HOUR), Provider::start("git", HOUR));
-    let (folder, a, b) = (Folder::new(), Backend::start(&["x"]), Backend::start(&["y"]));
+    let (folder, a, b) =
+        (Folder::new(), McpBackend::stateless(&["x"]), McpBackend::stateless(&["y"]));
     let path = folder.write("vmcp.yaml", &file([&a, &b], &sections(&[&corp, &git], "")));
     let (server, port) = ServerProcess::serve(&path, &[]);
     let refused = ask(port, None, "tools/list", &json!({}));
@@ -92,7 +93,8 @@ fn limits_registrations_per_address_behind_trusted_proxy() {
 #[test]
 fn revoked_session_ends_only_own_streams_and_tokens() {
     let (corp, git) = (Provider::start("corp", HOUR), Provider::start("git", HOUR));
-    let (folder, a, b) = (Folder::new(), Backend::start(&["x"]), Backend::start(&["y"]));
+    let (folder, a, b) =
+        (Folder::new(), McpBackend::stateless(&["x"]), McpBackend::stateless(&["y"]));
     let path = folder.write("vmcp.yaml", &file([&a, &b], &sections(&[&corp, &git], "")));
     let (_server, port) = ServerProcess::serve(&path, &[]);
     let (client, other) = (Client::logged_in(port), Client::logged_in(port));
@@ -119,7 +121,8 @@ fn revoked_session_ends_only_own_streams_and_tokens() {
 fn refreshes_provider_tokens_and_requests_relogin_when_refused() {
     // One that lives shorter than the time before the end at which it is refreshed.
     let (corp, git) = (Provider::start("corp", HOUR), Provider::start("git", 2));
-    let (folder, a, b) = (Folder::new(), Backend::start(&["x"]), Backend::start(&["y"]));
+    let (folder, a, b) =
+        (Folder::new(), McpBackend::stateless(&["x"]), McpBackend::stateless(&["y"]));
     let path = folder.write("vmcp.yaml", &file([&a, &b], &sections(&[&corp, &git], "")));
     let (_server, port) = ServerProcess::serve(&path, &[]);
     let mut client = Client::logged_in(port);
@@ -140,7 +143,8 @@ fn refreshes_provider_tokens_and_requests_relogin_when_refused() {
 #[test]
 fn refreshes_rejected_token_once_for_concurrent_calls() {
     let (corp, git) = (Provider::start("corp", HOUR), Provider::start("git", HOUR));
-    let (folder, a, b) = (Folder::new(), Backend::start(&["x"]), Backend::of(true, &["y"]));
+    let (folder, a, b) =
+        (Folder::new(), McpBackend::stateless(&["x"]), McpBackend::stateful(&["y"]));
     let path = folder.write("vmcp.yaml", &file([&a, &b], &sections(&[&corp, &git], "")));
     let (_server, port) = ServerProcess::serve(&path, &[]);
     let client = Client::logged_in(port);
@@ -150,7 +154,7 @@ fn refreshes_rejected_token_once_for_concurrent_calls() {
     };
 
     // The backend rejects the token before it expires. Callers see no error, and the provider gets one refresh request.
-    b.refuses("git-access-1");
+    b.reject_token("git-access-1");
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| assert_eq!(text(&call(port, &client, "b_y").message()), "done"));
@@ -160,7 +164,7 @@ fn refreshes_rejected_token_once_for_concurrent_calls() {
     assert_eq!(text(&call(port, &client, "b_y").message()), "done");
 
     // One that takes no token at all is not asked for ever, nor is the provider.
-    b.refuses("git-access-2");
+    b.reject_token("git-access-2");
     let refused = call(port, &client, "b_y").message();
     assert!(refused.to_string().contains("401"), "{refused}");
     assert_eq!(refreshes(&git), 1);
@@ -168,7 +172,7 @@ fn refreshes_rejected_token_once_for_concurrent_calls() {
     // If the grant is invalid, the user has to log in again. The other backend is unaffected.
     corp.forgets();
     assert_eq!(text(&call(port, &client, "a_x").message()), "done");
-    a.refuses("corp-access-1");
+    a.reject_token("corp-access-1");
     let refused = call(port, &client, "a_x");
     assert_eq!(refused.status, 401);
     assert!(refused.header("www-authenticate").unwrap().contains("resource_metadata="));
@@ -177,7 +181,8 @@ fn refreshes_rejected_token_once_for_concurrent_calls() {
 #[test]
 fn reload_keeps_sessions_and_rotates_valid_keys() {
     let (corp, git) = (Provider::start("corp", HOUR), Provider::start("git", HOUR));
-    let (folder, a, b) = (Folder::new(), Backend::start(&["x"]), Backend::start(&["y"]));
+    let (folder, a, b) =
+        (Folder::new(), McpBackend::stateless(&["x"]), McpBackend::stateless(&["y"]));
     let one = folder.write("one.pem", &signing_key());
     let two = folder.write("two.pem", &signing_key());
     let hmac = folder.write("hmac", &"0123456789abcdef".repeat(2));
@@ -396,7 +401,7 @@ fn exchanges_token_of_first_or_named_provider() {
     let exchange = Provider::start("exchange", HOUR);
     for (named, subject) in [("", "corp-access-1"), (", subjectProviderName: git", "git-access-2")]
     {
-        let (folder, a) = (Folder::new(), Backend::start(&["x"]));
+        let (folder, a) = (Folder::new(), McpBackend::stateless(&["x"]));
         let (own, url, at) = (sections(&[&corp, &git], ""), a.url(), exchange.token_url());
         let text = format!(
             "name: x\n{own}outgoingAuth: {{source: inline, default: {{type: token_exchange, \
@@ -417,7 +422,7 @@ fn aws_receives_token_of_first_or_named_provider() {
     let (corp, git) = (Provider::start("corp", HOUR), Provider::start("git", HOUR));
     let sts = Provider::start("sts", HOUR);
     for (named, token) in [("", "corp-access-"), (", subjectProviderName: git", "git-access-")] {
-        let (folder, a) = (Folder::new(), Backend::start(&["x"]));
+        let (folder, a) = (Folder::new(), McpBackend::stateless(&["x"]));
         let (own, url) = (sections(&[&corp, &git], ""), a.url());
         let text = format!(
             "name: x\n{own}outgoingAuth: {{source: inline, default: {{type: aws_sts, awsSts: \
@@ -445,7 +450,7 @@ fn aws_receives_token_of_first_or_named_provider() {
 fn policies_read_claims_of_primary_provider() {
     let (corp, speaking) = (Provider::start("corp", HOUR), Provider::start("speaking", HOUR));
     for (primary, listed) in [(", primaryUpstreamProvider: speaking", 1), ("", 0)] {
-        let (folder, a) = (Folder::new(), Backend::start(&["x"]));
+        let (folder, a) = (Folder::new(), McpBackend::stateless(&["x"]));
         let (own, url) = (sections(&[&corp, &speaking], ""), a.url());
         let own = own.replace(
             "authServer:",
@@ -491,7 +496,7 @@ fn streams(port: u16, token: &str) -> [Answer; 3] {
 #[test]
 fn tightened_policies_end_streams_of_denied_callers() {
     let (corp, speaking) = (Provider::start("corp", HOUR), Provider::start("speaking", HOUR));
-    let (folder, a) = (Folder::new(), Backend::start(&["x"]));
+    let (folder, a) = (Folder::new(), McpBackend::stateless(&["x"]));
     let (own, url) = (sections(&[&corp, &speaking], ""), a.url());
     let text = |policy: &str, more: &str| {
         let authz = format!(
@@ -552,7 +557,8 @@ fn shown(port: u16, is_so: impl Fn(&serde_json::Value) -> bool) -> serde_json::V
 #[test]
 fn status_shows_store_and_provider_health() {
     let (corp, git) = (Provider::start("corp", HOUR), Provider::start("git", 2));
-    let (folder, a, b) = (Folder::new(), Backend::start(&["x"]), Backend::start(&["y"]));
+    let (folder, a, b) =
+        (Folder::new(), McpBackend::stateless(&["x"]), McpBackend::stateless(&["y"]));
     let own = sections(&[&corp, &git], "");
     let away = "  - {name: away, type: oidc, oidcConfig: {issuerUrl: \"https://127.0.0.1:9\", clientId: x}}\n";
     let path = folder.write("vmcp.yaml", &file([&a, &b], &own));
@@ -586,7 +592,8 @@ fn status_shows_store_and_provider_health() {
 #[test]
 fn inspect_shows_the_store_and_the_providers() {
     let corp = Provider::start("corp", HOUR);
-    let (folder, a, b) = (Folder::new(), Backend::start(&["x"]), Backend::start(&["y"]));
+    let (folder, a, b) =
+        (Folder::new(), McpBackend::stateless(&["x"]), McpBackend::stateless(&["y"]));
     let away = "  - {name: git, type: oidc, oidcConfig: {issuerUrl: \"https://127.0.0.1:9\", clientId: x}}\n";
     let own = format!("{}{away}", sections(&[&corp], ""));
     let path = folder.write("vmcp.yaml", &file([&a, &b], &own));
@@ -617,7 +624,8 @@ fn inspect_shows_the_store_and_the_providers() {
 #[test]
 fn telemetry_covers_endpoints_by_route() {
     let corp = Provider::start("corp", HOUR);
-    let (folder, a, b) = (Folder::new(), Backend::start(&["x"]), Backend::start(&["y"]));
+    let (folder, a, b) =
+        (Folder::new(), McpBackend::stateless(&["x"]), McpBackend::stateless(&["y"]));
     let collector = crate::collector::Collector::start();
     let own = sections(&[&corp], "");
     let url = collector.url();

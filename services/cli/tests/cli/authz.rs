@@ -1,8 +1,8 @@
 //! `vmcp authz explain`.
 
 use serde_json::{Value, json};
+use vmcp_test_support::McpBackend;
 
-use crate::backend::Backend;
 use crate::program::{CommandOutput, Folder, vmcp};
 
 const POLICIES: &str = r#"
@@ -16,7 +16,7 @@ const POLICIES: &str = r#"
 struct TestEnv {
     folder: Folder,
     file: String,
-    _backend: Backend,
+    _backend: McpBackend,
 }
 
 impl TestEnv {
@@ -27,7 +27,7 @@ impl TestEnv {
     }
 
     fn with(section: &str) -> Self {
-        let (folder, backend) = (Folder::new(), Backend::start(&["pay", "drop", "look"]));
+        let (folder, backend) = (Folder::new(), McpBackend::stateless(&["pay", "drop", "look"]));
         let text = format!(
             "name: x\n{section}\naggregation: {{tools: [{{workload: a, overrides: {{look: \
              {{annotations: {{readOnlyHint: true}}}}}}}}]}}\n\
@@ -210,8 +210,8 @@ fn backend_and_generation_decide() {
 "#;
     let (folder, a, b) = (
         Folder::new(),
-        Backend::of_both(&["old", "same"], &["new", "same"]),
-        Backend::start(&["x"]),
+        McpBackend::both(&["old", "same"], &["new", "same"]),
+        McpBackend::stateless(&["x"]),
     );
     let text = format!(
         "name: x\nincomingAuth:\n authz:\n  type: cedar\n  policies: {policies} type: local\n\

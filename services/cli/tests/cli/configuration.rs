@@ -1,8 +1,9 @@
 //! Effects of the configuration's keys.
 
+use http::Method;
 use serde_json::json;
+use vmcp_test_support::McpBackend;
 
-use crate::backend::Backend;
 use crate::http::{get, request};
 use crate::mcp::{Stateful, Stateless, text};
 use crate::program::{Folder, ServerProcess, vmcp};
@@ -37,7 +38,7 @@ fn serve_rejects_sections_without_runtime() {
 #[test]
 fn anonymous_clients_are_served() {
     let folder = Folder::new();
-    let backend = Backend::start(&["x"]);
+    let backend = McpBackend::stateless(&["x"]);
     let file = folder.write("vmcp.yaml", &with(&backend, ""));
     let (_server, port) = ServerProcess::serve(&file, &[]);
     assert_eq!(Stateful::open(port).tools(), ["a_x"]);
@@ -47,7 +48,7 @@ fn anonymous_clients_are_served() {
 #[test]
 fn sends_no_credentials_to_backends() {
     let folder = Folder::new();
-    let backend = Backend::start(&["x"]);
+    let backend = McpBackend::stateless(&["x"]);
     let outgoing = "outgoingAuth: {source: inline, default: {type: unauthenticated}, \
                     backends: {a: {type: unauthenticated}}}\n";
     let file = folder.write("vmcp.yaml", &with(&backend, outgoing));
@@ -74,32 +75,31 @@ fn sends_no_credentials_to_backends() {
     }});
     let answer = request(port, "POST", "/mcp", &headers, &message.to_string());
     assert_eq!(text(&answer.message()), "done");
-    let heads = backend.heads();
-    assert!(heads.iter().filter(|head| head.contains("mcp-method: tools/call")).count() >= 2);
-    for head in heads {
-        assert!(!head.contains("hunter2") && !head.contains("authorization"), "{head}");
+    assert!(backend.count("tools/call") >= 2);
+    for request in backend.requests() {
+        let text = request.text();
+        assert!(!text.contains("hunter2") && !text.contains("authorization"), "{text}");
     }
 }
 
 #[test]
 fn uses_configured_backend_transport() {
     let folder = Folder::new();
-    for (transport, line) in
-        [("sse", "get /mcp http/1.1"), ("streamable-http", "post /mcp http/1.1")]
-    {
-        let backend = Backend::start(&["x"]);
+    for (transport, method) in [("sse", Method::GET), ("streamable-http", Method::POST)] {
+        let backend = McpBackend::stateless(&["x"]);
         let url = backend.url();
         let text =
             format!("{ANONYMOUS}backends: [{{name: a, url: \"{url}\", transport: {transport}}}]\n");
         vmcp(&["validate", "--connect", "--config", &folder.write("vmcp.yaml", &text)]);
-        assert!(backend.heads()[0].starts_with(line), "{:?}", backend.heads());
+        let first = &backend.requests()[0];
+        assert_eq!((&first.method, &*first.path), (&method, "/mcp"));
     }
 }
 
 #[test]
 fn partial_failure_mode_decides_incomplete_lists() {
     let folder = Folder::new();
-    let backend = Backend::start(&["x"]);
+    let backend = McpBackend::stateless(&["x"]);
     for mode in ["fail", "best_effort"] {
         let more = "- {name: gone, url: \"http://127.0.0.1:1/mcp\", transport: streamable-http}\n";
         let text = with(&backend, "")
@@ -138,7 +138,7 @@ fn logs_debug_events_only_when_configured() {
 #[test]
 fn status_and_inspect_show_names_metadata_and_types() {
     let folder = Folder::new();
-    let backend = Backend::start(&["x"]);
+    let backend = McpBackend::stateless(&["x"]);
     let url = backend.url();
     let file = folder.write(
         "vmcp.yaml",
@@ -168,7 +168,7 @@ fn status_and_inspect_show_names_metadata_and_types() {
 }
 
 /// A configuration with one backend, `a`.
-fn with(backend: &Backend, more: &str) -> String {
+fn with(backend: &McpBackend, more: &str) -> String {
     let url = backend.url();
     format!(
         "{ANONYMOUS}{more}backends:\n- {{name: a, url: \"{url}\", transport: streamable-http}}\n"

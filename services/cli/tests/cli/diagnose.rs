@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use serde_json::{Value, json};
+use vmcp_test_support::McpBackend;
 
-use crate::backend::Backend;
 use crate::http::get;
 use crate::program::{CommandOutput, Folder, ServerProcess, vmcp, vmcp_with};
 
@@ -100,8 +100,8 @@ fn wrong_transports_and_paths_are_named() {
     let told = message(&file(&format!("http://127.0.0.1:{}/sse", sse.port), "streamable-http", ""));
     assert!(told.contains("the server uses HTTP+SSE: set transport: sse"), "{told}");
     // And the other way round.
-    let streamable = Backend::of(true, &["x"]);
-    for backend in [streamable, Backend::start(&["x"])] {
+    let streamable = McpBackend::stateful(&["x"]);
+    for backend in [streamable, McpBackend::stateless(&["x"])] {
         let told = message(&file(&backend.url(), "sse", ""));
         let remedy = "the server uses streamable HTTP: set transport: streamable-http";
         assert!(told.contains(remedy), "{told}");

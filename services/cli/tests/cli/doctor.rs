@@ -3,14 +3,14 @@
 use std::net::TcpListener;
 
 use serde_json::Value;
+use vmcp_test_support::McpBackend;
 
-use crate::backend::Backend;
 use crate::issuer::Issuer;
 use crate::login::{Provider, sections};
 use crate::program::{Folder, ServerProcess, vmcp};
 
-fn serve(section: &str) -> (Folder, Backend, ServerProcess, String) {
-    let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
+fn serve(section: &str) -> (Folder, McpBackend, ServerProcess, String) {
+    let (folder, backend) = (Folder::new(), McpBackend::stateless(&["x"]));
     let url = backend.url();
     let config = format!(
         "name: x\n{section}backends:\n- {{name: a, url: \"{url}\", transport: streamable-http}}\n"
@@ -22,7 +22,7 @@ fn serve(section: &str) -> (Folder, Backend, ServerProcess, String) {
 #[test]
 fn every_client_discovers_embedded_authorization_server() {
     let (corp, folder, backend) =
-        (Provider::start("corp", 3600), Folder::new(), Backend::start(&["x"]));
+        (Provider::start("corp", 3600), Folder::new(), McpBackend::stateless(&["x"]));
     // The address of the server is in what clients compare.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
     let own = format!("\"http://localhost:{port}");

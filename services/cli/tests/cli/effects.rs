@@ -3,15 +3,15 @@
 use serde_json::{Value, json};
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
+use vmcp_test_support::McpBackend;
 
-use crate::backend::Backend;
 use crate::collector::private_authority;
 use crate::http::get;
 use crate::mcp::{Stateful, Stateless};
 use crate::program::{Folder, ServerProcess, vmcp};
 
 /// A server in front of `a` and `b`, when it knows what they offer.
-fn serve(a: &Backend, b: &Backend, aggregation: &str) -> (ServerProcess, u16, Folder) {
+fn serve(a: &McpBackend, b: &McpBackend, aggregation: &str) -> (ServerProcess, u16, Folder) {
     let folder = Folder::new();
     let text = format!(
         "name: x\nincomingAuth: {{type: anonymous}}\naggregation: {aggregation}\nbackends:\n\
@@ -38,7 +38,7 @@ fn conflicts(port: u16) -> Vec<(Value, Value, String)> {
 
 #[test]
 fn lists_tools_by_overrides_and_filters() {
-    let (a, b) = (Backend::start(&["x", "y", "z"]), Backend::start(&["x"]));
+    let (a, b) = (McpBackend::stateless(&["x", "y", "z"]), McpBackend::stateless(&["x"]));
     // Each annotation has other values on the two tools than any other annotation.
     let aggregation = "{tools: [{workload: b, excludeAll: true}, {workload: a, filter: [new, y], overrides: {\
         x: {name: new, description: words, annotations: {title: T, readOnlyHint: true, destructiveHint: false, \
@@ -56,8 +56,7 @@ fn lists_tools_by_overrides_and_filters() {
     let listed = Stateful::open(port).ask("tools/list", &json!({}));
     assert_eq!(listed["result"]["tools"], expected);
     Stateless(port).call("a_new", &json!({}));
-    let (_, called) =
-        a.requests().into_iter().rfind(|(head, _)| head.contains("tools/call")).unwrap();
+    let called = a.messages().into_iter().rfind(|it| it["method"] == "tools/call").unwrap();
     assert_eq!(called["params"]["name"], "x");
     for hidden in ["a_z", "b_x"] {
         assert_eq!(Stateless(port).call(hidden, &json!({}))["error"]["code"], -32602);
@@ -66,14 +65,14 @@ fn lists_tools_by_overrides_and_filters() {
 
 #[test]
 fn hides_all_tools_when_configured() {
-    let (a, b) = (Backend::start(&["x"]), Backend::start(&["x"]));
+    let (a, b) = (McpBackend::stateless(&["x"]), McpBackend::stateless(&["x"]));
     let (_server, port, _folder) = serve(&a, &b, "{excludeAllTools: true}");
     assert!(Stateless(port).tools().is_empty());
 }
 
 #[test]
 fn resolves_conflicts_as_configured() {
-    let (a, b) = (Backend::start(&["x", "y"]), Backend::start(&["x"]));
+    let (a, b) = (McpBackend::stateless(&["x", "y"]), McpBackend::stateless(&["x"]));
     let (_server, port, _folder) =
         serve(&a, &b, "{conflictResolutionConfig: {prefixFormat: \"v.{workload}-\"}}");
     assert_eq!(Stateless(port).tools(), ["v.a-x", "v.a-y", "v.b-x"]);
@@ -96,8 +95,8 @@ fn resolves_conflicts_as_configured() {
 
 #[test]
 fn trusts_backend_by_configured_ca_bundle() {
-    let backend = Backend::start(&["x"]);
-    let (port, authority) = encrypted(backend.port);
+    let backend = McpBackend::stateless(&["x"]);
+    let (port, authority) = encrypted(backend.port());
     let folder = Folder::new();
     let bundle = folder.write("ca.pem", &authority);
     for (named, code, offers) in [

@@ -4,8 +4,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 
 use serde_json::json;
+use vmcp_test_support::McpBackend;
 
-use crate::backend::Backend;
 use crate::http::request;
 use crate::issuer::Issuer;
 use crate::mcp::{Stateful, text as text_of};
@@ -183,7 +183,7 @@ const POLICIES: &str =
     ", authz: {type: cedar, policies: [\"permit(principal, action, resource);\"]}";
 
 /// A configuration with `/metrics` and these policies.
-fn measured(backend: &Backend, authz: &str) -> String {
+fn measured(backend: &McpBackend, authz: &str) -> String {
     format!(
         "name: x\nincomingAuth: {{type: anonymous{authz}}}\ntelemetry: {{enablePrometheusMetricsPath: true}}\n\
          backends: [{{name: a, url: \"{}\", transport: streamable-http}}]\n",
@@ -193,7 +193,7 @@ fn measured(backend: &Backend, authz: &str) -> String {
 
 #[test]
 fn metrics_name_no_tools_that_policies_may_hide() {
-    let (folder, backend) = (Folder::new(), Backend::start(&["secret"]));
+    let (folder, backend) = (Folder::new(), McpBackend::stateless(&["secret"]));
     let token = folder.write("token", "0123456789abcdef0123");
     let text = |authz: &str| measured(&backend, authz);
     for (authz, arguments, shown) in [
@@ -214,7 +214,7 @@ fn metrics_name_no_tools_that_policies_may_hide() {
 
 #[test]
 fn metrics_drop_names_once_policies_may_hide_tools() {
-    let (folder, backend) = (Folder::new(), Backend::start(&["secret"]));
+    let (folder, backend) = (Folder::new(), McpBackend::stateless(&["secret"]));
     let file = folder.write("vmcp.yaml", &measured(&backend, ""));
     let (server, port) = ServerProcess::serve(&file, &[]);
     let metrics = || {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde_json::json;
 use tokio::time::Instant;
+use vmcp_test_support::McpBackend;
 
-use crate::backend::Backend;
 use crate::http::request;
 use crate::mcp::{Stateless, text};
 use crate::program::{Folder, ServerProcess};
@@ -18,7 +18,7 @@ const KB: usize = 1000;
 const LARGEST: usize = 1000 * KB;
 const BUDGET: usize = 10 * LARGEST;
 
-fn config(backend: &Backend) -> String {
+fn config(backend: &McpBackend) -> String {
     format!(
         "name: x\nincomingAuth: {{type: anonymous}}\nbackends: [{{name: a, url: \"{}\", transport: streamable-http}}]\n\
          telemetry: {{enablePrometheusMetricsPath: true}}\n",
@@ -86,7 +86,7 @@ fn memory(pid: u32) -> usize {
 
 #[test]
 fn unfinished_bodies_do_not_block_other_clients() {
-    let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
+    let (folder, backend) = (Folder::new(), McpBackend::stateless(&["x"]));
     let file = folder.write("vmcp.yaml", &config(&backend));
     let (budget, largest) = (BUDGET.to_string(), LARGEST.to_string());
     let limits = ["--max-buffered-bytes", &budget, "--max-message-bytes", &largest];

@@ -2,17 +2,18 @@
 
 use std::time::Duration;
 
+use http::StatusCode;
 use serde_json::Value;
 use tokio::time::Instant;
+use vmcp_test_support::McpBackend;
+use vmcp_test_support::mcp_backend::Behavior;
 
-use crate::backend::Backend;
 use crate::http::{get, request};
 use crate::mcp::Stateless;
 use crate::program::{Folder, ServerProcess, vmcp};
-use crate::stateful_backend::{Behavior, StatefulBackend};
 
 /// A configuration with the backend `a`.
-fn config(keeper: &StatefulBackend, failures: &str) -> String {
+fn config(keeper: &McpBackend, failures: &str) -> String {
     let url = keeper.url();
     format!(
         "name: x\nincomingAuth: {{type: anonymous}}\nbackends: [{{name: a, url: \"{url}\", \
@@ -50,14 +51,14 @@ fn until_status(port: u16, status: &str) -> Value {
 
 #[test]
 fn marks_dead_backend_unavailable_until_recovery() {
-    let (folder, keeper) = (Folder::new(), StatefulBackend::start());
+    let (folder, mut keeper) = (Folder::new(), McpBackend::stateful(&["x"]));
     let strict = folder.write("strict.yaml", &config(&keeper, &checks("200ms", "150ms", 3)));
     let (server, port) = ServerProcess::serve(&strict, &[]);
     let patient = folder.write("patient.yaml", &config(&keeper, &checks("200ms", "150ms", 1000)));
     let (_patient, patient) = ServerProcess::serve(&patient, &[]);
     until_status(port, "ready");
     until_status(patient, "ready");
-    keeper.die();
+    keeper.stop();
     let shown = until_status(port, "unavailable");
     let checks = &shown["checks"];
     assert!(checks["consecutive_failures"].as_u64().unwrap() >= 3, "{shown}");
@@ -77,7 +78,7 @@ fn marks_dead_backend_unavailable_until_recovery() {
         backend(patient)["checks"]["consecutive_failures"].as_u64() > Some(4)
     });
     assert_ne!(backend(patient)["status"], "unavailable", "a thousand failures are not there yet");
-    keeper.rise();
+    keeper.restart();
     let shown = until_status(port, "ready");
     assert_eq!(shown["checks"]["consecutive_failures"], 0);
     assert_eq!(Stateless(port).tools(), ["a_x"]);
@@ -89,7 +90,7 @@ fn marks_dead_backend_unavailable_until_recovery() {
 
 #[test]
 fn times_out_checks_of_hung_backend() {
-    let (folder, keeper) = (Folder::new(), StatefulBackend::start());
+    let (folder, keeper) = (Folder::new(), McpBackend::stateful(&["x"]));
     let file = folder.write("vmcp.yaml", &config(&keeper, &checks("1s", "300ms", 2)));
     let (_server, port) = ServerProcess::serve(&file, &[]);
     until_status(port, "ready");
@@ -102,11 +103,11 @@ fn times_out_checks_of_hung_backend() {
 
 #[test]
 fn reports_backend_with_401_as_unauthenticated() {
-    let (folder, keeper) = (Folder::new(), StatefulBackend::start());
+    let (folder, keeper) = (Folder::new(), McpBackend::stateful(&["x"]));
     let file = folder.write("vmcp.yaml", &config(&keeper, &checks("200ms", "150ms", 2)));
     let (_server, port) = ServerProcess::serve(&file, &[]);
     until_status(port, "ready");
-    keeper.set_behavior(Behavior::Unauthorized);
+    keeper.set_behavior(Behavior::Status(StatusCode::UNAUTHORIZED));
     let shown = until_status(port, "unauthenticated");
     assert_eq!(shown["checks"]["last_error"]["kind"], "unauthorized", "{shown}");
     assert_eq!(get(port, "/api/backends/health")["summary"]["unauthenticated"], 1);
@@ -114,36 +115,36 @@ fn reports_backend_with_401_as_unauthenticated() {
 
 #[test]
 fn makes_fifty_checks_in_one_session() {
-    let (folder, keeper) = (Folder::new(), StatefulBackend::start());
+    let (folder, keeper) = (Folder::new(), McpBackend::stateful(&["x"]));
     // Shorter than the idle timeout of connections, with a margin for a busy machine.
     let file = folder.write("vmcp.yaml", &config(&keeper, &checks("100ms", "99ms", 1000)));
     let (server, port) = ServerProcess::serve(&file, &[]);
     until_status(port, "ready");
-    until("fifty checks", || keeper.pings() >= 50);
+    until("fifty checks", || keeper.count("ping") >= 50);
     // A check that a busy machine gave up takes its connection with it, and can take the session.
-    until("one session", || keeper.sessions().0 == 1);
-    assert!(keeper.sessions().1 < 10, "{:?} sessions", keeper.sessions());
+    until("one session", || keeper.open_sessions() == 1);
+    assert!(keeper.all_sessions() < 10, "{} sessions", keeper.all_sessions());
     assert!(keeper.connections() < 10, "{} connections", keeper.connections());
     server.stop();
-    assert_eq!(keeper.sessions().0, 0, "nothing is left behind");
+    assert_eq!(keeper.open_sessions(), 0, "nothing is left behind");
 }
 
 #[test]
 fn reloaded_check_interval_keeps_session() {
-    let (folder, keeper) = (Folder::new(), StatefulBackend::start());
+    let (folder, keeper) = (Folder::new(), McpBackend::stateful(&["x"]));
     let file = folder.write("vmcp.yaml", &config(&keeper, &checks("1h", "10s", 3)));
     let (server, port) = ServerProcess::serve(&file, &[]);
     until_status(port, "ready");
-    assert_eq!(keeper.pings(), 0);
+    assert_eq!(keeper.count("ping"), 0);
     folder.write("vmcp.yaml", &config(&keeper, &checks("100ms", "99ms", 1000)));
     server.signal("HUP");
-    until("some checks", || keeper.pings() > 3);
-    until("one session", || keeper.sessions().0 == 1);
+    until("some checks", || keeper.count("ping") > 3);
+    until("one session", || keeper.open_sessions() == 1);
 }
 
 #[test]
 fn rejects_status_reporting_interval_outside_operator() {
-    let (folder, keeper) = (Folder::new(), StatefulBackend::start());
+    let (folder, keeper) = (Folder::new(), McpBackend::stateful(&["x"]));
     let file = folder.write("vmcp.yaml", &config(&keeper, "statusReportingInterval: 10s"));
     let ended = vmcp(&["serve", "--port", "0", "--config", &file]);
     assert_eq!(ended.code, 1, "{ended:?}");
@@ -177,7 +178,7 @@ fn becomes_ready_after_first_backend_checks() {
 
 #[test]
 fn health_reflects_partial_failure_mode() {
-    let (folder, there) = (Folder::new(), Backend::start(&["x"]));
+    let (folder, there) = (Folder::new(), McpBackend::stateless(&["x"]));
     for (mode, healthy) in [("fail", false), ("best_effort", true)] {
         // Nothing listens on port 1.
         let text = format!(

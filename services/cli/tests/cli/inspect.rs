@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
+use vmcp_test_support::McpBackend;
 
-use crate::backend::Backend;
 use crate::http::get;
 use crate::mcp::Stateless;
 use crate::program::{CommandOutput, Folder, ServerProcess, vmcp};
@@ -11,20 +11,22 @@ fn inspect(text: &str, arguments: &[&str]) -> CommandOutput {
     vmcp(&[&["inspect", "-c", &file][..], arguments].concat())
 }
 
-fn configuration(aggregation: &str) -> String {
-    let (one, two) = (Backend::start(&["x", "y", "z"]), Backend::start(&["x"]));
-    format!(
+/// Inspects two backends with this aggregation.
+fn inspect_two(aggregation: &str, arguments: &[&str]) -> CommandOutput {
+    let (one, two) = (McpBackend::stateless(&["x", "y", "z"]), McpBackend::stateless(&["x"]));
+    let text = format!(
         "name: x\nincomingAuth: {{type: anonymous}}\naggregation: {aggregation}\nbackends:\n\
          - {{name: one, url: \"{}\", transport: streamable-http}}\n\
          - {{name: two, url: \"{}\", transport: streamable-http}}\n",
         one.url(),
         two.url()
-    )
+    );
+    inspect(&text, arguments)
 }
 
 /// Of each entry: name, backend, original name, whether it is shown and why not.
 fn entries(aggregation: &str) -> Vec<String> {
-    let ended = inspect(&configuration(aggregation), &["-o", "json"]);
+    let ended = inspect_two(aggregation, &["-o", "json"]);
     assert_eq!(ended.code, 0, "{ended:?}");
     let json: Value = serde_json::from_str(&ended.out).unwrap();
     let entry = |entry: &Value| {
@@ -82,7 +84,7 @@ fn shows_lost_names_with_conflict() {
 
 #[test]
 fn prints_text_as_table() {
-    let ended = inspect(&configuration("{tools: [{workload: two, excludeAll: true}]}"), &[]);
+    let ended = inspect_two("{tools: [{workload: two, excludeAll: true}]}", &[]);
     assert_eq!((ended.code, &*ended.err), (0, ""));
     let line = |start: &str| {
         let mut lines = ended.out.lines();
@@ -102,7 +104,7 @@ fn prints_text_as_table() {
 
 #[test]
 fn shows_items_per_generation() {
-    let backend = Backend::of_both(&["x", "old"], &["x", "new", "newer"]);
+    let backend = McpBackend::both(&["x", "old"], &["x", "new", "newer"]);
     let text = format!(
         "name: x\nincomingAuth: {{type: anonymous}}\n\
          backends: [{{name: both, url: \"{}\", transport: streamable-http}}]\n",

@@ -1,13 +1,15 @@
 //! The log: formats, levels, and a line for what an operator has to know.
 
+use http::StatusCode;
 use serde_json::{Value, json};
+use vmcp_test_support::McpBackend;
+use vmcp_test_support::mcp_backend::Behavior;
 
-use crate::backend::Backend;
 use crate::mcp::{Stateful, Stateless};
 use crate::program::{Folder, ServerProcess};
 
-fn configuration(backends: &[(&str, &Backend)], rest: &str) -> String {
-    let one = |(name, backend): &(&str, &Backend)| {
+fn configuration(backends: &[(&str, &McpBackend)], rest: &str) -> String {
+    let one = |(name, backend): &(&str, &McpBackend)| {
         format!("- {{name: {name}, url: \"{}\", transport: streamable-http}}\n", backend.url())
     };
     let backends: String = backends.iter().map(one).collect();
@@ -20,7 +22,7 @@ fn json_line(line: &str) -> Value {
 
 #[test]
 fn logs_address_and_backends_at_start() {
-    let (folder, backend) = (Folder::new(), Backend::start(&["x", "y"]));
+    let (folder, backend) = (Folder::new(), McpBackend::stateless(&["x", "y"]));
     let gone = "- {name: gone, url: \"http://127.0.0.1:1/mcp\", transport: streamable-http}\n";
     let rest = "operational: {failureHandling: {partialFailureMode: best_effort}}\n";
     let text = configuration(&[("a", &backend)], &format!("{gone}{rest}"));
@@ -36,7 +38,7 @@ fn logs_address_and_backends_at_start() {
 
 #[test]
 fn logs_failed_call_as_one_line() {
-    let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
+    let (folder, backend) = (Folder::new(), McpBackend::stateless(&["x"]));
     let rest = "outgoingAuth: {source: inline, default: {type: header_injection, headerInjection: \
                 {headerName: Authorization, headerValue: Bearer canary}}}\n";
     let file = folder.write("vmcp.yaml", &configuration(&[("a", &backend)], rest));
@@ -44,7 +46,7 @@ fn logs_failed_call_as_one_line() {
     let session = Stateful::open(port);
     session.call("a_x", &json!({}));
     session.call("nothing", &json!({}));
-    backend.refuses("canary");
+    backend.reject_token("canary");
     let answer = session.call("a_x", &json!({}));
     assert_eq!(answer["error"]["code"], -32603, "{answer}");
     let (_, log) = server.stop();
@@ -64,12 +66,12 @@ fn logs_failed_call_as_one_line() {
 
 #[test]
 fn logs_open_circuit_as_one_line() {
-    let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
+    let (folder, backend) = (Folder::new(), McpBackend::stateless(&["x"]));
     let rest = "operational: {failureHandling: {circuitBreaker: {enabled: true, failureThreshold: 2, timeout: 1m}}}\n";
     let file = folder.write("vmcp.yaml", &configuration(&[("a", &backend)], rest));
     let (server, port) = ServerProcess::serve(&file, &[]);
     assert_eq!(Stateless(port).tools(), ["a_x"]);
-    backend.breaks(true);
+    backend.set_behavior(Behavior::Status(StatusCode::SERVICE_UNAVAILABLE));
     for _ in 0..4 {
         Stateless(port).ask("tools/call", &json!({"name": "a_x", "arguments": {}}));
     }
@@ -83,7 +85,7 @@ fn logs_open_circuit_as_one_line() {
 
 #[test]
 fn debug_shows_each_request_and_reload_its_changes() {
-    let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
+    let (folder, backend) = (Folder::new(), McpBackend::stateless(&["x"]));
     let file = folder.write("vmcp.yaml", &configuration(&[("a", &backend)], ""));
     let (server, port) = ServerProcess::serve(&file, &[]);
     Stateless(port).tools();
@@ -100,7 +102,7 @@ fn debug_shows_each_request_and_reload_its_changes() {
 
 #[test]
 fn applies_configured_log_format_and_filter() {
-    let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
+    let (folder, backend) = (Folder::new(), McpBackend::stateless(&["x"]));
     let file = folder.write("vmcp.yaml", &configuration(&[("a", &backend)], ""));
     let (server, _) = ServerProcess::serve(&file, &["--log-format", "text"]);
     let line = server.logs("started");

@@ -10,7 +10,6 @@ mod abuse;
 mod audit;
 mod auth_server;
 mod authz;
-mod backend;
 mod collector;
 mod configuration;
 #[cfg(feature = "demo")]
@@ -32,7 +31,6 @@ mod mcp;
 mod outgoing;
 mod program;
 mod reload;
-mod stateful_backend;
 mod telemetry;
 mod truncated;
 mod usage;

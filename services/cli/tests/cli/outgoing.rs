@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use http::StatusCode;
 use serde_json::{Value, json};
 use tokio::time::Instant;
+use vmcp_test_support::McpBackend;
+use vmcp_test_support::mcp_backend::Behavior;
 
-use crate::backend::Backend;
 use crate::http::get;
 use crate::incoming::ask;
 use crate::issuer::Issuer;
@@ -14,8 +16,8 @@ use crate::program::{Folder, ServerProcess, vmcp_with};
 
 const START: &str = "name: x\nincomingAuth: {type: anonymous}\n";
 
-fn backends(named: &[(&str, &Backend)]) -> String {
-    let one = |(name, backend): &(&str, &Backend)| {
+fn backends(named: &[(&str, &McpBackend)]) -> String {
+    let one = |(name, backend): &(&str, &McpBackend)| {
         format!("- {{name: {name}, url: \"{}\", transport: streamable-http}}\n", backend.url())
     };
     format!("backends:\n{}", named.iter().map(one).collect::<String>())
@@ -28,7 +30,7 @@ fn status(port: u16) -> Value {
 #[test]
 fn sends_backend_header_or_default_header() {
     let folder = Folder::new();
-    let (own, other) = (Backend::start(&["x"]), Backend::start(&["x"]));
+    let (own, other) = (McpBackend::stateless(&["x"]), McpBackend::stateless(&["x"]));
     let outgoing = "outgoingAuth:\n  source: inline\n  default: {type: header_injection, \
                     headerInjection: {headerName: X-Api-Key, headerValue: canary-default}}\n  \
                     backends: {own: {type: header_injection, headerInjection: {headerName: \
@@ -40,13 +42,13 @@ fn sends_backend_header_or_default_header() {
     let session = Stateful::open(port);
     assert_eq!(text(&session.call("own_x", &json!({}))), "done");
     assert_eq!(text(&session.call("other_x", &json!({}))), "done");
-    for head in own.heads() {
-        assert!(head.contains("authorization: bearer canary-own\r\n"), "{head}");
-        assert!(!head.contains("canary-default"), "{head}");
+    for request in own.requests() {
+        assert_eq!(request.header("authorization"), "Bearer canary-own");
+        assert!(!request.text().contains("canary-default"), "{request:?}");
     }
-    for head in other.heads() {
-        assert!(head.contains("x-api-key: canary-default\r\n"), "{head}");
-        assert!(!head.contains("canary-own"), "{head}");
+    for request in other.requests() {
+        assert_eq!(request.header("x-api-key"), "canary-default");
+        assert!(!request.text().contains("canary-own"), "{request:?}");
     }
     let shown = status(port);
     assert_eq!(shown["backends"][0]["auth_type"], "header_injection");
@@ -57,19 +59,19 @@ fn sends_backend_header_or_default_header() {
 #[test]
 fn headers_and_urls_read_listed_variables() {
     let folder = Folder::new();
-    let backend = Backend::start(&["x"]);
+    let backend = McpBackend::stateless(&["x"]);
     let text_of = format!(
         "{START}variables: [BACKEND_PORT, KEY]\nbackends:\n- name: a\n  url: \"http://127.0.0.1:${{BACKEND_PORT}}/mcp\"\n  \
          transport: streamable-http\n  headers: {{Authorization: \"Bearer ${{KEY}}\", X-Org: acme}}\n"
     );
     let file = folder.write("vmcp.yaml", &text_of);
-    let port_of = backend.port.to_string();
+    let port_of = backend.port().to_string();
     let variables = [("BACKEND_PORT", &*port_of), ("KEY", "canary")];
     let (server, port) = ServerProcess::serve_with(&file, &[], &variables);
     assert_eq!(text(&Stateful::open(port).call("a_x", &json!({}))), "done");
-    for head in backend.heads() {
-        assert!(head.contains("authorization: bearer canary\r\n"), "{head}");
-        assert!(head.contains("x-org: acme\r\n"), "{head}");
+    for request in backend.requests() {
+        assert_eq!(request.header("authorization"), "Bearer canary");
+        assert_eq!(request.header("x-org"), "acme");
     }
     let shown = status(port);
     assert_eq!(shown["backends"][0]["url"], "http://127.0.0.1:${BACKEND_PORT}/mcp");
@@ -99,7 +101,7 @@ fn headers_and_urls_read_listed_variables() {
 
 #[test]
 fn exchanges_each_callers_token_for_backend() {
-    let (folder, backend, issuer) = (Folder::new(), Backend::start(&["x"]), Issuer::start());
+    let (folder, backend, issuer) = (Folder::new(), McpBackend::stateless(&["x"]), Issuer::start());
     let outgoing = format!(
         "outgoingAuth:\n  source: inline\n  default:\n    type: token_exchange\n    tokenExchange:\n      \
          tokenUrl: \"{}/token\"\n      audience: tools\n      scopes: [read, write]\n      clientId: client\n      \
@@ -116,12 +118,11 @@ fn exchanges_each_callers_token_for_backend() {
         assert_eq!(listed["result"]["tools"][0]["name"], "a_x", "{listed}");
         let call = json!({"name": "a_x", "arguments": {}});
         assert_eq!(text(&ask(port, Some(&token), "tools/call", &call).message()), "done");
-        let heads = backend.heads();
-        let calls: Vec<_> = heads.iter().filter(|head| head.contains("tools/call")).collect();
-        let last = calls.last().unwrap();
-        assert!(last.contains(&format!("x-token: bearer for-{user}\r\n")), "{last}");
+        let mut requests = backend.requests().into_iter();
+        let last = requests.rfind(|it| it.message()["method"] == "tools/call").unwrap();
+        assert_eq!(last.header("x-token"), format!("Bearer for-{user}"));
     }
-    assert!(backend.heads().iter().all(|head| !head.contains("authorization:")));
+    assert!(backend.requests().iter().all(|request| request.header("authorization").is_empty()));
     let forms = issuer.forms();
     let of = |form: &str, pair: &str| form.split('&').any(|found| found == pair);
     let exchanges: Vec<_> = forms.iter().filter(|form| form.contains("subject_token=")).collect();
@@ -142,7 +143,7 @@ fn exchanges_each_callers_token_for_backend() {
 
 #[test]
 fn rejects_token_exchange_for_anonymous_callers() {
-    let (folder, theirs) = (Folder::new(), Backend::start(&["x"]));
+    let (folder, theirs) = (Folder::new(), McpBackend::stateless(&["x"]));
     let outgoing = "outgoingAuth: {source: inline, backends: {theirs: {type: token_exchange, tokenExchange: \
                     {tokenUrl: \"https://idp.test/token\"}}}}\n";
     let text_of = START.to_owned() + &backends(&[("theirs", &theirs)]) + outgoing;
@@ -243,7 +244,7 @@ fn reads_sts_endpoint_from_aws_variable() {
 #[test]
 fn opens_circuit_of_failing_backend_until_recovery() {
     let folder = Folder::new();
-    let backend = Backend::start(&["x"]);
+    let backend = McpBackend::stateless(&["x"]);
     let breaker = "operational: {failureHandling: {circuitBreaker: \
                    {enabled: true, failureThreshold: 2, timeout: 1s}}}\n";
     let text_of = START.to_owned() + &backends(&[("a", &backend)]) + breaker;
@@ -251,7 +252,7 @@ fn opens_circuit_of_failing_backend_until_recovery() {
     let session = Stateful::open(port);
     assert_eq!(text(&session.call("a_x", &json!({}))), "done");
     assert_eq!(status(port)["backends"][0]["circuit"]["state"], "closed");
-    backend.breaks(true);
+    backend.set_behavior(Behavior::Status(StatusCode::SERVICE_UNAVAILABLE));
     let mut refused = Value::Null;
     for _ in 0..20 {
         refused = session.call("a_x", &json!({}));
@@ -263,7 +264,7 @@ fn opens_circuit_of_failing_backend_until_recovery() {
     assert!(message.contains("backend a is unavailable: circuit open"), "{message}");
     let circuit = &status(port)["backends"][0]["circuit"];
     assert!(circuit["last_changed"].as_str().unwrap().ends_with('Z'), "{circuit}");
-    backend.breaks(false);
+    backend.set_behavior(Behavior::Normal);
     let patience = Instant::now() + Duration::from_secs(20);
     let mut back = false;
     while !back && Instant::now() < patience {
@@ -275,7 +276,7 @@ fn opens_circuit_of_failing_backend_until_recovery() {
 
 #[test]
 fn missing_credentials_do_not_make_tool_unknown() {
-    let (folder, backend, issuer) = (Folder::new(), Backend::start(&["x"]), Issuer::start());
+    let (folder, backend, issuer) = (Folder::new(), McpBackend::stateless(&["x"]), Issuer::start());
     // The token endpoint is unreachable, so the caller's list of tools is unknown.
     let outgoing = "outgoingAuth: {source: inline, default: {type: token_exchange, \
                     tokenExchange: {tokenUrl: \"http://127.0.0.1:1/token\", clientId: client}}}\n\

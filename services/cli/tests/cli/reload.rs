@@ -2,14 +2,14 @@ use std::os::unix::fs::symlink;
 use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
+use vmcp_test_support::McpBackend;
 
-use crate::backend::Backend;
 use crate::http::get;
 use crate::login::{Client, Provider, sections, signing_key};
 use crate::mcp::Stateless;
 use crate::program::{Folder, ServerProcess};
 
-fn configuration(names: &[&str], backend: &Backend) -> String {
+fn configuration(names: &[&str], backend: &McpBackend) -> String {
     let mut text = String::from("name: x\nincomingAuth: {type: anonymous}\nbackends:\n");
     for name in names {
         let url = backend.url();
@@ -25,7 +25,7 @@ fn outcome(port: u16) -> Value {
 
 #[test]
 fn applies_changed_file_within_two_seconds() {
-    let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
+    let (folder, backend) = (Folder::new(), McpBackend::stateless(&["x"]));
     let file = folder.write("vmcp.yaml", &configuration(&["a"], &backend));
     let (server, port) = ServerProcess::serve(&file, &[]);
     assert_eq!(Stateless(port).tools(), ["a_x"]);
@@ -39,7 +39,7 @@ fn applies_changed_file_within_two_seconds() {
 
 #[test]
 fn status_shows_reload_error_until_fixed() {
-    let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
+    let (folder, backend) = (Folder::new(), McpBackend::stateless(&["x"]));
     let file = folder.write("vmcp.yaml", &configuration(&["a"], &backend));
     let (server, port) = ServerProcess::serve(&file, &[]);
     folder.write("vmcp.yaml", "name: x\nbackend: []\n");
@@ -59,7 +59,7 @@ fn status_shows_reload_error_until_fixed() {
 
 #[test]
 fn sighup_reloads_before_next_poll() {
-    let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
+    let (folder, backend) = (Folder::new(), McpBackend::stateless(&["x"]));
     let file = folder.write("vmcp.yaml", &configuration(&["a"], &backend));
     let (server, port) = ServerProcess::serve(&file, &[]);
     server.signal("HUP");
@@ -69,7 +69,7 @@ fn sighup_reloads_before_next_poll() {
 
 #[test]
 fn retries_reload_after_transient_failure() {
-    let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
+    let (folder, backend) = (Folder::new(), McpBackend::stateless(&["x"]));
     let file = folder.write("vmcp.yaml", &configuration(&["a"], &backend));
     let (server, port) = ServerProcess::serve(&file, &[]);
     let log = folder.path("later/audit.jsonl");

@@ -7,14 +7,14 @@ use std::net::TcpStream;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use serde_json::json;
+use vmcp_test_support::McpBackend;
 
-use crate::backend::Backend;
 use crate::collector::{Collector, attribute};
 use crate::http::request;
 use crate::mcp::{Stateful, Stateless, text};
 use crate::program::{Folder, ServerProcess, vmcp, vmcp_with};
 
-fn config(backend: &Backend, telemetry: &str) -> String {
+fn config(backend: &McpBackend, telemetry: &str) -> String {
     let url = backend.url();
     format!(
         "name: x\nincomingAuth: {{type: anonymous}}\nbackends:\n- {{name: a, url: \"{url}\", transport: streamable-http}}\n\
@@ -32,7 +32,7 @@ fn metrics(port: u16) -> String {
 
 #[test]
 fn serves_metrics_only_when_enabled() {
-    let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
+    let (folder, backend) = (Folder::new(), McpBackend::stateless(&["x"]));
     let shown = folder.write("vmcp.yaml", &config(&backend, "enablePrometheusMetricsPath: true"));
     let (_server, port) = ServerProcess::serve(&shown, &[]);
     assert_eq!(text(&Stateless(port).call("a_x", &json!({}))), "done");
@@ -57,27 +57,29 @@ fn serves_metrics_only_when_enabled() {
 
 #[test]
 fn workers_reuse_own_backend_connections() {
-    let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
+    let (folder, backend) = (Folder::new(), McpBackend::stateless(&["x"]));
     let file = folder.write("vmcp.yaml", &config(&backend, "enablePrometheusMetricsPath: true"));
     let (_server, port) = ServerProcess::serve(&file, &["--threads", "2"]);
     let call = || assert_eq!(text(&Stateless(port).call("a_x", &json!({}))), "done");
     // One connection of the backend's background task, and one of each event loop. A client connection goes to the loop
-    // with the fewest connections, which may be the one that handled the last call.
-    let all = || metrics(port).contains("vmcp_backend_connections 3");
-    let both = (0..100).any(|_| {
+    // with the fewest connections, so waiting connections direct the calls to one loop and the other in turn.
+    let mut waiting = Vec::new();
+    while backend.connections() < 3 {
+        assert!(waiting.len() < 100, "one loop handles all calls");
+        waiting.push(TcpStream::connect(("127.0.0.1", port)).unwrap());
         call();
-        let _waiting = TcpStream::connect(("127.0.0.1", port)).unwrap();
-        call();
-        all()
-    });
-    assert!(both, "{}", metrics(port));
+    }
     (0..10).for_each(|_| call());
-    assert!(all(), "{}", metrics(port));
+    assert_eq!(backend.connections(), 3);
+    // Metrics are cached for a second, and not read before.
+    let metrics = metrics(port);
+    assert!(metrics.contains("vmcp_backend_connections 3"), "{metrics}");
 }
 
 #[test]
 fn exports_complete_traces_and_metrics_to_collector() {
-    let (folder, backend, collector) = (Folder::new(), Backend::start(&["x"]), Collector::start());
+    let (folder, backend, collector) =
+        (Folder::new(), McpBackend::stateless(&["x"]), Collector::start());
     let url = collector.url();
     let telemetry = format!(
         "endpoint: \"{url}\", insecure: true, headers: {{X-Key: canary}}, tracingEnabled: true, samplingRate: \"1.0\", \
@@ -102,7 +104,7 @@ fn exports_complete_traces_and_metrics_to_collector() {
         assert!(traces.contains(part), "{part} in {traces:?}");
     }
     assert!(metrics.contains("mcp.server.operation.duration") && metrics.contains("gate"));
-    assert!(backend.heads().iter().any(|head| head.contains("traceparent: 00-")));
+    assert!(backend.requests().iter().any(|it| it.header("traceparent").starts_with("00-")));
     assert!(!log.contains("canary"), "{log}");
 }
 
@@ -118,8 +120,9 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// The client's request names its place in a trace, and only that trace is recorded.
-fn one_trace(client: bool, backend: bool) {
-    let (folder, backend) = (Folder::new(), Backend::of(backend, &["x"]));
+fn one_trace(client: bool, is_stateful: bool) {
+    let start = if is_stateful { McpBackend::stateful } else { McpBackend::stateless };
+    let (folder, backend) = (Folder::new(), start(&["x"]));
     let collector = Collector::start();
     let url = collector.url();
     let telemetry =
@@ -151,14 +154,13 @@ fn one_trace(client: bool, backend: bool) {
     assert_eq!(attribute(sent, "vmcp.backend.name"), Some("a"));
     // The session that was opened for the call is part of it too.
     let opening: Vec<_> = spans.iter().filter(|span| span.name == "initialize").collect();
-    assert_eq!(opening.len(), usize::from(backend.stateful()), "{spans:?}");
+    assert_eq!(opening.len(), usize::from(is_stateful), "{spans:?}");
     assert!(opening.iter().all(|span| span.parent_span_id == asked.span_id));
     let place = format!("00-{}-{}-01", &PARENT[3..35], hex(&sent.span_id));
     let requests = backend.requests();
-    let (head, message) =
-        requests.iter().find(|(_, message)| message["method"] == "tools/call").unwrap();
-    assert_eq!(message["params"]["_meta"]["traceparent"], place);
-    assert!(head.contains(&format!("traceparent: {place}\r\n")), "{head}");
+    let call = requests.iter().find(|it| it.message()["method"] == "tools/call").unwrap();
+    assert_eq!(call.message()["params"]["_meta"]["traceparent"], place);
+    assert_eq!(call.header("traceparent"), place);
 }
 
 #[test]
@@ -183,7 +185,8 @@ fn one_trace_spans_stateless_client_and_stateless_backend() {
 
 #[test]
 fn exports_metrics_only_and_omits_disabled_legacy_names() {
-    let (folder, backend, collector) = (Folder::new(), Backend::start(&["x"]), Collector::start());
+    let (folder, backend, collector) =
+        (Folder::new(), McpBackend::stateless(&["x"]), Collector::start());
     let url = collector.url();
     let telemetry = format!(
         "endpoint: \"{url}\", insecure: true, metricsEnabled: true, useLegacyAttributes: false"
@@ -198,7 +201,7 @@ fn exports_metrics_only_and_omits_disabled_legacy_names() {
 
 #[test]
 fn rejects_unusable_telemetry_section_with_remedy() {
-    let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
+    let (folder, backend) = (Folder::new(), McpBackend::stateless(&["x"]));
     for (telemetry, path, says) in [
         ("tracingEnabled: true", "telemetry.endpoint", "found none; allowed: the URL"),
         (
@@ -233,7 +236,7 @@ fn rejects_unusable_telemetry_section_with_remedy() {
 
 /// One call of a server that has been told to send all it can to a collector.
 fn sent(collector: &Collector, protocol: &str, more: &str) -> String {
-    let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
+    let (folder, backend) = (Folder::new(), McpBackend::stateless(&["x"]));
     let telemetry = format!(
         "endpoint: \"{}\", tracingEnabled: true, samplingRate: \"1.0\", metricsEnabled: true, {more}",
         collector.url()
@@ -279,7 +282,7 @@ fn trusts_collector_certificate_only_by_bundle() {
 
 #[test]
 fn changed_telemetry_section_requires_restart() {
-    let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
+    let (folder, backend) = (Folder::new(), McpBackend::stateless(&["x"]));
     let path = folder.write("vmcp.yaml", &config(&backend, "enablePrometheusMetricsPath: true"));
     let (server, port) = ServerProcess::serve(&path, &[]);
     folder.write("vmcp.yaml", &config(&backend, "enablePrometheusMetricsPath: false"));

@@ -1,14 +1,59 @@
 //! Responses of backends that break off: no client takes what came of one for a whole.
 
+use http::HeaderValue;
+use http::header::CONTENT_LENGTH;
 use serde_json::Value;
+use vmcp_test_support::mcp_backend::{broken_response, unframed_response};
+use vmcp_test_support::{BoxResponse, McpBackend};
 
-use crate::backend::{Backend, Cut};
 use crate::http::request;
 use crate::program::{Folder, ServerProcess};
 
 const ACCEPT: (&str, &str) = ("accept", "application/json, text/event-stream");
 const JSON: (&str, &str) = ("content-type", "application/json");
 const META: &str = r#""_meta":{"progressToken":1,"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}"#;
+
+/// Truncation of the response to a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cut {
+    /// JSON that ends with the connection.
+    Json,
+    /// JSON of a certain length.
+    Length,
+    /// JSON in chunks, without the last one.
+    Chunks,
+    /// An event that has no end.
+    Event,
+    /// The same behind a notification.
+    LaterEvent,
+}
+
+impl Cut {
+    const ALL: [Self; 5] = [Self::Json, Self::Length, Self::Chunks, Self::Event, Self::LaterEvent];
+
+    /// Returns a response that is cut off after `bytes` of the text of its result.
+    fn response(self, id: &Value, bytes: usize) -> BoxResponse {
+        let text = "x".repeat(bytes);
+        let body = format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"result":{{"resultType":"complete","content":[{{"type":"text","text":"{text}"#
+        );
+        let progress = r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}"#;
+        match self {
+            Self::Json => unframed_response("application/json", body),
+            Self::Length => {
+                let length = HeaderValue::from(body.len() + 9);
+                let mut response = broken_response("application/json", body);
+                response.headers_mut().insert(CONTENT_LENGTH, length);
+                response
+            }
+            Self::Chunks => broken_response("application/json", body),
+            Self::Event => unframed_response("text/event-stream", format!("data: {body}\n")),
+            Self::LaterEvent => {
+                unframed_response("text/event-stream", format!("data: {progress}\n\ndata: {body}"))
+            }
+        }
+    }
+}
 
 /// The body of the response to a call, as it came over the wire, and whether HTTP calls it whole.
 fn call(port: u16, session: Option<&str>) -> (String, bool) {
@@ -53,7 +98,7 @@ fn error(text: &str) -> Option<String> {
 #[test]
 fn truncated_response_is_aborted_or_an_error() {
     for stateful in [false, true] {
-        let backend = Backend::of(stateful, &["x"]);
+        let backend = if stateful { McpBackend::stateful } else { McpBackend::stateless }(&["x"]);
         let folder = Folder::new();
         let text = format!(
             "name: x\nincomingAuth: {{type: anonymous}}\n\
@@ -64,7 +109,10 @@ fn truncated_response_is_aborted_or_an_error() {
         let session = initialize(port);
         for cut in Cut::ALL {
             for size in [10, 300_000] {
-                backend.cuts(Some((cut, size)));
+                backend.on("tools/call", move |request| {
+                    let response = cut.response(&request.message()["id"], size);
+                    request.respond(response);
+                });
                 for session in [None, Some(&*session)] {
                     let (text, whole) = call(port, session);
                     let what = format!(
@@ -81,7 +129,7 @@ fn truncated_response_is_aborted_or_an_error() {
                 }
             }
         }
-        backend.cuts(None);
+        backend.reset("tools/call");
         for session in [None, Some(&*session)] {
             let (text, whole) = call(port, session);
             assert!(whole && text.contains("done"), "{text}");

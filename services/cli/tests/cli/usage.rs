@@ -1,8 +1,8 @@
 use std::net::TcpListener;
 
 use serde_json::Value;
+use vmcp_test_support::McpBackend;
 
-use crate::backend::Backend;
 use crate::program::{Folder, ServerProcess, vmcp, vmcp_in, vmcp_with};
 
 const EMPTY: &str = "name: x\nincomingAuth: {type: anonymous}\n";
@@ -121,7 +121,7 @@ fn serve_exits_with_0_on_stop_signal() {
 /// The rule of `healthy` in `/status`.
 #[test]
 fn commands_fail_when_clients_get_no_lists() {
-    let (folder, there) = (Folder::new(), Backend::start(&["x"]));
+    let (folder, there) = (Folder::new(), McpBackend::stateless(&["x"]));
     // Nothing listens on port 1.
     let gone = "- {name: gone, url: \"http://127.0.0.1:1/mcp\", transport: streamable-http}\n";
     let there = format!("- {{name: a, url: \"{}\", transport: streamable-http}}\n", there.url());
@@ -143,7 +143,7 @@ fn commands_fail_when_clients_get_no_lists() {
 
 #[test]
 fn lists_and_calls_tools_by_configuration_or_url() {
-    let (folder, backend) = (Folder::new(), Backend::start(&["x", "y"]));
+    let (folder, backend) = (Folder::new(), McpBackend::stateless(&["x", "y"]));
     let text = format!(
         "{EMPTY}backends: [{{name: a, url: \"{}\", transport: streamable-http}}]\n",
         backend.url()
@@ -161,7 +161,7 @@ fn lists_and_calls_tools_by_configuration_or_url() {
     let listed = vmcp_with(&direct, &[("CANARY", "canary")]);
     let json: Value = serde_json::from_str(&listed.out).unwrap();
     assert_eq!(json["tools"][0]["name"], "x");
-    assert!(backend.heads().last().unwrap().contains("authorization: bearer canary\r\n"));
+    assert_eq!(backend.requests().last().unwrap().header("authorization"), "Bearer canary");
     let unknown = vmcp(&["call", "z", "--url", &url]);
     assert_eq!((unknown.code, &*unknown.out), (1, ""));
     assert!(unknown.err.contains("unknown tool: z (-32602)"), "{unknown:?}");

@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
+use vmcp_test_support::McpBackend;
 
-use crate::backend::Backend;
 use crate::login::signing_key;
 use crate::program::{CommandOutput, Folder, vmcp, vmcp_with, while_default_is_taken};
 
@@ -74,7 +74,7 @@ fn reads_named_files_and_reports_unsupported_sections() {
 
 #[test]
 fn connect_reports_backend_health_and_conflict_resolution() {
-    let (one, two) = (Backend::start(&["x", "y"]), Backend::start(&["x"]));
+    let (one, two) = (McpBackend::stateless(&["x", "y"]), McpBackend::stateless(&["x"]));
     let text = format!(
         "name: x\nincomingAuth: {{type: anonymous}}\n\
          aggregation: {{conflictResolution: priority, conflictResolutionConfig: {{priorityOrder: [two]}}}}\n\
@@ -154,7 +154,7 @@ fn readmes_contain_valid_configurations() {
 
 #[test]
 fn connect_reports_unmatched_rules() {
-    let one = Backend::start(&["x", "y"]);
+    let one = McpBackend::stateless(&["x", "y"]);
     let text = format!(
         "name: x\nincomingAuth: {{type: anonymous}}\n\
          aggregation: {{tools: [{{workload: one, filter: [new, x, y], overrides: {{x: {{name: new}}, z: {{name: w}}}}}}]}}\n\
@@ -179,7 +179,7 @@ fn connect_reports_unmatched_rules() {
 
 #[test]
 fn warns_of_names_that_clients_may_reject() {
-    let one = Backend::start(&["x", "gr\u{fc}n"]);
+    let one = McpBackend::stateless(&["x", "gr\u{fc}n"]);
     let file = |format: &str| {
         format!(
             "name: x\nincomingAuth: {{type: anonymous}}\n\
@@ -300,7 +300,7 @@ fn taken_default_of_administration_is_a_warning() {
 
 #[test]
 fn warns_of_policies_without_matching_names() {
-    let one = Backend::start(&["x"]);
+    let one = McpBackend::stateless(&["x"]);
     let file = |policies: &str| {
         format!(
             "name: gate\nincomingAuth: {{type: anonymous, authz: {{type: cedar, policies: ['{policies}']}}}}\n\
