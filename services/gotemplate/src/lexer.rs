@@ -84,6 +84,7 @@ impl<'s> Lexer<'s> {
 
     /// Skips a comment together with the end of its action.
     fn skip_comment(&mut self, delimiter: usize) -> Result<(), SyntaxError> {
+        self.at += LEFT_COMMENT.len();
         let Some(length) = self.rest().find(RIGHT_COMMENT) else {
             return Err(SyntaxError::new(delimiter, "the comment is not closed; add */}}"));
         };

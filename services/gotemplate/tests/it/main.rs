@@ -1,0 +1,3 @@
+//! Tests of templates as callers use them.
+
+mod vectors;

@@ -1,0 +1,50 @@
+//! Templates with the results of Go's own `text/template`. `tests/tools/gotemplate` prints them.
+
+use serde_json::Value as Json;
+use vmcp_gotemplate::{Limits, Template, Value};
+
+const VECTORS: &str = include_str!("vectors.json");
+
+/// Returns the root data of all vectors.
+fn root(vectors: &Json) -> Value<'_> {
+    let data = vectors["data"].as_object().unwrap().iter();
+    let integers = vectors["integers"].as_object().unwrap().iter();
+    let data = data.map(|(name, value)| (name.as_str(), Value::Json(value)));
+    let integers =
+        integers.map(|(name, value)| (name.as_str(), Value::Integer(value.as_i64().unwrap())));
+    Value::Map(data.chain(integers).collect())
+}
+
+/// Returns the output of a template, or the step that fails, with its error.
+fn output(source: &str, root: &Value<'_>) -> Result<String, (&'static str, String)> {
+    let template = Template::parse(source).map_err(|error| ("parse", error.to_string()))?;
+    let rendered = template.render(root, &Limits::default());
+    rendered.map_err(|error| ("execution", error.to_string()))
+}
+
+#[test]
+fn templates_render_as_in_go() {
+    let vectors: Json = serde_json::from_str(VECTORS).unwrap();
+    let root = root(&vectors);
+    let mut differences = Vec::new();
+    let vectors = vectors["vectors"].as_array().unwrap();
+    for vector in vectors {
+        let source = vector["template"].as_str().unwrap();
+        let expected = match (&vector["error"], &vector["departure"], &vector["output"]) {
+            (Json::String(step), _, _) => Err(step.as_str()),
+            (_, Json::String(output), _) | (_, _, Json::String(output)) => Ok(output.as_str()),
+            _ => panic!("a vector without a result: {source}"),
+        };
+        let found = output(source, &root);
+        let is_equal = match (&expected, &found) {
+            (Ok(expected), Ok(found)) => expected == found,
+            (Err(expected), Err((found, _))) => expected == found,
+            _ => false,
+        };
+        if !is_equal {
+            differences.push(format!("{source}\n    Go:   {expected:?}\n    here: {found:?}"));
+        }
+    }
+    assert!(vectors.len() > 1000, "{}", vectors.len());
+    assert!(differences.is_empty(), "{} differ:\n{}", differences.len(), differences.join("\n"));
+}

@@ -1,0 +1,3 @@
+module gotemplate-vectors
+
+go 1.26
