@@ -49,7 +49,9 @@ pub enum RunErrorKind {
     Cancelled,
     /// Another process continues the run.
     Superseded,
-    /// The store failed or is full.
+    /// The store cannot hold more.
+    StoreFull,
+    /// The store failed.
     Store,
 }
 
@@ -68,6 +70,10 @@ impl RunError {
     pub(crate) fn with_source(mut self, source: Option<Arc<dyn Error + Send + Sync>>) -> Self {
         self.source = source;
         self
+    }
+
+    pub(crate) fn into_source(self) -> Option<Arc<dyn Error + Send + Sync>> {
+        self.source
     }
 
     /// Returns the kind.

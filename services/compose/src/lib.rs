@@ -1,12 +1,14 @@
 #![doc = include_str!("../README.md")]
-#![allow(dead_code)] // Until runs exist.
 
 mod call;
+mod coerce;
+mod condition;
 mod elicit;
 mod error;
 mod id;
 pub mod limits;
 mod observe;
+mod plan;
 mod record;
 mod run;
 mod schema;
@@ -34,5 +36,5 @@ pub use self::{
         WorkflowStore,
     },
     tools::{ToolInfo, ToolLookup},
-    workflow::{Finding, Severity, Workflow},
+    workflow::{Finding, Severity, StepSummary, Workflow},
 };

@@ -47,6 +47,8 @@ pub enum RunEvent<'a> {
     RetryScheduled {
         /// Identifier of the step.
         step: &'a str,
+        /// Number of the iteration of a `forEach` step.
+        iteration: Option<usize>,
         /// Number of the next attempt.
         attempt: u32,
         /// The delay.

@@ -1,15 +1,30 @@
 //! Runs of workflows.
 
+mod call;
+mod content;
+mod drive;
+mod engine;
+mod entry;
+mod failure;
+mod for_each;
+mod journal;
+mod output;
+mod progress;
+mod question;
+mod retry;
+mod scope;
+mod start;
+
 use std::fmt;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use tower_service::Service;
 use vmcp_core::Clock;
 
+pub use self::entry::{resume, run};
 use crate::{
-    Answer, CallError, Elicitation, Question, RunError, RunId, RunObserver, RunOwner, ToolCall,
-    ToolLookup, ToolOutcome, Workflow, WorkflowStore,
+    Answer, Elicitation, Question, RunError, RunId, RunObserver, RunOwner, ToolLookup,
+    WorkflowStore,
 };
 
 /// Surroundings of a run. `C` is the tower service that calls tools; it authorizes, audits and traces each call.
@@ -96,30 +111,6 @@ pub struct InputRequired {
     pub questions: Vec<Question>,
 }
 
-/// Runs a workflow. If the future is dropped, the calls in progress are cancelled, and the run is interrupted.
-pub async fn run<C>(workflow: &Workflow, request: RunRequest, context: &RunContext<C>) -> Outcome
-where
-    C: Service<ToolCall, Response = ToolOutcome, Error = CallError> + Clone + Send + Sync,
-    C::Future: Send,
-{
-    let _ = (workflow, request, &context.calls);
-    Outcome::Failed(RunError::new(crate::RunErrorKind::Store, "runs are not supported yet"))
-}
-
-/// Continues a run that was suspended or interrupted. Equal answers to the same round get the same outcome.
-pub async fn resume<C>(
-    workflow: &Workflow,
-    request: ResumeRequest,
-    context: &RunContext<C>,
-) -> Outcome
-where
-    C: Service<ToolCall, Response = ToolOutcome, Error = CallError> + Clone + Send + Sync,
-    C::Future: Send,
-{
-    let _ = (workflow, request, &context.calls);
-    Outcome::Failed(RunError::new(crate::RunErrorKind::Store, "runs are not supported yet"))
-}
-
 // === impl Jitter ===
 
 impl Jitter {
@@ -137,6 +128,12 @@ impl Jitter {
     }
 }
 
+impl Jitter {
+    pub(crate) fn next(&self) -> f64 {
+        (self.0)()
+    }
+}
+
 impl fmt::Debug for Jitter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Jitter")
@@ -146,6 +143,10 @@ impl fmt::Debug for Jitter {
 // === impl RunOutput ===
 
 impl RunOutput {
+    pub(crate) fn new(value: Arc<Value>) -> Self {
+        Self { value }
+    }
+
     /// Returns the output as JSON, the text content of the result.
     #[must_use]
     pub fn text(&self) -> String {

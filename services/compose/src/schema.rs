@@ -88,3 +88,17 @@ impl PartialEq for JsonSchema {
         self.0.source == other.0.source
     }
 }
+
+/// Returns `true` if a schema contains a reference.
+pub(crate) fn has_reference(schema: &Map<String, Value>) -> bool {
+    fn is_reference(value: &Value) -> bool {
+        match value {
+            Value::Object(members) => has_reference(members),
+            Value::Array(items) => items.iter().any(is_reference),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+        }
+    }
+    schema.iter().any(|(name, value)| {
+        matches!(name.as_str(), "$ref" | "$dynamicRef" | "$recursiveRef") || is_reference(value)
+    })
+}

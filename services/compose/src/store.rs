@@ -88,7 +88,8 @@ pub trait WorkflowStore: Debug + Send + Sync + 'static {
     /// Extends a lease.
     fn renew<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, ()>;
 
-    /// Applies changes to a run, all or none. The holder of an expired lease may still write unless another one was granted.
+    /// Applies changes to a run, all or none, and extends the lease. The holder of an expired lease may still write unless
+    /// another one was granted. [`Change::RoundOpened`] and [`Change::RunFinished`] give the lease back.
     fn commit<'a>(&'a self, lease: &'a Lease, changes: Vec<Change>) -> StoreFuture<'a, ()>;
 
     /// Gives a lease back, as far as that is possible without waiting. The run is interrupted until it is acquired.

@@ -59,6 +59,7 @@ pub use self::{
         EnvName, ExactHttpsUrl, ExactUrl, FilePath, HeaderName, HostPort, Issuer, ProviderName,
         Region, RoleArn, Secret,
     },
+    suggest::nearest,
     telemetry::Telemetry,
     template::{MissingVariable, Template, TemplateError},
 };

@@ -1,7 +1,7 @@
 //! Suggestions for misspelled names.
 
 /// Returns the name in `known` that is nearest to `word`, if it is near enough for a suggestion.
-pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // Names are short, and the distance takes quadratic time, so long words get no suggestion.
     if word.len() > 64 {
         return None;

@@ -168,6 +168,7 @@ impl Table {
         changes: Vec<Change>,
         now: Timestamp,
     ) -> Result<(), StoreError> {
+        let lease_duration = self.limits.lease;
         let ends = changes.iter().any(|change| matches!(change, Change::RunFinished { .. }));
         let entry = self.leased(lease)?;
         let mut open = entry.record.open_round();
@@ -193,9 +194,7 @@ impl Table {
         let Some(entry) = self.runs.get_mut(&lease.run) else { return Err(StoreError::NotFound) };
         entry.record.apply(changes);
         entry.last_write = now;
-        if gives_back {
-            entry.leased_until = None;
-        }
+        entry.leased_until = (!gives_back).then(|| now.plus(lease_duration));
         // A finished record shrinks; measuring it again is worth its cost only then.
         let bytes = if ends { entry.record.size() } else { entry.bytes + added };
         let before = std::mem::replace(&mut entry.bytes, bytes);

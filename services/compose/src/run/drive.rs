@@ -1,0 +1,227 @@
+//! Course of a run: each step starts once its dependencies are done.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, StreamExt as _};
+use tokio::time::{Instant, sleep};
+use tower::Service;
+
+use super::engine::Engine;
+use super::failure::{StepFailure, store_error};
+use super::progress::Progress;
+use super::question::Answered;
+use super::start::{Ended, Start};
+use crate::limits::MAX_PARALLEL_STEPS;
+use crate::{
+    Answer, CallError, Change, Question, RunError, RunEvent, StepResult, StepStatus, ToolCall,
+    ToolOutcome,
+};
+
+/// End of [`Engine::drive`].
+pub(super) enum Driven {
+    /// Each step is done. The last changes are not stored yet.
+    Done,
+    /// Each step that is not done waits for the user, or for one that does. The last changes are not stored yet.
+    Waiting(Vec<Question>),
+}
+
+type Running<'a> = FuturesUnordered<BoxFuture<'a, Ended>>;
+
+impl<C> Engine<'_, C>
+where
+    C: Service<ToolCall, Response = ToolOutcome, Error = CallError> + Clone + Send + Sync,
+    C::Future: Send,
+{
+    /// Runs steps until all are done or wait for the user. The changes of the progress are stored with the first starts.
+    pub(super) async fn drive(
+        &self,
+        progress: &mut Progress,
+        answers: BTreeMap<usize, Answer>,
+    ) -> Result<Driven, RunError> {
+        let (mut running, mut questions) = (Running::new(), BTreeMap::new());
+        let mut ended: Vec<Ended> = Vec::new();
+        self.apply_answers(progress, answers, &mut ended);
+        let mut reported = 0;
+        loop {
+            for (step, result) in ended.drain(..) {
+                self.finish(progress, step, result)?;
+            }
+            let starts = self.starts(progress)?;
+            if starts.is_empty() && running.is_empty() {
+                let questions: Vec<_> = questions.into_values().collect();
+                let is_done = questions.is_empty();
+                return Ok(if is_done { Driven::Done } else { Driven::Waiting(questions) });
+            }
+            if !progress.changes.is_empty() {
+                let commit = self.journal.commit(std::mem::take(&mut progress.changes));
+                self.poll_beside(commit, &mut running, &mut ended).await?;
+            }
+            for (step, start) in starts {
+                match start {
+                    Start::Suspended(question) => _ = questions.insert(step, question),
+                    start => running.push(Box::pin(self.execute(step, start))),
+                }
+            }
+            if running.is_empty() {
+                continue;
+            }
+            self.report_waiting(progress, &mut reported);
+            if ended.is_empty() {
+                self.wait(&mut running, &mut ended).await?;
+            }
+        }
+    }
+
+    /// Waits until a step ends, takes those that ended too, and renews the lease meanwhile.
+    async fn wait(
+        &self,
+        running: &mut Running<'_>,
+        ended: &mut Vec<Ended>,
+    ) -> Result<(), RunError> {
+        loop {
+            tokio::select! {
+                biased;
+                Some(first) = running.next() => {
+                    ended.push(first);
+                    while let Some(Some(more)) = running.next().now_or_never() {
+                        ended.push(more);
+                    }
+                    return Ok(());
+                }
+                () = sleep(self.journal.renewal_interval()) => {
+                    self.poll_beside(self.journal.renew(), running, ended).await?;
+                    if !ended.is_empty() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits for a write while the running steps go on.
+    async fn poll_beside(
+        &self,
+        write: impl Future<Output = Result<(), crate::StoreError>>,
+        running: &mut Running<'_>,
+        ended: &mut Vec<Ended>,
+    ) -> Result<(), RunError> {
+        tokio::pin!(write);
+        loop {
+            tokio::select! {
+                biased;
+                result = &mut write => return result.map_err(store_error),
+                Some(step) = running.next() => ended.push(step),
+            }
+        }
+    }
+
+    /// Returns the steps that can start, and records them. Steps that are skipped or fail before anything is sent are done at
+    /// once, so others may follow.
+    fn starts(&self, progress: &mut Progress) -> Result<Vec<(usize, Start<'_>)>, RunError> {
+        let mut starts = Vec::new();
+        loop {
+            let mut changed = false;
+            for step in 0..self.plan.steps.len() {
+                if !progress.is_pending(step) {
+                    continue;
+                }
+                if progress.skips_remaining && !progress.unfinished.contains_key(&step) {
+                    self.finish(progress, step, Ok(self.skipped(step)))?;
+                    changed = true;
+                    continue;
+                }
+                let is_ready = self.plan.graph.direct(step).is_subset(progress.done);
+                if !is_ready || progress.active.len() >= MAX_PARALLEL_STEPS {
+                    continue;
+                }
+                match self.prepare(step, progress) {
+                    Ok(Start::Skip) => {
+                        self.finish(progress, step, Ok(self.skipped(step)))?;
+                        changed = true;
+                    }
+                    Ok(start) => {
+                        progress.active.insert(step);
+                        progress.started.insert(step, Instant::now());
+                        self.observe_start(step, &start);
+                        starts.push((step, start));
+                    }
+                    Err(failure) => {
+                        self.finish(progress, step, Err(failure))?;
+                        changed = true;
+                    }
+                }
+            }
+            if !changed {
+                return Ok(starts);
+            }
+        }
+    }
+
+    fn skipped(&self, step: usize) -> Answered {
+        let result = StepResult {
+            status: StepStatus::Skipped,
+            output: self.plan.steps[step].fallback(),
+            content: Arc::new(serde_json::Value::Null),
+            error: None,
+        };
+        Answered { result, skips_remaining: false }
+    }
+
+    /// Records the end of a step. A failure ends the run unless the step continues after failures.
+    fn finish(
+        &self,
+        progress: &mut Progress,
+        step: usize,
+        ended: Result<Answered, StepFailure>,
+    ) -> Result<(), RunError> {
+        let planned = &self.plan.steps[step];
+        let (answered, failure) = match ended {
+            Ok(answered) => (answered, None),
+            Err(StepFailure::Step(error)) => {
+                let text = Arc::from(error.to_string());
+                let result = StepResult {
+                    status: StepStatus::Failed,
+                    output: planned.fallback(),
+                    content: Arc::new(serde_json::Value::Null),
+                    error: Some(text),
+                };
+                let failure = (!planned.continues).then_some(error);
+                (Answered { result, skips_remaining: false }, failure)
+            }
+            Err(StepFailure::Run(error)) => return Err(error),
+        };
+        let Answered { result, skips_remaining } = answered;
+        let status = result.status;
+        let error = result.error.clone();
+        progress.changes.push(Change::StepFinished { step, result: result.clone() });
+        let started = progress.started.remove(&step);
+        progress.finish(step, result);
+        if skips_remaining {
+            progress.skips_remaining = true;
+            progress.changes.push(Change::RemainingSkipped);
+        }
+        self.observe(&RunEvent::StepFinished {
+            step: &planned.id,
+            status,
+            error: error.as_deref(),
+            duration: started.map_or(Duration::ZERO, |started| started.elapsed()),
+            done: progress.done.len(),
+            steps: self.plan.steps.len(),
+        });
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// Reports once that each running step waits for the user.
+    fn report_waiting(&self, progress: &Progress, reported: &mut usize) {
+        let count = progress.asking.len();
+        let waits = progress.active.is_subset(progress.asking);
+        if waits && count != *reported {
+            self.observe(&RunEvent::WaitingForInput { questions: count });
+        }
+        *reported = if waits { count } else { 0 };
+    }
+}

@@ -1,0 +1,66 @@
+//! Run of a workflow in one process.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::RunContext;
+use super::journal::Journal;
+use super::scope::Scope;
+use crate::plan::{Plan, PlannedCall};
+use crate::{Question, RecordedQuestion, RunEvent, RunId, RunOwner, Timestamp, ToolInfo};
+
+/// Run in this process.
+pub(super) struct Engine<'a, C> {
+    pub(super) plan: &'a Plan,
+    pub(super) context: &'a RunContext<C>,
+    pub(super) run: &'a RunId,
+    pub(super) owner: &'a RunOwner,
+    /// Rounds of questions before.
+    pub(super) rounds: usize,
+    pub(super) arguments: Arc<serde_json::Value>,
+    pub(super) started_at: Timestamp,
+    /// Start of the run by the clock of timeouts.
+    pub(super) started: Instant,
+    pub(super) deadline: Instant,
+    pub(super) journal: Journal<'a>,
+}
+
+impl<C> Engine<'_, C> {
+    pub(super) fn is_repeatable(&self, call: &PlannedCall) -> bool {
+        self.context.tools.tool(&call.tool).as_ref().is_some_and(ToolInfo::is_repeatable)
+    }
+
+    pub(super) fn scope(&self) -> Scope<'_> {
+        Scope {
+            plan: self.plan,
+            run: self.run,
+            arguments: &self.arguments,
+            started_at: self.started_at,
+            elapsed: self.started.elapsed(),
+        }
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.context.clock.now().into()
+    }
+
+    pub(super) fn observe(&self, event: &RunEvent<'_>) {
+        self.context.observer.observe(event);
+    }
+
+    /// Returns the questions of a round as the store keeps them.
+    pub(super) fn record_questions(&self, questions: &[Question]) -> Vec<RecordedQuestion> {
+        let number = |id: &str| self.plan.steps.iter().position(|step| *step.id == *id);
+        questions
+            .iter()
+            .filter_map(|question| {
+                Some(RecordedQuestion {
+                    step: number(&question.step)?,
+                    message: question.message.as_str().into(),
+                    expires_at: question.expires_at.into(),
+                })
+            })
+            .collect()
+    }
+}

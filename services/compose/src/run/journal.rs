@@ -1,0 +1,52 @@
+//! Writes of a run to its store.
+
+use std::time::Duration;
+
+use crate::{Change, Lease, StoreError, WorkflowStore};
+
+/// Lease of a run. Gives it back when it is dropped before the run ended.
+#[derive(Debug)]
+pub(super) struct Journal<'a> {
+    store: &'a dyn WorkflowStore,
+    lease: Lease,
+    is_over: bool,
+}
+
+impl<'a> Journal<'a> {
+    pub(super) fn new(store: &'a dyn WorkflowStore, lease: Lease) -> Self {
+        Self { store, lease, is_over: false }
+    }
+
+    /// Applies changes, all or none.
+    pub(super) async fn commit(&self, changes: Vec<Change>) -> Result<(), StoreError> {
+        self.store.commit(&self.lease, changes).await
+    }
+
+    /// Extends the lease. A store that does not respond may do so until the lease is over.
+    pub(super) async fn renew(&self) -> Result<(), StoreError> {
+        match self.store.renew(&self.lease).await {
+            Err(StoreError::Unavailable) => Ok(()),
+            result => result,
+        }
+    }
+
+    /// Returns the time between two renewals.
+    pub(super) fn renewal_interval(&self) -> Duration {
+        self.store.lease_duration() / 3
+    }
+
+    /// Applies the last changes, which give the lease back.
+    pub(super) async fn close(&mut self, changes: Vec<Change>) -> Result<(), StoreError> {
+        self.store.commit(&self.lease, changes).await?;
+        self.is_over = true;
+        Ok(())
+    }
+}
+
+impl Drop for Journal<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.store.release(&self.lease);
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Questions to the user.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use tokio::time::{Instant, timeout_at};
+use vmcp_config::composite::ElicitationAction;
+
+use super::failure::StepFailure;
+use crate::limits::{MAX_ANSWER_BYTES, MAX_ELICITATION_DEPTH, depth, size};
+use crate::plan::{PlannedQuestion, PlannedStep};
+use crate::{Answer, AnswerError, Elicit, Question, RunErrorKind, StepResult, StepStatus};
+
+/// Result of a question.
+#[derive(Debug)]
+pub(super) struct Answered {
+    pub(super) result: StepResult,
+    /// The user's answer skips the steps that have not started.
+    pub(super) skips_remaining: bool,
+}
+
+/// Invalid answers after which a question fails.
+const MAX_INVALID_ANSWERS: usize = 10;
+
+impl Question {
+    /// Checks the content of an answer against the schema, its size and its nesting.
+    ///
+    /// # Errors
+    /// The first member that is invalid.
+    pub fn check(&self, content: &Value) -> Result<(), AnswerError> {
+        let error = |field: &str, message: String| AnswerError {
+            step: self.step.clone(),
+            field: field.to_owned(),
+            message,
+        };
+        if depth(content) > MAX_ELICITATION_DEPTH {
+            let message = format!("nested deeper than {MAX_ELICITATION_DEPTH} levels");
+            return Err(error("content", message));
+        }
+        if size(content) > MAX_ANSWER_BYTES {
+            return Err(error("content", "larger than 1 MiB".to_owned()));
+        }
+        match self.schema.violations(content).into_iter().next() {
+            None => Ok(()),
+            Some(violation) if violation.pointer.is_empty() => {
+                Err(error("content", violation.message))
+            }
+            Some(violation) => {
+                let field = format!("content.{}", violation.pointer.replace('/', "."));
+                Err(error(&field, violation.message))
+            }
+        }
+    }
+}
+
+/// Asks until the answer fits or the step times out.
+pub(super) async fn ask(
+    elicit: &dyn Elicit,
+    question: &Question,
+    deadline: Instant,
+) -> Result<Answer, StepFailure> {
+    let mut rejected: Option<AnswerError> = None;
+    for _ in 0..MAX_INVALID_ANSWERS {
+        let answer = timeout_at(deadline, elicit.elicit(question, rejected.as_ref())).await;
+        let answer = match answer {
+            Err(_) => return Ok(Answer::TimedOut),
+            Ok(Err(error)) => return Err(StepFailure::step(&question.step, error)),
+            Ok(Ok(answer)) => answer,
+        };
+        let Answer::Accept(content) = &answer else { return Ok(answer) };
+        match question.check(content) {
+            Ok(()) => return Ok(answer),
+            Err(error) => rejected = Some(error),
+        }
+    }
+    let message = rejected.map_or(String::new(), |error| error.to_string());
+    Err(StepFailure::step(&question.step, format!("too many invalid answers: {message}")))
+}
+
+/// Applies an answer: its content is the output, or `onDecline` and `onCancel` decide.
+pub(super) fn apply(
+    step: &PlannedStep,
+    plan: &PlannedQuestion,
+    answer: Answer,
+) -> Result<Answered, StepFailure> {
+    let (word, text, action) = match answer {
+        Answer::Accept(content) => {
+            let output = output("accept", Some(("content", content)));
+            return Ok(Answered { result: completed(output), skips_remaining: false });
+        }
+        Answer::Decline => ("decline", "the user declined the question", plan.on_decline),
+        Answer::Cancel => ("cancel", "the user cancelled the question", plan.on_cancel),
+        Answer::TimedOut => ("timeout", "the user did not answer in time", plan.on_cancel),
+    };
+    match action {
+        ElicitationAction::Abort => Err(StepFailure::run(RunErrorKind::Declined, &step.id, text)),
+        ElicitationAction::Continue => {
+            Ok(Answered { result: completed(output(word, None)), skips_remaining: false })
+        }
+        ElicitationAction::SkipRemaining => {
+            let output = output(word, Some(("skipped", true.into())));
+            Ok(Answered { result: completed(output), skips_remaining: true })
+        }
+    }
+}
+
+fn output(action: &str, more: Option<(&str, Value)>) -> Value {
+    let mut output = Map::new();
+    output.insert("action".to_owned(), action.into());
+    if let Some((name, value)) = more {
+        output.insert(name.to_owned(), value);
+    }
+    Value::Object(output)
+}
+
+fn completed(output: Value) -> StepResult {
+    StepResult {
+        status: StepStatus::Completed,
+        output: Arc::new(output),
+        content: Arc::new(Value::Null),
+        error: None,
+    }
+}

@@ -1,0 +1,238 @@
+//! Starts of steps: what is decided before anything is sent.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use tokio::time::{Instant, timeout_at};
+use tower::Service;
+
+use super::call::CallSite;
+use super::content;
+use super::engine::Engine;
+use super::failure::StepFailure;
+use super::for_each::Loop;
+use super::progress::Progress;
+use super::question::{self, Answered};
+use crate::condition;
+use crate::limits::{MAX_MESSAGE_BYTES, shorten};
+use crate::plan::{Action, PlannedQuestion, PlannedStep};
+use crate::{
+    Answer, CallError, Change, ElicitError, Elicitation, Question, RunEvent, StepRecord, Timestamp,
+    ToolCall, ToolOutcome,
+};
+
+/// Step that starts.
+#[derive(Debug)]
+pub(super) enum Start<'a> {
+    /// The condition is false.
+    Skip,
+    Call {
+        site: CallSite<'a>,
+        arguments: Map<String, Value>,
+    },
+    Loop(Loop<'a>),
+    /// A question whose answer the run waits for.
+    Ask(&'a PlannedQuestion, Question, Instant),
+    /// A question that suspends the run.
+    Suspended(Question),
+}
+
+/// Step that ended.
+pub(super) type Ended = (usize, Result<Answered, StepFailure>);
+
+impl<C> Engine<'_, C>
+where
+    C: Service<ToolCall, Response = ToolOutcome, Error = CallError> + Clone + Send + Sync,
+    C::Future: Send,
+{
+    /// Decides how a step starts: evaluates its condition, renders its templates, and records the start. A step that another
+    /// process started goes on where its record ends.
+    pub(super) fn prepare(
+        &self,
+        step: usize,
+        progress: &mut Progress,
+    ) -> Result<Start<'_>, StepFailure> {
+        let planned = &self.plan.steps[step];
+        let record = progress.unfinished.remove(&step);
+        if record.is_none() && !self.is_wanted(planned, progress)? {
+            return Ok(Start::Skip);
+        }
+        let record = record.unwrap_or_default();
+        let (now, started_at) = (self.now(), record.started_at);
+        let past = started_at.map_or_else(Default::default, |started| now.since(started));
+        let deadline = self.deadline.min(Instant::now() + planned.timeout.saturating_sub(past));
+        let mut start_change = Change::StepStarted { step, at: now, question: None };
+        let start = match &planned.action {
+            Action::Call(call) => {
+                if record.is_in_flight && !self.is_repeatable(call) {
+                    return Err(self.outcome_unknown(planned, &format!("tool {}", call.tool)));
+                }
+                let arguments = self
+                    .render_arguments(call, &progress.results, None)
+                    .map_err(|message| StepFailure::step(&planned.id, message))?;
+                let (attempts, timeout) = (record.attempts, planned.timeout);
+                let site = CallSite { call, step, iteration: None, attempts, deadline, timeout };
+                Start::Call { site, arguments }
+            }
+            Action::ForEach(plan) => {
+                let items = self
+                    .items(plan, &progress.results)
+                    .map_err(|message| StepFailure::step(&planned.id, message))?;
+                let results = progress.results.of(Self::loop_reads(plan));
+                let recorded = record.iterations;
+                Start::Loop(Loop { plan, step, items, results, recorded, deadline })
+            }
+            Action::Elicit(plan) => {
+                let started_at = started_at.unwrap_or(now);
+                let question = self.question(planned, plan, &record, started_at, progress)?;
+                progress.asking.insert(step);
+                let message = Some(Arc::from(question.message.as_str()));
+                start_change = Change::StepStarted { step, at: now, question: message };
+                let start = self.start_question(plan, question, deadline);
+                if record.question.is_some() {
+                    // The store knows that the question is open.
+                    return Ok(start);
+                }
+                start
+            }
+        };
+        progress.changes.push(start_change);
+        Ok(start)
+    }
+
+    /// Evaluates the condition of a step.
+    fn is_wanted(&self, step: &PlannedStep, progress: &Progress) -> Result<bool, StepFailure> {
+        let Some(expression) = &step.condition else { return Ok(true) };
+        let text = self
+            .scope()
+            .render(expression, &progress.results, None)
+            .map_err(|e| StepFailure::step(&step.id, format!("failed to render condition: {e}")))?;
+        condition::parse(&text).ok_or_else(|| {
+            let message =
+                format!("condition must be exactly true or false; found \"{}\"", shorten(&text));
+            StepFailure::step(&step.id, message)
+        })
+    }
+
+    fn question(
+        &self,
+        step: &PlannedStep,
+        plan: &PlannedQuestion,
+        record: &StepRecord,
+        started_at: Timestamp,
+        progress: &Progress,
+    ) -> Result<Question, StepFailure> {
+        if matches!(self.context.elicitation, Elicitation::Unsupported) {
+            return Err(StepFailure::step(&step.id, ElicitError::Unsupported));
+        }
+        let message = match &record.question {
+            Some(message) => message.to_string(),
+            None => self.scope().render(&plan.message, &progress.results, None).map_err(|e| {
+                StepFailure::step(&step.id, format!("failed to render message: {e}"))
+            })?,
+        };
+        if message.len() > MAX_MESSAGE_BYTES {
+            let message = format!("the message is larger than {MAX_MESSAGE_BYTES} bytes");
+            return Err(StepFailure::step(&step.id, message));
+        }
+        let end = self.started_at.plus(self.plan.timeout);
+        Ok(Question {
+            run: self.run.clone(),
+            step: step.id.clone(),
+            message,
+            schema: plan.schema.clone(),
+            expires_at: started_at.plus(step.timeout).min(end).into(),
+        })
+    }
+
+    fn start_question<'p>(
+        &self,
+        plan: &'p PlannedQuestion,
+        question: Question,
+        deadline: Instant,
+    ) -> Start<'p> {
+        match self.context.elicitation {
+            Elicitation::Suspend => Start::Suspended(question),
+            Elicitation::Wait(_) | Elicitation::Unsupported => Start::Ask(plan, question, deadline),
+        }
+    }
+
+    pub(super) fn observe_start(&self, step: usize, start: &Start<'_>) {
+        let tool = match start {
+            Start::Call { site, .. } => Some(&*site.call.tool),
+            Start::Loop(of) => Some(&*of.plan.call.tool),
+            Start::Skip | Start::Ask(..) | Start::Suspended(_) => None,
+        };
+        self.observe(&RunEvent::StepStarted { step: &self.plan.steps[step].id, tool });
+    }
+
+    /// Runs a step whose start is stored.
+    pub(super) async fn execute(&self, step: usize, start: Start<'_>) -> Ended {
+        let planned = &self.plan.steps[step];
+        let ended = match start {
+            Start::Skip | Start::Suspended(_) => return (step, Err(not_executed(planned))),
+            Start::Call { site, arguments } => {
+                self.call_tool(site, arguments).await.and_then(|outcome| {
+                    content::step_result(outcome, self.plan.reads_content(step))
+                        .map_err(|message| StepFailure::step(&planned.id, message))
+                })
+            }
+            Start::Loop(of) => {
+                let deadline = of.deadline;
+                let done = timeout_at(deadline, self.run_loop(of)).await;
+                done.unwrap_or_else(|_| {
+                    let message = format!("not done within {:?}", planned.timeout);
+                    Err(StepFailure::step(&planned.id, message))
+                })
+            }
+            Start::Ask(plan, question, deadline) => {
+                return (step, self.ask(planned, plan, &question, deadline).await);
+            }
+        };
+        (step, ended.map(|result| Answered { result, skips_remaining: false }))
+    }
+
+    async fn ask(
+        &self,
+        step: &PlannedStep,
+        plan: &PlannedQuestion,
+        question: &Question,
+        deadline: Instant,
+    ) -> Result<Answered, StepFailure> {
+        let Elicitation::Wait(elicit) = &self.context.elicitation else {
+            return Err(not_executed(step));
+        };
+        let answer = question::ask(&**elicit, question, deadline).await?;
+        question::apply(step, plan, answer)
+    }
+
+    /// Applies the answers to the questions of a round, and the expiry of those without one.
+    pub(super) fn apply_answers(
+        &self,
+        progress: &mut Progress,
+        mut answers: BTreeMap<usize, Answer>,
+        ended: &mut Vec<Ended>,
+    ) {
+        let now = self.now();
+        let steps: Vec<usize> = progress.unfinished.keys().copied().collect();
+        for number in steps {
+            let step = &self.plan.steps[number];
+            let Action::Elicit(plan) = &step.action else { continue };
+            let started_at = progress.unfinished.get(&number).and_then(|record| record.started_at);
+            let is_over = started_at.is_some_and(|started| now >= started.plus(step.timeout));
+            let answer = match answers.remove(&number) {
+                _ if is_over => Answer::TimedOut,
+                Some(answer) => answer,
+                None => continue,
+            };
+            progress.unfinished.remove(&number);
+            ended.push((number, question::apply(step, plan, answer)));
+        }
+    }
+}
+
+/// Skipped and suspended steps are not executed.
+fn not_executed(step: &PlannedStep) -> StepFailure {
+    StepFailure::step(&step.id, "the step cannot run here: report this as a defect")
+}
