@@ -36,7 +36,7 @@ use tokio::{
 };
 use url::Url;
 use vmcp_core::BoxError;
-use vmcp_egress::{Client, Egress, Target};
+use vmcp_egress::{Client, ClientSettings, Egress};
 
 const CALLERS: usize = 64;
 
@@ -114,7 +114,7 @@ async fn compare(arguments: &[String]) -> Result<(), BoxError> {
 }
 
 fn ours(url: &Url) -> Result<Client, BoxError> {
-    Ok(Egress::default().client(url, Target::allowing_private_addresses())?)
+    Ok(Egress::default().client(url, ClientSettings::allowing_private_addresses())?)
 }
 
 fn theirs() -> Legacy {

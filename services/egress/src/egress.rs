@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use url::Url;
 
 use crate::{
-    Client, ConfigError, Origin, Settings, Target, pool::Pool, shared::Shared, tls::Trust,
+    Client, ClientSettings, ConfigError, Origin, Settings, pool::Pool, shared::Shared, tls::Trust,
 };
 
 /// Factory of one [`Client`] per backend, which counts the connections of all of them.
@@ -42,8 +42,8 @@ impl Egress {
     ///
     /// The URL has another scheme than `http` and `https`, no host or user info, or the CA bundle
     /// is invalid. Messages about the bundle contain its path.
-    pub fn client(&self, url: &Url, target: Target) -> Result<Client, ConfigError> {
-        let Target { ca_bundle, addresses, versions, display_origin } = target;
+    pub fn client(&self, url: &Url, settings: ClientSettings) -> Result<Client, ConfigError> {
+        let ClientSettings { ca_bundle, addresses, versions, display_origin } = settings;
         let mut origin = Origin::of(url)?;
         if let Some(label) = display_origin {
             origin = origin.with_label(label);

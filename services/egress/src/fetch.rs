@@ -17,7 +17,7 @@ use url::{Host, Url};
 use vmcp_core::{Body, BoxError};
 
 use crate::{
-    AddressPolicy, Client, ConfigError, Egress, Error, Origin, Target, Versions, collect,
+    AddressPolicy, Client, ClientSettings, ConfigError, Egress, Error, Origin, Versions, collect,
     collect::collect_all, tls::Trust,
 };
 
@@ -226,8 +226,9 @@ impl FetcherInner {
         let url = Url::parse(&origin.url()).map_err(|_| FetchError::Malformed)?;
         let FetchPolicy { ca_bundle, versions, .. } = &self.policy;
         let ca_bundle = ca_bundle.clone();
-        let target = Target { ca_bundle, addresses, versions: *versions, display_origin: None };
-        let client = self.egress.client(&url, target)?.with_max_body(self.policy.max_body as u64);
+        let settings =
+            ClientSettings { ca_bundle, addresses, versions: *versions, display_origin: None };
+        let client = self.egress.client(&url, settings)?.with_max_body(self.policy.max_body as u64);
         if clients.len() == MAX_ORIGINS {
             clients.remove(0);
         }

@@ -2,6 +2,7 @@
 
 mod address;
 mod client;
+mod client_settings;
 mod collect;
 mod connect;
 mod egress;
@@ -19,12 +20,12 @@ mod redirect;
 mod settings;
 mod shared;
 mod stream;
-mod target;
 mod tls;
 
 pub use self::{
     address::AddressPolicy,
     client::{Client, ResponseFuture},
+    client_settings::{ClientSettings, Versions},
     collect::collect,
     egress::{Egress, Gauges},
     error::{ConfigError, ConnectCause, Error},
@@ -33,5 +34,4 @@ pub use self::{
     origin::Origin,
     redirect::{Redirect, RedirectFuture, RedirectLayer},
     settings::Settings,
-    target::{Target, Versions},
 };

@@ -28,7 +28,7 @@ use vmcp_core::{
     UpstreamToken, UpstreamTokens, cause_ref,
 };
 use vmcp_decode::DecodeLayer;
-use vmcp_egress::{Egress, Target};
+use vmcp_egress::{ClientSettings, Egress};
 use vmcp_header_injection::{Credential, HeaderInjectionLayer};
 use vmcp_http_guard::{AllowedHostsLayer, ConcurrencyLimitLayer};
 use vmcp_server::request_log::RequestLogLayer;
@@ -246,7 +246,8 @@ fn measured(
     credentials: Credentials,
     telemetry: Option<ClientTelemetryLayer>,
 ) -> (BackendService, CircuitHandle) {
-    let client = Egress::default().client(url, Target::allowing_private_addresses()).unwrap();
+    let client =
+        Egress::default().client(url, ClientSettings::allowing_private_addresses()).unwrap();
     let settings = vmcp_breaker::CircuitSettings::new(1, Duration::from_mins(1)).unwrap();
     let breaker = CircuitHandle::new(Backend::new("be"), settings);
     let timeouts = TimeoutLayer::new(LIMIT);

@@ -14,7 +14,7 @@ use vmcp_aws_sts::{
     AwsStsLayer, CredentialCache, Region, RoleArn, RoleMapping, RoleMappings, RoleMatch, Sts,
 };
 use vmcp_core::{Body, BoxError, Caller, Clock, Identity};
-use vmcp_egress::{Egress, FetchPolicy, Fetcher, Target};
+use vmcp_egress::{ClientSettings, Egress, FetchPolicy, Fetcher};
 use vmcp_tests::counterparts::{self, AccessKeys, SignedService, skipped};
 
 /// Credentials issued by STS in the order of the calls, each with its session name.
@@ -107,7 +107,7 @@ async fn independent_verifier_accepts_signature_with_sts_credentials() {
     let service = SignedService::start(REGION, "aws-mcp").await.unwrap();
     let given = IssuedKeys::default();
     let client = Egress::default()
-        .client(&service.url().parse().unwrap(), Target::allowing_private_addresses())
+        .client(&service.url().parse().unwrap(), ClientSettings::allowing_private_addresses())
         .unwrap();
     let signing = layer(&sts, &given).layer(client);
     let signing = signing.map_response(|response| response.map(Body::wrap));

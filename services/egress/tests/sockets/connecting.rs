@@ -7,14 +7,14 @@ use tokio::{
     time::Instant,
 };
 use url::Url;
-use vmcp_egress::{ConfigError, ConnectCause, Egress, Error, Target};
+use vmcp_egress::{ClientSettings, ConfigError, ConnectCause, Egress, Error};
 
 use vmcp_test_support::ScriptedServer;
 
 use crate::support::{OK, ServerExt, exchange};
 
-async fn failure(url: &str, target: Target) -> Error {
-    let client = Egress::default().client(&Url::parse(url).unwrap(), target).unwrap();
+async fn failure(url: &str, settings: ClientSettings) -> Error {
+    let client = Egress::default().client(&Url::parse(url).unwrap(), settings).unwrap();
     let error = exchange(&client, "a").await.unwrap_err();
     assert!(error.is_connect() && !error.sent());
     assert!(!error.to_string().contains("secret"), "{error}");
@@ -25,7 +25,7 @@ async fn failure(url: &str, target: Target) -> Error {
 async fn reports_refused_connection() {
     let unused = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let url = format!("http://{unused}/secret?secret");
-    let error = failure(&url, Target::allowing_private_addresses()).await;
+    let error = failure(&url, ClientSettings::allowing_private_addresses()).await;
     assert!(matches!(error, Error::Connect { cause: ConnectCause::Refused, .. }), "{error:?}");
     assert_eq!(
         error.to_string(),
@@ -35,7 +35,8 @@ async fn reports_refused_connection() {
 
 #[tokio::test]
 async fn reports_unknown_name() {
-    let error = failure("http://unknown.invalid/", Target::allowing_private_addresses()).await;
+    let error =
+        failure("http://unknown.invalid/", ClientSettings::allowing_private_addresses()).await;
     assert!(matches!(error, Error::Connect { cause: ConnectCause::Dns, .. }), "{error:?}");
     assert_eq!(error.kind(), "connect");
 }
@@ -46,7 +47,7 @@ async fn connects_by_name() {
     let url = server.parsed_url().as_str().replace("127.0.0.1", "localhost");
     let egress = Egress::default();
     let url = Url::parse(&url).unwrap();
-    let client = egress.client(&url, Target::allowing_private_addresses()).unwrap();
+    let client = egress.client(&url, ClientSettings::allowing_private_addresses()).unwrap();
     assert_eq!(exchange(&client, "a").await.unwrap(), "ok");
 }
 
@@ -66,7 +67,7 @@ async fn public_only_rejects_private_addresses_in_any_notation() {
         "0.0.0.0",
         "169.254.169.254",
     ] {
-        let error = failure(&format!("http://{host}:{port}/"), Target::public_only()).await;
+        let error = failure(&format!("http://{host}:{port}/"), ClientSettings::public_only()).await;
         assert_eq!(error.kind(), "address_refused", "{host}");
     }
     assert_eq!(server.connections(), 0);
@@ -91,7 +92,8 @@ async fn black_hole() -> (Vec<TcpStream>, TcpListener, SocketAddr) {
 async fn connecting_times_out() {
     let (_queued, _listener, address) = black_hole().await;
     let begun = Instant::now();
-    let error = failure(&format!("http://{address}/"), Target::allowing_private_addresses()).await;
+    let error =
+        failure(&format!("http://{address}/"), ClientSettings::allowing_private_addresses()).await;
     assert_eq!(error.kind(), "connect_timeout");
     assert!((10..11).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
 }
@@ -101,7 +103,8 @@ async fn tls_handshake_times_out() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let begun = Instant::now();
-    let error = failure(&format!("https://{address}/"), Target::allowing_private_addresses()).await;
+    let error =
+        failure(&format!("https://{address}/"), ClientSettings::allowing_private_addresses()).await;
     assert_eq!(error.kind(), "connect_timeout", "{error:?}");
     assert!((10..11).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
 }
@@ -114,7 +117,7 @@ async fn reports_a_peer_without_tls() {
     })
     .await;
     let url = server.parsed_url().as_str().replace("http:", "https:");
-    let error = failure(&url, Target::allowing_private_addresses()).await;
+    let error = failure(&url, ClientSettings::allowing_private_addresses()).await;
     assert_eq!(error.kind(), "tls");
 }
 
@@ -129,7 +132,7 @@ async fn rejects_unsupported_urls() {
         ),
     ] {
         let url = Url::parse(url).unwrap();
-        let error = Egress::default().client(&url, Target::public_only()).unwrap_err();
+        let error = Egress::default().client(&url, ClientSettings::public_only()).unwrap_err();
         assert_eq!(error.to_string(), expected);
     }
 }
@@ -144,8 +147,8 @@ async fn rejects_invalid_ca_bundles() {
         if let Some(content) = content {
             std::fs::write(&path, content).unwrap();
         }
-        let target = Target::allowing_private_addresses().with_ca_bundle(&path);
-        let error = Egress::default().client(&url, target).unwrap_err();
+        let settings = ClientSettings::allowing_private_addresses().with_ca_bundle(&path);
+        let error = Egress::default().client(&url, settings).unwrap_err();
         assert!(error.to_string().contains(name), "{error}");
         error
     };

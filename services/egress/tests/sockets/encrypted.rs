@@ -29,7 +29,8 @@ use tokio_rustls::TlsAcceptor;
 use url::Url;
 use vmcp_core::Body;
 use vmcp_egress::{
-    Client, Egress, Error, FetchAddresses, FetchPolicy, Fetcher, Gauges, Settings, Target, Versions,
+    Client, ClientSettings, Egress, Error, FetchAddresses, FetchPolicy, Fetcher, Gauges, Settings,
+    Versions,
 };
 
 use crate::support::{OK, eventually, exchange, post};
@@ -58,12 +59,12 @@ impl Authority {
         Self { issuer, file }
     }
 
-    fn target(&self) -> Target {
-        Target::allowing_private_addresses().with_ca_bundle(&self.file)
+    fn client_settings(&self) -> ClientSettings {
+        ClientSettings::allowing_private_addresses().with_ca_bundle(&self.file)
     }
 
     fn client(&self, server: &Server) -> Client {
-        Egress::default().client(&server.url, self.target()).unwrap()
+        Egress::default().client(&server.url, self.client_settings()).unwrap()
     }
 
     async fn serve(&self, name: &str, protocols: &[&[u8]]) -> Server {
@@ -210,7 +211,8 @@ async fn handshake_errors_state_remedy() {
     let plain = start(None).await;
     let mut url = plain.url.clone();
     url.set_scheme("https").unwrap();
-    let client = Egress::default().client(&url, Target::allowing_private_addresses()).unwrap();
+    let client =
+        Egress::default().client(&url, ClientSettings::allowing_private_addresses()).unwrap();
     let error = exchange(&client, "a").await.unwrap_err().to_string();
     assert!(error.contains("plain HTTP on an https URL"), "{error}");
 }
@@ -224,15 +226,15 @@ async fn names_end_entity_certificates_in_bundles() {
     let leaf = params.signed_by(&KeyPair::generate().unwrap(), &authority.issuer).unwrap();
     let bundle = authority.file.with_extension("leaf.crt");
     std::fs::write(&bundle, leaf.pem()).unwrap();
-    let target = Target::allowing_private_addresses().with_ca_bundle(&bundle);
-    let client = Egress::default().client(&server.url, target).unwrap();
+    let settings = ClientSettings::allowing_private_addresses().with_ca_bundle(&bundle);
+    let client = Egress::default().client(&server.url, settings).unwrap();
     let error = exchange(&client, "a").await.unwrap_err().to_string();
     assert!(error.contains("the CA bundle holds an end-entity certificate"), "{error}");
 
     // Beside the authority's certificate it is harmless.
     std::fs::write(&bundle, leaf.pem() + &authority.issuer.pem()).unwrap();
-    let target = Target::allowing_private_addresses().with_ca_bundle(&bundle);
-    let client = Egress::default().client(&server.url, target).unwrap();
+    let settings = ClientSettings::allowing_private_addresses().with_ca_bundle(&bundle);
+    let client = Egress::default().client(&server.url, settings).unwrap();
     exchange(&client, "a").await.unwrap();
     std::fs::remove_file(bundle).unwrap();
 }
@@ -240,7 +242,7 @@ async fn names_end_entity_certificates_in_bundles() {
 #[tokio::test]
 async fn hidden_origins_appear_in_no_error() {
     let authority = Authority::new("hidden");
-    let hidden = || authority.target().with_display_origin("https://${HOST}");
+    let hidden = || authority.client_settings().with_display_origin("https://${HOST}");
     let shows = |error: Error, host: &str| {
         let mut text = format!("{error} {error:?}");
         let mut source = std::error::Error::source(&error);
@@ -271,7 +273,8 @@ async fn rejects_certificate_of_other_authority() {
     let error = exchange(&ours.client(&server), "a").await.unwrap_err();
     assert!(matches!(error, Error::Tls { .. }) && !error.sent(), "{error:?}");
 
-    let client = Egress::default().client(&server.url, Target::allowing_private_addresses());
+    let client =
+        Egress::default().client(&server.url, ClientSettings::allowing_private_addresses());
     let error = exchange(&client.unwrap(), "a").await.unwrap_err();
     assert_eq!(error.kind(), "tls", "the system doesn't trust it either");
 }
@@ -309,7 +312,7 @@ async fn missing_close_notify_fails_the_body() {
                 }
             });
             let url = Url::parse(&format!("https://localhost:{port}/mcp")).unwrap();
-            let client = Egress::default().client(&url, authority.target()).unwrap();
+            let client = Egress::default().client(&url, authority.client_settings()).unwrap();
             let read = exchange(&client, "a").await;
             assert_eq!(read.is_ok(), closes, "{media}: {read:?}");
         }
@@ -321,7 +324,7 @@ async fn shares_one_http2_connection() {
     let authority = Authority::new("http2");
     let server = authority.serve("localhost", BOTH).await;
     let egress = Egress::default();
-    let client = egress.client(&server.url, authority.target()).unwrap();
+    let client = egress.client(&server.url, authority.client_settings()).unwrap();
     let exchanges: Vec<_> = (0..50)
         .map(|_| {
             let client = client.clone();
@@ -358,7 +361,7 @@ async fn opens_a_new_http2_connection_after_goaway() {
     let authority = Authority::new("goaway");
     let server = authority.serve("localhost", BOTH).await;
     let egress = Egress::default();
-    let client = egress.client(&server.url, authority.target()).unwrap();
+    let client = egress.client(&server.url, authority.client_settings()).unwrap();
     for expected in 1..=3 {
         exchange(&client, "a").await.unwrap();
         assert_eq!(server.connections.load(Ordering::SeqCst), expected);
@@ -372,7 +375,7 @@ async fn dropped_body_resets_its_stream_only() {
     let authority = Authority::new("reset");
     let server = authority.serve("localhost", BOTH).await;
     let egress = Egress::default();
-    let client = egress.client(&server.url, authority.target()).unwrap();
+    let client = egress.client(&server.url, authority.client_settings()).unwrap();
     // More than the server allows concurrently.
     for _ in 0..20 {
         let request = Request::get("/stream").body(Full::default()).unwrap();
@@ -404,7 +407,7 @@ async fn closes_unused_http2_connection() {
         reap_interval: Duration::from_secs(1),
         ..Settings::default()
     });
-    let client = egress.client(&server.url, authority.target()).unwrap();
+    let client = egress.client(&server.url, authority.client_settings()).unwrap();
     exchange(&client, "a").await.unwrap();
     sleep(Duration::from_secs(9)).await;
     assert_eq!(egress.gauges(), Gauges { open: 1, idle: 1, in_flight: 0 });
@@ -435,7 +438,7 @@ async fn retries_unsent_request_on_new_connection() {
         String::from_utf8_lossy(&request[..length]).into_owned()
     });
     let url = Url::parse(&format!("https://localhost:{port}/")).unwrap();
-    let client = Egress::default().client(&url, authority.target()).unwrap();
+    let client = Egress::default().client(&url, authority.client_settings()).unwrap();
     assert_eq!(exchange(&client, "body").await.unwrap(), "ok");
     assert!(served.await.unwrap().ends_with("\r\n\r\nbody"));
 }
@@ -443,8 +446,8 @@ async fn retries_unsent_request_on_new_connection() {
 #[tokio::test]
 async fn http2_without_tls_uses_prior_knowledge() {
     let server = start(None).await;
-    let target = Target::allowing_private_addresses().with_versions(Versions::Http2);
-    let client = Egress::default().client(&server.url, target).unwrap();
+    let settings = ClientSettings::allowing_private_addresses().with_versions(Versions::Http2);
+    let client = Egress::default().client(&server.url, settings).unwrap();
     let port = server.url.port().unwrap();
     for _ in 0..3 {
         let answer = exchange(&client, "body").await.unwrap();
@@ -458,8 +461,8 @@ async fn http2_only_rejects_http1() {
     let authority = Authority::new("alone");
     for (protocols, works) in [(BOTH, true), (&[b"http/1.1".as_slice()], false), (&[], false)] {
         let server = authority.serve("localhost", protocols).await;
-        let target = authority.target().with_versions(Versions::Http2);
-        let client = Egress::default().client(&server.url, target).unwrap();
+        let settings = authority.client_settings().with_versions(Versions::Http2);
+        let client = Egress::default().client(&server.url, settings).unwrap();
         match exchange(&client, "body").await {
             Ok(answer) => assert!(works && answer.starts_with(b"HTTP/2.0"), "{answer:?}"),
             Err(error) => assert!(!works && matches!(error, Error::Tls { .. }), "{error:?}"),

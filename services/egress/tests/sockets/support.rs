@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use url::Url;
-use vmcp_egress::{Client, Egress, Error, Settings, Target};
+use vmcp_egress::{Client, ClientSettings, Egress, Error, Settings};
 use vmcp_test_support::ScriptedServer;
 
 pub(crate) const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
@@ -26,7 +26,7 @@ pub(crate) trait ServerExt {
 
 impl ServerExt for ScriptedServer {
     fn client_of(&self, egress: &Egress) -> Client {
-        egress.client(&self.parsed_url(), Target::allowing_private_addresses()).unwrap()
+        egress.client(&self.parsed_url(), ClientSettings::allowing_private_addresses()).unwrap()
     }
 
     fn parsed_url(&self) -> Url {

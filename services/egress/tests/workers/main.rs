@@ -11,7 +11,7 @@ mod tests {
     use tokio::runtime::{Builder, Handle};
     use url::Url;
     use vmcp_core::{set_worker_count, set_worker_index};
-    use vmcp_egress::{Client, Egress, Settings, Target};
+    use vmcp_egress::{Client, ClientSettings, Egress, Settings};
     use vmcp_test_support::ScriptedServer;
 
     const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
@@ -22,7 +22,7 @@ mod tests {
 
     fn client_of(egress: &Egress, server: &ScriptedServer) -> Client {
         let url = Url::parse(server.url()).unwrap();
-        egress.client(&url, Target::allowing_private_addresses()).unwrap()
+        egress.client(&url, ClientSettings::allowing_private_addresses()).unwrap()
     }
 
     /// Starts a runtime on its own thread, which runs until the process ends.

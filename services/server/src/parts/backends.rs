@@ -13,7 +13,7 @@ use vmcp_breaker::{CircuitHandle, CircuitSettings};
 use vmcp_config::{
     Backend, BackendKind, BackendUrl, ConfigError, Timeouts, Transport as ConfigTransport,
 };
-use vmcp_egress::{ConfigError as EgressConfigError, Egress, Target};
+use vmcp_egress::{ClientSettings, ConfigError as EgressConfigError, Egress};
 use vmcp_telemetry::ClientTelemetryLayer;
 use vmcp_timeout::TimeoutLayer;
 
@@ -68,18 +68,18 @@ fn convert(
         (Err(error), Err(errors)) => return Err(iter::once(error).chain(errors).collect()),
     };
     (url.as_str(), &name).hash(&mut digest);
-    let target = target(&source, kind, &mut digest);
+    let settings = client_settings(&source, kind, &mut digest);
     let advisor = CredentialAdvisor {
         name: name.clone(),
         url: url.clone(),
-        is_hidden: target.display_origin.is_some(),
-        ca_bundle: target.ca_bundle.clone(),
+        is_hidden: settings.display_origin.is_some(),
+        ca_bundle: settings.ca_bundle.clone(),
         strategy: strategy.name,
         issuers: Arc::clone(issuers),
         egress: (*egress).clone(),
     };
-    let client =
-        egress.client(&url, target).map_err(|error| vec![client_error(index, &source, &error)])?;
+    let client = egress.client(&url, settings);
+    let client = client.map_err(|error| vec![client_error(index, &source, &error)])?;
     let uri = uri(index, &url, &source).map_err(|error| vec![error])?;
     let transport = convert_transport(transport);
     transport.hash(&mut digest);
@@ -149,19 +149,23 @@ fn convert_transport(transport: ConfigTransport) -> Transport {
     }
 }
 
-/// Builds the connection target: address, trust anchors and redaction.
-fn target(url: &BackendUrl, kind: BackendKind, digest: &mut DefaultHasher) -> Target {
+/// Builds the settings of the client: addresses, trust anchors and redaction.
+fn client_settings(
+    url: &BackendUrl,
+    kind: BackendKind,
+    digest: &mut DefaultHasher,
+) -> ClientSettings {
     // The operator configures backends, usually on private addresses.
-    let mut target = Target::allowing_private_addresses();
+    let mut settings = ClientSettings::allowing_private_addresses();
     if let Some(origin) = url.hidden_origin() {
-        target = target.with_display_origin(origin);
+        settings = settings.with_display_origin(origin);
     }
     if let BackendKind::Entry { ca_bundle_path: Some(path) } = kind {
         // A bundle renewed under the same path changes the fingerprint.
         std::fs::read(path.as_path()).unwrap_or_default().hash(digest);
-        target = target.with_ca_bundle(path.as_path());
+        settings = settings.with_ca_bundle(path.as_path());
     }
-    target
+    settings
 }
 
 /// Builds the timeout layer from the default and the timeouts per backend.

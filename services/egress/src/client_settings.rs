@@ -6,7 +6,7 @@ use crate::AddressPolicy;
 
 /// Settings of a client for one backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct ClientSettings {
     /// PEM file with certificates to trust in addition to the system's.
     pub ca_bundle: Option<PathBuf>,
     /// Addresses that the client may connect to.
@@ -27,15 +27,15 @@ pub enum Versions {
     Http2,
 }
 
-impl Target {
-    /// Creates a target for untrusted URLs: public addresses and the system's root certificates
+impl ClientSettings {
+    /// Creates settings for untrusted URLs: public addresses and the system's root certificates
     /// only.
     #[must_use]
     pub fn public_only() -> Self {
         Self::reaching(AddressPolicy::PublicOnly)
     }
 
-    /// Creates a target for configured backends: also connects to loopback, link-local (with the
+    /// Creates settings for configured backends: also connects to loopback, link-local (with the
     /// instance credentials of clouds) and all other private addresses.
     #[must_use]
     pub fn allowing_private_addresses() -> Self {
