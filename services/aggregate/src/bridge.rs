@@ -20,7 +20,7 @@ use vmcp_core::{Body, BoxError, Generation, NotSentError, Rejection};
 use self::suspended_calls::SuspendedCalls;
 use crate::backend::error::is_mode_mismatch;
 use crate::backend::handshake;
-use crate::call::{Call, Target, app, failed};
+use crate::call::{Call, CallTarget, app, failed};
 use crate::session::stateless_sessions::StatelessSessions;
 
 /// Forwarding of requests to backends, with what is kept between the requests of stateless clients.
@@ -39,7 +39,7 @@ impl Bridge {
         call: Arc<Call>,
         method: &'static str,
     ) -> Result<Response<Body>, Rejection> {
-        let target = Arc::new(Target::find(&call, method).await?);
+        let target = Arc::new(CallTarget::find(&call, method).await?);
         let backend = &target.backend;
         if let Some(request_context) = &call.request_context {
             request_context.record_backend(&backend.tag);
@@ -62,7 +62,7 @@ impl Bridge {
     async fn try_both(
         self: &Arc<Self>,
         call: Arc<Call>,
-        target: &Arc<Target>,
+        target: &Arc<CallTarget>,
         generation: Generation,
     ) -> Result<Result<Response<Body>, Rejection>, BoxError> {
         let error = match self.exchange(Arc::clone(&call), Arc::clone(target), generation).await {
@@ -91,7 +91,7 @@ impl Bridge {
     async fn exchange(
         self: &Arc<Self>,
         call: Arc<Call>,
-        target: Arc<Target>,
+        target: Arc<CallTarget>,
         backend: Generation,
     ) -> Result<Result<Response<Body>, Rejection>, BoxError> {
         if target.decided.is_some_and(|decided| decided != backend) {

@@ -3,7 +3,7 @@
 //! Target selection and the request under the backend's own names; the bridges forward it.
 
 pub(crate) mod app;
-mod route;
+mod target;
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -18,7 +18,7 @@ use vmcp_core::{
 };
 use vmcp_timeout::Elapsed;
 
-pub(crate) use self::route::Target;
+pub(crate) use self::target::CallTarget;
 use crate::backend::event_reader::EventReader;
 use crate::backend::{BackendHandle, handshake};
 use crate::cache::caller_catalog_cache::CallerView;
@@ -95,7 +95,7 @@ impl Call {
     }
 
     /// Attaches the operation to a request for the target's backend, if a layer observes it.
-    pub(crate) fn attach_operation(&self, target: &Target, request: &mut Request<Full<Bytes>>) {
+    pub(crate) fn attach_operation(&self, target: &CallTarget, request: &mut Request<Full<Bytes>>) {
         if let Some(request_context) = self.cause() {
             let operation = McpOperation::new(target.method).with_name(target.literal.clone());
             request.extensions_mut().insert(operation.with_client_request(request_context.clone()));
@@ -103,7 +103,7 @@ impl Call {
     }
 
     /// Handles the list change of a stateless backend: all clients are notified once the catalog is updated.
-    pub(crate) fn list_changed(&self, target: &Target, kind: Kind) {
+    pub(crate) fn list_changed(&self, target: &CallTarget, kind: Kind) {
         let caller = self.caller.identity();
         match &target.backend.per_caller {
             Some(owns) => {

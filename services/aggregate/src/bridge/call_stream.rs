@@ -8,7 +8,7 @@ use vmcp_core::{Body, BoxError, LATEST_STATEFUL, Rejection, cause_ref};
 
 use crate::backend::error::BackendError;
 use crate::backend::event_reader::EventReader;
-use crate::call::{Call, Target};
+use crate::call::{Call, CallTarget};
 use crate::event_stream::event_stream;
 use crate::session::ActiveCallGuard;
 use crate::stream::{Opening, Stream};
@@ -33,7 +33,7 @@ pub(crate) async fn next(
 }
 
 /// Ends the stream of a call with its failure.
-pub(crate) fn finish_failed(call: &Call, target: &Target, stream: &Stream, failure: &BoxError) {
+pub(crate) fn finish_failed(call: &Call, target: &CallTarget, stream: &Stream, failure: &BoxError) {
     if let Some(BackendError::Detached { .. }) = cause_ref(failure.as_ref()) {
         call.context.budgets.detached.count_ended();
         tracing::debug!(backend = target.backend.name(), error = %failure, "detached call ended");

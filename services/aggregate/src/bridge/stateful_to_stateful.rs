@@ -22,7 +22,7 @@ use crate::backend::handshake::BackendSession;
 use crate::backend::request::{listen, post, with_operation};
 use crate::backend::rpc::is_session_unknown_error;
 use crate::backend::rpc::status;
-use crate::call::{Call, Target};
+use crate::call::{Call, CallTarget};
 use crate::capabilities::for_session;
 use crate::response::{self, AdaptedResponse, BufferedResults, ExpectedResponse, ResponseBuffer};
 use crate::session::{ActiveCallGuard, BackendSessionSlot, Session};
@@ -34,7 +34,7 @@ const MAX_RESUMPTIONS: usize = 100;
 pub(crate) async fn call(
     call: Arc<Call>,
     session: Arc<Session>,
-    target: Arc<Target>,
+    target: Arc<CallTarget>,
 ) -> Result<Result<Response<Body>, Rejection>, BoxError> {
     let guard = match session.register(call.active(), &target.backend, call.cause()) {
         Ok(guard) => guard,
@@ -55,7 +55,7 @@ pub(crate) async fn call(
 struct StatefulCall {
     call: Arc<Call>,
     session: Arc<Session>,
-    target: Arc<Target>,
+    target: Arc<CallTarget>,
     guard: ActiveCallGuard,
 }
 

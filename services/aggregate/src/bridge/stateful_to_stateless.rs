@@ -22,7 +22,7 @@ use crate::backend::handshake::meta_members;
 use crate::backend::observe::kind_of_change;
 use crate::backend::request::post_stateless;
 use crate::backend::rpc::status;
-use crate::call::{Call, Target};
+use crate::call::{Call, CallTarget};
 use crate::capabilities::{required_capability, rescan};
 use crate::catalog::{add_headers, define_literal};
 use crate::response::{self, AdaptedResponse, BufferedResults, ExpectedResponse, ResponseBuffer};
@@ -36,7 +36,7 @@ const MAX_INPUT_ROUNDS: usize = 10;
 pub(crate) async fn call(
     call: Arc<Call>,
     session: Arc<Session>,
-    target: Arc<Target>,
+    target: Arc<CallTarget>,
 ) -> Result<Result<Response<Body>, Rejection>, BoxError> {
     // Dropping the request cancels it at a stateless backend; no notification is sent.
     let guard = match session.register(call.active(), &target.backend, call.cause()) {
@@ -60,7 +60,7 @@ pub(crate) async fn call(
 struct BridgedCall {
     call: Arc<Call>,
     session: Arc<Session>,
-    target: Arc<Target>,
+    target: Arc<CallTarget>,
     guard: ActiveCallGuard,
 }
 

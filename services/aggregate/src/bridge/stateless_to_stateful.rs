@@ -28,7 +28,7 @@ use crate::backend::handshake::{BackendSession, ClientInfo};
 use crate::backend::request::post;
 use crate::backend::rpc::is_session_unknown_error;
 use crate::backend::rpc::status;
-use crate::call::{Call, Target};
+use crate::call::{Call, CallTarget};
 use crate::capabilities::{BRIDGED_IN_SESSIONS, bridged, rescan};
 use crate::response::{self, AdaptedResponse, BufferedResults, ExpectedResponse, ResponseBuffer};
 use crate::session::cancellation::Cancellation;
@@ -45,7 +45,7 @@ const LEVEL: &str = "io.modelcontextprotocol/logLevel";
 pub(crate) async fn call(
     bridge: &Arc<Bridge>,
     call: Arc<Call>,
-    target: Arc<Target>,
+    target: Arc<CallTarget>,
 ) -> Result<Result<Response<Body>, Rejection>, BoxError> {
     match carried(&call) {
         Ok(None) => {}
@@ -75,7 +75,7 @@ fn capabilities(call: &Call) -> Cow<'_, [u8]> {
     bridged(meta(call, CAPABILITIES).unwrap_or(b"{}"), BRIDGED_IN_SESSIONS)
 }
 
-fn slot(bridge: &Bridge, call: &Call, target: &Target) -> Result<SlotLease, BoxError> {
+fn slot(bridge: &Bridge, call: &Call, target: &CallTarget) -> Result<SlotLease, BoxError> {
     let (capabilities, level) = (capabilities(call), meta(call, LEVEL));
     let key = SharedKey::new(&target.backend, call.caller.identity(), &capabilities, level);
     Ok(bridge.sessions.get(key, &target.backend).map_err(NotSentError::new)?)
@@ -93,7 +93,7 @@ struct InFlightCall {
 impl InFlightCall {
     async fn begin(
         call: &Call,
-        target: &Target,
+        target: &CallTarget,
         slot: &Arc<BackendSessionSlot>,
     ) -> Result<Self, BoxError> {
         let capabilities = capabilities(call);
@@ -135,7 +135,7 @@ impl InFlightCall {
         self,
         bridge: &Arc<Bridge>,
         call: &Arc<Call>,
-        target: &Arc<Target>,
+        target: &Arc<CallTarget>,
         slot: &Arc<BackendSessionSlot>,
         last: bool,
     ) -> Result<Option<Result<Response<Body>, Rejection>>, BoxError> {
@@ -195,7 +195,7 @@ impl InFlightCall {
 
 /// Builds the request for a stateful server: under an id of the gateway, because the session is shared, and without members
 /// that exist only in the stateless generation.
-fn outgoing(target: &Target, id: &Bytes) -> Bytes {
+fn outgoing(target: &CallTarget, id: &Bytes) -> Bytes {
     let message = &target.message;
     let (theirs, params) = rescan(message);
     let mut splice = Splice::new(message);
@@ -222,7 +222,7 @@ fn outgoing(target: &Target, id: &Bytes) -> Bytes {
 async fn resume(
     bridge: &Bridge,
     call: Arc<Call>,
-    target: Arc<Target>,
+    target: Arc<CallTarget>,
     sealed: &str,
 ) -> Result<Response<Body>, Rejection> {
     let gone = || {

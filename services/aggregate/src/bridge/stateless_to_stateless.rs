@@ -21,7 +21,7 @@ use crate::backend::event_reader::EventReader;
 use crate::backend::observe::kind_of_change;
 use crate::backend::request::post_stateless;
 use crate::backend::rpc::status;
-use crate::call::{Call, Target};
+use crate::call::{Call, CallTarget};
 use crate::capabilities::{BRIDGED, must_strip, required_capability, rescan, strip};
 use crate::catalog::{add_headers, define_literal};
 use crate::event_stream::event_stream;
@@ -34,7 +34,7 @@ use crate::tasks::{self, TASK_CHANGED};
 
 pub(crate) async fn call(
     call: Arc<Call>,
-    target: Arc<Target>,
+    target: Arc<CallTarget>,
 ) -> Result<Result<Response<Body>, Rejection>, BoxError> {
     let message = match unsealed(&call, &target) {
         Ok(message) => bridged(&call, &target.backend, message),
@@ -88,7 +88,7 @@ pub(crate) fn bridged(call: &Call, backend: &BackendHandle, mut message: Bytes) 
 /// Builds the response from a complete backend response.
 fn respond(
     call: &Call,
-    target: &Target,
+    target: &CallTarget,
     shaped: AdaptedResponse,
 ) -> Result<Response<Body>, BoxError> {
     let message = match shaped {
@@ -108,7 +108,7 @@ pub(crate) fn names(method: &str) -> bool {
 /// Reads the beginning of a stream: a lone response needs no stream, and an error determines the status.
 async fn begin(
     call: Arc<Call>,
-    target: Arc<Target>,
+    target: Arc<CallTarget>,
     expected: ExpectedResponse,
     body: Body,
 ) -> Result<Response<Body>, BoxError> {
@@ -130,7 +130,7 @@ async fn begin(
 /// backend request is dropped, which cancels a stateless request.
 struct StreamAdapter {
     call: Arc<Call>,
-    target: Arc<Target>,
+    target: Arc<CallTarget>,
     expected: ExpectedResponse,
     events: EventReader,
     first: Option<Bytes>,
@@ -223,7 +223,7 @@ pub(crate) fn carried(call: &Call) -> Result<Option<StringSpan>, Rejection> {
 }
 
 /// Returns the message with the backend's state unsealed.
-pub(crate) fn unsealed(call: &Call, target: &Target) -> Result<Bytes, Rejection> {
+pub(crate) fn unsealed(call: &Call, target: &CallTarget) -> Result<Bytes, Rejection> {
     // Few requests carry state, and only those are parsed further.
     if carried(call)?.is_none() {
         return Ok(target.message.clone());
@@ -259,7 +259,7 @@ fn undeclared(call: &Call, result: &[u8]) -> Option<&'static str> {
 }
 
 /// Returns the backend's input request with its state sealed.
-fn sealed(call: &Call, target: &Target, message: Bytes) -> Result<Bytes, BoxError> {
+fn sealed(call: &Call, target: &CallTarget, message: Bytes) -> Result<Bytes, BoxError> {
     let Ok(Envelope::Response { outcome: Outcome::Result(result), .. }) = scan(&message) else {
         return Err(BackendError::Malformed("a body that is not a JSON-RPC response").into());
     };
@@ -278,7 +278,7 @@ fn sealed(call: &Call, target: &Target, message: Bytes) -> Result<Bytes, BoxErro
 }
 
 /// Returns the purpose that binds a state to the same request of the same caller.
-pub(crate) fn purpose<'a>(call: &'a Call, target: &'a Target) -> Purpose<'a> {
+pub(crate) fn purpose<'a>(call: &'a Call, target: &'a CallTarget) -> Purpose<'a> {
     Purpose {
         principal: principal(call.caller.identity()),
         backend: target.backend.name(),

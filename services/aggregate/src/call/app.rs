@@ -12,7 +12,7 @@ use vmcp_wire::{
     Envelope, Outcome, Span, Splice, element_spans, find_span, parse_json_string, scan,
 };
 
-use super::{Call, Target};
+use super::{Call, CallTarget};
 use crate::backend::BackendHandle;
 use crate::catalog::{Route, define_literal};
 use crate::response::ResponseBuffer;
@@ -79,7 +79,7 @@ pub(super) fn record_opened(call: &Call, backend: &Arc<BackendHandle>) {
 /// Replaces the backend's own URI in the read contents by the one that the client knows. Streaming responses pass unchanged.
 pub(crate) async fn rename_contents(
     response: Response<Body>,
-    target: &Target,
+    target: &CallTarget,
     known: &[u8],
     call: &Call,
 ) -> Result<Response<Body>, Rejection> {

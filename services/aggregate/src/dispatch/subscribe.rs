@@ -9,7 +9,7 @@ use vmcp_wire::{Envelope, Outcome, scan};
 use crate::backend::SupportedModes;
 use crate::backend::collect::read_error_body;
 use crate::bridge::{Bridge, notifications};
-use crate::call::{Call, Target};
+use crate::call::{Call, CallTarget};
 use crate::response::result;
 use crate::session::Session;
 
@@ -20,7 +20,7 @@ pub(crate) async fn subscribe(
     session: Arc<Session>,
     method: &'static str,
 ) -> Result<Response<Body>, Rejection> {
-    let target = Target::find(&call, method).await?;
+    let target = CallTarget::find(&call, method).await?;
     if let Some(request_context) = &call.request_context {
         request_context.record_backend(&target.backend.tag);
     }

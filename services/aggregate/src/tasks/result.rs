@@ -14,7 +14,7 @@ use super::request::about;
 use crate::backend::error::BackendError;
 use crate::backend::handshake::ClientInfo;
 use crate::backend::rpc::notify_or_log;
-use crate::call::{Call, Target};
+use crate::call::{Call, CallTarget};
 use crate::capabilities::{TASKS, TASKS_REQUIRED, declares};
 use crate::catalog::define_literal;
 
@@ -24,7 +24,7 @@ const MAX_TTL_MS: u32 = 7 * 24 * 60 * 60 * 1000;
 const UNDECLARED: &str = "created a task, but the client did not declare the tasks extension";
 
 /// Cancels a task of a client that did not declare the extension, and returns the failure of its call.
-pub(crate) fn undeclared(call: &Call, target: &Target, message: &[u8]) -> BoxError {
+pub(crate) fn undeclared(call: &Call, target: &CallTarget, message: &[u8]) -> BoxError {
     if let Ok(Envelope::Response { outcome: Outcome::Result(result), .. }) = scan(message)
         && let Some(id) = find(result.of(message), "taskId").and_then(parse_json_string)
     {
@@ -34,7 +34,11 @@ pub(crate) fn undeclared(call: &Call, target: &Target, message: &[u8]) -> BoxErr
 }
 
 /// Returns the response to a call that became a task, with an id for its owner.
-pub(crate) fn created(call: &Call, target: &Target, message: &Bytes) -> Result<Bytes, BoxError> {
+pub(crate) fn created(
+    call: &Call,
+    target: &CallTarget,
+    message: &Bytes,
+) -> Result<Bytes, BoxError> {
     let Ok(Envelope::Response { outcome: Outcome::Result(result), .. }) = scan(message) else {
         return Err(BackendError::Malformed("a body that is not a JSON-RPC response").into());
     };
@@ -90,7 +94,7 @@ fn is_short(ttl: &[u8]) -> bool {
 }
 
 /// Cancels a task that remains unknown to the client, in the background.
-fn abandon(call: &Call, target: &Target, id: &str) {
+fn abandon(call: &Call, target: &CallTarget, id: &str) {
     let Ok(runtime) = Handle::try_current() else { return };
     let gateway = call.context.catalogs.client_info();
     let capabilities = TASKS_REQUIRED.as_bytes();

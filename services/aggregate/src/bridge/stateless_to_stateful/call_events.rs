@@ -14,7 +14,7 @@ use vmcp_wire::{scan_prefix, sse};
 use crate::backend::error::BackendError;
 use crate::bridge::stateless_to_stateless::purpose;
 use crate::bridge::suspended_calls::{CallEvent, Handle};
-use crate::call::{Call, Target};
+use crate::call::{Call, CallTarget};
 use crate::catalog::define_literal;
 use crate::event_stream::{event_stream, next_piece};
 use crate::response::{self, ExpectedResponse};
@@ -22,7 +22,7 @@ use crate::response::{self, ExpectedResponse};
 /// Builds the response from the first events of a call.
 pub(super) async fn respond(
     call: &Arc<Call>,
-    target: &Arc<Target>,
+    target: &Arc<CallTarget>,
     mut outs: mpsc::Receiver<CallEvent>,
     expected: ExpectedResponse,
 ) -> Result<Response<Body>, Rejection> {
@@ -47,7 +47,7 @@ pub(super) async fn respond(
 /// Message that ends a response.
 struct FinalMessage {
     call: Arc<Call>,
-    target: Arc<Target>,
+    target: Arc<CallTarget>,
     expected: ExpectedResponse,
 }
 

@@ -19,7 +19,7 @@ use crate::snapshot::BackendCatalog;
 
 /// Target of a request.
 #[derive(Debug)]
-pub(crate) struct Target {
+pub(crate) struct CallTarget {
     pub(crate) backend: Arc<BackendHandle>,
     pub(crate) method: &'static str,
     /// The backend's own name, or the URI, as a JSON string literal.
@@ -35,7 +35,7 @@ pub(crate) struct Target {
     pub(crate) decided: Option<Generation>,
 }
 
-impl Target {
+impl CallTarget {
     /// Finds the target of a request.
     pub(crate) async fn find(call: &Call, method: &'static str) -> Result<Self, Rejection> {
         if call.snapshot.per_caller {
@@ -303,7 +303,7 @@ fn unknown(call: &Call, kind: ItemKind, name: &str) -> LookupError {
 /// Backend that serves a URI.
 struct UriOwner {
     backend: Arc<BackendHandle>,
-    /// Equivalent to [`Target::decided`].
+    /// Equivalent to [`CallTarget::decided`].
     decided: Option<Generation>,
 }
 
