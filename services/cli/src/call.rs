@@ -4,8 +4,8 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::output::{Failure, OutputArgs, OutputFormat, block_on, eprint_line, print, print_json};
+use super::server_args::ServerArgs;
 use super::session::Session;
-use super::target::Target;
 
 #[derive(Debug, Args)]
 pub(crate) struct Call {
@@ -15,7 +15,7 @@ pub(crate) struct Call {
     #[arg(long, value_name = "JSON", default_value = "{}", value_parser = object)]
     arguments: Value,
     #[command(flatten)]
-    target: Target,
+    server: ServerArgs,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -35,8 +35,8 @@ impl Call {
     }
 
     async fn call(self) -> Result<(), Failure> {
-        let Self { tool, arguments, target, output } = self;
-        let session = Session::start(target.load()?.parts).await?;
+        let Self { tool, arguments, server, output } = self;
+        let session = Session::start(server.load()?.parts).await?;
         for line in session.unreachable() {
             eprint_line(&super::table::plain(&line));
         }

@@ -4,9 +4,9 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use super::output::{Failure, OutputArgs, OutputFormat, block_on, eprint_line, print, print_json};
+use super::server_args::ServerArgs;
 use super::session::Session;
 use super::table::table;
-use super::target::Target;
 
 /// Maximum length of a description in a table, in characters.
 const MAX_DESCRIPTION: usize = 80;
@@ -22,7 +22,7 @@ const LISTS: [(&str, &str, &str); 4] = [
 #[derive(Debug, Args)]
 pub(crate) struct List {
     #[command(flatten)]
-    target: Target,
+    server: ServerArgs,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -33,7 +33,7 @@ impl List {
     }
 
     async fn list(self) -> Result<(), Failure> {
-        let session = Session::start(self.target.load()?.parts).await?;
+        let session = Session::start(self.server.load()?.parts).await?;
         let mut lists = Map::new();
         for (method, member, _) in LISTS {
             lists.insert(member.to_owned(), session.list(method, member).await?.into());

@@ -9,7 +9,7 @@ use super::output::Failure;
 
 /// Options that select the servers.
 #[derive(Debug, Args)]
-pub(crate) struct Target {
+pub(crate) struct ServerArgs {
     #[command(flatten)]
     config: ConfigFile,
     /// The URL of one MCP server, instead of a configuration file.
@@ -24,7 +24,7 @@ pub(crate) struct Target {
     sse: bool,
 }
 
-impl Target {
+impl ServerArgs {
     /// Reads the configuration, or creates one for the URL.
     pub(crate) fn load(&self) -> Result<LoadedConfig, Failure> {
         let Self { config, url, header, sse } = self;
