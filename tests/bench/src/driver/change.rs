@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use super::Effort;
 use super::process::{POLL_INTERVAL, WAIT_TIMEOUT};
 use super::table::{Comparison, Measurement};
-use super::test_bed::{Backend, Target, TestBed};
+use super::test_bed::{Backend, ServerProcess, TestBed};
 use crate::BoxError;
 use crate::client::Client;
 use crate::summary::{median, micros};
@@ -94,7 +94,7 @@ async fn after_change(world: &TestBed, client: &mut Client) -> Result<Sample, Bo
 }
 
 /// Measures one list through the proxy after the same pause.
-async fn plain(proxy: &Target, client: &mut Client) -> Result<Sample, BoxError> {
+async fn plain(proxy: &ServerProcess, client: &mut Client) -> Result<Sample, BoxError> {
     sleep(QUIET * 2).await;
     let before = Usage::of(proxy.pid())?;
     let start = Instant::now();

@@ -9,7 +9,7 @@ use super::full::Tokens;
 use super::programs::Programs;
 use super::rows::Load;
 use super::table::{Comparison, Measurement};
-use super::test_bed::{Target, TestBed};
+use super::test_bed::{ServerProcess, TestBed};
 use crate::load::{Mode, Report};
 use crate::summary::median;
 use crate::{BoxError, Generation};
@@ -36,7 +36,7 @@ pub(super) const TARGET: &str = "target";
 /// Puts load on `front` and returns the report if it contains no error.
 pub(super) async fn run(
     programs: &Programs,
-    front: &Target,
+    front: &ServerProcess,
     order: &LoadOptions<'_>,
 ) -> Result<Report, BoxError> {
     let mode = order.mode.to_possible_value().ok_or("no such mode")?;

@@ -11,7 +11,7 @@ use super::process::{POLL_INTERVAL, WAIT_TIMEOUT};
 use super::programs::Programs;
 use super::rows::IdleSessions;
 use super::table::{Comparison, Measurement};
-use super::test_bed::{ANONYMOUS, Target, TestBed};
+use super::test_bed::{ANONYMOUS, ServerProcess, TestBed};
 use crate::BoxError;
 use crate::load::{Cost, Mode, Report};
 use crate::summary::median;
@@ -34,8 +34,8 @@ pub(super) async fn idle(
     let mut pairs = Vec::new();
     for _ in 0..effort.samples(SAMPLES) {
         let asked = world.stats().await?;
-        let gateway = Target::gateway(programs, &world.backends, ANONYMOUS).await?;
-        let proxy = Target::proxy(programs, &world.backends[0]).await?;
+        let gateway = ServerProcess::gateway(programs, &world.backends, ANONYMOUS).await?;
+        let proxy = ServerProcess::proxy(programs, &world.backends[0]).await?;
         let deadline = Instant::now() + WAIT_TIMEOUT;
         loop {
             let now = world.stats().await?;
@@ -86,12 +86,12 @@ pub(super) async fn sessions(
     };
     let mut pairs = Vec::new();
     for _ in 0..effort.samples(SAMPLES) {
-        let front = Target::gateway(programs, backends, ANONYMOUS).await?;
+        let front = ServerProcess::gateway(programs, backends, ANONYMOUS).await?;
         front.until_listed(world.generation, None, TOOLS * backends.len()).await?;
         let report = run(programs, &front, &order(&tools[..], TOOLS * backends.len())).await?;
         let gateway = per_session(&report)?;
         front.end().await?;
-        let front = Target::proxy(programs, &backends[0]).await?;
+        let front = ServerProcess::proxy(programs, &backends[0]).await?;
         let report = run(programs, &front, &order(&plain[..], TOOLS)).await?;
         pairs.push(Comparison { gateway, proxy: per_session(&report)? });
         front.end().await?;
@@ -121,11 +121,11 @@ pub(super) async fn connections(
     };
     let mut pairs = Vec::new();
     for _ in 0..effort.samples(SAMPLES) {
-        let front = Target::gateway(programs, &world.backends, ANONYMOUS).await?;
+        let front = ServerProcess::gateway(programs, &world.backends, ANONYMOUS).await?;
         let report = run(programs, &front, &order(&prefixed)).await?;
         let gateway = small(cost(&report)?.after_kib) / 1024.0;
         front.end().await?;
-        let front = Target::proxy(programs, &world.backends[0]).await?;
+        let front = ServerProcess::proxy(programs, &world.backends[0]).await?;
         let report = run(programs, &front, &order(&plain)).await?;
         pairs.push(Comparison { gateway, proxy: small(cost(&report)?.after_kib) / 1024.0 });
         front.end().await?;
@@ -144,7 +144,7 @@ fn cost(report: &Report) -> Result<Cost, BoxError> {
 }
 
 /// Returns the resident memory in MiB.
-fn resident(front: &Target) -> Result<f64, BoxError> {
+fn resident(front: &ServerProcess) -> Result<f64, BoxError> {
     Ok(small(Usage::of(front.pid())?.resident_kib) / 1024.0)
 }
 

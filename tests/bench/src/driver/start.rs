@@ -10,7 +10,7 @@ use super::Effort;
 use super::process::WAIT_TIMEOUT;
 use super::programs::Programs;
 use super::table::{Comparison, Measurement};
-use super::test_bed::{ANONYMOUS, Target, TestBed};
+use super::test_bed::{ANONYMOUS, ServerProcess, TestBed};
 use crate::summary::median;
 use crate::{BoxError, Generation};
 
@@ -25,10 +25,10 @@ pub(super) async fn measure(
     let (mut gateway, mut proxy) = (Vec::new(), Vec::new());
     for _ in 0..effort.samples(SAMPLES) {
         let start = Instant::now();
-        let front = Target::gateway_at_once(programs, &world.backends, ANONYMOUS).await?;
+        let front = ServerProcess::gateway_at_once(programs, &world.backends, ANONYMOUS).await?;
         gateway.push(answered(front, start, world.generation).await?);
         let start = Instant::now();
-        let front = Target::proxy_at_once(programs, &world.backends[0]).await?;
+        let front = ServerProcess::proxy_at_once(programs, &world.backends[0]).await?;
         proxy.push(answered(front, start, world.generation).await?);
     }
     let pair = Comparison { gateway: median(gateway), proxy: median(proxy) };
@@ -36,7 +36,11 @@ pub(super) async fn measure(
 }
 
 /// Returns the milliseconds from `start` to the response.
-async fn answered(front: Target, start: Instant, generation: Generation) -> Result<f64, BoxError> {
+async fn answered(
+    front: ServerProcess,
+    start: Instant,
+    generation: Generation,
+) -> Result<f64, BoxError> {
     // Retries without a sleep: the shortest sleep takes as long as the measured time.
     while TcpStream::connect(front.address()).await.is_err() {
         if start.elapsed() > WAIT_TIMEOUT {

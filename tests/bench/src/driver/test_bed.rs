@@ -33,11 +33,11 @@ pub(super) struct TestBed {
     /// A single backend with as many tools as all of the others together.
     pub(super) large: Backend,
     /// Proxy of the first backend.
-    pub(super) proxy: Target,
+    pub(super) proxy: ServerProcess,
     /// Proxy of the large backend.
-    pub(super) list_proxy: Target,
+    pub(super) list_proxy: ServerProcess,
     /// Gateway of all backends.
-    pub(super) gateway: Target,
+    pub(super) gateway: ServerProcess,
     /// External services of the gateway, unless its setup is plain.
     pub(super) full: Option<Full>,
 }
@@ -48,9 +48,9 @@ pub(super) struct Backend {
     _process: Process,
 }
 
-/// Endpoint that clients connect to.
+/// Process that clients connect to: the gateway or the proxy.
 #[derive(Debug)]
-pub(super) struct Target {
+pub(super) struct ServerProcess {
     address: String,
     process: Process,
 }
@@ -75,10 +75,10 @@ impl TestBed {
         };
         let backends = try_join_all((1..=BACKENDS).map(|number| backend(number, TOOLS))).await?;
         let large = backend(0, visible).await?;
-        let proxy = Target::proxy(programs, &backends[0]).await?;
-        let list_proxy = Target::proxy(programs, &large).await?;
+        let proxy = ServerProcess::proxy(programs, &backends[0]).await?;
+        let list_proxy = ServerProcess::proxy(programs, &large).await?;
         let sections = full.as_ref().map_or_else(|| ANONYMOUS.to_owned(), Full::sections);
-        let gateway = Target::gateway(programs, &backends, &sections).await?;
+        let gateway = ServerProcess::gateway(programs, &backends, &sections).await?;
         let bearer = full.as_ref().map(Full::bearer).transpose()?;
         gateway.until_listed(generation, bearer, visible).await?;
         Ok(Self { generation, backends, visible, large, proxy, list_proxy, gateway, full })
@@ -117,7 +117,7 @@ impl Backend {
     }
 }
 
-impl Target {
+impl ServerProcess {
     /// Starts the bare proxy and waits until it listens.
     pub(super) async fn proxy(programs: &Programs, to: &Backend) -> Result<Self, BoxError> {
         let mut command = Command::new(&programs.proxy);
