@@ -227,6 +227,9 @@ impl McpBackend {
     /// Closes all notification streams. HTTP+SSE sessions end with theirs.
     pub fn close_streams(&self) {
         lock(&self.state.streams).clear();
+        if self.protocol() == Protocol::LegacySse {
+            self.state.lose_sessions();
+        }
     }
 
     /// Returns the number of open sessions.

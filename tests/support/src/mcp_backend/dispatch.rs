@@ -61,12 +61,11 @@ async fn streamable(state: &Arc<State>, parts: Parts, body: &Bytes) -> BoxRespon
     match parts.method {
         Method::POST => post(state, session, parts.headers, body).await,
         Method::DELETE if named.is_some() => {
-            let ended = session.is_some_and(|session| state.end_session(&session.id));
-            full_response(
-                if ended { StatusCode::NO_CONTENT } else { StatusCode::NOT_FOUND },
-                "text/plain",
-                "",
-            )
+            let ended = session.filter(|session| state.lose_session(&session.id));
+            let status =
+                if ended.is_some() { StatusCode::NO_CONTENT } else { StatusCode::NOT_FOUND };
+            lock(&state.ended).extend(ended.map(|session| session.id.clone()));
+            full_response(status, "text/plain", "")
         }
         Method::GET if state.settings.has_streams && session.is_some() => {
             let (response, sender) = event_stream(Arc::clone(&state.in_flight));

@@ -156,6 +156,13 @@ impl PendingRequest {
         }
     }
 
+    /// Ends the session with its streams, without a response, like a crashed server.
+    pub fn end_session(self) {
+        if let Some(session) = &self.session {
+            self.state.lose_session(&session.id);
+        }
+    }
+
     /// Responds with a result, to which this adds the mandatory members of the stateless generation. Returns whether the
     /// client is connected.
     pub fn succeed(self, result: &Value) -> bool {

@@ -100,14 +100,10 @@ impl State {
         session
     }
 
-    /// Ends a session at the client's request. Returns whether it existed.
-    pub(super) fn end_session(&self, id: &str) -> bool {
-        let ended = lock(&self.sessions).remove(id);
-        if let Some(session) = &ended {
-            self.close(session);
-            lock(&self.ended).push(id.to_owned());
-        }
-        ended.is_some()
+    /// Removes a session with its streams. Returns whether it existed.
+    pub(super) fn lose_session(&self, id: &str) -> bool {
+        let lost = lock(&self.sessions).remove(id);
+        lost.inspect(|session| self.close(session)).is_some()
     }
 
     /// Loses all sessions with their streams.
@@ -120,6 +116,7 @@ impl State {
 
     fn close(&self, session: &Session) {
         session.ended.send_replace(true);
+        lock(&session.question).take();
         lock(&self.streams).retain(|stream| stream.session.as_ref() != Some(&session.id));
     }
 

@@ -1,15 +1,6 @@
 //! The deprecated HTTP+SSE transport on both sides of the gateway, over real sockets.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "helpers of tests fail as tests do"
-)]
-
-#[path = "legacy_sse/backend.rs"]
 mod backend;
-#[path = "legacy_sse/client.rs"]
 mod client;
 
 use std::fmt::Write;
@@ -24,8 +15,8 @@ use vmcp_config::{File, Format};
 use vmcp_egress::Egress;
 use vmcp_server::parts::Parts;
 use vmcp_server::serve::{Options, Server};
+use vmcp_test_support::McpBackend;
 
-use self::backend::Backend;
 use self::client::{JSON, LegacyClient, TIMEOUT, call, said, send, stateless};
 
 /// A running gateway. It drains when this is dropped.
@@ -37,11 +28,11 @@ struct Gateway {
 
 impl Gateway {
     /// In front of these backends, called `a`, `b` and so on.
-    async fn before(backends: &[&Backend]) -> Self {
+    async fn before(backends: &[&McpBackend]) -> Self {
         Self::with(backends, "").await
     }
 
-    async fn with(backends: &[&Backend], sections: &str) -> Self {
+    async fn with(backends: &[&McpBackend], sections: &str) -> Self {
         let mut yaml = "name: tests\nincomingAuth: {type: anonymous}\nbackends:\n".to_owned();
         for (name, backend) in ('a'..).zip(backends) {
             let url = backend.url();
@@ -80,13 +71,9 @@ fn tools(answer: &Value) -> Vec<&str> {
     tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect()
 }
 
-fn count(backend: &Backend, method: &str) -> usize {
-    backend.received().iter().filter(|message| message["method"] == method).count()
-}
-
 #[tokio::test]
 async fn legacy_client_uses_legacy_server() {
-    let (a, b) = (Backend::start(None).await, Backend::start(None).await);
+    let (a, b) = (backend::start(), backend::start());
     let gateway = Gateway::before(&[&a, &b]).await;
     let mut old = LegacyClient::connect(gateway.address).await;
     let listed = old.request("tools/list", json!({})).await;
@@ -96,12 +83,12 @@ async fn legacy_client_uses_legacy_server() {
     assert!(said(&old.call("a_echo", "hello").await).ends_with(":hello"));
     assert!(said(&old.call("b_echo", "hello").await).ends_with(":hello"));
     // One stream for the observer and one for the session.
-    assert_eq!((a.streams(), b.streams()), (2, 2));
+    assert_eq!((a.open_streams(), b.open_streams()), (2, 2));
 }
 
 #[tokio::test]
 async fn progress_precedes_response_in_order() {
-    let backend = Backend::start(None).await;
+    let backend = backend::start();
     let gateway = Gateway::before(&[&backend]).await;
     let mut old = LegacyClient::connect(gateway.address).await;
     assert_eq!(said(&old.call("a_count", "mine").await), "counted");
@@ -113,7 +100,7 @@ async fn progress_precedes_response_in_order() {
 
 #[tokio::test]
 async fn relays_server_request_and_client_response() {
-    let backend = Backend::start(None).await;
+    let backend = backend::start();
     let gateway = Gateway::before(&[&backend]).await;
     let mut old = LegacyClient::connect(gateway.address).await;
     let id = old.begin("tools/call", call("a_ask", "who?")).await;
@@ -126,7 +113,7 @@ async fn relays_server_request_and_client_response() {
 
 #[tokio::test]
 async fn relays_legacy_server_request_to_stateless_client() {
-    let backend = Backend::start(None).await;
+    let backend = backend::start();
     let gateway = Gateway::before(&[&backend]).await;
     let listed = stateless(gateway.address, "tools/list", json!({})).await;
     assert!(tools(&listed[0]).contains(&"a_ask"));
@@ -147,7 +134,7 @@ async fn relays_legacy_server_request_to_stateless_client() {
 
 #[tokio::test]
 async fn interleaved_clients_get_own_responses() {
-    let backend = Backend::start(None).await;
+    let backend = backend::start();
     let gateway = Gateway::before(&[&backend]).await;
     let mut ann = LegacyClient::connect(gateway.address).await;
     let mut bob = LegacyClient::connect(gateway.address).await;
@@ -171,7 +158,7 @@ async fn interleaved_clients_get_own_responses() {
 
 #[tokio::test]
 async fn log_messages_reach_the_client() {
-    let backend = Backend::start(None).await;
+    let backend = backend::start();
     let gateway = Gateway::before(&[&backend]).await;
     let mut old = LegacyClient::connect(gateway.address).await;
     assert_eq!(
@@ -184,7 +171,7 @@ async fn log_messages_reach_the_client() {
 
 #[tokio::test]
 async fn ignores_responses_without_pending_request() {
-    let backend = Backend::start(None).await;
+    let backend = backend::start();
     let gateway = Gateway::before(&[&backend]).await;
     let mut old = LegacyClient::connect(gateway.address).await;
     assert_eq!(said(&old.call("a_stray", "").await), "right");
@@ -193,7 +180,7 @@ async fn ignores_responses_without_pending_request() {
 
 #[tokio::test]
 async fn fails_call_of_dead_server_and_reconnects() {
-    let backend = Backend::start(None).await;
+    let backend = backend::start();
     let gateway = Gateway::before(&[&backend]).await;
     let mut old = LegacyClient::connect(gateway.address).await;
     let before = said(&old.call("a_echo", "x").await).to_owned();
@@ -208,7 +195,7 @@ async fn fails_call_of_dead_server_and_reconnects() {
 
 #[tokio::test]
 async fn sends_list_changed_after_all_streams_broke() {
-    let backend = Backend::start(None).await;
+    let backend = backend::start();
     let gateway = Gateway::before(&[&backend]).await;
     let mut old = LegacyClient::connect(gateway.address).await;
     old.call("a_echo", "x").await;
@@ -216,8 +203,8 @@ async fn sends_list_changed_after_all_streams_broke() {
     old.heard("notifications/tools/list_changed").await;
     let listed = old.request("tools/list", json!({})).await;
     assert!(tools(&listed).contains(&"a_first"));
-    backend.break_all();
-    until("the observer is back", || backend.streams() > 0).await;
+    backend.close_streams();
+    until("the observer is back", || backend.open_streams() > 0).await;
     backend.add_tool("second");
     old.heard("notifications/tools/list_changed").await;
     let listed = old.request("tools/list", json!({})).await;
@@ -226,15 +213,15 @@ async fn sends_list_changed_after_all_streams_broke() {
 
 #[tokio::test]
 async fn cancellation_reaches_backend() {
-    let backend = Backend::start(None).await;
+    let backend = backend::start();
     let gateway = Gateway::before(&[&backend]).await;
     let mut old = LegacyClient::connect(gateway.address).await;
     let id = old.begin("tools/call", call("a_silent", "")).await;
-    until("the call is there", || count(&backend, "tools/call") == 1).await;
+    until("the call is there", || backend.count("tools/call") == 1).await;
     old.notify("notifications/cancelled", json!({"requestId": id})).await;
-    until("it is cancelled", || count(&backend, "notifications/cancelled") == 1).await;
-    let cancelled = backend.received().pop().unwrap();
-    let called = backend.received().into_iter().find(|message| message["method"] == "tools/call");
+    until("it is cancelled", || backend.count("notifications/cancelled") == 1).await;
+    let cancelled = backend.messages().pop().unwrap();
+    let called = backend.messages().into_iter().find(|message| message["method"] == "tools/call");
     assert_eq!(cancelled["params"]["requestId"], called.unwrap()["id"]);
 }
 
@@ -244,19 +231,19 @@ const SHORT: &str = "{default: 30s, perWorkload: {a: 300ms}}";
 #[tokio::test]
 async fn call_without_response_ends_at_backend_timeout() {
     for timeouts in ["{default: 300ms, perWorkload: {b: 30s}}", SHORT] {
-        let backend = Backend::start(None).await;
+        let backend = backend::start();
         let sections = format!("operational: {{timeouts: {timeouts}}}\n");
         let gateway = Gateway::with(&[&backend], &sections).await;
         let mut old = LegacyClient::connect(gateway.address).await;
         let answer = old.call("a_silent", "").await;
         assert!(answer["error"]["message"].as_str().unwrap().contains("in time"), "{answer}");
-        until("the backend is told", || count(&backend, "notifications/cancelled") == 1).await;
+        until("the backend is told", || backend.count("notifications/cancelled") == 1).await;
     }
 }
 
 #[tokio::test]
 async fn pauses_timeout_while_client_answers() {
-    let backend = Backend::start(None).await;
+    let backend = backend::start();
     let gateway =
         Gateway::with(&[&backend], &format!("operational: {{timeouts: {SHORT}}}\n")).await;
     let mut old = LegacyClient::connect(gateway.address).await;
@@ -269,30 +256,31 @@ async fn pauses_timeout_while_client_answers() {
 
 #[tokio::test]
 async fn rejects_endpoint_of_other_origin() {
-    let victim = Backend::start(None).await;
-    let evil = Backend::start(Some(&format!("http://{}/post?session=1", victim.address))).await;
+    let victim = backend::start();
+    let endpoint = format!("http://127.0.0.1:{}/messages?session=1", victim.port());
+    let evil = backend::builder().endpoint(&endpoint).start();
     let gateway = Gateway::before(&[&evil]).await;
     let report = gateway.server.report();
     let failure = report.backends[0].failure.clone().unwrap();
     assert!(failure.contains("another origin"), "{failure}");
-    assert!(victim.received().is_empty());
+    assert!(victim.messages().is_empty());
 }
 
 #[tokio::test]
 async fn disconnected_client_ends_all_sessions() {
-    let backend = Backend::start(None).await;
+    let backend = backend::start();
     let gateway = Gateway::before(&[&backend]).await;
     let mut old = LegacyClient::connect(gateway.address).await;
     old.call("a_echo", "x").await;
-    assert_eq!((gateway.server.report().sessions, backend.streams()), (1, 2));
+    assert_eq!((gateway.server.report().sessions, backend.open_streams()), (1, 2));
     drop(old);
     until("the gateway's session has ended", || gateway.server.report().sessions == 0).await;
-    until("the backend's stream has ended", || backend.streams() == 1).await;
+    until("the backend's stream has ended", || backend.open_streams() == 1).await;
 }
 
 #[tokio::test]
 async fn reports_errors_of_legacy_client() {
-    let backend = Backend::start(None).await;
+    let backend = backend::start();
     let gateway = Gateway::before(&[&backend]).await;
     let mut old = LegacyClient::open(gateway.address).await;
     let early = old.request("tools/list", json!({})).await;
@@ -327,7 +315,7 @@ async fn reports_errors_of_legacy_client() {
 
 #[tokio::test]
 async fn each_stream_has_one_session() {
-    let backend = Backend::start(None).await;
+    let backend = backend::start();
     let gateway = Gateway::before(&[&backend]).await;
     let old = LegacyClient::connect(gateway.address).await;
     let hello = json!({"jsonrpc": "2.0", "id": 9, "method": "initialize", "params": {
@@ -344,11 +332,11 @@ async fn each_stream_has_one_session() {
 
 #[tokio::test]
 async fn drain_ends_idle_streams_first() {
-    let backend = Backend::start(None).await;
+    let backend = backend::start();
     let mut gateway = Gateway::before(&[&backend]).await;
     let mut old = LegacyClient::connect(gateway.address).await;
     old.begin("tools/call", call("a_silent", "")).await;
-    until("the call is there", || count(&backend, "tools/call") == 1).await;
+    until("the call is there", || backend.count("tools/call") == 1).await;
     let idle = LegacyClient::connect(gateway.address).await;
     drop(gateway.stop.take());
     idle.ended().await;

@@ -1,7 +1,5 @@
 //! The reasons for the positions in `src/stack.rs`, each shown by what would be different elsewhere.
 
-#![allow(clippy::panic, clippy::unwrap_used, reason = "helpers of tests")]
-
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
