@@ -1,6 +1,9 @@
 // Prints the test vectors of vmcp-gotemplate: templates with the results of Go's own text/template.
 //
 //	cd tests/tools/gotemplate && go run . > ../../../services/gotemplate/tests/it/vectors.json
+//
+// With a number and a seed, it prints vectors of templates that it makes at random. VMCP_GOTEMPLATE_VECTORS names their file
+// to the test templates_render_as_in_go.
 package main
 
 import (
@@ -60,12 +63,22 @@ func main() {
 	}
 	seen := map[string]bool{}
 	var lines []string
-	for _, c := range cases() {
+	all := cases()
+	if len(os.Args) > 2 {
+		count, err := strconv.Atoi(os.Args[1])
+		check(err)
+		seed, err := strconv.ParseInt(os.Args[2], 10, 64)
+		check(err)
+		all = randomCases(count, seed)
+	}
+	for _, c := range all {
 		if seen[c.template] {
 			continue
 		}
 		seen[c.template] = true
-		lines = append(lines, line(result(c, root)))
+		if v, ok := result(c, root); ok {
+			lines = append(lines, line(v))
+		}
 	}
 	var compact bytes.Buffer
 	check(json.Compact(&compact, []byte(data)))
@@ -73,19 +86,23 @@ func main() {
 		compact.String(), line(integers), strings.Join(lines, ",\n"))
 }
 
-// result executes a case. A departure is kept only if it is one.
-func result(c testCase, root map[string]any) vector {
+// result executes a case. It returns false if the output is too long.
+func result(c testCase, root map[string]any) (vector, bool) {
 	v := vector{Template: c.template}
 	parsed, err := template.New("").Funcs(functions).Parse(c.template)
 	if err != nil {
 		v.Error = "parse"
-		return v
+		return v, true
 	}
-	var output strings.Builder
+	var output limitedBuilder
 	err = parsed.Execute(&output, root)
+	if errors.Is(err, errTooLong) {
+		fmt.Fprintln(os.Stderr, "skipped, because its output is too long:", c.template)
+		return v, false
+	}
 	if err != nil {
 		v.Error = "execution"
-		return v
+		return v, true
 	}
 	text := output.String()
 	v.Output = &text
@@ -95,7 +112,19 @@ func result(c testCase, root map[string]any) vector {
 		}
 		v.Departure = &c.departure
 	}
-	return v
+	return v, true
+}
+
+// limitedBuilder ends templates that recurse without end.
+type limitedBuilder struct{ strings.Builder }
+
+var errTooLong = errors.New("too long")
+
+func (b *limitedBuilder) Write(text []byte) (int, error) {
+	if b.Len() > 100_000 {
+		return 0, errTooLong
+	}
+	return b.Builder.Write(text)
 }
 
 func line(value any) string {
