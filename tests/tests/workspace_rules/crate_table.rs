@@ -67,6 +67,7 @@ pub(crate) const CRATES: &[(&str, &str, AllowedDependencies)] = &[
         "services/auth-redis",
         AllowedDependencies::Only(&["vmcp-wire", "vmcp-core", "vmcp-redis", "vmcp-auth-store"]),
     ),
+    ("vmcp-optimize", "services/optimize", AllowedDependencies::Only(&["vmcp-wire", "vmcp-core"])),
     ("vmcp-doctor", "services/doctor", AllowedDependencies::Only(&["vmcp-wire", "vmcp-core"])),
     ("vmcp-gotemplate", "services/gotemplate", AllowedDependencies::Only(&[])),
     (

@@ -1,0 +1,213 @@
+//! One tool as the index knows it.
+
+use std::collections::BTreeMap;
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::Value;
+use vmcp_core::Fingerprint;
+
+use crate::terms::Analyzer;
+
+/// Units in which occurrences count, so that lengths add up exactly in any order: a description's word is one occurrence.
+pub(crate) const UNITS: u16 = 4;
+
+/// Weight of a word by its place, in [`UNITS`]. Names are chosen to be found by; descriptions of parameters mention much that
+/// the tool is not about.
+const NAME: u16 = 12;
+const TITLE: u16 = 4;
+const DESCRIPTION: u16 = 4;
+const SERVER: u16 = 4;
+const PARAMETER_NAME: u16 = 2;
+const PARAMETER_DESCRIPTION: u16 = 1;
+
+/// Maximum length of a description that is indexed, in bytes. The rest is ignored.
+const MAX_TEXT: usize = 16 * 1024;
+
+/// Maximum number of parameters of a tool that are indexed, those of inner objects included.
+const MAX_PARAMETERS: usize = 256;
+
+/// Maximum depth of a schema that is searched for parameters.
+const MAX_DEPTH: usize = 8;
+
+/// Maximum length of the text that is embedded, in bytes. Models read 256 to 8,192 tokens.
+pub(crate) const MAX_EMBEDDED_TEXT: usize = 4 * 1024;
+
+/// Tool of the index: its definition, and the terms by which it is found.
+pub(crate) struct Document {
+    pub(crate) server: Arc<str>,
+    pub(crate) name: Box<str>,
+    pub(crate) definition: Bytes,
+    /// Hashes of the terms, in order.
+    pub(crate) terms: Box<[u64]>,
+    /// Number of occurrences of each term, in [`UNITS`].
+    pub(crate) frequencies: Box<[u16]>,
+    /// Sum of the frequencies.
+    pub(crate) length: u32,
+    /// Fingerprint of the text that is embedded.
+    pub(crate) embedding_key: Fingerprint,
+}
+
+/// Members of a definition that are indexed.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Definition {
+    name: String,
+    #[serde(default)]
+    title: Option<String>,
+    #[serde(default)]
+    description: Option<String>,
+    #[serde(default)]
+    input_schema: Value,
+}
+
+impl Document {
+    /// Indexes a tool. `hasher` hashes its terms.
+    ///
+    /// # Errors
+    /// The definition is not a JSON object with a `name`.
+    pub(crate) fn new(
+        server: Arc<str>,
+        definition: Bytes,
+        analyzer: &Analyzer,
+        hasher: &impl BuildHasher,
+    ) -> Result<Self, serde_json::Error> {
+        let parsed: Definition = serde_json::from_slice(&definition)?;
+        let mut counts = BTreeMap::<u64, u16>::new();
+        let mut count = |text: &str, weight: u16| {
+            analyzer.for_each(truncated(text, MAX_TEXT), |term| {
+                let count = counts.entry(hasher.hash_one(term)).or_default();
+                *count = count.saturating_add(weight);
+            });
+        };
+        count(&parsed.name, NAME);
+        count(parsed.title.as_deref().unwrap_or_default(), TITLE);
+        count(parsed.description.as_deref().unwrap_or_default(), DESCRIPTION);
+        count(&server, SERVER);
+        let mut parameters_left = MAX_PARAMETERS;
+        for_each_parameter(&parsed.input_schema, 0, &mut parameters_left, &mut |name, text| {
+            count(name, PARAMETER_NAME);
+            count(text, PARAMETER_DESCRIPTION);
+        });
+        let length = counts.values().map(|count| u32::from(*count)).sum();
+        let (terms, frequencies): (Vec<_>, Vec<_>) = counts.into_iter().unzip();
+        let embedding_key = Fingerprint::of(&*embedded_text(&server, &parsed));
+        Ok(Self {
+            server,
+            name: parsed.name.into(),
+            definition,
+            terms: terms.into(),
+            frequencies: frequencies.into(),
+            length,
+            embedding_key,
+        })
+    }
+
+    /// Returns the text that is embedded. It is not stored: it is needed once for each model.
+    pub(crate) fn embedded_text(&self) -> String {
+        let parsed = serde_json::from_slice(&self.definition);
+        // The same bytes were parsed when the document was made; the name alone is a text, too.
+        parsed.map_or_else(|_| (*self.name).to_owned(), |it| embedded_text(&self.server, &it))
+    }
+}
+
+/// Returns the text of which the embedding of a tool is made.
+fn embedded_text(server: &str, definition: &Definition) -> String {
+    let description = definition.description.as_deref().unwrap_or_default();
+    let name = &definition.name;
+    let mut text = format!("server: {server} name: {name} description: {description}");
+    text.truncate(truncated(&text, MAX_EMBEDDED_TEXT).len());
+    text
+}
+
+/// Returns the longest beginning of `text` that has at most `max` bytes.
+pub(crate) fn truncated(text: &str, max: usize) -> &str {
+    if text.len() <= max { text } else { &text[..text.floor_char_boundary(max)] }
+}
+
+/// Calls `visit` with the name and the description of each parameter, those of inner objects included.
+fn for_each_parameter<'a>(
+    schema: &'a Value,
+    depth: usize,
+    left: &mut usize,
+    visit: &mut impl FnMut(&'a str, &'a str),
+) {
+    if depth > MAX_DEPTH {
+        return;
+    }
+    if let Some(properties) = schema.get("properties").and_then(Value::as_object) {
+        for (name, property) in properties {
+            let Some(fewer) = left.checked_sub(1) else { return };
+            *left = fewer;
+            let text = property.get("description").and_then(Value::as_str).unwrap_or_default();
+            visit(name, text);
+            for_each_parameter(property, depth + 1, left, visit);
+        }
+    }
+    for inner in ["items", "additionalProperties"] {
+        if let Some(inner) = schema.get(inner) {
+            for_each_parameter(inner, depth + 1, left, visit);
+        }
+    }
+    for alternatives in ["anyOf", "oneOf", "allOf"] {
+        let alternatives = schema.get(alternatives).and_then(Value::as_array);
+        for alternative in alternatives.into_iter().flatten() {
+            for_each_parameter(alternative, depth + 1, left, visit);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::hash::RandomState;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn document(definition: &Value) -> Document {
+        let definition = Bytes::from(definition.to_string());
+        let hasher = RandomState::new();
+        Document::new("git-hub".into(), definition, &Analyzer::new(), &hasher).unwrap()
+    }
+
+    #[test]
+    fn places_have_weights() {
+        let bare = document(&json!({"name": "createIssue"}));
+        assert_eq!(bare.length, u32::from(2 * NAME + 2 * SERVER));
+        let full = document(&json!({
+            "name": "createIssue", "title": "Opens", "description": "Opens tickets",
+            "inputSchema": {"properties": {"labels": {
+                "description": "colors",
+                "items": {"anyOf": [{"properties": {"tint": {}}}]},
+            }}},
+        }));
+        let more = TITLE + 2 * DESCRIPTION + 2 * PARAMETER_NAME + PARAMETER_DESCRIPTION;
+        assert_eq!(full.length, bare.length + u32::from(more));
+        assert_eq!(full.terms.len(), 4 + 5);
+    }
+
+    #[test]
+    fn large_definitions_are_bounded() {
+        let properties: serde_json::Map<_, _> =
+            (0..1000).map(|at| (format!("p{at}"), json!({}))).collect();
+        let description = "word ".repeat(100_000);
+        let document = document(&json!({
+            "name": "a", "description": description, "inputSchema": {"properties": properties},
+        }));
+        assert!(document.terms.len() <= 3 + 1 + MAX_PARAMETERS + 1, "{}", document.terms.len());
+        assert!(document.embedded_text().len() <= MAX_EMBEDDED_TEXT);
+    }
+
+    #[test]
+    fn rejects_definition_without_name() {
+        for definition in ["{}", "[]", "", r#"{"name":5}"#] {
+            let definition = Bytes::from_static(definition.as_bytes());
+            let document =
+                Document::new("s".into(), definition, &Analyzer::new(), &RandomState::new());
+            assert!(document.is_err());
+        }
+    }
+}

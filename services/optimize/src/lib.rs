@@ -1,0 +1,27 @@
+#![doc = include_str!("../README.md")]
+
+mod document;
+mod embedding;
+mod fusion;
+mod hit;
+mod index;
+mod interner;
+mod keyword;
+mod query;
+mod search;
+mod segment;
+mod set_data;
+mod terms;
+mod tool_set;
+
+pub use self::{
+    embedding::{
+        Embedder, EmbedderStatus, EmbeddingError, EmbeddingService, EmbeddingUrlError,
+        FallbackReason,
+    },
+    fusion::{ArmRank, FoundTool},
+    index::{Index, IndexCounts, IndexError, MAX_TOOLS, ToolDefinition},
+    query::{MAX_QUERY_TEXT, Query},
+    search::{Found, MAX_RESULTS, SearchMode, SearchOptions, ToolSearch},
+    tool_set::{PositionError, ToolSet, View},
+};
