@@ -5,6 +5,7 @@
 mod embeddings;
 mod fake_service;
 mod lifetimes;
+mod retrieval;
 mod views;
 
 use vmcp_optimize::{FoundTool, Query, SearchOptions, ToolDefinition, ToolSearch, View};
