@@ -61,7 +61,8 @@ where
         let record = record.unwrap_or_default();
         let (now, started_at) = (self.now(), record.started_at);
         let past = started_at.map_or_else(Default::default, |started| now.since(started));
-        let deadline = self.deadline.min(Instant::now() + planned.timeout.saturating_sub(past));
+        // The timeout of the workflow ends the run as a whole.
+        let deadline = Instant::now() + planned.timeout.saturating_sub(past);
         let mut start_change = Change::StepStarted { step, at: now, question: None };
         let start = match &planned.action {
             Action::Call(call) => {

@@ -1,0 +1,24 @@
+//! Tests of the workflow engine over tools that the tests provide. Time is paused.
+
+#![allow(
+    clippy::needless_pass_by_value,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "helpers of tests"
+)]
+
+mod cancellation;
+mod conditions;
+mod findings;
+mod flow;
+mod for_each;
+mod mistakes;
+mod output;
+mod parameters;
+mod questions;
+mod random_graphs;
+mod recovery;
+mod retries;
+mod support;
+mod suspension;
+mod timeouts;
