@@ -7,6 +7,7 @@ mod hit;
 mod index;
 mod interner;
 mod keyword;
+mod meta_tools;
 mod query;
 mod search;
 mod segment;
@@ -21,6 +22,11 @@ pub use self::{
     },
     fusion::{ArmRank, FoundTool},
     index::{Index, IndexCounts, IndexError, MAX_TOOLS, ToolDefinition},
+    meta_tools::{
+        ArgumentError, CALL_TOOL, CALL_TOOL_DEFINITION, CallToolArguments, FIND_TOOL,
+        FIND_TOOL_DEFINITION, MAX_DEFINITIONS_SIZE, SCORE_META_KEY, find_tool_result,
+        parse_find_tool,
+    },
     query::{MAX_QUERY_TEXT, Query},
     search::{Found, MAX_RESULTS, SearchMode, SearchOptions, ToolSearch},
     tool_set::{PositionError, ToolSet, View},
