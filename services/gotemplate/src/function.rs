@@ -67,6 +67,9 @@ impl Function {
 
     /// Returns the error for a name that is not a function.
     pub(crate) fn unknown(name: &str) -> String {
+        if matches!(name, "call" | "html" | "js") {
+            return format!("the function {name} is not supported; use json, quote or urlquery");
+        }
         let names: Vec<_> = FUNCTIONS.iter().map(|(_, name, ..)| *name).collect();
         let names = names.join(", ");
         format!(

@@ -3,11 +3,11 @@
 mod origin;
 mod visit;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-use self::origin::Origin;
+use self::origin::{Origin, OriginPath};
 use crate::{
-    paths::{Access, Path, Segment},
+    paths::{Access, Path},
     syntax::{Bodies, Pipeline},
 };
 
@@ -24,7 +24,7 @@ const MAX_RECURSION: usize = 2;
 pub(crate) fn paths(source: &str, bodies: &Bodies) -> Vec<Path> {
     let mut analysis = Analysis {
         bodies,
-        reads: HashSet::new(),
+        reads: HashMap::new(),
         calls: HashSet::new(),
         open_calls: Vec::new(),
         segments: 0,
@@ -35,12 +35,12 @@ pub(crate) fn paths(source: &str, bodies: &Bodies) -> Vec<Path> {
         analysis.list(main, &Origin::root());
     }
     let is_complete = analysis.segments <= MAX_SEGMENTS && analysis.actions <= MAX_ACTIONS;
-    let mut reads: Vec<Read> = if is_complete {
+    let mut reads: Vec<_> = if is_complete {
         analysis.reads.into_iter().collect()
     } else {
-        vec![Read { at: 0, segments: Vec::new(), access: Access::Value }]
+        vec![(OriginPath { at: 0, segments: Vec::new() }, Access::Value)]
     };
-    reads.sort_by(|one, other| {
+    reads.sort_by(|(one, _), (other, _)| {
         one.at.cmp(&other.at).then_with(|| one.segments.cmp(&other.segments))
     });
     locate(source, reads)
@@ -48,7 +48,8 @@ pub(crate) fn paths(source: &str, bodies: &Bodies) -> Vec<Path> {
 
 struct Analysis<'t> {
     bodies: &'t Bodies,
-    reads: HashSet<Read>,
+    /// Paths with their positions and purposes. A read of the value includes that of a condition.
+    reads: HashMap<OriginPath, Access>,
     /// Templates with the origins of their data that are analyzed already.
     calls: HashSet<(&'t str, Origin)>,
     /// Names of the templates whose bodies are being analyzed.
@@ -66,24 +67,22 @@ struct Frame<'t> {
     variables: Vec<(&'t str, Origin)>,
 }
 
-/// Read at a byte offset.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Read {
-    at: usize,
-    segments: Vec<Segment>,
-    access: Access,
-}
-
 // === impl Analysis ===
 
 impl<'t> Analysis<'t> {
     /// Records a read of all paths of an origin.
-    fn read(&mut self, origin: &Origin, at: usize, access: Access) {
-        for segments in origin.paths() {
-            if self.segments <= MAX_SEGMENTS
-                && self.reads.insert(Read { at, segments: segments.clone(), access })
-            {
-                self.segments += segments.len() + 1;
+    fn read(&mut self, origin: &Origin, access: Access) {
+        for path in origin.paths() {
+            if self.segments > MAX_SEGMENTS {
+                return;
+            }
+            match self.reads.get_mut(path) {
+                Some(Access::Value) => {}
+                Some(known) => *known = access,
+                None => {
+                    self.reads.insert(path.clone(), access);
+                    self.segments += path.segments.len() + 1;
+                }
             }
         }
     }
@@ -92,7 +91,7 @@ impl<'t> Analysis<'t> {
     fn set_variables(&mut self, pipeline: &'t Pipeline, origin: &Origin) {
         for name in &pipeline.variables {
             if pipeline.is_assignment {
-                self.assign(name, origin, pipeline.at);
+                self.assign(name, origin);
             } else {
                 self.frame.variables.push((name, origin.clone()));
             }
@@ -101,8 +100,8 @@ impl<'t> Analysis<'t> {
 
     /// Adds an origin to those of a variable. The read counts as one of the whole value: in a loop, the assignment may
     /// precede uses of the variable that the analysis visited before.
-    fn assign(&mut self, name: &str, origin: &Origin, at: usize) {
-        self.read(origin, at, Access::Value);
+    fn assign(&mut self, name: &str, origin: &Origin) {
+        self.read(origin, Access::Value);
         let frame = &mut self.frame;
         let found = frame.variables.iter_mut().rev().find(|(known, _)| *known == name);
         let variable = found.map(|(_, value)| value).or((name == "$").then_some(&mut frame.root));
@@ -111,6 +110,7 @@ impl<'t> Analysis<'t> {
         }
     }
 
+    /// Returns the origin of a variable.
     fn variable(&self, name: &str) -> Origin {
         let found = self.frame.variables.iter().rev().find(|(known, _)| *known == name);
         match found {
@@ -122,11 +122,11 @@ impl<'t> Analysis<'t> {
 }
 
 /// Converts byte offsets to lines and columns, in one pass.
-fn locate(source: &str, reads: Vec<Read>) -> Vec<Path> {
+fn locate(source: &str, reads: Vec<(OriginPath, Access)>) -> Vec<Path> {
     let mut characters = source.char_indices();
     let (mut next, mut line, mut column) = (characters.next(), 1, 1);
     let mut paths = Vec::with_capacity(reads.len());
-    for Read { at, segments, access } in reads {
+    for (OriginPath { at, segments }, access) in reads {
         while let Some((_, character)) = next.filter(|(offset, _)| *offset < at) {
             (line, column) = if character == '\n' { (line + 1, 1) } else { (line, column + 1) };
             next = characters.next();

@@ -19,9 +19,9 @@ impl<'t> Analysis<'t> {
             }
             match node {
                 Node::Print(pipeline) => {
-                    let (origin, at) = self.pipeline(pipeline, dot);
+                    let origin = self.pipeline(pipeline, dot);
                     if pipeline.variables.is_empty() {
-                        self.read(&origin, at, Access::Value);
+                        self.read(&origin, Access::Value);
                     }
                 }
                 Node::Branch(branch) => self.branch(branch, dot),
@@ -35,8 +35,8 @@ impl<'t> Analysis<'t> {
     fn branch(&mut self, branch: &'t Branch, dot: &Origin) {
         let outer_variables = self.frame.variables.len();
         for (condition, list) in &branch.arms {
-            let (origin, at) = self.pipeline(condition, dot);
-            self.read(&origin, at, Access::Condition);
+            let origin = self.pipeline(condition, dot);
+            self.read(&origin, Access::Condition);
             self.list(list, if branch.is_with { &origin } else { dot });
         }
         self.list(&branch.otherwise, dot);
@@ -45,11 +45,11 @@ impl<'t> Analysis<'t> {
 
     fn range(&mut self, range: &'t Loop, dot: &Origin) {
         let outer_variables = self.frame.variables.len();
-        let (items, at) = self.pipeline(&range.items, dot);
-        self.read(&items, at, Access::Value);
+        let items = self.pipeline(&range.items, dot);
+        self.read(&items, Access::Value);
         let item = items.child(&Segment::Any).unwrap_or_default();
         match (&range.items.variables[..], range.items.is_assignment) {
-            ([variable] | [_, variable, ..], true) => self.assign(variable, &item, at),
+            ([variable] | [_, variable, ..], true) => self.assign(variable, &item),
             ([], _) => {}
             ([..], false) => {
                 let count = range.items.variables.len();
@@ -68,16 +68,18 @@ impl<'t> Analysis<'t> {
     }
 
     fn call(&mut self, call: &'t Call, dot: &Origin) {
-        let (data, at) = match &call.data {
-            Some(pipeline) => self.pipeline(pipeline, dot),
-            None => (Origin::default(), call.at),
+        let data = match &call.data {
+            Some(pipeline) => self.pipeline(pipeline, dot).without_constant(),
+            None => Origin::default(),
         };
         let Some((name, body)) = self.bodies.get_key_value(&call.name) else { return };
         let depth = self.open_calls.iter().filter(|open| **open == name.as_ref()).count();
         if depth >= MAX_RECURSION {
-            self.read(&data, at, Access::Value);
+            self.read(&data, Access::Value);
             return;
         }
+        // The body names its own positions.
+        let data = data.at(0);
         if !self.calls.insert((name, data.clone())) {
             return;
         }
@@ -89,65 +91,46 @@ impl<'t> Analysis<'t> {
         self.frame = outer;
     }
 
-    /// Returns the origin of a pipeline's value, and its position.
-    fn pipeline(&mut self, pipeline: &'t Pipeline, dot: &Origin) -> (Origin, usize) {
+    /// Returns the origin of a pipeline's value.
+    fn pipeline(&mut self, pipeline: &'t Pipeline, dot: &Origin) -> Origin {
         let mut value = None;
         for command in &pipeline.commands {
             value = Some(self.command(command, dot, value));
         }
-        let (origin, at) = value.unwrap_or((Origin::default(), pipeline.at));
+        let origin = value.unwrap_or_default();
         self.set_variables(pipeline, &origin);
-        (origin, at)
+        origin
     }
 
-    fn command(
-        &mut self,
-        command: &'t Command,
-        dot: &Origin,
-        last: Option<(Origin, usize)>,
-    ) -> (Origin, usize) {
+    fn command(&mut self, command: &'t Command, dot: &Origin, last: Option<Origin>) -> Origin {
         let Command { operand, arguments } = command;
         self.actions += 1 + arguments.len();
-        let at = operand.at;
         let OperandKind::Function(function) = operand.kind else {
-            return (self.operand(operand, dot), at);
+            return self.operand(operand, dot);
         };
-        let mut values = Vec::with_capacity(arguments.len() + 1);
-        for argument in arguments {
-            values.push((self.operand(argument, dot), argument.at));
-        }
+        let mut values: Vec<_> =
+            arguments.iter().map(|argument| self.operand(argument, dot)).collect();
         values.extend(last);
-        (self.function(function, &values), at)
+        self.function(function, &values)
     }
 
-    fn function(&mut self, function: Function, values: &[(Origin, usize)]) -> Origin {
-        match function {
-            Function::And | Function::Or | Function::Not => {
-                let mut union = Origin::default();
-                let mut is_complete = true;
-                for (index, (value, at)) in values.iter().enumerate() {
-                    self.read(value, *at, Access::Condition);
-                    if index == 0 {
-                        union = value.clone();
-                    } else {
-                        is_complete &= union.merge(value);
-                    }
+    fn function(&mut self, function: Function, values: &[Origin]) -> Origin {
+        match (function, values) {
+            (Function::And | Function::Or, [first, others @ ..]) => {
+                let mut union = first.clone();
+                let is_complete = others.iter().fold(true, |fits, value| fits & union.merge(value));
+                for value in values {
+                    self.read(value, if is_complete { Access::Condition } else { Access::Value });
                 }
-                if is_complete && function != Function::Not {
-                    return union;
-                }
-                if !is_complete {
-                    self.read_all(values);
-                }
+                if is_complete { union } else { Origin::default() }
+            }
+            (Function::Not, [value]) => {
+                self.read(value, Access::Condition);
                 Origin::default()
             }
-            Function::Index => {
-                let Some(((base, at), keys)) = values.split_first() else {
-                    return Origin::default();
-                };
+            (Function::Index, [base, keys @ ..]) => {
                 self.read_all(keys);
-                let segments = keys.iter().map(|(key, _)| key.as_segment());
-                self.descend(base.clone(), *at, segments)
+                self.descend(base.clone(), keys.iter().map(Origin::as_segment))
             }
             _ => {
                 self.read_all(values);
@@ -156,9 +139,9 @@ impl<'t> Analysis<'t> {
         }
     }
 
-    fn read_all(&mut self, values: &[(Origin, usize)]) {
-        for (value, at) in values {
-            self.read(value, *at, Access::Value);
+    fn read_all(&mut self, values: &[Origin]) {
+        for value in values {
+            self.read(value, Access::Value);
         }
     }
 
@@ -167,20 +150,19 @@ impl<'t> Analysis<'t> {
         match &operand.kind {
             OperandKind::Chain(base, names) => {
                 let base = self.operand(base, dot);
-                self.fields(base, at, names)
+                self.fields(base, names)
             }
-            OperandKind::Dot => dot.clone(),
-            OperandKind::Field(names) => self.fields(dot.clone(), at, names),
-            OperandKind::Pipeline(pipeline) => self.pipeline(pipeline, dot).0,
+            OperandKind::Dot => dot.clone().at(at),
+            OperandKind::Field(names) => self.fields(dot.clone().at(at), names),
+            OperandKind::Pipeline(pipeline) => self.pipeline(pipeline, dot),
             OperandKind::Text(text) => Origin::constant(Segment::Key(text.to_string())),
             OperandKind::Number(Number::Integer(value)) => usize::try_from(*value).map_or_else(
                 |_| Origin::default(),
                 |index| Origin::constant(Segment::Index(index)),
             ),
             OperandKind::Variable(name, names) => {
-                let mut origin = self.variable(name);
-                origin.forget_constant();
-                self.fields(origin, at, names)
+                let origin = self.variable(name).without_constant();
+                self.fields(origin.at(at), names)
             }
             OperandKind::Boolean(_)
             | OperandKind::Function(_)
@@ -189,21 +171,16 @@ impl<'t> Analysis<'t> {
         }
     }
 
-    fn fields(&mut self, base: Origin, at: usize, names: &[Box<str>]) -> Origin {
+    fn fields(&mut self, base: Origin, names: &[Box<str>]) -> Origin {
         let segments = names.iter().map(|name| Segment::Key(name.to_string()));
-        self.descend(base, at, segments)
+        self.descend(base, segments)
     }
 
     /// Returns the origin of a nested element. A path that is too long counts as a read of the whole value.
-    fn descend(
-        &mut self,
-        mut origin: Origin,
-        at: usize,
-        segments: impl Iterator<Item = Segment>,
-    ) -> Origin {
+    fn descend(&mut self, mut origin: Origin, segments: impl Iterator<Item = Segment>) -> Origin {
         for segment in segments {
             let Some(child) = origin.child(&segment) else {
-                self.read(&origin, at, Access::Value);
+                self.read(&origin, Access::Value);
                 return Origin::default();
             };
             origin = child;

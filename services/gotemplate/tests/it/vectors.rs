@@ -9,9 +9,20 @@ use vmcp_gotemplate::{Limits, Template, Value};
 
 const VECTORS: &str = include_str!("vectors.json");
 
-/// Returns the root data of all vectors.
-fn root(vectors: &Json) -> Value<'_> {
-    let data = vectors["data"].as_object().unwrap().iter();
+/// Returns the document of the vectors.
+pub(crate) fn load() -> Json {
+    let file = env::var("VMCP_GOTEMPLATE_VECTORS").map(|path| fs::read_to_string(path).unwrap());
+    serde_json::from_str(file.as_deref().unwrap_or(VECTORS)).unwrap()
+}
+
+/// Returns the templates of all vectors.
+pub(crate) fn templates(vectors: &Json) -> impl Iterator<Item = &str> {
+    vectors["vectors"].as_array().unwrap().iter().map(|it| it["template"].as_str().unwrap())
+}
+
+/// Returns root data with the integers of the vectors.
+pub(crate) fn root<'a>(data: &'a Json, vectors: &'a Json) -> Value<'a> {
+    let data = data.as_object().unwrap().iter();
     let integers = vectors["integers"].as_object().unwrap().iter();
     let data = data.map(|(name, value)| (name.as_str(), Value::Json(value)));
     let integers =
@@ -28,9 +39,8 @@ fn output(source: &str, root: &Value<'_>) -> Result<String, (&'static str, Strin
 
 #[test]
 fn templates_render_as_in_go() {
-    let file = env::var("VMCP_GOTEMPLATE_VECTORS").map(|path| fs::read_to_string(path).unwrap());
-    let vectors: Json = serde_json::from_str(file.as_deref().unwrap_or(VECTORS)).unwrap();
-    let root = root(&vectors);
+    let vectors = load();
+    let root = root(&vectors["data"], &vectors);
     let mut differences = Vec::new();
     let vectors = vectors["vectors"].as_array().unwrap();
     for vector in vectors {
