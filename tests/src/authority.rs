@@ -15,8 +15,8 @@ use hyper::body::Incoming;
 use serde_json::{Value, json};
 use vmcp_test_support::SigningKey;
 
-use crate::backends::{BoxResponse, HttpListener};
 use crate::counterparts::{TestError, parameter};
+use vmcp_test_support::{BoxResponse, HttpListener};
 
 /// Token lifetime.
 const LIFETIME: Duration = Duration::from_hours(1);
@@ -47,7 +47,7 @@ impl Authority {
     /// Returns its issuer.
     #[must_use]
     pub fn issuer(&self) -> String {
-        format!("http://127.0.0.1:{}", self.listening.port())
+        format!("http://127.0.0.1:{}", self.listening.address().port())
     }
 
     /// Returns the token endpoint, which issues `exchanged-for-NAME`.

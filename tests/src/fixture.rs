@@ -22,6 +22,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use tokio::net::TcpListener;
+use vmcp_test_support::mcp_backend::Protocol;
 
 /// Revisions of MCP that the fixture supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
@@ -35,6 +36,16 @@ pub enum Generation {
     Both,
     /// Both, each with its own catalog: the tools and prompts that its revision of the suite expects.
     Differing,
+}
+
+impl From<Generation> for Protocol {
+    fn from(generation: Generation) -> Self {
+        match generation {
+            Generation::Stateful => Self::Stateful,
+            Generation::Stateless => Self::Stateless,
+            Generation::Both | Generation::Differing => Self::Both,
+        }
+    }
 }
 
 /// Serves the fixture at `/mcp` until the process ends.

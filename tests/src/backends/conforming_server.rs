@@ -1,188 +1,146 @@
 //! A conforming server with scripted behavior.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Map, Value, json};
+use tokio::time::sleep;
+use vmcp_test_support::McpBackend;
+use vmcp_test_support::mcp_backend::{
+    McpBackendBuilder, PendingRequest, Protocol, broken_response,
+};
 
-use super::state::{Forgetting, Manners, Offer, State, lock};
-use super::{HttpListener, conforming_responses};
-use crate::counterparts::TestError;
-use crate::fixture::Generation;
-
-/// Tools of every [`ConformingServer`] server.
-///
-/// `echo` returns the request, `slow` responds after `ms`, `stream` also sends progress and, before it, `flood` log
-/// messages, `ask` sends a request to the client.
+/// Tools of every server.
 const TOOLS: [&str; 4] = ["echo", "slow", "stream", "ask"];
 
-/// A running server.
-#[derive(Debug)]
-pub struct ConformingServer {
-    state: Arc<State>,
-    listening: HttpListener,
+/// Returns a builder of a server with both generations and four tools: `echo` returns the request, `slow` responds after
+/// `ms`, `stream` also sends progress and, before it, `flood` log messages, `ask` sends a request to the client.
+///
+/// Its responses have headers that must not reach a client.
+pub fn conforming_server(name: &str) -> McpBackendBuilder {
+    let changes = json!({ "listChanged": true });
+    let capabilities = json!({
+        "tools": changes, "prompts": changes,
+        "resources": { "listChanged": true, "subscribe": true }, "completions": {}, "logging": {},
+    });
+    let own = name.to_owned();
+    let described = move |request: PendingRequest| {
+        request.succeed(&json!({ "description": own, "messages": [] }));
+    };
+    let own = name.to_owned();
+    let read = move |request: PendingRequest| {
+        let contents = json!({ "uri": request.params()["uri"], "text": own });
+        request.succeed(&json!({ "contents": [contents] }));
+    };
+    let own = name.to_owned();
+    let complete = move |request: PendingRequest| {
+        let values = json!([own, request.params()["ref"].to_string()]);
+        request.succeed(&json!({ "completion": { "values": values } }));
+    };
+    let [own, slow, streaming, asking] = std::array::from_fn(|_| name.to_owned());
+    McpBackend::builder(Protocol::Both)
+        .name(name)
+        .tools(&TOOLS)
+        .capabilities(capabilities)
+        .notification_streams()
+        .response_header("set-cookie", "backend=secret")
+        .response_header("www-authenticate", "Bearer realm=\"backend\"")
+        .response_header("access-control-allow-origin", "https://backend.example")
+        .response_header("x-backend", "secret")
+        .on("prompts/get", described)
+        .on("resources/read", read)
+        .on("completion/complete", complete)
+        .on("tools/call", move |call| echo(call, &own))
+        .on_tool("slow", move |call| {
+            let name = slow.clone();
+            tokio::spawn(async move {
+                if lasts(&call).await {
+                    echo(call, &name);
+                } else {
+                    call.respond(broken_response("application/json", ""));
+                }
+            });
+        })
+        .on_tool("stream", move |call| {
+            let name = streaming.clone();
+            tokio::spawn(async move { stream(call, &name).await });
+        })
+        .on_tool("ask", move |call| {
+            let name = asking.clone();
+            tokio::spawn(async move { ask(call, &name).await });
+        })
 }
 
-/// Builder of a server.
-#[derive(Debug, Clone)]
-pub struct Setup {
-    manners: Manners,
-    offer: Offer,
-    port: u16,
+/// Returns the last `tools/call`, unchanged.
+#[must_use]
+pub fn last_call(backend: &McpBackend) -> String {
+    let mut requests = backend.requests().into_iter();
+    let last = requests.rfind(|request| request.message()["method"] == "tools/call");
+    last.map_or_else(String::new, |call| String::from_utf8_lossy(&call.body).into_owned())
 }
 
-impl ConformingServer {
-    /// Returns a builder of a server with both generations and the tools `echo`, `slow`, `stream` and `ask`.
-    #[must_use]
-    pub fn named(name: &str) -> Setup {
-        let tool = |name| json!({ "name": name, "inputSchema": { "type": "object" } }).to_string();
-        let manners = Manners {
-            name: name.to_owned(),
-            generation: Generation::Both,
-            late: Duration::ZERO,
-            breaking_off: false,
-            page: usize::MAX,
-            instructions: None,
-        };
-        let offer = Offer { tools: TOOLS.map(tool).into(), ..Offer::default() };
-        Setup { manners, offer, port: 0 }
-    }
+/// Responds with the received request.
+fn echo(call: PendingRequest, name: &str) {
+    let headers: Map<String, Value> = call
+        .headers()
+        .iter()
+        .map(|(name, value)| (name.to_string(), json!(String::from_utf8_lossy(value.as_bytes()))))
+        .collect();
+    let seen = json!({
+        "backend": name, "session": call.session(), "headers": headers, "params": call.params(),
+    });
+    call.succeed(&json!({ "content": [], "structuredContent": seen }));
+}
 
-    /// Returns the URL of its MCP endpoint.
-    #[must_use]
-    pub fn url(&self) -> String {
-        self.listening.url()
-    }
-
-    /// Returns its name.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.state.manners.name
-    }
-
-    /// Returns its port, for a server that replaces it.
-    #[must_use]
-    pub fn port(&self) -> u16 {
-        self.listening.port()
-    }
-
-    /// Closes its connections and waits until its port is free.
-    pub async fn stop(self) {
-        self.listening.stop().await;
-    }
-
-    /// Returns the number of open sessions.
-    #[must_use]
-    pub fn sessions(&self) -> usize {
-        self.state.sessions()
-    }
-
-    /// Returns the sessions that were ended by `DELETE`.
-    #[must_use]
-    pub fn ended(&self) -> Vec<String> {
-        lock(&self.state.ended).clone()
-    }
-
-    /// Returns the number of requests with this method.
-    #[must_use]
-    pub fn count(&self, method: &str) -> u64 {
-        lock(&self.state.counts).get(method).copied().unwrap_or_default()
-    }
-
-    /// Returns the last `tools/call`, unchanged.
-    #[must_use]
-    pub fn last_call(&self) -> String {
-        String::from_utf8_lossy(&lock(&self.state.last_call)).into_owned()
-    }
-
-    /// Forgets every session, as after a restart, and rejects unknown sessions in this way.
-    pub fn forget(&self, how: Forgetting) {
-        self.state.forget(how);
-    }
-
-    /// Adds a tool and notifies clients.
-    pub fn add_tool(&self, name: &str) {
-        let tool = json!({ "name": name, "inputSchema": { "type": "object" } });
-        lock(&self.state.offer).tools.push(tool.to_string());
-        // Sending without receivers is not an error.
-        _ = self.state.changes.send("notifications/tools/list_changed");
+/// Waits for the requested time. Returns `false` if the session ends before.
+async fn lasts(call: &PendingRequest) -> bool {
+    let wait = Duration::from_millis(call.argument("ms").as_u64().unwrap_or(0));
+    tokio::select! {
+        () = sleep(wait) => true,
+        () = call.session_ended() => false,
     }
 }
 
-impl Setup {
-    /// Restricts the server to this generation.
-    #[must_use]
-    pub fn speaking(mut self, generation: Generation) -> Self {
-        self.manners.generation = generation;
-        self
+/// Sends progress, the requested number of 1 KiB log messages as fast as the client reads, and the result after a delay.
+async fn stream(mut call: PendingRequest, name: &str) {
+    // Also without a token: the event is the first one of the stream.
+    let token = call.params()["_meta"]["progressToken"].clone();
+    call.notify("notifications/progress", &json!({ "progressToken": token, "progress": 1 }));
+    let count = call.argument("flood").as_u64().unwrap_or(0);
+    for number in 0..count {
+        let params = json!({ "level": "info", "data": [number, "x".repeat(1024)] });
+        let entry =
+            json!({ "jsonrpc": "2.0", "method": "notifications/message", "params": params });
+        if !call.send(&entry).await {
+            return;
+        }
     }
-
-    /// Delays every response.
-    #[must_use]
-    pub fn late(mut self, late: Duration) -> Self {
-        self.manners.late = late;
-        self
+    if lasts(&call).await {
+        echo(call, name);
     }
+}
 
-    /// Breaks off in the middle of lists and results.
-    #[must_use]
-    pub fn breaking_off(mut self) -> Self {
-        self.manners.breaking_off = true;
-        self
-    }
-
-    /// Sets the instructions.
-    #[must_use]
-    pub fn saying(mut self, instructions: &str) -> Self {
-        self.manners.instructions = Some(instructions.to_owned());
-        self
-    }
-
-    /// Offers only these tools, given as JSON definitions, in pages of `page`.
-    #[must_use]
-    pub fn tools(mut self, tools: impl IntoIterator<Item = String>, page: usize) -> Self {
-        self.offer.tools = tools.into_iter().collect();
-        self.manners.page = page;
-        self
-    }
-
-    /// Offers these prompts, given as JSON definitions.
-    #[must_use]
-    pub fn prompts(mut self, prompts: impl IntoIterator<Item = String>) -> Self {
-        self.offer.prompts = prompts.into_iter().collect();
-        self
-    }
-
-    /// Offers these resources and resource templates, given as JSON definitions.
-    #[must_use]
-    pub fn resources(
-        mut self,
-        resources: impl IntoIterator<Item = String>,
-        templates: impl IntoIterator<Item = String>,
-    ) -> Self {
-        self.offer.resources = resources.into_iter().collect();
-        self.offer.templates = templates.into_iter().collect();
-        self
-    }
-
-    /// Sets the port.
-    #[must_use]
-    pub fn at(mut self, port: u16) -> Self {
-        self.port = port;
-        self
-    }
-
-    /// Starts the server.
-    ///
-    /// # Errors
-    /// Returns an error if the port is in use.
-    pub fn start(self) -> Result<ConformingServer, TestError> {
-        let Self { manners, offer, port } = self;
-        let state = Arc::new(State::new(manners, offer));
-        let behind = Arc::clone(&state);
-        let listening = HttpListener::start(port, move |request| {
-            conforming_responses::answer(Arc::clone(&behind), request)
-        })?;
-        Ok(ConformingServer { state, listening })
+/// Asks the client: with a server request, or with the result for a stateless client.
+async fn ask(mut call: PendingRequest, name: &str) {
+    let question = json!({
+        "mode": "form",
+        "message": call.argument("question"),
+        "requestedSchema": { "type": "object", "properties": { "word": { "type": "string" } } },
+    });
+    let params = call.params();
+    if !call.is_stateless() {
+        let Some(answer) = call.request("elicitation/create", question).await else { return };
+        let content = json!({ "answer": answer, "backend": name });
+        call.succeed(&json!({ "content": [], "structuredContent": content }));
+    } else if let Some(answers) = params.get("inputResponses") {
+        let content = json!({
+            "answer": answers["1"], "state": params["requestState"], "backend": name,
+        });
+        call.succeed(&json!({ "content": [], "structuredContent": content }));
+    } else {
+        call.succeed(&json!({
+            "resultType": "input_required",
+            "inputRequests": { "1": { "method": "elicitation/create", "params": question } },
+            "requestState": format!("state of {name}"),
+        }));
     }
 }

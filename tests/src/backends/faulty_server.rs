@@ -9,11 +9,14 @@ use futures_util::{StreamExt, stream};
 use http::{Response, StatusCode, header};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::http_listener::listen;
-use super::{BoxResponse, ConformingServer, HttpListener, whole};
+use vmcp_test_support::mcp_backend::{Behavior, full_response};
+use vmcp_test_support::{BoxResponse, HttpListener, McpBackend};
+
+use super::conforming_server;
 use crate::counterparts::{TestError, free_port};
 
 /// Response delay of a [`ServerFault::Slow`] server.
@@ -45,10 +48,19 @@ pub enum ServerFault {
 pub enum FaultyServer {
     /// A listener with a fault.
     Here(HttpListener),
+    /// A listener without HTTP.
+    Silent(SilentListener),
     /// A working server with a fault in its responses.
-    Odd(ConformingServer),
+    Odd(McpBackend),
     /// A port without a listener.
     Away(u16),
+}
+
+/// A listener without HTTP, until this is dropped.
+#[derive(Debug)]
+pub struct SilentListener {
+    address: SocketAddr,
+    task: JoinHandle<()>,
 }
 
 impl ServerFault {
@@ -93,23 +105,26 @@ impl ServerFault {
     /// Returns an error if the port is in use.
     pub async fn start_at(self, port: u16) -> Result<FaultyServer, TestError> {
         Ok(match self {
-            Self::HungOnConnect => FaultyServer::Here(full_queue(port).await?),
-            Self::HungAfterAccept => FaultyServer::Here(mute(port)?),
+            Self::HungOnConnect => FaultyServer::Silent(full_queue(port).await?),
+            Self::HungAfterAccept => FaultyServer::Silent(mute(port)?),
             Self::Refusing => FaultyServer::Away(if port == 0 { free_port().await? } else { port }),
             Self::Html => FaultyServer::Here(HttpListener::start(port, |_| async {
-                whole(StatusCode::OK, "text/html; charset=utf-8", "<html>It works!</html>")
+                full_response(StatusCode::OK, "text/html; charset=utf-8", "<html>It works!</html>")
             })?),
             Self::Nonsense => FaultyServer::Here(HttpListener::start(port, |_| async {
-                whole(StatusCode::OK, "application/json", r#"{"status":"UP","id":7}"#)
+                full_response(StatusCode::OK, "application/json", r#"{"status":"UP","id":7}"#)
             })?),
             Self::Endless => {
                 FaultyServer::Here(HttpListener::start(port, |_| async { endless() })?)
             }
-            Self::Slow => {
-                FaultyServer::Odd(ConformingServer::named("slow").late(LATE).at(port).start()?)
-            }
+            Self::Slow => FaultyServer::Odd(
+                conforming_server("slow")
+                    .behavior(Behavior::Delayed(LATE))
+                    .port(port)
+                    .try_start()?,
+            ),
             Self::Dying => {
-                FaultyServer::Odd(ConformingServer::named("dying").breaking_off().at(port).start()?)
+                FaultyServer::Odd(conforming_server("dying").truncated().port(port).try_start()?)
             }
         })
     }
@@ -120,32 +135,54 @@ impl FaultyServer {
     #[must_use]
     pub fn url(&self) -> String {
         match self {
-            Self::Here(listening) => listening.url(),
-            Self::Odd(good) => good.url(),
+            Self::Here(listener) => format!("http://{}/mcp", listener.address()),
+            Self::Silent(listener) => format!("http://{}/mcp", listener.address),
+            Self::Odd(backend) => backend.url(),
             Self::Away(port) => format!("http://127.0.0.1:{port}/mcp"),
         }
     }
 }
 
+impl SilentListener {
+    /// Runs `task`, which owns the listener at `address`.
+    fn run(address: SocketAddr, task: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self { address, task: tokio::spawn(task) }
+    }
+}
+
+impl Drop for SilentListener {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Listens on the loopback interface, at a port that may just have been released.
+fn listen(port: u16, backlog: u32) -> Result<TcpListener, TestError> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?;
+    Ok(socket.listen(backlog)?)
+}
+
 /// Starts a listener with a full accept queue, so that further connections hang.
-async fn full_queue(port: u16) -> Result<HttpListener, TestError> {
+async fn full_queue(port: u16) -> Result<SilentListener, TestError> {
     let listener = listen(port, 1)?;
     let address = listener.local_addr()?;
     let mut waiting = Vec::new();
     while let Ok(stream) = timeout(Duration::from_millis(200), TcpStream::connect(address)).await {
         waiting.push(stream?);
     }
-    Ok(HttpListener::raw(address, async move {
+    Ok(SilentListener::run(address, async move {
         std::future::pending::<()>().await;
         drop((listener, waiting));
     }))
 }
 
 /// Starts a listener that keeps its connections open and sends nothing.
-fn mute(port: u16) -> Result<HttpListener, TestError> {
+fn mute(port: u16) -> Result<SilentListener, TestError> {
     let listener = listen(port, 1024)?;
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, listener.local_addr()?.port()));
-    Ok(HttpListener::raw(address, async move {
+    Ok(SilentListener::run(address, async move {
         let mut held = Vec::new();
         while let Ok((stream, _)) = listener.accept().await {
             held.push(stream);

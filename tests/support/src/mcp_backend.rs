@@ -80,6 +80,25 @@ pub enum SessionLoss {
     BadRequest,
 }
 
+impl Protocol {
+    /// Returns a short name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Stateful => "stateful",
+            Self::Stateless => "stateless",
+            Self::Both => "both",
+            Self::LegacySse => "sse",
+        }
+    }
+
+    /// Returns the transport's name in a configuration of vmcp.
+    #[must_use]
+    pub fn transport(self) -> &'static str {
+        if self == Self::LegacySse { "sse" } else { "streamable-http" }
+    }
+}
+
 impl McpBackend {
     /// Returns a builder of a server with this protocol, without tools.
     pub fn builder(protocol: Protocol) -> McpBackendBuilder {

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use vmcp_tests::backends::ConformingServer;
+use vmcp_test_support::McpBackend;
+use vmcp_tests::backends::{conforming_server, last_call};
 use vmcp_tests::caller::Caller;
 use vmcp_tests::fixture::Generation;
 
@@ -21,8 +22,11 @@ fn tool(name: &str) -> String {
     json!({ "name": name, "inputSchema": { "type": "object" } }).to_string()
 }
 
-fn with_tools(name: &str, tools: &[&str]) -> ConformingServer {
-    ConformingServer::named(name).tools(tools.iter().map(|name| tool(name)), 100).start().unwrap()
+fn with_tools(name: &str, tools: &[&str]) -> McpBackend {
+    conforming_server(name)
+        .items("tools", tools.iter().map(|name| tool(name)))
+        .page_size(100)
+        .start()
 }
 
 fn names(all: &[&str]) -> BTreeSet<String> {
@@ -132,10 +136,11 @@ async fn filters_apply_after_overrides_and_hide_names() {
 async fn pages_of_backends_become_pages_for_clients() {
     let all: Vec<String> = (0..2500).map(|number| format!("t{number:04}")).collect();
     for generation in [Generation::Stateful, Generation::Stateless] {
-        let many = ConformingServer::named("m")
-            .speaking(generation)
-            .tools(all.iter().map(|name| tool(name)), 73);
-        let many = many.start().unwrap();
+        let many = conforming_server("m")
+            .protocol(generation)
+            .items("tools", all.iter().map(|name| tool(name)))
+            .page_size(73);
+        let many = many.start();
         let gateway = gateway(&[&many]).await;
         for mut caller in both(gateway.url()).await.unwrap() {
             let expected: Vec<_> = all.iter().map(|name| format!("m_{name}")).collect();
@@ -157,13 +162,19 @@ async fn pages_of_backends_become_pages_for_clients() {
 #[tokio::test(flavor = "multi_thread")]
 async fn forwards_definitions_byte_for_byte() {
     for generation in [Generation::Stateful, Generation::Stateless] {
-        let good = ConformingServer::named("a").speaking(generation).tools([RICH.to_owned()], 10);
+        let good = conforming_server("a")
+            .protocol(generation)
+            .items("tools", [RICH.to_owned()])
+            .page_size(10);
         let prompt =
             r#"{"name":"p","title":"P","arguments":[{"name":"x","y":1.0}],"_meta":{"a":1.10}}"#;
         let resource = r#"{"uri":"x://\u0079","name":"y","size":1e3,"icons":[],"annotations":{"priority":0.50}}"#;
         let template = r#"{"uriTemplate":"file:///{path}","name":"t","x-more":[1.0]}"#;
-        let good = good.prompts([prompt.to_owned()]);
-        let good = good.resources([resource.to_owned()], [template.to_owned()]).start().unwrap();
+        let good = good.items("prompts", [prompt.to_owned()]);
+        let good = good
+            .items("resources", [resource.to_owned()])
+            .items("resourceTemplates", [template.to_owned()])
+            .start();
         let gateway = gateway(&[&good]).await;
         for mut caller in both(gateway.url()).await.unwrap() {
             for (method, original, renamed) in [
@@ -189,7 +200,7 @@ async fn arguments_and_results_stay_byte_for_byte() {
     // Numbers beyond the precision of a double, a superfluous escape, and the order of keys.
     let arguments = r#"{"z":18446744073709551616.10,"a":"\u0041\/","m":{"b":1,"a":[1.0,-0]}}"#;
     for generation in [Generation::Stateful, Generation::Stateless] {
-        let good = ConformingServer::named("a").speaking(generation).start().unwrap();
+        let good = conforming_server("a").protocol(generation).start();
         let gateway = gateway(&[&good]).await;
         for mut caller in both(gateway.url()).await.unwrap() {
             let params = json!({ "name": "a_echo", "arguments": { "PLACE": 0 } });
@@ -201,7 +212,7 @@ async fn arguments_and_results_stay_byte_for_byte() {
             all.insert("accept", "application/json, text/event-stream".parse().unwrap());
             let reply = caller.line().send(http::Method::POST, "/mcp", &all, body).await.unwrap();
             assert_eq!(reply.status, 200, "{reply:?}");
-            let last = good.last_call();
+            let last = last_call(&good);
             assert!(last.contains(arguments), "{generation:?}: {last}");
         }
     }
@@ -213,12 +224,17 @@ async fn routes_prompts_and_resources_by_name_or_uri() {
     let resource = |uri: &str| json!({ "uri": uri, "name": uri }).to_string();
     let template = |uri: &str| json!({ "uriTemplate": uri, "name": uri }).to_string();
     for generation in [Generation::Stateful, Generation::Stateless] {
-        let a =
-            ConformingServer::named("a").speaking(generation).prompts([prompt("p"), prompt("q")]);
-        let a = a.resources([resource("x://one"), resource("x://both")], [template("a://{id}")]);
-        let b = ConformingServer::named("b").speaking(generation).prompts([prompt("p")]);
-        let b = b.resources([resource("x://two"), resource("x://both")], [template("b://{id}")]);
-        let (a, b) = (a.start().unwrap(), b.start().unwrap());
+        let a = conforming_server("a")
+            .protocol(generation)
+            .items("prompts", [prompt("p"), prompt("q")]);
+        let a = a
+            .items("resources", [resource("x://one"), resource("x://both")])
+            .items("resourceTemplates", [template("a://{id}")]);
+        let b = conforming_server("b").protocol(generation).items("prompts", [prompt("p")]);
+        let b = b
+            .items("resources", [resource("x://two"), resource("x://both")])
+            .items("resourceTemplates", [template("b://{id}")]);
+        let (a, b) = (a.start(), b.start());
         let gateway = gateway(&[&a, &b]).await;
         for mut caller in both(gateway.url()).await.unwrap() {
             let prompts = caller.result("prompts/list", json!({})).await.unwrap();
@@ -256,9 +272,9 @@ async fn routes_prompts_and_resources_by_name_or_uri() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn merges_instructions_under_backend_names() {
-    let a = ConformingServer::named("a").saying("Use a\nwisely.").start().unwrap();
-    let b = ConformingServer::named("b").start().unwrap();
-    let c = ConformingServer::named("c").saying("Use \"c\".").start().unwrap();
+    let a = conforming_server("a").instructions("Use a\nwisely.").start();
+    let b = conforming_server("b").start();
+    let c = conforming_server("c").instructions("Use \"c\".").start();
     let gateway = gateway(&[&a, &b, &c]).await;
     let mut stateless = Caller::stateless(gateway.url());
     let found = stateless.result("server/discover", json!({})).await.unwrap();
@@ -273,8 +289,8 @@ async fn merges_instructions_under_backend_names() {
 #[tokio::test(flavor = "multi_thread")]
 async fn notifies_all_listening_clients_of_backend_change() {
     for generation in [Generation::Stateful, Generation::Stateless] {
-        let a = ConformingServer::named("a").speaking(generation).start().unwrap();
-        let b = ConformingServer::named("b").start().unwrap();
+        let a = conforming_server("a").protocol(generation).start();
+        let b = conforming_server("b").start();
         let gateway = gateway(&[&a, &b]).await;
         let mut callers = both(gateway.url()).await.unwrap();
         let mut streams = Vec::new();

@@ -14,7 +14,8 @@ use ::http::{HeaderMap, HeaderName, HeaderValue, Method};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
-use vmcp_tests::backends::ConformingServer;
+use vmcp_test_support::McpBackend;
+use vmcp_tests::backends::conforming_server;
 use vmcp_tests::caller::{Caller, Line};
 use vmcp_tests::counterparts::{Gateway, Reply};
 
@@ -23,7 +24,7 @@ use crate::common::gateway;
 /// A gateway, and a client of each generation that uses it continuously.
 struct Scene {
     gateway: Gateway,
-    _good: ConformingServer,
+    _good: McpBackend,
     over: Arc<AtomicBool>,
     neighbours: Vec<JoinHandle<u32>>,
 }
@@ -31,10 +32,10 @@ struct Scene {
 impl Scene {
     /// Starts a gateway with one backend, `a`, with the usual tools.
     async fn start() -> Self {
-        Self::before(ConformingServer::named("a").start().unwrap()).await
+        Self::before(conforming_server("a").start()).await
     }
 
-    async fn before(good: ConformingServer) -> Self {
+    async fn before(good: McpBackend) -> Self {
         let gateway = gateway(&[&good]).await;
         let over = Arc::new(AtomicBool::new(false));
         let callers = crate::common::both(gateway.url()).await.unwrap();

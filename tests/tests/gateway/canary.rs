@@ -6,8 +6,9 @@ use std::fmt::Write;
 
 use http::HeaderMap;
 use serde_json::json;
+use vmcp_test_support::mcp_backend::{Protocol, RecordedRequest};
 use vmcp_tests::authority::{Authority, PROVIDERS};
-use vmcp_tests::backends::{EchoServer, RecordedRequest, Voice};
+use vmcp_tests::backends::echo_server;
 use vmcp_tests::caller::Caller;
 use vmcp_tests::counterparts::{Gateway, Reply};
 use vmcp_tests::login_steps::{Login, Step, StepOutcome};
@@ -112,7 +113,7 @@ struct Heard {
     /// Session of the client at the gateway.
     session: Option<String>,
     /// Backend, method and response.
-    answers: Vec<(Voice, &'static str, String)>,
+    answers: Vec<(Protocol, &'static str, String)>,
 }
 
 /// Returns the texts that identify a user.
@@ -151,8 +152,8 @@ async fn asks(
     let mut answers = Vec::new();
     for number in 0..ROUNDS {
         caller.comes_with(&tokens[number % tokens.len()]);
-        for voice in Voice::ALL {
-            let backend = voice.name();
+        for protocol in PROTOCOLS {
+            let backend = protocol.name();
             let arguments = json!({ "word": format!("word-of-{user} {client} {number}") });
             let tool = |name| {
                 json!({ "name": format!("{backend}_{name}"), "arguments": arguments,
@@ -177,16 +178,19 @@ async fn asks(
                     strategy.name
                 );
                 assert_eq!(reply.status, 200, "{cell}: {}, after {answers:?}", text(&reply));
-                answers.push((voice, what, text(&reply)));
+                answers.push((protocol, what, text(&reply)));
             }
         }
     }
     Heard { user, client, session: caller.session().map(str::to_owned), answers }
 }
 
+/// Protocols of the backends.
+const PROTOCOLS: [Protocol; 3] = [Protocol::Stateful, Protocol::Stateless, Protocol::LegacySse];
+
 /// Returns the backend session ids in a text.
-fn sessions(text: &str, voice: Voice) -> BTreeSet<String> {
-    let start = format!("{}-session-", voice.name());
+fn sessions(text: &str, protocol: Protocol) -> BTreeSet<String> {
+    let start = format!("{}-session-", protocol.name());
     let found = text.match_indices(&start).map(|(at, _)| {
         let number = text[at + start.len()..].chars().take_while(char::is_ascii_digit);
         format!("{start}{}", number.collect::<String>())
@@ -209,18 +213,18 @@ fn assert_answers_are_their_owners(
     }
     for one in heard {
         owned.extend(one.session.iter().map(|id| (one.user, id.clone())));
-        for (voice, _, text) in &one.answers {
-            owned.extend(sessions(text, *voice).into_iter().map(|id| (one.user, id)));
+        for (protocol, _, text) in &one.answers {
+            owned.extend(sessions(text, *protocol).into_iter().map(|id| (one.user, id)));
         }
     }
     for one in heard {
-        for (voice, what, text) in &one.answers {
+        for (protocol, what, text) in &one.answers {
             let cell = format!(
                 "{}: {}'s {} client, {} backend, {what}",
                 strategy.name,
                 one.user,
                 one.client,
-                voice.name()
+                protocol.name()
             );
             for (owner, thing) in owned.iter().filter(|(owner, _)| *owner != one.user) {
                 assert!(!holds(text, thing), "{cell}: {owner}'s {thing} in {text}");
@@ -233,8 +237,8 @@ fn assert_answers_are_their_owners(
                 for credential in (strategy.credential)(one.user) {
                     assert!(text.contains(&credential), "{cell}: no {credential} in {text}");
                 }
-                let named = sessions(text, *voice);
-                assert_eq!(named.is_empty(), *voice == Voice::Stateless, "{cell}: {text}");
+                let named = sessions(text, *protocol);
+                assert_eq!(named.is_empty(), *protocol == Protocol::Stateless, "{cell}: {text}");
             } else if strategy.personal {
                 for credential in (strategy.credential)(one.user) {
                     assert!(text.contains(&credential), "{cell}: no {credential} in {text}");
@@ -260,14 +264,14 @@ fn signature(token: &str) -> &str {
 /// Asserts that backend requests contain no credential of a client and belong to at most one user.
 fn assert_requests_are_of_one_user(
     strategy: &Strategy,
-    voice: Voice,
+    protocol: Protocol,
     shown: &[RecordedRequest],
     heard: &[Heard],
     tokens: &[Vec<String>; 2],
 ) {
     for request in shown {
         let text = request.text();
-        let cell = format!("{}: {} backend: {text}", strategy.name, voice.name());
+        let cell = format!("{}: {} backend: {text}", strategy.name, protocol.name());
         for token in tokens.iter().flatten() {
             assert!(!text.contains(signature(token)), "{cell}: a token of a client's");
         }
@@ -292,12 +296,12 @@ fn assert_requests_are_of_one_user(
         let found = request.header("authorization");
         // The gateway's own health checks carry no user's credentials.
         let own = strategy.personal && of.is_empty() && found.is_empty();
-        assert!(!own || !ASKED.iter().any(|method| request.body.contains(method)), "{cell}");
+        assert!(!own || !ASKED.iter().any(|method| request.text().contains(method)), "{cell}");
         assert!(own || found.starts_with(expected.unwrap_or_default()), "{cell}");
         assert!(expected.is_some() || found.is_empty(), "{cell}");
     }
-    let calls = shown.iter().filter(|request| request.body.contains("tools/call")).count();
-    assert_eq!(calls, heard.len() * ROUNDS * 2, "{}: {} backend", strategy.name, voice.name());
+    let calls = shown.iter().filter(|request| request.text().contains("tools/call")).count();
+    assert_eq!(calls, heard.len() * ROUNDS * 2, "{}: {} backend", strategy.name, protocol.name());
 }
 
 /// Asserts that backends saw more than one token per user.
@@ -357,10 +361,10 @@ async fn tokens(strategy: &Strategy, authority: &Authority, gateway: &Gateway) -
 
 async fn nothing_crosses(strategy: &Strategy) {
     let authority = Authority::start().unwrap();
-    let mirrors = Voice::ALL.map(|voice| (voice, EchoServer::start(voice).unwrap()));
+    let mirrors = PROTOCOLS.map(|protocol| (protocol, echo_server(protocol)));
     let mut backends = "backends:\n".to_owned();
-    for (voice, mirror) in &mirrors {
-        let (name, transport, url) = (voice.name(), voice.transport(), mirror.url());
+    for (protocol, mirror) in &mirrors {
+        let (name, transport, url) = (protocol.name(), protocol.transport(), mirror.url());
         writeln!(backends, "- {{name: {name}, url: \"{url}\", transport: {transport}}}").unwrap();
     }
     let section = (strategy.section)(&authority);
@@ -388,8 +392,8 @@ async fn nothing_crosses(strategy: &Strategy) {
     )
     .into();
     assert_answers_are_their_owners(strategy, &heard, &tokens);
-    for (voice, mirror) in &mirrors {
-        assert_requests_are_of_one_user(strategy, *voice, &mirror.shown(), &heard, &tokens);
+    for (protocol, mirror) in &mirrors {
+        assert_requests_are_of_one_user(strategy, *protocol, &mirror.requests(), &heard, &tokens);
     }
     if strategy.own {
         assert_tokens_were_renewed(&heard);

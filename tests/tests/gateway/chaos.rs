@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
-use vmcp_tests::backends::{ConformingServer, ServerFault};
+use vmcp_test_support::McpBackend;
+use vmcp_test_support::mcp_backend::Behavior;
+use vmcp_tests::backends::{ServerFault, conforming_server};
 use vmcp_tests::caller::Caller;
 use vmcp_tests::counterparts::Gateway;
 use vmcp_tests::fixture::Generation;
@@ -27,11 +29,10 @@ fn sections(mode: &str) -> String {
     )
 }
 
-fn five() -> Vec<ConformingServer> {
+fn five() -> Vec<McpBackend> {
     let generations = [Generation::Stateful, Generation::Stateless, Generation::Both];
     let all = ["a", "b", "c", "d", "e"].into_iter().zip(generations.into_iter().cycle());
-    all.map(|(name, speaks)| ConformingServer::named(name).speaking(speaks).start().unwrap())
-        .collect()
+    all.map(|(name, speaks)| conforming_server(name).protocol(speaks).start()).collect()
 }
 
 /// Measured requests.
@@ -168,7 +169,8 @@ async fn faulty_backends_leave_others_unaffected_fail() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn list_fails_immediately_for_known_down_backend() {
-    let slow = ConformingServer::named("slow").late(Duration::from_secs(2)).start().unwrap();
+    let slow =
+        conforming_server("slow").behavior(Behavior::Delayed(Duration::from_secs(2))).start();
     let down = ServerFault::Refusing.start().await.unwrap();
     let all = [("slow", slow.url()), ("refusing", down.url())];
     let gateway = Gateway::start(&config(all, &sections("fail"))).await.unwrap();
@@ -190,8 +192,8 @@ async fn list_fails_immediately_for_known_down_backend() {
 async fn dying_backend_fails_only_its_call() {
     for generation in [Generation::Stateful, Generation::Stateless] {
         for tool in ["slow", "stream"] {
-            let dying = ConformingServer::named("dying").speaking(generation).start().unwrap();
-            let fine = ConformingServer::named("fine").start().unwrap();
+            let dying = conforming_server("dying").protocol(generation).start();
+            let fine = conforming_server("fine").start();
             let gateway = gateway(&[&dying, &fine]).await;
             let mut cut = Vec::new();
             let mut fine = Vec::new();
@@ -207,7 +209,7 @@ async fn dying_backend_fails_only_its_call() {
             }
             until("the calls have arrived", async || dying.count("tools/call") == 2).await;
             sleep(Duration::from_millis(50)).await;
-            dying.stop().await;
+            drop(dying);
             for (call, who) in cut.into_iter().zip(["a session", "a stateless client"]) {
                 let what = format!("{generation:?}, {tool}, {who}");
                 let answer = call.await.unwrap().unwrap_or_else(|fault| panic!("{what}: {fault}"));
@@ -237,15 +239,15 @@ async fn calls_of_faulty_backend_end_in_time() {
         ServerFault::Endless,
         ServerFault::Refusing,
     ] {
-        let good = ConformingServer::named("odd").start().unwrap();
-        let other = ConformingServer::named("fine").start().unwrap();
+        let good = conforming_server("odd").start();
+        let other = conforming_server("fine").start();
         let all = [("odd", good.url()), ("fine", other.url())];
         let gateway = Gateway::start(&config(all, &sections("best_effort"))).await.unwrap();
         let callers = both(gateway.url()).await.unwrap();
         let port = good.port();
         let mut known = Caller::stateless(gateway.url());
         until("it is known", async || known.call("odd_echo", json!({})).await.is_ok()).await;
-        good.stop().await;
+        drop(good);
         // The catalog is remembered; calls get the backend's current error.
         let _now = bad.start_at(port).await.unwrap();
         for mut caller in callers {
@@ -265,17 +267,17 @@ async fn calls_of_faulty_backend_end_in_time() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn returning_backend_is_used_immediately() {
-    let away = ConformingServer::named("away").start().unwrap();
+    let away = conforming_server("away").start();
     let port = away.port();
     let all = [("away", away.url())];
     let gateway = Gateway::start(&config(all, &sections("best_effort"))).await.unwrap();
     let mut caller = Caller::stateful(gateway.url()).await.unwrap();
     until("it is known", async || caller.call("away_echo", json!({})).await.is_ok()).await;
-    away.stop().await;
+    drop(away);
     let refused = caller.ask("tools/call", json!({ "name": "away_echo" })).await.unwrap();
     assert_eq!(refused["error"]["data"]["backend"], "away", "{refused}");
     sleep(Duration::from_millis(500)).await;
-    let back = ConformingServer::named("away").at(port).start().unwrap();
+    let back = conforming_server("away").port(port).start();
     back.add_tool("new");
     let begun = Instant::now();
     caller.call("away_echo", json!({})).await.unwrap();
@@ -300,7 +302,7 @@ async fn lists_backend_that_starts_after_gateway() {
     let mut stream = caller.listen().await.unwrap();
     assert!(caller.tools().await.unwrap().is_empty());
     sleep(Duration::from_millis(700)).await;
-    let _late = ConformingServer::named("late").at(port).start().unwrap();
+    let _late = conforming_server("late").port(port).start();
     let begun = Instant::now();
     let told = stream.next().await.unwrap().unwrap();
     assert_eq!(told["method"], "notifications/tools/list_changed");
@@ -312,7 +314,7 @@ async fn lists_backend_that_starts_after_gateway() {
 #[tokio::test(flavor = "multi_thread")]
 async fn bounds_memory_for_flooding_backend_and_idle_client() {
     for generation in [Generation::Stateful, Generation::Stateless] {
-        let chatty = ConformingServer::named("chatty").speaking(generation).start().unwrap();
+        let chatty = conforming_server("chatty").protocol(generation).start();
         let gateway = gateway(&[&chatty]).await;
         let mut callers = both(gateway.url()).await.unwrap();
         let before = memory(gateway.pid());

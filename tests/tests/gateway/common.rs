@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
-use vmcp_tests::backends::ConformingServer;
+use vmcp_test_support::McpBackend;
 use vmcp_tests::caller::Caller;
 use vmcp_tests::counterparts::{Gateway, TestError};
 
@@ -26,12 +26,12 @@ pub(crate) fn config<N: AsRef<str>, U: AsRef<str>>(
 }
 
 /// Starts a gateway for these backends with default settings.
-pub(crate) async fn gateway(backends: &[&ConformingServer]) -> Gateway {
+pub(crate) async fn gateway(backends: &[&McpBackend]) -> Gateway {
     gateway_with(backends, "").await
 }
 
 /// Starts a gateway for these backends with further sections, and waits for their catalogs.
-pub(crate) async fn gateway_with(backends: &[&ConformingServer], sections: &str) -> Gateway {
+pub(crate) async fn gateway_with(backends: &[&McpBackend], sections: &str) -> Gateway {
     let all = backends.iter().map(|good| (good.name(), good.url()));
     ready(&config(all, sections)).await
 }

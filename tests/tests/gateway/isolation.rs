@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use http::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
-use vmcp_tests::backends::ConformingServer;
+use vmcp_tests::backends::conforming_server;
 use vmcp_tests::caller::{Caller, Events};
 use vmcp_tests::fixture::Generation;
 
@@ -63,8 +63,8 @@ async fn no_header_crosses_in_either_direction() {
     for generation in BACKENDS {
         let prompt = r#"{"name":"p"}"#.to_owned();
         let resource = r#"{"uri":"x://y","name":"y"}"#.to_owned();
-        let good = ConformingServer::named("a").speaking(generation);
-        let good = good.prompts([prompt]).resources([resource], []).start().unwrap();
+        let good = conforming_server("a").protocol(generation);
+        let good = good.items("prompts", [prompt]).items("resources", [resource]).start();
         let gateway = gateway(&[&good]).await;
         for mut caller in both(gateway.url()).await.unwrap() {
             for (method, params) in [
@@ -127,7 +127,7 @@ async fn calls(mut caller: Caller, who: &'static str) -> HashSet<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn interleaved_calls_keep_their_responses_and_sessions() {
     for generation in BACKENDS {
-        let good = ConformingServer::named("a").speaking(generation).start().unwrap();
+        let good = conforming_server("a").protocol(generation).start();
         let gateway = gateway(&[&good]).await;
         let url = gateway.url();
         let (ann, bob, eve, kim) = tokio::join!(
@@ -148,7 +148,7 @@ async fn interleaved_calls_keep_their_responses_and_sessions() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_of_shared_backend_session_get_own_responses() {
-    let good = ConformingServer::named("a").speaking(Generation::Stateful).start().unwrap();
+    let good = conforming_server("a").protocol(Generation::Stateful).start();
     let gateway = gateway(&[&good]).await;
     let mut tasks = JoinSet::new();
     for who in ["ann", "bob", "eve", "kim", "leo", "mia", "noa", "oli"] {
@@ -183,8 +183,7 @@ async fn assert_got(mut stream: Events, backend: &str, word: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn client_responses_reach_requesting_backend() {
     for generation in BACKENDS {
-        let good = ["a", "b"]
-            .map(|name| ConformingServer::named(name).speaking(generation).start().unwrap());
+        let good = ["a", "b"].map(|name| conforming_server(name).protocol(generation).start());
         let gateway = gateway(&[&good[0], &good[1]]).await;
         let url = gateway.url();
         let mut ann = Caller::stateful_with(url, elicits()).await.unwrap();
@@ -212,8 +211,7 @@ async fn client_responses_reach_requesting_backend() {
 #[tokio::test(flavor = "multi_thread")]
 async fn routes_responses_of_stateless_clients_to_requesting_backend() {
     for generation in BACKENDS {
-        let good = ["a", "b"]
-            .map(|name| ConformingServer::named(name).speaking(generation).start().unwrap());
+        let good = ["a", "b"].map(|name| conforming_server(name).protocol(generation).start());
         let gateway = gateway(&[&good[0], &good[1]]).await;
         let mut ann = Caller::stateless_with(gateway.url(), elicits());
         let mut bob = Caller::stateless_with(

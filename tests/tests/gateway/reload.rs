@@ -8,7 +8,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
-use vmcp_tests::backends::ConformingServer;
+use vmcp_test_support::McpBackend;
+use vmcp_tests::backends::conforming_server;
 use vmcp_tests::caller::{Caller, Events};
 use vmcp_tests::counterparts::Gateway;
 use vmcp_tests::fixture::Generation;
@@ -25,7 +26,7 @@ const STREAMS: usize = 50;
 const GROWTH: u64 = 8 << 10;
 
 /// Returns one of two configurations that differ in a description, a timeout and a backend.
-fn variant(odd: bool, backends: &[ConformingServer], coming: &ConformingServer) -> String {
+fn variant(odd: bool, backends: &[McpBackend], coming: &McpBackend) -> String {
     let (words, wait) = if odd { ("odd", "7s") } else { ("even", "8s") };
     let all = backends.iter().chain(odd.then_some(coming));
     config(
@@ -66,7 +67,7 @@ async fn change(gateway: &Gateway, yaml: &str) {
 
 #[tokio::test]
 async fn audit_reload_keeps_events_of_running_calls() {
-    let good = ConformingServer::named("good").start().unwrap();
+    let good = conforming_server("good").start();
     let gateway = crate::common::gateway(&[&good]).await;
     // Other runs share the directory.
     let file = |name: &str| gateway.config().with_file_name(format!("{name}-{}", gateway.pid()));
@@ -199,8 +200,7 @@ async fn start_load(url: &str, load: &Arc<Load>) -> (Vec<JoinHandle<()>>, Vec<Jo
 async fn constant_reloads_do_not_disturb_clients() {
     let number = std::env::var("VMCP_RELOADS").ok().and_then(|number| number.parse().ok());
     let number = number.unwrap_or(RELOADS);
-    let speaking =
-        |name, generation| ConformingServer::named(name).speaking(generation).start().unwrap();
+    let speaking = |name, generation| conforming_server(name).protocol(generation).start();
     let backends = [
         speaking("stateful", Generation::Stateful),
         speaking("stateless", Generation::Stateless),
@@ -252,7 +252,7 @@ async fn constant_reloads_do_not_disturb_clients() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rejects_and_reports_invalid_reload() {
-    let good = ConformingServer::named("a").start().unwrap();
+    let good = conforming_server("a").start();
     let gateway = crate::common::gateway(&[&good]).await;
     let mut caller = Caller::stateful(gateway.url()).await.unwrap();
     let mut stream = caller.listen().await.unwrap();

@@ -5,7 +5,9 @@ use std::time::Duration;
 use http::{HeaderMap, Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
-use vmcp_tests::backends::{ConformingServer, Forgetting};
+use vmcp_test_support::McpBackend;
+use vmcp_test_support::mcp_backend::SessionLoss;
+use vmcp_tests::backends::conforming_server;
 use vmcp_tests::caller::{Caller, Events, Line};
 use vmcp_tests::counterparts::Gateway;
 use vmcp_tests::fixture::Generation;
@@ -15,8 +17,8 @@ use crate::common::{both, config, gateway, memory, status, until};
 /// Maximum number of sessions.
 const CAP: usize = 10_000;
 
-fn stateful(name: &str) -> ConformingServer {
-    ConformingServer::named(name).speaking(Generation::Stateful).start().unwrap()
+fn stateful(name: &str) -> McpBackend {
+    conforming_server(name).protocol(Generation::Stateful).start()
 }
 
 /// Returns the backend session of a call.
@@ -39,9 +41,9 @@ async fn idle_session_ends_with_its_backend_session() {
     }
     let refused = idle.reply("ping", json!({})).await.unwrap();
     assert_eq!(refused.status, StatusCode::NOT_FOUND);
-    assert!(!good.ended().iter().any(|id| kept == *id));
+    assert!(!good.ended_sessions().iter().any(|id| kept == *id));
     let begun = Instant::now();
-    while !good.ended().iter().any(|id| lost == *id) {
+    while !good.ended_sessions().iter().any(|id| lost == *id) {
         assert!(begun.elapsed() < Duration::from_secs(15), "the backend still has {lost}");
         session_of(&mut used, "a_echo").await;
         sleep(Duration::from_millis(500)).await;
@@ -50,7 +52,7 @@ async fn idle_session_ends_with_its_backend_session() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn flood_of_sessions_ends_no_session_of_others() {
-    let good = ConformingServer::named("a").start().unwrap();
+    let good = conforming_server("a").start();
     let yaml = config([("a", good.url())], "");
     let gateway = Gateway::start_with(&yaml, &["--trusted-proxies", "1"]).await.unwrap();
     let mut first = Caller::stateful(gateway.url()).await.unwrap();
@@ -109,31 +111,31 @@ async fn backend_session_spans_first_use_to_client_end() {
     let (a, b) = (stateful("a"), stateful("b"));
     let gateway = gateway(&[&a, &b]).await;
     // The gateway's own session for notifications.
-    assert_eq!((a.sessions(), b.sessions()), (1, 1));
+    assert_eq!((a.open_sessions(), b.open_sessions()), (1, 1));
     let mut caller = Caller::stateful(gateway.url()).await.unwrap();
     caller.tools().await.unwrap();
     caller.result("ping", json!({})).await.unwrap();
     let _stream = caller.listen().await.unwrap();
-    assert_eq!((a.sessions(), b.sessions()), (1, 1));
+    assert_eq!((a.open_sessions(), b.open_sessions()), (1, 1));
     let mine = session_of(&mut caller, "a_echo").await;
     assert_eq!(session_of(&mut caller, "a_echo").await, mine);
-    assert_eq!((a.sessions(), b.sessions()), (2, 1));
+    assert_eq!((a.open_sessions(), b.open_sessions()), (2, 1));
     let mut other = Caller::stateful(gateway.url()).await.unwrap();
     assert_ne!(session_of(&mut other, "a_echo").await, mine);
     assert_eq!(caller.leave().await.unwrap().status, StatusCode::NO_CONTENT);
-    until("the backend is told", async || a.ended().iter().any(|id| mine == *id)).await;
-    assert_eq!((a.sessions(), a.ended().len()), (2, 1));
+    until("the backend is told", async || a.ended_sessions().iter().any(|id| mine == *id)).await;
+    assert_eq!((a.open_sessions(), a.ended_sessions().len()), (2, 1));
     session_of(&mut other, "a_echo").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reopens_forgotten_backend_session_once() {
-    for how in [Forgetting::NotFound, Forgetting::BadRequest] {
+    for how in [SessionLoss::NotFound, SessionLoss::BadRequest] {
         let good = stateful("a");
         let gateway = gateway(&[&good]).await;
         for mut caller in both(gateway.url()).await.unwrap() {
             let before = session_of(&mut caller, "a_echo").await;
-            good.forget(how);
+            good.lose_sessions(how);
             let calls = good.count("tools/call");
             let after = session_of(&mut caller, "a_echo").await;
             assert_ne!(before, after, "{how:?}");
@@ -166,7 +168,7 @@ async fn resumes_broken_stream_at_last_event() {
 #[tokio::test(flavor = "multi_thread")]
 async fn accepts_many_sequential_streamed_responses() {
     for generation in [Generation::Stateful, Generation::Stateless] {
-        let good = ConformingServer::named("a").speaking(generation).start().unwrap();
+        let good = conforming_server("a").protocol(generation).start();
         let gateway = gateway(&[&good]).await;
         let mut caller = Caller::stateful(gateway.url()).await.unwrap();
         for _ in 0..150 {
@@ -176,7 +178,7 @@ async fn accepts_many_sequential_streamed_responses() {
 }
 
 /// Starts calls that are in flight at the shutdown.
-async fn start_calls(url: &str, count: &mut u64) -> Vec<tokio::task::JoinHandle<Value>> {
+async fn start_calls(url: &str, count: &mut usize) -> Vec<tokio::task::JoinHandle<Value>> {
     let mut calls = Vec::new();
     for tool in ["old_slow", "old_stream", "new_slow", "new_stream"] {
         for mut caller in both(url).await.unwrap() {
@@ -193,7 +195,7 @@ async fn start_calls(url: &str, count: &mut u64) -> Vec<tokio::task::JoinHandle<
 #[tokio::test(flavor = "multi_thread")]
 async fn graceful_shutdown_completes_running_calls() {
     let old = stateful("old");
-    let new = ConformingServer::named("new").speaking(Generation::Stateless).start().unwrap();
+    let new = conforming_server("new").protocol(Generation::Stateless).start();
     let mut gateway = gateway(&[&old, &new]).await;
     let [mut session, mut stateless] = both(gateway.url()).await.unwrap();
     session.call("old_echo", json!({})).await.unwrap();
@@ -222,5 +224,5 @@ async fn graceful_shutdown_completes_running_calls() {
     let end = gateway.end().await.unwrap();
     assert!(end.success(), "{end}: {}", gateway.log());
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
-    until("the backend's sessions are ended", async || old.sessions() == 0).await;
+    until("the backend's sessions are ended", async || old.open_sessions() == 0).await;
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::json;
 use vmcp_tests::authority::Authority;
-use vmcp_tests::backends::ConformingServer;
+use vmcp_tests::backends::conforming_server;
 use vmcp_tests::caller::Caller;
 use vmcp_tests::fixture::Generation;
 
@@ -19,7 +19,7 @@ const AUDIENCE: &str = "http://localhost/mcp";
 async fn serves_normally_within_token_leeway() {
     let authority = Authority::start().unwrap();
     for generation in [Generation::Stateful, Generation::Stateless] {
-        let good = ConformingServer::named("a").speaking(generation).start().unwrap();
+        let good = conforming_server("a").protocol(generation).start();
         let yaml = config([("a", good.url())], "");
         let open = "incomingAuth: {type: anonymous}\n";
         let gateway = ready(&yaml.replace(open, &authority.section(AUDIENCE))).await;
@@ -47,7 +47,7 @@ async fn serves_normally_within_token_leeway() {
 #[tokio::test(flavor = "multi_thread")]
 async fn response_outlives_token_but_notification_stream_does_not() {
     let authority = Authority::start().unwrap();
-    let good = ConformingServer::named("a").speaking(Generation::Stateful).start().unwrap();
+    let good = conforming_server("a").protocol(Generation::Stateful).start();
     let yaml = config([("a", good.url())], "");
     let open = "incomingAuth: {type: anonymous}\n";
     let gateway = ready(&yaml.replace(open, &authority.section(AUDIENCE))).await;

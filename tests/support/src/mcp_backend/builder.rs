@@ -20,6 +20,7 @@ pub struct McpBackendBuilder {
     catalog: Catalog,
     methods: BTreeMap<String, Handler>,
     tools: BTreeMap<String, Handler>,
+    behavior: Behavior,
     port: u16,
 }
 
@@ -37,7 +38,6 @@ impl McpBackendBuilder {
         let settings = Settings {
             name: "fake".to_owned(),
             protocol,
-            revision: if protocol == Protocol::LegacySse { "2024-11-05" } else { "2025-11-25" },
             capabilities: json!({"tools": {}}),
             instructions: None,
             has_streams: false,
@@ -47,7 +47,20 @@ impl McpBackendBuilder {
             headers: HeaderMap::new(),
         };
         let (methods, tools) = (BTreeMap::new(), BTreeMap::new());
-        Self { settings, catalog: Catalog::default(), methods, tools, port: 0 }
+        let behavior = Behavior::Normal;
+        Self { settings, catalog: Catalog::default(), methods, tools, behavior, port: 0 }
+    }
+
+    /// Sets another protocol.
+    pub fn protocol(mut self, protocol: impl Into<Protocol>) -> Self {
+        self.settings.protocol = protocol.into();
+        self
+    }
+
+    /// Sets the response behavior.
+    pub fn behavior(mut self, behavior: Behavior) -> Self {
+        self.behavior = behavior;
+        self
     }
 
     /// Sets the name in `serverInfo`, which is also the prefix of session ids.
@@ -166,14 +179,14 @@ impl McpBackendBuilder {
     /// Returns the server without a socket, for [`McpBackend::handle`].
     #[must_use]
     pub fn build(self) -> McpBackend {
-        let Self { settings, catalog, methods, tools, port: _ } = self;
+        let Self { settings, catalog, methods, tools, behavior, port: _ } = self;
         McpBackend::new(State {
             settings,
             catalog: Mutex::new(catalog),
             methods: Mutex::new(methods),
             tools: Mutex::new(tools),
             requests: Mutex::default(),
-            behavior: watch::Sender::new(Behavior::Normal),
+            behavior: watch::Sender::new(behavior),
             rejected: Mutex::default(),
             sessions: Mutex::default(),
             ended: Mutex::default(),

@@ -46,7 +46,7 @@ fn accept(request: PendingRequest) {
 fn initialize(mut request: PendingRequest) {
     let settings = &request.state.settings;
     let mut result = json!({
-        "protocolVersion": settings.revision,
+        "protocolVersion": settings.revision(),
         "capabilities": settings.capabilities,
         "serverInfo": {"name": settings.name, "version": "1.0.0"},
     });
@@ -71,7 +71,7 @@ fn initialize(mut request: PendingRequest) {
 fn discover(request: PendingRequest) {
     let settings = &request.state.settings;
     let versions = match settings.protocol {
-        Protocol::Both => json!([STATELESS, settings.revision]),
+        Protocol::Both => json!([STATELESS, settings.revision()]),
         _ => json!([STATELESS]),
     };
     let mut result = json!({"supportedVersions": versions, "capabilities": settings.capabilities});

@@ -22,7 +22,6 @@ pub(super) type Handler = Arc<dyn Fn(PendingRequest) + Send + Sync>;
 pub(super) struct Settings {
     pub(super) name: String,
     pub(super) protocol: Protocol,
-    pub(super) revision: &'static str,
     pub(super) capabilities: Value,
     pub(super) instructions: Option<String>,
     pub(super) has_streams: bool,
@@ -88,6 +87,13 @@ pub(super) struct NotificationStream {
     /// Id of the `subscriptions/listen` request of a stateless client.
     pub(super) subscription: Option<Value>,
     pub(super) sender: mpsc::Sender<Bytes>,
+}
+
+impl Settings {
+    /// Returns the revision of MCP in handshakes.
+    pub(super) fn revision(&self) -> &'static str {
+        if self.protocol == Protocol::LegacySse { "2024-11-05" } else { "2025-11-25" }
+    }
 }
 
 impl State {

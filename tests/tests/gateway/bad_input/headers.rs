@@ -1,7 +1,7 @@
 //! Headers that contradict the message, and unknown revisions.
 
 use serde_json::{Value, json};
-use vmcp_tests::backends::ConformingServer;
+use vmcp_tests::backends::conforming_server;
 use vmcp_tests::caller::{Caller, Line};
 
 use super::{Case, Scene, asked, check_all};
@@ -62,7 +62,8 @@ async fn rejects_stateless_headers_that_contradict_body() {
 #[tokio::test(flavor = "multi_thread")]
 async fn rejects_argument_headers_that_contradict_arguments() {
     let tools = [QUERY, ECHO].map(str::to_owned);
-    let scene = Scene::before(ConformingServer::named("a").tools(tools, 10).start().unwrap()).await;
+    let scene =
+        Scene::before(conforming_server("a").items("tools", tools).page_size(10).start()).await;
     let caller = &mut Caller::stateless(scene.url());
     let mut query = |arguments: Value| {
         asked(caller, "tools/call", json!({ "name": "a_query", "arguments": arguments }))

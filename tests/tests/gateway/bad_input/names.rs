@@ -2,7 +2,7 @@
 //! resources; a stateful client receives message errors with HTTP status 200.
 
 use serde_json::{Value, json};
-use vmcp_tests::backends::ConformingServer;
+use vmcp_tests::backends::conforming_server;
 use vmcp_tests::caller::{Caller, Line};
 
 use super::{Case, Scene, asked};
@@ -59,7 +59,7 @@ async fn names_that_do_not_exist_are_echoed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn unknown_resource_has_own_code_in_sessions() {
     let template = r#"{"uriTemplate":"file:///{path}","name":"files"}"#.to_owned();
-    let good = ConformingServer::named("a").resources([], [template]).start().unwrap();
+    let good = conforming_server("a").items("resourceTemplates", [template]).start();
     let scene = Scene::before(good).await;
     let mut line = Line::to(scene.url());
     for (index, mut caller) in both(scene.url()).await.unwrap().into_iter().enumerate() {

@@ -2,7 +2,7 @@
 
 use http::HeaderMap;
 use serde_json::{Value, json};
-use vmcp_tests::backends::ConformingServer;
+use vmcp_tests::backends::conforming_server;
 use vmcp_tests::caller::{Caller, Line};
 use vmcp_tests::fixture::Generation;
 
@@ -31,9 +31,7 @@ async fn rejects_response_without_pending_request() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn accepts_one_response_from_requested_session_only() {
-    let scene =
-        Scene::before(ConformingServer::named("a").speaking(Generation::Stateful).start().unwrap())
-            .await;
+    let scene = Scene::before(conforming_server("a").protocol(Generation::Stateful).start()).await;
     let mut asked = Caller::stateful_with(scene.url(), elicits()).await.unwrap();
     let mut other = Caller::stateful_with(scene.url(), elicits()).await.unwrap();
     let arguments = json!({ "name": "a_ask", "arguments": { "question": "which?" } });
@@ -66,8 +64,7 @@ async fn state_of(caller: &mut Caller, question: &str) -> (String, String) {
 }
 
 async fn assert_state_is_checked(generation: Generation) {
-    let scene =
-        Scene::before(ConformingServer::named("a").speaking(generation).start().unwrap()).await;
+    let scene = Scene::before(conforming_server("a").protocol(generation).start()).await;
     let mut caller = Caller::stateless_with(scene.url(), elicits());
     let (key, state) = state_of(&mut caller, "which?").await;
     let mut tampered = state.clone().into_bytes();
@@ -113,9 +110,7 @@ async fn rejects_altered_or_moved_handle_of_suspended_call() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn suspended_call_resumes_once() {
-    let scene =
-        Scene::before(ConformingServer::named("a").speaking(Generation::Stateful).start().unwrap())
-            .await;
+    let scene = Scene::before(conforming_server("a").protocol(Generation::Stateful).start()).await;
     let mut caller = Caller::stateless_with(scene.url(), elicits());
     let (key, state) = state_of(&mut caller, "which?").await;
     let mut line = Line::to(scene.url());
