@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod call;
+mod change;
 mod coerce;
 mod condition;
 mod elicit;
@@ -12,19 +13,21 @@ mod plan;
 mod record;
 mod run;
 mod schema;
+#[macro_use]
 pub mod store;
 mod tools;
 mod workflow;
 
 pub use self::{
     call::{CallError, CallErrorKind, StepIdentity, ToolCall, ToolOutcome},
+    change::Change,
     elicit::{Answer, AnswerError, Elicit, ElicitError, Elicitation, Question},
     error::{RunError, RunErrorKind},
     id::{DefinitionHash, RunId, RunOwner},
     observe::{RunEvent, RunObserver},
     record::{
-        Change, IterationRecord, IterationResult, RecordedQuestion, RoundRecord, RunRecord,
-        RunResult, RunStatus, RunSummary, StepRecord, StepResult, StepStatus, Timestamp,
+        IterationRecord, IterationResult, RecordedQuestion, RoundRecord, RunRecord, RunResult,
+        RunStatus, RunSummary, StepRecord, StepResult, StepStatus, Timestamp,
     },
     run::{
         InputRequired, Jitter, Outcome, ResumeRequest, RoundAnswers, RunContext, RunOutput,

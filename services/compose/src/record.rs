@@ -1,4 +1,4 @@
-//! Record of a run, and the changes that make it.
+//! Record of a run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{DefinitionHash, RunError, RunErrorKind, RunId, RunOwner, limits};
+use crate::{Change, DefinitionHash, RunError, RunId, RunOwner, limits};
 
 /// Record of a run in a [`WorkflowStore`](crate::WorkflowStore). Steps are numbered in the order of the definition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -169,73 +169,6 @@ pub enum RunResult {
     Failed(RunError),
 }
 
-/// Change of a [`RunRecord`]. The changes of one write are applied together or not at all.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "change")]
-pub enum Change {
-    /// A step, or an attempt of its call, starts. Written before anything is sent.
-    StepStarted {
-        /// Number of the step.
-        step: usize,
-        /// Point in time.
-        at: Timestamp,
-        /// Message of its question.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        question: Option<Arc<str>>,
-    },
-    /// An attempt failed and another one follows.
-    AttemptFailed {
-        /// Number of the step.
-        step: usize,
-        /// Number of the iteration.
-        iteration: Option<usize>,
-    },
-    /// An iteration, or an attempt of its call, starts. Written before anything is sent.
-    IterationStarted {
-        /// Number of the step.
-        step: usize,
-        /// Number of the iteration.
-        iteration: usize,
-    },
-    /// An iteration ended.
-    IterationFinished {
-        /// Number of the step.
-        step: usize,
-        /// Number of the iteration.
-        iteration: usize,
-        /// Its result.
-        result: IterationResult,
-    },
-    /// A step ended or was skipped.
-    StepFinished {
-        /// Number of the step.
-        step: usize,
-        /// Its result.
-        result: StepResult,
-    },
-    /// A user's answer skips the steps that have not started.
-    RemainingSkipped,
-    /// The run is suspended until the user answers. Gives the lease back.
-    RoundOpened {
-        /// The questions.
-        questions: Vec<RecordedQuestion>,
-    },
-    /// Answers consume the last round. The store refuses the write if the round is not open.
-    RoundConsumed {
-        /// Number of the round.
-        round: usize,
-        /// Digest of the answers.
-        digest: [u8; 32],
-    },
-    /// The run ended. Gives the lease back.
-    RunFinished {
-        /// Status.
-        status: RunStatus,
-        /// Result.
-        result: RunResult,
-    },
-}
-
 /// Run in a list of an owner's runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunSummary {
@@ -379,37 +312,7 @@ impl RunRecord {
 /// Memory of an empty record, estimated.
 const BASE_SIZE: usize = 512;
 /// Memory of an entry of a record without its texts, estimated.
-const ENTRY_SIZE: usize = 128;
-
-// === impl Change ===
-
-impl Change {
-    /// Returns the change that ends a cancelled run.
-    pub(crate) fn cancelled() -> Self {
-        let error = RunError::new(RunErrorKind::Cancelled, "the run was cancelled by its owner");
-        Self::RunFinished { status: RunStatus::Cancelled, result: RunResult::Failed(error) }
-    }
-
-    /// Returns an estimate of the memory that the change adds, in bytes.
-    pub(crate) fn size(&self) -> usize {
-        ENTRY_SIZE
-            + match self {
-                Self::StepStarted { question, .. } => {
-                    question.as_ref().map_or(0, |message| message.len())
-                }
-                Self::IterationFinished { result, .. } => result.size(),
-                Self::StepFinished { result, .. } => result.size(),
-                Self::RoundOpened { questions } => {
-                    questions.iter().map(|question| question.message.len() + ENTRY_SIZE).sum()
-                }
-                Self::RunFinished { result, .. } => result.size(),
-                Self::AttemptFailed { .. }
-                | Self::IterationStarted { .. }
-                | Self::RemainingSkipped
-                | Self::RoundConsumed { .. } => 0,
-            }
-    }
-}
+pub(crate) const ENTRY_SIZE: usize = 128;
 
 impl StepRecord {
     fn size(&self) -> usize {
@@ -424,7 +327,7 @@ impl StepRecord {
 }
 
 impl IterationResult {
-    fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         match self {
             Self::Completed(output) => limits::size(output),
             Self::Failed(error) => error.len(),
@@ -433,7 +336,7 @@ impl IterationResult {
 }
 
 impl StepResult {
-    fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         limits::size(&self.output)
             + limits::size(&self.content)
             + self.error.as_ref().map_or(0, |error| error.len())
@@ -441,7 +344,7 @@ impl StepResult {
 }
 
 impl RunResult {
-    fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         match self {
             Self::Completed(output) => limits::size(output),
             Self::Failed(_) => ENTRY_SIZE,

@@ -1,5 +1,10 @@
 //! Storage of runs.
 
+#[cfg(any(test, feature = "contract"))]
+#[macro_use]
+pub mod contract;
+#[cfg(any(test, feature = "contract"))]
+mod file;
 mod memory;
 mod table;
 
@@ -8,6 +13,8 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
+#[cfg(any(test, feature = "contract"))]
+pub use self::file::FileWorkflowStore;
 pub use self::{memory::MemoryWorkflowStore, table::StoreLimits};
 use crate::{Change, RunId, RunOwner, RunRecord, RunStatus, RunSummary};
 

@@ -48,7 +48,12 @@ impl MemoryWorkflowStore {
         async move { self.with_table(step) }.boxed()
     }
 
-    fn with_table<T>(&self, step: impl FnOnce(&mut Table, Timestamp) -> T) -> T {
+    /// Wakes those who wait for a change.
+    pub(super) fn notify(&self) {
+        self.shared.changed.notify_waiters();
+    }
+
+    pub(super) fn with_table<T>(&self, step: impl FnOnce(&mut Table, Timestamp) -> T) -> T {
         step(&mut vmcp_core::lock(&self.shared.table), self.clock.now().into())
     }
 }
@@ -79,7 +84,7 @@ impl WorkflowStore for MemoryWorkflowStore {
     fn commit<'a>(&'a self, lease: &'a Lease, changes: Vec<Change>) -> StoreFuture<'a, ()> {
         async move {
             self.with_table(|table, now| table.commit(lease, changes, now))?;
-            self.shared.changed.notify_waiters();
+            self.notify();
             Ok(())
         }
         .boxed()
@@ -87,13 +92,13 @@ impl WorkflowStore for MemoryWorkflowStore {
 
     fn release(&self, lease: &Lease) {
         self.with_table(|table, now| table.release(lease, now));
-        self.shared.changed.notify_waiters();
+        self.notify();
     }
 
     fn cancel<'a>(&'a self, owner: &'a RunOwner, run: &'a RunId) -> StoreFuture<'a, RunStatus> {
         async move {
             let status = self.with_table(|table, now| table.cancel(owner, run, now))?;
-            self.shared.changed.notify_waiters();
+            self.notify();
             Ok(status)
         }
         .boxed()
@@ -135,4 +140,18 @@ impl WorkflowStore for MemoryWorkflowStore {
     fn counts(&self) -> StoreFuture<'_, StoreCounts> {
         self.step(|table, now| Ok(table.counts(now)))
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::contract::TestStore;
+
+    fn fresh(limits: StoreLimits) -> TestStore {
+        let clock = Clock::manual(std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_000));
+        let store = Arc::new(MemoryWorkflowStore::new(limits, clock.clone()));
+        TestStore { replica: store.clone(), store, clock }
+    }
+
+    contract!(fresh);
 }

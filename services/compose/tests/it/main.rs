@@ -22,3 +22,4 @@ mod retries;
 mod support;
 mod suspension;
 mod timeouts;
+mod writes;

@@ -1,0 +1,105 @@
+//! Limits in number, size and time.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::fixtures::{alice, completed, finished, id, kept, of, started};
+use crate::store::contract::TestStore;
+use crate::{RunOwner, StoreError, StoreLimits};
+
+pub async fn run_without_lease_expires(fresh: fn(StoreLimits) -> TestStore) {
+    let lifetime = Duration::from_mins(10);
+    let TestStore { store, replica, clock } =
+        fresh(StoreLimits { lifetime, ..StoreLimits::default() });
+    let ended = store.create(kept("ended"), Vec::new()).await.unwrap();
+    store.commit(&ended, vec![completed()]).await.unwrap();
+    let idle = store.create(kept("idle"), Vec::new()).await.unwrap();
+    store.release(&idle);
+    clock.advance(lifetime - Duration::from_secs(1));
+    assert_eq!(replica.list(&alice()).await.unwrap().len(), 2);
+    clock.advance(Duration::from_secs(1));
+    for name in ["ended", "idle"] {
+        let error = replica.read(&alice(), &id(name)).await.unwrap_err();
+        assert_eq!(error, StoreError::NotFound);
+    }
+    assert_eq!(replica.list(&alice()).await.unwrap(), []);
+}
+
+pub async fn leased_run_does_not_expire(fresh: fn(StoreLimits) -> TestStore) {
+    let (lease, lifetime) = (Duration::from_secs(10), Duration::from_secs(20));
+    let TestStore { store, replica, clock } =
+        fresh(StoreLimits { lease, lifetime, ..StoreLimits::default() });
+    let lease = store.create(kept("a"), Vec::new()).await.unwrap();
+    for _ in 0..10 {
+        clock.advance(Duration::from_secs(9));
+        store.renew(&lease).await.unwrap();
+    }
+    assert!(replica.read(&alice(), &id("a")).await.is_ok());
+}
+
+pub async fn owner_has_limited_runs(fresh: fn(StoreLimits) -> TestStore) {
+    let limits = StoreLimits { max_runs_per_owner: 2, max_runs: 3, ..StoreLimits::default() };
+    let TestStore { store, .. } = fresh(limits);
+    for name in ["a", "b"] {
+        store.create(kept(name), Vec::new()).await.unwrap();
+    }
+    let error = store.create(kept("c"), Vec::new()).await.unwrap_err();
+    assert_eq!(error, StoreError::Full { limit: "runs of one owner" });
+    let bob = || RunOwner::new("bob");
+    store.create(of(bob(), "d"), Vec::new()).await.unwrap();
+    let error = store.create(of(bob(), "e"), Vec::new()).await.unwrap_err();
+    assert_eq!(error, StoreError::Full { limit: "runs" });
+}
+
+pub async fn ended_runs_are_evicted_for_new_ones(fresh: fn(StoreLimits) -> TestStore) {
+    let limits = StoreLimits { max_runs_per_owner: 2, ..StoreLimits::default() };
+    let TestStore { store, replica, clock } = fresh(limits);
+    for name in ["a", "b", "c"] {
+        let lease = store.create(kept(name), Vec::new()).await.unwrap();
+        store.commit(&lease, vec![completed()]).await.unwrap();
+        clock.advance(Duration::from_secs(1));
+    }
+    let mut names: Vec<_> =
+        replica.list(&alice()).await.unwrap().into_iter().map(|run| run.id).collect();
+    names.sort();
+    assert_eq!(names, [id("b"), id("c")]);
+}
+
+pub async fn bytes_are_limited(fresh: fn(StoreLimits) -> TestStore) {
+    let limits = StoreLimits { max_bytes_per_owner: 100_000, ..StoreLimits::default() };
+    let TestStore { store, replica, .. } = fresh(limits);
+    let lease = store.create(kept("a"), vec![started(0)]).await.unwrap();
+    let before = replica.read(&alice(), &id("a")).await.unwrap();
+    let large = json!({"x": "x".repeat(100_000)});
+    let error = store.commit(&lease, vec![finished(0, large)]).await.unwrap_err();
+    assert_eq!(error, StoreError::Full { limit: "bytes of one owner" });
+    assert_eq!(replica.read(&alice(), &id("a")).await.unwrap(), before);
+}
+
+pub async fn end_of_run_is_never_refused(fresh: fn(StoreLimits) -> TestStore) {
+    let limits = StoreLimits { max_bytes_per_owner: 2_000, ..StoreLimits::default() };
+    let TestStore { store, replica, .. } = fresh(limits);
+    let lease = store.create(kept("a"), Vec::new()).await.unwrap();
+    let last = finished(0, json!({"x": "x".repeat(2_000)}));
+    store.commit(&lease, vec![last, completed()]).await.unwrap();
+    assert!(replica.read(&alice(), &id("a")).await.unwrap().is_finished());
+}
+
+pub async fn counts_runs_and_bytes(fresh: fn(StoreLimits) -> TestStore) {
+    let TestStore { store, replica, .. } = fresh(StoreLimits::default());
+    let before = replica.counts().await.unwrap();
+    assert_eq!((before.runs, before.active, before.bytes), (0, 0, 0));
+    let ended = store.create(kept("ended"), Vec::new()).await.unwrap();
+    let active = store.create(kept("active"), Vec::new()).await.unwrap();
+    store.commit(&ended, vec![completed()]).await.unwrap();
+    let small = replica.counts().await.unwrap();
+    assert_eq!((small.runs, small.active), (2, 1));
+    let output = json!({"x": "x".repeat(5_000)});
+    store.commit(&active, vec![finished(0, output)]).await.unwrap();
+    let large = replica.counts().await.unwrap();
+    assert!(large.bytes >= small.bytes + 5_000, "{large:?}");
+    store.commit(&active, vec![completed()]).await.unwrap();
+    let after = replica.counts().await.unwrap();
+    assert!(after.bytes < large.bytes - 4_000, "{after:?}");
+}

@@ -1,0 +1,46 @@
+//! Rounds of questions.
+
+use serde_json::json;
+
+use super::fixtures::{alice, finished, id, kept, round_consumed, round_opened, started};
+use crate::store::contract::TestStore;
+use crate::{RunStatus, StoreError, StoreLimits};
+
+pub async fn open_round_gives_lease_back(fresh: fn(StoreLimits) -> TestStore) {
+    let TestStore { store, replica, .. } = fresh(StoreLimits::default());
+    let lease = store.create(kept("a"), vec![started(0)]).await.unwrap();
+    store.commit(&lease, vec![round_opened(0)]).await.unwrap();
+    let record = replica.read(&alice(), &id("a")).await.unwrap();
+    assert_eq!((record.status, record.open_round()), (RunStatus::InputRequired, Some(0)));
+    let (lease, _) = replica.acquire(&alice(), &id("a")).await.unwrap();
+    assert_eq!(lease.epoch, 2);
+}
+
+pub async fn round_is_consumed_once(fresh: fn(StoreLimits) -> TestStore) {
+    let TestStore { store, replica, .. } = fresh(StoreLimits::default());
+    let lease = store.create(kept("a"), vec![started(0)]).await.unwrap();
+    store.commit(&lease, vec![round_opened(0)]).await.unwrap();
+    let (lease, _) = replica.acquire(&alice(), &id("a")).await.unwrap();
+    for (round, expected) in
+        [(1, Err(StoreError::RoundConsumed)), (0, Ok(())), (0, Err(StoreError::RoundConsumed))]
+    {
+        assert_eq!(replica.commit(&lease, vec![round_consumed(round)]).await, expected);
+    }
+    replica.commit(&lease, vec![round_opened(0)]).await.unwrap();
+    let record = store.read(&alice(), &id("a")).await.unwrap();
+    assert_eq!(record.rounds.len(), 2);
+    assert_eq!((record.rounds[0].consumed_by, record.open_round()), (Some([1; 32]), Some(1)));
+}
+
+pub async fn write_with_consumed_round_changes_nothing(fresh: fn(StoreLimits) -> TestStore) {
+    let TestStore { store, replica, .. } = fresh(StoreLimits::default());
+    let lease = store.create(kept("a"), vec![started(0)]).await.unwrap();
+    store.commit(&lease, vec![round_opened(0)]).await.unwrap();
+    let (lease, _) = store.acquire(&alice(), &id("a")).await.unwrap();
+    let changes = || vec![finished(0, json!({})), started(1), round_consumed(0)];
+    store.commit(&lease, changes()).await.unwrap();
+    let before = replica.read(&alice(), &id("a")).await.unwrap();
+    assert_eq!(before.steps.len(), 2);
+    assert_eq!(store.commit(&lease, changes()).await, Err(StoreError::RoundConsumed));
+    assert_eq!(replica.read(&alice(), &id("a")).await.unwrap(), before);
+}

@@ -1,0 +1,179 @@
+//! Store in a file, for tests of runs that outlive their process.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Write as _};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use serde::{Deserialize, Serialize};
+use vmcp_core::Clock;
+
+use super::memory::MemoryWorkflowStore;
+use super::table::{StoreLimits, Table};
+use crate::{
+    Change, Lease, RunId, RunOwner, RunRecord, RunStatus, RunSummary, StoreCounts, StoreError,
+    StoreFuture, Timestamp, WorkflowStore,
+};
+
+/// Store in the process that logs each step to a file and reads it when it is opened. One process at a time uses the file,
+/// which only grows: for tests, not for production.
+#[derive(Clone, Debug)]
+pub struct FileWorkflowStore {
+    memory: MemoryWorkflowStore,
+    log: Arc<Mutex<File>>,
+}
+
+/// Step of the store, one line of the log.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+enum Step {
+    Create(RunRecord, Vec<Change>),
+    Acquire(RunOwner, RunId),
+    Renew(RunId, u64),
+    Commit(RunId, u64, Vec<Change>),
+    Release(RunId, u64),
+    Cancel(RunOwner, RunId),
+}
+
+/// Result of a step.
+enum Taken {
+    Lease(Lease),
+    Leased(Lease, Box<RunRecord>),
+    Status(RunStatus),
+    Nothing,
+}
+
+impl FileWorkflowStore {
+    /// Opens a store, and creates the file if there is none.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or with a line that is not a step.
+    pub fn open(path: &Path, limits: StoreLimits, clock: Clock) -> io::Result<Self> {
+        let log = OpenOptions::new().create(true).append(true).read(true).open(path)?;
+        let memory = MemoryWorkflowStore::new(limits, clock);
+        for line in BufReader::new(File::open(path)?).lines() {
+            let (at, step): (Timestamp, Step) = serde_json::from_str(&line?)?;
+            // A logged step was taken, and is taken again by the same rules.
+            _ = memory.with_table(|table, _| step.take(table, at));
+        }
+        Ok(Self { memory, log: Arc::new(Mutex::new(log)) })
+    }
+
+    /// Takes a step and logs it. The lock keeps the log in the order of the steps.
+    fn take(&self, step: &Step) -> Result<Taken, StoreError> {
+        let mut log = vmcp_core::lock(&self.log);
+        let (at, taken) = self.memory.with_table(|table, now| (now, step.clone().take(table, now)));
+        let taken = taken?;
+        let mut line = serde_json::to_vec(&(at, step)).map_err(|_| StoreError::Corrupt)?;
+        line.push(b'\n');
+        log.write_all(&line).map_err(|_| StoreError::Unavailable)?;
+        drop(log);
+        self.memory.notify();
+        Ok(taken)
+    }
+
+    fn step<'a, T: Send + 'a>(
+        &'a self,
+        step: Step,
+        result: impl FnOnce(Taken) -> Option<T> + Send + 'a,
+    ) -> StoreFuture<'a, T> {
+        async move { result(self.take(&step)?).ok_or(StoreError::Corrupt) }.boxed()
+    }
+}
+
+impl Step {
+    fn take(self, table: &mut Table, now: Timestamp) -> Result<Taken, StoreError> {
+        match self {
+            Self::Create(run, changes) => table.create(run, changes, now).map(Taken::Lease),
+            Self::Acquire(owner, run) => table
+                .acquire(&owner, &run, now)
+                .map(|(lease, run)| Taken::Leased(lease, Box::new(run))),
+            Self::Renew(run, epoch) => {
+                table.renew(&Lease { run, epoch }, now).map(|()| Taken::Nothing)
+            }
+            Self::Commit(run, epoch, changes) => {
+                table.commit(&Lease { run, epoch }, changes, now).map(|()| Taken::Nothing)
+            }
+            Self::Release(run, epoch) => {
+                table.release(&Lease { run, epoch }, now);
+                Ok(Taken::Nothing)
+            }
+            Self::Cancel(owner, run) => table.cancel(&owner, &run, now).map(Taken::Status),
+        }
+    }
+}
+
+impl Taken {
+    fn nothing(self) -> Option<()> {
+        matches!(self, Self::Nothing).then_some(())
+    }
+}
+
+impl WorkflowStore for FileWorkflowStore {
+    fn create(&self, run: RunRecord, changes: Vec<Change>) -> StoreFuture<'_, Lease> {
+        self.step(Step::Create(run, changes), |taken| match taken {
+            Taken::Lease(lease) => Some(lease),
+            _ => None,
+        })
+    }
+
+    fn acquire<'a>(
+        &'a self,
+        owner: &'a RunOwner,
+        run: &'a RunId,
+    ) -> StoreFuture<'a, (Lease, RunRecord)> {
+        self.step(Step::Acquire(owner.clone(), run.clone()), |taken| match taken {
+            Taken::Leased(lease, run) => Some((lease, *run)),
+            _ => None,
+        })
+    }
+
+    fn renew<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, ()> {
+        self.step(Step::Renew(lease.run.clone(), lease.epoch), Taken::nothing)
+    }
+
+    fn commit<'a>(&'a self, lease: &'a Lease, changes: Vec<Change>) -> StoreFuture<'a, ()> {
+        self.step(Step::Commit(lease.run.clone(), lease.epoch, changes), Taken::nothing)
+    }
+
+    fn release(&self, lease: &Lease) {
+        // Without a line in the log, the lease ends by itself.
+        _ = self.take(&Step::Release(lease.run.clone(), lease.epoch));
+    }
+
+    fn cancel<'a>(&'a self, owner: &'a RunOwner, run: &'a RunId) -> StoreFuture<'a, RunStatus> {
+        self.step(Step::Cancel(owner.clone(), run.clone()), |taken| match taken {
+            Taken::Status(status) => Some(status),
+            _ => None,
+        })
+    }
+
+    fn read<'a>(&'a self, owner: &'a RunOwner, run: &'a RunId) -> StoreFuture<'a, RunRecord> {
+        self.memory.read(owner, run)
+    }
+
+    fn list<'a>(&'a self, owner: &'a RunOwner) -> StoreFuture<'a, Vec<RunSummary>> {
+        self.memory.list(owner)
+    }
+
+    fn wait<'a>(
+        &'a self,
+        owner: &'a RunOwner,
+        run: &'a RunId,
+        version: u64,
+    ) -> StoreFuture<'a, ()> {
+        self.memory.wait(owner, run, version)
+    }
+
+    fn lease_duration(&self) -> Duration {
+        self.memory.lease_duration()
+    }
+
+    fn counts(&self) -> StoreFuture<'_, StoreCounts> {
+        self.memory.counts()
+    }
+}
+
+#[cfg(test)]
+mod tests;
