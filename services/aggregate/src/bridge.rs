@@ -2,7 +2,7 @@
 //!
 //! Each pair of client and backend generations has its own file; the other modules are shared by them.
 
-mod call_stream;
+pub(crate) mod call_stream;
 pub(crate) mod notifications;
 mod relay;
 mod stateful_to_stateful;

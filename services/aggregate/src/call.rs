@@ -18,7 +18,7 @@ use vmcp_core::{
 };
 use vmcp_timeout::Elapsed;
 
-pub(crate) use self::target::CallTarget;
+pub(crate) use self::target::{CallTarget, admit_composite};
 use crate::backend::event_reader::EventReader;
 use crate::backend::{BackendHandle, handshake};
 use crate::cache::caller_catalog_cache::CallerView;
@@ -31,6 +31,7 @@ use crate::seal::Seal;
 use crate::session::{ActiveCall, Session};
 use crate::snapshot::{BackendCatalog, Snapshot};
 use crate::stream::detached::{ClientBudgets, Disconnect};
+use crate::workflow_runs::WorkflowRuns;
 use vmcp_core::lock;
 
 /// Parts of the service that every request uses.
@@ -41,6 +42,7 @@ pub(crate) struct CallContext {
     pub(crate) notification_filter: Arc<NotificationFilter>,
     pub(crate) budgets: ClientBudgets,
     pub(crate) seal: Seal,
+    pub(crate) workflows: WorkflowRuns,
     /// Maximum size of a backend's response that has to be buffered, in bytes.
     pub(crate) max_buffered_bytes: usize,
     /// Time for which a call of a session continues while its client is disconnected.
@@ -60,6 +62,10 @@ pub(crate) struct Call {
     /// Permissions of the caller; `None` grants access to everything.
     pub(crate) permissions: Option<CallerPermissions>,
     pub(crate) request_context: Option<RequestContext>,
+    /// Record of the client's request that causes this step of a composite tool.
+    pub(crate) parent: Option<RequestContext>,
+    /// `true` for a step of a composite tool, which may use hidden tools.
+    pub(crate) is_step: bool,
     /// Address of the client, if known.
     pub(crate) address: Option<IpAddr>,
     /// Entry of the request in its session. Created when the request is sent to a backend or when its client disconnects.
@@ -91,7 +97,8 @@ pub(crate) fn failed(backend: &BackendHandle, error: &BoxError) {
 impl Call {
     /// Returns the record of this request for outgoing requests, if a layer observes it.
     pub(crate) fn cause(&self) -> Option<&RequestContext> {
-        self.request_context.as_ref().filter(|request_context| request_context.has_extension())
+        let observed = self.request_context.as_ref().or(self.parent.as_ref());
+        observed.filter(|request_context| request_context.has_extension())
     }
 
     /// Attaches the operation to a request for the target's backend, if a layer observes it.

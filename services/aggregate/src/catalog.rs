@@ -4,6 +4,7 @@ mod annotations;
 mod apps;
 mod catalog_id;
 mod combine;
+mod composites;
 mod conflict_resolution;
 mod definition;
 mod item;
@@ -30,6 +31,7 @@ pub(crate) use self::{
     apps::SCHEME as UI_SCHEME,
     catalog_id::{CatalogId, WeakCatalogId},
     combine::combine,
+    composites::{Composite, Composites},
     definition::literal as define_literal,
     item::{Item, Items, Kind, Offer},
     list::{List, Page, Selection},
@@ -46,6 +48,7 @@ pub(crate) struct Catalog<L> {
     pub(crate) serial: CatalogId,
     pub(crate) tools: Arc<Routes<L>>,
     pub(crate) prompts: Arc<Routes<L>>,
+    pub(crate) composites: Arc<Composites>,
     /// Backend by resource URI. `None` marks a resource that its backend lacks in this generation.
     pub(crate) resources: Arc<HashMap<Box<str>, Option<L>>>,
     pub(crate) templates: Arc<Templates<L>>,
@@ -120,6 +123,8 @@ impl<L: Clone> Catalog<L> {
     /// Returns the backend of a listed item.
     pub(crate) fn owner(&self, kind: Kind, name: &str) -> Option<&L> {
         match kind {
+            // A composite tool precedes a hidden tool of the same name.
+            Kind::Tools if self.composites.contains_key(name) => None,
             Kind::Tools => self.tools.get(name).map(|route| &route.backend),
             Kind::Prompts => self.prompts.get(name).map(|route| &route.backend),
             Kind::Resources => match self.interfaces.get(name) {
@@ -133,6 +138,11 @@ impl<L: Clone> Catalog<L> {
     /// Returns the generation in which the gateway calls a backend for a client of this generation.
     pub(crate) fn spoken(&self, backend: &str, client: Generation) -> Generation {
         self.only.get(backend).copied().unwrap_or(client)
+    }
+
+    /// Returns the composite tool of this name, if it is listed.
+    pub(crate) fn composite(&self, kind: Kind, name: &str) -> Option<&Composite> {
+        (kind == Kind::Tools).then(|| self.composites.get(name)).flatten()
     }
 
     /// Returns the backend's own URI of a user interface that clients know by another URI.
@@ -154,6 +164,9 @@ impl<L: Clone> Catalog<L> {
 
     /// Returns the annotations that the server of a listed item declares.
     pub(crate) fn annotations(&self, kind: Kind, name: &str) -> ToolAnnotations {
+        if let Some(composite) = self.composite(kind, name) {
+            return composite.annotations;
+        }
         let route = (kind == Kind::Tools).then(|| self.tools.get(name)).flatten();
         route.map_or_else(ToolAnnotations::default, |route| route.annotations.get())
     }

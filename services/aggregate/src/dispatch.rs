@@ -22,6 +22,7 @@ use crate::bridge::{Bridge, notifications};
 use crate::cache::list_views::Views;
 use crate::call::{Call, CallContext};
 use crate::catalog::Kind;
+use crate::composite;
 use crate::event_stream::event_stream;
 use crate::notify::listeners::Listeners;
 use crate::response::result;
@@ -87,6 +88,8 @@ impl Dispatcher {
             headers: parts.headers,
             permissions: parts.extensions.remove(),
             request_context: parts.extensions.remove(),
+            parent: None,
+            is_step: false,
             address,
             active: OnceLock::new(),
             reservations: Mutex::default(),
@@ -167,7 +170,14 @@ impl Dispatcher {
     /// Dispatches methods common to both generations.
     async fn common(&self, call: Arc<Call>, method: &str) -> Result<Response<Body>, Rejection> {
         let method = match method {
-            "tools/call" => "tools/call",
+            "tools/call" => {
+                if !call.snapshot.rules.workflows.is_empty()
+                    && let Some(answered) = Box::pin(composite::call(&self.bridge, &call)).await
+                {
+                    return answered;
+                }
+                "tools/call"
+            }
             "prompts/get" => "prompts/get",
             "resources/read" => "resources/read",
             "completion/complete" => return Box::pin(complete::complete(&self.bridge, call)).await,

@@ -13,6 +13,7 @@ use http::{Request, Response};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tower_service::Service;
+use vmcp_compose::Jitter;
 use vmcp_core::Body;
 
 use self::backend_events::apply_events;
@@ -36,6 +37,7 @@ use crate::settings::{Limits, Settings};
 use crate::status;
 use crate::stream::detached::{ClientBudgets, DetachedBudget};
 use crate::stream::dropped;
+use crate::workflow_runs::WorkflowRuns;
 
 /// Interval between sweeps of ended sessions and streams.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
@@ -78,6 +80,8 @@ fn dispatcher(
         detached_bytes,
         max_buffered_bytes,
         byte_budget,
+        workflow_store,
+        clock,
     } = limits;
     let context = CallContext {
         catalogs: Arc::clone(catalogs),
@@ -88,6 +92,7 @@ fn dispatcher(
             process: byte_budget,
         },
         seal,
+        workflows: WorkflowRuns { store: workflow_store, clock, jitter: Jitter::system() },
         max_buffered_bytes,
         detached_timeout,
     };

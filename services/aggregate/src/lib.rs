@@ -7,6 +7,7 @@ mod call;
 mod capabilities;
 mod catalog;
 mod catalog_store;
+mod composite;
 mod dispatch;
 mod event_stream;
 mod expiry;
@@ -20,6 +21,7 @@ mod snapshot;
 pub mod status;
 mod stream;
 mod tasks;
+mod workflow_runs;
 
 pub use self::{
     catalog::{Conflict, HideRule},

@@ -139,6 +139,14 @@ impl Session {
         active.cancellation.get_or_init(|| {
             Cancellation::new(self.slot(backend).lease(), active.id.clone(), cause)
         });
+        self.register_local(active)
+    }
+
+    /// Registers a request that the gateway handles itself, unless the session has ended or has too many.
+    pub(crate) fn register_local(
+        self: &Arc<Self>,
+        active: &Arc<ActiveCall>,
+    ) -> Result<ActiveCallGuard, Rejection> {
         let mut calls = lock(&self.calls);
         if self.has_ended() {
             return Err(Rejection::session_not_found());

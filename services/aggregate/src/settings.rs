@@ -5,11 +5,13 @@ mod credential_advice;
 mod service;
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::Uri;
 use vmcp_breaker::CircuitHandle;
-use vmcp_core::{Backend, ByteBudget};
+use vmcp_compose::{MemoryWorkflowStore, Workflow, WorkflowStore};
+use vmcp_core::{Backend, ByteBudget, Clock};
 
 pub use self::checks::{CheckOffset, Checks};
 pub use self::credential_advice::CredentialAdvice;
@@ -74,6 +76,8 @@ pub struct Rules {
     pub exclude_all_tools: bool,
     /// Filters and overrides by backend name.
     pub workloads: HashMap<String, WorkloadRules>,
+    /// Composite tools, with distinct names.
+    pub workflows: Vec<Workflow>,
 }
 
 /// Conflict resolution for equal names of several backends.
@@ -159,6 +163,10 @@ pub struct Limits {
     pub max_buffered_bytes: usize,
     /// Byte budget of the process that such responses are also charged to; `None` disables it.
     pub byte_budget: Option<ByteBudget>,
+    /// Store of the runs of composite tools.
+    pub workflow_store: Arc<dyn WorkflowStore>,
+    /// Wall clock.
+    pub clock: Clock,
 }
 
 impl Default for Limits {
@@ -174,6 +182,8 @@ impl Default for Limits {
             detached_bytes: 32 << 20,
             max_buffered_bytes: 16 << 20,
             byte_budget: None,
+            workflow_store: Arc::new(MemoryWorkflowStore::default()),
+            clock: Clock::system(),
         }
     }
 }
@@ -184,6 +194,7 @@ impl Default for Rules {
             conflicts: Conflicts::Prefix("{workload}_".to_owned()),
             exclude_all_tools: false,
             workloads: HashMap::new(),
+            workflows: Vec::new(),
         }
     }
 }

@@ -85,6 +85,9 @@ pub(crate) const CRATES: &[(&str, &str, AllowedDependencies)] = &[
             "vmcp-timeout",
             "vmcp-breaker",
             "vmcp-session",
+            "vmcp-config",
+            "vmcp-gotemplate",
+            "vmcp-compose",
         ]),
     ),
     (

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use tokio::task::spawn_blocking;
-use vmcp_core::{CallerPermissions, Fingerprint, Generation, Item, SingleFlight};
+use vmcp_core::{CallerPermissions, Fingerprint, Generation, Item, ItemKind, SingleFlight};
 
 use super::dedup_lru_cache::DedupLruCache;
 use crate::catalog::{Kind, List, Page, Selection, WeakCatalogId};
@@ -71,10 +71,23 @@ impl Views {
     fn make(&self, key: Key, catalog: &BackendCatalog, permissions: &CallerPermissions) -> View {
         let (serial, kind, _, read) = &key;
         let list = catalog.list(*kind);
-        let selection = list.select(|name| {
+        let is_visible = |name: &str| {
             let annotations = catalog.annotations(*kind, name);
             let backend = read.and_then(|client| catalog.backend_of(*kind, name, client));
             permissions.is_visible(&Item { kind: kind.of_item(), name, annotations, backend })
+        };
+        let selection = list.select(|name| {
+            is_visible(name)
+                && catalog.composite(*kind, name).is_none_or(|composite| {
+                    composite.tools.values().all(|tool| {
+                        let (name, annotations) = (&*tool.name, tool.annotations);
+                        let route = catalog.tools.get(name).map(|route| &route.backend);
+                        let backend =
+                            read.and_then(|client| Some(catalog.item_backend(route?, client)));
+                        let kind = ItemKind::Tool;
+                        permissions.is_visible(&Item { kind, name, annotations, backend })
+                    })
+                })
         });
         let content = (serial.clone(), *kind, selection);
         let known = lock(&self.kept).content(&content);

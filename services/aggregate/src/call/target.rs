@@ -13,7 +13,9 @@ use vmcp_wire::{Key, Span, Splice, find, find_span, parse_json_string};
 use super::{Call, app};
 use crate::backend::BackendHandle;
 use crate::backend::error::rejection_of;
-use crate::catalog::{LazyAnnotations, ParamHeader, Route, Routes, UI_SCHEME, check_headers};
+use crate::catalog::{
+    Composite, LazyAnnotations, ParamHeader, Route, Routes, UI_SCHEME, check_headers,
+};
 use crate::settings::Conflicts;
 use crate::snapshot::BackendCatalog;
 
@@ -110,7 +112,7 @@ impl CallTarget {
             return Err(refuse("params.arguments must be an object"));
         }
         let name = text.read(&message.bytes);
-        let route = routes.get(&name).filter(|route| route.shown);
+        let route = routes.get(&name).filter(|route| route.shown || call.is_step);
         let found = match route.map(|route| (&*name, route)) {
             None if kind == ItemKind::Tool => {
                 app::tool(call, all, &name).map_err(LookupError::Refused)?
@@ -123,7 +125,7 @@ impl CallTarget {
             let item = Item { kind, name: known, annotations: route.annotations.get(), backend };
             admitted(call, &item, message.param(Key::Arguments))?;
         }
-        if call.session.is_none() {
+        if call.session.is_none() && !call.is_step {
             check_headers(&route.headers, &call.headers, message.param(Key::Arguments))
                 .map_err(LookupError::Refused)?;
         }
@@ -343,6 +345,28 @@ fn admitted(call: &Call, item: &Item<'_>, arguments: Option<&[u8]>) -> Result<()
         Decision::Allow => Ok(()),
         decision => Err(refused(call, decision, item.kind, item.name)),
     }
+}
+
+/// Authorizes a call of a composite tool. Like the list, it hides one with a hidden step. Each step is authorized again, with
+/// its arguments.
+pub(crate) fn admit_composite(
+    call: &Call,
+    all: &BackendCatalog,
+    name: &str,
+    composite: &Composite,
+) -> Result<(), Rejection> {
+    let Some(permissions) = &call.permissions else { return Ok(()) };
+    let kind = ItemKind::Tool;
+    for tool in composite.tools.values() {
+        let (name, annotations) = (&*tool.name, tool.annotations);
+        let route = all.tools.get(name);
+        let backend = route.and_then(|route| call.item_backend(all, &route.backend));
+        if !permissions.is_visible(&Item { kind, name, annotations, backend }) {
+            return Err(refused(call, Decision::Hide, kind, composite.workflow.name()).into());
+        }
+    }
+    let item = Item { kind, name, annotations: composite.annotations, backend: None };
+    Ok(admitted(call, &item, call.message.param(Key::Arguments))?)
 }
 
 /// Converts a decision other than [`Decision::Allow`] into a rejection, and records the reason.

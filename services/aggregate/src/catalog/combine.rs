@@ -6,17 +6,19 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use vmcp_compose::Workflow;
 use vmcp_core::Generation;
 
 use super::annotations::LazyAnnotations;
 use super::apps::ToolInterfaces;
-use super::conflict_resolution::{AssignedName, ConflictResolver, Prefixes};
+use super::composites::{Composite, RoutedTool, composites};
+use super::conflict_resolution::{AssignedName, Candidate, ConflictResolver, Prefixes};
 use super::definition::define;
 use super::rules::{CatalogInput, Conflict, by_generation, singular};
 use super::uri_items::{located, resources, templates};
 use super::{
-    ByGeneration, Catalog, CatalogId, Catalogs, Item, Kind, List, ParamHeader, Route, Routes,
-    item_rules, params,
+    ByGeneration, Catalog, CatalogId, Catalogs, Composites, Item, Kind, List, ParamHeader, Route,
+    Routes, item_rules, params,
 };
 use crate::settings::Rules;
 
@@ -35,8 +37,8 @@ pub(crate) fn combine<L: Clone>(
     let prefixes = Prefixes::new(rules, backends);
     let (found, none) =
         (ToolInterfaces::of(parts, rules, &mut conflicts), ToolInterfaces::default());
-    let tools = named(parts, &prefixes, (Kind::Tools, &found), &mut conflicts);
-    let prompts = named(parts, &prefixes, (Kind::Prompts, &none), &mut conflicts);
+    let tools = named(parts, &prefixes, (Kind::Tools, &found, &rules.workflows), &mut conflicts);
+    let prompts = named(parts, &prefixes, (Kind::Prompts, &none, &[]), &mut conflicts);
     let resources = located(parts, (Kind::Resources, &found), &mut conflicts, resources);
     let templates = located(parts, (Kind::Templates, &none), &mut conflicts, templates);
     let interfaces = Arc::new(found.routes(parts));
@@ -51,6 +53,7 @@ pub(crate) fn combine<L: Clone>(
             serial: CatalogId::new(),
             tools: Arc::clone(&tools.routes),
             prompts: Arc::clone(&prompts.routes),
+            composites: Arc::clone(&tools.composites),
             resources: Arc::clone(&resources.0),
             templates: Arc::clone(&templates.0),
             interfaces: Arc::clone(&interfaces),
@@ -75,6 +78,7 @@ pub(crate) fn combine<L: Clone>(
 struct NamedItems<L> {
     routes: Arc<Routes<L>>,
     originals: Arc<HashMap<Box<str>, Vec<Box<str>>>>,
+    composites: Arc<Composites>,
     list: Arc<List>,
 }
 
@@ -82,14 +86,21 @@ struct NamedItems<L> {
 fn named<L: Clone>(
     parts: &[CatalogInput<'_, L>],
     prefixes: &Prefixes<'_>,
-    (kind, interfaces): (Kind, &ToolInterfaces),
+    (kind, interfaces, workflows): (Kind, &ToolInterfaces, &[Workflow]),
     conflicts: &mut Vec<Conflict>,
 ) -> ByGeneration<NamedItems<L>> {
     let mut resolver = ConflictResolver::new(parts, prefixes, kind, conflicts);
     let assigned = resolver.resolve_all(conflicts);
     by_generation(parts, kind, |generation| {
-        named_in(parts, &resolver, &assigned, (kind, generation, interfaces), conflicts)
+        let source = (kind, generation, interfaces);
+        named_in(parts, &resolver, &assigned, source, workflows, conflicts)
     })
+}
+
+/// Entry of a list of tools or prompts.
+enum Listed<'a, 'b> {
+    Item(Item<'a>, &'b Candidate<'a>),
+    Composite(&'b Composite),
 }
 
 /// Builds the list and routes of one generation from the items that were assigned a name.
@@ -98,11 +109,12 @@ fn named_in<L: Clone>(
     resolver: &ConflictResolver<'_, L>,
     assigned: &[(AssignedName, bool)],
     (kind, generation, interfaces): (Kind, Generation, &ToolInterfaces),
+    workflows: &[Workflow],
     conflicts: &mut Vec<Conflict>,
 ) -> NamedItems<L> {
     let none: Arc<[ParamHeader]> = Arc::default();
     let mut listed = Vec::with_capacity(assigned.len());
-    let mut size = 0;
+    let (mut tools, mut size) = (Vec::new(), 0);
     let (mut routes, mut originals) = (Routes::with_capacity(assigned.len()), HashMap::new());
     for (assigned, visible) in assigned {
         let (name, candidate) =
@@ -125,7 +137,11 @@ fn named_in<L: Clone>(
         if *visible {
             size += item.raw().len() - own.len() + name.len() + 2;
             interfaces.enter_original(&mut originals, (candidate.part, item), name);
-            listed.push((name, (item, candidate)));
+            listed.push((name, Listed::Item(item, candidate)));
+        }
+        if !workflows.is_empty() {
+            let (part, change) = (candidate.part, candidate.change);
+            tools.push(RoutedTool { name, part, item, change, shown: *visible });
         }
         let annotations = LazyAnnotations::new(item, candidate.change);
         let interface = interfaces.has(item);
@@ -133,12 +149,20 @@ fn named_in<L: Clone>(
         routes.add(name, route);
     }
     routes.shrink_to_fit();
-    let list = List::new(listed.into_iter(), size, |name, (item, candidate), out| {
-        let interface = interfaces.alias(candidate.part, item);
-        define(item, name, candidate.change, interface, out);
+    let composites = composites(workflows, parts, &tools, conflicts);
+    if !composites.is_empty() {
+        listed.extend(composites.iter().map(|(name, it)| (&**name, Listed::Composite(it))));
+        listed.sort_by_key(|(name, _)| *name);
+    }
+    let list = List::new(listed.into_iter(), size, |name, listed, out| match listed {
+        Listed::Item(item, candidate) => {
+            let interface = interfaces.alias(candidate.part, item);
+            define(item, name, candidate.change, interface, out);
+        }
+        Listed::Composite(composite) => composite.define(out),
     });
-    let (routes, originals) = (Arc::new(routes), Arc::new(originals));
-    NamedItems { routes, originals, list: Arc::new(list) }
+    let (routes, originals, list) = (Arc::new(routes), Arc::new(originals), Arc::new(list));
+    NamedItems { routes, originals, composites: Arc::new(composites), list }
 }
 
 /// Returns the arguments of a tool that are repeated in headers; `None` if the annotations are invalid.

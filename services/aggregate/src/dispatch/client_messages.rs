@@ -88,10 +88,10 @@ async fn cancel(call: &Call, session: &Arc<Session>) {
     else {
         return;
     };
-    let under_way = running.cancellation().disarm();
+    let cancellation = running.backend_cancellation();
+    let under_way = cancellation.and_then(|it| Some((it.disarm()?, &it.slot.backend)));
     running.cancelled.notify_one();
-    if let Some(backend_session) = under_way {
-        let backend = &running.cancellation().slot.backend;
+    if let Some((backend_session, backend)) = under_way {
         let request = backend_session.sign(post(backend, &call.caller, call.message.bytes.clone()));
         let request = with_operation(request, "notifications/cancelled", call.cause());
         notify_or_log(backend, request, "failed to cancel a call at a backend").await;

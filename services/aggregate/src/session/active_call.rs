@@ -17,7 +17,8 @@ use crate::stream::detached::Disconnect;
 pub(crate) struct ActiveCall {
     /// The client's request id, exactly as sent.
     pub(crate) id: Bytes,
-    /// Set by [`Session::register`], before other tasks can find the request.
+    /// Set by [`Session::register`], before other tasks can find the request. Unset for a request that the gateway handles
+    /// itself.
     pub(super) cancellation: OnceLock<Cancellation>,
     /// Control that pauses the timeout while a server request that the call depends on is open.
     pub(crate) hold: TimeoutControl,
@@ -51,7 +52,14 @@ impl ActiveCall {
 
     /// Returns the means to cancel the registered request at its backend.
     pub(crate) fn cancellation(&self) -> &Cancellation {
-        self.cancellation.get().expect("a registered request has its cancellation")
+        self.cancellation
+            .get()
+            .expect("a request that is registered for a backend has its cancellation")
+    }
+
+    /// Returns the means to cancel the request, if it is at a backend.
+    pub(crate) fn backend_cancellation(&self) -> Option<&Cancellation> {
+        self.cancellation.get()
     }
 
     /// Records that the client disconnected before the response. Returns `false` if that is already known.
@@ -90,7 +98,7 @@ impl ActiveCall {
 
     /// Returns `true` if the registered request is at the backend of this slot.
     pub(super) fn is_at(&self, slot: &Arc<BackendSessionSlot>) -> bool {
-        Arc::ptr_eq(&self.cancellation().slot, slot)
+        self.backend_cancellation().is_some_and(|it| Arc::ptr_eq(&it.slot, slot))
     }
 }
 
@@ -111,6 +119,8 @@ impl Deref for ActiveCallGuard {
 impl Drop for ActiveCallGuard {
     fn drop(&mut self) {
         self.session.unregister(&self.active);
-        self.active.cancellation().give_up();
+        if let Some(cancellation) = self.active.backend_cancellation() {
+            cancellation.give_up();
+        }
     }
 }

@@ -12,7 +12,6 @@ const ANONYMOUS: &str = "name: x\nincomingAuth: {type: anonymous}\n";
 
 /// Each section that nothing runs yet, and the path under which it is refused.
 const REFUSED: [(&str, &str); 5] = [
-    ("compositeTools: [{name: a, description: b, steps: [{id: c, tool: d}]}]", "compositeTools"),
     ("optimizer: {maxToolsToReturn: 3}", "optimizer"),
     ("sessionStorage: {provider: redis, address: \"r:1\"}", "sessionStorage"),
     ("outgoingAuth: {source: discovered}", "outgoingAuth.source"),

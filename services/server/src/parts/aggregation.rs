@@ -1,13 +1,26 @@
 //! `aggregation`: how the backends' offers become one.
 
 use vmcp_aggregate::settings::{Conflicts, Override, Rules, WorkloadRules};
+use vmcp_compose::Workflow;
 use vmcp_config::{
-    Aggregation, ConflictResolution, Never, ToolAnnotations, ToolOverride, WorkloadTools,
+    Aggregation, CompositeTool, ConfigError, ConflictResolution, Never, ToolAnnotations,
+    ToolOverride, WorkloadTools,
 };
 
-pub(super) fn rules(aggregation: Aggregation) -> Rules {
+/// Converts the rules, and compiles the composite tools. Returns the mistakes of all of them.
+pub(super) fn convert(
+    aggregation: Aggregation,
+    composite_tools: &[CompositeTool],
+) -> (Rules, Vec<ConfigError>) {
     let Aggregation { conflict_resolution, exclude_all_tools, tools } = aggregation;
-    Rules {
+    let (mut workflows, mut errors) = (Vec::new(), Vec::new());
+    for (number, tool) in composite_tools.iter().enumerate() {
+        match Workflow::compile(tool, &format!("compositeTools[{number}]")) {
+            Ok(workflow) => workflows.push(workflow),
+            Err(found) => errors.extend(found),
+        }
+    }
+    let rules = Rules {
         conflicts: match conflict_resolution {
             ConflictResolution::Prefix { format } => Conflicts::Prefix(format.to_string()),
             ConflictResolution::Priority { order } => Conflicts::Priority(order),
@@ -15,7 +28,9 @@ pub(super) fn rules(aggregation: Aggregation) -> Rules {
         },
         exclude_all_tools,
         workloads: tools.into_iter().map(workload).collect(),
-    }
+        workflows,
+    };
+    (rules, errors)
 }
 
 fn workload(tools: WorkloadTools<Never>) -> (String, WorkloadRules) {

@@ -79,7 +79,7 @@ impl<'a> PartsBuilder<'a> {
             backends,
             // Checked with the document: placeholders read no unlisted variables.
             variables: _,
-            composite_tools: _,
+            composite_tools,
             incoming_auth,
             outgoing_auth,
             operational,
@@ -98,15 +98,16 @@ impl<'a> PartsBuilder<'a> {
         errors.extend(found);
         let (audit, found) = audit::convert(audit);
         errors.extend(found);
+        let (rules, found) = aggregation::convert(aggregation, &composite_tools);
+        errors.extend(found);
         // After the other sections, so that a file with errors starts nothing. Before the backends, whose stacks report
         // to it.
-        let has_errors = !unsupported.is_empty() || !errors.is_empty();
-        let builder = if has_errors { self.without_telemetry() } else { self };
+        let is_valid = unsupported.is_empty() && errors.is_empty();
+        let builder = if is_valid { self } else { self.without_telemetry() };
         let telemetry = telemetry::start(&name, telemetry, builder.telemetry, egress);
         let telemetry = telemetry.map_err(|found| errors.extend(found)).ok().flatten();
         let (timeouts, strategies) = (&timeouts, &strategies);
-        let describe = |backend| backends::describe(backend, &group, strategies);
-        let known = backends.iter().map(describe).collect();
+        let known = backends.iter().map(|it| backends::describe(it, &group, strategies)).collect();
         let layer = telemetry.as_ref().map(TelemetryParts::outgoing);
         let shared = SharedSettings { timeouts, strategies, circuit, issuers, egress, layer };
         let (backends, found) = backends::settings(backends, &shared);
@@ -118,8 +119,7 @@ impl<'a> PartsBuilder<'a> {
         let is_strict = partial_failure == PartialFailure::Fail;
         let info = ServerInfo { name: name.clone(), group, metadata, is_strict, backends: known };
         warnings.extend(incoming_auth.unknown_backends(|name| info.backends.contains_key(name)));
-        let (rules, checks) = (aggregation::rules(aggregation), Some(checks));
-        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let (version, checks) = (env!("CARGO_PKG_VERSION").to_owned(), Some(checks));
         Ok(Parts {
             settings: Settings { name, version, backends, rules, partial_failure, checks },
             incoming_auth,

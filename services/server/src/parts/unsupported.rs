@@ -34,7 +34,7 @@ pub(super) fn find(file: &File) -> Vec<UnsupportedSetting> {
         aggregation: _,
         audit: _,
         backends: _,
-        composite_tools,
+        composite_tools: _,
         incoming_auth: _,
         outgoing_auth,
         operational,
@@ -50,7 +50,6 @@ pub(super) fn find(file: &File) -> Vec<UnsupportedSetting> {
             found.push(UnsupportedSetting { path: path.to_owned(), instead });
         }
     };
-    reject(!composite_tools.is_empty(), "compositeTools", LEAVE_OUT);
     reject(optimizer.is_some(), "optimizer", LEAVE_OUT);
     let redis = !matches!(session_storage, SessionStorage::Memory);
     reject(redis, "sessionStorage", "use provider: memory");

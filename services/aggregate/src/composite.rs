@@ -1,0 +1,228 @@
+//! Calls of composite tools: runs of workflows on behalf of one caller (seed section 2.9.4).
+
+mod elicit;
+mod input_required;
+mod observe;
+mod outcome;
+mod step_calls;
+mod step_result;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use tracing::Instrument;
+use vmcp_compose::{
+    Elicitation, Outcome, ResumeRequest, RunContext, RunId, RunRequest, ToolInfo, resume, run,
+};
+use vmcp_core::{Body, Rejection};
+use vmcp_wire::{Key, find};
+
+use self::elicit::SessionElicit;
+use self::input_required::RoundState;
+use self::observe::ProgressObserver;
+use self::outcome::Answer;
+use self::step_calls::StepCalls;
+use crate::bridge::Bridge;
+use crate::bridge::call_stream::answering_stream;
+use crate::call::{Call, admit_composite};
+use crate::catalog::{Composite, Kind};
+use crate::event_stream::event_stream;
+use crate::response;
+use crate::session::Session;
+use crate::snapshot::BackendCatalog;
+use crate::stream::{Opening, Stream};
+use crate::workflow_runs::{WorkflowRuns, run_owner};
+
+/// Call of a composite tool.
+#[derive(Clone)]
+struct CompositeCall {
+    bridge: Arc<Bridge>,
+    call: Arc<Call>,
+    catalog: Arc<BackendCatalog>,
+    name: Arc<str>,
+}
+
+/// Beginning or continuation of a run.
+enum Entry {
+    Run(RunRequest),
+    Resume(ResumeRequest),
+}
+
+/// Calls the composite tool that a request names. Returns `None` if no composite tool has that name for the caller.
+pub(crate) async fn call(
+    bridge: &Arc<Bridge>,
+    call: &Arc<Call>,
+) -> Option<Result<Response<Body>, Rejection>> {
+    let name = call.message.text(Key::Name)?.read(&call.message.bytes).into_owned();
+    let is_configured =
+        |call: &Call| call.snapshot.rules.workflows.iter().any(|workflow| workflow.name() == name);
+    if !is_configured(call) {
+        return None;
+    }
+    let catalog = match call.offered().await {
+        Ok(catalog) => catalog,
+        Err(rejection) => return Some(Err(rejection)),
+    };
+    catalog.composite(Kind::Tools, &name)?;
+    let composite = CompositeCall {
+        bridge: Arc::clone(bridge),
+        call: Arc::clone(call),
+        catalog,
+        name: name.into(),
+    };
+    Some(composite.answer().await)
+}
+
+impl CompositeCall {
+    fn composite(&self) -> &Composite {
+        self.catalog.composite(Kind::Tools, &self.name).expect("the call was made for it")
+    }
+
+    async fn answer(self) -> Result<Response<Body>, Rejection> {
+        let arguments = self.call.message.param(Key::Arguments);
+        if arguments.is_some_and(|value| value.first() != Some(&b'{')) {
+            return Err(Rejection::invalid_params("params.arguments must be an object"));
+        }
+        admit_composite(&self.call, &self.catalog, &self.name, self.composite())?;
+        let entry = self.entry(arguments)?;
+        match self.call.session.clone() {
+            Some(session) => self.on_session(&session, entry),
+            None if self.progress_token().is_some()
+                && vmcp_decode::prefers_event_stream(&self.call.headers) =>
+            {
+                Ok(self.on_stream(entry))
+            }
+            None => {
+                let stream = Stream::unnumbered(None);
+                match self.run(entry, &stream).await {
+                    Answer::Message(message) => {
+                        Ok(response::response(StatusCode::OK, Body::from(message)))
+                    }
+                    Answer::Rejected(rejection) => Err(rejection),
+                }
+            }
+        }
+    }
+
+    /// Returns the run that the request begins or continues.
+    fn entry(&self, arguments: Option<&[u8]>) -> Result<Entry, Rejection> {
+        let owner = run_owner(self.call.caller.identity());
+        // Sessions carry no state between requests.
+        let carried = if self.call.session.is_none() { RoundState::of(&self.call)? } else { None };
+        if let Some(RoundState { run, answers }) = carried {
+            return Ok(Entry::Resume(ResumeRequest { id: run, owner, answers: Some(answers) }));
+        }
+        let arguments = serde_json::from_slice(arguments.unwrap_or(b"{}")).map_err(|error| {
+            Rejection::invalid_params(format!("params.arguments cannot be read: {error}"))
+        })?;
+        Ok(Entry::Run(RunRequest { id: RunId::random(), owner, arguments, keeps_result: false }))
+    }
+
+    /// Answers on a stream of the session, so that the run continues after a lost connection.
+    fn on_session(self, session: &Arc<Session>, entry: Entry) -> Result<Response<Body>, Rejection> {
+        let guard = session.register_local(self.call.active())?;
+        let (stream, response) = answering_stream(&self.call, &guard)?;
+        let limit = self.call.context.detached_timeout;
+        let running = async move {
+            tokio::select! {
+                answer = self.run(entry, &stream) => {
+                    stream.finish(self.message(answer), None);
+                }
+                // A cancelled request has no response.
+                () = guard.cancelled.notified() => {}
+                _ = stream.abandoned(limit) => {}
+            }
+            stream.end();
+        };
+        let running = tokio::spawn(running.in_current_span());
+        session.streams().own(running.abort_handle());
+        Ok(response)
+    }
+
+    /// Answers a client without a session on a stream, for progress notifications. The run ends with the connection.
+    fn on_stream(self, entry: Entry) -> Response<Body> {
+        let stream = Stream::unnumbered(self.call.account().as_ref());
+        let response = event_stream(Body::wrap(stream.connect(None, Opening::Plain)));
+        let running = async move {
+            tokio::select! {
+                answer = self.run(entry, &stream) => {
+                    stream.finish(self.message(answer), None);
+                }
+                _ = stream.abandoned(Duration::ZERO) => {}
+            }
+            stream.end();
+        };
+        tokio::spawn(running.in_current_span());
+        response
+    }
+
+    fn message(&self, answer: Answer) -> Bytes {
+        match answer {
+            Answer::Message(message) => message,
+            Answer::Rejected(rejection) if self.call.session.is_some() => {
+                self.call.failure(&rejection.for_stateful_client())
+            }
+            Answer::Rejected(rejection) => self.call.failure(&rejection),
+        }
+    }
+
+    async fn run(&self, entry: Entry, stream: &Arc<Stream>) -> Answer {
+        let calls = StepCalls::new(self, stream);
+        let WorkflowRuns { store, clock, jitter } = self.call.context.workflows.clone();
+        let (catalog, name) = (Arc::clone(&self.catalog), Arc::clone(&self.name));
+        let tools = move |tool: &str| -> Option<ToolInfo> {
+            Some(catalog.composite(Kind::Tools, &name)?.tools.get(tool)?.info().clone())
+        };
+        let progress = self.progress_token().map(Bytes::copy_from_slice);
+        let context = RunContext {
+            calls: calls.clone(),
+            tools: Arc::new(tools),
+            elicitation: self.elicitation(stream),
+            store,
+            observer: Arc::new(ProgressObserver::new(progress, stream)),
+            clock,
+            jitter,
+        };
+        let workflow = &self.composite().workflow;
+        let outcome = match entry {
+            Entry::Run(request) => run(workflow, request, &context).await,
+            Entry::Resume(request) => resume(workflow, request, &context).await,
+        };
+        match outcome {
+            Outcome::Completed(output) => Answer::completed(&self.call, &output),
+            Outcome::InputRequired(questions) => Answer::input_required(&self.call, &questions),
+            Outcome::Failed(error) => Answer::failed(&self.call, &error, calls.take_denial()),
+        }
+    }
+
+    /// Returns the way to ask the user: a request on the session, or a response that asks for another request.
+    fn elicitation(&self, stream: &Arc<Stream>) -> Elicitation {
+        let capabilities = match &self.call.session {
+            Some(session) => session.capabilities(),
+            None => declared_capabilities(&self.call),
+        };
+        if find(capabilities, "elicitation").is_none() {
+            return Elicitation::Unsupported;
+        }
+        match &self.call.session {
+            Some(session) => Elicitation::Wait(Arc::new(SessionElicit::new(session, stream))),
+            None => Elicitation::Suspend,
+        }
+    }
+
+    /// Returns the progress token of the request, as JSON.
+    fn progress_token(&self) -> Option<&[u8]> {
+        find(self.call.message.param(Key::Meta)?, "progressToken")
+    }
+}
+
+/// Returns the capabilities that a stateless client declares in its request, as JSON.
+fn declared_capabilities(call: &Call) -> &[u8] {
+    let declared = call
+        .message
+        .params()
+        .and_then(|params| params.meta(vmcp_wire::MetaKey::ClientCapabilities));
+    declared.map_or(b"{}", |span| span.of(&call.message.bytes))
+}

@@ -1,0 +1,51 @@
+//! Progress notifications of a run.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use vmcp_compose::{RunEvent, RunObserver, StepStatus};
+use vmcp_wire::write_json_string;
+
+use crate::stream::{MessageClass, Stream};
+
+/// Sends a progress notification after each step (MCP, Progress).
+#[derive(Debug)]
+pub(super) struct ProgressObserver {
+    /// Progress token of the client's request, as JSON; `None` if the client wants no progress.
+    token: Option<Bytes>,
+    stream: Arc<Stream>,
+}
+
+impl ProgressObserver {
+    pub(super) fn new(token: Option<Bytes>, stream: &Arc<Stream>) -> Self {
+        Self { token, stream: Arc::clone(stream) }
+    }
+
+    fn progress(&self, step: &str, status: StepStatus, done: usize, steps: usize) {
+        let Some(token) = &self.token else { return };
+        let status = match status {
+            StepStatus::Completed => "completed",
+            StepStatus::Failed => "failed",
+            StepStatus::Skipped => "skipped",
+            StepStatus::Cancelled => "cancelled",
+        };
+        let mut message =
+            br#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"#
+                .to_vec();
+        message.extend_from_slice(token);
+        message.extend_from_slice(
+            format!(r#","progress":{done},"total":{steps},"message":"#).as_bytes(),
+        );
+        write_json_string(&format!("step {step}: {status}"), &mut message);
+        message.extend_from_slice(b"}}");
+        self.stream.push(message.into(), MessageClass::Droppable);
+    }
+}
+
+impl RunObserver for ProgressObserver {
+    fn observe(&self, event: &RunEvent<'_>) {
+        if let RunEvent::StepFinished { step, status, done, steps, .. } = *event {
+            self.progress(step, status, done, steps);
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Response to a call of a composite tool.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use vmcp_compose::{InputRequired, RunError, RunErrorKind, RunOutput};
+use vmcp_core::Rejection;
+
+use super::input_required;
+use crate::call::Call;
+
+/// Answer to the client.
+pub(super) enum Answer {
+    /// The whole JSON-RPC message.
+    Message(Bytes),
+    Rejected(Rejection),
+}
+
+impl Answer {
+    pub(super) fn completed(call: &Call, output: &RunOutput) -> Self {
+        let mut result = json!({ "content": [{ "type": "text", "text": output.text() }] });
+        if let Some(structured) = output.structured_content() {
+            result["structuredContent"] = Value::Object(structured.clone());
+        }
+        Self::result(call, result)
+    }
+
+    pub(super) fn input_required(call: &Call, input: &InputRequired) -> Self {
+        match input_required::result(call, input) {
+            Ok(result) => Self::Message(message(call, &result)),
+            Err(error) => {
+                tracing::error!(%error, "failed to seal the state of a workflow");
+                Self::Rejected(Rejection::internal())
+            }
+        }
+    }
+
+    /// A failed run. `denial` is the rejection of a step that the caller may not perform.
+    pub(super) fn failed(call: &Call, error: &RunError, denial: Option<Rejection>) -> Self {
+        match error.kind() {
+            RunErrorKind::InvalidArguments
+            | RunErrorKind::InvalidAnswer
+            | RunErrorKind::UnknownRound
+            | RunErrorKind::RoundConflict => {
+                Self::Rejected(Rejection::invalid_params(error.to_string()))
+            }
+            RunErrorKind::Denied => Self::Rejected(denial.unwrap_or_else(Rejection::forbidden)),
+            RunErrorKind::StepFailed
+            | RunErrorKind::Declined
+            | RunErrorKind::TimedOut
+            | RunErrorKind::OutputFailed
+            | RunErrorKind::OutcomeUnknown
+            | RunErrorKind::DefinitionChanged
+            | RunErrorKind::Cancelled
+            | RunErrorKind::Superseded
+            | RunErrorKind::Store
+            | RunErrorKind::StoreFull => {
+                let content = json!([{ "type": "text", "text": error.to_string() }]);
+                Self::result(call, json!({ "content": content, "isError": true }))
+            }
+        }
+    }
+
+    fn result(call: &Call, mut result: Value) -> Self {
+        if call.session.is_none() {
+            result["resultType"] = "complete".into();
+        }
+        Self::Message(message(call, &result))
+    }
+}
+
+/// Frames a result as the response to the client's request.
+fn message(call: &Call, result: &Value) -> Bytes {
+    let mut message = br#"{"jsonrpc":"2.0","id":"#.to_vec();
+    message.extend_from_slice(&call.id());
+    message.extend_from_slice(br#","result":"#);
+    message.extend_from_slice(result.to_string().as_bytes());
+    message.push(b'}');
+    message.into()
+}

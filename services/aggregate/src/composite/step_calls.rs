@@ -1,0 +1,147 @@
+//! Calls of tools by the steps of a workflow: requests of the caller that the gateway makes itself.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use http::HeaderMap;
+use serde_json::{Map, Value, json};
+use tower_service::Service;
+use vmcp_compose::{CallError, CallErrorKind, StepIdentity, ToolCall, ToolOutcome};
+use vmcp_core::{McpRequest, Rejection, code, lock};
+use vmcp_wire::{Key, scan};
+
+use super::CompositeCall;
+use super::step_result::{read_response, to_outcome};
+use crate::call::Call;
+use crate::catalog::Kind;
+use crate::stream::Stream;
+
+/// Member of `_meta` with the key that is the same for each attempt of a step.
+const STEP_KEY: &str = "vmcp.dev/stepKey";
+
+/// Members of a stateless client's `_meta` that a step must not repeat.
+const CLIENT_META: [&str; 2] = ["progressToken", "io.modelcontextprotocol/clientCapabilities"];
+
+/// Tower service that calls tools for the steps of one run.
+#[derive(Clone)]
+pub(super) struct StepCalls {
+    composite: CompositeCall,
+    stream: Arc<Stream>,
+    /// Rejection of the step that the caller may not perform.
+    denial: Arc<Mutex<Option<Rejection>>>,
+}
+
+impl StepCalls {
+    pub(super) fn new(composite: &CompositeCall, stream: &Arc<Stream>) -> Self {
+        Self { composite: composite.clone(), stream: Arc::clone(stream), denial: Arc::default() }
+    }
+
+    /// Returns the rejection of the step that was denied.
+    pub(super) fn take_denial(&self) -> Option<Rejection> {
+        lock(&self.denial).take()
+    }
+
+    async fn perform(self, tool: ToolCall) -> Result<ToolOutcome, CallError> {
+        let step = Arc::new(self.step_call(&tool)?);
+        let forwarded =
+            Box::pin(self.composite.bridge.forward(Arc::clone(&step), "tools/call")).await;
+        let response = forwarded.map_err(|rejection| self.rejected(&tool, rejection))?;
+        let message = read_response(&step, response, &self.stream).await?;
+        to_outcome(&message)
+    }
+
+    /// Builds the request of a step.
+    fn step_call(&self, tool: &ToolCall) -> Result<Call, CallError> {
+        let CompositeCall { call, catalog, name, bridge: _ } = &self.composite;
+        let routed = catalog.composite(Kind::Tools, name).and_then(|it| it.tools.get(&*tool.tool));
+        let routed = routed.ok_or_else(|| {
+            CallError::new(CallErrorKind::UnknownTool, format!("no backend has {}", tool.tool))
+        })?;
+        let bytes = message(call, &routed.name, tool);
+        let envelope = scan(&bytes)
+            .map_err(|error| CallError::new(CallErrorKind::InvalidArguments, error.to_string()))?;
+        Ok(Call {
+            context: Arc::clone(&call.context),
+            snapshot: Arc::clone(&call.snapshot),
+            caller: call.caller.clone(),
+            session: call.session.clone(),
+            message: McpRequest { bytes, envelope, generation: call.message.generation },
+            headers: HeaderMap::new(),
+            permissions: call.permissions.clone(),
+            request_context: None,
+            parent: call.request_context.clone(),
+            is_step: true,
+            address: call.address,
+            active: OnceLock::new(),
+            reservations: Mutex::default(),
+        })
+    }
+
+    fn rejected(&self, tool: &ToolCall, rejection: Rejection) -> CallError {
+        let kind = match rejection.status().as_u16() {
+            401 | 403 => CallErrorKind::Denied,
+            429 => CallErrorKind::TooManyRequests,
+            504 => CallErrorKind::Timeout,
+            502 | 503 => CallErrorKind::Transport,
+            _ if rejection.code() == code::INVALID_PARAMS => CallErrorKind::UnknownTool,
+            _ if rejection.code() == code::FORBIDDEN => CallErrorKind::Denied,
+            _ => CallErrorKind::ServerError,
+        };
+        let message = format!("{}: {}", tool.tool, rejection.message());
+        if kind == CallErrorKind::Denied {
+            *lock(&self.denial) = Some(rejection);
+        }
+        CallError::new(kind, message)
+    }
+}
+
+impl Service<ToolCall> for StepCalls {
+    type Response = ToolOutcome;
+    type Error = CallError;
+    type Future = BoxFuture<'static, Result<ToolOutcome, CallError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), CallError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, tool: ToolCall) -> Self::Future {
+        self.clone().perform(tool).boxed()
+    }
+}
+
+impl fmt::Debug for StepCalls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StepCalls").field("name", &self.composite.name).finish_non_exhaustive()
+    }
+}
+
+/// Builds the message of a step. Its id is unique in the session, since it names run and attempt.
+fn message(call: &Call, name: &str, tool: &ToolCall) -> Bytes {
+    let ToolCall { tool: _, arguments, step } = tool;
+    let mut meta = if call.session.is_some() { Map::new() } else { client_meta(call) };
+    meta.insert(STEP_KEY.to_owned(), step.idempotency_key().into());
+    let StepIdentity { attempt, .. } = step;
+    let message = json!({
+        "jsonrpc": "2.0",
+        "id": format!("{}#{attempt}", step.idempotency_key()),
+        "method": "tools/call",
+        "params": { "name": name, "arguments": arguments, "_meta": meta },
+    });
+    message.to_string().into()
+}
+
+/// Returns the `_meta` of a stateless client without its capabilities: a step cannot pass requests on to the client.
+fn client_meta(call: &Call) -> Map<String, Value> {
+    let meta = call.message.param(Key::Meta).unwrap_or(b"{}");
+    // The decoder has checked that it is an object.
+    let mut meta: Map<String, Value> = serde_json::from_slice(meta).unwrap_or_default();
+    for name in CLIENT_META {
+        meta.remove(name);
+    }
+    meta.insert(CLIENT_META[1].to_owned(), json!({}));
+    meta
+}

@@ -1,0 +1,94 @@
+//! Result of a step's call.
+
+use bytes::Bytes;
+use http::Response;
+use serde_json::Value;
+use vmcp_compose::limits::MAX_STEP_OUTPUT_BYTES;
+use vmcp_compose::{CallError, CallErrorKind, ToolOutcome};
+use vmcp_core::{Body, BoxError, MediaType, code};
+use vmcp_wire::{Envelope, scan};
+
+use crate::backend::event_reader::EventReader;
+use crate::call::Call;
+use crate::response::ResponseBuffer;
+use crate::stream::{MessageClass, Stream};
+
+/// Maximum size of a response: text may be there twice, as content and as `structuredContent`.
+const MAX_RESPONSE: usize = 2 * MAX_STEP_OUTPUT_BYTES + (64 << 10);
+
+/// Returns the response message. Other messages of the backend go to the client, on the stream of the composite tool.
+pub(super) async fn read_response(
+    call: &Call,
+    response: Response<Body>,
+    stream: &Stream,
+) -> Result<Bytes, CallError> {
+    if MediaType::of(response.headers()) != MediaType::EventStream {
+        let body = response.into_body();
+        let read = ResponseBuffer::new(call).collect(Bytes::new(), body, MAX_RESPONSE, |_| true);
+        return read.await.map_err(|error| broken(&error));
+    }
+    let mut events = EventReader::new(response.into_body(), MAX_RESPONSE);
+    loop {
+        let event = events.next().await.ok_or_else(|| {
+            CallError::new(CallErrorKind::Transport, "the stream ended without a response")
+        })?;
+        let message = event.map_err(|error| broken(&error))?.data;
+        let class = match scan(&message) {
+            Ok(Envelope::Response { .. }) => return Ok(message),
+            Ok(Envelope::Request { .. }) => MessageClass::Required,
+            Ok(Envelope::Notification { method, .. }) => {
+                MessageClass::of_notification(&method.read(&message))
+            }
+            Err(_) => continue,
+        };
+        if !stream.push(message, class) && class == MessageClass::Required {
+            return Err(CallError::new(
+                CallErrorKind::ServerError,
+                "the tool sent a server request while the client's queue is full",
+            ));
+        }
+    }
+}
+
+fn broken(error: &BoxError) -> CallError {
+    CallError::new(CallErrorKind::Transport, error.to_string())
+}
+
+/// Reads the result of `tools/call`.
+pub(super) fn to_outcome(message: &[u8]) -> Result<ToolOutcome, CallError> {
+    let invalid = |problem: &str| {
+        CallError::new(CallErrorKind::ServerError, format!("the response is invalid: {problem}"))
+    };
+    let mut message: Value =
+        serde_json::from_slice(message).map_err(|error| invalid(&error.to_string()))?;
+    if let Some(error) = message.get("error") {
+        let text = error["message"].as_str().unwrap_or("no message").to_owned();
+        let kind = match error["code"].as_i64() {
+            Some(number) if number == i64::from(code::INVALID_PARAMS) => {
+                CallErrorKind::InvalidArguments
+            }
+            Some(number) if number == i64::from(code::FORBIDDEN) => CallErrorKind::Denied,
+            _ => CallErrorKind::ServerError,
+        };
+        return Err(CallError::new(kind, text));
+    }
+    let result = message.get_mut("result").map(Value::take);
+    let Some(Value::Object(mut result)) = result else {
+        return Err(invalid("it has no result"));
+    };
+    match result.get("resultType").and_then(Value::as_str) {
+        None | Some("complete") => {}
+        Some(other) => {
+            let message = format!("the tool answered {other}, which a step cannot handle");
+            return Err(CallError::new(CallErrorKind::ServerError, message));
+        }
+    }
+    let content = match result.remove("content") {
+        Some(Value::Array(content)) => content,
+        None => Vec::new(),
+        Some(_) => return Err(invalid("content is not an array")),
+    };
+    let is_error = result.get("isError").and_then(Value::as_bool) == Some(true);
+    let structured_content = result.remove("structuredContent");
+    Ok(ToolOutcome { content, structured_content, is_error })
+}

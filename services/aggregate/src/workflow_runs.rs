@@ -1,0 +1,22 @@
+//! What the runs of composite tools share.
+
+use std::sync::Arc;
+
+use vmcp_compose::{Jitter, RunOwner, WorkflowStore};
+use vmcp_core::{Clock, Identity};
+
+use crate::seal::principal;
+
+/// What the runs of composite tools share.
+#[derive(Clone, Debug)]
+pub(crate) struct WorkflowRuns {
+    pub(crate) store: Arc<dyn WorkflowStore>,
+    pub(crate) clock: Clock,
+    pub(crate) jitter: Jitter,
+}
+
+/// Returns the key of the owner of an identity's runs.
+pub(crate) fn run_owner(identity: &Identity) -> RunOwner {
+    let (issuer, subject) = principal(identity);
+    RunOwner::new(format!("{issuer}\n{subject}"))
+}
