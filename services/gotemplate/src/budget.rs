@@ -1,6 +1,6 @@
 //! Steps and memory that a rendering may still use.
 
-use crate::{Limits, RenderErrorKind, fault::Fault, text_buffer::TextBuffer};
+use crate::{Limits, RenderErrorKind, evaluation_error::EvaluationError, text_buffer::TextBuffer};
 
 /// Remaining steps and memory of a rendering.
 #[derive(Debug)]
@@ -16,18 +16,18 @@ impl Budget {
     }
 
     /// Takes one step.
-    pub(crate) fn step(&mut self) -> Result<(), Fault> {
+    pub(crate) fn step(&mut self) -> Result<(), EvaluationError> {
         self.steps(1)
     }
 
     /// Takes as many steps as a work on `amount` elements costs.
-    pub(crate) fn steps(&mut self, amount: usize) -> Result<(), Fault> {
+    pub(crate) fn steps(&mut self, amount: usize) -> Result<(), EvaluationError> {
         let rest = u64::try_from(amount).ok().and_then(|amount| self.steps.checked_sub(amount));
         self.steps = rest.ok_or_else(|| {
             let max = self.limits.max_steps;
             let message =
                 format!("the template takes more than {max} steps; iterate over fewer elements");
-            Fault::of(RenderErrorKind::StepLimit, message)
+            EvaluationError::of(RenderErrorKind::StepLimit, message)
         })?;
         Ok(())
     }
@@ -38,12 +38,12 @@ impl Budget {
     }
 
     /// Counts the memory of a function's result.
-    pub(crate) fn memory(&mut self, bytes: usize) -> Result<(), Fault> {
+    pub(crate) fn memory(&mut self, bytes: usize) -> Result<(), EvaluationError> {
         let rest = self.memory_bytes.checked_sub(bytes);
         self.memory_bytes = rest.ok_or_else(|| {
             let max = self.limits.max_memory_bytes;
             let message = format!("results of functions need more than {max} bytes; shorten them");
-            Fault::of(RenderErrorKind::MemoryLimit, message)
+            EvaluationError::of(RenderErrorKind::MemoryLimit, message)
         })?;
         Ok(())
     }

@@ -8,7 +8,7 @@ mod json;
 use crate::{
     budget::Budget,
     datum::{Datum, Text},
-    fault::Fault,
+    evaluation_error::EvaluationError,
     format::{Printer, printf, quote},
     function::Function,
     text_buffer::TextBuffer,
@@ -21,7 +21,7 @@ pub(crate) fn call<'a>(
     function: Function,
     arguments: &[Datum<'a>],
     budget: &mut Budget,
-) -> Result<Datum<'a>, Fault> {
+) -> Result<Datum<'a>, EvaluationError> {
     let first = arguments.first().unwrap_or(&Datum::Absent);
     match function {
         Function::And | Function::Or => {
@@ -65,8 +65,8 @@ pub(crate) fn call<'a>(
 /// Writes the text that a function returns.
 fn write<'a>(
     budget: &mut Budget,
-    content: impl FnOnce(&mut TextBuffer) -> Result<(), Fault>,
-) -> Result<Datum<'a>, Fault> {
+    content: impl FnOnce(&mut TextBuffer) -> Result<(), EvaluationError>,
+) -> Result<Datum<'a>, EvaluationError> {
     let mut buffer = budget.text_buffer();
     content(&mut buffer)?;
     let text = buffer.into_string();
@@ -75,7 +75,7 @@ fn write<'a>(
 }
 
 /// Returns the argument of a function that accepts text only.
-fn text<'t>(function: Function, value: &'t Datum<'_>) -> Result<&'t str, Fault> {
+fn text<'t>(function: Function, value: &'t Datum<'_>) -> Result<&'t str, EvaluationError> {
     match value {
         Datum::Text(text) => Ok(text.as_str()),
         other => {
@@ -85,13 +85,13 @@ fn text<'t>(function: Function, value: &'t Datum<'_>) -> Result<&'t str, Fault> 
                 Function::FromJson => "; other values need no parsing",
                 _ => "",
             };
-            Err(Fault::new(format!("{name} accepts text, not {found}{hint}")))
+            Err(EvaluationError::new(format!("{name} accepts text, not {found}{hint}")))
         }
     }
 }
 
 /// Prints values with spaces between those that are not texts.
-fn print(buffer: &mut TextBuffer, values: &[Datum<'_>]) -> Result<(), Fault> {
+fn print(buffer: &mut TextBuffer, values: &[Datum<'_>]) -> Result<(), EvaluationError> {
     let mut was_text = true;
     for (index, value) in values.iter().enumerate() {
         let is_text = matches!(value, Datum::Text(_));
@@ -105,7 +105,7 @@ fn print(buffer: &mut TextBuffer, values: &[Datum<'_>]) -> Result<(), Fault> {
 }
 
 /// Prints values with spaces between them and a line feed at their end.
-fn println(buffer: &mut TextBuffer, values: &[Datum<'_>]) -> Result<(), Fault> {
+fn println(buffer: &mut TextBuffer, values: &[Datum<'_>]) -> Result<(), EvaluationError> {
     for (index, value) in values.iter().enumerate() {
         if index > 0 {
             buffer.push(' ')?;
@@ -116,7 +116,7 @@ fn println(buffer: &mut TextBuffer, values: &[Datum<'_>]) -> Result<(), Fault> {
 }
 
 /// Prints values as [`print`] does, but absent ones as an action prints them.
-fn print_present(buffer: &mut TextBuffer, values: &[Datum<'_>]) -> Result<(), Fault> {
+fn print_present(buffer: &mut TextBuffer, values: &[Datum<'_>]) -> Result<(), EvaluationError> {
     let shown: Vec<_> = values
         .iter()
         .map(|value| match value {
@@ -128,7 +128,7 @@ fn print_present(buffer: &mut TextBuffer, values: &[Datum<'_>]) -> Result<(), Fa
 }
 
 /// Encodes a text for the query of a URL.
-fn percent_encode(buffer: &mut TextBuffer, text: &str) -> Result<(), Fault> {
+fn percent_encode(buffer: &mut TextBuffer, text: &str) -> Result<(), EvaluationError> {
     for byte in text.bytes() {
         match byte {
             b' ' => buffer.push('+')?,

@@ -31,7 +31,7 @@ pub(crate) enum Datum<'a> {
 impl<'a> Datum<'a> {
     /// Returns the root of the data. Unlike a null inside of it, a null root is absent.
     pub(crate) fn root(value: &'a Value<'a>) -> Self {
-        Self::from_value(value).settled()
+        Self::from_value(value).null_as_absent()
     }
 
     pub(crate) fn from_value(value: &'a Value<'a>) -> Self {
@@ -57,7 +57,7 @@ impl<'a> Datum<'a> {
     }
 
     /// Returns the value as the result of a pipeline: a null becomes absent.
-    pub(crate) fn settled(self) -> Self {
+    pub(crate) fn null_as_absent(self) -> Self {
         match self {
             Self::Null => Self::Absent,
             other => other,

@@ -17,7 +17,7 @@ pub(crate) use self::{
 use crate::{
     RenderErrorKind,
     datum::{Datum, List, Map},
-    fault::Fault,
+    evaluation_error::EvaluationError,
     text_buffer::TextBuffer,
 };
 
@@ -37,12 +37,12 @@ impl<'o> Printer<'o> {
     }
 
     /// Prints a value by default, as `print` and an action do.
-    pub(crate) fn print(output: &mut TextBuffer, value: &Datum<'_>) -> Result<(), Fault> {
+    pub(crate) fn print(output: &mut TextBuffer, value: &Datum<'_>) -> Result<(), EvaluationError> {
         Printer::new(output).argument(value, 'v')
     }
 
     /// Prints an argument of a function.
-    fn argument(&mut self, value: &Datum<'_>, verb: char) -> Result<(), Fault> {
+    fn argument(&mut self, value: &Datum<'_>, verb: char) -> Result<(), EvaluationError> {
         match verb {
             'T' | 'v' if !value.is_present() => self.pad(value.type_name()),
             'T' => self.text(value.type_name(), 's'),
@@ -53,10 +53,15 @@ impl<'o> Printer<'o> {
         }
     }
 
-    fn value(&mut self, value: &Datum<'_>, verb: char, depth: usize) -> Result<(), Fault> {
+    fn value(
+        &mut self,
+        value: &Datum<'_>,
+        verb: char,
+        depth: usize,
+    ) -> Result<(), EvaluationError> {
         if depth > MAX_DATA_DEPTH {
             let message = format!("the data are nested deeper than {MAX_DATA_DEPTH}; print a part");
-            return Err(Fault::of(RenderErrorKind::DepthLimit, message));
+            return Err(EvaluationError::of(RenderErrorKind::DepthLimit, message));
         }
         match value {
             Datum::Absent | Datum::Null if self.flags.is_go_syntax => {
@@ -89,7 +94,7 @@ impl<'o> Printer<'o> {
         }
     }
 
-    fn list(&mut self, list: &List<'_>, verb: char, depth: usize) -> Result<(), Fault> {
+    fn list(&mut self, list: &List<'_>, verb: char, depth: usize) -> Result<(), EvaluationError> {
         let (open, separator, close) =
             if self.flags.is_go_syntax { ("[]interface {}{", ", ", "}") } else { ("[", " ", "]") };
         self.output.push_str(open)?;
@@ -102,7 +107,7 @@ impl<'o> Printer<'o> {
         self.output.push_str(close)
     }
 
-    fn map(&mut self, map: &Map<'_>, verb: char, depth: usize) -> Result<(), Fault> {
+    fn map(&mut self, map: &Map<'_>, verb: char, depth: usize) -> Result<(), EvaluationError> {
         let (open, separator, close) = if self.flags.is_go_syntax {
             ("map[string]interface {}{", ", ", "}")
         } else {
@@ -121,7 +126,7 @@ impl<'o> Printer<'o> {
     }
 
     /// Prints a value whose type the verb does not support.
-    fn bad_verb(&mut self, value: &Datum<'_>, verb: char) -> Result<(), Fault> {
+    fn bad_verb(&mut self, value: &Datum<'_>, verb: char) -> Result<(), EvaluationError> {
         self.output.push_str("%!")?;
         self.output.push(verb)?;
         self.output.push('(')?;

@@ -4,7 +4,7 @@ mod budget;
 mod builtin;
 mod datum;
 mod error;
-mod fault;
+mod evaluation_error;
 mod format;
 mod function;
 mod lexer;

@@ -15,6 +15,9 @@ use crate::{
 /// Maximum nesting of parentheses, branches, loops and blocks. It bounds the recursion of parser and renderer.
 const MAX_NESTING: usize = 100;
 
+/// Maximum number of variables in one body. It bounds the search for a variable.
+const MAX_VARIABLES: usize = 1_000;
+
 /// Parses a template into its main body and the bodies that it defines.
 pub(crate) fn parse(source: &str) -> Result<Bodies, SyntaxError> {
     let mut parser = Parser {

@@ -17,6 +17,9 @@ const MAX_SEGMENTS: usize = 100_000;
 /// Maximum number of analyzed actions and operands. A template is analyzed for each origin of its data.
 const MAX_ACTIONS: usize = 200_000;
 
+/// Maximum nesting of lists over all called templates. It bounds the recursion.
+const MAX_NESTING: usize = 400;
+
 /// Number of nested calls of the same template that are analyzed. Deeper ones count as reads of all their data.
 const MAX_RECURSION: usize = 2;
 
@@ -29,6 +32,7 @@ pub(crate) fn paths(source: &str, bodies: &Bodies) -> Vec<Path> {
         open_calls: Vec::new(),
         segments: 0,
         actions: 0,
+        nesting: 0,
         frame: Frame { root: Origin::root(), variables: Vec::new() },
     };
     if let Some(main) = bodies.get("") {
@@ -58,6 +62,7 @@ struct Analysis<'t> {
     segments: usize,
     /// Number of analyzed actions and operands.
     actions: usize,
+    nesting: usize,
     frame: Frame<'t>,
 }
 

@@ -7,7 +7,7 @@ use crate::{
     Limits, RenderErrorKind, Value,
     budget::Budget,
     datum::Datum,
-    fault::Fault,
+    evaluation_error::EvaluationError,
     syntax::{Bodies, List},
     text_buffer::TextBuffer,
 };
@@ -21,7 +21,7 @@ pub(crate) fn render(
     bodies: &Bodies,
     root: &Value<'_>,
     limits: &Limits,
-) -> Result<String, Fault> {
+) -> Result<String, EvaluationError> {
     let mut renderer = Renderer {
         source,
         bodies,
@@ -69,7 +69,7 @@ enum Flow {
 // === impl Renderer ===
 
 impl<'a> Renderer<'a> {
-    fn list(&mut self, list: &'a List, dot: &Datum<'a>) -> Result<Flow, Fault> {
+    fn list(&mut self, list: &'a List, dot: &Datum<'a>) -> Result<Flow, EvaluationError> {
         self.enter()?;
         let mut flow = Flow::Next;
         for node in list {
@@ -83,12 +83,12 @@ impl<'a> Renderer<'a> {
     }
 
     /// Adds a level of nesting. The caller removes it.
-    fn enter(&mut self) -> Result<(), Fault> {
+    fn enter(&mut self) -> Result<(), EvaluationError> {
         if self.nesting == MAX_NESTING {
             let message = format!(
                 "actions of nested templates are deeper than {MAX_NESTING}; call fewer templates"
             );
-            return Err(Fault::of(RenderErrorKind::DepthLimit, message));
+            return Err(EvaluationError::of(RenderErrorKind::DepthLimit, message));
         }
         self.nesting += 1;
         Ok(())

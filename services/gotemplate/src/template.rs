@@ -57,9 +57,9 @@ impl Template {
     /// Renders the template with the given root data.
     pub fn render(&self, root: &Value<'_>, limits: &Limits) -> Result<String, RenderError> {
         let Compiled { source, bodies, paths: _ } = self.compiled.as_ref();
-        render::render(source, bodies, root, limits).map_err(|fault| {
-            let position = position(source, fault.at.unwrap_or(0));
-            RenderError::new(fault.kind, position, fault.message)
+        render::render(source, bodies, root, limits).map_err(|error| {
+            let position = position(source, error.at.unwrap_or(0));
+            RenderError::new(error.kind, position, error.message)
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crate::{budget::Budget, datum::Datum, fault::Fault, function::Function};
+use crate::{budget::Budget, datum::Datum, evaluation_error::EvaluationError, function::Function};
 
 /// Compares the first argument with the others.
 pub(super) fn compare(
@@ -10,11 +10,13 @@ pub(super) fn compare(
     first: &Datum<'_>,
     arguments: &[Datum<'_>],
     budget: &mut Budget,
-) -> Result<bool, Fault> {
+) -> Result<bool, EvaluationError> {
     let others = &arguments[1..];
     if others.is_empty() {
         let name = function.name();
-        return Err(Fault::new(format!("{name} needs a second argument to compare with")));
+        return Err(EvaluationError::new(format!(
+            "{name} needs a second argument to compare with"
+        )));
     }
     for other in others {
         budget.steps(cost(first, other))?;
@@ -25,7 +27,11 @@ pub(super) fn compare(
     Ok(false)
 }
 
-fn compare_pair(function: Function, one: &Datum<'_>, other: &Datum<'_>) -> Result<bool, Fault> {
+fn compare_pair(
+    function: Function,
+    one: &Datum<'_>,
+    other: &Datum<'_>,
+) -> Result<bool, EvaluationError> {
     match function {
         Function::Eq => is_equal(function, one, other),
         Function::Ne => is_equal(function, one, other).map(|it| !it),
@@ -36,7 +42,11 @@ fn compare_pair(function: Function, one: &Datum<'_>, other: &Datum<'_>) -> Resul
     }
 }
 
-fn is_equal(function: Function, one: &Datum<'_>, other: &Datum<'_>) -> Result<bool, Fault> {
+fn is_equal(
+    function: Function,
+    one: &Datum<'_>,
+    other: &Datum<'_>,
+) -> Result<bool, EvaluationError> {
     match (one, other) {
         (Datum::Boolean(one), Datum::Boolean(other)) => Ok(one == other),
         (Datum::Absent | Datum::Null, other) | (other, Datum::Absent | Datum::Null) => {
@@ -45,7 +55,7 @@ fn is_equal(function: Function, one: &Datum<'_>, other: &Datum<'_>) -> Result<bo
         (Datum::List(_) | Datum::Map(_), _) | (_, Datum::List(_) | Datum::Map(_)) => {
             let (one, other) = (one.description(), other.description());
             let name = function.name();
-            Err(Fault::new(format!(
+            Err(EvaluationError::new(format!(
                 "{name} cannot compare {one} with {other}; compare their fields, or their json"
             )))
         }
@@ -53,7 +63,11 @@ fn is_equal(function: Function, one: &Datum<'_>, other: &Datum<'_>) -> Result<bo
     }
 }
 
-fn order(function: Function, one: &Datum<'_>, other: &Datum<'_>) -> Result<Ordering, Fault> {
+fn order(
+    function: Function,
+    one: &Datum<'_>,
+    other: &Datum<'_>,
+) -> Result<Ordering, EvaluationError> {
     let order = match (one, other) {
         (Datum::Text(one), Datum::Text(other)) => one.as_str().cmp(other.as_str()),
         // `fromJson` and JSON documents contain no number that is not comparable.
@@ -76,18 +90,20 @@ fn integer(value: &Datum<'_>) -> Option<i64> {
     }
 }
 
-fn incomparable(function: Function, one: &Datum<'_>, other: &Datum<'_>) -> Fault {
+fn incomparable(function: Function, one: &Datum<'_>, other: &Datum<'_>) -> EvaluationError {
     let name = function.name();
     let is_mixed = |one: &Datum<'_>, other: &Datum<'_>| {
         matches!(one, Datum::Float(_)) && integer(other).is_some()
     };
     if is_mixed(one, other) || is_mixed(other, one) {
-        return Fault::new(format!(
+        return EvaluationError::new(format!(
             "{name} cannot compare a number of a JSON document with an integer; write 3.0 instead of 3"
         ));
     }
     let (one, other) = (one.description(), other.description());
-    Fault::new(format!("{name} cannot compare {one} with {other}; both need the same type"))
+    EvaluationError::new(format!(
+        "{name} cannot compare {one} with {other}; both need the same type"
+    ))
 }
 
 /// Returns the cost of a comparison in steps.

@@ -1,9 +1,12 @@
 //! `index`, `slice`, `len`.
 
-use crate::{datum::Datum, fault::Fault};
+use crate::{datum::Datum, evaluation_error::EvaluationError};
 
 /// Returns an element of nested maps, lists and texts.
-pub(super) fn index<'a>(value: &Datum<'a>, keys: &[Datum<'a>]) -> Result<Datum<'a>, Fault> {
+pub(super) fn index<'a>(
+    value: &Datum<'a>,
+    keys: &[Datum<'a>],
+) -> Result<Datum<'a>, EvaluationError> {
     if !value.is_present() {
         return Err(missing("index", value));
     }
@@ -13,7 +16,9 @@ pub(super) fn index<'a>(value: &Datum<'a>, keys: &[Datum<'a>]) -> Result<Datum<'
             Datum::Map(map) => {
                 let Datum::Text(key) = key else {
                     let found = key.description();
-                    return Err(Fault::new(format!("the key of a map is a text, not {found}")));
+                    return Err(EvaluationError::new(format!(
+                        "the key of a map is a text, not {found}"
+                    )));
                 };
                 map.get(key.as_str()).unwrap_or(Datum::Null)
             }
@@ -31,7 +36,7 @@ pub(super) fn index<'a>(value: &Datum<'a>, keys: &[Datum<'a>]) -> Result<Datum<'
             other => {
                 let found = other.description();
                 let message = format!("index needs a map, list or text, not {found}");
-                return Err(Fault::new(message));
+                return Err(EvaluationError::new(message));
             }
         };
     }
@@ -39,20 +44,27 @@ pub(super) fn index<'a>(value: &Datum<'a>, keys: &[Datum<'a>]) -> Result<Datum<'
 }
 
 /// Returns a part of a list or text, between up to two positions. A third one limits further parts.
-pub(super) fn slice<'a>(value: &Datum<'a>, positions: &[Datum<'a>]) -> Result<Datum<'a>, Fault> {
+pub(super) fn slice<'a>(
+    value: &Datum<'a>,
+    positions: &[Datum<'a>],
+) -> Result<Datum<'a>, EvaluationError> {
     if positions.len() > 3 {
-        return Err(Fault::new("slice accepts at most three positions; remove the others"));
+        return Err(EvaluationError::new(
+            "slice accepts at most three positions; remove the others",
+        ));
     }
     let (length, capacity) = match value {
         Datum::Absent | Datum::Null => return Err(missing("slice", value)),
         Datum::Text(text) if positions.len() < 3 => (text.as_str().len(), text.as_str().len()),
         Datum::Text(_) => {
-            return Err(Fault::new("slice accepts at most two positions in a text; remove one"));
+            return Err(EvaluationError::new(
+                "slice accepts at most two positions in a text; remove one",
+            ));
         }
         Datum::List(list) => (list.len(), list.capacity()),
         other => {
             let found = other.description();
-            return Err(Fault::new(format!("slice needs a list or a text, not {found}")));
+            return Err(EvaluationError::new(format!("slice needs a list or a text, not {found}")));
         }
     };
     let mut bounds = [0, length, capacity];
@@ -65,7 +77,7 @@ pub(super) fn slice<'a>(value: &Datum<'a>, positions: &[Datum<'a>]) -> Result<Da
     let [start, end, capacity] = bounds;
     if start > end || end > capacity {
         let message = format!("slice needs ascending positions, not {start}, {end}, {capacity}");
-        return Err(Fault::new(message));
+        return Err(EvaluationError::new(message));
     }
     match value {
         Datum::List(list) => Ok(Datum::List(list.slice(start..end, capacity))),
@@ -73,52 +85,55 @@ pub(super) fn slice<'a>(value: &Datum<'a>, positions: &[Datum<'a>]) -> Result<Da
             let message = format!(
                 "slice cuts a character at byte {start} or {end}; use printf \"%.5s\" for the first 5 characters"
             );
-            Fault::new(message)
+            EvaluationError::new(message)
         }),
         _ => Ok(Datum::Absent),
     }
 }
 
 /// Returns the number of elements, or of bytes of a text.
-pub(super) fn len<'a>(value: &Datum<'a>) -> Result<Datum<'a>, Fault> {
+pub(super) fn len<'a>(value: &Datum<'a>) -> Result<Datum<'a>, EvaluationError> {
     let length = match value {
         Datum::Text(text) => text.as_str().len(),
         Datum::List(list) => list.len(),
         Datum::Map(map) => map.len(),
         other => {
             let found = other.description();
-            return Err(Fault::new(format!("len needs a map, list or text, not {found}")));
+            return Err(EvaluationError::new(format!(
+                "len needs a map, list or text, not {found}"
+            )));
         }
     };
     // Lengths fit, because an allocation has at most `isize::MAX` bytes.
     Ok(Datum::Integer(i64::try_from(length).unwrap_or(i64::MAX)))
 }
 
-fn position(key: &Datum<'_>) -> Result<usize, Fault> {
+fn position(key: &Datum<'_>) -> Result<usize, EvaluationError> {
     let position = match key {
         Datum::Integer(position) => *position,
         Datum::Byte(position) => i64::from(*position),
         Datum::Float(_) => {
             let message =
                 "a position is an integer, not a number of a JSON document; write 3, or use range";
-            return Err(Fault::new(message));
+            return Err(EvaluationError::new(message));
         }
         other => {
             let found = other.description();
-            return Err(Fault::new(format!("a position is an integer, not {found}")));
+            return Err(EvaluationError::new(format!("a position is an integer, not {found}")));
         }
     };
-    usize::try_from(position)
-        .map_err(|_| Fault::new(format!("the position {position} is negative; count from 0")))
+    usize::try_from(position).map_err(|_| {
+        EvaluationError::new(format!("the position {position} is negative; count from 0"))
+    })
 }
 
-fn out_of_range(position: usize, length: usize) -> Fault {
-    Fault::new(format!(
+fn out_of_range(position: usize, length: usize) -> EvaluationError {
+    EvaluationError::new(format!(
         "the position {position} is out of range; there are {length} elements, counted from 0"
     ))
 }
 
-fn missing(name: &str, value: &Datum<'_>) -> Fault {
+fn missing(name: &str, value: &Datum<'_>) -> EvaluationError {
     let found = value.description();
-    Fault::new(format!("{name} got {found}; test it before with if or with"))
+    EvaluationError::new(format!("{name} got {found}; test it before with if or with"))
 }

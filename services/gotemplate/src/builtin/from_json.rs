@@ -7,20 +7,20 @@ use serde_json::de::Deserializer;
 use crate::{
     budget::Budget,
     datum::{Datum, List, Map, Text},
-    fault::Fault,
+    evaluation_error::EvaluationError,
 };
 
 /// Size of a value in comparison with its text, at most.
 const MEMORY_FACTOR: usize = 16;
 
 /// Parses a JSON text.
-pub(super) fn from_json<'a>(text: &str, budget: &mut Budget) -> Result<Datum<'a>, Fault> {
+pub(super) fn from_json<'a>(text: &str, budget: &mut Budget) -> Result<Datum<'a>, EvaluationError> {
     budget.memory(text.len().saturating_mul(MEMORY_FACTOR))?;
     let mut deserializer = Deserializer::from_str(text);
     let parsed = serde::Deserializer::deserialize_any(&mut deserializer, DatumVisitor);
-    parsed
-        .and_then(|value| deserializer.end().map(|()| value))
-        .map_err(|cause| Fault::new(format!("fromJson failed to parse its text: {cause}")))
+    parsed.and_then(|value| deserializer.end().map(|()| value)).map_err(|cause| {
+        EvaluationError::new(format!("fromJson failed to parse its text: {cause}"))
+    })
 }
 
 struct DatumVisitor;

@@ -3,16 +3,20 @@
 use crate::{
     RenderErrorKind,
     datum::Datum,
-    fault::Fault,
+    evaluation_error::EvaluationError,
     format::{MAX_DATA_DEPTH, exponential_json, fixed_json},
     text_buffer::TextBuffer,
 };
 
 /// Writes a value.
-pub(super) fn write(buffer: &mut TextBuffer, value: &Datum<'_>, depth: usize) -> Result<(), Fault> {
+pub(super) fn write(
+    buffer: &mut TextBuffer,
+    value: &Datum<'_>,
+    depth: usize,
+) -> Result<(), EvaluationError> {
     if depth > MAX_DATA_DEPTH {
         let message = format!("the data are nested deeper than {MAX_DATA_DEPTH}; print a part");
-        return Err(Fault::of(RenderErrorKind::DepthLimit, message));
+        return Err(EvaluationError::of(RenderErrorKind::DepthLimit, message));
     }
     match value {
         Datum::Absent | Datum::Null => buffer.push_str("null"),
@@ -48,9 +52,11 @@ pub(super) fn write(buffer: &mut TextBuffer, value: &Datum<'_>, depth: usize) ->
 }
 
 /// Writes a number without an exponent from 1e-6 up to 1e21.
-fn write_float(buffer: &mut TextBuffer, number: f64) -> Result<(), Fault> {
+fn write_float(buffer: &mut TextBuffer, number: f64) -> Result<(), EvaluationError> {
     if !number.is_finite() {
-        return Err(Fault::new("JSON has no infinite numbers; pass a number below 1.8e308"));
+        return Err(EvaluationError::new(
+            "JSON has no infinite numbers; pass a number below 1.8e308",
+        ));
     }
     let magnitude = number.abs();
     let is_exponential = magnitude != 0.0 && !(1e-6..1e21).contains(&magnitude);
@@ -62,7 +68,7 @@ fn write_float(buffer: &mut TextBuffer, number: f64) -> Result<(), Fault> {
 }
 
 /// Writes a text in quotes. Characters with a meaning in HTML or JavaScript are escaped.
-fn write_text(buffer: &mut TextBuffer, text: &str) -> Result<(), Fault> {
+fn write_text(buffer: &mut TextBuffer, text: &str) -> Result<(), EvaluationError> {
     buffer.push('"')?;
     let mut start = 0;
     for (at, character) in text.char_indices() {

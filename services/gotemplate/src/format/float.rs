@@ -1,7 +1,7 @@
 //! Floating-point numbers: `%v`, `%g`, `%e`, `%f`, `%b`, `%x`.
 
 use super::Printer;
-use crate::fault::Fault;
+use crate::evaluation_error::EvaluationError;
 
 /// Whole numbers below this magnitude (2^53) print as integers.
 const MAX_WHOLE: f64 = 9_007_199_254_740_992.0;
@@ -18,7 +18,7 @@ struct Decimal {
 
 impl Printer<'_> {
     /// Prints a floating-point number. Returns whether the verb supports it.
-    pub(super) fn float(&mut self, number: f64, verb: char) -> Result<bool, Fault> {
+    pub(super) fn float(&mut self, number: f64, verb: char) -> Result<bool, EvaluationError> {
         let default_precision = match verb {
             'v' | 'g' | 'G' | 'b' | 'x' | 'X' => None,
             'e' | 'E' | 'f' | 'F' => Some(6),
@@ -48,7 +48,7 @@ impl Printer<'_> {
     }
 
     /// Prints a sign, the padding if it consists of zeros, and digits.
-    fn signed(&mut self, sign: &str, digits: &str) -> Result<(), Fault> {
+    fn signed(&mut self, sign: &str, digits: &str) -> Result<(), EvaluationError> {
         let length = sign.len() + digits.len();
         let width = self.flags.width.unwrap_or(0);
         if self.flags.has_zero && !self.flags.is_left_aligned && width > length {
@@ -59,7 +59,7 @@ impl Printer<'_> {
         self.pad(&format!("{sign}{digits}"))
     }
 
-    fn infinite(&mut self, number: f64) -> Result<(), Fault> {
+    fn infinite(&mut self, number: f64) -> Result<(), EvaluationError> {
         let name = if number.is_nan() { "NaN" } else { "Inf" };
         let sign = match () {
             () if number < 0.0 => "-",

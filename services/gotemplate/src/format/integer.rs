@@ -4,7 +4,7 @@ use super::{
     Printer,
     quote::{is_printable, quote_character},
 };
-use crate::fault::Fault;
+use crate::evaluation_error::EvaluationError;
 
 impl Printer<'_> {
     /// Prints an `int`. Returns whether the verb supports it.
@@ -13,7 +13,7 @@ impl Printer<'_> {
         magnitude: u64,
         is_negative: bool,
         verb: char,
-    ) -> Result<bool, Fault> {
+    ) -> Result<bool, EvaluationError> {
         match verb {
             'v' | 'd' => self.digits(magnitude.to_string(), is_negative, verb)?,
             'b' => self.digits(format!("{magnitude:b}"), is_negative, verb)?,
@@ -36,7 +36,7 @@ impl Printer<'_> {
     }
 
     /// Prints a `uint8`. Returns whether the verb supports it.
-    pub(super) fn byte(&mut self, byte: u8, verb: char) -> Result<bool, Fault> {
+    pub(super) fn byte(&mut self, byte: u8, verb: char) -> Result<bool, EvaluationError> {
         if verb == 'v' && self.flags.is_go_syntax {
             self.flags.has_prefix = true;
             let printed = self.digits(format!("{byte:x}"), false, 'x');
@@ -47,7 +47,12 @@ impl Printer<'_> {
     }
 
     /// Prints the digits of a number with the sign, zeros and prefix that the flags ask for.
-    fn digits(&mut self, mut digits: String, is_negative: bool, verb: char) -> Result<(), Fault> {
+    fn digits(
+        &mut self,
+        mut digits: String,
+        is_negative: bool,
+        verb: char,
+    ) -> Result<(), EvaluationError> {
         let flags = self.flags;
         let has_sign = is_negative || flags.has_plus || flags.has_space;
         let least = match (flags.precision, flags.width) {
@@ -85,7 +90,7 @@ impl Printer<'_> {
     }
 
     /// Prints a number as a code point: `U+0078`, with `#` also the character.
-    fn code_point(&mut self, magnitude: u64, is_negative: bool) -> Result<(), Fault> {
+    fn code_point(&mut self, magnitude: u64, is_negative: bool) -> Result<(), EvaluationError> {
         let code = if is_negative { magnitude.wrapping_neg() } else { magnitude };
         let precision = self.flags.precision.unwrap_or(0).max(4);
         self.output.check_room(precision)?;

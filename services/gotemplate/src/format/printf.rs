@@ -1,17 +1,20 @@
 //! Format strings.
 
 use super::{Flags, Printer};
-use crate::{datum::Datum, fault::Fault, text_buffer::TextBuffer};
+use crate::{datum::Datum, evaluation_error::EvaluationError, text_buffer::TextBuffer};
 
 /// Maximum width and precision, as in Go.
 const MAX_NUMBER: usize = 1_000_000;
 
-/// Prints arguments as a format string asks for. Mistakes in it are part of the text, as in Go: `%!d(string=x)`.
+/// Maximum distance of the bracket that closes an index. It bounds the work on a format without such brackets.
+const MAX_INDEX_BYTES: usize = 1_000;
+
+/// Prints arguments as a format string asks for. Errors in it are part of the text, as in Go: `%!d(string=x)`.
 pub(crate) fn printf(
     output: &mut TextBuffer,
     format: &str,
     arguments: &[Datum<'_>],
-) -> Result<(), Fault> {
+) -> Result<(), EvaluationError> {
     let printer = Printer::new(output);
     let mut reader = FormatReader {
         format,
@@ -43,7 +46,7 @@ struct FormatReader<'f, 'a, 'o> {
 
 impl FormatReader<'_, '_, '_> {
     /// Prints the text up to the next directive, and that directive. Returns whether there was one.
-    fn directive(&mut self) -> Result<bool, Fault> {
+    fn directive(&mut self) -> Result<bool, EvaluationError> {
         let rest = &self.format[self.at..];
         let Some(length) = rest.find('%') else {
             self.printer.output.push_str(rest)?;
@@ -85,7 +88,7 @@ impl FormatReader<'_, '_, '_> {
         self.verb()
     }
 
-    fn verb(&mut self) -> Result<bool, Fault> {
+    fn verb(&mut self) -> Result<bool, EvaluationError> {
         let Some(verb) = self.format[self.at..].chars().next() else {
             self.printer.output.push_str("%!(NOVERB)")?;
             return Ok(false);
@@ -94,25 +97,25 @@ impl FormatReader<'_, '_, '_> {
         if verb == '%' {
             self.printer.output.push('%')?;
         } else if !self.is_valid_index {
-            self.mistake(verb, "(BADINDEX)")?;
+            self.bad_directive(verb, "(BADINDEX)")?;
         } else if let Some(argument) = self.arguments.get(self.next) {
             self.next += 1;
             self.printer.flags = self.printer.flags.for_verb(verb);
             self.printer.argument(argument, verb)?;
         } else {
-            self.mistake(verb, "(MISSING)")?;
+            self.bad_directive(verb, "(MISSING)")?;
         }
         Ok(true)
     }
 
-    fn mistake(&mut self, verb: char, text: &str) -> Result<(), Fault> {
+    fn bad_directive(&mut self, verb: char, text: &str) -> Result<(), EvaluationError> {
         self.printer.output.push_str("%!")?;
         self.printer.output.push(verb)?;
         self.printer.output.push_str(text)
     }
 
     /// Prints the arguments without a directive.
-    fn extra_arguments(&mut self) -> Result<(), Fault> {
+    fn extra_arguments(&mut self) -> Result<(), EvaluationError> {
         let extra = self.arguments.get(self.next..).unwrap_or_default();
         if self.is_reordered || extra.is_empty() {
             return Ok(());
@@ -139,7 +142,9 @@ impl FormatReader<'_, '_, '_> {
         }
         self.is_reordered = true;
         let rest = &self.format[self.at..];
-        let Some(close) = rest.find(']').filter(|_| rest.len() >= 3) else {
+        let near = rest.bytes().take(MAX_INDEX_BYTES);
+        let Some(close) = near.into_iter().position(|it| it == b']').filter(|_| rest.len() >= 3)
+        else {
             self.at += 1;
             self.is_valid_index = false;
             return false;
@@ -162,7 +167,7 @@ impl FormatReader<'_, '_, '_> {
     }
 
     /// Takes the width from an argument. A negative one aligns to the left.
-    fn star_width(&mut self) -> Result<(), Fault> {
+    fn star_width(&mut self) -> Result<(), EvaluationError> {
         let width = self.integer_argument();
         self.printer.flags.width = width.map(i64::unsigned_abs).and_then(|it| it.try_into().ok());
         match width {
@@ -176,7 +181,7 @@ impl FormatReader<'_, '_, '_> {
         Ok(())
     }
 
-    fn star_precision(&mut self) -> Result<(), Fault> {
+    fn star_precision(&mut self) -> Result<(), EvaluationError> {
         let precision = self.integer_argument().and_then(|it| usize::try_from(it).ok());
         self.printer.flags.precision = precision;
         if precision.is_none() {

@@ -4,10 +4,10 @@ use super::{
     Printer,
     quote::{can_backquote, quote, quote_ascii},
 };
-use crate::fault::Fault;
+use crate::evaluation_error::EvaluationError;
 
 impl Printer<'_> {
-    pub(super) fn text(&mut self, text: &str, verb: char) -> Result<(), Fault> {
+    pub(super) fn text(&mut self, text: &str, verb: char) -> Result<(), EvaluationError> {
         match verb {
             'x' | 'X' => self.hexadecimal(text.as_bytes(), verb == 'X'),
             'q' => self.quoted(text),
@@ -24,7 +24,7 @@ impl Printer<'_> {
         text.char_indices().nth(precision).map_or(text, |(end, _)| &text[..end])
     }
 
-    fn quoted(&mut self, text: &str) -> Result<(), Fault> {
+    fn quoted(&mut self, text: &str) -> Result<(), EvaluationError> {
         let text = self.truncated(text);
         self.output.check_room(text.len())?;
         if self.flags.has_prefix && can_backquote(text) {
@@ -35,7 +35,7 @@ impl Printer<'_> {
     }
 
     /// Prints bytes in hexadecimal. The precision limits their number.
-    fn hexadecimal(&mut self, bytes: &[u8], is_upper: bool) -> Result<(), Fault> {
+    fn hexadecimal(&mut self, bytes: &[u8], is_upper: bool) -> Result<(), EvaluationError> {
         let length = self.flags.precision.map_or(bytes.len(), |it| it.min(bytes.len()));
         self.output.check_room(length)?;
         if length == 0 {

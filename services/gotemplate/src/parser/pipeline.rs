@@ -1,10 +1,10 @@
 //! Pipelines with their declarations.
 
-use super::Parser;
+use super::{MAX_VARIABLES, Parser};
 use crate::{
     lexer::SyntaxError,
     syntax::{Command, OperandKind, Pipeline},
-    token::TokenKind,
+    token::{Token, TokenKind},
 };
 
 /// Token that ends a pipeline.
@@ -23,7 +23,7 @@ impl PipelineEnd {
     }
 }
 
-impl Parser<'_> {
+impl<'s> Parser<'s> {
     /// Parses a pipeline and its end.
     pub(super) fn pipeline(
         &mut self,
@@ -70,13 +70,11 @@ impl Parser<'_> {
         match next.kind {
             TokenKind::Assign | TokenKind::Declare => {
                 pipeline.is_assignment = next.kind == TokenKind::Assign;
-                pipeline.variables.push(variable.text.into());
-                self.scope.variables.push(variable.text);
+                self.declare(pipeline, variable)?;
                 Ok(false)
             }
             TokenKind::Comma if context == "range" && pipeline.variables.is_empty() => {
-                pipeline.variables.push(variable.text.into());
-                self.scope.variables.push(variable.text);
+                self.declare(pipeline, variable)?;
                 let next = self.peek_after_space()?;
                 if matches!(next.kind, TokenKind::Variable | TokenKind::RightDelimiter) {
                     return Ok(true);
@@ -101,6 +99,17 @@ impl Parser<'_> {
                 Ok(false)
             }
         }
+    }
+
+    fn declare(&mut self, pipeline: &mut Pipeline, variable: Token<'s>) -> Result<(), SyntaxError> {
+        if self.scope.variables.len() == MAX_VARIABLES {
+            let message =
+                format!("there are more than {MAX_VARIABLES} variables; use {{{{define}}}}");
+            return Err(SyntaxError::new(variable.at, message));
+        }
+        pipeline.variables.push(variable.text.into());
+        self.scope.variables.push(variable.text);
+        Ok(())
     }
 
     /// Parses a command and the `|` after it.

@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use super::{Analysis, Frame, MAX_ACTIONS, MAX_RECURSION, Origin};
+use super::{Analysis, Frame, MAX_ACTIONS, MAX_NESTING, MAX_RECURSION, Origin};
 use crate::{
     function::Function,
     literal::Number,
@@ -12,6 +12,17 @@ use crate::{
 
 impl<'t> Analysis<'t> {
     pub(super) fn list(&mut self, list: &'t List, dot: &Origin) {
+        if self.nesting == MAX_NESTING {
+            // The analysis is incomplete.
+            self.actions = MAX_ACTIONS + 1;
+            return;
+        }
+        self.nesting += 1;
+        self.nodes(list, dot);
+        self.nesting -= 1;
+    }
+
+    fn nodes(&mut self, list: &'t List, dot: &Origin) {
         for node in list {
             self.actions += 1;
             if self.actions > MAX_ACTIONS {

@@ -6,39 +6,43 @@ use super::{Flow, Frame, Renderer};
 use crate::{
     RenderErrorKind,
     datum::{Datum, Text},
-    fault::Fault,
+    evaluation_error::EvaluationError,
     format::Printer,
     syntax::{Branch, Call, Loop, Node},
 };
 
 impl<'a> Renderer<'a> {
-    pub(super) fn node(&mut self, node: &'a Node, dot: &Datum<'a>) -> Result<Flow, Fault> {
+    pub(super) fn node(
+        &mut self,
+        node: &'a Node,
+        dot: &Datum<'a>,
+    ) -> Result<Flow, EvaluationError> {
         self.budget.step()?;
         match node {
             Node::Text(range) => self.output.push_str(&self.source[range.clone()])?,
             Node::Print(pipeline) => {
                 let value = self.pipeline(pipeline, dot)?;
                 if pipeline.variables.is_empty() {
-                    self.print(&value).map_err(|fault| fault.at(pipeline.at))?;
+                    self.print(&value).map_err(|error| error.at(pipeline.at))?;
                 }
             }
             Node::Branch(branch) => return self.branch(branch, dot),
             Node::Loop(range) => return self.range(range, dot),
-            Node::Call(call) => self.call_template(call, dot).map_err(|fault| fault.at(call.at))?,
+            Node::Call(call) => self.call_template(call, dot).map_err(|error| error.at(call.at))?,
             Node::Break => return Ok(Flow::Break),
             Node::Continue => return Ok(Flow::Continue),
         }
         Ok(Flow::Next)
     }
 
-    fn print(&mut self, value: &Datum<'a>) -> Result<(), Fault> {
+    fn print(&mut self, value: &Datum<'a>) -> Result<(), EvaluationError> {
         match value {
             Datum::Absent => self.output.push_str("<no value>"),
             value => Printer::print(&mut self.output, value),
         }
     }
 
-    fn branch(&mut self, branch: &'a Branch, dot: &Datum<'a>) -> Result<Flow, Fault> {
+    fn branch(&mut self, branch: &'a Branch, dot: &Datum<'a>) -> Result<Flow, EvaluationError> {
         let outer_variables = self.frame.variables.len();
         let mut chosen = (&branch.otherwise, None);
         for (condition, list) in &branch.arms {
@@ -54,10 +58,10 @@ impl<'a> Renderer<'a> {
         Ok(flow)
     }
 
-    fn range(&mut self, range: &'a Loop, dot: &Datum<'a>) -> Result<Flow, Fault> {
+    fn range(&mut self, range: &'a Loop, dot: &Datum<'a>) -> Result<Flow, EvaluationError> {
         let outer_variables = self.frame.variables.len();
         let items = self.pipeline(&range.items, dot)?;
-        let flow = match self.iterate(range, &items).map_err(|fault| fault.at(range.items.at))? {
+        let flow = match self.iterate(range, &items).map_err(|error| error.at(range.items.at))? {
             // As in Go, a `break` here ends this loop, not the outer one.
             None => match self.list(&range.otherwise, dot)? {
                 Flow::Continue => Flow::Continue,
@@ -70,7 +74,11 @@ impl<'a> Renderer<'a> {
     }
 
     /// Renders the body of a loop for each item. Returns `None` if there is none.
-    fn iterate(&mut self, range: &'a Loop, items: &Datum<'a>) -> Result<Option<()>, Fault> {
+    fn iterate(
+        &mut self,
+        range: &'a Loop,
+        items: &Datum<'a>,
+    ) -> Result<Option<()>, EvaluationError> {
         let mut count = 0_usize;
         match items {
             Datum::Absent | Datum::Null => {}
@@ -95,16 +103,22 @@ impl<'a> Renderer<'a> {
             other => {
                 let found = other.description();
                 let message = format!("range needs a list, a map or an integer, not {found}");
-                return Err(Fault::new(message));
+                return Err(EvaluationError::new(message));
             }
         }
         Ok((count > 0).then_some(()))
     }
 
     /// Renders the body of a loop for each integer from 0. Returns their number.
-    fn iterate_integers(&mut self, range: &'a Loop, end: &Datum<'a>) -> Result<usize, Fault> {
+    fn iterate_integers(
+        &mut self,
+        range: &'a Loop,
+        end: &Datum<'a>,
+    ) -> Result<usize, EvaluationError> {
         if range.items.variables.len() > 1 {
-            return Err(Fault::new("range over an integer has one variable; remove the other one"));
+            return Err(EvaluationError::new(
+                "range over an integer has one variable; remove the other one",
+            ));
         }
         let (end, is_byte) = match end {
             Datum::Byte(end) => (i64::from(*end), true),
@@ -128,7 +142,7 @@ impl<'a> Renderer<'a> {
         range: &'a Loop,
         index: Datum<'a>,
         item: &Datum<'a>,
-    ) -> Result<Flow, Fault> {
+    ) -> Result<Flow, EvaluationError> {
         self.budget.step()?;
         let outer_variables = self.frame.variables.len();
         match (&range.items.variables[..], range.items.is_assignment) {
@@ -149,15 +163,17 @@ impl<'a> Renderer<'a> {
         Ok(flow)
     }
 
-    fn call_template(&mut self, call: &'a Call, dot: &Datum<'a>) -> Result<(), Fault> {
+    fn call_template(&mut self, call: &'a Call, dot: &Datum<'a>) -> Result<(), EvaluationError> {
         let Some(body) = self.bodies.get(&call.name) else {
             let name = &call.name;
-            return Err(Fault::new(format!("the template {name:?} is not defined; add a define")));
+            return Err(EvaluationError::new(format!(
+                "the template {name:?} is not defined; add a define"
+            )));
         };
         if self.calls >= self.budget.max_depth() {
             let max = self.budget.max_depth();
             let message = format!("templates call each other deeper than {max}; end the recursion");
-            return Err(Fault::of(RenderErrorKind::DepthLimit, message));
+            return Err(EvaluationError::of(RenderErrorKind::DepthLimit, message));
         }
         let data = match &call.data {
             Some(pipeline) => self.pipeline(pipeline, dot)?,
@@ -172,11 +188,13 @@ impl<'a> Renderer<'a> {
     }
 
     /// Sets a variable that is declared already.
-    pub(super) fn assign(&mut self, name: &str, value: Datum<'a>) -> Result<(), Fault> {
+    pub(super) fn assign(&mut self, name: &str, value: Datum<'a>) -> Result<(), EvaluationError> {
         if self.frame.assign(name, value) {
             return Ok(());
         }
-        Err(Fault::new(format!("the variable {name} is not declared; write := instead of =")))
+        Err(EvaluationError::new(format!(
+            "the variable {name} is not declared; write := instead of ="
+        )))
     }
 
     /// Returns a text of the template.

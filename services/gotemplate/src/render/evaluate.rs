@@ -4,7 +4,7 @@ use super::Renderer;
 use crate::{
     builtin,
     datum::Datum,
-    fault::Fault,
+    evaluation_error::EvaluationError,
     function::Function,
     literal::Number,
     syntax::{Command, Operand, OperandKind, Pipeline},
@@ -16,16 +16,16 @@ impl<'a> Renderer<'a> {
         &mut self,
         pipeline: &'a Pipeline,
         dot: &Datum<'a>,
-    ) -> Result<Datum<'a>, Fault> {
+    ) -> Result<Datum<'a>, EvaluationError> {
         let mut value = None;
         for command in &pipeline.commands {
             let result = self.command(command, dot, value.take());
-            value = Some(result.map_err(|fault| fault.at(command.operand.at))?.settled());
+            value = Some(result.map_err(|error| error.at(command.operand.at))?.null_as_absent());
         }
         let value = value.unwrap_or(Datum::Absent);
         for name in &pipeline.variables {
             if pipeline.is_assignment {
-                self.assign(name, value.clone()).map_err(|fault| fault.at(pipeline.at))?;
+                self.assign(name, value.clone()).map_err(|error| error.at(pipeline.at))?;
             } else {
                 self.frame.declare(name, value.clone());
             }
@@ -39,7 +39,7 @@ impl<'a> Renderer<'a> {
         command: &'a Command,
         dot: &Datum<'a>,
         last: Option<Datum<'a>>,
-    ) -> Result<Datum<'a>, Fault> {
+    ) -> Result<Datum<'a>, EvaluationError> {
         self.budget.step()?;
         let Command { operand, arguments } = command;
         if let OperandKind::Function(function) = operand.kind {
@@ -56,13 +56,17 @@ impl<'a> Renderer<'a> {
                 fields(self.variable(name)?, names, has_arguments)
             }
             _ if has_arguments => Err(no_function()),
-            OperandKind::Nil => Err(Fault::new("nil alone has no value; remove it")),
+            OperandKind::Nil => Err(EvaluationError::new("nil alone has no value; remove it")),
             _ => self.operand(operand, dot),
         }
     }
 
     /// Returns the value of an operand without arguments.
-    fn operand(&mut self, operand: &'a Operand, dot: &Datum<'a>) -> Result<Datum<'a>, Fault> {
+    fn operand(
+        &mut self,
+        operand: &'a Operand,
+        dot: &Datum<'a>,
+    ) -> Result<Datum<'a>, EvaluationError> {
         match &operand.kind {
             OperandKind::Boolean(value) => Ok(Datum::Boolean(*value)),
             OperandKind::Chain(base, names) => {
@@ -76,7 +80,7 @@ impl<'a> Renderer<'a> {
             OperandKind::Number(Number::Integer(value)) => Ok(Datum::Integer(*value)),
             OperandKind::Number(Number::Float(value)) => Ok(Datum::Float(*value)),
             OperandKind::Number(Number::Overflow) => {
-                Err(Fault::new("the integer exceeds 64 bits; append .0"))
+                Err(EvaluationError::new("the integer exceeds 64 bits; append .0"))
             }
             OperandKind::Pipeline(pipeline) => {
                 self.enter()?;
@@ -89,9 +93,10 @@ impl<'a> Renderer<'a> {
         }
     }
 
-    fn variable(&self, name: &str) -> Result<Datum<'a>, Fault> {
+    fn variable(&mut self, name: &str) -> Result<Datum<'a>, EvaluationError> {
+        self.budget.steps(self.frame.variables.len() / 64)?;
         let value = self.frame.get(name).cloned();
-        value.ok_or_else(|| Fault::new(format!("the variable {name} has no value yet")))
+        value.ok_or_else(|| EvaluationError::new(format!("the variable {name} has no value yet")))
     }
 
     /// Evaluates the arguments of a function and calls it.
@@ -101,14 +106,16 @@ impl<'a> Renderer<'a> {
         arguments: &'a [Operand],
         dot: &Datum<'a>,
         last: Option<Datum<'a>>,
-    ) -> Result<Datum<'a>, Fault> {
+    ) -> Result<Datum<'a>, EvaluationError> {
         let count = arguments.len() + usize::from(last.is_some());
         let (min, max) = function.arity();
         if count < min || count > max {
             let name = function.name();
             let limit =
                 if count < min { format!("at least {min}") } else { format!("at most {max}") };
-            return Err(Fault::new(format!("{name} needs {limit} arguments, not {count}")));
+            return Err(EvaluationError::new(format!(
+                "{name} needs {limit} arguments, not {count}"
+            )));
         }
         let decides = match function {
             Function::And => Some(false),
@@ -118,7 +125,7 @@ impl<'a> Renderer<'a> {
         let mut values = Vec::with_capacity(count);
         for argument in arguments {
             self.budget.step()?;
-            let value = self.operand(argument, dot).map_err(|fault| fault.at(argument.at))?;
+            let value = self.operand(argument, dot).map_err(|error| error.at(argument.at))?;
             if decides == Some(value.is_true()) {
                 return Ok(value);
             }
@@ -129,8 +136,8 @@ impl<'a> Renderer<'a> {
     }
 }
 
-fn no_function() -> Fault {
-    Fault::new("a value has no arguments; write a function before them, or remove them")
+fn no_function() -> EvaluationError {
+    EvaluationError::new("a value has no arguments; write a function before them, or remove them")
 }
 
 /// Returns a nested field of a value. Arguments are an error, unless the value of the last field is absent.
@@ -138,7 +145,7 @@ fn fields<'a>(
     mut value: Datum<'a>,
     names: &[Box<str>],
     has_arguments: bool,
-) -> Result<Datum<'a>, Fault> {
+) -> Result<Datum<'a>, EvaluationError> {
     for (index, name) in names.iter().enumerate() {
         value = match value {
             Datum::Absent => return Ok(Datum::Absent),
@@ -147,17 +154,17 @@ fn fields<'a>(
             Datum::Null => {
                 let message =
                     format!("a null has no field {name:?}; test it before with if or with");
-                return Err(Fault::new(message));
+                return Err(EvaluationError::new(message));
             }
             Datum::List(_) => {
                 let message = format!(
                     "a list has no field {name:?}; use range or index, such as index .list 0"
                 );
-                return Err(Fault::new(message));
+                return Err(EvaluationError::new(message));
             }
             other => {
                 let found = other.description();
-                return Err(Fault::new(format!(
+                return Err(EvaluationError::new(format!(
                     "{found} has no field {name:?}; use it without fields"
                 )));
             }

@@ -127,6 +127,8 @@ fn deep_templates_are_refused() {
         "{{with .}}{{else}}".repeat(count),
         "{{block \"x\" .}}".repeat(count),
     ];
+    let many = Template::parse(&"{{$x := 1}}".repeat(1001)).unwrap_err();
+    assert!(many.message().contains("more than 1000 variables"), "{many}");
     for source in sources {
         let error = Template::parse(&source).unwrap_err();
         assert!(error.message().contains("deeper than 100"), "{error}");
@@ -166,8 +168,15 @@ fn path_analysis_is_bounded() {
         template.paths()[0].segments().is_empty(),
         "the template counts as one that reads everything"
     );
-    let growing = format!("{{{{$x := .}}}}{}{{{{$x}}}}", "{{$x := $x.a}}".repeat(20_000));
+    let calls = (0..10_000).map(|index| {
+        let next = index + 1;
+        format!("{{{{define \"{index}\"}}}}{{{{template \"{next}\" .a}}}}{{{{end}}}}")
+    });
+    let chain = calls.collect::<Vec<_>>().concat();
+    let template = Template::parse(&format!("{chain}{{{{template \"0\" .}}}}")).unwrap();
+    assert!(template.paths()[0].segments().is_empty());
+    let growing = format!("{{{{$x := .}}}}{}{{{{$x}}}}", "{{$x := $x.a}}".repeat(900));
     assert_eq!(Template::parse(&growing).unwrap().paths()[0].segments().len(), 64);
-    let unions = format!("{{{{$x := .}}}}{}{{{{$x}}}}", "{{$x := or $x.a $x.b}}".repeat(2_000));
+    let unions = format!("{{{{$x := .}}}}{}{{{{$x}}}}", "{{$x := or $x.a $x.b}}".repeat(900));
     assert!(!Template::parse(&unions).unwrap().paths().is_empty());
 }

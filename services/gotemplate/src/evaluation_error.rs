@@ -4,14 +4,14 @@ use crate::RenderErrorKind;
 
 /// Error during a rendering.
 #[derive(Debug)]
-pub(crate) struct Fault {
+pub(crate) struct EvaluationError {
     pub(crate) kind: RenderErrorKind,
     pub(crate) message: String,
     /// Byte offset of the innermost operand.
     pub(crate) at: Option<usize>,
 }
 
-impl Fault {
+impl EvaluationError {
     /// Creates an error of the template or its data.
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self::of(RenderErrorKind::Evaluation, message)
