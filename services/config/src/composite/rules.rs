@@ -44,10 +44,10 @@ fn check_steps(steps: &[Step], list: &Node, cx: &mut Context) {
             clean &= cx.count() == before;
         });
     }
-    if clean && let Some(id) = find_cycle(steps) {
+    if clean && let Some(cycle) = find_cycle(steps) {
         cx.reject_as(
             list,
-            format!("a cycle of dependsOn through step \"{id}\""),
+            format!("a cycle of dependsOn: {}", cycle.join(" -> ")),
             "dependsOn without cycles",
             None,
         );
@@ -75,8 +75,9 @@ fn check_tool(tool: &str, node: &Node, cx: &mut Context) {
     }
 }
 
-/// Returns a step of a dependency cycle, if there is one. Repeatedly removes the steps without dependencies.
-fn find_cycle(steps: &[Step]) -> Option<&str> {
+/// Returns the steps of a dependency cycle, if there is one, the first one also as the last one. Repeatedly removes the steps
+/// without dependencies; each of the others depends on another of them.
+fn find_cycle(steps: &[Step]) -> Option<Vec<&str>> {
     let mut waiting: HashMap<&str, HashSet<&str>> = steps
         .iter()
         .map(|step| (step.id.as_str(), step.depends_on.iter().map(String::as_str).collect()))
@@ -85,7 +86,7 @@ fn find_cycle(steps: &[Step]) -> Option<&str> {
         let free: Vec<&str> =
             waiting.iter().filter(|(_, on)| on.is_empty()).map(|(id, _)| *id).collect();
         if free.is_empty() {
-            return steps.iter().map(|step| step.id.as_str()).find(|id| waiting.contains_key(id));
+            break;
         }
         for id in free {
             waiting.remove(id);
@@ -94,4 +95,17 @@ fn find_cycle(steps: &[Step]) -> Option<&str> {
             }
         }
     }
+    let mut path = Vec::new();
+    let mut next = steps.iter().find(|step| waiting.contains_key(step.id.as_str()));
+    while let Some(step) = next {
+        let id = step.id.as_str();
+        let first = path.iter().position(|seen| *seen == id);
+        path.push(id);
+        if let Some(first) = first {
+            return path.get(first..).map(<[&str]>::to_vec);
+        }
+        let dependency = step.depends_on.iter().find(|id| waiting.contains_key(id.as_str()))?;
+        next = steps.iter().find(|step| step.id == *dependency);
+    }
+    None
 }
