@@ -1,201 +1,25 @@
 //! Tasks of stateless backends through the gateway.
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
+mod backend;
+
+use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{HeaderValue, Request, Response};
-use http_body::Frame;
-use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use vmcp_aggregate::settings::{BackendService, BackendSettings, Limits, PartialFailure, Rules};
+use vmcp_aggregate::settings::{Limits, PartialFailure, Rules};
 use vmcp_aggregate::settings::{Override, WorkloadRules};
 use vmcp_aggregate::{Gateway, NotificationAuthorizer, Seal};
 use vmcp_core::{
-    Authorizer, Backend, Body, BoxError, CallerPermissions, Decision, Fingerprint, Generation, Item,
-};
-use vmcp_decode::header_value;
-
-use crate::fake::{
-    Client, ClientResponse, FakeBackend, gateway, heard, settings, whole_items, with,
+    Authorizer, Backend, Body, CallerPermissions, Decision, Fingerprint, Generation, Item,
 };
 
-const TASKS: &str = "io.modelcontextprotocol/tasks";
+use self::backend::{TASKS, TaskBackend};
+use crate::fake::{Client, ClientResponse, FakeBackend, gateway, heard, settings, with};
+
 const RELATED: &str = "io.modelcontextprotocol/related-task";
 
 fn declaring() -> Value {
     json!({"elicitation": {}, "extensions": {TASKS: {}}})
-}
-
-/// Stateless backend whose tool `slow` creates a task.
-struct TaskBackend {
-    name: &'static str,
-    /// Id of the next task.
-    id: Mutex<String>,
-    /// Members of its tasks other than id and status, by id.
-    tasks: Mutex<BTreeMap<String, Value>>,
-    /// Members of the next task.
-    says: Mutex<Value>,
-    /// Method, `Mcp-Name` and parameters of each request.
-    heard: Mutex<Vec<(String, Option<String>, Value)>>,
-    streams: Mutex<Vec<UnboundedSender<Bytes>>>,
-    /// `true` to send responses as two frames without a length.
-    in_frames: Mutex<bool>,
-    is_away: Mutex<bool>,
-    tools: Mutex<Value>,
-}
-
-struct Frames(UnboundedReceiver<Bytes>);
-
-impl http_body::Body for Frames {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        self.0.poll_recv(cx).map(|frame| frame.map(|frame| Ok(Frame::data(frame))))
-    }
-}
-
-impl TaskBackend {
-    fn new(name: &'static str) -> Arc<Self> {
-        Arc::new(Self {
-            name,
-            id: Mutex::new(format!("{name}-task")),
-            tasks: Mutex::default(),
-            says: Mutex::new(json!({"status": "working", "ttlMs": 60000, "pollIntervalMs": 10})),
-            heard: Mutex::default(),
-            streams: Mutex::default(),
-            in_frames: Mutex::new(false),
-            is_away: Mutex::new(false),
-            tools: Mutex::new(json!([{"name": "slow"}, {"name": "plain"}])),
-        })
-    }
-
-    fn settings(self: &Arc<Self>) -> BackendSettings {
-        let backend = Arc::clone(self);
-        let service = tower::service_fn(move |request: Request<Full<Bytes>>| {
-            let backend = Arc::clone(&backend);
-            async move { backend.answer(request).await }
-        });
-        let fake = FakeBackend::new(self.name, Generation::Stateless);
-        BackendSettings { service: BackendService::new(service), ..fake.settings() }
-    }
-
-    async fn answer(&self, request: Request<Full<Bytes>>) -> Result<Response<Body>, BoxError> {
-        if *self.is_away.lock().unwrap() {
-            return Err("connection refused".into());
-        }
-        let named = request.headers().get("mcp-name").and_then(header_value::decode);
-        let named = named.map(Cow::into_owned);
-        let message = request.into_body().collect().await?.to_bytes();
-        let message: Value = serde_json::from_slice(&message)?;
-        let (id, params) = (&message["id"], &message["params"]);
-        let method = message["method"].as_str().unwrap_or_default();
-        self.heard.lock().unwrap().push((method.to_owned(), named, params.clone()));
-        if method == "subscriptions/listen" {
-            return Ok(self.open(&params["notifications"]));
-        }
-        let answer = match self.result(method, params) {
-            Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
-            Err(error) => json!({"jsonrpc": "2.0", "id": id, "error": error}),
-        };
-        Ok(self.respond(&answer))
-    }
-
-    fn respond(&self, answer: &Value) -> Response<Body> {
-        let text = answer.to_string();
-        let body = if *self.in_frames.lock().unwrap() {
-            let (sender, receiver) = unbounded_channel();
-            let (head, rest) = text.split_at(text.len() - 3);
-            sender.send(Bytes::copy_from_slice(head.as_bytes())).unwrap();
-            sender.send(Bytes::copy_from_slice(rest.as_bytes())).unwrap();
-            Body::wrap(Frames(receiver))
-        } else {
-            Body::from(Bytes::from(text))
-        };
-        let mut response = Response::new(body);
-        let media = HeaderValue::from_static("application/json");
-        response.headers_mut().insert("content-type", media);
-        response
-    }
-
-    fn open(&self, agreed: &Value) -> Response<Body> {
-        let (sender, receiver) = unbounded_channel();
-        self.streams.lock().unwrap().push(sender);
-        self.say(&json!({"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged",
-            "params": {"notifications": agreed}}));
-        let mut response = Response::new(Body::wrap(Frames(receiver)));
-        let media = HeaderValue::from_static("text/event-stream");
-        response.headers_mut().insert("content-type", media);
-        response
-    }
-
-    /// Sends a message on the open streams.
-    fn say(&self, message: &Value) {
-        for stream in self.streams.lock().unwrap().iter() {
-            _ = stream.send(format!("data: {message}\n\n").into());
-        }
-    }
-
-    /// Sends a task's state on the open streams.
-    fn tell(&self, id: &str, task: &Value) {
-        let mut params = task.clone();
-        params["taskId"] = json!(id);
-        params["_meta"] = json!({"io.modelcontextprotocol/subscriptionId": "raw"});
-        self.tasks.lock().unwrap().insert(id.to_owned(), task.clone());
-        self.say(&json!({"jsonrpc": "2.0", "method": "notifications/tasks", "params": params}));
-    }
-
-    fn result(&self, method: &str, params: &Value) -> Result<Value, Value> {
-        let list = |member: &str, list: Value| json!({member: whole_items(member, list), "resultType": "complete", "ttlMs": 0, "cacheScope": "private"});
-        Ok(match method {
-            "server/discover" => json!({"supportedVersions": ["2026-07-28"],
-                "capabilities": {"tools": {}, "prompts": {}, "extensions": {TASKS: {}}},
-                "resultType": "complete"}),
-            "tools/list" => list("tools", self.tools.lock().unwrap().clone()),
-            "prompts/list" => list("prompts", json!([{"name": "odd"}])),
-            "tools/call" if params["name"] == "plain" => {
-                json!({"resultType": "complete", "content": [], "asked": params})
-            }
-            "tools/call" | "prompts/get" => {
-                let id = self.id.lock().unwrap().clone();
-                let mut task = self.says.lock().unwrap().clone();
-                self.tasks.lock().unwrap().insert(id.clone(), task.clone());
-                task["resultType"] = json!("task");
-                task["taskId"] = json!(id);
-                task
-            }
-            "tasks/get" | "tasks/update" | "tasks/cancel" => {
-                let id = params["taskId"].as_str().unwrap_or_default();
-                let tasks = self.tasks.lock().unwrap();
-                let Some(task) = tasks.get(id) else {
-                    return Err(json!({"code": -32602, "message": format!("no task {id}")}));
-                };
-                let mut task = if method == "tasks/get" { task.clone() } else { json!({}) };
-                task["resultType"] = json!("complete");
-                if method == "tasks/get" {
-                    task["taskId"] = json!(id);
-                }
-                task
-            }
-            _ => return Err(json!({"code": -32601, "message": "method not found"})),
-        })
-    }
-
-    /// Returns the requests with this method: `Mcp-Name` and the parameters.
-    fn asked(&self, method: &str) -> Vec<(Option<String>, Value)> {
-        let heard = self.heard.lock().unwrap();
-        let asked = heard.iter().filter(|(said, ..)| said == method);
-        asked.map(|(_, name, params)| (name.clone(), params.clone())).collect()
-    }
 }
 
 /// Creates a gateway with one backend, and a client that declares tasks.
@@ -229,7 +53,7 @@ fn code(said: &ClientResponse) -> i64 {
 async fn maps_ids_in_bodies_and_headers() {
     for in_frames in [false, true] {
         let (backend, _gateway, client) = cell().await;
-        *backend.in_frames.lock().unwrap() = in_frames;
+        backend.set_in_frames(in_frames);
         let id = begin(&client).await;
         assert!(id.len() <= 1024 && !id.contains("be-task"), "{id}");
         for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
@@ -350,7 +174,7 @@ async fn unknown_and_foreign_tasks_get_equal_responses() {
 async fn rejects_overlong_task_id_and_cancels() {
     let (backend, _gateway, client) = cell().await;
     let raw = "x".repeat(2000);
-    backend.id.lock().unwrap().clone_from(&raw);
+    backend.set_next(&raw);
     let said = client.ask("tools/call", json!({"name": "be_slow"})).await;
     let error = &said.json()["error"];
     assert_eq!((said.status, &error["code"]), (200, &json!(-32603)), "{said:?}");
@@ -367,7 +191,7 @@ async fn rejects_task_that_was_not_declared() {
         for (method, name) in [("tools/call", "be_slow"), ("prompts/get", "be_odd")] {
             for in_frames in [false, true] {
                 let (backend, gateway, declaring) = cell().await;
-                *backend.in_frames.lock().unwrap() = in_frames;
+                backend.set_in_frames(in_frames);
                 let client = match (generation, method) {
                     // Only tools have tasks, whatever the client declares.
                     (Generation::Stateless, "prompts/get") => declaring,
@@ -388,8 +212,7 @@ async fn rejects_task_that_was_not_declared() {
 #[tokio::test(start_paused = true)]
 async fn forwards_task_status() {
     let (backend, _gateway, client) = cell().await;
-    *backend.says.lock().unwrap() =
-        json!({"status": "working", "ttlMs": null, "statusMessage": "s"});
+    backend.set_members(json!({"status": "working", "ttlMs": null, "statusMessage": "s"}));
     let said = client.ask("tools/call", json!({"name": "be_slow"})).await.json();
     let id = said["result"]["taskId"].as_str().unwrap();
     assert_eq!(said["result"]["ttlMs"], 604_800_000);
@@ -397,7 +220,7 @@ async fn forwards_task_status() {
     let result = json!({"content": [{"type": "text", "text": "done"}], "requestState": "own"});
     let task = json!({"status": "completed", "ttlMs": 1000, "result": result,
         "requestState": "raw", "_meta": {RELATED: {"taskId": "be-task"}, "a": 1}});
-    backend.tasks.lock().unwrap().insert("be-task".to_owned(), task);
+    backend.set_task("be-task", task);
     let said = about(&client, "tasks/get", id).await.json();
     let expected = json!({"status": "completed", "ttlMs": 1000, "result": result, "taskId": id,
         "resultType": "complete", "_meta": {RELATED: {"taskId": id}, "a": 1}});
@@ -463,7 +286,7 @@ async fn task_survives_renamed_and_missing_tool() {
 async fn task_of_missing_backend_is_not_unknown() {
     let (backend, _gateway, client) = cell().await;
     let id = begin(&client).await;
-    *backend.is_away.lock().unwrap() = true;
+    backend.set_away(true);
     // A replica that has not fetched the backend's tools yet.
     let replica = with(vec![backend.settings()], PartialFailure::BestEffort).await;
     let client = self::client(&replica, "ann").await;
@@ -502,9 +325,9 @@ async fn messages(stream: &mut Body) -> Vec<Value> {
 async fn follows_tasks_on_listen() {
     let (backend, gateway, client) = cell().await;
     let id = begin(&client).await;
-    *backend.id.lock().unwrap() = "second".to_owned();
+    backend.set_next("second");
     let second = begin(&client).await;
-    *backend.id.lock().unwrap() = "foreign".to_owned();
+    backend.set_next("foreign");
     let foreign = begin(&self::client(&gateway, "bob").await).await;
     let listen = json!({"notifications": {"taskIds": [id, second, foreign, "made up", id]}});
     let (response, _) = client.send("subscriptions/listen", listen).await;
@@ -532,7 +355,7 @@ async fn follows_tasks_on_listen() {
     }
     // All tasks have ended, so the backend is not polled any more.
     tokio::time::sleep(Duration::from_mins(1)).await;
-    assert!(backend.streams.lock().unwrap().iter().all(UnboundedSender::is_closed));
+    assert_eq!(backend.fake.open_streams(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -543,12 +366,12 @@ async fn refetches_tasks_after_reconnect() {
     let (response, _) = client.send("subscriptions/listen", listen).await;
     let mut stream = response.into_body();
     assert_eq!(messages(&mut stream).await.len(), 1, "acknowledged");
-    *backend.is_away.lock().unwrap() = true;
-    backend.streams.lock().unwrap().clear();
+    backend.set_away(true);
+    backend.fake.close_streams();
     assert_eq!(messages(&mut stream).await.len(), 0);
     let done = json!({"status": "completed", "result": {"content": []}});
-    backend.tasks.lock().unwrap().insert("be-task".to_owned(), done);
-    *backend.is_away.lock().unwrap() = false;
+    backend.set_task("be-task", done);
+    backend.set_away(false);
     tokio::time::sleep(Duration::from_secs(20)).await;
     let told = messages(&mut stream).await;
     assert_eq!(told.len(), 1, "{told:?}");
