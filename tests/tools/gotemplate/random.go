@@ -2,8 +2,10 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"math/rand"
 	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -24,6 +26,10 @@ func randomCases(count int, seed int64) []testCase {
 	var all []testCase
 	for i := 0; i < count; i++ {
 		g := generator{Rand: rand.New(rand.NewSource(seed + int64(i)))}
+		if g.Intn(3) == 0 {
+			all = append(all, testCase{template: g.printed()})
+			continue
+		}
 		template := g.list(3)
 		if g.Intn(3) == 0 {
 			g.isDefinition = true
@@ -37,6 +43,38 @@ func randomCases(count int, seed int64) []testCase {
 		}
 	}
 	return all
+}
+
+// printed prints a random number and a random text.
+func (g *generator) printed() string {
+	number := math.Float64frombits(g.Uint64())
+	if g.Intn(2) == 0 {
+		number = float64(g.Intn(2_000_000)-1_000_000) / math.Pow10(g.Intn(9))
+	}
+	if math.IsNaN(number) || math.IsInf(number, 0) {
+		number = 0.5
+	}
+	var text strings.Builder
+	for n := g.Intn(8); n > 0; n-- {
+		// Characters of Unicode 15, whose version is that of Go.
+		text.WriteRune([]rune{rune(g.Intn(0x80)), rune(g.Intn(0x590)), rune(0x1f600 + g.Intn(64)), rune(0xe000 + g.Intn(32)), 0xfeff}[g.Intn(5)])
+	}
+	literal := strconv.FormatFloat(number, g.pick("g", "e")[0], -1, 64)
+	if !strings.ContainsAny(literal, ".e") {
+		literal += ".0"
+	}
+	quoted := strconv.Quote(text.String())
+	flags := g.pick("", "", "-", "+", "#", "0", " ", "+#", "-0", "# ", "+0") + g.pick("", "", "5", "12", "30") + g.pick("", "", ".2", ".0", ".10", ".17", ".3", ".25")
+	switch g.Intn(4) {
+	case 0:
+		return fmt.Sprintf("{{json %s}}|{{json (fromJson %q)}}|{{printf \"%%g %%e\" %s %s}}", literal, literal, literal, literal)
+	case 1:
+		return fmt.Sprintf("{{printf \"%%%s%s|\" %s}}", flags, g.pick("f", "g", "e", "G", "E", "x", "X", "b", "F"), literal)
+	case 2:
+		return fmt.Sprintf("{{printf \"%%%s%s|\" %s}}", flags, g.pick("d", "x", "X", "o", "O", "b", "c", "v"), strconv.Itoa(int(g.Uint64()>>(g.Intn(64)))*(1-2*g.Intn(2))))
+	default:
+		return fmt.Sprintf("{{quote %s}}{{json %s}}{{urlquery %s}}{{printf \"%%%s%s|\" %s}}{{len %s}}", quoted, quoted, quoted, flags, g.pick("s", "q", "x", "X", "v"), quoted, quoted)
+	}
 }
 
 func (g *generator) pick(values ...string) string {

@@ -91,7 +91,7 @@ fn magnitude(number: f64, verb: char, precision: Option<usize>) -> String {
 fn decimal(number: f64, significant: Option<usize>) -> Decimal {
     let text = match significant {
         Some(count) => format!("{number:.*e}", count.clamp(1, MAX_DIGITS) - 1),
-        None => format!("{number:e}"),
+        None => shortest(number),
     };
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
     let digits = digits.replace('.', "");
@@ -99,6 +99,22 @@ fn decimal(number: f64, significant: Option<usize>) -> Decimal {
     let exponent: i32 = exponent.parse().unwrap_or(0);
     let point = if digits.is_empty() { 0 } else { exponent + 1 };
     Decimal { digits, point }
+}
+
+/// Returns the shortest digits that identify a number. Of two such texts at the same distance, Go prints the even one, and
+/// Rust the greater one.
+fn shortest(number: f64) -> String {
+    // A number between two texts of fewer digits has one of its own.
+    const MIN_TIE_DIGITS: usize = 15;
+    let text = format!("{number:e}");
+    let digits = text.bytes().take_while(|it| *it != b'e').filter(u8::is_ascii_digit).count();
+    if digits < MIN_TIE_DIGITS {
+        return text;
+    }
+    // Rounds half to even.
+    let rounded = format!("{number:.*e}", digits - 1);
+    let is_equal = rounded.parse::<f64>().is_ok_and(|it| it.to_bits() == number.to_bits());
+    if is_equal { rounded } else { text }
 }
 
 /// Returns a number with an exponent, such as `1.5e+06`.
