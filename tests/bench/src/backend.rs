@@ -2,6 +2,9 @@
 //!
 //! It supports both generations over streamable HTTP and responds with plain JSON. `GET /stats` returns the counters as
 //! [`Stats`]; `POST /change` renames one tool, notifies every open stream and returns the new name.
+//!
+//! It is not the fake of `vmcp-test-support`, because its own cost is part of each measurement: it parses only the
+//! members that it uses, records no request, and sends prepared bytes.
 
 mod catalog;
 mod message;

@@ -1,4 +1,7 @@
-//! FakeBackend backends and clients of either generation.
+//! Fake backends and clients of either generation.
+//!
+//! [`FakeBackend`] stands below HTTP, in the place of a backend's tower service, unlike the fake of `vmcp-test-support`: it
+//! tells callers apart by the `Caller` in a request's extensions, and fails with the errors of a connection.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -25,7 +28,7 @@ use vmcp_core::{
     NotSentError, RequestContext,
 };
 
-/// FakeBackend backend with offers by caller, each keyed by the member of the list's result.
+/// Fake backend with offers by caller, each keyed by the member of the list's result.
 pub(crate) struct FakeBackend {
     pub(crate) name: &'static str,
     pub(crate) generation: Mutex<Generation>,

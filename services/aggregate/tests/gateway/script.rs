@@ -1,4 +1,7 @@
 //! Scripted backend of any transport whose calls are answered by the test, and a client that chooses its request ids.
+//!
+//! [`ScriptedBackend`] stands below HTTP like [`FakeBackend`](crate::fake::FakeBackend). Its tests reach into its sessions and
+//! streams, and measure on the paused clock when each message arrives and leaves.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;

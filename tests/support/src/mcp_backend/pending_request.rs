@@ -198,9 +198,10 @@ impl PendingRequest {
     /// # Panics
     /// Panics if the response has begun.
     pub fn respond(mut self, response: BoxResponse) -> bool {
+        assert!(!self.has_begun(), "the response has begun");
         match std::mem::replace(&mut self.reply, Reply::Done) {
             Reply::Head(head) => head.send(response).is_ok(),
-            Reply::Stream(_) | Reply::Done => unreachable!("the response has begun"),
+            Reply::Stream(_) | Reply::Done => false,
         }
     }
 
