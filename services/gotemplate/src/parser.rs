@@ -158,6 +158,13 @@ impl<'s> Parser<'s> {
         match token.kind {
             TokenKind::Text => Ok(Element::Node(Node::Text(token.at..token.at + token.text.len()))),
             TokenKind::LeftDelimiter => self.action(),
+            TokenKind::Keyword(Keyword::If | Keyword::With) => {
+                let keyword = token.text;
+                let message = format!(
+                    "else {keyword} belongs to {keyword}; write {{{{else}}}}{{{{{keyword} …}}}} and one more {{{{end}}}}"
+                );
+                Err(SyntaxError::new(token.at, message))
+            }
             _ => Err(unexpected(token, "an action")),
         }
     }

@@ -34,7 +34,7 @@ pub(crate) enum Node {
 /// `if` or `with`, with its `else` branches.
 #[derive(Debug)]
 pub(crate) struct Branch {
-    /// Whether a branch sets the dot.
+    /// A branch sets the dot.
     pub(crate) is_with: bool,
     /// Condition and body of each branch.
     pub(crate) arms: Vec<(Pipeline, List)>,
@@ -64,7 +64,7 @@ pub(crate) struct Pipeline {
     pub(crate) at: usize,
     /// Names of the variables that get the value, with `$`.
     pub(crate) variables: Vec<Box<str>>,
-    /// Whether the variables exist already: `=` instead of `:=`.
+    /// The variables exist already: `=` instead of `:=`.
     pub(crate) is_assignment: bool,
     pub(crate) commands: Vec<Command>,
 }

@@ -37,9 +37,9 @@ struct FormatReader<'f, 'a, 'o> {
     arguments: &'f [Datum<'a>],
     /// Index of the next argument.
     next: usize,
-    /// Whether a directive selected its argument: `%[2]d`.
+    /// A directive selected its argument: `%[2]d`.
     is_reordered: bool,
-    /// Whether the selected arguments of the current directive exist.
+    /// The arguments that the current directive selects exist.
     is_valid_index: bool,
     printer: Printer<'o>,
 }

@@ -110,11 +110,10 @@ impl<'a> Renderer<'a> {
         let count = arguments.len() + usize::from(last.is_some());
         let (min, max) = function.arity();
         if count < min || count > max {
-            let name = function.name();
-            let limit =
-                if count < min { format!("at least {min}") } else { format!("at most {max}") };
+            let (name, limit) = (function.name(), if min == max { "" } else { "at least " });
+            let plural = if min == 1 { "" } else { "s" };
             return Err(EvaluationError::new(format!(
-                "{name} needs {limit} arguments, not {count}"
+                "{name} needs {limit}{min} argument{plural}, not {count}"
             )));
         }
         let decides = match function {

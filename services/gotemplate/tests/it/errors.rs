@@ -40,7 +40,10 @@ fn parse_errors_name_position_and_remedy() {
             "{{js .a}}",
             "line 1, column 3: the function js is not supported; use json, quote or urlquery",
         ),
-        ("{{range 1}}{{else if .}}{{end}}", "line 1, column 19: \"if\" has no place in an action"),
+        (
+            "{{range 1}}{{else if .}}{{end}}",
+            "line 1, column 19: else if belongs to if; write {{else}}{{if …}} and one more {{end}}",
+        ),
         (
             "{{\"\\z\"}}",
             "line 1, column 3: the escape \\z does not exist; write \\\\ for a backslash",
@@ -88,6 +91,9 @@ fn render_errors_name_position_and_remedy() {
             "{{slice .s 1}}",
             "line 1, column 3: slice cuts a character at byte 1 or 2; use printf \"%.5s\" for the first 5 characters",
         ),
+        ("{{len}}", "line 1, column 3: len needs 1 argument, not 0"),
+        ("{{index}}", "line 1, column 3: index needs at least 1 argument, not 0"),
+        ("{{ne 1}}", "line 1, column 3: ne needs 2 arguments, not 1"),
         ("{{len 3}}", "line 1, column 3: len needs a map, list or text, not an integer"),
     ];
     for (source, expected) in cases {
