@@ -89,11 +89,8 @@ impl CompositeCall {
         let entry = self.entry(arguments)?;
         match self.call.session.clone() {
             Some(session) => self.on_session(&session, entry),
-            None if self.progress_token().is_some()
-                && vmcp_decode::prefers_event_stream(&self.call.headers) =>
-            {
-                Ok(self.on_stream(entry))
-            }
+            // The decoder has checked that the client accepts a stream.
+            None if self.progress_token().is_some() => Ok(self.on_stream(entry)),
             None => {
                 let stream = Stream::unnumbered(None);
                 match self.run(entry, &stream).await {
