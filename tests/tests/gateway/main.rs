@@ -8,6 +8,7 @@ mod bad_input;
 mod canary;
 mod chaos;
 mod common;
+mod composite_tools;
 mod isolation;
 mod reload;
 mod sessions;
