@@ -77,7 +77,16 @@ struct Frame<'t> {
 impl<'t> Analysis<'t> {
     /// Records a read of all paths of an origin.
     fn read(&mut self, origin: &Origin, access: Access) {
-        for path in origin.paths() {
+        self.read_some(origin, access, |_| true);
+    }
+
+    fn read_some(
+        &mut self,
+        origin: &Origin,
+        access: Access,
+        is_read: impl Fn(&OriginPath) -> bool,
+    ) {
+        for path in origin.paths().iter().filter(|path| is_read(path)) {
             if self.segments > MAX_SEGMENTS {
                 return;
             }
@@ -90,6 +99,11 @@ impl<'t> Analysis<'t> {
                 }
             }
         }
+    }
+
+    /// Records a value that the template keeps for later. Unlike a member of the root, its evaluation can fail.
+    fn keep(&mut self, origin: &Origin) {
+        self.read_some(origin, Access::Condition, |path| path.segments.len() > 1);
     }
 
     /// Gives the variables of a pipeline their value.

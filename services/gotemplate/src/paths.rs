@@ -27,7 +27,8 @@ pub enum Segment {
 pub enum Access {
     /// The template uses the value with all that it contains.
     Value,
-    /// The template only tests whether the value is empty: `if`, `with`, `and`, `or`, `not`.
+    /// The template only tests whether the value is empty (`if`, `with`, `and`, `or`, `not`), or keeps it in a variable or
+    /// as the data of a `template`, whose uses are paths of their own.
     Condition,
 }
 

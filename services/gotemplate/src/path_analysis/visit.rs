@@ -33,6 +33,8 @@ impl<'t> Analysis<'t> {
                     let origin = self.pipeline(pipeline, dot);
                     if pipeline.variables.is_empty() {
                         self.read(&origin, Access::Value);
+                    } else {
+                        self.keep(&origin);
                     }
                 }
                 Node::Branch(branch) => self.branch(branch, dot),
@@ -89,6 +91,7 @@ impl<'t> Analysis<'t> {
             self.read(&data, Access::Value);
             return;
         }
+        self.keep(&data);
         // The body names its own positions.
         let data = data.at(0);
         if !self.calls.insert((name, data.clone())) {
@@ -138,6 +141,10 @@ impl<'t> Analysis<'t> {
             (Function::Not, [value]) => {
                 self.read(value, Access::Condition);
                 Origin::default()
+            }
+            (Function::Index, [base]) => {
+                self.read(base, Access::Condition);
+                base.clone()
             }
             (Function::Index, [base, keys @ ..]) => {
                 self.read_all(keys);

@@ -77,8 +77,16 @@ fn bodies_of_called_templates_count() {
         paths(
             "{{define \"t\"}}{{.v}}{{range .c}}{{template \"t\" .}}{{end}}{{end}}{{template \"t\" .r}}"
         ),
-        ["r.c.*.v", "r.v", "r.c", "r.c.*.c", "r.c.*.c.*"]
+        ["r.c.*.v", "r.v", "r.c", "r.c.*.c", "r.c.*?", "r.c.*.c.*"]
     );
+}
+
+#[test]
+fn kept_values_count_as_conditions() {
+    assert_eq!(paths("{{$s := .steps}}{{$s.a}}"), ["steps.a"]);
+    assert_eq!(paths("{{$o := .steps.a}}{{$o.x}}"), ["steps.a?", "steps.a.x"]);
+    assert_eq!(paths("{{$unused := .steps.a.x}}"), ["steps.a.x?"]);
+    assert_eq!(paths("{{template \"t\" .a.b}}{{define \"t\"}}{{end}}"), ["a.b?"]);
 }
 
 #[test]
