@@ -16,7 +16,8 @@ use crate::fake::{
     Behavior, Client, FakeBackend, Sessions, StreamStart, gateway, heard, settings, with,
     with_limits,
 };
-use crate::script::{ScriptedBackend, ScriptedClient, Wire, body, text as text_of};
+use crate::responses::body;
+use crate::script::{ScriptedBackend, ScriptedClient, Wire, text as text_of};
 
 const BOTH: [Generation; 2] = [Generation::Stateful, Generation::Stateless];
 

@@ -18,9 +18,8 @@ use vmcp_aggregate::settings::Limits;
 use vmcp_core::{Body, BoxError, Generation};
 
 use crate::fake::with_limits;
-use crate::script::{
-    PendingCall, ScriptedBackend, ScriptedClient, Wire, body, endless, messages, text,
-};
+use crate::responses::{body, endless};
+use crate::script::{PendingCall, ScriptedBackend, ScriptedClient, Wire, messages, text};
 
 const WIRES: [Wire; 3] = [Wire::Stateful, Wire::Stateless, Wire::Sse];
 const MINUTE: Duration = Duration::from_mins(1);

@@ -5,18 +5,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
-use http_body::Frame;
 use http_body_util::{BodyExt, Full};
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::UnboundedSender;
 use tower::ServiceExt;
 use vmcp_aggregate::settings::{
     BackendService, BackendSettings, Checks, CredentialAdvice, Limits, PartialFailure, Rules,
@@ -27,6 +24,8 @@ use vmcp_core::{
     Backend, Body, BoxError, Caller, CallerPermissions, Generation, Identity, McpRequest,
     NotSentError, RequestContext,
 };
+
+use crate::responses::{body, event, respond, whole, whole_items};
 
 /// Fake backend with offers by caller, each keyed by the member of the list's result.
 pub(crate) struct FakeBackend {
@@ -73,21 +72,6 @@ impl Sessions {
         let id = request.headers().get("mcp-session-id")?.to_str().ok()?;
         let number = id.strip_prefix('s')?.parse().ok()?;
         self.open.contains(&number).then_some(number)
-    }
-}
-
-/// Body of messages sent by the test.
-struct ChannelBody(UnboundedReceiver<Bytes>);
-
-impl http_body::Body for ChannelBody {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        self.0.poll_recv(cx).map(|said| said.map(|said| Ok(Frame::data(said))))
     }
 }
 
@@ -272,7 +256,7 @@ impl FakeBackend {
         let Some(id) = message.get("id") else { return Ok(status(StatusCode::ACCEPTED)) };
         let offers = self.offers.lock().unwrap();
         let Some(offer) = offers.get(&who).or_else(|| offers.get("*")) else {
-            let mut response = json_response(&json!({"jsonrpc": "2.0", "id": id, "error":
+            let mut response = whole(&json!({"jsonrpc": "2.0", "id": id, "error":
                 {"code": -32001, "message": "unauthorized"}}));
             *response.status_mut() = StatusCode::UNAUTHORIZED;
             return Ok(response);
@@ -300,7 +284,7 @@ impl FakeBackend {
             None => json!({"jsonrpc": "2.0", "id": id, "error":
                 {"code": -32601, "message": "method not found"}}),
         };
-        let mut response = json_response(&answer);
+        let mut response = whole(&answer);
         if method == "initialize"
             && let Some(sessions) = &mut *self.sessions.lock().unwrap()
         {
@@ -312,19 +296,19 @@ impl FakeBackend {
 
     /// Opens a stream that begins with these messages.
     fn open(&self, who: String, first: &[Value]) -> Response<Body> {
-        let (sender, receiver) = unbounded_channel();
+        let (sender, body) = body();
         for message in first {
-            sender.send(format!("data: {message}\n\n").into()).unwrap();
+            sender.send(event(message)).unwrap();
         }
         self.streams.lock().unwrap().push((who, sender));
-        streaming(Body::wrap(ChannelBody(receiver)))
+        respond(200, "text/event-stream", body)
     }
 
     /// Sends a message on all open streams of `who`.
     pub(crate) fn say(&self, who: &str, message: &Value) {
         let streams = self.streams.lock().unwrap();
         for (_, stream) in streams.iter().filter(|(opener, _)| opener == who) {
-            _ = stream.send(format!("data: {message}\n\n").into());
+            _ = stream.send(event(message));
         }
     }
 
@@ -373,46 +357,16 @@ impl FakeBackend {
     }
 }
 
-/// Adds the mandatory members to the items of a list.
-pub(crate) fn whole_items(member: &str, mut list: Value) -> Value {
-    for item in list.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
-        match member {
-            "tools" => {
-                item.entry("inputSchema").or_insert_with(|| json!({"type": "object"}));
-            }
-            "resources" | "resourceTemplates" => {
-                item.entry("name").or_insert_with(|| json!("n"));
-            }
-            _ => {}
-        }
-    }
-    list
-}
-
 /// Builds a response that is preceded by a tool list change notification.
 fn telling(answer: &Value) -> Response<Body> {
     let news = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
     let events = format!("data: {news}\n\ndata: {answer}\n\n");
-    streaming(Body::from(Bytes::from(events)))
-}
-
-fn streaming(body: Body) -> Response<Body> {
-    let mut response = Response::new(body);
-    let events = http::HeaderValue::from_static("text/event-stream");
-    response.headers_mut().insert("content-type", events);
-    response
+    respond(200, "text/event-stream", Body::from(Bytes::from(events)))
 }
 
 fn status(code: StatusCode) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = code;
-    response
-}
-
-fn json_response(message: &Value) -> Response<Body> {
-    let mut response = Response::new(Body::from(Bytes::from(message.to_string())));
-    let json = http::HeaderValue::from_static("application/json");
-    response.headers_mut().insert("content-type", json);
     response
 }
 

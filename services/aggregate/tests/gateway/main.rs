@@ -17,6 +17,7 @@ mod long;
 mod own;
 mod own_sessions;
 mod random;
+mod responses;
 mod script;
 mod shutdown;
 mod tasks;

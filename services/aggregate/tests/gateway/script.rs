@@ -4,15 +4,12 @@
 //! streams, and measure on the paused clock when each message arrives and leaves.
 
 use std::collections::BTreeMap;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, StatusCode};
-use http_body::Frame;
+use http::{HeaderValue, Method, Request, Response};
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -29,7 +26,7 @@ use vmcp_core::{
 };
 use vmcp_timeout::TimeoutLayer;
 
-use crate::fake::whole_items;
+use crate::responses::{Frames, endless, event, respond, whole, whole_items};
 
 /// Timeout of the gateway for a backend's next message.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
@@ -82,65 +79,6 @@ enum Reply {
     Head(oneshot::Sender<Response<Body>>),
     Stream(UnboundedSender<Bytes>),
     Over,
-}
-
-/// Body of frames that a test sends.
-struct Frames(UnboundedReceiver<Bytes>, #[expect(dead_code, reason = "counts")] Option<Arc<()>>);
-
-impl http_body::Body for Frames {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        self.0.poll_recv(cx).map(|frame| frame.map(|frame| Ok(Frame::data(frame))))
-    }
-}
-
-/// Body that sends a keep-alive comment every second.
-struct Endless(Option<Pin<Box<tokio::time::Sleep>>>);
-
-impl http_body::Body for Endless {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let second = || Box::pin(tokio::time::sleep(Duration::from_secs(1)));
-        std::task::ready!(self.0.get_or_insert_with(second).as_mut().poll(cx));
-        self.0 = None;
-        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b": alive\n\n")))))
-    }
-}
-
-/// Returns a body of comments that never ends.
-pub(crate) fn endless() -> Body {
-    Body::wrap(Endless(None))
-}
-
-/// Returns a body of the bytes sent to it.
-pub(crate) fn body() -> (UnboundedSender<Bytes>, Body) {
-    let (sender, receiver) = unbounded_channel();
-    (sender, Body::wrap(Frames(receiver, None)))
-}
-
-fn event(message: &Value) -> Bytes {
-    format!("data: {message}\n\n").into()
-}
-
-fn respond(code: u16, media: &'static str, body: Body) -> Response<Body> {
-    let mut response = Response::new(body);
-    *response.status_mut() = StatusCode::from_u16(code).unwrap();
-    response.headers_mut().insert("content-type", HeaderValue::from_static(media));
-    response
-}
-
-fn whole(message: &Value) -> Response<Body> {
-    respond(200, "application/json", Body::from(Bytes::from(message.to_string())))
 }
 
 impl PendingCall {
@@ -458,7 +396,7 @@ impl ScriptedBackend {
         let method = message["method"].as_str().unwrap_or_default().to_owned();
         if method.is_empty() || message.get("id").is_none() {
             if *self.endless.lock().unwrap() {
-                return Ok(respond(200, "text/event-stream", Body::wrap(Endless(None))));
+                return Ok(respond(200, "text/event-stream", endless()));
             }
             return Ok(respond(202, "text/plain", Body::empty()));
         }
