@@ -1,7 +1,5 @@
 //! One tool as the index knows it.
 
-use std::collections::BTreeMap;
-use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -9,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use vmcp_core::Fingerprint;
 
-use crate::terms::Analyzer;
+use crate::terms::TermHashes;
 
 /// Units in which occurrences count, so that lengths add up exactly in any order: a description's word is one occurrence.
 pub(crate) const UNITS: u16 = 4;
@@ -64,23 +62,20 @@ struct Definition {
 }
 
 impl Document {
-    /// Indexes a tool. `hasher` hashes its terms.
+    /// Indexes a tool.
     ///
     /// # Errors
     /// The definition is not a JSON object with a `name`.
     pub(crate) fn new(
         server: Arc<str>,
         definition: Bytes,
-        analyzer: &Analyzer,
-        hasher: &impl BuildHasher,
+        terms: &mut TermHashes<'_>,
     ) -> Result<Self, serde_json::Error> {
         let parsed: Definition = serde_json::from_slice(&definition)?;
-        let mut counts = BTreeMap::<u64, u16>::new();
+        // Sorted once at the end: that costs less than a map with an entry for each term.
+        let mut occurrences = Vec::<(u64, u16)>::new();
         let mut count = |text: &str, weight: u16| {
-            analyzer.for_each(truncated(text, MAX_TEXT), |term| {
-                let count = counts.entry(hasher.hash_one(term)).or_default();
-                *count = count.saturating_add(weight);
-            });
+            terms.for_each(truncated(text, MAX_TEXT), |term| occurrences.push((term, weight)));
         };
         count(&parsed.name, NAME);
         count(parsed.title.as_deref().unwrap_or_default(), TITLE);
@@ -91,15 +86,15 @@ impl Document {
             count(name, PARAMETER_NAME);
             count(text, PARAMETER_DESCRIPTION);
         });
-        let length = counts.values().map(|count| u32::from(*count)).sum();
-        let (terms, frequencies): (Vec<_>, Vec<_>) = counts.into_iter().unzip();
+        let (terms, frequencies) = sum_by_term(occurrences);
+        let length = frequencies.iter().map(|frequency| u32::from(*frequency)).sum();
         let embedding_key = Fingerprint::of(&*embedded_text(&server, &parsed));
         Ok(Self {
             server,
             name: parsed.name.into(),
             definition,
-            terms: terms.into(),
-            frequencies: frequencies.into(),
+            terms,
+            frequencies,
             length,
             embedding_key,
         })
@@ -111,6 +106,18 @@ impl Document {
         // The same bytes were parsed when the document was made; the name alone is a text, too.
         parsed.map_or_else(|_| (*self.name).to_owned(), |it| embedded_text(&self.server, &it))
     }
+}
+
+/// Returns the different terms in order, and the sum of the weights of each.
+fn sum_by_term(mut occurrences: Vec<(u64, u16)>) -> (Box<[u64]>, Box<[u16]>) {
+    occurrences.sort_unstable();
+    let groups = occurrences.chunk_by(|(one, _), (other, _)| one == other);
+    let sums = groups.map(|group| {
+        let sum = group.iter().fold(0_u16, |sum, (_, weight)| sum.saturating_add(*weight));
+        (group[0].0, sum)
+    });
+    let (terms, frequencies): (Vec<_>, Vec<_>) = sums.unzip();
+    (terms.into(), frequencies.into())
 }
 
 /// Returns the text of which the embedding of a tool is made.
@@ -166,11 +173,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::terms::Analyzer;
+
+    fn parse(server: &str, definition: Bytes) -> Result<Document, serde_json::Error> {
+        let (analyzer, hasher) = (Analyzer::new(), RandomState::new());
+        Document::new(server.into(), definition, &mut TermHashes::new(&analyzer, &hasher))
+    }
 
     fn document(definition: &Value) -> Document {
-        let definition = Bytes::from(definition.to_string());
-        let hasher = RandomState::new();
-        Document::new("git-hub".into(), definition, &Analyzer::new(), &hasher).unwrap()
+        parse("git-hub", definition.to_string().into()).unwrap()
     }
 
     #[test]
@@ -205,9 +216,7 @@ mod tests {
     fn rejects_definition_without_name() {
         for definition in ["{}", "[]", "", r#"{"name":5}"#] {
             let definition = Bytes::from_static(definition.as_bytes());
-            let document =
-                Document::new("s".into(), definition, &Analyzer::new(), &RandomState::new());
-            assert!(document.is_err());
+            assert!(parse("s", definition).is_err());
         }
     }
 }

@@ -5,6 +5,7 @@ mod error;
 mod model;
 mod response;
 mod service;
+mod shared;
 mod vector;
 mod worker;
 

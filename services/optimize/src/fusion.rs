@@ -22,7 +22,7 @@ pub struct ArmRank {
 
 /// Tool that a search found.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct FoundTool {
+pub struct ToolMatch {
     /// Place in the [`View`](crate::View).
     pub place: usize,
     /// Score by which the results are ordered, the best first. Comparable within one response only.
@@ -35,12 +35,12 @@ pub struct FoundTool {
 
 /// Returns the `max` best tools of both arms. `ratio` is the weight of the semantic arm, from 0 to 1. An arm that finds too
 /// little leaves its places to the other one; with a single arm, the order is that arm's.
-pub(crate) fn fuse(keyword: &[Hit], semantic: &[Hit], ratio: f32, max: usize) -> Vec<FoundTool> {
-    let mut found = HashMap::<u32, FoundTool>::new();
-    let mut add = |hits: &[Hit], weight: f32, arm: fn(&mut FoundTool) -> &mut Option<ArmRank>| {
+pub(crate) fn fuse(keyword: &[Hit], semantic: &[Hit], ratio: f32, max: usize) -> Vec<ToolMatch> {
+    let mut found = HashMap::<u32, ToolMatch>::new();
+    let mut add = |hits: &[Hit], weight: f32, arm: fn(&mut ToolMatch) -> &mut Option<ArmRank>| {
         for (hit, rank) in hits.iter().zip(1_u16..) {
             let place = hit.place as usize;
-            let empty = FoundTool { place, score: 0.0, keyword: None, semantic: None };
+            let empty = ToolMatch { place, score: 0.0, keyword: None, semantic: None };
             let tool = found.entry(hit.place).or_insert(empty);
             *arm(tool) = Some(ArmRank { rank: rank.into(), score: hit.measure });
             tool.score += weight / (RANK_CONSTANT + f32::from(rank));
@@ -75,7 +75,7 @@ mod tests {
             .collect()
     }
 
-    fn places(found: &[FoundTool]) -> Vec<usize> {
+    fn places(found: &[ToolMatch]) -> Vec<usize> {
         found.iter().map(|tool| tool.place).collect()
     }
 

@@ -9,10 +9,10 @@ use bytes::Bytes;
 use vmcp_core::Fingerprint;
 
 use crate::document::Document;
-use crate::interner::{Interned, Interner};
+use crate::interner::{InternedValue, Interner};
 use crate::segment::Segment;
 use crate::set_data::SetData;
-use crate::terms::Analyzer;
+use crate::terms::{Analyzer, TermHashes};
 use crate::tool_set::ToolSet;
 
 /// Maximum number of tools of a set.
@@ -101,16 +101,17 @@ impl Index {
     /// parsed and indexed; a set with the same tools in the same order is the same set.
     ///
     /// # Errors
-    /// A definition is no tool, or there are too many.
+    /// A definition is not a JSON object with a name, or there are too many.
     pub fn insert(&self, tools: &[ToolDefinition]) -> Result<ToolSet, IndexError> {
         if tools.len() > MAX_TOOLS {
             return Err(IndexError::TooManyTools { found: tools.len() });
         }
+        let mut terms = TermHashes::new(&self.0.analyzer, &self.0.hasher);
         let documents = tools.iter().enumerate().map(|(position, tool)| {
             let key = Fingerprint::of(&(&*tool.server, &*tool.json));
             let make = || {
                 let (server, json) = (Arc::clone(&tool.server), tool.json.clone());
-                Document::new(server, json, &self.0.analyzer, &self.0.hasher)
+                Document::new(server, json, &mut terms)
             };
             self.0.documents.intern(key, make).map_err(|source| {
                 let server = Arc::clone(&tool.server);
@@ -143,7 +144,7 @@ impl Index {
         &self.0.analyzer
     }
 
-    fn set_of(&self, documents: Box<[Arc<Interned<Document>>]>) -> SetData {
+    fn set_of(&self, documents: Box<[Arc<InternedValue<Document>>]>) -> SetData {
         let mut set = SetData::new(documents);
         for positions in set.groups(MAX_SEGMENTS) {
             let documents = positions.iter().map(|at| Arc::clone(set.document(*at as usize)));

@@ -10,11 +10,11 @@ use vmcp_core::{Fingerprint, lock};
 /// Map of the values in use, by the fingerprint of what they are made of. It holds no value itself: an entry leaves with the
 /// last reference to its value.
 pub(crate) struct Interner<T> {
-    entries: Mutex<HashMap<Fingerprint, Weak<Interned<T>>>>,
+    entries: Mutex<HashMap<Fingerprint, Weak<InternedValue<T>>>>,
 }
 
 /// Value of an [`Interner`].
-pub(crate) struct Interned<T> {
+pub(crate) struct InternedValue<T> {
     value: T,
     key: Fingerprint,
     interner: Weak<Interner<T>>,
@@ -31,11 +31,12 @@ impl<T> Interner<T> {
         self: &Arc<Self>,
         key: Fingerprint,
         create: impl FnOnce() -> Result<T, E>,
-    ) -> Result<Arc<Interned<T>>, E> {
+    ) -> Result<Arc<InternedValue<T>>, E> {
         if let Some(value) = lock(&self.entries).get(&key).and_then(Weak::upgrade) {
             return Ok(value);
         }
-        let value = Arc::new(Interned { value: create()?, key, interner: Arc::downgrade(self) });
+        let value =
+            Arc::new(InternedValue { value: create()?, key, interner: Arc::downgrade(self) });
         let mut entries = lock(&self.entries);
         let present = entries.get(&key).and_then(Weak::upgrade);
         if present.is_none() {
@@ -52,13 +53,13 @@ impl<T> Interner<T> {
     }
 }
 
-impl<T> Interned<T> {
+impl<T> InternedValue<T> {
     pub(crate) fn key(&self) -> Fingerprint {
         self.key
     }
 }
 
-impl<T> Deref for Interned<T> {
+impl<T> Deref for InternedValue<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -66,7 +67,7 @@ impl<T> Deref for Interned<T> {
     }
 }
 
-impl<T> Drop for Interned<T> {
+impl<T> Drop for InternedValue<T> {
     fn drop(&mut self) {
         let Some(interner) = self.interner.upgrade() else { return };
         let mut entries = lock(&interner.entries);
@@ -91,7 +92,7 @@ mod tests {
 
     use super::*;
 
-    fn intern(interner: &Arc<Interner<u32>>, key: u32, value: u32) -> Arc<Interned<u32>> {
+    fn intern(interner: &Arc<Interner<u32>>, key: u32, value: u32) -> Arc<InternedValue<u32>> {
         let Ok(value) = interner.intern(Fingerprint::of(&key), || Ok::<_, Infallible>(value));
         value
     }

@@ -20,7 +20,7 @@ pub use self::{
         Embedder, EmbedderStatus, EmbeddingError, EmbeddingService, EmbeddingUrlError,
         FallbackReason,
     },
-    fusion::{ArmRank, FoundTool},
+    fusion::{ArmRank, ToolMatch},
     index::{Index, IndexCounts, IndexError, MAX_TOOLS, ToolDefinition},
     meta_tools::{
         ArgumentError, CALL_TOOL, CALL_TOOL_DEFINITION, CallToolArguments, FIND_TOOL,
@@ -28,6 +28,6 @@ pub use self::{
         parse_find_tool,
     },
     query::{MAX_QUERY_TEXT, Query},
-    search::{Found, MAX_RESULTS, SearchMode, SearchOptions, ToolSearch},
+    search::{MAX_RESULTS, SearchMode, SearchOptions, SearchResult, ToolSearch},
     tool_set::{PositionError, ToolSet, View},
 };

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::embedding::{Embedder, FallbackReason, SetVectors, Vector};
-use crate::fusion::{ARM_DEPTH, FoundTool, fuse};
+use crate::fusion::{ARM_DEPTH, ToolMatch, fuse};
 use crate::hit::{Hit, best, boost_servers};
 use crate::keyword;
 use crate::query::Query;
@@ -35,9 +35,9 @@ pub struct ToolSearch {
 
 /// Result of a search.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct SearchResult {
     /// The tools, best first.
-    pub tools: Vec<FoundTool>,
+    pub tools: Vec<ToolMatch>,
     /// Arms that were searched.
     pub mode: SearchMode,
 }
@@ -69,11 +69,11 @@ impl ToolSearch {
 
     /// Returns the tools of `view` that match `query` best. Takes at most 2 s, and never fails: when embeddings are not there
     /// in that time, it searches by keywords only.
-    pub async fn search(&self, view: &View, query: &Query) -> Found {
+    pub async fn search(&self, view: &View, query: &Query) -> SearchResult {
         let max = query.max.filter(|max| *max > 0).unwrap_or(self.options.max_tools);
         let max = max.clamp(1, MAX_RESULTS);
         if view.is_empty() || query.text().is_empty() && query.keywords.is_empty() {
-            return Found { tools: Vec::new(), mode: SearchMode::Keyword(None) };
+            return SearchResult { tools: Vec::new(), mode: SearchMode::Keyword(None) };
         }
         let (semantic, fallback) = match &self.embedder {
             Some(embedder) if !query.text().is_empty() => {
@@ -91,7 +91,7 @@ impl ToolSearch {
             None => (SearchMode::Keyword(fallback), keyword_hits(view, query)),
         };
         let tools = fuse(&keyword, &semantic.unwrap_or_default(), ratio, max);
-        Found { tools, mode }
+        SearchResult { tools, mode }
     }
 
     /// Returns the settings.

@@ -1,13 +1,14 @@
 //! Postings of the tools of one server.
 
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 use std::ops::Range;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
 
 use crate::document::Document;
-use crate::interner::Interned;
+use crate::interner::InternedValue;
+use crate::terms::TermHasher;
 
 /// Inverted index of a group of tools. It never changes: a group with another tool is another segment.
 pub(crate) struct Segment {
@@ -15,7 +16,7 @@ pub(crate) struct Segment {
     ranges: HashMap<u64, Range<u32>, BuildHasherDefault<TermHasher>>,
     postings: Box<[Posting]>,
     /// Keeps the documents in use, so that the next segment with one of them does not index it again.
-    _documents: Box<[Arc<Interned<Document>>]>,
+    _documents: Box<[Arc<InternedValue<Document>>]>,
 }
 
 /// Occurrences of a term in a tool.
@@ -27,12 +28,8 @@ pub(crate) struct Posting {
     pub(crate) frequency: u16,
 }
 
-/// Hasher of terms, which are hashes already.
-#[derive(Default)]
-pub(crate) struct TermHasher(u64);
-
 impl Segment {
-    pub(crate) fn new(documents: Box<[Arc<Interned<Document>>]>) -> Self {
+    pub(crate) fn new(documents: Box<[Arc<InternedValue<Document>>]>) -> Self {
         let mut ranges = HashMap::<u64, Range<u32>, _>::default();
         // Counting sort: first the number of postings of each term as the end of its range, then their places.
         for term in documents.iter().flat_map(|document| &document.terms) {
@@ -61,22 +58,5 @@ impl Segment {
     pub(crate) fn postings(&self, term: u64) -> &[Posting] {
         let range = self.ranges.get(&term).cloned().unwrap_or_default();
         self.postings.get(range.start as usize..range.end as usize).unwrap_or_default()
-    }
-}
-
-impl Hasher for TermHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        // Never called: the keys are of type u64. It is a valid hasher nevertheless.
-        for byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
-        }
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
     }
 }

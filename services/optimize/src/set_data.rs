@@ -7,12 +7,12 @@ use vmcp_core::Fingerprint;
 
 use crate::document::Document;
 use crate::embedding::SetVectors;
-use crate::interner::Interned;
+use crate::interner::InternedValue;
 use crate::segment::Segment;
 
 /// Tools of a set, by position.
 pub(crate) struct SetData {
-    documents: Box<[Arc<Interned<Document>>]>,
+    documents: Box<[Arc<InternedValue<Document>>]>,
     /// Number of each tool's server, by position.
     servers: Box<[u32]>,
     /// Length of each tool, by position: a search reads many of them.
@@ -25,13 +25,13 @@ pub(crate) struct SetData {
 
 /// Segment of a set.
 pub(crate) struct SetSegment {
-    pub(crate) segment: Arc<Interned<Segment>>,
+    pub(crate) segment: Arc<InternedValue<Segment>>,
     /// Position in the set of each tool of the segment.
     pub(crate) positions: Box<[u32]>,
 }
 
 impl SetData {
-    pub(crate) fn new(documents: Box<[Arc<Interned<Document>>]>) -> Self {
+    pub(crate) fn new(documents: Box<[Arc<InternedValue<Document>>]>) -> Self {
         let mut numbers = HashMap::new();
         let servers = documents.iter().map(|document| {
             let next = stored(numbers.len());
@@ -66,7 +66,11 @@ impl SetData {
         groups
     }
 
-    pub(crate) fn add_segment(&mut self, segment: Arc<Interned<Segment>>, positions: Box<[u32]>) {
+    pub(crate) fn add_segment(
+        &mut self,
+        segment: Arc<InternedValue<Segment>>,
+        positions: Box<[u32]>,
+    ) {
         self.segments.push(SetSegment { segment, positions });
     }
 
@@ -75,11 +79,11 @@ impl SetData {
         &self.segments
     }
 
-    pub(crate) fn document(&self, position: usize) -> &Arc<Interned<Document>> {
+    pub(crate) fn document(&self, position: usize) -> &Arc<InternedValue<Document>> {
         &self.documents[position]
     }
 
-    pub(crate) fn documents(&self) -> &[Arc<Interned<Document>>] {
+    pub(crate) fn documents(&self) -> &[Arc<InternedValue<Document>>] {
         &self.documents
     }
 

@@ -3,7 +3,9 @@
 mod stop_words;
 
 use std::borrow::Cow;
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 
+use hashbrown::HashMap;
 use rust_stemmers::{Algorithm, Stemmer};
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
@@ -13,6 +15,9 @@ use self::stop_words::is_stop_word;
 /// Maximum length of a term in bytes. Longer ones are data, such as encoded images, and not words.
 const MAX_TERM_LENGTH: usize = 64;
 
+/// Maximum number of words whose terms are remembered while a set is indexed.
+const MAX_CACHED_WORDS: usize = 64 * 1024;
+
 /// Splitter of texts into terms.
 ///
 /// Splits identifiers at `_`, `-`, `.`, `/`, at changes of case (`readHTTPBody`) and between letters and digits. Text of
@@ -21,6 +26,18 @@ const MAX_TERM_LENGTH: usize = 64;
 pub(crate) struct Analyzer {
     stemmer: Stemmer,
 }
+
+/// Hashes of the terms of several texts. Each different word is stemmed once.
+pub(crate) struct TermHashes<'a> {
+    analyzer: &'a Analyzer,
+    hasher: &'a RandomState,
+    /// Hash of the term of a word, by the hash of the word.
+    by_word: HashMap<u64, Option<u64>, BuildHasherDefault<TermHasher>>,
+}
+
+/// Hasher of terms and words, which are hashes already.
+#[derive(Default)]
+pub(crate) struct TermHasher(u64);
 
 /// Kind of a character, as far as it separates words.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -41,15 +58,11 @@ impl Analyzer {
 
     /// Calls `emit` with each term of `text`, in order. Terms occur as often as in the text.
     pub(crate) fn for_each(&self, text: &str, mut emit: impl FnMut(&str)) {
-        let text = if text.is_ascii() { Cow::Borrowed(text) } else { text.nfkc().collect() };
-        let mut words = Words { text: &text, rest: 0 };
-        while let Some((word, kind)) = words.next_word() {
-            if kind == CharKind::Unspaced {
-                for_each_pair(word, &mut emit);
-            } else {
-                self.emit_word(word, &mut emit);
+        for_each_word(text, |word| {
+            if let Some(term) = self.term(word) {
+                emit(&term);
             }
-        }
+        });
     }
 
     /// Returns the terms of `text`.
@@ -59,9 +72,10 @@ impl Analyzer {
         terms
     }
 
-    fn emit_word(&self, word: &str, emit: &mut impl FnMut(&str)) {
+    /// Returns the term of a word, unless it is a stop word or too long.
+    fn term<'a>(&self, word: &'a str) -> Option<Cow<'a, str>> {
         if word.len() > MAX_TERM_LENGTH {
-            return;
+            return None;
         }
         let lower = if word.bytes().all(|byte| byte.is_ascii_lowercase()) {
             Cow::Borrowed(word)
@@ -69,13 +83,54 @@ impl Analyzer {
             Cow::Owned(word.to_lowercase())
         };
         if is_stop_word(&lower) {
-            return;
+            return None;
         }
         // The stemmer knows English only; in words with other letters it would cut what looks like an English ending.
         if lower.bytes().all(|byte| byte.is_ascii_lowercase()) {
-            emit(&self.stemmer.stem(&lower));
+            Some(self.stemmer.stem(&lower).into_owned().into())
         } else {
-            emit(&lower);
+            Some(lower)
+        }
+    }
+}
+
+impl<'a> TermHashes<'a> {
+    pub(crate) fn new(analyzer: &'a Analyzer, hasher: &'a RandomState) -> Self {
+        Self { analyzer, hasher, by_word: HashMap::default() }
+    }
+
+    /// Calls `emit` with the hash of each term of `text`, in order.
+    pub(crate) fn for_each(&mut self, text: &str, mut emit: impl FnMut(u64)) {
+        for_each_word(text, |word| {
+            let key = self.hasher.hash_one(word);
+            let hash = match self.by_word.get(&key) {
+                Some(hash) => *hash,
+                None => self.add(key, word),
+            };
+            if let Some(hash) = hash {
+                emit(hash);
+            }
+        });
+    }
+
+    fn add(&mut self, key: u64, word: &str) -> Option<u64> {
+        let hash = self.analyzer.term(word).map(|term| self.hasher.hash_one(&*term));
+        if self.by_word.len() < MAX_CACHED_WORDS {
+            self.by_word.insert(key, hash);
+        }
+        hash
+    }
+}
+
+/// Calls `emit` with each word of `text`, in order, and with each pair of adjacent characters of text without spaces.
+fn for_each_word(text: &str, mut emit: impl FnMut(&str)) {
+    let text = if text.is_ascii() { Cow::Borrowed(text) } else { text.nfkc().collect() };
+    let mut words = Words { text: &text, rest: 0 };
+    while let Some((word, kind)) = words.next_word() {
+        if kind == CharKind::Unspaced {
+            for_each_pair(word, &mut emit);
+        } else {
+            emit(word);
         }
     }
 }
@@ -153,6 +208,23 @@ fn is_unspaced(char: char) -> bool {
         | '\u{3040}'..='\u{30ff}' | '\u{31f0}'..='\u{31ff}' | '\u{3400}'..='\u{4dbf}'
         | '\u{4e00}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}')
         && (char.is_alphabetic() || is_combining_mark(char))
+}
+
+impl Hasher for TermHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        // Never called: the keys are of type u64. It is a valid hasher nevertheless.
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 #[cfg(test)]

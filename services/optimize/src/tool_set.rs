@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use crate::document::Document;
 use crate::index::Index;
-use crate::interner::Interned;
+use crate::interner::InternedValue;
 use crate::set_data::{SetData, stored};
 
 /// Number of bytes that count as a token.
@@ -20,7 +20,7 @@ const HIDDEN: u32 = u32::MAX;
 /// [`View`]s exists. Clones are the same set.
 #[derive(Clone)]
 pub struct ToolSet {
-    data: Arc<Interned<SetData>>,
+    data: Arc<InternedValue<SetData>>,
     index: Index,
 }
 
@@ -54,7 +54,7 @@ pub struct PositionError {
 // === impl ToolSet ===
 
 impl ToolSet {
-    pub(crate) fn new(data: Arc<Interned<SetData>>, index: Index) -> Self {
+    pub(crate) fn new(data: Arc<InternedValue<SetData>>, index: Index) -> Self {
         Self { data, index }
     }
 
@@ -100,7 +100,7 @@ impl ToolSet {
         Ok(self.new_view(positions.into(), Some(places)))
     }
 
-    pub(crate) fn data(&self) -> &Arc<Interned<SetData>> {
+    pub(crate) fn data(&self) -> &Arc<InternedValue<SetData>> {
         &self.data
     }
 

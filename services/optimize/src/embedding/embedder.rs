@@ -1,33 +1,23 @@
 //! Vectors of queries and sets, from caches or from the service.
 
-use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
-use http::StatusCode;
-use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
-use vmcp_core::{Clock, Fingerprint, SingleFlight, lock};
+use vmcp_core::{Clock, Fingerprint, lock};
 
-use super::model::{Model, SetVectors};
-use super::service::Batch;
+use super::model::SetVectors;
+use super::shared::{MAX_PENDING_QUERIES, Shared};
 use super::vector::Vector;
-use super::worker::{self, Job};
+use super::worker::Job;
 use super::{EmbeddingError, EmbeddingService};
-use crate::document::truncated;
-use crate::interner::Interned;
+use crate::interner::InternedValue;
 use crate::set_data::SetData;
 use crate::tool_set::ToolSet;
 
 /// Time that a search waits for embeddings before it answers by keywords.
 const SEARCH_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Time after which a query checks that the service still serves the same model.
-const CONFIRM_INTERVAL: Duration = Duration::from_secs(10);
-
-/// Maximum number of queries whose embeddings are awaited, by searches or after them.
-const MAX_PENDING_QUERIES: usize = 256;
 
 /// Maximum number of sets that wait for their embeddings.
 const MAX_JOBS: usize = 1024;
@@ -37,26 +27,7 @@ const MAX_JOBS: usize = 1024;
 /// A task embeds the tools of each set that is searched, in batches. While the service is away or responds with errors,
 /// searches use keywords only, and the task tries again after 1 s to 1 min. Clones share everything.
 #[derive(Clone)]
-pub struct Embedder(Arc<Inner>);
-
-pub(super) struct Inner {
-    pub(super) service: EmbeddingService,
-    pub(super) clock: Clock,
-    pub(super) state: Mutex<State>,
-    /// Notified after each change of the state.
-    pub(super) changed: Notify,
-    queries: SingleFlight<(u64, Fingerprint), Result<Vector, Arc<EmbeddingError>>>,
-    pending_queries: Arc<Semaphore>,
-}
-
-#[derive(Default)]
-pub(super) struct State {
-    pub(super) model: Option<Arc<Model>>,
-    /// Error for which searches do not use the service, until the worker has reached it again.
-    pub(super) outage: Option<Arc<EmbeddingError>>,
-    pub(super) jobs: VecDeque<Job>,
-    pub(super) has_worker: bool,
-}
+pub struct Embedder(Arc<Shared>);
 
 /// State of an [`Embedder`], for status and gauges.
 #[derive(Clone, Debug, Default)]
@@ -95,14 +66,7 @@ impl Embedder {
     /// [`prepare`](Self::prepare).
     #[must_use]
     pub fn new(service: EmbeddingService, clock: Clock) -> Self {
-        Self(Arc::new(Inner {
-            service,
-            clock,
-            state: Mutex::default(),
-            changed: Notify::new(),
-            queries: SingleFlight::new(),
-            pending_queries: Arc::new(Semaphore::new(MAX_PENDING_QUERIES)),
-        }))
+        Self(Arc::new(Shared::new(service, clock)))
     }
 
     /// Starts to embed the tools of a set, so that its first search need not wait. Requires a tokio runtime.
@@ -150,7 +114,7 @@ impl Embedder {
 
     async fn set_vectors(
         &self,
-        set: &Arc<Interned<SetData>>,
+        set: &Arc<InternedValue<SetData>>,
         deadline: Instant,
     ) -> Result<Arc<SetVectors>, FallbackReason> {
         if let Some(ready) = self.ready_vectors(set) {
@@ -167,7 +131,7 @@ impl Embedder {
         text: &str,
         deadline: Instant,
     ) -> Result<(Vector, u64), FallbackReason> {
-        self.ensure_worker();
+        Shared::ensure_worker(&self.0);
         let model = || lock(&self.0.state).model.clone();
         let model = self.wait_until(deadline, model).await?.ok_or(FallbackReason::Slow)?;
         let key = Fingerprint::of(text);
@@ -176,11 +140,11 @@ impl Embedder {
         }
         let permits = Arc::clone(&self.0.pending_queries);
         let permit = permits.try_acquire_owned().map_err(|_| FallbackReason::Busy)?;
-        let (inner, generation, text) = (Arc::clone(&self.0), model.generation(), text.to_owned());
+        let (shared, generation, text) = (Arc::clone(&self.0), model.generation(), text.to_owned());
         // A task of its own: it outlives this search, and puts the vector into the cache.
         let task = tokio::spawn(async move {
-            let fetch = || Arc::clone(&inner).embed_query(model, text);
-            let result = inner.queries.join((generation, key), fetch).await;
+            let fetch = || Arc::clone(&shared).embed_query(model, text);
+            let result = shared.queries.join((generation, key), fetch).await;
             drop(permit);
             result
         });
@@ -213,7 +177,7 @@ impl Embedder {
             changed.as_mut().enable();
             let outage = lock(&self.0.state).outage.clone();
             if let Some(error) = outage {
-                self.ensure_worker();
+                Shared::ensure_worker(&self.0);
                 return Err(FallbackReason::Unavailable(error));
             }
             if let Some(ready) = ready() {
@@ -226,7 +190,7 @@ impl Embedder {
     }
 
     /// Adds a set to those that wait for their embeddings, and returns the time since which it waits.
-    fn enqueue(&self, set: &Arc<Interned<SetData>>) -> Instant {
+    fn enqueue(&self, set: &Arc<InternedValue<SetData>>) -> Instant {
         let since = {
             let mut state = lock(&self.0.state);
             let found = state.jobs.iter().find(|job| job.is_of(set)).map(Job::since);
@@ -239,116 +203,8 @@ impl Embedder {
                 now
             })
         };
-        self.ensure_worker();
+        Shared::ensure_worker(&self.0);
         since
-    }
-
-    /// Starts the worker if there is work for it and none runs.
-    fn ensure_worker(&self) {
-        Inner::ensure_worker(&self.0);
-    }
-}
-
-impl Inner {
-    pub(super) fn ensure_worker(this: &Arc<Self>) {
-        let mut state = lock(&this.state);
-        if !state.has_worker && state.has_work() {
-            state.has_worker = true;
-            drop(state);
-            tokio::spawn(worker::run(Arc::downgrade(this)));
-        }
-    }
-
-    /// Embeds a query. An error is an outage for all searches, until the worker has reached the service again.
-    async fn embed_query(
-        self: Arc<Self>,
-        model: Arc<Model>,
-        text: String,
-    ) -> Result<Vector, Arc<EmbeddingError>> {
-        match self.request_query(&model, &text).await {
-            Ok(vector) => {
-                model.insert_query(Fingerprint::of(&*text), vector.clone());
-                Ok(vector)
-            }
-            Err(error) => {
-                let error = self.record_outage(error);
-                Self::ensure_worker(&self);
-                Err(error)
-            }
-        }
-    }
-
-    async fn request_query(&self, model: &Model, text: &str) -> Result<Vector, EmbeddingError> {
-        let texts = [text.to_owned()];
-        let embed = self.embed(model, &texts);
-        let confirm = async {
-            if model.confirmed_at().elapsed() < CONFIRM_INTERVAL {
-                return Ok(());
-            }
-            self.confirm(model).await
-        };
-        let (batch, confirmed) = futures_util::future::join(embed, confirm).await;
-        let mut batch = batch?;
-        confirmed?;
-        model.check(&batch)?;
-        batch.vectors.pop().ok_or_else(|| EmbeddingError::Malformed("no vector".to_owned()))
-    }
-
-    /// Requests embeddings. Where the service rejects a text, probably because it is longer than the model reads and the
-    /// service does not cut it, tries half of the length, for this and later requests.
-    pub(super) async fn embed(
-        &self,
-        model: &Model,
-        texts: &[String],
-    ) -> Result<Batch, EmbeddingError> {
-        loop {
-            let max = model.max_text();
-            let cut: Vec<_> = texts.iter().map(|text| truncated(text, max)).collect();
-            match self.service.embed(&model.info, &cut).await {
-                Err(EmbeddingError::Status(status))
-                    if is_rejected_text(status) && model.halve_max_text(max) => {}
-                result => return result,
-            }
-        }
-    }
-
-    /// Checks that the service still serves `model`.
-    pub(super) async fn confirm(&self, model: &Model) -> Result<(), EmbeddingError> {
-        if self.service.model().await? != model.info {
-            return Err(EmbeddingError::ModelChanged);
-        }
-        model.confirm();
-        Ok(())
-    }
-
-    /// Records that the service is of no use until the worker has reached it again.
-    pub(super) fn record_outage(&self, error: EmbeddingError) -> Arc<EmbeddingError> {
-        let error = Arc::new(error);
-        let is_new = {
-            let mut state = lock(&self.state);
-            state.outage.replace(Arc::clone(&error)).is_none()
-        };
-        if is_new {
-            let error: &dyn std::error::Error = &*error;
-            tracing::warn!(error, host = self.service.host(), "embedding_service_unavailable");
-        }
-        self.changed.notify_waiters();
-        error
-    }
-}
-
-/// Returns `true` for a status that says that the request was read and a text is not acceptable.
-fn is_rejected_text(status: StatusCode) -> bool {
-    matches!(
-        status,
-        StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE | StatusCode::UNPROCESSABLE_ENTITY
-    )
-}
-
-impl State {
-    /// Returns `true` if there is something that the worker has to do.
-    pub(super) fn has_work(&self) -> bool {
-        self.model.is_none() || self.outage.is_some() || !self.jobs.is_empty()
     }
 }
 
@@ -357,6 +213,3 @@ impl fmt::Debug for Embedder {
         f.debug_struct("Embedder").field("status", &self.status()).finish()
     }
 }
-
-/// Weak reference of the worker.
-pub(super) type WeakInner = Weak<Inner>;

@@ -47,7 +47,10 @@ struct Embedding {
 /// The body is not JSON of the form `T`.
 pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, EmbeddingError> {
     serde_json::from_slice(body).map_err(|error| {
-        EmbeddingError::Malformed(format!("something else than documented ({error})"))
+        // Without the parser's message, which may quote the body.
+        let (line, column) = (error.line(), error.column());
+        let found = format!("a body of another form (line {line}, column {column})");
+        EmbeddingError::Malformed(found)
     })
 }
 

@@ -7,10 +7,10 @@ use tokio::time::Instant;
 use vmcp_core::{Fingerprint, lock};
 
 use super::EmbeddingError;
-use super::embedder::{Inner, WeakInner};
 use super::model::{Model, SetVectors};
+use super::shared::Shared;
 use super::vector::Vector;
-use crate::interner::Interned;
+use crate::interner::InternedValue;
 use crate::set_data::SetData;
 
 /// Pause after the first failure. It doubles with each further one.
@@ -24,7 +24,7 @@ const PROBE: &str = "tool";
 
 /// Set whose tools are being embedded.
 pub(super) struct Job {
-    set: Weak<Interned<SetData>>,
+    set: Weak<InternedValue<SetData>>,
     since: Instant,
     progress: Progress,
 }
@@ -40,11 +40,11 @@ struct Progress {
 type MissingTexts = (Vec<(usize, Fingerprint)>, Vec<String>);
 
 impl Job {
-    pub(super) fn new(set: &Arc<Interned<SetData>>, since: Instant) -> Self {
+    pub(super) fn new(set: &Arc<InternedValue<SetData>>, since: Instant) -> Self {
         Self { set: Arc::downgrade(set), since, progress: Progress::default() }
     }
 
-    pub(super) fn is_of(&self, set: &Arc<Interned<SetData>>) -> bool {
+    pub(super) fn is_of(&self, set: &Arc<InternedValue<SetData>>) -> bool {
         std::ptr::eq(self.set.as_ptr(), Arc::as_ptr(set))
     }
 
@@ -53,18 +53,28 @@ impl Job {
     }
 }
 
+/// Guard that lets another worker start if this one does not end by itself: its runtime shut down, or it panicked.
+struct WorkerGuard {
+    embedder: Weak<Shared>,
+    is_done: bool,
+}
+
 /// Runs until there is nothing to do, or the embedder is gone.
-pub(super) async fn run(embedder: WeakInner) {
+pub(super) async fn run(embedder: Weak<Shared>) {
+    let mut guard = WorkerGuard { embedder: Weak::clone(&embedder), is_done: false };
     let mut backoff = MIN_BACKOFF;
     loop {
         // Held for one step only, so that the embedder's owner can drop it.
-        let Some(inner) = embedder.upgrade() else { return };
-        match inner.step().await {
+        let Some(shared) = embedder.upgrade() else { return };
+        match shared.step().await {
             Ok(true) => backoff = MIN_BACKOFF,
-            Ok(false) => return,
+            Ok(false) => {
+                guard.is_done = true;
+                return;
+            }
             Err(error) => {
-                inner.record_outage(error);
-                drop(inner);
+                shared.record_outage(error);
+                drop(shared);
                 tokio::time::sleep(backoff).await;
                 backoff = (backoff * 2).min(MAX_BACKOFF);
             }
@@ -72,7 +82,16 @@ pub(super) async fn run(embedder: WeakInner) {
     }
 }
 
-impl Inner {
+impl Drop for WorkerGuard {
+    fn drop(&mut self) {
+        // A worker that is done said so under the lock when it found nothing to do; another may run by now.
+        if let (false, Some(shared)) = (self.is_done, self.embedder.upgrade()) {
+            lock(&shared.state).has_worker = false;
+        }
+    }
+}
+
+impl Shared {
     /// Sends the next request or two. Returns `false` if there is nothing to do; the worker then ends.
     async fn step(&self) -> Result<bool, EmbeddingError> {
         let (model, has_outage) = {
@@ -126,7 +145,7 @@ impl Inner {
 
     /// Takes the progress of the next job whose set still exists. The job itself stays where searches find the time since
     /// which it waits. Without a job, the worker ends: a later one starts another.
-    fn next_job(&self) -> Option<(Progress, Arc<Interned<SetData>>)> {
+    fn next_job(&self) -> Option<(Progress, Arc<InternedValue<SetData>>)> {
         let mut state = lock(&self.state);
         while let Some(job) = state.jobs.front_mut() {
             if let Some(set) = job.set.upgrade() {

@@ -53,15 +53,15 @@ pub enum ArgumentError {
         name: &'static str,
     },
     /// An argument is written in other letter case, or so that some parsers take it for another one.
-    #[error("there is no argument {found:?}; write {expected}")]
+    #[error("unknown argument {found:?}; write {expected}")]
     Misspelled {
         /// Name as it was written.
         found: String,
         /// Name of the argument.
         expected: &'static str,
     },
-    /// There is no such argument.
-    #[error("there is no argument {found:?}; {tool} has {expected}")]
+    /// The tool has no argument of that name.
+    #[error("unknown argument {found:?}; {tool} has {expected}")]
     Unknown {
         /// Name as it was written.
         found: String,
@@ -221,7 +221,7 @@ mod tests {
             (r#"{"tool_description":5}"#, "tool_description must be a string"),
             (
                 r#"{"Tool_Description":"a"}"#,
-                r#"no argument "Tool_Description"; write tool_description"#,
+                r#"unknown argument "Tool_Description"; write tool_description"#,
             ),
             (r#"{"tool_description":"a","tool_description":"b"}"#, "tool_description occurs twice"),
             (r#"{"tool_description":"a","tool_d\u0065scription":"b"}"#, "occurs twice"),

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use vmcp_wire::{Span, Splice, find_span, write_json_string};
 
 use crate::embedding::FallbackReason;
-use crate::search::{Found, SearchMode};
+use crate::search::{SearchMode, SearchResult};
 use crate::tool_set::{View, token_count};
 
 /// Key of a tool's score in its `_meta`.
@@ -25,7 +25,7 @@ pub const MAX_DEFINITIONS_SIZE: usize = 1024 * 1024;
 ///
 /// A token is four bytes of a definition, counted for each definition apart.
 #[must_use]
-pub fn find_tool_result(view: &View, found: &Found) -> Bytes {
+pub fn find_tool_result(view: &View, found: &SearchResult) -> Bytes {
     let content = content(view, found);
     let text = String::from_utf8_lossy(&content);
     let mut result = Vec::with_capacity(content.len() * 5 / 2 + 64);
@@ -37,7 +37,7 @@ pub fn find_tool_result(view: &View, found: &Found) -> Bytes {
     result.into()
 }
 
-fn content(view: &View, found: &Found) -> Vec<u8> {
+fn content(view: &View, found: &SearchResult) -> Vec<u8> {
     let mut content = br#"{"tools":["#.to_vec();
     let (mut returned, mut omitted) = (0, 0);
     let mut separator: &[u8] = b"";
@@ -124,7 +124,7 @@ mod tests {
 
     use super::*;
     use crate::embedding::EmbeddingError;
-    use crate::fusion::FoundTool;
+    use crate::fusion::ToolMatch;
     use crate::index::{Index, ToolDefinition};
 
     fn view(definitions: &[&str]) -> View {
@@ -136,13 +136,13 @@ mod tests {
         Index::new().insert(&tools).unwrap().view_of_all()
     }
 
-    fn found(places: &[usize], mode: SearchMode) -> Found {
+    fn found(places: &[usize], mode: SearchMode) -> SearchResult {
         let tool =
-            |place: &usize| FoundTool { place: *place, score: 0.5, keyword: None, semantic: None };
-        Found { tools: places.iter().map(tool).collect(), mode }
+            |place: &usize| ToolMatch { place: *place, score: 0.5, keyword: None, semantic: None };
+        SearchResult { tools: places.iter().map(tool).collect(), mode }
     }
 
-    fn structured(view: &View, found: &Found) -> Value {
+    fn structured(view: &View, found: &SearchResult) -> Value {
         let result: Value = serde_json::from_slice(&find_tool_result(view, found)).unwrap();
         let text = result["content"][0]["text"].as_str().unwrap();
         assert_eq!(serde_json::from_str::<Value>(text).unwrap(), result["structuredContent"]);

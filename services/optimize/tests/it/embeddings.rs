@@ -7,8 +7,8 @@ use tokio::time::{Instant, sleep};
 use url::Url;
 use vmcp_core::Body;
 use vmcp_optimize::{
-    Embedder, EmbeddingError, EmbeddingService, FallbackReason, Found, Index, Query, SearchMode,
-    SearchOptions, ToolSearch, ToolSet,
+    Embedder, EmbeddingError, EmbeddingService, FallbackReason, Index, Query, SearchMode,
+    SearchOptions, SearchResult, ToolSearch, ToolSet,
 };
 
 use super::fake_service::FakeService;
@@ -23,18 +23,18 @@ fn search_with(embedder: &Embedder, ratio: f32) -> ToolSearch {
     ToolSearch::new(options).embedder(embedder.clone())
 }
 
-async fn search(embedder: &Embedder, set: &ToolSet, query: &str) -> Found {
+async fn search(embedder: &Embedder, set: &ToolSet, query: &str) -> SearchResult {
     search_with(embedder, 0.5).search(&set.view_of_all(), &Query::new(query)).await
 }
 
-fn error(found: &Found) -> Option<&EmbeddingError> {
+fn error(found: &SearchResult) -> Option<&EmbeddingError> {
     match &found.mode {
         SearchMode::Keyword(Some(FallbackReason::Unavailable(error))) => Some(error),
         _ => None,
     }
 }
 
-fn is_hybrid(found: &Found) -> bool {
+fn is_hybrid(found: &SearchResult) -> bool {
     matches!(found.mode, SearchMode::Hybrid)
 }
 
@@ -105,8 +105,8 @@ async fn useless_responses_lead_to_keywords() {
     for (status, body, expected) in [
         (500, "", "status 500"),
         (404, "", "status 404"),
-        (200, "<html>Welcome</html>", "something else"),
-        (200, "{}", "something else"),
+        (200, "<html>Welcome</html>", "another form"),
+        (200, "{}", "another form"),
         (200, &huge, "more than"),
     ] {
         let (service, set) = (FakeService::new(), set());
@@ -250,6 +250,20 @@ async fn speaks_openai_below_v1() {
     assert!(matches!(error(&found), Some(EmbeddingError::AmbiguousModel(2))));
 }
 
+#[test]
+fn worker_starts_again_in_another_runtime() {
+    let runtime = || {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder.enable_time().start_paused(true).build().unwrap()
+    };
+    let (service, set) = (FakeService::new(), set());
+    let embedder = service.embedder();
+    service.set(|state| state.delay = Duration::from_secs(5));
+    assert!(!is_hybrid(&runtime().block_on(search(&embedder, &set, "rain"))));
+    service.set(|state| state.delay = Duration::ZERO);
+    assert!(is_hybrid(&runtime().block_on(search(&embedder, &set, "rain"))));
+}
+
 #[tokio::test(start_paused = true)]
 async fn concurrent_queries_are_bounded() {
     let (service, set) = (FakeService::new(), set());
@@ -269,6 +283,28 @@ async fn concurrent_queries_are_bounded() {
     assert_eq!(embedder.status().pending_queries, 256);
     sleep(Duration::from_secs(10)).await;
     assert_eq!(embedder.status().pending_queries, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn caches_and_queues_are_bounded() {
+    let (service, index) = (FakeService::new(), Index::new());
+    let embedder = service.embedder();
+    let set = index.insert(&tools()).unwrap();
+    for number in 0..1500 {
+        let found = search(&embedder, &set, &format!("rain {number}")).await;
+        assert!(is_hybrid(&found), "{:?}", found.mode);
+    }
+    assert!((900..=1024).contains(&embedder.status().query_vectors));
+    service.set(|state| state.delay = Duration::from_secs(20));
+    let sets: Vec<_> = (0..1100)
+        .map(|number| index.insert(&[tool("s", &format!("t{number}"), "")]).unwrap())
+        .collect();
+    sets.iter().for_each(|set| embedder.prepare(set));
+    assert_eq!(embedder.status().pending_sets, 1024);
+    // Sets that are gone do not wait.
+    drop(sets);
+    sleep(Duration::from_mins(2)).await;
+    assert_eq!((embedder.status().pending_sets, index.counts().sets), (0, 1));
 }
 
 #[test]

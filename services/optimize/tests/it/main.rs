@@ -8,7 +8,7 @@ mod lifetimes;
 mod retrieval;
 mod views;
 
-use vmcp_optimize::{FoundTool, Query, SearchOptions, ToolDefinition, ToolSearch, View};
+use vmcp_optimize::{Query, SearchOptions, ToolDefinition, ToolMatch, ToolSearch, View};
 
 /// Returns a tool.
 fn tool(server: &str, name: &str, description: &str) -> ToolDefinition {
@@ -28,11 +28,11 @@ fn tools() -> Vec<ToolDefinition> {
 }
 
 /// Searches by keywords.
-async fn search(view: &View, query: &str) -> Vec<FoundTool> {
+async fn search(view: &View, query: &str) -> Vec<ToolMatch> {
     ToolSearch::new(SearchOptions::default()).search(view, &Query::new(query)).await.tools
 }
 
 /// Returns the names of found tools, best first.
-fn names<'a>(view: &'a View, found: &[FoundTool]) -> Vec<&'a str> {
+fn names<'a>(view: &'a View, found: &[ToolMatch]) -> Vec<&'a str> {
     found.iter().map(|tool| view.name(tool.place).unwrap()).collect()
 }

@@ -1,7 +1,7 @@
 //! Searches of what a caller may see.
 
 use proptest::prelude::*;
-use vmcp_optimize::{FoundTool, Index, Query, SearchOptions, ToolDefinition, ToolSearch, View};
+use vmcp_optimize::{Index, Query, SearchOptions, ToolDefinition, ToolMatch, ToolSearch, View};
 
 use super::{names, search, tool, tools};
 
@@ -81,7 +81,7 @@ fn rejects_positions_outside_the_set() {
 }
 
 /// Searches by all kinds of keywords, also those of hidden tools.
-fn found(view: &View, query: &str) -> Vec<FoundTool> {
+fn found(view: &View, query: &str) -> Vec<ToolMatch> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(search(view, query))
 }
@@ -95,6 +95,9 @@ fn catalogs() -> impl Strategy<Value = Vec<ToolDefinition>> {
 }
 
 proptest! {
+    // Each case indexes up to 180 tools.
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     #[test]
     fn view_equals_index_of_its_tools(
         tools in catalogs(),
