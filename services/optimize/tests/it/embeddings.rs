@@ -299,7 +299,9 @@ async fn caches_and_queues_are_bounded() {
     let sets: Vec<_> = (0..1100)
         .map(|number| index.insert(&[tool("s", &format!("t{number}"), "")]).unwrap())
         .collect();
-    sets.iter().for_each(|set| embedder.prepare(set));
+    for set in &sets {
+        embedder.prepare(set);
+    }
     assert_eq!(embedder.status().pending_sets, 1024);
     // Sets that are gone do not wait.
     drop(sets);
