@@ -28,9 +28,11 @@ pub const MAX_ANSWER_BYTES: usize = 1024 * 1024;
 pub const MAX_STEP_OUTPUT_BYTES: usize = 1024 * 1024;
 /// Maximum size of the output of a `forEach` step, in bytes of JSON.
 pub const MAX_LOOP_OUTPUT_BYTES: usize = 10 * 1024 * 1024;
+/// Maximum size of the output of a run, in bytes of JSON.
+pub const MAX_RUN_OUTPUT_BYTES: usize = 10 * 1024 * 1024;
 /// Maximum nesting of the output of a step.
 pub const MAX_OUTPUT_DEPTH: usize = 64;
-/// Maximum size of a rendered text, in bytes.
+/// Maximum size of a rendered text, and of all texts of a call, in bytes.
 pub const MAX_TEXT_BYTES: usize = 10 * 1024 * 1024;
 
 /// Returns the nesting of a value: 1 for a scalar, one more for each object or array around it.

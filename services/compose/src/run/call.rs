@@ -13,6 +13,7 @@ use super::progress::Results;
 use super::scope::Item;
 use super::{content, retry};
 use crate::coerce;
+use crate::limits::MAX_TEXT_BYTES;
 use crate::plan::{Argument, PlannedCall};
 use crate::{
     CallError, CallErrorKind, Change, RunError, RunErrorKind, RunEvent, StepIdentity, ToolCall,
@@ -60,7 +61,7 @@ where
         let schema = tool.as_ref().and_then(|tool| tool.input_schema.as_deref());
         let properties = schema.and_then(|schema| schema.get("properties"));
         let scope = self.scope();
-        let mut arguments = Map::new();
+        let (mut arguments, mut bytes) = (Map::new(), 0_usize);
         for (name, argument) in &call.arguments {
             let value = match argument {
                 Argument::Fixed(value) => value.clone(),
@@ -68,6 +69,11 @@ where
                     let text = scope.render(expression, results, item).map_err(|error| {
                         format!("failed to render argument \"{name}\": {error}")
                     })?;
+                    bytes += text.len();
+                    if bytes > MAX_TEXT_BYTES {
+                        let limit = MAX_TEXT_BYTES / 1024 / 1024;
+                        return Err(format!("the arguments are larger than {limit} MiB"));
+                    }
                     coerce::argument(text, properties.and_then(|all| all.get(name)))
                 }
             };
@@ -84,6 +90,10 @@ where
     ) -> Result<ToolOutcome, StepFailure> {
         let attempts = site.call.retry.map_or(1, |retry| retry.count.saturating_add(1));
         let (mut failures, mut arguments) = (0, arguments);
+        if Instant::now() >= site.deadline {
+            // A step that is resumed too late sends nothing: a timeout polls its future first.
+            return Err(self.fail(site, AttemptFailure::timeout(site.timeout)));
+        }
         loop {
             let attempt = site.attempts + failures + 1;
             let (now, later) = if failures + 1 < attempts {
@@ -168,12 +178,7 @@ where
                 is_retryable: error.kind().is_retryable(),
                 error: Some(error),
             }),
-            Err(_) => Err(AttemptFailure {
-                kind: RunErrorKind::StepFailed,
-                message: format!("no result within the step's timeout of {:?}", site.timeout),
-                is_retryable: false,
-                error: None,
-            }),
+            Err(_) => Err(AttemptFailure::timeout(site.timeout)),
         }
     }
 
@@ -184,5 +189,16 @@ where
         let message = format!("step \"{step}\": tool {} {verb}: {message}", site.call.tool);
         let error = error.and_then(CallError::into_source);
         StepFailure::Step(RunError::new(kind, message).at_step(step).with_source(error))
+    }
+}
+
+impl AttemptFailure {
+    fn timeout(timeout: Duration) -> Self {
+        Self {
+            kind: RunErrorKind::StepFailed,
+            message: format!("no result within the step's timeout of {timeout:?}"),
+            is_retryable: false,
+            error: None,
+        }
     }
 }

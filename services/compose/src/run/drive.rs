@@ -215,6 +215,20 @@ where
         failure.map_or(Ok(()), Err)
     }
 
+    /// Reports the steps that a failed run cancels.
+    pub(super) fn report_cancelled(&self, progress: &Progress) {
+        for step in progress.active.iter() {
+            self.observe(&RunEvent::StepFinished {
+                step: &self.plan.steps[step].id,
+                status: StepStatus::Cancelled,
+                error: None,
+                duration: progress.started.get(&step).map_or(Duration::ZERO, Instant::elapsed),
+                done: progress.done.len(),
+                steps: self.plan.steps.len(),
+            });
+        }
+    }
+
     /// Reports once that each running step waits for the user.
     fn report_waiting(&self, progress: &Progress, reported: &mut usize) {
         let count = progress.asking.len();

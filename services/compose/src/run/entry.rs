@@ -77,7 +77,8 @@ where
             Ok(record) => record,
             Err(error) => return Outcome::Failed(store_error(error)),
         };
-        let step = match decide(workflow, &seen, answers.as_ref()) {
+        let now = context.clock.now().into();
+        let step = match decide(workflow, &seen, answers.as_ref(), now) {
             Ok(step) => step,
             Err(outcome) => return outcome,
         };
@@ -116,6 +117,7 @@ fn decide(
     workflow: &Workflow,
     record: &RunRecord,
     answers: Option<&RoundAnswers>,
+    now: Timestamp,
 ) -> Result<Continuation, Outcome> {
     let is_changed = record.definition != workflow.definition();
     if let Some(RoundAnswers { round, answers }) = answers {
@@ -136,6 +138,9 @@ fn decide(
             },
             None if record.is_finished() => {}
             None if is_changed => return Ok(Continuation::End),
+            None if answers.is_empty() && recorded.questions.iter().all(|q| now < q.expires_at) => {
+                return Err(input_required(workflow, record, *round, recorded));
+            }
             None => {
                 let answers = check_answers(workflow, record, recorded, answers)?;
                 return Ok(Continuation::Answer { round: *round, digest, answers });
@@ -286,23 +291,37 @@ where
         let (done, steps) = (progress.done.len(), self.plan.steps.len());
         let workflow = &self.plan.name;
         self.observe(&RunEvent::RunStarted { run: self.run, workflow, done, steps });
-        let driven = timeout_at(self.deadline, self.drive(&mut progress, answers)).await;
+        let driven = self.drive_until_deadline(&mut progress, answers).await;
         let changes = std::mem::take(&mut progress.changes);
         let result = match driven {
-            Ok(Ok(Driven::Waiting(questions))) => return self.suspend(changes, questions).await,
-            Ok(Ok(Driven::Done)) => output::construct(&self.scope(), &progress.results),
-            Ok(Err(error)) => Err(error),
-            Err(_) => {
-                let (name, timeout) = (&self.plan.name, self.plan.timeout);
-                let message =
-                    format!("workflow {name} is not done within its timeout of {timeout:?}");
-                Err(RunError::new(RunErrorKind::TimedOut, message))
+            Ok(Driven::Waiting(questions)) => return self.suspend(changes, questions).await,
+            Ok(Driven::Done) => output::construct(&self.scope(), &progress.results),
+            Err(error) => {
+                self.report_cancelled(&progress);
+                Err(error)
             }
         };
         match self.end(result, changes).await {
             Ok(output) => Outcome::Completed(RunOutput::new(output)),
             Err(error) => Outcome::Failed(error),
         }
+    }
+
+    async fn drive_until_deadline(
+        &self,
+        progress: &mut Progress,
+        answers: BTreeMap<usize, Answer>,
+    ) -> Result<Driven, RunError> {
+        // A run that is resumed too late sends nothing: a timeout polls its future first.
+        if Instant::now() < self.deadline {
+            let driven = timeout_at(self.deadline, self.drive(progress, answers)).await;
+            if let Ok(driven) = driven {
+                return driven;
+            }
+        }
+        let (name, timeout) = (&self.plan.name, self.plan.timeout);
+        let message = format!("workflow {name} is not done within its timeout of {timeout:?}");
+        Err(RunError::new(RunErrorKind::TimedOut, message))
     }
 
     /// Stores the questions and gives the run back.

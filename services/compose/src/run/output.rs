@@ -8,7 +8,7 @@ use vmcp_config::composite::OutputType;
 use super::progress::Results;
 use super::scope::Scope;
 use crate::coerce::{self, NO_VALUE};
-use crate::limits::shorten;
+use crate::limits::{MAX_RUN_OUTPUT_BYTES, shorten, size};
 use crate::plan::{PlannedOutput, PlannedProperty, PropertySource};
 use crate::{RunError, RunErrorKind, StepStatus};
 
@@ -31,7 +31,13 @@ pub(super) fn construct(scope: &Scope<'_>, results: &Results) -> Result<Arc<Valu
         let message = format!("failed to construct the output: \"{name}\" has no value");
         return Err(RunError::new(RunErrorKind::OutputFailed, message));
     }
-    Ok(Arc::new(Value::Object(members)))
+    let output = Value::Object(members);
+    if size(&output) > MAX_RUN_OUTPUT_BYTES {
+        let limit = MAX_RUN_OUTPUT_BYTES / 1024 / 1024;
+        let message = format!("failed to construct the output: it is larger than {limit} MiB");
+        return Err(RunError::new(RunErrorKind::OutputFailed, message));
+    }
+    Ok(Arc::new(output))
 }
 
 fn construct_all(

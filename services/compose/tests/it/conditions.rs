@@ -62,6 +62,8 @@ async fn failing_step_aborts_run() {
     assert_eq!(failed.to_string(), "step \"a\": tool w.fail failed: broken");
     assert_eq!(world.tools.steps(), ["a", "beside"]);
     assert_eq!(world.tools.running(), 0, "the call beside it is cancelled");
+    let events = world.events();
+    assert_eq!(events[3..], ["a failed 1/3", "beside cancelled 1/3", "run finished: false"]);
 }
 
 #[tokio::test(start_paused = true)]

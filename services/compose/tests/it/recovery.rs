@@ -123,6 +123,26 @@ async fn resumed_step_keeps_its_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn late_run_calls_nothing() {
+    let workflow = crate::support::compile(json!({"name": "t", "timeout": "1m", "steps": [
+        {"id": "a", "tool": "w.never", "timeout": "10s", "onError": {"action": "continue"}},
+        {"id": "b", "tool": "w.echo", "dependsOn": ["a"]},
+    ]}));
+    let world = World::new().knows("w.never", repeatable());
+    interrupt(&world, &workflow).await;
+    world.clock.advance(Duration::from_secs(10));
+    let next = next_process(&world);
+    output(next.resume(&workflow).await);
+    assert_eq!(next.tools.steps(), ["b"], "the time of step a is over");
+    let world = World::new().knows("w.never", repeatable());
+    interrupt(&world, &workflow).await;
+    world.clock.advance(Duration::from_mins(1));
+    let next = next_process(&world);
+    assert_eq!(error(next.resume(&workflow).await).kind(), RunErrorKind::TimedOut);
+    assert!(next.tools.calls().is_empty(), "the time of the workflow is over");
+}
+
+#[tokio::test(start_paused = true)]
 async fn skip_remaining_survives_interruption() {
     let user = User::new([("ask", Answer::Decline)]);
     let world = World::with_user(&user).knows("w.sleep", repeatable());

@@ -122,6 +122,19 @@ async fn unanswered_question_is_asked_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn round_without_answers_stays_open() {
+    let (world, workflow) = (World::suspending(), approvals());
+    questions(world.run(&workflow, json!({})).await);
+    for _ in 0..3 {
+        let same = questions(world.answer(&workflow, 0, &[]).await);
+        assert_eq!((same.round, messages(&same)), (0, vec!["A?", "B?"]));
+    }
+    world.clock.advance(Duration::from_mins(6));
+    let failed = error(world.answer(&workflow, 0, &[]).await);
+    assert_eq!(failed.to_string(), "step \"a\": the user did not answer in time");
+}
+
+#[tokio::test(start_paused = true)]
 async fn late_answer_is_a_timeout() {
     let (world, workflow) = (World::suspending(), approvals());
     let first = questions(world.run(&workflow, json!({})).await);
