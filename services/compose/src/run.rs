@@ -11,6 +11,7 @@ mod journal;
 mod output;
 mod progress;
 mod question;
+mod resumption;
 mod retry;
 mod scope;
 mod start;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 use tower::Service;
 
@@ -13,13 +13,11 @@ use super::failure::store_error;
 use super::journal::Journal;
 use super::output;
 use super::progress::Progress;
-use super::{
-    InputRequired, Outcome, ResumeRequest, RoundAnswers, RunContext, RunOutput, RunRequest,
-};
-use crate::plan::{Action, digest};
+use super::resumption::{Continuation, decide};
+use super::{InputRequired, Outcome, ResumeRequest, RunContext, RunOutput, RunRequest};
 use crate::{
-    Answer, CallError, Change, Question, RoundRecord, RunError, RunErrorKind, RunEvent, RunRecord,
-    RunResult, RunStatus, StoreError, Timestamp, ToolCall, ToolOutcome, Workflow,
+    Answer, CallError, Change, Question, RunError, RunErrorKind, RunEvent, RunRecord, RunResult,
+    RunStatus, StoreError, Timestamp, ToolCall, ToolOutcome, Workflow,
 };
 
 /// Runs a workflow. If the future is dropped, the calls in progress are cancelled, and the run is interrupted.
@@ -100,142 +98,6 @@ where
         }
         return restart(workflow, context, record, journal, step).await;
     }
-}
-
-/// Continuation of a leased run.
-enum Continuation {
-    /// Goes on, with answers to a round.
-    Answer { round: usize, digest: [u8; 32], answers: BTreeMap<usize, Answer> },
-    /// Goes on where it was interrupted.
-    Continue,
-    /// Ends: the definition is another one.
-    End,
-}
-
-/// Decides how a run continues, or returns its recorded outcome.
-fn decide(
-    workflow: &Workflow,
-    record: &RunRecord,
-    answers: Option<&RoundAnswers>,
-    now: Timestamp,
-) -> Result<Continuation, Outcome> {
-    let is_changed = record.definition != workflow.definition();
-    if let Some(RoundAnswers { round, answers }) = answers {
-        let Some(recorded) = record.rounds.get(*round) else {
-            let message = format!("the run has no round {round} of questions");
-            return Err(failed(RunErrorKind::UnknownRound, message));
-        };
-        let digest = digest_answers(answers);
-        match recorded.consumed_by {
-            Some(consumed) if consumed != digest => {
-                let message = format!("round {round} was answered differently before");
-                return Err(failed(RunErrorKind::RoundConflict, message));
-            }
-            Some(_) => match record.rounds.get(round + 1) {
-                Some(_) if is_changed => {}
-                Some(next) => return Err(input_required(workflow, record, round + 1, next)),
-                None => {}
-            },
-            None if record.is_finished() => {}
-            None if is_changed => return Ok(Continuation::End),
-            None if answers.is_empty() && recorded.questions.iter().all(|q| now < q.expires_at) => {
-                return Err(input_required(workflow, record, *round, recorded));
-            }
-            None => {
-                let answers = check_answers(workflow, record, recorded, answers)?;
-                return Ok(Continuation::Answer { round: *round, digest, answers });
-            }
-        }
-    }
-    if let Some(result) = &record.result {
-        return Err(recorded_outcome(result));
-    }
-    if is_changed {
-        return Ok(Continuation::End);
-    }
-    match record.open_round().and_then(|round| Some((round, record.rounds.get(round)?))) {
-        Some((round, open)) => Err(input_required(workflow, record, round, open)),
-        None => Ok(Continuation::Continue),
-    }
-}
-
-fn failed(kind: RunErrorKind, message: String) -> Outcome {
-    Outcome::Failed(RunError::new(kind, message))
-}
-
-fn recorded_outcome(result: &RunResult) -> Outcome {
-    match result {
-        RunResult::Completed(output) => Outcome::Completed(RunOutput::new(output.clone())),
-        RunResult::Failed(error) => Outcome::Failed(error.clone()),
-    }
-}
-
-/// Returns the questions of a round.
-fn input_required(
-    workflow: &Workflow,
-    record: &RunRecord,
-    round: usize,
-    recorded: &RoundRecord,
-) -> Outcome {
-    let questions = questions(workflow, record, recorded);
-    Outcome::InputRequired(InputRequired { run: record.id.clone(), round, questions })
-}
-
-fn questions(workflow: &Workflow, record: &RunRecord, round: &RoundRecord) -> Vec<Question> {
-    let plan = &*workflow.0;
-    let question = |recorded: &crate::RecordedQuestion| {
-        let step = plan.steps.get(recorded.step)?;
-        let Action::Elicit(planned) = &step.action else { return None };
-        Some(Question {
-            run: record.id.clone(),
-            step: step.id.clone(),
-            message: recorded.message.to_string(),
-            schema: planned.schema.clone(),
-            expires_at: recorded.expires_at.into(),
-        })
-    };
-    round.questions.iter().filter_map(question).collect()
-}
-
-/// Checks each answer against its question.
-fn check_answers(
-    workflow: &Workflow,
-    record: &RunRecord,
-    round: &RoundRecord,
-    answers: &[(Arc<str>, Answer)],
-) -> Result<BTreeMap<usize, Answer>, Outcome> {
-    let questions = questions(workflow, record, round);
-    let mut checked = BTreeMap::new();
-    for (step, answer) in answers {
-        let Some(question) = questions.iter().find(|question| question.step == *step) else {
-            let message = format!("step \"{step}\" has no open question");
-            return Err(Outcome::Failed(
-                RunError::new(RunErrorKind::InvalidAnswer, message).at_step(step),
-            ));
-        };
-        if let Answer::Accept(content) = answer
-            && let Err(error) = question.check(content)
-        {
-            let error = RunError::new(RunErrorKind::InvalidAnswer, error.to_string());
-            return Err(Outcome::Failed(error.at_step(step)));
-        }
-        if let Some(number) = workflow.0.steps.iter().position(|planned| planned.id == *step) {
-            checked.insert(number, answer.clone());
-        }
-    }
-    Ok(checked)
-}
-
-/// Returns the digest of answers: the same for each order of steps and members.
-fn digest_answers(answers: &[(Arc<str>, Answer)]) -> [u8; 32] {
-    let answer = |answer: &Answer| match answer {
-        Answer::Accept(content) => Value::Array(vec!["accept".into(), content.clone()]),
-        Answer::Decline => "decline".into(),
-        Answer::Cancel => "cancel".into(),
-        Answer::TimedOut => "timeout".into(),
-    };
-    let all = answers.iter().map(|(step, value)| (step.to_string(), answer(value)));
-    digest(&Value::Object(all.collect::<Map<_, _>>()))
 }
 
 /// Continues a leased run.
