@@ -50,6 +50,18 @@ pub enum EmbeddingError {
     AmbiguousModel(usize),
 }
 
+impl EmbeddingError {
+    /// Returns `true` if the service read the request, and a text is not acceptable.
+    pub(super) fn is_rejected_text(&self) -> bool {
+        const REJECTIONS: [StatusCode; 3] = [
+            StatusCode::BAD_REQUEST,
+            StatusCode::PAYLOAD_TOO_LARGE,
+            StatusCode::UNPROCESSABLE_ENTITY,
+        ];
+        matches!(self, Self::Status(status) if REJECTIONS.contains(status))
+    }
+}
+
 /// Error of an address that is not one of an embedding service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("embeddingService must be an http or https URL without user name, password and query")]

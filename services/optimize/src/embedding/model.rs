@@ -1,7 +1,7 @@
 //! What one model of an embedding service has embedded.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -10,16 +10,12 @@ use vmcp_core::{Cache, Clock, Fingerprint, lock};
 use super::EmbeddingError;
 use super::service::{Batch, ModelInfo};
 use super::vector::Vector;
-use crate::document::MAX_EMBEDDED_TEXT;
 
 /// Maximum size of the vectors of one model's cache, and of one set, in bytes.
 const MAX_VECTOR_BYTES: usize = 128 * 1024 * 1024;
 
 /// Maximum number of cached vectors of queries.
 const MAX_QUERIES: usize = 1024;
-
-/// Length to which texts are cut at least, in bytes, however often the service rejects them.
-const MIN_TEXT: usize = 256;
 
 /// Lifetime of a cached vector of a tool. A set keeps its vectors for as long as it exists.
 const TOOL_LIFETIME: Duration = Duration::from_hours(24);
@@ -36,8 +32,6 @@ pub(super) struct Model {
     generation: u64,
     /// Time at which the service was last seen to serve this model.
     confirmed_at: Mutex<Instant>,
-    /// Length to which texts are cut, in bytes. `Relaxed`: no other data depends on it.
-    max_text: AtomicUsize,
     tools: Cache<Fingerprint, Vector>,
     queries: Cache<Fingerprint, Vector>,
     clock: Clock,
@@ -61,7 +55,6 @@ impl Model {
             width,
             generation: GENERATIONS.fetch_add(1, Ordering::Relaxed),
             confirmed_at: Mutex::new(Instant::now()),
-            max_text: AtomicUsize::new(MAX_EMBEDDED_TEXT),
             tools: Cache::new(max_vectors(width)),
             queries: Cache::new(MAX_QUERIES),
             clock,
@@ -83,20 +76,6 @@ impl Model {
             Some(found) => Err(EmbeddingError::Width { expected: self.width, found }),
             None => Ok(()),
         }
-    }
-
-    /// Returns the length to which texts are cut, in bytes.
-    pub(super) fn max_text(&self) -> usize {
-        self.max_text.load(Ordering::Relaxed)
-    }
-
-    /// Halves that length, if it is still `current`. Returns `false` at the minimum.
-    pub(super) fn halve_max_text(&self, current: usize) -> bool {
-        let halved = (current / 2).max(MIN_TEXT);
-        // Another request may have halved it meanwhile; then that length is tried first.
-        let _ =
-            self.max_text.compare_exchange(current, halved, Ordering::Relaxed, Ordering::Relaxed);
-        self.max_text() < current
     }
 
     pub(super) fn confirm(&self) {

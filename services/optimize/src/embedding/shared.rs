@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use http::StatusCode;
 use tokio::sync::{Notify, Semaphore};
 use vmcp_core::{Clock, Fingerprint, SingleFlight, lock};
 
@@ -13,13 +12,16 @@ use super::service::Batch;
 use super::vector::Vector;
 use super::worker::{self, Job};
 use super::{EmbeddingError, EmbeddingService};
-use crate::document::truncated;
+use crate::document::{MAX_EMBEDDED_TEXT, truncated};
 
 /// Time after which a query checks that the service still serves the same model.
 const CONFIRM_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Maximum number of queries whose embeddings are awaited, by searches or after them.
 pub(super) const MAX_PENDING_QUERIES: usize = 256;
+
+/// Length to which texts are cut at least, in bytes, however often the service rejects them.
+const MIN_TEXT: usize = 256;
 
 /// State that an embedder's clones and its worker share.
 pub(super) struct Shared {
@@ -75,6 +77,8 @@ impl Shared {
                 model.insert_query(Fingerprint::of(&*text), vector.clone());
                 Ok(vector)
             }
+            // One query must not take the service from all others.
+            Err(error) if error.is_rejected_text() => Err(Arc::new(error)),
             Err(error) => {
                 let error = self.record_outage(error);
                 Self::ensure_worker(&self);
@@ -85,7 +89,8 @@ impl Shared {
 
     async fn request_query(&self, model: &Model, text: &str) -> Result<Vector, EmbeddingError> {
         let texts = [text.to_owned()];
-        let embed = self.embed(model, &texts);
+        let mut max_text = MAX_EMBEDDED_TEXT;
+        let embed = self.embed(model, &texts, &mut max_text);
         let confirm = async {
             if model.confirmed_at().elapsed() < CONFIRM_INTERVAL {
                 return Ok(());
@@ -99,19 +104,20 @@ impl Shared {
         batch.vectors.pop().ok_or_else(|| EmbeddingError::Malformed("no vector".to_owned()))
     }
 
-    /// Requests embeddings. Where the service rejects a text, probably because it is longer than the model reads and the
-    /// service does not cut it, tries half of the length, for this and later requests.
+    /// Requests embeddings of texts of up to `max_text` bytes. Where the service rejects them, probably because one is longer
+    /// than the model reads and the service does not cut it, halves that length.
     pub(super) async fn embed(
         &self,
         model: &Model,
         texts: &[String],
+        max_text: &mut usize,
     ) -> Result<Batch, EmbeddingError> {
         loop {
-            let max = model.max_text();
-            let cut: Vec<_> = texts.iter().map(|text| truncated(text, max)).collect();
+            let cut: Vec<_> = texts.iter().map(|text| truncated(text, *max_text)).collect();
             match self.service.embed(&model.info, &cut).await {
-                Err(EmbeddingError::Status(status))
-                    if is_rejected_text(status) && model.halve_max_text(max) => {}
+                Err(error) if error.is_rejected_text() && *max_text > MIN_TEXT => {
+                    *max_text = (*max_text / 2).max(MIN_TEXT);
+                }
                 result => return result,
             }
         }
@@ -119,7 +125,7 @@ impl Shared {
 
     /// Checks that the service still serves `model`.
     pub(super) async fn confirm(&self, model: &Model) -> Result<(), EmbeddingError> {
-        if self.service.model().await? != model.info {
+        if self.service.model().await?.id != model.info.id {
             return Err(EmbeddingError::ModelChanged);
         }
         model.confirm();
@@ -147,12 +153,4 @@ impl State {
     pub(super) fn has_work(&self) -> bool {
         self.model.is_none() || self.outage.is_some() || !self.jobs.is_empty()
     }
-}
-
-/// Returns `true` for a status that says that the request was read and a text is not acceptable.
-fn is_rejected_text(status: StatusCode) -> bool {
-    matches!(
-        status,
-        StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE | StatusCode::UNPROCESSABLE_ENTITY
-    )
 }

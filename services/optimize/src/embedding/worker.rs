@@ -10,6 +10,7 @@ use super::EmbeddingError;
 use super::model::{Model, SetVectors};
 use super::shared::Shared;
 use super::vector::Vector;
+use crate::document::MAX_EMBEDDED_TEXT;
 use crate::interner::InternedValue;
 use crate::set_data::SetData;
 
@@ -29,15 +30,24 @@ pub(super) struct Job {
     progress: Progress,
 }
 
-/// Vectors that one model made of a set's tools, in order.
-#[derive(Default)]
+/// Vectors that one model made of the first tools of a set.
 struct Progress {
     generation: Option<u64>,
+    /// By position. A tool whose text the service rejects has none.
     rows: Vec<Option<Vector>>,
+    /// Length to which texts are cut, in bytes.
+    max_text: usize,
+    /// Number of texts of the next request. Lower than the model's while the service rejects them.
+    max_batch: usize,
 }
 
-/// Texts of the next request: positions, keys and texts.
-type MissingTexts = (Vec<(usize, Fingerprint)>, Vec<String>);
+/// Next tools of a set: their vectors as far as they are cached, and the texts of the others.
+struct NextTools {
+    rows: Vec<Option<Vector>>,
+    /// Place in `rows` of each text, and the key of its vector.
+    places: Vec<(usize, Fingerprint)>,
+    texts: Vec<String>,
+}
 
 impl Job {
     pub(super) fn new(set: &Arc<InternedValue<SetData>>, since: Instant) -> Self {
@@ -109,10 +119,14 @@ impl Shared {
         {
             let mut state = lock(&self.state);
             // Absent if newer jobs took its place.
-            if let Some(at) = state.jobs.iter().position(|job| job.is_of(&set)) {
+            let at = state.jobs.iter().position(|job| job.is_of(&set));
+            if let Some(mut job) = at.and_then(|at| state.jobs.remove(at)) {
+                job.progress = progress;
                 match embedded {
-                    Ok(true) => drop(state.jobs.remove(at)),
-                    Ok(false) | Err(_) => state.jobs[at].progress = progress,
+                    Ok(true) => {}
+                    Ok(false) => state.jobs.push_front(job),
+                    // The next one may have better luck.
+                    Err(_) => state.jobs.push_back(job),
                 }
             }
         }
@@ -165,19 +179,32 @@ impl Shared {
         set: &SetData,
     ) -> Result<bool, EmbeddingError> {
         if progress.generation != Some(model.generation()) {
-            *progress = Progress { generation: Some(model.generation()), rows: Vec::new() };
+            let (generation, max_batch) = (Some(model.generation()), model.info.max_batch);
+            *progress = Progress { generation, max_batch, ..Progress::default() };
         }
-        let (places, texts) = next_texts(model, progress, set);
-        if !texts.is_empty() {
-            let batch = self.embed(model, &texts).await?;
-            model.check(&batch)?;
-            // A model that was replaced during the request may have made some of the vectors.
-            self.confirm(model).await?;
-            for ((at, key), vector) in places.into_iter().zip(batch.vectors) {
-                model.insert_tool(key, vector.clone());
-                progress.rows[at] = Some(vector);
+        let mut next = next_tools(model, progress, set);
+        if !next.texts.is_empty() {
+            match self.embed(model, &next.texts, &mut progress.max_text).await {
+                Ok(batch) => {
+                    model.check(&batch)?;
+                    // A model that was replaced during the request may have made some of the vectors.
+                    self.confirm(model).await?;
+                    for ((at, key), vector) in next.places.into_iter().zip(batch.vectors) {
+                        model.insert_tool(key, vector.clone());
+                        next.rows[at] = Some(vector);
+                    }
+                    progress.max_batch = (progress.max_batch * 2).min(model.info.max_batch);
+                }
+                // The text alone is not acceptable: its tool is found by keywords.
+                Err(error) if error.is_rejected_text() && next.texts.len() == 1 => {}
+                Err(error) if error.is_rejected_text() => {
+                    progress.max_batch = next.texts.len() / 2;
+                    return Ok(false);
+                }
+                Err(error) => return Err(error),
             }
         }
+        progress.rows.append(&mut next.rows);
         if progress.rows.len() < set.documents().len() {
             return Ok(false);
         }
@@ -188,27 +215,31 @@ impl Shared {
     }
 }
 
-/// Continues with the vectors that are cached, up to the number of missing ones that fit into a request.
-fn next_texts(model: &Model, progress: &mut Progress, set: &SetData) -> MissingTexts {
-    let (mut places, mut texts) = (Vec::new(), Vec::<String>::new());
-    // Rows without a vector are those of an earlier request that failed.
-    let failed = progress.rows.iter().position(Option::is_none);
-    progress.rows.truncate(failed.unwrap_or(progress.rows.len()));
-    for at in progress.rows.len()..set.documents().len() {
+/// Returns the next tools, up to the number of texts that fit into a request.
+fn next_tools(model: &Model, progress: &Progress, set: &SetData) -> NextTools {
+    let mut next = NextTools { rows: Vec::new(), places: Vec::new(), texts: Vec::new() };
+    let len = set.documents().len();
+    for at in progress.rows.len()..len {
         if at >= model.max_tools() {
-            progress.rows.resize(set.documents().len(), None);
+            next.rows.resize(len - progress.rows.len(), None);
             break;
         }
         let document = set.document(at);
         let cached = model.tool(document.embedding_key);
         if cached.is_none() {
-            if texts.len() == model.info.max_batch {
+            if next.texts.len() == progress.max_batch {
                 break;
             }
-            places.push((at, document.embedding_key));
-            texts.push(document.embedded_text());
+            next.places.push((next.rows.len(), document.embedding_key));
+            next.texts.push(document.embedded_text());
         }
-        progress.rows.push(cached);
+        next.rows.push(cached);
     }
-    (places, texts)
+    next
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self { generation: None, rows: Vec::new(), max_text: MAX_EMBEDDED_TEXT, max_batch: 1 }
+    }
 }

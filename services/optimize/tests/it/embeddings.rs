@@ -237,6 +237,22 @@ async fn rejected_texts_are_cut() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn rejected_texts_harm_no_others() {
+    let (service, set) = (FakeService::new(), set());
+    service.set(|state| state.rejected = Some("alerts"));
+    let embedder = service.embedder();
+    let found = search(&embedder, &set, "umbrella").await;
+    assert!(is_hybrid(&found), "{:?}", found.mode);
+    assert_eq!(found.tools.iter().filter(|tool| tool.semantic.is_some()).count(), 4);
+    // Nor does a query.
+    let found = search(&embedder, &set, "storm alerts").await;
+    assert!(matches!(error(&found), Some(EmbeddingError::Status(_))), "{:?}", found.mode);
+    assert_eq!(names(&set.view_of_all(), &found.tools)[0], "get_alerts");
+    assert!(embedder.status().outage.is_none());
+    assert!(is_hybrid(&search(&embedder, &set, "rain").await));
+}
+
+#[tokio::test(start_paused = true)]
 async fn speaks_openai_below_v1() {
     let (service, set) = (FakeService::new(), set());
     for url in ["http://embed.example/v1", "http://embed.example/v1/#model-a"] {

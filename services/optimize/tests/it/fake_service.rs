@@ -26,6 +26,8 @@ pub(crate) struct State {
     pub(crate) body: Option<String>,
     /// Maximum length of a text. Longer ones are rejected.
     pub(crate) max_text: usize,
+    /// Word of texts that are rejected.
+    pub(crate) rejected: Option<&'static str>,
     pub(crate) models: Vec<&'static str>,
     /// Path and body of each request.
     pub(crate) received: Vec<(String, Value)>,
@@ -45,6 +47,7 @@ impl FakeService {
             delay: Duration::ZERO,
             body: None,
             max_text: usize::MAX,
+            rejected: None,
             models: vec!["model-a"],
             received: Vec::new(),
             authorization: None,
@@ -96,8 +99,10 @@ impl FakeService {
         };
         sleep(delay).await;
         let state = self.0.lock().unwrap();
-        let is_long = texts(&body).iter().any(|text| text.len() > state.max_text);
-        let status = if is_long { StatusCode::PAYLOAD_TOO_LARGE } else { state.status };
+        let is_rejected = texts(&body).iter().any(|text| {
+            text.len() > state.max_text || state.rejected.is_some_and(|word| text.contains(word))
+        });
+        let status = if is_rejected { StatusCode::PAYLOAD_TOO_LARGE } else { state.status };
         let text = state.body.clone().unwrap_or_else(|| state.result(&path, &body).to_string());
         Ok(Response::builder().status(status).body(Body::from(text))?)
     }
