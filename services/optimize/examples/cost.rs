@@ -84,8 +84,13 @@ async fn measure(count: usize, reloads: u32) -> Result<(), Box<dyn Error>> {
         // By then, the heap has room for two sets.
         before = if at == reloads as usize / 2 { number("/proc/self/statm", 1)? } else { before };
     }
-    let after = searches(&search, &current.view_of_all(), &queries).await?;
-    report(&format!("search after 1,000 sessions, {reloads} reloads"), after, query);
+    // In turn, because other programs share the processor's caches.
+    let (fresh, mut times) = (Index::new().insert(&reloaded)?.view_of_all(), [0.0; 2]);
+    for _ in 0..10 {
+        times[0] += searches(&search, &current.view_of_all(), &queries).await? / 10.0;
+        times[1] += searches(&search, &fresh, &queries).await? / 10.0;
+    }
+    report(&format!("after {reloads} reloads, against a new index"), times[0], times[1]);
     let (reload, now) = (reload / f64::from(reloads) / 1000.0, number("/proc/self/statm", 1)?);
     println!("  a reload of one tool takes {reload:.1} us");
     println!("  memory: {before} pages after half of the reloads, {now} after all");
@@ -109,17 +114,17 @@ fn tool(at: usize, text: &str) -> ToolDefinition {
     ToolDefinition { server: format!("server{}", at % 20).into(), json: json.to_string().into() }
 }
 
-/// Returns the CPU time of all searches in nanoseconds, the average of 30 rounds.
+/// Returns the CPU time of all searches in nanoseconds, the average of 10 rounds.
 async fn searches(
     search: &ToolSearch,
     view: &View,
     queries: &[Query],
 ) -> Result<f64, Box<dyn Error>> {
     let began = cpu_time()?;
-    for query in queries.iter().cycle().take(30 * queries.len()) {
+    for query in queries.iter().cycle().take(10 * queries.len()) {
         black_box(search.search(view, query).await);
     }
-    Ok((cpu_time()? - began) / 30.0)
+    Ok((cpu_time()? - began) / 10.0)
 }
 
 fn report(what: &str, ours: f64, other: f64) {
