@@ -1,9 +1,8 @@
 //! Paths of the root data that templates read.
 
-use serde_json::{Value as Json, json};
 use vmcp_gotemplate::{Access, Limits, Path, Segment, Template, Value};
 
-use crate::vectors;
+use crate::{arbitrary::covered, vectors};
 
 /// Returns the paths of a template as text, in the order of the template. `?` marks conditions.
 fn paths(source: &str) -> Vec<String> {
@@ -106,51 +105,12 @@ fn paths_name_line_and_column() {
     );
 }
 
-/// Returns the parts of a value that paths cover. A value that is only tested keeps whether it is empty.
-fn covered(value: &Json, paths: &[(&[Segment], Access)]) -> Json {
-    if paths.iter().any(|(rest, access)| rest.is_empty() && *access == Access::Value) {
-        return value.clone();
-    }
-    let is_tested = paths.iter().any(|(rest, _)| rest.is_empty());
-    let below = |covers: &dyn Fn(&Segment) -> bool| -> Vec<(&[Segment], Access)> {
-        let paths = paths.iter().filter_map(|(rest, access)| {
-            let (first, rest) = rest.split_first()?;
-            (*first == Segment::Any || covers(first)).then_some((rest, *access))
-        });
-        paths.collect()
-    };
-    match value {
-        Json::Object(object) => {
-            let mut kept = serde_json::Map::new();
-            for (key, value) in object {
-                let paths = below(&|segment| *segment == Segment::Key(key.clone()));
-                if !paths.is_empty() {
-                    kept.insert(key.clone(), covered(value, &paths));
-                }
-            }
-            if is_tested && !object.is_empty() && kept.is_empty() {
-                kept.insert("other".to_owned(), json!(1));
-            }
-            Json::Object(kept)
-        }
-        Json::Array(items) => {
-            let items = items.iter().enumerate().map(|(index, value)| {
-                covered(value, &below(&|segment| *segment == Segment::Index(index)))
-            });
-            items.collect()
-        }
-        other => other.clone(),
-    }
-}
-
 #[test]
 fn data_outside_of_paths_are_never_read() {
     let vectors = vectors::load();
     for source in vectors::templates(&vectors) {
         let Ok(template) = Template::parse(source) else { continue };
-        let all: Vec<_> =
-            template.paths().iter().map(|path| (path.segments(), path.access())).collect();
-        let data = covered(&vectors["data"], &all);
+        let data = covered(&vectors["data"], &template);
         let reduced = template.render(&vectors::root(&data, &vectors), &Limits::default());
         let root: Value<'_> = vectors::root(&vectors["data"], &vectors);
         let complete = template.render(&root, &Limits::default());
