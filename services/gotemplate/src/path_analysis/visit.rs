@@ -120,6 +120,8 @@ impl<'t> Analysis<'t> {
         let Command { operand, arguments } = command;
         self.actions += 1 + arguments.len();
         let OperandKind::Function(function) = operand.kind else {
+            // A value cannot be passed to another value: an error after the evaluation of the first one.
+            self.keep(&last.unwrap_or_default());
             return self.operand(operand, dot);
         };
         let mut values: Vec<_> =

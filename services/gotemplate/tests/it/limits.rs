@@ -110,10 +110,14 @@ fn deep_data_are_refused() {
     for source in ["{{.}}", "{{json .}}", "{{print .}}", "{{printf \"%d\" .}}"] {
         assert_eq!(failure(source, &data, &Limits::default()), RenderErrorKind::DepthLimit);
     }
-    let text = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
     let template = Template::parse("{{fromJson .}}").unwrap();
-    let error = template.render(&Value::from(text), &Limits::default()).unwrap_err();
-    assert_eq!(error.kind(), RenderErrorKind::Evaluation);
+    let parse = |depth: usize| {
+        let text = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        template.render(&Value::from(text), &Limits::default()).map_err(|error| error.kind())
+    };
+    assert!(parse(127).is_ok());
+    assert_eq!(parse(128), Err(RenderErrorKind::Evaluation));
+    assert_eq!(parse(10_000), Err(RenderErrorKind::Evaluation));
 }
 
 #[test]

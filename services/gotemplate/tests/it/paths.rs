@@ -84,6 +84,7 @@ fn bodies_of_called_templates_count() {
 fn kept_values_count_as_conditions() {
     assert_eq!(paths("{{$s := .steps}}{{$s.a}}"), ["steps.a"]);
     assert_eq!(paths("{{$o := .steps.a}}{{$o.x}}"), ["steps.a?", "steps.a.x"]);
+    assert_eq!(paths("{{.a.b | print.c}}"), ["a.b?"]);
     assert_eq!(paths("{{$unused := .steps.a.x}}"), ["steps.a.x?"]);
     assert_eq!(paths("{{template \"t\" .a.b}}{{define \"t\"}}{{end}}"), ["a.b?"]);
 }
