@@ -19,6 +19,7 @@ pub struct RequestContext(Arc<Fields>);
 struct Fields {
     identity: OnceLock<Identity>,
     message: OnceLock<McpRequest>,
+    forwarded_message: OnceLock<McpRequest>,
     backend: OnceLock<Backend>,
     denied: OnceLock<&'static str>,
     error: OnceLock<i64>,
@@ -42,15 +43,20 @@ impl RequestContext {
         _ = self.0.identity.set(identity.clone());
     }
 
-    /// Returns the message.
+    /// Returns the message: the forwarded one if there is one, otherwise the client's.
     #[must_use]
     pub fn message(&self) -> Option<&McpRequest> {
-        self.0.message.get()
+        self.0.forwarded_message.get().or_else(|| self.0.message.get())
     }
 
     /// Records the message. Decoding calls this.
     pub fn record_message(&self, message: &McpRequest) {
         _ = self.0.message.set(message.clone());
+    }
+
+    /// Records the message that the client's stands for, such as the call of the tool that `call_tool` names.
+    pub fn record_forwarded_message(&self, message: &McpRequest) {
+        _ = self.0.forwarded_message.set(message.clone());
     }
 
     /// Returns the backend that the request was routed to.

@@ -134,6 +134,7 @@ async fn gateway(catalog: Sharing) -> Gateway {
         rules: Rules::default(),
         partial_failure: PartialFailure::BestEffort,
         checks: None,
+        optimizer: None,
     };
     let seal = Seal::new(&[[7; 32]], Duration::from_mins(1));
     let gateway = Gateway::new(settings, Limits::default(), seal);

@@ -17,6 +17,7 @@ use vmcp_core::{
     Rejection, RequestContext, Reservation, cause_ref,
 };
 use vmcp_timeout::Elapsed;
+use vmcp_wire::MetaKey;
 
 pub(crate) use self::target::{CallTarget, admit_composite};
 use crate::backend::event_reader::EventReader;
@@ -49,6 +50,17 @@ pub(crate) struct CallContext {
     pub(crate) detached_timeout: Duration,
 }
 
+/// Origin of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The client sent it as it is.
+    Client,
+    /// The client sent it as `call_tool`. Its headers name that tool.
+    CallTool,
+    /// A step of a composite tool, which may use hidden tools.
+    Step,
+}
+
 /// Client request with the context that its processing needs.
 #[derive(Debug)]
 pub(crate) struct Call {
@@ -64,8 +76,7 @@ pub(crate) struct Call {
     pub(crate) request_context: Option<RequestContext>,
     /// Record of the client's request that causes this step of a composite tool.
     pub(crate) parent: Option<RequestContext>,
-    /// `true` for a step of a composite tool, which may use hidden tools.
-    pub(crate) is_step: bool,
+    pub(crate) origin: Origin,
     /// Address of the client, if known.
     pub(crate) address: Option<IpAddr>,
     /// Entry of the request in its session. Created when the request is sent to a backend or when its client disconnects.
@@ -92,6 +103,16 @@ pub(crate) fn failed(backend: &BackendHandle, error: &BoxError) {
     if cause_ref::<Elapsed>(error.as_ref()).is_none() {
         backend.refresh();
     }
+}
+
+/// Returns the capabilities of the client, as JSON: those of its session, or those that the request declares.
+pub(crate) fn client_capabilities(call: &Call) -> &[u8] {
+    if let Some(session) = &call.session {
+        return session.capabilities();
+    }
+    let params = call.message.params();
+    let declared = params.and_then(|params| params.meta(MetaKey::ClientCapabilities));
+    declared.map_or(b"{}", |span| span.of(&call.message.bytes))
 }
 
 impl Call {

@@ -26,7 +26,7 @@ use self::outcome::Answer;
 use self::step_calls::StepCalls;
 use crate::bridge::Bridge;
 use crate::bridge::call_stream::answering_stream;
-use crate::call::{Call, admit_composite};
+use crate::call::{Call, admit_composite, client_capabilities};
 use crate::catalog::{Composite, Kind};
 use crate::event_stream::event_stream;
 use crate::response;
@@ -196,11 +196,7 @@ impl CompositeCall {
 
     /// Returns the way to ask the user: a request on the session, or a response that asks for another request.
     fn elicitation(&self, stream: &Arc<Stream>) -> Elicitation {
-        let capabilities = match &self.call.session {
-            Some(session) => session.capabilities(),
-            None => declared_capabilities(&self.call),
-        };
-        if find(capabilities, "elicitation").is_none() {
+        if find(client_capabilities(&self.call), "elicitation").is_none() {
             return Elicitation::Unsupported;
         }
         match &self.call.session {
@@ -213,13 +209,4 @@ impl CompositeCall {
     fn progress_token(&self) -> Option<&[u8]> {
         find(self.call.message.param(Key::Meta)?, "progressToken")
     }
-}
-
-/// Returns the capabilities that a stateless client declares in its request, as JSON.
-fn declared_capabilities(call: &Call) -> &[u8] {
-    let declared = call
-        .message
-        .params()
-        .and_then(|params| params.meta(vmcp_wire::MetaKey::ClientCapabilities));
-    declared.map_or(b"{}", |span| span.of(&call.message.bytes))
 }

@@ -20,7 +20,7 @@ use vmcp_wire::Envelope;
 use crate::backend::request::{LAST_EVENT, SESSION};
 use crate::bridge::{Bridge, notifications};
 use crate::cache::list_views::Views;
-use crate::call::{Call, CallContext};
+use crate::call::{Call, CallContext, Origin};
 use crate::catalog::Kind;
 use crate::composite;
 use crate::event_stream::event_stream;
@@ -29,6 +29,7 @@ use crate::response::result;
 use crate::session::Session;
 use crate::session::store::SessionStore;
 use crate::stream::{Opening, parse_id};
+use crate::tool_search::{self, MetaToolCall, ToolSets};
 
 /// Entry point of requests, with the parts of the service that they use.
 #[derive(Debug)]
@@ -38,6 +39,7 @@ pub(crate) struct Dispatcher {
     pub(crate) sessions: Arc<SessionStore>,
     pub(crate) listeners: Arc<Listeners>,
     pub(crate) list_views: Arc<Views>,
+    pub(crate) tool_sets: Arc<ToolSets>,
 }
 
 /// State of a request after its synchronous part.
@@ -89,7 +91,7 @@ impl Dispatcher {
             permissions: parts.extensions.remove(),
             request_context: parts.extensions.remove(),
             parent: None,
-            is_step: false,
+            origin: Origin::Client,
             address,
             active: OnceLock::new(),
             reservations: Mutex::default(),
@@ -170,14 +172,10 @@ impl Dispatcher {
     /// Dispatches methods common to both generations.
     async fn common(&self, call: Arc<Call>, method: &str) -> Result<Response<Body>, Rejection> {
         let method = match method {
-            "tools/call" => {
-                if !call.snapshot.rules.workflows.is_empty()
-                    && let Some(answered) = Box::pin(composite::call(&self.bridge, &call)).await
-                {
-                    return answered;
-                }
-                "tools/call"
+            "tools/call" if call.snapshot.has_own_tools() => {
+                return Box::pin(self.call_tool(call)).await;
             }
+            "tools/call" => "tools/call",
             "prompts/get" => "prompts/get",
             "resources/read" => "resources/read",
             "completion/complete" => return Box::pin(complete::complete(&self.bridge, call)).await,
@@ -196,6 +194,21 @@ impl Dispatcher {
             _ => return Err(Rejection::method_not_found(method)),
         };
         self.bridge.forward(call, method).await
+    }
+
+    /// Calls a tool, if some are of the gateway itself: the two of the tool search, and composite tools.
+    async fn call_tool(&self, mut call: Arc<Call>) -> Result<Response<Body>, Rejection> {
+        if let Some(search) = call.snapshot.search.clone() {
+            match tool_search::call(&call, &search, &self.tool_sets).await.transpose()? {
+                Some(MetaToolCall::Found(response)) => return Ok(response),
+                Some(MetaToolCall::Forward(forwarded)) => call = forwarded,
+                None => {}
+            }
+        }
+        match composite::call(&self.bridge, &call).await {
+            Some(answered) => answered,
+            None => self.bridge.forward(call, "tools/call").await,
+        }
     }
 
     /// Returns the session named by a request, if it belongs to the caller.

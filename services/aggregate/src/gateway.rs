@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use tower_service::Service;
 use vmcp_compose::Jitter;
 use vmcp_core::Body;
+use vmcp_optimize::Embedder;
 
 use self::backend_events::apply_events;
 pub use self::response_future::ResponseFuture;
@@ -37,6 +38,7 @@ use crate::settings::{Limits, Settings};
 use crate::status;
 use crate::stream::detached::{ClientBudgets, DetachedBudget};
 use crate::stream::dropped;
+use crate::tool_search::ToolSets;
 use crate::workflow_runs::WorkflowRuns;
 
 /// Interval between sweeps of ended sessions and streams.
@@ -101,12 +103,14 @@ fn dispatcher(
         suspended_calls: SuspendedCalls::new(suspended_calls, suspended_calls_per_identity),
         suspension_timeout,
     };
+    let list_views = Arc::new(Views::new());
     Dispatcher {
         context: Arc::new(context),
         bridge: Arc::new(bridge),
         sessions: Arc::clone(&notifier.sessions),
         listeners: Arc::clone(&notifier.listeners),
-        list_views: Arc::new(Views::new()),
+        tool_sets: Arc::new(ToolSets::new(Arc::clone(&list_views))),
+        list_views,
     }
 }
 
@@ -115,6 +119,7 @@ fn sweep(dispatcher: &Dispatcher) {
     dispatcher.sessions.sweep();
     dispatcher.bridge.sessions.sweep();
     dispatcher.list_views.sweep();
+    dispatcher.tool_sets.sweep();
     dispatcher.context.catalogs.sweep();
 }
 
@@ -223,6 +228,16 @@ impl Gateway {
         }
     }
 
+    /// Returns the state of the tool search, if it is configured.
+    #[must_use]
+    pub fn optimizer(&self) -> Option<status::OptimizerReport> {
+        let snapshot = self.0.catalogs.snapshot();
+        snapshot.search.as_ref()?;
+        let (views, index) = self.0.dispatcher.tool_sets.counts();
+        let embedder = snapshot.embedder().map(Embedder::status);
+        Some(status::OptimizerReport { views, index, embedder })
+    }
+
     /// Returns the reports of the backends, in configuration order.
     #[must_use]
     pub fn backends(&self) -> Vec<status::BackendReport> {
@@ -301,6 +316,7 @@ mod tests {
             rules: Rules::default(),
             partial_failure: PartialFailure::BestEffort,
             checks: None,
+            optimizer: None,
         };
         let seal = Seal::new(&[[0; 32]], std::time::Duration::from_secs(1));
         let gateway = Gateway::new(settings, Limits::default(), seal);

@@ -21,6 +21,7 @@ mod snapshot;
 pub mod status;
 mod stream;
 mod tasks;
+mod tool_search;
 mod workflow_runs;
 
 pub use self::{

@@ -12,6 +12,7 @@ use http::Uri;
 use vmcp_breaker::CircuitHandle;
 use vmcp_compose::{MemoryWorkflowStore, Workflow, WorkflowStore};
 use vmcp_core::{Backend, ByteBudget, Clock};
+use vmcp_optimize::{EmbeddingService, SearchOptions};
 
 pub use self::checks::{CheckOffset, Checks};
 pub use self::credential_advice::CredentialAdvice;
@@ -137,6 +138,26 @@ pub struct Settings {
     pub partial_failure: PartialFailure,
     /// Health checks of the backends; `None` disables them.
     pub checks: Option<Checks>,
+    /// Search in place of the list of tools; `None` lists all tools.
+    pub optimizer: Option<OptimizerSettings>,
+}
+
+/// Search in place of the list of tools (seed section 2.9.8).
+#[derive(Clone, Debug)]
+pub struct OptimizerSettings {
+    /// Number of results, and weight and threshold of semantic search.
+    pub options: SearchOptions,
+    /// Embedding service; `None` searches by keywords only.
+    pub embedding: Option<EmbeddingSettings>,
+}
+
+/// Embedding service of the search.
+#[derive(Clone, Debug)]
+pub struct EmbeddingSettings {
+    /// The service.
+    pub service: EmbeddingService,
+    /// Fingerprint of all settings of the service. With the same fingerprint, vectors are kept across a reload.
+    pub fingerprint: u64,
 }
 
 /// Limits that are fixed for the lifetime of the process.
@@ -167,6 +188,22 @@ pub struct Limits {
     pub workflow_store: Arc<dyn WorkflowStore>,
     /// Wall clock.
     pub clock: Clock,
+}
+
+impl Settings {
+    /// Creates the settings of a server without backends. Its version is that of this crate.
+    #[must_use]
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            backends: Vec::new(),
+            rules: Rules::default(),
+            partial_failure: PartialFailure::Fail,
+            checks: None,
+            optimizer: None,
+        }
+    }
 }
 
 impl Default for Limits {

@@ -7,13 +7,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use vmcp_core::{ByteBudget, Generation, ItemBackend};
+use vmcp_core::{ByteBudget, Clock, Generation, ItemBackend};
+use vmcp_optimize::{Embedder, ToolSearch};
 
 pub(crate) use self::missing::MissingBackend;
 use crate::backend::BackendHandle;
 use crate::backend::per_caller::InternedOffers;
 use crate::catalog::{Catalog, CatalogInput, Catalogs, Kind, Offer, combine};
-use crate::settings::{BackendSettings, Checks, PartialFailure, Rules, Settings, Sharing};
+use crate::settings::{
+    BackendSettings, Checks, EmbeddingSettings, OptimizerSettings, PartialFailure, Rules, Settings,
+    Sharing,
+};
 
 /// Maximum number of items for which a catalog is built inline; this takes less than a millisecond.
 pub(crate) const MAX_INLINE_ITEMS: usize = 2000;
@@ -34,6 +38,10 @@ pub(crate) struct Snapshot {
     pub(crate) checks: Option<Checks>,
     pub(crate) rules: Rules,
     pub(crate) backends: Vec<Arc<BackendHandle>>,
+    /// Search in place of the list of tools.
+    pub(crate) search: Option<ToolSearch>,
+    /// Embeddings of the search, with the fingerprint of their settings.
+    embedder: Option<(u64, Embedder)>,
     /// `true` if some backends have per-caller offers.
     pub(crate) per_caller: bool,
     /// Catalogs of the offers that all callers share. Replaced only under the lock of the catalog builds.
@@ -43,7 +51,8 @@ pub(crate) struct Snapshot {
 impl Snapshot {
     /// Creates the snapshot of a configuration. Backends that `old` has with equal settings keep their state.
     pub(crate) fn new(settings: Settings, old: Option<&Self>, budget: Option<&ByteBudget>) -> Self {
-        let Settings { name, version, backends, rules, partial_failure, checks } = settings;
+        let Settings { name, version, backends, rules, partial_failure, checks, optimizer } =
+            settings;
         let kept: HashMap<_, _> = old
             .iter()
             .flat_map(|old| &old.backends)
@@ -62,6 +71,14 @@ impl Snapshot {
             }
         };
         let backends: Vec<_> = backends.into_iter().map(handle).collect();
+        let embedder = optimizer.as_ref().and_then(|it| embedder(it, old));
+        let search = optimizer.map(|OptimizerSettings { options, embedding: _ }| {
+            let search = ToolSearch::new(options);
+            match &embedder {
+                Some((_, embedder)) => search.embedder(embedder.clone()),
+                None => search,
+            }
+        });
         let none = combine(&[], &[], &rules);
         let snapshot = Self {
             name,
@@ -69,12 +86,24 @@ impl Snapshot {
             partial_failure,
             checks,
             rules,
+            search,
+            embedder,
             per_caller: backends.iter().any(|backend| !backend.shared()),
             backends,
             catalogs: ArcSwap::from_pointee(none),
         };
         snapshot.store(snapshot.combine(&[]));
         snapshot
+    }
+
+    /// Returns `true` if some tools are not of a backend: those of the tool search, or composite tools.
+    pub(crate) fn has_own_tools(&self) -> bool {
+        self.search.is_some() || !self.rules.workflows.is_empty()
+    }
+
+    /// Returns the embeddings of the search, if it uses any.
+    pub(crate) fn embedder(&self) -> Option<&Embedder> {
+        self.embedder.as_ref().map(|(_, embedder)| embedder)
     }
 
     /// Borrows the catalogs briefly, which is cheaper than cloning the `Arc`.
@@ -150,6 +179,13 @@ impl Snapshot {
         let backends: Vec<_> = self.backends.iter().map(|backend| backend.name()).collect();
         combine(&parts, &backends, &self.rules)
     }
+}
+
+/// Returns the embeddings of the search, those of `old` if the service is the same.
+fn embedder(settings: &OptimizerSettings, old: Option<&Snapshot>) -> Option<(u64, Embedder)> {
+    let EmbeddingSettings { service, fingerprint } = settings.embedding.as_ref()?;
+    let known = old.and_then(|old| old.embedder.clone()).filter(|(known, _)| known == fingerprint);
+    Some(known.unwrap_or_else(|| (*fingerprint, Embedder::new(service.clone(), Clock::system()))))
 }
 
 impl BackendCatalog {

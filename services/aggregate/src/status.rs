@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 pub use crate::backend::health::report::{CheckError, HealthReport};
 use vmcp_core::{Generation, ItemBackend, LATEST_STATEFUL, STATELESS, ToolAnnotations};
+use vmcp_optimize::{EmbedderStatus, IndexCounts};
 
 use crate::backend::{BackendHandle, FetchStatus, SupportedModes};
 use crate::catalog::{Conflict, HideRule};
@@ -60,6 +61,17 @@ pub struct CacheSizes {
     pub listeners: usize,
     /// Bytes buffered for disconnected clients, including a charge for each detached call.
     pub detached_bytes: usize,
+}
+
+/// State of the tool search.
+#[derive(Clone, Debug)]
+pub struct OptimizerReport {
+    /// Cached views of callers.
+    pub views: usize,
+    /// What the index holds.
+    pub index: IndexCounts,
+    /// State of the embeddings; `None` without an embedding service.
+    pub embedder: Option<EmbedderStatus>,
 }
 
 /// Counters that are cheap enough for every scrape of metrics.

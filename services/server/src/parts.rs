@@ -15,6 +15,7 @@ mod error;
 mod failures;
 mod headers;
 mod incoming_auth;
+mod optimizer;
 mod policy_evaluator;
 mod telemetry;
 mod unsupported;

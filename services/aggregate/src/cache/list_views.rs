@@ -6,7 +6,7 @@ use tokio::task::spawn_blocking;
 use vmcp_core::{CallerPermissions, Fingerprint, Generation, Item, ItemKind, SingleFlight};
 
 use super::dedup_lru_cache::DedupLruCache;
-use crate::catalog::{Kind, List, Page, Selection, WeakCatalogId};
+use crate::catalog::{Kind, List, Selection, WeakCatalogId};
 use crate::snapshot::BackendCatalog;
 use vmcp_core::lock;
 
@@ -109,9 +109,14 @@ impl Views {
 }
 
 impl View {
-    /// Returns a page of the visible part of `whole`.
-    pub(crate) fn page(&self, whole: &List, kind: Kind, cursor: Option<&str>) -> Option<Page> {
-        self.0.as_ref().as_ref().unwrap_or(whole).page(kind, cursor)
+    /// Returns the visible part of `whole`.
+    pub(crate) fn list<'a>(&'a self, whole: &'a List) -> &'a List {
+        self.0.as_ref().as_ref().unwrap_or(whole)
+    }
+
+    /// Returns the names of the visible items of `whole`, in order.
+    pub(crate) fn names(&self, whole: &List) -> Vec<Box<str>> {
+        self.list(whole).keys().map(Into::into).collect()
     }
 }
 

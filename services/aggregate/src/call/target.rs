@@ -10,7 +10,7 @@ use vmcp_core::{
 };
 use vmcp_wire::{Key, Span, Splice, find, find_span, parse_json_string};
 
-use super::{Call, app};
+use super::{Call, Origin, app};
 use crate::backend::BackendHandle;
 use crate::backend::error::rejection_of;
 use crate::catalog::{
@@ -112,7 +112,7 @@ impl CallTarget {
             return Err(refuse("params.arguments must be an object"));
         }
         let name = text.read(&message.bytes);
-        let route = routes.get(&name).filter(|route| route.shown || call.is_step);
+        let route = routes.get(&name).filter(|route| route.shown || call.origin == Origin::Step);
         let found = match route.map(|route| (&*name, route)) {
             None if kind == ItemKind::Tool => {
                 app::tool(call, all, &name).map_err(LookupError::Refused)?
@@ -125,7 +125,7 @@ impl CallTarget {
             let item = Item { kind, name: known, annotations: route.annotations.get(), backend };
             admitted(call, &item, message.param(Key::Arguments))?;
         }
-        if call.session.is_none() && !call.is_step {
+        if call.session.is_none() && call.origin == Origin::Client {
             check_headers(&route.headers, &call.headers, message.param(Key::Arguments))
                 .map_err(LookupError::Refused)?;
         }

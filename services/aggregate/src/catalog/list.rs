@@ -69,7 +69,7 @@ impl List {
         Self { keys, starts, joined: joined.into() }
     }
 
-    #[cfg(test)]
+    /// Returns the keys, in order.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
         self.keys.iter()
     }
@@ -110,6 +110,15 @@ impl List {
         let chosen: Vec<_> = (0..self.keys.len()).filter(chosen).map(item).collect();
         let size = chosen.iter().map(|(_, item)| item.len()).sum();
         Self::new(chosen.into_iter(), size, |_, item, out| out.extend_from_slice(item))
+    }
+
+    /// Returns the keys and definitions, in key order.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&str, Bytes)> {
+        let starts = self.starts.windows(2);
+        self.keys.iter().zip(starts).map(|(key, bounds)| {
+            // Each definition is followed by a comma.
+            (key, self.joined.slice(bounds[0] as usize..bounds[1] as usize - 1))
+        })
     }
 
     /// Returns the number of items.

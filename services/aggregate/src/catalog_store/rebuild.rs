@@ -128,6 +128,7 @@ mod tests {
             rules: Rules::default(),
             partial_failure: PartialFailure::BestEffort,
             checks: None,
+            optimizer: None,
         };
         CatalogStore::new(settings, None).0
     }

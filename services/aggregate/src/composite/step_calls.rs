@@ -16,7 +16,7 @@ use vmcp_wire::{Key, scan};
 
 use super::CompositeCall;
 use super::step_result::{read_response, to_outcome};
-use crate::call::Call;
+use crate::call::{Call, Origin};
 use crate::catalog::Kind;
 use crate::stream::Stream;
 
@@ -74,7 +74,7 @@ impl StepCalls {
             permissions: call.permissions.clone(),
             request_context: None,
             parent: call.request_context.clone(),
-            is_step: true,
+            origin: Origin::Step,
             address: call.address,
             active: OnceLock::new(),
             reservations: Mutex::default(),

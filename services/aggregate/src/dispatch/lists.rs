@@ -15,6 +15,7 @@ use crate::catalog::{Kind, Page, define_literal};
 use crate::event_stream::event_stream;
 use crate::settings::PartialFailure;
 use crate::snapshot::{BackendCatalog, MissingBackend, Snapshot};
+use crate::tool_search;
 
 /// Member of a list's `_meta` that names the backends whose items may be missing.
 const INCOMPLETE: &str = "vmcp.dev/incomplete";
@@ -39,12 +40,18 @@ pub(crate) async fn list(
     };
     let ListSource { catalog, gaps } = offered(call).await?;
     let whole = catalog.list(kind);
-    let page = match &call.permissions {
-        None => whole.page(kind, cursor.as_deref()),
+    let view = match &call.permissions {
+        None => None,
         Some(permissions) => {
             let view = views.of(&catalog, kind, permissions, call.generation()).await;
-            view.ok_or_else(Rejection::internal)?.page(whole, kind, cursor.as_deref())
+            Some(view.ok_or_else(Rejection::internal)?)
         }
+    };
+    let visible = view.as_ref().map_or(whole, |view| view.list(whole));
+    let page = if kind == Kind::Tools && call.snapshot.search.is_some() {
+        tool_search::page(call, &catalog, visible, cursor.as_deref())
+    } else {
+        visible.page(kind, cursor.as_deref())
     };
     let page = page.ok_or_else(|| {
         Rejection::invalid_params("params.cursor is not valid for this list: start without one")

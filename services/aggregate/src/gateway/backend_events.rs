@@ -56,6 +56,7 @@ mod tests {
             rules: Rules::default(),
             partial_failure: PartialFailure::BestEffort,
             checks: None,
+            optimizer: None,
         };
         let (catalogs, _) = CatalogStore::new(settings, None);
         let first = catalogs.snapshot().catalog(Generation::Stateful).serial.refer();

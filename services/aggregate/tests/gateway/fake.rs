@@ -396,6 +396,7 @@ pub(crate) fn settings(
         rules: Rules::default(),
         partial_failure,
         checks,
+        optimizer: None,
     }
 }
 

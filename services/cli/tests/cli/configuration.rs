@@ -11,8 +11,7 @@ use crate::program::{Folder, ServerProcess, vmcp};
 const ANONYMOUS: &str = "name: x\nincomingAuth: {type: anonymous}\n";
 
 /// Each section that nothing runs yet, and the path under which it is refused.
-const REFUSED: [(&str, &str); 4] = [
-    ("optimizer: {maxToolsToReturn: 3}", "optimizer"),
+const REFUSED: [(&str, &str); 3] = [
     ("sessionStorage: {provider: redis, address: \"r:1\"}", "sessionStorage"),
     ("outgoingAuth: {source: discovered}", "outgoingAuth.source"),
     (

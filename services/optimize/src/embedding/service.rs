@@ -27,6 +27,7 @@ const MAX_RESPONSE_SIZE: usize = 8 * 1024 * 1024;
 /// Client of an embedding service: a text-embeddings-inference server, or one with OpenAI's API if the path of its URL ends in
 /// `/v1`. The fragment of the URL names the model where the server has several, as in
 /// `https://api.example/v1#text-embedding-3-small`.
+#[derive(Clone)]
 pub struct EmbeddingService {
     client: HttpClient,
     api: Api,
@@ -37,6 +38,7 @@ pub struct EmbeddingService {
 }
 
 /// API of a service.
+#[derive(Clone)]
 enum Api {
     TextEmbeddingsInference,
     OpenAi { model: Option<String> },

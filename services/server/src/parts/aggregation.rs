@@ -7,20 +7,21 @@ use vmcp_config::{
     ToolOverride, WorkloadTools,
 };
 
-/// Converts the rules, and compiles the composite tools. Returns the mistakes of all of them.
+/// Converts the rules, and compiles the composite tools. Adds the mistakes of all of them to `errors`.
 pub(super) fn convert(
     aggregation: Aggregation,
     composite_tools: &[CompositeTool],
-) -> (Rules, Vec<ConfigError>) {
+    errors: &mut Vec<ConfigError>,
+) -> Rules {
     let Aggregation { conflict_resolution, exclude_all_tools, tools } = aggregation;
-    let (mut workflows, mut errors) = (Vec::new(), Vec::new());
+    let mut workflows = Vec::new();
     for (number, tool) in composite_tools.iter().enumerate() {
         match Workflow::compile(tool, &format!("compositeTools[{number}]")) {
             Ok(workflow) => workflows.push(workflow),
             Err(found) => errors.extend(found),
         }
     }
-    let rules = Rules {
+    Rules {
         conflicts: match conflict_resolution {
             ConflictResolution::Prefix { format } => Conflicts::Prefix(format.to_string()),
             ConflictResolution::Priority { order } => Conflicts::Priority(order),
@@ -29,8 +30,7 @@ pub(super) fn convert(
         exclude_all_tools,
         workloads: tools.into_iter().map(workload).collect(),
         workflows,
-    };
-    (rules, errors)
+    }
 }
 
 fn workload(tools: WorkloadTools<Never>) -> (String, WorkloadRules) {

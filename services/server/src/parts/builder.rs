@@ -15,7 +15,7 @@ use super::failures::Failures;
 use super::telemetry::{self, TelemetryParts, TelemetrySource};
 use super::{
     IncomingAuth, Parts, PartsError, ServerInfo, aggregation, audit, configured_hosts, credentials,
-    incoming_auth, unsupported,
+    incoming_auth, optimizer, unsupported,
 };
 
 /// Builder of [`Parts`]. Starts telemetry first if the configuration enables it, because the stacks of backends report to
@@ -83,7 +83,7 @@ impl<'a> PartsBuilder<'a> {
             incoming_auth,
             outgoing_auth,
             operational,
-            optimizer: _,
+            optimizer,
             session_storage: _,
             telemetry,
             auth_server,
@@ -98,8 +98,8 @@ impl<'a> PartsBuilder<'a> {
         errors.extend(found);
         let (audit, found) = audit::convert(audit);
         errors.extend(found);
-        let (rules, found) = aggregation::convert(aggregation, &composite_tools);
-        errors.extend(found);
+        let rules = aggregation::convert(aggregation, &composite_tools, &mut errors);
+        let optimizer = optimizer::convert(optimizer, egress, &mut errors);
         // After the other sections, so that a file with errors starts nothing. Before the backends, whose stacks report
         // to it.
         let is_valid = unsupported.is_empty() && errors.is_empty();
@@ -119,9 +119,9 @@ impl<'a> PartsBuilder<'a> {
         let is_strict = partial_failure == PartialFailure::Fail;
         let info = ServerInfo { name: name.clone(), group, metadata, is_strict, backends: known };
         warnings.extend(incoming_auth.unknown_backends(|name| info.backends.contains_key(name)));
-        let (version, checks) = (env!("CARGO_PKG_VERSION").to_owned(), Some(checks));
+        let base = Settings { partial_failure, checks: Some(checks), ..Settings::new(name) };
         Ok(Parts {
-            settings: Settings { name, version, backends, rules, partial_failure, checks },
+            settings: Settings { backends, rules, optimizer, ..base },
             incoming_auth,
             audit,
             telemetry,

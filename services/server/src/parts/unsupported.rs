@@ -5,7 +5,6 @@ use std::fmt;
 
 use vmcp_config::{FailureHandling, File, Operational, OutgoingAuth, SessionStorage, Source};
 
-const LEAVE_OUT: &str = "leave it out";
 /// The interval applies only under the operator.
 const NO_REPORTS: &str =
     "statusReportingInterval applies only under the operator: remove it, and see /status";
@@ -38,7 +37,7 @@ pub(super) fn find(file: &File) -> Vec<UnsupportedSetting> {
         incoming_auth: _,
         outgoing_auth,
         operational,
-        optimizer,
+        optimizer: _,
         session_storage,
         telemetry: _,
         auth_server: _,
@@ -50,7 +49,6 @@ pub(super) fn find(file: &File) -> Vec<UnsupportedSetting> {
             found.push(UnsupportedSetting { path: path.to_owned(), instead });
         }
     };
-    reject(optimizer.is_some(), "optimizer", LEAVE_OUT);
     let redis = !matches!(session_storage, SessionStorage::Memory);
     reject(redis, "sessionStorage", "use provider: memory");
     outgoing(outgoing_auth, &mut reject);

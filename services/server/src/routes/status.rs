@@ -2,6 +2,7 @@
 
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
+use vmcp_aggregate::status::OptimizerReport;
 use vmcp_core::{Body, Generation};
 use vmcp_telemetry_export::Telemetry;
 
@@ -85,8 +86,30 @@ impl ServerState {
             "detached_calls": report.detached_calls,
             "detached_calls_ended": report.detached_calls_ended,
             "connections": self.connections.count(),
+            "optimizer": self.state.gateway.optimizer().map(optimizer),
             "configuration": self.reloads.to_json(),
             "authorization_server": self.reloadable.load().issuer().map(AuthServerRuntime::to_json),
         })
     }
+}
+
+/// Returns the state of the tool search.
+fn optimizer(report: OptimizerReport) -> Value {
+    let OptimizerReport { views, index, embedder } = report;
+    let embedding_service = embedder.map(|status| {
+        json!({
+            "model": status.model,
+            "error": status.outage.map(|error| error.to_string()),
+            "tool_vectors": status.tool_vectors,
+            "query_vectors": status.query_vectors,
+            "pending_sets": status.pending_sets,
+            "pending_queries": status.pending_queries,
+        })
+    });
+    json!({
+        "indexed_tools": index.tools,
+        "indexed_sets": index.sets,
+        "views": views,
+        "embedding_service": embedding_service,
+    })
 }

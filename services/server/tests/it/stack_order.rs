@@ -80,6 +80,7 @@ fn audited<B: TestBody>(
         rules: Rules::default(),
         partial_failure: PartialFailure::BestEffort,
         checks: None,
+        optimizer: None,
     };
     let seal = Seal::ephemeral(Duration::from_mins(1)).unwrap();
     let incoming = IncomingLayers {

@@ -83,7 +83,7 @@ async fn names(
     let mut cursor = None;
     loop {
         let list = catalog.list(Kind::Tools);
-        let page = view.page(list, Kind::Tools, cursor.as_deref()).unwrap();
+        let page = view.list(list).page(Kind::Tools, cursor.as_deref()).unwrap();
         let items = [b"[", &page.items[..], b"]"].concat();
         let items: Vec<serde_json::Value> = serde_json::from_slice(&items).unwrap();
         names.extend(items.iter().map(|item| item["name"].as_str().unwrap().to_owned()));
@@ -114,7 +114,7 @@ async fn cursor_does_not_reveal_hidden_items() {
             &base64::prelude::BASE64_URL_SAFE_NO_PAD,
             format!("tools\nbe_{cursor}"),
         );
-        view.page(catalog.list(Kind::Tools), Kind::Tools, Some(&cursor)).unwrap()
+        view.list(catalog.list(Kind::Tools)).page(Kind::Tools, Some(&cursor)).unwrap()
     };
     assert_eq!(page("t0011"), page("t0011-that-never-was"));
 }
