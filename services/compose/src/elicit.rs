@@ -44,7 +44,7 @@ pub struct AnswerError {
     pub step: Arc<str>,
     /// The invalid member, such as `content.name`.
     pub field: String,
-    /// What is wrong with it.
+    /// The problem.
     pub message: String,
 }
 

@@ -219,14 +219,15 @@ impl RunRecord {
         self
     }
 
-    /// Applies the changes of one write. Returns the bytes by which the record grew.
-    pub fn apply(&mut self, changes: Vec<Change>) -> usize {
+    /// Applies the changes of one write.
+    pub fn apply(&mut self, changes: Vec<Change>) {
         self.version += 1;
-        changes.into_iter().map(|change| self.apply_one(change)).sum()
+        for change in changes {
+            self.apply_one(change);
+        }
     }
 
-    fn apply_one(&mut self, change: Change) -> usize {
-        let grown = change.size();
+    fn apply_one(&mut self, change: Change) {
         match change {
             Change::StepStarted { step, at, question } => {
                 let step = self.steps.entry(step).or_default();
@@ -281,7 +282,6 @@ impl RunRecord {
                 self.arguments = Arc::new(Value::Null);
             }
         }
-        grown
     }
 
     /// Returns the round that is open, if the run waits for one.

@@ -79,7 +79,11 @@ pub struct StoreCounts {
 /// A dropped future may or may not have taken its step. The feature `contract` has the tests that each implementation has to
 /// pass.
 pub trait WorkflowStore: Debug + Send + Sync + 'static {
-    /// Stores a run that starts, with its first changes, and leases it.
+    /// Stores a run that starts, with its first changes, and leases it. Evicts runs that ended, the owner's first, if a limit
+    /// is reached.
+    ///
+    /// # Errors
+    /// [`StoreError::Full`], and [`StoreError::Leased`] for an identifier that is in use.
     fn create(&self, run: RunRecord, changes: Vec<Change>) -> StoreFuture<'_, Lease>;
 
     /// Leases a run whose lease is over, given back or none, and returns it.
@@ -93,10 +97,18 @@ pub trait WorkflowStore: Debug + Send + Sync + 'static {
     ) -> StoreFuture<'a, (Lease, RunRecord)>;
 
     /// Extends a lease.
+    ///
+    /// # Errors
+    /// [`StoreError::Superseded`], as for each write of an earlier epoch.
     fn renew<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, ()>;
 
     /// Applies changes to a run, all or none, and extends the lease. The holder of an expired lease may still write unless
-    /// another one was granted. [`Change::RoundOpened`] and [`Change::RunFinished`] give the lease back.
+    /// another one was granted. [`Change::RoundOpened`] and [`Change::RunFinished`] give the lease back. A run that ends is
+    /// removed, unless it asked for its result to be kept ([`RunRecord::keeps_result`]) or had a round of questions.
+    ///
+    /// # Errors
+    /// [`StoreError::Superseded`] for an earlier epoch, [`StoreError::Finished`] after the end, [`StoreError::RoundConsumed`]
+    /// if a change consumes a round that is not open, and [`StoreError::Full`], but not for the end of a run.
     fn commit<'a>(&'a self, lease: &'a Lease, changes: Vec<Change>) -> StoreFuture<'a, ()>;
 
     /// Gives a lease back, as far as that is possible without waiting. The run is interrupted until it is acquired.
@@ -106,7 +118,7 @@ pub trait WorkflowStore: Debug + Send + Sync + 'static {
     /// one if it had ended before.
     fn cancel<'a>(&'a self, owner: &'a RunOwner, run: &'a RunId) -> StoreFuture<'a, RunStatus>;
 
-    /// Returns a run.
+    /// Returns a run. A running one without a valid lease is [`RunStatus::Interrupted`].
     fn read<'a>(&'a self, owner: &'a RunOwner, run: &'a RunId) -> StoreFuture<'a, RunRecord>;
 
     /// Returns the owner's runs, the newest first.

@@ -35,7 +35,7 @@ pub struct Finding {
     pub severity: Severity,
     /// Path of the setting: `compositeTools[0].steps[2].tool`.
     pub path: String,
-    /// What is wrong, and what to change.
+    /// The problem and its remedy.
     pub message: String,
 }
 

@@ -26,7 +26,7 @@ pub(crate) struct Roots {
     pub(crate) for_each: bool,
 }
 
-/// What the templates of a setting may read.
+/// Data that the templates of a setting may read.
 pub(super) struct Scope<'a> {
     /// Identifiers of all steps.
     pub(super) ids: &'a [&'a str],

@@ -21,7 +21,9 @@ pub(super) fn step_result(outcome: ToolOutcome, keeps_content: bool) -> Result<S
         }
     };
     check_output(&output)?;
-    check_output(&content)?;
+    if !Arc::ptr_eq(&output, &content) {
+        check_output(&content)?;
+    }
     Ok(StepResult { status: StepStatus::Completed, output, content, error: None })
 }
 
