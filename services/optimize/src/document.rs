@@ -168,16 +168,13 @@ fn for_each_parameter<'a>(
 
 #[cfg(test)]
 mod tests {
-    use std::hash::RandomState;
-
     use serde_json::json;
 
     use super::*;
-    use crate::terms::Analyzer;
+    use crate::terms::Vocabulary;
 
     fn parse(server: &str, definition: Bytes) -> Result<Document, serde_json::Error> {
-        let (analyzer, hasher) = (Analyzer::new(), RandomState::new());
-        Document::new(server.into(), definition, &mut TermHashes::new(&analyzer, &hasher))
+        Document::new(server.into(), definition, &mut TermHashes::new(&Vocabulary::new()))
     }
 
     fn document(definition: &Value) -> Document {

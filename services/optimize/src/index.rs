@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -12,7 +11,7 @@ use crate::document::Document;
 use crate::interner::{InternedValue, Interner};
 use crate::segment::Segment;
 use crate::set_data::SetData;
-use crate::terms::{Analyzer, TermHashes};
+use crate::terms::{TermHashes, Vocabulary};
 use crate::tool_set::ToolSet;
 
 /// Maximum number of tools of a set.
@@ -29,9 +28,7 @@ const MAX_SEGMENTS: usize = 64;
 pub struct Index(Arc<Shared>);
 
 struct Shared {
-    analyzer: Analyzer,
-    /// Hasher of terms. Its keys are secret, so that no definition can be written to collide with another one's terms.
-    hasher: RandomState,
+    vocabulary: Arc<Vocabulary>,
     documents: Arc<Interner<Document>>,
     segments: Arc<Interner<Segment>>,
     sets: Arc<Interner<SetData>>,
@@ -89,8 +86,7 @@ impl Index {
     #[must_use]
     pub fn new() -> Self {
         Self(Arc::new(Shared {
-            analyzer: Analyzer::new(),
-            hasher: RandomState::new(),
+            vocabulary: Arc::new(Vocabulary::new()),
             documents: Interner::new(),
             segments: Interner::new(),
             sets: Interner::new(),
@@ -106,7 +102,7 @@ impl Index {
         if tools.len() > MAX_TOOLS {
             return Err(IndexError::TooManyTools { found: tools.len() });
         }
-        let mut terms = TermHashes::new(&self.0.analyzer, &self.0.hasher);
+        let mut terms = TermHashes::new(&self.0.vocabulary);
         let documents = tools.iter().enumerate().map(|(position, tool)| {
             let key = Fingerprint::of(&(&*tool.server, &*tool.json));
             let make = || {
@@ -122,7 +118,7 @@ impl Index {
         let keys: Vec<_> = documents.iter().map(|document| document.key()).collect();
         let make = || Ok::<_, Infallible>(self.set_of(documents));
         let Ok(set) = self.0.sets.intern(Fingerprint::of(&keys), make);
-        Ok(ToolSet::new(set, self.clone()))
+        Ok(ToolSet::new(set, Arc::clone(&self.0.vocabulary)))
     }
 
     /// Returns the sizes.
@@ -133,15 +129,6 @@ impl Index {
             segments: self.0.segments.len(),
             sets: self.0.sets.len(),
         }
-    }
-
-    /// Returns the hash by which the index knows `term`.
-    pub(crate) fn hash_term(&self, term: &str) -> u64 {
-        self.0.hasher.hash_one(term)
-    }
-
-    pub(crate) fn analyzer(&self) -> &Analyzer {
-        &self.0.analyzer
     }
 
     fn set_of(&self, documents: Box<[Arc<InternedValue<Document>>]>) -> SetData {

@@ -84,6 +84,7 @@ mod tests {
     use super::*;
     use crate::index::{Index, ToolDefinition};
     use crate::query::Query;
+    use crate::terms::Analyzer;
 
     struct Whitespace;
 
@@ -96,7 +97,7 @@ mod tests {
     #[test]
     #[expect(clippy::cast_possible_truncation, reason = "places of a small set")]
     fn scores_are_those_of_bm25_crate() {
-        let index = Index::new();
+        let (index, analyzer) = (Index::new(), Analyzer::new());
         let texts = [
             ("read_file", "Reads a file from the disk"),
             ("writeFile", "Writes text to a file"),
@@ -112,7 +113,7 @@ mod tests {
             .iter()
             .map(|(name, text)| {
                 let text = format!("{name} {name} {name} {text} disk ").repeat(UNITS.into());
-                index.analyzer().terms(&text).join(" ")
+                analyzer.terms(&text).join(" ")
             })
             .collect();
         let corpus: Vec<_> = corpus.iter().map(String::as_str).collect();
@@ -125,9 +126,10 @@ mod tests {
             scorer.upsert(&place, embedder.embed(text));
         }
         for query in ["file", "write a text file", "disk forecast"] {
-            let terms = index.analyzer().terms(query).join(" ");
+            let terms = analyzer.terms(query).join(" ");
             let expected = scorer.matches(&embedder.embed(&terms));
-            let hits = search(&set.view_of_all(), &Query::new(query).terms(&index), 10);
+            let view = set.view_of_all();
+            let hits = search(&view, &Query::new(query).terms(view.vocabulary()), 10);
             assert_eq!(hits.len(), expected.len(), "{query}");
             for expected in expected {
                 let hit = hits.iter().find(|hit| hit.place == expected.id as u32).unwrap();

@@ -14,6 +14,7 @@ mod segment;
 mod set_data;
 mod terms;
 mod tool_set;
+mod vector;
 
 pub use self::{
     embedding::{

@@ -5,7 +5,7 @@ mod hints;
 use std::collections::HashMap;
 
 use crate::document::truncated;
-use crate::index::Index;
+use crate::terms::Vocabulary;
 
 /// Maximum length of the description and of all keywords together that a search reads, in bytes. The rest is ignored.
 pub const MAX_QUERY_TEXT: usize = 4 * 1024;
@@ -47,8 +47,8 @@ impl Query {
     }
 
     /// Returns the different terms in the order in which they occur.
-    pub(crate) fn terms(&self, index: &Index) -> Vec<QueryTerm> {
-        let mut terms = TermList { index, terms: Vec::new(), places: HashMap::new() };
+    pub(crate) fn terms(&self, vocabulary: &Vocabulary) -> Vec<QueryTerm> {
+        let mut terms = TermList { vocabulary, terms: Vec::new(), places: HashMap::new() };
         let mut left = MAX_QUERY_TEXT;
         for keyword in &self.keywords {
             let keyword = truncated(keyword, left);
@@ -63,7 +63,7 @@ impl Query {
 
 /// Terms of a query so far.
 struct TermList<'a> {
-    index: &'a Index,
+    vocabulary: &'a Vocabulary,
     terms: Vec<QueryTerm>,
     /// Place of each term in the list.
     places: HashMap<u64, usize>,
@@ -71,7 +71,7 @@ struct TermList<'a> {
 
 impl TermList<'_> {
     fn add_text(&mut self, text: &str, weight: f32) {
-        let analyzer = self.index.analyzer();
+        let analyzer = self.vocabulary.analyzer();
         let mut implied = Vec::new();
         if hints::has_path(text) {
             implied.push(hints::PATH);
@@ -86,7 +86,7 @@ impl TermList<'_> {
     }
 
     fn add(&mut self, term: &str, weight: f32) {
-        let hash = self.index.hash_term(term);
+        let hash = self.vocabulary.hash(term);
         let next = self.terms.len();
         let place = *self.places.entry(hash).or_insert(next);
         if place == next && next < MAX_TERMS {
@@ -100,10 +100,10 @@ mod tests {
     use super::*;
 
     fn weights(query: &Query, words: &[&str]) -> Vec<Option<f32>> {
-        let index = Index::new();
-        let terms = query.terms(&index);
+        let vocabulary = Vocabulary::new();
+        let terms = query.terms(&vocabulary);
         let weight = |word: &&str| {
-            let hash = index.hash_term(word);
+            let hash = vocabulary.hash(word);
             terms.iter().find(|term| term.hash == hash).map(|term| term.weight)
         };
         words.iter().map(weight).collect()
@@ -130,11 +130,11 @@ mod tests {
 
     #[test]
     fn large_queries_are_truncated() {
-        let index = Index::new();
+        let vocabulary = Vocabulary::new();
         let words: Vec<_> = (0..300_000).map(|number| format!("w{number}")).collect();
         let words = words.join(" ");
         let query = Query { keywords: vec![words.clone(); 3], ..Query::new(words) };
-        assert!(query.terms(&index).len() <= MAX_TERMS);
+        assert!(query.terms(&vocabulary).len() <= MAX_TERMS);
         assert!(query.text().len() <= MAX_QUERY_TEXT);
         assert!(Query::new("é".repeat(1 << 20)).text().len() <= MAX_QUERY_TEXT);
     }
@@ -142,8 +142,8 @@ mod tests {
     #[test]
     fn texts_without_words_have_no_terms() {
         for text in ["", "   ", "!?…", "the and", "\u{0}\u{301}😀"] {
-            assert!(Query::new(text).terms(&Index::new()).len() <= 1, "{text:?}");
+            assert!(Query::new(text).terms(&Vocabulary::new()).len() <= 1, "{text:?}");
         }
-        assert!(Query::new("").terms(&Index::new()).is_empty());
+        assert!(Query::new("").terms(&Vocabulary::new()).is_empty());
     }
 }

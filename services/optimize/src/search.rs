@@ -2,12 +2,13 @@
 
 use std::fmt;
 
-use crate::embedding::{Embedder, FallbackReason, SetVectors, Vector};
+use crate::embedding::{Embedder, FallbackReason};
 use crate::fusion::{ARM_DEPTH, ToolMatch, fuse};
 use crate::hit::{Hit, best, boost_servers};
 use crate::keyword;
 use crate::query::Query;
 use crate::tool_set::View;
+use crate::vector::{SetVectors, Vector};
 
 /// Maximum number of tools of a response.
 pub const MAX_RESULTS: usize = 50;
@@ -114,7 +115,7 @@ impl ToolSearch {
 }
 
 fn keyword_hits(view: &View, query: &Query) -> Vec<Hit> {
-    keyword::search(view, &query.terms(view.index()), ARM_DEPTH)
+    keyword::search(view, &query.terms(view.vocabulary()), ARM_DEPTH)
 }
 
 impl Default for SearchOptions {

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use vmcp_core::Fingerprint;
 
 use crate::document::Document;
-use crate::embedding::SetVectors;
 use crate::interner::InternedValue;
 use crate::segment::Segment;
+use crate::vector::SetVectors;
 
 /// Tools of a set, by position.
 pub(crate) struct SetData {

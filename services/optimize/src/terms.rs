@@ -27,10 +27,16 @@ pub(crate) struct Analyzer {
     stemmer: Stemmer,
 }
 
+/// Terms as an index knows them: by their hashes.
+pub(crate) struct Vocabulary {
+    analyzer: Analyzer,
+    /// Its keys are secret, so that no definition can be written to collide with another one's terms.
+    hasher: RandomState,
+}
+
 /// Hashes of the terms of several texts. Each different word is stemmed once.
 pub(crate) struct TermHashes<'a> {
-    analyzer: &'a Analyzer,
-    hasher: &'a RandomState,
+    vocabulary: &'a Vocabulary,
     /// Hash of the term of a word, by the hash of the word.
     by_word: HashMap<u64, Option<u64>, BuildHasherDefault<TermHasher>>,
 }
@@ -94,15 +100,30 @@ impl Analyzer {
     }
 }
 
+impl Vocabulary {
+    pub(crate) fn new() -> Self {
+        Self { analyzer: Analyzer::new(), hasher: RandomState::new() }
+    }
+
+    pub(crate) fn analyzer(&self) -> &Analyzer {
+        &self.analyzer
+    }
+
+    /// Returns the hash by which the index knows `term`.
+    pub(crate) fn hash(&self, term: &str) -> u64 {
+        self.hasher.hash_one(term)
+    }
+}
+
 impl<'a> TermHashes<'a> {
-    pub(crate) fn new(analyzer: &'a Analyzer, hasher: &'a RandomState) -> Self {
-        Self { analyzer, hasher, by_word: HashMap::default() }
+    pub(crate) fn new(vocabulary: &'a Vocabulary) -> Self {
+        Self { vocabulary, by_word: HashMap::default() }
     }
 
     /// Calls `emit` with the hash of each term of `text`, in order.
     pub(crate) fn for_each(&mut self, text: &str, mut emit: impl FnMut(u64)) {
         for_each_word(text, |word| {
-            let key = self.hasher.hash_one(word);
+            let key = self.vocabulary.hash(word);
             let hash = match self.by_word.get(&key) {
                 Some(hash) => *hash,
                 None => self.add(key, word),
@@ -114,7 +135,8 @@ impl<'a> TermHashes<'a> {
     }
 
     fn add(&mut self, key: u64, word: &str) -> Option<u64> {
-        let hash = self.analyzer.term(word).map(|term| self.hasher.hash_one(&*term));
+        let term = self.vocabulary.analyzer.term(word);
+        let hash = term.map(|term| self.vocabulary.hash(&term));
         if self.by_word.len() < MAX_CACHED_WORDS {
             self.by_word.insert(key, hash);
         }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::document::Document;
-use crate::index::Index;
 use crate::interner::InternedValue;
 use crate::set_data::{SetData, stored};
+use crate::terms::Vocabulary;
 
 /// Number of bytes that count as a token.
 const BYTES_PER_TOKEN: usize = 4;
@@ -16,12 +16,12 @@ const BYTES_PER_TOKEN: usize = 4;
 /// Place of a tool that a view does not contain.
 const HIDDEN: u32 = u32::MAX;
 
-/// Set of tools in an [`Index`], such as those of one catalog. Its tools stay in the index while it or one of its
+/// Set of tools in an [`Index`](crate::Index), such as those of one catalog. Its tools stay in the index while it or one of its
 /// [`View`]s exists. Clones are the same set.
 #[derive(Clone)]
 pub struct ToolSet {
     data: Arc<InternedValue<SetData>>,
-    index: Index,
+    vocabulary: Arc<Vocabulary>,
 }
 
 /// Tools of a set that one caller may see. Searches return these only, and count no others: scores, order and number of
@@ -54,8 +54,8 @@ pub struct PositionError {
 // === impl ToolSet ===
 
 impl ToolSet {
-    pub(crate) fn new(data: Arc<InternedValue<SetData>>, index: Index) -> Self {
-        Self { data, index }
+    pub(crate) fn new(data: Arc<InternedValue<SetData>>, vocabulary: Arc<Vocabulary>) -> Self {
+        Self { data, vocabulary }
     }
 
     /// Returns the number of tools.
@@ -163,8 +163,8 @@ impl View {
         &self.0.set
     }
 
-    pub(crate) fn index(&self) -> &Index {
-        &self.0.set.index
+    pub(crate) fn vocabulary(&self) -> &Vocabulary {
+        &self.0.set.vocabulary
     }
 
     /// Returns the sum of the lengths of the tools, in [`UNITS`](crate::document::UNITS).

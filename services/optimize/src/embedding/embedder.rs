@@ -7,14 +7,14 @@ use std::time::Duration;
 use tokio::time::Instant;
 use vmcp_core::{Clock, Fingerprint, lock};
 
-use super::model::SetVectors;
+use super::job::Job;
 use super::shared::{MAX_PENDING_QUERIES, Shared};
-use super::vector::Vector;
-use super::worker::Job;
+use super::worker;
 use super::{EmbeddingError, EmbeddingService};
 use crate::interner::InternedValue;
 use crate::set_data::SetData;
 use crate::tool_set::ToolSet;
+use crate::vector::{SetVectors, Vector};
 
 /// Time that a search waits for embeddings before it answers by keywords.
 const SEARCH_TIMEOUT: Duration = Duration::from_secs(2);
@@ -131,7 +131,7 @@ impl Embedder {
         text: &str,
         deadline: Instant,
     ) -> Result<(Vector, u64), FallbackReason> {
-        Shared::ensure_worker(&self.0);
+        worker::ensure(&self.0);
         let model = || lock(&self.0.state).model.clone();
         let model = self.wait_until(deadline, model).await?.ok_or(FallbackReason::Slow)?;
         let key = Fingerprint::of(text);
@@ -145,6 +145,8 @@ impl Embedder {
         let task = tokio::spawn(async move {
             let fetch = || Arc::clone(&shared).embed_query(model, text);
             let result = shared.queries.join((generation, key), fetch).await;
+            // An outage is over when the worker says so.
+            worker::ensure(&shared);
             drop(permit);
             result
         });
@@ -177,7 +179,7 @@ impl Embedder {
             changed.as_mut().enable();
             let outage = lock(&self.0.state).outage.clone();
             if let Some(error) = outage {
-                Shared::ensure_worker(&self.0);
+                worker::ensure(&self.0);
                 return Err(FallbackReason::Unavailable(error));
             }
             if let Some(ready) = ready() {
@@ -203,7 +205,7 @@ impl Embedder {
                 now
             })
         };
-        Shared::ensure_worker(&self.0);
+        worker::ensure(&self.0);
         since
     }
 }

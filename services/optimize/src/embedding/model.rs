@@ -1,4 +1,4 @@
-//! What one model of an embedding service has embedded.
+//! Vectors that one model of an embedding service made.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use vmcp_core::{Cache, Clock, Fingerprint, lock};
 
 use super::EmbeddingError;
 use super::service::{Batch, ModelInfo};
-use super::vector::Vector;
+use crate::vector::Vector;
 
 /// Maximum size of the vectors of one model's cache, and of one set, in bytes.
 const MAX_VECTOR_BYTES: usize = 128 * 1024 * 1024;
@@ -35,12 +35,6 @@ pub(super) struct Model {
     tools: Cache<Fingerprint, Vector>,
     queries: Cache<Fingerprint, Vector>,
     clock: Clock,
-}
-
-/// Vectors of the tools of a set, by position. A tool beyond the limit has none.
-pub(crate) struct SetVectors {
-    pub(super) generation: u64,
-    pub(crate) rows: Box<[Option<Vector>]>,
 }
 
 impl Model {

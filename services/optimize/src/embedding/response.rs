@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::EmbeddingError;
-use super::vector::Vector;
+use crate::vector::{Vector, VectorError};
 
 /// Response of `GET /info`.
 #[derive(Deserialize)]
@@ -63,7 +63,14 @@ pub(super) fn vectors(rows: Vec<Vec<f32>>, count: usize) -> Result<Vec<Vector>, 
         let found = format!("{} vectors for {count} texts", rows.len());
         return Err(EmbeddingError::Malformed(found));
     }
-    rows.into_iter().map(Vector::new).collect()
+    let vectors = rows.into_iter().map(Vector::new).collect::<Result<_, _>>();
+    vectors.map_err(|error| {
+        let found = match error {
+            VectorError::Width => "a vector without values or with too many",
+            VectorError::NotFinite => "a vector with values that are not finite",
+        };
+        EmbeddingError::Malformed(found.to_owned())
+    })
 }
 
 impl EmbeddingsResponse {

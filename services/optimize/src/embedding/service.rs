@@ -12,8 +12,8 @@ use url::Url;
 use vmcp_core::{Body, BodyError, HttpClient, collect_limited};
 
 use super::response::{self, EmbeddingsResponse, InfoResponse, ModelsResponse};
-use super::vector::Vector;
 use super::{EmbeddingError, EmbeddingUrlError};
+use crate::vector::Vector;
 
 /// Default timeout of a request, including the response.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);

@@ -7,12 +7,12 @@ use std::time::Duration;
 use tokio::sync::{Notify, Semaphore};
 use vmcp_core::{Clock, Fingerprint, SingleFlight, lock};
 
+use super::job::Job;
 use super::model::Model;
 use super::service::Batch;
-use super::vector::Vector;
-use super::worker::{self, Job};
 use super::{EmbeddingError, EmbeddingService};
 use crate::document::{MAX_EMBEDDED_TEXT, truncated};
+use crate::vector::Vector;
 
 /// Time after which a query checks that the service still serves the same model.
 const CONFIRM_INTERVAL: Duration = Duration::from_secs(10);
@@ -34,7 +34,7 @@ pub(super) struct Shared {
     pub(super) pending_queries: Arc<Semaphore>,
 }
 
-/// What is known of the service, and what remains to be embedded.
+/// State of the service, and the sets that remain to be embedded.
 #[derive(Default)]
 pub(super) struct State {
     pub(super) model: Option<Arc<Model>>,
@@ -56,16 +56,6 @@ impl Shared {
         }
     }
 
-    /// Starts the worker if there is work for it and none runs.
-    pub(super) fn ensure_worker(this: &Arc<Self>) {
-        let mut state = lock(&this.state);
-        if !state.has_worker && state.has_work() {
-            state.has_worker = true;
-            drop(state);
-            tokio::spawn(worker::run(Arc::downgrade(this)));
-        }
-    }
-
     /// Embeds a query. An error is an outage for all searches, until the worker has reached the service again.
     pub(super) async fn embed_query(
         self: Arc<Self>,
@@ -79,11 +69,7 @@ impl Shared {
             }
             // One query must not take the service from all others.
             Err(error) if error.is_rejected_text() => Err(Arc::new(error)),
-            Err(error) => {
-                let error = self.record_outage(error);
-                Self::ensure_worker(&self);
-                Err(error)
-            }
+            Err(error) => Err(self.record_outage(error)),
         }
     }
 

@@ -3,16 +3,15 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::time::Instant;
 use vmcp_core::{Fingerprint, lock};
 
 use super::EmbeddingError;
-use super::model::{Model, SetVectors};
+use super::job::Progress;
+use super::model::Model;
 use super::shared::Shared;
-use super::vector::Vector;
-use crate::document::MAX_EMBEDDED_TEXT;
 use crate::interner::InternedValue;
 use crate::set_data::SetData;
+use crate::vector::{SetVectors, Vector};
 
 /// Pause after the first failure. It doubles with each further one.
 const MIN_BACKOFF: Duration = Duration::from_secs(1);
@@ -23,24 +22,6 @@ const MAX_BACKOFF: Duration = Duration::from_mins(1);
 /// Text that is embedded to learn a model's width, and that it works.
 const PROBE: &str = "tool";
 
-/// Set whose tools are being embedded.
-pub(super) struct Job {
-    set: Weak<InternedValue<SetData>>,
-    since: Instant,
-    progress: Progress,
-}
-
-/// Vectors that one model made of the first tools of a set.
-struct Progress {
-    generation: Option<u64>,
-    /// By position. A tool whose text the service rejects has none.
-    rows: Vec<Option<Vector>>,
-    /// Length to which texts are cut, in bytes.
-    max_text: usize,
-    /// Number of texts of the next request. Lower than the model's while the service rejects them.
-    max_batch: usize,
-}
-
 /// Next tools of a set: their vectors as far as they are cached, and the texts of the others.
 struct NextTools {
     rows: Vec<Option<Vector>>,
@@ -49,28 +30,24 @@ struct NextTools {
     texts: Vec<String>,
 }
 
-impl Job {
-    pub(super) fn new(set: &Arc<InternedValue<SetData>>, since: Instant) -> Self {
-        Self { set: Arc::downgrade(set), since, progress: Progress::default() }
-    }
-
-    pub(super) fn is_of(&self, set: &Arc<InternedValue<SetData>>) -> bool {
-        std::ptr::eq(self.set.as_ptr(), Arc::as_ptr(set))
-    }
-
-    pub(super) fn since(&self) -> Instant {
-        self.since
-    }
-}
-
 /// Guard that lets another worker start if this one does not end by itself: its runtime shut down, or it panicked.
 struct WorkerGuard {
     embedder: Weak<Shared>,
     is_done: bool,
 }
 
+/// Starts a worker if there is work for it and none runs.
+pub(super) fn ensure(shared: &Arc<Shared>) {
+    let mut state = lock(&shared.state);
+    if !state.has_worker && state.has_work() {
+        state.has_worker = true;
+        drop(state);
+        tokio::spawn(run(Arc::downgrade(shared)));
+    }
+}
+
 /// Runs until there is nothing to do, or the embedder is gone.
-pub(super) async fn run(embedder: Weak<Shared>) {
+async fn run(embedder: Weak<Shared>) {
     let mut guard = WorkerGuard { embedder: Weak::clone(&embedder), is_done: false };
     let mut backoff = MIN_BACKOFF;
     loop {
@@ -236,10 +213,4 @@ fn next_tools(model: &Model, progress: &Progress, set: &SetData) -> NextTools {
         next.rows.push(cached);
     }
     next
-}
-
-impl Default for Progress {
-    fn default() -> Self {
-        Self { generation: None, rows: Vec::new(), max_text: MAX_EMBEDDED_TEXT, max_batch: 1 }
-    }
 }

@@ -35,7 +35,7 @@ pub enum ArgumentError {
     Missing {
         /// Name of the argument.
         name: &'static str,
-        /// What to write.
+        /// Remedy.
         hint: &'static str,
     },
     /// An argument is of another type.

@@ -1,4 +1,4 @@
-//! What the index contains, and for how long.
+//! Content of the index, and its lifetime.
 
 use vmcp_optimize::{Index, IndexCounts, IndexError, ToolDefinition};
 

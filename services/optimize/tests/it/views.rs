@@ -1,4 +1,4 @@
-//! Searches of what a caller may see.
+//! Searches of the tools that a caller may see.
 
 use proptest::prelude::*;
 use vmcp_optimize::{Index, Query, SearchOptions, ToolDefinition, ToolMatch, ToolSearch, View};
@@ -14,7 +14,7 @@ async fn finds_tools_by_their_words() {
         ("create issue", "createIssue"),
         ("what will the weather be", "get_forecast"),
         ("storm", "get_alerts"),
-        ("save it as /tmp/a/b.md", "write_file"),
+        ("save it as /data/a/b.md", "write_file"),
     ] {
         let found = search(&view, query).await;
         assert_eq!(names(&view, &found).first(), Some(&expected), "{query}");

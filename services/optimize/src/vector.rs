@@ -1,8 +1,6 @@
-//! Vectors of length 1.
+//! Embeddings of texts as vectors.
 
 use std::sync::Arc;
-
-use super::EmbeddingError;
 
 /// Maximum number of dimensions.
 const MAX_WIDTH: usize = 8192;
@@ -11,19 +9,35 @@ const MAX_WIDTH: usize = 8192;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Vector(Arc<[f32]>);
 
+/// Vectors of the tools of a set, by position.
+pub(crate) struct SetVectors {
+    /// Number of the model that made them.
+    pub(crate) generation: u64,
+    /// A tool has none if its text was rejected, or if there are too many.
+    pub(crate) rows: Box<[Option<Vector>]>,
+}
+
+/// Error of values that are not a vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum VectorError {
+    /// There are no values, or too many.
+    Width,
+    /// A value is not a finite number.
+    NotFinite,
+}
+
 impl Vector {
     /// Scales `values` to length 1.
     ///
     /// # Errors
     /// There are no values or too many, or one is not a finite number.
-    pub(super) fn new(mut values: Vec<f32>) -> Result<Self, EmbeddingError> {
-        let malformed = |what: &str| Err(EmbeddingError::Malformed(what.to_owned()));
+    pub(crate) fn new(mut values: Vec<f32>) -> Result<Self, VectorError> {
         if values.is_empty() || values.len() > MAX_WIDTH {
-            return malformed("a vector without values or with too many");
+            return Err(VectorError::Width);
         }
         let norm = values.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>().sqrt();
         if !norm.is_finite() {
-            return malformed("a vector with values that are not finite");
+            return Err(VectorError::NotFinite);
         }
         if norm > 0.0 {
             for value in &mut values {
