@@ -17,6 +17,9 @@ const MAX_SEGMENTS: usize = 100_000;
 /// Maximum number of analyzed actions and operands. A template is analyzed for each origin of its data.
 const MAX_ACTIONS: usize = 200_000;
 
+/// Maximum number of analyzed calls of templates, each with other data.
+const MAX_CALLS: usize = 1_000;
+
 /// Maximum nesting of lists over all called templates. It bounds the recursion.
 const MAX_NESTING: usize = 400;
 
@@ -38,7 +41,7 @@ pub(crate) fn paths(source: &str, bodies: &Bodies) -> Vec<Path> {
     if let Some(main) = bodies.get("") {
         analysis.list(main, &Origin::root());
     }
-    let is_complete = analysis.segments <= MAX_SEGMENTS && analysis.actions <= MAX_ACTIONS;
+    let is_complete = analysis.is_complete();
     let mut reads: Vec<_> = if is_complete {
         analysis.reads.into_iter().collect()
     } else {
@@ -75,6 +78,12 @@ struct Frame<'t> {
 // === impl Analysis ===
 
 impl<'t> Analysis<'t> {
+    fn is_complete(&self) -> bool {
+        self.segments <= MAX_SEGMENTS
+            && self.actions <= MAX_ACTIONS
+            && self.calls.len() <= MAX_CALLS
+    }
+
     /// Records a read of all paths of an origin.
     fn read(&mut self, origin: &Origin, access: Access) {
         self.read_some(origin, access, |_| true);

@@ -25,7 +25,7 @@ impl<'t> Analysis<'t> {
     fn nodes(&mut self, list: &'t List, dot: &Origin) {
         for node in list {
             self.actions += 1;
-            if self.actions > MAX_ACTIONS {
+            if !self.is_complete() {
                 return;
             }
             match node {
