@@ -84,3 +84,56 @@ pub(crate) fn argument(current: String, schema: Option<&Value>) -> Value {
     };
     text(&current, kind).unwrap_or_else(|| current.into())
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn text_converts_as_in_go() {
+        for (given, kind, expected) in [
+            ("7", OutputType::Integer, Some(json!(7))),
+            ("+7", OutputType::Integer, Some(json!(7))),
+            ("-9223372036854775808", OutputType::Integer, Some(json!(i64::MIN))),
+            ("1.0", OutputType::Integer, None),
+            (" 7", OutputType::Integer, None),
+            ("7", OutputType::Number, Some(json!(7))),
+            ("1.5e3", OutputType::Number, Some(json!(1500.0))),
+            ("NaN", OutputType::Number, None),
+            ("inf", OutputType::Number, None),
+            ("1e999", OutputType::Number, None),
+            ("t", OutputType::Boolean, Some(json!(true))),
+            ("F", OutputType::Boolean, Some(json!(false))),
+            ("yes", OutputType::Boolean, None),
+            ("{}", OutputType::Object, Some(json!({}))),
+            ("[]", OutputType::Object, None),
+            ("[1]", OutputType::Array, Some(json!([1]))),
+            ("[1", OutputType::Array, None),
+            ("", OutputType::String, Some(json!(""))),
+        ] {
+            assert_eq!(text(given, kind), expected, "{given} as {kind}");
+        }
+    }
+
+    #[test]
+    fn defaults_convert_to_their_types() {
+        for (given, kind, expected) in [
+            (json!(5), OutputType::String, Some(json!("5"))),
+            (json!(null), OutputType::String, None),
+            (json!(1.9), OutputType::Integer, Some(json!(1))),
+            (json!(-1.9), OutputType::Integer, Some(json!(-1))),
+            (json!(1e300), OutputType::Integer, None),
+            (json!("12"), OutputType::Integer, Some(json!(12))),
+            (json!(true), OutputType::Integer, None),
+            (json!(1), OutputType::Boolean, Some(json!(true))),
+            (json!(0), OutputType::Boolean, Some(json!(false))),
+            (json!(2), OutputType::Boolean, None),
+            (json!("{\"a\":1}"), OutputType::Object, Some(json!({"a": 1}))),
+            (json!([1]), OutputType::Object, None),
+        ] {
+            assert_eq!(default(&given, kind), expected, "{given} as {kind}");
+        }
+    }
+}

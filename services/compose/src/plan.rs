@@ -61,6 +61,8 @@ pub(crate) struct PlannedStep {
     pub(crate) action: Action,
     pub(crate) condition: Option<Expression>,
     pub(crate) timeout: Duration,
+    /// Timeout in the definition.
+    pub(crate) configured_timeout: Option<Duration>,
     /// Output of a skipped or failed step.
     pub(crate) default_results: Option<Arc<Value>>,
     /// `onError: continue`

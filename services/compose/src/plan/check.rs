@@ -1,5 +1,7 @@
 //! Checks of a plan that need the tools, and warnings.
 
+use std::time::Duration;
+
 use serde_json::{Map, Value};
 use vmcp_config::composite::OutputType;
 use vmcp_config::nearest;
@@ -22,6 +24,7 @@ impl Plan {
         }
         for step in &self.steps {
             findings.check_step(step);
+            findings.check_timeout(step, self.timeout);
         }
         self.check_parameter_reads(&mut findings);
         self.check_skipped_reads(&mut findings);
@@ -197,6 +200,18 @@ impl Findings {
         let Ok(schema) = JsonSchema::compile(property) else { return };
         for violation in schema.violations(&value) {
             self.error(path, format!("does not fit the tool's input: {}", violation.message));
+        }
+    }
+
+    fn check_timeout(&mut self, step: &PlannedStep, of_workflow: Duration) {
+        let Some(configured) = step.configured_timeout else { return };
+        let path = format!("{}.timeout", step.path);
+        if step.timeout < configured {
+            let message = format!("is longer than a question waits: {:?}", step.timeout);
+            self.warn(&path, message);
+        } else if configured > of_workflow {
+            let message = format!("is longer than the timeout of the workflow: {of_workflow:?}");
+            self.warn(&path, message);
         }
     }
 

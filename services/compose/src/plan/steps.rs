@@ -37,7 +37,7 @@ pub(super) fn compile(
         None
     });
     let condition = compile_condition(condition.as_deref(), path, scope, reads, errors);
-    let timeout = timeout.map(Duration::from);
+    let configured_timeout = timeout.map(Duration::from);
     let (action, timeout) = match kind {
         StepKind::Tool { tool, arguments } => {
             let compiled = arguments::compile(arguments, path, scope, reads, errors);
@@ -46,17 +46,19 @@ pub(super) fn compile(
                 arguments: compiled,
                 retry: compile_retry(*on_error),
             };
-            (Some(Action::Call(call)), timeout.unwrap_or(STEP_TIMEOUT))
+            (Some(Action::Call(call)), configured_timeout.unwrap_or(STEP_TIMEOUT))
         }
         StepKind::Elicitation { message, schema, on_decline, on_cancel } => {
             reject_retry(*on_error, path, "a question", errors);
             let actions = (*on_decline, *on_cancel);
             let action = compile_question((message, schema), actions, path, scope, reads, errors);
-            (action, timeout.unwrap_or(STEP_TIMEOUT).min(MAX_ELICITATION_TIMEOUT))
+            let timeout = configured_timeout.unwrap_or(STEP_TIMEOUT);
+            (action, timeout.min(MAX_ELICITATION_TIMEOUT))
         }
         StepKind::ForEach { .. } => {
             reject_retry(*on_error, path, "a forEach; put onError into its step", errors);
-            (compile_loop(kind, path, scope, reads, errors), timeout.unwrap_or(STEP_TIMEOUT))
+            let action = compile_loop(kind, path, scope, reads, errors);
+            (action, configured_timeout.unwrap_or(STEP_TIMEOUT))
         }
     };
     Some(PlannedStep {
@@ -65,6 +67,7 @@ pub(super) fn compile(
         action: action?,
         condition: condition?,
         timeout,
+        configured_timeout,
         default_results,
         continues: *on_error == OnError::Continue,
     })

@@ -226,6 +226,20 @@ fn warns_of_schemas_that_clients_do_not_support() {
 }
 
 #[test]
+fn warns_of_timeouts_without_effect() {
+    let workflow = compile(json!({"name": "t", "timeout": "1h", "steps": [
+        {"id": "a", "tool": "w.t", "timeout": "2h"},
+        {"id": "b", "type": "elicitation", "message": "m", "schema": {"type": "object"}, "timeout": "11m"},
+        {"id": "c", "tool": "w.t", "timeout": "1h"},
+    ]}));
+    let expected = [
+        (Severity::Warning, "steps[0].timeout: is longer than the timeout of the workflow: 3600s"),
+        (Severity::Warning, "steps[1].timeout: is longer than a question waits: 600s"),
+    ];
+    assert_findings(&workflow, &any_tool(), &expected);
+}
+
+#[test]
 fn warns_of_steps_that_never_run() {
     let workflow = workflow(json!([{"id": "a", "tool": "w.t", "condition": "false"}]));
     let expected = "steps[0].condition: is always false: the step never runs";

@@ -149,6 +149,18 @@ async fn inner_step_reads_results_of_dependencies() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn limits_size_of_all_iterations() {
+    let inner = json!({"tool": "w.echo", "arguments": {"x": "{{.params.x}}"}});
+    let workflow = workflow(step(json!({}), inner));
+    let arguments =
+        |count: usize| json!({"items": vec![0; count], "x": "x".repeat(1024 * 1024 - 100)});
+    output(World::new().run(&workflow, arguments(10)).await);
+    let failed = error(World::new().run(&workflow, arguments(11)).await);
+    let expected = "step \"each\": the output is larger than 10 MiB: iterate over fewer items";
+    assert_eq!(failed.to_string(), expected);
+}
+
+#[tokio::test(start_paused = true)]
 async fn loop_takes_one_of_ten_places() {
     let world = World::new();
     let mut steps = vec![json!({"id": "each", "type": "forEach", "collection": "[1,2,3,4,5]",

@@ -87,6 +87,20 @@ async fn value_without_default_fails_run() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn limits_size_of_output() {
+    let workflow = compile(json!({
+        "name": "t", "steps": [{"id": "a", "tool": "w.echo"}],
+        "output": {"properties": {
+            "x": {"type": "string", "value": "{{.params.x}}"},
+            "y": {"type": "string", "value": "{{.params.x}}"},
+        }},
+    }));
+    let failed =
+        error(World::new().run(&workflow, json!({"x": "x".repeat(6 * 1024 * 1024)})).await);
+    assert_eq!(failed.to_string(), "failed to construct the output: it is larger than 10 MiB");
+}
+
+#[tokio::test(start_paused = true)]
 async fn result_is_text_and_structured_content() {
     let workflow = workflow(json!([{"id": "a", "tool": "w.echo", "arguments": {"x": 1}}]));
     let Outcome::Completed(out) = World::new().run(&workflow, json!({})).await else {

@@ -61,6 +61,18 @@ fn tool_without_parameters_takes_any_object() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn limits_size_of_arguments() {
+    let large = "{{.params.x}}";
+    let workflow =
+        workflow(json!([{"id": "a", "tool": "w.text", "arguments": {"x": large, "y": large}}]));
+    let world = World::new();
+    let half = "x".repeat(5 * 1024 * 1024);
+    output(world.run(&workflow, json!({ "x": half })).await);
+    let failed = error(world.run(&workflow, json!({"x": format!("{half}x")})).await);
+    assert_eq!(failed.to_string(), "step \"a\": the arguments are larger than 10 MiB");
+}
+
+#[tokio::test(start_paused = true)]
 async fn text_becomes_type_of_tool_schema() {
     let schema = json!({"type": "object", "properties": {
         "i": {"type": "integer"}, "n": {"type": "number"}, "b": {"type": "boolean"},

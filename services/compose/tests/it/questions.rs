@@ -1,8 +1,13 @@
 //! Questions that a run waits for.
 
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use vmcp_compose::{Answer, RunErrorKind, Workflow};
+use vmcp_compose::{
+    Answer, AnswerError, Elicit, ElicitError, Elicitation, Question, RunErrorKind, Workflow,
+};
 
 use crate::support::{User, World, error, output, workflow};
 
@@ -180,6 +185,27 @@ async fn client_without_elicitation_fails_step() {
         failed.to_string(),
         "step \"ask\": the client does not support elicitation: use a client that declares it"
     );
+}
+
+/// Client that goes away.
+struct Gone;
+
+impl Elicit for Gone {
+    fn elicit<'a>(
+        &'a self,
+        _: &'a Question,
+        _: Option<&'a AnswerError>,
+    ) -> BoxFuture<'a, Result<Answer, ElicitError>> {
+        Box::pin(async { Err(ElicitError::Disconnected) })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn disconnected_client_fails_step() {
+    let world = World { elicitation: Elicitation::Wait(Arc::new(Gone)), ..World::new() };
+    let failed = error(world.run(&asking(json!({})), json!({})).await);
+    assert_eq!(failed.kind(), RunErrorKind::StepFailed);
+    assert_eq!(failed.to_string(), "step \"ask\": the client disconnected before it answered");
 }
 
 #[tokio::test(start_paused = true)]

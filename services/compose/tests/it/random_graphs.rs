@@ -1,12 +1,14 @@
 //! Properties of runs of any graph.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use vmcp_compose::{Answer, Outcome, Workflow};
 
-use crate::support::{User, World, workflow};
+use crate::support::{User, World, repeatable, workflow};
 
 /// Kind of a random step, and the steps before it on which it depends.
 #[derive(Clone, Debug)]
@@ -79,6 +81,34 @@ fn run(steps: &[RandomStep], declines: bool) -> World {
     world
 }
 
+/// Runs a graph that is interrupted after each of `times`, in milliseconds, and then continues to its end. Returns the number
+/// of interruptions.
+fn run_interrupted(steps: &[RandomStep], times: &[u64]) -> (World, usize) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    let user = User::new([]);
+    for number in 0..steps.len() {
+        user.answer(&format!("s{number}"), Answer::Accept(json!({})));
+    }
+    let world = World::with_user(&user).knows("w.sleep", repeatable());
+    let workflow = build(steps);
+    let (outcome, interruptions) = runtime.block_on(async {
+        let mut run: BoxFuture<'_, Outcome> = Box::pin(world.run(&workflow, json!({})));
+        for (interruptions, ms) in times.iter().enumerate() {
+            match tokio::time::timeout(Duration::from_millis(*ms), run).await {
+                Ok(outcome) => return (outcome, interruptions),
+                Err(_) => run = Box::pin(world.resume(&workflow)),
+            }
+        }
+        (run.await, times.len())
+    });
+    assert!(matches!(outcome, Outcome::Completed(_)), "{outcome:?}");
+    (world, interruptions)
+}
+
 /// Returns the position of each step's event in the run.
 fn positions(events: &[String], word: &str) -> HashMap<usize, usize> {
     let mut positions = HashMap::new();
@@ -125,5 +155,20 @@ proptest! {
             prop_assert!(!events[skipped..].iter().any(|event| event.ends_with(" started")));
         }
         prop_assert_eq!(positions(&events, "ended").len(), steps.len());
+    }
+
+    #[test]
+    fn interrupted_run_calls_each_step_to_its_end_once(
+        steps in steps(),
+        times in prop::collection::vec(1_u64..60, 0..8),
+    ) {
+        let (world, interruptions) = run_interrupted(&steps, &times);
+        let ended = world.events().iter().filter(|event| event.contains(" completed ")).count();
+        let expected = steps.iter().filter(|step| !matches!(step.kind, 0 | 2)).count();
+        prop_assert_eq!(ended, expected, "each result once");
+        let calls = steps.iter().filter(|step| step.kind > 2).count();
+        let failing = steps.iter().filter(|step| step.kind == 2).count();
+        prop_assert_eq!(world.tools.completed(), calls + failing);
+        prop_assert!(world.tools.calls().len() <= calls + failing + 10 * interruptions);
     }
 }

@@ -51,6 +51,16 @@ async fn repeats_only_what_may_pass() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn retry_waits_as_long_as_backend_asks() {
+    let world = World::new();
+    let workflow = workflow(json!([{"id": "a", "tool": "w.busy",
+        "onError": {"action": "retry", "retryCount": 1}}]));
+    let started = Instant::now();
+    error(world.run(&workflow, json!({})).await);
+    assert_eq!(started.elapsed().as_secs(), 30);
+}
+
+#[tokio::test(start_paused = true)]
 async fn retries_end_with_timeout_of_step() {
     let world = World::new();
     let workflow = workflow(json!([{"id": "a", "tool": "w.fail", "timeout": "4s",

@@ -20,7 +20,8 @@ use vmcp_core::{Clock, ToolAnnotations};
 
 /// Tools by name:
 /// `w.echo` returns its arguments, `w.sleep` after `ms` milliseconds, `w.text` returns `text` as text; `w.fail` reports a
-/// failure, `w.error` fails with the kind of error `kind`, `w.flaky` fails `failures` times; `w.never` does not return.
+/// failure, `w.error` fails with the kind of error `kind`, `w.flaky` fails `failures` times, `w.busy`
+/// asks to wait for 30 s; `w.never` does not return.
 #[derive(Clone, Default)]
 pub(crate) struct Tools(Arc<State>);
 
@@ -279,6 +280,10 @@ async fn respond(call: &ToolCall, state: &State) -> Result<ToolOutcome, CallErro
         "w.text" => return Ok(ToolOutcome::text(text("text"))),
         "w.fail" => return Ok(ToolOutcome::failure("broken")),
         "w.error" => return Err(CallError::new(kind(text("kind")), "no result")),
+        "w.busy" => {
+            let error = CallError::new(CallErrorKind::TooManyRequests, "429");
+            return Err(error.with_retry_after(Duration::from_secs(30)));
+        }
         "w.flaky" => {
             let key = format!("{:?}", (&call.step.step, call.step.iteration));
             let mut failures = state.failures.lock().unwrap();
