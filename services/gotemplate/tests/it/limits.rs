@@ -187,6 +187,13 @@ fn path_analysis_is_bounded() {
         Template::parse(&reads.collect::<Vec<_>>().concat()).unwrap().paths().len()
     };
     assert_eq!((count(1_900), count(2_100)), (1_900, 1));
+    let arguments = |count: usize| {
+        let source = format!("{{{{print{}}}}}{{{{if true}}}}{{{{end}}}}", " 1".repeat(count));
+        Template::parse(&source).unwrap().paths().len()
+    };
+    assert_eq!((arguments(150_000), arguments(210_000)), (0, 1));
+    let siblings = Template::parse(&"{{if .a}}{{.b}}{{end}}".repeat(500)).unwrap();
+    assert_eq!(siblings.paths().len(), 1_000);
     let unions = format!("{{{{$x := .}}}}{}{{{{$x}}}}", "{{$x := or $x.a $x.b}}".repeat(900));
     assert!(!Template::parse(&unions).unwrap().paths().is_empty());
 }

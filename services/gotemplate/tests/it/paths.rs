@@ -43,6 +43,10 @@ fn unknown_keys_are_dynamic() {
         template.paths().iter().map(|path| (shown(path), path.is_dynamic())).collect();
     assert_eq!(dynamic, [("steps.*".to_owned(), true), ("params.x".to_owned(), false)]);
     assert_eq!(paths("{{$id := \"a\"}}{{index .steps $id}}"), ["steps.*"]);
+    assert_eq!(paths("{{index .steps (or \"a\" \"b\")}}"), ["steps.*"]);
+    assert_eq!(paths("{{index .steps (or .id \"b\")}}"), ["steps.*", "id"]);
+    assert_eq!(paths("{{index .steps (\"a\")}}"), ["steps.a"]);
+    assert_eq!(paths("{{index .steps (print \"a\")}}"), ["steps.*"]);
     assert_eq!(paths("{{range .l}}{{.x}}{{end}}"), ["l", "l.*.x"]);
 }
 
@@ -92,6 +96,7 @@ fn kept_values_count_as_conditions() {
 #[test]
 fn assigned_variables_count_as_whole_reads() {
     assert_eq!(paths("{{$x := .a}}{{range .l}}{{$x.n}}{{$x = .}}{{end}}"), ["l", "a.n", "l.*"]);
+    assert_eq!(paths("{{$ = .a}}{{$.b}}"), ["a", "a.b", "b"]);
     assert_eq!(paths("{{$x := .a}}{{if .c}}{{$x = .b}}{{end}}{{$x.n}}"), ["c?", "b", "a.n", "b.n"]);
 }
 
