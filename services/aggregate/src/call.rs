@@ -3,6 +3,7 @@
 //! Target selection and the request under the backend's own names; the bridges forward it.
 
 pub(crate) mod app;
+mod lookup;
 mod target;
 
 use std::net::IpAddr;
@@ -19,7 +20,8 @@ use vmcp_core::{
 use vmcp_timeout::Elapsed;
 use vmcp_wire::MetaKey;
 
-pub(crate) use self::target::{CallTarget, admit_composite};
+pub(crate) use self::lookup::admit_composite;
+pub(crate) use self::target::CallTarget;
 use crate::backend::event_reader::EventReader;
 use crate::backend::{BackendHandle, handshake};
 use crate::cache::caller_catalog_cache::CallerView;

@@ -68,7 +68,7 @@ pub struct CacheSizes {
 pub struct OptimizerReport {
     /// Cached views of callers.
     pub views: usize,
-    /// What the index holds.
+    /// Number of entries in the index.
     pub index: IndexCounts,
     /// State of the embeddings; `None` without an embedding service.
     pub embedder: Option<EmbedderStatus>,

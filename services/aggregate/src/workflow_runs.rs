@@ -1,4 +1,4 @@
-//! What the runs of composite tools share.
+//! Store, clock and randomness of the runs of composite tools.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use vmcp_core::{Clock, Identity};
 
 use crate::seal::principal;
 
-/// What the runs of composite tools share.
+/// Parts that the runs of composite tools share.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkflowRuns {
     pub(crate) store: Arc<dyn WorkflowStore>,

@@ -88,6 +88,7 @@ pub(crate) const CRATES: &[(&str, &str, AllowedDependencies)] = &[
             "vmcp-config",
             "vmcp-gotemplate",
             "vmcp-compose",
+            "vmcp-optimize",
         ]),
     ),
     (
