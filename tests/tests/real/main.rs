@@ -11,6 +11,7 @@ mod change;
 mod clients;
 mod conformance;
 mod doctor;
+mod embeddings;
 mod failover;
 mod fixture;
 mod identity;
