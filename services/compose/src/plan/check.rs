@@ -8,7 +8,7 @@ use vmcp_config::nearest;
 
 use super::arguments::find_nested_template;
 use super::errors::member;
-use super::expression::StepRead;
+use super::expression::{Expression, StepRead};
 use super::{Action, Argument, Plan, PlannedCall, PlannedStep};
 use crate::{Finding, JsonSchema, Severity, ToolInfo, ToolLookup, coerce, condition};
 
@@ -17,7 +17,7 @@ impl Plan {
     pub(crate) fn check(&self, tools: &dyn ToolLookup) -> Vec<Finding> {
         let mut findings = Findings::default();
         for (_, call, path) in self.calls() {
-            findings.check_call(call, &path, tools);
+            findings.check_call(self, call, &path, tools);
         }
         for read in &self.reads.steps {
             self.check_output_read(read, tools, &mut findings);
@@ -29,6 +29,24 @@ impl Plan {
         self.check_parameter_reads(&mut findings);
         self.check_skipped_reads(&mut findings);
         findings.0
+    }
+
+    /// Returns the type of the only value that a template prints, if its schema names one.
+    fn printed_type(&self, expression: &Expression, tools: &dyn ToolLookup) -> Option<String> {
+        let keys = expression.printed.as_ref()?;
+        let (root, rest) = keys.split_first()?;
+        match root.as_str() {
+            "params" => type_of(self.parameters.schema.as_value(), rest),
+            "steps" => {
+                let (id, rest) = rest.split_first()?;
+                let (field, rest) = rest.split_first()?;
+                let step = self.steps.iter().find(|step| *step.id == **id)?;
+                let Action::Call(call) = &step.action else { return None };
+                let schema = tools.tool(&call.tool)?.output_schema?;
+                (field == "output").then(|| type_of(&schema, rest)).flatten()
+            }
+            _ => None,
+        }
     }
 
     /// Reports a read of a field that the tool's output schema does not have.
@@ -128,7 +146,7 @@ impl Findings {
         self.add(Severity::Warning, path, message);
     }
 
-    fn check_call(&mut self, call: &PlannedCall, path: &str, tools: &dyn ToolLookup) {
+    fn check_call(&mut self, plan: &Plan, call: &PlannedCall, path: &str, tools: &dyn ToolLookup) {
         for (name, argument) in &call.arguments {
             if let Argument::Fixed(value) = argument
                 && let Some(place) = find_nested_template(value, name)
@@ -150,7 +168,32 @@ impl Findings {
             );
             self.warn(&format!("{path}.onError.action"), message);
         }
-        self.check_arguments(call, &tool, &format!("{path}.arguments"));
+        let path = format!("{path}.arguments");
+        self.check_arguments(call, &tool, &path);
+        for (name, argument) in &call.arguments {
+            let printed = argument.template().and_then(|it| plan.printed_type(it, tools));
+            if let Some(printed) = printed {
+                self.check_printed(&printed, &tool, name, &member(&path, name));
+            }
+        }
+    }
+
+    /// Reports an argument whose template prints a value of another type than the tool expects.
+    fn check_printed(&mut self, printed: &str, tool: &ToolInfo, name: &str, path: &str) {
+        let schema = tool.input_schema.as_deref();
+        let expected = schema.and_then(|schema| type_of(schema, &[name.to_owned()]));
+        match (printed, expected.as_deref()) {
+            (_, Some("object" | "array" | "null")) => {}
+            ("object" | "array" | "boolean", Some(expected @ ("integer" | "number")))
+            | ("object" | "array", Some(expected @ "boolean")) => {
+                self.error(path, format!("prints {printed}, but the tool expects {expected}"));
+            }
+            ("object" | "array", _) => {
+                let message = format!("prints {printed} as Go does: use json for JSON");
+                self.warn(path, message);
+            }
+            _ => {}
+        }
     }
 
     fn check_arguments(&mut self, call: &PlannedCall, tool: &ToolInfo, path: &str) {
@@ -251,6 +294,12 @@ fn find_unsupported(schema: &Value) -> Option<String> {
             None => Some(format!("property \"{name}\" has no single type")),
         }
     })
+}
+
+/// Returns the type of the value at `keys`, if the schema names a single one.
+fn type_of(schema: &Value, keys: &[String]) -> Option<String> {
+    let at = keys.iter().try_fold(schema, |schema, key| schema.get("properties")?.get(key))?;
+    at.get("type")?.as_str().map(ToOwned::to_owned)
 }
 
 fn parse_kind(kind: &str) -> Option<OutputType> {

@@ -13,6 +13,8 @@ pub(crate) struct Expression {
     pub(crate) steps: StepSet,
     /// The parts of the root data that it reads.
     pub(crate) roots: Roots,
+    /// Keys of the value that it prints, if it does nothing else: `{{.steps.a.output.x}}`.
+    pub(crate) printed: Option<Vec<String>>,
 }
 
 /// Parts of the root data that a template reads.
@@ -92,7 +94,12 @@ impl Expression {
                 return None;
             }
         };
-        let mut expression = Self { template, steps: StepSet::default(), roots: Roots::default() };
+        let mut expression = Self {
+            template,
+            steps: StepSet::default(),
+            roots: Roots::default(),
+            printed: printed_keys(text),
+        };
         for read in expression.template.clone().paths() {
             let mut reader = Reader { path, scope, reads, errors, read };
             reader.read_root(&mut expression);
@@ -236,6 +243,14 @@ impl Reader<'_, '_> {
         let (line, column) = (self.read.line(), self.read.column());
         format!("a template that reads {what} (line {line}, column {column})")
     }
+}
+
+/// Returns the keys of a template that prints one field and nothing else.
+fn printed_keys(text: &str) -> Option<Vec<String>> {
+    let path = text.strip_prefix("{{")?.strip_suffix("}}")?.trim().strip_prefix('.')?;
+    let is_name = |key: &str| key.chars().all(|c| c.is_alphanumeric() || c == '_');
+    let keys: Vec<_> = path.split('.').map(ToOwned::to_owned).collect();
+    keys.iter().all(|key| !key.is_empty() && is_name(key)).then_some(keys)
 }
 
 fn key(segment: &Segment) -> Option<&str> {

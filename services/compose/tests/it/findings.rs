@@ -110,6 +110,42 @@ fn fitting_arguments_have_no_findings() {
 }
 
 #[test]
+fn printed_values_fit_the_input_schema() {
+    let tools = tools(
+        json!({"type": "object", "properties": {
+            "i": {"type": "integer"}, "s": {"type": "string"}, "b": {"type": "boolean"},
+            "t": {"type": "string"}, "u": {"type": "integer"},
+        }}),
+        json!({"type": "object", "properties": {
+            "object": {"type": "object"}, "flag": {"type": "boolean"}, "text": {"type": "string"},
+        }}),
+    );
+    let workflow = compile(json!({
+        "name": "t",
+        "parameters": {"type": "object", "properties": {"list": {"type": "array"}}},
+        "steps": [
+            {"id": "a", "tool": "w.t"},
+            {"id": "b", "tool": "w.t", "dependsOn": ["a"], "arguments": {
+                "i": "{{.steps.a.output.flag}}", "s": "{{.steps.a.output.object}}",
+                "b": "{{ .params.list }}", "t": "{{json .params.list}}", "u": "{{.steps.a.output.text}}",
+            }},
+        ],
+    }));
+    let mut found: Vec<_> = workflow
+        .check(&tools)
+        .iter()
+        .map(|finding| (finding.severity, format!("{}: {}", finding.path, finding.message)))
+        .collect();
+    found.sort_by(|one, other| one.1.cmp(&other.1));
+    let expected = [
+        (Severity::Error, "steps[1].arguments.b: prints array, but the tool expects boolean"),
+        (Severity::Error, "steps[1].arguments.i: prints boolean, but the tool expects integer"),
+        (Severity::Warning, "steps[1].arguments.s: prints object as Go does: use json for JSON"),
+    ];
+    assert_eq!(found, expected.map(|(s, text)| (s, format!("compositeTools[0].{text}"))));
+}
+
+#[test]
 fn reads_fit_the_output_schema() {
     let tools = tools(
         json!({}),
