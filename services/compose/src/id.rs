@@ -103,3 +103,17 @@ fn hex(bytes: &[u8]) -> String {
         text
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identifiers_are_random() {
+        let (one, other) = (RunId::random(), RunId::random());
+        assert_ne!(one, other);
+        assert_eq!(one.as_str().len(), 32);
+        assert!(one.as_str().bytes().all(|byte| byte.is_ascii_hexdigit()));
+        assert_eq!(RunId::new(one.as_str()), one);
+    }
+}

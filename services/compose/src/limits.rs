@@ -64,3 +64,28 @@ pub(crate) fn shorten(text: &str) -> String {
         text.chars().take(MAX_CHARS).map(|c| if c.is_control() { ' ' } else { c }).collect();
     if text.chars().nth(MAX_CHARS).is_some() { format!("{cut}…") } else { cut }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn measures_depth_and_size() {
+        assert_eq!(depth(&json!(1)), 1);
+        assert_eq!(depth(&json!([])), 1);
+        assert_eq!(depth(&json!({"a": [{"b": 1}], "c": 1})), 4);
+        for value in [json!(null), json!("text"), json!([1, "a", {"b": [true]}]), json!({"a": {}})]
+        {
+            let written = value.to_string().len();
+            assert!((written..written + 24).contains(&size(&value)), "{value}: {}", size(&value));
+        }
+    }
+
+    #[test]
+    fn shortens_text_of_others() {
+        assert_eq!(shorten("a\nb"), "a b");
+        assert_eq!(shorten(&"é".repeat(301)), format!("{}…", "é".repeat(300)));
+    }
+}

@@ -17,6 +17,7 @@ mod output;
 mod parameters;
 mod questions;
 mod random_graphs;
+mod random_templates;
 mod recovery;
 mod retries;
 mod support;

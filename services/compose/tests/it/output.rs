@@ -28,6 +28,7 @@ async fn output_converts_text_to_types() {
             "one": {"type": "boolean", "value": "1"},
             "l": {"type": "array", "value": "{{json .steps.a.output.list}}"},
             "o": {"type": "object", "value": "{\"a\":{\"b\":\"{{.steps.a.output.s}}\"}}"},
+            "j": {"type": "object", "value": "{\"a\":{{json .steps.a.output.object}}}"},
             "p": {"type": "object", "properties": {
                 "k": {"type": "string", "value": "{{.steps.a.output.object.k}}"},
             }},
@@ -37,7 +38,7 @@ async fn output_converts_text_to_types() {
     .await;
     let expected = json!({
         "s": "7", "i": 1_234_567_890, "n": 1.5, "b": true, "one": true, "l": [1, 2],
-        "o": {"a": {"b": "text"}}, "p": {"k": "v"},
+        "o": {"a": {"b": "text"}}, "j": {"a": {"k": "v"}}, "p": {"k": "v"},
     });
     assert_eq!(output(outcome), expected);
 }
