@@ -115,7 +115,16 @@ fn for_each_step_calls_a_tool_only() {
     };
     let path = format!("{PATH}.steps[0].step");
     assert_error(&inner("tool: w.t, type: elicitation"), &format!("{path}.type"), "allowed: tool");
-    assert_error(&inner("tool: w.t, timeout: 1s"), &format!("{path}.timeout"), "an unknown key");
+    for (field, value) in [
+        ("condition", "'true'"),
+        ("timeout", "1s"),
+        ("defaultResults", "{}"),
+        ("dependsOn", "[b]"),
+        ("collection", "c"),
+    ] {
+        let fields = format!("tool: w.t, {field}: {value}");
+        assert_error(&inner(&fields), &format!("{path}.{field}"), "an unknown key");
+    }
     assert_error(&inner("id: b"), &format!("{path}.tool"), "required");
     assert_error(&inner("tool: ' '"), &format!("{path}.tool"), "workload.tool_name");
 }
