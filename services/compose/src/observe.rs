@@ -76,6 +76,11 @@ pub enum RunEvent<'a> {
         /// Number of open questions.
         questions: usize,
     },
+    /// The future of the run was dropped, such as after the client disconnected. The calls in progress are cancelled.
+    RunInterrupted {
+        /// Time since the start of the run.
+        duration: Duration,
+    },
     /// The run ended.
     RunFinished {
         /// Error of a run that failed.

@@ -8,7 +8,9 @@ use super::RunContext;
 use super::journal::Journal;
 use super::scope::Scope;
 use crate::plan::{Plan, PlannedCall};
-use crate::{Question, RecordedQuestion, RunEvent, RunId, RunOwner, Timestamp, ToolInfo};
+use crate::{
+    Question, RecordedQuestion, RunEvent, RunId, RunObserver, RunOwner, Timestamp, ToolInfo,
+};
 
 /// Run in this process.
 pub(super) struct Engine<'a, C> {
@@ -24,6 +26,36 @@ pub(super) struct Engine<'a, C> {
     pub(super) started: Instant,
     pub(super) deadline: Instant,
     pub(super) journal: Journal<'a>,
+}
+
+/// Reports an interruption, unless the run ended or was suspended before it is dropped.
+pub(super) struct InterruptionGuard<'a> {
+    observer: &'a dyn RunObserver,
+    started: Instant,
+    is_over: bool,
+}
+
+impl InterruptionGuard<'_> {
+    pub(super) fn disarm(mut self) {
+        self.is_over = true;
+    }
+}
+
+impl Drop for InterruptionGuard<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            let duration = self.started.elapsed();
+            self.observer.observe(&RunEvent::RunInterrupted { duration });
+        }
+    }
+}
+
+impl<'a, C> Engine<'a, C> {
+    /// Reports an interruption until the guard is disarmed.
+    pub(super) fn guard(&self) -> InterruptionGuard<'a> {
+        let observer: &'a dyn RunObserver = &*self.context.observer;
+        InterruptionGuard { observer, started: self.started, is_over: false }
+    }
 }
 
 impl<C> Engine<'_, C> {

@@ -153,17 +153,24 @@ where
         let (done, steps) = (progress.done.len(), self.plan.steps.len());
         let workflow = &self.plan.name;
         self.observe(&RunEvent::RunStarted { run: self.run, workflow, done, steps });
+        let guard = self.guard();
         let driven = self.drive_until_deadline(&mut progress, answers).await;
         let changes = std::mem::take(&mut progress.changes);
         let result = match driven {
-            Ok(Driven::Waiting(questions)) => return self.suspend(changes, questions).await,
+            Ok(Driven::Waiting(questions)) => {
+                let outcome = self.suspend(changes, questions).await;
+                guard.disarm();
+                return outcome;
+            }
             Ok(Driven::Done) => output::construct(&self.scope(), &progress.results),
             Err(error) => {
                 self.report_cancelled(&progress);
                 Err(error)
             }
         };
-        match self.end(result, changes).await {
+        let result = self.end(result, changes).await;
+        guard.disarm();
+        match result {
             Ok(output) => Outcome::Completed(RunOutput::new(output)),
             Err(error) => Outcome::Failed(error),
         }

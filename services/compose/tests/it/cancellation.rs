@@ -19,6 +19,7 @@ async fn dropped_run_cancels_its_calls() {
     assert_eq!((world.tools.calls().len(), world.tools.running()), (3, 0));
     let runs = world.store.list(&owner()).await.unwrap();
     assert_eq!(runs[0].status, RunStatus::Interrupted, "the lease was given back");
+    assert_eq!(world.events().last().unwrap(), "run interrupted");
 }
 
 #[tokio::test(start_paused = true)]

@@ -179,6 +179,7 @@ fn describe(event: &RunEvent<'_>) -> String {
             format!("{step} {} {done}/{steps}", status.as_str())
         }
         RunEvent::WaitingForInput { questions } => format!("waiting for {questions}"),
+        RunEvent::RunInterrupted { .. } => "run interrupted".to_owned(),
         RunEvent::RunFinished { error, .. } => format!("run finished: {}", error.is_none()),
         other => format!("{other:?}"),
     }
