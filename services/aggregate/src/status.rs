@@ -1,10 +1,12 @@
 //! Status report on the backends and the aggregated catalog, for operators and dashboards.
 
+mod composites;
 mod entries;
 mod health;
 
 use std::sync::Arc;
 
+pub use self::composites::CompositeEntry;
 pub use crate::backend::health::report::{CheckError, HealthReport};
 use vmcp_core::{Generation, ItemBackend, LATEST_STATEFUL, STATELESS, ToolAnnotations};
 use vmcp_optimize::{EmbedderStatus, IndexCounts};
@@ -126,7 +128,7 @@ pub struct Entry {
     pub kind: &'static str,
     /// Advertised name, or the one it would have if it were visible.
     pub name: String,
-    /// Backend of the item.
+    /// Backend of the item; `compositeTools` for a composite tool.
     pub backend: String,
     /// The backend's own name of the item.
     pub original: String,
@@ -141,6 +143,8 @@ pub struct Entry {
     /// Generation of the clients that see the item; `None` for both. A backend that supports both may offer different items to
     /// each.
     pub generation: Option<Generation>,
+    /// Facts about a composite tool; `None` for the item of a backend.
+    pub composite: Option<Arc<CompositeEntry>>,
 }
 
 impl Report {
@@ -196,6 +200,8 @@ pub enum HiddenReason {
     Rule(HideRule),
     /// Its name was assigned to another item or to none; the text is that of [`Conflict::resolution`].
     NameTaken(String),
+    /// No backend has these tools of a composite tool's steps for these clients. Empty if only other clients have them.
+    MissingTools(Vec<String>),
 }
 
 pub(crate) fn backends(snapshot: &Snapshot) -> Vec<BackendReport> {

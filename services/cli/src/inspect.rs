@@ -72,6 +72,12 @@ pub(crate) fn hidden_reason(entry: &Entry) -> Option<String> {
             )
         }
         HiddenReason::NameTaken(resolution) => format!("name conflict: {resolution}"),
+        HiddenReason::MissingTools(tools) if tools.is_empty() => {
+            "only clients of the other generation have the tools of its steps".to_owned()
+        }
+        HiddenReason::MissingTools(tools) => {
+            format!("its steps call tools that no backend has: {}", tools.join(", "))
+        }
     })
 }
 

@@ -335,6 +335,7 @@ mod tests {
             annotations: ToolAnnotations::default(),
             shown,
             hidden_reason: None,
+            composite: None,
             generation,
         };
         let entries = [

@@ -13,7 +13,7 @@ use super::{CatalogInput, Conflict, Item, Kind, LazyAnnotations, singular};
 use crate::settings::Override;
 
 /// Name of the composite tools among the contenders of a conflict.
-const COMPOSITE_TOOLS: &str = "compositeTools";
+pub(crate) const COMPOSITE_TOOLS: &str = "compositeTools";
 
 /// Composite tool whose steps all have a tool.
 #[derive(Debug)]

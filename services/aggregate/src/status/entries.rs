@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use vmcp_core::{Generation, ToolAnnotations};
 
+use super::composites::composite_entries;
 use super::{Entry, HiddenReason};
 use crate::catalog::{
     ByGeneration, Kind, Offer, Route, contested, each_item, hidden_by, singular, wanted,
@@ -43,6 +44,8 @@ pub(super) fn entries(snapshot: &Snapshot, catalogs: &BackendCatalogs) -> Vec<En
             });
         }
     }
+    let composites = composite_entries(snapshot, catalogs, &entries);
+    entries.extend(composites);
     entries.sort_by(|a, b| (a.kind, &a.name, !a.shown).cmp(&(b.kind, &b.name, !b.shown)));
     entries
 }
@@ -109,6 +112,7 @@ fn entry(
         shown,
         hidden_reason,
         generation: None,
+        composite: None,
     }
 }
 

@@ -7,7 +7,7 @@ use vmcp_server::parts::PolicyEvaluator;
 
 use super::args::{CallArguments, CallerArgs};
 use super::output::{self, ExplainOutput};
-use super::target::{ResolvedTarget, TargetArgs, unknown_offers};
+use super::target::{ResolvedTarget, TargetArgs, hidden_step, unknown_offers};
 use crate::config::{ConfigFile, LoadedConfig};
 use crate::output::{Failure, OutputArgs, OutputFormat, block_on, eprint_line, print, print_json};
 use crate::survey::{BackendSurvey, TIMEOUT, connect};
@@ -71,7 +71,10 @@ impl Explain {
         let lists = survey.as_ref().map(|survey: &BackendSurvey| {
             output::lists(&survey.report, &evaluator.permissions(&identity), self.revision)
         });
-        let output = ExplainOutput { identity: &identity, decided, lists };
+        let hidden_step = decided.as_ref().and_then(|(target, _)| {
+            Some(hidden_step(target, &evaluator.permissions(&identity))?.name.clone())
+        });
+        let output = ExplainOutput { identity: &identity, decided, hidden_step, lists };
         match self.output.format {
             OutputFormat::Text => print(&output.text()),
             OutputFormat::Json => print_json(&output.json()),

@@ -5,11 +5,9 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 use vmcp_aggregate::status::{Entry, Report};
 use vmcp_cedar::{DecidingPolicy, Explanation};
-use vmcp_core::{
-    CallerPermissions, Decision, Generation, Identity, Item, ItemKind, ToolAnnotations,
-};
+use vmcp_core::{CallerPermissions, Decision, Generation, Identity, ItemKind, ToolAnnotations};
 
-use super::target::{ResolvedTarget, kind, noun};
+use super::target::{ResolvedTarget, hidden_step, kind, noun, resolved};
 use crate::survey::is_offered;
 use crate::table::plain;
 
@@ -25,6 +23,8 @@ const KINDS: [(ItemKind, &str, &str); 4] = [
 pub(crate) struct ExplainOutput<'a> {
     pub(crate) identity: &'a Identity,
     pub(crate) decided: Option<(ResolvedTarget, Explanation)>,
+    /// Tool of a step that hides a composite tool from the caller.
+    pub(crate) hidden_step: Option<String>,
     pub(crate) lists: Option<Lists>,
 }
 
@@ -37,13 +37,8 @@ pub(crate) fn lists(report: &Report, permissions: &CallerPermissions, client: Ge
         let entries = report.entries.iter().filter(|entry| is_offered(entry, client));
         let entries = entries.filter(|entry| entry.shown && kind(entry) == of);
         let visible = |entry: &Entry| {
-            let backend = Some(report.item_backend(&entry.backend, client));
-            permissions.is_visible(&Item {
-                kind: of,
-                name: &entry.name,
-                annotations: entry.annotations,
-                backend,
-            })
+            let target = resolved(report, entry, client);
+            permissions.is_visible(&target.item()) && hidden_step(&target, permissions).is_none()
         };
         let all: Vec<_> = entries.map(|entry| (&entry.name, visible(entry))).collect();
         let visible = all.iter().filter(|(_, visible)| *visible);
@@ -58,12 +53,21 @@ impl ExplainOutput<'_> {
             // Writing to a string cannot fail.
             let who = plain(self.identity.subject().unwrap_or("anonymous"));
             let name = plain(&resolved.name);
-            _ = writeln!(out, "{} {name} for {who}: {}", noun(resolved.kind), decision(explained));
+            _ = writeln!(
+                out,
+                "{} {name} for {who}: {}",
+                noun(resolved.kind),
+                self.decision(explained)
+            );
             if let Some((backend, generation)) = &resolved.backend {
                 _ = writeln!(out, "its backend: {}, in {}", plain(backend), generation.revision());
             }
             if let Some(annotations) = annotations(resolved.annotations) {
                 _ = writeln!(out, "its server says: {annotations}");
+            }
+            if let Some(step) = &self.hidden_step {
+                let step = plain(step);
+                _ = writeln!(out, "a step calls {step}, which is hidden from the caller");
             }
             out.push_str(&reasons(explained));
         }
@@ -82,10 +86,22 @@ impl ExplainOutput<'_> {
         out
     }
 
+    /// Describes the decision. A hidden step hides the composite tool, whatever the policies say of it.
+    fn decision(&self, explained: &Explanation) -> String {
+        let hidden = self.hidden_step.as_ref().map(|_| &Decision::Hide);
+        decision(hidden.unwrap_or(&explained.decision))
+    }
+
     pub(crate) fn json(&self) -> Value {
         let decided = self.decided.as_ref();
         let mut out =
             decided.map_or_else(|| json!({}), |(resolved, explained)| about(resolved, explained));
+        if decided.is_some_and(|(resolved, _)| !resolved.steps.is_empty()) {
+            out["hiddenStep"] = self.hidden_step.clone().into();
+            if self.hidden_step.is_some() {
+                (out["verdict"], out["visible"]) = ("hidden".into(), false.into());
+            }
+        }
         out["subject"] = self.identity.subject().into();
         if let Some(lists) = &self.lists {
             let list = |((_, _, name), (visible, all)): (&(_, _, &str), &(Vec<String>, usize))| {
@@ -99,8 +115,8 @@ impl ExplainOutput<'_> {
 }
 
 /// Describes the decision together with the response that the client gets.
-fn decision(explained: &Explanation) -> String {
-    match &explained.decision {
+fn decision(decision: &Decision) -> String {
+    match decision {
         Decision::Allow => "permitted".to_owned(),
         Decision::Hide => "hidden: not listed, and answered like an unknown name".to_owned(),
         Decision::Deny => "listed, but denied with these arguments (403)".to_owned(),
@@ -147,7 +163,7 @@ fn annotations(annotations: ToolAnnotations) -> Option<String> {
 }
 
 fn about(resolved: &ResolvedTarget, explained: &Explanation) -> Value {
-    let ResolvedTarget { kind, name, annotations, backend } = resolved;
+    let ResolvedTarget { kind, name, annotations, backend, steps: _ } = resolved;
     let Explanation { visible, decision, deciding, errors } = explained;
     let (word, scopes) = match decision {
         Decision::Allow => ("permitted", None),

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use clap::Args;
 use vmcp_aggregate::settings::Sharing;
-use vmcp_aggregate::status::{BackendReport, Entry, HiddenReason};
-use vmcp_core::{Generation, Item, ItemBackend, ItemKind, ToolAnnotations};
+use vmcp_aggregate::status::{BackendReport, Entry, HiddenReason, Report};
+use vmcp_core::{CallerPermissions, Generation, Item, ItemBackend, ItemKind, ToolAnnotations};
 
 use crate::inspect::hidden_reason;
 use crate::output::Failure;
@@ -37,11 +37,13 @@ pub(crate) struct ResolvedTarget {
     pub(crate) annotations: ToolAnnotations,
     /// The backend of the item, with the generation of its session; `None` without requests to backends.
     pub(crate) backend: Option<(String, Generation)>,
+    /// Tools that the steps of a composite tool call; empty for others.
+    pub(crate) steps: Vec<Self>,
 }
 
 impl ResolvedTarget {
     pub(crate) fn item(&self) -> Item<'_> {
-        let Self { kind, name, annotations, backend } = self;
+        let Self { kind, name, annotations, backend, steps: _ } = self;
         let backend = backend.as_ref();
         let backend =
             backend.map(|(name, generation)| ItemBackend { name, generation: *generation });
@@ -81,6 +83,7 @@ impl TargetArgs {
             name: name.to_owned(),
             annotations: ToolAnnotations::default(),
             backend: None,
+            steps: Vec::new(),
         })
     }
 
@@ -101,12 +104,7 @@ impl TargetArgs {
             let backend = survey.report.item_backend(name, client);
             (backend.name.to_owned(), backend.generation)
         };
-        let resolved = |entry: &Entry| ResolvedTarget {
-            kind: kind(entry),
-            name: name.to_owned(),
-            annotations: entry.annotations,
-            backend: Some(backend_of(&entry.backend)),
-        };
+        let resolved = |entry: &Entry| resolved(&survey.report, entry, client);
         let mut shown = entries().filter(|entry| is_offered(entry, client) && entry.shown);
         if let Some(entry) = shown.find(|entry| entry.name == name) {
             return Ok(Some(resolved(entry)));
@@ -117,7 +115,8 @@ impl TargetArgs {
             let (kind, annotations) = (ItemKind::Resource, ToolAnnotations::default());
             let backend = survey.report.resource_backend(name, client);
             let backend = backend.map(|name| backend_of(&name));
-            return Ok(Some(ResolvedTarget { kind, name: name.to_owned(), annotations, backend }));
+            let (name, steps) = (name.to_owned(), Vec::new());
+            return Ok(Some(ResolvedTarget { kind, name, annotations, backend, steps }));
         }
         let what = if located { "resource" } else { noun(wanted) };
         let called = |entry: &&Entry| entry.name == name || entry.original == name;
@@ -126,6 +125,29 @@ impl TargetArgs {
             None => not_found(what, name, entries().filter(|entry| entry.shown), called, survey),
         })
     }
+}
+
+/// Returns the item of an entry, for clients of one generation.
+pub(crate) fn resolved(report: &Report, entry: &Entry, client: Generation) -> ResolvedTarget {
+    let (kind, name) = (kind(entry), entry.name.clone());
+    let annotations = entry.annotations;
+    let Some(composite) = &entry.composite else {
+        let backend = report.item_backend(&entry.backend, client);
+        let backend = Some((backend.name.to_owned(), backend.generation));
+        return ResolvedTarget { kind, name, annotations, backend, steps: Vec::new() };
+    };
+    let tools = report.entries.iter().filter(|it| it.kind == entry.kind && it.composite.is_none());
+    let called = tools.filter(|it| is_offered(it, client) && composite.tools.contains(&it.name));
+    let steps = called.map(|tool| resolved(report, tool, client)).collect();
+    ResolvedTarget { kind, name, annotations, backend: None, steps }
+}
+
+/// Returns the first tool of a composite tool's steps that is hidden from the caller, and with it the composite tool.
+pub(crate) fn hidden_step<'a>(
+    target: &'a ResolvedTarget,
+    permissions: &CallerPermissions,
+) -> Option<&'a ResolvedTarget> {
+    target.steps.iter().find(|step| !permissions.is_visible(&step.item()))
 }
 
 pub(crate) fn noun(kind: ItemKind) -> &'static str {
@@ -151,7 +173,7 @@ pub(crate) fn unknown_offers(
 fn hidden_message(what: &str, entry: &Entry) -> String {
     let why = hidden_reason(entry).unwrap_or_default();
     let hidden_reason = match entry.hidden_reason {
-        Some(HiddenReason::NameTaken(_)) => "",
+        Some(HiddenReason::NameTaken(_) | HiddenReason::MissingTools(_)) => "",
         Some(HiddenReason::Rule(_)) | None => "the configuration hides it: ",
     };
     format!(
