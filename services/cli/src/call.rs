@@ -20,7 +20,7 @@ pub(crate) struct Call {
     output: OutputArgs,
 }
 
-fn object(text: &str) -> Result<Value, String> {
+pub(crate) fn object(text: &str) -> Result<Value, String> {
     let value: Value = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
     if value.is_object() {
         Ok(value)
@@ -59,7 +59,7 @@ impl Call {
 }
 
 /// Returns the text of a result, and the type of other content.
-fn as_text(result: &Value) -> String {
+pub(crate) fn as_text(result: &Value) -> String {
     let content = result["content"].as_array().map(Vec::as_slice).unwrap_or_default();
     let mut out = String::new();
     for item in content {

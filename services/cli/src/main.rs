@@ -29,6 +29,7 @@ mod table;
 mod unmatched;
 mod validate;
 mod version;
+mod workflow;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -62,6 +63,8 @@ enum Command {
     List(list::List),
     /// Call a tool of a configuration, or of the server at a URL.
     Call(call::Call),
+    /// Check or run the composite tools of a configuration.
+    Workflow(workflow::WorkflowArgs),
     /// Evaluate the policies for a caller.
     Authz(authz::Authz),
     /// Run the gateway in front of built-in example servers.
@@ -98,6 +101,7 @@ fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Inspect(inspect) => inspect.run(),
         Command::List(list) => list.run(),
         Command::Call(call) => call.run(),
+        Command::Workflow(workflow) => workflow.run(),
         Command::Authz(authz) => authz.run(),
         Command::Demo(demo) => demo.run(),
         Command::Doctor(doctor) => doctor.run(),

@@ -1,14 +1,14 @@
 //! In-process client of the aggregating service, without listener, policies and callers.
 
 use bytes::Bytes;
-use http::{Request, StatusCode};
+use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 use tower_layer::Layer;
 use vmcp_aggregate::settings::{Limits, Settings};
 use vmcp_aggregate::{Gateway, Seal};
-use vmcp_core::{MediaType, STATELESS};
+use vmcp_core::{Body, MediaType, STATELESS};
 use vmcp_decode::DecodeLayer;
 use vmcp_server::parts::Parts;
 use vmcp_wire::sse::Reader;
@@ -80,13 +80,39 @@ impl Session {
         name: Option<&str>,
         mut params: Value,
     ) -> Result<Value, Failure> {
-        params["_meta"] = json!({
-            "io.modelcontextprotocol/protocolVersion": STATELESS,
-            "io.modelcontextprotocol/clientInfo": {"name": "vmcp", "version": env!("CARGO_PKG_VERSION")},
-            "io.modelcontextprotocol/clientCapabilities": {},
-        });
+        params["_meta"] = meta(&json!({}));
+        let response = self.send(method, name, &params).await?;
+        let status = response.status();
+        let message = last_message(response, |_| {}).await;
+        let message = message.map_err(|error| fault(method, &error))?;
+        let message = message.ok_or_else(|| fault(method, &format!("status {status}")))?;
+        result(&message, status).map_err(|error| fault(method, &error))
+    }
+
+    /// Calls a tool for a user who can be asked, and returns the response: a JSON-RPC message. Hands on each progress
+    /// notification as it arrives.
+    pub(crate) async fn call(
+        &self,
+        mut params: Value,
+        observe: impl FnMut(&Value),
+    ) -> Result<Value, Failure> {
+        params["_meta"] = meta(&json!({"elicitation": {"form": {}}}));
+        params["_meta"]["progressToken"] = 1.into();
+        let name = params["name"].as_str().map(ToOwned::to_owned);
+        let response = self.send("tools/call", name.as_deref(), &params).await?;
+        let status = response.status();
+        let message = last_message(response, observe).await;
+        let message = message.map_err(|error| fault("tools/call", &error))?;
+        message.ok_or_else(|| fault("tools/call", &format!("status {status}")))
+    }
+
+    async fn send(
+        &self,
+        method: &str,
+        name: Option<&str>,
+        params: &Value,
+    ) -> Result<Response<Body>, Failure> {
         let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
-        let fault = |error: String| Failure::Error(format!("failed to ask {method}: {error}"));
         let mut request = Request::post("/mcp")
             .header("content-type", "application/json")
             .header("accept", "application/json, text/event-stream")
@@ -96,16 +122,9 @@ impl Session {
             request = request.header("mcp-name", name);
         }
         let request = request.body(Full::new(Bytes::from(message.to_string())));
-        let request = request.map_err(|error| fault(error.to_string()))?;
+        let request = request.map_err(|error| fault(method, &error.to_string()))?;
         let service = DecodeLayer::new().layer(self.gateway.clone());
-        let response = service.oneshot(request).await.unwrap_or_else(|never| match never {});
-        let status = response.status();
-        let is_stream = MediaType::of(response.headers()) == MediaType::EventStream;
-        let body =
-            response.into_body().collect().await.map_err(|error| fault(error.to_string()))?;
-        let message = last_message(body.to_bytes(), is_stream);
-        let message = message.ok_or_else(|| fault(format!("status {status}")))?;
-        result(&message, status).map_err(fault)
+        Ok(service.oneshot(request).await.unwrap_or_else(|never| match never {}))
     }
 
     /// Ends the sessions with the backends.
@@ -114,16 +133,49 @@ impl Session {
     }
 }
 
-/// Returns the response: the body, or the last event with a request's id.
-fn last_message(body: Bytes, is_stream: bool) -> Option<Value> {
+/// Returns the `_meta` of a request of a client with these capabilities.
+fn meta(capabilities: &Value) -> Value {
+    json!({
+        "io.modelcontextprotocol/protocolVersion": STATELESS,
+        "io.modelcontextprotocol/clientInfo": {"name": "vmcp", "version": env!("CARGO_PKG_VERSION")},
+        "io.modelcontextprotocol/clientCapabilities": capabilities,
+    })
+}
+
+fn fault(method: &str, error: &str) -> Failure {
+    Failure::Error(format!("failed to ask {method}: {error}"))
+}
+
+/// Returns the response: the body, or the last event with the request's id. Hands on progress notifications.
+async fn last_message<B>(
+    response: Response<B>,
+    mut observe: impl FnMut(&Value),
+) -> Result<Option<Value>, String>
+where
+    B: http_body::Body<Data = Bytes> + Unpin,
+    B::Error: std::fmt::Display,
+{
+    let is_stream = MediaType::of(response.headers()) == MediaType::EventStream;
+    let mut body = response.into_body();
     if !is_stream {
-        return serde_json::from_slice(&body).ok();
+        let body = body.collect().await.map_err(|error| error.to_string())?;
+        return Ok(serde_json::from_slice(&body.to_bytes()).ok());
     }
-    let mut reader = Reader::new(MAX_EVENT);
-    reader.push(body);
-    let events = reader.filter_map(Result::ok);
-    let messages = events.filter_map(|event| serde_json::from_slice::<Value>(&event.data).ok());
-    messages.filter(|message| message["id"] == 1).last()
+    let (mut reader, mut last) = (Reader::new(MAX_EVENT), None);
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| error.to_string())?;
+        let Ok(data) = frame.into_data() else { continue };
+        reader.push(data);
+        for event in reader.by_ref().filter_map(Result::ok) {
+            let Ok(message) = serde_json::from_slice::<Value>(&event.data) else { continue };
+            if message["id"] == 1 {
+                last = Some(message);
+            } else if message["method"] == "notifications/progress" {
+                observe(&message);
+            }
+        }
+    }
+    Ok(last)
 }
 
 fn result(message: &Value, status: StatusCode) -> Result<Value, String> {
@@ -138,12 +190,16 @@ fn result(message: &Value, status: StatusCode) -> Result<Value, String> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn finds_response_in_stream() {
+    #[tokio::test]
+    async fn finds_response_and_progress_in_stream() {
         let body = "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\"}\n\n\
                     data: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"a\":2}}\n\n";
-        let message = last_message(Bytes::from_static(body.as_bytes()), true).unwrap();
+        let response = Response::builder().header("content-type", "text/event-stream");
+        let response = response.body(Full::new(Bytes::from_static(body.as_bytes()))).unwrap();
+        let mut progress = 0;
+        let message = last_message(response, |_| progress += 1).await.unwrap().unwrap();
         assert_eq!(result(&message, StatusCode::OK), Ok(json!({"a": 2})));
+        assert_eq!(progress, 1);
     }
 
     #[test]

@@ -35,3 +35,4 @@ mod telemetry;
 mod truncated;
 mod usage;
 mod validate;
+mod workflow;
