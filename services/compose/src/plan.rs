@@ -25,7 +25,7 @@ pub(crate) use self::{
     graph::{Graph, StepSet},
 };
 use crate::{DefinitionHash, JsonSchema};
-use expression::Reads;
+use expression::TemplateReads;
 
 /// Plan of a workflow.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub(crate) struct Plan {
     pub(crate) graph: Graph,
     pub(crate) output: Option<PlannedOutput>,
     pub(crate) output_schema: Option<Value>,
-    reads: Reads,
+    reads: TemplateReads,
 }
 
 /// Parameters of a workflow.

@@ -4,14 +4,14 @@ use serde_json::{Map, Value};
 
 use super::Argument;
 use super::errors::{Errors, member};
-use super::expression::{Expression, Reads, Scope};
+use super::expression::{Expression, Scope, TemplateReads};
 
 /// Compiles arguments. Text on the first level is a template; all other values are sent as they are.
 pub(super) fn compile(
     arguments: &Map<String, Value>,
     path: &str,
     scope: &Scope<'_>,
-    reads: &mut Reads,
+    reads: &mut TemplateReads,
     errors: &mut Errors,
 ) -> Vec<(String, Argument)> {
     let path = format!("{path}.arguments");

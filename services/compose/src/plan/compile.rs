@@ -7,7 +7,7 @@ use vmcp_config::composite::Step;
 use vmcp_config::{CompositeTool, ConfigError};
 
 use super::errors::{Errors, member};
-use super::expression::{Reads, Scope};
+use super::expression::{Scope, TemplateReads};
 use super::graph::{Cycle, Graph, StepSet};
 use super::{Parameters, Plan, definition, output, schemas, steps};
 use crate::limits::{MAX_STEPS, WORKFLOW_TIMEOUT};
@@ -18,7 +18,7 @@ impl Plan {
     pub(crate) fn compile(tool: &CompositeTool, path: &str) -> Result<Self, Vec<ConfigError>> {
         let CompositeTool { name, description, parameters, timeout, steps, output } = tool;
         let mut errors = Errors::default();
-        let mut reads = Reads::default();
+        let mut reads = TemplateReads::default();
         let parameters = compile_parameters(parameters.as_ref(), path, &mut errors);
         let graph = compile_graph(steps, path, &mut errors);
         let ids: Vec<&str> = steps.iter().map(|step| step.id.as_str()).collect();
@@ -158,7 +158,11 @@ fn compile_graph(steps: &[Step], path: &str, errors: &mut Errors) -> Option<Grap
 }
 
 /// Rejects reads of parameters that the schema forbids.
-fn check_parameter_reads(parameters: Option<&Parameters>, reads: &Reads, errors: &mut Errors) {
+fn check_parameter_reads(
+    parameters: Option<&Parameters>,
+    reads: &TemplateReads,
+    errors: &mut Errors,
+) {
     let Some(Parameters { schema, .. }) = parameters else { return };
     let source = schema.as_value();
     let is_closed = source.get("additionalProperties") == Some(&Value::Bool(false))

@@ -62,9 +62,9 @@ pub(crate) struct ParameterRead {
     pub(crate) path: String,
 }
 
-/// Reads of all templates of a definition.
+/// TemplateReads of all templates of a definition.
 #[derive(Debug, Default)]
-pub(crate) struct Reads {
+pub(crate) struct TemplateReads {
     pub(crate) steps: Vec<StepRead>,
     pub(crate) parameters: Vec<ParameterRead>,
     /// Paths of settings whose templates read `.vars`, which is empty.
@@ -83,7 +83,7 @@ impl Expression {
         text: &str,
         path: &str,
         scope: &Scope<'_>,
-        reads: &mut Reads,
+        reads: &mut TemplateReads,
         errors: &mut Errors,
     ) -> Option<Self> {
         let template = match Template::parse(text) {
@@ -112,7 +112,7 @@ impl Expression {
 struct Reader<'a, 's> {
     path: &'a str,
     scope: &'a Scope<'s>,
-    reads: &'a mut Reads,
+    reads: &'a mut TemplateReads,
     errors: &'a mut Errors,
     read: &'a Path,
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use vmcp_config::composite::{Output, OutputType, Property};
 
 use super::errors::{Errors, member};
-use super::expression::{Expression, Reads, Scope};
+use super::expression::{Expression, Scope, TemplateReads};
 use super::{PlannedOutput, PlannedProperty, PropertySource};
 use crate::coerce;
 
@@ -16,7 +16,7 @@ pub(super) fn compile(
     output: &Output,
     path: &str,
     scope: &Scope<'_>,
-    reads: &mut Reads,
+    reads: &mut TemplateReads,
     errors: &mut Errors,
 ) -> PlannedOutput {
     let Output { properties, required } = output;
@@ -38,7 +38,7 @@ pub(super) fn compile(
 
 struct Compiler<'a, 's> {
     scope: &'a Scope<'s>,
-    reads: &'a mut Reads,
+    reads: &'a mut TemplateReads,
     errors: &'a mut Errors,
 }
 

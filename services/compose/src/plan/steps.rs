@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use vmcp_config::composite::{ElicitationAction, InnerStep, OnError, Step, StepKind};
 
 use super::errors::{Errors, member};
-use super::expression::{Expression, Reads, Scope, StepRead};
+use super::expression::{Expression, Scope, StepRead, TemplateReads};
 use super::{Action, PlannedCall, PlannedLoop, PlannedQuestion, PlannedStep, Retry, arguments};
 use crate::limits::{
     MAX_ELICITATION_DEPTH, MAX_ELICITATION_SCHEMA_BYTES, MAX_ELICITATION_TIMEOUT,
@@ -24,7 +24,7 @@ pub(super) fn compile(
     step: &Step,
     path: &str,
     scope: &Scope<'_>,
-    reads: &mut Reads,
+    reads: &mut TemplateReads,
     errors: &mut Errors,
 ) -> Option<PlannedStep> {
     let Step { id, kind, condition, depends_on: _, timeout, default_results, on_error } = step;
@@ -79,7 +79,7 @@ fn compile_condition(
     condition: Option<&str>,
     path: &str,
     scope: &Scope<'_>,
-    reads: &mut Reads,
+    reads: &mut TemplateReads,
     errors: &mut Errors,
 ) -> Option<Option<Expression>> {
     let Some(text) = condition else { return Some(None) };
@@ -120,7 +120,7 @@ fn compile_question(
     (on_decline, on_cancel): (ElicitationAction, ElicitationAction),
     path: &str,
     scope: &Scope<'_>,
-    reads: &mut Reads,
+    reads: &mut TemplateReads,
     errors: &mut Errors,
 ) -> Option<Action> {
     let message_path = format!("{path}.message");
@@ -156,7 +156,7 @@ fn compile_loop(
     kind: &StepKind,
     path: &str,
     scope: &Scope<'_>,
-    reads: &mut Reads,
+    reads: &mut TemplateReads,
     errors: &mut Errors,
 ) -> Option<Action> {
     let StepKind::ForEach { collection, item_var, max_iterations, max_parallel, step } = kind
@@ -187,7 +187,7 @@ fn compile_loop(
 }
 
 /// Checks the reads of outputs whose shape is known: those of steps that may be skipped, of questions and of `forEach`.
-pub(super) fn check_reads(steps: &[PlannedStep], reads: &Reads, errors: &mut Errors) {
+pub(super) fn check_reads(steps: &[PlannedStep], reads: &TemplateReads, errors: &mut Errors) {
     let mut missing = Vec::new();
     for read in &reads.steps {
         let (Some(target), Some(fields)) = (steps.get(read.step), &read.output) else { continue };

@@ -10,7 +10,7 @@ use tower::{Service, ServiceExt as _};
 use super::engine::Engine;
 use super::failure::StepFailure;
 use super::progress::Results;
-use super::scope::Item;
+use super::scope::LoopItem;
 use super::{content, retry};
 use crate::coerce;
 use crate::limits::MAX_TEXT_BYTES;
@@ -51,7 +51,7 @@ where
         &self,
         call: &PlannedCall,
         results: &Results,
-        item: Option<Item<'_>>,
+        item: Option<LoopItem<'_>>,
     ) -> Result<Map<String, Value>, String> {
         let tool = if call.arguments.iter().any(|(_, value)| value.is_template()) {
             self.context.tools.tool(&call.tool)

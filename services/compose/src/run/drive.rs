@@ -13,8 +13,8 @@ use tower::Service;
 use super::engine::Engine;
 use super::failure::{StepFailure, store_error};
 use super::progress::Progress;
-use super::question::Answered;
-use super::start::{Ended, Start};
+use super::question::StepCompletion;
+use super::start::{Start, StepEnd};
 use crate::limits::MAX_PARALLEL_STEPS;
 use crate::{
     Answer, CallError, Change, Question, RunError, RunEvent, StepResult, StepStatus, ToolCall,
@@ -22,14 +22,14 @@ use crate::{
 };
 
 /// End of [`Engine::drive`].
-pub(super) enum Driven {
+pub(super) enum DriveOutcome {
     /// Each step is done. The last changes are not stored yet.
     Done,
     /// Each step that is not done waits for the user, or for one that does. The last changes are not stored yet.
     Waiting(Vec<Question>),
 }
 
-type Running<'a> = FuturesUnordered<BoxFuture<'a, Ended>>;
+type RunningSteps<'a> = FuturesUnordered<BoxFuture<'a, StepEnd>>;
 
 impl<C> Engine<'_, C>
 where
@@ -41,9 +41,9 @@ where
         &self,
         progress: &mut Progress,
         answers: BTreeMap<usize, Answer>,
-    ) -> Result<Driven, RunError> {
-        let (mut running, mut questions) = (Running::new(), BTreeMap::new());
-        let mut ended: Vec<Ended> = Vec::new();
+    ) -> Result<DriveOutcome, RunError> {
+        let (mut running, mut questions) = (RunningSteps::new(), BTreeMap::new());
+        let mut ended: Vec<StepEnd> = Vec::new();
         self.apply_answers(progress, answers, &mut ended);
         let mut reported = 0;
         loop {
@@ -54,7 +54,11 @@ where
             if starts.is_empty() && running.is_empty() {
                 let questions: Vec<_> = questions.into_values().collect();
                 let is_done = questions.is_empty();
-                return Ok(if is_done { Driven::Done } else { Driven::Waiting(questions) });
+                return Ok(if is_done {
+                    DriveOutcome::Done
+                } else {
+                    DriveOutcome::Waiting(questions)
+                });
             }
             if !progress.changes.is_empty() {
                 let commit = self.journal.commit(std::mem::take(&mut progress.changes));
@@ -79,8 +83,8 @@ where
     /// Waits until a step ends, takes those that ended too, and renews the lease meanwhile.
     async fn wait(
         &self,
-        running: &mut Running<'_>,
-        ended: &mut Vec<Ended>,
+        running: &mut RunningSteps<'_>,
+        ended: &mut Vec<StepEnd>,
     ) -> Result<(), RunError> {
         loop {
             tokio::select! {
@@ -106,8 +110,8 @@ where
     async fn poll_beside(
         &self,
         write: impl Future<Output = Result<(), crate::StoreError>>,
-        running: &mut Running<'_>,
-        ended: &mut Vec<Ended>,
+        running: &mut RunningSteps<'_>,
+        ended: &mut Vec<StepEnd>,
     ) -> Result<(), RunError> {
         tokio::pin!(write);
         loop {
@@ -161,14 +165,14 @@ where
         }
     }
 
-    fn skipped(&self, step: usize) -> Answered {
+    fn skipped(&self, step: usize) -> StepCompletion {
         let result = StepResult {
             status: StepStatus::Skipped,
             output: self.plan.steps[step].fallback(),
             content: Arc::new(serde_json::Value::Null),
             error: None,
         };
-        Answered { result, skips_remaining: false }
+        StepCompletion { result, skips_remaining: false }
     }
 
     /// Records the end of a step. A failure ends the run unless the step continues after failures.
@@ -176,7 +180,7 @@ where
         &self,
         progress: &mut Progress,
         step: usize,
-        ended: Result<Answered, StepFailure>,
+        ended: Result<StepCompletion, StepFailure>,
     ) -> Result<(), RunError> {
         let planned = &self.plan.steps[step];
         let (answered, failure) = match ended {
@@ -190,11 +194,11 @@ where
                     error: Some(text),
                 };
                 let failure = (!planned.continues).then_some(error);
-                (Answered { result, skips_remaining: false }, failure)
+                (StepCompletion { result, skips_remaining: false }, failure)
             }
             Err(StepFailure::Run(error)) => return Err(error),
         };
-        let Answered { result, skips_remaining } = answered;
+        let StepCompletion { result, skips_remaining } = answered;
         let status = result.status;
         let error = result.error.clone();
         progress.changes.push(Change::StepFinished { step, result: result.clone() });

@@ -7,7 +7,7 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 use tower::Service;
 
-use super::drive::Driven;
+use super::drive::DriveOutcome;
 use super::engine::Engine;
 use super::failure::store_error;
 use super::journal::Journal;
@@ -157,12 +157,12 @@ where
         let driven = self.drive_until_deadline(&mut progress, answers).await;
         let changes = std::mem::take(&mut progress.changes);
         let result = match driven {
-            Ok(Driven::Waiting(questions)) => {
+            Ok(DriveOutcome::Waiting(questions)) => {
                 let outcome = self.suspend(changes, questions).await;
                 guard.disarm();
                 return outcome;
             }
-            Ok(Driven::Done) => output::construct(&self.scope(), &progress.results),
+            Ok(DriveOutcome::Done) => output::construct(&self.scope(), &progress.results),
             Err(error) => {
                 self.report_cancelled(&progress);
                 Err(error)
@@ -180,7 +180,7 @@ where
         &self,
         progress: &mut Progress,
         answers: BTreeMap<usize, Answer>,
-    ) -> Result<Driven, RunError> {
+    ) -> Result<DriveOutcome, RunError> {
         // A run that is resumed too late sends nothing: a timeout polls its future first.
         if Instant::now() < self.deadline {
             let driven = timeout_at(self.deadline, self.drive(progress, answers)).await;

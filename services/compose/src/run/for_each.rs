@@ -15,7 +15,7 @@ use super::content;
 use super::engine::Engine;
 use super::failure::StepFailure;
 use super::progress::Results;
-use super::scope::Item;
+use super::scope::LoopItem;
 use crate::limits::{MAX_LOOP_OUTPUT_BYTES, shorten, size};
 use crate::plan::{PlannedLoop, PlannedStep, StepSet};
 use crate::{
@@ -25,7 +25,7 @@ use crate::{
 
 /// `forEach` step that starts.
 #[derive(Debug)]
-pub(super) struct Loop<'a> {
+pub(super) struct ForEach<'a> {
     pub(super) plan: &'a PlannedLoop,
     pub(super) step: usize,
     pub(super) items: Vec<Value>,
@@ -36,7 +36,7 @@ pub(super) struct Loop<'a> {
     pub(super) deadline: Instant,
 }
 
-type Iteration<'a> = BoxFuture<'a, Result<(usize, Instant, IterationResult), StepFailure>>;
+type IterationFuture<'a> = BoxFuture<'a, Result<(usize, Instant, IterationResult), StepFailure>>;
 
 /// Results of the iterations so far.
 struct Iterations {
@@ -88,11 +88,12 @@ where
     }
 
     /// Calls the tool for each item. A failure ends the step unless it continues after failures.
-    pub(super) async fn run_loop(&self, mut of: Loop<'_>) -> Result<StepResult, StepFailure> {
+    pub(super) async fn run_loop(&self, mut of: ForEach<'_>) -> Result<StepResult, StepFailure> {
         let step = &self.plan.steps[of.step];
         let recorded = std::mem::take(&mut of.recorded);
         let mut iterations = self.restore(step, &of, &recorded)?;
-        let (mut running, mut changes) = (FuturesUnordered::<Iteration<'_>>::new(), Vec::new());
+        let (mut running, mut changes) =
+            (FuturesUnordered::<IterationFuture<'_>>::new(), Vec::new());
         loop {
             let starts = iterations.starts(of.plan.max_parallel - running.len());
             if starts.is_empty() && running.is_empty() {
@@ -133,7 +134,7 @@ where
     fn restore(
         &self,
         step: &PlannedStep,
-        of: &Loop<'_>,
+        of: &ForEach<'_>,
         recorded: &BTreeMap<usize, IterationRecord>,
     ) -> Result<Iterations, StepFailure> {
         let results = vec![None; of.items.len()];
@@ -154,13 +155,14 @@ where
 
     async fn iterate(
         &self,
-        of: &Loop<'_>,
+        of: &ForEach<'_>,
         iteration: usize,
         attempts: u32,
     ) -> Result<(usize, Instant, IterationResult), StepFailure> {
         let started = Instant::now();
         let step = &self.plan.steps[of.step];
-        let item = Item { name: &of.plan.item_var, value: &of.items[iteration], index: iteration };
+        let item =
+            LoopItem { name: &of.plan.item_var, value: &of.items[iteration], index: iteration };
         let site = CallSite {
             call: &of.plan.call,
             step: of.step,

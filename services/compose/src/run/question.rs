@@ -13,7 +13,7 @@ use crate::{Answer, AnswerError, Elicit, Question, RunErrorKind, StepResult, Ste
 
 /// Result of a question.
 #[derive(Debug)]
-pub(super) struct Answered {
+pub(super) struct StepCompletion {
     pub(super) result: StepResult,
     /// The user's answer skips the steps that have not started.
     pub(super) skips_remaining: bool,
@@ -82,11 +82,11 @@ pub(super) fn apply(
     step: &PlannedStep,
     plan: &PlannedQuestion,
     answer: Answer,
-) -> Result<Answered, StepFailure> {
+) -> Result<StepCompletion, StepFailure> {
     let (word, text, action) = match answer {
         Answer::Accept(content) => {
             let output = output("accept", Some(("content", content)));
-            return Ok(Answered { result: completed(output), skips_remaining: false });
+            return Ok(StepCompletion { result: completed(output), skips_remaining: false });
         }
         Answer::Decline => ("decline", "the user declined the question", plan.on_decline),
         Answer::Cancel => ("cancel", "the user cancelled the question", plan.on_cancel),
@@ -95,11 +95,11 @@ pub(super) fn apply(
     match action {
         ElicitationAction::Abort => Err(StepFailure::run(RunErrorKind::Declined, &step.id, text)),
         ElicitationAction::Continue => {
-            Ok(Answered { result: completed(output(word, None)), skips_remaining: false })
+            Ok(StepCompletion { result: completed(output(word, None)), skips_remaining: false })
         }
         ElicitationAction::SkipRemaining => {
             let output = output(word, Some(("skipped", true.into())));
-            Ok(Answered { result: completed(output), skips_remaining: true })
+            Ok(StepCompletion { result: completed(output), skips_remaining: true })
         }
     }
 }

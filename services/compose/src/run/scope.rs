@@ -21,9 +21,9 @@ pub(super) struct Scope<'a> {
     pub(super) elapsed: Duration,
 }
 
-/// Item of a `forEach` step.
+/// LoopItem of a `forEach` step.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Item<'a> {
+pub(super) struct LoopItem<'a> {
     pub(super) name: &'a str,
     pub(super) value: &'a Value,
     pub(super) index: usize,
@@ -35,7 +35,7 @@ impl<'a> Scope<'a> {
         &self,
         expression: &Expression,
         results: &'a Results,
-        item: Option<Item<'a>>,
+        item: Option<LoopItem<'a>>,
     ) -> Result<String, String> {
         if let Some(text) = expression.template.literal() {
             return Ok(text.to_owned());
@@ -49,7 +49,7 @@ impl<'a> Scope<'a> {
         &self,
         expression: &Expression,
         results: &'a Results,
-        item: Option<Item<'a>>,
+        item: Option<LoopItem<'a>>,
     ) -> Data<'a> {
         let roots = expression.roots;
         let mut root = Vec::with_capacity(5);

@@ -11,9 +11,9 @@ use super::call::CallSite;
 use super::content;
 use super::engine::Engine;
 use super::failure::StepFailure;
-use super::for_each::Loop;
+use super::for_each::ForEach;
 use super::progress::Progress;
-use super::question::{self, Answered};
+use super::question::{self, StepCompletion};
 use crate::condition;
 use crate::limits::{MAX_MESSAGE_BYTES, shorten};
 use crate::plan::{Action, PlannedQuestion, PlannedStep};
@@ -31,7 +31,7 @@ pub(super) enum Start<'a> {
         site: CallSite<'a>,
         arguments: Map<String, Value>,
     },
-    Loop(Loop<'a>),
+    ForEach(ForEach<'a>),
     /// A question whose answer the run waits for.
     Ask(&'a PlannedQuestion, Question, Instant),
     /// A question that suspends the run.
@@ -39,7 +39,7 @@ pub(super) enum Start<'a> {
 }
 
 /// Step that ended.
-pub(super) type Ended = (usize, Result<Answered, StepFailure>);
+pub(super) type StepEnd = (usize, Result<StepCompletion, StepFailure>);
 
 impl<C> Engine<'_, C>
 where
@@ -82,7 +82,7 @@ where
                     .map_err(|message| StepFailure::step(&planned.id, message))?;
                 let results = progress.results.of(Self::loop_reads(plan));
                 let recorded = record.iterations;
-                Start::Loop(Loop { plan, step, items, results, recorded, deadline })
+                Start::ForEach(ForEach { plan, step, items, results, recorded, deadline })
             }
             Action::Elicit(plan) => {
                 let started_at = started_at.unwrap_or(now);
@@ -162,14 +162,14 @@ where
     pub(super) fn observe_start(&self, step: usize, start: &Start<'_>) {
         let tool = match start {
             Start::Call { site, .. } => Some(&*site.call.tool),
-            Start::Loop(of) => Some(&*of.plan.call.tool),
+            Start::ForEach(of) => Some(&*of.plan.call.tool),
             Start::Skip | Start::Ask(..) | Start::Suspended(_) => None,
         };
         self.observe(&RunEvent::StepStarted { step: &self.plan.steps[step].id, tool });
     }
 
     /// Runs a step whose start is stored.
-    pub(super) async fn execute(&self, step: usize, start: Start<'_>) -> Ended {
+    pub(super) async fn execute(&self, step: usize, start: Start<'_>) -> StepEnd {
         let planned = &self.plan.steps[step];
         let ended = match start {
             Start::Skip | Start::Suspended(_) => return (step, Err(not_executed(planned))),
@@ -179,7 +179,7 @@ where
                         .map_err(|message| StepFailure::step(&planned.id, message))
                 })
             }
-            Start::Loop(of) => {
+            Start::ForEach(of) => {
                 let deadline = of.deadline;
                 let done = timeout_at(deadline, self.run_loop(of)).await;
                 done.unwrap_or_else(|_| {
@@ -191,7 +191,7 @@ where
                 return (step, self.ask(planned, plan, &question, deadline).await);
             }
         };
-        (step, ended.map(|result| Answered { result, skips_remaining: false }))
+        (step, ended.map(|result| StepCompletion { result, skips_remaining: false }))
     }
 
     async fn ask(
@@ -200,7 +200,7 @@ where
         plan: &PlannedQuestion,
         question: &Question,
         deadline: Instant,
-    ) -> Result<Answered, StepFailure> {
+    ) -> Result<StepCompletion, StepFailure> {
         let Elicitation::Wait(elicit) = &self.context.elicitation else {
             return Err(not_executed(step));
         };
@@ -213,7 +213,7 @@ where
         &self,
         progress: &mut Progress,
         mut answers: BTreeMap<usize, Answer>,
-        ended: &mut Vec<Ended>,
+        ended: &mut Vec<StepEnd>,
     ) {
         let now = self.now();
         let steps: Vec<usize> = progress.unfinished.keys().copied().collect();

@@ -25,9 +25,9 @@ pub struct FileWorkflowStore {
     log: Arc<Mutex<File>>,
 }
 
-/// Step of the store, one line of the log.
+/// Operation of the store, one line of the log.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-enum Step {
+enum Operation {
     Create(RunRecord, Vec<Change>),
     Acquire(RunOwner, RunId),
     Renew(RunId, u64),
@@ -37,7 +37,7 @@ enum Step {
 }
 
 /// Result of a step.
-enum Taken {
+enum OperationResult {
     Lease(Lease),
     Leased(Lease, Box<RunRecord>),
     Status(RunStatus),
@@ -53,7 +53,7 @@ impl FileWorkflowStore {
         let log = OpenOptions::new().create(true).append(true).read(true).open(path)?;
         let memory = MemoryWorkflowStore::new(limits, clock);
         for line in BufReader::new(File::open(path)?).lines() {
-            let (at, step): (Timestamp, Step) = serde_json::from_str(&line?)?;
+            let (at, step): (Timestamp, Operation) = serde_json::from_str(&line?)?;
             // A logged step was taken, and is taken again by the same rules.
             _ = memory.with_table(|table, _| step.take(table, at));
         }
@@ -61,7 +61,7 @@ impl FileWorkflowStore {
     }
 
     /// Takes a step and logs it. The lock keeps the log in the order of the steps.
-    fn take(&self, step: &Step) -> Result<Taken, StoreError> {
+    fn take(&self, step: &Operation) -> Result<OperationResult, StoreError> {
         let mut log = vmcp_core::lock(&self.log);
         let (at, taken) = self.memory.with_table(|table, now| (now, step.clone().take(table, now)));
         let taken = taken?;
@@ -75,36 +75,40 @@ impl FileWorkflowStore {
 
     fn step<'a, T: Send + 'a>(
         &'a self,
-        step: Step,
-        result: impl FnOnce(Taken) -> Option<T> + Send + 'a,
+        step: Operation,
+        result: impl FnOnce(OperationResult) -> Option<T> + Send + 'a,
     ) -> StoreFuture<'a, T> {
         async move { result(self.take(&step)?).ok_or(StoreError::Corrupt) }.boxed()
     }
 }
 
-impl Step {
-    fn take(self, table: &mut Table, now: Timestamp) -> Result<Taken, StoreError> {
+impl Operation {
+    fn take(self, table: &mut Table, now: Timestamp) -> Result<OperationResult, StoreError> {
         match self {
-            Self::Create(run, changes) => table.create(run, changes, now).map(Taken::Lease),
+            Self::Create(run, changes) => {
+                table.create(run, changes, now).map(OperationResult::Lease)
+            }
             Self::Acquire(owner, run) => table
                 .acquire(&owner, &run, now)
-                .map(|(lease, run)| Taken::Leased(lease, Box::new(run))),
+                .map(|(lease, run)| OperationResult::Leased(lease, Box::new(run))),
             Self::Renew(run, epoch) => {
-                table.renew(&Lease { run, epoch }, now).map(|()| Taken::Nothing)
+                table.renew(&Lease { run, epoch }, now).map(|()| OperationResult::Nothing)
             }
             Self::Commit(run, epoch, changes) => {
-                table.commit(&Lease { run, epoch }, changes, now).map(|()| Taken::Nothing)
+                table.commit(&Lease { run, epoch }, changes, now).map(|()| OperationResult::Nothing)
             }
             Self::Release(run, epoch) => {
                 table.release(&Lease { run, epoch }, now);
-                Ok(Taken::Nothing)
+                Ok(OperationResult::Nothing)
             }
-            Self::Cancel(owner, run) => table.cancel(&owner, &run, now).map(Taken::Status),
+            Self::Cancel(owner, run) => {
+                table.cancel(&owner, &run, now).map(OperationResult::Status)
+            }
         }
     }
 }
 
-impl Taken {
+impl OperationResult {
     fn nothing(self) -> Option<()> {
         matches!(self, Self::Nothing).then_some(())
     }
@@ -112,8 +116,8 @@ impl Taken {
 
 impl WorkflowStore for FileWorkflowStore {
     fn create(&self, run: RunRecord, changes: Vec<Change>) -> StoreFuture<'_, Lease> {
-        self.step(Step::Create(run, changes), |taken| match taken {
-            Taken::Lease(lease) => Some(lease),
+        self.step(Operation::Create(run, changes), |taken| match taken {
+            OperationResult::Lease(lease) => Some(lease),
             _ => None,
         })
     }
@@ -123,28 +127,31 @@ impl WorkflowStore for FileWorkflowStore {
         owner: &'a RunOwner,
         run: &'a RunId,
     ) -> StoreFuture<'a, (Lease, RunRecord)> {
-        self.step(Step::Acquire(owner.clone(), run.clone()), |taken| match taken {
-            Taken::Leased(lease, run) => Some((lease, *run)),
+        self.step(Operation::Acquire(owner.clone(), run.clone()), |taken| match taken {
+            OperationResult::Leased(lease, run) => Some((lease, *run)),
             _ => None,
         })
     }
 
     fn renew<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, ()> {
-        self.step(Step::Renew(lease.run.clone(), lease.epoch), Taken::nothing)
+        self.step(Operation::Renew(lease.run.clone(), lease.epoch), OperationResult::nothing)
     }
 
     fn commit<'a>(&'a self, lease: &'a Lease, changes: Vec<Change>) -> StoreFuture<'a, ()> {
-        self.step(Step::Commit(lease.run.clone(), lease.epoch, changes), Taken::nothing)
+        self.step(
+            Operation::Commit(lease.run.clone(), lease.epoch, changes),
+            OperationResult::nothing,
+        )
     }
 
     fn release(&self, lease: &Lease) {
         // Without a line in the log, the lease ends by itself.
-        _ = self.take(&Step::Release(lease.run.clone(), lease.epoch));
+        _ = self.take(&Operation::Release(lease.run.clone(), lease.epoch));
     }
 
     fn cancel<'a>(&'a self, owner: &'a RunOwner, run: &'a RunId) -> StoreFuture<'a, RunStatus> {
-        self.step(Step::Cancel(owner.clone(), run.clone()), |taken| match taken {
-            Taken::Status(status) => Some(status),
+        self.step(Operation::Cancel(owner.clone(), run.clone()), |taken| match taken {
+            OperationResult::Status(status) => Some(status),
             _ => None,
         })
     }

@@ -5,11 +5,11 @@ use std::time::Duration;
 use serde_json::json;
 use vmcp_compose::{RunErrorKind, RunStatus};
 
-use crate::support::{World, error, owner, workflow};
+use crate::support::{TestEnv, error, owner, workflow};
 
 #[tokio::test(start_paused = true)]
 async fn dropped_run_cancels_its_calls() {
-    let world = World::new();
+    let world = TestEnv::new();
     let workflow = workflow(json!([
         {"id": "a", "tool": "w.never"},
         {"id": "b", "type": "forEach", "collection": "[1,2]", "step": {"tool": "w.never"}},
@@ -24,7 +24,7 @@ async fn dropped_run_cancels_its_calls() {
 
 #[tokio::test(start_paused = true)]
 async fn owner_cancels_run_of_any_replica() {
-    let world = World::new();
+    let world = TestEnv::new();
     let workflow = workflow(json!([{"id": "a", "tool": "w.never"}]));
     let cancel = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -42,7 +42,7 @@ async fn owner_cancels_run_of_any_replica() {
 
 #[tokio::test(start_paused = true)]
 async fn superseded_run_stops() {
-    let world = World::new();
+    let world = TestEnv::new();
     let workflow = workflow(json!([{"id": "a", "tool": "w.never"}]));
     let take = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -56,7 +56,7 @@ async fn superseded_run_stops() {
 
 #[tokio::test(start_paused = true)]
 async fn finished_run_leaves_nothing_behind() {
-    let world = World::new();
+    let world = TestEnv::new();
     let workflow = workflow(json!([{"id": "a", "tool": "w.echo"}]));
     crate::support::output(world.run(&workflow, json!({})).await);
     let counts = world.store.counts().await.unwrap();

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use vmcp_compose::{RunErrorKind, Workflow};
 
-use crate::support::{World, error, output, workflow};
+use crate::support::{TestEnv, error, output, workflow};
 
 fn conditional(condition: &str) -> Workflow {
     workflow(json!([
@@ -16,7 +16,7 @@ fn conditional(condition: &str) -> Workflow {
 }
 
 async fn run_conditional(condition: &str, go: Value) -> Value {
-    output(World::new().run(&conditional(condition), json!({ "go": go })).await)
+    output(TestEnv::new().run(&conditional(condition), json!({ "go": go })).await)
 }
 
 #[tokio::test(start_paused = true)]
@@ -40,7 +40,7 @@ async fn condition_is_exactly_true_or_false() {
     for (condition, found) in
         [("{{.params.go}}", "yes"), (" {{.params.go}}", " yes"), ("{{.params.gone}}", "<no value>")]
     {
-        let outcome = World::new().run(&conditional(condition), json!({"go": "yes"})).await;
+        let outcome = TestEnv::new().run(&conditional(condition), json!({"go": "yes"})).await;
         let failed = error(outcome);
         assert_eq!((failed.kind(), failed.step()), (RunErrorKind::StepFailed, Some("a")));
         let expected =
@@ -51,7 +51,7 @@ async fn condition_is_exactly_true_or_false() {
 
 #[tokio::test(start_paused = true)]
 async fn failing_step_aborts_run() {
-    let world = World::new();
+    let world = TestEnv::new();
     let workflow = workflow(json!([
         {"id": "a", "tool": "w.fail"},
         {"id": "beside", "tool": "w.never"},
@@ -88,7 +88,7 @@ async fn run_continues_after_tolerated_failure() {
                 "x": read, "error": "{{if .steps.a.error}}told{{end}}",
             }},
         ]));
-        let out = output(World::new().run(&workflow, json!({})).await);
+        let out = output(TestEnv::new().run(&workflow, json!({})).await);
         assert_eq!(out["error"], "told");
         assert!(["failed none", "failed 0"].contains(&out["x"].as_str().unwrap()), "{out}");
     }
@@ -98,7 +98,7 @@ async fn run_continues_after_tolerated_failure() {
 async fn denied_step_is_a_denial() {
     let workflow =
         workflow(json!([{"id": "a", "tool": "w.error", "arguments": {"kind": "denied"}}]));
-    let failed = error(World::new().run(&workflow, json!({})).await);
+    let failed = error(TestEnv::new().run(&workflow, json!({})).await);
     assert_eq!((failed.kind(), failed.step()), (RunErrorKind::Denied, Some("a")));
     assert_eq!(failed.to_string(), "step \"a\": tool w.error was denied: no result");
 }
@@ -108,7 +108,7 @@ async fn output_larger_than_limit_fails_step() {
     let workflow =
         workflow(json!([{"id": "a", "tool": "w.echo", "arguments": {"x": "{{.params.x}}"}}]));
     let large = "x".repeat(1024 * 1024 + 1);
-    let failed = error(World::new().run(&workflow, json!({ "x": large })).await);
+    let failed = error(TestEnv::new().run(&workflow, json!({ "x": large })).await);
     assert_eq!(
         failed.to_string(),
         "step \"a\": the output is larger than 1 MiB: ask the tool for less"

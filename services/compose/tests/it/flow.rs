@@ -3,11 +3,11 @@
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::support::{World, output, workflow};
+use crate::support::{TestEnv, output, workflow};
 
 #[tokio::test(start_paused = true)]
 async fn step_reads_output_of_dependency() {
-    let world = World::new();
+    let world = TestEnv::new();
     let workflow = workflow(json!([
         {"id": "find", "tool": "w.echo", "arguments": {"title": "T", "n": 7}},
         {"id": "read", "tool": "w.echo", "dependsOn": ["find"], "arguments": {
@@ -25,7 +25,7 @@ async fn step_reads_output_of_dependency() {
 
 #[tokio::test(start_paused = true)]
 async fn sends_nested_and_other_values_unchanged() {
-    let world = World::new();
+    let world = TestEnv::new();
     let arguments = json!({"n": 1, "b": true, "o": {"t": "{{.params.x}}"}, "l": ["{{.params.x}}"]});
     let workflow = workflow(json!([{"id": "a", "tool": "w.echo", "arguments": arguments}]));
     output(world.run(&workflow, json!({"x": "1"})).await);
@@ -34,7 +34,7 @@ async fn sends_nested_and_other_values_unchanged() {
 
 #[tokio::test(start_paused = true)]
 async fn independent_steps_run_at_once() {
-    let world = World::new();
+    let world = TestEnv::new();
     let workflow = workflow(json!([
         {"id": "a", "tool": "w.sleep", "arguments": {"ms": 50}},
         {"id": "b", "tool": "w.sleep", "arguments": {"ms": 50}},
@@ -47,7 +47,7 @@ async fn independent_steps_run_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn step_waits_for_own_dependencies_only() {
-    let world = World::new();
+    let world = TestEnv::new();
     let workflow = workflow(json!([
         {"id": "slow", "tool": "w.sleep", "arguments": {"ms": 100}},
         {"id": "fast", "tool": "w.sleep", "arguments": {"ms": 10}},
@@ -60,7 +60,7 @@ async fn step_waits_for_own_dependencies_only() {
 
 #[tokio::test(start_paused = true)]
 async fn runs_ten_steps_at_once() {
-    let world = World::new();
+    let world = TestEnv::new();
     let steps: Vec<_> = (0..25)
         .map(|n| json!({"id": format!("s{n}"), "tool": "w.sleep", "arguments": {"ms": 10}}))
         .collect();
@@ -71,7 +71,7 @@ async fn runs_ten_steps_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn template_reads_content_by_name() {
-    let world = World::new();
+    let world = TestEnv::new();
     let workflow = workflow(json!([
         {"id": "a", "tool": "w.text", "arguments": {"text": "hello"}},
         {"id": "b", "tool": "w.echo", "dependsOn": ["a"], "arguments": {
@@ -84,7 +84,7 @@ async fn template_reads_content_by_name() {
 
 #[tokio::test(start_paused = true)]
 async fn template_reads_facts_about_run() {
-    let world = World::new();
+    let world = TestEnv::new();
     let workflow = workflow(json!([
         {"id": "wait", "tool": "w.sleep", "arguments": {"ms": 30}},
         {"id": "a", "tool": "w.echo", "dependsOn": ["wait"], "arguments": {
@@ -101,7 +101,7 @@ async fn template_reads_facts_about_run() {
 
 #[tokio::test(start_paused = true)]
 async fn step_id_with_hyphen_is_read_by_index() {
-    let world = World::new();
+    let world = TestEnv::new();
     let workflow = workflow(json!([
         {"id": "my-step", "tool": "w.echo", "arguments": {"x": "1"}},
         {"id": "b", "tool": "w.echo", "dependsOn": ["my-step"],
@@ -112,7 +112,7 @@ async fn step_id_with_hyphen_is_read_by_index() {
 
 #[tokio::test(start_paused = true)]
 async fn calls_carry_identity_of_step() {
-    let world = World::new();
+    let world = TestEnv::new();
     let workflow = workflow(json!([{"id": "a", "tool": "w.echo"}]));
     output(world.run(&workflow, json!({})).await);
     let call = &world.tools.calls()[0];
@@ -123,7 +123,7 @@ async fn calls_carry_identity_of_step() {
 
 #[tokio::test(start_paused = true)]
 async fn observer_gets_progress_of_steps() {
-    let world = World::new();
+    let world = TestEnv::new();
     let workflow = workflow(json!([
         {"id": "a", "tool": "w.echo"},
         {"id": "b", "tool": "w.echo", "condition": "false", "dependsOn": ["a"]},

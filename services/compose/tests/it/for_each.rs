@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use vmcp_compose::RunErrorKind;
 
-use crate::support::{World, error, output, workflow};
+use crate::support::{TestEnv, error, output, workflow};
 
 fn step(more: Value, inner: Value) -> Value {
     let mut step = json!({"id": "each", "type": "forEach", "collection": "{{json .params.items}}"});
@@ -17,7 +17,7 @@ fn step(more: Value, inner: Value) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn calls_tool_for_each_item() {
-    let world = World::new();
+    let world = TestEnv::new();
     let inner = json!({"tool": "w.echo", "arguments": {
         "name": "{{.forEach.repo.name}}", "n": "{{.forEach.index}}", "p": "{{.params.p}}",
     }});
@@ -41,7 +41,7 @@ async fn calls_tool_for_each_item() {
 
 #[tokio::test(start_paused = true)]
 async fn empty_collection_succeeds() {
-    let world = World::new();
+    let world = TestEnv::new();
     let workflow = workflow(step(json!({}), json!({"tool": "w.echo"})));
     let out = output(world.run(&workflow, json!({"items": []})).await);
     assert_eq!(out, json!({"iterations": [], "count": 0, "completed": 0, "failed": 0}));
@@ -52,7 +52,7 @@ async fn empty_collection_succeeds() {
 async fn collection_is_a_json_array() {
     let workflow = workflow(json!([{"id": "each", "type": "forEach",
         "collection": "{{.params.items}}", "step": {"tool": "w.echo"}}]));
-    let failed = error(World::new().run(&workflow, json!({"items": ["a", "b"]})).await);
+    let failed = error(TestEnv::new().run(&workflow, json!({"items": ["a", "b"]})).await);
     let message = failed.to_string();
     assert!(message.contains("collection is not a JSON array: use json"), "{message}");
     assert!(message.ends_with("found \"[a b]\""), "{message}");
@@ -61,7 +61,7 @@ async fn collection_is_a_json_array() {
 #[tokio::test(start_paused = true)]
 async fn too_many_items_fail_before_any_call() {
     for (limit, more) in [(100, json!({})), (3, json!({"maxIterations": 3}))] {
-        let world = World::new();
+        let world = TestEnv::new();
         let workflow = workflow(step(more, json!({"tool": "w.echo"})));
         let items: Vec<_> = (0..=limit).collect();
         let failed = error(world.run(&workflow, json!({ "items": items })).await);
@@ -75,7 +75,7 @@ async fn too_many_items_fail_before_any_call() {
 #[tokio::test(start_paused = true)]
 async fn limits_parallel_iterations() {
     for (more, limit) in [(json!({}), 10), (json!({"maxParallel": 4}), 4)] {
-        let world = World::new();
+        let world = TestEnv::new();
         let inner = json!({"tool": "w.sleep", "arguments": {"ms": 10}});
         let workflow = workflow(step(more, inner));
         let items: Vec<_> = (0..40).collect();
@@ -88,7 +88,7 @@ async fn limits_parallel_iterations() {
 
 #[tokio::test(start_paused = true)]
 async fn failing_iteration_ends_loop() {
-    let world = World::new();
+    let world = TestEnv::new();
     let workflow = workflow(step(json!({"maxParallel": 1}), json!({"tool": "w.fail"})));
     let failed = error(world.run(&workflow, json!({"items": [1, 2, 3]})).await);
     let expected = "iteration 0: step \"each\": tool w.fail failed: broken";
@@ -105,7 +105,7 @@ async fn tolerated_iterations_fail_alone() {
         input_schema: Some(std::sync::Arc::new(schema)),
         ..vmcp_compose::ToolInfo::default()
     };
-    let world = World::new().knows("w.flaky", info);
+    let world = TestEnv::new().knows("w.flaky", info);
     let out = output(world.run(&workflow(step(more, inner)), json!({"items": [0, 1]})).await);
     assert_eq!(
         (&out["count"], &out["completed"], &out["failed"]),
@@ -118,7 +118,7 @@ async fn tolerated_iterations_fail_alone() {
 
 #[tokio::test(start_paused = true)]
 async fn retries_each_iteration() {
-    let world = World::new();
+    let world = TestEnv::new();
     let inner = json!({"tool": "w.flaky", "arguments": {"failures": 1},
         "onError": {"action": "retry", "retryCount": 1}});
     let out = output(world.run(&workflow(step(json!({}), inner)), json!({"items": [1, 2]})).await);
@@ -130,13 +130,13 @@ async fn retries_each_iteration() {
 async fn denied_iteration_is_a_denial() {
     let inner = json!({"tool": "w.error", "arguments": {"kind": "denied"}});
     let failed =
-        error(World::new().run(&workflow(step(json!({}), inner)), json!({"items": [1]})).await);
+        error(TestEnv::new().run(&workflow(step(json!({}), inner)), json!({"items": [1]})).await);
     assert_eq!(failed.kind(), RunErrorKind::Denied);
 }
 
 #[tokio::test(start_paused = true)]
 async fn inner_step_reads_results_of_dependencies() {
-    let world = World::new();
+    let world = TestEnv::new();
     let workflow = workflow(json!([
         {"id": "list", "tool": "w.echo", "arguments": {"items": ["a", "b"], "suffix": "!"}},
         {"id": "each", "type": "forEach", "dependsOn": ["list"],
@@ -154,15 +154,15 @@ async fn limits_size_of_all_iterations() {
     let workflow = workflow(step(json!({}), inner));
     let arguments =
         |count: usize| json!({"items": vec![0; count], "x": "x".repeat(1024 * 1024 - 100)});
-    output(World::new().run(&workflow, arguments(10)).await);
-    let failed = error(World::new().run(&workflow, arguments(11)).await);
+    output(TestEnv::new().run(&workflow, arguments(10)).await);
+    let failed = error(TestEnv::new().run(&workflow, arguments(11)).await);
     let expected = "step \"each\": the output is larger than 10 MiB: iterate over fewer items";
     assert_eq!(failed.to_string(), expected);
 }
 
 #[tokio::test(start_paused = true)]
 async fn loop_takes_one_of_ten_places() {
-    let world = World::new();
+    let world = TestEnv::new();
     let mut steps = vec![json!({"id": "each", "type": "forEach", "collection": "[1,2,3,4,5]",
         "step": {"tool": "w.sleep", "arguments": {"ms": 10}}})];
     steps.extend(

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use vmcp_compose::{Outcome, RunErrorKind};
 
-use crate::support::{World, compile, error, output, workflow};
+use crate::support::{TestEnv, compile, error, output, workflow};
 
 async fn construct(properties: Value, required: Value) -> Outcome {
     let workflow = compile(json!({
@@ -14,7 +14,7 @@ async fn construct(properties: Value, required: Value) -> Outcome {
         }}],
         "output": {"properties": properties, "required": required},
     }));
-    World::new().run(&workflow, json!({})).await
+    TestEnv::new().run(&workflow, json!({})).await
 }
 
 #[tokio::test(start_paused = true)]
@@ -97,14 +97,14 @@ async fn limits_size_of_output() {
         }},
     }));
     let failed =
-        error(World::new().run(&workflow, json!({"x": "x".repeat(6 * 1024 * 1024)})).await);
+        error(TestEnv::new().run(&workflow, json!({"x": "x".repeat(6 * 1024 * 1024)})).await);
     assert_eq!(failed.to_string(), "failed to construct the output: it is larger than 10 MiB");
 }
 
 #[tokio::test(start_paused = true)]
 async fn result_is_text_and_structured_content() {
     let workflow = workflow(json!([{"id": "a", "tool": "w.echo", "arguments": {"x": 1}}]));
-    let Outcome::Completed(out) = World::new().run(&workflow, json!({})).await else {
+    let Outcome::Completed(out) = TestEnv::new().run(&workflow, json!({})).await else {
         panic!("completed")
     };
     assert_eq!(out.text(), "{\"x\":1}");
@@ -119,13 +119,13 @@ async fn last_declared_completed_step_is_output() {
         {"id": "skipped", "tool": "w.echo", "condition": "false"},
         {"id": "failed", "tool": "w.fail", "onError": {"action": "continue"}},
     ]));
-    assert_eq!(output(World::new().run(&workflow, json!({})).await), json!({"x": 1}));
+    assert_eq!(output(TestEnv::new().run(&workflow, json!({})).await), json!({"x": 1}));
 }
 
 #[tokio::test(start_paused = true)]
 async fn run_without_completed_step_returns_null() {
     let workflow = workflow(json!([{"id": "a", "tool": "w.echo", "condition": "false"}]));
-    let Outcome::Completed(out) = World::new().run(&workflow, json!({})).await else {
+    let Outcome::Completed(out) = TestEnv::new().run(&workflow, json!({})).await else {
         panic!("completed")
     };
     assert_eq!((out.text().as_str(), out.structured_content()), ("null", None));

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use serde_json::json;
 use vmcp_compose::{RunErrorKind, ToolInfo};
 
-use crate::support::{World, compile, error, output, workflow};
+use crate::support::{TestEnv, compile, error, output, workflow};
 
 #[tokio::test(start_paused = true)]
 async fn arguments_are_checked_before_any_call() {
-    let world = World::new();
+    let world = TestEnv::new();
     let workflow = compile(json!({
         "name": "t",
         "parameters": {
@@ -49,7 +49,7 @@ async fn absent_arguments_have_defaults() {
         "steps": [{"id": "a", "tool": "w.echo", "arguments": {"days": "{{.params.days}}"}}],
     }));
     for (arguments, days) in [(json!({}), "3"), (json!({"days": 5}), "5")] {
-        let out = output(World::new().run(&workflow, arguments).await);
+        let out = output(TestEnv::new().run(&workflow, arguments).await);
         assert_eq!(out, json!({ "days": days }));
     }
 }
@@ -65,7 +65,7 @@ async fn limits_size_of_arguments() {
     let large = "{{.params.x}}";
     let workflow =
         workflow(json!([{"id": "a", "tool": "w.text", "arguments": {"x": large, "y": large}}]));
-    let world = World::new();
+    let world = TestEnv::new();
     let half = "x".repeat(5 * 1024 * 1024);
     output(world.run(&workflow, json!({ "x": half })).await);
     let failed = error(world.run(&workflow, json!({"x": format!("{half}x")})).await);
@@ -80,7 +80,7 @@ async fn text_becomes_type_of_tool_schema() {
         "bad": {"type": "integer"},
     }});
     let info = ToolInfo { input_schema: Some(Arc::new(schema)), ..ToolInfo::default() };
-    let world = World::new().knows("w.echo", info);
+    let world = TestEnv::new().knows("w.echo", info);
     let workflow = workflow(json!([{"id": "a", "tool": "w.echo", "arguments": {
         "i": "{{.params.id}}", "n": "{{.params.half}}", "b": "{{.params.yes}}", "s": "5",
         "o": "{}", "m": "5", "bad": "five", "other": "5",

@@ -9,7 +9,7 @@ use vmcp_compose::{
     Answer, AnswerError, Elicit, ElicitError, Elicitation, Question, RunErrorKind, Workflow,
 };
 
-use crate::support::{User, World, error, output, workflow};
+use crate::support::{TestEnv, User, error, output, workflow};
 
 /// A question between two calls, with these settings.
 fn asking(more: Value) -> Workflow {
@@ -35,7 +35,7 @@ fn asking(more: Value) -> Workflow {
 #[tokio::test(start_paused = true)]
 async fn accepted_content_is_the_output() {
     let user = User::new([("ask", Answer::Accept(json!({"sure": true})))]);
-    let world = World::with_user(&user);
+    let world = TestEnv::with_user(&user);
     let out = output(world.run(&asking(json!({})), json!({"what": "v2"})).await);
     assert_eq!(out, json!({"action": "accept", "sure": "true"}));
     assert_eq!(user.asked(), ["Deploy v2?"]);
@@ -50,7 +50,7 @@ async fn declined_or_cancelled_question_aborts() {
         (Answer::TimedOut, "step \"ask\": the user did not answer in time"),
     ] {
         let user = User::new([("ask", answer)]);
-        let world = World::with_user(&user);
+        let world = TestEnv::with_user(&user);
         let failed = error(world.run(&asking(json!({})), json!({})).await);
         assert_eq!((failed.kind(), failed.step()), (RunErrorKind::Declined, Some("ask")));
         assert_eq!(failed.to_string(), expected);
@@ -68,7 +68,7 @@ async fn run_continues_after_declined_question() {
     ] {
         let user = User::new([("ask", answer)]);
         let workflow = asking(json!({ (setting): handler }));
-        let out = output(World::with_user(&user).run(&workflow, json!({})).await);
+        let out = output(TestEnv::with_user(&user).run(&workflow, json!({})).await);
         assert_eq!(out, json!({"action": action, "sure": "<no value>"}));
     }
 }
@@ -82,7 +82,7 @@ async fn skip_remaining_skips_steps() {
         (Answer::TimedOut, "onCancel", "timeout"),
     ] {
         let user = User::new([("ask", answer)]);
-        let world = World::with_user(&user);
+        let world = TestEnv::with_user(&user);
         let out = output(world.run(&asking(json!({ (setting): handler })), json!({})).await);
         assert_eq!(out, json!({"action": action, "skipped": true}));
         assert_eq!(world.tools.steps(), ["before"]);
@@ -93,7 +93,7 @@ async fn skip_remaining_skips_steps() {
 #[tokio::test(start_paused = true)]
 async fn skip_remaining_lets_running_steps_finish() {
     let user = User::new([("ask", Answer::Decline)]);
-    let world = World::with_user(&user);
+    let world = TestEnv::with_user(&user);
     let workflow = workflow(json!([
         {"id": "ask", "type": "elicitation", "message": "m", "schema": {"type": "object"},
          "onDecline": {"action": "skip_remaining"}},
@@ -111,7 +111,7 @@ async fn invalid_answer_is_asked_again() {
         ("ask", Answer::Accept(json!({}))),
         ("ask", Answer::Accept(json!({"sure": false}))),
     ]);
-    let out = output(World::with_user(&user).run(&asking(json!({})), json!({})).await);
+    let out = output(TestEnv::with_user(&user).run(&asking(json!({})), json!({})).await);
     assert_eq!(out["sure"], "false");
     let asked = user.asked.lock().unwrap();
     let errors: Vec<_> = asked.iter().map(|(_, rejected)| rejected.clone()).collect();
@@ -134,7 +134,7 @@ async fn limits_size_and_depth_of_answers() {
         ("ask", Answer::Accept(large)),
         ("ask", Answer::Accept(json!({"sure": true}))),
     ]);
-    output(World::with_user(&user).run(&asking(json!({})), json!({})).await);
+    output(TestEnv::with_user(&user).run(&asking(json!({})), json!({})).await);
     let asked = user.asked.lock().unwrap();
     let message = |n: usize| asked[n].1.as_ref().unwrap().message.clone();
     assert_eq!(message(1), "nested deeper than 10 levels");
@@ -144,7 +144,7 @@ async fn limits_size_and_depth_of_answers() {
 #[tokio::test(start_paused = true)]
 async fn question_fails_after_ten_invalid_answers() {
     let user = User::new([(); 10].map(|()| ("ask", Answer::Accept(json!({})))));
-    let failed = error(World::with_user(&user).run(&asking(json!({})), json!({})).await);
+    let failed = error(TestEnv::with_user(&user).run(&asking(json!({})), json!({})).await);
     assert!(failed.to_string().contains("too many invalid answers"), "{failed}");
 }
 
@@ -154,7 +154,7 @@ async fn question_times_out() {
         [(json!({}), 5 * 60), (json!({"timeout": "20s"}), 20), (json!({"timeout": "1h"}), 600)]
     {
         let started = Instant::now();
-        let world = World::with_user(&User::new([]));
+        let world = TestEnv::with_user(&User::new([]));
         let failed = error(world.run(&asking(more), json!({})).await);
         assert_eq!(failed.to_string(), "step \"ask\": the user did not answer in time");
         assert_eq!(started.elapsed().as_secs(), seconds);
@@ -165,7 +165,7 @@ async fn question_times_out() {
 async fn several_questions_are_open_at_once() {
     let schema = json!({"type": "object"});
     let user = User::new([("b", Answer::Accept(json!({})))]);
-    let world = World::with_user(&user);
+    let world = TestEnv::with_user(&user);
     let workflow = workflow(json!([
         {"id": "a", "type": "elicitation", "message": "A", "schema": schema, "timeout": "9s"},
         {"id": "b", "type": "elicitation", "message": "B", "schema": schema},
@@ -180,7 +180,7 @@ async fn several_questions_are_open_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn client_without_elicitation_fails_step() {
-    let failed = error(World::new().run(&asking(json!({})), json!({})).await);
+    let failed = error(TestEnv::new().run(&asking(json!({})), json!({})).await);
     assert_eq!(
         failed.to_string(),
         "step \"ask\": the client does not support elicitation: use a client that declares it"
@@ -188,9 +188,9 @@ async fn client_without_elicitation_fails_step() {
 }
 
 /// Client that goes away.
-struct Gone;
+struct DisconnectedClient;
 
-impl Elicit for Gone {
+impl Elicit for DisconnectedClient {
     fn elicit<'a>(
         &'a self,
         _: &'a Question,
@@ -202,7 +202,8 @@ impl Elicit for Gone {
 
 #[tokio::test(start_paused = true)]
 async fn disconnected_client_fails_step() {
-    let world = World { elicitation: Elicitation::Wait(Arc::new(Gone)), ..World::new() };
+    let world =
+        TestEnv { elicitation: Elicitation::Wait(Arc::new(DisconnectedClient)), ..TestEnv::new() };
     let failed = error(world.run(&asking(json!({})), json!({})).await);
     assert_eq!(failed.kind(), RunErrorKind::StepFailed);
     assert_eq!(failed.to_string(), "step \"ask\": the client disconnected before it answered");
@@ -210,7 +211,7 @@ async fn disconnected_client_fails_step() {
 
 #[tokio::test(start_paused = true)]
 async fn limits_size_of_rendered_message() {
-    let world = World::with_user(&User::new([]));
+    let world = TestEnv::with_user(&User::new([]));
     let what = "x".repeat(100 * 1024);
     let failed = error(world.run(&asking(json!({})), json!({ "what": what })).await);
     assert!(failed.to_string().contains("message is larger than 102400 bytes"), "{failed}");

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use vmcp_compose::{Answer, Outcome, Workflow};
 
-use crate::support::{User, World, repeatable, workflow};
+use crate::support::{TestEnv, User, repeatable, workflow};
 
 /// Kind of a random step, and the steps before it on which it depends.
 #[derive(Clone, Debug)]
@@ -64,7 +64,7 @@ fn build(steps: &[RandomStep]) -> Workflow {
 }
 
 /// Runs a graph; `declines` makes the user decline every question.
-fn run(steps: &[RandomStep], declines: bool) -> World {
+fn run(steps: &[RandomStep], declines: bool) -> TestEnv {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -75,7 +75,7 @@ fn run(steps: &[RandomStep], declines: bool) -> World {
     for number in 0..steps.len() {
         user.answer(&format!("s{number}"), answer.clone());
     }
-    let world = World::with_user(&user);
+    let world = TestEnv::with_user(&user);
     let outcome = runtime.block_on(world.run(&build(steps), json!({})));
     assert!(matches!(outcome, Outcome::Completed(_)), "{outcome:?}");
     world
@@ -83,7 +83,7 @@ fn run(steps: &[RandomStep], declines: bool) -> World {
 
 /// Runs a graph that is interrupted after each of `times`, in milliseconds, and then continues to its end. Returns the number
 /// of interruptions.
-fn run_interrupted(steps: &[RandomStep], times: &[u64]) -> (World, usize) {
+fn run_interrupted(steps: &[RandomStep], times: &[u64]) -> (TestEnv, usize) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -93,7 +93,7 @@ fn run_interrupted(steps: &[RandomStep], times: &[u64]) -> (World, usize) {
     for number in 0..steps.len() {
         user.answer(&format!("s{number}"), Answer::Accept(json!({})));
     }
-    let world = World::with_user(&user).knows("w.sleep", repeatable());
+    let world = TestEnv::with_user(&user).knows("w.sleep", repeatable());
     let workflow = build(steps);
     let (outcome, interruptions) = runtime.block_on(async {
         let mut run: BoxFuture<'_, Outcome> = Box::pin(world.run(&workflow, json!({})));

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 use vmcp_compose::{Answer, Workflow};
 
-use crate::support::{User, World, definition_of};
+use crate::support::{TestEnv, User, definition_of};
 
 const PIECES: &[&str] = &[
     "{{",
@@ -80,7 +80,7 @@ proptest! {
         for definition in [definition(&condition, &format!("{collection} ")), definition("true", "[1,2]")] {
             let Ok(workflow) = Workflow::compile(&definition_of(definition), "x") else { continue };
             let user = User::new([("c", Answer::Accept(json!({})))]);
-            let world = World::with_user(&user);
+            let world = TestEnv::with_user(&user);
             _ = workflow.check(&world.lookup);
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();

@@ -6,22 +6,22 @@ use std::time::Duration;
 use serde_json::json;
 use vmcp_compose::{Answer, RunErrorKind, Workflow};
 
-use crate::support::{Tools, User, World, error, output, owner, repeatable, workflow};
+use crate::support::{TestEnv, Tools, User, error, output, owner, repeatable, workflow};
 
 /// Runs a workflow for a second in one process, which then ends.
-async fn interrupt(world: &World, workflow: &Workflow) {
+async fn interrupt(world: &TestEnv, workflow: &Workflow) {
     let run = world.run(workflow, json!({}));
     assert!(tokio::time::timeout(Duration::from_secs(1), run).await.is_err());
 }
 
 /// The same store, with another process's tools.
-fn next_process(world: &World) -> World {
-    World { tools: Tools::default(), events: Arc::default(), ..world.clone() }
+fn next_process(world: &TestEnv) -> TestEnv {
+    TestEnv { tools: Tools::default(), events: Arc::default(), ..world.clone() }
 }
 
 #[tokio::test(start_paused = true)]
 async fn recorded_steps_are_not_repeated() {
-    let world = World::new().knows("w.sleep", repeatable());
+    let world = TestEnv::new().knows("w.sleep", repeatable());
     let workflow = workflow(json!([
         {"id": "a", "tool": "w.echo", "arguments": {"x": "from a"}},
         {"id": "skipped", "tool": "w.echo", "condition": "false"},
@@ -39,7 +39,7 @@ async fn recorded_steps_are_not_repeated() {
 
 #[tokio::test(start_paused = true)]
 async fn interrupted_call_has_unknown_outcome() {
-    let world = World::new();
+    let world = TestEnv::new();
     let workflow = workflow(json!([{"id": "a", "tool": "w.never"}]));
     interrupt(&world, &workflow).await;
     let next = next_process(&world);
@@ -57,7 +57,7 @@ async fn recorded_iterations_are_not_repeated() {
         input_schema: Some(Arc::new(json!({"properties": {"ms": {"type": "integer"}}}))),
         ..repeatable()
     };
-    let world = World::new().knows("w.sleep", info);
+    let world = TestEnv::new().knows("w.sleep", info);
     let workflow = workflow(steps);
     interrupt(&world, &workflow).await;
     assert_eq!(world.tools.completed(), 2);
@@ -71,7 +71,7 @@ async fn recorded_iterations_are_not_repeated() {
 
 #[tokio::test(start_paused = true)]
 async fn interrupted_iteration_has_unknown_outcome() {
-    let world = World::new();
+    let world = TestEnv::new();
     let workflow = workflow(json!([{"id": "each", "type": "forEach", "collection": "[1]",
         "onError": {"action": "continue"}, "step": {"tool": "w.never"}}]));
     interrupt(&world, &workflow).await;
@@ -82,7 +82,7 @@ async fn interrupted_iteration_has_unknown_outcome() {
 
 #[tokio::test(start_paused = true)]
 async fn waiting_retry_is_safe_to_repeat() {
-    let world = World::new();
+    let world = TestEnv::new();
     let workflow = workflow(json!([{"id": "a", "tool": "w.flaky", "arguments": {"failures": 1},
         "onError": {"action": "retry", "retryCount": 1, "retryDelay": "10s"}}]));
     interrupt(&world, &workflow).await;
@@ -95,14 +95,14 @@ async fn waiting_retry_is_safe_to_repeat() {
 
 #[tokio::test(start_paused = true)]
 async fn open_question_is_asked_again() {
-    let world = World::with_user(&User::new([]));
+    let world = TestEnv::with_user(&User::new([]));
     let workflow = workflow(json!([
         {"id": "a", "type": "elicitation", "message": "A at {{.workflow.duration_ms}}?",
          "schema": {"type": "object"}},
     ]));
     interrupt(&world, &workflow).await;
     let user = User::new([("a", Answer::Accept(json!({"x": 1})))]);
-    let next = World {
+    let next = TestEnv {
         elicitation: vmcp_compose::Elicitation::Wait(user.clone()),
         ..next_process(&world)
     };
@@ -113,7 +113,7 @@ async fn open_question_is_asked_again() {
 
 #[tokio::test(start_paused = true)]
 async fn resumed_step_keeps_its_deadline() {
-    let world = World::new().knows("w.never", repeatable());
+    let world = TestEnv::new().knows("w.never", repeatable());
     let workflow = workflow(json!([{"id": "a", "tool": "w.never", "timeout": "10s"}]));
     interrupt(&world, &workflow).await;
     world.clock.advance(Duration::from_secs(6));
@@ -128,13 +128,13 @@ async fn late_run_calls_nothing() {
         {"id": "a", "tool": "w.never", "timeout": "10s", "onError": {"action": "continue"}},
         {"id": "b", "tool": "w.echo", "dependsOn": ["a"]},
     ]}));
-    let world = World::new().knows("w.never", repeatable());
+    let world = TestEnv::new().knows("w.never", repeatable());
     interrupt(&world, &workflow).await;
     world.clock.advance(Duration::from_secs(10));
     let next = next_process(&world);
     output(next.resume(&workflow).await);
     assert_eq!(next.tools.steps(), ["b"], "the time of step a is over");
-    let world = World::new().knows("w.never", repeatable());
+    let world = TestEnv::new().knows("w.never", repeatable());
     interrupt(&world, &workflow).await;
     world.clock.advance(Duration::from_mins(1));
     let next = next_process(&world);
@@ -145,7 +145,7 @@ async fn late_run_calls_nothing() {
 #[tokio::test(start_paused = true)]
 async fn skip_remaining_survives_interruption() {
     let user = User::new([("ask", Answer::Decline)]);
-    let world = World::with_user(&user).knows("w.sleep", repeatable());
+    let world = TestEnv::with_user(&user).knows("w.sleep", repeatable());
     let workflow = workflow(json!([
         {"id": "ask", "type": "elicitation", "message": "m", "schema": {"type": "object"},
          "onDecline": {"action": "skip_remaining"}},
@@ -160,7 +160,7 @@ async fn skip_remaining_survives_interruption() {
 
 #[tokio::test(start_paused = true)]
 async fn changed_definition_ends_interrupted_run() {
-    let world = World::new();
+    let world = TestEnv::new();
     interrupt(&world, &workflow(json!([{"id": "a", "tool": "w.never"}]))).await;
     let other = workflow(json!([{"id": "a", "tool": "w.echo"}]));
     let failed = error(next_process(&world).resume(&other).await);
@@ -173,7 +173,7 @@ async fn changed_definition_ends_interrupted_run() {
 
 #[tokio::test(start_paused = true)]
 async fn lease_of_running_process_is_respected() {
-    let world = World::new().knows("w.sleep", repeatable());
+    let world = TestEnv::new().knows("w.sleep", repeatable());
     let workflow = workflow(json!([{"id": "a", "tool": "w.sleep", "arguments": {"ms": 60_000}}]));
     let request = vmcp_compose::RunRequest {
         id: world.id.clone(),

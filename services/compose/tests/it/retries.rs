@@ -4,11 +4,11 @@ use serde_json::json;
 use tokio::time::Instant;
 use vmcp_compose::RunErrorKind;
 
-use crate::support::{World, error, output, workflow};
+use crate::support::{TestEnv, error, output, workflow};
 
 #[tokio::test(start_paused = true)]
 async fn retries_with_growing_delays() {
-    let world = World::new();
+    let world = TestEnv::new();
     let workflow = workflow(json!([{"id": "a", "tool": "w.flaky", "arguments": {"failures": 3},
         "onError": {"action": "retry", "retryCount": 3, "retryDelay": "2s"}}]));
     let started = Instant::now();
@@ -21,7 +21,7 @@ async fn retries_with_growing_delays() {
 
 #[tokio::test(start_paused = true)]
 async fn exhausted_retries_abort_run() {
-    let world = World::new();
+    let world = TestEnv::new();
     let workflow = workflow(json!([{"id": "a", "tool": "w.fail",
         "onError": {"action": "retry", "retryCount": 2}}]));
     let failed = error(world.run(&workflow, json!({})).await);
@@ -42,7 +42,7 @@ async fn repeats_only_what_may_pass() {
         ("invalid", 1),
         ("cancelled", 1),
     ] {
-        let world = World::new();
+        let world = TestEnv::new();
         let workflow = workflow(json!([{"id": "a", "tool": "w.error", "arguments": {"kind": kind},
             "onError": {"action": "retry", "retryCount": 1}}]));
         error(world.run(&workflow, json!({})).await);
@@ -52,7 +52,7 @@ async fn repeats_only_what_may_pass() {
 
 #[tokio::test(start_paused = true)]
 async fn retry_waits_as_long_as_backend_asks() {
-    let world = World::new();
+    let world = TestEnv::new();
     let workflow = workflow(json!([{"id": "a", "tool": "w.busy",
         "onError": {"action": "retry", "retryCount": 1}}]));
     let started = Instant::now();
@@ -62,7 +62,7 @@ async fn retry_waits_as_long_as_backend_asks() {
 
 #[tokio::test(start_paused = true)]
 async fn retries_end_with_timeout_of_step() {
-    let world = World::new();
+    let world = TestEnv::new();
     let workflow = workflow(json!([{"id": "a", "tool": "w.fail", "timeout": "4s",
         "onError": {"action": "retry", "retryCount": 10, "retryDelay": "1s"}}]));
     let failed = error(world.run(&workflow, json!({})).await);

@@ -39,7 +39,7 @@ struct Running(Arc<State>);
 
 /// Surroundings of the runs of a test.
 #[derive(Clone)]
-pub(crate) struct World {
+pub(crate) struct TestEnv {
     pub(crate) tools: Tools,
     pub(crate) lookup: BTreeMap<String, ToolInfo>,
     pub(crate) store: Arc<dyn WorkflowStore>,
@@ -89,7 +89,7 @@ pub(crate) fn object(value: Value) -> Map<String, Value> {
     }
 }
 
-impl World {
+impl TestEnv {
     pub(crate) fn new() -> Self {
         let clock = Clock::manual(SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000));
         let store = MemoryWorkflowStore::new(StoreLimits::default(), clock.clone());

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use vmcp_compose::{Answer, InputRequired, Outcome, RunErrorKind, RunStatus, Workflow};
 
-use crate::support::{World, error, output, owner, workflow};
+use crate::support::{TestEnv, error, output, owner, workflow};
 
 fn accept(content: Value) -> Answer {
     Answer::Accept(content)
@@ -39,7 +39,7 @@ fn messages(required: &InputRequired) -> Vec<&str> {
 
 #[tokio::test(start_paused = true)]
 async fn suspends_once_all_steps_wait() {
-    let (world, workflow) = (World::suspending(), approvals());
+    let (world, workflow) = (TestEnv::suspending(), approvals());
     let first = questions(world.run(&workflow, json!({})).await);
     assert_eq!((first.round, messages(&first)), (0, vec!["A?", "B?"]));
     assert_eq!(world.tools.completed(), 1);
@@ -54,7 +54,7 @@ async fn suspends_once_all_steps_wait() {
 
 #[tokio::test(start_paused = true)]
 async fn equal_answers_get_recorded_outcome() {
-    let (world, workflow) = (World::suspending(), approvals());
+    let (world, workflow) = (TestEnv::suspending(), approvals());
     questions(world.run(&workflow, json!({})).await);
     let answers = [("a", accept(json!({"n": 1}))), ("b", accept(json!({"n": 2})))];
     questions(world.answer(&workflow, 0, &answers).await);
@@ -70,7 +70,7 @@ async fn equal_answers_get_recorded_outcome() {
 
 #[tokio::test(start_paused = true)]
 async fn refuses_other_answers_to_consumed_round() {
-    let (world, workflow) = (World::suspending(), approvals());
+    let (world, workflow) = (TestEnv::suspending(), approvals());
     questions(world.run(&workflow, json!({})).await);
     let answers = [("a", accept(json!({"n": 1}))), ("b", accept(json!({"n": 2})))];
     questions(world.answer(&workflow, 0, &answers).await);
@@ -83,7 +83,7 @@ async fn refuses_other_answers_to_consumed_round() {
 
 #[tokio::test(start_paused = true)]
 async fn concurrent_equal_answers_run_once() {
-    let (world, workflow) = (World::suspending(), approvals());
+    let (world, workflow) = (TestEnv::suspending(), approvals());
     questions(world.run(&workflow, json!({})).await);
     let answers = [("a", accept(json!({"n": 1}))), ("b", accept(json!({"n": 2})))];
     questions(world.answer(&workflow, 0, &answers).await);
@@ -96,7 +96,7 @@ async fn concurrent_equal_answers_run_once() {
 
 #[tokio::test(start_paused = true)]
 async fn invalid_answer_leaves_questions_open() {
-    let (world, workflow) = (World::suspending(), approvals());
+    let (world, workflow) = (TestEnv::suspending(), approvals());
     questions(world.run(&workflow, json!({})).await);
     let answers = [("a", accept(json!({"n": "one"}))), ("b", accept(json!({"n": 2})))];
     let failed = error(world.answer(&workflow, 0, &answers).await);
@@ -113,7 +113,7 @@ async fn invalid_answer_leaves_questions_open() {
 
 #[tokio::test(start_paused = true)]
 async fn unanswered_question_is_asked_again() {
-    let (world, workflow) = (World::suspending(), approvals());
+    let (world, workflow) = (TestEnv::suspending(), approvals());
     questions(world.run(&workflow, json!({})).await);
     let second = questions(world.answer(&workflow, 0, &[("b", accept(json!({"n": 2})))]).await);
     assert_eq!((second.round, messages(&second)), (1, vec!["A?"]));
@@ -123,7 +123,7 @@ async fn unanswered_question_is_asked_again() {
 
 #[tokio::test(start_paused = true)]
 async fn round_without_answers_stays_open() {
-    let (world, workflow) = (World::suspending(), approvals());
+    let (world, workflow) = (TestEnv::suspending(), approvals());
     questions(world.run(&workflow, json!({})).await);
     for _ in 0..3 {
         let same = questions(world.answer(&workflow, 0, &[]).await);
@@ -136,7 +136,7 @@ async fn round_without_answers_stays_open() {
 
 #[tokio::test(start_paused = true)]
 async fn late_answer_is_a_timeout() {
-    let (world, workflow) = (World::suspending(), approvals());
+    let (world, workflow) = (TestEnv::suspending(), approvals());
     let first = questions(world.run(&workflow, json!({})).await);
     let expiry = first.questions[0].expires_at.duration_since(world.clock.now()).unwrap();
     assert_eq!(expiry.as_secs(), 5 * 60);
@@ -148,7 +148,7 @@ async fn late_answer_is_a_timeout() {
 
 #[tokio::test(start_paused = true)]
 async fn suspension_counts_for_workflow_timeout() {
-    let world = World::suspending();
+    let world = TestEnv::suspending();
     let workflow = crate::support::compile(json!({
         "name": "t", "timeout": "3m",
         "steps": [
@@ -166,7 +166,7 @@ async fn suspension_counts_for_workflow_timeout() {
 
 #[tokio::test(start_paused = true)]
 async fn declined_round_is_recorded_too() {
-    let (world, workflow) = (World::suspending(), approvals());
+    let (world, workflow) = (TestEnv::suspending(), approvals());
     questions(world.run(&workflow, json!({})).await);
     let declined = [("a", Answer::Decline), ("b", Answer::Decline)];
     for _ in 0..2 {
@@ -179,7 +179,7 @@ async fn declined_round_is_recorded_too() {
 
 #[tokio::test(start_paused = true)]
 async fn changed_definition_ends_suspended_run() {
-    let world = World::suspending();
+    let world = TestEnv::suspending();
     questions(world.run(&approvals(), json!({})).await);
     let mut other = json!([{"id": "a", "type": "elicitation", "message": "A?",
         "schema": {"type": "object"}}]);
@@ -192,7 +192,7 @@ async fn changed_definition_ends_suspended_run() {
 
 #[tokio::test(start_paused = true)]
 async fn run_of_other_owner_does_not_exist() {
-    let (world, workflow) = (World::suspending(), approvals());
+    let (world, workflow) = (TestEnv::suspending(), approvals());
     questions(world.run(&workflow, json!({})).await);
     let request = vmcp_compose::ResumeRequest {
         id: world.id.clone(),
@@ -206,7 +206,7 @@ async fn run_of_other_owner_does_not_exist() {
 
 #[tokio::test(start_paused = true)]
 async fn resumed_run_without_answers_asks_again() {
-    let (world, workflow) = (World::suspending(), approvals());
+    let (world, workflow) = (TestEnv::suspending(), approvals());
     questions(world.run(&workflow, json!({})).await);
     let same = questions(world.resume(&workflow).await);
     assert_eq!((same.round, messages(&same)), (0, vec!["A?", "B?"]));

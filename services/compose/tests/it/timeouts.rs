@@ -4,11 +4,11 @@ use serde_json::json;
 use tokio::time::Instant;
 use vmcp_compose::RunErrorKind;
 
-use crate::support::{World, compile, error, workflow};
+use crate::support::{TestEnv, compile, error, workflow};
 
 #[tokio::test(start_paused = true)]
 async fn step_times_out() {
-    let world = World::new();
+    let world = TestEnv::new();
     let workflow = workflow(json!([{"id": "a", "tool": "w.never", "timeout": "3s"}]));
     let started = Instant::now();
     let failed = error(world.run(&workflow, json!({})).await);
@@ -21,7 +21,7 @@ async fn step_times_out() {
 
 #[tokio::test(start_paused = true)]
 async fn workflow_times_out() {
-    let world = World::new();
+    let world = TestEnv::new();
     let workflow = compile(json!({
         "name": "t", "timeout": "2s", "steps": [{"id": "a", "tool": "w.never"}],
     }));
@@ -37,17 +37,17 @@ async fn workflow_times_out() {
 async fn timeouts_have_defaults() {
     let steps = json!([{"id": "a", "tool": "w.never"}]);
     let started = Instant::now();
-    let failed = error(World::new().run(&workflow(steps), json!({})).await);
+    let failed = error(TestEnv::new().run(&workflow(steps), json!({})).await);
     assert_eq!((started.elapsed().as_secs(), failed.kind()), (5 * 60, RunErrorKind::StepFailed));
     let steps = json!([{"id": "a", "tool": "w.never", "timeout": "2h"}]);
     let started = Instant::now();
-    let failed = error(World::new().run(&workflow(steps), json!({})).await);
+    let failed = error(TestEnv::new().run(&workflow(steps), json!({})).await);
     assert_eq!((started.elapsed().as_secs(), failed.kind()), (30 * 60, RunErrorKind::TimedOut));
 }
 
 #[tokio::test(start_paused = true)]
 async fn loop_times_out_as_one_step() {
-    let world = World::new();
+    let world = TestEnv::new();
     let workflow = workflow(json!([{"id": "a", "type": "forEach", "timeout": "3s",
         "collection": "[1,2,3]", "maxParallel": 1,
         "step": {"tool": "w.sleep", "arguments": {"ms": 2000}}}]));

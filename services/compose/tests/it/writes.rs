@@ -10,11 +10,11 @@ use vmcp_compose::{
     RunStatus, RunSummary, StoreCounts, StoreError, StoreFuture, StoreLimits, WorkflowStore,
 };
 
-use crate::support::{World, error, output, workflow};
+use crate::support::{TestEnv, error, output, workflow};
 
 /// Store that notes each write and how many calls had been made before it.
 #[derive(Debug)]
-struct NotingStore {
+struct RecordingStore {
     store: MemoryWorkflowStore,
     writes: Arc<Mutex<Vec<String>>>,
     /// Number of the write that fails, and its error.
@@ -35,7 +35,7 @@ fn describe(change: &Change) -> String {
     }
 }
 
-impl WorkflowStore for NotingStore {
+impl WorkflowStore for RecordingStore {
     fn create(&self, run: RunRecord, changes: Vec<Change>) -> StoreFuture<'_, Lease> {
         self.store.create(run, changes)
     }
@@ -99,16 +99,19 @@ impl WorkflowStore for NotingStore {
     }
 }
 
-fn noting(world: World, fails: Option<(usize, StoreError)>) -> (World, Arc<Mutex<Vec<String>>>) {
+fn recording(
+    world: TestEnv,
+    fails: Option<(usize, StoreError)>,
+) -> (TestEnv, Arc<Mutex<Vec<String>>>) {
     let writes = Arc::<Mutex<Vec<String>>>::default();
     let store = MemoryWorkflowStore::new(StoreLimits::default(), world.clock.clone());
-    let store = Arc::new(NotingStore { store, writes: writes.clone(), fails });
-    (World { store, ..world }, writes)
+    let store = Arc::new(RecordingStore { store, writes: writes.clone(), fails });
+    (TestEnv { store, ..world }, writes)
 }
 
 #[tokio::test(start_paused = true)]
 async fn result_and_next_starts_are_one_write() {
-    let (world, writes) = noting(World::new(), None);
+    let (world, writes) = recording(TestEnv::new(), None);
     let workflow = workflow(json!([
         {"id": "a", "tool": "w.echo"},
         {"id": "b", "tool": "w.echo", "dependsOn": ["a"]},
@@ -122,7 +125,7 @@ async fn result_and_next_starts_are_one_write() {
 
 #[tokio::test(start_paused = true)]
 async fn answers_and_next_starts_are_one_write() {
-    let (world, writes) = noting(World::suspending(), None);
+    let (world, writes) = recording(TestEnv::suspending(), None);
     let workflow = workflow(json!([
         {"id": "a", "type": "elicitation", "message": "m", "schema": {"type": "object"}},
         {"id": "b", "tool": "w.echo", "dependsOn": ["a"]},
@@ -135,7 +138,7 @@ async fn answers_and_next_starts_are_one_write() {
 
 #[tokio::test(start_paused = true)]
 async fn iterations_and_retries_are_written() {
-    let (world, writes) = noting(World::new(), None);
+    let (world, writes) = recording(TestEnv::new(), None);
     let workflow = workflow(json!([{"id": "a", "type": "forEach", "collection": "[1,2]",
         "maxParallel": 1, "step": {"tool": "w.flaky", "arguments": {"failures": 1},
         "onError": {"action": "retry", "retryCount": 1}}}]));
@@ -156,7 +159,7 @@ async fn iterations_and_retries_are_written() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_called_unless_start_is_stored() {
-    let (world, writes) = noting(World::new(), Some((1, StoreError::Unavailable)));
+    let (world, writes) = recording(TestEnv::new(), Some((1, StoreError::Unavailable)));
     let workflow = workflow(json!([
         {"id": "a", "tool": "w.echo"},
         {"id": "b", "tool": "w.echo", "dependsOn": ["a"]},
@@ -171,7 +174,7 @@ async fn nothing_is_called_unless_start_is_stored() {
 #[tokio::test(start_paused = true)]
 async fn full_store_fails_run() {
     let full = StoreError::Full { limit: "bytes" };
-    let (world, writes) = noting(World::new(), Some((0, full)));
+    let (world, writes) = recording(TestEnv::new(), Some((0, full)));
     let workflow = workflow(json!([{"id": "a", "tool": "w.echo"}]));
     let failed = error(world.run(&workflow, json!({})).await);
     assert_eq!(failed.kind(), RunErrorKind::StoreFull);
@@ -180,14 +183,14 @@ async fn full_store_fails_run() {
 
 #[tokio::test(start_paused = true)]
 async fn result_counts_more_than_its_record() {
-    let (world, _) = noting(World::new(), Some((1, StoreError::Unavailable)));
+    let (world, _) = recording(TestEnv::new(), Some((1, StoreError::Unavailable)));
     let workflow = workflow(json!([{"id": "a", "tool": "w.echo", "arguments": {"x": 1}}]));
     assert_eq!(output(world.run(&workflow, json!({})).await), json!({"x": 1}));
 }
 
 #[tokio::test(start_paused = true)]
 async fn lease_is_renewed_during_long_calls() {
-    let (world, writes) = noting(World::new(), None);
+    let (world, writes) = recording(TestEnv::new(), None);
     let workflow = workflow(json!([{"id": "a", "tool": "w.sleep", "arguments": {"ms": 16_000}}]));
     output(world.run(&workflow, json!({})).await);
     let expected = ["start 0", "renew", "renew", "renew", "end 0, Completed"];
