@@ -69,6 +69,16 @@ fn dot_of_with_and_range_is_resolved() {
 }
 
 #[test]
+fn conditions_are_paths() {
+    assert_eq!(paths("{{if not .a}}{{end}}"), ["a?"]);
+    assert_eq!(paths("{{if and .a (or .b .c)}}{{end}}"), ["a?", "b?", "c?"]);
+    assert_eq!(paths("{{if eq .a .b}}{{end}}"), ["a", "b"]);
+    // Too many alternatives count as whole reads.
+    let alternatives: Vec<_> = (10..50).map(|index| format!("a{index}")).collect();
+    assert_eq!(paths(&format!("{{{{(or .{}).x}}}}", alternatives.join(" ."))), alternatives);
+}
+
+#[test]
 fn bodies_of_called_templates_count() {
     assert_eq!(
         paths("{{define \"t\"}}{{.x}}{{$.y}}{{end}}{{template \"t\" .a}}{{template \"t\" $}}"),
