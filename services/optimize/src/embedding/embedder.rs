@@ -102,8 +102,8 @@ impl Embedder {
         let deadline = Instant::now() + SEARCH_TIMEOUT;
         let vectors = self.set_vectors(set.data(), deadline);
         let query = self.query_vector(query, deadline);
-        let (vectors, query) = futures_util::future::join(vectors, query).await;
-        let (vectors, (query, generation)) = (vectors?, query?);
+        // Without the one, the other is of no use; a request for it goes on and fills the cache.
+        let (vectors, (query, generation)) = futures_util::future::try_join(vectors, query).await?;
         // The model may have changed between the two.
         if vectors.generation == generation {
             Ok((query, vectors))
