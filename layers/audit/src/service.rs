@@ -49,6 +49,8 @@ where
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let pending = PendingEvent::begin(&self.auditor, &mut request);
+        // For services that record events of their own, such as those of composite tools.
+        request.extensions_mut().insert(self.auditor.clone());
         ResponseFuture::new(self.inner.call(request), pending)
     }
 }

@@ -13,6 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body_util::Full;
+use vmcp_audit::Auditor;
 use vmcp_core::{
     Body, BoxError, BudgetAccount, Caller, CallerPermissions, Generation, McpOperation, McpRequest,
     Rejection, RequestContext, Reservation, cause_ref,
@@ -79,6 +80,8 @@ pub(crate) struct Call {
     /// Record of the client's request that causes this step of a composite tool.
     pub(crate) parent: Option<RequestContext>,
     pub(crate) origin: Origin,
+    /// Auditor of the request, for the runs of composite tools.
+    pub(crate) auditor: Option<Auditor>,
     /// Address of the client, if known.
     pub(crate) address: Option<IpAddr>,
     /// Entry of the request in its session. Created when the request is sent to a backend or when its client disconnects.

@@ -1,5 +1,6 @@
 //! Calls of composite tools: runs of workflows on behalf of one caller (seed section 2.9.4).
 
+mod audit;
 mod elicit;
 mod input_required;
 mod observe;
@@ -21,7 +22,7 @@ use vmcp_wire::{Key, find};
 
 use self::elicit::SessionElicit;
 use self::input_required::RoundState;
-use self::observe::ProgressObserver;
+use self::observe::CallObserver;
 use self::outcome::Answer;
 use self::step_calls::StepCalls;
 use crate::bridge::Bridge;
@@ -167,7 +168,8 @@ impl CompositeCall {
 
     async fn run(&self, entry: Entry, stream: &Arc<Stream>) -> Answer {
         let calls = StepCalls::new(self, stream);
-        let WorkflowRuns { store, clock, jitter } = self.call.context.workflows.clone();
+        let WorkflowRuns { store, clock, jitter, counters: _ } =
+            self.call.context.workflows.clone();
         let (catalog, name) = (Arc::clone(&self.catalog), Arc::clone(&self.name));
         let tools = move |tool: &str| -> Option<ToolInfo> {
             Some(catalog.composite(Kind::Tools, &name)?.tools.get(tool)?.info().clone())
@@ -178,7 +180,7 @@ impl CompositeCall {
             tools: Arc::new(tools),
             elicitation: self.elicitation(stream),
             store,
-            observer: Arc::new(ProgressObserver::new(progress, stream)),
+            observer: Arc::new(CallObserver::new(&self.call, &self.name, progress, stream)),
             clock,
             jitter,
         };

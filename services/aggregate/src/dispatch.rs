@@ -81,9 +81,11 @@ impl Dispatcher {
         let caller = initialize::caller(&parts.extensions);
         let session = if stateful && !opens { Some(self.session(&parts, &caller)) } else { None };
         let address = parts.extensions.get::<SocketAddr>().map(SocketAddr::ip);
+        let snapshot = self.context.catalogs.snapshot();
+        let own_tools = snapshot.has_own_tools();
         let mut call = Call {
             context: Arc::clone(&self.context),
-            snapshot: self.context.catalogs.snapshot(),
+            snapshot,
             caller,
             session: None,
             message,
@@ -92,6 +94,7 @@ impl Dispatcher {
             request_context: parts.extensions.remove(),
             parent: None,
             origin: Origin::Client,
+            auditor: own_tools.then(|| parts.extensions.remove()).flatten(),
             address,
             active: OnceLock::new(),
             reservations: Mutex::default(),

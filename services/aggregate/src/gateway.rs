@@ -94,7 +94,12 @@ fn dispatcher(
             process: byte_budget,
         },
         seal,
-        workflows: WorkflowRuns { store: workflow_store, clock, jitter: Jitter::system() },
+        workflows: WorkflowRuns {
+            store: workflow_store,
+            clock,
+            jitter: Jitter::system(),
+            counters: Arc::default(),
+        },
         max_buffered_bytes,
         detached_timeout,
     };
@@ -226,6 +231,12 @@ impl Gateway {
             listeners: listeners.len(),
             detached_bytes: context.budgets.detached.counts().bytes,
         }
+    }
+
+    /// Returns the numbers of runs of composite tools.
+    #[must_use]
+    pub fn workflow_counts(&self) -> status::WorkflowCounts {
+        self.0.dispatcher.context.workflows.counters.counts()
     }
 
     /// Returns the state of the tool search, if it is configured.

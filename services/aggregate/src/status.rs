@@ -65,6 +65,23 @@ pub struct CacheSizes {
     pub detached_bytes: usize,
 }
 
+/// Runs of composite tools and their steps that ended since the process started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkflowCounts {
+    /// Runs that succeeded.
+    pub completed: u64,
+    /// Runs that failed.
+    pub failed: u64,
+    /// Steps that succeeded.
+    pub steps_completed: u64,
+    /// Steps that failed or were cancelled.
+    pub steps_failed: u64,
+    /// Steps that were skipped.
+    pub steps_skipped: u64,
+    /// Duration of all runs together, in milliseconds.
+    pub milliseconds: u64,
+}
+
 /// State of the tool search.
 #[derive(Clone, Debug)]
 pub struct OptimizerReport {

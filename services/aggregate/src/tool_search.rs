@@ -93,6 +93,7 @@ fn forward(call: &Arc<Call>) -> Result<Arc<Call>, Rejection> {
         request_context: call.request_context.clone(),
         parent: None,
         origin: Origin::CallTool,
+        auditor: call.auditor.clone(),
         address: call.address,
         active: OnceLock::new(),
         reservations: Mutex::default(),

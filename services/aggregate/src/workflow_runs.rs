@@ -1,11 +1,13 @@
 //! Store, clock and randomness of the runs of composite tools.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use vmcp_compose::{Jitter, RunOwner, WorkflowStore};
+use vmcp_compose::{Jitter, RunEvent, RunOwner, StepStatus, WorkflowStore};
 use vmcp_core::{Clock, Identity};
 
 use crate::seal::principal;
+use crate::status::WorkflowCounts;
 
 /// Parts that the runs of composite tools share.
 #[derive(Clone, Debug)]
@@ -13,10 +15,55 @@ pub(crate) struct WorkflowRuns {
     pub(crate) store: Arc<dyn WorkflowStore>,
     pub(crate) clock: Clock,
     pub(crate) jitter: Jitter,
+    pub(crate) counters: Arc<RunCounters>,
 }
 
 /// Returns the key of the owner of an identity's runs.
 pub(crate) fn run_owner(identity: &Identity) -> RunOwner {
     let (issuer, subject) = principal(identity);
     RunOwner::new(format!("{issuer}\n{subject}"))
+}
+
+/// Counters of ended runs and steps since the start of the process. Relaxed: they guard no other memory.
+#[derive(Debug, Default)]
+pub(crate) struct RunCounters {
+    completed: AtomicU64,
+    failed: AtomicU64,
+    steps_completed: AtomicU64,
+    steps_failed: AtomicU64,
+    steps_skipped: AtomicU64,
+    milliseconds: AtomicU64,
+}
+
+impl RunCounters {
+    /// Counts the event, if it ends a run or a step.
+    pub(crate) fn count(&self, event: &RunEvent<'_>) {
+        let counter = match event {
+            RunEvent::RunFinished { error, duration } => {
+                let elapsed = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+                self.milliseconds.fetch_add(elapsed, Ordering::Relaxed);
+                if error.is_some() { &self.failed } else { &self.completed }
+            }
+            RunEvent::StepFinished { status, .. } => match status {
+                StepStatus::Completed => &self.steps_completed,
+                StepStatus::Failed | StepStatus::Cancelled => &self.steps_failed,
+                StepStatus::Skipped => &self.steps_skipped,
+            },
+            _ => return,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns the current numbers.
+    pub(crate) fn counts(&self) -> WorkflowCounts {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        WorkflowCounts {
+            completed: of(&self.completed),
+            failed: of(&self.failed),
+            steps_completed: of(&self.steps_completed),
+            steps_failed: of(&self.steps_failed),
+            steps_skipped: of(&self.steps_skipped),
+            milliseconds: of(&self.milliseconds),
+        }
+    }
 }

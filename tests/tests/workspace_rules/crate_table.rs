@@ -81,6 +81,7 @@ pub(crate) const CRATES: &[(&str, &str, AllowedDependencies)] = &[
         AllowedDependencies::Only(&[
             "vmcp-wire",
             "vmcp-core",
+            "vmcp-audit",
             "vmcp-decode",
             "vmcp-timeout",
             "vmcp-breaker",

@@ -1,4 +1,4 @@
-//! Progress notifications of a run.
+//! Observation of a run: progress notifications, audit events, counters.
 
 use std::sync::Arc;
 
@@ -6,19 +6,33 @@ use bytes::Bytes;
 use vmcp_compose::{RunEvent, RunObserver, StepStatus};
 use vmcp_wire::write_json_string;
 
+use super::audit::RunAudit;
+use crate::call::Call;
 use crate::stream::{MessageClass, Stream};
+use crate::workflow_runs::RunCounters;
 
-/// Sends a progress notification after each step (MCP, Progress).
-#[derive(Debug)]
-pub(super) struct ProgressObserver {
+/// Observer of the run of one call. Sends a progress notification after each step (MCP, Progress).
+pub(super) struct CallObserver {
     /// Progress token of the client's request, as JSON; `None` if the client wants no progress.
     token: Option<Bytes>,
     stream: Arc<Stream>,
+    audit: Option<RunAudit>,
+    counters: Arc<RunCounters>,
 }
 
-impl ProgressObserver {
-    pub(super) fn new(token: Option<Bytes>, stream: &Arc<Stream>) -> Self {
-        Self { token, stream: Arc::clone(stream) }
+impl CallObserver {
+    pub(super) fn new(
+        call: &Call,
+        workflow: &str,
+        token: Option<Bytes>,
+        stream: &Arc<Stream>,
+    ) -> Self {
+        Self {
+            token,
+            stream: Arc::clone(stream),
+            audit: RunAudit::of(call, workflow),
+            counters: Arc::clone(&call.context.workflows.counters),
+        }
     }
 
     fn progress(&self, step: &str, status: StepStatus, done: usize, steps: usize) {
@@ -42,8 +56,12 @@ impl ProgressObserver {
     }
 }
 
-impl RunObserver for ProgressObserver {
+impl RunObserver for CallObserver {
     fn observe(&self, event: &RunEvent<'_>) {
+        self.counters.count(event);
+        if let Some(audit) = &self.audit {
+            audit.observe(event);
+        }
         if let RunEvent::StepFinished { step, status, done, steps, .. } = *event {
             self.progress(step, status, done, steps);
         }

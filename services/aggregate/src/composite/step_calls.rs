@@ -75,6 +75,7 @@ impl StepCalls {
             request_context: None,
             parent: call.request_context.clone(),
             origin: Origin::Step,
+            auditor: None,
             address: call.address,
             active: OnceLock::new(),
             reservations: Mutex::default(),

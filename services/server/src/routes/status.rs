@@ -2,7 +2,7 @@
 
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
-use vmcp_aggregate::status::OptimizerReport;
+use vmcp_aggregate::status::{OptimizerReport, WorkflowCounts};
 use vmcp_core::{Body, Generation};
 use vmcp_telemetry_export::Telemetry;
 
@@ -86,6 +86,7 @@ impl ServerState {
             "detached_calls": report.detached_calls,
             "detached_calls_ended": report.detached_calls_ended,
             "connections": self.connections.count(),
+            "workflows": workflows(self.state.gateway.workflow_counts()),
             "optimizer": self.state.gateway.optimizer().map(optimizer),
             "configuration": self.reloads.to_json(),
             "authorization_server": self.reloadable.load().issuer().map(AuthServerRuntime::to_json),
@@ -111,5 +112,25 @@ fn optimizer(report: OptimizerReport) -> Value {
         "indexed_sets": index.sets,
         "views": views,
         "embedding_service": embedding_service,
+    })
+}
+
+/// Returns the numbers of runs of composite tools.
+fn workflows(counts: WorkflowCounts) -> Value {
+    let WorkflowCounts {
+        completed,
+        failed,
+        steps_completed,
+        steps_failed,
+        steps_skipped,
+        milliseconds,
+    } = counts;
+    json!({
+        "runs_completed": completed,
+        "runs_failed": failed,
+        "steps_completed": steps_completed,
+        "steps_failed": steps_failed,
+        "steps_skipped": steps_skipped,
+        "total_duration_ms": milliseconds,
     })
 }
