@@ -64,6 +64,18 @@ fn deep_bodies_in_recursion_fit_the_stack() {
 }
 
 #[test]
+fn actions_in_sequence_do_not_nest() {
+    for body in
+        ["{{template \"t\"}}", "{{print (\"x\")}}", "{{if true}}{{with \"x\"}}{{.}}{{end}}{{end}}"]
+    {
+        let source = format!("{{{{define \"t\"}}}}x{{{{end}}}}{{{{range 1000}}}}{body}{{{{end}}}}");
+        let template = Template::parse(&source).unwrap();
+        let output = template.render(&Value::Boolean(true), &Limits::default()).unwrap();
+        assert_eq!(output, "x".repeat(1000), "{source}");
+    }
+}
+
+#[test]
 fn growing_texts_end_at_memory_limit() {
     let templates = [
         "{{$x := \"aaaaaaaa\"}}{{range 100}}{{$x = print $x $x}}{{end}}",
