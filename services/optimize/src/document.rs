@@ -1,11 +1,12 @@
 //! One tool as the index knows it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde::Deserialize;
 use serde_json::Value;
 use vmcp_core::Fingerprint;
+use vmcp_wire::{find, parse_json_string, validate};
 
 use crate::terms::TermHashes;
 
@@ -48,38 +49,32 @@ pub(crate) struct Document {
     pub(crate) embedding_key: Fingerprint,
 }
 
-/// Members of a definition that are indexed.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Definition {
-    name: String,
-    #[serde(default)]
-    title: Option<String>,
-    #[serde(default)]
-    description: Option<String>,
-    #[serde(default)]
+/// Members of a definition that are indexed. All but the name may be missing or of another type.
+struct Definition<'a> {
+    name: Cow<'a, str>,
+    title: Cow<'a, str>,
+    description: Cow<'a, str>,
     input_schema: Value,
 }
 
 impl Document {
     /// Indexes a tool.
     ///
-    /// # Errors
-    /// The definition is not a JSON object with a `name`.
+    /// Returns `None` if the definition is not a JSON object with a `name`.
     pub(crate) fn new(
         server: Arc<str>,
         definition: Bytes,
         terms: &mut TermHashes<'_>,
-    ) -> Result<Self, serde_json::Error> {
-        let parsed: Definition = serde_json::from_slice(&definition)?;
+    ) -> Option<Self> {
+        let parsed = Definition::parse(&definition)?;
         // Sorted once at the end: that costs less than a map with an entry for each term.
         let mut occurrences = Vec::<(u64, u16)>::new();
         let mut count = |text: &str, weight: u16| {
             terms.for_each(truncated(text, MAX_TEXT), |term| occurrences.push((term, weight)));
         };
         count(&parsed.name, NAME);
-        count(parsed.title.as_deref().unwrap_or_default(), TITLE);
-        count(parsed.description.as_deref().unwrap_or_default(), DESCRIPTION);
+        count(&parsed.title, TITLE);
+        count(&parsed.description, DESCRIPTION);
         count(&server, SERVER);
         let mut parameters_left = MAX_PARAMETERS;
         for_each_parameter(&parsed.input_schema, 0, &mut parameters_left, &mut |name, text| {
@@ -89,22 +84,30 @@ impl Document {
         let (terms, frequencies) = sum_by_term(occurrences);
         let length = frequencies.iter().map(|frequency| u32::from(*frequency)).sum();
         let embedding_key = Fingerprint::of(&*embedded_text(&server, &parsed));
-        Ok(Self {
-            server,
-            name: parsed.name.into(),
-            definition,
-            terms,
-            frequencies,
-            length,
-            embedding_key,
-        })
+        let name = parsed.name.into();
+        Some(Self { server, name, definition, terms, frequencies, length, embedding_key })
     }
 
     /// Returns the text that is embedded. It is not stored: it is needed once for each model.
     pub(crate) fn embedded_text(&self) -> String {
-        let parsed = serde_json::from_slice(&self.definition);
         // The same bytes were parsed when the document was made; the name alone is a text, too.
-        parsed.map_or_else(|_| (*self.name).to_owned(), |it| embedded_text(&self.server, &it))
+        let parsed = Definition::parse(&self.definition);
+        parsed.map_or_else(|| (*self.name).to_owned(), |it| embedded_text(&self.server, &it))
+    }
+}
+
+impl<'a> Definition<'a> {
+    fn parse(json: &'a [u8]) -> Option<Self> {
+        validate(json).ok()?;
+        let string = |name| find(json, name).and_then(parse_json_string);
+        // A number may be out of serde_json's range; the tool is found by the rest.
+        let schema = find(json, "inputSchema").map(serde_json::from_slice);
+        Some(Self {
+            name: string("name")?,
+            title: string("title").unwrap_or_default(),
+            description: string("description").unwrap_or_default(),
+            input_schema: schema.and_then(Result::ok).unwrap_or_default(),
+        })
     }
 }
 
@@ -121,9 +124,8 @@ fn sum_by_term(mut occurrences: Vec<(u64, u16)>) -> (Box<[u64]>, Box<[u16]>) {
 }
 
 /// Returns the text of which the embedding of a tool is made.
-fn embedded_text(server: &str, definition: &Definition) -> String {
-    let description = definition.description.as_deref().unwrap_or_default();
-    let name = &definition.name;
+fn embedded_text(server: &str, definition: &Definition<'_>) -> String {
+    let Definition { name, description, .. } = definition;
     let mut text = format!("server: {server} name: {name} description: {description}");
     text.truncate(truncated(&text, MAX_EMBEDDED_TEXT).len());
     text
@@ -173,7 +175,7 @@ mod tests {
     use super::*;
     use crate::terms::Vocabulary;
 
-    fn parse(server: &str, definition: Bytes) -> Result<Document, serde_json::Error> {
+    fn parse(server: &str, definition: Bytes) -> Option<Document> {
         Document::new(server.into(), definition, &mut TermHashes::new(&Vocabulary::new()))
     }
 
@@ -210,10 +212,19 @@ mod tests {
     }
 
     #[test]
+    fn odd_members_do_not_matter() {
+        let odd = r#"{"name":"read","title":5,"description":null,"inputSchema":{"maximum":1e999}}"#;
+        let document = parse("s", Bytes::from_static(odd.as_bytes())).unwrap();
+        assert_eq!((&*document.name, document.terms.len()), ("read", 2));
+        assert_eq!(document.embedded_text(), "server: s name: read description: ");
+    }
+
+    #[test]
     fn rejects_definition_without_name() {
-        for definition in ["{}", "[]", "", r#"{"name":5}"#] {
+        for definition in ["{}", "[]", "", r#"{"name":5}"#, r#"{"name":"a""#, r#"{"name":"a"} {}"#]
+        {
             let definition = Bytes::from_static(definition.as_bytes());
-            assert!(parse("s", definition).is_err());
+            assert!(parse("s", definition).is_none());
         }
     }
 }

@@ -61,15 +61,13 @@ pub struct IndexCounts {
 pub enum IndexError {
     /// A definition is not a JSON object with a `name`.
     #[error(
-        "failed to index tool {position} of server {server:?}: {source}; its definition must be a JSON object with a name"
+        "failed to index tool {position} of server {server:?}: its definition is not a JSON object with a name; leave it out"
     )]
     Definition {
         /// Position of the tool in the set.
         position: usize,
         /// Server of the tool.
         server: Arc<str>,
-        /// Error of the parser.
-        source: serde_json::Error,
     },
     /// The set has more than [`MAX_TOOLS`] tools.
     #[error(
@@ -107,12 +105,12 @@ impl Index {
             let key = Fingerprint::of(&(&*tool.server, &*tool.json));
             let make = || {
                 let (server, json) = (Arc::clone(&tool.server), tool.json.clone());
-                Document::new(server, json, &mut terms)
+                Document::new(server, json, &mut terms).ok_or_else(|| IndexError::Definition {
+                    position,
+                    server: Arc::clone(&tool.server),
+                })
             };
-            self.0.documents.intern(key, make).map_err(|source| {
-                let server = Arc::clone(&tool.server);
-                IndexError::Definition { position, server, source }
-            })
+            self.0.documents.intern(key, make)
         });
         let documents = documents.collect::<Result<Box<[_]>, _>>()?;
         let keys: Vec<_> = documents.iter().map(|document| document.key()).collect();
