@@ -10,7 +10,7 @@ use crate::{
     Timestamp,
 };
 
-/// Change of a [`RunRecord`]. The changes of one write are applied together or not at all.
+/// Change of a [`RunRecord`](crate::RunRecord). The changes of one write are applied together or not at all.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "change")]
 pub enum Change {

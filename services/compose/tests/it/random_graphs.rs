@@ -158,7 +158,7 @@ proptest! {
     }
 
     #[test]
-    fn interrupted_run_calls_each_step_to_its_end_once(
+    fn interrupted_run_completes_each_step_once(
         steps in steps(),
         times in prop::collection::vec(1_u64..60, 0..8),
     ) {
