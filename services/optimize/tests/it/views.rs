@@ -71,6 +71,16 @@ async fn number_of_results_is_bounded() {
 }
 
 #[test]
+fn searches_run_on_any_thread() {
+    fn is_shareable<T: Send + Sync>(_: &T) {}
+    fn is_movable<T: Send>(_: &T) {}
+    let view = Index::new().insert(&tools()).unwrap().view_of_all();
+    let (search, query) = (ToolSearch::new(SearchOptions::default()), Query::new("issue"));
+    is_shareable(&(&view, &search, view.clone()));
+    is_movable(&search.search(&view, &query));
+}
+
+#[test]
 fn rejects_positions_outside_the_set() {
     let set = Index::new().insert(&tools()).unwrap();
     let error = set.view([0, 7]).unwrap_err();
