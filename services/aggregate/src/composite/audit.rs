@@ -51,6 +51,10 @@ impl RunAudit {
                 let details = EventDetails { duration: Some(duration), ..EventDetails::default() };
                 self.record(kind, outcome, None, details);
             }
+            RunEvent::RunInterrupted { duration } => {
+                let details = EventDetails { duration: Some(duration), ..EventDetails::default() };
+                self.record(EventType::WorkflowFailed, Outcome::Failure, None, details);
+            }
             RunEvent::StepStarted { step, tool } => {
                 let details = EventDetails::default();
                 let step = Some((step, tool));

@@ -41,7 +41,8 @@ impl CallObserver {
             StepStatus::Completed => "completed",
             StepStatus::Failed => "failed",
             StepStatus::Skipped => "skipped",
-            StepStatus::Cancelled => "cancelled",
+            // The run ends with it, and progress has to increase.
+            StepStatus::Cancelled => return,
         };
         let mut message =
             br#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"#
