@@ -61,9 +61,9 @@ impl StepCalls {
         let routed = routed.ok_or_else(|| {
             CallError::new(CallErrorKind::UnknownTool, format!("no backend has {}", tool.tool))
         })?;
-        let bytes = message(call, &routed.name, tool);
-        let envelope = scan(&bytes)
-            .map_err(|error| CallError::new(CallErrorKind::InvalidArguments, error.to_string()))?;
+        let invalid = |problem: String| CallError::new(CallErrorKind::InvalidArguments, problem);
+        let bytes = message(call, &routed.name, tool).map_err(|it| invalid(it.to_string()))?;
+        let envelope = scan(&bytes).map_err(|error| invalid(error.to_string()))?;
         Ok(Call {
             context: Arc::clone(&call.context),
             snapshot: Arc::clone(&call.snapshot),
@@ -121,9 +121,9 @@ impl fmt::Debug for StepCalls {
 }
 
 /// Builds the message of a step. Its id is unique in the session, since it names run and attempt.
-fn message(call: &Call, name: &str, tool: &ToolCall) -> Bytes {
+fn message(call: &Call, name: &str, tool: &ToolCall) -> Result<Bytes, serde_json::Error> {
     let ToolCall { tool: _, arguments, step } = tool;
-    let mut meta = if call.session.is_some() { Map::new() } else { client_meta(call) };
+    let mut meta = if call.session.is_some() { Map::new() } else { client_meta(call)? };
     meta.insert(STEP_KEY.to_owned(), step.idempotency_key().into());
     let StepIdentity { attempt, .. } = step;
     let message = json!({
@@ -132,17 +132,16 @@ fn message(call: &Call, name: &str, tool: &ToolCall) -> Bytes {
         "method": "tools/call",
         "params": { "name": name, "arguments": arguments, "_meta": meta },
     });
-    message.to_string().into()
+    Ok(message.to_string().into())
 }
 
 /// Returns the `_meta` of a stateless client without its capabilities: a step cannot pass requests on to the client.
-fn client_meta(call: &Call) -> Map<String, Value> {
+fn client_meta(call: &Call) -> Result<Map<String, Value>, serde_json::Error> {
     let meta = call.message.param(Key::Meta).unwrap_or(b"{}");
-    // The decoder has checked that it is an object.
-    let mut meta: Map<String, Value> = serde_json::from_slice(meta).unwrap_or_default();
+    let mut meta: Map<String, Value> = serde_json::from_slice(meta)?;
     for name in CLIENT_META {
         meta.remove(name);
     }
     meta.insert(CLIENT_META[1].to_owned(), json!({}));
-    meta
+    Ok(meta)
 }
