@@ -2,6 +2,7 @@
 
 mod backend_events;
 mod response_future;
+mod workflow_runs;
 
 use std::convert::Infallible;
 use std::sync::Arc;

@@ -4,6 +4,7 @@ mod auth_audit;
 mod auth_server;
 mod exposure;
 mod file_mode;
+mod json_response;
 mod memory_gauges;
 pub mod parts;
 mod paths;
@@ -14,6 +15,7 @@ mod routes;
 pub mod serve;
 pub mod stack;
 mod stream_scope;
+mod workflow_runs;
 
 /// Compiles and runs the examples of the project's README.
 #[cfg(doctest)]

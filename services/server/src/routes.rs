@@ -11,11 +11,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use http::header::{CONNECTION, HeaderValue};
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
-use serde_json::{Value, json};
+use serde_json::json;
 use tower_service::Service;
 use vmcp_core::{Body, Rejection};
 use vmcp_legacy_sse::{MESSAGES_PATH, STREAM_PATH};
@@ -25,7 +24,8 @@ pub(crate) use self::admin_access::AdminAccess;
 pub use self::admin_access::{AdminToken, AdminTokenError};
 pub(crate) use self::response_future::EndpointFuture;
 pub(crate) use self::state::{ServerState, StaticState};
-use crate::paths::{PROBE_PATHS, is_own_path};
+use crate::json_response::json_response;
+use crate::paths::{PROBE_PATHS, is_own_path, is_workflows_path};
 use crate::stack::McpService;
 
 /// HTTP service of one connection.
@@ -49,6 +49,7 @@ pub(crate) type RequestBody = QuietBody<Incoming>;
 enum Endpoint<'a> {
     Mcp,
     LegacySse,
+    WorkflowRuns,
     AuthServer(&'a McpService<RequestBody>),
 }
 
@@ -75,6 +76,7 @@ impl hyper::service::Service<Request<Incoming>> for Routes {
             "/mcp" => Endpoint::Mcp,
             STREAM_PATH | MESSAGES_PATH => Endpoint::LegacySse,
             "/status" | "/metrics" | "/api/backends/health" => return self.admin(&request),
+            path if is_workflows_path(path) => Endpoint::WorkflowRuns,
             _ => match issuer {
                 Some((_, stack)) => Endpoint::AuthServer(stack),
                 None => return EndpointFuture::Immediate(Some(self.handle_builtin(&request))),
@@ -90,6 +92,7 @@ impl hyper::service::Service<Request<Incoming>> for Routes {
             Endpoint::LegacySse => {
                 (reloadable.legacy_sse.clone().call(request), Some(reloadable.streams.clone()))
             }
+            Endpoint::WorkflowRuns => (reloadable.workflow_runs.clone().call(request), None),
             Endpoint::AuthServer(stack) => {
                 request.extensions_mut().insert(self.shared.state.budget.clone());
                 (stack.clone().call(request), None)
@@ -186,15 +189,5 @@ fn connection_limit_reached() -> Response<Body> {
     let message = "all connections are in use (--max-connections): try again in 1 s";
     let mut response = Rejection::overloaded(message, 1).into_response::<Body>(None);
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-    response
-}
-
-fn json_response(status: StatusCode, value: &Value) -> Response<Body> {
-    let mut response = Response::new(Body::from(Bytes::from(value.to_string())));
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }

@@ -40,6 +40,7 @@ pub use self::mcp_service::{BoxResponseFuture, McpService};
 use crate::auth_audit::RequestInfoLayer;
 use crate::request_log::RequestLogLayer;
 use crate::request_span::{RequestSpanLayer, SpanFields, SpanFieldsLayer};
+use crate::workflow_runs::WorkflowRuns;
 
 /// The layers around the aggregating service.
 #[derive(Clone, Debug)]
@@ -96,6 +97,14 @@ impl IncomingLayers {
         // The result of a message arrives on the stream of its client: a panic fails the message, not the stream.
         let messages = CatchPanicLayer.layer(messages);
         self.around(LegacySse::new(messages, clients))
+    }
+
+    /// Returns the stack of the caller's runs. They have no messages, so neither the decoder nor policies see them.
+    pub(crate) fn workflow_runs<B>(self, gateway: Gateway) -> McpService<B>
+    where
+        B: Send + 'static,
+    {
+        self.around(WorkflowRuns::new(gateway))
     }
 
     /// Returns the layers before the decoder, outermost first, around `inner`.

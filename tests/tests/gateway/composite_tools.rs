@@ -4,6 +4,7 @@ mod answers;
 mod cancellation;
 mod definition;
 mod invalid_results;
+mod owned_runs;
 mod permissions;
 mod questions;
 mod steps;

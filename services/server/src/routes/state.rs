@@ -76,6 +76,8 @@ pub(crate) struct StaticState {
 pub(crate) struct ReloadableState {
     pub(super) mcp: McpService<RequestBody>,
     pub(super) legacy_sse: McpService<RequestBody>,
+    /// Runs of composite tools.
+    pub(super) workflow_runs: McpService<RequestBody>,
     /// Allowed hosts.
     pub(super) allowed_hosts: AllowedHostsLayer,
     pub(crate) incoming_auth: IncomingAuth,
@@ -133,6 +135,7 @@ impl StaticState {
         };
         let legacy_sse =
             incoming.clone().legacy_sse(Arc::clone(&self.legacy_sse), self.gateway.clone());
+        let workflow_runs = incoming.clone().workflow_runs(self.gateway.clone());
         let issuer = issuer.map(|issuer| {
             let pages = issuer.router().fallback(async || {
                 json_response(StatusCode::NOT_FOUND, &json!({"error": "not_found"}))
@@ -151,6 +154,7 @@ impl StaticState {
         ReloadableState {
             mcp,
             legacy_sse,
+            workflow_runs,
             allowed_hosts,
             incoming_auth,
             audit_pipeline,

@@ -1,0 +1,33 @@
+//! Runs of composite tools, for their owners.
+
+use vmcp_compose::{RunId, RunRecord, RunSummary, StoreError, Workflow};
+use vmcp_core::Identity;
+
+use super::Gateway;
+use crate::workflow_runs::run_owner;
+
+impl Gateway {
+    /// Returns the runs of composite tools that an identity began, the newest first.
+    ///
+    /// # Errors
+    /// The error of the store.
+    pub async fn workflow_runs(&self, owner: &Identity) -> Result<Vec<RunSummary>, StoreError> {
+        self.0.dispatcher.context.workflows.store.list(&run_owner(owner)).await
+    }
+
+    /// Returns one of these runs, with the composite tool if its definition is still the one with which the run began.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] also for the run of another identity.
+    pub async fn workflow_run(
+        &self,
+        owner: &Identity,
+        run: &RunId,
+    ) -> Result<(RunRecord, Option<Workflow>), StoreError> {
+        let record = self.0.dispatcher.context.workflows.store.read(&run_owner(owner), run).await?;
+        let snapshot = self.0.catalogs.snapshot();
+        let mut workflows = snapshot.rules.workflows.iter();
+        let workflow = workflows.find(|it| it.definition() == record.definition).cloned();
+        Ok((record, workflow))
+    }
+}
