@@ -9,12 +9,14 @@ use crate::{Change, Lease, StoreError, WorkflowStore};
 pub(super) struct Journal<'a> {
     store: &'a dyn WorkflowStore,
     lease: Lease,
+    renewal_interval: Duration,
     is_over: bool,
 }
 
 impl<'a> Journal<'a> {
     pub(super) fn new(store: &'a dyn WorkflowStore, lease: Lease) -> Self {
-        Self { store, lease, is_over: false }
+        let renewal_interval = store.lease_duration() / 3;
+        Self { store, lease, renewal_interval, is_over: false }
     }
 
     /// Applies changes, all or none.
@@ -32,7 +34,7 @@ impl<'a> Journal<'a> {
 
     /// Returns the time between two renewals.
     pub(super) fn renewal_interval(&self) -> Duration {
-        self.store.lease_duration() / 3
+        self.renewal_interval
     }
 
     /// Applies the last changes, which give the lease back.
