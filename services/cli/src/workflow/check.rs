@@ -80,7 +80,7 @@ impl Check {
 /// Checks a composite tool against the tools of the backends, or as far as that is possible without them.
 fn checked<'a>(workflow: &'a Workflow, entries: Option<&[Entry]>) -> Checked<'a> {
     let Some(entries) = entries else {
-        // Whether a tool exists and may be retried is not known.
+        // The tools are unknown: assume that each exists and may be retried.
         let annotations = ToolAnnotations { read_only: Some(true), ..ToolAnnotations::default() };
         let tools = |_: &str| Some(ToolInfo { annotations, ..ToolInfo::default() });
         return Checked { workflow, findings: workflow.check(&tools), hidden_reason: None };
