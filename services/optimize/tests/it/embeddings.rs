@@ -10,8 +10,9 @@ use vmcp_optimize::{
     Embedder, EmbeddingError, EmbeddingService, FallbackReason, Index, Query, SearchMode,
     SearchOptions, SearchResult, ToolSearch, ToolSet,
 };
+use vmcp_test_support::EmbeddingServer;
 
-use super::fake_service::FakeService;
+use super::embedders::Embedders;
 use super::{names, tool, tools};
 
 fn set() -> ToolSet {
@@ -40,7 +41,7 @@ fn is_hybrid(found: &SearchResult) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn finds_by_meaning_and_words() {
-    let (service, set) = (FakeService::new(), set());
+    let (service, set) = (EmbeddingServer::new(), set());
     let embedder = service.embedder();
     let found = search(&embedder, &set, "umbrella").await;
     assert!(is_hybrid(&found), "{:?}", found.mode);
@@ -59,7 +60,7 @@ async fn finds_by_meaning_and_words() {
 
 #[tokio::test(start_paused = true)]
 async fn distant_tools_are_left_out() {
-    let (service, set) = (FakeService::new(), set());
+    let (service, set) = (EmbeddingServer::new(), set());
     let search = |max_distance| {
         let options =
             SearchOptions { semantic_ratio: 1.0, max_distance, ..SearchOptions::default() };
@@ -76,7 +77,7 @@ async fn distant_tools_are_left_out() {
 
 #[tokio::test(start_paused = true)]
 async fn hidden_tools_are_not_found_by_meaning() {
-    let (service, set) = (FakeService::new(), set());
+    let (service, set) = (EmbeddingServer::new(), set());
     let view = set.view([0, 1, 4]).unwrap();
     let search = search_with(&service.embedder(), 1.0);
     let found = search.search(&view, &Query::new("umbrella")).await;
@@ -88,7 +89,7 @@ async fn hidden_tools_are_not_found_by_meaning() {
 
 #[tokio::test(start_paused = true)]
 async fn ratio_decides_who_is_asked() {
-    let (service, set) = (FakeService::new(), set());
+    let (service, set) = (EmbeddingServer::new(), set());
     let embedder = service.embedder();
     let view = set.view_of_all();
     let found = search_with(&embedder, 0.0).search(&view, &Query::new("weather")).await;
@@ -109,7 +110,7 @@ async fn useless_responses_lead_to_keywords() {
         (200, "{}", "another form"),
         (200, &huge, "more than"),
     ] {
-        let (service, set) = (FakeService::new(), set());
+        let (service, set) = (EmbeddingServer::new(), set());
         service.set(|state| {
             state.status = StatusCode::from_u16(status).unwrap();
             state.body = Some(body.to_owned());
@@ -130,7 +131,7 @@ async fn useless_responses_lead_to_keywords() {
 
 #[tokio::test(start_paused = true)]
 async fn outage_after_success_leads_to_keywords() {
-    let (service, set) = (FakeService::new(), set());
+    let (service, set) = (EmbeddingServer::new(), set());
     let embedder = service.embedder();
     assert!(is_hybrid(&search(&embedder, &set, "rain").await));
     for body in ["[[1.0, 2.0]]", "[]", "[[]]", "[[1e999]]", "[[1.0],[1.0]]", "null"] {
@@ -148,7 +149,7 @@ async fn outage_after_success_leads_to_keywords() {
 
 #[tokio::test(start_paused = true)]
 async fn changed_model_embeds_tools_again() {
-    let (service, set) = (FakeService::new(), set());
+    let (service, set) = (EmbeddingServer::new(), set());
     let embedder = service.embedder();
     assert!(is_hybrid(&search(&embedder, &set, "rain").await));
     // Of another width: the next response shows it. Of the same width: only the service's information does.
@@ -167,7 +168,7 @@ async fn changed_model_embeds_tools_again() {
 
 #[tokio::test(start_paused = true)]
 async fn slow_service_is_not_awaited() {
-    let (service, set) = (FakeService::new(), set());
+    let (service, set) = (EmbeddingServer::new(), set());
     let embedder = service.embedder();
     assert!(is_hybrid(&search(&embedder, &set, "weather").await));
     service.set(|state| state.delay = Duration::from_secs(20));
@@ -192,7 +193,7 @@ async fn slow_service_is_not_awaited() {
 
 #[tokio::test(start_paused = true)]
 async fn only_first_searches_wait_for_tools() {
-    let service = FakeService::new();
+    let service = EmbeddingServer::new();
     let tools: Vec<_> = (0..40).map(|at| tool("s", &format!("t{at}"), "weather")).collect();
     let set = Index::new().insert(&tools).unwrap();
     let embedder = service.embedder();
@@ -213,7 +214,7 @@ async fn only_first_searches_wait_for_tools() {
 
 #[tokio::test(start_paused = true)]
 async fn reload_embeds_changed_tools_only() {
-    let (service, index) = (FakeService::new(), Index::new());
+    let (service, index) = (EmbeddingServer::new(), Index::new());
     let embedder = service.embedder();
     let before = index.insert(&tools()).unwrap();
     embedder.prepare(&before);
@@ -230,7 +231,7 @@ async fn reload_embeds_changed_tools_only() {
 
 #[tokio::test(start_paused = true)]
 async fn rejected_texts_are_cut() {
-    let service = FakeService::new();
+    let service = EmbeddingServer::new();
     service.set(|state| state.max_text = 600);
     let set = Index::new().insert(&[tool("s", "t", &"weather ".repeat(2000))]).unwrap();
     assert!(is_hybrid(&search(&service.embedder(), &set, &"rain ".repeat(1000)).await));
@@ -238,7 +239,7 @@ async fn rejected_texts_are_cut() {
 
 #[tokio::test(start_paused = true)]
 async fn rejected_texts_harm_no_others() {
-    let (service, set) = (FakeService::new(), set());
+    let (service, set) = (EmbeddingServer::new(), set());
     service.set(|state| state.rejected = Some("alerts"));
     let embedder = service.embedder();
     let found = search(&embedder, &set, "umbrella").await;
@@ -254,7 +255,7 @@ async fn rejected_texts_harm_no_others() {
 
 #[tokio::test(start_paused = true)]
 async fn speaks_openai_below_v1() {
-    let (service, set) = (FakeService::new(), set());
+    let (service, set) = (EmbeddingServer::new(), set());
     for url in ["http://embed.example/v1", "http://embed.example/v1/#model-a"] {
         let found = search(&service.openai(url), &set, "umbrella").await;
         assert!(is_hybrid(&found), "{:?}", found.mode);
@@ -272,7 +273,7 @@ fn worker_starts_again_in_another_runtime() {
         let mut builder = tokio::runtime::Builder::new_current_thread();
         builder.enable_time().start_paused(true).build().unwrap()
     };
-    let (service, set) = (FakeService::new(), set());
+    let (service, set) = (EmbeddingServer::new(), set());
     let embedder = service.embedder();
     service.set(|state| state.delay = Duration::from_secs(5));
     assert!(!is_hybrid(&runtime().block_on(search(&embedder, &set, "rain"))));
@@ -282,7 +283,7 @@ fn worker_starts_again_in_another_runtime() {
 
 #[tokio::test(start_paused = true)]
 async fn concurrent_queries_are_bounded() {
-    let (service, set) = (FakeService::new(), set());
+    let (service, set) = (EmbeddingServer::new(), set());
     let embedder = service.embedder();
     search(&embedder, &set, "rain").await;
     service.set(|state| state.delay = Duration::from_secs(10));
@@ -303,7 +304,7 @@ async fn concurrent_queries_are_bounded() {
 
 #[tokio::test(start_paused = true)]
 async fn caches_and_queues_are_bounded() {
-    let (service, index) = (FakeService::new(), Index::new());
+    let (service, index) = (EmbeddingServer::new(), Index::new());
     let embedder = service.embedder();
     let set = index.insert(&tools()).unwrap();
     for number in 0..1500 {
@@ -339,6 +340,6 @@ fn rejects_urls_of_no_service() {
 
 #[tokio::test]
 async fn debug_output_contains_no_secrets() {
-    let embedder = FakeService::new().openai("http://embed.example/v1");
+    let embedder = EmbeddingServer::new().openai("http://embed.example/v1");
     assert!(!format!("{embedder:?}").contains("canary"));
 }

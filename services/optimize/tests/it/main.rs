@@ -2,8 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+mod embedders;
 mod embeddings;
-mod fake_service;
 mod lifetimes;
 mod retrieval;
 mod views;
