@@ -13,3 +13,4 @@ mod isolation;
 mod reload;
 mod sessions;
 mod tokens;
+mod tool_search;

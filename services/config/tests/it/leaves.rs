@@ -20,7 +20,7 @@ const PENDING: &[&str] = &[];
 
 /// Sections without a runtime. One that gets a runtime leaves this list, and its leaves get tests.
 const REFUSED: &[&str] =
-    &["operational.failureHandling.statusReportingInterval", "optimizer", "sessionStorage"];
+    &["operational.failureHandling.statusReportingInterval", "sessionStorage"];
 
 #[derive(Debug)]
 enum Entry {
