@@ -247,7 +247,13 @@ impl Gateway {
         snapshot.search.as_ref()?;
         let (views, index) = self.0.dispatcher.tool_sets.counts();
         let embedder = snapshot.embedder().map(Embedder::status);
-        Some(status::OptimizerReport { views, index, embedder })
+        Some(status::OptimizerReport { views, searches: self.search_counts(), index, embedder })
+    }
+
+    /// Returns the numbers of searches for tools.
+    #[must_use]
+    pub fn search_counts(&self) -> status::SearchCounts {
+        self.0.dispatcher.tool_sets.counters.counts()
     }
 
     /// Returns the reports of the backends, in configuration order.

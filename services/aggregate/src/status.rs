@@ -82,11 +82,30 @@ pub struct WorkflowCounts {
     pub milliseconds: u64,
 }
 
+/// Searches for tools since the process started, by mode, and their tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SearchCounts {
+    /// Searches by keywords and meaning.
+    pub hybrid: u64,
+    /// Searches by meaning only.
+    pub semantic: u64,
+    /// Searches by keywords only, as configured.
+    pub keyword: u64,
+    /// Searches by keywords only because the embeddings were not there.
+    pub fallback: u64,
+    /// Tokens of all tools that the callers see, summed over the searches.
+    pub baseline_tokens: u64,
+    /// Tokens of the tools that were returned.
+    pub returned_tokens: u64,
+}
+
 /// State of the tool search.
 #[derive(Clone, Debug)]
 pub struct OptimizerReport {
     /// Cached views of callers.
     pub views: usize,
+    /// Numbers of searches.
+    pub searches: SearchCounts,
     /// Number of entries in the index.
     pub index: IndexCounts,
     /// State of the embeddings; `None` without an embedding service.

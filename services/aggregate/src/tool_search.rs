@@ -1,5 +1,6 @@
 //! Tool search in place of tool lists: `find_tool` and `call_tool` (seed section 2.9.8).
 
+mod search_counters;
 mod tool_sets;
 
 use std::sync::{Arc, Mutex, OnceLock};
@@ -53,6 +54,8 @@ async fn find_tool(
     let view = tool_sets.view(&catalog, call).await.ok_or_else(Rejection::internal)?;
     let found = search.search(&view, &query).await;
     let result = find_tool_result(&view, &found);
+    tool_sets.counters.record(&found.mode, &result);
+    let result = result.json;
     if call.session.is_some() {
         return Ok(response::result(&call.id(), &result));
     }

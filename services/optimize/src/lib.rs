@@ -25,8 +25,8 @@ pub use self::{
     index::{Index, IndexCounts, IndexError, MAX_TOOLS, ToolDefinition},
     meta_tools::{
         ArgumentError, CALL_TOOL, CALL_TOOL_DEFINITION, CallToolArguments, FIND_TOOL,
-        FIND_TOOL_DEFINITION, MAX_DEFINITIONS_SIZE, SCORE_META_KEY, find_tool_result,
-        parse_find_tool,
+        FIND_TOOL_DEFINITION, FindToolResult, MAX_DEFINITIONS_SIZE, SCORE_META_KEY,
+        find_tool_result, parse_find_tool,
     },
     query::{MAX_QUERY_TEXT, Query},
     search::{MAX_RESULTS, SearchMode, SearchOptions, SearchResult, ToolSearch},

@@ -4,7 +4,7 @@ mod arguments;
 mod result;
 
 pub use self::arguments::{ArgumentError, CallToolArguments, parse_find_tool};
-pub use self::result::{MAX_DEFINITIONS_SIZE, SCORE_META_KEY, find_tool_result};
+pub use self::result::{FindToolResult, MAX_DEFINITIONS_SIZE, SCORE_META_KEY, find_tool_result};
 
 /// Name of the tool that searches for tools.
 pub const FIND_TOOL: &str = "find_tool";

@@ -4,6 +4,7 @@ mod arguments;
 mod audit;
 mod embedding_service;
 mod exposure;
+mod metrics;
 mod permissions;
 mod settings;
 

@@ -41,6 +41,10 @@ pub const AUTH_STORAGE: &str = "vmcp.auth_server.storage";
 /// Label with the kind of entries in memory.
 pub const CACHE_NAME: &str = "vmcp.cache.name";
 
+/// Label with the mode of a search for tools: `hybrid`, `semantic`, `keyword`, or `fallback` for keywords in place of
+/// embeddings.
+pub const SEARCH_MODE: &str = "vmcp.search.mode";
+
 /// Label value for everything beyond a limit.
 pub const OTHER: &str = "_OTHER";
 
@@ -122,6 +126,14 @@ metrics! {
     HEALTH_CHANGES = Counter "vmcp_backend_health_changes" "";
     /// Health of each backend: 1 if healthy, 0 if not. Fed by the server.
     BACKEND_HEALTHY = Gauge "vmcp_backend_healthy" "";
+    /// Searches for tools, by mode. Fed by the server.
+    TOOL_SEARCHES = Counter "vmcp_tool_searches" "";
+    /// Tokens of all tools that the callers of searches see, summed over the searches. Fed by the server.
+    SEARCH_BASELINE_TOKENS = Counter "vmcp_tool_search_baseline_tokens" "";
+    /// Tokens of the tools that searches returned. Fed by the server.
+    SEARCH_RETURNED_TOKENS = Counter "vmcp_tool_search_returned_tokens" "";
+    /// Availability of the embedding service: 1 or 0. Fed by the server.
+    EMBEDDING_SERVICE_UP = Gauge "vmcp_embedding_service_up" "";
     /// Audit events that were dropped because the queue was full. Fed by the server.
     AUDIT_DROPPED = Counter "vmcp_audit_dropped_events" "";
 }

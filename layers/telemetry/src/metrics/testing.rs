@@ -45,6 +45,12 @@ pub(crate) fn exposition(legacy: bool) -> String {
         .u64_observable_gauge(names::CACHE_ENTRIES.name)
         .with_callback(|gauge| gauge.observe(1, &[KeyValue::new(names::CACHE_NAME, "list_views")]))
         .build();
+    _ = meter
+        .u64_observable_counter(names::TOOL_SEARCHES.name)
+        .with_callback(|counter| {
+            counter.observe(1, &[KeyValue::new(names::SEARCH_MODE, "hybrid")]);
+        })
+        .build();
     let mut text = Vec::new();
     TextEncoder::new().encode(&registry.gather(), &mut text).unwrap();
     String::from_utf8(text).unwrap()

@@ -13,6 +13,7 @@ use crate::cache::list_views::Views;
 use crate::call::Call;
 use crate::catalog::{Kind, WeakCatalogId};
 use crate::snapshot::BackendCatalog;
+use crate::tool_search::search_counters::SearchCounters;
 
 /// Maximum number of indexed catalogs.
 const MAX_SETS: usize = 1024;
@@ -28,6 +29,7 @@ const COMPOSITE_TOOLS: &str = "compositeTools";
 
 /// Cache of indexed catalogs and views. All of them share one index.
 pub(crate) struct ToolSets {
+    pub(crate) counters: SearchCounters,
     index: Index,
     list_views: Arc<Views>,
     sets: Mutex<DedupLruCache<WeakCatalogId, WeakCatalogId, ToolSet>>,
@@ -43,6 +45,7 @@ type ViewKey = (WeakCatalogId, Option<Fingerprint>, Option<Generation>);
 impl ToolSets {
     pub(crate) fn new(list_views: Arc<Views>) -> Self {
         Self {
+            counters: SearchCounters::default(),
             index: Index::new(),
             list_views,
             sets: Mutex::new(DedupLruCache::new(MAX_SETS, MAX_BYTES)),

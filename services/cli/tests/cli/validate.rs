@@ -133,7 +133,7 @@ fn readmes_contain_valid_configurations() {
     let readmes = [include_str!("../../../../README.md"), include_str!("../../README.md")];
     let variables = [("DOCS_KEY", "a"), ("EXCHANGE_SECRET", "b"), ("GITHUB_TOKEN", "c")];
     let examples = readmes.map(|readme| readme.split("```yaml\n").skip(1).collect::<Vec<_>>());
-    assert_eq!(examples.each_ref().map(Vec::len), [1, 4]);
+    assert_eq!(examples.each_ref().map(Vec::len), [1, 5]);
     for example in examples.into_iter().flatten() {
         let (example, _) = example.split_once("```").unwrap();
         let folder = Folder::new();

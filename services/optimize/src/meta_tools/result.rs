@@ -15,6 +15,17 @@ pub const SCORE_META_KEY: &str = "vmcp.dev/score";
 /// Maximum size of all definitions of a result, in bytes. Definitions that do not fit are left out, and counted.
 pub const MAX_DEFINITIONS_SIZE: usize = 1024 * 1024;
 
+/// Result of `find_tool`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FindToolResult {
+    /// The `CallToolResult` of MCP.
+    pub json: Bytes,
+    /// Tokens of all tools of the view.
+    pub baseline_tokens: u64,
+    /// Tokens of the returned tools.
+    pub returned_tokens: u64,
+}
+
 /// Returns the result of `find_tool` (`CallToolResult` of MCP): one JSON object, as text content and as `structuredContent`.
 ///
 /// | Member | Value |
@@ -25,8 +36,8 @@ pub const MAX_DEFINITIONS_SIZE: usize = 1024 * 1024;
 ///
 /// A token is four bytes of a definition, counted for each definition apart.
 #[must_use]
-pub fn find_tool_result(view: &View, found: &SearchResult) -> Bytes {
-    let content = content(view, found);
+pub fn find_tool_result(view: &View, found: &SearchResult) -> FindToolResult {
+    let (content, returned_tokens) = content(view, found);
     let text = String::from_utf8_lossy(&content);
     let mut result = Vec::with_capacity(content.len() * 5 / 2 + 64);
     result.extend_from_slice(br#"{"content":[{"type":"text","text":"#);
@@ -34,10 +45,10 @@ pub fn find_tool_result(view: &View, found: &SearchResult) -> Bytes {
     result.extend_from_slice(br#"}],"structuredContent":"#);
     result.extend_from_slice(&content);
     result.push(b'}');
-    result.into()
+    FindToolResult { json: result.into(), baseline_tokens: view.tokens(), returned_tokens }
 }
 
-fn content(view: &View, found: &SearchResult) -> Vec<u8> {
+fn content(view: &View, found: &SearchResult) -> (Vec<u8>, u64) {
     let mut content = br#"{"tools":["#.to_vec();
     let (mut returned, mut omitted) = (0, 0);
     let mut separator: &[u8] = b"";
@@ -56,7 +67,7 @@ fn content(view: &View, found: &SearchResult) -> Vec<u8> {
     write_metrics(&mut rest, view.tokens(), returned);
     write_search(&mut rest, &found.mode, omitted);
     content.extend_from_slice(rest.as_bytes());
-    content
+    (content, returned)
 }
 
 /// Returns the definition with a score in its `_meta`, in place of one that the server of the tool wrote.
@@ -143,7 +154,7 @@ mod tests {
     }
 
     fn structured(view: &View, found: &SearchResult) -> Value {
-        let result: Value = serde_json::from_slice(&find_tool_result(view, found)).unwrap();
+        let result: Value = serde_json::from_slice(&find_tool_result(view, found).json).unwrap();
         let text = result["content"][0]["text"].as_str().unwrap();
         assert_eq!(serde_json::from_str::<Value>(text).unwrap(), result["structuredContent"]);
         result["structuredContent"].clone()
@@ -153,7 +164,7 @@ mod tests {
     fn definitions_keep_their_bytes() {
         let view = view(&[r#"{"name":"a","x":1.00,"_meta":{"k":2e0}}"#, r#"{ "name" : "b" }"#]);
         let result = find_tool_result(&view, &found(&[1, 0], SearchMode::Hybrid));
-        let result = String::from_utf8(result.to_vec()).unwrap();
+        let result = String::from_utf8(result.json.to_vec()).unwrap();
         let tools = concat!(
             r#""tools":[{ "name" : "b" ,"_meta":{"vmcp.dev/score":0.5}},"#,
             r#"{"name":"a","x":1.00,"_meta":{"k":2e0,"vmcp.dev/score":0.5}}],"#

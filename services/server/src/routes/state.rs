@@ -226,6 +226,18 @@ impl ServerState {
             ("old_client_streams", self.state.legacy_sse.len()),
             ("message_bytes", self.state.budget.counts().held),
         ]);
+        if let Some(optimizer) = self.state.gateway.optimizer() {
+            gauges.extend([
+                ("tool_search_views", optimizer.views),
+                ("indexed_tools", optimizer.index.tools),
+            ]);
+            if let Some(embedder) = optimizer.embedder {
+                gauges.extend([
+                    ("tool_vectors", embedder.tool_vectors),
+                    ("query_vectors", embedder.query_vectors),
+                ]);
+            }
+        }
         if let Some(audit_pipeline) = &self.reloadable.load().audit_pipeline {
             gauges.insert("audit_queue_bytes", audit_pipeline.log.queued_bytes());
         }

@@ -2,7 +2,7 @@
 
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
-use vmcp_aggregate::status::{OptimizerReport, WorkflowCounts};
+use vmcp_aggregate::status::{OptimizerReport, SearchCounts, WorkflowCounts};
 use vmcp_core::{Body, Generation};
 use vmcp_telemetry_export::Telemetry;
 
@@ -96,7 +96,9 @@ impl ServerState {
 
 /// Returns the state of the tool search.
 fn optimizer(report: OptimizerReport) -> Value {
-    let OptimizerReport { views, index, embedder } = report;
+    let OptimizerReport { views, searches, index, embedder } = report;
+    let SearchCounts { hybrid, semantic, keyword, fallback, baseline_tokens, returned_tokens } =
+        searches;
     let embedding_service = embedder.map(|status| {
         json!({
             "model": status.model,
@@ -111,6 +113,11 @@ fn optimizer(report: OptimizerReport) -> Value {
         "indexed_tools": index.tools,
         "indexed_sets": index.sets,
         "views": views,
+        "searches": {
+            "hybrid": hybrid, "semantic": semantic, "keyword": keyword, "fallback": fallback,
+        },
+        "baseline_tokens": baseline_tokens,
+        "returned_tokens": returned_tokens,
         "embedding_service": embedding_service,
     })
 }

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
+use vmcp_aggregate::status::SearchCounts;
 use vmcp_breaker::CircuitState;
 use vmcp_egress::Egress;
 use vmcp_telemetry::metrics::names;
@@ -45,6 +46,39 @@ pub(super) fn register(shared: &Arc<ServerState>, egress: &Egress) {
         shared.cache_entries().into_iter().for_each(|(kind, number)| record(kind, count(number)));
     });
     backends(shared, telemetry);
+    tool_search(shared, telemetry);
+}
+
+/// Registers the numbers of the tool search.
+fn tool_search(shared: &Arc<ServerState>, telemetry: &Telemetry) {
+    let watched = Arc::downgrade(shared);
+    telemetry.observe_each(&names::TOOL_SEARCHES, names::SEARCH_MODE, move |record| {
+        let Some(shared) = watched.upgrade() else { return };
+        let SearchCounts { hybrid, semantic, keyword, fallback, .. } =
+            shared.state.gateway.search_counts();
+        for (mode, searches) in [
+            ("hybrid", hybrid),
+            ("semantic", semantic),
+            ("keyword", keyword),
+            ("fallback", fallback),
+        ] {
+            record(mode, searches);
+        }
+    });
+    let number = |metric, read: fn(SearchCounts) -> u64| {
+        let shared = Arc::downgrade(shared);
+        let counts = move || shared.upgrade().map(|shared| shared.state.gateway.search_counts());
+        telemetry.observe(metric, move || counts().map_or(0, read));
+    };
+    number(&names::SEARCH_BASELINE_TOKENS, |counts| counts.baseline_tokens);
+    number(&names::SEARCH_RETURNED_TOKENS, |counts| counts.returned_tokens);
+    let watched = Arc::downgrade(shared);
+    telemetry.observe_optional(&names::EMBEDDING_SERVICE_UP, move || {
+        let status = watched.upgrade()?.state.gateway.optimizer()?.embedder?;
+        // Unknown before the first contact.
+        let is_known = status.model.is_some() || status.outage.is_some();
+        is_known.then(|| status.outage.is_none().into())
+    });
 }
 
 /// Registers the gauges of each backend.

@@ -17,6 +17,19 @@ impl Telemetry {
         self.register(metric, move |gauge| gauge.observe(read(), &[]));
     }
 
+    /// Exports the value of `read`, as long as there is one.
+    pub fn observe_optional(
+        &self,
+        metric: &Metric,
+        read: impl Fn() -> Option<u64> + Send + Sync + 'static,
+    ) {
+        self.register(metric, move |gauge| {
+            if let Some(number) = read() {
+                gauge.observe(number, &[]);
+            }
+        });
+    }
+
     /// Exports several values, distinguished by `label`. `read` gets a function to call with each
     /// label value and number; values beyond 1,000 are left out.
     pub fn observe_each(
