@@ -132,6 +132,12 @@ mod tests {
     fn limits_size_and_depth_of_output() {
         let large = ToolOutcome::text("x".repeat(MAX_STEP_OUTPUT_BYTES + 1));
         assert!(step_result(large, false).unwrap_err().contains("1 MiB"));
+        let beside = ToolOutcome {
+            structured_content: Some(json!({})),
+            ..ToolOutcome::text("x".repeat(MAX_STEP_OUTPUT_BYTES + 1))
+        };
+        assert!(step_result(beside.clone(), true).unwrap_err().contains("1 MiB"));
+        assert!(step_result(beside, false).is_ok(), "the text is not kept");
         let deep = (0..MAX_OUTPUT_DEPTH).fold(json!(1), |value, _| json!({ "a": value }));
         let error = step_result(ToolOutcome::structured(deep), false).unwrap_err();
         assert!(error.contains("64 levels"), "{error}");

@@ -61,6 +61,16 @@ async fn retry_waits_as_long_as_backend_asks() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn retry_at_end_of_timeout_is_not_sent() {
+    let world = TestEnv::new();
+    let workflow = workflow(json!([{"id": "a", "tool": "w.fail", "timeout": "1s",
+        "onError": {"action": "retry", "retryCount": 1, "retryDelay": "1s"}}]));
+    let started = Instant::now();
+    error(world.run(&workflow, json!({})).await);
+    assert_eq!((world.tools.calls().len(), started.elapsed().as_secs()), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn retries_end_with_timeout_of_step() {
     let world = TestEnv::new();
     let workflow = workflow(json!([{"id": "a", "tool": "w.fail", "timeout": "4s",
