@@ -9,7 +9,6 @@ mod step_calls;
 mod step_result;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
@@ -148,7 +147,7 @@ impl CompositeCall {
                 answer = self.run(entry, &stream) => {
                     stream.finish(self.message(answer), None);
                 }
-                _ = stream.abandoned(Duration::ZERO) => {}
+                () = stream.disconnected() => {}
             }
             stream.end();
         };

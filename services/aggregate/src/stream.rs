@@ -226,6 +226,21 @@ impl Stream {
         }
     }
 
+    /// Waits until the client has disconnected, or its messages exceed the budget. Unread messages are no reason.
+    pub(crate) async fn disconnected(&self) {
+        loop {
+            // Created before the state is read, so no later change is missed.
+            let changed = self.changed.notified();
+            {
+                let state = self.lock();
+                if state.left.is_some() || state.overflowed {
+                    return;
+                }
+            }
+            changed.await;
+        }
+    }
+
     /// Starts the client's absence at `departure`, unless the client connects: it disconnected before the stream was created.
     pub(crate) fn begin_without_client(&self, departure: &Disconnect) {
         self.lock().left = Some(departure.at);

@@ -196,6 +196,17 @@ async fn abandons_stream_after_limit_without_client() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn unread_messages_are_no_disconnection() {
+    let stream = stream_of(1);
+    let connection = stream.connect(None, Opening::Plain);
+    assert!(push(&stream, "unread", MessageClass::Required));
+    let waited = tokio::time::timeout(Duration::from_mins(1), stream.disconnected()).await;
+    assert!(waited.is_err(), "the client is connected");
+    drop(connection);
+    stream.disconnected().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn bounds_bytes_for_disconnected_client() {
     let stream = stream_within(200 << 10, 1);
     drop(stream.connect(None, Opening::Plain));
