@@ -15,8 +15,8 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tower_service::Service;
 use vmcp_compose::Jitter;
-use vmcp_core::Body;
-use vmcp_optimize::Embedder;
+use vmcp_core::{Body, CallerPermissions, Generation};
+use vmcp_optimize::{Embedder, Query, SearchResult, View};
 
 use self::backend_events::apply_events;
 pub use self::response_future::ResponseFuture;
@@ -248,6 +248,22 @@ impl Gateway {
         let (views, index) = self.0.dispatcher.tool_sets.counts();
         let embedder = snapshot.embedder().map(Embedder::status);
         Some(status::OptimizerReport { views, searches: self.search_counts(), index, embedder })
+    }
+
+    /// Searches the tools that a caller with these permissions sees, without those of per-caller backends. `None` without an
+    /// optimizer, or if a policy fails.
+    pub async fn search_tools(
+        &self,
+        permissions: &CallerPermissions,
+        generation: Generation,
+        query: &Query,
+    ) -> Option<(View, SearchResult)> {
+        let snapshot = self.0.catalogs.snapshot();
+        let (search, catalog) = (snapshot.search.as_ref()?, snapshot.catalog(generation));
+        let tool_sets = &self.0.dispatcher.tool_sets;
+        let view = tool_sets.view(&catalog, Some(permissions), generation).await?;
+        let found = search.search(&view, query).await;
+        Some((view, found))
     }
 
     /// Returns the numbers of searches for tools.

@@ -51,7 +51,8 @@ async fn find_tool(
     let query = parse_find_tool(call.message.param(Key::Arguments).unwrap_or(b"{}"))
         .map_err(|error| Rejection::invalid_params(error.to_string()))?;
     let catalog = call.offered().await?;
-    let view = tool_sets.view(&catalog, call).await.ok_or_else(Rejection::internal)?;
+    let view = tool_sets.view(&catalog, call.permissions.as_ref(), call.generation()).await;
+    let view = view.ok_or_else(Rejection::internal)?;
     let found = search.search(&view, &query).await;
     let result = find_tool_result(&view, &found);
     tool_sets.counters.record(&found.mode, &result);

@@ -1,6 +1,6 @@
 //! `vmcp authz`.
 
-mod args;
+pub(crate) mod args;
 mod explain;
 mod output;
 mod target;

@@ -26,6 +26,7 @@ mod server_args;
 mod session;
 mod survey;
 mod table;
+mod tools;
 mod unmatched;
 mod validate;
 mod version;
@@ -67,6 +68,8 @@ enum Command {
     Workflow(workflow::WorkflowArgs),
     /// Evaluate the policies for a caller.
     Authz(authz::Authz),
+    /// Search the tools of a configuration as clients do.
+    Tools(tools::Tools),
     /// Run the gateway in front of built-in example servers.
     #[cfg_attr(not(feature = "demo"), command(hide = true))]
     Demo(demo::Demo),
@@ -103,6 +106,7 @@ fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Call(call) => call.run(),
         Command::Workflow(workflow) => workflow.run(),
         Command::Authz(authz) => authz.run(),
+        Command::Tools(tools) => tools.run(),
         Command::Demo(demo) => demo.run(),
         Command::Doctor(doctor) => doctor.run(),
         Command::Schema => schema::run(),

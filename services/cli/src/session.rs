@@ -8,8 +8,9 @@ use tower::ServiceExt;
 use tower_layer::Layer;
 use vmcp_aggregate::settings::{Limits, Settings};
 use vmcp_aggregate::{Gateway, Seal};
-use vmcp_core::{Body, MediaType, STATELESS};
+use vmcp_core::{Body, CallerPermissions, Generation, MediaType, STATELESS};
 use vmcp_decode::DecodeLayer;
+use vmcp_optimize::{Query, SearchResult, View};
 use vmcp_server::parts::Parts;
 use vmcp_wire::sse::Reader;
 
@@ -125,6 +126,15 @@ impl Session {
         let request = request.map_err(|error| fault(method, &error.to_string()))?;
         let service = DecodeLayer::new().layer(self.gateway.clone());
         Ok(service.oneshot(request).await.unwrap_or_else(|never| match never {}))
+    }
+
+    /// Searches the tools that a caller with these permissions sees. `None` without an optimizer, or if a policy fails.
+    pub(crate) async fn search_tools(
+        &self,
+        permissions: &CallerPermissions,
+        query: &Query,
+    ) -> Option<(View, SearchResult)> {
+        self.gateway.search_tools(permissions, Generation::Stateless, query).await
     }
 
     /// Ends the sessions with the backends.

@@ -10,7 +10,6 @@ use vmcp_wire::{find, parse_json_string};
 
 use crate::cache::dedup_lru_cache::DedupLruCache;
 use crate::cache::list_views::Views;
-use crate::call::Call;
 use crate::catalog::{Kind, WeakCatalogId};
 use crate::snapshot::BackendCatalog;
 use crate::tool_search::search_counters::SearchCounters;
@@ -59,10 +58,10 @@ impl ToolSets {
     pub(crate) async fn view(
         self: &Arc<Self>,
         catalog: &Arc<BackendCatalog>,
-        call: &Call,
+        permissions: Option<&CallerPermissions>,
+        generation: Generation,
     ) -> Option<View> {
-        let permissions = call.permissions.as_ref();
-        let read = permissions.filter(|it| it.reads_backend()).map(|_| call.generation());
+        let read = permissions.filter(|it| it.reads_backend()).map(|_| generation);
         let visibility = permissions.map(CallerPermissions::visibility_key);
         let key = (catalog.serial.refer(), visibility, read);
         if let Some(known) = lock(&self.views).get(&key) {
@@ -71,7 +70,6 @@ impl ToolSets {
         let names = match permissions {
             None => None,
             Some(permissions) => {
-                let generation = call.generation();
                 let visible =
                     self.list_views.of(catalog, Kind::Tools, permissions, generation).await?;
                 Some(visible.names(catalog.list(Kind::Tools)))

@@ -41,11 +41,16 @@ impl CallerArgs {
         let Some(path) = self.claims.as_deref().filter(|_| !self.anonymous) else {
             return Ok(Identity::anonymous());
         };
-        let claims = read(path)
-            .map_err(|problem| Failure::Usage(format!("--as {}: {problem}", path.display())))?;
-        let text = |name: &str| claims.get(name).and_then(Value::as_str).unwrap_or_default();
-        Ok(Identity::builder(text("iss"), text("sub")).claims(claims).build())
+        identity_of(path)
     }
+}
+
+/// Returns the caller whose claims are in a file, the value of `--as`.
+pub(crate) fn identity_of(path: &Path) -> Result<Identity, Failure> {
+    let claims = read(path)
+        .map_err(|problem| Failure::Usage(format!("--as {}: {problem}", path.display())))?;
+    let text = |name: &str| claims.get(name).and_then(Value::as_str).unwrap_or_default();
+    Ok(Identity::builder(text("iss"), text("sub")).claims(claims).build())
 }
 
 fn read(path: &Path) -> Result<Map<String, Value>, String> {

@@ -32,6 +32,7 @@ mod outgoing;
 mod program;
 mod reload;
 mod telemetry;
+mod tools;
 mod truncated;
 mod usage;
 mod validate;
