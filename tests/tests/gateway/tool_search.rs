@@ -76,7 +76,9 @@ fn names(content: &Value) -> Vec<String> {
 
 /// Returns the arguments of a call of `tool` by `call_tool`.
 fn forwarded(tool: &str, parameters: Value) -> Value {
-    json!({"tool_name": tool, "parameters": parameters})
+    let mut arguments = json!({"tool_name": tool});
+    arguments["parameters"] = parameters;
+    arguments
 }
 
 /// Polls until searches have this mode, and returns the last result.

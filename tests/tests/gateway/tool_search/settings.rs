@@ -96,7 +96,7 @@ async fn distance_threshold_drops_semantic_results() {
 async fn reports_embedding_service_beyond_its_timeout() {
     let a = backend("a", &TOOLS).start();
     let service = EmbeddingServer::new().start();
-    service.server().set(|it| it.delay = Duration::from_secs(60));
+    service.server().set(|it| it.delay = Duration::from_mins(1));
     let optimizer = json!({"embeddingService": service.url(), "embeddingServiceTimeout": "1s"});
     let gateway = start(&[&a], optimizer).await;
     let [mut caller, _] = callers(&gateway).await;
