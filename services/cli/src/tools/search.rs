@@ -26,7 +26,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Arguments of `vmcp tools search`.
 #[derive(Debug, Args)]
 pub(crate) struct Search {
-    /// What the tool should do, in a sentence.
+    /// The purpose of the tool, in a sentence.
     #[arg(value_name = "DESCRIPTION")]
     description: String,
     /// A word of the tool's name or description. Repeatable.
