@@ -12,6 +12,7 @@ mod dispatch;
 mod event_stream;
 mod expiry;
 mod gateway;
+mod list_source;
 mod notify;
 mod response;
 mod seal;

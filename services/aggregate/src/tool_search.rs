@@ -18,6 +18,7 @@ pub(crate) use self::tool_sets::ToolSets;
 use crate::call::{Call, Origin, client_capabilities};
 use crate::capabilities::UI;
 use crate::catalog::{Kind, List, Page, define_literal};
+use crate::list_source::{ListSource, offered, write_gaps};
 use crate::response;
 use crate::snapshot::BackendCatalog;
 
@@ -50,18 +51,22 @@ async fn find_tool(
 ) -> Result<Response<Body>, Rejection> {
     let query = parse_find_tool(call.message.param(Key::Arguments).unwrap_or(b"{}"))
         .map_err(|error| Rejection::invalid_params(error.to_string()))?;
-    let catalog = call.offered().await?;
+    let ListSource { catalog, gaps } = offered(call).await?;
     let view = tool_sets.view(&catalog, call.permissions.as_ref(), call.generation()).await;
     let view = view.ok_or_else(Rejection::internal)?;
     let found = search.search(&view, &query).await;
     let result = find_tool_result(&view, &found);
     tool_sets.counters.record(&found.mode, &result);
-    let result = result.json;
-    if call.session.is_some() {
-        return Ok(response::result(&call.id(), &result));
+    let (result, mut splice) = (&result.json, Splice::new(&result.json));
+    if call.session.is_none() {
+        splice.set_member(Span::whole(result), "resultType", br#""complete""#);
     }
-    let mut splice = Splice::new(&result);
-    splice.set_member(Span::whole(&result), "resultType", br#""complete""#);
+    if !gaps.is_empty() {
+        let mut meta = vec![b'{'];
+        write_gaps(call, &gaps, &mut meta);
+        meta.push(b'}');
+        splice.set_member(Span::whole(result), "_meta", &meta);
+    }
     Ok(response::result(&call.id(), &splice.finish()))
 }
 

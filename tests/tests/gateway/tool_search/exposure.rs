@@ -2,9 +2,10 @@
 
 use serde_json::json;
 use vmcp_tests::caller::Caller;
+use vmcp_tests::counterparts::Gateway;
 
 use super::{TOOLS, backend, callers, definition, find, forwarded, found, names, start};
-use crate::common::{gateway_with, until};
+use crate::common::{config, gateway_with, until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_list_exactly_two_tools() {
@@ -84,5 +85,28 @@ async fn changed_lists_are_indexed_again() {
     for caller in [&mut stateful, &mut stateless] {
         until("the old tools are gone", async || found(caller, "umbrella").await.is_empty()).await;
         assert_eq!(names(&find(caller, "parasol").await), ["a_only"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn searches_report_missing_backends_as_lists_do() {
+    let a = backend("a", &TOOLS).start();
+    let all = || [(a.name(), a.url()), ("b", "http://127.0.0.1:1/mcp".to_owned())];
+    let sections = |mode| {
+        format!(
+            "optimizer: {{}}\noperational: {{failureHandling: {{partialFailureMode: {mode}}}}}\n"
+        )
+    };
+    let gateway = Gateway::start(&config(all(), &sections("best_effort"))).await.unwrap();
+    let arguments = json!({"tool_description": "write a file"});
+    for caller in &mut callers(&gateway).await {
+        let result = caller.call("find_tool", arguments.clone()).await.unwrap();
+        assert_eq!(names(&result["structuredContent"])[0], "a_write_file");
+        assert_eq!(result["_meta"]["vmcp.dev/incomplete"][0]["backend"], "b", "{result}");
+    }
+    let gateway = Gateway::start(&config(all(), &sections("fail"))).await.unwrap();
+    for caller in &mut callers(&gateway).await {
+        let error = caller.call("find_tool", arguments.clone()).await.unwrap_err().to_string();
+        assert!(error.contains("partialFailureMode is fail"), "{error}");
     }
 }
