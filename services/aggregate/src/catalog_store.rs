@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use tokio::sync::mpsc;
-use vmcp_core::{ByteBudget, Caller, RequestContext};
+use vmcp_core::{ByteBudget, Caller, Clock, RequestContext};
 
 use self::rebuild::Rebuilds;
 use crate::backend::BackendHandle;
@@ -27,6 +27,7 @@ pub(crate) struct CatalogStore {
     caller_catalogs: Arc<CallerCatalogCache>,
     /// Byte budget of the process, if it has one.
     budget: Option<ByteBudget>,
+    clock: Clock,
 }
 
 /// Effect of a new configuration.
@@ -43,14 +44,16 @@ impl CatalogStore {
     pub(crate) fn new(
         settings: Settings,
         budget: Option<ByteBudget>,
+        clock: Clock,
     ) -> (Arc<Self>, mpsc::Receiver<BackendEvent>) {
         let (context, events) = BackendContext::new(&settings.name, &settings.version);
         let store = Self {
-            snapshot: ArcSwap::from_pointee(Snapshot::new(settings, None, budget.as_ref())),
+            snapshot: ArcSwap::from_pointee(Snapshot::new(settings, None, budget.as_ref(), &clock)),
             context,
             rebuilds: Rebuilds::default(),
             caller_catalogs: Arc::new(CallerCatalogCache::new()),
             budget,
+            clock,
         };
         (Arc::new(store), events)
     }
@@ -108,7 +111,8 @@ impl CatalogStore {
     pub(crate) async fn reload(&self, settings: Settings) -> Reload {
         let guard = self.rebuilds.hold().await;
         let old = self.snapshot();
-        let snapshot = Arc::new(Snapshot::new(settings, Some(&old), self.budget.as_ref()));
+        let snapshot =
+            Arc::new(Snapshot::new(settings, Some(&old), self.budget.as_ref(), &self.clock));
         let mut changes = snapshot.catalogs().changes(&old.catalogs());
         if snapshot.per_caller_changed(&old) {
             changes = ByGeneration::both(Kind::ALL.to_vec());

@@ -133,7 +133,8 @@ impl Gateway {
     /// Creates the service and starts observing the backends. Must be called within a tokio runtime.
     #[must_use]
     pub fn new(settings: Settings, limits: Limits, seal: Seal) -> Self {
-        let (catalogs, events) = CatalogStore::new(settings, limits.byte_budget.clone());
+        let (catalogs, events) =
+            CatalogStore::new(settings, limits.byte_budget.clone(), limits.clock.clone());
         let sessions =
             SessionStore::new(limits.sessions, limits.session_ttl, limits.suspension_timeout);
         let notifier = ClientNotifier {

@@ -50,7 +50,12 @@ pub(crate) struct Snapshot {
 
 impl Snapshot {
     /// Creates the snapshot of a configuration. Backends that `old` has with equal settings keep their state.
-    pub(crate) fn new(settings: Settings, old: Option<&Self>, budget: Option<&ByteBudget>) -> Self {
+    pub(crate) fn new(
+        settings: Settings,
+        old: Option<&Self>,
+        budget: Option<&ByteBudget>,
+        clock: &Clock,
+    ) -> Self {
         let Settings { name, version, backends, rules, partial_failure, checks, optimizer } =
             settings;
         let kept: HashMap<_, _> = old
@@ -71,7 +76,7 @@ impl Snapshot {
             }
         };
         let backends: Vec<_> = backends.into_iter().map(handle).collect();
-        let embedder = optimizer.as_ref().and_then(|it| embedder(it, old));
+        let embedder = optimizer.as_ref().and_then(|it| embedder(it, old, clock));
         let search = optimizer.map(|OptimizerSettings { options, embedding: _ }| {
             let search = ToolSearch::new(options);
             match &embedder {
@@ -182,10 +187,14 @@ impl Snapshot {
 }
 
 /// Returns the embeddings of the search, those of `old` if the service is the same.
-fn embedder(settings: &OptimizerSettings, old: Option<&Snapshot>) -> Option<(u64, Embedder)> {
+fn embedder(
+    settings: &OptimizerSettings,
+    old: Option<&Snapshot>,
+    clock: &Clock,
+) -> Option<(u64, Embedder)> {
     let EmbeddingSettings { service, fingerprint } = settings.embedding.as_ref()?;
     let known = old.and_then(|old| old.embedder.clone()).filter(|(known, _)| known == fingerprint);
-    Some(known.unwrap_or_else(|| (*fingerprint, Embedder::new(service.clone(), Clock::system()))))
+    Some(known.unwrap_or_else(|| (*fingerprint, Embedder::new(service.clone(), clock.clone()))))
 }
 
 impl BackendCatalog {

@@ -95,7 +95,7 @@ mod tests {
     use bytes::Bytes;
     use http::{Request, Response};
     use http_body_util::Full;
-    use vmcp_core::{Backend, Body, BoxError, Generation};
+    use vmcp_core::{Backend, Body, BoxError, Clock, Generation};
 
     use super::*;
     use crate::catalog::{Items, Offer, Offers};
@@ -130,7 +130,7 @@ mod tests {
             checks: None,
             optimizer: None,
         };
-        CatalogStore::new(settings, None).0
+        CatalogStore::new(settings, None, Clock::system()).0
     }
 
     fn offer(count: usize) -> Arc<Offers> {

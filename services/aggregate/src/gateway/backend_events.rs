@@ -40,7 +40,7 @@ mod tests {
     use std::time::Duration;
 
     use tokio::sync::oneshot;
-    use vmcp_core::Generation;
+    use vmcp_core::{Clock, Generation};
 
     use super::*;
     use crate::notify::listeners::Listeners;
@@ -58,7 +58,7 @@ mod tests {
             checks: None,
             optimizer: None,
         };
-        let (catalogs, _) = CatalogStore::new(settings, None);
+        let (catalogs, _) = CatalogStore::new(settings, None, Clock::system());
         let first = catalogs.snapshot().catalog(Generation::Stateful).serial.refer();
         let sessions = SessionStore::new(1, Duration::from_secs(1), Duration::from_secs(1));
         let notifier =
