@@ -114,6 +114,15 @@ impl CatalogStore {
         let snapshot =
             Arc::new(Snapshot::new(settings, Some(&old), self.budget.as_ref(), &self.clock));
         let mut changes = snapshot.catalogs().changes(&old.catalogs());
+        if snapshot.search.is_some() != old.search.is_some() {
+            let add_tools = |kinds: &mut Vec<Kind>| {
+                if !kinds.contains(&Kind::Tools) {
+                    kinds.insert(0, Kind::Tools);
+                }
+            };
+            add_tools(&mut changes.stateful);
+            add_tools(&mut changes.stateless);
+        }
         if snapshot.per_caller_changed(&old) {
             changes = ByGeneration::both(Kind::ALL.to_vec());
         }

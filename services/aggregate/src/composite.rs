@@ -14,10 +14,11 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use tracing::Instrument;
 use vmcp_compose::{
-    Elicitation, Outcome, ResumeRequest, RunContext, RunId, RunRequest, ToolInfo, resume, run,
+    Elicitation, Outcome, ResumeRequest, RunContext, RunId, RunOwner, RunRequest, ToolInfo, resume,
+    run,
 };
 use vmcp_core::{Body, Rejection};
-use vmcp_wire::{Key, find};
+use vmcp_wire::{Key, find, members};
 
 use self::elicit::SessionElicit;
 use self::input_required::RoundState;
@@ -103,14 +104,18 @@ impl CompositeCall {
         }
     }
 
+    fn owner(&self) -> RunOwner {
+        run_owner(self.call.caller.identity(), self.call.address)
+    }
+
     /// Returns the run that the request begins or continues.
     fn entry(&self, arguments: Option<&[u8]>) -> Result<Entry, Rejection> {
-        let owner = run_owner(self.call.caller.identity());
         // Sessions carry no state between requests.
         let carried = if self.call.session.is_none() { RoundState::of(&self.call)? } else { None };
-        if let Some(RoundState { run, answers }) = carried {
+        if let Some(RoundState { run, owner, answers }) = carried {
             return Ok(Entry::Resume(ResumeRequest { id: run, owner, answers: Some(answers) }));
         }
+        let owner = self.owner();
         let arguments = serde_json::from_slice(arguments.unwrap_or(b"{}")).map_err(|error| {
             Rejection::invalid_params(format!("params.arguments cannot be read: {error}"))
         })?;
@@ -184,20 +189,22 @@ impl CompositeCall {
             jitter,
         };
         let workflow = &self.composite().workflow;
-        let outcome = match entry {
-            Entry::Run(request) => run(workflow, request, &context).await,
-            Entry::Resume(request) => resume(workflow, request, &context).await,
+        let (owner, outcome) = match entry {
+            Entry::Run(request) => (request.owner.clone(), run(workflow, request, &context).await),
+            Entry::Resume(request) => {
+                (request.owner.clone(), resume(workflow, request, &context).await)
+            }
         };
         match outcome {
             Outcome::Completed(output) => Answer::completed(&self.call, &output),
-            Outcome::InputRequired(questions) => Answer::input_required(&self.call, &questions),
+            Outcome::InputRequired(input) => Answer::input_required(&self.call, &owner, &input),
             Outcome::Failed(error) => Answer::failed(&self.call, &error, calls.take_denial()),
         }
     }
 
     /// Returns the way to ask the user: a request on the session, or a response that asks for another request.
     fn elicitation(&self, stream: &Arc<Stream>) -> Elicitation {
-        if find(client_capabilities(&self.call), "elicitation").is_none() {
+        if !accepts_forms(client_capabilities(&self.call)) {
             return Elicitation::Unsupported;
         }
         match &self.call.session {
@@ -209,5 +216,29 @@ impl CompositeCall {
     /// Returns the progress token of the request, as JSON.
     fn progress_token(&self) -> Option<&[u8]> {
         find(self.call.message.param(Key::Meta)?, "progressToken")
+    }
+}
+
+/// Returns `true` if the client declares elicitation by form. An empty capability means forms, as before the mode `url` existed.
+fn accepts_forms(capabilities: &[u8]) -> bool {
+    find(capabilities, "elicitation")
+        .is_some_and(|it| find(it, "form").is_some() || members(it).next().is_none())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn questions_need_support_for_forms() {
+        for (capabilities, accepted) in [
+            (r#"{"elicitation":{}}"#, true),
+            (r#"{"elicitation":{"form":{}}}"#, true),
+            (r#"{"elicitation":{"form":{},"url":{}}}"#, true),
+            (r#"{"elicitation":{"url":{}}}"#, false),
+            (r#"{"sampling":{}}"#, false),
+        ] {
+            assert_eq!(accepts_forms(capabilities.as_bytes()), accepted, "{capabilities}");
+        }
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use http::Uri;
 use vmcp_breaker::CircuitHandle;
-use vmcp_compose::{MemoryWorkflowStore, Workflow, WorkflowStore};
+use vmcp_compose::{MemoryWorkflowStore, StoreLimits, Workflow, WorkflowStore};
 use vmcp_core::{Backend, ByteBudget, Clock};
 use vmcp_optimize::{EmbeddingService, SearchOptions};
 
@@ -219,7 +219,11 @@ impl Default for Limits {
             detached_bytes: 32 << 20,
             max_buffered_bytes: 16 << 20,
             byte_budget: None,
-            workflow_store: Arc::new(MemoryWorkflowStore::default()),
+            workflow_store: Arc::new(MemoryWorkflowStore::new(
+                // An unanswered question can be answered for ten minutes.
+                StoreLimits { lifetime: Duration::from_mins(15), ..StoreLimits::default() },
+                Clock::system(),
+            )),
             clock: Clock::system(),
         }
     }

@@ -1,10 +1,11 @@
 //! Store, clock and randomness of the runs of composite tools.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use vmcp_compose::{Jitter, RunEvent, RunOwner, StepStatus, WorkflowStore};
-use vmcp_core::{Clock, Identity};
+use vmcp_core::{Clock, Identity, network};
 
 use crate::seal::principal;
 use crate::status::WorkflowCounts;
@@ -18,8 +19,12 @@ pub(crate) struct WorkflowRuns {
     pub(crate) counters: Arc<RunCounters>,
 }
 
-/// Returns the key of the owner of an identity's runs.
-pub(crate) fn run_owner(identity: &Identity) -> RunOwner {
+/// Returns the key of the owner of a caller's runs. Anonymous callers have one for each address, or for each /64 network of
+/// IPv6, so that none of them takes the places of the others.
+pub(crate) fn run_owner(identity: &Identity, address: Option<IpAddr>) -> RunOwner {
+    if identity.is_anonymous() {
+        return RunOwner::new(address.map_or_else(String::new, |it| network(it).to_string()));
+    }
     let (issuer, subject) = principal(identity);
     RunOwner::new(format!("{issuer}\n{subject}"))
 }
@@ -65,5 +70,18 @@ impl RunCounters {
             steps_skipped: of(&self.steps_skipped),
             milliseconds: of(&self.milliseconds),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn anonymous_callers_own_runs_by_address() {
+        let of = |address: &str| run_owner(&Identity::anonymous(), address.parse().ok());
+        assert_ne!(of("10.0.0.1"), of("10.0.0.2"));
+        assert_eq!(of("2001:db8::1"), of("2001:db8::2"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
     }
 }

@@ -37,7 +37,9 @@ pub enum StoreError {
     #[error("the workflow store is unavailable: retry later")]
     Unavailable,
     /// A limit is reached. Nothing was written.
-    #[error("the workflow store is full ({limit}): retry later, or raise the limit")]
+    #[error(
+        "the workflow store is full ({limit}): answer or cancel open questions, or retry later"
+    )]
     Full {
         /// The limit.
         limit: &'static str,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
-use vmcp_compose::{InputRequired, RoundAnswers, RunId};
+use vmcp_compose::{InputRequired, RoundAnswers, RunId, RunOwner};
 use vmcp_core::Rejection;
 use vmcp_wire::Key;
 
@@ -15,13 +15,22 @@ use crate::seal::{Purpose, RandomError, principal};
 /// Run and answers that a client repeats in its next request.
 pub(super) struct RoundState {
     pub(super) run: RunId,
+    pub(super) owner: RunOwner,
     pub(super) answers: RoundAnswers,
 }
 
 impl RoundState {
     /// Reads `requestState` and `inputResponses`. `None` for a request that begins a run.
     pub(super) fn of(call: &Call) -> Result<Option<Self>, Rejection> {
-        let Some(state) = carried(call)? else { return Ok(None) };
+        let Some(state) = carried(call)? else {
+            return if call.message.param(Key::InputResponses).is_some() {
+                Err(Rejection::invalid_params(
+                    "params.inputResponses needs the params.requestState of the same response",
+                ))
+            } else {
+                Ok(None)
+            };
+        };
         let invalid = || {
             Rejection::invalid_params(
                 "params.requestState is not valid for this request or has expired: \
@@ -30,10 +39,12 @@ impl RoundState {
         };
         let sealed = state.read(&call.message.bytes);
         let opened = call.context.seal.open(&sealed, purpose(call)).ok_or_else(invalid)?;
-        let (run, round) = opened.split_once('/').ok_or_else(invalid)?;
+        let mut parts = opened.splitn(3, '/');
+        let mut part = || parts.next().ok_or_else(invalid);
+        let (run, round, owner) = (part()?, part()?, part()?);
         let round = round.parse().map_err(|_| invalid())?;
         let answers = RoundAnswers { round, answers: answers(call)? };
-        Ok(Some(Self { run: RunId::new(run), answers }))
+        Ok(Some(Self { run: RunId::new(run), owner: RunOwner::new(owner), answers }))
     }
 }
 
@@ -55,7 +66,11 @@ fn answers(call: &Call) -> Result<Vec<(Arc<str>, vmcp_compose::Answer)>, Rejecti
 }
 
 /// Returns the result that asks the client for input.
-pub(super) fn result(call: &Call, input: &InputRequired) -> Result<Value, RandomError> {
+pub(super) fn result(
+    call: &Call,
+    owner: &RunOwner,
+    input: &InputRequired,
+) -> Result<Value, RandomError> {
     let InputRequired { run, round, questions } = input;
     let requests: Map<_, _> = questions
         .iter()
@@ -65,7 +80,8 @@ pub(super) fn result(call: &Call, input: &InputRequired) -> Result<Value, Random
             (question.step.to_string(), request)
         })
         .collect();
-    let state = call.context.seal.seal(&format!("{run}/{round}"), purpose(call))?;
+    let state =
+        call.context.seal.seal(&format!("{run}/{round}/{}", owner.as_str()), purpose(call))?;
     Ok(json!({
         "resultType": "input_required",
         "inputRequests": requests,

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use vmcp_compose::{InputRequired, RunError, RunErrorKind, RunOutput};
+use vmcp_compose::{InputRequired, RunError, RunErrorKind, RunOutput, RunOwner};
 use vmcp_core::Rejection;
 
 use super::input_required;
@@ -24,8 +24,8 @@ impl Answer {
         Self::result(call, result)
     }
 
-    pub(super) fn input_required(call: &Call, input: &InputRequired) -> Self {
-        match input_required::result(call, input) {
+    pub(super) fn input_required(call: &Call, owner: &RunOwner, input: &InputRequired) -> Self {
+        match input_required::result(call, owner, input) {
             Ok(result) => Self::Message(message(call, &result)),
             Err(error) => {
                 tracing::error!(%error, "failed to seal the state of a workflow");

@@ -12,7 +12,7 @@ impl Gateway {
     /// # Errors
     /// The error of the store.
     pub async fn workflow_runs(&self, owner: &Identity) -> Result<Vec<RunSummary>, StoreError> {
-        self.0.dispatcher.context.workflows.store.list(&run_owner(owner)).await
+        self.0.dispatcher.context.workflows.store.list(&run_owner(owner, None)).await
     }
 
     /// Returns one of these runs, with the composite tool if its definition is still the one with which the run began.
@@ -24,7 +24,8 @@ impl Gateway {
         owner: &Identity,
         run: &RunId,
     ) -> Result<(RunRecord, Option<Workflow>), StoreError> {
-        let record = self.0.dispatcher.context.workflows.store.read(&run_owner(owner), run).await?;
+        let record =
+            self.0.dispatcher.context.workflows.store.read(&run_owner(owner, None), run).await?;
         let snapshot = self.0.catalogs.snapshot();
         let mut workflows = snapshot.rules.workflows.iter();
         let workflow = workflows.find(|it| it.definition() == record.definition).cloned();

@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn reads_typed_properties_from_terminal() {
         let schema = json!({"properties": {
-            "name": {"type": "string"}, "n": {"type": "integer"}, "x": {"type": "boolean"},
+            "n": {"type": "integer"}, "name": {"type": "string"}, "x": {"type": "boolean"},
         }});
         let answer = |text: &str| prompt("Go?", &schema, &mut text.as_bytes());
         let content = json!({"n": 3, "name": "12"});
