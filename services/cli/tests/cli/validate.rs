@@ -58,7 +58,7 @@ fn reads_named_files_and_reports_unsupported_sections() {
     let folder = Folder::new();
     let garbage = folder.write("garbage.pem", "no certificate");
     let text = format!(
-        "name: x\nincomingAuth: {{type: anonymous}}\noutgoingAuth: {{source: discovered}}\nbackends:\n\
+        "name: x\nincomingAuth: {{type: anonymous}}\nsessionStorage: {{provider: redis, address: \"r:1\"}}\nbackends:\n\
          - {{name: a, url: \"https://a.test/mcp\", transport: sse, type: entry, caBundlePath: /no/a.pem}}\n\
          - {{name: b, url: \"https://b.test/mcp\", transport: sse, type: entry, caBundlePath: {garbage}}}\n"
     );
@@ -66,9 +66,9 @@ fn reads_named_files_and_reports_unsupported_sections() {
     assert_eq!(ended.code, 1);
     assert!(ended.err.contains("backends[0].caBundlePath: found /no/a.pem"), "{ended:?}");
     assert!(ended.err.contains(&format!("backends[1].caBundlePath: found {garbage}")));
-    assert!(ended.err.contains("outgoingAuth.source: not supported by this version"), "{ended:?}");
+    assert!(ended.err.contains("sessionStorage: not supported by this version"), "{ended:?}");
     let json = as_json(&validate(&text, &["-o", "json"]));
-    assert_eq!(json["unsupported"][0]["path"], "outgoingAuth.source");
+    assert_eq!(json["unsupported"][0]["path"], "sessionStorage");
     assert_eq!(json["mistakes"][1]["path"], "backends[1].caBundlePath");
 }
 
