@@ -29,6 +29,11 @@ pub(super) fn parse(text: &str) -> Result<Answers, String> {
 }
 
 impl Answers {
+    /// Returns the steps that have an answer.
+    pub(super) fn steps(&self) -> impl Iterator<Item = &String> {
+        self.0.keys()
+    }
+
     /// Returns the result of `elicitation/create` for a step: the given answer, or one from the terminal. A given answer
     /// counts once, so that a wrong one is not repeated.
     pub(super) fn answer(&mut self, step: &str, params: &Value) -> Result<Value, Failure> {

@@ -32,7 +32,7 @@ impl DryRun {
         let Value::Object(arguments) = arguments else {
             return Err(Failure::Usage("--arguments must be a JSON object".to_owned()));
         };
-        check_names(&workflow, &results)?;
+        check_names(&workflow, "--results", results.as_object().into_iter().flat_map(Map::keys))?;
         let calls = Arc::new(Mutex::new(Vec::new()));
         let (recorded, results) = (Arc::clone(&calls), Arc::new(results));
         let service = service_fn(move |call: ToolCall| {
@@ -74,13 +74,16 @@ impl DryRun {
     }
 }
 
-/// Rejects results of steps that the tool does not have.
-fn check_names(workflow: &Workflow, results: &Value) -> Result<(), Failure> {
+/// Rejects an option about steps that the tool does not have.
+pub(super) fn check_names<'a>(
+    workflow: &Workflow,
+    option: &str,
+    mut given: impl Iterator<Item = &'a String>,
+) -> Result<(), Failure> {
     let names: Vec<_> = workflow.steps().map(|step| step.id).collect();
-    let mut given = results.as_object().into_iter().flat_map(Map::keys);
     match given.find(|name| !names.contains(&name.as_str())) {
         Some(name) => Err(Failure::Usage(format!(
-            "--results names the step \"{name}\"; the steps of {} are {}",
+            "{option} names the step \"{name}\"; the steps of {} are {}",
             workflow.name(),
             names.join(", ")
         ))),

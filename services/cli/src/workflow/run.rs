@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use vmcp_core::code;
 
 use super::answers::{self, Answers};
-use super::dry_run::DryRun;
+use super::dry_run::{DryRun, check_names};
 use crate::call::{as_text, object};
 use crate::config::{ConfigFile, LoadedConfig};
 use crate::output::{Failure, OutputArgs, OutputFormat, block_on, eprint_line, print, print_json};
@@ -50,6 +50,7 @@ impl Run {
             eprint_line(&format!("warning: {warning}"));
         }
         let workflow = super::find(&parts.settings.rules.workflows, &tool)?.clone();
+        check_names(&workflow, "--answers", answers.steps())?;
         if is_dry {
             return DryRun { workflow, arguments, answers, results }.run(output.format).await;
         }

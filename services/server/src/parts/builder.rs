@@ -99,7 +99,7 @@ impl<'a> PartsBuilder<'a> {
         let (audit, found) = audit::convert(audit);
         errors.extend(found);
         let rules = aggregation::convert(aggregation, &composite_tools, &mut errors);
-        let optimizer = optimizer::convert(optimizer, egress, &mut errors);
+        let optimizer = optimizer::convert(optimizer, &composite_tools, egress, &mut errors);
         // After the other sections, so that a file with errors starts nothing. Before the backends, whose stacks report
         // to it.
         let is_valid = unsupported.is_empty() && errors.is_empty();

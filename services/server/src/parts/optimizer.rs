@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use url::Url;
 use vmcp_aggregate::settings::{EmbeddingSettings, OptimizerSettings};
-use vmcp_config::{ConfigError, Optimizer};
+use vmcp_config::{CompositeTool, ConfigError, Optimizer};
 use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher};
-use vmcp_optimize::{EmbeddingService, SearchOptions};
+use vmcp_optimize::{CALL_TOOL, EmbeddingService, FIND_TOOL, SearchOptions};
 
 /// Maximum size of a request to the embedding service and of its response, in bytes.
 const MAX_BODY: usize = 16 << 20;
@@ -18,10 +18,22 @@ const EMBEDDING_SERVICE: &str = "optimizer.embeddingService";
 /// Converts the section. `None` lists all tools.
 pub(super) fn convert(
     optimizer: Option<Optimizer>,
+    composite_tools: &[CompositeTool],
     egress: &Egress,
     errors: &mut Vec<ConfigError>,
 ) -> Option<OptimizerSettings> {
     let optimizer = optimizer?;
+    for (index, tool) in composite_tools.iter().enumerate() {
+        if [FIND_TOOL, CALL_TOOL].contains(&&*tool.name) {
+            let (path, found) =
+                (format!("compositeTools[{index}].name"), format!("\"{}\"", tool.name));
+            errors.push(ConfigError::new(
+                path,
+                found,
+                "another name: with optimizer, it is a tool of the gateway",
+            ));
+        }
+    }
     let max_tools = usize::try_from(optimizer.tools()).unwrap_or(usize::MAX);
     let Optimizer {
         embedding_service,
@@ -62,5 +74,22 @@ fn policy(deadline: Duration) -> FetchPolicy {
         max_body: MAX_BODY,
         redirects: false,
         ..FetchPolicy::supplied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vmcp_config::{File, Format};
+
+    use super::*;
+
+    #[test]
+    fn composite_tool_cannot_be_named_find_tool() {
+        let text = "name: x\nincomingAuth: {type: anonymous}\noptimizer: {}\n\
+                    compositeTools: [{name: find_tool, steps: [{id: a, tool: b}]}]\n";
+        let File { optimizer, composite_tools, .. } = File::parse(text, Format::Yaml).unwrap();
+        let mut errors = Vec::new();
+        convert(optimizer, &composite_tools, &Egress::default(), &mut errors);
+        assert!(errors[0].to_string().starts_with("compositeTools[0].name: found"), "{errors:?}");
     }
 }
