@@ -10,7 +10,7 @@ use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher};
 use vmcp_optimize::{CALL_TOOL, EmbeddingService, FIND_TOOL, SearchOptions};
 
 /// Maximum size of a request to the embedding service and of its response, in bytes.
-const MAX_BODY: usize = 16 << 20;
+const MAX_BODY: usize = 8 << 20;
 
 /// Path of the embedding service in the configuration.
 const EMBEDDING_SERVICE: &str = "optimizer.embeddingService";
