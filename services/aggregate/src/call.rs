@@ -35,7 +35,7 @@ use crate::seal::Seal;
 use crate::session::{ActiveCall, Session};
 use crate::snapshot::{BackendCatalog, Snapshot};
 use crate::stream::detached::{ClientBudgets, Disconnect};
-use crate::workflow_runs::WorkflowRuns;
+use crate::workflow_runs::WorkflowContext;
 use vmcp_core::lock;
 
 /// Parts of the service that every request uses.
@@ -46,7 +46,7 @@ pub(crate) struct CallContext {
     pub(crate) notification_filter: Arc<NotificationFilter>,
     pub(crate) budgets: ClientBudgets,
     pub(crate) seal: Seal,
-    pub(crate) workflows: WorkflowRuns,
+    pub(crate) workflows: WorkflowContext,
     /// Maximum size of a backend's response that has to be buffered, in bytes.
     pub(crate) max_buffered_bytes: usize,
     /// Time for which a call of a session continues while its client is disconnected.

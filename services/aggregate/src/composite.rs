@@ -17,7 +17,7 @@ use vmcp_compose::{
     Elicitation, Outcome, ResumeRequest, RunContext, RunId, RunOwner, RunRequest, ToolInfo, resume,
     run,
 };
-use vmcp_core::{Body, Rejection};
+use vmcp_core::{Body, Rejection, code};
 use vmcp_wire::{Key, find, members};
 
 use self::elicit::SessionElicit;
@@ -25,6 +25,7 @@ use self::input_required::RoundState;
 use self::observe::CallObserver;
 use self::outcome::Answer;
 use self::step_calls::StepCalls;
+use crate::backend::error::BackendError;
 use crate::bridge::Bridge;
 use crate::bridge::call_stream::answering_stream;
 use crate::call::{Call, admit_composite, client_capabilities};
@@ -34,7 +35,7 @@ use crate::response;
 use crate::session::Session;
 use crate::snapshot::BackendCatalog;
 use crate::stream::{Opening, Stream};
-use crate::workflow_runs::{WorkflowRuns, run_owner};
+use crate::workflow_runs::{WorkflowContext, run_owner};
 
 /// Call of a composite tool.
 #[derive(Clone)]
@@ -46,8 +47,8 @@ struct CompositeCall {
 }
 
 /// Beginning or continuation of a run.
-enum Entry {
-    Run(RunRequest),
+enum RunAction {
+    Start(RunRequest),
     Resume(ResumeRequest),
 }
 
@@ -87,14 +88,14 @@ impl CompositeCall {
             return Err(Rejection::invalid_params("params.arguments must be an object"));
         }
         admit_composite(&self.call, &self.catalog, &self.name, self.composite())?;
-        let entry = self.entry(arguments)?;
+        let action = self.action(arguments)?;
         match self.call.session.clone() {
-            Some(session) => self.on_session(&session, entry),
+            Some(session) => self.on_session(&session, action),
             // The decoder has checked that the client accepts a stream.
-            None if self.progress_token().is_some() => Ok(self.on_stream(entry)),
+            None if self.progress_token().is_some() => Ok(self.on_stream(action)),
             None => {
                 let stream = Stream::unnumbered(None);
-                match self.run(entry, &stream).await {
+                match self.run(action, &stream).await {
                     Answer::Message(message) => {
                         Ok(response::response(StatusCode::OK, Body::from(message)))
                     }
@@ -109,32 +110,43 @@ impl CompositeCall {
     }
 
     /// Returns the run that the request begins or continues.
-    fn entry(&self, arguments: Option<&[u8]>) -> Result<Entry, Rejection> {
+    fn action(&self, arguments: Option<&[u8]>) -> Result<RunAction, Rejection> {
         // Sessions carry no state between requests.
         let carried = if self.call.session.is_none() { RoundState::of(&self.call)? } else { None };
         if let Some(RoundState { run, owner, answers }) = carried {
-            return Ok(Entry::Resume(ResumeRequest { id: run, owner, answers: Some(answers) }));
+            return Ok(RunAction::Resume(ResumeRequest { id: run, owner, answers: Some(answers) }));
         }
         let owner = self.owner();
         let arguments = serde_json::from_slice(arguments.unwrap_or(b"{}")).map_err(|error| {
             Rejection::invalid_params(format!("params.arguments cannot be read: {error}"))
         })?;
-        Ok(Entry::Run(RunRequest { id: RunId::random(), owner, arguments, keeps_result: false }))
+        Ok(RunAction::Start(RunRequest {
+            id: RunId::random(),
+            owner,
+            arguments,
+            keeps_result: false,
+        }))
     }
 
     /// Answers on a stream of the session, so that the run continues after a lost connection.
-    fn on_session(self, session: &Arc<Session>, entry: Entry) -> Result<Response<Body>, Rejection> {
+    fn on_session(
+        self,
+        session: &Arc<Session>,
+        action: RunAction,
+    ) -> Result<Response<Body>, Rejection> {
         let guard = session.register_local(self.call.active())?;
         let (stream, response) = answering_stream(&self.call, &guard)?;
         let limit = self.call.context.detached_timeout;
         let running = async move {
             tokio::select! {
-                answer = self.run(entry, &stream) => {
-                    stream.finish(self.message(answer), None);
+                answer = self.run(action, &stream) => {
+                    if !stream.finish(self.message(answer), None) {
+                        self.give_up(&stream, &BackendError::RESPONSE_OVER_BUFFER);
+                    }
                 }
                 // A cancelled request has no response.
                 () = guard.cancelled.notified() => {}
-                _ = stream.abandoned(limit) => {}
+                why = stream.abandoned(limit) => self.give_up(&stream, &why.into()),
             }
             stream.end();
         };
@@ -144,12 +156,12 @@ impl CompositeCall {
     }
 
     /// Answers a client without a session on a stream, for progress notifications. The run ends with the connection.
-    fn on_stream(self, entry: Entry) -> Response<Body> {
+    fn on_stream(self, action: RunAction) -> Response<Body> {
         let stream = Stream::unnumbered(self.call.account().as_ref());
         let response = event_stream(Body::wrap(stream.connect(None, Opening::Plain)));
         let running = async move {
             tokio::select! {
-                answer = self.run(entry, &stream) => {
+                answer = self.run(action, &stream) => {
                     stream.finish(self.message(answer), None);
                 }
                 () = stream.disconnected() => {}
@@ -158,6 +170,14 @@ impl CompositeCall {
         };
         tokio::spawn(running.in_current_span());
         response
+    }
+
+    /// Ends the stream of a client that was away with an error.
+    fn give_up(&self, stream: &Stream, why: &BackendError) {
+        self.call.context.budgets.detached.count_ended();
+        tracing::debug!(tool = %self.name, error = %why, "detached call ended");
+        let rejection = Rejection::new(StatusCode::OK, code::INTERNAL, why.to_string());
+        stream.finish(self.message(Answer::Rejected(rejection)), None);
     }
 
     fn message(&self, answer: Answer) -> Bytes {
@@ -170,9 +190,9 @@ impl CompositeCall {
         }
     }
 
-    async fn run(&self, entry: Entry, stream: &Arc<Stream>) -> Answer {
+    async fn run(&self, action: RunAction, stream: &Arc<Stream>) -> Answer {
         let calls = StepCalls::new(self, stream);
-        let WorkflowRuns { store, clock, jitter, counters: _ } =
+        let WorkflowContext { store, clock, jitter, counters: _ } =
             self.call.context.workflows.clone();
         let (catalog, name) = (Arc::clone(&self.catalog), Arc::clone(&self.name));
         let tools = move |tool: &str| -> Option<ToolInfo> {
@@ -189,9 +209,11 @@ impl CompositeCall {
             jitter,
         };
         let workflow = &self.composite().workflow;
-        let (owner, outcome) = match entry {
-            Entry::Run(request) => (request.owner.clone(), run(workflow, request, &context).await),
-            Entry::Resume(request) => {
+        let (owner, outcome) = match action {
+            RunAction::Start(request) => {
+                (request.owner.clone(), run(workflow, request, &context).await)
+            }
+            RunAction::Resume(request) => {
                 (request.owner.clone(), resume(workflow, request, &context).await)
             }
         };

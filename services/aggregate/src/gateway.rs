@@ -40,7 +40,7 @@ use crate::status;
 use crate::stream::detached::{ClientBudgets, DetachedBudget};
 use crate::stream::dropped;
 use crate::tool_search::ToolSets;
-use crate::workflow_runs::WorkflowRuns;
+use crate::workflow_runs::WorkflowContext;
 
 /// Interval between sweeps of ended sessions and streams.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
@@ -95,7 +95,7 @@ fn dispatcher(
             process: byte_budget,
         },
         seal,
-        workflows: WorkflowRuns {
+        workflows: WorkflowContext {
             store: workflow_store,
             clock,
             jitter: Jitter::system(),

@@ -12,7 +12,7 @@ use crate::status::WorkflowCounts;
 
 /// Parts that the runs of composite tools share.
 #[derive(Clone, Debug)]
-pub(crate) struct WorkflowRuns {
+pub(crate) struct WorkflowContext {
     pub(crate) store: Arc<dyn WorkflowStore>,
     pub(crate) clock: Clock,
     pub(crate) jitter: Jitter,
