@@ -19,7 +19,8 @@ pub struct Question {
     pub message: String,
     /// Schema of the answer.
     pub schema: JsonSchema,
-    /// Point in time at which the step times out.
+    /// Point in time at which the step times out. The time of a question starts when the user can see it: when its step
+    /// starts, or when the run is suspended with it ([`Elicitation::Suspend`]).
     pub expires_at: SystemTime,
 }
 

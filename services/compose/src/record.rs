@@ -155,7 +155,7 @@ pub struct RecordedQuestion {
     pub step: usize,
     /// Message to the user.
     pub message: Arc<str>,
-    /// Point in time at which the step times out.
+    /// Point in time at which the step times out: its timeout after the round was opened, or the end of the run.
     pub expires_at: Timestamp,
 }
 

@@ -26,7 +26,7 @@ pub(super) enum DriveOutcome {
     /// Each step is done. The last changes are not stored yet.
     Done,
     /// Each step that is not done waits for the user, or for one that does. The last changes are not stored yet.
-    Waiting(Vec<Question>),
+    Waiting(BTreeMap<usize, Question>),
 }
 
 type RunningSteps<'a> = FuturesUnordered<BoxFuture<'a, StepEnd>>;
@@ -52,7 +52,6 @@ where
             }
             let starts = self.starts(progress)?;
             if starts.is_empty() && running.is_empty() {
-                let questions: Vec<_> = questions.into_values().collect();
                 let is_done = questions.is_empty();
                 return Ok(if is_done {
                     DriveOutcome::Done

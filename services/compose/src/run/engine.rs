@@ -1,5 +1,6 @@
 //! Run of a workflow in one process.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tokio::time::Instant;
@@ -7,7 +8,7 @@ use tokio::time::Instant;
 use super::RunContext;
 use super::journal::Journal;
 use super::scope::Scope;
-use crate::plan::{Plan, PlannedCall};
+use crate::plan::{Plan, PlannedCall, PlannedStep};
 use crate::{
     Question, RecordedQuestion, RunEvent, RunId, RunObserver, RunOwner, Timestamp, ToolInfo,
 };
@@ -81,18 +82,22 @@ impl<C> Engine<'_, C> {
         self.context.observer.observe(event);
     }
 
-    /// Returns the questions of a round as the store keeps them.
-    pub(super) fn record_questions(&self, questions: &[Question]) -> Vec<RecordedQuestion> {
-        let number = |id: &str| self.plan.steps.iter().position(|step| *step.id == *id);
-        questions
-            .iter()
-            .filter_map(|question| {
-                Some(RecordedQuestion {
-                    step: number(&question.step)?,
-                    message: question.message.as_str().into(),
-                    expires_at: question.expires_at.into(),
-                })
-            })
-            .collect()
+    /// Opens a round: the time of its questions starts when the client sees them. Returns them as the store keeps them.
+    pub(super) fn open_round(
+        &self,
+        questions: &mut BTreeMap<usize, Question>,
+    ) -> Vec<RecordedQuestion> {
+        let now = self.now();
+        let record = |(&step, question): (&usize, &mut Question)| {
+            let expires_at = self.expiry(&self.plan.steps[step], now);
+            question.expires_at = expires_at.into();
+            RecordedQuestion { step, message: question.message.as_str().into(), expires_at }
+        };
+        questions.iter_mut().map(record).collect()
+    }
+
+    /// Returns the end of a question that the user sees from `since` on.
+    pub(super) fn expiry(&self, step: &PlannedStep, since: Timestamp) -> Timestamp {
+        since.plus(step.timeout).min(self.started_at.plus(self.plan.timeout))
     }
 }

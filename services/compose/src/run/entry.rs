@@ -194,12 +194,17 @@ where
     }
 
     /// Stores the questions and gives the run back.
-    async fn suspend(mut self, mut changes: Vec<Change>, questions: Vec<Question>) -> Outcome {
+    async fn suspend(
+        mut self,
+        mut changes: Vec<Change>,
+        mut questions: BTreeMap<usize, Question>,
+    ) -> Outcome {
         self.observe(&RunEvent::WaitingForInput { questions: questions.len() });
-        changes.push(Change::RoundOpened { questions: self.record_questions(&questions) });
+        changes.push(Change::RoundOpened { questions: self.open_round(&mut questions) });
         match self.journal.close(changes).await {
             Ok(()) => {
                 let (run, round) = (self.run.clone(), self.rounds);
+                let questions = questions.into_values().collect();
                 Outcome::InputRequired(InputRequired { run, round, questions })
             }
             Err(error) => Outcome::Failed(self.explain(store_error(error)).await),

@@ -52,7 +52,7 @@ pub(super) fn decide(
                 return Err(input_required(workflow, record, *round, recorded));
             }
             None => {
-                let answers = check_answers(workflow, record, recorded, answers)?;
+                let answers = check_answers(workflow, record, recorded, answers, now)?;
                 return Ok(Continuation::Answer { round: *round, digest, answers });
             }
         }
@@ -107,12 +107,13 @@ fn questions(workflow: &Workflow, record: &RunRecord, round: &RoundRecord) -> Ve
     round.questions.iter().filter_map(question).collect()
 }
 
-/// Checks each answer against its question.
+/// Checks each answer against its question. A question whose time is over has timed out.
 fn check_answers(
     workflow: &Workflow,
     record: &RunRecord,
     round: &RoundRecord,
     answers: &[(Arc<str>, Answer)],
+    now: Timestamp,
 ) -> Result<BTreeMap<usize, Answer>, Outcome> {
     let questions = questions(workflow, record, round);
     let mut checked = BTreeMap::new();
@@ -133,6 +134,8 @@ fn check_answers(
             checked.insert(number, answer.clone());
         }
     }
+    let expired = round.questions.iter().filter(|question| now >= question.expires_at);
+    checked.extend(expired.map(|question| (question.step, Answer::TimedOut)));
     Ok(checked)
 }
 

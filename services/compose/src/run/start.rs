@@ -137,13 +137,12 @@ where
             let message = format!("the message is larger than {MAX_MESSAGE_BYTES} bytes");
             return Err(StepFailure::step(&step.id, message));
         }
-        let end = self.started_at.plus(self.plan.timeout);
         Ok(Question {
             run: self.run.clone(),
             step: step.id.clone(),
             message,
             schema: plan.schema.clone(),
-            expires_at: started_at.plus(step.timeout).min(end).into(),
+            expires_at: self.expiry(step, started_at).into(),
         })
     }
 
@@ -208,27 +207,19 @@ where
         question::apply(step, plan, answer)
     }
 
-    /// Applies the answers to the questions of a round, and the expiry of those without one.
+    /// Applies the answers to the questions of a round.
     pub(super) fn apply_answers(
         &self,
         progress: &mut Progress,
-        mut answers: BTreeMap<usize, Answer>,
+        answers: BTreeMap<usize, Answer>,
         ended: &mut Vec<StepEnd>,
     ) {
-        let now = self.now();
-        let steps: Vec<usize> = progress.unfinished.keys().copied().collect();
-        for number in steps {
+        for (number, answer) in answers {
             let step = &self.plan.steps[number];
             let Action::Elicit(plan) = &step.action else { continue };
-            let started_at = progress.unfinished.get(&number).and_then(|record| record.started_at);
-            let is_over = started_at.is_some_and(|started| now >= started.plus(step.timeout));
-            let answer = match answers.remove(&number) {
-                _ if is_over => Answer::TimedOut,
-                Some(answer) => answer,
-                None => continue,
-            };
-            progress.unfinished.remove(&number);
-            ended.push((number, question::apply(step, plan, answer)));
+            if progress.unfinished.remove(&number).is_some() {
+                ended.push((number, question::apply(step, plan, answer)));
+            }
         }
     }
 }

@@ -211,3 +211,53 @@ async fn resumed_run_without_answers_asks_again() {
     let same = questions(world.resume(&workflow).await);
     assert_eq!((same.round, messages(&same)), (0, vec!["A?", "B?"]));
 }
+
+#[tokio::test(start_paused = true)]
+async fn time_of_question_starts_with_round() {
+    let world = TestEnv::suspending();
+    let workflow = crate::support::workflow(json!([
+        {"id": "ask", "type": "elicitation", "message": "A?", "schema": {"type": "object"}},
+        {"id": "slow", "tool": "w.sleep", "arguments": {"ms": 60_000}},
+    ]));
+    let six_minutes = async {
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        world.clock.advance(Duration::from_mins(6));
+    };
+    let (outcome, ()) = tokio::join!(world.run(&workflow, json!({})), six_minutes);
+    let required = questions(outcome);
+    let left = required.questions[0].expires_at.duration_since(world.clock.now()).unwrap();
+    assert_eq!(left, Duration::from_mins(5));
+    let record = world.store.read(&owner(), &world.id).await.unwrap();
+    assert_eq!(record.rounds[0].questions[0].expires_at, required.questions[0].expires_at.into());
+    world.clock.advance(Duration::from_secs(299));
+    output(world.answer(&workflow, 0, &[("ask", accept(json!({})))]).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn unanswered_question_gets_whole_time_again() {
+    let (world, workflow) = (TestEnv::suspending(), approvals());
+    questions(world.run(&workflow, json!({})).await);
+    world.clock.advance(Duration::from_mins(4));
+    let second = questions(world.answer(&workflow, 0, &[("b", accept(json!({"n": 2})))]).await);
+    let left = second.questions[0].expires_at.duration_since(world.clock.now()).unwrap();
+    assert_eq!(left, Duration::from_mins(5));
+    world.clock.advance(Duration::from_mins(4));
+    questions(world.answer(&workflow, 1, &[("a", accept(json!({"n": 1})))]).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn question_ends_with_its_run() {
+    let (world, definition) = (
+        TestEnv::suspending(),
+        json!({"name": "t", "timeout": "7m", "steps": [
+            {"id": "ask", "type": "elicitation", "message": "A?", "schema": {"type": "object"}},
+            {"id": "slow", "tool": "w.sleep", "arguments": {"ms": 1000}},
+        ]}),
+    );
+    let workflow = crate::support::compile(definition);
+    let three_minutes = async { world.clock.advance(Duration::from_mins(3)) };
+    let (outcome, ()) = tokio::join!(world.run(&workflow, json!({})), three_minutes);
+    let required = questions(outcome);
+    let left = required.questions[0].expires_at.duration_since(world.clock.now()).unwrap();
+    assert_eq!(left, Duration::from_mins(4));
+}
