@@ -354,6 +354,19 @@ impl Called {
         if text.get() == expected { Ok(()) } else { Err("the text of another call".into()) }
     }
 
+    /// Checks that the result is the output of a composite tool, an object whose only text is `expected`, a JSON string.
+    ///
+    /// # Errors
+    /// Returns an error if the result differs.
+    pub fn is_output(&self, expected: &str) -> Result<(), BoxError> {
+        let text: String = serde_json::from_str(answer::text(&self.message, self.id)?.get())?;
+        if text == format!("{{\"text\":{expected}}}") {
+            Ok(())
+        } else {
+            Err("the output of another call".into())
+        }
+    }
+
     /// Checks that the result is a text of `length` bytes without escapes.
     ///
     /// # Errors

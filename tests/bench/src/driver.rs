@@ -4,6 +4,7 @@ mod change;
 mod dimensions;
 mod full;
 mod http;
+mod in_process;
 mod load;
 mod memory;
 mod outside;
@@ -120,8 +121,18 @@ async fn bench(args: Args) -> Result<ExitCode, BoxError> {
     let repetitions = if smoke { 1 } else { repetitions.max(1) };
     let effort = Effort { repetitions, smoke, requests };
     let mut lines = Vec::new();
+    for row in &rows {
+        if let Kind::InProcess(work) = row.kind {
+            let line = (*row, in_process::measure(work, effort).await);
+            eprint!("{}", table::line(&line, effort));
+            lines.push(line);
+        }
+    }
     for (generation, stack) in worlds() {
-        let in_it = |row: &&&Row| row.generation == generation && row.stack == stack;
+        let in_it = |row: &&&Row| {
+            let is_served = !matches!(row.kind, Kind::InProcess(_));
+            is_served && row.generation == generation && row.stack == stack
+        };
         let rows: Vec<_> = rows.iter().filter(in_it).collect();
         if rows.is_empty() {
             continue;
@@ -145,7 +156,7 @@ async fn bench(args: Args) -> Result<ExitCode, BoxError> {
 /// Returns the combinations to measure, each with its own processes.
 fn worlds() -> impl Iterator<Item = (Generation, Stack)> {
     let generations = [Generation::Stateful, Generation::Stateless];
-    let stacks = [Stack::Plain, Stack::Full, Stack::FullWithArguments];
+    let stacks = [Stack::Plain, Stack::Full, Stack::FullWithArguments, Stack::Composite];
     stacks.into_iter().flat_map(move |stack| generations.map(|generation| (generation, stack)))
 }
 
@@ -162,5 +173,6 @@ async fn measure(
         Kind::Sessions(sessions) => memory::sessions(sessions, world, programs, effort).await,
         Kind::Connections(count) => memory::connections(*count, world, programs, effort).await,
         Kind::Start => start::measure(world, programs, effort).await,
+        Kind::InProcess(work) => in_process::measure(*work, effort).await,
     }
 }

@@ -77,6 +77,10 @@ pub enum Mode {
     Call,
     /// `tools/call` with the length of the expected text.
     Blob,
+    /// All tools in order, as one request, each with the text of the response before.
+    Sequence,
+    /// A composite tool that passes a text through a chain of tools.
+    Chain,
     /// `tools/list`, all pages.
     List,
     /// A new session: `initialize` and `notifications/initialized`.

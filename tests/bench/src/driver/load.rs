@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use tokio::process::Command;
 
 use super::Effort;
-use super::dimensions::BACKENDS;
+use super::dimensions::{BACKENDS, CHAIN, CHAIN_LENGTH};
 use super::full::Tokens;
 use super::programs::Programs;
 use super::rows::Load;
@@ -147,19 +147,24 @@ async fn once(
     tokens: Option<Tokens<'_>>,
     gateway: bool,
 ) -> Result<Report, BoxError> {
-    let tools: Vec<String> = match (gateway, load.spread) {
-        (true, true) => (1..=BACKENDS).map(|number| format!("be{number}_echo")).collect(),
-        (true, false) => vec!["be1_echo".to_owned()],
-        (false, _) => vec!["echo".to_owned()],
+    let echoes = |count| (1..=count).map(|number| format!("be{number}_echo")).collect();
+    let tools: Vec<String> = match (gateway, load.mode, load.spread) {
+        (true, Mode::Chain, _) => vec![CHAIN.to_owned()],
+        (false, Mode::Chain, _) => echoes(CHAIN_LENGTH),
+        (true, _, true) => echoes(BACKENDS),
+        (true, _, false) => echoes(1),
+        (false, ..) => vec!["echo".to_owned()],
     };
-    let front = match (gateway, load.mode) {
-        (true, _) => &world.gateway,
-        (false, Mode::List) => &world.list_proxy,
-        (false, _) => &world.proxy,
+    // A chain is compared with direct calls through the gateway.
+    let (front, mode) = match (gateway, load.mode) {
+        (false, Mode::Chain) => (&world.gateway, Mode::Sequence),
+        (true, mode) => (&world.gateway, mode),
+        (false, Mode::List) => (&world.list_proxy, Mode::List),
+        (false, mode) => (&world.proxy, mode),
     };
     let order = LoadOptions {
         generation: world.generation,
-        mode: load.mode,
+        mode,
         tools: &tools,
         expect_tools: world.visible,
         bytes: load.bytes,
@@ -187,6 +192,10 @@ async fn once(
 fn arrived(reached: &[u64], report: &Report) -> Result<(), BoxError> {
     let mut expected = vec![0; reached.len()];
     for (tool, sent) in &report.sent {
+        if tool == CHAIN {
+            expected.iter_mut().take(CHAIN_LENGTH).for_each(|expected| *expected += sent);
+            continue;
+        }
         let number = tool.strip_prefix("be").and_then(|rest| rest.split_once('_'));
         let index = number.map_or(Ok(1), |(number, _)| number.parse::<usize>())? - 1;
         *expected.get_mut(index).ok_or("a tool of an unknown backend")? += sent;
@@ -225,5 +234,7 @@ mod tests {
         assert!(arrived(&[2, 3, 0], &sent(&[("be1_echo", 3), ("be2_echo", 2)])).is_err());
         assert!(arrived(&[7, 0, 0], &sent(&[("echo", 7)])).is_ok());
         assert!(arrived(&[0], &sent(&[("be2_echo", 1)])).is_err());
+        assert!(arrived(&[2, 2, 2, 0], &sent(&[("chain", 2)])).is_ok());
+        assert!(arrived(&[2, 2, 3, 0], &sent(&[("chain", 2)])).is_err());
     }
 }

@@ -24,6 +24,8 @@ pub(super) enum Stack {
     Full,
     /// All, with one policy that inspects arguments.
     FullWithArguments,
+    /// As plain, with a composite tool.
+    Composite,
 }
 
 #[derive(Debug)]
@@ -40,6 +42,30 @@ pub(super) enum Kind {
     Connections(usize),
     /// Time from process start to the first response.
     Start,
+    /// Work in the process of the benchmark, without a gateway.
+    InProcess(Work),
+}
+
+/// Work of [`Kind::InProcess`].
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Work {
+    /// Run of a chain of steps, compared with a loop over the same service.
+    Chain(StepService),
+    /// Parallel steps, compared with one of them.
+    Diamond,
+    /// Search among this many tools, compared with the bare `bm25` crate.
+    Search(usize),
+}
+
+/// Service that the steps of [`Work::Chain`] call.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum StepService {
+    /// Returns a constant at once: shows the cost of the engine alone.
+    Constant,
+    /// Parses its result, as a client of a backend does.
+    Parsed,
+    /// Returns after 5 ms.
+    Slow,
 }
 
 /// Parameters of [`Kind::Load`].
@@ -70,6 +96,8 @@ pub(super) enum Limit {
     Cpu(f64),
     /// Minimum ratio of requests per second.
     Rate(f64),
+    /// Maximum ratio of median latencies.
+    Median(f64),
     /// Maximum value in the unit of the row.
     Value(f64),
     /// Maximum ratio of values in the unit of the row.
@@ -77,7 +105,7 @@ pub(super) enum Limit {
 }
 
 use Generation::{Stateful, Stateless};
-use Limit::{Cpu, Rate, Times, Value};
+use Limit::{Cpu, Median, Rate, Times, Value};
 
 const CALL: Load = Load {
     mode: Mode::Call,
@@ -91,6 +119,7 @@ const LARGE: Load = Load { bytes: 64 << 10, connections: 16, requests: 2_000, ..
 const LIST: Load = Load { mode: Mode::List, bytes: 0, connections: 8, requests: 600, ..CALL };
 const INIT: Load = Load { mode: Mode::Init, bytes: 0, connections: 16, requests: 1_500, ..CALL };
 const SPREAD: Load = Load { spread: true, ..CALL };
+const CHAIN: Load = Load { mode: Mode::Chain, connections: 16, requests: 6_000, ..CALL };
 const NEW_RS256: Load = Load { requests: 10_000, new_tokens: Some(Algorithm::Rs256), ..CALL };
 const NEW_ES256: Load = Load { requests: 10_000, new_tokens: Some(Algorithm::Es256), ..CALL };
 
@@ -112,6 +141,21 @@ const fn full(
     limits: &'static [Limit],
 ) -> Row {
     Row { name, what, generation, stack: Stack::Full, kind: Kind::Load(load), limits }
+}
+
+const fn chain(name: &'static str, generation: Generation) -> Row {
+    let what = "composite chain of 3 calls / the 3 calls";
+    let row = row(name, what, generation, Kind::Load(CHAIN), &[Cpu(1.25), Median(1.25)]);
+    Row { stack: Stack::Composite, ..row }
+}
+
+const fn in_process(
+    name: &'static str,
+    what: &'static str,
+    work: Work,
+    limits: &'static [Limit],
+) -> Row {
+    row(name, what, Stateful, Kind::InProcess(work), limits)
 }
 
 const fn sessions(backends: usize, sessions: u64, streams: bool) -> Kind {
@@ -149,4 +193,11 @@ pub(super) const ROWS: &[Row] = &[
     full("full-list-stateless", "the full stack: list of 995 of 1000, warm", Stateless, LIST, &[Cpu(1.1)]),
     Row { stack: Stack::FullWithArguments, ..full("full-arguments-stateful", "call, a policy looks at arguments", Stateful, CALL, &[]) },
     Row { stack: Stack::FullWithArguments, ..full("full-arguments-stateless", "call, a policy looks at arguments", Stateless, CALL, &[]) },
+    chain("chain-stateful", Stateful),
+    chain("chain-stateless", Stateless),
+    in_process("engine-chain", "us CPU a step, chain of 100 / a loop", Work::Chain(StepService::Constant), &[Times(5.0), Value(10.0)]),
+    in_process("engine-chain-parsed", "the same, results of 1 KB are parsed", Work::Chain(StepService::Parsed), &[Times(5.0), Value(10.0)]),
+    in_process("engine-diamond", "ms p50, 8 parallel steps of 5 ms / one", Work::Diamond, &[Times(1.3)]),
+    in_process("search-1000", "us CPU a search of 1,000 tools / bare bm25", Work::Search(1_000), &[Times(3.0), Value(300.0)]),
+    in_process("search-10000", "us CPU a search of 10,000 tools / bare bm25", Work::Search(10_000), &[Times(3.0)]),
 ];

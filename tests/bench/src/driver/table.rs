@@ -42,6 +42,7 @@ impl Limit {
         Some(match self {
             Self::Cpu(most) => (format!("CPU <= {most:.2}x"), measured.cpu?.ratio() <= most),
             Self::Rate(least) => (format!("req/s >= {least:.2}x"), measured.rate?.ratio() >= least),
+            Self::Median(most) => (format!("p50 <= {most:.2}x"), measured.p50?.ratio() <= most),
             Self::Value(most) => (format!("<= {most}"), measured.value?.gateway <= most),
             Self::Times(most) => (format!("<= {most:.2}x"), measured.value?.ratio() <= most),
         })
@@ -57,7 +58,7 @@ pub(super) fn render(
     let processors = available_parallelism().map_or(1, usize::from);
     let mut out = format!(
         "{} against a bare hyper proxy with a pool; {processors} processors, medians of {} \
-         interleaved repetitions; each cell: gateway / proxy = ratio\n\n",
+         interleaved repetitions; each cell: gateway / proxy = ratio, or as the row says\n\n",
         programs.vmcp.display(),
         effort.repetitions,
     );

@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::future::try_join_all;
 use http::{HeaderValue, Method, StatusCode};
+use serde_json::json;
 use tokio::process::Command;
 use tokio::time::{Instant, sleep};
 
-use super::dimensions::{BACKENDS, TOOLS};
+use super::dimensions::{BACKENDS, CHAIN, CHAIN_LENGTH, TOOLS};
 use super::full::Full;
 use super::http::{fetch, free_port};
 use super::process::{POLL_INTERVAL, Process, WAIT_TIMEOUT};
@@ -63,12 +64,13 @@ impl TestBed {
         stack: Stack,
     ) -> Result<Self, BoxError> {
         let full = match stack {
-            Stack::Plain => None,
+            Stack::Plain | Stack::Composite => None,
             Stack::Full => Some(Full::start(programs, false).await?),
             Stack::FullWithArguments => Some(Full::start(programs, true).await?),
         };
         // The policies hide the blob tools.
-        let visible = TOOLS * BACKENDS - if full.is_some() { BACKENDS } else { 0 };
+        let hidden = if full.is_some() { BACKENDS } else { 0 };
+        let visible = TOOLS * BACKENDS - hidden + usize::from(stack == Stack::Composite);
         let backend = |number: usize, tools| {
             let name = format!("{}{number}", generation.word());
             async move { Backend::start(programs, generation, &name, tools).await }
@@ -77,7 +79,10 @@ impl TestBed {
         let large = backend(0, visible).await?;
         let proxy = ServerProcess::proxy(programs, &backends[0]).await?;
         let list_proxy = ServerProcess::proxy(programs, &large).await?;
-        let sections = full.as_ref().map_or_else(|| ANONYMOUS.to_owned(), Full::sections);
+        let mut sections = full.as_ref().map_or_else(|| ANONYMOUS.to_owned(), Full::sections);
+        if stack == Stack::Composite {
+            sections += &chain_section();
+        }
         let gateway = ServerProcess::gateway(programs, &backends, &sections).await?;
         let bearer = full.as_ref().map(Full::bearer).transpose()?;
         gateway.until_listed(generation, bearer, visible).await?;
@@ -230,6 +235,29 @@ impl ServerProcess {
             None => Ok(()),
         }
     }
+}
+
+/// Returns the section of a composite tool that passes a text through the `echo` of one backend after the other.
+fn chain_section() -> String {
+    let step = |number: usize| {
+        let (text, before) = if number == 1 {
+            ("{{.params.text}}".to_owned(), Vec::new())
+        } else {
+            let before = format!("s{}", number - 1);
+            (format!("{{{{.steps.{before}.output.text}}}}"), vec![before])
+        };
+        json!({"id": format!("s{number}"), "tool": format!("be{number}.echo"), "dependsOn": before,
+            "arguments": {"text": text}})
+    };
+    let tool = json!({
+        "name": CHAIN,
+        "parameters": {
+            "type": "object", "required": ["text"], "properties": {"text": {"type": "string"}},
+        },
+        "steps": (1..=CHAIN_LENGTH).map(step).collect::<Vec<_>>(),
+    });
+    // JSON is valid YAML.
+    format!("compositeTools: [{tool}]\n")
 }
 
 /// Returns a configuration with these sections and backends `be1`, `be2` and so on, and default settings.

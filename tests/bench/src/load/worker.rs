@@ -154,6 +154,18 @@ impl Worker {
                 let arguments = format!("{{\"bytes\":{}}}", plan.bytes);
                 self.client.call(tool, &arguments).await?.is_long(plan.bytes)
             }
+            Mode::Sequence => {
+                for tool in &plan.tool {
+                    self.echo(Some(tool), serial, phase).await?;
+                }
+                Ok(())
+            }
+            Mode::Chain => {
+                let tool = plan.tool.get(turn).ok_or("no tool")?;
+                self.count(tool);
+                let text = self.text(serial, phase);
+                self.client.call(tool, &format!("{{\"text\":{text}}}")).await?.is_output(&text)
+            }
             Mode::List => self.list(plan.expect_tools).await,
             Mode::Init => {
                 let opened = self.client.open().await;
@@ -172,11 +184,17 @@ impl Worker {
     ) -> Result<(), BoxError> {
         let tool = tool.ok_or("no tool")?;
         self.count(tool);
+        let text = self.text(serial, phase);
+        self.client.call(tool, &format!("{{\"text\":{text}}}")).await?.is(&text)
+    }
+
+    /// Returns the text of a request as JSON.
+    fn text(&self, serial: u64, phase: &str) -> String {
         let mut text = format!("\"{phase}{serial}-{}-", self.number);
         let fill = (self.shared.plan.bytes + 1).saturating_sub(text.len());
         text.push_str(&self.shared.filler[..fill]);
         text.push('"');
-        self.client.call(tool, &format!("{{\"text\":{text}}}")).await?.is(&text)
+        text
     }
 
     async fn list(&mut self, expected: usize) -> Result<(), BoxError> {
