@@ -1,5 +1,7 @@
 //! Record of a run.
 
+mod round;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -7,6 +9,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+pub use self::round::{RecordedQuestion, RoundRecord};
 use crate::{Change, DefinitionHash, RunError, RunId, RunOwner, limits};
 
 /// Record of a run in a [`WorkflowStore`](crate::WorkflowStore). Steps are numbered in the order of the definition.
@@ -136,27 +139,6 @@ pub enum IterationResult {
     Completed(Arc<Value>),
     /// The call failed.
     Failed(Arc<str>),
-}
-
-/// Round of questions.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct RoundRecord {
-    /// Open questions: number of the step, message, expiry.
-    pub questions: Vec<RecordedQuestion>,
-    /// Digest of the answers that consumed the round.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub consumed_by: Option<[u8; 32]>,
-}
-
-/// Question of a round.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RecordedQuestion {
-    /// Number of the step.
-    pub step: usize,
-    /// Message to the user.
-    pub message: Arc<str>,
-    /// Point in time at which the step times out: its timeout after the round was opened, or the end of the run.
-    pub expires_at: Timestamp,
 }
 
 /// Result of a run that ended.
