@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::record::ENTRY_SIZE;
 use crate::{
-    IterationResult, RecordedQuestion, RunError, RunErrorKind, RunResult, RunStatus, StepResult,
-    Timestamp,
+    IterationResult, KeptAnswer, RecordedQuestion, RunError, RunErrorKind, RunResult, RunStatus,
+    StepResult, Timestamp,
 };
 
 /// Change of a [`RunRecord`](crate::RunRecord). The changes of one write are applied together or not at all.
@@ -61,6 +61,14 @@ pub enum Change {
         /// The questions.
         questions: Vec<RecordedQuestion>,
     },
+    /// Answers to questions of the last round are kept until the run continues. The store refuses the write if the round is
+    /// not open.
+    AnswersKept {
+        /// Number of the round.
+        round: usize,
+        /// The answers.
+        answers: Vec<KeptAnswer>,
+    },
     /// Answers consume the last round. The store refuses the write if the round is not open.
     RoundConsumed {
         /// Number of the round.
@@ -97,6 +105,9 @@ impl Change {
                 Self::StepFinished { result, .. } => result.size(),
                 Self::RoundOpened { questions } => {
                     questions.iter().map(|question| question.message.len() + ENTRY_SIZE).sum()
+                }
+                Self::AnswersKept { answers, .. } => {
+                    answers.iter().map(|kept| kept.answer.size()).sum()
                 }
                 Self::RunFinished { result, .. } => result.size(),
                 Self::AttemptFailed { .. }

@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use futures_util::future::BoxFuture;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{JsonSchema, RunId};
+use crate::plan::digest;
+use crate::{JsonSchema, RunId, limits};
 
 /// Question of an elicitation step to the user (MCP `elicitation/create`).
 #[derive(Clone, Debug)]
@@ -25,7 +27,8 @@ pub struct Question {
 }
 
 /// Answer of the user.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Answer {
     /// The user submitted content.
     Accept(Value),
@@ -61,6 +64,29 @@ pub enum ElicitError {
     /// The client responded with an error.
     #[error("the client failed to ask the user: {0}")]
     Failed(String),
+}
+
+impl Answer {
+    /// Returns the answer as a value that digests contain.
+    pub(crate) fn to_value(&self) -> Value {
+        match self {
+            Self::Accept(content) => Value::Array(vec!["accept".into(), content.clone()]),
+            Self::Decline => "decline".into(),
+            Self::Cancel => "cancel".into(),
+            Self::TimedOut => "timeout".into(),
+        }
+    }
+
+    pub(crate) fn digest(&self) -> [u8; 32] {
+        digest(&self.to_value())
+    }
+
+    pub(crate) fn size(&self) -> usize {
+        match self {
+            Self::Accept(content) => limits::size(content),
+            Self::Decline | Self::Cancel | Self::TimedOut => 0,
+        }
+    }
 }
 
 /// Channel to the user, for runs that wait for answers in place.

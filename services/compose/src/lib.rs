@@ -26,12 +26,12 @@ pub use self::{
     id::{DefinitionHash, RunId, RunOwner},
     observe::{RunEvent, RunObserver},
     record::{
-        IterationRecord, IterationResult, RecordedQuestion, RoundRecord, RunRecord, RunResult,
-        RunStatus, RunSummary, StepRecord, StepResult, StepStatus, Timestamp,
+        IterationRecord, IterationResult, KeptAnswer, RecordedQuestion, RoundRecord, RunRecord,
+        RunResult, RunStatus, RunSummary, StepRecord, StepResult, StepStatus, Timestamp,
     },
     run::{
         InputRequired, Jitter, Outcome, ResumeRequest, RoundAnswers, RunContext, RunOutput,
-        RunRequest, resume, run,
+        RunRequest, keep_answers, resume, run,
     },
     schema::JsonSchema,
     store::{

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub use self::round::{RecordedQuestion, RoundRecord};
+pub use self::round::{KeptAnswer, RecordedQuestion, RoundRecord};
 use crate::{Change, DefinitionHash, RunError, RunId, RunOwner, limits};
 
 /// Record of a run in a [`WorkflowStore`](crate::WorkflowStore). Steps are numbered in the order of the definition.
@@ -27,6 +27,9 @@ pub struct RunRecord {
     pub arguments: Arc<Value>,
     /// Start of the run.
     pub started_at: Timestamp,
+    /// Last write to the record.
+    #[serde(default)]
+    pub updated_at: Timestamp,
     /// `true` if the result is kept after the end of the run, for a client that asks for it later.
     pub keeps_result: bool,
     /// Status.
@@ -184,6 +187,7 @@ impl RunRecord {
             definition,
             arguments: Arc::new(Value::Object(arguments)),
             started_at,
+            updated_at: started_at,
             keeps_result: false,
             status: RunStatus::Running,
             steps: BTreeMap::new(),
@@ -248,12 +252,17 @@ impl RunRecord {
             Change::RemainingSkipped => self.skips_remaining = true,
             Change::RoundOpened { questions } => {
                 self.status = RunStatus::InputRequired;
-                self.rounds.push(RoundRecord { questions, consumed_by: None });
+                self.rounds.push(RoundRecord::new(questions));
+            }
+            Change::AnswersKept { round, answers } => {
+                if let Some(round) = self.rounds.get_mut(round) {
+                    round.keep(answers);
+                }
             }
             Change::RoundConsumed { round, digest } => {
                 self.status = RunStatus::Running;
                 if let Some(round) = self.rounds.get_mut(round) {
-                    round.consumed_by = Some(digest);
+                    round.consume(digest);
                 }
             }
             Change::RunFinished { status, result } => {
@@ -262,6 +271,9 @@ impl RunRecord {
                 // Nothing reads them any more.
                 self.steps = BTreeMap::new();
                 self.arguments = Arc::new(Value::Null);
+                for round in &mut self.rounds {
+                    round.answers = BTreeMap::new();
+                }
             }
         }
     }
@@ -282,11 +294,10 @@ impl RunRecord {
     /// Returns an estimate of the memory that the record holds, in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
-        let rounds = self.rounds.iter().flat_map(|round| &round.questions);
         BASE_SIZE
             + limits::size(&self.arguments)
             + self.steps.values().map(StepRecord::size).sum::<usize>()
-            + rounds.map(|question| question.message.len() + ENTRY_SIZE).sum::<usize>()
+            + self.rounds.iter().map(RoundRecord::size).sum::<usize>()
             + self.result.as_ref().map_or(0, RunResult::size)
     }
 }

@@ -8,6 +8,7 @@ mod entry;
 mod failure;
 mod for_each;
 mod journal;
+mod kept_answers;
 mod output;
 mod progress;
 mod question;
@@ -23,6 +24,7 @@ use serde_json::{Map, Value};
 use vmcp_core::Clock;
 
 pub use self::entry::{resume, run};
+pub use self::kept_answers::keep_answers;
 use crate::{
     Answer, Elicitation, Question, RunError, RunId, RunObserver, RunOwner, ToolLookup,
     WorkflowStore,

@@ -130,6 +130,9 @@ pub trait WorkflowStore: Debug + Send + Sync + 'static {
     fn wait<'a>(&'a self, owner: &'a RunOwner, run: &'a RunId, version: u64)
     -> StoreFuture<'a, ()>;
 
+    /// Returns the time that a run without a lease is kept after its last write.
+    fn lifetime(&self) -> Duration;
+
     /// Returns the time after which a lease is over unless it is renewed.
     fn lease_duration(&self) -> Duration;
 

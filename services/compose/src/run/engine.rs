@@ -91,7 +91,8 @@ impl<C> Engine<'_, C> {
         let record = |(&step, question): (&usize, &mut Question)| {
             let expires_at = self.expiry(&self.plan.steps[step], now);
             question.expires_at = expires_at.into();
-            RecordedQuestion { step, message: question.message.as_str().into(), expires_at }
+            let message = question.message.as_str().into();
+            RecordedQuestion { step, message, expires_at, answered_by: None }
         };
         questions.iter_mut().map(record).collect()
     }

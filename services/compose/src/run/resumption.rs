@@ -64,6 +64,11 @@ pub(super) fn decide(
         return Ok(Continuation::End);
     }
     match record.open_round().and_then(|round| Some((round, record.rounds.get(round)?))) {
+        Some((round, open)) if open.is_ready(now) => {
+            let mut answers = open.answers.clone();
+            answers.extend(timed_out(open, now));
+            Ok(Continuation::Answer { round, digest: digest_kept(workflow, open), answers })
+        }
         Some((round, open)) => Err(input_required(workflow, record, round, open)),
         None => Ok(Continuation::Continue),
     }
@@ -104,7 +109,17 @@ fn questions(workflow: &Workflow, record: &RunRecord, round: &RoundRecord) -> Ve
             expires_at: recorded.expires_at.into(),
         })
     };
-    round.questions.iter().filter_map(question).collect()
+    round.unanswered().filter_map(question).collect()
+}
+
+impl Workflow {
+    /// Returns the questions of a suspended run that are not answered yet. None if the run is of another definition.
+    #[must_use]
+    pub fn open_questions(&self, record: &RunRecord) -> Vec<Question> {
+        let open = record.open_round().and_then(|round| record.rounds.get(round));
+        let open = open.filter(|_| record.definition == self.definition());
+        open.map_or_else(Vec::new, |round| questions(self, record, round))
+    }
 }
 
 /// Checks each answer against its question. A question whose time is over has timed out.
@@ -134,19 +149,26 @@ fn check_answers(
             checked.insert(number, answer.clone());
         }
     }
-    let expired = round.questions.iter().filter(|question| now >= question.expires_at);
-    checked.extend(expired.map(|question| (question.step, Answer::TimedOut)));
+    checked.extend(timed_out(round, now));
     Ok(checked)
+}
+
+/// Returns the end of the questions that expired without an answer.
+fn timed_out(round: &RoundRecord, now: Timestamp) -> impl Iterator<Item = (usize, Answer)> {
+    let expired = round.unanswered().filter(move |question| now >= question.expires_at);
+    expired.map(|question| (question.step, Answer::TimedOut))
 }
 
 /// Returns the digest of answers: the same for each order of steps and members.
 fn digest_answers(answers: &[(Arc<str>, Answer)]) -> [u8; 32] {
-    let answer = |answer: &Answer| match answer {
-        Answer::Accept(content) => Value::Array(vec!["accept".into(), content.clone()]),
-        Answer::Decline => "decline".into(),
-        Answer::Cancel => "cancel".into(),
-        Answer::TimedOut => "timeout".into(),
-    };
-    let all = answers.iter().map(|(step, value)| (step.to_string(), answer(value)));
+    let all = answers.iter().map(|(step, answer)| (step.to_string(), answer.to_value()));
     digest(&Value::Object(all.collect::<Map<_, _>>()))
+}
+
+/// Returns the digest of the answers that a round holds.
+fn digest_kept(workflow: &Workflow, round: &RoundRecord) -> [u8; 32] {
+    let steps = &workflow.0.steps;
+    let id = |step: usize| steps.get(step).map(|planned| planned.id.clone());
+    let kept = round.answers.iter().filter_map(|(step, answer)| Some((id(*step)?, answer.clone())));
+    digest_answers(&kept.collect::<Vec<_>>())
 }

@@ -28,7 +28,7 @@ pub struct FileWorkflowStore {
 /// Operation of the store, one line of the log.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Operation {
-    Create(RunRecord, Vec<Change>),
+    Create(Box<RunRecord>, Vec<Change>),
     Acquire(RunOwner, RunId),
     Renew(RunId, u64),
     Commit(RunId, u64, Vec<Change>),
@@ -86,7 +86,7 @@ impl Operation {
     fn take(self, table: &mut Table, now: Timestamp) -> Result<OperationResult, StoreError> {
         match self {
             Self::Create(run, changes) => {
-                table.create(run, changes, now).map(OperationResult::Lease)
+                table.create(*run, changes, now).map(OperationResult::Lease)
             }
             Self::Acquire(owner, run) => table
                 .acquire(&owner, &run, now)
@@ -116,7 +116,7 @@ impl OperationResult {
 
 impl WorkflowStore for FileWorkflowStore {
     fn create(&self, run: RunRecord, changes: Vec<Change>) -> StoreFuture<'_, Lease> {
-        self.step(Operation::Create(run, changes), |taken| match taken {
+        self.step(Operation::Create(Box::new(run), changes), |taken| match taken {
             OperationResult::Lease(lease) => Some(lease),
             _ => None,
         })
@@ -171,6 +171,10 @@ impl WorkflowStore for FileWorkflowStore {
         version: u64,
     ) -> StoreFuture<'a, ()> {
         self.memory.wait(owner, run, version)
+    }
+
+    fn lifetime(&self) -> Duration {
+        self.memory.lifetime()
     }
 
     fn lease_duration(&self) -> Duration {

@@ -133,6 +133,10 @@ impl WorkflowStore for MemoryWorkflowStore {
         async move { tokio::time::timeout(MAX_WAIT, wait).await.unwrap_or(Ok(())) }.boxed()
     }
 
+    fn lifetime(&self) -> Duration {
+        self.with_table(|table, _| table.limits().lifetime)
+    }
+
     fn lease_duration(&self) -> Duration {
         self.with_table(|table, _| table.limits().lease)
     }

@@ -124,6 +124,7 @@ impl Table {
             return Err(StoreError::Leased);
         }
         record.apply(changes);
+        record.updated_at = now;
         let bytes = record.size();
         self.make_room(&record.owner, 1, bytes)?;
         let (run, owner) = (record.id.clone(), record.owner.clone());
@@ -173,11 +174,14 @@ impl Table {
         let entry = self.leased(lease)?;
         let mut open = entry.record.open_round();
         for change in &changes {
-            if let Change::RoundConsumed { round, .. } = change {
-                if open != Some(*round) {
+            match change {
+                Change::AnswersKept { round, .. } | Change::RoundConsumed { round, .. }
+                    if open != Some(*round) =>
+                {
                     return Err(StoreError::RoundConsumed);
                 }
-                open = None;
+                Change::RoundConsumed { .. } => open = None,
+                _ => {}
             }
         }
         let keeps = entry.record.keeps_result || !entry.record.rounds.is_empty();
@@ -193,6 +197,7 @@ impl Table {
         }
         let Some(entry) = self.runs.get_mut(&lease.run) else { return Err(StoreError::NotFound) };
         entry.record.apply(changes);
+        entry.record.updated_at = now;
         entry.last_write = now;
         entry.leased_until = (!gives_back).then(|| now.plus(lease_duration));
         // A finished record shrinks; measuring it again is worth its cost only then.

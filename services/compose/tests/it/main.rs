@@ -12,6 +12,7 @@ mod conditions;
 mod findings;
 mod flow;
 mod for_each;
+mod kept_answers;
 mod mistakes;
 mod output;
 mod parameters;

@@ -30,6 +30,7 @@ fn describe(change: &Change) -> String {
         Change::StepFinished { step, .. } => format!("end {step}"),
         Change::RemainingSkipped => "skip".to_owned(),
         Change::RoundOpened { .. } => "ask".to_owned(),
+        Change::AnswersKept { round, .. } => format!("keep {round}"),
         Change::RoundConsumed { round, .. } => format!("answer {round}"),
         Change::RunFinished { status, .. } => format!("{status:?}"),
     }
@@ -88,6 +89,10 @@ impl WorkflowStore for RecordingStore {
         version: u64,
     ) -> StoreFuture<'a, ()> {
         self.store.wait(owner, run, version)
+    }
+
+    fn lifetime(&self) -> Duration {
+        self.store.lifetime()
     }
 
     fn lease_duration(&self) -> Duration {

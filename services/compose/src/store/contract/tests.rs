@@ -50,7 +50,8 @@ tests! { $
     rounds:
         open_round_gives_lease_back
         round_is_consumed_once
-        write_with_consumed_round_changes_nothing;
+        write_with_consumed_round_changes_nothing
+        kept_answers_need_open_round;
     owners:
         run_is_absent_for_others
         owner_lists_newest_first

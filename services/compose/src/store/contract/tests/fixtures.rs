@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::{
-    Change, DefinitionHash, RecordedQuestion, RunId, RunOwner, RunRecord, RunResult, RunStatus,
-    StepResult, StepStatus, Timestamp,
+    Answer, Change, DefinitionHash, KeptAnswer, RecordedQuestion, RunId, RunOwner, RunRecord,
+    RunResult, RunStatus, StepResult, StepStatus, Timestamp,
 };
 
 pub(super) fn alice() -> RunOwner {
@@ -44,7 +44,13 @@ pub(super) fn finished(step: usize, output: Value) -> Change {
 
 pub(super) fn round_opened(step: usize) -> Change {
     let (message, expires_at) = ("Sure?".into(), Timestamp(9));
-    Change::RoundOpened { questions: vec![RecordedQuestion { step, message, expires_at }] }
+    let question = RecordedQuestion { step, message, expires_at, answered_by: None };
+    Change::RoundOpened { questions: vec![question] }
+}
+
+pub(super) fn answers_kept(round: usize, step: usize) -> Change {
+    let answer = Answer::Accept(json!({"sure": true}));
+    Change::AnswersKept { round, answers: vec![KeptAnswer { step, answer, digest: [2; 32] }] }
 }
 
 pub(super) fn round_consumed(round: usize) -> Change {

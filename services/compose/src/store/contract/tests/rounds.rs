@@ -1,8 +1,12 @@
 //! Rounds of questions.
 
+use std::time::Duration;
+
 use serde_json::json;
 
-use super::fixtures::{alice, finished, id, kept, round_consumed, round_opened, started};
+use super::fixtures::{
+    alice, answers_kept, finished, id, kept, round_consumed, round_opened, started,
+};
 use crate::store::contract::TestStore;
 use crate::{RunStatus, StoreError, StoreLimits};
 
@@ -43,4 +47,29 @@ pub async fn write_with_consumed_round_changes_nothing(fresh: fn(StoreLimits) ->
     assert_eq!(before.steps.len(), 2);
     assert_eq!(store.commit(&lease, changes()).await, Err(StoreError::RoundConsumed));
     assert_eq!(replica.read(&alice(), &id("a")).await.unwrap(), before);
+}
+
+pub async fn kept_answers_need_open_round(fresh: fn(StoreLimits) -> TestStore) {
+    let TestStore { store, replica, clock } = fresh(StoreLimits::default());
+    let lease = store.create(kept("a"), vec![started(0)]).await.unwrap();
+    store.commit(&lease, vec![round_opened(0)]).await.unwrap();
+    let (lease, _) = store.acquire(&alice(), &id("a")).await.unwrap();
+    assert_eq!(
+        store.commit(&lease, vec![answers_kept(1, 0)]).await,
+        Err(StoreError::RoundConsumed)
+    );
+    clock.advance(Duration::from_secs(2));
+    store.commit(&lease, vec![answers_kept(0, 0)]).await.unwrap();
+    let record = replica.read(&alice(), &id("a")).await.unwrap();
+    assert_eq!((record.status, record.open_round()), (RunStatus::InputRequired, Some(0)));
+    assert_eq!(record.updated_at, clock.now().into());
+    let round = &record.rounds[0];
+    assert_eq!((round.answers.len(), round.questions[0].answered_by), (1, Some([2; 32])));
+    store.commit(&lease, vec![round_consumed(0)]).await.unwrap();
+    let round = &replica.read(&alice(), &id("a")).await.unwrap().rounds[0];
+    assert_eq!((round.answers.len(), round.questions[0].answered_by), (0, Some([2; 32])));
+    assert_eq!(
+        store.commit(&lease, vec![answers_kept(0, 0)]).await,
+        Err(StoreError::RoundConsumed)
+    );
 }
