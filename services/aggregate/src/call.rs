@@ -182,7 +182,10 @@ impl Call {
 
     /// Returns the entry of the request in its session.
     pub(crate) fn active(&self) -> &Arc<ActiveCall> {
-        self.active.get_or_init(|| ActiveCall::new(self.id()))
+        self.active.get_or_init(|| match self.origin {
+            Origin::Client | Origin::CallTool => ActiveCall::of_client(self.id()),
+            Origin::Step => ActiveCall::of_step(self.id()),
+        })
     }
 
     /// Returns the departure of the client, if it disconnected before the response.

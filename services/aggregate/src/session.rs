@@ -33,7 +33,7 @@ use crate::stream::MessageClass;
 use crate::stream::detached::{ClientAccount, ClientBudgets};
 use vmcp_core::lock;
 
-/// Maximum number of concurrent requests of one session.
+/// Maximum number of concurrent requests of one session, without the steps of its composite tools.
 const MAX_CALLS: usize = 256;
 
 /// Session of a stateful client.
@@ -151,7 +151,7 @@ impl Session {
         if self.has_ended() {
             return Err(Rejection::session_not_found());
         }
-        if calls.len() >= MAX_CALLS {
+        if !active.is_step && is_full(&calls) {
             let message = "too many requests of this session are in flight";
             return Err(Rejection::overloaded(message, 1));
         }
@@ -231,7 +231,9 @@ impl Session {
                 .and_then(SessionStreams::listening)
                 .is_some_and(|stream| stream.connected())
         };
-        lock(&self.calls).iter().any(|call| call.is_attached()) || listens()
+        // The client of a step is that of its composite tool, which is in the table too.
+        let is_attached = |call: &Arc<ActiveCall>| !call.is_step && call.is_attached();
+        lock(&self.calls).iter().any(is_attached) || listens()
     }
 
     /// Ends the notification stream; calls continue.
@@ -290,6 +292,11 @@ impl Session {
             call.cancelled.notify_one();
         }
     }
+}
+
+/// Returns `true` if the client has as many requests in flight as it may. Steps are not requests of the client.
+fn is_full(calls: &[Arc<ActiveCall>]) -> bool {
+    calls.len() >= MAX_CALLS && calls.iter().filter(|call| !call.is_step).count() >= MAX_CALLS
 }
 
 /// Returns the distinct notification methods for these changes.

@@ -8,7 +8,7 @@ use vmcp_core::{Body, BoxError, LATEST_STATEFUL, Rejection, cause_ref};
 
 use crate::backend::error::BackendError;
 use crate::backend::event_reader::EventReader;
-use crate::call::{Call, CallTarget};
+use crate::call::{Call, CallTarget, Origin};
 use crate::event_stream::event_stream;
 use crate::session::ActiveCallGuard;
 use crate::stream::{Opening, Stream};
@@ -41,12 +41,29 @@ pub(crate) fn finish_failed(call: &Call, target: &CallTarget, stream: &Stream, f
     stream.finish(target.failure(call, failure), None);
 }
 
-/// Creates a stream for a call of a session, and the response that connects the client to it.
+/// Waits until the call of a stream has to end without a response, and returns the failure for its client. The reader of a step
+/// is its run, which does not return once it has left.
+pub(crate) async fn abandoned(call: &Call, stream: &Stream) -> Option<BackendError> {
+    if call.origin == Origin::Step {
+        stream.disconnected().await;
+        return None;
+    }
+    Some(stream.abandoned(call.context.detached_timeout).await.into())
+}
+
+/// Creates a stream for a call of a session, and the response that connects the client to it. Clients cannot resume the stream
+/// of a step, so it does not count as one of the session.
 pub(crate) fn answering_stream(
     call: &Call,
     running: &ActiveCallGuard,
 ) -> Result<(Arc<Stream>, Response<Body>), Rejection> {
     let session = running.session();
+    if call.origin == Origin::Step {
+        let stream = Stream::unnumbered(call.account().as_ref());
+        let response = event_stream(Body::wrap(stream.connect(None, Opening::Plain)));
+        running.set_response_stream(&stream);
+        return Ok((stream, response));
+    }
     let Some(stream) = session.streams().open_stream(session.account(&call.context.budgets)) else {
         return Err(Rejection::overloaded("too many streams of this session are open", 1));
     };

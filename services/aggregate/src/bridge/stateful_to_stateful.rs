@@ -12,7 +12,7 @@ use vmcp_core::{Body, BoxError, Generation, MediaType, NotSentError, Rejection, 
 use vmcp_timeout::Elapsed;
 use vmcp_wire::{Envelope, scan};
 
-use super::call_stream::{answering_stream, finish_failed, next};
+use super::call_stream::{abandoned, answering_stream, finish_failed, next};
 use super::notifications;
 use super::relay::{Relay, RelayOutcome};
 use crate::backend::collect::read_error_body;
@@ -220,9 +220,7 @@ impl StatefulCall {
                 failure = self.feed(streaming, &stream) => failure,
                 // A cancelled request has no response.
                 () = self.guard.cancelled.notified() => None,
-                why = stream.abandoned(self.call.context.detached_timeout) => {
-                    Some(BackendError::from(why).into())
-                }
+                why = abandoned(&self.call, &stream) => why.map(BoxError::from),
             };
             if let Some(failure) = failure {
                 self.guard.cancellation().failed(&failure);

@@ -14,7 +14,7 @@ use vmcp_core::{Body, BoxError, Generation, MediaType, Rejection, Reservation};
 use vmcp_wire::{Envelope, Key, Outcome, Span, Splice, find, members, scan};
 
 use self::progress::ProgressFilter;
-use super::call_stream::{answering_stream, finish_failed, next};
+use super::call_stream::{abandoned, answering_stream, finish_failed, next};
 use super::stateless_to_stateless::names;
 use crate::backend::error::BackendError;
 use crate::backend::event_reader::EventReader;
@@ -199,9 +199,7 @@ impl BridgedCall {
                 },
                 // A cancelled request has no response.
                 () = self.guard.cancelled.notified() => None,
-                why = stream.abandoned(self.call.context.detached_timeout) => {
-                    Some(BackendError::from(why).into())
-                }
+                why = abandoned(&self.call, &stream) => why.map(BoxError::from),
             };
             if let Some(failure) = failure {
                 finish_failed(&self.call, &self.target, &stream, &failure);

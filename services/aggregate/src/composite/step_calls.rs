@@ -46,6 +46,11 @@ impl StepCalls {
     }
 
     async fn perform(self, tool: ToolCall) -> Result<ToolOutcome, CallError> {
+        let place = self.composite.call.session.as_ref().map(|it| it.streams().step_place());
+        let _place = match place {
+            Some(place) => Some(place.await),
+            None => None,
+        };
         let step = Arc::new(self.step_call(&tool)?);
         let forwarded =
             Box::pin(self.composite.bridge.forward(Arc::clone(&step), "tools/call")).await;

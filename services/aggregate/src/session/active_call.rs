@@ -17,6 +17,8 @@ use crate::stream::detached::Disconnect;
 pub(crate) struct ActiveCall {
     /// The client's request id, exactly as sent.
     pub(crate) id: Bytes,
+    /// `true` for a step of a composite tool, whose client waits for another response.
+    pub(super) is_step: bool,
     /// Set by [`Session::register`], before other tasks can find the request. Unset for a request that the gateway handles
     /// itself.
     pub(super) cancellation: OnceLock<Cancellation>,
@@ -38,10 +40,20 @@ pub(crate) struct ActiveCallGuard {
 }
 
 impl ActiveCall {
-    /// Creates the entry of the request with this id.
-    pub(crate) fn new(id: Bytes) -> Arc<Self> {
+    /// Creates the entry of the client's request with this id.
+    pub(crate) fn of_client(id: Bytes) -> Arc<Self> {
+        Self::new(id, false)
+    }
+
+    /// Creates the entry of a composite tool's step with this id.
+    pub(crate) fn of_step(id: Bytes) -> Arc<Self> {
+        Self::new(id, true)
+    }
+
+    fn new(id: Bytes, is_step: bool) -> Arc<Self> {
         Arc::new(Self {
             id,
+            is_step,
             cancellation: OnceLock::new(),
             hold: TimeoutControl::new(),
             cancelled: Notify::new(),

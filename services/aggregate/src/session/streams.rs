@@ -1,8 +1,9 @@
-//! Streams of a session, and the pending server requests sent on them.
+//! Streams of a session, the pending server requests sent on them, and the places of steps of composite tools.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 
 use super::server_requests::{PendingServerRequest, ServerRequests};
@@ -14,9 +15,17 @@ use vmcp_core::lock;
 /// Maximum number of streams of one session, active or resumable.
 const MAX_STREAMS: usize = 64;
 
+/// Maximum number of steps of composite tools that call backends at the same time in one session. Others wait for their turn.
+const MAX_STEPS: usize = 256;
+
 /// Streams and pending server requests of a session.
-#[derive(Debug, Default)]
-pub(crate) struct SessionStreams(Mutex<State>);
+#[derive(Debug)]
+pub(crate) struct SessionStreams {
+    state: Mutex<State>,
+    /// One permit for each step that may call a backend now. Fair: permits are granted in the order of the requests. A step
+    /// holds its permit for one call only and waits for no other step, so each permit returns.
+    steps: Arc<Semaphore>,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -30,9 +39,21 @@ struct State {
     tasks: Vec<AbortHandle>,
 }
 
+impl Default for SessionStreams {
+    fn default() -> Self {
+        Self { state: Mutex::default(), steps: Arc::new(Semaphore::new(MAX_STEPS)) }
+    }
+}
+
 impl SessionStreams {
     fn lock(&self) -> MutexGuard<'_, State> {
-        lock(&self.0)
+        lock(&self.state)
+    }
+
+    /// Waits until the session has a place for another step.
+    pub(crate) fn step_place(&self) -> impl Future<Output = OwnedSemaphorePermit> + Send + use<> {
+        let steps = Arc::clone(&self.steps);
+        async move { steps.acquire_owned().await.expect("the semaphore is never closed") }
     }
 
     /// Returns the notification stream; creates it if necessary.

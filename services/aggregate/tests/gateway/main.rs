@@ -7,6 +7,7 @@ mod answers;
 mod apps;
 mod catalogs;
 mod cells;
+mod composites;
 mod detached;
 mod extensions;
 mod fake;
