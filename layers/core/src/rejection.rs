@@ -16,6 +16,7 @@
 //! | [`Rejection::backend_unavailable`], [`Rejection::backend_outcome_unknown`] | 200 | -32603 |
 //! | [`Rejection::circuit_open`], [`Rejection::credentials_unavailable`] | 200 | -32603 |
 //! | [`Rejection::reauthentication_required`] | 401 | -32603 |
+//! | [`Rejection::token_required`], [`Rejection::token_expired`] | 401 | -32600 |
 //! | [`Rejection::forbidden`], [`Rejection::insufficient_scope`] | 403 | 403 |
 //! | [`Rejection::internal`] | 500 | -32603 |
 //!
@@ -261,6 +262,27 @@ impl Rejection {
         rejection
     }
 
+    /// Rejects a caller without a token (RFC 6750 section 3).
+    #[must_use]
+    pub fn token_required() -> Self {
+        Self::unauthenticated("a token is required: log in")
+    }
+
+    /// Rejects a caller whose token expired or was revoked during the request (RFC 6750 section 3.1, `invalid_token`).
+    #[must_use]
+    pub fn token_expired() -> Self {
+        let message =
+            "the token expired or was revoked during the request: send it with a new token";
+        Self::unauthenticated(message)
+    }
+
+    fn unauthenticated(message: &'static str) -> Self {
+        let rejection = Self::new(StatusCode::UNAUTHORIZED, code::INVALID_REQUEST, message);
+        let mut rejection = rejection.with_layer("authentication");
+        rejection.challenge = Some(Box::new(Challenge::InvalidToken));
+        rejection
+    }
+
     /// Rejects the use of an item that the caller may know of.
     #[must_use]
     pub fn forbidden() -> Self {
@@ -282,6 +304,13 @@ impl Rejection {
     #[must_use]
     pub fn internal() -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, code::INTERNAL, "internal error")
+    }
+
+    /// Appends a detail to the message for the client.
+    #[must_use]
+    pub fn with_detail(mut self, detail: &str) -> Self {
+        self.message = format!("{}: {detail}", self.message).into();
+        self
     }
 
     /// Adds the `data` member of the JSON-RPC error, which must be JSON.

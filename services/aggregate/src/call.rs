@@ -23,12 +23,13 @@ use vmcp_wire::MetaKey;
 
 pub(crate) use self::lookup::admit_composite;
 pub(crate) use self::target::CallTarget;
+use crate::authorizer::AuthorizerSlot;
 use crate::backend::event_reader::EventReader;
 use crate::backend::{BackendHandle, handshake};
 use crate::cache::caller_catalog_cache::CallerView;
 use crate::catalog::{ByGeneration, Kind};
 use crate::catalog_store::CatalogStore;
-use crate::notify::authorizer::NotificationFilter;
+use crate::notify::notification_filter::NotificationFilter;
 use crate::notify::notifier::ClientNotifier;
 use crate::response::ReservationHolder;
 use crate::seal::Seal;
@@ -43,6 +44,7 @@ use vmcp_core::lock;
 pub(crate) struct CallContext {
     pub(crate) catalogs: Arc<CatalogStore>,
     pub(crate) notifier: ClientNotifier,
+    pub(crate) authorizer: Arc<AuthorizerSlot>,
     pub(crate) notification_filter: Arc<NotificationFilter>,
     pub(crate) budgets: ClientBudgets,
     pub(crate) seal: Seal,
@@ -97,6 +99,24 @@ impl ReservationHolder for Call {
 
     fn hold(&self, count: Reservation) {
         self.hold(count);
+    }
+}
+
+impl CallContext {
+    /// Returns the caller's catalog under `snapshot` or its replacement after a reload, and the missing backends.
+    pub(crate) async fn seen(
+        &self,
+        snapshot: &Arc<Snapshot>,
+        caller: &Caller,
+        cause: Option<&RequestContext>,
+    ) -> Result<(Arc<Snapshot>, CallerView), Rejection> {
+        let snapshot = self.catalogs.wait_ready(snapshot).await;
+        let seen = if snapshot.per_caller {
+            self.catalogs.seen_by(&snapshot, caller, cause).await
+        } else {
+            Some(CallerView { catalogs: snapshot.catalogs(), missing: Vec::new() })
+        };
+        Ok((snapshot, seen.ok_or_else(Rejection::internal)?))
     }
 }
 
@@ -227,13 +247,7 @@ impl Call {
 
     /// Returns the caller's catalog, its missing backends and the snapshot that it belongs to.
     pub(crate) async fn seen(&self) -> Result<(Arc<Snapshot>, CallerView), Rejection> {
-        let snapshot = self.context.catalogs.wait_ready(&self.snapshot).await;
-        let seen = if snapshot.per_caller {
-            self.context.catalogs.seen_by(&snapshot, &self.caller, self.cause()).await
-        } else {
-            Some(CallerView { catalogs: snapshot.catalogs(), missing: Vec::new() })
-        };
-        Ok((snapshot, seen.ok_or_else(Rejection::internal)?))
+        self.context.seen(&self.snapshot, &self.caller, self.cause()).await
     }
 
     /// Returns the generation in which to call a backend; probes the backend if that is not known.

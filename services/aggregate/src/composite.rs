@@ -5,6 +5,7 @@ mod elicit;
 mod input_required;
 mod observe;
 mod outcome;
+mod step_access;
 mod step_calls;
 mod step_result;
 
@@ -87,7 +88,7 @@ impl CompositeCall {
         if arguments.is_some_and(|value| value.first() != Some(&b'{')) {
             return Err(Rejection::invalid_params("params.arguments must be an object"));
         }
-        admit_composite(&self.call, &self.catalog, &self.name, self.composite())?;
+        admit_composite(&self.call, &self.catalog, &self.name, self.composite(), arguments)?;
         let action = self.action(arguments)?;
         match self.call.session.clone() {
             Some(session) => self.on_session(&session, action),

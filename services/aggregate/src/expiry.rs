@@ -3,11 +3,16 @@
 use std::time::{Duration, SystemTime};
 
 use tokio::time::{Instant, sleep};
-use vmcp_core::{Caller, Identity};
+use vmcp_core::{Caller, Clock, Identity};
 
 /// Returns the remaining lifetime of the caller's token; `None` if it does not expire.
 pub(crate) fn time_to_expiry(caller: &Identity) -> Option<Duration> {
     time_to_expiry_at(caller, SystemTime::now())
+}
+
+/// Returns `true` if requests with the caller's token are rejected at this moment.
+pub(crate) fn is_expired(caller: &Identity, clock: &Clock) -> bool {
+    caller.is_revoked() || caller.expires_at().is_some_and(|at| at <= clock.now())
 }
 
 /// Waits until the caller's token has expired or its session has ended. At expiry, `caller` is evaluated again because it may

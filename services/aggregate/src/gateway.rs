@@ -20,6 +20,7 @@ use vmcp_optimize::{Embedder, Query, SearchResult, View};
 
 use self::backend_events::apply_events;
 pub use self::response_future::ResponseFuture;
+use crate::authorizer::{AuthorizerSlot, CallerAuthorizer};
 use crate::backend::per_caller::PerCallerCatalogs;
 use crate::backend::tasks::{BackendTasks, EndedBackend};
 use crate::bridge::Bridge;
@@ -29,8 +30,8 @@ use crate::call::CallContext;
 use crate::catalog::{ByGeneration, Kind};
 use crate::catalog_store::{CatalogStore, Reload};
 use crate::dispatch::Dispatcher;
-use crate::notify::authorizer::{NotificationAuthorizer, NotificationFilter};
 use crate::notify::listeners::Listeners;
+use crate::notify::notification_filter::NotificationFilter;
 use crate::notify::notifier::ClientNotifier;
 use crate::seal::Seal;
 use crate::session::stateless_sessions::StatelessSessions;
@@ -86,10 +87,15 @@ fn dispatcher(
         workflow_store,
         clock,
     } = limits;
+    let authorizer = Arc::<AuthorizerSlot>::default();
     let context = CallContext {
         catalogs: Arc::clone(catalogs),
         notifier: notifier.clone(),
-        notification_filter: Arc::new(NotificationFilter::new(Arc::clone(catalogs))),
+        notification_filter: Arc::new(NotificationFilter::new(
+            Arc::clone(&authorizer),
+            Arc::clone(catalogs),
+        )),
+        authorizer,
         budgets: ClientBudgets {
             detached: DetachedBudget::new(detached_bytes),
             process: byte_budget,
@@ -157,8 +163,8 @@ impl Gateway {
         Self(Arc::new(running))
     }
 
-    /// Applies a new configuration. Requests in flight finish with the old one; unchanged backends keep their sessions and
-    /// connections.
+    /// Applies a new configuration. Requests in flight finish with the old one, except for steps of composite tools that have
+    /// not started; unchanged backends keep their sessions and connections.
     pub async fn reload(&self, settings: Settings) {
         let GatewayInner { dispatcher, catalogs, notifier, .. } = &*self.0;
         let Reload { removed, changes } = catalogs.reload(settings).await;
@@ -174,11 +180,11 @@ impl Gateway {
         dispatcher.bridge.sessions.retain_backends(&snapshot.backends);
     }
 
-    /// Sets the authorization for notifications on open streams, evaluated per message, and notifies all clients that their
-    /// lists may have changed. Call it after each change of policies; otherwise streams keep the permissions from when they
-    /// were opened.
-    pub fn set_notification_authorizer(&self, authorizer: Option<NotificationAuthorizer>) {
-        self.0.dispatcher.context.notification_filter.set_authorizer(authorizer);
+    /// Sets the authorization for messages on open streams and for steps of composite tools, evaluated for each of them, and
+    /// notifies all clients that their lists may have changed. Call it after each change of policies; otherwise streams and
+    /// runs keep the permissions of the request that began them.
+    pub fn set_caller_authorizer(&self, authorizer: Option<CallerAuthorizer>) {
+        self.0.dispatcher.context.authorizer.set(authorizer);
         self.0.notifier.notify_clients(&ByGeneration::both(Kind::ALL.to_vec()));
     }
 

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod authorizer;
 mod backend;
 mod bridge;
 mod cache;
@@ -26,8 +27,8 @@ mod tool_search;
 mod workflow_runs;
 
 pub use self::{
+    authorizer::{CallerAccess, CallerAuthorizer},
     catalog::{Conflict, HideRule},
     gateway::{Gateway, ResponseFuture},
-    notify::authorizer::NotificationAuthorizer,
     seal::{RandomError, Seal},
 };

@@ -203,7 +203,7 @@ impl Server {
             log: crate::request_log::RequestLogLayer::default(),
             audit_options: options.audit_options,
         };
-        state.gateway.set_notification_authorizer(incoming_auth.admissions());
+        state.gateway.set_caller_authorizer(Some(incoming_auth.caller_authorizer()));
         gauges.merge(incoming_auth.gauges());
         let reloadable =
             state.reloadable(incoming_auth, audit_pipeline, issuer, StreamScope::default());

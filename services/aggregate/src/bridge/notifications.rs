@@ -8,8 +8,8 @@ use super::relay::Relay;
 use crate::backend::SupportedModes;
 use crate::call::CallContext;
 use crate::expiry::wait_for_expiry;
-use crate::notify::authorizer::NotificationFilter;
 use crate::notify::backend_stream::{ResumptionState, StreamSupport, read, untagged, updates};
+use crate::notify::notification_filter::NotificationFilter;
 use crate::session::{BackendSessionSlot, Session};
 use crate::stream::{MessageClass, Stream};
 

@@ -13,7 +13,7 @@ use crate::backend::observe::kind_of_change;
 use crate::backend::request::{post, with_operation};
 use crate::backend::rpc::notify_or_log;
 use crate::capabilities::required_capability;
-use crate::notify::authorizer::NotificationFilter;
+use crate::notify::notification_filter::NotificationFilter;
 use crate::session::{BackendSessionSlot, PendingServerRequest, Session};
 use crate::stream::{MessageClass, Stream};
 

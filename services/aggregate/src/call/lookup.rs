@@ -7,7 +7,6 @@ use vmcp_core::{
     CallerPermissions, Decision, Generation, Item, ItemBackend, ItemKind, Rejection,
     ToolAnnotations,
 };
-use vmcp_wire::Key;
 
 use super::Call;
 use crate::backend::BackendHandle;
@@ -111,6 +110,7 @@ pub(crate) fn admit_composite(
     all: &BackendCatalog,
     name: &str,
     composite: &Composite,
+    arguments: Option<&[u8]>,
 ) -> Result<(), Rejection> {
     let Some(permissions) = &call.permissions else { return Ok(()) };
     let kind = ItemKind::Tool;
@@ -123,7 +123,7 @@ pub(crate) fn admit_composite(
         }
     }
     let item = Item { kind, name, annotations: composite.annotations, backend: None };
-    Ok(admitted(call, &item, call.message.param(Key::Arguments))?)
+    Ok(admitted(call, &item, arguments)?)
 }
 
 /// Converts a decision other than [`Decision::Allow`] into a rejection, and records the reason.

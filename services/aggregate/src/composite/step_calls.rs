@@ -15,13 +15,20 @@ use vmcp_core::{McpRequest, Rejection, code, lock};
 use vmcp_wire::{Key, scan};
 
 use super::CompositeCall;
+use super::step_access::{StepAccess, StepAccessError};
 use super::step_result::{read_response, to_outcome};
 use crate::call::{Call, Origin};
-use crate::catalog::Kind;
 use crate::stream::Stream;
 
 /// Member of `_meta` with the key that is the same for each attempt of a step.
 const STEP_KEY: &str = "vmcp.dev/stepKey";
+
+/// Explanation of a step that the caller may not perform any more.
+const RELOADED: &str = "the configuration was reloaded during the run";
+
+/// Error of a step whose composite tool is not configured any more.
+const CHANGED: &str =
+    "a reload changed or removed the composite tool during the run: call it again";
 
 /// Members of a stateless client's `_meta` that a step must not repeat.
 const CLIENT_META: [&str; 2] = ["progressToken", "io.modelcontextprotocol/clientCapabilities"];
@@ -51,32 +58,38 @@ impl StepCalls {
             Some(place) => Some(place.await),
             None => None,
         };
-        let step = Arc::new(self.step_call(&tool)?);
+        let access = StepAccess::of(&self.composite).await.map_err(|error| match error {
+            StepAccessError::Rejected(rejection) => self.rejected(rejection, false),
+            StepAccessError::Reconfigured => CallError::new(CallErrorKind::UnknownTool, CHANGED),
+        })?;
+        let step = Arc::new(self.step_call(&tool, &access)?);
+        let admitted = access.admit_composite(&self.composite, &step);
+        let rejected = |rejection| self.rejected(rejection, access.is_reloaded);
+        admitted.map_err(rejected)?;
         let forwarded =
             Box::pin(self.composite.bridge.forward(Arc::clone(&step), "tools/call")).await;
-        let response = forwarded.map_err(|rejection| self.rejected(&tool, rejection))?;
+        let response = forwarded.map_err(rejected)?;
         let message = read_response(&step, response, &self.stream).await?;
         to_outcome(&message)
     }
 
     /// Builds the request of a step.
-    fn step_call(&self, tool: &ToolCall) -> Result<Call, CallError> {
-        let CompositeCall { call, catalog, name, bridge: _ } = &self.composite;
-        let routed = catalog.composite(Kind::Tools, name).and_then(|it| it.tools.get(&*tool.tool));
-        let routed = routed.ok_or_else(|| {
+    fn step_call(&self, tool: &ToolCall, access: &StepAccess) -> Result<Call, CallError> {
+        let call = &self.composite.call;
+        let name = access.tool_name(&self.composite, &tool.tool).ok_or_else(|| {
             CallError::new(CallErrorKind::UnknownTool, format!("no backend has {}", tool.tool))
         })?;
         let invalid = |problem: String| CallError::new(CallErrorKind::InvalidArguments, problem);
-        let bytes = message(call, &routed.name, tool).map_err(|it| invalid(it.to_string()))?;
+        let bytes = message(call, name, tool).map_err(|it| invalid(it.to_string()))?;
         let envelope = scan(&bytes).map_err(|error| invalid(error.to_string()))?;
         Ok(Call {
             context: Arc::clone(&call.context),
-            snapshot: Arc::clone(&call.snapshot),
-            caller: call.caller.clone(),
+            snapshot: Arc::clone(&access.snapshot),
+            caller: access.caller.clone(),
             session: call.session.clone(),
             message: McpRequest { bytes, envelope, generation: call.message.generation },
             headers: HeaderMap::new(),
-            permissions: call.permissions.clone(),
+            permissions: access.permissions.clone(),
             request_context: None,
             parent: call.request_context.clone(),
             origin: Origin::Step,
@@ -87,7 +100,7 @@ impl StepCalls {
         })
     }
 
-    fn rejected(&self, tool: &ToolCall, rejection: Rejection) -> CallError {
+    fn rejected(&self, rejection: Rejection, is_reloaded: bool) -> CallError {
         let kind = match rejection.status().as_u16() {
             401 | 403 => CallErrorKind::Denied,
             429 => CallErrorKind::TooManyRequests,
@@ -97,7 +110,10 @@ impl StepCalls {
             _ if rejection.code() == code::FORBIDDEN => CallErrorKind::Denied,
             _ => CallErrorKind::ServerError,
         };
-        let message = format!("{}: {}", tool.tool, rejection.message());
+        let is_access = matches!(kind, CallErrorKind::Denied | CallErrorKind::UnknownTool);
+        let rejection =
+            if is_reloaded && is_access { rejection.with_detail(RELOADED) } else { rejection };
+        let message = rejection.message().to_owned();
         if kind == CallErrorKind::Denied {
             *lock(&self.denial) = Some(rejection);
         }

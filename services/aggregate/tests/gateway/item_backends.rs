@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 use vmcp_aggregate::settings::{Conflicts, Limits, PartialFailure, Rules, Settings};
-use vmcp_aggregate::{Gateway, NotificationAuthorizer, Seal};
+use vmcp_aggregate::{CallerAccess, CallerAuthorizer, Gateway, Seal};
 use vmcp_core::{
     Authorizer, CallerPermissions, Decision, Fingerprint, Generation, Item, ItemBackend,
 };
@@ -251,8 +251,8 @@ async fn forwards_updates_of_permitted_backends_only() {
             (BackendFilter::Generation(backend), true),
             (BackendFilter::Generation(other), false),
         ] {
-            gateway.set_notification_authorizer(Some(NotificationAuthorizer::new(move |_| {
-                Some(CallerPermissions::new(only))
+            gateway.set_caller_authorizer(Some(CallerAuthorizer::new(move |_| {
+                CallerAccess::Restricted(CallerPermissions::new(only))
             })));
             sleep(Duration::from_secs(1)).await;
             heard(&mut stream).await;

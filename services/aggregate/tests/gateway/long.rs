@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::sleep;
-use vmcp_aggregate::{Gateway, NotificationAuthorizer};
+use vmcp_aggregate::{CallerAccess, CallerAuthorizer, Gateway};
 use vmcp_core::{Authorizer, CallerPermissions, Decision, Fingerprint, Generation, Item};
 
 use crate::fake::{Client, FakeBackend, gateway, heard};
@@ -162,10 +162,10 @@ async fn authorizes_updates_by_current_policies() {
             let gateway = gateway(&[Arc::clone(&backend)]).await;
             let blue = Arc::new(AtomicBool::new(true));
             let known = Arc::clone(&blue);
-            let admissions = NotificationAuthorizer::new(move |_| {
-                Some(CallerPermissions::new(Red(Arc::clone(&known))))
+            let authorizer = CallerAuthorizer::new(move |_| {
+                CallerAccess::Restricted(CallerPermissions::new(Red(Arc::clone(&known))))
             });
-            gateway.set_notification_authorizer(Some(admissions));
+            gateway.set_caller_authorizer(Some(authorizer));
             hears(&gateway, &backend, client, &blue).await;
         }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use vmcp_aggregate::settings::{Limits, PartialFailure, Rules};
 use vmcp_aggregate::settings::{Override, WorkloadRules};
-use vmcp_aggregate::{Gateway, NotificationAuthorizer, Seal};
+use vmcp_aggregate::{CallerAccess, CallerAuthorizer, Gateway, Seal};
 use vmcp_core::{
     Authorizer, Backend, Body, CallerPermissions, Decision, Fingerprint, Generation, Item,
 };
@@ -392,8 +392,8 @@ async fn drops_notifications_of_hidden_tools() {
     let (response, _) = client.send("subscriptions/listen", listen).await;
     let mut stream = response.into_body();
     assert_eq!(messages(&mut stream).await.len(), 1);
-    gateway
-        .set_notification_authorizer(Some(NotificationAuthorizer::new(|_| Some(without("slow")))));
+    let authorizer = CallerAuthorizer::new(|_| CallerAccess::Restricted(without("slow")));
+    gateway.set_caller_authorizer(Some(authorizer));
     backend.tell("be-task", &json!({"status": "completed", "result": {}}));
     let told = messages(&mut stream).await;
     assert!(told.iter().all(|it| it["method"] != "notifications/tasks"), "{told:?}");

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use secrecy::SecretString;
-use vmcp_aggregate::NotificationAuthorizer;
+use vmcp_aggregate::{CallerAccess, CallerAuthorizer};
 use vmcp_authn::{
     AuthError, AuthenticationLayer, Authenticator, BearerAuthenticator, CachedVerifier,
     IntrospectionClient, JwtOrOpaque, JwtVerifier, LocalAuthenticator, ProtectedResource,
@@ -18,7 +18,7 @@ use vmcp_cedar::Cedar;
 use vmcp_config::{
     Authz, ConfigError, IncomingAuth as IncomingSection, IncomingMethod, Oidc, Warning,
 };
-use vmcp_core::{Clock, Identity};
+use vmcp_core::{Clock, Identity, Rejection};
 use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher};
 use vmcp_jwt::{JwksSource, ValidationOptions, Verifier};
 
@@ -158,15 +158,24 @@ impl IncomingAuth {
         self.gauges.clone()
     }
 
-    /// Returns the authorizer of notifications on open streams.
-    pub(crate) fn admissions(&self) -> Option<NotificationAuthorizer> {
-        let authorize = self.authorize.clone()?;
-        Some(NotificationAuthorizer::new(move |identity| match authorize.permissions(identity) {
-            PermissionsFuture::Ready(permissions) => Some(permissions),
-            // Messages do not wait for a provider: the first permissions apply until a reload changes the policies,
-            // which ends the stream.
-            PermissionsFuture::Pending(_) => None,
-        }))
+    /// Returns the authorizer of messages on open streams and of steps of composite tools.
+    pub(crate) fn caller_authorizer(&self) -> CallerAuthorizer {
+        let (authorize, needs_token) = (self.authorize.clone(), self.authenticate.is_some());
+        CallerAuthorizer::new(move |identity| {
+            if needs_token && identity.is_anonymous() {
+                // Its run began before a reload that requires tokens.
+                return CallerAccess::Rejected(Rejection::token_required());
+            }
+            match authorize.as_ref().map(|authorize| authorize.permissions(identity)) {
+                None => CallerAccess::Unrestricted,
+                Some(PermissionsFuture::Ready(permissions)) => {
+                    CallerAccess::Restricted(permissions)
+                }
+                // Messages do not wait for a provider: the first permissions apply until a reload changes the policies,
+                // which ends the stream.
+                Some(PermissionsFuture::Pending(permissions)) => CallerAccess::Pending(permissions),
+            }
+        })
     }
 
     pub(super) fn with_configured_hosts(self, configured_hosts: Vec<String>) -> Self {

@@ -202,7 +202,7 @@ async fn apply(
     // Keep fetched keys and cached decisions where nothing changed.
     let is_auth_kept = is_issuer_kept && current.incoming_auth.is_same_config(&incoming_auth);
     if !is_auth_kept {
-        shared.state.gateway.set_notification_authorizer(incoming_auth.admissions());
+        shared.state.gateway.set_caller_authorizer(Some(incoming_auth.caller_authorizer()));
     }
     shared.add_gauges(gauges);
     if !is_auth_kept || !is_audit_kept {

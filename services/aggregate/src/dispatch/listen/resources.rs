@@ -10,11 +10,11 @@ use crate::backend::handshake::BackendSession;
 use crate::backend::request::{post, with_operation};
 use crate::backend::rpc::notify_or_log;
 use crate::backend::{BackendHandle, SupportedModes};
-use crate::notify::authorizer::NotificationFilter;
 use crate::notify::backend_stream::{
     ResumptionState, StreamSupport, is_update, listening, read, updates,
 };
 use crate::notify::listeners::Listener;
+use crate::notify::notification_filter::NotificationFilter;
 use crate::session::BackendSessionSlot;
 
 /// Relays updates from one backend of either generation to a stateless client.

@@ -17,9 +17,9 @@ use crate::backend::rpc::send_request;
 use crate::call::Call;
 use crate::capabilities::{TASKS, TASKS_REQUIRED, declares, tasks_required};
 use crate::catalog::define_literal;
-use crate::notify::authorizer::NotificationFilter;
 use crate::notify::backend_stream::{MAX_EVENT_BYTES, RETRY_DELAY, listening};
 use crate::notify::listeners::Listener;
+use crate::notify::notification_filter::NotificationFilter;
 use crate::tasks::{self, TASK_CHANGED, TaskId, translated, visible_tool};
 
 const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";

@@ -1,59 +1,39 @@
-//! Authorization of notifications on long-lived streams. It is evaluated per message because policies and permissions may
+//! Filter of notifications on long-lived streams. It is evaluated per message because policies and permissions may
 //! change while a stream is open.
 
-use std::fmt;
 use std::sync::Arc;
 
-use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use vmcp_core::{
     CallerPermissions, Decision, Generation, Identity, Item, ItemBackend, ItemKind, ToolAnnotations,
 };
 use vmcp_wire::{Envelope, Key, scan};
 
+use crate::authorizer::{AuthorizerSlot, CallerAccess};
 use crate::backend::BackendHandle;
 use crate::catalog::Kind;
 use crate::catalog_store::CatalogStore;
 
-/// Current permissions of callers, for applications whose policies can change while streams are open.
-///
-/// Wraps a closure from an identity to its permissions. If it returns `None` because they are not available immediately, the
-/// permissions from when the stream was opened apply.
-#[derive(Clone)]
-pub struct NotificationAuthorizer(Arc<PermissionsFn>);
-
-type PermissionsFn = dyn Fn(&Identity) -> Option<CallerPermissions> + Send + Sync;
-
 /// Filter of notifications by the current authorization, if any, and by the owners of resources.
 #[derive(Debug)]
 pub(crate) struct NotificationFilter {
-    authorizer: ArcSwapOption<NotificationAuthorizer>,
+    authorizer: Arc<AuthorizerSlot>,
     catalogs: Arc<CatalogStore>,
 }
 
-impl NotificationAuthorizer {
-    /// Creates the authorization from a closure.
-    #[must_use]
-    pub fn new(
-        ask: impl Fn(&Identity) -> Option<CallerPermissions> + Send + Sync + 'static,
-    ) -> Self {
-        Self(Arc::new(ask))
-    }
-}
-
 impl NotificationFilter {
-    pub(crate) fn new(catalogs: Arc<CatalogStore>) -> Self {
-        Self { authorizer: ArcSwapOption::empty(), catalogs }
-    }
-
-    /// Replaces the authorization.
-    pub(crate) fn set_authorizer(&self, authorizer: Option<NotificationAuthorizer>) {
-        self.authorizer.store(authorizer.map(Arc::new));
+    pub(crate) fn new(authorizer: Arc<AuthorizerSlot>, catalogs: Arc<CatalogStore>) -> Self {
+        Self { authorizer, catalogs }
     }
 
     /// Returns the current permissions of a caller, if they are available.
     fn permissions(&self, caller: &Identity) -> Option<CallerPermissions> {
-        self.authorizer.load().as_ref().and_then(|authorizer| (authorizer.0)(caller))
+        match self.authorizer.access(caller)? {
+            CallerAccess::Restricted(permissions) => Some(permissions),
+            CallerAccess::Unrestricted | CallerAccess::Pending(_) | CallerAccess::Rejected(_) => {
+                None
+            }
+        }
     }
 
     /// Returns `true` if a caller may receive notifications about tasks of a backend's tool. `tool` is its advertised name.
@@ -91,11 +71,5 @@ impl NotificationFilter {
         let backend = Some(ItemBackend { name: backend.name(), generation });
         let item = Item { kind, name: &name, annotations: ToolAnnotations::default(), backend };
         permissions.authorize(&item, None) == Decision::Allow
-    }
-}
-
-impl fmt::Debug for NotificationAuthorizer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("NotificationAuthorizer")
     }
 }
