@@ -54,6 +54,11 @@ pub enum Change {
         /// Its result.
         result: StepResult,
     },
+    /// No step that is not done reads the output of a step that is done, nor does the output of the run.
+    OutputDropped {
+        /// Number of the step that is done.
+        step: usize,
+    },
     /// A user's answer skips the steps that have not started.
     RemainingSkipped,
     /// The run is suspended until the user answers. Gives the lease back.
@@ -112,6 +117,7 @@ impl Change {
                 Self::RunFinished { result, .. } => result.size(),
                 Self::AttemptFailed { .. }
                 | Self::IterationStarted { .. }
+                | Self::OutputDropped { .. }
                 | Self::RemainingSkipped
                 | Self::RoundConsumed { .. } => 0,
             }

@@ -83,7 +83,7 @@ impl Answer {
 
     pub(crate) fn size(&self) -> usize {
         match self {
-            Self::Accept(content) => limits::size(content),
+            Self::Accept(content) => limits::memory(content),
             Self::Decline | Self::Cancel | Self::TimedOut => 0,
         }
     }

@@ -1,5 +1,6 @@
 //! Limits of definitions and runs.
 
+use std::io;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -16,19 +17,19 @@ pub const STEP_TIMEOUT: Duration = Duration::from_mins(5);
 pub const MAX_ELICITATION_TIMEOUT: Duration = Duration::from_mins(10);
 /// Delay before the first retry of a step that names none.
 pub const RETRY_DELAY: Duration = Duration::from_secs(1);
-/// Maximum size of the schema of a question, in bytes of JSON.
+/// Maximum size of the schema of a question, in bytes of compact JSON.
 pub const MAX_ELICITATION_SCHEMA_BYTES: usize = 100 * 1024;
 /// Maximum nesting of the schema of a question, and of its answer.
 pub const MAX_ELICITATION_DEPTH: usize = 10;
 /// Maximum size of the message of a question, in bytes.
 pub const MAX_MESSAGE_BYTES: usize = 100 * 1024;
-/// Maximum size of an answer, in bytes of JSON.
+/// Maximum size of an answer, in bytes of compact JSON.
 pub const MAX_ANSWER_BYTES: usize = 1024 * 1024;
-/// Maximum size of the output of a step or iteration, in bytes of JSON.
+/// Maximum size of the output of a step or iteration, in bytes of compact JSON.
 pub const MAX_STEP_OUTPUT_BYTES: usize = 1024 * 1024;
-/// Maximum size of the output of a `forEach` step, in bytes of JSON.
+/// Maximum size of the output of a `forEach` step, in bytes of compact JSON.
 pub const MAX_LOOP_OUTPUT_BYTES: usize = 10 * 1024 * 1024;
-/// Maximum size of the output of a run, in bytes of JSON.
+/// Maximum size of the output of a run, in bytes of compact JSON.
 pub const MAX_RUN_OUTPUT_BYTES: usize = 10 * 1024 * 1024;
 /// Maximum nesting of the output of a step.
 pub const MAX_OUTPUT_DEPTH: usize = 64;
@@ -44,16 +45,66 @@ pub(crate) fn depth(value: &Value) -> usize {
     }
 }
 
-/// Returns an estimate of the size of a value as JSON, without writing it. At least as large as what it holds in text.
-pub(crate) fn size(value: &Value) -> usize {
+/// Returns the size of a value as compact JSON, in bytes.
+pub(crate) fn json_bytes(value: &Value) -> usize {
+    let mut counter = ByteCounter(0);
+    // A counter accepts each byte, and a value has text keys.
+    _ = serde_json::to_writer(&mut counter, value);
+    counter.0
+}
+
+/// Writer that counts bytes.
+struct ByteCounter(usize);
+
+impl io::Write for ByteCounter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Returns an upper estimate of the memory that a value holds on the heap, in bytes. It is many times the JSON of small numbers
+/// and objects.
+pub(crate) fn memory(value: &Value) -> usize {
     match value {
-        Value::Null | Value::Bool(_) => 5,
-        Value::Number(_) => 8,
-        Value::String(text) => text.len() + 2,
-        Value::Array(items) => 2 + items.iter().map(|item| size(item) + 1).sum::<usize>(),
-        Value::Object(members) => {
-            2 + members.iter().map(|(name, value)| name.len() + 4 + size(value)).sum::<usize>()
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => text_memory(text),
+        Value::Array(items) => {
+            ALLOCATION_BYTES
+                + items.capacity() * size_of::<Value>()
+                + items.iter().map(memory).sum::<usize>()
         }
+        Value::Object(members) if members.is_empty() => 0,
+        Value::Object(members) => {
+            let values: usize =
+                members.iter().map(|(name, value)| text_memory(name) + memory(value)).sum();
+            OBJECT_BYTES + members.len() * MEMBER_BYTES + values
+        }
+    }
+}
+
+fn text_memory(text: &String) -> usize {
+    if text.capacity() == 0 { 0 } else { ALLOCATION_BYTES + text.capacity() }
+}
+
+/// Overhead of an allocation.
+const ALLOCATION_BYTES: usize = 16;
+/// Memory of the first node of an object, which has room for up to eleven members.
+const OBJECT_BYTES: usize = 640;
+/// Memory of a member of an object without its texts: its slot, and as much room that is empty.
+const MEMBER_BYTES: usize = (8 + size_of::<String>() + size_of::<Value>()) * 9 / 4;
+
+/// Returns a size as text, in MiB if it is a whole number of them.
+pub(crate) fn bytes_text(bytes: usize) -> String {
+    const MIB: usize = 1024 * 1024;
+    if bytes > 0 && bytes.is_multiple_of(MIB) {
+        format!("{} MiB", bytes / MIB)
+    } else {
+        format!("{bytes} bytes")
     }
 }
 
@@ -67,20 +118,41 @@ pub(crate) fn shorten(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Map, json};
 
     use super::*;
 
     #[test]
-    fn measures_depth_and_size() {
+    fn measures_depth() {
         assert_eq!(depth(&json!(1)), 1);
         assert_eq!(depth(&json!([])), 1);
         assert_eq!(depth(&json!({"a": [{"b": 1}], "c": 1})), 4);
-        for value in [json!(null), json!("text"), json!([1, "a", {"b": [true]}]), json!({"a": {}})]
-        {
-            let written = value.to_string().len();
-            assert!((written..written + 24).contains(&size(&value)), "{value}: {}", size(&value));
+    }
+
+    #[test]
+    fn size_is_that_of_compact_json() {
+        for value in [
+            json!(null),
+            json!("te\"xt\n\u{1}é"),
+            json!([1, -1.5e300, "a", {"b": [true]}]),
+            json!({"a": {}}),
+            json!(vec![0; 240_000]),
+        ] {
+            assert_eq!(json_bytes(&value), value.to_string().len());
         }
+    }
+
+    #[test]
+    fn memory_covers_nodes_and_texts() {
+        assert_eq!(memory(&json!({})), 0);
+        assert_eq!(memory(&json!(5)), 0);
+        assert!(memory(&json!("x".repeat(1_000))) >= 1_000);
+        assert!(memory(&json!(vec![0; 1_000])) >= 1_000 * size_of::<Value>());
+        // A B-tree allocates its first node whole: eleven slots.
+        let slot = size_of::<String>() + size_of::<Value>();
+        assert!(memory(&json!({"a": 1})) >= 11 * slot);
+        let many: Map<_, _> = (0..1_000).map(|n| (n.to_string(), json!(n))).collect();
+        assert!(memory(&Value::Object(many)) >= 2 * 1_000 * slot);
     }
 
     #[test]

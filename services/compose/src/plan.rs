@@ -8,6 +8,7 @@ mod errors;
 mod expression;
 mod graph;
 mod output;
+mod retention;
 mod schemas;
 mod steps;
 #[cfg(test)]
@@ -23,6 +24,7 @@ pub(crate) use self::{
     definition::digest,
     expression::Expression,
     graph::{Graph, StepSet},
+    retention::Retention,
 };
 use crate::{DefinitionHash, JsonSchema};
 use expression::TemplateReads;
@@ -39,6 +41,7 @@ pub(crate) struct Plan {
     pub(crate) parameters: Parameters,
     pub(crate) steps: Vec<PlannedStep>,
     pub(crate) graph: Graph,
+    pub(crate) retention: Retention,
     pub(crate) output: Option<PlannedOutput>,
     pub(crate) output_schema: Option<Value>,
     reads: TemplateReads,

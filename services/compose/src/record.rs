@@ -1,6 +1,8 @@
 //! Record of a run.
 
+mod apply;
 mod round;
+mod size;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +12,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub use self::round::{KeptAnswer, RecordedQuestion, RoundRecord};
-use crate::{Change, DefinitionHash, RunError, RunId, RunOwner, limits};
+pub(crate) use self::size::ENTRY_SIZE;
+use crate::{DefinitionHash, RunError, RunId, RunOwner};
 
 /// Record of a run in a [`WorkflowStore`](crate::WorkflowStore). Steps are numbered in the order of the definition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -205,79 +208,6 @@ impl RunRecord {
         self
     }
 
-    /// Applies the changes of one write.
-    pub fn apply(&mut self, changes: Vec<Change>) {
-        self.version += 1;
-        for change in changes {
-            self.apply_one(change);
-        }
-    }
-
-    fn apply_one(&mut self, change: Change) {
-        match change {
-            Change::StepStarted { step, at, question } => {
-                let step = self.steps.entry(step).or_default();
-                step.started_at.get_or_insert(at);
-                step.attempts += 1;
-                step.is_in_flight = true;
-                step.question = question;
-            }
-            Change::AttemptFailed { step, iteration } => {
-                let step = self.steps.entry(step).or_default();
-                match iteration {
-                    None => step.is_in_flight = false,
-                    Some(n) => step.iterations.entry(n).or_default().is_in_flight = false,
-                }
-            }
-            Change::IterationStarted { step, iteration } => {
-                let step = self.steps.entry(step).or_default();
-                let iteration = step.iterations.entry(iteration).or_default();
-                iteration.attempts += 1;
-                iteration.is_in_flight = true;
-            }
-            Change::IterationFinished { step, iteration, result } => {
-                let step = self.steps.entry(step).or_default();
-                let iteration = step.iterations.entry(iteration).or_default();
-                iteration.is_in_flight = false;
-                iteration.result = Some(result);
-            }
-            Change::StepFinished { step, result } => {
-                let step = self.steps.entry(step).or_default();
-                step.is_in_flight = false;
-                step.question = None;
-                // Their outputs are in the result of the step.
-                step.iterations = BTreeMap::new();
-                step.result = Some(result);
-            }
-            Change::RemainingSkipped => self.skips_remaining = true,
-            Change::RoundOpened { questions } => {
-                self.status = RunStatus::InputRequired;
-                self.rounds.push(RoundRecord::new(questions));
-            }
-            Change::AnswersKept { round, answers } => {
-                if let Some(round) = self.rounds.get_mut(round) {
-                    round.keep(answers);
-                }
-            }
-            Change::RoundConsumed { round, digest } => {
-                self.status = RunStatus::Running;
-                if let Some(round) = self.rounds.get_mut(round) {
-                    round.consume(digest);
-                }
-            }
-            Change::RunFinished { status, result } => {
-                self.status = status;
-                self.result = Some(result);
-                // Nothing reads them any more.
-                self.steps = BTreeMap::new();
-                self.arguments = Arc::new(Value::Null);
-                for round in &mut self.rounds {
-                    round.answers = BTreeMap::new();
-                }
-            }
-        }
-    }
-
     /// Returns the round that is open, if the run waits for one.
     #[must_use]
     pub fn open_round(&self) -> Option<usize> {
@@ -290,58 +220,15 @@ impl RunRecord {
     pub fn is_finished(&self) -> bool {
         self.result.is_some()
     }
-
-    /// Returns an estimate of the memory that the record holds, in bytes.
-    #[must_use]
-    pub fn size(&self) -> usize {
-        BASE_SIZE
-            + limits::size(&self.arguments)
-            + self.steps.values().map(StepRecord::size).sum::<usize>()
-            + self.rounds.iter().map(RoundRecord::size).sum::<usize>()
-            + self.result.as_ref().map_or(0, RunResult::size)
-    }
 }
 
-/// Memory of an empty record, estimated.
-const BASE_SIZE: usize = 512;
-/// Memory of an entry of a record without its texts, estimated.
-pub(crate) const ENTRY_SIZE: usize = 128;
-
-impl StepRecord {
-    fn size(&self) -> usize {
-        let iterations = self.iterations.values().map(|iteration| {
-            ENTRY_SIZE + iteration.result.as_ref().map_or(0, IterationResult::size)
-        });
-        ENTRY_SIZE
-            + self.question.as_ref().map_or(0, |message| message.len())
-            + iterations.sum::<usize>()
-            + self.result.as_ref().map_or(0, StepResult::size)
-    }
-}
-
-impl IterationResult {
-    pub(crate) fn size(&self) -> usize {
-        match self {
-            Self::Completed(output) => limits::size(output),
-            Self::Failed(error) => error.len(),
-        }
-    }
-}
+// === impl StepResult ===
 
 impl StepResult {
-    pub(crate) fn size(&self) -> usize {
-        limits::size(&self.output)
-            + limits::size(&self.content)
-            + self.error.as_ref().map_or(0, |error| error.len())
-    }
-}
-
-impl RunResult {
-    pub(crate) fn size(&self) -> usize {
-        match self {
-            Self::Completed(output) => limits::size(output),
-            Self::Failed(_) => ENTRY_SIZE,
-        }
+    /// Drops the output, which nothing reads any more.
+    pub(crate) fn drop_output(&mut self) {
+        self.output = Arc::new(Value::Null);
+        self.content = self.output.clone();
     }
 }
 

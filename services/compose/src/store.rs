@@ -16,7 +16,7 @@ use futures_util::future::BoxFuture;
 #[cfg(any(test, feature = "contract"))]
 pub use self::file::FileWorkflowStore;
 pub use self::{memory::MemoryWorkflowStore, table::StoreLimits};
-use crate::{Change, RunId, RunOwner, RunRecord, RunStatus, RunSummary};
+use crate::{Change, RunId, RunOwner, RunRecord, RunStatus, RunSummary, limits};
 
 /// Future of a store.
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
@@ -43,6 +43,16 @@ pub enum StoreError {
     Full {
         /// The limit.
         limit: &'static str,
+    },
+    /// The results of one run alone exceed the memory of an owner. Nothing was written.
+    #[error(
+        "the results of the run need more than {} of memory, the limit of the workflow store: \
+         let its tools return less, or split the composite tool",
+        limits::bytes_text(*limit)
+    )]
+    RunTooLarge {
+        /// The limit in bytes.
+        limit: usize,
     },
     /// The owner has no such run.
     #[error("no such run: it may have expired")]
@@ -85,7 +95,7 @@ pub trait WorkflowStore: Debug + Send + Sync + 'static {
     /// is reached.
     ///
     /// # Errors
-    /// [`StoreError::Full`], and [`StoreError::Leased`] for an identifier that is in use.
+    /// [`StoreError::Full`], [`StoreError::RunTooLarge`], and [`StoreError::Leased`] for an identifier that is in use.
     fn create(&self, run: RunRecord, changes: Vec<Change>) -> StoreFuture<'_, Lease>;
 
     /// Leases a run whose lease is over, given back or none, and returns it.
@@ -110,7 +120,8 @@ pub trait WorkflowStore: Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// [`StoreError::Superseded`] for an earlier epoch, [`StoreError::Finished`] after the end, [`StoreError::RoundConsumed`]
-    /// if a change consumes a round that is not open, and [`StoreError::Full`], but not for the end of a run.
+    /// if a change consumes a round that is not open, and [`StoreError::Full`] or [`StoreError::RunTooLarge`], but not for the
+    /// end of a run.
     fn commit<'a>(&'a self, lease: &'a Lease, changes: Vec<Change>) -> StoreFuture<'a, ()>;
 
     /// Gives a lease back, as far as that is possible without waiting. The run is interrupted until it is acquired.

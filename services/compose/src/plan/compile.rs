@@ -9,7 +9,7 @@ use vmcp_config::{CompositeTool, ConfigError};
 use super::errors::{Errors, member};
 use super::expression::{Scope, TemplateReads};
 use super::graph::{Cycle, Graph, StepSet};
-use super::{Parameters, Plan, definition, output, schemas, steps};
+use super::{Parameters, Plan, Retention, definition, output, schemas, steps};
 use crate::limits::{MAX_STEPS, WORKFLOW_TIMEOUT};
 use crate::{JsonSchema, schema};
 
@@ -51,6 +51,7 @@ impl Plan {
             definition: definition::hash(tool),
             timeout: timeout.map_or(WORKFLOW_TIMEOUT, Duration::from),
             parameters,
+            retention: Retention::new(&planned, planned_output.as_ref()),
             steps: planned,
             graph,
             output: planned_output,

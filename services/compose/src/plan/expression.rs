@@ -11,6 +11,8 @@ pub(crate) struct Expression {
     pub(crate) template: Template,
     /// Steps that it reads. The data of a rendering contain no others.
     pub(crate) steps: StepSet,
+    /// Steps whose output or content it reads.
+    pub(crate) outputs: StepSet,
     /// The parts of the root data that it reads.
     pub(crate) roots: Roots,
     /// Keys of the value that it prints, if it does nothing else: `{{.steps.a.output.x}}`.
@@ -97,6 +99,7 @@ impl Expression {
         let mut expression = Self {
             template,
             steps: StepSet::default(),
+            outputs: StepSet::default(),
             roots: Roots::default(),
             printed: printed_keys(text),
         };
@@ -136,6 +139,7 @@ impl Reader<'_, '_> {
                 match rest.split_first() {
                     None | Some((Segment::Any, _)) => {
                         expression.steps = expression.steps.union(visible);
+                        expression.outputs = expression.outputs.union(visible);
                         self.reads.content = self.reads.content.union(visible);
                     }
                     Some((id, rest)) => self.read_step(id, rest, expression),
@@ -174,6 +178,7 @@ impl Reader<'_, '_> {
 
     fn read_everything(&mut self, expression: &mut Expression) {
         expression.steps = expression.steps.union(self.scope.visible);
+        expression.outputs = expression.outputs.union(self.scope.visible);
         self.reads.content = self.reads.content.union(self.scope.visible);
         let for_each = self.scope.item_var.is_some();
         expression.roots =
@@ -197,6 +202,9 @@ impl Reader<'_, '_> {
         expression.steps.insert(step);
         self.check_field(&format!(".steps.{id}"), rest, &STEP_FIELDS);
         let field = rest.first().map(key);
+        if !matches!(field, Some(Some("status" | "error"))) {
+            expression.outputs.insert(step);
+        }
         if !matches!(field, Some(Some("status" | "output" | "error"))) {
             self.reads.content.insert(step);
         }

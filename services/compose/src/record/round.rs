@@ -81,6 +81,10 @@ impl RoundRecord {
 
     pub(super) fn size(&self) -> usize {
         let questions = self.questions.iter().map(|it| it.message.len() + ENTRY_SIZE);
-        questions.sum::<usize>() + self.answers.values().map(Answer::size).sum::<usize>()
+        questions.sum::<usize>() + self.size_of_answers()
+    }
+
+    pub(super) fn size_of_answers(&self) -> usize {
+        self.answers.values().map(Answer::size).sum()
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::limits::{MAX_OUTPUT_DEPTH, MAX_STEP_OUTPUT_BYTES, depth, shorten, size};
+use crate::limits::{MAX_OUTPUT_DEPTH, MAX_STEP_OUTPUT_BYTES, depth, json_bytes, shorten};
 use crate::{StepResult, StepStatus, ToolOutcome};
 
 /// Converts the result of a tool: its structured content, or else its content items by name. `keeps_content` keeps the items
@@ -31,7 +31,7 @@ fn check_output(output: &Value) -> Result<(), String> {
     if depth(output) > MAX_OUTPUT_DEPTH {
         return Err(format!("the output is nested deeper than {MAX_OUTPUT_DEPTH} levels"));
     }
-    if size(output) > MAX_STEP_OUTPUT_BYTES {
+    if json_bytes(output) > MAX_STEP_OUTPUT_BYTES {
         return Err(format!(
             "the output is larger than {} MiB: ask the tool for less",
             MAX_STEP_OUTPUT_BYTES / 1024 / 1024

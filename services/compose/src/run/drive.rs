@@ -200,9 +200,8 @@ where
         let StepCompletion { result, skips_remaining } = answered;
         let status = result.status;
         let error = result.error.clone();
-        progress.changes.push(Change::StepFinished { step, result: result.clone() });
         let started = progress.started.remove(&step);
-        progress.finish(step, result);
+        self.finish_step(progress, step, result);
         if skips_remaining {
             progress.skips_remaining = true;
             progress.changes.push(Change::RemainingSkipped);
@@ -216,6 +215,39 @@ where
             steps: self.plan.steps.len(),
         });
         failure.map_or(Ok(()), Err)
+    }
+
+    /// Records the result of a step, and drops the outputs that nothing reads any more.
+    fn finish_step(&self, progress: &mut Progress, step: usize, result: StepResult) {
+        let before = progress.last_completed;
+        progress.finish(step, result);
+        let mut unread = self.plan.retention.reads(step);
+        unread.insert(step);
+        if let Some(last) = before {
+            unread.insert(last);
+        }
+        let is_over = progress.done.len() == self.plan.steps.len();
+        let mut dropped = Vec::new();
+        for number in unread.iter().filter(|_| !is_over) {
+            if self.is_output_read(number, progress) {
+                continue;
+            }
+            let Some(result) = progress.results.get_mut(number) else { continue };
+            if !result.output.is_null() {
+                result.drop_output();
+                dropped.extend((number != step).then_some(Change::OutputDropped { step: number }));
+            }
+        }
+        if let Some(result) = progress.results.get(step).cloned() {
+            progress.changes.push(Change::StepFinished { step, result });
+        }
+        progress.changes.extend(dropped);
+    }
+
+    /// Returns `true` if a step that is not done, or the end of the run, reads the output of `step`.
+    fn is_output_read(&self, step: usize, progress: &Progress) -> bool {
+        let is_result = self.plan.output.is_none() && progress.last_completed == Some(step);
+        is_result || !progress.done.contains(step) || self.plan.retention.keeps(step, progress.done)
     }
 
     /// Reports the steps that a failed run cancels.

@@ -257,9 +257,11 @@ where
                 match self.journal.close(changes).await {
                     Ok(()) => result,
                     // The calls were made: their result counts more than the failed record of it.
-                    Err(StoreError::Unavailable | StoreError::Full { .. }) if result.is_ok() => {
-                        result
-                    }
+                    Err(
+                        StoreError::Unavailable
+                        | StoreError::Full { .. }
+                        | StoreError::RunTooLarge { .. },
+                    ) if result.is_ok() => result,
                     Err(error) => Err(self.explain(store_error(error)).await),
                 }
             }

@@ -44,7 +44,7 @@ pub(super) fn store_error(error: StoreError) -> RunError {
         }
         StoreError::NotFound => RunErrorKind::UnknownRound,
         StoreError::RoundConsumed => RunErrorKind::RoundConflict,
-        StoreError::Full { .. } => RunErrorKind::StoreFull,
+        StoreError::Full { .. } | StoreError::RunTooLarge { .. } => RunErrorKind::StoreFull,
         StoreError::Unavailable | StoreError::Corrupt => RunErrorKind::Store,
     };
     RunError::new(kind, error.to_string())

@@ -16,7 +16,7 @@ use super::engine::Engine;
 use super::failure::StepFailure;
 use super::progress::Results;
 use super::scope::LoopItem;
-use crate::limits::{MAX_LOOP_OUTPUT_BYTES, shorten, size};
+use crate::limits::{MAX_LOOP_OUTPUT_BYTES, json_bytes, shorten};
 use crate::plan::{PlannedLoop, PlannedStep, StepSet};
 use crate::{
     CallError, Change, IterationRecord, IterationResult, RunErrorKind, RunEvent, StepResult,
@@ -41,6 +41,7 @@ type IterationFuture<'a> = BoxFuture<'a, Result<(usize, Instant, IterationResult
 /// Results of the iterations so far.
 struct Iterations {
     results: Vec<Option<IterationResult>>,
+    /// Size of the items and results as JSON. The output is a little larger.
     bytes: usize,
     next: usize,
 }
@@ -127,7 +128,10 @@ where
             }
         }
         drop(running);
-        Ok(loop_result(of.items, iterations.results))
+        let result = loop_result(of.items, iterations.results);
+        check_size(json_bytes(&result.output))
+            .map_err(|message| StepFailure::step(&step.id, message))?;
+        Ok(result)
     }
 
     /// Returns the recorded iterations. One in progress may be repeated only if its tool may be called twice.
@@ -138,7 +142,9 @@ where
         recorded: &BTreeMap<usize, IterationRecord>,
     ) -> Result<Iterations, StepFailure> {
         let results = vec![None; of.items.len()];
-        let mut iterations = Iterations { results, bytes: 0, next: 0 };
+        let bytes = of.items.iter().map(json_bytes).sum();
+        check_size(bytes).map_err(|message| StepFailure::step(&step.id, message))?;
+        let mut iterations = Iterations { results, bytes, next: 0 };
         for (&iteration, record) in recorded {
             if record.is_in_flight && !self.is_repeatable(&of.plan.call) {
                 let what = format!("iteration {iteration} of tool {}", of.plan.call.tool);
@@ -224,18 +230,23 @@ impl Iterations {
 
     fn add(&mut self, iteration: usize, result: IterationResult) -> Result<(), String> {
         self.bytes += match &result {
-            IterationResult::Completed(output) => size(output),
+            IterationResult::Completed(output) => json_bytes(output),
             IterationResult::Failed(message) => message.len(),
         };
         self.results[iteration] = Some(result);
-        if self.bytes > MAX_LOOP_OUTPUT_BYTES {
-            return Err(format!(
-                "the output is larger than {} MiB: iterate over fewer items",
-                MAX_LOOP_OUTPUT_BYTES / 1024 / 1024
-            ));
-        }
-        Ok(())
+        check_size(self.bytes)
     }
+}
+
+/// Rejects an output of `bytes`, or one with items and results of so many bytes.
+fn check_size(bytes: usize) -> Result<(), String> {
+    if bytes > MAX_LOOP_OUTPUT_BYTES {
+        return Err(format!(
+            "the output is larger than {} MiB: iterate over fewer items",
+            MAX_LOOP_OUTPUT_BYTES / 1024 / 1024
+        ));
+    }
+    Ok(())
 }
 
 fn loop_result(items: Vec<Value>, results: Vec<Option<IterationResult>>) -> StepResult {

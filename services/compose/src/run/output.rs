@@ -8,7 +8,7 @@ use vmcp_config::composite::OutputType;
 use super::progress::Results;
 use super::scope::Scope;
 use crate::coerce::{self, NO_VALUE};
-use crate::limits::{MAX_RUN_OUTPUT_BYTES, shorten, size};
+use crate::limits::{MAX_RUN_OUTPUT_BYTES, json_bytes, shorten};
 use crate::plan::{PlannedOutput, PlannedProperty, PropertySource};
 use crate::{RunError, RunErrorKind, StepStatus};
 
@@ -32,7 +32,7 @@ pub(super) fn construct(scope: &Scope<'_>, results: &Results) -> Result<Arc<Valu
         return Err(RunError::new(RunErrorKind::OutputFailed, message));
     }
     let output = Value::Object(members);
-    if size(&output) > MAX_RUN_OUTPUT_BYTES {
+    if json_bytes(&output) > MAX_RUN_OUTPUT_BYTES {
         let limit = MAX_RUN_OUTPUT_BYTES / 1024 / 1024;
         let message = format!("failed to construct the output: it is larger than {limit} MiB");
         return Err(RunError::new(RunErrorKind::OutputFailed, message));

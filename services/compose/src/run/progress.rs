@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tokio::time::Instant;
 
 use crate::plan::StepSet;
-use crate::{Change, RunRecord, StepRecord, StepResult};
+use crate::{Change, RunRecord, StepRecord, StepResult, StepStatus};
 
 /// Results of the steps that are done. A clone is cheap: it shares the values.
 #[derive(Clone, Debug)]
@@ -16,6 +16,8 @@ pub(super) struct Results(Vec<Option<StepResult>>);
 pub(super) struct Progress {
     pub(super) results: Results,
     pub(super) done: StepSet,
+    /// The completed step that is the last one in the definition.
+    pub(super) last_completed: Option<usize>,
     /// Steps that run or wait for the user.
     pub(super) active: StepSet,
     /// Steps that wait for the user.
@@ -37,6 +39,10 @@ impl Results {
         self.0.get(step)?.as_ref()
     }
 
+    pub(super) fn get_mut(&mut self, step: usize) -> Option<&mut StepResult> {
+        self.0.get_mut(step)?.as_mut()
+    }
+
     /// Returns the results of `steps` alone.
     pub(super) fn of(&self, steps: StepSet) -> Self {
         let results = self.0.iter().enumerate();
@@ -53,6 +59,7 @@ impl Progress {
         Self {
             results: Results(vec![None; steps]),
             done: StepSet::default(),
+            last_completed: None,
             active: StepSet::default(),
             asking: StepSet::default(),
             skips_remaining: false,
@@ -77,6 +84,9 @@ impl Progress {
 
     /// Records the result of a step.
     pub(super) fn finish(&mut self, step: usize, result: StepResult) {
+        if result.status == StepStatus::Completed {
+            self.last_completed = self.last_completed.max(Some(step));
+        }
         if let Some(slot) = self.results.0.get_mut(step) {
             *slot = Some(result);
         }

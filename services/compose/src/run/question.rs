@@ -7,7 +7,7 @@ use tokio::time::{Instant, timeout_at};
 use vmcp_config::composite::ElicitationAction;
 
 use super::failure::StepFailure;
-use crate::limits::{MAX_ANSWER_BYTES, MAX_ELICITATION_DEPTH, depth, size};
+use crate::limits::{MAX_ANSWER_BYTES, MAX_ELICITATION_DEPTH, depth, json_bytes};
 use crate::plan::{PlannedQuestion, PlannedStep};
 use crate::{Answer, AnswerError, Elicit, Question, RunErrorKind, StepResult, StepStatus};
 
@@ -37,7 +37,7 @@ impl Question {
             let message = format!("nested deeper than {MAX_ELICITATION_DEPTH} levels");
             return Err(error("content", message));
         }
-        if size(content) > MAX_ANSWER_BYTES {
+        if json_bytes(content) > MAX_ANSWER_BYTES {
             return Err(error("content", "larger than 1 MiB".to_owned()));
         }
         match self.schema.violations(content).into_iter().next() {

@@ -126,6 +126,10 @@ impl Table {
         record.apply(changes);
         record.updated_at = now;
         let bytes = record.size();
+        let limit = self.limits.max_bytes_per_owner.min(self.limits.max_bytes);
+        if bytes > limit {
+            return Err(StoreError::RunTooLarge { limit });
+        }
         self.make_room(&record.owner, 1, bytes)?;
         let (run, owner) = (record.id.clone(), record.owner.clone());
         let leased_until = Some(now.plus(self.limits.lease));
@@ -169,7 +173,8 @@ impl Table {
         changes: Vec<Change>,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        let lease_duration = self.limits.lease;
+        let (lease_duration, max_bytes) =
+            (self.limits.lease, self.limits.max_bytes_per_owner.min(self.limits.max_bytes));
         let ends = changes.iter().any(|change| matches!(change, Change::RunFinished { .. }));
         let entry = self.leased(lease)?;
         let mut open = entry.record.open_round();
@@ -191,9 +196,14 @@ impl Table {
         }
         let gives_back = ends || changes.iter().any(|c| matches!(c, Change::RoundOpened { .. }));
         let added: usize = changes.iter().map(Change::size).sum();
-        let owner = entry.record.owner.clone();
+        let freed: usize = changes.iter().map(|change| entry.record.size_freed_by(change)).sum();
+        let (before, owner) = (entry.bytes, entry.record.owner.clone());
+        let after = (before + added).saturating_sub(freed);
         if !ends {
-            self.make_room(&owner, 0, added)?;
+            if after > max_bytes {
+                return Err(StoreError::RunTooLarge { limit: max_bytes });
+            }
+            self.make_room(&owner, 0, after.saturating_sub(before))?;
         }
         let Some(entry) = self.runs.get_mut(&lease.run) else { return Err(StoreError::NotFound) };
         entry.record.apply(changes);
@@ -201,8 +211,8 @@ impl Table {
         entry.last_write = now;
         entry.leased_until = (!gives_back).then(|| now.plus(lease_duration));
         // A finished record shrinks; measuring it again is worth its cost only then.
-        let bytes = if ends { entry.record.size() } else { entry.bytes + added };
-        let before = std::mem::replace(&mut entry.bytes, bytes);
+        let bytes = if ends { entry.record.size() } else { after };
+        entry.bytes = bytes;
         self.bytes = self.bytes - before + bytes;
         if let Some(usage) = self.owners.get_mut(&owner) {
             usage.bytes = usage.bytes - before + bytes;

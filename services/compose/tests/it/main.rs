@@ -21,6 +21,7 @@ mod random_graphs;
 mod random_templates;
 mod recovery;
 mod retries;
+mod sizes;
 mod support;
 mod suspension;
 mod timeouts;

@@ -1,6 +1,7 @@
 //! Properties of runs of any graph.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -38,9 +39,13 @@ fn build(steps: &[RandomStep]) -> Workflow {
         .map(|(number, step)| {
             let depends_on: Vec<_> =
                 dependencies(steps, number).iter().map(|n| format!("s{n}")).collect();
-            let mut value = json!({"id": format!("s{number}"), "dependsOn": depends_on});
+            let id = format!("s{number}");
+            let mut value = json!({"id": id, "dependsOn": depends_on});
             match step.kind {
-                0 => value["condition"] = "false".into(),
+                0 => {
+                    value["condition"] = "false".into();
+                    value["defaultResults"] = json!({"id": id});
+                }
                 1 => {
                     value["type"] = "elicitation".into();
                     value["message"] = "m".into();
@@ -51,16 +56,40 @@ fn build(steps: &[RandomStep]) -> Workflow {
                 2 => {
                     value["tool"] = "w.fail".into();
                     value["onError"] = json!({"action": "continue"});
+                    value["defaultResults"] = json!({"id": id});
                     return value;
                 }
                 _ => {}
             }
             value["tool"] = "w.sleep".into();
-            value["arguments"] = json!({"ms": step.ms});
+            let read = |n: usize| match steps[n].kind {
+                1 => format!("{{{{.steps.s{n}.output.content.id}}}}"),
+                _ => format!("{{{{.steps.s{n}.output.id}}}}"),
+            };
+            let read: Vec<_> = dependencies(steps, number).into_iter().map(read).collect();
+            value["arguments"] = json!({"ms": step.ms, "id": id, "from": read.join(" ")});
             value
         })
         .collect();
     workflow(list.into())
+}
+
+/// Asserts that each call got the outputs of its dependencies.
+fn assert_data_flow(steps: &[RandomStep], world: &TestEnv) {
+    for call in world.tools.calls().iter().filter(|call| &*call.tool == "w.sleep") {
+        let number = call.step.step[1..].parse().unwrap();
+        let ids: Vec<_> = dependencies(steps, number).iter().map(|n| format!("s{n}")).collect();
+        assert_eq!(call.arguments["from"], ids.join(" "), "arguments of s{number}");
+    }
+}
+
+/// User whose answer to the question of each step is the step's identifier.
+fn consenting_user(steps: usize) -> Arc<User> {
+    let user = User::new([]);
+    for id in (0..steps).map(|number| format!("s{number}")) {
+        user.answer(&id, Answer::Accept(json!({"id": id})));
+    }
+    user
 }
 
 /// Runs a graph; `declines` makes the user decline every question.
@@ -70,10 +99,9 @@ fn run(steps: &[RandomStep], declines: bool) -> TestEnv {
         .start_paused(true)
         .build()
         .unwrap();
-    let answer = if declines { Answer::Decline } else { Answer::Accept(json!({})) };
-    let user = User::new([]);
+    let user = if declines { User::new([]) } else { consenting_user(steps.len()) };
     for number in 0..steps.len() {
-        user.answer(&format!("s{number}"), answer.clone());
+        user.answer(&format!("s{number}"), Answer::Decline);
     }
     let world = TestEnv::with_user(&user);
     let outcome = runtime.block_on(world.run(&build(steps), json!({})));
@@ -89,10 +117,7 @@ fn run_interrupted(steps: &[RandomStep], times: &[u64]) -> (TestEnv, usize) {
         .start_paused(true)
         .build()
         .unwrap();
-    let user = User::new([]);
-    for number in 0..steps.len() {
-        user.answer(&format!("s{number}"), Answer::Accept(json!({})));
-    }
+    let user = consenting_user(steps.len());
     let world = TestEnv::with_user(&user).knows("w.sleep", repeatable());
     let workflow = build(steps);
     let (outcome, interruptions) = runtime.block_on(async {
@@ -138,6 +163,7 @@ proptest! {
             }
         }
         prop_assert!(world.tools.max_running() <= 10);
+        assert_data_flow(&steps, &world);
         let called = world.tools.steps();
         let expected = steps.iter().filter(|step| step.kind > 1).count();
         prop_assert_eq!(called.len(), expected, "each call once");
@@ -163,6 +189,7 @@ proptest! {
         times in prop::collection::vec(1_u64..60, 0..8),
     ) {
         let (world, interruptions) = run_interrupted(&steps, &times);
+        assert_data_flow(&steps, &world);
         let ended = world.events().iter().filter(|event| event.contains(" completed ")).count();
         let expected = steps.iter().filter(|step| !matches!(step.kind, 0 | 2)).count();
         prop_assert_eq!(ended, expected, "each result once");

@@ -28,6 +28,7 @@ fn describe(change: &Change) -> String {
         Change::IterationStarted { step, iteration } => format!("start {step}.{iteration}"),
         Change::IterationFinished { step, iteration, .. } => format!("end {step}.{iteration}"),
         Change::StepFinished { step, .. } => format!("end {step}"),
+        Change::OutputDropped { step } => format!("drop {step}"),
         Change::RemainingSkipped => "skip".to_owned(),
         Change::RoundOpened { .. } => "ask".to_owned(),
         Change::AnswersKept { round, .. } => format!("keep {round}"),
@@ -124,7 +125,7 @@ async fn result_and_next_starts_are_one_write() {
         {"id": "skipped", "tool": "w.echo", "dependsOn": ["a"], "condition": "false"},
     ]));
     output(world.run(&workflow, json!({})).await);
-    let expected = ["start 0", "end 0, start 1, start 2, end 3", "end 1, end 2, Completed"];
+    let expected = ["start 0", "end 0, start 1, start 2, end 3", "end 1, drop 0, end 2, Completed"];
     assert_eq!(*writes.lock().unwrap(), expected);
 }
 

@@ -63,6 +63,8 @@ tests! { $
         owner_has_limited_runs
         ended_runs_are_evicted_for_new_ones
         bytes_are_limited
+        output_that_is_dropped_frees_its_bytes
+        iterations_are_not_counted_twice
         end_of_run_is_never_refused
         counts_runs_and_bytes;
 }

@@ -1,12 +1,13 @@
 //! Limits in number, size and time.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
 
 use super::fixtures::{alice, completed, finished, id, kept, of, started};
 use crate::store::contract::TestStore;
-use crate::{RunOwner, StoreError, StoreLimits};
+use crate::{Change, IterationResult, RunOwner, StoreError, StoreLimits};
 
 pub async fn run_without_lease_expires(fresh: fn(StoreLimits) -> TestStore) {
     let lifetime = Duration::from_mins(10);
@@ -70,11 +71,48 @@ pub async fn bytes_are_limited(fresh: fn(StoreLimits) -> TestStore) {
     let limits = StoreLimits { max_bytes_per_owner: 100_000, ..StoreLimits::default() };
     let TestStore { store, replica, .. } = fresh(limits);
     let lease = store.create(kept("a"), vec![started(0)]).await.unwrap();
-    let before = replica.read(&alice(), &id("a")).await.unwrap();
     let large = json!({"x": "x".repeat(100_000)});
     let error = store.commit(&lease, vec![finished(0, large)]).await.unwrap_err();
+    assert_eq!(error, StoreError::RunTooLarge { limit: 100_000 });
+    let half = || json!({"x": "x".repeat(60_000)});
+    store.commit(&lease, vec![finished(0, half())]).await.unwrap();
+    let other = store.create(kept("b"), Vec::new()).await.unwrap();
+    let before = replica.read(&alice(), &id("b")).await.unwrap();
+    let error = store.commit(&other, vec![finished(0, half())]).await.unwrap_err();
     assert_eq!(error, StoreError::Full { limit: "bytes of one owner" });
-    assert_eq!(replica.read(&alice(), &id("a")).await.unwrap(), before);
+    assert_eq!(replica.read(&alice(), &id("b")).await.unwrap(), before);
+}
+
+pub async fn output_that_is_dropped_frees_its_bytes(fresh: fn(StoreLimits) -> TestStore) {
+    let limits = StoreLimits { max_bytes_per_owner: 20_000, ..StoreLimits::default() };
+    let TestStore { store, replica, .. } = fresh(limits);
+    let lease = store.create(kept("a"), Vec::new()).await.unwrap();
+    for step in 0..20 {
+        let output = json!({"x": "x".repeat(5_000)});
+        let mut changes = vec![finished(step, output)];
+        changes.extend(step.checked_sub(1).map(|step| Change::OutputDropped { step }));
+        store.commit(&lease, changes).await.unwrap();
+    }
+    let record = replica.read(&alice(), &id("a")).await.unwrap();
+    let outputs: Vec<_> = record.steps.values().map(|step| step.result.clone().unwrap()).collect();
+    assert!(outputs[..19].iter().all(|result| result.output.is_null()));
+    assert_eq!(outputs[19].output["x"].as_str().map(str::len), Some(5_000));
+    assert!(replica.counts().await.unwrap().bytes >= record.size());
+}
+
+pub async fn iterations_are_not_counted_twice(fresh: fn(StoreLimits) -> TestStore) {
+    let TestStore { store, replica, .. } = fresh(StoreLimits::default());
+    let lease = store.create(kept("a"), vec![started(0)]).await.unwrap();
+    let output = json!({"x": "x".repeat(5_000)});
+    for iteration in 0..3 {
+        let result = IterationResult::Completed(Arc::new(output.clone()));
+        let change = Change::IterationFinished { step: 0, iteration, result };
+        store.commit(&lease, vec![change]).await.unwrap();
+    }
+    store.commit(&lease, vec![finished(0, json!([output, output, output]))]).await.unwrap();
+    let bytes = replica.counts().await.unwrap().bytes;
+    let size = replica.read(&alice(), &id("a")).await.unwrap().size();
+    assert!((size..size + 1_000).contains(&bytes), "{bytes} of {size}");
 }
 
 pub async fn end_of_run_is_never_refused(fresh: fn(StoreLimits) -> TestStore) {
