@@ -3,6 +3,7 @@
 mod active_call;
 pub(crate) mod backend_session_slot;
 pub(crate) mod cancellation;
+mod gateway_request;
 mod leases;
 mod server_requests;
 pub(crate) mod stateless_sessions;
@@ -22,6 +23,7 @@ use vmcp_timeout::PauseGuard;
 pub(crate) use self::active_call::{ActiveCall, ActiveCallGuard};
 pub(crate) use self::backend_session_slot::{BackendSessionSlot, SlotLease};
 use self::cancellation::{Cancellation, SESSION_ENDED};
+pub(crate) use self::gateway_request::{GatewayRequest, GatewayRequestError};
 pub(crate) use self::server_requests::PendingServerRequest;
 pub(crate) use self::streams::SessionStreams;
 use crate::backend::BackendHandle;

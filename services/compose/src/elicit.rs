@@ -61,6 +61,11 @@ pub enum ElicitError {
     /// The client went away.
     #[error("the client disconnected before it answered")]
     Disconnected,
+    /// The user's access ended before the answer.
+    #[error(
+        "the token expired or was revoked before the user answered: repeat the call with a new one"
+    )]
+    Expired,
     /// The client responded with an error.
     #[error("the client failed to ask the user: {0}")]
     Failed(String),

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use http::{Response, StatusCode};
-use tokio::sync::oneshot;
 use tracing::Instrument;
 use vmcp_core::{Body, BoxError, Generation, MediaType, Rejection, Reservation};
 use vmcp_wire::{Envelope, Key, Outcome, Span, Splice, find, members, scan};
@@ -26,7 +25,7 @@ use crate::call::{Call, CallTarget};
 use crate::capabilities::{required_capability, rescan};
 use crate::catalog::{add_headers, define_literal};
 use crate::response::{self, AdaptedResponse, BufferedResults, ExpectedResponse, ResponseBuffer};
-use crate::session::{ActiveCallGuard, PendingServerRequest, Session};
+use crate::session::{ActiveCallGuard, GatewayRequest, GatewayRequestError, Session};
 use crate::stream::{MessageClass, Stream};
 use crate::tasks;
 
@@ -293,17 +292,14 @@ impl BridgedCall {
         let mut pending = Vec::new();
         for server_request in find(result, "inputRequests").into_iter().flat_map(members) {
             let answer = self.ask_client(server_request.value, stream)?;
-            pending
-                .push(async move { Ok::<_, BoxError>((server_request.key.raw(), answer.await)) });
+            pending.push(async move { (server_request.key.raw(), answer.response().await) });
         }
         let mut responses = vec![b'{'];
         for answered in join_all(pending).await {
-            let (key, answer) = answered?;
-            let answer = answer.map_err(|_| {
-                BackendError::ServerRequest(
-                    "sent a server request to which the client did not respond in time",
-                )
-            })?;
+            let (key, answer) = answered;
+            let answer = answer.ok_or(BackendError::ServerRequest(
+                "sent a server request to which the client did not respond in time",
+            ))?;
             let Ok(Envelope::Response { outcome: Outcome::Result(given), .. }) = scan(&answer)
             else {
                 return Err(BackendError::ServerRequest(
@@ -325,11 +321,11 @@ impl BridgedCall {
     }
 
     /// Sends one server request to the client.
-    fn ask_client(
-        &self,
+    fn ask_client<'a>(
+        &'a self,
         server_request: &[u8],
-        stream: &Stream,
-    ) -> Result<oneshot::Receiver<Bytes>, BoxError> {
+        stream: &'a Stream,
+    ) -> Result<GatewayRequest<'a>, BoxError> {
         let method = find(server_request, "method").and_then(vmcp_wire::parse_json_string);
         let (capability, method) = method
             .and_then(|method| Some((required_capability(&method)?, method)))
@@ -338,28 +334,20 @@ impl BridgedCall {
             let problem = "sent a server request for which the client declared no capability";
             return Err(BackendError::ServerRequest(problem).into());
         }
-        let (sender, receiver) = oneshot::channel();
-        let number = self.session.streams().register(PendingServerRequest::Call(sender));
-        let number = number.ok_or(BackendError::ServerRequest(
-            "sent more server requests than the client can have pending",
-        ))?;
         let params = find(server_request, "params").unwrap_or(b"{}");
-        let method = define_literal(&method);
-        let message = [
-            format!("{{\"jsonrpc\":\"2.0\",\"id\":{number},\"method\":").as_bytes(),
-            &method,
-            b",\"params\":",
-            params,
-            b"}",
-        ]
-        .concat();
-        if !stream.push(message.into(), MessageClass::Required) {
-            return Err(BackendError::ServerRequest(
-                "sent a server request while the client's queue is full",
-            )
-            .into());
-        }
-        Ok(receiver)
+        GatewayRequest::send(&self.session, stream, &define_literal(&method), params).map_err(
+            |error| {
+                BackendError::ServerRequest(match error {
+                    GatewayRequestError::TooMany => {
+                        "sent more server requests than the client can have pending"
+                    }
+                    GatewayRequestError::QueueFull => {
+                        "sent a server request while the client's queue is full"
+                    }
+                })
+                .into()
+            },
+        )
     }
 }
 

@@ -6,11 +6,14 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
-use tokio::sync::oneshot;
 use vmcp_compose::{Answer, AnswerError, Elicit, ElicitError, Question};
 
-use crate::session::{PendingServerRequest, Session};
-use crate::stream::{MessageClass, Stream};
+use crate::expiry::wait_for_expiry;
+use crate::session::{GatewayRequest, GatewayRequestError, Session};
+use crate::stream::Stream;
+
+/// Method of a question, as JSON.
+const METHOD: &[u8] = b"\"elicitation/create\"";
 
 /// Channel to the user of a session: `elicitation/create` on the stream of the call.
 #[derive(Debug)]
@@ -23,25 +26,6 @@ impl SessionElicit {
     pub(super) fn new(session: &Arc<Session>, stream: &Arc<Stream>) -> Self {
         Self { session: Arc::clone(session), stream: Arc::clone(stream) }
     }
-
-    fn send(&self, params: &Value) -> Result<oneshot::Receiver<bytes::Bytes>, ElicitError> {
-        let (sender, receiver) = oneshot::channel();
-        let number = self.session.streams().register(PendingServerRequest::Call(sender));
-        let number = number.ok_or_else(|| {
-            ElicitError::Failed("it has too many open server requests".to_owned())
-        })?;
-        let message = json!({
-            "jsonrpc": "2.0",
-            "id": number,
-            "method": "elicitation/create",
-            "params": params,
-        });
-        if self.stream.push(message.to_string().into(), MessageClass::Required) {
-            Ok(receiver)
-        } else {
-            Err(ElicitError::Failed("its queue of messages is full".to_owned()))
-        }
-    }
 }
 
 impl Elicit for SessionElicit {
@@ -51,8 +35,16 @@ impl Elicit for SessionElicit {
         rejected: Option<&'a AnswerError>,
     ) -> BoxFuture<'a, Result<Answer, ElicitError>> {
         async move {
-            let params = elicitation_params(question, rejected);
-            let response = self.send(&params)?.await.map_err(|_| ElicitError::Disconnected)?;
+            let params = elicitation_params(question, rejected).to_string();
+            let request =
+                GatewayRequest::send(&self.session, &self.stream, METHOD, params.as_bytes())
+                    .map_err(not_sent)?;
+            let response = tokio::select! {
+                response = request.response() => response,
+                // The client could not use the results of the run.
+                () = wait_for_expiry(|| self.session.caller()) => return Err(ElicitError::Expired),
+            };
+            let Some(response) = response else { return Ok(Answer::TimedOut) };
             let response: Value = serde_json::from_slice(&response)
                 .map_err(|_| ElicitError::Failed("its response is not JSON".to_owned()))?;
             if let Some(result) = response.get("result") {
@@ -63,6 +55,13 @@ impl Elicit for SessionElicit {
         }
         .boxed()
     }
+}
+
+fn not_sent(error: GatewayRequestError) -> ElicitError {
+    ElicitError::Failed(match error {
+        GatewayRequestError::TooMany => "it has too many open server requests".to_owned(),
+        GatewayRequestError::QueueFull => "its queue of messages is full".to_owned(),
+    })
 }
 
 /// Returns the `params` of `elicitation/create`.

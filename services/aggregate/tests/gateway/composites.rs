@@ -2,6 +2,7 @@
 
 mod permissions;
 mod places;
+mod questions;
 
 use std::sync::Arc;
 use std::time::Duration;

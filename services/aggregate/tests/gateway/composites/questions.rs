@@ -1,0 +1,84 @@
+//! Questions to the client of a session: their end without an answer.
+
+use super::*;
+
+/// Question with this timeout, beside a call.
+fn asks(timeout: &str) -> Value {
+    json!([
+        {"name": "asks", "steps": [{"id": "ask", "type": "elicitation", "message": "Sure?",
+            "schema": {"type": "object", "properties": {}}, "timeout": timeout}]},
+        {"name": "both", "steps": [
+            {"id": "ask", "type": "elicitation", "message": "Sure?",
+                "schema": {"type": "object", "properties": {}}},
+            {"id": "call", "tool": "be.t"},
+        ]},
+    ])
+}
+
+/// Asserts that the question is withdrawn before the result, and returns its id and the result.
+fn withdrawn(messages: &[Value]) -> (Value, Value) {
+    let [question, withdrawal, result] = messages else { panic!("three messages: {messages:?}") };
+    assert_eq!(question["method"], "elicitation/create", "{question}");
+    assert_eq!(withdrawal["method"], "notifications/cancelled", "{withdrawal}");
+    assert_eq!(withdrawal["params"]["requestId"], question["id"], "{withdrawal}");
+    (question["id"].clone(), result["result"].clone())
+}
+
+#[tokio::test(start_paused = true)]
+async fn withdraws_question_that_timed_out() {
+    let scene = scene(Generation::Stateful, Wire::Stateful, &asks("3s")).await;
+    // A session may have 64 open server requests.
+    for call in 1..=70 {
+        let (id, result) = withdrawn(&scene.begin(call, "asks").await.unwrap());
+        assert!(result["content"][0]["text"].to_string().contains("in time"), "{result}");
+        let late = scene.client.reply(&id, json!({"action": "cancel"})).await;
+        assert_eq!(late.status(), 400);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn withdraws_question_of_failed_run() {
+    let mut scene = scene(Generation::Stateful, Wire::Stateful, &asks("3s")).await;
+    let run = scene.begin(1, "both");
+    scene.received().await.pop().unwrap().refuse_with(-32603);
+    let (_, result) = withdrawn(&run.await.unwrap());
+    assert_eq!(result["isError"], true, "{result}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn withdraws_question_of_cancelled_run() {
+    let mut scene = scene(Generation::Stateful, Wire::Stateful, &asks("3s")).await;
+    let run = scene.begin(1, "both");
+    assert_eq!(scene.received().await.len(), 1);
+    scene.client.notify("notifications/cancelled", json!({"requestId": 1})).await;
+    let messages = run.await.unwrap();
+    assert_eq!(messages[1]["params"]["requestId"], messages[0]["id"], "{messages:?}");
+    assert_eq!(messages.len(), 2, "{messages:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn withdraws_question_of_stateless_backend() {
+    let mut scene = scene(Generation::Stateful, Wire::Stateless, &asks("3s")).await;
+    let call = scene.begin(1, "be_t");
+    let params = json!({"message": "Sure?", "requestedSchema": {"type": "object"}});
+    let requests = json!({"q": {"method": "elicitation/create", "params": params}});
+    let asked = json!({"resultType": "input_required", "inputRequests": requests});
+    scene.received().await.pop().unwrap().answer(&asked);
+    let messages = call.await.unwrap();
+    assert_eq!(messages[1]["method"], "notifications/cancelled", "{messages:?}");
+    assert_eq!(messages[1]["params"]["requestId"], messages[0]["id"], "{messages:?}");
+    assert!(messages[2]["error"]["message"].to_string().contains("in time"), "{messages:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn expired_token_ends_question() {
+    let mut scene = scene(Generation::Stateful, Wire::Stateful, &asks("9m")).await;
+    let expires_at = std::time::SystemTime::now() + Duration::from_mins(1);
+    let known = vmcp_core::Identity::builder("https://idp.test", "alice").expires_at(expires_at);
+    scene.client.identity = known.build();
+    let begun = tokio::time::Instant::now();
+    let (_, result) = withdrawn(&scene.begin(1, "asks").await.unwrap());
+    let text = result["content"][0]["text"].as_str().unwrap();
+    assert!(text.contains("the token expired or was revoked"), "{text}");
+    assert!(begun.elapsed() < Duration::from_mins(2), "{:?}", begun.elapsed());
+}
