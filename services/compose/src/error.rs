@@ -41,7 +41,7 @@ pub enum RunErrorKind {
     TimedOut,
     /// The output could not be made of the results.
     OutputFailed,
-    /// A call was in progress when its process ended, and its tool may not be called twice.
+    /// A call was in progress when its client left or its process ended, and its tool may not be called twice.
     OutcomeUnknown,
     /// The definition of the workflow is another one than at the start of the run.
     DefinitionChanged,

@@ -203,12 +203,12 @@ where
         }
     }
 
-    /// Returns the failure of a call whose result was lost with its process.
+    /// Returns the failure of a call whose result was lost when its client left or its process ended.
     pub(super) fn outcome_unknown(&self, step: &PlannedStep, what: &str) -> StepFailure {
         let message = format!(
-            "the process ended during {what}; its outcome is unknown, and it is not repeated \
-             because the tool is neither read-only nor idempotent: check what it did, then call {} \
-             again",
+            "the run was interrupted during {what}, because its client left or its process ended; \
+             its outcome is unknown, and it is not repeated because the tool is neither read-only \
+             nor idempotent: check what it did, then call {} again",
             self.plan.name
         );
         StepFailure::run(RunErrorKind::OutcomeUnknown, &step.id, message)

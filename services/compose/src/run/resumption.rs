@@ -38,7 +38,10 @@ pub(super) fn decide(
         let digest = digest_answers(answers);
         match recorded.consumed_by {
             Some(consumed) if consumed != digest => {
-                let message = format!("round {round} was answered differently before");
+                let message = format!(
+                    "round {round} was answered differently before: repeat the answers of the \
+                     first time, or call again without requestState"
+                );
                 return Err(failed(RunErrorKind::RoundConflict, message));
             }
             Some(_) => match record.rounds.get(round + 1) {
