@@ -51,6 +51,8 @@ pub enum Change {
     StepFinished {
         /// Number of the step.
         step: usize,
+        /// Point in time.
+        at: Timestamp,
         /// Its result.
         result: StepResult,
     },
@@ -81,10 +83,12 @@ pub enum Change {
         /// Digest of the answers.
         digest: [u8; 32],
     },
-    /// The run ended. Gives the lease back.
+    /// The run ended. Gives the lease back. Ends the steps that have no result.
     RunFinished {
         /// Status.
         status: RunStatus,
+        /// Point in time.
+        at: Timestamp,
         /// Result.
         result: RunResult,
     },
@@ -94,9 +98,9 @@ pub enum Change {
 
 impl Change {
     /// Returns the change that ends a cancelled run.
-    pub(crate) fn cancelled() -> Self {
+    pub(crate) fn cancelled(at: Timestamp) -> Self {
         let error = RunError::new(RunErrorKind::Cancelled, "the run was cancelled by its owner");
-        Self::RunFinished { status: RunStatus::Cancelled, result: RunResult::Failed(error) }
+        Self::RunFinished { status: RunStatus::Cancelled, at, result: RunResult::Failed(error) }
     }
 
     /// Returns an estimate of the memory that the change adds, in bytes.

@@ -40,6 +40,19 @@ pub enum Answer {
     TimedOut,
 }
 
+/// Kind of an [`Answer`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AnswerAction {
+    /// The user submitted content.
+    Accept,
+    /// The user declined.
+    Decline,
+    /// The user dismissed the question without a choice.
+    Cancel,
+    /// The user did not answer in time.
+    TimedOut,
+}
+
 /// Error of content that does not answer its question.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("answer to step \"{step}\" is invalid at {field}: {message}")]
@@ -115,6 +128,32 @@ pub enum Elicitation {
     Suspend,
     /// There is no user: elicitation steps fail.
     Unsupported,
+}
+
+impl Answer {
+    /// Returns the kind.
+    #[must_use]
+    pub fn action(&self) -> AnswerAction {
+        match self {
+            Self::Accept(_) => AnswerAction::Accept,
+            Self::Decline => AnswerAction::Decline,
+            Self::Cancel => AnswerAction::Cancel,
+            Self::TimedOut => AnswerAction::TimedOut,
+        }
+    }
+}
+
+impl AnswerAction {
+    /// Returns the word of `.steps.ID.output.action`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Accept => "accept",
+            Self::Decline => "decline",
+            Self::Cancel => "cancel",
+            Self::TimedOut => "timeout",
+        }
+    }
 }
 
 impl std::fmt::Debug for Elicitation {

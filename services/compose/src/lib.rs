@@ -21,7 +21,7 @@ mod workflow;
 pub use self::{
     call::{CallError, CallErrorKind, StepIdentity, ToolCall, ToolOutcome},
     change::Change,
-    elicit::{Answer, AnswerError, Elicit, ElicitError, Elicitation, Question},
+    elicit::{Answer, AnswerAction, AnswerError, Elicit, ElicitError, Elicitation, Question},
     error::{RunError, RunErrorKind},
     id::{DefinitionHash, RunId, RunOwner},
     observe::{RunEvent, RunObserver},

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{RunError, RunId, StepStatus};
+use crate::{AnswerAction, RunError, RunId, StepStatus};
 
 /// Observer of a run. Called within the run: returns fast and does not block.
 pub trait RunObserver: Send + Sync {
@@ -10,12 +10,23 @@ pub trait RunObserver: Send + Sync {
     fn observe(&self, event: &RunEvent<'_>);
 }
 
-/// Event of a run.
+/// Event of a run. Each [`RunStarted`](Self::RunStarted) and [`RunResumed`](Self::RunResumed) is followed by one of
+/// [`RunSuspended`](Self::RunSuspended), [`RunInterrupted`](Self::RunInterrupted) and [`RunFinished`](Self::RunFinished); each
+/// [`StepStarted`](Self::StepStarted) by a [`StepFinished`](Self::StepFinished), unless its question suspends the run.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum RunEvent<'a> {
-    /// The run started, or continues after an interruption.
+    /// The run started.
     RunStarted {
+        /// The run.
+        run: &'a RunId,
+        /// Name of the composite tool.
+        workflow: &'a str,
+        /// Number of all steps.
+        steps: usize,
+    },
+    /// The run continues after a suspension or an interruption.
+    RunResumed {
         /// The run.
         run: &'a RunId,
         /// Name of the composite tool.
@@ -25,7 +36,7 @@ pub enum RunEvent<'a> {
         /// Number of all steps.
         steps: usize,
     },
-    /// A step started.
+    /// A step started, or an interrupted one starts again. A question that stays open across a suspension starts once.
     StepStarted {
         /// Identifier of the step.
         step: &'a str,
@@ -64,6 +75,8 @@ pub enum RunEvent<'a> {
         status: StepStatus,
         /// Error of a failed step.
         error: Option<&'a str>,
+        /// Answer to its question.
+        answer: Option<AnswerAction>,
         /// Time that the step took; zero if it was skipped.
         duration: Duration,
         /// Number of steps that are done.
@@ -71,10 +84,17 @@ pub enum RunEvent<'a> {
         /// Number of all steps.
         steps: usize,
     },
-    /// Each running step waits for the user.
+    /// Each running step waits for the user, in place.
     WaitingForInput {
         /// Number of open questions.
         questions: usize,
+    },
+    /// The run is stored and given back until the user answers.
+    RunSuspended {
+        /// Number of open questions.
+        questions: usize,
+        /// Time since the start of the run.
+        duration: Duration,
     },
     /// The future of the run was dropped, such as after the client disconnected. The calls in progress are cancelled.
     RunInterrupted {

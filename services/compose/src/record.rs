@@ -3,6 +3,7 @@
 mod apply;
 mod round;
 mod size;
+mod step;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use serde_json::{Map, Value};
 
 pub use self::round::{KeptAnswer, RecordedQuestion, RoundRecord};
 pub(crate) use self::size::ENTRY_SIZE;
+pub use self::step::{IterationRecord, IterationResult, StepRecord, StepResult, StepStatus};
 use crate::{DefinitionHash, RunError, RunId, RunOwner};
 
 /// Record of a run in a [`WorkflowStore`](crate::WorkflowStore). Steps are numbered in the order of the definition.
@@ -33,6 +35,9 @@ pub struct RunRecord {
     /// Last write to the record.
     #[serde(default)]
     pub updated_at: Timestamp,
+    /// End of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
     /// `true` if the result is kept after the end of the run, for a client that asks for it later.
     pub keeps_result: bool,
     /// Status.
@@ -76,77 +81,6 @@ pub enum RunStatus {
     Cancelled,
 }
 
-/// Record of a step.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct StepRecord {
-    /// Start of the step; `None` if it was skipped.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub started_at: Option<Timestamp>,
-    /// Number of attempts that started. The last one may have no result.
-    pub attempts: u32,
-    /// `true` while the last attempt has no result.
-    pub is_in_flight: bool,
-    /// Message of the question that is open.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub question: Option<Arc<str>>,
-    /// Iterations of a `forEach` step that started.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub iterations: BTreeMap<usize, IterationRecord>,
-    /// Result of a step that ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub result: Option<StepResult>,
-}
-
-/// Record of one iteration of a `forEach` step.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct IterationRecord {
-    /// Number of attempts that started.
-    pub attempts: u32,
-    /// `true` while the last attempt has no result.
-    pub is_in_flight: bool,
-    /// Result of an iteration that ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub result: Option<IterationResult>,
-}
-
-/// Result of a step.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct StepResult {
-    /// Status.
-    pub status: StepStatus,
-    /// `.steps.ID.output`
-    pub output: Arc<Value>,
-    /// `.steps.ID.content`
-    pub content: Arc<Value>,
-    /// `.steps.ID.error`
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<Arc<str>>,
-}
-
-/// Status of a step that ended, as `.steps.ID.status` shows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum StepStatus {
-    /// The step succeeded.
-    Completed,
-    /// The step failed.
-    Failed,
-    /// The condition was false, or the user skipped the remaining steps.
-    Skipped,
-    /// The run ended before the step did.
-    Cancelled,
-}
-
-/// Result of one iteration.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum IterationResult {
-    /// The call succeeded with this output.
-    Completed(Arc<Value>),
-    /// The call failed.
-    Failed(Arc<str>),
-}
-
 /// Result of a run that ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -155,6 +89,8 @@ pub enum RunResult {
     Completed(Arc<Value>),
     /// The error.
     Failed(RunError),
+    /// The run succeeded, and its output was not kept.
+    NotKept,
 }
 
 /// Run in a list of an owner's runs.
@@ -168,6 +104,8 @@ pub struct RunSummary {
     pub status: RunStatus,
     /// Start of the run.
     pub started_at: Timestamp,
+    /// End of the run.
+    pub ended_at: Option<Timestamp>,
 }
 
 // === impl RunRecord ===
@@ -191,6 +129,7 @@ impl RunRecord {
             arguments: Arc::new(Value::Object(arguments)),
             started_at,
             updated_at: started_at,
+            ended_at: None,
             keeps_result: false,
             status: RunStatus::Running,
             steps: BTreeMap::new(),
@@ -219,31 +158,6 @@ impl RunRecord {
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.result.is_some()
-    }
-}
-
-// === impl StepResult ===
-
-impl StepResult {
-    /// Drops the output, which nothing reads any more.
-    pub(crate) fn drop_output(&mut self) {
-        self.output = Arc::new(Value::Null);
-        self.content = self.output.clone();
-    }
-}
-
-// === impl StepStatus ===
-
-impl StepStatus {
-    /// Returns the word of `.steps.ID.status`.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::Skipped => "skipped",
-            Self::Cancelled => "cancelled",
-        }
     }
 }
 

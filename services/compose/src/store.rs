@@ -5,6 +5,7 @@
 pub mod contract;
 #[cfg(any(test, feature = "contract"))]
 mod file;
+mod limits;
 mod memory;
 mod table;
 
@@ -15,8 +16,9 @@ use futures_util::future::BoxFuture;
 
 #[cfg(any(test, feature = "contract"))]
 pub use self::file::FileWorkflowStore;
-pub use self::{memory::MemoryWorkflowStore, table::StoreLimits};
-use crate::{Change, RunId, RunOwner, RunRecord, RunStatus, RunSummary, limits};
+pub use self::{limits::StoreLimits, memory::MemoryWorkflowStore};
+use crate::limits::bytes_text;
+use crate::{Change, RunId, RunOwner, RunRecord, RunStatus, RunSummary};
 
 /// Future of a store.
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
@@ -48,7 +50,7 @@ pub enum StoreError {
     #[error(
         "the results of the run need more than {} of memory, the limit of the workflow store: \
          let its tools return less, or split the composite tool",
-        limits::bytes_text(*limit)
+        bytes_text(*limit)
     )]
     RunTooLarge {
         /// The limit in bytes.
@@ -81,6 +83,8 @@ pub struct StoreCounts {
     pub runs: usize,
     /// Runs that have not ended.
     pub active: usize,
+    /// Runs among them that are suspended until the user answers.
+    pub suspended: usize,
     /// Their estimated size, in bytes.
     pub bytes: usize,
 }
@@ -115,8 +119,9 @@ pub trait WorkflowStore: Debug + Send + Sync + 'static {
     fn renew<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, ()>;
 
     /// Applies changes to a run, all or none, and extends the lease. The holder of an expired lease may still write unless
-    /// another one was granted. [`Change::RoundOpened`] and [`Change::RunFinished`] give the lease back. A run that ends is
-    /// removed, unless it asked for its result to be kept ([`RunRecord::keeps_result`]) or had a round of questions.
+    /// another one was granted. [`Change::RoundOpened`] and [`Change::RunFinished`] give the lease back. Of a run that ends,
+    /// the course remains for a while, and the output if the run asked for it ([`RunRecord::keeps_result`]) or had a round of
+    /// questions.
     ///
     /// # Errors
     /// [`StoreError::Superseded`] for an earlier epoch, [`StoreError::Finished`] after the end, [`StoreError::RoundConsumed`]
@@ -134,8 +139,8 @@ pub trait WorkflowStore: Debug + Send + Sync + 'static {
     /// Returns a run. A running one without a valid lease is [`RunStatus::Interrupted`].
     fn read<'a>(&'a self, owner: &'a RunOwner, run: &'a RunId) -> StoreFuture<'a, RunRecord>;
 
-    /// Returns the owner's runs, the newest first.
-    fn list<'a>(&'a self, owner: &'a RunOwner) -> StoreFuture<'a, Vec<RunSummary>>;
+    /// Returns up to `limit` of the owner's runs, the newest first, ended ones included.
+    fn list<'a>(&'a self, owner: &'a RunOwner, limit: usize) -> StoreFuture<'a, Vec<RunSummary>>;
 
     /// Waits until the version of a run exceeds `version` or its lease is over, or for a while.
     fn wait<'a>(&'a self, owner: &'a RunOwner, run: &'a RunId, version: u64)

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use http::header::ALLOW;
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Uri};
 use serde_json::{Value, json};
 use tower_service::Service;
 use vmcp_aggregate::Gateway;
@@ -19,6 +19,12 @@ use vmcp_core::{Body, Identity};
 use crate::json_response::json_response;
 use crate::paths::WORKFLOWS_PATH;
 
+/// Number of runs in a list, unless `limit` names another one.
+const DEFAULT_LIMIT: usize = 100;
+
+/// Maximum of `limit`.
+const MAX_LIMIT: usize = 1000;
+
 /// Service that returns the caller's runs as JSON. Its stack authenticates the caller.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkflowRuns {
@@ -30,7 +36,7 @@ impl WorkflowRuns {
         Self { gateway }
     }
 
-    async fn respond(self, method: Method, path: String, caller: Identity) -> Response<Body> {
+    async fn respond(self, method: Method, uri: Uri, caller: Identity) -> Response<Body> {
         if method != Method::GET && method != Method::HEAD {
             let status = StatusCode::METHOD_NOT_ALLOWED;
             let mut response = json_response(status, &json!({"error": "method_not_allowed"}));
@@ -42,9 +48,15 @@ impl WorkflowRuns {
             let error = json!({"error": "forbidden", "message": message});
             return json_response(StatusCode::FORBIDDEN, &error);
         }
-        let id = path.strip_prefix(WORKFLOWS_PATH).unwrap_or_default().trim_start_matches('/');
+        let id = uri.path().strip_prefix(WORKFLOWS_PATH).unwrap_or_default();
+        let id = id.trim_start_matches('/');
         let found = if id.is_empty() {
-            let runs = self.gateway.workflow_runs(&caller).await;
+            let Some(limit) = limit(uri.query().unwrap_or_default()) else {
+                let message = format!("limit must be a number from 1 to {MAX_LIMIT}");
+                let error = json!({"error": "invalid_request", "message": message});
+                return json_response(StatusCode::BAD_REQUEST, &error);
+            };
+            let runs = self.gateway.workflow_runs(&caller, limit).await;
             runs.map(|runs| json!({"runs": runs.iter().map(summary).collect::<Vec<_>>()}))
         } else {
             let run = self.gateway.workflow_run(&caller, &RunId::new(id)).await;
@@ -75,18 +87,28 @@ impl<B> Service<Request<B>> for WorkflowRuns {
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let caller = request.extensions().get::<Identity>();
         let caller = caller.cloned().unwrap_or_else(Identity::anonymous);
-        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-        self.clone().respond(method, path, caller).map(Ok).boxed()
+        let (method, uri) = (request.method().clone(), request.uri().clone());
+        self.clone().respond(method, uri, caller).map(Ok).boxed()
     }
 }
 
+/// Returns the number of runs that the query asks for. `None` for an invalid number.
+fn limit(query: &str) -> Option<usize> {
+    let limits = url::form_urlencoded::parse(query.as_bytes()).filter(|(name, _)| name == "limit");
+    limits.last().map_or(Some(DEFAULT_LIMIT), |(_, value)| {
+        value.parse().ok().filter(|limit| (1..=MAX_LIMIT).contains(limit))
+    })
+}
+
 fn summary(run: &RunSummary) -> Value {
-    let RunSummary { id, workflow, status, started_at } = run;
+    let RunSummary { id, workflow, status, started_at, ended_at } = run;
     json!({
         "id": id.as_str(),
         "workflow": &**workflow,
         "status": status,
         "started_at": rfc3339(*started_at),
+        "ended_at": ended_at.and_then(rfc3339),
+        "duration_ms": duration(Some(*started_at), *ended_at),
     })
 }
 
@@ -96,30 +118,46 @@ fn run_json(record: &RunRecord, workflow: Option<&Workflow>) -> Value {
     let known = names.len().max(record.steps.keys().next_back().map_or(0, |last| last + 1));
     let steps = (0..known).map(|number| {
         let name = names.get(number).copied();
-        step_json(number, name, record.steps.get(&number))
+        step_json(number, name, record.steps.get(&number), record.is_finished())
     });
     let error = match &record.result {
         Some(RunResult::Failed(error)) => {
             json!({"kind": error.kind(), "message": error.to_string(), "step": error.step()})
         }
-        Some(RunResult::Completed(_)) | None => Value::Null,
+        Some(RunResult::Completed(_) | RunResult::NotKept) | None => Value::Null,
     };
     json!({
         "id": record.id.as_str(),
         "workflow": &*record.workflow,
         "status": record.status,
         "started_at": rfc3339(record.started_at),
+        "ended_at": record.ended_at.and_then(rfc3339),
+        "duration_ms": duration(Some(record.started_at), record.ended_at),
         "steps": steps.collect::<Vec<_>>(),
         "error": error,
     })
 }
 
 /// Returns a step. Its name is unknown after a change of the definition.
-fn step_json(number: usize, name: Option<&str>, record: Option<&StepRecord>) -> Value {
+fn step_json(
+    number: usize,
+    name: Option<&str>,
+    record: Option<&StepRecord>,
+    is_run_finished: bool,
+) -> Value {
     let Some(record) = record else {
-        return json!({"number": number, "id": name, "status": "pending"});
+        let status = if is_run_finished { "not_started" } else { "pending" };
+        return json!({"number": number, "id": name, "status": status});
     };
-    let StepRecord { started_at, attempts, is_in_flight: _, question, iterations, result } = record;
+    let StepRecord {
+        started_at,
+        ended_at,
+        attempts,
+        is_in_flight: _,
+        question,
+        iterations,
+        result,
+    } = record;
     let status = match result {
         Some(result) => result.status.as_str(),
         None if question.is_some() => "input_required",
@@ -130,6 +168,8 @@ fn step_json(number: usize, name: Option<&str>, record: Option<&StepRecord>) -> 
         "id": name,
         "status": status,
         "started_at": started_at.map(rfc3339),
+        "ended_at": ended_at.and_then(rfc3339),
+        "duration_ms": duration(*started_at, *ended_at),
         "attempts": attempts,
         "question": question.as_deref().filter(|_| result.is_none()),
         "error": result.as_ref().and_then(|result| result.error.as_deref()),
@@ -144,6 +184,11 @@ fn step_json(number: usize, name: Option<&str>, record: Option<&StepRecord>) -> 
             json!({"started": iterations.len(), "completed": completed, "failed": failed});
     }
     step
+}
+
+/// Returns a duration in milliseconds, once it has ended.
+fn duration(start: Option<Timestamp>, end: Option<Timestamp>) -> Option<u64> {
+    Some(end?.0.saturating_sub(start?.0))
 }
 
 fn rfc3339(at: Timestamp) -> Option<String> {

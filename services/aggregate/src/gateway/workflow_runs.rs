@@ -11,8 +11,12 @@ impl Gateway {
     ///
     /// # Errors
     /// The error of the store.
-    pub async fn workflow_runs(&self, owner: &Identity) -> Result<Vec<RunSummary>, StoreError> {
-        self.0.dispatcher.context.workflows.store.list(&run_owner(owner, None)).await
+    pub async fn workflow_runs(
+        &self,
+        owner: &Identity,
+        limit: usize,
+    ) -> Result<Vec<RunSummary>, StoreError> {
+        self.0.dispatcher.context.workflows.store.list(&run_owner(owner, None), limit).await
     }
 
     /// Returns one of these runs, with the composite tool if its definition is still the one with which the run began.

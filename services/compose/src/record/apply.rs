@@ -5,8 +5,11 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{RoundRecord, RunRecord, RunResult, StepRecord, StepResult};
-use crate::{Change, RunStatus};
+use super::{
+    IterationResult, RoundRecord, RunRecord, RunResult, RunStatus, StepRecord, StepResult,
+    StepStatus, Timestamp,
+};
+use crate::Change;
 
 impl RunRecord {
     /// Applies the changes of one write.
@@ -45,8 +48,8 @@ impl RunRecord {
                 iteration.is_in_flight = false;
                 iteration.result = Some(result);
             }
-            Change::StepFinished { step, result } => {
-                self.steps.entry(step).or_default().finish(result);
+            Change::StepFinished { step, at, result } => {
+                self.steps.entry(step).or_default().finish(at, result);
             }
             Change::OutputDropped { step } => {
                 if let Some(result) = self.steps.get_mut(&step).and_then(|it| it.result.as_mut()) {
@@ -69,16 +72,24 @@ impl RunRecord {
                     round.consume(digest);
                 }
             }
-            Change::RunFinished { status, result } => self.finish(status, result),
+            Change::RunFinished { status, at, result } => self.finish(status, at, result),
         }
     }
 
-    fn finish(&mut self, status: RunStatus, result: RunResult) {
+    /// Ends the run. What remains is its course, without the values that nothing reads any more.
+    fn finish(&mut self, status: RunStatus, at: Timestamp, result: RunResult) {
         self.status = status;
-        self.result = Some(result);
-        // Nothing reads them any more.
-        self.steps = BTreeMap::new();
+        self.ended_at = Some(at);
+        // A client that answered questions may repeat its request.
+        let is_kept = self.keeps_result || !self.rounds.is_empty();
+        self.result = Some(match result {
+            RunResult::Completed(_) if !is_kept => RunResult::NotKept,
+            result => result,
+        });
         self.arguments = Arc::new(Value::Null);
+        for step in self.steps.values_mut() {
+            step.finish_with_run(at);
+        }
         for round in &mut self.rounds {
             round.answers = BTreeMap::new();
         }
@@ -86,11 +97,31 @@ impl RunRecord {
 }
 
 impl StepRecord {
-    fn finish(&mut self, result: StepResult) {
+    fn finish(&mut self, at: Timestamp, result: StepResult) {
+        self.ended_at = Some(at);
         self.is_in_flight = false;
         self.question = None;
         // Their outputs are in the result of the step.
         self.iterations = BTreeMap::new();
         self.result = Some(result);
+    }
+
+    /// Drops the outputs, and cancels the step if it has no result.
+    fn finish_with_run(&mut self, at: Timestamp) {
+        let null = Arc::new(Value::Null);
+        let (status, error) = match self.result.take() {
+            Some(result) => (result.status, result.error),
+            None => (StepStatus::Cancelled, None),
+        };
+        self.result = Some(StepResult { status, output: null.clone(), content: null, error });
+        self.ended_at.get_or_insert(at);
+        self.is_in_flight = false;
+        self.question = None;
+        for iteration in self.iterations.values_mut() {
+            iteration.is_in_flight = false;
+            if let Some(IterationResult::Completed(output)) = &mut iteration.result {
+                *output = Arc::new(Value::Null);
+            }
+        }
     }
 }

@@ -80,6 +80,7 @@ impl RunResult {
         match self {
             Self::Completed(output) => limits::memory(output),
             Self::Failed(_) => ENTRY_SIZE,
+            Self::NotKept => 0,
         }
     }
 }

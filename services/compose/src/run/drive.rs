@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
@@ -16,6 +15,7 @@ use super::progress::Progress;
 use super::question::StepCompletion;
 use super::start::{Start, StepEnd};
 use crate::limits::MAX_PARALLEL_STEPS;
+use crate::plan::PlannedStep;
 use crate::{
     Answer, CallError, Change, Question, RunError, RunEvent, StepResult, StepStatus, ToolCall,
     ToolOutcome,
@@ -47,8 +47,8 @@ where
         self.apply_answers(progress, answers, &mut ended);
         let mut reported = 0;
         loop {
-            for (step, result) in ended.drain(..) {
-                self.finish(progress, step, result)?;
+            for end in ended.drain(..) {
+                self.finish(progress, end)?;
             }
             let starts = self.starts(progress)?;
             if starts.is_empty() && running.is_empty() {
@@ -133,7 +133,7 @@ where
                     continue;
                 }
                 if progress.skips_remaining && !progress.unfinished.contains_key(&step) {
-                    self.finish(progress, step, Ok(self.skipped(step)))?;
+                    self.finish(progress, StepEnd::new(step, Ok(self.skipped(step))))?;
                     changed = true;
                     continue;
                 }
@@ -141,19 +141,23 @@ where
                 if !is_ready || progress.active.len() >= MAX_PARALLEL_STEPS {
                     continue;
                 }
+                let (is_asked, past) = progress.started_before(step, self.now());
                 match self.prepare(step, progress) {
                     Ok(Start::Skip) => {
-                        self.finish(progress, step, Ok(self.skipped(step)))?;
+                        self.finish(progress, StepEnd::new(step, Ok(self.skipped(step))))?;
                         changed = true;
                     }
                     Ok(start) => {
                         progress.active.insert(step);
-                        progress.started.insert(step, Instant::now());
-                        self.observe_start(step, &start);
+                        let now = Instant::now();
+                        self.active.start(step, now.checked_sub(past).unwrap_or(now));
+                        if !is_asked {
+                            self.observe_start(step, &start);
+                        }
                         starts.push((step, start));
                     }
                     Err(failure) => {
-                        self.finish(progress, step, Err(failure))?;
+                        self.finish(progress, StepEnd::new(step, Err(failure)))?;
                         changed = true;
                     }
                 }
@@ -175,32 +179,22 @@ where
     }
 
     /// Records the end of a step. A failure ends the run unless the step continues after failures.
-    fn finish(
-        &self,
-        progress: &mut Progress,
-        step: usize,
-        ended: Result<StepCompletion, StepFailure>,
-    ) -> Result<(), RunError> {
+    fn finish(&self, progress: &mut Progress, end: StepEnd) -> Result<(), RunError> {
+        let StepEnd { step, answer, result } = end;
         let planned = &self.plan.steps[step];
-        let (answered, failure) = match ended {
-            Ok(answered) => (answered, None),
+        let (completion, failure) = match result {
+            Ok(completion) => (completion, None),
             Err(StepFailure::Step(error)) => {
-                let text = Arc::from(error.to_string());
-                let result = StepResult {
-                    status: StepStatus::Failed,
-                    output: planned.fallback(),
-                    content: Arc::new(serde_json::Value::Null),
-                    error: Some(text),
-                };
-                let failure = (!planned.continues).then_some(error);
-                (StepCompletion { result, skips_remaining: false }, failure)
+                let completion = failed(planned, &error);
+                (completion, (!planned.continues).then_some(error))
             }
-            Err(StepFailure::Run(error)) => return Err(error),
+            // The run ends for a reason of its own, such as a lost lease, and cancels the step.
+            Err(StepFailure::Run(error)) if error.step().is_none() => return Err(error),
+            Err(StepFailure::Run(error)) => (failed(planned, &error), Some(error)),
         };
-        let StepCompletion { result, skips_remaining } = answered;
+        let StepCompletion { result, skips_remaining } = completion;
         let status = result.status;
         let error = result.error.clone();
-        let started = progress.started.remove(&step);
         self.finish_step(progress, step, result);
         if skips_remaining {
             progress.skips_remaining = true;
@@ -210,7 +204,8 @@ where
             step: &planned.id,
             status,
             error: error.as_deref(),
-            duration: started.map_or(Duration::ZERO, |started| started.elapsed()),
+            answer,
+            duration: self.active.end(step),
             done: progress.done.len(),
             steps: self.plan.steps.len(),
         });
@@ -239,7 +234,7 @@ where
             }
         }
         if let Some(result) = progress.results.get(step).cloned() {
-            progress.changes.push(Change::StepFinished { step, result });
+            progress.changes.push(Change::StepFinished { step, at: self.now(), result });
         }
         progress.changes.extend(dropped);
     }
@@ -250,18 +245,14 @@ where
         is_result || !progress.done.contains(step) || self.plan.retention.keeps(step, progress.done)
     }
 
-    /// Reports the steps that a failed run cancels.
+    /// Reports the steps that a failed run cancels, among them questions that an earlier process asked.
     pub(super) fn report_cancelled(&self, progress: &Progress) {
-        for step in progress.active.iter() {
-            self.observe(&RunEvent::StepFinished {
-                step: &self.plan.steps[step].id,
-                status: StepStatus::Cancelled,
-                error: None,
-                duration: progress.started.get(&step).map_or(Duration::ZERO, Instant::elapsed),
-                done: progress.done.len(),
-                steps: self.plan.steps.len(),
-            });
+        let now = Instant::now();
+        for (step, past) in progress.open_questions(self.now()) {
+            self.active.start(step, now.checked_sub(past).unwrap_or(now));
         }
+        let observer = &*self.context.observer;
+        self.active.report_cancelled(observer, self.plan, progress.done.len());
     }
 
     /// Reports once that each running step waits for the user.
@@ -273,4 +264,15 @@ where
         }
         *reported = if waits { count } else { 0 };
     }
+}
+
+/// Returns the result of a step that failed.
+fn failed(step: &PlannedStep, error: &RunError) -> StepCompletion {
+    let result = StepResult {
+        status: StepStatus::Failed,
+        output: step.fallback(),
+        content: Arc::new(serde_json::Value::Null),
+        error: Some(Arc::from(error.to_string())),
+    };
+    StepCompletion { result, skips_remaining: false }
 }

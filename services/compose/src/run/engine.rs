@@ -1,7 +1,8 @@
 //! Run of a workflow in one process.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -10,7 +11,8 @@ use super::journal::Journal;
 use super::scope::Scope;
 use crate::plan::{Plan, PlannedCall, PlannedStep};
 use crate::{
-    Question, RecordedQuestion, RunEvent, RunId, RunObserver, RunOwner, Timestamp, ToolInfo,
+    Question, RecordedQuestion, RunEvent, RunId, RunObserver, RunOwner, StepStatus, Timestamp,
+    ToolInfo,
 };
 
 /// Run in this process.
@@ -27,11 +29,19 @@ pub(super) struct Engine<'a, C> {
     pub(super) started: Instant,
     pub(super) deadline: Instant,
     pub(super) journal: Journal<'a>,
+    pub(super) active: Arc<ActiveSteps>,
 }
+
+/// Steps whose start was reported and whose end was not. Shared with the guard, and never locked across an await.
+#[derive(Debug, Default)]
+pub(super) struct ActiveSteps(Mutex<BTreeMap<usize, Instant>>);
 
 /// Reports an interruption, unless the run ended or was suspended before it is dropped.
 pub(super) struct InterruptionGuard<'a> {
     observer: &'a dyn RunObserver,
+    plan: &'a Plan,
+    active: Arc<ActiveSteps>,
+    done: usize,
     started: Instant,
     is_over: bool,
 }
@@ -45,17 +55,46 @@ impl InterruptionGuard<'_> {
 impl Drop for InterruptionGuard<'_> {
     fn drop(&mut self) {
         if !self.is_over {
+            self.active.report_cancelled(self.observer, self.plan, self.done);
             let duration = self.started.elapsed();
             self.observer.observe(&RunEvent::RunInterrupted { duration });
         }
     }
 }
 
+impl ActiveSteps {
+    pub(super) fn start(&self, step: usize, at: Instant) {
+        vmcp_core::lock(&self.0).insert(step, at);
+    }
+
+    /// Returns the time since the start of a step, which is no longer active.
+    pub(super) fn end(&self, step: usize) -> Duration {
+        vmcp_core::lock(&self.0).remove(&step).map_or(Duration::ZERO, |at| at.elapsed())
+    }
+
+    /// Reports the end of the active steps, which the run does not wait for.
+    pub(super) fn report_cancelled(&self, observer: &dyn RunObserver, plan: &Plan, done: usize) {
+        let active = std::mem::take(&mut *vmcp_core::lock(&self.0));
+        for (step, at) in active {
+            observer.observe(&RunEvent::StepFinished {
+                step: &plan.steps[step].id,
+                status: StepStatus::Cancelled,
+                error: None,
+                answer: None,
+                duration: at.elapsed(),
+                done,
+                steps: plan.steps.len(),
+            });
+        }
+    }
+}
+
 impl<'a, C> Engine<'a, C> {
     /// Reports an interruption until the guard is disarmed.
-    pub(super) fn guard(&self) -> InterruptionGuard<'a> {
+    pub(super) fn guard(&self, done: usize) -> InterruptionGuard<'a> {
         let observer: &'a dyn RunObserver = &*self.context.observer;
-        InterruptionGuard { observer, started: self.started, is_over: false }
+        let (plan, active, started) = (self.plan, Arc::clone(&self.active), self.started);
+        InterruptionGuard { observer, plan, active, done, started, is_over: false }
     }
 }
 

@@ -54,7 +54,13 @@ where
         started,
         deadline: started + plan.timeout,
         journal: Journal::new(&*context.store, lease),
+        active: Arc::default(),
     };
+    engine.observe(&RunEvent::RunStarted {
+        run: &id,
+        workflow: &plan.name,
+        steps: plan.steps.len(),
+    });
     engine.complete(Progress::new(plan.steps.len()), BTreeMap::new()).await
 }
 
@@ -127,7 +133,14 @@ where
         started: now.checked_sub(past).unwrap_or(now),
         deadline: now + plan.timeout.saturating_sub(past),
         journal,
+        active: Arc::default(),
     };
+    engine.observe(&RunEvent::RunResumed {
+        run: &record.id,
+        workflow: &plan.name,
+        done: progress.done.len(),
+        steps: plan.steps.len(),
+    });
     let answers = match continuation {
         Continuation::End => return engine.end_changed().await,
         Continuation::Continue => BTreeMap::new(),
@@ -150,17 +163,21 @@ where
         mut progress: Progress,
         answers: BTreeMap<usize, Answer>,
     ) -> Outcome {
-        let (done, steps) = (progress.done.len(), self.plan.steps.len());
-        let workflow = &self.plan.name;
-        self.observe(&RunEvent::RunStarted { run: self.run, workflow, done, steps });
-        let guard = self.guard();
+        let guard = self.guard(progress.done.len());
         let driven = self.drive_until_deadline(&mut progress, answers).await;
         let changes = std::mem::take(&mut progress.changes);
         let result = match driven {
             Ok(DriveOutcome::Waiting(questions)) => {
-                let outcome = self.suspend(changes, questions).await;
+                let suspended = self.suspend(changes, questions).await;
                 guard.disarm();
-                return outcome;
+                return match suspended {
+                    Ok(input) => Outcome::InputRequired(input),
+                    Err(error) => {
+                        self.report_cancelled(&progress);
+                        self.report_end(Some(&error));
+                        Outcome::Failed(error)
+                    }
+                };
             }
             Ok(DriveOutcome::Done) => output::construct(&self.scope(), &progress.results),
             Err(error) => {
@@ -195,19 +212,20 @@ where
 
     /// Stores the questions and gives the run back.
     async fn suspend(
-        mut self,
+        &mut self,
         mut changes: Vec<Change>,
         mut questions: BTreeMap<usize, Question>,
-    ) -> Outcome {
-        self.observe(&RunEvent::WaitingForInput { questions: questions.len() });
+    ) -> Result<InputRequired, RunError> {
         changes.push(Change::RoundOpened { questions: self.open_round(&mut questions) });
         match self.journal.close(changes).await {
             Ok(()) => {
                 let (run, round) = (self.run.clone(), self.rounds);
+                let duration = self.started.elapsed();
+                self.observe(&RunEvent::RunSuspended { questions: questions.len(), duration });
                 let questions = questions.into_values().collect();
-                Outcome::InputRequired(InputRequired { run, round, questions })
+                Ok(InputRequired { run, round, questions })
             }
-            Err(error) => Outcome::Failed(self.explain(store_error(error)).await),
+            Err(error) => Err(self.explain(store_error(error)).await),
         }
     }
 
@@ -253,7 +271,7 @@ where
                     Ok(output) => (RunStatus::Completed, RunResult::Completed(output.clone())),
                     Err(error) => (status_of(error), RunResult::Failed(error.clone())),
                 };
-                changes.push(Change::RunFinished { status, result: recorded });
+                changes.push(Change::RunFinished { status, at: self.now(), result: recorded });
                 match self.journal.close(changes).await {
                     Ok(()) => result,
                     // The calls were made: their result counts more than the failed record of it.
@@ -266,9 +284,13 @@ where
                 }
             }
         };
-        let duration = self.started.elapsed();
-        self.observe(&RunEvent::RunFinished { error: result.as_ref().err(), duration });
+        self.report_end(result.as_ref().err());
         result
+    }
+
+    fn report_end(&self, error: Option<&RunError>) {
+        let duration = self.started.elapsed();
+        self.observe(&RunEvent::RunFinished { error, duration });
     }
 }
 

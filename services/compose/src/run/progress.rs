@@ -1,11 +1,10 @@
 //! Progress of a run in its process.
 
 use std::collections::BTreeMap;
-
-use tokio::time::Instant;
+use std::time::Duration;
 
 use crate::plan::StepSet;
-use crate::{Change, RunRecord, StepRecord, StepResult, StepStatus};
+use crate::{Change, RunRecord, StepRecord, StepResult, StepStatus, Timestamp};
 
 /// Results of the steps that are done. A clone is cheap: it shares the values.
 #[derive(Clone, Debug)]
@@ -24,8 +23,6 @@ pub(super) struct Progress {
     pub(super) asking: StepSet,
     /// The user skipped the steps that have not started.
     pub(super) skips_remaining: bool,
-    /// Start of the active steps.
-    pub(super) started: BTreeMap<usize, Instant>,
     /// Records of steps that another process started.
     pub(super) unfinished: BTreeMap<usize, StepRecord>,
     /// Changes that are not stored yet.
@@ -63,7 +60,6 @@ impl Progress {
             active: StepSet::default(),
             asking: StepSet::default(),
             skips_remaining: false,
-            started: BTreeMap::new(),
             unfinished: BTreeMap::new(),
             changes: Vec::new(),
         }
@@ -98,5 +94,20 @@ impl Progress {
     /// Returns `true` for a step that has neither started in this process nor ended.
     pub(super) fn is_pending(&self, step: usize) -> bool {
         !self.done.contains(step) && !self.active.contains(step)
+    }
+
+    /// Returns whether another process asked the question of a step that is still open, and the time since the step started.
+    pub(super) fn started_before(&self, step: usize, now: Timestamp) -> (bool, Duration) {
+        let Some(record) = self.unfinished.get(&step) else { return (false, Duration::ZERO) };
+        match record.started_at {
+            Some(started) if record.question.is_some() => (true, now.since(started)),
+            _ => (false, Duration::ZERO),
+        }
+    }
+
+    /// Returns the open questions that another process asked, with the time since then.
+    pub(super) fn open_questions(&self, now: Timestamp) -> Vec<(usize, Duration)> {
+        let steps = self.unfinished.keys().map(|step| (*step, self.started_before(*step, now)));
+        steps.filter_map(|(step, (is_asked, past))| is_asked.then_some((step, past))).collect()
     }
 }

@@ -9,7 +9,9 @@ use vmcp_config::composite::ElicitationAction;
 use super::failure::StepFailure;
 use crate::limits::{MAX_ANSWER_BYTES, MAX_ELICITATION_DEPTH, depth, json_bytes};
 use crate::plan::{PlannedQuestion, PlannedStep};
-use crate::{Answer, AnswerError, Elicit, Question, RunErrorKind, StepResult, StepStatus};
+use crate::{
+    Answer, AnswerAction, AnswerError, Elicit, Question, RunErrorKind, StepResult, StepStatus,
+};
 
 /// Result of a question.
 #[derive(Debug)]
@@ -83,14 +85,15 @@ pub(super) fn apply(
     plan: &PlannedQuestion,
     answer: Answer,
 ) -> Result<StepCompletion, StepFailure> {
-    let (word, text, action) = match answer {
+    let word = answer.action();
+    let (text, action) = match answer {
         Answer::Accept(content) => {
-            let output = output("accept", Some(("content", content)));
+            let output = output(word, Some(("content", content)));
             return Ok(StepCompletion { result: completed(output), skips_remaining: false });
         }
-        Answer::Decline => ("decline", "the user declined the question", plan.on_decline),
-        Answer::Cancel => ("cancel", "the user cancelled the question", plan.on_cancel),
-        Answer::TimedOut => ("timeout", "the user did not answer in time", plan.on_cancel),
+        Answer::Decline => ("the user declined the question", plan.on_decline),
+        Answer::Cancel => ("the user cancelled the question", plan.on_cancel),
+        Answer::TimedOut => ("the user did not answer in time", plan.on_cancel),
     };
     match action {
         ElicitationAction::Abort => Err(StepFailure::run(RunErrorKind::Declined, &step.id, text)),
@@ -104,9 +107,9 @@ pub(super) fn apply(
     }
 }
 
-fn output(action: &str, more: Option<(&str, Value)>) -> Value {
+fn output(action: AnswerAction, more: Option<(&str, Value)>) -> Value {
     let mut output = Map::new();
-    output.insert("action".to_owned(), action.into());
+    output.insert("action".to_owned(), action.as_str().into());
     if let Some((name, value)) = more {
         output.insert(name.to_owned(), value);
     }

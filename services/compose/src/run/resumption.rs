@@ -85,6 +85,9 @@ fn recorded_outcome(result: &RunResult) -> Outcome {
     match result {
         RunResult::Completed(output) => Outcome::Completed(RunOutput::new(output.clone())),
         RunResult::Failed(error) => Outcome::Failed(error.clone()),
+        RunResult::NotKept => {
+            failed(RunErrorKind::UnknownRound, "the result of the run was not kept".to_owned())
+        }
     }
 }
 

@@ -18,8 +18,8 @@ use crate::condition;
 use crate::limits::{MAX_MESSAGE_BYTES, shorten};
 use crate::plan::{Action, PlannedQuestion, PlannedStep};
 use crate::{
-    Answer, CallError, Change, ElicitError, Elicitation, Question, RunEvent, StepRecord, Timestamp,
-    ToolCall, ToolOutcome,
+    Answer, AnswerAction, CallError, Change, ElicitError, Elicitation, Question, RunEvent,
+    StepRecord, Timestamp, ToolCall, ToolOutcome,
 };
 
 /// Step that starts.
@@ -39,7 +39,20 @@ pub(super) enum Start<'a> {
 }
 
 /// Step that ended.
-pub(super) type StepEnd = (usize, Result<StepCompletion, StepFailure>);
+#[derive(Debug)]
+pub(super) struct StepEnd {
+    pub(super) step: usize,
+    /// Answer to its question.
+    pub(super) answer: Option<AnswerAction>,
+    pub(super) result: Result<StepCompletion, StepFailure>,
+}
+
+impl StepEnd {
+    /// Creates the end of a step without an answer.
+    pub(super) fn new(step: usize, result: Result<StepCompletion, StepFailure>) -> Self {
+        Self { step, answer: None, result }
+    }
+}
 
 impl<C> Engine<'_, C>
 where
@@ -171,7 +184,7 @@ where
     pub(super) async fn execute(&self, step: usize, start: Start<'_>) -> StepEnd {
         let planned = &self.plan.steps[step];
         let ended = match start {
-            Start::Skip | Start::Suspended(_) => return (step, Err(not_executed(planned))),
+            Start::Skip | Start::Suspended(_) => Err(not_executed(planned)),
             Start::Call { site, arguments } => {
                 self.call_tool(site, arguments).await.and_then(|outcome| {
                     content::step_result(outcome, self.plan.reads_content(step))
@@ -187,24 +200,28 @@ where
                 })
             }
             Start::Ask(plan, question, deadline) => {
-                return (step, self.ask(planned, plan, &question, deadline).await);
+                return self.ask(step, plan, &question, deadline).await;
             }
         };
-        (step, ended.map(|result| StepCompletion { result, skips_remaining: false }))
+        let result = ended.map(|result| StepCompletion { result, skips_remaining: false });
+        StepEnd::new(step, result)
     }
 
     async fn ask(
         &self,
-        step: &PlannedStep,
+        step: usize,
         plan: &PlannedQuestion,
         question: &Question,
         deadline: Instant,
-    ) -> Result<StepCompletion, StepFailure> {
+    ) -> StepEnd {
+        let planned = &self.plan.steps[step];
         let Elicitation::Wait(elicit) = &self.context.elicitation else {
-            return Err(not_executed(step));
+            return StepEnd::new(step, Err(not_executed(planned)));
         };
-        let answer = question::ask(&**elicit, question, deadline).await?;
-        question::apply(step, plan, answer)
+        match question::ask(&**elicit, question, deadline).await {
+            Ok(answer) => answered(step, planned, plan, answer),
+            Err(failure) => StepEnd::new(step, Err(failure)),
+        }
     }
 
     /// Applies the answers to the questions of a round.
@@ -217,11 +234,20 @@ where
         for (number, answer) in answers {
             let step = &self.plan.steps[number];
             let Action::Elicit(plan) = &step.action else { continue };
+            let (_, past) = progress.started_before(number, self.now());
             if progress.unfinished.remove(&number).is_some() {
-                ended.push((number, question::apply(step, plan, answer)));
+                let now = Instant::now();
+                self.active.start(number, now.checked_sub(past).unwrap_or(now));
+                ended.push(answered(number, step, plan, answer));
             }
         }
     }
+}
+
+/// Returns the end of a step whose question was answered.
+fn answered(step: usize, planned: &PlannedStep, plan: &PlannedQuestion, answer: Answer) -> StepEnd {
+    let action = answer.action();
+    StepEnd { step, answer: Some(action), result: question::apply(planned, plan, answer) }
 }
 
 /// Skipped and suspended steps are not executed.

@@ -10,8 +10,9 @@ use futures_util::FutureExt as _;
 use serde::{Deserialize, Serialize};
 use vmcp_core::Clock;
 
+use super::limits::StoreLimits;
 use super::memory::MemoryWorkflowStore;
-use super::table::{StoreLimits, Table};
+use super::table::Table;
 use crate::{
     Change, Lease, RunId, RunOwner, RunRecord, RunStatus, RunSummary, StoreCounts, StoreError,
     StoreFuture, Timestamp, WorkflowStore,
@@ -160,8 +161,8 @@ impl WorkflowStore for FileWorkflowStore {
         self.memory.read(owner, run)
     }
 
-    fn list<'a>(&'a self, owner: &'a RunOwner) -> StoreFuture<'a, Vec<RunSummary>> {
-        self.memory.list(owner)
+    fn list<'a>(&'a self, owner: &'a RunOwner, limit: usize) -> StoreFuture<'a, Vec<RunSummary>> {
+        self.memory.list(owner, limit)
     }
 
     fn wait<'a>(

@@ -7,7 +7,8 @@ use futures_util::FutureExt as _;
 use tokio::sync::Notify;
 use vmcp_core::Clock;
 
-use super::table::{StoreLimits, Table};
+use super::limits::StoreLimits;
+use super::table::Table;
 use crate::{
     Change, Lease, RunId, RunOwner, RunRecord, RunStatus, RunSummary, StoreCounts, StoreError,
     StoreFuture, Timestamp, WorkflowStore,
@@ -15,8 +16,8 @@ use crate::{
 
 /// Store in the process, for one replica; a restart clears it. Clones share the runs.
 ///
-/// It is limited in number, size and time, in total and per owner. The result of a run is kept only if the run was suspended,
-/// was cancelled or says so ([`RunRecord::keeping_result`]).
+/// It is limited in number, size and time, in total and per owner. The output of a run is kept only if the run was suspended or
+/// says so ([`RunRecord::keeping_result`]).
 #[derive(Clone, Debug)]
 pub struct MemoryWorkflowStore {
     shared: Arc<Shared>,
@@ -108,8 +109,8 @@ impl WorkflowStore for MemoryWorkflowStore {
         self.step(move |table, now| table.read(owner, run, now))
     }
 
-    fn list<'a>(&'a self, owner: &'a RunOwner) -> StoreFuture<'a, Vec<RunSummary>> {
-        self.step(move |table, now| Ok(table.list(owner, now)))
+    fn list<'a>(&'a self, owner: &'a RunOwner, limit: usize) -> StoreFuture<'a, Vec<RunSummary>> {
+        self.step(move |table, now| Ok(table.list(owner, limit, now)))
     }
 
     fn wait<'a>(

@@ -1,44 +1,23 @@
 //! Runs of a store in the process: the rules of leases, rounds and limits, without locks and clocks.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
+use super::limits::StoreLimits;
 use crate::{
     Change, Lease, RunId, RunOwner, RunRecord, RunStatus, RunSummary, StoreCounts, StoreError,
     Timestamp,
 };
-
-/// Limits of a store.
-///
-/// # Defaults
-///
-/// - `max_runs`: 10,000
-/// - `max_runs_per_owner`: 1,000
-/// - `max_bytes`: 256 MiB
-/// - `max_bytes_per_owner`: 64 MiB
-/// - `lease`: 15 seconds
-/// - `lifetime`: 1 hour
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StoreLimits {
-    /// Maximum number of runs, ended ones included. Ended ones are evicted for new ones.
-    pub max_runs: usize,
-    /// Maximum number of runs of one owner.
-    pub max_runs_per_owner: usize,
-    /// Maximum estimated size of all runs, in bytes.
-    pub max_bytes: usize,
-    /// Maximum estimated size of the runs of one owner, in bytes.
-    pub max_bytes_per_owner: usize,
-    /// Time after which a lease is over unless it is renewed.
-    pub lease: Duration,
-    /// Time that a run without a lease is kept after its last write.
-    pub lifetime: Duration,
-}
 
 /// Runs by identifier.
 #[derive(Debug)]
 pub(super) struct Table {
     limits: StoreLimits,
     runs: HashMap<RunId, Entry>,
+    /// Ended runs, the first one that ended first.
+    ended: BTreeMap<u64, RunId>,
+    /// Number of the next start or end of a run.
+    next_number: u64,
     owners: HashMap<RunOwner, OwnerUsage>,
     bytes: usize,
     next_sweep: Timestamp,
@@ -48,6 +27,10 @@ pub(super) struct Table {
 struct Entry {
     record: RunRecord,
     bytes: usize,
+    /// Number of the start.
+    number: u64,
+    /// Number of the end.
+    end_number: Option<u64>,
     epoch: u64,
     /// End of the lease. `None` if it was given back.
     leased_until: Option<Timestamp>,
@@ -56,25 +39,15 @@ struct Entry {
 
 #[derive(Debug, Default)]
 struct OwnerUsage {
-    runs: Vec<RunId>,
+    /// Runs by the number of their start.
+    runs: BTreeMap<u64, RunId>,
+    /// Ended runs by the number of their end.
+    ended: BTreeMap<u64, RunId>,
     bytes: usize,
 }
 
 /// Time between two searches for expired runs. They are absent for callers before.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
-
-impl Default for StoreLimits {
-    fn default() -> Self {
-        Self {
-            max_runs: 10_000,
-            max_runs_per_owner: 1_000,
-            max_bytes: 256 * 1024 * 1024,
-            max_bytes_per_owner: 64 * 1024 * 1024,
-            lease: Duration::from_secs(15),
-            lifetime: Duration::from_hours(1),
-        }
-    }
-}
 
 // === impl Entry ===
 
@@ -83,7 +56,9 @@ impl Entry {
         self.leased_until.is_some_and(|end| now < end)
     }
 
-    fn is_expired(&self, now: Timestamp, lifetime: Duration) -> bool {
+    fn is_expired(&self, now: Timestamp, limits: &StoreLimits) -> bool {
+        let is_ended = self.record.is_finished();
+        let lifetime = if is_ended { limits.ended_lifetime } else { limits.lifetime };
         let idle_since = self.leased_until.unwrap_or(self.last_write).max(self.last_write);
         now >= idle_since.plus(lifetime)
     }
@@ -103,6 +78,8 @@ impl Table {
         Self {
             limits,
             runs: HashMap::new(),
+            ended: BTreeMap::new(),
+            next_number: 0,
             owners: HashMap::new(),
             bytes: 0,
             next_sweep: Timestamp(0),
@@ -133,11 +110,14 @@ impl Table {
         self.make_room(&record.owner, 1, bytes)?;
         let (run, owner) = (record.id.clone(), record.owner.clone());
         let leased_until = Some(now.plus(self.limits.lease));
+        let number = self.take_number();
         let usage = self.owners.entry(owner).or_default();
-        usage.runs.push(run.clone());
+        usage.runs.insert(number, run.clone());
         usage.bytes += bytes;
         self.bytes += bytes;
-        let entry = Entry { record, bytes, epoch: 1, leased_until, last_write: now };
+        let last_write = now;
+        let entry =
+            Entry { record, bytes, number, end_number: None, epoch: 1, leased_until, last_write };
         self.runs.insert(run.clone(), entry);
         Ok(Lease { run, epoch: 1 })
     }
@@ -189,11 +169,6 @@ impl Table {
                 _ => {}
             }
         }
-        let keeps = entry.record.keeps_result || !entry.record.rounds.is_empty();
-        if ends && !keeps {
-            self.remove(&lease.run);
-            return Ok(());
-        }
         let gives_back = ends || changes.iter().any(|c| matches!(c, Change::RoundOpened { .. }));
         let added: usize = changes.iter().map(Change::size).sum();
         let freed: usize = changes.iter().map(|change| entry.record.size_freed_by(change)).sum();
@@ -205,17 +180,22 @@ impl Table {
             }
             self.make_room(&owner, 0, after.saturating_sub(before))?;
         }
+        let end_number = ends.then(|| self.take_number());
         let Some(entry) = self.runs.get_mut(&lease.run) else { return Err(StoreError::NotFound) };
         entry.record.apply(changes);
         entry.record.updated_at = now;
+        entry.end_number = end_number;
         entry.last_write = now;
         entry.leased_until = (!gives_back).then(|| now.plus(lease_duration));
         // A finished record shrinks; measuring it again is worth its cost only then.
         let bytes = if ends { entry.record.size() } else { after };
         entry.bytes = bytes;
         self.bytes = self.bytes - before + bytes;
-        if let Some(usage) = self.owners.get_mut(&owner) {
-            usage.bytes = usage.bytes - before + bytes;
+        let usage = self.owners.entry(owner).or_default();
+        usage.bytes = usage.bytes - before + bytes;
+        if let Some(number) = end_number {
+            usage.ended.insert(number, lease.run.clone());
+            self.ended.insert(number, lease.run.clone());
         }
         Ok(())
     }
@@ -240,8 +220,7 @@ impl Table {
         // The holder's next write fails.
         entry.epoch += 1;
         let lease = Lease { run: run.clone(), epoch: entry.epoch };
-        entry.record.keeps_result = true;
-        self.commit(&lease, vec![Change::cancelled()], now)?;
+        self.commit(&lease, vec![Change::cancelled(now)], now)?;
         Ok(RunStatus::Cancelled)
     }
 
@@ -266,13 +245,19 @@ impl Table {
         Ok((entry.record.version, entry.status(now)))
     }
 
-    pub(super) fn list(&mut self, owner: &RunOwner, now: Timestamp) -> Vec<RunSummary> {
+    pub(super) fn list(
+        &mut self,
+        owner: &RunOwner,
+        limit: usize,
+        now: Timestamp,
+    ) -> Vec<RunSummary> {
         self.sweep(now);
         let Some(usage) = self.owners.get(owner) else { return Vec::new() };
-        let live = |entry: &&Entry| !entry.is_expired(now, self.limits.lifetime);
+        let live = |entry: &&Entry| !entry.is_expired(now, &self.limits);
         let mut runs: Vec<_> = usage
             .runs
-            .iter()
+            .values()
+            .rev()
             .filter_map(|run| self.runs.get(run))
             .filter(live)
             .map(|entry| RunSummary {
@@ -280,18 +265,25 @@ impl Table {
                 workflow: entry.record.workflow.clone(),
                 status: entry.status(now),
                 started_at: entry.record.started_at,
+                ended_at: entry.record.ended_at,
             })
             .collect();
-        runs.reverse();
+        // Stable: of runs that started at once, the last one comes first.
         runs.sort_by_key(|run| std::cmp::Reverse(run.started_at));
+        runs.truncate(limit);
         runs
     }
 
     pub(super) fn counts(&mut self, now: Timestamp) -> StoreCounts {
         self.next_sweep = Timestamp(0);
         self.sweep(now);
-        let active = self.runs.values().filter(|entry| !entry.record.is_finished()).count();
-        StoreCounts { runs: self.runs.len(), active, bytes: self.bytes }
+        let is_suspended = |entry: &&Entry| entry.record.status == RunStatus::InputRequired;
+        StoreCounts {
+            runs: self.runs.len(),
+            active: self.runs.len() - self.ended.len(),
+            suspended: self.runs.values().filter(is_suspended).count(),
+            bytes: self.bytes,
+        }
     }
 
     fn owned(
@@ -301,10 +293,10 @@ impl Table {
         now: Timestamp,
     ) -> Result<&mut Entry, StoreError> {
         self.sweep(now);
-        let lifetime = self.limits.lifetime;
+        let limits = &self.limits;
         self.runs
             .get_mut(run)
-            .filter(|entry| entry.record.owner == *owner && !entry.is_expired(now, lifetime))
+            .filter(|entry| entry.record.owner == *owner && !entry.is_expired(now, limits))
             .ok_or(StoreError::NotFound)
     }
 
@@ -336,19 +328,19 @@ impl Table {
             } else {
                 return Ok(());
             };
+            let own = usage.and_then(|usage| usage.ended.first_key_value());
             let of_owner = limit.ends_with("one owner");
-            let oldest = self
-                .runs
-                .values()
-                .filter(|entry| entry.record.is_finished())
-                .filter(|entry| !of_owner || entry.record.owner == *owner)
-                .min_by_key(|entry| entry.last_write)
-                .map(|entry| entry.record.id.clone());
-            match oldest {
+            let oldest = if of_owner { own } else { own.or(self.ended.first_key_value()) };
+            match oldest.map(|(_, run)| run.clone()) {
                 Some(run) => self.remove(&run),
                 None => return Err(StoreError::Full { limit }),
             }
         }
+    }
+
+    fn take_number(&mut self) -> u64 {
+        self.next_number += 1;
+        self.next_number
     }
 
     fn sweep(&mut self, now: Timestamp) {
@@ -356,11 +348,10 @@ impl Table {
             return;
         }
         self.next_sweep = now.plus(SWEEP_INTERVAL);
-        let lifetime = self.limits.lifetime;
         let expired: Vec<_> = self
             .runs
             .values()
-            .filter(|entry| entry.is_expired(now, lifetime))
+            .filter(|entry| entry.is_expired(now, &self.limits))
             .map(|entry| entry.record.id.clone())
             .collect();
         for run in expired {
@@ -371,9 +362,15 @@ impl Table {
     fn remove(&mut self, run: &RunId) {
         let Some(entry) = self.runs.remove(run) else { return };
         self.bytes -= entry.bytes;
+        if let Some(number) = entry.end_number {
+            self.ended.remove(&number);
+        }
         if let Some(usage) = self.owners.get_mut(&entry.record.owner) {
             usage.bytes -= entry.bytes;
-            usage.runs.retain(|id| id != run);
+            usage.runs.remove(&entry.number);
+            if let Some(number) = entry.end_number {
+                usage.ended.remove(&number);
+            }
             if usage.runs.is_empty() {
                 self.owners.remove(&entry.record.owner);
             }

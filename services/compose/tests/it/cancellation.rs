@@ -17,9 +17,11 @@ async fn dropped_run_cancels_its_calls() {
     let run = world.run(&workflow, json!({}));
     assert!(tokio::time::timeout(Duration::from_secs(1), run).await.is_err());
     assert_eq!((world.tools.calls().len(), world.tools.running()), (3, 0));
-    let runs = world.store.list(&owner()).await.unwrap();
+    let runs = world.store.list(&owner(), 100).await.unwrap();
     assert_eq!(runs[0].status, RunStatus::Interrupted, "the lease was given back");
-    assert_eq!(world.events().last().unwrap(), "run interrupted");
+    let events = world.events();
+    let last = ["a cancelled 0/2", "b cancelled 0/2", "run interrupted"];
+    assert_eq!(events[events.len() - 3..], last);
 }
 
 #[tokio::test(start_paused = true)]
@@ -36,7 +38,7 @@ async fn owner_cancels_run_of_any_replica() {
     assert_eq!(failed.kind(), RunErrorKind::Cancelled);
     assert_eq!(failed.to_string(), "the run was cancelled by its owner");
     assert_eq!(world.tools.running(), 0);
-    let runs = world.store.list(&owner()).await.unwrap();
+    let runs = world.store.list(&owner(), 100).await.unwrap();
     assert_eq!(runs[0].status, RunStatus::Cancelled);
 }
 
@@ -55,10 +57,14 @@ async fn superseded_run_stops() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn finished_run_leaves_nothing_behind() {
+async fn finished_run_leaves_its_course_behind() {
     let world = TestEnv::new();
-    let workflow = workflow(json!([{"id": "a", "tool": "w.echo"}]));
+    let workflow =
+        workflow(json!([{"id": "a", "tool": "w.echo", "arguments": {"text": "secret"}}]));
     crate::support::output(world.run(&workflow, json!({})).await);
+    let record = world.store.read(&owner(), &world.id).await.unwrap();
+    assert_eq!((record.status, record.steps.len()), (RunStatus::Completed, 1));
+    assert!(!format!("{record:?}").contains("secret"), "{record:?}");
     let counts = world.store.counts().await.unwrap();
-    assert_eq!((counts.runs, counts.bytes), (0, 0));
+    assert_eq!((counts.runs, counts.active), (1, 0));
 }

@@ -129,12 +129,7 @@ async fn observer_gets_progress_of_steps() {
         {"id": "b", "tool": "w.echo", "condition": "false", "dependsOn": ["a"]},
     ]));
     output(world.run(&workflow, json!({})).await);
-    let expected = [
-        "run started with 0 done",
-        "a started",
-        "a completed 1/2",
-        "b skipped 2/2",
-        "run finished: true",
-    ];
+    let expected =
+        ["run of 2 started", "a started", "a completed 1/2", "b skipped 2/2", "run finished: true"];
     assert_eq!(world.events(), expected);
 }

@@ -9,6 +9,7 @@
 
 mod cancellation;
 mod conditions;
+mod events;
 mod findings;
 mod flow;
 mod for_each;

@@ -68,6 +68,7 @@ async fn limits_size_of_arguments() {
     let world = TestEnv::new();
     let half = "x".repeat(5 * 1024 * 1024);
     output(world.run(&workflow, json!({ "x": half })).await);
+    let world = TestEnv::new();
     let failed = error(world.run(&workflow, json!({"x": format!("{half}x")})).await);
     assert_eq!(failed.to_string(), "step \"a\": the arguments are larger than 10 MiB");
 }

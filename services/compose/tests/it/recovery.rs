@@ -34,7 +34,7 @@ async fn recorded_steps_are_not_repeated() {
     assert_eq!(out, json!({"ms": 5000, "x": "from a"}));
     assert_eq!(next.tools.steps(), ["b"]);
     assert_eq!(next.tools.calls()[0].step.attempt, 2);
-    assert_eq!(next.events()[0], "run started with 2 done");
+    assert_eq!(next.events()[0], "run resumed with 2 done");
 }
 
 #[tokio::test(start_paused = true)]

@@ -119,6 +119,7 @@ async fn outputs_that_run_reads_are_kept() {
     let world = limited_to(1_000_000);
     let out = output(world.run(&chain(3), json!({})).await);
     assert_eq!(out, json!({"l0": 199_992, "l1": 199_992, "l2": 199_992}));
+    let world = limited_to(1_000_000);
     let failed = error(world.run(&chain(6), json!({})).await);
     assert_eq!(failed.kind(), RunErrorKind::StoreFull);
     assert_eq!(
@@ -126,5 +127,6 @@ async fn outputs_that_run_reads_are_kept() {
         "the results of the run need more than 1000000 bytes of memory, the limit of the workflow store: \
          let its tools return less, or split the composite tool"
     );
-    assert_eq!(world.store.counts().await.unwrap().runs, 0, "a run that ended is not kept");
+    let bytes = world.store.counts().await.unwrap().bytes;
+    assert!(bytes < 10_000, "the outputs of a run that ended are not kept: {bytes}");
 }

@@ -167,7 +167,8 @@ impl TestEnv {
 
 fn describe(event: &RunEvent<'_>) -> String {
     match event {
-        RunEvent::RunStarted { done, .. } => format!("run started with {done} done"),
+        RunEvent::RunStarted { steps, .. } => format!("run of {steps} started"),
+        RunEvent::RunResumed { done, .. } => format!("run resumed with {done} done"),
         RunEvent::StepStarted { step, .. } => format!("{step} started"),
         RunEvent::IterationFinished { step, iteration, succeeded, .. } => {
             format!("{step}[{iteration}] {succeeded}")
@@ -175,10 +176,12 @@ fn describe(event: &RunEvent<'_>) -> String {
         RunEvent::RetryScheduled { step, attempt, delay, .. } => {
             format!("{step} attempt {attempt} after {delay:?}")
         }
-        RunEvent::StepFinished { step, status, done, steps, .. } => {
-            format!("{step} {} {done}/{steps}", status.as_str())
+        RunEvent::StepFinished { step, status, answer, done, steps, .. } => {
+            let answer = answer.map_or(String::new(), |it| format!(" by {}", it.as_str()));
+            format!("{step} {}{answer} {done}/{steps}", status.as_str())
         }
         RunEvent::WaitingForInput { questions } => format!("waiting for {questions}"),
+        RunEvent::RunSuspended { questions, .. } => format!("run suspended by {questions}"),
         RunEvent::RunInterrupted { .. } => "run interrupted".to_owned(),
         RunEvent::RunFinished { error, .. } => format!("run finished: {}", error.is_none()),
         other => format!("{other:?}"),

@@ -43,7 +43,7 @@ async fn suspends_once_all_steps_wait() {
     let first = questions(world.run(&workflow, json!({})).await);
     assert_eq!((first.round, messages(&first)), (0, vec!["A?", "B?"]));
     assert_eq!(world.tools.completed(), 1);
-    assert_eq!(world.store.list(&owner()).await.unwrap()[0].status, RunStatus::InputRequired);
+    assert_eq!(world.store.list(&owner(), 100).await.unwrap()[0].status, RunStatus::InputRequired);
     let answers = [("a", accept(json!({"n": 1}))), ("b", accept(json!({"n": 2})))];
     let second = questions(world.answer(&workflow, 0, &answers).await);
     assert_eq!((second.round, messages(&second)), (1, vec!["C after 1 and 2?"]));
@@ -185,7 +185,7 @@ async fn changed_definition_ends_suspended_run() {
         "schema": {"type": "object"}}]);
     let failed = error(world.answer(&workflow(other.take()), 0, &[("a", accept(json!({})))]).await);
     assert_eq!(failed.kind(), RunErrorKind::DefinitionChanged);
-    assert_eq!(world.store.list(&owner()).await.unwrap()[0].status, RunStatus::Failed);
+    assert_eq!(world.store.list(&owner(), 100).await.unwrap()[0].status, RunStatus::Failed);
     let failed = error(world.answer(&approvals(), 0, &[("a", accept(json!({"n": 1})))]).await);
     assert_eq!(failed.kind(), RunErrorKind::DefinitionChanged, "the run stays ended");
 }

@@ -79,8 +79,8 @@ impl WorkflowStore for RecordingStore {
         self.store.read(owner, run)
     }
 
-    fn list<'a>(&'a self, owner: &'a RunOwner) -> StoreFuture<'a, Vec<RunSummary>> {
-        self.store.list(owner)
+    fn list<'a>(&'a self, owner: &'a RunOwner, limit: usize) -> StoreFuture<'a, Vec<RunSummary>> {
+        self.store.list(owner, limit)
     }
 
     fn wait<'a>(

@@ -84,6 +84,54 @@ async fn users_see_only_their_own_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn ended_runs_stay_visible_with_times() {
+    let a = backend("a", Protocol::Stateless).start();
+    let authority = Authority::start().unwrap();
+    let tools = json!([
+        {"name": "echoes", "steps": [{"id": "s", "tool": "a.echo", "arguments": {"text": "secret"}}]},
+        {"name": "fails", "steps": [
+            {"id": "broken", "tool": "a.fail"}, {"id": "never", "tool": "a.echo", "dependsOn": ["broken"]},
+        ]},
+    ]);
+    let yaml = config([("a", a.url())], &sections(&tools));
+    let section = authority.section(AUDIENCE);
+    let gateway = ready(&yaml.replace("incomingAuth: {type: anonymous}\n", &section)).await;
+    let ann = authority.token("ann", AUDIENCE, 1);
+    let mut caller = Caller::stateless_as(gateway.url(), &ann);
+    for tool in ["echoes", "fails"] {
+        caller.call(tool, json!({})).await.unwrap();
+    }
+    let list = get(&gateway, "/api/workflows", &ann).await;
+    let runs = list["runs"].as_array().unwrap();
+    let found: Vec<_> = runs.iter().map(|run| (&run["workflow"], &run["status"])).collect();
+    let expected =
+        [("fails", "failed"), ("echoes", "completed")].map(|(a, b)| (json!(a), json!(b)));
+    assert_eq!(found, expected.each_ref().map(|(a, b)| (a, b)), "the newest first");
+    let has_times = |it: &Value| {
+        let (start, end) = (it["started_at"].as_str().unwrap(), it["ended_at"].as_str().unwrap());
+        start <= end && it["duration_ms"].is_u64()
+    };
+    assert!(runs.iter().all(has_times), "{list}");
+    let shown = async |run: &Value| {
+        get(&gateway, &format!("/api/workflows/{}", run["id"].as_str().unwrap()), &ann).await
+    };
+    let (failed, completed) = (shown(&runs[0]).await, shown(&runs[1]).await);
+    assert!(has_times(&failed) && has_times(&completed["steps"][0]), "{failed} {completed}");
+    assert!(!completed.to_string().contains("secret"), "{completed}");
+    let [broken, never] = &failed["steps"].as_array().unwrap()[..] else { panic!("{failed}") };
+    assert_eq!((&broken["status"], &never["status"]), (&json!("failed"), &json!("not_started")));
+    assert!(broken["error"].as_str().unwrap().contains("it broke"), "{broken}");
+
+    let newest = get(&gateway, "/api/workflows?limit=1", &ann).await;
+    assert_eq!(newest["runs"], json!([runs[0]]));
+    for limit in ["0", "1001", "x"] {
+        let path = format!("/api/workflows?limit={limit}");
+        let refused = request(&gateway, Method::GET, &path, Some(&ann)).await;
+        assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{refused:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn run_of_lost_client_is_interrupted() {
     let a = backend("a", Protocol::Stateless).start();
     let authority = Authority::start().unwrap();

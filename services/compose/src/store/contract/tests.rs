@@ -45,6 +45,7 @@ tests! { $
         rejected_write_changes_nothing
         finished_run_takes_no_writes
         result_is_kept_on_request_only
+        ended_run_keeps_course_without_values
         identifier_is_used_once
         waits_for_write_of_replica;
     rounds:
@@ -59,9 +60,11 @@ tests! { $
         cancel_keeps_earlier_result;
     limits:
         run_without_lease_expires
+        ended_run_expires
         leased_run_does_not_expire
         owner_has_limited_runs
         ended_runs_are_evicted_for_new_ones
+        last_ended_runs_of_all_remain
         bytes_are_limited
         output_that_is_dropped_frees_its_bytes
         iterations_are_not_counted_twice

@@ -39,7 +39,7 @@ pub(super) fn finished(step: usize, output: Value) -> Change {
         content: Arc::new(Value::Null),
         error: None,
     };
-    Change::StepFinished { step, result }
+    Change::StepFinished { step, at: Timestamp(7), result }
 }
 
 pub(super) fn round_opened(step: usize) -> Change {
@@ -59,5 +59,5 @@ pub(super) fn round_consumed(round: usize) -> Change {
 
 pub(super) fn completed() -> Change {
     let result = RunResult::Completed(Arc::new(json!({"done": true})));
-    Change::RunFinished { status: RunStatus::Completed, result }
+    Change::RunFinished { status: RunStatus::Completed, at: Timestamp(8), result }
 }

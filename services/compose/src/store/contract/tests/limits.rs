@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::fixtures::{alice, completed, finished, id, kept, of, started};
+use super::fixtures::{alice, completed, finished, id, kept, of, round_opened, started};
 use crate::store::contract::TestStore;
 use crate::{Change, IterationResult, RunOwner, StoreError, StoreLimits};
 
@@ -13,18 +13,26 @@ pub async fn run_without_lease_expires(fresh: fn(StoreLimits) -> TestStore) {
     let lifetime = Duration::from_mins(10);
     let TestStore { store, replica, clock } =
         fresh(StoreLimits { lifetime, ..StoreLimits::default() });
-    let ended = store.create(kept("ended"), Vec::new()).await.unwrap();
-    store.commit(&ended, vec![completed()]).await.unwrap();
     let idle = store.create(kept("idle"), Vec::new()).await.unwrap();
     store.release(&idle);
     clock.advance(lifetime - Duration::from_secs(1));
-    assert_eq!(replica.list(&alice()).await.unwrap().len(), 2);
+    assert_eq!(replica.list(&alice(), 100).await.unwrap().len(), 1);
     clock.advance(Duration::from_secs(1));
-    for name in ["ended", "idle"] {
-        let error = replica.read(&alice(), &id(name)).await.unwrap_err();
-        assert_eq!(error, StoreError::NotFound);
-    }
-    assert_eq!(replica.list(&alice()).await.unwrap(), []);
+    assert_eq!(replica.read(&alice(), &id("idle")).await.unwrap_err(), StoreError::NotFound);
+    assert_eq!(replica.list(&alice(), 100).await.unwrap(), []);
+}
+
+pub async fn ended_run_expires(fresh: fn(StoreLimits) -> TestStore) {
+    let (lifetime, ended_lifetime) = (Duration::from_mins(10), Duration::from_hours(1));
+    let limits = StoreLimits { lifetime, ended_lifetime, ..StoreLimits::default() };
+    let TestStore { store, replica, clock } = fresh(limits);
+    let ended = store.create(of(alice(), "ended"), Vec::new()).await.unwrap();
+    store.commit(&ended, vec![completed()]).await.unwrap();
+    clock.advance(ended_lifetime - Duration::from_secs(1));
+    assert_eq!(replica.list(&alice(), 100).await.unwrap().len(), 1);
+    clock.advance(Duration::from_secs(1));
+    assert_eq!(replica.read(&alice(), &id("ended")).await.unwrap_err(), StoreError::NotFound);
+    assert_eq!(replica.counts().await.unwrap().runs, 0);
 }
 
 pub async fn leased_run_does_not_expire(fresh: fn(StoreLimits) -> TestStore) {
@@ -62,9 +70,26 @@ pub async fn ended_runs_are_evicted_for_new_ones(fresh: fn(StoreLimits) -> TestS
         clock.advance(Duration::from_secs(1));
     }
     let mut names: Vec<_> =
-        replica.list(&alice()).await.unwrap().into_iter().map(|run| run.id).collect();
+        replica.list(&alice(), 100).await.unwrap().into_iter().map(|run| run.id).collect();
     names.sort();
     assert_eq!(names, [id("b"), id("c")]);
+}
+
+pub async fn last_ended_runs_of_all_remain(fresh: fn(StoreLimits) -> TestStore) {
+    let limits = StoreLimits { max_runs: 3, ..StoreLimits::default() };
+    let TestStore { store, replica, .. } = fresh(limits);
+    // The run that started first ends last.
+    let first = store.create(kept("first"), Vec::new()).await.unwrap();
+    for name in ["a", "b"] {
+        let lease = store.create(kept(name), Vec::new()).await.unwrap();
+        store.commit(&lease, vec![completed()]).await.unwrap();
+    }
+    store.commit(&first, vec![completed()]).await.unwrap();
+    for number in 0..2 {
+        store.create(of(RunOwner::new("bob"), &number.to_string()), Vec::new()).await.unwrap();
+    }
+    let runs = replica.list(&alice(), 100).await.unwrap();
+    assert_eq!(runs.into_iter().map(|run| run.id).collect::<Vec<_>>(), [id("first")]);
 }
 
 pub async fn bytes_are_limited(fresh: fn(StoreLimits) -> TestStore) {
@@ -127,17 +152,20 @@ pub async fn end_of_run_is_never_refused(fresh: fn(StoreLimits) -> TestStore) {
 pub async fn counts_runs_and_bytes(fresh: fn(StoreLimits) -> TestStore) {
     let TestStore { store, replica, .. } = fresh(StoreLimits::default());
     let before = replica.counts().await.unwrap();
-    assert_eq!((before.runs, before.active, before.bytes), (0, 0, 0));
+    assert_eq!((before.runs, before.active, before.suspended, before.bytes), (0, 0, 0, 0));
     let ended = store.create(kept("ended"), Vec::new()).await.unwrap();
     let active = store.create(kept("active"), Vec::new()).await.unwrap();
     store.commit(&ended, vec![completed()]).await.unwrap();
     let small = replica.counts().await.unwrap();
-    assert_eq!((small.runs, small.active), (2, 1));
+    assert_eq!((small.runs, small.active, small.suspended), (2, 1, 0));
     let output = json!({"x": "x".repeat(5_000)});
     store.commit(&active, vec![finished(0, output)]).await.unwrap();
     let large = replica.counts().await.unwrap();
     assert!(large.bytes >= small.bytes + 5_000, "{large:?}");
+    store.commit(&active, vec![started(1), round_opened(1)]).await.unwrap();
+    assert_eq!(replica.counts().await.unwrap().suspended, 1);
     store.commit(&active, vec![completed()]).await.unwrap();
     let after = replica.counts().await.unwrap();
+    assert_eq!((after.runs, after.active, after.suspended), (2, 0, 0));
     assert!(after.bytes < large.bytes - 4_000, "{after:?}");
 }

@@ -13,7 +13,7 @@ pub async fn run_is_absent_for_others(fresh: fn(StoreLimits) -> TestStore) {
     assert_eq!(replica.acquire(&mallory, &id("a")).await.unwrap_err(), StoreError::NotFound);
     assert_eq!(replica.cancel(&mallory, &id("a")).await.unwrap_err(), StoreError::NotFound);
     assert_eq!(replica.wait(&mallory, &id("a"), 0).await, Err(StoreError::NotFound));
-    assert_eq!(replica.list(&mallory).await.unwrap(), []);
+    assert_eq!(replica.list(&mallory, 100).await.unwrap(), []);
     let record = store.read(&alice(), &id("a")).await.unwrap();
     assert_eq!(record.status, RunStatus::Interrupted);
 }
@@ -31,7 +31,7 @@ pub async fn owner_lists_newest_first(fresh: fn(StoreLimits) -> TestStore) {
         }
     }
     store.create(of(RunOwner::new("bob"), "other"), Vec::new()).await.unwrap();
-    let runs = replica.list(&alice()).await.unwrap();
+    let runs = replica.list(&alice(), 100).await.unwrap();
     let found: Vec<_> = runs.iter().map(|run| (run.id.as_str(), run.status)).collect();
     let expected = [
         ("new", RunStatus::Running),
@@ -39,6 +39,9 @@ pub async fn owner_lists_newest_first(fresh: fn(StoreLimits) -> TestStore) {
         ("old", RunStatus::Completed),
     ];
     assert_eq!(found, expected);
+    assert_eq!(runs[2].ended_at, Some(Timestamp(8)));
+    let newest = replica.list(&alice(), 2).await.unwrap();
+    assert_eq!(newest, runs[..2]);
 }
 
 pub async fn cancelled_run_stops_its_holder(fresh: fn(StoreLimits) -> TestStore) {

@@ -6,7 +6,9 @@ use serde_json::json;
 
 use super::fixtures::{alice, completed, finished, id, kept, of, started};
 use crate::store::contract::TestStore;
-use crate::{Change, IterationResult, RunResult, RunStatus, StoreError, StoreLimits};
+use crate::{
+    Change, IterationResult, RunResult, RunStatus, StepStatus, StoreError, StoreLimits, Timestamp,
+};
 
 pub async fn replica_reads_each_write(fresh: fn(StoreLimits) -> TestStore) {
     let TestStore { store, replica, .. } = fresh(StoreLimits::default());
@@ -56,10 +58,43 @@ pub async fn finished_run_takes_no_writes(fresh: fn(StoreLimits) -> TestStore) {
 
 pub async fn result_is_kept_on_request_only(fresh: fn(StoreLimits) -> TestStore) {
     let TestStore { store, replica, .. } = fresh(StoreLimits::default());
-    let lease = store.create(of(alice(), "a"), Vec::new()).await.unwrap();
-    store.commit(&lease, vec![completed()]).await.unwrap();
-    assert_eq!(replica.read(&alice(), &id("a")).await.unwrap_err(), StoreError::NotFound);
-    assert_eq!(replica.list(&alice()).await.unwrap(), []);
+    for (run, expected) in [
+        (of(alice(), "a"), RunResult::NotKept),
+        (kept("b"), RunResult::Completed(json!({"done": true}).into())),
+    ] {
+        let id = run.id.clone();
+        let lease = store.create(run, Vec::new()).await.unwrap();
+        store.commit(&lease, vec![completed()]).await.unwrap();
+        assert_eq!(replica.read(&alice(), &id).await.unwrap().result, Some(expected));
+    }
+}
+
+pub async fn ended_run_keeps_course_without_values(fresh: fn(StoreLimits) -> TestStore) {
+    let TestStore { store, replica, .. } = fresh(StoreLimits::default());
+    let lease = store.create(of(alice(), "a"), vec![started(0), started(1)]).await.unwrap();
+    store.commit(&lease, vec![finished(0, json!({"secret": 1}))]).await.unwrap();
+    let output = IterationResult::Completed(json!("secret").into());
+    let iterated = Change::IterationFinished { step: 1, iteration: 0, result: output };
+    store.commit(&lease, vec![iterated, completed()]).await.unwrap();
+    let record = replica.read(&alice(), &id("a")).await.unwrap();
+    let times = (record.started_at, record.ended_at);
+    assert_eq!((record.status, times), (RunStatus::Completed, (Timestamp(5), Some(Timestamp(8)))));
+    let steps: Vec<_> = record
+        .steps
+        .values()
+        .map(|step| {
+            let status = step.result.as_ref().map(|result| result.status);
+            (status, step.started_at, step.ended_at)
+        })
+        .collect();
+    let [done, cancelled] = [StepStatus::Completed, StepStatus::Cancelled].map(Some);
+    let started_at = Some(Timestamp(6));
+    let expected =
+        [(done, started_at, Some(Timestamp(7))), (cancelled, started_at, Some(Timestamp(8)))];
+    assert_eq!(steps, expected);
+    assert_eq!(record.steps[&1].iterations.len(), 1);
+    let text = format!("{record:?}");
+    assert!(!text.contains("secret") && !text.contains("Oslo"), "{text}");
 }
 
 pub async fn identifier_is_used_once(fresh: fn(StoreLimits) -> TestStore) {
