@@ -1,6 +1,7 @@
 //! Composite tools over sockets, for the clients and backends of both generations.
 
 mod answers;
+mod audit;
 mod cancellation;
 mod definition;
 mod invalid_results;

@@ -46,6 +46,8 @@ impl RunAudit {
                 let details = EventDetails { more: vec![steps], ..EventDetails::default() };
                 self.record(EventType::WorkflowStarted, Outcome::Success, None, details);
             }
+            // The run began once. Its later events show that it continues.
+            RunEvent::RunResumed { run, .. } => _ = self.run.set(run.to_string()),
             RunEvent::RunFinished { error, duration } => {
                 let (kind, outcome) = end_of_run(error);
                 let details = EventDetails { duration: Some(duration), ..EventDetails::default() };
@@ -56,11 +58,15 @@ impl RunAudit {
                 self.record(EventType::WorkflowFailed, Outcome::Failure, None, details);
             }
             RunEvent::StepStarted { step, tool } => {
-                let details = EventDetails::default();
+                // A step without a tool asks the user, and the run waits.
+                let waits =
+                    tool.is_none().then(|| ("status", FieldValue::Text("input_required".into())));
+                let more = waits.into_iter().collect();
+                let details = EventDetails { more, ..EventDetails::default() };
                 let step = Some((step, tool));
                 self.record(EventType::WorkflowStepStarted, Outcome::Success, step, details);
             }
-            RunEvent::StepFinished { step, status, duration, .. } => {
+            RunEvent::StepFinished { step, status, answer, duration, .. } => {
                 let (kind, outcome) = match status {
                     StepStatus::Completed => (EventType::WorkflowStepCompleted, Outcome::Success),
                     StepStatus::Skipped => (EventType::WorkflowStepSkipped, Outcome::Success),
@@ -69,7 +75,10 @@ impl RunAudit {
                     }
                     StepStatus::Cancelled => (EventType::WorkflowStepFailed, Outcome::Failure),
                 };
-                let details = EventDetails { duration: Some(duration), ..EventDetails::default() };
+                let more =
+                    answer.map(|answer| ("answer", FieldValue::Text(answer.as_str().into())));
+                let (duration, more) = (Some(duration), more.into_iter().collect());
+                let details = EventDetails { duration, more, ..EventDetails::default() };
                 self.record(kind, outcome, Some((step, None)), details);
             }
             _ => {}

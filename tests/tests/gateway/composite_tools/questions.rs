@@ -31,7 +31,7 @@ pub(super) fn approval() -> Value {
 }
 
 /// Begins a call and returns its stream with the question.
-async fn ask(caller: &mut Caller, tool: &str) -> (Events, Value) {
+pub(super) async fn ask(caller: &mut Caller, tool: &str) -> (Events, Value) {
     let params = json!({"name": tool, "arguments": {"id": 7}});
     let mut stream = caller.stream("tools/call", params).await.unwrap();
     let question = stream.next().await.unwrap().unwrap();
@@ -40,7 +40,12 @@ async fn ask(caller: &mut Caller, tool: &str) -> (Events, Value) {
 }
 
 /// Answers a question and returns the next message of the stream.
-async fn answer(caller: &mut Caller, stream: &mut Events, id: &Value, result: Value) -> Value {
+pub(super) async fn answer(
+    caller: &mut Caller,
+    stream: &mut Events,
+    id: &Value,
+    result: Value,
+) -> Value {
     let reply = json!({"jsonrpc": "2.0", "id": id, "result": result});
     assert_eq!(caller.post(&reply).await.unwrap().status, 202);
     stream.next().await.unwrap().unwrap()
