@@ -6,6 +6,7 @@
 mod authorization;
 mod aws;
 mod browser;
+mod calls;
 mod certificates;
 mod client_file;
 mod clients;
@@ -30,6 +31,7 @@ mod upstream;
 pub use authorization::run_authorization_suite;
 pub use aws::{AccessKeys, SignedService, Sts};
 pub use browser::{Browser, Complaint, Focus, Sight, Window};
+pub use calls::{CallPlan, CallResult, CallsReport, PlannedCall};
 pub use certificates::Certificates;
 pub use client_file::ImportedFile;
 pub use clients::{Change, Client, ClientReport, Era, Plan, ServerRequestReport, Watcher, ask};

@@ -9,6 +9,8 @@ mod auth_server;
 mod aws_sts;
 mod change;
 mod clients;
+mod composite_questions;
+mod composite_servers;
 mod conformance;
 mod doctor;
 mod embeddings;
