@@ -34,12 +34,13 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tower::{Layer, Service};
+use vmcp_aggregate::Gateway;
 use vmcp_aggregate::settings::Limits;
-use vmcp_aggregate::{Gateway, Seal};
 use vmcp_config::{File, Format};
 use vmcp_decode::DecodeLayer;
 use vmcp_egress::Egress;
 use vmcp_http_guard::{AllowedHostsLayer, ConcurrencyLimitLayer};
+use vmcp_seal::KeyRing;
 use vmcp_server::parts::Parts;
 use vmcp_server::request_log::RequestLogLayer;
 use vmcp_server::stack::IncomingLayers;
@@ -98,8 +99,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let egress = Egress::new(vmcp_egress::Settings::default());
     let parts = Parts::builder(&egress).build(File::parse(&configuration, Format::Yaml)?)?;
     let limits = Limits::default();
-    let suspension_timeout = limits.suspension_timeout;
-    let gateway = Gateway::new(parts.settings, limits, Seal::ephemeral(suspension_timeout)?);
+    let ring = KeyRing::ephemeral(limits.clock.clone())?;
+    let gateway = Gateway::new(parts.settings, limits, ring);
     let incoming = IncomingLayers {
         telemetry: parts.telemetry.map(|parts| parts.telemetry.incoming()),
         log: RequestLogLayer::default(),

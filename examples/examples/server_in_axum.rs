@@ -25,12 +25,13 @@ use std::error::Error;
 use axum::Router;
 use axum::routing::get;
 use tokio::net::TcpListener;
+use vmcp_aggregate::Gateway;
 use vmcp_aggregate::settings::Limits;
-use vmcp_aggregate::{Gateway, Seal};
 use vmcp_config::{File, Format};
 use vmcp_decode::DecodeLayer;
 use vmcp_egress::Egress;
 use vmcp_http_guard::{AllowedHostsLayer, ConcurrencyLimitLayer};
+use vmcp_seal::KeyRing;
 use vmcp_server::parts::Parts;
 use vmcp_server::request_log::RequestLogLayer;
 use vmcp_server::stack::{IncomingLayers, McpService};
@@ -64,7 +65,7 @@ fn gateway(backend: &str) -> Result<McpService<axum::body::Body>, Box<dyn Error>
     let Parts { settings, incoming_auth, telemetry, .. } = Parts::builder(&egress).build(file)?;
 
     let limits = Limits::default();
-    let seal = Seal::ephemeral(limits.suspension_timeout)?;
+    let ring = KeyRing::ephemeral(limits.clock.clone())?;
     let incoming = IncomingLayers {
         telemetry: telemetry.map(|parts| parts.telemetry.incoming()),
         log: RequestLogLayer::default(),
@@ -76,5 +77,5 @@ fn gateway(backend: &str) -> Result<McpService<axum::body::Body>, Box<dyn Error>
         decode: DecodeLayer::new(),
         authorize: incoming_auth.authorize,
     };
-    Ok(incoming.stack(Gateway::new(settings, limits, seal)))
+    Ok(incoming.stack(Gateway::new(settings, limits, ring)))
 }

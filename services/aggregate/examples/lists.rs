@@ -11,15 +11,16 @@ use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use tokio::time::Instant;
 use tower::ServiceExt;
+use vmcp_aggregate::Gateway;
 use vmcp_aggregate::settings::{
     BackendService, BackendSettings, CredentialAdvice, Limits, PartialFailure, Rules,
     ServiceWrapper, Settings, Sharing, Transport,
 };
-use vmcp_aggregate::{Gateway, Seal};
 use vmcp_core::{
-    Authorizer, Backend, Body, BoxError, CallerPermissions, Decision, Fingerprint, Generation,
-    Identity, Item, McpRequest,
+    Authorizer, Backend, Body, BoxError, CallerPermissions, Clock, Decision, Fingerprint,
+    Generation, Identity, Item, McpRequest,
 };
+use vmcp_seal::KeyRing;
 
 const TOOLS: usize = 1000;
 const ROUNDS: u32 = 500;
@@ -136,8 +137,8 @@ async fn gateway(catalog: Sharing) -> Gateway {
         checks: None,
         optimizer: None,
     };
-    let seal = Seal::new(&[[7; 32]], Duration::from_mins(1));
-    let gateway = Gateway::new(settings, Limits::default(), seal);
+    let ring = KeyRing::ephemeral(Clock::system()).expect("the system has random numbers");
+    let gateway = Gateway::new(settings, Limits::default(), ring);
     gateway.wait_ready().await;
     gateway
 }

@@ -17,6 +17,7 @@ use tower_service::Service;
 use vmcp_compose::Jitter;
 use vmcp_core::{Body, CallerPermissions, Generation};
 use vmcp_optimize::{Embedder, Query, SearchResult, View};
+use vmcp_seal::KeyRing;
 
 use self::backend_events::apply_events;
 pub use self::response_future::ResponseFuture;
@@ -71,7 +72,7 @@ fn dispatcher(
     catalogs: &Arc<CatalogStore>,
     notifier: &ClientNotifier,
     limits: Limits,
-    seal: Seal,
+    ring: KeyRing,
 ) -> Dispatcher {
     let Limits {
         sessions: _,
@@ -100,7 +101,7 @@ fn dispatcher(
             detached: DetachedBudget::new(detached_bytes),
             process: byte_budget,
         },
-        seal,
+        seal: Seal::new(ring, suspension_timeout, clock.clone()),
         workflows: WorkflowContext {
             store: workflow_store,
             clock,
@@ -138,7 +139,7 @@ fn sweep(dispatcher: &Dispatcher) {
 impl Gateway {
     /// Creates the service and starts observing the backends. Must be called within a tokio runtime.
     #[must_use]
-    pub fn new(settings: Settings, limits: Limits, seal: Seal) -> Self {
+    pub fn new(settings: Settings, limits: Limits, ring: KeyRing) -> Self {
         let (catalogs, events) =
             CatalogStore::new(settings, limits.byte_budget.clone(), limits.clock.clone());
         let sessions =
@@ -147,7 +148,7 @@ impl Gateway {
             sessions: Arc::new(sessions),
             listeners: Arc::new(Listeners::new(limits.listeners)),
         };
-        let dispatcher = Arc::new(dispatcher(&catalogs, &notifier, limits, seal));
+        let dispatcher = Arc::new(dispatcher(&catalogs, &notifier, limits, ring));
         // The task ends with the last sender, that is, after the state and the tasks of the backends.
         tokio::spawn(apply_events(Arc::downgrade(&catalogs), notifier.clone(), events));
         let sweeping = Arc::clone(&dispatcher);
@@ -359,8 +360,8 @@ mod tests {
             checks: None,
             optimizer: None,
         };
-        let seal = Seal::new(&[[0; 32]], std::time::Duration::from_secs(1));
-        let gateway = Gateway::new(settings, Limits::default(), seal);
+        let ring = KeyRing::ephemeral(vmcp_core::Clock::system()).unwrap();
+        let gateway = Gateway::new(settings, Limits::default(), ring);
         let bytes = bytes::Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#);
         let envelope = vmcp_wire::scan(&bytes).unwrap();
         let (mut parts, ()) = Request::post("/mcp").body(()).unwrap().into_parts();

@@ -30,5 +30,4 @@ pub use self::{
     authorizer::{CallerAccess, CallerAuthorizer},
     catalog::{Conflict, HideRule},
     gateway::{Gateway, ResponseFuture},
-    seal::{RandomError, Seal},
 };

@@ -1,31 +1,28 @@
 //! Sealing of state that a stateless client carries between rounds (MCP 2026-07-28, multi round-trip requests). The client can
 //! neither read nor modify it, and it is only accepted for the same request and caller, within its lifetime.
 
-use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use std::time::Duration;
+
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use vmcp_core::Identity;
+use vmcp_core::{Clock, Identity};
+use vmcp_seal::{KeyRing, RandomError, SealPurpose};
 
-/// Version prefix of every sealed text, reserved to distinguish future key rings.
-const VERSION: &str = "v1.";
-const NONCE: usize = 12;
+/// Version prefix of every sealed text.
+const VERSION: &str = "v2.";
 
 /// Maximum length of a sealed text, in bytes.
 const MAX_SEALED_LENGTH: usize = 1 << 20;
 
-/// Key ring: the first key seals, all keys open.
+/// Seal of texts that clients carry.
 #[derive(Debug)]
-pub struct Seal {
-    keys: Vec<LessSafeKey>,
+pub(crate) struct Seal {
+    ring: KeyRing,
     lifetime: Duration,
+    /// Replicas have to agree on the expiry, so this is wall-clock time.
+    clock: Clock,
 }
-
-/// The system failed to provide random numbers for a key or nonce.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the system has no random numbers")]
-pub struct RandomError;
 
 /// Request to which a sealed text is bound.
 #[derive(Clone, Copy, Debug)]
@@ -41,23 +38,14 @@ pub(crate) struct Purpose<'a> {
 }
 
 impl Seal {
-    /// Creates a key ring with one random key, which is sufficient for a single replica.
-    pub fn ephemeral(lifetime: Duration) -> Result<Self, RandomError> {
-        let mut key = [0; 32];
-        getrandom::fill(&mut key).map_err(|_| RandomError)?;
-        Ok(Self::new(&[key], lifetime))
-    }
-
-    /// Creates a key ring. The first key seals, all keys open; sealed texts are valid for `lifetime`.
-    #[must_use]
-    pub fn new(keys: &[[u8; 32]], lifetime: Duration) -> Self {
-        let key = |key: &[u8; 32]| UnboundKey::new(&AES_256_GCM, key).ok().map(LessSafeKey::new);
-        Self { keys: keys.iter().filter_map(key).collect(), lifetime }
+    /// Creates a seal whose texts are valid for `lifetime`.
+    pub(crate) fn new(ring: KeyRing, lifetime: Duration, clock: Clock) -> Self {
+        Self { ring, lifetime, clock }
     }
 
     /// Seals `text` for a purpose.
     pub(crate) fn seal(&self, text: &str, purpose: Purpose<'_>) -> Result<String, RandomError> {
-        self.seal_until(text, purpose, now() + self.lifetime.as_secs())
+        self.seal_until(text, purpose, self.clock.unix() + self.lifetime.as_secs())
     }
 
     /// Seals `text` without expiry: it is valid while its key is in the ring.
@@ -76,17 +64,10 @@ impl Seal {
         purpose: Purpose<'_>,
         expires: u64,
     ) -> Result<String, RandomError> {
-        let mut nonce = [0; NONCE];
-        getrandom::fill(&mut nonce).map_err(|_| RandomError)?;
-        let key = self.keys.first().ok_or(RandomError)?;
-        let mut sealed = expires.to_be_bytes().to_vec();
-        sealed.extend_from_slice(text.as_bytes());
-        let nonce_value = Nonce::assume_unique_for_key(nonce);
-        key.seal_in_place_append_tag(nonce_value, Aad::from(purpose.bind()), &mut sealed)
-            .map_err(|_| RandomError)?;
-        let mut out = nonce.to_vec();
-        out.append(&mut sealed);
-        Ok(VERSION.to_owned() + &BASE64_URL_SAFE_NO_PAD.encode(out))
+        let mut value = expires.to_be_bytes().to_vec();
+        value.extend_from_slice(text.as_bytes());
+        let sealed = self.ring.seal(SealPurpose::ClientState, &value, &purpose.bind())?;
+        Ok(VERSION.to_owned() + &BASE64_URL_SAFE_NO_PAD.encode(sealed))
     }
 
     /// Opens a sealed text if it is bound to this purpose and has not expired.
@@ -94,18 +75,10 @@ impl Seal {
         if sealed.len() > MAX_SEALED_LENGTH {
             return None;
         }
-        let bytes = BASE64_URL_SAFE_NO_PAD.decode(sealed.strip_prefix(VERSION)?).ok()?;
-        let (nonce, sealed) = bytes.split_at_checked(NONCE)?;
-        let aad = purpose.bind();
-        let opened = self.keys.iter().find_map(|key| {
-            let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
-            let mut text = sealed.to_vec();
-            let length = key.open_in_place(nonce, Aad::from(aad), &mut text).ok()?.len();
-            text.truncate(length);
-            Some(text)
-        })?;
+        let sealed = BASE64_URL_SAFE_NO_PAD.decode(sealed.strip_prefix(VERSION)?).ok()?;
+        let opened = self.ring.open(SealPurpose::ClientState, &sealed, &purpose.bind())?;
         let (expires, text) = opened.split_at_checked(8)?;
-        if u64::from_be_bytes(expires.try_into().ok()?) < now() {
+        if u64::from_be_bytes(expires.try_into().ok()?) < self.clock.unix() {
             return None;
         }
         String::from_utf8(text.to_vec()).ok()
@@ -139,13 +112,12 @@ pub(crate) fn principal(identity: &Identity) -> (&str, &str) {
     (identity.issuer().unwrap_or(""), identity.subject().unwrap_or(""))
 }
 
-/// Returns the seconds since 1970. Replicas have to agree on the expiry, so this is wall-clock time.
-fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
+    use vmcp_seal::SealKey;
+
     use super::*;
 
     const PURPOSE: Purpose<'_> = Purpose {
@@ -156,13 +128,18 @@ mod tests {
         arguments: b"{}",
     };
 
-    fn seal(keys: &[[u8; 32]]) -> Seal {
-        Seal::new(keys, Duration::from_mins(1))
+    fn seal_at(clock: &Clock) -> Seal {
+        let ring = KeyRing::new("", &[SealKey::from_bytes([1; 32])], clock.clone()).unwrap();
+        Seal::new(ring, Duration::from_mins(1), clock.clone())
+    }
+
+    fn seal() -> Seal {
+        seal_at(&Clock::system())
     }
 
     #[test]
     fn opens_sealed_text_only_for_same_purpose() {
-        let seal = seal(&[[1; 32]]);
+        let seal = seal();
         let sealed = seal.seal("state", PURPOSE).unwrap();
         assert_eq!(seal.open(&sealed, PURPOSE).as_deref(), Some("state"));
         for other in [
@@ -179,7 +156,7 @@ mod tests {
 
     #[test]
     fn rejects_tampered_text() {
-        let seal = seal(&[[1; 32]]);
+        let seal = seal();
         let sealed = seal.seal("state", PURPOSE).unwrap();
         assert_eq!(seal.open(&format!("{sealed}-TAMPERED"), PURPOSE), None);
         for at in 0..sealed.len() {
@@ -188,27 +165,19 @@ mod tests {
             assert_eq!(seal.open(&String::from_utf8(changed).unwrap(), PURPOSE), None, "{at}");
         }
         assert_eq!(seal.open("v1.", PURPOSE), None);
-    }
-
-    #[test]
-    fn seals_with_first_key_and_opens_with_all() {
-        let old = seal(&[[1; 32]]).seal("state", PURPOSE).unwrap();
-        let both = seal(&[[2; 32], [1; 32]]);
-        assert_eq!(both.open(&old, PURPOSE).as_deref(), Some("state"));
-        let new = both.seal("state", PURPOSE).unwrap();
-        assert_eq!(seal(&[[1; 32]]).open(&new, PURPOSE), None);
+        assert_eq!(seal.open("v2.", PURPOSE), None);
     }
 
     #[test]
     fn rejects_expired_text() {
-        let seal = Seal::new(&[[1; 32]], Duration::ZERO);
+        let clock = Clock::manual(SystemTime::UNIX_EPOCH);
+        let seal = seal_at(&clock);
         let sealed = seal.seal("state", PURPOSE).unwrap();
+        let lasting = seal.seal_for_good("id", PURPOSE).unwrap();
+        clock.advance(Duration::from_mins(1));
         assert_eq!(seal.open(&sealed, PURPOSE).as_deref(), Some("state"), "good in its second");
-        let mut late = BASE64_URL_SAFE_NO_PAD.decode(&sealed[3..]).unwrap();
-        late.truncate(NONCE);
-        assert_eq!(
-            seal.open(&(VERSION.to_owned() + &BASE64_URL_SAFE_NO_PAD.encode(late)), PURPOSE),
-            None
-        );
+        clock.advance(Duration::from_secs(1));
+        assert_eq!(seal.open(&sealed, PURPOSE), None);
+        assert_eq!(seal.open(&lasting, PURPOSE).as_deref(), Some("id"));
     }
 }

@@ -2,16 +2,21 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 
 use vmcp_config::Duration;
 
-use vmcp_server::serve::{AdminToken, AdminTokenError, SealKey, SealKeyError};
+use vmcp_seal::{SealKeyError, SealKeyFiles};
+use vmcp_server::serve::{AdminToken, AdminTokenError};
 
 /// Maximum number of threads for requests.
 const MAX_THREADS: usize = 1024;
 
-pub(super) fn seal_key(path: &str) -> Result<SealKey, SealKeyError> {
-    SealKey::read(path.as_ref())
+/// Parses the path of a seal key, or of a directory of keys, which have to be readable.
+pub(super) fn seal_key(path: &str) -> Result<PathBuf, SealKeyError> {
+    let path = PathBuf::from(path);
+    SealKeyFiles::new(vec![path.clone()]).read()?;
+    Ok(path)
 }
 
 pub(super) fn admin_token(path: &str) -> Result<AdminToken, AdminTokenError> {

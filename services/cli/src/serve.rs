@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
@@ -12,8 +13,9 @@ use vmcp_aggregate::status::Entry;
 use vmcp_audit_log::Overflow;
 use vmcp_config::{Duration, File};
 use vmcp_core::set_worker_count;
+use vmcp_seal::SealKeyFiles;
 use vmcp_server::parts::{AuditOptions, ServerInfo};
-use vmcp_server::serve::{AdminToken, Options, SealKey, ServeError, Server, default_budget};
+use vmcp_server::serve::{AdminToken, Options, ServeError, Server, default_budget};
 
 use super::arguments::{
     address, admin_token, attribute, host_name, origin, positive, positive_number, seal_key,
@@ -84,11 +86,12 @@ pub(crate) struct Serve {
     /// server may use all backends.
     #[arg(long)]
     allow_anonymous_network: bool,
-    /// A file with a key, such as from `openssl rand -hex 32`, that seals the state of stateless clients between
-    /// requests. The first key seals, all keys open. Replicas share the keys; to rotate, put the new key first.
+    /// A file with a key, such as from `openssl rand -hex 32`, or a directory of such files, the newest name first. Keys
+    /// seal what clients carry between requests, so that each replica with the same keys accepts it. All keys open; a new
+    /// one seals five minutes after its file was written. To rotate, put the new key first. Changed files are read again.
     /// Repeatable. Without a key, the server generates one at each start.
     #[arg(long, value_name = "FILE", value_parser = seal_key)]
-    seal_key: Vec<SealKey>,
+    seal_key: Vec<PathBuf>,
     /// Number of trusted reverse proxies; selects the client address from X-Forwarded-For. Audit events show this
     /// address, and the limits of the authorization server, of sessions, of buffered bytes and of concurrent requests
     /// count by it.
@@ -219,7 +222,7 @@ impl Serve {
                 .map_or_else(|| default_budget(max_message_bytes.get()), NonZeroUsize::get),
             drain: drain.into(),
             threads: Some(threads),
-            seal_keys: seal_key,
+            seal_keys: SealKeyFiles::new(seal_key),
             audit_options: AuditOptions { trusted_proxies, overflow },
             limits,
             set_debug: log::set_debug,
@@ -246,7 +249,7 @@ pub(crate) fn start_failure(error: &ServeError) -> Failure {
         ServeError::Listen { .. }
         | ServeError::AdminListen { .. }
         | ServeError::Thread(_)
-        | ServeError::Random(_)
+        | ServeError::SealKeys(_)
         | ServeError::Audit(_)
         | ServeError::Exposed(_)
         | ServeError::AuthServer(_) => Failure::Error(error.to_string()),

@@ -6,11 +6,12 @@ use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 use tower_layer::Layer;
+use vmcp_aggregate::Gateway;
 use vmcp_aggregate::settings::{Limits, Settings};
-use vmcp_aggregate::{Gateway, Seal};
 use vmcp_core::{Body, CallerPermissions, Generation, MediaType, STATELESS};
 use vmcp_decode::DecodeLayer;
 use vmcp_optimize::{Query, SearchResult, View};
+use vmcp_seal::KeyRing;
 use vmcp_server::parts::Parts;
 use vmcp_wire::sse::Reader;
 
@@ -33,9 +34,9 @@ impl Session {
         let Parts { settings, info, .. } = parts;
         let settings = Settings { checks: None, ..settings };
         let limits = Limits::default();
-        let seal = Seal::ephemeral(limits.suspension_timeout)
+        let ring = KeyRing::ephemeral(limits.clock.clone())
             .map_err(|error| Failure::Error(error.to_string()))?;
-        let gateway = Gateway::new(settings, limits, seal);
+        let gateway = Gateway::new(settings, limits, ring);
         gateway.wait_ready().await;
         Ok(Self { gateway, is_strict: info.is_strict })
     }

@@ -5,9 +5,10 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use vmcp_aggregate::settings::{Limits, PartialFailure, Settings};
 use vmcp_aggregate::status::{BackendReport, Entry, Report, UnmatchedRule};
-use vmcp_aggregate::{Conflict, Gateway, Seal};
+use vmcp_aggregate::{Conflict, Gateway};
 use vmcp_cedar::NamedItem;
 use vmcp_core::{Generation, LATEST_STATEFUL};
+use vmcp_seal::KeyRing;
 use vmcp_server::parts::{Parts, transport_name};
 
 use super::output::Failure;
@@ -41,9 +42,9 @@ pub(crate) async fn connect(parts: Parts, timeout: Duration) -> Result<BackendSu
     let settings = Settings { checks: None, ..settings };
     let strict = settings.partial_failure == PartialFailure::Fail;
     let limits = Limits::default();
-    let seal = Seal::ephemeral(limits.suspension_timeout)
+    let ring = KeyRing::ephemeral(limits.clock.clone())
         .map_err(|error| Failure::Error(error.to_string()))?;
-    let gateway = Gateway::new(settings, limits, seal);
+    let gateway = Gateway::new(settings, limits, ring);
     gateway.wait_ready_within(timeout).await;
     let report = gateway.report();
     let broken = no_lists(&report, strict);

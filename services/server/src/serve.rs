@@ -5,7 +5,7 @@ mod drain;
 mod gauges;
 mod memory_limit;
 mod reload;
-mod seal_key;
+mod seal_keys;
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::net::TcpListener;
+use vmcp_aggregate::Gateway;
 use vmcp_aggregate::settings::Limits;
-use vmcp_aggregate::{Gateway, Seal};
 use vmcp_core::ByteBudget;
 use vmcp_decode::DecodeLayer;
 use vmcp_egress::Egress;
@@ -25,12 +25,14 @@ use vmcp_http_guard::{AllowedHostsLayer, ConcurrencyLimitLayer};
 use vmcp_legacy_sse::ClientTable;
 pub use vmcp_listener::RESERVED_CONNECTIONS;
 use vmcp_listener::{ConnectionServer, Connections, Peer};
+use vmcp_seal::SealKeyFiles;
 
 pub use self::admin::AdminAddress;
 use self::drain::drain;
 pub use self::memory_limit::default_budget;
 pub use self::reload::NamedFiles;
-pub use self::seal_key::{SealKey, SealKeyError};
+use self::seal_keys::SealKeyWatch;
+pub use self::seal_keys::{SealKeysError, check_seal_keys};
 use crate::auth_audit::AuthAuditRecorder;
 pub use crate::auth_server::AuthServerError;
 use crate::auth_server::AuthServerRuntime;
@@ -71,9 +73,9 @@ pub struct Options {
     /// server. Call [`vmcp_core::set_worker_count`] with this number before the parts are built; otherwise the workers share
     /// connections to backends.
     pub threads: Option<NonZeroUsize>,
-    /// Keys that seal the state which stateless clients carry between requests. The first key seals, all keys open.
-    /// Without keys, the process generates a random one that no other replica knows.
-    pub seal_keys: Vec<SealKey>,
+    /// Files with keys that seal what clients carry between requests, the newest first (see [`vmcp_seal::KeyRing`]). Without keys, the
+    /// process generates a random one that no other replica knows.
+    pub seal_keys: SealKeyFiles,
     /// Audit options.
     pub audit_options: AuditOptions,
     /// Limits of the aggregating service.
@@ -98,7 +100,7 @@ impl Default for Options {
             buffered_bytes: 128 << 20,
             drain: Duration::from_secs(10),
             threads: None,
-            seal_keys: Vec::new(),
+            seal_keys: SealKeyFiles::default(),
             audit_options: AuditOptions::default(),
             limits: Limits::default(),
             set_debug: |_| {},
@@ -115,6 +117,7 @@ pub struct Server {
     options: Options,
     egress: Egress,
     connections: ConnectionServer,
+    seal_key_watch: Option<SealKeyWatch>,
 }
 
 /// Error that prevents a server from starting.
@@ -142,9 +145,9 @@ pub enum ServeError {
     /// The operating system failed to start a thread.
     #[error("cannot start a thread: {0}")]
     Thread(#[source] io::Error),
-    /// The operating system's random generator failed.
+    /// The keys of `--seal-key` cannot be used.
     #[error(transparent)]
-    Random(#[from] vmcp_aggregate::RandomError),
+    SealKeys(#[from] SealKeysError),
     /// The audit file cannot be written (`audit.logFile`).
     #[error("audit.logFile: {0}")]
     Audit(#[from] vmcp_audit_log::OpenError),
@@ -187,7 +190,9 @@ impl Server {
         let audit_pipeline = audit.map(|it| it.start(options.audit_options)).transpose()?;
         let budget = budget(&options);
         let limits = Limits { byte_budget: Some(budget.clone()), ..options.limits.clone() };
-        let gateway = Gateway::new(settings, limits, seal(&options)?);
+        let ring = seal_keys::key_ring(&settings.name, &options.seal_keys, limits.clock.clone())?;
+        let seal_key_watch = seal_keys::watch(ring.clone(), options.seal_keys.clone());
+        let gateway = Gateway::new(settings, limits, ring);
         let decode = DecodeLayer::new().max_body_size(options.message_bytes).budget(budget.clone());
         let state = StaticState {
             telemetry,
@@ -216,7 +221,7 @@ impl Server {
         let access = access(&options);
         let routes = Routes { peer: address, shared, access, is_admin: false, permit: None };
         let connections = connection_server(connections, &options)?;
-        Ok(Self { listener, admin, routes, options, egress, connections })
+        Ok(Self { listener, admin, routes, options, egress, connections, seal_key_watch })
     }
 
     /// Returns the address of the main listener, with the actual port if port 0 was requested.
@@ -243,7 +248,9 @@ impl Server {
 
     /// Accepts connections until `stop` is ready, then shuts down gracefully.
     pub async fn run(self, stop: impl Future<Output = ()>) {
-        let Self { listener, admin, routes, options, egress: _, connections } = self;
+        let Self { listener, admin, routes, options, egress: _, connections, seal_key_watch } =
+            self;
+        let _seal_key_watch = seal_key_watch;
         let _admin = admin.map(|listener| admin::start(listener, &routes));
         let new_service =
             |Peer { address, permit }| Routes { peer: address, permit, ..routes.clone() };
@@ -307,19 +314,4 @@ fn allowed_hosts(options: &Options) -> AllowedHostsLayer {
         AllowedHostsLayer::network(allowed_hosts, origins)
     };
     layer.with_setting_names("--allow-host", "--allow-origin")
-}
-
-fn seal(options: &Options) -> Result<Seal, vmcp_aggregate::RandomError> {
-    let lifetime = options.limits.suspension_timeout;
-    if options.seal_keys.is_empty() {
-        return Seal::ephemeral(lifetime);
-    }
-    for file in options.seal_keys.iter().filter_map(SealKey::exposed) {
-        tracing::warn!(
-            file,
-            "every user of this machine may read a seal key: restrict it, such as with chmod 600"
-        );
-    }
-    let keys: Vec<_> = options.seal_keys.iter().map(SealKey::bytes).collect();
-    Ok(Seal::new(&keys, lifetime))
 }

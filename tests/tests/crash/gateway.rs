@@ -18,8 +18,9 @@ use vmcp_compose::store::FileWorkflowStore;
 use vmcp_config::{File, Format};
 use vmcp_core::Clock;
 use vmcp_egress::{Egress, Settings};
+use vmcp_seal::SealKeyFiles;
 use vmcp_server::parts::Parts;
-use vmcp_server::serve::{Options, SealKey, Server};
+use vmcp_server::serve::{Options, Server};
 use vmcp_tests::counterparts::{free_port, get};
 
 /// Variable with the directory of the gateway's files. Without it, [`process`] does nothing.
@@ -101,7 +102,7 @@ async fn process() {
     let parts = Parts::builder(&egress).build(file).unwrap();
     let options = Options {
         address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
-        seal_keys: vec![SealKey::read(&directory.join("key")).unwrap()],
+        seal_keys: SealKeyFiles::new(vec![directory.join("key")]),
         limits: Limits { workflow_store: Arc::new(store), ..Limits::default() },
         ..Options::default()
     };

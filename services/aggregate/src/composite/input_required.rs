@@ -5,12 +5,13 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 use vmcp_compose::{InputRequired, RoundAnswers, RunId, RunOwner};
 use vmcp_core::Rejection;
+use vmcp_seal::RandomError;
 use vmcp_wire::Key;
 
 use super::elicit::{elicitation_params, parse_answer};
 use crate::bridge::stateless_to_stateless::carried;
 use crate::call::Call;
-use crate::seal::{Purpose, RandomError, principal};
+use crate::seal::{Purpose, principal};
 
 /// Run and answers that a client repeats in its next request.
 pub(super) struct RoundState {

@@ -1,8 +1,9 @@
 //! Task ids as clients know them. They are sealed, so any replica with the same keys can find the backend.
 
 use vmcp_core::Identity;
+use vmcp_seal::RandomError;
 
-use crate::seal::{Purpose, RandomError, Seal, principal};
+use crate::seal::{Purpose, Seal, principal};
 
 /// Maximum length of a client's task id, in characters.
 const MAX_TASK_ID: usize = 1024;
@@ -63,10 +64,15 @@ fn purpose(owner: &Identity) -> Purpose<'_> {
 mod tests {
     use std::time::Duration;
 
+    use vmcp_core::Clock;
+    use vmcp_seal::{KeyRing, SealKey};
+
     use super::*;
 
     fn seal() -> Seal {
-        Seal::new(&[[1; 32]], Duration::ZERO)
+        let (clock, key) = (Clock::system(), SealKey::from_bytes([1; 32]));
+        let ring = KeyRing::new("", &[key], clock.clone()).unwrap();
+        Seal::new(ring, Duration::ZERO, clock)
     }
 
     fn task(backend: &str, tool: &str, id: &str) -> TaskId {

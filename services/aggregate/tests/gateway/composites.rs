@@ -10,10 +10,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
+use vmcp_aggregate::Gateway;
 use vmcp_aggregate::settings::{BackendSettings, Limits, PartialFailure, Settings};
-use vmcp_aggregate::{Gateway, Seal};
 use vmcp_compose::Workflow;
 use vmcp_core::Generation;
+use vmcp_seal::KeyRing;
 
 use crate::script::{PendingCall, ScriptedBackend, ScriptedClient, Wire, messages, text};
 
@@ -44,7 +45,8 @@ async fn scene(client: Generation, wire: Wire, definitions: &Value) -> Scene {
 async fn scene_with(client: Generation, wire: Wire, definitions: &Value, limits: Limits) -> Scene {
     let (backend, calls) = ScriptedBackend::new("be", wire);
     let settings = settings(vec![backend.settings(None)], definitions);
-    let gateway = Gateway::new(settings, limits, Seal::new(&[[7; 32]], Duration::from_mins(1)));
+    let ring = KeyRing::ephemeral(limits.clock.clone()).unwrap();
+    let gateway = Gateway::new(settings, limits, ring);
     gateway.wait_ready().await;
     let client = ScriptedClient::new(&gateway, client, "alice").await;
     Scene { gateway, backend, calls, client }

@@ -15,15 +15,16 @@ use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedSender;
 use tower::ServiceExt;
+use vmcp_aggregate::Gateway;
 use vmcp_aggregate::settings::{
     BackendService, BackendSettings, Checks, CredentialAdvice, Limits, PartialFailure, Rules,
     ServiceWrapper, Settings, Sharing, Transport,
 };
-use vmcp_aggregate::{Gateway, Seal};
 use vmcp_core::{
     Backend, Body, BoxError, Caller, CallerPermissions, Generation, Identity, McpRequest,
     NotSentError, RequestContext,
 };
+use vmcp_seal::KeyRing;
 
 use crate::responses::{body, event, respond, whole, whole_items};
 
@@ -415,7 +416,13 @@ pub(crate) async fn with_limits(backends: Vec<BackendSettings>, limits: Limits) 
 }
 
 async fn begin(settings: Settings, limits: Limits) -> Gateway {
-    let gateway = Gateway::new(settings, limits, Seal::new(&[[7; 32]], Duration::from_mins(1)));
+    let ring = KeyRing::ephemeral(limits.clock.clone()).unwrap();
+    begin_replica(settings, limits, ring).await
+}
+
+/// Creates a gateway that shares a key ring with others.
+pub(crate) async fn begin_replica(settings: Settings, limits: Limits, ring: KeyRing) -> Gateway {
+    let gateway = Gateway::new(settings, limits, ring);
     gateway.wait_ready().await;
     gateway
 }

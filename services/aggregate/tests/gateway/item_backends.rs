@@ -6,10 +6,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 use vmcp_aggregate::settings::{Conflicts, Limits, PartialFailure, Rules, Settings};
-use vmcp_aggregate::{CallerAccess, CallerAuthorizer, Gateway, Seal};
+use vmcp_aggregate::{CallerAccess, CallerAuthorizer, Gateway};
 use vmcp_core::{
-    Authorizer, CallerPermissions, Decision, Fingerprint, Generation, Item, ItemBackend,
+    Authorizer, CallerPermissions, Clock, Decision, Fingerprint, Generation, Item, ItemBackend,
 };
+use vmcp_seal::KeyRing;
 
 use crate::fake::{Client, FakeBackend, gateway, heard, settings, with};
 
@@ -104,8 +105,8 @@ async fn conflicting(backends: [&Arc<FakeBackend>; 2]) -> Gateway {
     let backends = backends.map(FakeBackend::settings).to_vec();
     let settings = settings(backends, PartialFailure::BestEffort, None);
     let settings = Settings { rules, ..settings };
-    let seal = Seal::new(&[[7; 32]], Duration::from_mins(1));
-    let gateway = Gateway::new(settings, Limits::default(), seal);
+    let ring = KeyRing::ephemeral(Clock::system()).unwrap();
+    let gateway = Gateway::new(settings, Limits::default(), ring);
     gateway.wait_ready().await;
     gateway
 }

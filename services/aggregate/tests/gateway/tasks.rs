@@ -8,13 +8,16 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use vmcp_aggregate::settings::{Limits, PartialFailure, Rules};
 use vmcp_aggregate::settings::{Override, WorkloadRules};
-use vmcp_aggregate::{CallerAccess, CallerAuthorizer, Gateway, Seal};
+use vmcp_aggregate::{CallerAccess, CallerAuthorizer, Gateway};
 use vmcp_core::{
-    Authorizer, Backend, Body, CallerPermissions, Decision, Fingerprint, Generation, Item,
+    Authorizer, Backend, Body, CallerPermissions, Clock, Decision, Fingerprint, Generation, Item,
 };
+use vmcp_seal::{KeyRing, SealKey};
 
 use self::backend::{TASKS, TaskBackend};
-use crate::fake::{Client, ClientResponse, FakeBackend, gateway, heard, settings, with};
+use crate::fake::{
+    Client, ClientResponse, FakeBackend, begin_replica, gateway, heard, settings, with,
+};
 
 const RELATED: &str = "io.modelcontextprotocol/related-task";
 
@@ -28,6 +31,14 @@ async fn cell() -> (Arc<TaskBackend>, Gateway, Client) {
     let gateway = with(vec![backend.settings()], PartialFailure::BestEffort).await;
     let client = client(&gateway, "ann").await;
     (backend, gateway, client)
+}
+
+/// Creates a replica whose ring has one key.
+async fn replica(backend: &Arc<TaskBackend>, key: u8) -> Gateway {
+    let key = SealKey::from_bytes([key; 32]);
+    let ring = KeyRing::new("gateway", &[key], Clock::system()).unwrap();
+    let settings = settings(vec![backend.settings()], PartialFailure::BestEffort, None);
+    begin_replica(settings, Limits::default(), ring).await
 }
 
 async fn client(gateway: &Gateway, subject: &str) -> Client {
@@ -247,13 +258,12 @@ async fn maps_related_task_of_request() {
 
 #[tokio::test(start_paused = true)]
 async fn task_survives_replica_with_same_keys() {
-    let (backend, _gateway, client) = cell().await;
-    let id = begin(&client).await;
-    for (keys, known) in [([7; 32], true), ([8; 32], false)] {
-        let settings = settings(vec![backend.settings()], PartialFailure::BestEffort, None);
-        let replica = Gateway::new(settings, Limits::default(), Seal::new(&[keys], Duration::ZERO));
-        replica.wait_ready().await;
-        let said = about(&self::client(&replica, "ann").await, "tasks/get", &id).await;
+    let backend = TaskBackend::new("be");
+    let first = replica(&backend, 7).await;
+    let id = begin(&client(&first, "ann").await).await;
+    for (key, known) in [(7, true), (8, false)] {
+        let replica = replica(&backend, key).await;
+        let said = about(&client(&replica, "ann").await, "tasks/get", &id).await;
         assert_eq!(said.status == 200, known, "{said:?}");
     }
 }
@@ -284,12 +294,13 @@ async fn task_survives_renamed_and_missing_tool() {
 
 #[tokio::test(start_paused = true)]
 async fn task_of_missing_backend_is_not_unknown() {
-    let (backend, _gateway, client) = cell().await;
-    let id = begin(&client).await;
+    let backend = TaskBackend::new("be");
+    let first = replica(&backend, 7).await;
+    let id = begin(&client(&first, "ann").await).await;
     backend.set_away(true);
     // A replica that has not fetched the backend's tools yet.
-    let replica = with(vec![backend.settings()], PartialFailure::BestEffort).await;
-    let client = self::client(&replica, "ann").await;
+    let replica = replica(&backend, 7).await;
+    let client = client(&replica, "ann").await;
     for client in [client.clone(), client.with(without("nothing"))] {
         for method in ["tasks/get", "tasks/cancel"] {
             let said = about(&client, method, &id).await;

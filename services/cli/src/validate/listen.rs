@@ -1,10 +1,12 @@
 //! Check of the addresses for `serve`.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::path::PathBuf;
 
 use clap::Args;
 use vmcp_config::{ConfigError, File, Warning};
-use vmcp_server::serve::{AdminAddress, Exposure, ExposureError, SealKey};
+use vmcp_seal::SealKeyFiles;
+use vmcp_server::serve::{AdminAddress, Exposure, ExposureError, check_seal_keys};
 
 use crate::arguments::{address, seal_key};
 
@@ -23,9 +25,9 @@ pub(super) struct ListenArgs {
     /// Accept anonymous callers on a network address, as `serve` would.
     #[arg(long)]
     allow_anonymous_network: bool,
-    /// A file with a key, as for `serve`. Repeatable.
+    /// A file or directory of keys, as for `serve`. Repeatable.
     #[arg(long, value_name = "FILE", value_parser = seal_key)]
-    seal_key: Vec<SealKey>,
+    seal_key: Vec<PathBuf>,
 }
 
 /// Problems of `serve`: errors that prevent its start, and a warning that does not.
@@ -60,6 +62,11 @@ impl ListenArgs {
                 });
             }
             None => {}
+        }
+        let keys = SealKeyFiles::new(self.seal_key.clone());
+        if let Err(error) = check_seal_keys(&keys) {
+            let found = error.to_string();
+            check.errors.push(ConfigError::new("--seal-key", found, "random keys, each once"));
         }
         check
     }

@@ -14,7 +14,7 @@ use vmcp_audit_log::LogHandle;
 use vmcp_egress::Egress;
 
 pub use self::files::NamedFiles;
-use self::files::stamp;
+pub(super) use self::files::{FileStamp, stamp};
 use crate::auth_audit::AuthAuditRecorder;
 use crate::auth_server::{AuthServerError, AuthServerRuntime};
 use crate::parts::{AuditParts, AuthServerParts, Parts, TelemetryParts};

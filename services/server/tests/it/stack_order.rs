@@ -14,21 +14,22 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tower::ServiceExt;
 use url::Url;
+use vmcp_aggregate::Gateway;
 use vmcp_aggregate::settings::{BackendService, Limits, PartialFailure, Rules, Settings};
-use vmcp_aggregate::{Gateway, Seal};
 use vmcp_audit::{AuditLayer, Auditor, Event, Outcome};
 use vmcp_authn::{AuthError, AuthenticationLayer, Authenticator};
 use vmcp_authz::AuthorizationLayer;
 use vmcp_breaker::{CircuitHandle, CircuitOpen, CircuitState};
 use vmcp_cedar::Cedar;
 use vmcp_core::{
-    Backend, Body, BoxError, Caller, CredentialError, Identity, UpstreamFuture, UpstreamKind,
-    UpstreamToken, UpstreamTokens, cause_ref,
+    Backend, Body, BoxError, Caller, Clock, CredentialError, Identity, UpstreamFuture,
+    UpstreamKind, UpstreamToken, UpstreamTokens, cause_ref,
 };
 use vmcp_decode::DecodeLayer;
 use vmcp_egress::{ClientSettings, Egress};
 use vmcp_header_injection::{Credential, HeaderInjectionLayer};
 use vmcp_http_guard::{AllowedHostsLayer, ConcurrencyLimitLayer};
+use vmcp_seal::KeyRing;
 use vmcp_server::request_log::RequestLogLayer;
 use vmcp_server::stack::{Credentials, IncomingLayers, McpService, OutgoingLayers};
 use vmcp_telemetry::ClientTelemetryLayer;
@@ -82,7 +83,7 @@ fn audited<B: TestBody>(
         checks: None,
         optimizer: None,
     };
-    let seal = Seal::ephemeral(Duration::from_mins(1)).unwrap();
+    let ring = KeyRing::ephemeral(Clock::system()).unwrap();
     let incoming = IncomingLayers {
         telemetry: None,
         log: RequestLogLayer::default(),
@@ -93,7 +94,7 @@ fn audited<B: TestBody>(
         authorize,
         decode: DecodeLayer::new(),
     };
-    incoming.stack(Gateway::new(settings, Limits::default(), seal))
+    incoming.stack(Gateway::new(settings, Limits::default(), ring))
 }
 
 fn request<B>(host: &str, body: B) -> Request<B> {

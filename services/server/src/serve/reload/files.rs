@@ -22,14 +22,14 @@ pub struct NamedFiles {
 /// Metadata that identifies the content of a file without reading it. Symbolic links are followed, so the link swap of
 /// a mounted Secret shows up as a different file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct FileStamp {
+pub(in crate::serve) struct FileStamp {
     inode: (u64, u64),
     size: u64,
     modified: (i64, i64),
     changed: (i64, i64),
 }
 
-pub(super) fn stamp(path: &Path) -> Option<FileStamp> {
+pub(in crate::serve) fn stamp(path: &Path) -> Option<FileStamp> {
     let metadata = std::fs::metadata(path).ok()?;
     Some(FileStamp {
         inode: (metadata.dev(), metadata.ino()),

@@ -1,0 +1,9 @@
+#![doc = include_str!("../README.md")]
+
+mod files;
+mod key;
+mod ring;
+
+pub use self::files::SealKeyFiles;
+pub use self::key::{SealKey, SealKeyError};
+pub use self::ring::{KeyRing, KeyRingError, MAX_KEYS, RandomError, SEAL_DELAY, SealPurpose};

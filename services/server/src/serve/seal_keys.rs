@@ -1,0 +1,138 @@
+//! Key ring of the server: its files are read at the start, and again when they change.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio::task::AbortHandle;
+use vmcp_core::Clock;
+use vmcp_seal::{KeyRing, KeyRingError, RandomError, SealKey, SealKeyError, SealKeyFiles};
+
+use super::reload::{FileStamp, stamp};
+
+/// Poll interval of the files.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Error of the files of `--seal-key`.
+#[derive(Debug, thiserror::Error)]
+pub enum SealKeysError {
+    /// A file has no key.
+    #[error("--seal-key: {0}")]
+    File(#[from] SealKeyError),
+    /// The keys form no ring.
+    #[error("--seal-key: {0}")]
+    Ring(#[from] KeyRingError),
+    /// The system failed to provide random numbers.
+    #[error(transparent)]
+    Random(#[from] RandomError),
+}
+
+/// Task that reads changed files until it is dropped.
+#[derive(Debug)]
+pub(super) struct SealKeyWatch(AbortHandle);
+
+impl Drop for SealKeyWatch {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Creates the ring of a server. Without files, it has one random key.
+pub(super) fn key_ring(
+    server: &str,
+    files: &SealKeyFiles,
+    clock: Clock,
+) -> Result<KeyRing, SealKeysError> {
+    if files.is_empty() {
+        return Ok(KeyRing::ephemeral(clock)?);
+    }
+    let keys = files.read()?;
+    warn_of_exposed(&keys);
+    Ok(KeyRing::new(server, &keys, clock)?)
+}
+
+/// Checks the files as a start of the server does.
+///
+/// # Errors
+/// [`SealKeysError`] if a file has no key, there are too many, or two are equal.
+pub fn check_seal_keys(files: &SealKeyFiles) -> Result<(), SealKeysError> {
+    key_ring("", files, Clock::system()).map(|_| ())
+}
+
+/// Replaces the keys of the ring when a file changes, or is added to a directory.
+pub(super) fn watch(ring: KeyRing, files: SealKeyFiles) -> Option<SealKeyWatch> {
+    if files.is_empty() {
+        return None;
+    }
+    let mut last = stamps(&files);
+    let watching = tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(POLL_INTERVAL).await;
+            let now = stamps(&files);
+            if now != last {
+                last = now;
+                replace(&ring, &files);
+            }
+        }
+    });
+    Some(SealKeyWatch(watching.abort_handle()))
+}
+
+fn stamps(files: &SealKeyFiles) -> Vec<(PathBuf, Option<FileStamp>)> {
+    let paths = files.paths().unwrap_or_default();
+    paths.into_iter().map(|path| (path.clone(), stamp(&path))).collect()
+}
+
+/// Reads the files. The ring stays as it is while one of them is not usable.
+fn replace(ring: &KeyRing, files: &SealKeyFiles) {
+    let replaced = files.read().map_err(SealKeysError::from).and_then(|keys| {
+        warn_of_exposed(&keys);
+        ring.replace(&keys)?;
+        Ok(keys.len())
+    });
+    match replaced {
+        Ok(keys) => tracing::info!(keys, "seal keys read"),
+        Err(error) => tracing::warn!(%error, "the previous seal keys stay in use"),
+    }
+}
+
+fn warn_of_exposed(keys: &[SealKey]) {
+    for file in keys.iter().filter_map(SealKey::exposed) {
+        tracing::warn!(
+            file,
+            "every user of this machine may read a seal key: restrict it, such as with chmod 600"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use vmcp_seal::SealPurpose;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn changed_files_replace_keys() {
+        let root = std::env::temp_dir().join(format!("vmcp-server-keys-{}", std::process::id()));
+        fs::create_dir_all(&root).unwrap();
+        fs::write(root.join("1"), "01".repeat(32)).unwrap();
+        let files = SealKeyFiles::new(vec![root.clone()]);
+        let ring = key_ring("x", &files, Clock::system()).unwrap();
+        let _watch = watch(ring.clone(), files.clone());
+        let other = KeyRing::new("x", &[SealKey::from_bytes([2; 32])], Clock::system()).unwrap();
+        let sealed = other.seal(SealPurpose::ClientState, b"", b"").unwrap();
+        let opens = || ring.open(SealPurpose::ClientState, &sealed, b"").is_some();
+        tokio::time::sleep(POLL_INTERVAL * 2).await;
+        assert!(!opens());
+        fs::write(root.join("2"), "02".repeat(32)).unwrap();
+        tokio::time::sleep(POLL_INTERVAL * 2).await;
+        assert!(opens());
+        fs::write(root.join("3"), "no key").unwrap();
+        tokio::time::sleep(POLL_INTERVAL * 2).await;
+        assert!(opens(), "an unusable file changes nothing");
+        let error = check_seal_keys(&files).unwrap_err().to_string();
+        assert!(error.starts_with("--seal-key: /") && error.contains("64 hexadecimal"), "{error}");
+        fs::remove_dir_all(&root).unwrap();
+    }
+}
