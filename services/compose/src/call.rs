@@ -74,6 +74,8 @@ pub enum CallErrorKind {
     UnknownTool,
     /// The backend rejected the arguments.
     InvalidArguments,
+    /// The tool needs input of the user that the run cannot ask for.
+    InputRequired,
     /// The call was cancelled.
     Cancelled,
 }
@@ -162,8 +164,8 @@ impl CallError {
 }
 
 impl CallErrorKind {
-    /// Returns `true` if another attempt may succeed. A denial, an unknown tool, invalid arguments and a cancellation are
-    /// final.
+    /// Returns `true` if another attempt may succeed. A denial, an unknown tool, invalid arguments, missing input and a
+    /// cancellation are final.
     #[must_use]
     pub fn is_retryable(self) -> bool {
         match self {
@@ -172,7 +174,11 @@ impl CallErrorKind {
             | Self::TooManyRequests
             | Self::ServerError
             | Self::CircuitOpen => true,
-            Self::Denied | Self::UnknownTool | Self::InvalidArguments | Self::Cancelled => false,
+            Self::Denied
+            | Self::UnknownTool
+            | Self::InvalidArguments
+            | Self::InputRequired
+            | Self::Cancelled => false,
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::backend::handshake::meta_members;
 use crate::backend::observe::kind_of_change;
 use crate::backend::request::post_stateless;
 use crate::backend::rpc::status;
-use crate::call::{Call, CallTarget};
+use crate::call::{Call, CallTarget, Origin};
 use crate::capabilities::{required_capability, rescan};
 use crate::catalog::{add_headers, define_literal};
 use crate::response::{self, AdaptedResponse, BufferedResults, ExpectedResponse, ResponseBuffer};
@@ -331,6 +331,9 @@ impl BridgedCall {
             .and_then(|method| Some((required_capability(&method)?, method)))
             .ok_or(BackendError::ServerRequest("sent a server request with an unknown method"))?;
         if find(self.session.capabilities(), capability).is_none() {
+            if self.call.origin == Origin::Step {
+                return Err(BackendError::Capability(capability).into());
+            }
             let problem = "sent a server request for which the client declared no capability";
             return Err(BackendError::ServerRequest(problem).into());
         }

@@ -16,7 +16,7 @@ use vmcp_wire::{Key, scan};
 
 use super::CompositeCall;
 use super::step_access::{StepAccess, StepAccessError};
-use super::step_result::{read_response, to_outcome};
+use super::step_result::{read_response, to_outcome, unanswerable};
 use crate::call::{Call, Origin};
 use crate::stream::Stream;
 
@@ -70,7 +70,7 @@ impl StepCalls {
             Box::pin(self.composite.bridge.forward(Arc::clone(&step), "tools/call")).await;
         let response = forwarded.map_err(rejected)?;
         let message = read_response(&step, response, &self.stream).await?;
-        to_outcome(&message)
+        to_outcome(&step, &message)
     }
 
     /// Builds the request of a step.
@@ -107,12 +107,19 @@ impl StepCalls {
             504 => CallErrorKind::Timeout,
             502 | 503 => CallErrorKind::Transport,
             _ if rejection.code() == code::INVALID_PARAMS => CallErrorKind::UnknownTool,
+            _ if rejection.code() == code::MISSING_CAPABILITY => CallErrorKind::InputRequired,
             _ if rejection.code() == code::FORBIDDEN => CallErrorKind::Denied,
             _ => CallErrorKind::ServerError,
         };
-        let is_access = matches!(kind, CallErrorKind::Denied | CallErrorKind::UnknownTool);
-        let rejection =
-            if is_reloaded && is_access { rejection.with_detail(RELOADED) } else { rejection };
+        let rejection = match kind {
+            CallErrorKind::Denied | CallErrorKind::UnknownTool if is_reloaded => {
+                rejection.with_detail(RELOADED)
+            }
+            CallErrorKind::InputRequired => {
+                rejection.with_detail(unanswerable(&self.composite.call))
+            }
+            _ => rejection,
+        };
         let message = rejection.message().to_owned();
         if kind == CallErrorKind::Denied {
             *lock(&self.denial) = Some(rejection);

@@ -54,20 +54,38 @@ fn broken(error: &BoxError) -> CallError {
     CallError::new(CallErrorKind::Transport, error.to_string())
 }
 
+/// Returns the explanation of a step whose backend asks the client for input that the step cannot get.
+pub(super) fn unanswerable(call: &Call) -> &'static str {
+    match call.session {
+        Some(_) => {
+            "its backend asks the client for input; use a client that declares the capability"
+        }
+        // The gateway declared no capabilities to the backend.
+        None => {
+            "its backend asks the client for input, which a step passes on to clients with a session \
+             only; use such a client, or call the tool directly"
+        }
+    }
+}
+
 /// Reads the result of `tools/call`.
-pub(super) fn to_outcome(message: &[u8]) -> Result<ToolOutcome, CallError> {
+pub(super) fn to_outcome(call: &Call, message: &[u8]) -> Result<ToolOutcome, CallError> {
     let invalid = |problem: &str| {
         CallError::new(CallErrorKind::ServerError, format!("the response is invalid: {problem}"))
     };
     let mut message: Value =
         serde_json::from_slice(message).map_err(|error| invalid(&error.to_string()))?;
     if let Some(error) = message.get("error") {
-        let text = error["message"].as_str().unwrap_or("no message").to_owned();
+        let mut text = error["message"].as_str().unwrap_or("no message").to_owned();
         let kind = match error["code"].as_i64() {
             Some(number) if number == i64::from(code::INVALID_PARAMS) => {
                 CallErrorKind::InvalidArguments
             }
             Some(number) if number == i64::from(code::FORBIDDEN) => CallErrorKind::Denied,
+            Some(number) if number == i64::from(code::MISSING_CAPABILITY) => {
+                text = format!("{text}: {}", unanswerable(call));
+                CallErrorKind::InputRequired
+            }
             _ => CallErrorKind::ServerError,
         };
         return Err(CallError::new(kind, text));
@@ -76,8 +94,14 @@ pub(super) fn to_outcome(message: &[u8]) -> Result<ToolOutcome, CallError> {
     let Some(Value::Object(mut result)) = result else {
         return Err(invalid("it has no result"));
     };
+    // The response to a stateless client is marked as complete if its backend is stateful.
+    let is_question = result.contains_key("inputRequests");
     match result.get("resultType").and_then(Value::as_str) {
-        None | Some("complete") => {}
+        None | Some("complete") if !is_question => {}
+        None | Some("complete" | "input_required") => {
+            let message = "its backend asked for input in a result, which a step cannot give: call the tool directly";
+            return Err(CallError::new(CallErrorKind::InputRequired, message));
+        }
         Some(other) => {
             let message = format!("the tool answered {other}, which a step cannot handle");
             return Err(CallError::new(CallErrorKind::ServerError, message));

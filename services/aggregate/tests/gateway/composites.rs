@@ -1,5 +1,6 @@
 //! Runs of composite tools: their places in a session, their permissions, and their questions.
 
+mod backend_questions;
 mod permissions;
 mod places;
 mod questions;
