@@ -21,7 +21,7 @@ use vmcp_core::{
 use vmcp_timeout::Elapsed;
 use vmcp_wire::MetaKey;
 
-pub(crate) use self::lookup::admit_composite;
+pub(crate) use self::lookup::{admit_composite, is_composite_visible};
 pub(crate) use self::target::CallTarget;
 use crate::authorizer::AuthorizerSlot;
 use crate::backend::event_reader::EventReader;

@@ -8,6 +8,7 @@ mod outcome;
 mod step_access;
 mod step_calls;
 mod step_result;
+mod task;
 
 use std::sync::Arc;
 
@@ -15,8 +16,8 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use tracing::Instrument;
 use vmcp_compose::{
-    Elicitation, Outcome, ResumeRequest, RunContext, RunId, RunOwner, RunRequest, ToolInfo, resume,
-    run,
+    Elicitation, Outcome, ResumeRequest, RunContext, RunId, RunObserver, RunOwner, RunRequest,
+    ToolInfo, resume, run,
 };
 use vmcp_core::{Body, Rejection, code};
 use vmcp_wire::{Key, find, members};
@@ -26,10 +27,14 @@ use self::input_required::RoundState;
 use self::observe::CallObserver;
 use self::outcome::Answer;
 use self::step_calls::StepCalls;
+pub(crate) use self::task::{
+    FollowedRun, TaskRuns, find_run, follow_runs, request as task_request,
+};
 use crate::backend::error::BackendError;
 use crate::bridge::Bridge;
 use crate::bridge::call_stream::answering_stream;
 use crate::call::{Call, admit_composite, client_capabilities};
+use crate::capabilities::{TASKS, declares};
 use crate::catalog::{Composite, Kind};
 use crate::event_stream::event_stream;
 use crate::response;
@@ -45,6 +50,8 @@ struct CompositeCall {
     call: Arc<Call>,
     catalog: Arc<BackendCatalog>,
     name: Arc<str>,
+    /// Arguments of the composite tool as JSON, for the policies.
+    arguments: Option<Bytes>,
 }
 
 /// Beginning or continuation of a run.
@@ -74,6 +81,7 @@ pub(crate) async fn call(
         call: Arc::clone(call),
         catalog,
         name: name.into(),
+        arguments: call.message.param(Key::Arguments).map(|it| call.message.bytes.slice_ref(it)),
     };
     Some(composite.answer().await)
 }
@@ -89,7 +97,12 @@ impl CompositeCall {
             return Err(Rejection::invalid_params("params.arguments must be an object"));
         }
         admit_composite(&self.call, &self.catalog, &self.name, self.composite(), arguments)?;
-        let action = self.action(arguments)?;
+        let action = match self.action(arguments)? {
+            RunAction::Start(request) if self.accepts_tasks() => {
+                return task::begin(self, request).await;
+            }
+            action => action,
+        };
         match self.call.session.clone() {
             Some(session) => self.on_session(&session, action),
             // The decoder has checked that the client accepts a stream.
@@ -104,6 +117,11 @@ impl CompositeCall {
                 }
             }
         }
+    }
+
+    /// Returns `true` if the client follows tasks, which need no session.
+    fn accepts_tasks(&self) -> bool {
+        self.call.session.is_none() && declares(&self.call.message, TASKS)
     }
 
     fn owner(&self) -> RunOwner {
@@ -193,22 +211,9 @@ impl CompositeCall {
 
     async fn run(&self, action: RunAction, stream: &Arc<Stream>) -> Answer {
         let calls = StepCalls::new(self, stream);
-        let WorkflowContext { store, clock, jitter, counters: _ } =
-            self.call.context.workflows.clone();
-        let (catalog, name) = (Arc::clone(&self.catalog), Arc::clone(&self.name));
-        let tools = move |tool: &str| -> Option<ToolInfo> {
-            Some(catalog.composite(Kind::Tools, &name)?.tools.get(tool)?.info().clone())
-        };
         let progress = self.progress_token().map(Bytes::copy_from_slice);
-        let context = RunContext {
-            calls: calls.clone(),
-            tools: Arc::new(tools),
-            elicitation: self.elicitation(stream),
-            store,
-            observer: Arc::new(CallObserver::new(&self.call, &self.name, progress, stream)),
-            clock,
-            jitter,
-        };
+        let observer = CallObserver::new(&self.call, &self.name, progress, stream);
+        let context = self.context(calls.clone(), self.elicitation(stream), Arc::new(observer));
         let workflow = &self.composite().workflow;
         let (owner, outcome) = match action {
             RunAction::Start(request) => {
@@ -223,6 +228,21 @@ impl CompositeCall {
             Outcome::InputRequired(input) => Answer::input_required(&self.call, &owner, &input),
             Outcome::Failed(error) => Answer::failed(&self.call, &error, calls.take_denial()),
         }
+    }
+
+    /// Returns the surroundings of a run.
+    fn context(
+        &self,
+        calls: StepCalls,
+        elicitation: Elicitation,
+        observer: Arc<dyn RunObserver>,
+    ) -> RunContext<StepCalls> {
+        let WorkflowContext { store, clock, jitter, .. } = self.call.context.workflows.clone();
+        let (catalog, name) = (Arc::clone(&self.catalog), Arc::clone(&self.name));
+        let tools = move |tool: &str| -> Option<ToolInfo> {
+            Some(catalog.composite(Kind::Tools, &name)?.tools.get(tool)?.info().clone())
+        };
+        RunContext { calls, tools: Arc::new(tools), elicitation, store, observer, clock, jitter }
     }
 
     /// Returns the way to ask the user: a request on the session, or a response that asks for another request.

@@ -164,10 +164,12 @@ impl Dispatcher {
         };
         match &*method.read(&bytes) {
             "server/discover" => Ok(initialize::discover(&call)),
-            "subscriptions/listen" => Box::pin(listen::listen(call, &self.listeners)).await,
-            "tasks/get" => Box::pin(tasks::request(call, "tasks/get")).await,
-            "tasks/update" => Box::pin(tasks::request(call, "tasks/update")).await,
-            "tasks/cancel" => Box::pin(tasks::request(call, "tasks/cancel")).await,
+            "subscriptions/listen" => {
+                Box::pin(listen::listen(call, &self.listeners, &self.bridge)).await
+            }
+            "tasks/get" => Box::pin(tasks::request(&self.bridge, call, "tasks/get")).await,
+            "tasks/update" => Box::pin(tasks::request(&self.bridge, call, "tasks/update")).await,
+            "tasks/cancel" => Box::pin(tasks::request(&self.bridge, call, "tasks/cancel")).await,
             method => self.common(call, method).await,
         }
     }

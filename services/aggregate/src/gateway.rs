@@ -107,6 +107,7 @@ fn dispatcher(
             clock,
             jitter: Jitter::system(),
             counters: Arc::default(),
+            task_runs: Arc::default(),
         },
         max_buffered_bytes,
         detached_timeout,
@@ -314,6 +315,7 @@ impl GatewayInner {
         let backends = self.backend_tasks.end();
         self.dispatcher.sessions.end();
         self.dispatcher.bridge.sessions.end();
+        self.dispatcher.context.workflows.task_runs.end();
         backends
     }
 }

@@ -220,8 +220,8 @@ impl Default for Limits {
             max_buffered_bytes: 16 << 20,
             byte_budget: None,
             workflow_store: Arc::new(MemoryWorkflowStore::new(
-                // An unanswered question can be answered for ten minutes.
-                StoreLimits { lifetime: Duration::from_mins(15), ..StoreLimits::default() },
+                // Clients of tasks find the result for an hour.
+                StoreLimits::default(),
                 Clock::system(),
             )),
             clock: Clock::system(),

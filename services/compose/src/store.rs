@@ -146,7 +146,7 @@ pub trait WorkflowStore: Debug + Send + Sync + 'static {
     fn wait<'a>(&'a self, owner: &'a RunOwner, run: &'a RunId, version: u64)
     -> StoreFuture<'a, ()>;
 
-    /// Returns the time that a run without a lease is kept after its last write.
+    /// Returns the time for which a run is kept at least, after its last write or the end of its lease.
     fn lifetime(&self) -> Duration;
 
     /// Returns the time after which a lease is over unless it is renewed.

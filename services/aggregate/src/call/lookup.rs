@@ -114,16 +114,36 @@ pub(crate) fn admit_composite(
 ) -> Result<(), Rejection> {
     let Some(permissions) = &call.permissions else { return Ok(()) };
     let kind = ItemKind::Tool;
-    for tool in composite.tools.values() {
-        let (name, annotations) = (&*tool.name, tool.annotations);
-        let route = all.tools.get(name);
-        let backend = route.and_then(|route| call.item_backend(all, &route.backend));
-        if !permissions.is_visible(&Item { kind, name, annotations, backend }) {
-            return Err(refused(call, Decision::Hide, kind, composite.workflow.name()).into());
-        }
+    if !are_steps_visible(permissions, (all, call.generation()), composite) {
+        return Err(refused(call, Decision::Hide, kind, composite.workflow.name()).into());
     }
     let item = Item { kind, name, annotations: composite.annotations, backend: None };
     Ok(admitted(call, &item, arguments)?)
+}
+
+/// Returns `true` if a composite tool and the tools of its steps are visible with these permissions.
+pub(crate) fn is_composite_visible(
+    permissions: &CallerPermissions,
+    (all, generation): (&BackendCatalog, Generation),
+    name: &str,
+    composite: &Composite,
+) -> bool {
+    let (kind, annotations) = (ItemKind::Tool, composite.annotations);
+    are_steps_visible(permissions, (all, generation), composite)
+        && permissions.is_visible(&Item { kind, name, annotations, backend: None })
+}
+
+fn are_steps_visible(
+    permissions: &CallerPermissions,
+    (all, generation): (&BackendCatalog, Generation),
+    composite: &Composite,
+) -> bool {
+    composite.tools.values().all(|tool| {
+        let (kind, name, annotations) = (ItemKind::Tool, &*tool.name, tool.annotations);
+        let route = all.tools.get(name).filter(|_| permissions.reads_backend());
+        let backend = route.map(|route| all.item_backend(&route.backend, generation));
+        permissions.is_visible(&Item { kind, name, annotations, backend })
+    })
 }
 
 /// Converts a decision other than [`Decision::Allow`] into a rejection, and records the reason.

@@ -17,11 +17,7 @@ pub(super) enum Answer {
 
 impl Answer {
     pub(super) fn completed(call: &Call, output: &RunOutput) -> Self {
-        let mut result = json!({ "content": [{ "type": "text", "text": output.text() }] });
-        if let Some(structured) = output.structured_content() {
-            result["structuredContent"] = Value::Object(structured.clone());
-        }
-        Self::result(call, result)
+        Self::result(call, completed(output.value()))
     }
 
     pub(super) fn input_required(call: &Call, owner: &RunOwner, input: &InputRequired) -> Self {
@@ -36,27 +32,9 @@ impl Answer {
 
     /// A failed run. `denial` is the rejection of a step that the caller may not perform.
     pub(super) fn failed(call: &Call, error: &RunError, denial: Option<Rejection>) -> Self {
-        match error.kind() {
-            RunErrorKind::InvalidArguments
-            | RunErrorKind::InvalidAnswer
-            | RunErrorKind::UnknownRound
-            | RunErrorKind::RoundConflict => {
-                Self::Rejected(Rejection::invalid_params(error.to_string()))
-            }
-            RunErrorKind::Denied => Self::Rejected(denial.unwrap_or_else(Rejection::forbidden)),
-            RunErrorKind::StepFailed
-            | RunErrorKind::Declined
-            | RunErrorKind::TimedOut
-            | RunErrorKind::OutputFailed
-            | RunErrorKind::OutcomeUnknown
-            | RunErrorKind::DefinitionChanged
-            | RunErrorKind::Cancelled
-            | RunErrorKind::Superseded
-            | RunErrorKind::Store
-            | RunErrorKind::StoreFull => {
-                let content = json!([{ "type": "text", "text": error.to_string() }]);
-                Self::result(call, json!({ "content": content, "isError": true }))
-            }
+        match failed(error, denial) {
+            FailedRun::Result(result) => Self::result(call, result),
+            FailedRun::Rejected(rejection) => Self::Rejected(rejection),
         }
     }
 
@@ -65,6 +43,48 @@ impl Answer {
             result["resultType"] = "complete".into();
         }
         Self::Message(message(call, &result))
+    }
+}
+
+/// Response to a call whose run failed.
+pub(super) enum FailedRun {
+    /// A result with `isError`.
+    Result(Value),
+    Rejected(Rejection),
+}
+
+/// Returns the result of a run that completed with this output.
+pub(super) fn completed(output: &Value) -> Value {
+    let mut result = json!({ "content": [{ "type": "text", "text": output.to_string() }] });
+    if output.is_object() {
+        result["structuredContent"] = output.clone();
+    }
+    result
+}
+
+/// Returns the response for a failed run. `denial` is the rejection of a step that the caller may not perform.
+pub(super) fn failed(error: &RunError, denial: Option<Rejection>) -> FailedRun {
+    match error.kind() {
+        RunErrorKind::InvalidArguments
+        | RunErrorKind::InvalidAnswer
+        | RunErrorKind::UnknownRound
+        | RunErrorKind::RoundConflict => {
+            FailedRun::Rejected(Rejection::invalid_params(error.to_string()))
+        }
+        RunErrorKind::Denied => FailedRun::Rejected(denial.unwrap_or_else(Rejection::forbidden)),
+        RunErrorKind::StepFailed
+        | RunErrorKind::Declined
+        | RunErrorKind::TimedOut
+        | RunErrorKind::OutputFailed
+        | RunErrorKind::OutcomeUnknown
+        | RunErrorKind::DefinitionChanged
+        | RunErrorKind::Cancelled
+        | RunErrorKind::Superseded
+        | RunErrorKind::Store
+        | RunErrorKind::StoreFull => {
+            let content = json!([{ "type": "text", "text": error.to_string() }]);
+            FailedRun::Result(json!({ "content": content, "isError": true }))
+        }
     }
 }
 

@@ -5,7 +5,6 @@
 use std::sync::Arc;
 
 use vmcp_core::{Caller, CallerPermissions, Rejection};
-use vmcp_wire::Key;
 
 use super::CompositeCall;
 use crate::authorizer::CallerAccess;
@@ -64,8 +63,11 @@ impl StepAccess {
         if is_reloaded && !is_configured(&snapshot, run.composite()) {
             return Err(StepAccessError::Reconfigured);
         }
-        let is_changed =
-            is_reloaded || identity.credential_key() != call.caller.identity().credential_key();
+        // Requests about a task were not decided for its tool.
+        let is_followed = call.message.method() != "tools/call";
+        let is_changed = is_followed
+            || is_reloaded
+            || identity.credential_key() != call.caller.identity().credential_key();
         let catalog = Arc::clone(seen.catalogs.of(call.generation()));
         Ok(Self { snapshot, catalog, caller, permissions, is_reloaded, is_changed })
     }
@@ -78,7 +80,7 @@ impl StepAccess {
     ) -> Result<(), Rejection> {
         match self.catalog.composite(Kind::Tools, &run.name) {
             Some(composite) if self.is_changed => {
-                let arguments = run.call.message.param(Key::Arguments);
+                let arguments = run.arguments.as_deref();
                 admit_composite(step, &self.catalog, &run.name, composite, arguments)
             }
             Some(_) | None => Ok(()),

@@ -17,6 +17,7 @@ use vmcp_wire::{Key, scan};
 use super::CompositeCall;
 use super::step_access::{StepAccess, StepAccessError};
 use super::step_result::{read_response, to_outcome, unanswerable};
+use super::task::TaskRun;
 use crate::call::{Call, Origin};
 use crate::stream::Stream;
 
@@ -37,6 +38,8 @@ const CLIENT_META: [&str; 2] = ["progressToken", "io.modelcontextprotocol/client
 #[derive(Clone)]
 pub(super) struct StepCalls {
     composite: CompositeCall,
+    /// The task of the run, if it is one.
+    task: Option<Arc<TaskRun>>,
     stream: Arc<Stream>,
     /// Rejection of the step that the caller may not perform.
     denial: Arc<Mutex<Option<Rejection>>>,
@@ -44,7 +47,21 @@ pub(super) struct StepCalls {
 
 impl StepCalls {
     pub(super) fn new(composite: &CompositeCall, stream: &Arc<Stream>) -> Self {
-        Self { composite: composite.clone(), stream: Arc::clone(stream), denial: Arc::default() }
+        Self {
+            composite: composite.clone(),
+            task: None,
+            stream: Arc::clone(stream),
+            denial: Arc::default(),
+        }
+    }
+
+    /// Creates the service for a task, whose steps use the owner's latest request.
+    pub(super) fn of_task(
+        composite: &CompositeCall,
+        task: &Arc<TaskRun>,
+        stream: &Arc<Stream>,
+    ) -> Self {
+        Self { task: Some(Arc::clone(task)), ..Self::new(composite, stream) }
     }
 
     /// Returns the rejection of the step that was denied.
@@ -52,7 +69,10 @@ impl StepCalls {
         lock(&self.denial).take()
     }
 
-    async fn perform(self, tool: ToolCall) -> Result<ToolOutcome, CallError> {
+    async fn perform(mut self, tool: ToolCall) -> Result<ToolOutcome, CallError> {
+        if let Some(task) = &self.task {
+            self.composite = task.authorized().await;
+        }
         let place = self.composite.call.session.as_ref().map(|it| it.streams().step_place());
         let _place = match place {
             Some(place) => Some(place.await),

@@ -15,8 +15,10 @@ use vmcp_wire::{Key, elements, find, parse_json_string};
 
 use self::tasks::FollowedTask;
 use crate::backend::BackendHandle;
+use crate::bridge::Bridge;
 use crate::call::Call;
 use crate::catalog::{Kind, define_literal};
+use crate::composite::{FollowedRun, follow_runs};
 use crate::event_stream::event_stream;
 use crate::notify::listeners::{Listener, Listeners};
 use crate::stream::{Connection, Opening, Stream};
@@ -65,6 +67,7 @@ fn wanted(call: &Call) -> Result<ListenFilter, Rejection> {
 pub(crate) async fn listen(
     call: Arc<Call>,
     listeners: &Arc<Listeners>,
+    bridge: &Arc<Bridge>,
 ) -> Result<Response<Body>, Rejection> {
     let ListenFilter { kinds, resources, tasks } = wanted(&call)?;
     let catalog = if resources.is_empty() {
@@ -83,6 +86,7 @@ pub(crate) async fn listen(
             None => owners.push((backend, vec![uri])),
         }
     }
+    let (runs, tasks) = tasks::find_runs(bridge, &call, tasks).await;
     let tasks = tasks::find_tasks(&call, tasks).await;
     let stream = Stream::unnumbered(call.account().as_ref());
     let listener = Listener::new(Arc::clone(&stream), call.caller.clone(), call.id(), kinds);
@@ -91,7 +95,7 @@ pub(crate) async fn listen(
     };
     let connection = stream.connect(None, Opening::Plain);
     let guard = ListenerGuard { listeners: Arc::clone(listeners), number, connection };
-    listener.push(&acknowledgement(&listener, &owners, &tasks).into());
+    listener.push(&acknowledgement(&listener, &owners, &tasks, &runs).into());
     for (backend, uris) in owners {
         let filter = Arc::clone(&call.context.notification_filter);
         let following =
@@ -104,6 +108,10 @@ pub(crate) async fn listen(
             tasks::for_listener(filter, Arc::clone(&listener), Arc::clone(&backend), tasks);
         listener.run(backend, following);
     }
+    if !runs.is_empty() {
+        let following = follow_runs(Arc::clone(&listener), runs);
+        listener.run_without_backend(following);
+    }
     let mut response = event_stream(Body::wrap(guard));
     response.extensions_mut().insert(NotificationStream);
     Ok(response)
@@ -113,6 +121,7 @@ fn acknowledgement(
     listener: &Listener,
     owners: &[(Arc<BackendHandle>, Vec<String>)],
     tasks: &[(Arc<BackendHandle>, Vec<FollowedTask>)],
+    runs: &[FollowedRun],
 ) -> String {
     let mut members: Vec<String> = [
         ("toolsListChanged", Kind::Tools),
@@ -134,7 +143,9 @@ fn acknowledgement(
     let ids: Vec<_> = tasks
         .iter()
         .flat_map(|(_, tasks)| tasks)
-        .map(|task| String::from_utf8_lossy(&task.literal))
+        .map(|task| &task.literal)
+        .chain(runs.iter().map(|run| &run.literal))
+        .map(|literal| String::from_utf8_lossy(literal))
         .collect();
     if !ids.is_empty() {
         members.push(format!("\"taskIds\":[{}]", ids.join(",")));

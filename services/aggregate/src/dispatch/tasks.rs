@@ -12,16 +12,19 @@ use crate::backend::error::{BackendError, rejection_of};
 use crate::backend::event_reader::EventReader;
 use crate::backend::request::{post_stateless, with_operation};
 use crate::backend::rpc::status;
+use crate::bridge::Bridge;
 use crate::bridge::stateless_to_stateless::bridged;
 use crate::call::{Call, failed};
 use crate::capabilities::{TASKS, declares, tasks_required};
 use crate::catalog::define_literal;
+use crate::composite;
 use crate::response::{self, AdaptedResponse, BufferedResults, ExpectedResponse, ResponseBuffer};
-use crate::tasks::{TaskId, translated, visible_tool};
+use crate::tasks::{RunTaskId, TaskId, translated, visible_tool};
 
 /// Processes a request about a task. The response is the same for an id of another caller and for a task whose tool is no
 /// longer visible to the caller.
 pub(crate) async fn request(
+    bridge: &Arc<Bridge>,
     call: Arc<Call>,
     method: &'static str,
 ) -> Result<Response<Body>, Rejection> {
@@ -32,6 +35,9 @@ pub(crate) async fn request(
         return Err(Rejection::invalid_params(format!("{method} needs params.taskId, a string")));
     };
     let given = text.read(&call.message.bytes);
+    if let Some(task) = RunTaskId::open(&given, &call.context.seal, call.caller.identity()) {
+        return composite::task_request(bridge, &call, method, (task, &given)).await;
+    }
     let unknown = || Rejection::not_found("task", &given);
     let task =
         TaskId::open(&given, &call.context.seal, call.caller.identity()).ok_or_else(unknown)?;

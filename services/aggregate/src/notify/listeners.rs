@@ -37,7 +37,8 @@ pub(crate) struct Listener {
     /// Kinds of lists whose changes are requested.
     kinds: Vec<Kind>,
     /// Tasks that follow the backends. Aborted when the stream is removed.
-    tasks: Mutex<Vec<(Arc<BackendHandle>, AbortHandle)>>,
+    /// `None` for those that follow runs of composite tools.
+    tasks: Mutex<Vec<(Option<Arc<BackendHandle>>, AbortHandle)>>,
 }
 
 impl Listeners {
@@ -91,7 +92,9 @@ impl Listeners {
         let open: Vec<_> = lock(&self.open).values().cloned().collect();
         for listener in open {
             lock(&listener.tasks).retain(|(backend, task)| {
-                let kept = backends.iter().any(|known| known.id == backend.id);
+                let kept = backend
+                    .as_ref()
+                    .is_none_or(|backend| backends.iter().any(|known| known.id == backend.id));
                 if !kept {
                     task.abort();
                 }
@@ -152,7 +155,19 @@ impl Listener {
                 () = of.retired() => {}
             }
         };
-        lock(&self.tasks).push((backend, tokio::spawn(task).abort_handle()));
+        lock(&self.tasks).push((Some(backend), tokio::spawn(task).abort_handle()));
+    }
+
+    /// Runs a subscription to runs of composite tools until the token expires.
+    pub(crate) fn run_without_backend(&self, following: impl Future<Output = ()> + Send + 'static) {
+        let owner = self.caller.clone();
+        let task = async move {
+            tokio::select! {
+                () = following => {}
+                () = wait_for_expiry(|| owner.clone()) => {}
+            }
+        };
+        lock(&self.tasks).push((None, tokio::spawn(task).abort_handle()));
     }
 
     fn stop(&self) {

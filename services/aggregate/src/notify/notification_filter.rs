@@ -27,7 +27,7 @@ impl NotificationFilter {
     }
 
     /// Returns the current permissions of a caller, if they are available.
-    fn permissions(&self, caller: &Identity) -> Option<CallerPermissions> {
+    pub(crate) fn permissions(&self, caller: &Identity) -> Option<CallerPermissions> {
         match self.authorizer.access(caller)? {
             CallerAccess::Restricted(permissions) => Some(permissions),
             CallerAccess::Unrestricted | CallerAccess::Pending(_) | CallerAccess::Rejected(_) => {

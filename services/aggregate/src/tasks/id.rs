@@ -6,7 +6,7 @@ use vmcp_seal::RandomError;
 use crate::seal::{Purpose, Seal, principal};
 
 /// Maximum length of a client's task id, in characters.
-const MAX_TASK_ID: usize = 1024;
+pub(super) const MAX_TASK_ID: usize = 1024;
 
 /// Task of a backend.
 #[derive(Clone, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl TaskId {
 }
 
 /// Splits off a text that is preceded by its length.
-fn split_prefixed(text: &str) -> Option<(&str, &str)> {
+pub(super) fn split_prefixed(text: &str) -> Option<(&str, &str)> {
     let (length, rest) = text.split_once(':')?;
     rest.split_at_checked(length.parse().ok()?)
 }

@@ -4,6 +4,7 @@ mod backend_questions;
 mod permissions;
 mod places;
 mod questions;
+mod tasks;
 
 use std::sync::Arc;
 use std::time::Duration;

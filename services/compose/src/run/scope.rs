@@ -82,7 +82,7 @@ impl<'a> Scope<'a> {
         let count = i64::try_from(self.plan.steps.len()).unwrap_or(i64::MAX);
         Data::Map(vec![
             ("id", Data::from(self.run.as_str())),
-            ("start_time", Data::from(rfc3339(self.started_at))),
+            ("start_time", Data::from(self.started_at.to_string())),
             ("status", Data::from("running")),
             ("duration_ms", Data::Integer(millis)),
             ("step_count", Data::Integer(count)),
@@ -99,10 +99,4 @@ fn step_data(result: &StepResult) -> Data<'_> {
         fields.push(("error", Data::from(&**error)));
     }
     Data::Map(fields)
-}
-
-/// Returns a point in time as RFC 3339 writes it, in UTC.
-fn rfc3339(time: Timestamp) -> String {
-    let millis = i64::try_from(time.0).unwrap_or(i64::MAX);
-    jiff::Timestamp::from_millisecond(millis).unwrap_or(jiff::Timestamp::MAX).to_string()
 }

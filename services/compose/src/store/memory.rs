@@ -135,7 +135,7 @@ impl WorkflowStore for MemoryWorkflowStore {
     }
 
     fn lifetime(&self) -> Duration {
-        self.with_table(|table, _| table.limits().lifetime)
+        self.with_table(|table, _| table.limits().lifetime.min(table.limits().ended_lifetime))
     }
 
     fn lease_duration(&self) -> Duration {

@@ -14,9 +14,11 @@ use crate::backend::error::BackendError;
 use crate::backend::event_reader::EventReader;
 use crate::backend::handshake::{self, ClientInfo};
 use crate::backend::rpc::send_request;
+use crate::bridge::Bridge;
 use crate::call::Call;
 use crate::capabilities::{TASKS, TASKS_REQUIRED, declares, tasks_required};
 use crate::catalog::define_literal;
+use crate::composite::{FollowedRun, find_run};
 use crate::notify::backend_stream::{MAX_EVENT_BYTES, RETRY_DELAY, listening};
 use crate::notify::listeners::Listener;
 use crate::notify::notification_filter::NotificationFilter;
@@ -55,6 +57,25 @@ pub(crate) fn wanted(call: &Call, filter: &[u8]) -> Result<Vec<Bytes>, Rejection
         return Err(tasks_required());
     }
     Ok(literals)
+}
+
+/// Returns the tasks of composite tools that the client may follow, and the ids of all other tasks.
+pub(crate) async fn find_runs(
+    bridge: &Arc<Bridge>,
+    call: &Arc<Call>,
+    literals: Vec<Bytes>,
+) -> (Vec<FollowedRun>, Vec<Bytes>) {
+    let (mut runs, mut others) = (Vec::<FollowedRun>::new(), Vec::new());
+    for literal in literals {
+        // Policy evaluation takes time and there can be many tasks, so yield to other requests.
+        tokio::task::yield_now().await;
+        match find_run(bridge, call, &literal).await {
+            Some(run) if runs.iter().any(|known| known.is_same(&run)) => {}
+            Some(run) => runs.push(run),
+            None => others.push(literal),
+        }
+    }
+    (runs, others)
 }
 
 /// Groups the tasks by backend. Tasks that the client may not follow are omitted.

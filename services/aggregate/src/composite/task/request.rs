@@ -1,0 +1,157 @@
+//! Requests about tasks of composite tools.
+
+use std::sync::Arc;
+
+use http::Response;
+use serde_json::{Map, Value, json};
+use vmcp_compose::{
+    Answer, RunErrorKind, RunRecord, RunStatus, StoreError, Workflow, keep_answers,
+};
+use vmcp_core::{Body, Rejection};
+use vmcp_wire::Key;
+
+use super::view::{TaskView, is_ready};
+use super::{RETRY_AFTER, rejection, result, store_rejection};
+use crate::bridge::Bridge;
+use crate::call::{Call, is_composite_visible};
+use crate::catalog::Kind;
+use crate::composite::CompositeCall;
+use crate::composite::elicit::parse_answer;
+use crate::tasks::RunTaskId;
+use crate::workflow_runs::WorkflowContext;
+
+/// Processes `tasks/get`, `tasks/update` or `tasks/cancel`. The response is the same for the run of another caller, and for one
+/// whose tool is no longer visible to the caller.
+pub(crate) async fn request(
+    bridge: &Arc<Bridge>,
+    call: &Arc<Call>,
+    method: &'static str,
+    (task, id): (RunTaskId, &str),
+) -> Result<Response<Body>, Rejection> {
+    let workflows = &call.context.workflows;
+    let unknown = || Rejection::not_found("task", id);
+    // A client that lost access to a tool may still cancel its tasks.
+    if method == "tasks/cancel" {
+        let cancelled = workflows.store.cancel(&task.owner, &task.run).await;
+        cancelled.map_err(|error| store_rejection(error, unknown))?;
+        workflows.task_runs.abort(&task);
+        return Ok(acknowledged(call));
+    }
+    let composite = visible(bridge, call, &task).await?.ok_or_else(|| {
+        if let Some(request_context) = &call.request_context {
+            request_context.record_denied("hidden from the caller");
+        }
+        unknown()
+    })?;
+    let record = workflows.store.read(&task.owner, &task.run).await;
+    let record = record.map_err(|error| store_rejection(error, unknown))?;
+    let composite = composite.with_arguments(&record);
+    if method == "tasks/update" {
+        update(&composite, &task).await.map_err(|error| match error {
+            UpdateError::Unknown => unknown(),
+            UpdateError::Rejected(rejection) => rejection,
+        })?;
+        return Ok(acknowledged(call));
+    }
+    let workflow = &composite.composite().workflow;
+    let now = workflows.clock.now().into();
+    if record.status == RunStatus::Interrupted || is_ready(&record, workflow, now) {
+        workflows.task_runs.resume(&composite, &task);
+    } else if !record.is_finished() {
+        workflows.task_runs.show(&composite, &task);
+    }
+    let view = TaskView::of(&record, workflow, id, (now, workflows.store.lifetime()));
+    Ok(result(call, &view.into_result()))
+}
+
+impl CompositeCall {
+    /// Adds the arguments with which the run began.
+    fn with_arguments(mut self, record: &RunRecord) -> Self {
+        self.arguments = Some(record.arguments.to_string().into());
+        self
+    }
+}
+
+/// Returns the composite tool of a task if it is visible to the caller.
+pub(super) async fn visible(
+    bridge: &Arc<Bridge>,
+    call: &Arc<Call>,
+    task: &RunTaskId,
+) -> Result<Option<CompositeCall>, Rejection> {
+    let catalog = call.offered().await?;
+    let Some(composite) = catalog.composite(Kind::Tools, &task.tool) else {
+        let mut configured = call.snapshot.rules.workflows.iter();
+        if configured.any(|workflow| *workflow.name() == *task.tool) {
+            let message = format!("composite tool {}: a tool of its steps is missing", task.tool);
+            return Err(Rejection::overloaded(message, RETRY_AFTER));
+        }
+        return Ok(None);
+    };
+    let is_visible = call.permissions.as_ref().is_none_or(|permissions| {
+        let seen = (&*catalog, call.generation());
+        is_composite_visible(permissions, seen, &task.tool, composite)
+    });
+    Ok(is_visible.then(|| CompositeCall {
+        bridge: Arc::clone(bridge),
+        call: Arc::clone(call),
+        catalog,
+        name: Arc::from(&*task.tool),
+        arguments: None,
+    }))
+}
+
+/// Reason why answers are refused.
+enum UpdateError {
+    Unknown,
+    Rejected(Rejection),
+}
+
+/// Keeps the answers of `tasks/update`, and continues the run if it has all of them.
+async fn update(composite: &CompositeCall, task: &RunTaskId) -> Result<(), UpdateError> {
+    let workflow = &composite.composite().workflow;
+    let WorkflowContext { store, clock, task_runs, .. } = &composite.call.context.workflows;
+    let answers = answers(&composite.call, workflow).map_err(UpdateError::Rejected)?;
+    let run = (&task.owner, &task.run);
+    let kept = keep_answers(workflow, run, &answers, &**store, clock).await;
+    let is_ready = kept.map_err(|error| match error.kind() {
+        RunErrorKind::UnknownRound => UpdateError::Unknown,
+        _ => UpdateError::Rejected(rejection(&error)),
+    })?;
+    if is_ready {
+        task_runs.resume(composite, task);
+    } else {
+        task_runs.show(composite, task);
+    }
+    task_runs.changed.notify_waiters();
+    Ok(())
+}
+
+/// Reads the answers by step. Those to keys that no question of the tool has are ignored.
+fn answers(call: &Call, workflow: &Workflow) -> Result<Vec<(Arc<str>, Answer)>, Rejection> {
+    let given = call.message.param(Key::InputResponses).ok_or_else(|| {
+        Rejection::invalid_params("tasks/update needs params.inputResponses, an object")
+    })?;
+    let given: Map<String, Value> = serde_json::from_slice(given).map_err(|error| {
+        Rejection::invalid_params(format!("params.inputResponses must be an object: {error}"))
+    })?;
+    let is_question =
+        |key: &str| workflow.steps().any(|step| step.kind == "elicitation" && step.id == key);
+    let known = given.into_iter().filter(|(key, _)| is_question(key));
+    known
+        .map(|(step, answer)| {
+            let answer = parse_answer(&answer).map_err(|problem| {
+                Rejection::invalid_params(format!("params.inputResponses.{step}: {problem}"))
+            })?;
+            Ok((step.into(), answer))
+        })
+        .collect()
+}
+
+fn acknowledged(call: &Call) -> Response<Body> {
+    result(call, &json!({ "resultType": "complete" }))
+}
+
+/// Reads the record of a task's run.
+pub(super) async fn read(call: &Call, task: &RunTaskId) -> Result<RunRecord, StoreError> {
+    call.context.workflows.store.read(&task.owner, &task.run).await
+}
