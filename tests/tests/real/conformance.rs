@@ -2,6 +2,7 @@
 //! generations.
 
 use vmcp_tests::authority::Authority;
+use vmcp_tests::caller::Caller;
 use vmcp_tests::counterparts::{
     Fixture, Gateway, Report, Revision, run_suite, run_suite_as, scenarios, skipped,
 };
@@ -176,6 +177,77 @@ async fn authenticated_client_scores_the_same() {
         (Generation::Stateless, Revision::V2026_07_28, CHECKS_2026_07_28),
     ] {
         assert_full_marks(&with_a_token(generation, revision).await, checks);
+    }
+}
+
+/// Runs the suite through a gateway with further sections in its configuration, and returns the tools that it lists.
+async fn with_sections(
+    generation: Generation,
+    revision: Revision,
+    sections: &str,
+) -> (Report, Vec<String>) {
+    let fixture = Fixture::start(generation).await.unwrap();
+    let yaml = format!(
+        "name: tests\nincomingAuth: {{type: anonymous}}\nbackends:\n\
+         - {{name: fixture, url: \"{}\", transport: streamable-http}}\n\
+         aggregation:\n  \
+           conflictResolution: priority\n  \
+           conflictResolutionConfig: {{priorityOrder: [fixture]}}\n{sections}",
+        fixture.url(),
+    );
+    let gateway = Gateway::start(&yaml).await.unwrap();
+    let report = run_suite(gateway.url(), revision).await.unwrap();
+    let mut tools = Caller::stateful(gateway.url()).await.unwrap().tools().await.unwrap();
+    tools.sort();
+    (report, tools)
+}
+
+const SAME_GENERATION: [(Generation, Revision, usize); 2] = [
+    (Generation::Stateful, Revision::V2025_11_25, CHECKS_2025_11_25),
+    (Generation::Stateless, Revision::V2026_07_28, CHECKS_2026_07_28),
+];
+
+/// Composite tools with a question, a `forEach` and an output. The suite requires a description of each listed tool.
+const COMPOSITES: &str = r#"
+compositeTools:
+- name: composed
+  description: Calls a tool for each name after a question.
+  parameters: {type: object, properties: {names: {type: array, items: {type: string}}}}
+  steps:
+  - {id: ask, type: elicitation, message: "Go on?", schema: {type: object, properties: {}}}
+  - {id: each, type: forEach, dependsOn: [ask], collection: "{{json .params.names}}", step: {tool: fixture.test_simple_text}}
+  output: {properties: {done: {type: integer, value: "{{.steps.each.output.completed}}"}}}
+- name: plain
+  description: Calls one tool.
+  steps: [{id: only, tool: fixture.test_simple_text}]
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn composites_leave_the_score_unchanged() {
+    if skipped() {
+        return;
+    }
+    for (generation, revision, checks) in SAME_GENERATION {
+        let (report, tools) = with_sections(generation, revision, COMPOSITES).await;
+        assert_full_marks(&report, checks);
+        assert!(["composed", "plain"].iter().all(|name| tools.contains(&(*name).to_owned())));
+    }
+}
+
+/// No scenario differs: those of `tools/list` check the form of each listed tool, which the two of the search have too, and
+/// those that call a tool by its name still can.
+#[tokio::test(flavor = "multi_thread")]
+async fn tool_search_leaves_the_score_unchanged() {
+    if skipped() {
+        return;
+    }
+    for (generation, revision, checks) in SAME_GENERATION {
+        for composites in ["", COMPOSITES] {
+            let sections = format!("optimizer: {{}}\n{composites}");
+            let (report, tools) = with_sections(generation, revision, &sections).await;
+            assert_full_marks(&report, checks);
+            assert_eq!(tools, ["call_tool", "find_tool"]);
+        }
     }
 }
 

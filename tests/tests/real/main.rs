@@ -29,4 +29,5 @@ mod replicas;
 mod servers;
 mod tasks;
 mod token_exchange;
+mod tool_search;
 mod upstream;
