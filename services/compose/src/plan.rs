@@ -8,6 +8,7 @@ mod errors;
 mod expression;
 mod graph;
 mod output;
+mod question_schema;
 mod retention;
 mod schemas;
 mod steps;

@@ -1,8 +1,10 @@
 //! Composite tools (`compositeTools`).
 
 mod output;
+mod placeholder;
 mod rules;
 mod step;
+mod step_tools;
 
 use serde_json::{Map, Value};
 

@@ -17,6 +17,7 @@ impl File {
         let mut errors = Vec::new();
         callers_without_tokens(self, &mut errors);
         unknown_backends(self, &mut errors);
+        errors.extend(self.steps_that_call_composite_tools());
         errors
     }
 }

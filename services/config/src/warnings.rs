@@ -39,6 +39,7 @@ impl File {
         let known = (outgoing_auth.source == Source::Inline).then_some(backends.as_slice());
         let mut warnings =
             common_warnings(known, backends, aggregation, Some(outgoing_auth), operational);
+        self.check_step_tools(&mut warnings);
         check_unused_variables(variables, backends, &mut warnings);
         let urls = backends.iter().map(|backend| {
             let is_secret = backend.headers.iter().next().is_some();

@@ -4,6 +4,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use vmcp_aggregate::status::Entry;
 use vmcp_compose::{Finding, Severity, ToolInfo, Workflow};
+use vmcp_config::File;
 use vmcp_core::ToolAnnotations;
 
 use crate::config::{ConfigFile, LoadedConfig};
@@ -51,7 +52,7 @@ impl Check {
     }
 
     async fn check(self, loaded: LoadedConfig) -> Result<(), Failure> {
-        let LoadedConfig { text: _, named: _, file: _, parts, warnings, egress: _ } = loaded;
+        let LoadedConfig { text: _, named: _, file, parts, warnings, egress: _ } = loaded;
         for warning in warnings {
             eprint_line(&format!("warning: {warning}"));
         }
@@ -61,7 +62,7 @@ impl Check {
         }
         let survey = if self.connect { Some(connect(parts, TIMEOUT).await?) } else { None };
         let entries = survey.as_ref().map(|survey| &survey.report.entries[..]);
-        let checked: Vec<_> = workflows.iter().map(|it| checked(it, entries)).collect();
+        let checked: Vec<_> = workflows.iter().map(|it| checked(it, &file, entries)).collect();
         match self.output.format {
             OutputFormat::Json => print_json(&json!({
                 "valid": checked.iter().all(Checked::is_valid),
@@ -78,11 +79,12 @@ impl Check {
 }
 
 /// Checks a composite tool against the tools of the backends, or as far as that is possible without them.
-fn checked<'a>(workflow: &'a Workflow, entries: Option<&[Entry]>) -> Checked<'a> {
+fn checked<'a>(workflow: &'a Workflow, file: &File, entries: Option<&[Entry]>) -> Checked<'a> {
     let Some(entries) = entries else {
-        // The tools are unknown: assume that each exists and may be retried.
+        // The tools are unknown: assume that each that a backend may have exists, and may be retried.
         let annotations = ToolAnnotations { read_only: Some(true), ..ToolAnnotations::default() };
-        let tools = |_: &str| Some(ToolInfo { annotations, ..ToolInfo::default() });
+        let info = ToolInfo { annotations, ..ToolInfo::default() };
+        let tools = |tool: &str| file.may_have_tool(tool).then(|| info.clone());
         return Checked { workflow, findings: workflow.check(&tools), hidden_reason: None };
     };
     let mut findings = Vec::new();

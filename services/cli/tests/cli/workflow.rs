@@ -112,6 +112,33 @@ fn check_reports_mistakes_and_findings() {
 }
 
 #[test]
+fn check_knows_backends_without_requests() {
+    let step = |tool: &str| json!([{"id": "s", "tool": tool}]);
+    let env = TestEnv::new(&json!([
+        {"name": "typo", "steps": step("aa.echo")},
+        {"name": "fine", "steps": step("a_echo")},
+    ]));
+    let found = env.json(1, &["workflow", "check"]);
+    let finding = &found["workflows"][0]["findings"][0];
+    assert_eq!(finding["path"], "compositeTools[0].steps[0].tool");
+    assert_eq!(finding["message"], "no backend has the tool \"aa.echo\"");
+    assert_eq!(found["workflows"][1]["findings"], json!([]));
+    let ended = vmcp(&["validate", "-c", &env.file]);
+    let warning = "warning: compositeTools[0].steps[0].tool: no backend can have the tool \"aa.echo\": \
+                   name it workload.tool_name (did you mean a.echo?)";
+    assert!(ended.code == 0 && ended.err.contains(warning), "{ended:?}");
+
+    let calling = TestEnv::new(&json!([
+        {"name": "inner", "steps": step("a.echo")},
+        {"name": "outer", "steps": step("inner")},
+    ]));
+    let ended = vmcp(&["validate", "-c", &calling.file]);
+    let error = "compositeTools[1].steps[0].tool: found \"inner\", which is a composite tool; \
+                 allowed: a tool of a backend: composite tools call no others";
+    assert!(ended.code == 1 && ended.err.contains(error), "{ended:?}");
+}
+
+#[test]
 fn run_shows_progress_and_uses_answers() {
     let env = TestEnv::new(&report());
     let run = ["workflow", "run", "--tool", "report", "--arguments", r#"{"id": "seven"}"#];

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use vmcp_config::composite::OutputType;
 use vmcp_config::nearest;
 
 use super::arguments::find_nested_template;
@@ -264,54 +263,13 @@ impl Findings {
             let message = "is always false: the step never runs".to_owned();
             self.warn(&format!("{}.condition", step.path), message);
         }
-        let Action::Elicit(question) = &step.action else { return };
-        if let Some(problem) = find_unsupported(question.schema.as_value()) {
-            let message = format!(
-                "{problem}: clients support flat objects of texts, numbers, booleans and choices"
-            );
-            self.warn(&format!("{}.schema", step.path), message);
-        }
     }
-}
-
-/// Returns what clients do not support in the schema of a question (MCP elicitation, `requestedSchema`).
-fn find_unsupported(schema: &Value) -> Option<String> {
-    if schema.get("type").and_then(Value::as_str) != Some("object") {
-        return Some("is not of type object".to_owned());
-    }
-    let properties = schema.get("properties")?.as_object()?;
-    properties.iter().find_map(|(name, property)| {
-        let kind = property.get("type").and_then(Value::as_str);
-        match kind.and_then(parse_kind) {
-            Some(OutputType::Object) => Some(format!("property \"{name}\" is an object")),
-            Some(OutputType::Array)
-                if property.pointer("/items/enum").is_none()
-                    && property.pointer("/items/anyOf").is_none() =>
-            {
-                Some(format!("property \"{name}\" is an array without choices"))
-            }
-            Some(_) => None,
-            None => Some(format!("property \"{name}\" has no single type")),
-        }
-    })
 }
 
 /// Returns the type of the value at `keys`, if the schema names a single one.
 fn type_of(schema: &Value, keys: &[String]) -> Option<String> {
     let at = keys.iter().try_fold(schema, |schema, key| schema.get("properties")?.get(key))?;
     at.get("type")?.as_str().map(ToOwned::to_owned)
-}
-
-fn parse_kind(kind: &str) -> Option<OutputType> {
-    Some(match kind {
-        "string" => OutputType::String,
-        "integer" => OutputType::Integer,
-        "number" => OutputType::Number,
-        "boolean" => OutputType::Boolean,
-        "object" => OutputType::Object,
-        "array" => OutputType::Array,
-        _ => return None,
-    })
 }
 
 fn suggest(name: &str, properties: &Map<String, Value>) -> String {

@@ -152,6 +152,7 @@ fn compile_graph(steps: &[Step], path: &str, errors: &mut Errors) -> Option<Grap
             let ids = numbers.iter().copied().chain(first).map(|step| steps[step].id.as_str());
             let cycle = ids.collect::<Vec<_>>().join(" -> ");
             let found = format!("a cycle of dependsOn: {cycle}");
+            let path = format!("{path}[{}].dependsOn", first.unwrap_or_default());
             errors.reject(path, found, "dependsOn without cycles");
             None
         }

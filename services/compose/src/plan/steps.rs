@@ -8,7 +8,10 @@ use vmcp_config::composite::{ElicitationAction, InnerStep, OnError, Step, StepKi
 
 use super::errors::{Errors, member};
 use super::expression::{Expression, Scope, StepRead, TemplateReads};
-use super::{Action, PlannedCall, PlannedLoop, PlannedQuestion, PlannedStep, Retry, arguments};
+use super::{
+    Action, PlannedCall, PlannedLoop, PlannedQuestion, PlannedStep, Retry, arguments,
+    question_schema,
+};
 use crate::limits::{
     MAX_ELICITATION_DEPTH, MAX_ELICITATION_SCHEMA_BYTES, MAX_ELICITATION_TIMEOUT,
     MAX_MESSAGE_BYTES, RETRY_DELAY, STEP_TIMEOUT,
@@ -142,7 +145,10 @@ fn compile_question(
         return None;
     }
     let schema = match JsonSchema::compile(schema) {
-        Ok(schema) => schema,
+        Ok(compiled) => {
+            question_schema::check(schema, &schema_path, errors);
+            compiled
+        }
         Err(found) => {
             let allowed = "a JSON Schema without references to other documents";
             errors.reject(schema_path, found, allowed);
@@ -165,6 +171,9 @@ fn compile_loop(
     };
     let collection_path = format!("{path}.collection");
     let collection = Expression::compile(collection, &collection_path, scope, reads, errors);
+    if let Some(collection) = &collection {
+        check_constant_collection(collection, *max_iterations, &collection_path, errors);
+    }
     let inner_path = format!("{path}.step");
     let InnerStep { id: _, r#type: _, tool, arguments, on_error } = step;
     if *on_error == OnError::Continue {
@@ -184,6 +193,26 @@ fn compile_loop(
         max_parallel: usize::try_from(*max_parallel).unwrap_or(usize::MAX).max(1),
         call,
     }))
+}
+
+/// Rejects a collection without a template that is not a JSON array, or that is too long.
+fn check_constant_collection(
+    collection: &Expression,
+    max_iterations: u32,
+    path: &str,
+    errors: &mut Errors,
+) {
+    let Some(text) = collection.template.literal() else { return };
+    let Ok(Value::Array(items)) = serde_json::from_str(text) else {
+        let allowed =
+            "a template that prints a JSON array, such as {{json .steps.ID.output.items}}";
+        return errors.reject(path, format!("\"{text}\""), allowed);
+    };
+    if u32::try_from(items.len()).is_ok_and(|count| count <= max_iterations) {
+        return;
+    }
+    let allowed = format!("at most {max_iterations} items, as maxIterations says");
+    errors.reject(path, format!("{} items", items.len()), allowed);
 }
 
 /// Checks the reads of outputs whose shape is known: those of steps that may be skipped, of questions and of `forEach`.

@@ -73,7 +73,7 @@ async fn run_continues_after_tolerated_failure() {
         json!({"id": "a", "tool": "w.error", "arguments": {"kind": "denied"}}),
         json!({"id": "a", "tool": "w.echo", "condition": "{{.params.none}}"}),
         json!({"id": "a", "tool": "w.echo", "arguments": {"x": "{{len .params.none}}"}}),
-        json!({"id": "a", "type": "forEach", "collection": "none", "step": {"tool": "w.echo"}}),
+        json!({"id": "a", "type": "forEach", "collection": "{{.params.none}}", "step": {"tool": "w.echo"}}),
         json!({"id": "a", "tool": "w.never", "timeout": "1s"}),
         json!({"id": "a", "type": "elicitation", "message": "m", "schema": {"type": "object"}}),
     ] {

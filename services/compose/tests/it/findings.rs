@@ -230,38 +230,6 @@ fn warns_of_undeclared_parameters() {
 }
 
 #[test]
-fn warns_of_schemas_that_clients_do_not_support() {
-    let ask = |schema: Value| {
-        workflow(json!([{"id": "a", "type": "elicitation", "message": "m", "schema": schema}]))
-    };
-    let flat = json!({"type": "object", "properties": {
-        "s": {"type": "string", "enum": ["a"]}, "n": {"type": "number"}, "b": {"type": "boolean"},
-        "m": {"type": "array", "items": {"type": "string", "enum": ["a"]}},
-    }});
-    assert_findings(&ask(flat), &any_tool(), &[]);
-    for (schema, problem) in [
-        (json!({}), "is not of type object"),
-        (
-            json!({"type": "object", "properties": {"x": {"type": "object"}}}),
-            "property \"x\" is an object",
-        ),
-        (
-            json!({"type": "object", "properties": {"x": {"type": "array"}}}),
-            "property \"x\" is an array without choices",
-        ),
-        (
-            json!({"type": "object", "properties": {"x": {"type": ["string", "null"]}}}),
-            "property \"x\" has no single type",
-        ),
-    ] {
-        let expected = format!(
-            "steps[0].schema: {problem}: clients support flat objects of texts, numbers, booleans and choices"
-        );
-        assert_findings(&ask(schema), &any_tool(), &[(Severity::Warning, &expected)]);
-    }
-}
-
-#[test]
 fn warns_of_timeouts_without_effect() {
     let workflow = compile(json!({"name": "t", "timeout": "1h", "steps": [
         {"id": "a", "tool": "w.t", "timeout": "2h"},

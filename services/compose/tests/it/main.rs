@@ -10,6 +10,7 @@
 mod cancellation;
 mod conditions;
 mod events;
+mod every_mistake;
 mod findings;
 mod flow;
 mod for_each;

@@ -378,7 +378,7 @@ fn cycle_is_reported_with_its_path() {
     assert_eq!(errors.len(), 1);
     assert_eq!(
         errors[0].to_string(),
-        "compositeTools[0].steps: found a cycle of dependsOn: a -> c -> b -> a; \
+        "compositeTools[0].steps[0].dependsOn: found a cycle of dependsOn: a -> c -> b -> a; \
          allowed: dependsOn without cycles"
     );
 }

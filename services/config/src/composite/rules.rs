@@ -22,9 +22,9 @@ impl CompositeTool {
 
 fn check_steps(steps: &[Step], list: &Node, cx: &mut Context) {
     let ids: HashSet<&str> = steps.iter().map(|step| step.id.as_str()).collect();
+    let crate::tree::NodeKind::List(items) = &list.kind else { return };
     let mut clean = true;
     for (index, step) in steps.iter().enumerate() {
-        let crate::tree::NodeKind::List(items) = &list.kind else { return };
         let Some(node) = items.get(index) else { return };
         cx.at_index(index, |cx| {
             let before = cx.count();
@@ -45,12 +45,13 @@ fn check_steps(steps: &[Step], list: &Node, cx: &mut Context) {
         });
     }
     if clean && let Some(cycle) = find_cycle(steps) {
-        cx.reject_as(
-            list,
-            format!("a cycle of dependsOn: {}", cycle.join(" -> ")),
-            "dependsOn without cycles",
-            None,
-        );
+        let is_first = |step: &Step| Some(&step.id.as_str()) == cycle.first();
+        let first = steps.iter().position(is_first).unwrap_or_default();
+        let node = items.get(first).unwrap_or(list);
+        let found = format!("a cycle of dependsOn: {}", cycle.join(" -> "));
+        cx.at_index(first, |cx| {
+            cx.reject_key(node, "dependsOn", found, "dependsOn without cycles");
+        });
     }
 }
 

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use super::placeholder::{or_placeholder, placeholder_schema, placeholder_step, placeholder_text};
 use crate::{
     config_value::{Constraint, Rule, Variant, keyword_enum, raw_conversion, section},
     context::Context,
@@ -264,35 +265,25 @@ impl Step {
             max_parallel,
             step,
         } = raw;
+        let is_lossy = cx.is_lossy();
         let kind = match r#type {
-            StepTag::Tool => {
-                StepKind::Tool { tool: tool?, arguments: arguments.unwrap_or_default() }
-            }
+            StepTag::Tool => StepKind::Tool {
+                tool: or_placeholder(tool, is_lossy, placeholder_text)?,
+                arguments: arguments.unwrap_or_default(),
+            },
             StepTag::Elicitation => StepKind::Elicitation {
-                message: message?,
-                schema: schema?,
+                message: or_placeholder(message, is_lossy, placeholder_text)?,
+                schema: or_placeholder(schema, is_lossy, placeholder_schema)?,
                 on_decline: action(on_decline),
                 on_cancel: action(on_cancel),
             },
-            StepTag::ForEach => {
-                let item_var = item_var.unwrap_or_else(|| "item".to_owned());
-                if item_var == "index" {
-                    cx.reject_key(
-                        node,
-                        "itemVar",
-                        "\"index\"",
-                        "another name; index is the number of the item",
-                    );
-                    return None;
-                }
-                StepKind::ForEach {
-                    collection: collection?,
-                    item_var,
-                    max_iterations: max_iterations.unwrap_or(100),
-                    max_parallel: max_parallel.unwrap_or(10),
-                    step: step?,
-                }
-            }
+            StepTag::ForEach => StepKind::ForEach {
+                collection: or_placeholder(collection, is_lossy, || "[]".to_owned())?,
+                item_var: read_item_var(item_var, node, cx)?,
+                max_iterations: max_iterations.unwrap_or(100),
+                max_parallel: max_parallel.unwrap_or(10),
+                step: or_placeholder(step, is_lossy, placeholder_step)?,
+            },
         };
         Some(Self { id, kind, condition, depends_on, timeout, default_results, on_error })
     }
@@ -352,6 +343,16 @@ impl RawStep {
     }
 }
 
+/// Returns the name of the item in templates.
+fn read_item_var(name: Option<String>, node: &Node, cx: &mut Context) -> Option<String> {
+    let name = name.unwrap_or_else(|| "item".to_owned());
+    if name != "index" {
+        return Some(name);
+    }
+    cx.reject_key(node, "itemVar", "\"index\"", "another name; index is the number of the item");
+    cx.is_lossy().then_some(name)
+}
+
 fn action(answer: Option<ElicitationHandler>) -> ElicitationAction {
     answer.map_or(ElicitationAction::Abort, |answer| answer.action)
 }
@@ -360,12 +361,15 @@ fn action(answer: Option<ElicitationHandler>) -> ElicitationAction {
 
 impl OnError {
     #[allow(clippy::needless_pass_by_value)] // The signature is that of every raw conversion.
-    fn from_raw(raw: RawOnError, _: &Node, _: &mut Context) -> Option<Self> {
+    fn from_raw(raw: RawOnError, _: &Node, cx: &mut Context) -> Option<Self> {
         let RawOnError { action, retry_count, retry_delay } = raw;
         match action {
             OnErrorTag::Abort => Some(Self::Abort),
             OnErrorTag::Continue => Some(Self::Continue),
-            OnErrorTag::Retry => Some(Self::Retry { count: retry_count?, delay: retry_delay }),
+            OnErrorTag::Retry => {
+                let count = or_placeholder(retry_count, cx.is_lossy(), || 1)?;
+                Some(Self::Retry { count, delay: retry_delay })
+            }
         }
     }
 

@@ -176,18 +176,23 @@ fn rejects_cyclic_dependencies() {
     read(
         "{id: a, tool: w.t}, {id: b, tool: w.t, dependsOn: [a]}, {id: c, tool: w.t, dependsOn: [a, b]}",
     );
-    for (list, cycle) in [
-        ("{id: a, tool: w.t, dependsOn: [a]}", "a -> a"),
-        ("{id: a, tool: w.t, dependsOn: [b]}, {id: b, tool: w.t, dependsOn: [a]}", "a -> b -> a"),
+    for (list, first, cycle) in [
+        ("{id: a, tool: w.t, dependsOn: [a]}", 0, "a -> a"),
+        (
+            "{id: a, tool: w.t, dependsOn: [b]}, {id: b, tool: w.t, dependsOn: [a]}",
+            0,
+            "a -> b -> a",
+        ),
         (
             "{id: d, tool: w.t, dependsOn: [a]}, {id: a, tool: w.t, dependsOn: [b]}, \
              {id: b, tool: w.t, dependsOn: [c]}, {id: c, tool: w.t, dependsOn: [a]}",
+            1,
             "a -> b -> c -> a",
         ),
     ] {
         assert_error(
             &steps(list),
-            &format!("{PATH}.steps"),
+            &format!("{PATH}.steps[{first}].dependsOn"),
             &format!("a cycle of dependsOn: {cycle}; allowed"),
         );
     }

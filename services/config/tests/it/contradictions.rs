@@ -43,3 +43,26 @@ fn rejects_credentials_for_unknown_backends() {
     );
     assert_eq!(contradictions(&outgoing.replace("inline", "discovered")), [""; 0]);
 }
+
+#[test]
+fn rejects_steps_that_call_composite_tools() {
+    let composites = "compositeTools:\n- {name: one, steps: [{id: a, tool: two}]}\n\
+                      - {name: two, steps: [{id: a, type: forEach, collection: '[]', step: {tool: one}}]}\n";
+    let backends = "backends: [{name: github, url: 'http://g', transport: sse}]\n";
+    let expected = |path: &str, name: &str| {
+        format!(
+            "{path}: found \"{name}\", which is a composite tool; allowed: a tool of a backend: composite tools call \
+             no others"
+        )
+    };
+    assert_eq!(
+        contradictions(&format!("{backends}{composites}")),
+        [
+            expected("compositeTools[0].steps[0].tool", "two"),
+            expected("compositeTools[1].steps[0].step.tool", "one"),
+        ]
+    );
+    let priority = "aggregation: {conflictResolution: priority, conflictResolutionConfig: {priorityOrder: [github]}}\n";
+    let hidden = format!("{backends}{composites}{priority}");
+    assert_eq!(contradictions(&hidden), [""; 0], "a hidden tool of a backend may have the name");
+}

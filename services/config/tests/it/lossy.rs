@@ -1,5 +1,6 @@
 //! Lossy reading of documents with errors.
 
+use vmcp_config::composite::StepKind;
 use vmcp_config::{File, Format, IncomingMethod, Strategy};
 
 use crate::support::FULL;
@@ -27,4 +28,20 @@ fn lossy_parser_reads_valid_document_unchanged() {
     let file = File::parse(FULL, Format::Yaml).unwrap();
     assert_eq!(File::parse_lossy(FULL, Format::Yaml), Some(file));
     assert_eq!(File::parse_lossy("a: [", Format::Yaml), None);
+}
+
+#[test]
+fn lossy_parser_keeps_incomplete_steps() {
+    let text = "name: x\nincomingAuth: {type: anonymous}\ncompositeTools:\n- name: t\n  steps:\n\
+                \x20 - {id: a, arguments: {x: y}}\n\
+                \x20 - {id: b, type: elicitation, condition: 'true'}\n\
+                \x20 - {id: c, type: forEach, itemVar: index}\n\
+                \x20 - {id: d, tool: w.t, onError: {action: retry}}\n";
+    assert_eq!(File::parse(text, Format::Yaml).unwrap_err().as_slice().len(), 6);
+    let file = File::parse_lossy(text, Format::Yaml).unwrap();
+    let steps = &file.composite_tools[0].steps;
+    let ids: Vec<_> = steps.iter().map(|step| step.id.as_str()).collect();
+    assert_eq!(ids, ["a", "b", "c", "d"]);
+    assert!(matches!(&steps[0].kind, StepKind::Tool { arguments, .. } if arguments["x"] == "y"));
+    assert_eq!(steps[1].condition.as_deref(), Some("true"));
 }

@@ -216,3 +216,33 @@ fn credentials_over_plain_http_are_reported() {
         assert_eq!(paths(&text), expected, "{url} {credentials}");
     }
 }
+
+#[test]
+fn warns_about_steps_of_unknown_backends() {
+    let warnings = |tool: &str, more: &str| {
+        let text = format!(
+            "backends: [{{name: git.hub, url: 'https://g', transport: sse}}]\n{more}\
+             compositeTools: [{{name: one, steps: [{{id: a, tool: {tool}}}]}}]\n"
+        );
+        file(&text).warnings().iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let expected = |tool: &str| {
+        format!(
+            "compositeTools[0].steps[0].tool: no backend can have the tool \"{tool}\": name it workload.tool_name"
+        )
+    };
+    assert_eq!(warnings("gitlab", ""), [expected("gitlab")]);
+    let suggestion = "(did you mean git.hub.create.pr?)";
+    assert_eq!(
+        warnings("githb.create.pr", ""),
+        [format!("{} {suggestion}", expected("githb.create.pr"))]
+    );
+    for known in ["git.hub.create.pr", "git.hub_create"] {
+        assert_eq!(warnings(known, ""), [""; 0], "{known}");
+    }
+    let discovered = "outgoingAuth: {source: discovered}\n\
+                      compositeTools: [{name: one, steps: [{id: a, tool: x.y}]}]\n";
+    assert_eq!(file(discovered).warnings(), []);
+    let priority = "aggregation: {conflictResolution: priority, conflictResolutionConfig: {priorityOrder: [git.hub]}}\n";
+    assert_eq!(warnings("x.y", priority), [""; 0], "tools keep their names");
+}

@@ -101,6 +101,29 @@ mod tests {
     use super::*;
 
     #[test]
+    fn reports_template_errors_beside_structural_ones() {
+        let document = "name: x\nincomingAuth: {type: anonymous}\nbackends: []\ncompositeTools:\n\
+            - name: t\n  steps:\n\
+            \x20 - {id: a, tool: w.t, dependsOn: [b], arguments: {x: '{{.param.x}}'}}\n\
+            \x20 - {id: b, tool: w.t, dependsOn: [a], condition: 'maybe'}\n\
+            \x20 - {id: c, arguments: {x: '{{end}}'}}\n\
+            \x20 - {id: d, tool: w.t, dependsOn: [e], arguments: {x: '{{.steps.f}}'}}\n";
+        let error = Parts::builder(&Egress::default()).without_telemetry().read(document);
+        let error = error.unwrap_err();
+        let mut paths: Vec<_> = error.errors.iter().map(|error| error.path.as_str()).collect();
+        paths.sort_unstable();
+        let expected = [
+            "steps[0].arguments.x",
+            "steps[1].condition",
+            "steps[2].arguments.x",
+            "steps[2].tool",
+            "steps[3].arguments.x",
+            "steps[3].dependsOn",
+        ];
+        assert_eq!(paths, expected.map(|path| format!("compositeTools[0].{path}")));
+    }
+
+    #[test]
     fn omits_errors_that_follow_from_others() {
         let wrong = ConfigError::new("backends[1].url", "x", "y");
         for (path, related) in [
