@@ -13,7 +13,7 @@ const EXACT: f64 = 9_007_199_254_740_992.0;
 pub(crate) fn text(text: &str, kind: OutputType) -> Option<Value> {
     match kind {
         OutputType::String => Some(text.into()),
-        OutputType::Integer => text.parse::<i64>().ok().map(Value::from),
+        OutputType::Integer => integer(text),
         OutputType::Number => number(text),
         OutputType::Boolean => boolean(text).map(Value::Bool),
         OutputType::Object => parse_json(text).filter(Value::is_object),
@@ -60,10 +60,15 @@ fn boolean(text: &str) -> Option<bool> {
     }
 }
 
+/// Reads a whole number of up to 64 bits, with or without a sign.
+fn integer(text: &str) -> Option<Value> {
+    text.parse::<i64>().map(Value::from).or_else(|_| text.parse::<u64>().map(Value::from)).ok()
+}
+
 /// Reads a finite number; whole ones stay whole.
 fn number(text: &str) -> Option<Value> {
-    if let Ok(whole) = text.parse::<i64>() {
-        return Some(whole.into());
+    if let Some(whole) = integer(text) {
+        return Some(whole);
     }
     let is_plain = text.bytes().all(|b| b.is_ascii_digit() || b"+-.eE".contains(&b));
     text.parse::<f64>().ok().filter(|_| is_plain).and_then(Number::from_f64).map(Value::Number)
@@ -97,6 +102,9 @@ mod tests {
             ("7", OutputType::Integer, Some(json!(7))),
             ("+7", OutputType::Integer, Some(json!(7))),
             ("-9223372036854775808", OutputType::Integer, Some(json!(i64::MIN))),
+            ("18446744073709551615", OutputType::Integer, Some(json!(u64::MAX))),
+            ("18446744073709551616", OutputType::Integer, None),
+            ("18446744073709551615", OutputType::Number, Some(json!(u64::MAX))),
             ("1.0", OutputType::Integer, None),
             (" 7", OutputType::Integer, None),
             ("7", OutputType::Number, Some(json!(7))),

@@ -3,10 +3,11 @@
 mod list;
 mod map;
 mod text;
+mod whole;
 
 use serde_json::{Number, Value as Json};
 
-pub(crate) use self::{list::List, map::Map, text::Text};
+pub(crate) use self::{list::List, map::Map, text::Text, whole::Whole};
 use crate::Value;
 
 /// Value during a rendering. Cheap to clone.
@@ -21,8 +22,10 @@ pub(crate) enum Datum<'a> {
     Integer(i64),
     /// `uint8`: element of a text.
     Byte(u8),
-    /// `float64`: every number of a JSON document.
+    /// `float64`: every number of a JSON document, except [`Datum::Whole`].
     Float(f64),
+    /// `float64` in Go: a whole number of a JSON document that keeps digits that a `float64` does not have.
+    Whole(Whole),
     Text(Text<'a>),
     List(List<'a>),
     Map(Map<'a>),
@@ -49,7 +52,9 @@ impl<'a> Datum<'a> {
         match value {
             Json::Null => Self::Null,
             Json::Bool(value) => Self::Boolean(*value),
-            Json::Number(number) => Self::Float(float(number)),
+            Json::Number(number) => {
+                Whole::of(number).map_or_else(|| Self::Float(float(number)), Self::Whole)
+            }
             Json::String(text) => Self::Text(Text::Borrowed(text)),
             Json::Array(items) => Self::List(List::borrowed(items)),
             Json::Object(object) => Self::Map(Map::Object(object)),
@@ -77,6 +82,7 @@ impl<'a> Datum<'a> {
             Self::Integer(value) => *value != 0,
             Self::Byte(value) => *value != 0,
             Self::Float(value) => *value != 0.0,
+            Self::Whole(_) => true,
             Self::Text(text) => !text.as_str().is_empty(),
             Self::List(list) => list.len() > 0,
             Self::Map(map) => map.len() > 0,
@@ -90,7 +96,7 @@ impl<'a> Datum<'a> {
             Self::Boolean(_) => "bool",
             Self::Integer(_) => "int",
             Self::Byte(_) => "uint8",
-            Self::Float(_) => "float64",
+            Self::Float(_) | Self::Whole(_) => "float64",
             Self::Text(_) => "string",
             Self::List(_) => "[]interface {}",
             Self::Map(_) => "map[string]interface {}",
@@ -104,7 +110,7 @@ impl<'a> Datum<'a> {
             Self::Null => "a null",
             Self::Boolean(_) => "a boolean",
             Self::Integer(_) | Self::Byte(_) => "an integer",
-            Self::Float(_) => "a number",
+            Self::Float(_) | Self::Whole(_) => "a number",
             Self::Text(_) => "a text",
             Self::List(_) => "a list",
             Self::Map(_) => "a map",

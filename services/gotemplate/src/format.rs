@@ -82,7 +82,11 @@ impl<'o> Printer<'o> {
                 if is_handled { Ok(()) } else { self.bad_verb(value, verb) }
             }
             Datum::Float(number) => {
-                let is_handled = self.float(*number, verb)?;
+                let is_handled = self.float(*number, None, verb)?;
+                if is_handled { Ok(()) } else { self.bad_verb(value, verb) }
+            }
+            Datum::Whole(number) => {
+                let is_handled = self.float(number.to_f64(), Some(*number), verb)?;
                 if is_handled { Ok(()) } else { self.bad_verb(value, verb) }
             }
             Datum::Text(text) => match verb {

@@ -94,3 +94,34 @@ async fn text_becomes_type_of_tool_schema() {
     });
     assert_eq!(world.tools.arguments("a"), expected);
 }
+
+#[tokio::test(start_paused = true)]
+async fn long_integers_keep_their_digits() {
+    let schema = json!({"properties": {"i": {"type": "integer"}, "u": {"type": "number"}}});
+    let info = ToolInfo { input_schema: Some(Arc::new(schema)), ..ToolInfo::default() };
+    let world = TestEnv::new().knows("w.echo", info);
+    let workflow = crate::support::compile(json!({
+        "name": "t",
+        "steps": [
+            {"id": "a", "tool": "w.echo", "arguments": {"i": "{{.params.i}}", "u": "{{.params.u}}"}},
+            {"id": "b", "tool": "w.echo", "dependsOn": ["a"],
+             "arguments": {"i": "{{.steps.a.output.i}}", "text": "id {{.steps.a.output.u}}"}},
+            {"id": "each", "type": "forEach", "dependsOn": ["a"],
+             "collection": "[{{.steps.a.output.i}}, {{json .steps.a.output.u}}]",
+             "step": {"tool": "w.echo", "arguments": {"i": "{{.forEach.item}}"}}},
+        ],
+        "output": {"properties": {
+            "i": {"type": "integer", "value": "{{.steps.b.output.i}}"},
+            "u": {"type": "integer", "value": "{{.params.u}}"},
+            "all": {"type": "array", "value": "{{json .steps.each.output.iterations}}"},
+        }},
+    }));
+    let (signed, unsigned) = (-9_007_199_254_740_993_i64, u64::MAX);
+    let out = output(world.run(&workflow, json!({"i": signed, "u": unsigned})).await);
+    assert_eq!(world.tools.arguments("a"), json!({"i": signed, "u": unsigned}));
+    let expected = json!({"i": signed, "text": "id 18446744073709551615"});
+    assert_eq!(world.tools.arguments("b"), expected);
+    assert_eq!((&out["i"], &out["u"]), (&json!(signed), &json!(unsigned)));
+    assert_eq!(out["all"][0]["output"], json!({"i": signed}));
+    assert_eq!(out["all"][1]["output"], json!({"i": unsigned}));
+}

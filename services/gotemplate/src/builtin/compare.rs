@@ -70,12 +70,11 @@ fn order(
 ) -> Result<Ordering, EvaluationError> {
     let order = match (one, other) {
         (Datum::Text(one), Datum::Text(other)) => one.as_str().cmp(other.as_str()),
-        // `fromJson` and JSON documents contain no number that is not comparable.
-        (Datum::Float(one), Datum::Float(other)) => {
-            one.partial_cmp(other).unwrap_or(Ordering::Less)
-        }
-        _ => match (integer(one), integer(other)) {
-            (Some(one), Some(other)) => one.cmp(&other),
+        (Datum::Whole(one), Datum::Whole(other)) => one.cmp(other),
+        _ => match ((integer(one), integer(other)), (float(one), float(other))) {
+            ((Some(one), Some(other)), _) => one.cmp(&other),
+            // `fromJson` and JSON documents contain no number that is not comparable.
+            (_, (Some(one), Some(other))) => one.partial_cmp(&other).unwrap_or(Ordering::Less),
             _ => return Err(incomparable(function, one, other)),
         },
     };
@@ -90,11 +89,18 @@ fn integer(value: &Datum<'_>) -> Option<i64> {
     }
 }
 
+fn float(value: &Datum<'_>) -> Option<f64> {
+    match value {
+        Datum::Float(value) => Some(*value),
+        Datum::Whole(value) => Some(value.to_f64()),
+        _ => None,
+    }
+}
+
 fn incomparable(function: Function, one: &Datum<'_>, other: &Datum<'_>) -> EvaluationError {
     let name = function.name();
-    let is_mixed = |one: &Datum<'_>, other: &Datum<'_>| {
-        matches!(one, Datum::Float(_)) && integer(other).is_some()
-    };
+    let is_mixed =
+        |one: &Datum<'_>, other: &Datum<'_>| float(one).is_some() && integer(other).is_some();
     if is_mixed(one, other) || is_mixed(other, one) {
         return EvaluationError::new(format!(
             "{name} cannot compare a number of a JSON document with an integer; write 3.0 instead of 3"

@@ -112,7 +112,7 @@ fn position(key: &Datum<'_>) -> Result<usize, EvaluationError> {
     let position = match key {
         Datum::Integer(position) => *position,
         Datum::Byte(position) => i64::from(*position),
-        Datum::Float(_) => {
+        Datum::Float(_) | Datum::Whole(_) => {
             let message =
                 "a position is an integer, not a number of a JSON document; write 3, or use range";
             return Err(EvaluationError::new(message));

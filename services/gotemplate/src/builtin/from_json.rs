@@ -6,7 +6,7 @@ use serde_json::de::Deserializer;
 
 use crate::{
     budget::Budget,
-    datum::{Datum, List, Map, Text},
+    datum::{Datum, List, Map, Text, Whole},
     evaluation_error::EvaluationError,
 };
 
@@ -51,14 +51,14 @@ impl<'de> serde::de::Visitor<'de> for DatumVisitor {
         Ok(Datum::Boolean(value))
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "numbers of JSON are floating-point numbers")]
+    #[expect(clippy::cast_precision_loss, reason = "smaller numbers are exact")]
     fn visit_i64<E>(self, value: i64) -> Result<Self::Value, E> {
-        Ok(Datum::Float(value as f64))
+        Ok(Whole::signed(value).map_or(Datum::Float(value as f64), Datum::Whole))
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "numbers of JSON are floating-point numbers")]
+    #[expect(clippy::cast_precision_loss, reason = "smaller numbers are exact")]
     fn visit_u64<E>(self, value: u64) -> Result<Self::Value, E> {
-        Ok(Datum::Float(value as f64))
+        Ok(Whole::unsigned(value).map_or(Datum::Float(value as f64), Datum::Whole))
     }
 
     fn visit_f64<E>(self, value: f64) -> Result<Self::Value, E> {

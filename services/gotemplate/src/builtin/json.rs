@@ -25,6 +25,7 @@ pub(super) fn write(
         Datum::Integer(number) => buffer.push_str(&number.to_string()),
         Datum::Byte(number) => buffer.push_str(&number.to_string()),
         Datum::Float(number) => write_float(buffer, *number),
+        Datum::Whole(number) => buffer.push_str(&number.to_string()),
         Datum::Text(text) => write_text(buffer, text.as_str()),
         Datum::List(list) => {
             buffer.push('[')?;

@@ -1,6 +1,7 @@
 //! Floating-point numbers: `%v`, `%g`, `%e`, `%f`, `%b`, `%x`.
 
 use super::Printer;
+use crate::datum::Whole;
 use crate::evaluation_error::EvaluationError;
 
 /// Whole numbers below this magnitude (2^53) print as integers.
@@ -17,8 +18,13 @@ struct Decimal {
 }
 
 impl Printer<'_> {
-    /// Prints a floating-point number. Returns whether the verb supports it.
-    pub(super) fn float(&mut self, number: f64, verb: char) -> Result<bool, EvaluationError> {
+    /// Prints a floating-point number, or `whole`, to which it is the nearest one. Returns whether the verb supports it.
+    pub(super) fn float(
+        &mut self,
+        number: f64,
+        whole: Option<Whole>,
+        verb: char,
+    ) -> Result<bool, EvaluationError> {
         let default_precision = match verb {
             'v' | 'g' | 'G' | 'b' | 'x' | 'X' => None,
             'e' | 'E' | 'f' | 'F' => Some(6),
@@ -28,8 +34,11 @@ impl Printer<'_> {
         self.output.check_room(precision.unwrap_or(0))?;
         let mut digits = if !number.is_finite() {
             return self.infinite(number).map(|()| true);
+        } else if let Some(whole) = whole.filter(|_| verb == 'v' && precision.is_none()) {
+            // A departure from Go, which prints 9.007199254740992e+15.
+            whole.digits()
         } else if verb == 'v' && precision.is_none() && is_whole(number) {
-            // The one departure from Go, which prints 1e+06.
+            // A departure from Go, which prints 1e+06.
             format!("{:.0}", number.abs())
         } else {
             magnitude(number.abs(), verb, precision)

@@ -35,7 +35,11 @@ fn whole_numbers_print_as_integers() {
         (json!(1_000_000), "1000000"),
         (json!(1_700_000_000_000_i64), "1700000000000"),
         (json!(9_007_199_254_740_991_i64), "9007199254740991"),
-        (json!(9_007_199_254_740_992_i64), "9.007199254740992e+15"),
+        (json!(9_007_199_254_740_993_i64), "9007199254740993"),
+        (json!(i64::MIN), "-9223372036854775808"),
+        (json!(u64::MAX), "18446744073709551615"),
+        (json!(9_007_199_254_740_992.0), "9.007199254740992e+15"),
+        (json!(1e20), "1e+20"),
         (json!(-1e15), "-1000000000000000"),
         (json!(1.5e6), "1500000"),
         (json!(1_234_567.5), "1.2345675e+06"),
@@ -43,6 +47,24 @@ fn whole_numbers_print_as_integers() {
     ] {
         assert_eq!(render("{{.}}", &Value::Json(&number)), text);
     }
+}
+
+#[test]
+fn long_integers_keep_their_digits() {
+    let document =
+        json!({"id": 9_007_199_254_740_993_u64, "next": 9_007_199_254_740_994_u64, "f": 1.5});
+    let root = Value::Json(&document);
+    for (source, text) in [
+        ("{{json .}}", r#"{"f":1.5,"id":9007199254740993,"next":9007199254740994}"#),
+        ("{{print .id}} {{printf \"%v %5v\" .id .f}}", "9007199254740993 9007199254740993   1.5"),
+        ("{{with fromJson \"[-9007199254740993]\"}}{{.}}{{end}}", "[-9007199254740993]"),
+        ("{{eq .id .next}} {{lt .id .next}} {{gt .id .f}}", "false true true"),
+        ("{{if .id}}yes{{end}} {{printf \"%.0f %T\" .id .id}}", "yes 9007199254740992 float64"),
+    ] {
+        assert_eq!(render(source, &root), text, "{source}");
+    }
+    let error = Template::parse("{{eq .id 3}}").unwrap().render(&root, &Limits::default());
+    assert!(error.unwrap_err().message().contains("write 3.0 instead of 3"));
 }
 
 #[test]
