@@ -57,6 +57,15 @@ pub(crate) struct Parameters {
     pub(crate) defaults: Vec<(String, Value)>,
 }
 
+impl Parameters {
+    /// Returns `true` if a call may omit parameter `name`, and no default replaces it.
+    pub(crate) fn may_be_absent(&self, name: &str) -> bool {
+        let required = self.schema.as_value().get("required").and_then(Value::as_array);
+        let is_required = required.into_iter().flatten().any(|it| it.as_str() == Some(name));
+        !is_required && self.defaults.iter().all(|(default, _)| default != name)
+    }
+}
+
 /// Step of a plan.
 #[derive(Debug)]
 pub(crate) struct PlannedStep {

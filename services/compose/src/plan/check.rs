@@ -85,6 +85,9 @@ impl Plan {
         let is_open = schema.as_value().get("patternProperties").is_some();
         for read in self.reads.parameters.iter().filter(|_| !is_open) {
             if schema.property(&read.name).is_some() {
+                if read.is_printed && self.parameters.may_be_absent(&read.name) {
+                    to.add(Severity::Warning, &read.path, absent_parameter(&read.name));
+                }
                 continue;
             }
             let properties = schema.as_value().get("properties").and_then(Value::as_object);
@@ -264,6 +267,13 @@ impl Findings {
             self.warn(&format!("{}.condition", step.path), message);
         }
     }
+}
+
+fn absent_parameter(name: &str) -> String {
+    format!(
+        "prints .params.{name}, which is optional and has no default: without it, the text is \"<no value>\"; \
+         require it, set a default, or test it with if"
+    )
 }
 
 /// Returns the type of the value at `keys`, if the schema names a single one.

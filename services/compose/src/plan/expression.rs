@@ -62,6 +62,8 @@ pub(crate) struct StepRead {
 pub(crate) struct ParameterRead {
     pub(crate) name: String,
     pub(crate) path: String,
+    /// An action of a step's template prints it, and no other one tests it before.
+    pub(crate) is_printed: bool,
 }
 
 /// TemplateReads of all templates of a definition.
@@ -104,15 +106,30 @@ impl Expression {
             printed: printed_keys(text),
         };
         for read in expression.template.clone().paths() {
-            let mut reader = Reader { path, scope, reads, errors, read };
+            let mut reader = Reader { text, path, scope, reads, errors, read };
             reader.read_root(&mut expression);
         }
         Some(expression)
     }
 }
 
+impl Expression {
+    /// Returns `true` if the template tests whether parameter `name` is empty.
+    fn tests_parameter(&self, name: &str) -> bool {
+        let is_of = |segments: &[Segment]| match segments {
+            [root, rest @ ..] => {
+                key(root) == Some("params") && rest.first().and_then(key) == Some(name)
+            }
+            [] => false,
+        };
+        let mut tested = self.template.paths().iter().filter(|it| it.access() == Access::Condition);
+        tested.any(|read| is_of(read.segments()))
+    }
+}
+
 /// Examination of one read.
 struct Reader<'a, 's> {
+    text: &'a str,
     path: &'a str,
     scope: &'a Scope<'s>,
     reads: &'a mut TemplateReads,
@@ -130,8 +147,14 @@ impl Reader<'_, '_> {
             Some("params") => {
                 expression.roots.params = true;
                 if let Some(name) = rest.first().and_then(key) {
+                    let is_printed = self.scope.step.is_some()
+                        && prints_parameter(self.text, name)
+                        && !expression.tests_parameter(name);
                     let (name, path) = (name.to_owned(), self.path.to_owned());
-                    self.reads.parameters.push(ParameterRead { name, path });
+                    let read = ParameterRead { name, path, is_printed };
+                    if !self.reads.parameters.contains(&read) {
+                        self.reads.parameters.push(read);
+                    }
                 }
             }
             Some("steps") => {
@@ -259,6 +282,14 @@ fn printed_keys(text: &str) -> Option<Vec<String>> {
     let is_name = |key: &str| key.chars().all(|c| c.is_alphanumeric() || c == '_');
     let keys: Vec<_> = path.split('.').map(ToOwned::to_owned).collect();
     keys.iter().all(|key| !key.is_empty() && is_name(key)).then_some(keys)
+}
+
+/// Returns `true` if an action of a template prints parameter `name` and does nothing else.
+fn prints_parameter(text: &str, name: &str) -> bool {
+    text.split("{{").skip(1).any(|action| {
+        let action = action.split("}}").next().unwrap_or_default().trim_matches(['-', ' ']);
+        action.strip_prefix(".params.") == Some(name)
+    })
 }
 
 fn key(segment: &Segment) -> Option<&str> {

@@ -122,7 +122,7 @@ fn printed_values_fit_the_input_schema() {
     );
     let workflow = compile(json!({
         "name": "t",
-        "parameters": {"type": "object", "properties": {"list": {"type": "array"}}},
+        "parameters": {"type": "object", "required": ["list"], "properties": {"list": {"type": "array"}}},
         "steps": [
             {"id": "a", "tool": "w.t"},
             {"id": "b", "tool": "w.t", "dependsOn": ["a"], "arguments": {
@@ -226,6 +226,27 @@ fn warns_of_undeclared_parameters() {
         ),
         (Severity::Warning, "steps[0].arguments.x: reads .vars, which is always empty"),
     ];
+    assert_findings(&workflow, &any_tool(), &expected);
+}
+
+#[test]
+fn warns_of_optional_parameters_without_default() {
+    let workflow = compile(json!({
+        "name": "t",
+        "parameters": {"type": "object", "required": ["id"], "properties": {
+            "id": {"type": "string"}, "n": {"type": "integer"}, "kind": {"type": "string", "default": "x"},
+        }},
+        "steps": [{"id": "a", "tool": "w.t", "arguments": {
+            "bare": "{{ .params.n -}}", "inside": "{{.params.id}} of {{.params.kind}}: {{.params.n}}",
+            "tested": "{{if .params.n}}{{.params.n}}{{end}}", "piped": "{{json .params.n}}",
+        }}],
+        "output": {"properties": {"n": {"type": "integer", "value": "{{.params.n}}", "default": 0}}},
+    }));
+    let message = "prints .params.n, which is optional and has no default: without it, the text is \
+                   \"<no value>\"; require it, set a default, or test it with if";
+    let bare = format!("steps[0].arguments.bare: {message}");
+    let inside = format!("steps[0].arguments.inside: {message}");
+    let expected = [(Severity::Warning, bare.as_str()), (Severity::Warning, inside.as_str())];
     assert_findings(&workflow, &any_tool(), &expected);
 }
 
