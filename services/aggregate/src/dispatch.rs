@@ -14,7 +14,6 @@ use std::sync::{Arc, Mutex, OnceLock};
 use http::header::{ALLOW, HeaderValue};
 use http::{Method, Response, StatusCode, request};
 use vmcp_core::{Body, Caller, Generation, McpRequest, Rejection, code};
-use vmcp_session::SessionId;
 use vmcp_wire::Envelope;
 
 use crate::backend::request::{LAST_EVENT, SESSION};
@@ -27,7 +26,7 @@ use crate::event_stream::event_stream;
 use crate::notify::listeners::Listeners;
 use crate::response::result;
 use crate::session::Session;
-use crate::session::store::SessionStore;
+use crate::session::store::{SessionError, SessionStore};
 use crate::stream::{Opening, parse_id};
 use crate::tool_search::{self, MetaToolCall, ToolSets};
 
@@ -228,9 +227,9 @@ impl Dispatcher {
             let message = "send one Mcp-Session-Id";
             return Err(Rejection::malformed(code::INVALID_REQUEST, message));
         }
-        let session = SessionId::parse(id.as_bytes())
-            .and_then(|id| self.sessions.get(id, caller.identity()))
-            .ok_or_else(Rejection::session_not_found)?;
+        let address = parts.extensions.get::<SocketAddr>().map(SocketAddr::ip);
+        let session = self.sessions.get(id.as_bytes(), caller, address);
+        let session = session.map_err(SessionError::into_rejection)?;
         session.update_token(caller);
         Ok(session)
     }
@@ -267,8 +266,8 @@ impl Dispatcher {
     fn end_session(&self, parts: &request::Parts) -> Result<Response<Body>, Rejection> {
         let caller = initialize::caller(&parts.extensions);
         self.session(parts, &caller)?;
-        let id = parts.headers.get(SESSION).and_then(|id| SessionId::parse(id.as_bytes()));
-        if !id.is_some_and(|id| self.sessions.close(id, caller.identity())) {
+        let id = parts.headers.get(SESSION);
+        if !id.is_some_and(|id| self.sessions.close(id.as_bytes(), caller.identity())) {
             return Err(Rejection::session_not_found());
         }
         let mut response = Response::new(Body::empty());

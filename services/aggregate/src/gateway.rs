@@ -18,6 +18,7 @@ use vmcp_compose::Jitter;
 use vmcp_core::{Body, CallerPermissions, Generation};
 use vmcp_optimize::{Embedder, Query, SearchResult, View};
 use vmcp_seal::KeyRing;
+use vmcp_session::SessionSeal;
 
 use self::backend_events::apply_events;
 pub use self::response_future::ResponseFuture;
@@ -128,6 +129,15 @@ fn dispatcher(
     }
 }
 
+/// Creates the table of sessions. Ids are sealed if other processes have the keys too.
+fn sessions(limits: &Limits, ring: &KeyRing) -> SessionStore {
+    let store = SessionStore::new(limits.sessions, limits.session_ttl, limits.suspension_timeout);
+    if !ring.is_shared() {
+        return store;
+    }
+    store.with_seal(SessionSeal::new(ring.clone(), limits.clock.clone()))
+}
+
 /// Removes ended and expired state.
 fn sweep(dispatcher: &Dispatcher) {
     dispatcher.sessions.sweep();
@@ -143,8 +153,7 @@ impl Gateway {
     pub fn new(settings: Settings, limits: Limits, ring: KeyRing) -> Self {
         let (catalogs, events) =
             CatalogStore::new(settings, limits.byte_budget.clone(), limits.clock.clone());
-        let sessions =
-            SessionStore::new(limits.sessions, limits.session_ttl, limits.suspension_timeout);
+        let sessions = sessions(&limits, &ring);
         let notifier = ClientNotifier {
             sessions: Arc::new(sessions),
             listeners: Arc::new(Listeners::new(limits.listeners)),

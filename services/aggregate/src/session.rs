@@ -5,11 +5,13 @@ pub(crate) mod backend_session_slot;
 pub(crate) mod cancellation;
 mod gateway_request;
 mod leases;
+mod sealed_capabilities;
 mod server_requests;
 pub(crate) mod stateless_sessions;
 pub(crate) mod store;
 pub(crate) mod streams;
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -18,7 +20,9 @@ use std::time::Duration;
 use http::StatusCode;
 use tracing::Instrument;
 use vmcp_core::{Caller, Rejection, RequestContext, code};
+use vmcp_session::SessionClaims;
 use vmcp_timeout::PauseGuard;
+use vmcp_wire::{find, parse_json_string};
 
 pub(crate) use self::active_call::{ActiveCall, ActiveCallGuard};
 pub(crate) use self::backend_session_slot::{BackendSessionSlot, SlotLease};
@@ -48,6 +52,10 @@ pub(crate) struct Session {
     address: Option<IpAddr>,
     capabilities: Box<[u8]>,
     client: Box<[u8]>,
+    /// Sealed part of the session's id, if it has one.
+    sealed: Option<Box<[u8]>>,
+    /// `true` if the session was opened by another process, or was evicted from this one.
+    is_restored: bool,
     /// At most one slot for each backend.
     backend_slots: Mutex<Vec<Arc<BackendSessionSlot>>>,
     /// Requests at backends; each is removed by its [`ActiveCallGuard`].
@@ -73,11 +81,39 @@ impl Session {
             address,
             capabilities: capabilities.into(),
             client: client.into(),
+            sealed: None,
+            is_restored: false,
             backend_slots: Mutex::default(),
             calls: Mutex::default(),
             streams: OnceLock::new(),
             level: Mutex::default(),
             ended: AtomicBool::new(false),
+        }
+    }
+
+    /// Creates the session that the claims of a sealed id describe.
+    pub(crate) fn restored(
+        claims: &SessionClaims,
+        caller: Caller,
+        address: Option<IpAddr>,
+        sealed: &[u8],
+    ) -> Self {
+        let SessionClaims { revision, capabilities, client_name, client_version } = claims;
+        let capabilities = sealed_capabilities::from_bits(*capabilities);
+        let client = serde_json::json!({ "name": client_name, "version": client_version });
+        let session =
+            Self::new(revision, caller, address, &capabilities, client.to_string().as_bytes());
+        Self { sealed: Some(sealed.into()), is_restored: true, ..session }
+    }
+
+    /// Returns what another process needs to continue the session.
+    fn claims(&self) -> SessionClaims {
+        let text = |name| find(&self.client, name).and_then(parse_json_string);
+        SessionClaims {
+            revision: self.revision,
+            capabilities: sealed_capabilities::to_bits(&self.capabilities),
+            client_name: text("name").map_or_else(String::new, Cow::into_owned),
+            client_version: text("version").map_or_else(String::new, Cow::into_owned),
         }
     }
 
@@ -113,7 +149,8 @@ impl Session {
         if let Some(known) = backend_slots.iter().find(|known| known.backend.id == backend.id) {
             return Arc::clone(known);
         }
-        let slot = Arc::new(BackendSessionSlot::new(Arc::clone(backend)));
+        let slot = BackendSessionSlot::new(Arc::clone(backend));
+        let slot = Arc::new(if self.is_restored { slot.announced() } else { slot });
         // Checked under the lock: an entry inserted before the backend is retired or the session ends is removed afterwards. A
         // request that began earlier gets a slot of its own, which is not stored.
         if backend.is_retired() || self.has_ended() {

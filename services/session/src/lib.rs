@@ -1,9 +1,13 @@
 #![doc = include_str!("../README.md")]
 
+mod ended;
 mod id;
+mod sealed;
 mod sessions;
 
 pub use self::{
+    ended::EndedSessions,
     id::SessionId,
+    sealed::{OpenedSessionId, SEALED_SESSION_LIFETIME, SessionClaims, SessionSeal, split},
     sessions::{NewSession, SessionLimitError, Sessions},
 };

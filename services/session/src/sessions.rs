@@ -154,8 +154,30 @@ impl<T> Sessions<T> {
         address: Option<IpAddr>,
         state: T,
     ) -> Result<NewSession<T>, SessionLimitError> {
+        let id = SessionId::random().ok_or(SessionLimitError { max: self.limit })?;
+        self.insert(id, owner, address, state)
+    }
+
+    /// Opens a session like [`open`](Self::open), with an identifier that is known already. Returns the state of an open
+    /// session with this identifier and owner, if there is one, in place of the new one.
+    ///
+    /// # Errors
+    /// [`SessionLimitError`] as for [`open`](Self::open), or if another owner has a session with this identifier.
+    pub fn insert(
+        &self,
+        id: SessionId,
+        owner: Identity,
+        address: Option<IpAddr>,
+        state: T,
+    ) -> Result<NewSession<T>, SessionLimitError> {
         let account = Account::new(&owner, address);
         let mut accounts = lock(&self.accounts);
+        if let Some(entry) = self.shard(id).get(&id) {
+            let state = Arc::clone(&entry.state);
+            let is_own = entry.owner == owner;
+            let known = NewSession { id, state, evicted: None };
+            return is_own.then_some(known).ok_or(SessionLimitError { max: self.limit });
+        }
         let own_count = accounts.get(&account).map_or(0, Vec::len);
         let counts = account != Account::Network(None);
         let evicted = if counts && own_count >= self.max_per_owner {
@@ -175,7 +197,6 @@ impl<T> Sessions<T> {
         } else {
             None
         };
-        let id = SessionId::random().ok_or(SessionLimitError { max: self.limit })?;
         accounts.entry(account.clone()).or_default().push(id);
         let state = Arc::new(state);
         let entry = Entry {
@@ -259,6 +280,14 @@ impl<T> Sessions<T> {
     pub fn close(&self, id: SessionId, caller: &Identity) -> Option<Arc<T>> {
         let mut accounts = lock(&self.accounts);
         self.shard(id).get(&id).filter(|entry| entry.owner == *caller)?;
+        self.remove(&mut accounts, id)
+    }
+
+    /// Removes and returns a session of `caller` that has expired but was not removed yet.
+    pub fn remove_expired(&self, id: SessionId, caller: &Identity) -> Option<Arc<T>> {
+        let mut accounts = lock(&self.accounts);
+        let is_expired = |entry: &&Entry<T>| entry.owner == *caller && self.is_expired(entry);
+        self.shard(id).get(&id).filter(is_expired)?;
         self.remove(&mut accounts, id)
     }
 
@@ -358,6 +387,22 @@ mod tests {
         assert_eq!(sessions.len(), 1);
         assert_eq!(sessions.sweep().len(), 1);
         assert!(sessions.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn known_id_keeps_its_open_session() {
+        let sessions = Sessions::new(10, Duration::from_secs(10));
+        let id = open(&sessions, &alice(), 1);
+        assert!(sessions.get(id, &alice()).is_some());
+        let insert = |owner: &Identity, state| sessions.insert(id, owner.clone(), None, state);
+        assert_eq!(*insert(&alice(), 2).unwrap().state, 1);
+        assert!(insert(&user("mallory"), 3).is_err());
+        assert_eq!(sessions.remove_expired(id, &alice()), None);
+        tokio::time::advance(Duration::from_secs(10)).await;
+        assert_eq!(sessions.remove_expired(id, &user("mallory")), None);
+        assert_eq!(sessions.remove_expired(id, &alice()), Some(Arc::new(1)));
+        assert_eq!(*insert(&alice(), 2).unwrap().state, 2);
+        assert_eq!(sessions.len(), 1);
     }
 
     #[tokio::test(start_paused = true)]

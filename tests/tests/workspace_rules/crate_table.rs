@@ -44,7 +44,11 @@ pub(crate) const CRATES: &[(&str, &str, AllowedDependencies)] = &[
         AllowedDependencies::Only(&["vmcp-wire", "vmcp-core", "vmcp-telemetry"]),
     ),
     ("vmcp-seal", "services/seal", AllowedDependencies::Only(&["vmcp-wire", "vmcp-core"])),
-    ("vmcp-session", "services/session", AllowedDependencies::Only(&["vmcp-wire", "vmcp-core"])),
+    (
+        "vmcp-session",
+        "services/session",
+        AllowedDependencies::Only(&["vmcp-wire", "vmcp-core", "vmcp-seal"]),
+    ),
     ("vmcp-listener", "services/listener", AllowedDependencies::Only(&["vmcp-wire", "vmcp-core"])),
     ("vmcp-redis", "services/redis", AllowedDependencies::Only(&["vmcp-wire", "vmcp-core"])),
     (

@@ -22,7 +22,7 @@ use crate::backend::handshake::BackendSession;
 use crate::backend::request::{listen, post, with_operation};
 use crate::backend::rpc::is_session_unknown_error;
 use crate::backend::rpc::status;
-use crate::call::{Call, CallTarget};
+use crate::call::{Call, CallTarget, Origin};
 use crate::capabilities::for_session;
 use crate::response::{self, AdaptedResponse, BufferedResults, ExpectedResponse, ResponseBuffer};
 use crate::session::{ActiveCallGuard, BackendSessionSlot, Session};
@@ -113,6 +113,11 @@ impl StatefulCall {
         Ok((backend_session, response))
     }
 
+    /// Returns `true` if the next result tells the client that the backend session is a new one. A step's result is not seen.
+    fn announces(&self) -> bool {
+        self.slot().is_unannounced() && self.call.origin != Origin::Step
+    }
+
     fn expected(&self) -> ExpectedResponse {
         ExpectedResponse {
             id: self.guard.id.clone(),
@@ -120,7 +125,11 @@ impl StatefulCall {
             client: Generation::Stateful,
             backend: Generation::Stateful,
             cacheable: false,
-            buffered_results: BufferedResults::None,
+            buffered_results: if self.announces() {
+                BufferedResults::All
+            } else {
+                BufferedResults::None
+            },
             most: self.call.context.max_buffered_bytes,
             request_context: self.call.request_context.clone(),
         }
@@ -149,13 +158,18 @@ impl StatefulCall {
             if kind != MediaType::Json {
                 return Err(status(code).into());
             }
-            return ready(response::whole(code, rejection, &self.expected())?);
+            let expected = self.expected();
+            let adapted = response::whole(code, rejection, &expected)?;
+            return self.ready(code, adapted, expected);
         }
         match kind {
             MediaType::Json => {
                 let may_buffer = |bytes| self.guard.may_buffer(bytes);
                 let room = ResponseBuffer::new(&*self.call);
-                ready(response::json_within(code, body, &self.expected(), room, may_buffer).await?)
+                let expected = self.expected();
+                let adapted =
+                    response::json_within(code, body, &expected, room, may_buffer).await?;
+                self.ready(code, adapted, expected)
             }
             // Boxed: the event reader is larger than the rest of the future.
             MediaType::EventStream => {
@@ -171,6 +185,30 @@ impl StatefulCall {
             }
             MediaType::Other if code.is_success() => Err(BackendError::ContentType.into()),
             MediaType::Other => Err(status(code).into()),
+        }
+    }
+
+    fn ready(
+        &self,
+        status: StatusCode,
+        adapted: AdaptedResponse,
+        expected: ExpectedResponse,
+    ) -> Result<CallProgress, BoxError> {
+        let adapted = match adapted {
+            AdaptedResponse::Whole(message) => {
+                let expected =
+                    ExpectedResponse { buffered_results: BufferedResults::None, ..expected };
+                response::whole(status, self.slot().announce(message), &expected)?
+            }
+            adapted => adapted,
+        };
+        match adapted {
+            AdaptedResponse::Ready(response) => Ok(CallProgress::Complete(response)),
+            AdaptedResponse::InputRequired(_)
+            | AdaptedResponse::Task(_)
+            | AdaptedResponse::Whole(_) => {
+                Err(BackendError::Malformed("a server request outside a session").into())
+            }
         }
     }
 
@@ -200,7 +238,9 @@ impl StatefulCall {
             && let Ok(Envelope::Response { .. }) = scan(message)
         {
             self.call.keep_event_reservation(&mut events);
-            return ready(response::whole(StatusCode::OK, message.clone(), &self.expected())?);
+            let expected = self.expected();
+            let adapted = response::whole(StatusCode::OK, message.clone(), &expected)?;
+            return self.ready(StatusCode::OK, adapted, expected);
         }
         Ok(CallProgress::EventSource(Box::new(EventSource { backend_session, events, first })))
     }
@@ -246,6 +286,7 @@ impl StatefulCall {
             hold: Some(self.guard.hold.clone()),
             asker: Arc::default(),
             cause: self.call.cause().cloned(),
+            announces: self.call.origin != Origin::Step,
         };
         let mut resumption = ResumptionPoint::default();
         loop {
@@ -323,15 +364,4 @@ impl ResumptionPoint {
 fn is_final(error: &BoxError) -> bool {
     cause_ref::<Elapsed>(error.as_ref()).is_some()
         || matches!(cause_ref(error.as_ref()), Some(BackendError::Detached { .. }))
-}
-
-fn ready(shaped: AdaptedResponse) -> Result<CallProgress, BoxError> {
-    match shaped {
-        AdaptedResponse::Ready(response) => Ok(CallProgress::Complete(response)),
-        AdaptedResponse::InputRequired(_)
-        | AdaptedResponse::Task(_)
-        | AdaptedResponse::Whole(_) => {
-            Err(BackendError::Malformed("a server request outside a session").into())
-        }
-    }
 }

@@ -13,7 +13,7 @@ use crate::capabilities::{BRIDGED_IN_SESSIONS, bridged};
 use crate::catalog::define_literal;
 use crate::response::result;
 use crate::session::Session;
-use crate::session::store::SessionStore;
+use crate::session::store::{SessionError, SessionStore};
 
 /// Capabilities of the gateway, independent of its backends.
 const CAPABILITIES: &str = r#""tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"completions":{},"logging":{}"#;
@@ -46,7 +46,7 @@ pub(crate) fn initialize(
     let capabilities = bridged(capabilities, BRIDGED_IN_SESSIONS);
     let session = Session::new(revision, call.caller.clone(), address, &capabilities, client);
     let opened = sessions.open(&call.caller, address, session);
-    let id = opened.map_err(|full| Rejection::overloaded(full.to_string(), 30))?;
+    let id = opened.map_err(SessionError::into_rejection)?;
     let mut out = format!(
         r#"{{"protocolVersion":"{revision}","capabilities":{{{CAPABILITIES},"extensions":{SESSION_EXTENSIONS}}},"serverInfo":"#
     )
@@ -55,7 +55,7 @@ pub(crate) fn initialize(
     append_instructions(&mut out, call);
     out.push(b'}');
     let mut response = result(&call.id(), &out);
-    let id = HeaderValue::from_str(&id.to_string()).map_err(|_| Rejection::internal())?;
+    let id = HeaderValue::from_str(&id).map_err(|_| Rejection::internal())?;
     response.headers_mut().insert(SESSION, id);
     Ok(response)
 }

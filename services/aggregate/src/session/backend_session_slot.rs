@@ -1,7 +1,7 @@
 //! Session of one client at one stateful backend, opened on first use.
 
 use std::ops::Deref;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use http_body_util::Full;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use vmcp_core::{BoxError, RequestContext};
+use vmcp_wire::{Envelope, Outcome, Splice, find_span, scan};
 
 use super::leases::{Lease, Leases};
 use crate::backend::BackendHandle;
@@ -27,6 +28,11 @@ const CANCELLATION_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Closure that returns the log level of the client, as JSON; the level may change at any time.
 pub(crate) type LevelSource<'a> = &'a (dyn Fn() -> Option<Box<[u8]>> + Sync);
+
+/// Member of a result's `_meta` that marks a new session at the backend.
+const NEW_SESSION: &str = "vmcp.dev/backendSession";
+const NEW_SESSION_VALUE: &[u8] = br#""new""#;
+const NEW_SESSION_META: &[u8] = br#"{"vmcp.dev/backendSession":"new"}"#;
 
 /// Maximum number of resources that one session can subscribe to at one backend.
 const MAX_SUBSCRIPTIONS: usize = 1024;
@@ -43,6 +49,9 @@ pub(crate) struct BackendSessionSlot {
     leases: Leases,
     /// `true` if the session has opened a user interface of the backend (MCP Apps). Relaxed: it guards no other memory.
     pub(crate) has_open_app: AtomicBool,
+    /// `true` until a result has told the client that this backend session is not that of its earlier calls. Relaxed: it
+    /// guards no other memory.
+    is_unannounced: AtomicBool,
 }
 
 /// Slot that a call uses. The session of a slot that is retired stays open until the last lease is dropped.
@@ -71,7 +80,36 @@ impl BackendSessionSlot {
             extra: Mutex::new(None),
             leases: Leases::default(),
             has_open_app: AtomicBool::new(false),
+            is_unannounced: AtomicBool::new(false),
         }
+    }
+
+    /// Marks the first result of the backend session as that of a new one.
+    pub(crate) fn announced(self) -> Self {
+        self.is_unannounced.store(true, Ordering::Relaxed);
+        self
+    }
+
+    /// Returns `true` if the next result has to be marked.
+    pub(crate) fn is_unannounced(&self) -> bool {
+        self.is_unannounced.load(Ordering::Relaxed)
+    }
+
+    /// Returns a response whose result, if it has one and none was marked before, tells the client that the state of its
+    /// earlier calls at the backend is lost.
+    pub(crate) fn announce(&self, message: Bytes) -> Bytes {
+        let Ok(Envelope::Response { outcome: Outcome::Result(result), .. }) = scan(&message) else {
+            return message;
+        };
+        if !self.is_unannounced.swap(false, Ordering::Relaxed) {
+            return message;
+        }
+        let mut splice = Splice::new(&message);
+        match find_span(&message, result, "_meta") {
+            Some(meta) => splice.set_member(meta, NEW_SESSION, NEW_SESSION_VALUE),
+            None => splice.set_member(result, "_meta", NEW_SESSION_META),
+        };
+        splice.finish()
     }
 
     /// Returns a lease for a call.

@@ -430,15 +430,15 @@ pub(crate) async fn begin_replica(settings: Settings, limits: Limits, ring: KeyR
 /// Client of either generation.
 #[derive(Clone)]
 pub(crate) struct Client {
-    gateway: Gateway,
+    pub(crate) gateway: Gateway,
     pub(crate) generation: Generation,
     pub(crate) identity: Identity,
     pub(crate) permissions: Option<CallerPermissions>,
     /// Capabilities sent in each request of a client without a session.
     pub(crate) capabilities: Value,
     /// Address of the client, if known.
-    address: Option<SocketAddr>,
-    session: Option<http::HeaderValue>,
+    pub(crate) address: Option<SocketAddr>,
+    pub(crate) session: Option<http::HeaderValue>,
 }
 
 /// Outcome of a request.
@@ -486,6 +486,12 @@ impl Client {
 
     pub(crate) fn with(mut self, permissions: CallerPermissions) -> Self {
         self.permissions = Some(permissions);
+        self
+    }
+
+    /// Sends the next requests to another replica.
+    pub(crate) fn on(mut self, gateway: &Gateway) -> Self {
+        self.gateway = gateway.clone();
         self
     }
 

@@ -20,5 +20,6 @@ mod own_sessions;
 mod random;
 mod responses;
 mod script;
+mod sealed_sessions;
 mod shutdown;
 mod tasks;

@@ -509,6 +509,12 @@ impl ScriptedClient {
         client
     }
 
+    /// Sends the next requests to another replica.
+    pub(crate) fn on(mut self, gateway: &Gateway) -> Self {
+        self.gateway = gateway.clone();
+        self
+    }
+
     pub(crate) async fn request(
         &self,
         id: &Value,
