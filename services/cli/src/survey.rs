@@ -165,7 +165,7 @@ pub(crate) fn unmatched_rule(rule: &UnmatchedRule) -> String {
 /// Describes a name that clients may reject, as text.
 pub(crate) fn nonconforming_name(name: &str) -> String {
     let advice = "some clients refuse names that are not 1 to 128 of A-Z, a-z, 0-9, _, - and .; give it another \
-                  in aggregation.tools[].overrides";
+                  in aggregation.tools[].overrides, or in compositeTools[].name";
     super::table::plain(&format!("tool {name}: {advice}"))
 }
 

@@ -1,6 +1,8 @@
 //! Runs of composite tools: their places in a session, their permissions, and their questions.
 
 mod backend_questions;
+mod calls;
+mod detached;
 mod permissions;
 mod places;
 mod questions;

@@ -23,3 +23,4 @@ mod script;
 mod sealed_sessions;
 mod shutdown;
 mod tasks;
+mod tool_search;

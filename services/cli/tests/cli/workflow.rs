@@ -162,6 +162,19 @@ fn run_shows_progress_and_uses_answers() {
 }
 
 #[test]
+fn answers_to_unknown_steps_are_rejected() {
+    let env = TestEnv::new(&report());
+    let run = ["workflow", "run", "--tool", "report", "--arguments", r#"{"id": "seven"}"#];
+    for extra in [&[][..], &["--dry-run"]] {
+        let answers = ["--answers", r#"{"ask": {"n": 7}, "other": "decline"}"#];
+        let ended = env.run(&[&run[..], &answers, extra].concat());
+        assert!(ended.code == 2 && ended.err.contains("the step \"other\""), "{ended:?}");
+        assert!(ended.err.contains("ask, read, write"), "{ended:?}");
+    }
+    assert!(env.backend.messages().is_empty());
+}
+
+#[test]
 fn dry_run_calls_no_tool() {
     let env = TestEnv::new(&report());
     let run = [

@@ -1,0 +1,30 @@
+//! Calls and names of composite tools.
+
+use super::*;
+
+fn one_step(name: &str) -> Value {
+    json!([{"name": name, "steps": [{"id": "s", "tool": "be.t"}]}])
+}
+
+#[tokio::test(start_paused = true)]
+async fn rejects_answers_without_state() {
+    let mut scene = scene(Generation::Stateless, Wire::Stateful, &one_step("one")).await;
+    let params = json!({"name": "one", "arguments": {}, "inputResponses": {
+        "q": {"action": "accept", "content": {}},
+    }});
+    let response = scene.client.request(&json!(1), "tools/call", params).await;
+    assert_eq!(response.status(), 400);
+    let answer = messages(&text(response.into_body()).await).pop().unwrap();
+    assert_eq!(answer["error"]["code"], -32602, "{answer}");
+    assert!(answer["error"]["message"].to_string().contains("params.requestState"), "{answer}");
+    assert_eq!(scene.received().await.len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn conflict_names_setting_of_composite_tool() {
+    let scene = scene(Generation::Stateful, Wire::Stateful, &one_step("be_t")).await;
+    let conflicts = scene.gateway.report().conflicts;
+    let [conflict] = &conflicts[..] else { panic!("one conflict: {conflicts:?}") };
+    assert_eq!(conflict.name, "be_t");
+    assert_eq!(conflict.resolution, "the backend's tool has it: change compositeTools[].name");
+}
