@@ -109,6 +109,8 @@ impl CompositeCall {
             None if self.progress_token().is_some() => Ok(self.on_stream(action)),
             None => {
                 let stream = Stream::unnumbered(None);
+                // The client gets the result only, so no messages are kept for it.
+                stream.end();
                 match self.run(action, &stream).await {
                     Answer::Message(message) => {
                         Ok(response::response(StatusCode::OK, Body::from(message)))
@@ -213,7 +215,7 @@ impl CompositeCall {
         let calls = StepCalls::new(self, stream);
         let progress = self.progress_token().map(Bytes::copy_from_slice);
         let observer = CallObserver::new(&self.call, &self.name, progress, stream);
-        let context = self.context(calls.clone(), self.elicitation(stream), Arc::new(observer));
+        let context = self.context(calls, self.elicitation(stream), Arc::new(observer));
         let workflow = &self.composite().workflow;
         let (owner, outcome) = match action {
             RunAction::Start(request) => {
@@ -226,7 +228,7 @@ impl CompositeCall {
         match outcome {
             Outcome::Completed(output) => Answer::completed(&self.call, &output),
             Outcome::InputRequired(input) => Answer::input_required(&self.call, &owner, &input),
-            Outcome::Failed(error) => Answer::failed(&self.call, &error, calls.take_denial()),
+            Outcome::Failed(error) => Answer::failed(&self.call, &error),
         }
     }
 

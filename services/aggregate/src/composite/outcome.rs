@@ -3,9 +3,10 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 use vmcp_compose::{InputRequired, RunError, RunErrorKind, RunOutput, RunOwner};
-use vmcp_core::Rejection;
+use vmcp_core::{Rejection, cause_ref};
 
 use super::input_required;
+use super::step_calls::StepDenial;
 use crate::call::Call;
 
 /// Answer to the client.
@@ -30,9 +31,8 @@ impl Answer {
         }
     }
 
-    /// A failed run. `denial` is the rejection of a step that the caller may not perform.
-    pub(super) fn failed(call: &Call, error: &RunError, denial: Option<Rejection>) -> Self {
-        match failed(error, denial) {
+    pub(super) fn failed(call: &Call, error: &RunError) -> Self {
+        match failed(error) {
             FailedRun::Result(result) => Self::result(call, result),
             FailedRun::Rejected(rejection) => Self::Rejected(rejection),
         }
@@ -62,8 +62,8 @@ pub(super) fn completed(output: &Value) -> Value {
     result
 }
 
-/// Returns the response for a failed run. `denial` is the rejection of a step that the caller may not perform.
-pub(super) fn failed(error: &RunError, denial: Option<Rejection>) -> FailedRun {
+/// Returns the response for a failed run.
+pub(super) fn failed(error: &RunError) -> FailedRun {
     match error.kind() {
         RunErrorKind::InvalidArguments
         | RunErrorKind::InvalidAnswer
@@ -71,7 +71,11 @@ pub(super) fn failed(error: &RunError, denial: Option<Rejection>) -> FailedRun {
         | RunErrorKind::RoundConflict => {
             FailedRun::Rejected(Rejection::invalid_params(error.to_string()))
         }
-        RunErrorKind::Denied => FailedRun::Rejected(denial.unwrap_or_else(Rejection::forbidden)),
+        RunErrorKind::Denied => {
+            // An error that was read from a store has no source.
+            let denial = cause_ref::<StepDenial>(error).map(|denial| denial.0.clone());
+            FailedRun::Rejected(denial.unwrap_or_else(Rejection::forbidden))
+        }
         RunErrorKind::StepFailed
         | RunErrorKind::Declined
         | RunErrorKind::TimedOut

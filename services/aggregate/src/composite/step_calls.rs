@@ -11,7 +11,7 @@ use http::HeaderMap;
 use serde_json::{Map, Value, json};
 use tower_service::Service;
 use vmcp_compose::{CallError, CallErrorKind, StepIdentity, ToolCall, ToolOutcome};
-use vmcp_core::{McpRequest, Rejection, code, lock};
+use vmcp_core::{McpRequest, Rejection, code};
 use vmcp_wire::{Key, scan};
 
 use super::CompositeCall;
@@ -41,18 +41,16 @@ pub(super) struct StepCalls {
     /// The task of the run, if it is one.
     task: Option<Arc<TaskRun>>,
     stream: Arc<Stream>,
-    /// Rejection of the step that the caller may not perform.
-    denial: Arc<Mutex<Option<Rejection>>>,
 }
+
+/// Source of the error of a step that the caller may not perform. The call of the composite tool is rejected like it.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", .0.message())]
+pub(super) struct StepDenial(pub(super) Rejection);
 
 impl StepCalls {
     pub(super) fn new(composite: &CompositeCall, stream: &Arc<Stream>) -> Self {
-        Self {
-            composite: composite.clone(),
-            task: None,
-            stream: Arc::clone(stream),
-            denial: Arc::default(),
-        }
+        Self { composite: composite.clone(), task: None, stream: Arc::clone(stream) }
     }
 
     /// Creates the service for a task, whose steps use the owner's latest request.
@@ -62,11 +60,6 @@ impl StepCalls {
         stream: &Arc<Stream>,
     ) -> Self {
         Self { task: Some(Arc::clone(task)), ..Self::new(composite, stream) }
-    }
-
-    /// Returns the rejection of the step that was denied.
-    pub(super) fn take_denial(&self) -> Option<Rejection> {
-        lock(&self.denial).take()
     }
 
     async fn perform(mut self, tool: ToolCall) -> Result<ToolOutcome, CallError> {
@@ -140,11 +133,8 @@ impl StepCalls {
             }
             _ => rejection,
         };
-        let message = rejection.message().to_owned();
-        if kind == CallErrorKind::Denied {
-            *lock(&self.denial) = Some(rejection);
-        }
-        CallError::new(kind, message)
+        let error = CallError::new(kind, rejection.message());
+        if kind == CallErrorKind::Denied { error.with_source(StepDenial(rejection)) } else { error }
     }
 }
 

@@ -17,6 +17,7 @@ use crate::stream::{MessageClass, Stream};
 const MAX_RESPONSE: usize = 2 * MAX_STEP_OUTPUT_BYTES + (64 << 10);
 
 /// Returns the response message. Other messages of the backend go to the client, on the stream of the composite tool.
+/// Notifications are dropped if its queue is full.
 pub(super) async fn read_response(
     call: &Call,
     response: Response<Body>,
@@ -33,15 +34,15 @@ pub(super) async fn read_response(
             CallError::new(CallErrorKind::Transport, "the stream ended without a response")
         })?;
         let message = event.map_err(|error| broken(&error))?.data;
-        let class = match scan(&message) {
+        let (class, is_request) = match scan(&message) {
             Ok(Envelope::Response { .. }) => return Ok(message),
-            Ok(Envelope::Request { .. }) => MessageClass::Required,
+            Ok(Envelope::Request { .. }) => (MessageClass::Required, true),
             Ok(Envelope::Notification { method, .. }) => {
-                MessageClass::of_notification(&method.read(&message))
+                (MessageClass::of_notification(&method.read(&message)), false)
             }
             Err(_) => continue,
         };
-        if !stream.push(message, class) && class == MessageClass::Required {
+        if !stream.push(message, class) && is_request {
             return Err(CallError::new(
                 CallErrorKind::ServerError,
                 "the tool sent a server request while the client's queue is full",

@@ -3,6 +3,7 @@
 mod backend_questions;
 mod calls;
 mod detached;
+mod messages;
 mod permissions;
 mod places;
 mod questions;

@@ -144,7 +144,7 @@ fn end(result: &RunResult, more: &mut Map<String, Value>) -> TaskStatus {
         RunResult::Failed(error) => match error.kind() {
             RunErrorKind::OutcomeUnknown => FailedRun::Rejected(outcome_unknown(error)),
             RunErrorKind::Denied => FailedRun::Rejected(denied(error)),
-            _ => failed(error, None),
+            _ => failed(error),
         },
     };
     match failed {

@@ -212,6 +212,39 @@ async fn permissions_of_newer_token_apply() {
     assert_eq!(*seen.lock().unwrap(), [false, true]);
 }
 
+/// Authorizer that requires a scope with the name of the tool.
+struct Scopes;
+
+impl Authorizer for Scopes {
+    fn is_visible(&self, _: &Item<'_>) -> bool {
+        true
+    }
+
+    fn authorize(&self, item: &Item<'_>, _: Option<&[u8]>) -> Decision {
+        match item.name {
+            "be_t" | "be_look" => Decision::InsufficientScope(vec![item.name.into()]),
+            _ => Decision::Allow,
+        }
+    }
+
+    fn visibility_key(&self) -> Fingerprint {
+        Fingerprint([0; 16])
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn run_names_scopes_of_step_that_failed_it() {
+    let definition = json!([{"name": "two", "steps": [
+        {"id": "aborts", "tool": "be.t"},
+        {"id": "continues", "tool": "be.look", "onError": {"action": "continue"}},
+    ]}]);
+    let scene = scene(Generation::Stateless, Wire::Stateful, &definition).await;
+    let scopes = |_: &Identity| CallerAccess::Restricted(CallerPermissions::new(Scopes));
+    scene.gateway.set_caller_authorizer(Some(CallerAuthorizer::new(scopes)));
+    let outcome = scene.begin(1, "two").await.unwrap().pop().unwrap();
+    assert_eq!(outcome["error"]["message"], "the token needs the scopes be_t", "{outcome}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn caller_that_needs_token_fails_step() {
     let mut scene = scene(Generation::Stateless, Wire::Stateful, &two_steps()).await;
