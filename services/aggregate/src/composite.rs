@@ -108,9 +108,8 @@ impl CompositeCall {
             // The decoder has checked that the client accepts a stream.
             None if self.progress_token().is_some() => Ok(self.on_stream(action)),
             None => {
-                let stream = Stream::unnumbered(None);
-                // The client gets the result only, so no messages are kept for it.
-                stream.end();
+                // The client gets the result only.
+                let stream = Stream::ended();
                 match self.run(action, &stream).await {
                     Answer::Message(message) => {
                         Ok(response::response(StatusCode::OK, Body::from(message)))

@@ -103,6 +103,13 @@ impl Stream {
         Self::of(0, None, StreamState { connected_bytes, ..StreamState::default() })
     }
 
+    /// Creates a stream that drops all messages, because no client reads them.
+    pub(crate) fn ended() -> Arc<Self> {
+        let stream = Self::unnumbered(None);
+        stream.end();
+        stream
+    }
+
     fn of(number: u32, account: Option<ClientAccount>, state: StreamState) -> Arc<Self> {
         Arc::new(Self { number, account, state: Mutex::new(state), changed: Notify::new() })
     }

@@ -60,7 +60,7 @@ impl StepAccess {
         let newest = context.catalogs.snapshot();
         let (snapshot, seen) = context.seen(&newest, &caller, call.cause()).await?;
         let is_reloaded = !Arc::ptr_eq(&snapshot, &call.snapshot);
-        if is_reloaded && !is_configured(&snapshot, run.composite()) {
+        if !is_configured(&snapshot, run.composite()) {
             return Err(StepAccessError::Reconfigured);
         }
         // Requests about a task were not decided for its tool.

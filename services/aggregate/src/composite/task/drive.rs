@@ -62,8 +62,8 @@ async fn act(
     action: RunAction,
     started: &StartSignal,
 ) -> Outcome {
-    // Messages of backends for the client are dropped: no request of the client waits for them.
-    let stream = Stream::unnumbered(None);
+    // No request of the client waits for messages of backends.
+    let stream = Stream::ended();
     let observer = CallObserver::new(&composite.call, &composite.name, None, &stream);
     let observer = TaskObserver { inner: observer, started: Arc::clone(started) };
     let elicitation = if task.id.may_ask { Elicitation::Suspend } else { Elicitation::Unsupported };

@@ -99,3 +99,23 @@ async fn removed_tool_has_no_tasks() {
     assert_eq!(code(&about(&scene.client, "tasks/get", &id).await), -32602);
     assert_eq!(about(&scene.client, "tasks/cancel", &id).await.status, 200);
 }
+
+#[tokio::test(start_paused = true)]
+async fn changed_definition_ends_running_task() {
+    let mut definitions = json!([{"name": "two", "steps": [
+        {"id": "one", "tool": "be.t"},
+        {"id": "two", "tool": "be.look", "dependsOn": ["one"]},
+    ]}]);
+    let mut scene = task_scene(&definitions).await;
+    let id = scene.begin("two").await;
+    let step = scene.step().await;
+    definitions[0]["description"] = "changed".into();
+    scene.gateway.reload(settings(vec![scene.backend.settings(None)], &definitions)).await;
+    // The latest request of the owner has the new configuration.
+    assert_eq!(status(&scene.client, &id).await, "working");
+    step.answer(&done());
+    let ended = get(&scene.client, &id).await;
+    let text = ended["result"]["content"][0]["text"].to_string();
+    assert!(text.contains("a reload changed or removed the composite tool"), "{ended}");
+    assert_eq!(scene.backend.messages("tools/call").len(), 1);
+}
