@@ -8,7 +8,7 @@ use vmcp_compose::{
 };
 use vmcp_core::{Clock, lock};
 
-use super::task_runs::{Started, TaskRun, TaskRuns};
+use super::task_runs::{Started, TaskRun};
 use crate::composite::observe::CallObserver;
 use crate::composite::step_calls::StepCalls;
 use crate::composite::{CompositeCall, RunAction};
@@ -20,7 +20,6 @@ type StartSignal = Arc<Mutex<Option<oneshot::Sender<Started>>>>;
 
 /// Runs a task to its end. While it waits for input, a wake-up or the expiry of a question continues it.
 pub(super) async fn drive(
-    runs: &TaskRuns,
     task: &Arc<TaskRun>,
     mut action: RunAction,
     started: Option<oneshot::Sender<Started>>,
@@ -41,7 +40,7 @@ pub(super) async fn drive(
             }
             Outcome::Completed(_) => return,
         };
-        runs.changed.notify_waiters();
+        task.changed.notify_waiters();
         tokio::select! {
             () = task.wake.notified() => {}
             () = wait_for_expiry(&input, &composite.call.context.workflows.clock) => {}

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::future::join_all;
+use futures_util::future::{join_all, select};
 use serde_json::json;
 use tokio::time::sleep;
 use vmcp_compose::{RunStatus, StoreError};
@@ -49,9 +49,12 @@ impl FollowedRun {
         let workflows = &call.context.workflows;
         let mut shown = (TaskStatus::Working, Vec::new());
         loop {
+            let running = workflows.task_runs.find(task);
             // Registered before the read, so that no change in between is missed.
-            let mut changed = std::pin::pin!(workflows.task_runs.changed.notified());
-            changed.as_mut().enable();
+            let mut changed = running.as_ref().map(|run| Box::pin(run.changed.notified()));
+            if let Some(changed) = &mut changed {
+                changed.as_mut().enable();
+            }
             let record = match read(call, task).await {
                 Ok(record) => record,
                 Err(StoreError::NotFound) => return,
@@ -84,9 +87,9 @@ impl FollowedRun {
                 }
                 sleep(POLL_INTERVAL).await;
             };
-            tokio::select! {
-                () = changed => {}
-                () = written => {}
+            match changed {
+                Some(changed) => _ = select(changed, std::pin::pin!(written)).await,
+                None => written.await,
             }
         }
     }

@@ -122,7 +122,9 @@ async fn update(composite: &CompositeCall, task: &RunTaskId) -> Result<(), Updat
     } else {
         task_runs.show(composite, task);
     }
-    task_runs.changed.notify_waiters();
+    if let Some(run) = task_runs.find(task) {
+        run.changed.notify_waiters();
+    }
     Ok(())
 }
 

@@ -18,11 +18,7 @@ use crate::tasks::RunTaskId;
 
 /// Runs of tasks that continue in this process while no client is connected. The store limits their number.
 #[derive(Debug, Default)]
-pub(crate) struct TaskRuns {
-    state: Mutex<State>,
-    /// Notified when the state of a task may have changed.
-    pub(super) changed: Notify,
-}
+pub(crate) struct TaskRuns(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -38,6 +34,8 @@ pub(crate) struct TaskRun {
     latest: watch::Sender<CompositeCall>,
     /// Notified when a run that waits for input can continue.
     pub(super) wake: Notify,
+    /// Notified when the state of the task may have changed.
+    pub(super) changed: Notify,
     abort: OnceLock<AbortHandle>,
 }
 
@@ -52,13 +50,13 @@ struct RemovalGuard {
 
 impl Drop for RemovalGuard {
     fn drop(&mut self) {
-        let mut state = lock(&self.runs.state);
+        let mut state = lock(&self.runs.0);
         let id = &self.run.id.run;
         if state.runs.get(id).is_some_and(|known| Arc::ptr_eq(known, &self.run)) {
             state.runs.remove(id);
         }
         drop(state);
-        self.runs.changed.notify_waiters();
+        self.run.changed.notify_waiters();
     }
 }
 
@@ -71,7 +69,7 @@ impl TaskRuns {
         action: RunAction,
     ) -> Result<oneshot::Receiver<Started>, Rejection> {
         let (sender, receiver) = oneshot::channel();
-        let mut state = lock(&self.state);
+        let mut state = lock(&self.0);
         if state.is_closed {
             return Err(shutting_down());
         }
@@ -81,7 +79,7 @@ impl TaskRuns {
 
     /// Continues a run that was interrupted or has all its answers.
     pub(super) fn resume(self: &Arc<Self>, composite: &CompositeCall, id: &RunTaskId) {
-        let mut state = lock(&self.state);
+        let mut state = lock(&self.0);
         if let Some(run) = state.runs.get(&id.run) {
             run.show(composite);
             run.wake.notify_one();
@@ -95,25 +93,29 @@ impl TaskRuns {
 
     /// Shows the owner's latest request to a run.
     pub(super) fn show(&self, composite: &CompositeCall, id: &RunTaskId) {
-        let run = lock(&self.state).runs.get(&id.run).cloned();
-        if let Some(run) = run {
+        if let Some(run) = self.find(id) {
             run.show(composite);
         }
     }
 
+    /// Returns a run that continues, or waits for input, in this process.
+    pub(super) fn find(&self, id: &RunTaskId) -> Option<Arc<TaskRun>> {
+        lock(&self.0).runs.get(&id.run).cloned()
+    }
+
     /// Ends a run that was cancelled, with the calls of its steps.
     pub(super) fn abort(&self, id: &RunTaskId) {
-        let run = lock(&self.state).runs.remove(&id.run);
+        let run = lock(&self.0).runs.remove(&id.run);
         if let Some(run) = run {
             run.abort();
+            run.changed.notify_waiters();
         }
-        self.changed.notify_waiters();
     }
 
     /// Interrupts all runs. Another process, or this one after its restart, can resume them.
     pub(crate) fn end(&self) {
         let runs = {
-            let mut state = lock(&self.state);
+            let mut state = lock(&self.0);
             state.is_closed = true;
             std::mem::take(&mut state.runs)
         };
@@ -134,13 +136,14 @@ impl TaskRuns {
             id: id.clone(),
             latest: watch::Sender::new(composite),
             wake: Notify::new(),
+            changed: Notify::new(),
             abort: OnceLock::new(),
         });
         let (runs, driven) = (Arc::clone(self), Arc::clone(&run));
         let driving = async move {
             // Created here: a runtime that shuts down drops the future under the lock that the guard takes.
             let guard = RemovalGuard { runs, run: driven };
-            drive(&guard.runs, &guard.run, action, started).await;
+            drive(&guard.run, action, started).await;
         };
         let task = tokio::spawn(driving.in_current_span());
         _ = run.abort.set(task.abort_handle());
