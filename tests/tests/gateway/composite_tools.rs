@@ -9,6 +9,7 @@ mod owned_runs;
 mod permissions;
 mod questions;
 mod steps;
+mod tasks;
 
 use serde_json::{Value, json};
 use vmcp_test_support::McpBackend;
