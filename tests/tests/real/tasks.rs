@@ -38,6 +38,58 @@ async fn tasks_scenarios_score_through_gateway() {
     assert_full_marks(&run_tasks_suite(gateway.url()).await.unwrap());
 }
 
+/// Starts a gateway whose composite tools take the place of some of the server's tools: the suite requires that calls of the
+/// others are no tasks, or fail without the extension.
+async fn composites(server: &ExtensionServer) -> Gateway {
+    let question = |id: &str| {
+        json!({"id": id, "type": "elicitation", "message": format!("{id}?"),
+            "schema": {"type": "object", "properties": {}}})
+    };
+    let greeting = |after: Value| {
+        json!({"id": "greet", "tool": "fixture.greet", "dependsOn": after,
+            "arguments": {"name": "World"}})
+    };
+    let tools = json!([
+        {"name": "slow_compute", "parameters": {"type": "object", "properties": {
+            "seconds": {"type": "number"}, "label": {"type": "string"}}},
+         "steps": [{"id": "compute", "tool": "fixture.slow_compute", "arguments": {
+            "seconds": "{{.params.seconds}}", "label": "{{.params.label}}"}}]},
+        {"name": "confirm_delete", "steps": [question("confirm"), greeting(json!(["confirm"]))]},
+        {"name": "multi_input",
+         "steps": [question("first"), question("second"), greeting(json!(["first", "second"]))]},
+    ]);
+    let visible = json!(["greet", "failing_job", "protocol_error_job", "test_tool_with_task"]);
+    let yaml = format!(
+        "name: tests\nincomingAuth: {{type: anonymous}}\nbackends:\n\
+         - {{name: fixture, url: \"{}\", transport: streamable-http}}\n\
+         aggregation:\n  conflictResolution: priority\n  \
+           conflictResolutionConfig: {{priorityOrder: [fixture]}}\n  \
+           tools:\n  - {{workload: fixture, filter: {visible}}}\n\
+         compositeTools: {tools}\n",
+        server.url()
+    );
+    Gateway::start(&yaml).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tasks_scenarios_score_with_composite_tools() {
+    if skipped() {
+        return;
+    }
+    let server = ExtensionServer::tasks().await.unwrap();
+    let gateway = composites(&server).await;
+    let task = Caller::stateless_with(gateway.url(), declaring())
+        .call("multi_input", json!({}))
+        .await
+        .unwrap();
+    assert_eq!(task["resultType"], "task", "{task}");
+    assert_full_marks(&run_tasks_suite(gateway.url()).await.unwrap());
+}
+
+fn declaring() -> Value {
+    json!({ "elicitation": {}, "extensions": { "io.modelcontextprotocol/tasks": {} } })
+}
+
 /// Starts two servers with equal tools behind one gateway, and a client that declares tasks.
 async fn two_servers() -> ([ExtensionServer; 2], Gateway, Caller) {
     let servers =
@@ -51,9 +103,7 @@ async fn two_servers() -> ([ExtensionServer; 2], Gateway, Caller) {
         backend("two", &servers[1]),
     );
     let gateway = Gateway::start(&yaml).await.unwrap();
-    let capabilities =
-        json!({ "elicitation": {}, "extensions": { "io.modelcontextprotocol/tasks": {} } });
-    let caller = Caller::stateless_with(gateway.url(), capabilities);
+    let caller = Caller::stateless_with(gateway.url(), declaring());
     (servers, gateway, caller)
 }
 
