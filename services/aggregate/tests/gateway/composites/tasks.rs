@@ -4,6 +4,7 @@ mod interruptions;
 mod limits;
 mod notifications;
 mod questions;
+mod replicas;
 
 use std::time::SystemTime;
 
