@@ -3,6 +3,7 @@
 mod audit;
 mod elicit;
 mod input_required;
+mod latest_call;
 mod observe;
 mod outcome;
 mod step_access;
@@ -47,6 +48,7 @@ use crate::workflow_runs::{WorkflowContext, run_owner};
 #[derive(Clone)]
 struct CompositeCall {
     bridge: Arc<Bridge>,
+    task_runs: Arc<TaskRuns>,
     call: Arc<Call>,
     catalog: Arc<BackendCatalog>,
     name: Arc<str>,
@@ -62,7 +64,7 @@ enum RunAction {
 
 /// Calls the composite tool that a request names. Returns `None` if no composite tool has that name for the caller.
 pub(crate) async fn call(
-    bridge: &Arc<Bridge>,
+    (bridge, task_runs): (&Arc<Bridge>, &Arc<TaskRuns>),
     call: &Arc<Call>,
 ) -> Option<Result<Response<Body>, Rejection>> {
     let name = call.message.text(Key::Name)?.read(&call.message.bytes).into_owned();
@@ -78,6 +80,7 @@ pub(crate) async fn call(
     catalog.composite(Kind::Tools, &name)?;
     let composite = CompositeCall {
         bridge: Arc::clone(bridge),
+        task_runs: Arc::clone(task_runs),
         call: Arc::clone(call),
         catalog,
         name: name.into(),

@@ -21,7 +21,7 @@ use crate::bridge::{Bridge, notifications};
 use crate::cache::list_views::Views;
 use crate::call::{Call, CallContext, Origin};
 use crate::catalog::Kind;
-use crate::composite;
+use crate::composite::{self, TaskRuns};
 use crate::event_stream::event_stream;
 use crate::notify::listeners::Listeners;
 use crate::response::result;
@@ -35,6 +35,7 @@ use crate::tool_search::{self, MetaToolCall, ToolSets};
 pub(crate) struct Dispatcher {
     pub(crate) context: Arc<CallContext>,
     pub(crate) bridge: Arc<Bridge>,
+    pub(crate) task_runs: Arc<TaskRuns>,
     pub(crate) sessions: Arc<SessionStore>,
     pub(crate) listeners: Arc<Listeners>,
     pub(crate) list_views: Arc<Views>,
@@ -156,6 +157,11 @@ impl Dispatcher {
         }
     }
 
+    /// Returns the parts that runs of composite tools use.
+    fn run_parts(&self) -> (&Arc<Bridge>, &Arc<TaskRuns>) {
+        (&self.bridge, &self.task_runs)
+    }
+
     async fn stateless(&self, call: Arc<Call>) -> Result<Response<Body>, Rejection> {
         let bytes = call.message.bytes.clone();
         let Envelope::Request { method, .. } = call.message.envelope else {
@@ -164,11 +170,15 @@ impl Dispatcher {
         match &*method.read(&bytes) {
             "server/discover" => Ok(initialize::discover(&call)),
             "subscriptions/listen" => {
-                Box::pin(listen::listen(call, &self.listeners, &self.bridge)).await
+                Box::pin(listen::listen(call, &self.listeners, self.run_parts())).await
             }
-            "tasks/get" => Box::pin(tasks::request(&self.bridge, call, "tasks/get")).await,
-            "tasks/update" => Box::pin(tasks::request(&self.bridge, call, "tasks/update")).await,
-            "tasks/cancel" => Box::pin(tasks::request(&self.bridge, call, "tasks/cancel")).await,
+            "tasks/get" => Box::pin(tasks::request(self.run_parts(), call, "tasks/get")).await,
+            "tasks/update" => {
+                Box::pin(tasks::request(self.run_parts(), call, "tasks/update")).await
+            }
+            "tasks/cancel" => {
+                Box::pin(tasks::request(self.run_parts(), call, "tasks/cancel")).await
+            }
             method => self.common(call, method).await,
         }
     }
@@ -209,7 +219,7 @@ impl Dispatcher {
                 None => {}
             }
         }
-        match composite::call(&self.bridge, &call).await {
+        match composite::call(self.run_parts(), &call).await {
             Some(answered) => answered,
             None => self.bridge.forward(call, "tools/call").await,
         }

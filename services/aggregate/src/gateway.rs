@@ -108,7 +108,6 @@ fn dispatcher(
             clock,
             jitter: Jitter::system(),
             counters: Arc::default(),
-            task_runs: Arc::default(),
         },
         max_buffered_bytes,
         detached_timeout,
@@ -122,6 +121,7 @@ fn dispatcher(
     Dispatcher {
         context: Arc::new(context),
         bridge: Arc::new(bridge),
+        task_runs: Arc::default(),
         sessions: Arc::clone(&notifier.sessions),
         listeners: Arc::clone(&notifier.listeners),
         tool_sets: Arc::new(ToolSets::new(Arc::clone(&list_views))),
@@ -324,7 +324,7 @@ impl GatewayInner {
         let backends = self.backend_tasks.end();
         self.dispatcher.sessions.end();
         self.dispatcher.bridge.sessions.end();
-        self.dispatcher.context.workflows.task_runs.end();
+        self.dispatcher.task_runs.end();
         backends
     }
 }

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use vmcp_compose::{Jitter, RunEvent, RunOwner, StepStatus, WorkflowStore};
 use vmcp_core::{Clock, Identity, network};
 
-use crate::composite::TaskRuns;
 use crate::seal::principal;
 use crate::status::WorkflowCounts;
 
@@ -18,8 +17,6 @@ pub(crate) struct WorkflowContext {
     pub(crate) clock: Clock,
     pub(crate) jitter: Jitter,
     pub(crate) counters: Arc<RunCounters>,
-    /// Runs of tasks in this process.
-    pub(crate) task_runs: Arc<TaskRuns>,
 }
 
 /// Returns the key of the owner of a caller's runs. Anonymous callers have one for each address, or for each /64 network of

@@ -15,9 +15,9 @@ use vmcp_core::{McpRequest, Rejection, code};
 use vmcp_wire::{Key, scan};
 
 use super::CompositeCall;
+use super::latest_call::LatestCall;
 use super::step_access::{StepAccess, StepAccessError};
 use super::step_result::{read_response, to_outcome, unanswerable};
-use super::task::TaskRun;
 use crate::call::{Call, Origin};
 use crate::stream::Stream;
 
@@ -38,8 +38,8 @@ const CLIENT_META: [&str; 2] = ["progressToken", "io.modelcontextprotocol/client
 #[derive(Clone)]
 pub(super) struct StepCalls {
     composite: CompositeCall,
-    /// The task of the run, if it is one.
-    task: Option<Arc<TaskRun>>,
+    /// Latest request about the task of the run, if it is one.
+    latest: Option<Arc<LatestCall>>,
     stream: Arc<Stream>,
 }
 
@@ -50,21 +50,21 @@ pub(super) struct StepDenial(pub(super) Rejection);
 
 impl StepCalls {
     pub(super) fn new(composite: &CompositeCall, stream: &Arc<Stream>) -> Self {
-        Self { composite: composite.clone(), task: None, stream: Arc::clone(stream) }
+        Self { composite: composite.clone(), latest: None, stream: Arc::clone(stream) }
     }
 
     /// Creates the service for a task, whose steps use the owner's latest request.
     pub(super) fn of_task(
         composite: &CompositeCall,
-        task: &Arc<TaskRun>,
+        latest: &Arc<LatestCall>,
         stream: &Arc<Stream>,
     ) -> Self {
-        Self { task: Some(Arc::clone(task)), ..Self::new(composite, stream) }
+        Self { latest: Some(Arc::clone(latest)), ..Self::new(composite, stream) }
     }
 
     async fn perform(mut self, tool: ToolCall) -> Result<ToolOutcome, CallError> {
-        if let Some(task) = &self.task {
-            self.composite = task.authorized().await;
+        if let Some(latest) = &self.latest {
+            self.composite = latest.authorized().await;
         }
         let place = self.composite.call.session.as_ref().map(|it| it.streams().step_place());
         let _place = match place {

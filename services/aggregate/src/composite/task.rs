@@ -4,8 +4,11 @@
 mod drive;
 mod follow;
 mod request;
+mod task_run;
 mod task_runs;
 mod view;
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
@@ -15,7 +18,7 @@ use vmcp_core::{Body, Rejection};
 
 pub(crate) use self::follow::{FollowedRun, find_run, follow_runs};
 pub(crate) use self::request::request;
-pub(crate) use self::task_runs::{TaskRun, TaskRuns};
+pub(crate) use self::task_runs::TaskRuns;
 use super::{CompositeCall, RunAction, accepts_forms};
 use crate::call::{Call, client_capabilities};
 use crate::response;
@@ -37,7 +40,8 @@ pub(super) async fn begin(
     let id = sealed.ok().flatten().ok_or_else(Rejection::internal)?;
     let workflows = &call.context.workflows;
     let action = RunAction::Start(RunRequest { keeps_result: true, ..request });
-    let started = workflows.task_runs.start(composite, &task, action)?;
+    let task_runs = Arc::clone(&composite.task_runs);
+    let started = task_runs.start(composite, &task, action)?;
     match started.await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => return Err(rejection(&error)),

@@ -18,7 +18,7 @@ use crate::backend::BackendHandle;
 use crate::bridge::Bridge;
 use crate::call::Call;
 use crate::catalog::{Kind, define_literal};
-use crate::composite::{FollowedRun, follow_runs};
+use crate::composite::{FollowedRun, TaskRuns, follow_runs};
 use crate::event_stream::event_stream;
 use crate::notify::listeners::{Listener, Listeners};
 use crate::stream::{Connection, Opening, Stream};
@@ -67,7 +67,7 @@ fn wanted(call: &Call) -> Result<ListenFilter, Rejection> {
 pub(crate) async fn listen(
     call: Arc<Call>,
     listeners: &Arc<Listeners>,
-    bridge: &Arc<Bridge>,
+    parts: (&Arc<Bridge>, &Arc<TaskRuns>),
 ) -> Result<Response<Body>, Rejection> {
     let ListenFilter { kinds, resources, tasks } = wanted(&call)?;
     let catalog = if resources.is_empty() {
@@ -86,7 +86,7 @@ pub(crate) async fn listen(
             None => owners.push((backend, vec![uri])),
         }
     }
-    let (runs, tasks) = tasks::find_runs(bridge, &call, tasks).await;
+    let (runs, tasks) = tasks::find_runs(parts, &call, tasks).await;
     let tasks = tasks::find_tasks(&call, tasks).await;
     let stream = Stream::unnumbered(call.account().as_ref());
     let listener = Listener::new(Arc::clone(&stream), call.caller.clone(), call.id(), kinds);

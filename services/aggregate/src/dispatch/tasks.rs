@@ -17,14 +17,14 @@ use crate::bridge::stateless_to_stateless::bridged;
 use crate::call::{Call, failed};
 use crate::capabilities::{TASKS, declares, tasks_required};
 use crate::catalog::define_literal;
-use crate::composite;
+use crate::composite::{self, TaskRuns};
 use crate::response::{self, AdaptedResponse, BufferedResults, ExpectedResponse, ResponseBuffer};
 use crate::tasks::{RunTaskId, TaskId, translated, visible_tool};
 
 /// Processes a request about a task. The response is the same for an id of another caller and for a task whose tool is no
 /// longer visible to the caller.
 pub(crate) async fn request(
-    bridge: &Arc<Bridge>,
+    parts: (&Arc<Bridge>, &Arc<TaskRuns>),
     call: Arc<Call>,
     method: &'static str,
 ) -> Result<Response<Body>, Rejection> {
@@ -36,7 +36,7 @@ pub(crate) async fn request(
     };
     let given = text.read(&call.message.bytes);
     if let Some(task) = RunTaskId::open(&given, &call.context.seal, call.caller.identity()) {
-        return composite::task_request(bridge, &call, method, (task, &given)).await;
+        return composite::task_request(parts, &call, method, (task, &given)).await;
     }
     let unknown = || Rejection::not_found("task", &given);
     let task =

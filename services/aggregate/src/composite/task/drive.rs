@@ -8,7 +8,7 @@ use vmcp_compose::{
 };
 use vmcp_core::{Clock, lock};
 
-use super::task_runs::{Started, TaskRun};
+use super::task_run::{Started, TaskRun};
 use crate::composite::observe::CallObserver;
 use crate::composite::step_calls::StepCalls;
 use crate::composite::{CompositeCall, RunAction};
@@ -26,11 +26,11 @@ pub(super) async fn drive(
 ) {
     let started = Arc::new(Mutex::new(started));
     loop {
-        let composite = task.latest();
+        let composite = task.latest.get();
         let outcome = tokio::select! {
             outcome = act(&composite, task, action, &started) => outcome,
             // The run is interrupted until the owner's next request.
-            () = task.revoked() => return,
+            () = task.latest.revoked() => return,
         };
         let input = match outcome {
             Outcome::InputRequired(input) => input,
@@ -66,7 +66,7 @@ async fn act(
     let observer = CallObserver::new(&composite.call, &composite.name, None, &stream);
     let observer = TaskObserver { inner: observer, started: Arc::clone(started) };
     let elicitation = if task.id.may_ask { Elicitation::Suspend } else { Elicitation::Unsupported };
-    let calls = StepCalls::of_task(composite, task, &stream);
+    let calls = StepCalls::of_task(composite, &task.latest, &stream);
     let context = composite.context(calls, elicitation, Arc::new(observer));
     let workflow = &composite.composite().workflow;
     match action {

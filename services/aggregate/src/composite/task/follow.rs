@@ -9,6 +9,7 @@ use tokio::time::sleep;
 use vmcp_compose::{RunStatus, StoreError};
 use vmcp_wire::parse_json_string;
 
+use super::TaskRuns;
 use super::request::{read, visible};
 use super::view::{POLL_INTERVAL, TaskStatus, TaskView};
 use crate::bridge::Bridge;
@@ -49,7 +50,7 @@ impl FollowedRun {
         let workflows = &call.context.workflows;
         let mut shown = (TaskStatus::Working, Vec::new());
         loop {
-            let running = workflows.task_runs.find(task);
+            let running = composite.task_runs.find(task);
             // Registered before the read, so that no change in between is missed.
             let mut changed = running.as_ref().map(|run| Box::pin(run.changed.notified()));
             if let Some(changed) = &mut changed {
@@ -97,13 +98,13 @@ impl FollowedRun {
 
 /// Returns the run of a task id of a listen request, if the client may follow it.
 pub(crate) async fn find_run(
-    bridge: &Arc<Bridge>,
+    parts: (&Arc<Bridge>, &Arc<TaskRuns>),
     call: &Arc<Call>,
     literal: &Bytes,
 ) -> Option<FollowedRun> {
     let id = parse_json_string(literal)?;
     let task = RunTaskId::open(&id, &call.context.seal, call.caller.identity())?;
-    let composite = visible(bridge, call, &task).await.ok()??;
+    let composite = visible(parts, call, &task).await.ok()??;
     read(call, &task).await.ok()?;
     Some(FollowedRun { task, id: id.into_owned(), literal: literal.clone(), composite })
 }

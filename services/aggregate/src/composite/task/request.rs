@@ -11,7 +11,7 @@ use vmcp_core::{Body, Rejection};
 use vmcp_wire::Key;
 
 use super::view::{TaskView, is_ready};
-use super::{RETRY_AFTER, rejection, result, store_rejection};
+use super::{RETRY_AFTER, TaskRuns, rejection, result, store_rejection};
 use crate::bridge::Bridge;
 use crate::call::{Call, is_composite_visible};
 use crate::catalog::Kind;
@@ -23,7 +23,7 @@ use crate::workflow_runs::WorkflowContext;
 /// Processes `tasks/get`, `tasks/update` or `tasks/cancel`. The response is the same for the run of another caller, and for one
 /// whose tool is no longer visible to the caller.
 pub(crate) async fn request(
-    bridge: &Arc<Bridge>,
+    (bridge, task_runs): (&Arc<Bridge>, &Arc<TaskRuns>),
     call: &Arc<Call>,
     method: &'static str,
     (task, id): (RunTaskId, &str),
@@ -34,10 +34,10 @@ pub(crate) async fn request(
     if method == "tasks/cancel" {
         let cancelled = workflows.store.cancel(&task.owner, &task.run).await;
         cancelled.map_err(|error| store_rejection(error, unknown))?;
-        workflows.task_runs.abort(&task);
+        task_runs.abort(&task);
         return Ok(acknowledged(call));
     }
-    let composite = visible(bridge, call, &task).await?.ok_or_else(|| {
+    let composite = visible((bridge, task_runs), call, &task).await?.ok_or_else(|| {
         if let Some(request_context) = &call.request_context {
             request_context.record_denied("hidden from the caller");
         }
@@ -56,9 +56,9 @@ pub(crate) async fn request(
     let workflow = &composite.composite().workflow;
     let now = workflows.clock.now().into();
     if record.status == RunStatus::Interrupted || is_ready(&record, workflow, now) {
-        workflows.task_runs.resume(&composite, &task);
+        task_runs.resume(&composite, &task);
     } else if !record.is_finished() {
-        workflows.task_runs.show(&composite, &task);
+        task_runs.show(&composite, &task);
     }
     let view = TaskView::of(&record, workflow, id, (now, workflows.store.lifetime()));
     Ok(result(call, &view.into_result()))
@@ -74,7 +74,7 @@ impl CompositeCall {
 
 /// Returns the composite tool of a task if it is visible to the caller.
 pub(super) async fn visible(
-    bridge: &Arc<Bridge>,
+    (bridge, task_runs): (&Arc<Bridge>, &Arc<TaskRuns>),
     call: &Arc<Call>,
     task: &RunTaskId,
 ) -> Result<Option<CompositeCall>, Rejection> {
@@ -93,6 +93,7 @@ pub(super) async fn visible(
     });
     Ok(is_visible.then(|| CompositeCall {
         bridge: Arc::clone(bridge),
+        task_runs: Arc::clone(task_runs),
         call: Arc::clone(call),
         catalog,
         name: Arc::from(&*task.tool),
@@ -109,7 +110,8 @@ enum UpdateError {
 /// Keeps the answers of `tasks/update`, and continues the run if it has all of them.
 async fn update(composite: &CompositeCall, task: &RunTaskId) -> Result<(), UpdateError> {
     let workflow = &composite.composite().workflow;
-    let WorkflowContext { store, clock, task_runs, .. } = &composite.call.context.workflows;
+    let WorkflowContext { store, clock, .. } = &composite.call.context.workflows;
+    let task_runs = &composite.task_runs;
     let answers = answers(&composite.call, workflow).map_err(UpdateError::Rejected)?;
     let run = (&task.owner, &task.run);
     let kept = keep_answers(workflow, run, &answers, &**store, clock).await;

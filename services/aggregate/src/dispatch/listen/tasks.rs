@@ -18,7 +18,7 @@ use crate::bridge::Bridge;
 use crate::call::Call;
 use crate::capabilities::{TASKS, TASKS_REQUIRED, declares, tasks_required};
 use crate::catalog::define_literal;
-use crate::composite::{FollowedRun, find_run};
+use crate::composite::{FollowedRun, TaskRuns, find_run};
 use crate::notify::backend_stream::{MAX_EVENT_BYTES, RETRY_DELAY, listening};
 use crate::notify::listeners::Listener;
 use crate::notify::notification_filter::NotificationFilter;
@@ -61,7 +61,7 @@ pub(crate) fn wanted(call: &Call, filter: &[u8]) -> Result<Vec<Bytes>, Rejection
 
 /// Returns the tasks of composite tools that the client may follow, and the ids of all other tasks.
 pub(crate) async fn find_runs(
-    bridge: &Arc<Bridge>,
+    parts: (&Arc<Bridge>, &Arc<TaskRuns>),
     call: &Arc<Call>,
     literals: Vec<Bytes>,
 ) -> (Vec<FollowedRun>, Vec<Bytes>) {
@@ -69,7 +69,7 @@ pub(crate) async fn find_runs(
     for literal in literals {
         // Policy evaluation takes time and there can be many tasks, so yield to other requests.
         tokio::task::yield_now().await;
-        match find_run(bridge, call, &literal).await {
+        match find_run(parts, call, &literal).await {
             Some(run) if runs.iter().any(|known| known.is_same(&run)) => {}
             Some(run) => runs.push(run),
             None => others.push(literal),

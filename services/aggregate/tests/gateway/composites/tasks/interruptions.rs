@@ -48,7 +48,7 @@ async fn task_of_dead_process_is_resumed() {
     let mut scene = task_scene_with(&tools(), open(&before), clock.clone()).await;
     let [looks, acts] = [scene.begin("looks").await, scene.begin("acts").await];
     let _steps = [scene.step().await, scene.step().await];
-    // What the process leaves when it dies: its lease is valid for a while.
+    // A process that dies leaves this file. Its lease is valid for a while.
     std::fs::copy(&before, &after).unwrap();
     let mut other = task_scene_with(&tools(), open(&after), clock.clone()).await;
     for id in [&looks, &acts] {

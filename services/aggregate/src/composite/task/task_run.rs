@@ -1,0 +1,56 @@
+//! Run of a task in this process.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+use vmcp_compose::RunError;
+
+use crate::composite::CompositeCall;
+use crate::composite::latest_call::LatestCall;
+use crate::tasks::RunTaskId;
+
+/// Run of a task.
+pub(super) struct TaskRun {
+    pub(super) id: RunTaskId,
+    /// Latest request of the owner about the task.
+    pub(super) latest: Arc<LatestCall>,
+    /// Notified when a run that waits for input can continue.
+    pub(super) wake: Notify,
+    /// Notified when the state of the task may have changed.
+    pub(super) changed: Notify,
+    abort: OnceLock<AbortHandle>,
+}
+
+/// Outcome of the start of a run: `Ok` once the store has it.
+pub(super) type Started = Result<(), RunError>;
+
+impl TaskRun {
+    pub(super) fn new(id: RunTaskId, composite: CompositeCall) -> Self {
+        Self {
+            id,
+            latest: Arc::new(LatestCall::new(composite)),
+            wake: Notify::new(),
+            changed: Notify::new(),
+            abort: OnceLock::new(),
+        }
+    }
+
+    /// Sets the task that executes the run, once.
+    pub(super) fn set_task(&self, task: AbortHandle) {
+        _ = self.abort.set(task);
+    }
+
+    pub(super) fn abort(&self) {
+        if let Some(task) = self.abort.get() {
+            task.abort();
+        }
+    }
+}
+
+impl fmt::Debug for TaskRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TaskRun").field("run", &self.id.run).finish_non_exhaustive()
+    }
+}
