@@ -63,7 +63,9 @@ pub(super) fn composites<L>(
                 kind: singular(Kind::Tools),
                 name: workflow.name().to_owned(),
                 contenders: vec![parts[owner.part].name.to_owned(), COMPOSITE_TOOLS.to_owned()],
-                resolution: "the backend's tool has it: change compositeTools[].name".to_owned(),
+                resolution: "the backend's tool has it: give the composite tool another name in \
+                             compositeTools[].name"
+                    .to_owned(),
             };
             // Both generations report it.
             if !conflicts.contains(&conflict) {

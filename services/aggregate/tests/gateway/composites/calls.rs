@@ -26,5 +26,8 @@ async fn conflict_names_setting_of_composite_tool() {
     let conflicts = scene.gateway.report().conflicts;
     let [conflict] = &conflicts[..] else { panic!("one conflict: {conflicts:?}") };
     assert_eq!(conflict.name, "be_t");
-    assert_eq!(conflict.resolution, "the backend's tool has it: change compositeTools[].name");
+    assert_eq!(
+        conflict.resolution,
+        "the backend's tool has it: give the composite tool another name in compositeTools[].name"
+    );
 }
