@@ -74,11 +74,9 @@ pub enum ElicitError {
     /// The client went away.
     #[error("the client disconnected before it answered")]
     Disconnected,
-    /// The user's access ended before the answer.
-    #[error(
-        "the token expired or was revoked before the user answered: repeat the call with a new one"
-    )]
-    Expired,
+    /// The user logged out, or lost access in another way, before the answer.
+    #[error("the token was revoked before the user answered: log in and call again")]
+    Revoked,
     /// The client responded with an error.
     #[error("the client failed to ask the user: {0}")]
     Failed(String),

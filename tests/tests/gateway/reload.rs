@@ -54,7 +54,7 @@ async fn reloads(gateway: &Gateway) -> u64 {
 }
 
 /// Changes the file and waits until the gateway has reloaded it.
-async fn change(gateway: &Gateway, yaml: &str) {
+pub(crate) async fn change(gateway: &Gateway, yaml: &str) {
     let before = reloads(gateway).await;
     write(gateway.config(), yaml);
     gateway.signal("HUP").await.unwrap();

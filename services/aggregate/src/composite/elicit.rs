@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use vmcp_compose::{Answer, AnswerError, Elicit, ElicitError, Question};
 
-use crate::expiry::wait_for_expiry;
+use crate::expiry::wait_for_revocation;
 use crate::session::{GatewayRequest, GatewayRequestError, Session};
 use crate::stream::Stream;
 
@@ -39,10 +39,11 @@ impl Elicit for SessionElicit {
             let request =
                 GatewayRequest::send(&self.session, &self.stream, METHOD, params.as_bytes())
                     .map_err(not_sent)?;
+            let caller = self.session.caller();
             let response = tokio::select! {
                 response = request.response() => response,
-                // The client could not use the results of the run.
-                () = wait_for_expiry(|| self.session.caller()) => return Err(ElicitError::Expired),
+                // The expiry of the token is no end: the client sends the answer with a new one.
+                () = wait_for_revocation(caller.identity()) => return Err(ElicitError::Revoked),
             };
             let Some(response) = response else { return Ok(Answer::TimedOut) };
             let response: Value = serde_json::from_slice(&response)

@@ -8,6 +8,7 @@ use vmcp_tests::caller::Caller;
 
 use super::{backend, calls, output, sections};
 use crate::common::{config, ready};
+use crate::reload::change;
 
 const AUDIENCE: &str = "http://localhost/mcp";
 
@@ -67,4 +68,52 @@ async fn assert_denied(caller: &mut Caller, name: &str) {
     if caller.session().is_none() {
         assert_eq!(reply.status, StatusCode::FORBIDDEN, "{message}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reload_reaches_run_that_waits_for_user() {
+    let a = backend("a", Protocol::Both).start();
+    let authority = Authority::start().unwrap();
+    let tools = json!([{"name": "asks", "steps": [
+        {"id": "ask", "type": "elicitation", "message": "Sure?",
+         "schema": {"type": "object", "properties": {}}},
+        {"id": "act", "tool": "a.echo", "dependsOn": ["ask"], "arguments": {"text": "x"}},
+    ]}]);
+    let with = |policies: &[&str]| {
+        let authz = json!({"type": "cedar", "policies": policies});
+        let section = authority.section(AUDIENCE) + &format!("  authz: {authz}\n");
+        let yaml = config([("a", a.url())], &sections(&tools));
+        yaml.replace("incomingAuth: {type: anonymous}\n", &section)
+    };
+    let all = "permit(principal, action, resource);";
+    let gateway = ready(&with(&[all])).await;
+    let token = authority.token("ann", AUDIENCE, 1);
+    let capabilities = json!({"elicitation": {}});
+    let stateful = Caller::stateful_with_token(gateway.url(), capabilities, &token);
+    let mut stateful = stateful.await.unwrap();
+    let mut stateless = Caller::stateless_with(gateway.url(), json!({"elicitation": {"form": {}}}));
+    stateless.comes_with(&token);
+
+    let call = json!({"name": "asks", "arguments": {}});
+    let mut stream = stateful.stream("tools/call", call.clone()).await.unwrap();
+    let question = stream.next().await.unwrap().unwrap();
+    let asked = stateless.result("tools/call", call.clone()).await.unwrap();
+    let forbid =
+        r#"forbid(principal, action, resource == Tool::"a_echo") when { context has arg_text };"#;
+    change(&gateway, &with(&[all, forbid])).await;
+
+    let accepted = json!({"action": "accept", "content": {}});
+    let reply = json!({"jsonrpc": "2.0", "id": question["id"], "result": accepted});
+    assert_eq!(stateful.post(&reply).await.unwrap().status, 202);
+    let ended = stream.next().await.unwrap().unwrap();
+    assert_eq!(ended["error"]["code"], 403, "{ended}");
+    let message = ended["error"]["message"].as_str().unwrap();
+    assert!(message.contains("the configuration was reloaded during the run"), "{message}");
+
+    let mut again = call;
+    again["requestState"] = asked["requestState"].clone();
+    again["inputResponses"] = json!({"ask": accepted});
+    let ended = stateless.ask("tools/call", again).await.unwrap();
+    assert_eq!(ended["error"]["code"], 403, "{ended}");
+    assert_eq!(calls(&a, "echo").len(), 0);
 }

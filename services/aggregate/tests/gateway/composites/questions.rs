@@ -1,5 +1,9 @@
 //! Questions to the client of a session: their end without an answer.
 
+use std::time::SystemTime;
+
+use vmcp_core::{Clock, Identity};
+
 use super::*;
 
 /// Question with this timeout, beside a call.
@@ -71,14 +75,40 @@ async fn withdraws_question_of_stateless_backend() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn expired_token_ends_question() {
+async fn revoked_token_ends_question() {
     let mut scene = scene(Generation::Stateful, Wire::Stateful, &asks("9m")).await;
-    let expires_at = std::time::SystemTime::now() + Duration::from_mins(1);
-    let known = vmcp_core::Identity::builder("https://idp.test", "alice").expires_at(expires_at);
+    let revoked = || async { tokio::time::sleep(Duration::from_mins(1)).await };
+    let known = Identity::builder("https://idp.test", "alice").revocation(Arc::new(revoked));
     scene.client.identity = known.build();
     let begun = tokio::time::Instant::now();
     let (_, result) = withdrawn(&scene.begin(1, "asks").await.unwrap());
     let text = result["content"][0]["text"].as_str().unwrap();
-    assert!(text.contains("the token expired or was revoked"), "{text}");
+    assert!(text.contains("the token was revoked"), "{text}");
     assert!(begun.elapsed() < Duration::from_mins(2), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn answer_with_new_token_continues_run() {
+    let definition = json!([{"name": "then", "steps": [
+        {"id": "ask", "type": "elicitation", "message": "Sure?", "timeout": "9m",
+            "schema": {"type": "object", "properties": {}}},
+        {"id": "act", "tool": "be.t", "dependsOn": ["ask"]},
+    ]}]);
+    let clock = Clock::manual(SystemTime::now());
+    let limits = Limits { clock: clock.clone(), ..Limits::default() };
+    let mut scene = scene_with(Generation::Stateful, Wire::Stateful, &definition, limits).await;
+    let token = || {
+        let expires_at = clock.now() + Duration::from_mins(1);
+        Identity::builder("https://idp.test", "alice").expires_at(expires_at).build()
+    };
+    scene.client.identity = token();
+    let run = scene.begin(1, "then");
+    tokio::time::sleep(Duration::from_mins(5)).await;
+    clock.advance(Duration::from_mins(5));
+    scene.client.identity = token();
+    let answer = json!({"action": "accept", "content": {}});
+    assert_eq!(scene.client.reply(&json!(1), answer).await.status(), 202);
+    assert!(scene.received().await.pop().unwrap().answer(&done()));
+    let outcome = run.await.unwrap().pop().unwrap();
+    assert_eq!(outcome["result"]["structuredContent"]["text"], "done", "{outcome}");
 }
