@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub use self::round::{KeptAnswer, RecordedQuestion, RoundRecord};
-pub(crate) use self::size::ENTRY_SIZE;
 pub use self::step::{IterationRecord, IterationResult, StepRecord, StepResult, StepStatus};
+pub(crate) use self::{size::ENTRY_SIZE, step::null};
 use crate::{DefinitionHash, RunError, RunId, RunOwner};
 
 /// Record of a run in a [`WorkflowStore`](crate::WorkflowStore). Steps are numbered in the order of the definition.

@@ -9,6 +9,7 @@ pub(crate) struct StepSet(u128);
 pub(crate) struct Graph {
     direct: Vec<StepSet>,
     transitive: Vec<StepSet>,
+    dependents: Vec<StepSet>,
     order: Vec<usize>,
 }
 
@@ -42,6 +43,13 @@ impl StepSet {
 
     pub(crate) fn is_subset(self, other: Self) -> bool {
         self.0 & !other.0 == 0
+    }
+
+    /// Returns the first step from `start` on.
+    pub(crate) fn first_from(self, start: usize) -> Option<usize> {
+        let start = u32::try_from(start).ok()?;
+        let rest = self.0 & u128::MAX.checked_shl(start)?;
+        (rest != 0).then(|| rest.trailing_zeros() as usize)
     }
 
     pub(crate) fn len(self) -> usize {
@@ -94,12 +102,20 @@ impl Graph {
                 .iter()
                 .fold(direct[step], |set, dependency| set.union(transitive[dependency]));
         }
-        Ok(Self { direct, transitive, order })
+        let dependents = (0..count)
+            .map(|step| (0..count).filter(|&other| direct[other].contains(step)).collect())
+            .collect();
+        Ok(Self { direct, transitive, dependents, order })
     }
 
     /// Returns the steps that have to be done before `step` starts.
     pub(crate) fn direct(&self, step: usize) -> StepSet {
         self.direct[step]
+    }
+
+    /// Returns the steps that wait for `step`.
+    pub(crate) fn dependents(&self, step: usize) -> StepSet {
+        self.dependents[step]
     }
 
     /// Returns all steps that are done when `step` starts.
@@ -161,6 +177,11 @@ mod tests {
         let graph = graph(&[&[2], &[], &[1], &[0, 2]]).unwrap();
         assert_eq!(graph.order(), [1, 2, 0, 3]);
         assert_eq!(graph.transitive(3), StepSet::first(3));
+        assert_eq!(graph.dependents(2), [0, 3].into_iter().collect());
+        assert_eq!(
+            [0, 1, 4].map(|start| graph.dependents(2).first_from(start)),
+            [Some(0), Some(3), None]
+        );
         assert_eq!(graph.critical_path(|_| 1), [1, 2, 0, 3]);
     }
 

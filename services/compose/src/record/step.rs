@@ -1,7 +1,7 @@
 //! Records and results of steps.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -82,13 +82,19 @@ pub enum IterationResult {
     Failed(Arc<str>),
 }
 
+/// Returns the null that all results without output or content share.
+pub(crate) fn null() -> Arc<Value> {
+    static NULL: LazyLock<Arc<Value>> = LazyLock::new(Arc::default);
+    NULL.clone()
+}
+
 // === impl StepResult ===
 
 impl StepResult {
     /// Drops the output, which nothing reads any more.
     pub(crate) fn drop_output(&mut self) {
-        self.output = Arc::new(Value::Null);
-        self.content = self.output.clone();
+        self.output = null();
+        self.content = null();
     }
 }
 

@@ -90,7 +90,8 @@ where
     ) -> Result<ToolOutcome, StepFailure> {
         let attempts = site.call.retry.map_or(1, |retry| retry.count.saturating_add(1));
         let (mut failures, mut arguments) = (0, arguments);
-        if Instant::now() >= site.deadline {
+        let may_be_late = site.attempts > 0 || site.iteration.is_some();
+        if may_be_late && Instant::now() >= site.deadline {
             // A step that is resumed too late sends nothing: a timeout polls its future first.
             return Err(self.fail(site, AttemptFailure::timeout(site.timeout)));
         }

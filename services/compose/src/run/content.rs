@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use crate::limits::{MAX_OUTPUT_DEPTH, MAX_STEP_OUTPUT_BYTES, depth, json_bytes, shorten};
+use crate::record::null;
 use crate::{StepResult, StepStatus, ToolOutcome};
 
 /// Converts the result of a tool: its structured content, or else its content items by name. `keeps_content` keeps the items
@@ -14,7 +15,7 @@ pub(super) fn step_result(outcome: ToolOutcome, keeps_content: bool) -> Result<S
     let structured = structured_content.filter(Value::is_object);
     let (output, content) = match structured {
         Some(output) if keeps_content => (Arc::new(output), Arc::new(content_map(content))),
-        Some(output) => (Arc::new(output), Arc::new(Value::Null)),
+        Some(output) => (Arc::new(output), null()),
         None => {
             let content = Arc::new(content_map(content));
             (content.clone(), content)

@@ -1,12 +1,13 @@
 //! Course of a run: each step starts once its dependencies are done.
 
 use std::collections::BTreeMap;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, Sleep, sleep};
 use tower::Service;
 
 use super::engine::Engine;
@@ -16,6 +17,8 @@ use super::question::StepCompletion;
 use super::start::{Start, StepEnd};
 use crate::limits::MAX_PARALLEL_STEPS;
 use crate::plan::PlannedStep;
+use crate::plan::StepSet;
+use crate::record::null;
 use crate::{
     Answer, CallError, Change, Question, RunError, RunEvent, StepResult, StepStatus, ToolCall,
     ToolOutcome,
@@ -46,6 +49,8 @@ where
         let mut ended: Vec<StepEnd> = Vec::new();
         self.apply_answers(progress, answers, &mut ended);
         let mut reported = 0;
+        let renewal = sleep(self.journal.renewal_interval());
+        tokio::pin!(renewal);
         loop {
             for end in ended.drain(..) {
                 self.finish(progress, end)?;
@@ -74,7 +79,7 @@ where
             }
             self.report_waiting(progress, &mut reported);
             if ended.is_empty() {
-                self.wait(&mut running, &mut ended).await?;
+                self.wait(&mut running, &mut ended, renewal.as_mut()).await?;
             }
         }
     }
@@ -84,6 +89,7 @@ where
         &self,
         running: &mut RunningSteps<'_>,
         ended: &mut Vec<StepEnd>,
+        mut renewal: Pin<&mut Sleep>,
     ) -> Result<(), RunError> {
         loop {
             tokio::select! {
@@ -95,7 +101,8 @@ where
                     }
                     return Ok(());
                 }
-                () = sleep(self.journal.renewal_interval()) => {
+                () = renewal.as_mut() => {
+                    renewal.as_mut().reset(Instant::now() + self.journal.renewal_interval());
                     self.poll_beside(self.journal.renew(), running, ended).await?;
                     if !ended.is_empty() {
                         return Ok(());
@@ -127,8 +134,10 @@ where
     fn starts(&self, progress: &mut Progress) -> Result<Vec<(usize, Start<'_>)>, RunError> {
         let mut starts = Vec::new();
         loop {
-            let mut changed = false;
-            for step in 0..self.plan.steps.len() {
+            let (mut changed, mut from) = (false, 0);
+            while let Some(step) = progress.candidates.first_from(from) {
+                from = step + 1;
+                progress.candidates.remove(step);
                 if !progress.is_pending(step) {
                     continue;
                 }
@@ -137,11 +146,15 @@ where
                     changed = true;
                     continue;
                 }
-                let is_ready = self.plan.graph.direct(step).is_subset(progress.done);
-                if !is_ready || progress.active.len() >= MAX_PARALLEL_STEPS {
+                if !self.plan.graph.direct(step).is_subset(progress.done) {
+                    // The end of a step that it waits for makes it a candidate again.
                     continue;
                 }
-                let (is_asked, past) = progress.started_before(step, self.now());
+                if progress.active.len() >= MAX_PARALLEL_STEPS {
+                    progress.candidates.insert(step);
+                    continue;
+                }
+                let (is_asked, past) = progress.started_before(step, || self.now());
                 match self.prepare(step, progress) {
                     Ok(Start::Skip) => {
                         self.finish(progress, StepEnd::new(step, Ok(self.skipped(step))))?;
@@ -172,7 +185,7 @@ where
         let result = StepResult {
             status: StepStatus::Skipped,
             output: self.plan.steps[step].fallback(),
-            content: Arc::new(serde_json::Value::Null),
+            content: null(),
             error: None,
         };
         StepCompletion { result, skips_remaining: false }
@@ -198,6 +211,7 @@ where
         self.finish_step(progress, step, result);
         if skips_remaining {
             progress.skips_remaining = true;
+            progress.candidates = StepSet::first(self.plan.steps.len());
             progress.changes.push(Change::RemainingSkipped);
         }
         self.observe(&RunEvent::StepFinished {
@@ -215,6 +229,7 @@ where
     /// Records the result of a step, and drops the outputs that nothing reads any more.
     fn finish_step(&self, progress: &mut Progress, step: usize, result: StepResult) {
         let before = progress.last_completed;
+        progress.candidates = progress.candidates.union(self.plan.graph.dependents(step));
         progress.finish(step, result);
         let mut unread = self.plan.retention.reads(step);
         unread.insert(step);
@@ -271,7 +286,7 @@ fn failed(step: &PlannedStep, error: &RunError) -> StepCompletion {
     let result = StepResult {
         status: StepStatus::Failed,
         output: step.fallback(),
-        content: Arc::new(serde_json::Value::Null),
+        content: null(),
         error: Some(Arc::from(error.to_string())),
     };
     StepCompletion { result, skips_remaining: false }

@@ -109,7 +109,7 @@ impl<C> Engine<'_, C> {
             run: self.run,
             arguments: &self.arguments,
             started_at: self.started_at,
-            elapsed: self.started.elapsed(),
+            started: self.started,
         }
     }
 

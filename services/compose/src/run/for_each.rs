@@ -18,6 +18,7 @@ use super::progress::Results;
 use super::scope::LoopItem;
 use crate::limits::{MAX_LOOP_OUTPUT_BYTES, json_bytes, shorten};
 use crate::plan::{PlannedLoop, PlannedStep, StepSet};
+use crate::record::null;
 use crate::{
     CallError, Change, IterationRecord, IterationResult, RunErrorKind, RunEvent, StepResult,
     StepStatus, ToolCall, ToolOutcome,
@@ -284,7 +285,7 @@ fn loop_result(items: Vec<Value>, results: Vec<Option<IterationResult>>) -> Step
     StepResult {
         status: StepStatus::Completed,
         output: Arc::new(Value::Object(output)),
-        content: Arc::new(Value::Null),
+        content: null(),
         error: None,
     }
 }

@@ -10,6 +10,7 @@ use super::scope::Scope;
 use crate::coerce::{self, NO_VALUE};
 use crate::limits::{MAX_RUN_OUTPUT_BYTES, json_bytes, shorten};
 use crate::plan::{PlannedOutput, PlannedProperty, PropertySource};
+use crate::record::null;
 use crate::{RunError, RunErrorKind, StepStatus};
 
 /// Makes the output: as `output` says, or else that of the last step of the definition that completed.
@@ -19,7 +20,7 @@ pub(super) fn construct(scope: &Scope<'_>, results: &Results) -> Result<Arc<Valu
             .rev()
             .filter_map(|step| results.get(step))
             .find(|result| result.status == StepStatus::Completed);
-        return Ok(last.map_or_else(|| Arc::new(Value::Null), |result| result.output.clone()));
+        return Ok(last.map_or_else(null, |result| result.output.clone()));
     };
     let PlannedOutput { properties, required } = output;
     let members = construct_all(scope, results, properties).map_err(|message| {

@@ -17,6 +17,8 @@ pub(super) struct Progress {
     pub(super) done: StepSet,
     /// The completed step that is the last one in the definition.
     pub(super) last_completed: Option<usize>,
+    /// Steps that may be able to start: the others wait for a step that is not done.
+    pub(super) candidates: StepSet,
     /// Steps that run or wait for the user.
     pub(super) active: StepSet,
     /// Steps that wait for the user.
@@ -57,6 +59,7 @@ impl Progress {
             results: Results(vec![None; steps]),
             done: StepSet::default(),
             last_completed: None,
+            candidates: StepSet::first(steps),
             active: StepSet::default(),
             asking: StepSet::default(),
             skips_remaining: false,
@@ -97,17 +100,21 @@ impl Progress {
     }
 
     /// Returns whether another process asked the question of a step that is still open, and the time since the step started.
-    pub(super) fn started_before(&self, step: usize, now: Timestamp) -> (bool, Duration) {
+    pub(super) fn started_before(
+        &self,
+        step: usize,
+        now: impl FnOnce() -> Timestamp,
+    ) -> (bool, Duration) {
         let Some(record) = self.unfinished.get(&step) else { return (false, Duration::ZERO) };
         match record.started_at {
-            Some(started) if record.question.is_some() => (true, now.since(started)),
+            Some(started) if record.question.is_some() => (true, now().since(started)),
             _ => (false, Duration::ZERO),
         }
     }
 
     /// Returns the open questions that another process asked, with the time since then.
     pub(super) fn open_questions(&self, now: Timestamp) -> Vec<(usize, Duration)> {
-        let steps = self.unfinished.keys().map(|step| (*step, self.started_before(*step, now)));
+        let steps = self.unfinished.keys().map(|step| (*step, self.started_before(*step, || now)));
         steps.filter_map(|(step, (is_asked, past))| is_asked.then_some((step, past))).collect()
     }
 }

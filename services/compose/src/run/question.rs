@@ -9,6 +9,7 @@ use vmcp_config::composite::ElicitationAction;
 use super::failure::StepFailure;
 use crate::limits::{MAX_ANSWER_BYTES, MAX_ELICITATION_DEPTH, depth, json_bytes};
 use crate::plan::{PlannedQuestion, PlannedStep};
+use crate::record::null;
 use crate::{
     Answer, AnswerAction, AnswerError, Elicit, Question, RunErrorKind, StepResult, StepStatus,
 };
@@ -120,7 +121,7 @@ fn completed(output: Value) -> StepResult {
     StepResult {
         status: StepStatus::Completed,
         output: Arc::new(output),
-        content: Arc::new(Value::Null),
+        content: null(),
         error: None,
     }
 }

@@ -1,8 +1,7 @@
 //! Data that templates read.
 
-use std::time::Duration;
-
 use serde_json::Value;
+use tokio::time::Instant;
 use vmcp_gotemplate::{Limits, Value as Data};
 
 use super::progress::Results;
@@ -17,8 +16,8 @@ pub(super) struct Scope<'a> {
     pub(super) run: &'a RunId,
     pub(super) arguments: &'a Value,
     pub(super) started_at: Timestamp,
-    /// Time since the start.
-    pub(super) elapsed: Duration,
+    /// Start of the run by the clock of timeouts.
+    pub(super) started: Instant,
 }
 
 /// LoopItem of a `forEach` step.
@@ -78,7 +77,7 @@ impl<'a> Scope<'a> {
     }
 
     fn workflow(&self) -> Data<'a> {
-        let millis = i64::try_from(self.elapsed.as_millis()).unwrap_or(i64::MAX);
+        let millis = i64::try_from(self.started.elapsed().as_millis()).unwrap_or(i64::MAX);
         let count = i64::try_from(self.plan.steps.len()).unwrap_or(i64::MAX);
         Data::Map(vec![
             ("id", Data::from(self.run.as_str())),

@@ -234,7 +234,7 @@ where
         for (number, answer) in answers {
             let step = &self.plan.steps[number];
             let Action::Elicit(plan) = &step.action else { continue };
-            let (_, past) = progress.started_before(number, self.now());
+            let (_, past) = progress.started_before(number, || self.now());
             if progress.unfinished.remove(&number).is_some() {
                 let now = Instant::now();
                 self.active.start(number, now.checked_sub(past).unwrap_or(now));
