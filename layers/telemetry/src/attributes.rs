@@ -209,7 +209,7 @@ impl Attributes {
     }
 }
 
-fn truncate(value: &str) -> String {
+pub(crate) fn truncate(value: &str) -> String {
     if value.len() <= MAX_VALUE {
         return value.to_owned();
     }

@@ -12,6 +12,7 @@ mod server;
 mod testing;
 pub mod trace_context;
 mod trace_link;
+pub mod workflow;
 
 pub use vmcp_core::{Backend, BoxError, RequestContext};
 

@@ -1,7 +1,7 @@
 //! OpenTelemetry metrics for MCP servers, gateways and clients, with bounded labels.
 //!
-//! [`ServerMetrics`] records requests that a server answers, [`ClientMetrics`] requests to backends, and [`HttpMetrics`]
-//! requests to other endpoints, by route template. All record through a given meter; the layers of this crate feed them.
+//! [`ServerMetrics`] records requests that a server answers, [`ClientMetrics`] requests to backends, [`HttpMetrics`]
+//! requests to other endpoints, by route template, and [`WorkflowMetrics`] runs of composite tools. All record through a given meter; the layers of this crate feed them.
 //!
 //! ```rust
 //! use opentelemetry::metrics::{MeterProvider, NoopMeterProvider};
@@ -30,6 +30,7 @@ mod series;
 mod server;
 #[cfg(test)]
 mod testing;
+mod workflow;
 
 pub use self::{
     client::{BackendMetrics, ClientMetrics, ClientSeries, legacy_action},
@@ -38,4 +39,5 @@ pub use self::{
     outcome::{ErrorType, Outcome},
     series::{BoundInstruments, MAX_NAME_LEN, MAX_NAMES, MAX_SERIES},
     server::{ServerMetrics, ServerSeries},
+    workflow::{RunOutcome, StepOutcome, WorkflowMetrics},
 };

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use crate::metrics::{ClientMetrics, HttpMetrics, ServerMetrics};
+use crate::metrics::{ClientMetrics, HttpMetrics, ServerMetrics, WorkflowMetrics};
 use crate::trace_context::TraceContext;
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Meter, MeterProvider as _, NoopMeterProvider};
@@ -50,7 +50,7 @@ pub struct EndedSpan {
     pub parent_is_remote: bool,
     /// The method and the name of the tool or prompt, without URIs and paths.
     pub name: String,
-    /// The kind: server or client.
+    /// The kind: server, client or internal.
     pub kind: SpanKind,
     /// The start time.
     pub start: SystemTime,
@@ -67,6 +67,7 @@ pub(crate) struct Inner {
     pub(crate) server: ServerMetrics,
     pub(crate) client: ClientMetrics,
     pub(crate) http: HttpMetrics,
+    pub(crate) workflow: WorkflowMetrics,
     /// Set if metrics are recorded.
     pub(crate) has_meter: bool,
     pub(crate) spans: Option<Arc<dyn SpanRecorder>>,
@@ -80,6 +81,7 @@ impl Recorder {
     pub fn hide_names(&self) {
         self.0.server.hide_names();
         self.0.client.hide_names();
+        self.0.workflow.hide_names();
     }
 
     /// Creates a recorder.
@@ -92,6 +94,7 @@ impl Recorder {
             server: ServerMetrics::new(&meter, name.clone()),
             client: ClientMetrics::new(&meter, legacy),
             http: HttpMetrics::new(&meter),
+            workflow: WorkflowMetrics::new(&meter),
             has_meter,
             spans,
             name,

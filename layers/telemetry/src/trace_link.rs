@@ -35,6 +35,28 @@ pub fn trace_context_of(request_context: &RequestContext) -> Option<&TraceContex
     request_context.extension::<TraceLink>()?.position(request_context).context.as_ref()
 }
 
+/// Returns the recorder of the layer that observes a request.
+pub(crate) fn recorder_of(request_context: &RequestContext) -> Option<&Inner> {
+    let link = request_context.extension::<TraceLink>().map(|link| &*link.recorder);
+    link.or_else(|| request_context.extension::<Inner>())
+}
+
+/// Returns the position of a new span below that of `cause`, and a context for the requests that the span causes. `None`
+/// without tracing.
+pub(crate) fn child_context(cause: &RequestContext) -> Option<(RequestContext, SpanPosition)> {
+    let link = cause.extension::<TraceLink>()?;
+    let spans = link.recorder.spans.as_deref()?;
+    let above = link.position(cause);
+    let position = SpanPosition::below(spans, above.context.clone(), false, above.is_from_message);
+    let context = RequestContext::default();
+    context.set_extension(Arc::new(TraceLink {
+        recorder: Arc::clone(&link.recorder),
+        header: None,
+        position: position.clone().into(),
+    }));
+    Some((context, position))
+}
+
 impl TraceLink {
     pub(crate) fn new(recorder: &Arc<Inner>, header: Option<TraceContext>) -> Self {
         Self { recorder: Arc::clone(recorder), header, position: OnceLock::new() }

@@ -79,7 +79,7 @@ pub(crate) struct Call {
     /// Permissions of the caller; `None` grants access to everything.
     pub(crate) permissions: Option<CallerPermissions>,
     pub(crate) request_context: Option<RequestContext>,
-    /// Record of the client's request that causes this step of a composite tool.
+    /// Record of the step of a composite tool that causes this request, or of the client's request if the step is not traced.
     pub(crate) parent: Option<RequestContext>,
     pub(crate) origin: Origin,
     /// Auditor of the request, for the runs of composite tools.

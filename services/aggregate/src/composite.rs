@@ -10,6 +10,7 @@ mod step_access;
 mod step_calls;
 mod step_result;
 mod task;
+mod telemetry;
 
 use std::sync::Arc;
 
@@ -214,10 +215,10 @@ impl CompositeCall {
     }
 
     async fn run(&self, action: RunAction, stream: &Arc<Stream>) -> Answer {
-        let calls = StepCalls::new(self, stream);
         let progress = self.progress_token().map(Bytes::copy_from_slice);
-        let observer = CallObserver::new(&self.call, &self.name, progress, stream);
-        let context = self.context(calls, self.elicitation(stream), Arc::new(observer));
+        let observer = Arc::new(CallObserver::new(&self.call, &self.name, progress, stream));
+        let calls = StepCalls::new(self, stream, &observer);
+        let context = self.context(calls, self.elicitation(stream), observer);
         let workflow = &self.composite().workflow;
         let (owner, outcome) = match action {
             RunAction::Start(request) => {

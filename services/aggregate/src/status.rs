@@ -65,9 +65,13 @@ pub struct CacheSizes {
     pub detached_bytes: usize,
 }
 
-/// Runs of composite tools and their steps that ended since the process started.
+/// Runs of composite tools in this process, and runs and steps that ended since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkflowCounts {
+    /// Runs that this process runs, those that wait for the user in place included.
+    pub running: usize,
+    /// Runs that wait for the user in place, without those that are suspended in the store.
+    pub waiting: usize,
     /// Runs that succeeded.
     pub completed: u64,
     /// Runs that failed.

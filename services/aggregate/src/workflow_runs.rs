@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use vmcp_compose::{Jitter, RunEvent, RunOwner, StepStatus, WorkflowStore};
 use vmcp_core::{Clock, Identity, network};
@@ -29,9 +29,11 @@ pub(crate) fn run_owner(identity: &Identity, address: Option<IpAddr>) -> RunOwne
     RunOwner::new(format!("{issuer}\n{subject}"))
 }
 
-/// Counters of ended runs and steps since the start of the process. Relaxed: they guard no other memory.
+/// Counters of runs, and of ended runs and steps since the start of the process. Relaxed: they guard no other memory.
 #[derive(Debug, Default)]
 pub(crate) struct RunCounters {
+    running: AtomicUsize,
+    waiting: AtomicUsize,
     completed: AtomicU64,
     failed: AtomicU64,
     steps_completed: AtomicU64,
@@ -41,8 +43,28 @@ pub(crate) struct RunCounters {
 }
 
 impl RunCounters {
-    /// Counts the event, if it ends a run or a step.
+    /// Counts a run that begins to wait for the user in place, or no longer does.
+    pub(crate) fn count_wait(&self, waits: bool) {
+        if waits {
+            self.waiting.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts the event, if it starts or ends a run or ends a step.
     pub(crate) fn count(&self, event: &RunEvent<'_>) {
+        match event {
+            RunEvent::RunStarted { .. } | RunEvent::RunResumed { .. } => {
+                self.running.fetch_add(1, Ordering::Relaxed);
+            }
+            RunEvent::RunSuspended { .. }
+            | RunEvent::RunInterrupted { .. }
+            | RunEvent::RunFinished { .. } => {
+                self.running.fetch_sub(1, Ordering::Relaxed);
+            }
+            _ => {}
+        }
         let counter = match event {
             RunEvent::RunFinished { error, duration } => {
                 let elapsed = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
@@ -63,6 +85,8 @@ impl RunCounters {
     pub(crate) fn counts(&self) -> WorkflowCounts {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         WorkflowCounts {
+            running: self.running.load(Ordering::Relaxed),
+            waiting: self.waiting.load(Ordering::Relaxed),
             completed: of(&self.completed),
             failed: of(&self.failed),
             steps_completed: of(&self.steps_completed),

@@ -5,6 +5,7 @@ mod audit;
 mod cancellation;
 mod definition;
 mod invalid_results;
+mod metrics;
 mod owned_runs;
 mod permissions;
 mod questions;

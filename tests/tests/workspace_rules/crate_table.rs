@@ -91,6 +91,7 @@ pub(crate) const CRATES: &[(&str, &str, AllowedDependencies)] = &[
             "vmcp-timeout",
             "vmcp-breaker",
             "vmcp-seal",
+            "vmcp-telemetry",
             "vmcp-session",
             "vmcp-config",
             "vmcp-gotemplate",

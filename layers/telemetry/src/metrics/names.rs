@@ -45,6 +45,12 @@ pub const CACHE_NAME: &str = "vmcp.cache.name";
 /// embeddings.
 pub const SEARCH_MODE: &str = "vmcp.search.mode";
 
+/// Label with the outcome of a run or step of a composite tool.
+pub const WORKFLOW_OUTCOME: &str = "vmcp.workflow.outcome";
+
+/// Label with the status of the runs of composite tools that have not ended: `running` or `input_required`.
+pub const WORKFLOW_STATUS: &str = "vmcp.workflow.status";
+
 /// Label value for everything beyond a limit.
 pub const OTHER: &str = "_OTHER";
 
@@ -134,6 +140,16 @@ metrics! {
     SEARCH_RETURNED_TOKENS = Counter "vmcp_tool_search_returned_tokens" "";
     /// Availability of the embedding service: 1 or 0. Fed by the server.
     EMBEDDING_SERVICE_UP = Gauge "vmcp_embedding_service_up" "";
+    /// Runs of composite tools that ended, by tool and outcome.
+    WORKFLOW_RUNS = Counter "vmcp_workflow_runs" "";
+    /// Duration of runs of composite tools, waits for the user included.
+    WORKFLOW_DURATION = Histogram "vmcp_workflow_duration" "s";
+    /// Steps of composite tools that ended, by outcome.
+    WORKFLOW_STEPS = Counter "vmcp_workflow_steps" "";
+    /// Duration of steps of composite tools, waits for the user included.
+    WORKFLOW_STEP_DURATION = Histogram "vmcp_workflow_step_duration" "s";
+    /// Runs of composite tools that have not ended, by status. Fed by the server.
+    WORKFLOW_RUNS_ACTIVE = Gauge "vmcp_workflow_runs_active" "";
     /// Audit events that were dropped because the queue was full. Fed by the server.
     AUDIT_DROPPED = Counter "vmcp_audit_dropped_events" "";
 }

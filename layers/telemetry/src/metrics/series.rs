@@ -193,11 +193,16 @@ impl NameBudget {
         self.is_closed.store(true, Ordering::Relaxed);
     }
 
-    fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::Relaxed)
     }
 
-    fn take(&self) -> bool {
+    /// Returns `true` if another name may become a label.
+    pub(crate) fn has_room(&self) -> bool {
+        self.remaining.load(Ordering::Relaxed) > 0
+    }
+
+    pub(crate) fn take(&self) -> bool {
         let take = |remaining: usize| remaining.checked_sub(1);
         self.remaining.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
     }

@@ -6,7 +6,10 @@ use opentelemetry_sdk::metrics::SdkMeterProvider;
 use prometheus::{Encoder as _, Registry, TextEncoder};
 use vmcp_core::Backend;
 
-use crate::metrics::{ClientMetrics, ErrorType, HttpMetrics, Outcome, ServerMetrics, names};
+use crate::metrics::{
+    ClientMetrics, ErrorType, HttpMetrics, Outcome, RunOutcome, ServerMetrics, StepOutcome,
+    WorkflowMetrics, names,
+};
 
 /// Returns all metrics of one failed call, and some that a server feeds.
 pub(crate) fn exposition(legacy: bool) -> String {
@@ -49,6 +52,15 @@ pub(crate) fn exposition(legacy: bool) -> String {
         .u64_observable_counter(names::TOOL_SEARCHES.name)
         .with_callback(|counter| {
             counter.observe(1, &[KeyValue::new(names::SEARCH_MODE, "hybrid")]);
+        })
+        .build();
+    let workflows = WorkflowMetrics::new(&meter);
+    workflows.record_run("t", RunOutcome::Failed, 0.1);
+    workflows.record_step(StepOutcome::Failed, 0.1);
+    _ = meter
+        .u64_observable_gauge(names::WORKFLOW_RUNS_ACTIVE.name)
+        .with_callback(|gauge| {
+            gauge.observe(1, &[KeyValue::new(names::WORKFLOW_STATUS, "running")]);
         })
         .build();
     let mut text = Vec::new();

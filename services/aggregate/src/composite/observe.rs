@@ -1,12 +1,15 @@
-//! Observation of a run: progress notifications, audit events, counters.
+//! Observation of a run: progress notifications, audit events, spans and metrics, counters.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use vmcp_compose::{RunEvent, RunObserver, StepStatus};
+use vmcp_core::RequestContext;
 use vmcp_wire::write_json_string;
 
 use super::audit::RunAudit;
+use super::telemetry::RunTelemetry;
 use crate::call::Call;
 use crate::stream::{MessageClass, Stream};
 use crate::workflow_runs::RunCounters;
@@ -17,7 +20,10 @@ pub(super) struct CallObserver {
     token: Option<Bytes>,
     stream: Arc<Stream>,
     audit: Option<RunAudit>,
+    telemetry: Option<RunTelemetry>,
     counters: Arc<RunCounters>,
+    /// `true` while each running step waits for the user. Relaxed: the events of one run come one after the other.
+    is_waiting: AtomicBool,
 }
 
 impl CallObserver {
@@ -31,7 +37,22 @@ impl CallObserver {
             token,
             stream: Arc::clone(stream),
             audit: RunAudit::of(call, workflow),
+            telemetry: RunTelemetry::of(call.request_context.as_ref(), workflow),
             counters: Arc::clone(&call.context.workflows.counters),
+            is_waiting: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns the context that the requests of a step continue, if they are traced.
+    pub(super) fn step_context(&self, step: &str) -> Option<RequestContext> {
+        self.telemetry.as_ref()?.step_context(step)
+    }
+
+    /// Counts the run among those that wait for the user until its next event.
+    fn count_wait(&self, event: &RunEvent<'_>) {
+        let waits = matches!(event, RunEvent::WaitingForInput { .. });
+        if self.is_waiting.swap(waits, Ordering::Relaxed) != waits {
+            self.counters.count_wait(waits);
         }
     }
 
@@ -59,7 +80,11 @@ impl CallObserver {
 
 impl RunObserver for CallObserver {
     fn observe(&self, event: &RunEvent<'_>) {
+        self.count_wait(event);
         self.counters.count(event);
+        if let Some(telemetry) = &self.telemetry {
+            telemetry.observe(event);
+        }
         if let Some(audit) = &self.audit {
             audit.observe(event);
         }

@@ -16,6 +16,7 @@ use vmcp_wire::{Key, scan};
 
 use super::CompositeCall;
 use super::latest_call::LatestCall;
+use super::observe::CallObserver;
 use super::step_access::{StepAccess, StepAccessError};
 use super::step_result::{read_response, to_outcome, unanswerable};
 use crate::call::{Call, Origin};
@@ -41,6 +42,7 @@ pub(super) struct StepCalls {
     /// Latest request about the task of the run, if it is one.
     latest: Option<Arc<LatestCall>>,
     stream: Arc<Stream>,
+    observer: Arc<CallObserver>,
 }
 
 /// Source of the error of a step that the caller may not perform. The call of the composite tool is rejected like it.
@@ -49,8 +51,17 @@ pub(super) struct StepCalls {
 pub(super) struct StepDenial(pub(super) Rejection);
 
 impl StepCalls {
-    pub(super) fn new(composite: &CompositeCall, stream: &Arc<Stream>) -> Self {
-        Self { composite: composite.clone(), latest: None, stream: Arc::clone(stream) }
+    pub(super) fn new(
+        composite: &CompositeCall,
+        stream: &Arc<Stream>,
+        observer: &Arc<CallObserver>,
+    ) -> Self {
+        Self {
+            composite: composite.clone(),
+            latest: None,
+            stream: Arc::clone(stream),
+            observer: Arc::clone(observer),
+        }
     }
 
     /// Creates the service for a task, whose steps use the owner's latest request.
@@ -58,8 +69,9 @@ impl StepCalls {
         composite: &CompositeCall,
         latest: &Arc<LatestCall>,
         stream: &Arc<Stream>,
+        observer: &Arc<CallObserver>,
     ) -> Self {
-        Self { latest: Some(Arc::clone(latest)), ..Self::new(composite, stream) }
+        Self { latest: Some(Arc::clone(latest)), ..Self::new(composite, stream, observer) }
     }
 
     async fn perform(mut self, tool: ToolCall) -> Result<ToolOutcome, CallError> {
@@ -104,7 +116,7 @@ impl StepCalls {
             headers: HeaderMap::new(),
             permissions: access.permissions.clone(),
             request_context: None,
-            parent: call.request_context.clone(),
+            parent: self.observer.step_context(&tool.step.step).or(call.request_context.clone()),
             origin: Origin::Step,
             auditor: None,
             address: call.address,

@@ -1,12 +1,19 @@
 //! Runs of composite tools, for their owners.
 
-use vmcp_compose::{RunId, RunRecord, RunSummary, StoreError, Workflow};
+use futures_util::FutureExt;
+use vmcp_compose::{RunId, RunRecord, RunSummary, StoreCounts, StoreError, Workflow};
 use vmcp_core::Identity;
 
 use super::Gateway;
 use crate::workflow_runs::run_owner;
 
 impl Gateway {
+    /// Returns the number and size of the stored runs. `None` if the store does not know them without waiting.
+    #[must_use]
+    pub fn stored_runs(&self) -> Option<StoreCounts> {
+        self.0.dispatcher.context.workflows.store.counts().now_or_never()?.ok()
+    }
+
     /// Returns the runs of composite tools that an identity began, the newest first.
     ///
     /// # Errors

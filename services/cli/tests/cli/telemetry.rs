@@ -184,6 +184,48 @@ fn one_trace_spans_stateless_client_and_stateless_backend() {
 }
 
 #[test]
+fn workflow_steps_are_children_of_run() {
+    for start in [McpBackend::stateful, McpBackend::stateless] {
+        let (folder, backend, collector) = (Folder::new(), start(&["x"]), Collector::start());
+        let telemetry = format!(
+            "endpoint: \"{}\", insecure: true, tracingEnabled: true, samplingRate: \"0.0\"",
+            collector.url()
+        );
+        let tools = json!([{"name": "both", "steps": [
+            {"id": "one", "tool": "a.x"}, {"id": "two", "tool": "a.x", "dependsOn": ["one"]},
+        ]}]);
+        let text = format!("{}compositeTools: {tools}\n", config(&backend, &telemetry));
+        let path = folder.write("vmcp.yaml", &text);
+        let (server, port) = ServerProcess::serve(&path, &[]);
+        let params = json!({"name": "both", "arguments": {}, "_meta": {"traceparent": PARENT}});
+        let response = Stateless(port).ask("tools/call", &params);
+        assert_eq!(response["result"].get("isError"), None, "{response}");
+        server.stop();
+        let spans = collector.spans();
+        let named = |name: &str| {
+            let span = spans.iter().find(|span| span.name == name);
+            span.unwrap_or_else(|| panic!("no {name} in {spans:?}"))
+        };
+        let run = named("invoke_workflow both");
+        assert_eq!(run.parent_span_id, named("tools/call both").span_id);
+        assert_eq!(
+            (run.kind, attribute(run, "vmcp.workflow.outcome")),
+            (SpanKind::Internal as i32, Some("completed"))
+        );
+        let sent = |step: &Span| {
+            let below = spans.iter().filter(|span| span.parent_span_id == step.span_id);
+            below.filter(|span| span.name == "tools/call x").count()
+        };
+        for id in ["one", "two"] {
+            let step = named(&format!("step {id}"));
+            assert_eq!((&step.parent_span_id, sent(step)), (&run.span_id, 1), "{spans:?}");
+            assert_eq!(attribute(step, "vmcp.workflow.step.id"), Some(id));
+        }
+        assert!(spans.iter().all(|span| hex(&span.trace_id) == PARENT[3..35]), "{spans:?}");
+    }
+}
+
+#[test]
 fn exports_metrics_only_and_omits_disabled_legacy_names() {
     let (folder, backend, collector) =
         (Folder::new(), McpBackend::stateless(&["x"]), Collector::start());

@@ -226,6 +226,9 @@ impl ServerState {
             ("old_client_streams", self.state.legacy_sse.len()),
             ("message_bytes", self.state.budget.counts().held),
         ]);
+        if let Some(stored) = self.state.gateway.stored_runs() {
+            gauges.extend([("workflow_runs", stored.runs), ("workflow_run_bytes", stored.bytes)]);
+        }
         if let Some(optimizer) = self.state.gateway.optimizer() {
             gauges.extend([
                 ("tool_search_views", optimizer.views),

@@ -2,6 +2,7 @@
 
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
+use vmcp_aggregate::Gateway;
 use vmcp_aggregate::status::{OptimizerReport, SearchCounts, WorkflowCounts};
 use vmcp_core::{Body, Generation};
 use vmcp_telemetry_export::Telemetry;
@@ -86,7 +87,7 @@ impl ServerState {
             "detached_calls": report.detached_calls,
             "detached_calls_ended": report.detached_calls_ended,
             "connections": self.connections.count(),
-            "workflows": workflows(self.state.gateway.workflow_counts()),
+            "workflows": workflows(&self.state.gateway),
             "optimizer": self.state.gateway.optimizer().map(optimizer),
             "configuration": self.reloads.to_json(),
             "authorization_server": self.reloadable.load().issuer().map(AuthServerRuntime::to_json),
@@ -123,16 +124,21 @@ fn optimizer(report: OptimizerReport) -> Value {
 }
 
 /// Returns the numbers of runs of composite tools.
-fn workflows(counts: WorkflowCounts) -> Value {
+fn workflows(gateway: &Gateway) -> Value {
+    let suspended = gateway.stored_runs().map_or(0, |stored| stored.suspended);
     let WorkflowCounts {
+        running,
+        waiting,
         completed,
         failed,
         steps_completed,
         steps_failed,
         steps_skipped,
         milliseconds,
-    } = counts;
+    } = gateway.workflow_counts();
     json!({
+        "runs_running": running,
+        "runs_waiting": waiting + suspended,
         "runs_completed": completed,
         "runs_failed": failed,
         "steps_completed": steps_completed,

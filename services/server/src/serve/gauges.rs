@@ -47,6 +47,15 @@ pub(super) fn register(shared: &Arc<ServerState>, egress: &Egress) {
     });
     backends(shared, telemetry);
     tool_search(shared, telemetry);
+    let watched = Arc::downgrade(shared);
+    telemetry.observe_each(&names::WORKFLOW_RUNS_ACTIVE, names::WORKFLOW_STATUS, move |record| {
+        let Some(shared) = watched.upgrade() else { return };
+        let gateway = &shared.state.gateway;
+        let (counts, stored) = (gateway.workflow_counts(), gateway.stored_runs());
+        record("running", count(counts.running.saturating_sub(counts.waiting)));
+        let suspended = stored.map_or(0, |stored| stored.suspended);
+        record("input_required", count(counts.waiting + suspended));
+    });
 }
 
 /// Registers the numbers of the tool search.

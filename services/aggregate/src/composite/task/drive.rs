@@ -63,10 +63,10 @@ async fn act(
 ) -> Outcome {
     // No request of the client waits for messages of backends.
     let stream = Stream::ended();
-    let observer = CallObserver::new(&composite.call, &composite.name, None, &stream);
+    let observer = Arc::new(CallObserver::new(&composite.call, &composite.name, None, &stream));
+    let calls = StepCalls::of_task(composite, &task.latest, &stream, &observer);
     let observer = TaskObserver { inner: observer, started: Arc::clone(started) };
     let elicitation = if task.id.may_ask { Elicitation::Suspend } else { Elicitation::Unsupported };
-    let calls = StepCalls::of_task(composite, &task.latest, &stream);
     let context = composite.context(calls, elicitation, Arc::new(observer));
     let workflow = &composite.composite().workflow;
     match action {
@@ -96,7 +96,7 @@ fn signal(started: &StartSignal, outcome: Started) {
 
 /// Observer that reports the start of a run.
 struct TaskObserver {
-    inner: CallObserver,
+    inner: Arc<CallObserver>,
     started: StartSignal,
 }
 
