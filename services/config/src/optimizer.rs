@@ -3,6 +3,7 @@
 use url::Url;
 
 use crate::{
+    EnvName,
     config_value::{Constraint, section_with_default},
     decimal::Decimal,
     duration::Duration,
@@ -11,8 +12,13 @@ use crate::{
 section_with_default! {
     /// Shows clients `find_tool` and `call_tool` instead of all backend tools.
     pub struct Optimizer {
-        /// Base URL of the embedding service. Absent searches by keywords only.
+        /// Base URL of the embedding service: a text-embeddings-inference server, or one with OpenAI's API if the path ends in
+        /// `/v1`. Absent searches by keywords only.
         pub embedding_service: Option<Url>;
+        /// Environment variable with the API key of the embedding service, sent as a bearer token.
+        pub embedding_service_api_key_env: Option<EnvName>;
+        /// Model of a service with OpenAI's API. Absent uses the only one that the service lists.
+        pub embedding_service_model: Option<String>, [Constraint::NotEmpty];
         /// Timeout of the embedding service.
         pub embedding_service_timeout: Duration = Duration::from_secs(30), [Constraint::Positive];
         /// Weight of semantic against keyword search: "0.0" is keywords only, "1.0" is semantic only.

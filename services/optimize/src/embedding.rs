@@ -10,5 +10,5 @@ mod shared;
 mod worker;
 
 pub use self::embedder::{Embedder, EmbedderStatus, FallbackReason};
-pub use self::error::{EmbeddingError, EmbeddingUrlError};
+pub use self::error::{EmbeddingError, EmbeddingModelError, EmbeddingUrlError};
 pub use self::service::EmbeddingService;

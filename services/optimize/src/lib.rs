@@ -18,8 +18,8 @@ mod vector;
 
 pub use self::{
     embedding::{
-        Embedder, EmbedderStatus, EmbeddingError, EmbeddingService, EmbeddingUrlError,
-        FallbackReason,
+        Embedder, EmbedderStatus, EmbeddingError, EmbeddingModelError, EmbeddingService,
+        EmbeddingUrlError, FallbackReason,
     },
     fusion::{ArmRank, ToolMatch},
     index::{Index, IndexCounts, IndexError, MAX_TOOLS, ToolDefinition},

@@ -51,6 +51,8 @@ fn optimizer_defaults_match_reference() {
     assert_eq!(file("").optimizer, None);
     let optimizer = file("optimizer: {}\n").optimizer.unwrap();
     assert_eq!(optimizer.embedding_service, None);
+    assert_eq!(optimizer.embedding_service_api_key_env, None);
+    assert_eq!(optimizer.embedding_service_model, None);
     assert_eq!(optimizer.embedding_service_timeout.to_string(), "30s");
     assert_eq!(optimizer.hybrid_search_semantic_ratio.to_string(), "0.5");
     assert_eq!(optimizer.semantic_distance_threshold.to_string(), "1.0");
@@ -108,6 +110,11 @@ fn embedding_service_has_url_and_timeout() {
         "optimizer: {embeddingServiceTimeout: 0s}\n",
         "optimizer.embeddingServiceTimeout",
         "a duration of more than 0s",
+    );
+    assert_error(
+        "optimizer: {embeddingServiceModel: ''}\n",
+        "optimizer.embeddingServiceModel",
+        "at least one character",
     );
 }
 

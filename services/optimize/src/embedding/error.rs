@@ -44,9 +44,7 @@ pub enum EmbeddingError {
     #[error("the embedding service changed its model; the tools are embedded again")]
     ModelChanged,
     /// The service lists several models, or none.
-    #[error(
-        "the embedding service lists {0} models; name one in the fragment of embeddingService, as in https://host/v1#model"
-    )]
+    #[error("the embedding service lists {0} models; name one in embeddingServiceModel")]
     AmbiguousModel(usize),
 }
 
@@ -64,5 +62,14 @@ impl EmbeddingError {
 
 /// Error of an address that is not one of an embedding service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("embeddingService must be an http or https URL without user name, password and query")]
+#[error(
+    "embeddingService must be an http or https URL without user name, password, query and fragment"
+)]
 pub struct EmbeddingUrlError;
+
+/// Error of a model for a service that serves only one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a text-embeddings-inference server serves one model; that of a server with OpenAI's API is named if its URL ends in /v1"
+)]
+pub struct EmbeddingModelError;

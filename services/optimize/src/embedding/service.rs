@@ -12,7 +12,7 @@ use url::Url;
 use vmcp_core::{Body, BodyError, HttpClient, collect_limited};
 
 use super::response::{self, EmbeddingsResponse, InfoResponse, ModelsResponse};
-use super::{EmbeddingError, EmbeddingUrlError};
+use super::{EmbeddingError, EmbeddingModelError, EmbeddingUrlError};
 use crate::vector::Vector;
 
 /// Default timeout of a request, including the response.
@@ -25,8 +25,7 @@ const MAX_BATCH: usize = 32;
 const MAX_RESPONSE_SIZE: usize = 8 * 1024 * 1024;
 
 /// Client of an embedding service: a text-embeddings-inference server, or one with OpenAI's API if the path of its URL ends in
-/// `/v1`. The fragment of the URL names the model where the server has several, as in
-/// `https://api.example/v1#text-embedding-3-small`.
+/// `/v1`.
 #[derive(Clone)]
 pub struct EmbeddingService {
     client: HttpClient,
@@ -67,24 +66,31 @@ impl EmbeddingService {
     pub fn new(url: &Url, client: impl Into<HttpClient>) -> Result<Self, EmbeddingUrlError> {
         let is_http = matches!(url.scheme(), "http" | "https");
         let has_user = !url.username().is_empty() || url.password().is_some();
-        if !is_http || has_user || url.query().is_some() {
+        if !is_http || has_user || url.query().is_some() || url.fragment().is_some() {
             return Err(EmbeddingUrlError);
         }
-        let mut base = url.clone();
-        base.set_fragment(None);
-        let base = base.as_str().trim_end_matches('/').to_owned();
-        let model = url.fragment().filter(|model| !model.is_empty()).map(str::to_owned);
+        let base = url.as_str().trim_end_matches('/').to_owned();
         let api = if base.ends_with("/v1") {
-            Api::OpenAi { model }
-        } else if model.is_none() {
-            Api::TextEmbeddingsInference
+            Api::OpenAi { model: None }
         } else {
-            return Err(EmbeddingUrlError);
+            Api::TextEmbeddingsInference
         };
         base.parse::<Uri>().map_err(|_| EmbeddingUrlError)?;
         let host = url.host_str().unwrap_or_default().to_owned();
         let client = client.into();
         Ok(Self { client, api, base, host, authorization: None, timeout: DEFAULT_TIMEOUT })
+    }
+
+    /// Sets the model of a server with OpenAI's API. Without one, the server must list exactly one.
+    ///
+    /// # Errors
+    /// The service is a text-embeddings-inference server, which serves one model.
+    pub fn model(mut self, name: impl Into<String>) -> Result<Self, EmbeddingModelError> {
+        match &mut self.api {
+            Api::OpenAi { model } => *model = Some(name.into()),
+            Api::TextEmbeddingsInference => return Err(EmbeddingModelError),
+        }
+        Ok(self)
     }
 
     /// Sends `key` as a bearer token. A key that is not a valid header value is an error.
@@ -110,7 +116,7 @@ impl EmbeddingService {
     }
 
     /// Requests the model that the service serves.
-    pub(super) async fn model(&self) -> Result<ModelInfo, EmbeddingError> {
+    pub(super) async fn fetch_model(&self) -> Result<ModelInfo, EmbeddingError> {
         let id = match &self.api {
             Api::TextEmbeddingsInference => {
                 let body = self.send(Method::GET, "/info", None).await?;

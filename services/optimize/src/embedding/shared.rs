@@ -111,7 +111,7 @@ impl Shared {
 
     /// Checks that the service still serves `model`.
     pub(super) async fn confirm(&self, model: &Model) -> Result<(), EmbeddingError> {
-        if self.service.model().await?.id != model.info.id {
+        if self.service.fetch_model().await?.id != model.info.id {
             return Err(EmbeddingError::ModelChanged);
         }
         model.confirm();

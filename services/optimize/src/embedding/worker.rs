@@ -113,7 +113,7 @@ impl Shared {
 
     /// Learns the model of the service, and ends an outage. Vectors of the same model stay.
     async fn establish(&self) -> Result<Arc<Model>, EmbeddingError> {
-        let info = self.service.model().await?;
+        let info = self.service.fetch_model().await?;
         let first = self.service.embed(&info, &[PROBE]).await?;
         let model = Model::new(info, &first, self.clock.clone());
         let mut state = lock(&self.state);

@@ -16,7 +16,7 @@ pub(crate) trait Embedders {
     fn embedder(&self) -> Embedder;
 
     /// Returns an embedder with OpenAI's API, and a key.
-    fn openai(&self, url: &str) -> Embedder;
+    fn openai(&self, url: &str, model: Option<&str>) -> Embedder;
 }
 
 impl Embedders for EmbeddingServer {
@@ -38,8 +38,11 @@ impl Embedders for EmbeddingServer {
         Embedder::new(self.service("http://embed.example/"), Clock::system())
     }
 
-    fn openai(&self, url: &str) -> Embedder {
-        let service = self.service(url).api_key(&SecretString::from("canary")).unwrap();
+    fn openai(&self, url: &str, model: Option<&str>) -> Embedder {
+        let mut service = self.service(url).api_key(&SecretString::from("canary")).unwrap();
+        if let Some(model) = model {
+            service = service.model(model).unwrap();
+        }
         Embedder::new(service, Clock::system())
     }
 }

@@ -256,14 +256,16 @@ async fn rejected_texts_harm_no_others() {
 #[tokio::test(start_paused = true)]
 async fn speaks_openai_below_v1() {
     let (service, set) = (EmbeddingServer::new(), set());
-    for url in ["http://embed.example/v1", "http://embed.example/v1/#model-a"] {
-        let found = search(&service.openai(url), &set, "umbrella").await;
+    for (url, model) in
+        [("http://embed.example/v1", None), ("http://embed.example/v1/", Some("model-a"))]
+    {
+        let found = search(&service.openai(url, model), &set, "umbrella").await;
         assert!(is_hybrid(&found), "{:?}", found.mode);
         assert_eq!(names(&set.view_of_all(), &found.tools)[0], "get_forecast");
     }
     assert_eq!(service.authorization().as_deref(), Some("Bearer canary"));
     service.set(|state| state.models = vec!["a", "b"]);
-    let found = search(&service.openai("http://embed.example/v1"), &set, "rain").await;
+    let found = search(&service.openai("http://embed.example/v1", None), &set, "rain").await;
     assert!(matches!(error(&found), Some(EmbeddingError::AmbiguousModel(2))));
 }
 
@@ -331,15 +333,20 @@ fn rejects_urls_of_no_service() {
     let client = tower::service_fn(|_: http::Request<Body>| async {
         Ok::<_, vmcp_core::BoxError>(http::Response::new(Body::empty()))
     });
-    for url in
-        ["ftp://e.example", "http://u:p@e.example", "http://e.example/?a=b", "http://e.example/#m"]
-    {
-        assert!(EmbeddingService::new(&Url::parse(url).unwrap(), client).is_err(), "{url}");
+    let new = |url| EmbeddingService::new(&Url::parse(url).unwrap(), client);
+    for url in [
+        "ftp://e.example",
+        "http://u:p@e.example",
+        "http://e.example/?a=b",
+        "http://e.example/v1#m",
+    ] {
+        assert!(new(url).is_err(), "{url}");
     }
+    assert!(new("http://e.example").unwrap().model("m").is_err(), "it serves one model");
 }
 
 #[tokio::test]
 async fn debug_output_contains_no_secrets() {
-    let embedder = EmbeddingServer::new().openai("http://embed.example/v1");
+    let embedder = EmbeddingServer::new().openai("http://embed.example/v1", None);
     assert!(!format!("{embedder:?}").contains("canary"));
 }

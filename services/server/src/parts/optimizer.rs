@@ -3,17 +3,26 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
+use secrecy::ExposeSecret;
 use url::Url;
 use vmcp_aggregate::settings::{EmbeddingSettings, OptimizerSettings};
-use vmcp_config::{CompositeTool, ConfigError, Optimizer};
+use vmcp_config::{CompositeTool, ConfigError, EnvName, Optimizer};
 use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher};
 use vmcp_optimize::{CALL_TOOL, EmbeddingService, FIND_TOOL, SearchOptions};
+
+use super::environment;
 
 /// Maximum size of a request to the embedding service and of its response, in bytes.
 const MAX_BODY: usize = 8 << 20;
 
 /// Path of the embedding service in the configuration.
 const EMBEDDING_SERVICE: &str = "optimizer.embeddingService";
+
+/// Path of the variable with its API key.
+const API_KEY: &str = "optimizer.embeddingServiceApiKeyEnv";
+
+/// Path of its model.
+const MODEL: &str = "optimizer.embeddingServiceModel";
 
 /// Converts the section. `None` lists all tools.
 pub(super) fn convert(
@@ -37,6 +46,8 @@ pub(super) fn convert(
     let max_tools = usize::try_from(optimizer.tools()).unwrap_or(usize::MAX);
     let Optimizer {
         embedding_service,
+        embedding_service_api_key_env,
+        embedding_service_model,
         embedding_service_timeout,
         hybrid_search_semantic_ratio,
         max_tools_to_return: _,
@@ -48,21 +59,60 @@ pub(super) fn convert(
         max_tools,
         max_distance: semantic_distance_threshold.get() as f32,
     };
-    let embedding = embedding_service.and_then(|url| {
-        let settings = embedding(&url, embedding_service_timeout.into(), egress);
-        let reject = |allowed| ConfigError::new(EMBEDDING_SERVICE, format!("\"{url}\""), allowed);
-        settings.map_err(|allowed| errors.push(reject(allowed))).ok()
-    });
+    let service = ServiceSection {
+        url: embedding_service,
+        timeout: embedding_service_timeout.into(),
+        api_key: embedding_service_api_key_env,
+        model: embedding_service_model,
+    };
+    let embedding = service.convert(egress).map_err(|error| errors.push(error)).ok().flatten();
     Some(OptimizerSettings { options, embedding })
 }
 
-/// Returns the settings of the service at `url`, or what it has to be.
-fn embedding(url: &Url, timeout: Duration, egress: &Egress) -> Result<EmbeddingSettings, String> {
-    let fetcher = Fetcher::new(egress.clone(), policy(timeout)).map_err(|it| it.to_string())?;
-    let service = EmbeddingService::new(url, fetcher).map_err(|it| it.to_string())?;
-    let mut digest = DefaultHasher::new();
-    (url.as_str(), timeout).hash(&mut digest);
-    Ok(EmbeddingSettings { service: service.timeout(timeout), fingerprint: digest.finish() })
+/// Settings of the embedding service in the section.
+struct ServiceSection {
+    url: Option<Url>,
+    timeout: Duration,
+    api_key: Option<EnvName>,
+    model: Option<String>,
+}
+
+impl ServiceSection {
+    /// Converts the settings. `None` without a service.
+    fn convert(self, egress: &Egress) -> Result<Option<EmbeddingSettings>, ConfigError> {
+        let Self { url, timeout, api_key, model } = self;
+        let unused = |path: &str, found: String| {
+            Err(ConfigError::new(path, found, "nothing, because there is no embeddingService"))
+        };
+        let Some(url) = url else {
+            return match (api_key, model) {
+                (Some(name), _) => unused(API_KEY, name.to_string()),
+                (None, Some(model)) => unused(MODEL, format!("\"{model}\"")),
+                (None, None) => Ok(None),
+            };
+        };
+        let reject = |allowed| ConfigError::new(EMBEDDING_SERVICE, format!("\"{url}\""), allowed);
+        let fetcher = Fetcher::new(egress.clone(), policy(timeout));
+        let fetcher = fetcher.map_err(|error| reject(error.to_string()))?;
+        let service = EmbeddingService::new(&url, fetcher);
+        let mut service = service.map_err(|error| reject(error.to_string()))?.timeout(timeout);
+        let mut digest = DefaultHasher::new();
+        (url.as_str(), timeout, &model).hash(&mut digest);
+        if let Some(model) = model {
+            let found = format!("\"{model}\"");
+            let named = service.model(model);
+            service = named.map_err(|error| ConfigError::new(MODEL, found, error.to_string()))?;
+        }
+        if let Some(name) = api_key {
+            let key = environment::secret(API_KEY, &name)?;
+            key.expose_secret().hash(&mut digest);
+            service = service.api_key(&key).map_err(|_| {
+                let found = format!("{name}, whose value has control characters");
+                ConfigError::new(API_KEY, found, "a variable with a value that fits into a header")
+            })?;
+        }
+        Ok(Some(EmbeddingSettings { service, fingerprint: digest.finish() }))
+    }
 }
 
 /// Returns the policy for a service that the operator configured, which may be in the cluster.
@@ -82,6 +132,35 @@ mod tests {
     use vmcp_config::{File, Format};
 
     use super::*;
+
+    #[tokio::test]
+    async fn model_and_key_need_service_that_takes_them() {
+        let reject = |section: &str| {
+            let text =
+                format!("name: x\nincomingAuth: {{type: anonymous}}\noptimizer: {section}\n");
+            let optimizer = File::parse(&text, Format::Yaml).unwrap().optimizer;
+            let mut errors = Vec::new();
+            convert(optimizer, &[], &Egress::default(), &mut errors);
+            errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+        };
+        for (section, expected) in [
+            ("{embeddingServiceModel: m}", "optimizer.embeddingServiceModel: found \"m\""),
+            (
+                "{embeddingServiceApiKeyEnv: NO_KEY}",
+                "optimizer.embeddingServiceApiKeyEnv: found NO_KEY",
+            ),
+            ("{embeddingService: 'http://e', embeddingServiceModel: m}", "ends in /v1"),
+            (
+                "{embeddingService: 'http://e/v1', embeddingServiceApiKeyEnv: NO_KEY}",
+                "which is not set",
+            ),
+            ("{embeddingService: 'http://e/v1#m'}", "fragment"),
+        ] {
+            let found = reject(section);
+            assert!(found.contains(expected), "{section}: {found}");
+        }
+        assert_eq!(reject("{embeddingService: 'http://e/v1', embeddingServiceModel: m}"), "");
+    }
 
     #[test]
     fn composite_tool_cannot_be_named_find_tool() {

@@ -53,6 +53,24 @@ async fn finds_tools_by_meaning_with_embedding_service() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn sends_api_key_and_model_to_embedding_service() {
+    let a = backend("a", &TOOLS).start();
+    let service = EmbeddingServer::new().start();
+    // Its list of models would be ambiguous.
+    service.server().set(|it| (it.model, it.models) = ("model-b", vec!["model-a", "model-b"]));
+    // A variable that each process of the tests has.
+    let key = std::env::var("PATH").unwrap();
+    let optimizer = json!({"embeddingService": format!("{}/v1", service.url().trim_end_matches('/')),
+        "embeddingServiceModel": "model-b", "embeddingServiceApiKeyEnv": "PATH"});
+    let gateway = start(&[&a], optimizer).await;
+    let [mut caller, _] = callers(&gateway).await;
+    until_mode(&mut caller, "umbrella", "hybrid").await;
+    assert_eq!(service.server().authorization().unwrap(), format!("Bearer {key}"));
+    let known = status(&gateway).await["optimizer"]["embedding_service"].clone();
+    assert_eq!(known["model"], "model-b", "{known}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn semantic_ratio_weighs_keywords_and_meaning() {
     let tools = [("alpha", "umbrella stand catalog"), ("beta", "weather"), ("gamma", "rain")];
     let a = backend("a", &tools).start();
