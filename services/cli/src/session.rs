@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 use tower_layer::Layer;
 use vmcp_aggregate::Gateway;
-use vmcp_aggregate::settings::{Limits, Settings};
+use vmcp_aggregate::settings::{Limits, Settings, Sharing};
 use vmcp_core::{Body, CallerPermissions, Generation, MediaType, STATELESS};
 use vmcp_decode::DecodeLayer;
 use vmcp_optimize::{Query, SearchResult, View};
@@ -44,6 +44,13 @@ impl Session {
     /// Returns the reason why clients would get no lists; `None` if they would.
     pub(crate) fn no_lists(&self) -> Option<&'static str> {
         super::survey::no_lists(&self.gateway.report(), self.is_strict)
+    }
+
+    /// Returns the backends whose tools depend on the caller's own credentials, which a command does not have.
+    pub(crate) fn per_caller_backends(&self) -> Vec<String> {
+        let backends = self.gateway.report().backends.into_iter();
+        let own = backends.filter(|backend| backend.catalog == Sharing::PerCaller);
+        own.map(|backend| backend.name).collect()
     }
 
     /// Returns the unreachable backends, with the reasons.

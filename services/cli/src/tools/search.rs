@@ -65,7 +65,7 @@ impl Search {
         let query = Query { description: self.description, keywords: self.keyword, max: None };
         let session = Session::start(parts).await?;
         let found = search_embedded(&session, &permissions, &query).await;
-        let unreachable = session.unreachable();
+        let (unreachable, not_searched) = (session.unreachable(), session.per_caller_backends());
         session.close().await;
         for line in &unreachable {
             eprint_line(&plain(line));
@@ -76,8 +76,8 @@ impl Search {
             .map_err(|error| Failure::Error(format!("a definition is not valid JSON: {error}")))?;
         let result = &result["structuredContent"];
         match self.output.format {
-            OutputFormat::Json => print_json(&as_json(&view, &found, result)),
-            OutputFormat::Text => print(&as_text(&view, &found, result)),
+            OutputFormat::Json => print_json(&as_json(&view, &found, result, &not_searched)),
+            OutputFormat::Text => print(&as_text(&view, &found, result, &not_searched)),
         }
         Ok(())
     }
@@ -109,7 +109,7 @@ fn service_error(found: &SearchResult) -> Option<String> {
     }
 }
 
-fn as_json(view: &View, found: &SearchResult, result: &Value) -> Value {
+fn as_json(view: &View, found: &SearchResult, result: &Value, not_searched: &[String]) -> Value {
     let arm = |arm: &Option<ArmRank>, measure: &str| {
         arm.map(|arm| json!({"rank": arm.rank, measure: arm.score}))
     };
@@ -125,12 +125,13 @@ fn as_json(view: &View, found: &SearchResult, result: &Value) -> Value {
     json!({
         "tools": tools.collect::<Vec<_>>(),
         "visibleTools": view.len(),
+        "notSearched": not_searched,
         "embeddingServiceError": service_error(found),
         "result": result,
     })
 }
 
-fn as_text(view: &View, found: &SearchResult, result: &Value) -> String {
+fn as_text(view: &View, found: &SearchResult, result: &Value, not_searched: &[String]) -> String {
     let arm = |arm: &Option<ArmRank>| {
         arm.map_or_else(|| "-".to_owned(), |arm| format!("{} ({:.3})", arm.rank, arm.score))
     };
@@ -160,11 +161,17 @@ fn as_text(view: &View, found: &SearchResult, result: &Value) -> String {
     }
     let tokens = &result["token_metrics"];
     let numbers = [&tokens["returned_tokens"], &tokens["baseline_tokens"]];
-    out + &format!(
+    let summary = format!(
         "{} of {} visible tools, {} of {} tokens\n",
         rows.len(),
         view.len(),
         numbers[0],
         numbers[1]
-    )
+    );
+    out.push_str(&summary);
+    for backend in not_searched {
+        let reason = "its tools depend on the caller's credentials";
+        out.extend(["backend ", &*plain(backend), " is not searched: ", reason, "\n"]);
+    }
+    out
 }

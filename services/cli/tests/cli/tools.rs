@@ -71,6 +71,25 @@ fn search_shows_tools_that_caller_sees() {
 }
 
 #[test]
+fn search_names_backends_of_callers_credentials() {
+    let (folder, own) = (Folder::new(), McpBackend::stateless(&["x"]));
+    let (shared, own_url) = (backend(), own.url());
+    let text = format!(
+        "name: x\noptimizer: {{}}\n\
+         incomingAuth: {{type: oidc, oidc: {{issuer: \"https://idp.test\", clientId: c, audience: a, resource: \"http://localhost/mcp\"}}}}\n\
+         outgoingAuth: {{source: inline, backends: {{own: {{type: token_exchange, tokenExchange: {{tokenUrl: \"https://idp.test/token\"}}}}}}}}\n\
+         backends:\n- {{name: a, url: \"{}\", transport: streamable-http}}\n- {{name: own, url: \"{own_url}\", transport: streamable-http}}\n",
+        shared.url()
+    );
+    let file = folder.write("vmcp.yaml", &text);
+    let search = |options: &[&str]| vmcp(&[&["tools", "search", "-c", &file], options].concat());
+    let json = found(&search(&["write a file", "-o", "json"]));
+    assert_eq!((&json["notSearched"], names(&json)[0]), (&json!(["own"]), "a_write_file"));
+    let text = search(&["write a file"]);
+    assert!(text.out.contains("backend own is not searched: its tools depend"), "{text:?}");
+}
+
+#[test]
 fn search_tells_ranks_by_meaning_and_errors() {
     let (folder, service) = (Folder::new(), EmbeddingServer::new().start());
     let optimizer = json!({"embeddingService": service.url()});
