@@ -46,7 +46,7 @@ impl Random {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    measure(1000, 10_000).await?;
+    measure(1000, 50_000).await?;
     measure(10_000, 1000).await
 }
 
@@ -76,13 +76,15 @@ async fn measure(count: usize, reloads: u32) -> Result<(), Box<dyn Error>> {
     report("search of a view of 90 %", part, bare_query);
     let sessions = (0..1000).map(|_| index.insert(&tools)).collect::<Result<Vec<_>, _>>()?;
     let mut reloaded = tools.clone();
-    let (mut current, mut reload, mut before) = (set, 0.0, 0.0);
+    let (mut current, mut reload, mut pages) = (set, 0.0, Vec::new());
     for at in 0..reloads as usize {
         reloaded[at % count] = tool(at % count, &format!("{} {at}", texts[at % count]));
         let (time, set) = cpu(|| index.insert(&reloaded))?;
         (current, reload) = (set?, reload + time);
-        // By then, the heap has room for two sets.
-        before = if at == reloads as usize / 2 { number("/proc/self/statm", 1)? } else { before };
+        // After the first tenth, the heap has room for two sets.
+        if (at + 1) % (reloads as usize / 10) == 0 {
+            pages.push(number("/proc/self/statm", 1)?);
+        }
     }
     // In turn, because other programs share the processor's caches.
     let (fresh, mut times) = (Index::new().insert(&reloaded)?.view_of_all(), [0.0; 2]);
@@ -91,9 +93,9 @@ async fn measure(count: usize, reloads: u32) -> Result<(), Box<dyn Error>> {
         times[1] += searches(&search, &fresh, &queries).await? / 10.0;
     }
     report(&format!("after {reloads} reloads, against a new index"), times[0], times[1]);
-    let (reload, now) = (reload / f64::from(reloads) / 1000.0, number("/proc/self/statm", 1)?);
-    println!("  a reload of one tool takes {reload:.1} us");
-    println!("  memory: {before} pages after half of the reloads, {now} after all");
+    println!("  a reload of one tool takes {:.1} us", reload / f64::from(reloads) / 1000.0);
+    // Read before the new index, which needs as much again.
+    println!("  pages of memory after each tenth of the reloads: {pages:?}");
     println!("  {:?}, {} sessions", index.counts(), sessions.len());
     Ok(())
 }
